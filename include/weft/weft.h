@@ -1,0 +1,294 @@
+/* weft: portable LLM inference in C on OpenCL and on plain CPUs.
+ *
+ * This header is the whole engine API. Measuring and self-test live in <weft/tune.h>.
+ *
+ * Conventions
+ * - Every function that can fail returns enum weft_status; weft_last_error() then gives a message for
+ *   people, kept per thread until the next failing call of that thread.
+ * - Handles are opaque. Parameters come in structs whose zero value is the default, so
+ *   `(struct weft_engine_params){.device = "cpu"}` is complete.
+ * - Strings are UTF-8. Strings handed out live as long as the object they came from.
+ * - Token ids are int32_t, as GGUF stores them.
+ *
+ * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
+ *
+ * @example
+ *     #include <stdio.h>
+ *     #include <weft/weft.h>
+ *
+ *     static void on_event(void *user, const struct weft_event *ev)
+ *     {
+ *         (void)user;
+ *         if (ev->kind == WEFT_EVENT_TOKEN) fwrite(ev->text, 1, ev->text_len, stdout);
+ *         if (ev->status) fprintf(stderr, "%s\n", ev->message);
+ *     }
+ *
+ *     int main(void)
+ *     {
+ *         struct weft_model *model = NULL;
+ *         struct weft_engine *engine = NULL;
+ *         struct weft_request *req = NULL;
+ *         if (weft_model_open(&(struct weft_model_params){0}, &model)) goto fail;
+ *         if (weft_engine_open(model, &(struct weft_engine_params){.device = "cpu"}, &engine)) goto fail;
+ *         struct weft_request_params rp = {.prompt = "One day", .max_tokens = 40, .on_event = on_event};
+ *         if (weft_submit(engine, &rp, &req)) goto fail;
+ *         weft_wait(req, 0);
+ *         weft_request_free(req);
+ *         weft_engine_close(engine);
+ *         weft_model_close(model);
+ *         return 0;
+ *     fail:
+ *         fprintf(stderr, "%s\n", weft_last_error());
+ *         return 1;
+ *     }
+ * @endexample
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define WEFT_API __attribute__((visibility("default")))
+#else
+#define WEFT_API
+#endif
+
+enum weft_status {
+    WEFT_OK = 0,
+    WEFT_ERR_ARG,         /* a parameter is out of range or contradicts another */
+    WEFT_ERR_NOMEM,       /* host or device memory does not suffice; the message has the sizes */
+    WEFT_ERR_IO,          /* a file cannot be opened, read or mapped */
+    WEFT_ERR_FORMAT,      /* a model file is malformed */
+    WEFT_ERR_UNSUPPORTED, /* a well-formed model or request that weft cannot serve (yet) */
+    WEFT_ERR_NODEVICE,    /* the device asked for does not exist or cannot be used */
+    WEFT_ERR_DEVICE,      /* a device failed while in use */
+    WEFT_ERR_TIMEOUT,     /* a device or a wait did not end in its time */
+    WEFT_ERR_FULL,        /* context or queue is full */
+    WEFT_ERR_CANCELLED,
+    WEFT_ERR_INTERNAL,    /* a bug in weft */
+};
+
+/* Name of a status, e.g. "WEFT_ERR_IO". Never NULL. */
+WEFT_API const char *weft_status_name(enum weft_status s);
+/* Message of this thread's last failing call; "" when there was none. */
+WEFT_API const char *weft_last_error(void);
+/* Semantic version, "0.1.0". */
+WEFT_API const char *weft_version(void);
+
+/* --- log ------------------------------------------------------------------------------------- */
+
+enum weft_log_level { WEFT_LOG_ERROR, WEFT_LOG_WARN, WEFT_LOG_INFO, WEFT_LOG_DEBUG };
+typedef void (*weft_log_fn)(void *user, enum weft_log_level level, const char *line);
+/* Sets the process-wide sink for messages of at most `level`; fn NULL: stderr. Default: stderr,
+ * WEFT_LOG_WARN. The sink may be called from any thread. Call before anything else. */
+WEFT_API void weft_log_to(weft_log_fn fn, void *user, enum weft_log_level level);
+
+/* Called during long work with a fraction in [0, 1]; `what` is e.g. "load" or "compile". */
+typedef void (*weft_progress_fn)(void *user, const char *what, double fraction);
+
+/* --- devices --------------------------------------------------------------------------------- */
+
+enum weft_device_type { WEFT_DEVICE_CPU, WEFT_DEVICE_GPU, WEFT_DEVICE_OTHER };
+
+struct weft_device_info {
+    char id[24];           /* what --device takes: "cpu", "opencl:0.1" */
+    char name[128];        /* "NVIDIA H200" */
+    char platform[96];     /* "NVIDIA CUDA", "Portable Computing Language", "weft cpu" */
+    char driver[64];
+    char version[96];      /* "OpenCL 3.0 CUDA" */
+    enum weft_device_type type;
+    uint64_t memory;       /* bytes */
+    uint64_t max_alloc;    /* largest single allocation, bytes */
+    uint32_t local_memory; /* bytes a work-group */
+    uint32_t compute_units;
+    uint32_t max_group;    /* work-items a work-group */
+    char tiers[64];        /* capability tiers, e.g. "base fp16 subgroup" */
+    char features[160];    /* what the kernels can use: extensions, SIMD sets */
+};
+/* Fills at most `cap` entries and returns how many devices exist. Thread-safe. */
+WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
+
+/* --- model: hyperparameters and vocabulary, no device ------------------------------------------ */
+
+struct weft_model;
+
+struct weft_model_params {
+    const char *path;        /* GGUF file; NULL: the built-in demo model */
+    bool vocab_only;         /* accept a file without tensors; engines cannot be opened on it */
+};
+
+struct weft_model_info {
+    const char *path, *name, *arch, *vocab_type, *pre_tokenizer;
+    const char *chat_template;     /* the file's template text, or NULL */
+    const char *chat_name;         /* recognised template name, or NULL */
+    uint32_t gguf_version, n_layer, n_head, n_kv_head, head_dim, width, ffn_width, n_vocab, context;
+    uint32_t rope_dim;
+    float rope_base, rope_scale, norm_eps;
+    uint64_t n_params, file_bytes, weight_bytes;
+    size_t n_tensors, n_meta;
+    int32_t bos, eos;              /* -1: none */
+};
+
+struct weft_tensor_info {
+    const char *name, *dtype;
+    uint64_t dims[4];
+    uint32_t n_dims;
+    uint64_t bytes, offset;
+};
+
+/* Opens and checks a model file. A model may be shared by threads and engines once open; it must
+ * outlive its engines. */
+WEFT_API enum weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out);
+WEFT_API void weft_model_close(struct weft_model *m); /* NULL is allowed */
+WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *m);
+/* i < info->n_tensors */
+WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
+/* Metadata entry i < info->n_meta: key, and the value as text (arrays abbreviated) written to buf. */
+WEFT_API const char *weft_model_meta(const struct weft_model *m, size_t i, char *buf, size_t cap);
+/* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
+WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
+
+/* --- text ---------------------------------------------------------------------------------------- */
+
+enum weft_text_flags {
+    WEFT_TEXT_DEFAULT = 0,
+    WEFT_TEXT_NO_ADD_SPECIAL = 1,   /* tokenize: no BOS/EOS even if the model asks for them */
+    WEFT_TEXT_NO_PARSE_SPECIAL = 2, /* tokenize: control tokens in the text are plain text */
+    WEFT_TEXT_HIDE_SPECIAL = 4,     /* detokenize: control tokens give no text */
+};
+
+/* Tokenises len bytes. *ids is malloc'ed (free with weft_free), *n its length. Thread-safe. */
+WEFT_API enum weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len,
+                                        unsigned flags, int32_t **ids, size_t *n);
+/* The reverse; *text is malloc'ed and NUL-terminated, *len without the NUL. */
+WEFT_API enum weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n,
+                                          unsigned flags, char **text, size_t *len);
+struct weft_message {
+    const char *role;    /* "system", "user", "assistant" */
+    const char *content;
+};
+/* Renders a conversation with the named template, or with the model's own when name is NULL;
+ * ends with the opening of the assistant's turn. Tokenise the result with
+ * WEFT_TEXT_NO_ADD_SPECIAL only if *has_bos says that the text already opens with BOS. */
+WEFT_API enum weft_status weft_chat_render(const struct weft_model *m, const char *name,
+                                           const struct weft_message *msgs, size_t n, char **text,
+                                           bool *has_bos);
+/* Template names for help texts, NULL-terminated. */
+WEFT_API const char *const *weft_chat_names(void);
+WEFT_API void weft_free(void *p);
+
+/* --- engine ---------------------------------------------------------------------------------------- */
+
+struct weft_engine;
+
+struct weft_engine_params {
+    const char *device;      /* auto (NULL), cpu, gpu, opencl:P.D, or part of a name */
+    const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
+    uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
+    uint32_t n_seqs;         /* sequences that run together; 0: 1 */
+    uint32_t batch;          /* rows a step; 0: 512 */
+    uint32_t threads;        /* CPU workers of each queue; 0: all cores */
+    uint32_t page_tokens;    /* tokens of a KV page; 0: 16 */
+    uint64_t max_alloc;      /* pretend that no device buffer can be larger; 0: the device's limit */
+    uint32_t watchdog_ms;    /* a step longer than this is a lost device; 0: 60000 */
+    const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
+    const char *dump_plan;   /* write the plan here */
+    const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
+    uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
+    bool poison;             /* tests: fill KV pages with NaN before use */
+    bool no_kernel_cache;    /* neither read nor write compiled kernels */
+    weft_progress_fn on_progress;
+    void *user;
+};
+
+/* Loads the weights onto a device, takes all memory the engine will ever need, and starts its thread. */
+WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,
+                                           struct weft_engine **out);
+/* Cancels what runs, delivers the last events and frees. NULL is allowed. */
+WEFT_API void weft_engine_close(struct weft_engine *e);
+WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
+
+/* --- requests: any thread may submit, cancel and wait -------------------------------------------- */
+
+struct weft_request;
+
+struct weft_sampling {
+    float temperature;     /* 0: greedy (the default) */
+    int32_t top_k;         /* 0: off */
+    float top_p;           /* 0 or 1: off */
+    float min_p;           /* 0: off */
+    float repeat_penalty;  /* 0 or 1: off; over the last 64 tokens, as llama.cpp */
+    uint64_t seed;         /* draws depend on this and on the position only */
+};
+
+enum weft_event_kind {
+    WEFT_EVENT_TOKEN, /* id and text; the text may be empty while a UTF-8 character is incomplete */
+    WEFT_EVENT_LOGITS,/* logits of one prompt position, when want_logits is set */
+    WEFT_EVENT_DONE,  /* always the last one; finish or status say why */
+};
+enum weft_finish { WEFT_FINISH_NONE, WEFT_FINISH_STOP, WEFT_FINISH_LENGTH, WEFT_FINISH_CONTEXT, WEFT_FINISH_CANCEL, WEFT_FINISH_ERROR };
+
+struct weft_event {
+    enum weft_event_kind kind;
+    int32_t id;
+    const char *text;      /* valid during the call only, not NUL-terminated */
+    size_t text_len;
+    uint32_t position;     /* of this token, or of these logits */
+    const float *logits;   /* [n_vocab], during the call only */
+    enum weft_finish finish;
+    enum weft_status status;
+    const char *message;   /* "" or why it failed and what to do */
+    /* DONE: */
+    uint32_t n_prompt, n_generated;
+    uint64_t queue_ns, prompt_ns, decode_ns; /* waiting; to the first token; from there to the end */
+};
+/* Called on the engine's thread; must not block for long and must not call weft_wait or
+ * weft_engine_close. May call weft_cancel and weft_submit. */
+typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
+
+struct weft_request_params {
+    const char *prompt;          /* text, tokenised with the default flags; or */
+    const int32_t *tokens;       /* ids as they are, n_tokens of them; when both are empty: BOS alone */
+    size_t n_tokens;
+    uint32_t max_tokens;         /* 0: until the context is full; see prefill_only */
+    struct weft_sampling sampling;
+    bool ignore_eos;
+    bool prefill_only;           /* generate nothing, e.g. to read logits */
+    bool want_logits;            /* a LOGITS event for every prompt position, in order */
+    bool show_special;           /* control tokens appear in text */
+    weft_event_fn on_event;
+    void *user;
+};
+
+/* Copies what it needs. *out stays valid until weft_request_free, also after DONE. out may be NULL:
+ * the request then frees itself after DONE. */
+WEFT_API enum weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p,
+                                      struct weft_request **out);
+/* Takes effect within one step; DONE follows with WEFT_FINISH_CANCEL. */
+WEFT_API void weft_cancel(struct weft_request *r);
+/* Waits for DONE, at most `ms` milliseconds (0: without limit): WEFT_OK, WEFT_ERR_TIMEOUT, or the
+ * status the request ended with. */
+WEFT_API enum weft_status weft_wait(struct weft_request *r, uint32_t ms);
+/* Cancels if still running, then frees once the engine lets go of it. NULL is allowed. */
+WEFT_API void weft_request_free(struct weft_request *r);
+
+struct weft_stats {
+    uint64_t steps, prompt_tokens, generated_tokens, requests_done, requests_failed;
+    uint32_t running, waiting;
+    uint32_t kv_pages, kv_pages_used;
+    uint64_t weight_bytes, kv_bytes, activation_bytes;
+    uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
+};
+WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* thread-safe */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

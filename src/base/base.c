@@ -1,0 +1,156 @@
+/* base: errors, log, clock, random, allocation. See base.h. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- errors ------------------------------------------------------------------------------------ */
+
+static _Thread_local char error_text[1024];
+
+weft_status wf_fail(weft_status s, const char *fmt, ...)
+{
+    char text[sizeof error_text]; /* arguments may point into error_text */
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    memcpy(error_text, text, sizeof text);
+    return s;
+}
+
+weft_status wf_fail_more(weft_status s, const char *fmt, ...)
+{
+    char where[256];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(where, sizeof where, fmt, ap);
+    va_end(ap);
+    return wf_fail(s, "%s: %s", where, error_text);
+}
+
+const char *wf_error(void)
+{
+    return error_text;
+}
+
+const char *weft_last_error(void)
+{
+    return error_text;
+}
+
+const char *weft_status_name(enum weft_status s)
+{
+    static const char *const names[] = {
+        "WEFT_OK",           "WEFT_ERR_ARG",      "WEFT_ERR_NOMEM",    "WEFT_ERR_IO",
+        "WEFT_ERR_FORMAT",   "WEFT_ERR_UNSUPPORTED", "WEFT_ERR_NODEVICE", "WEFT_ERR_DEVICE",
+        "WEFT_ERR_TIMEOUT",  "WEFT_ERR_FULL",     "WEFT_ERR_CANCELLED", "WEFT_ERR_INTERNAL",
+    };
+    return (size_t)s < WF_LEN(names) ? names[s] : "unknown status";
+}
+
+const char *weft_version(void)
+{
+    return WEFT_VERSION;
+}
+
+/* ---- log --------------------------------------------------------------------------------------- */
+
+static struct {
+    weft_log_fn fn;
+    void *user;
+    enum weft_log_level level;
+} sink = {NULL, NULL, WEFT_LOG_WARN};
+
+void weft_log_to(weft_log_fn fn, void *user, enum weft_log_level level)
+{
+    sink.fn = fn;
+    sink.user = user;
+    sink.level = level;
+}
+
+bool wf_log_on(enum weft_log_level level)
+{
+    return level <= sink.level;
+}
+
+void wf_log(enum weft_log_level level, const char *fmt, ...)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    if (!wf_log_on(level)) return;
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (sink.fn) sink.fn(sink.user, level, line);
+    else fprintf(stderr, "weft: %s: %s\n", names[level], line);
+}
+
+/* ---- clock, random ----------------------------------------------------------------------------- */
+
+uint64_t wf_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void wf_sleep_ns(uint64_t ns)
+{
+    struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    nanosleep(&t, NULL);
+}
+
+/* splitmix64's output function over seed and counter (Steele, Lea, Flood 2014). */
+uint64_t wf_random(uint64_t seed, uint64_t counter)
+{
+    uint64_t z = seed * 0xD1342543DE82EF95u + (counter + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+double wf_random_unit(uint64_t seed, uint64_t counter)
+{
+    return (double)(wf_random(seed, counter) >> 11) * 0x1p-53;
+}
+
+/* ---- allocation, strings ----------------------------------------------------------------------- */
+
+void *wf_calloc(size_t n, size_t size)
+{
+    void *p = calloc(n ? n : 1, size ? size : 1);
+    if (!p) wf_fail(WEFT_ERR_NOMEM, "out of host memory: %zu x %zu bytes", n, size);
+    return p;
+}
+
+bool wf_grow(void *array, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap) return true;
+    size_t want = WF_MAX(*cap + *cap / 2, n + 16);
+    void *p = want > SIZE_MAX / size ? NULL : realloc(*(void **)array, want * size);
+    if (!p) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: %zu x %zu bytes", want, size), false;
+    *(void **)array = p;
+    *cap = want;
+    return true;
+}
+
+char *wf_strdup(const char *s)
+{
+    char *p = wf_calloc(strlen(s) + 1, 1);
+    return p ? strcpy(p, s) : NULL;
+}
+
+void wf_copy(char *dst, size_t cap, const char *src)
+{
+    snprintf(dst, cap, "%s", src);
+}
+
+void weft_free(void *p)
+{
+    free(p);
+}

@@ -1,0 +1,52 @@
+/* base: what every folder may use — errors as values, log, clock, random, growing arrays.
+ *
+ * Errors: a function that can fail returns enum weft_status. The place that first sees the failure
+ * calls wf_fail(), which keeps a message for this thread; callers pass the status on unchanged, or
+ * call wf_fail_more() to put where it happened in front of the message.
+ */
+#ifndef WF_BASE_H
+#define WF_BASE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <weft/weft.h>
+
+typedef enum weft_status weft_status;
+
+#define WF_LEN(a) (sizeof(a) / sizeof(*(a)))
+#define WF_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define WF_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define WF_UP(x, m) (((x) + (m)-1) / (m) * (m)) /* x rounded up to a multiple of m */
+#define WF_PRINTF(f, a) __attribute__((format(printf, f, a)))
+
+/* Return the status of an expression if it is not WEFT_OK. */
+#define WF_TRY(expr)                                                                              \
+    do {                                                                                          \
+        weft_status wf_try_ = (expr);                                                             \
+        if (wf_try_ != WEFT_OK) return wf_try_;                                                   \
+    } while (0)
+
+weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
+weft_status wf_fail_more(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
+const char *wf_error(void);  /* this thread's message */
+
+void wf_log(enum weft_log_level level, const char *fmt, ...) WF_PRINTF(2, 3);
+bool wf_log_on(enum weft_log_level level);
+
+uint64_t wf_now_ns(void);     /* monotonic */
+void wf_sleep_ns(uint64_t ns);
+
+/* Counter-based random numbers (splitmix64): the same (seed, counter) gives the same bits. */
+uint64_t wf_random(uint64_t seed, uint64_t counter);
+double wf_random_unit(uint64_t seed, uint64_t counter); /* [0, 1) */
+
+/* Zeroed memory for n elements of size; NULL with a WEFT_ERR_NOMEM message on overflow or shortage. */
+void *wf_calloc(size_t n, size_t size);
+/* Makes room for one more element: grows *array (n used, *cap there) by half; false on shortage. */
+bool wf_grow(void *array, size_t n, size_t *cap, size_t size);
+char *wf_strdup(const char *s);
+void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */
+
+#endif

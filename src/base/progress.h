@@ -1,0 +1,17 @@
+/* progress: one line on stderr for work that takes over a second, redrawn at most 10 times a second;
+ * nothing where stderr is no terminal. */
+#ifndef WF_PROGRESS_H
+#define WF_PROGRESS_H
+
+#include "base/base.h"
+
+typedef struct wf_progress {
+    char what[32];
+    uint64_t start_ns, drawn_ns;
+    bool shown;
+} wf_progress;
+
+void wf_progress_update(wf_progress *p, const char *what, double fraction);
+void wf_progress_end(wf_progress *p); /* wipes the line */
+
+#endif

@@ -1,0 +1,226 @@
+/* dev: the device contract. A backend is one struct wf_backend and one table of functions; everything
+ * above sees only this header.
+ *
+ * The unit of work is one call (one nano-op) on one queue, with events it waits for and an event it
+ * signals; ordering belongs to exec. The functions named wf_* here are the front: they validate and
+ * then call the backend, which trusts its arguments.
+ *
+ * Threads: one thread at a time uses a device and what was made from it. Listing devices is thread-safe.
+ * Errors: values. After WEFT_ERR_DEVICE or WEFT_ERR_TIMEOUT the device is lost: close it.
+ *
+ * Ops (M rows of this batch, all matrices row-major, [rows, cols]; "act" is F32 or F16)
+ *
+ *   ROWS       in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
+ *              y[m] = table[ids[m]]. Embedding lookup, and picking the rows that want logits. An id
+ *              outside the table gives a row of NaN (never a wild read).
+ *   RMSNORM    in  x [M, K] F32; w [K] F32                        out y [M, K] act
+ *              y = x / sqrt(mean(x^2) + p.eps) * w
+ *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent;
+ *                  residual [M, N] F32 or absent                  out Y [M, N] act
+ *              Y = X W^T + bias + residual. residual may be Y itself (same storage).
+ *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin);
+ *                  pos [M] I32; slot [M] I32
+ *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
+ *              Rotates the first p.n_rot of each head of q and k by table[pos], pair i being elements
+ *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1); writes k and v of row m to slot
+ *              slot[m] = page * P + index in page. slot < 0: no write. q is scaled by nothing.
+ *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32;
+ *                  pages [*] I32                                  out o [M, Hq D] act
+ *              Row m attends keys 0..pos[m] of its sequence s = seq[m], whose key j lies in page
+ *              pages[indptr[s] + j / P] at index j % P. o = softmax(q.k * p.scale) v; query head h uses
+ *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
+ *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
+ *              y = gate / (1 + exp(-gate)) * up
+ *
+ * KV pools are head-major inside a page: element (page, head, index, d) is at
+ * ((page * Hkv + head) * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).
+ */
+#ifndef WF_DEV_H
+#define WF_DEV_H
+
+#include "base/base.h"
+#include "tensor/tensor.h"
+
+enum wf_op {
+#define X(id, ...) WF_OP_##id,
+#include "dev/ops.def"
+#undef X
+    WF_N_OPS
+};
+enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK };
+typedef struct wf_op_info {
+    const char *name;
+    uint8_t n_in, n_out;
+    enum wf_class class;
+} wf_op_info;
+extern const wf_op_info wf_ops[WF_N_OPS];
+
+#define WF_MAX_IN 7
+#define WF_MAX_OUT 3
+
+/* Capability tiers, each including the ones before. What a tier means is in kernels' README; on the
+ * CPU everything above base is SIMD. */
+enum wf_tier { WF_TIER_BASE, WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
+
+typedef struct wf_dev wf_dev;
+typedef struct wf_buf wf_buf;     /* device memory */
+typedef struct wf_queue wf_queue; /* runs calls in the order submitted, beside other queues */
+typedef struct wf_event wf_event; /* re-armed by each call that signals it; starts as done */
+
+/* A matrix in device memory. Absent optional operand: buf NULL. */
+typedef struct wf_view {
+    wf_buf *buf;
+    uint64_t offset;     /* bytes */
+    uint32_t rows, cols;
+    uint32_t stride;     /* elements from row to row, >= cols; cols for block formats */
+    uint8_t dtype;       /* enum wf_dtype */
+    uint8_t layout;      /* 0: rows as in the file; else what weight_layout() of the backend said */
+} wf_view;
+
+typedef struct wf_params {
+    float eps, scale;
+    uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
+    uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
+    uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
+} wf_params;
+
+typedef struct wf_call {
+    enum wf_op op;
+    int variant;     /* of the backend's list for op; -1: the backend picks */
+    uint32_t groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
+    wf_params p;
+    wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
+    wf_event *const *waits; /* must have been submitted before */
+    uint32_t n_waits;
+    wf_event *signal;       /* or NULL */
+} wf_call;
+
+/* One implementation of one op. The backend's list is its variants.def. */
+typedef struct wf_variant {
+    const char *name;
+    enum wf_tier tier;
+    uint8_t layout;     /* weight layout that it reads; 0: rows */
+    const char *class;  /* invariance class: two variants of one class give bit-identical rows */
+} wf_variant;
+
+typedef struct wf_open_params {
+    enum wf_tier tier;       /* use no variant above; set by dev_open's caller, default: MATRIX */
+    uint32_t threads;        /* CPU: workers of each queue; 0: all cores */
+    uint64_t max_alloc;      /* 0: the device's own limit */
+    uint32_t watchdog_ms;    /* build and wait limit; 0: 60000 */
+    const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
+    bool no_kernel_cache;
+    weft_progress_fn on_progress; /* first compile */
+    void *user;
+} wf_open_params;
+
+/* ---- what a backend provides ---------------------------------------------------------------------- */
+
+typedef struct wf_dev_fns {
+    void (*close)(wf_dev *);
+
+    /* Memory. size <= max_alloc. */
+    weft_status (*buf_create)(wf_dev *, uint64_t size, wf_buf **);
+    void (*buf_destroy)(wf_dev *, wf_buf *);
+    weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, wf_buf **); /* optional: use host
+        memory in place, read-only; it outlives the buffer */
+
+    /* Queues and events. waits/signal as in wf_call. write/read: host memory stays untouched until
+     * the signal fires (signal NULL: until a later event of the queue). */
+    weft_status (*queue_create)(wf_dev *, wf_queue **);
+    void (*queue_destroy)(wf_dev *, wf_queue *); /* after its work has ended or the device is lost */
+    weft_status (*event_create)(wf_dev *, wf_event **);
+    void (*event_destroy)(wf_dev *, wf_event *);
+    weft_status (*write)(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *signal);
+    weft_status (*read)(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *signal);
+    weft_status (*fill)(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern); /* multiple of 4 */
+    weft_status (*submit)(wf_queue *, const wf_call *);
+    weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
+    weft_status (*flush)(wf_queue *);
+    weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
+
+    /* Kernels. */
+    size_t (*variants)(wf_dev *, enum wf_op, const wf_variant **list);
+    bool (*supports)(wf_dev *, const wf_call *, int variant); /* can this variant run these shapes, dtypes, layouts here? */
+    int (*pick)(wf_dev *, const wf_call *);                   /* best supported variant not dropped; -1: none */
+    weft_status (*prepare)(wf_dev *, const wf_call *, int variant); /* optional: build it now */
+    void (*drop)(wf_dev *, enum wf_op, int variant);          /* never pick it again: wrong or unbuildable */
+
+    /* Weight layout, optional (absent: rows as in the file). pack is a pure host function. */
+    uint8_t (*weight_layout)(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
+    uint64_t (*weight_bytes)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
+    void (*weight_pack)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols,
+                        const void *src, void *dst);
+} wf_dev_fns;
+
+/* The first member of every backend's device struct. */
+struct wf_dev {
+    const wf_dev_fns *fns;
+    struct weft_device_info info;
+    wf_open_params params;
+    uint64_t max_alloc;   /* the smaller of the device's and params' */
+    uint32_t align;       /* bytes, of every view's offset (a power of two) */
+    enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
+    bool fuse_rows;       /* matrices that share their input are better as one (QKV, gate+up) */
+    bool lost;
+};
+struct wf_queue {
+    wf_dev *dev;
+}; /* likewise first in the backend's */
+struct wf_event {
+    wf_dev *dev;
+};
+struct wf_buf {
+    wf_dev *dev;
+    uint64_t size;
+    void *host; /* memory the host may touch while nothing runs (CPU, null), or NULL */
+};
+
+typedef struct wf_backend {
+    const char *name;
+    size_t (*list)(struct weft_device_info *out, size_t cap); /* as weft_devices; must not fail */
+    /* Opens device i of that list. */
+    weft_status (*open)(size_t i, const wf_open_params *p, wf_dev **out);
+} wf_backend;
+#define X(name) extern const wf_backend wf_backend_##name;
+#include "dev/backends.def"
+#undef X
+
+/* ---- the front (dev.c): validates, then calls the backend ------------------------------------------ */
+
+/* spec: NULL or "auto" (best GPU, else the CPU), "cpu", "gpu", "opencl:P.D", "null", or part of a name,
+ * case-insensitive. An unusable choice is an error that lists what exists; auto falls back to the CPU
+ * with a warning. */
+weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out);
+void wf_dev_close(wf_dev *);
+size_t wf_dev_list(struct weft_device_info *out, size_t cap); /* all backends but null */
+weft_status wf_tier_parse(const char *name, enum wf_tier *out); /* NULL: MATRIX */
+const char *wf_tier_name(enum wf_tier);
+
+weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
+weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED if absent */
+void wf_buf_destroy(wf_buf *);
+weft_status wf_queue_create(wf_dev *, wf_queue **);
+void wf_queue_destroy(wf_queue *);
+weft_status wf_event_create(wf_dev *, wf_event **);
+void wf_event_destroy(wf_event *);
+weft_status wf_write(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *signal);
+weft_status wf_read(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *signal);
+weft_status wf_fill(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern);
+/* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. */
+weft_status wf_submit(wf_queue *, const wf_call *);
+weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
+weft_status wf_flush(wf_queue *);
+weft_status wf_wait(wf_event *, uint32_t timeout_ms);
+weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
+
+/* Checks a call without running it: what wf_submit checks. */
+weft_status wf_call_check(const wf_dev *, const wf_call *);
+/* Picks the variant for a call (call->variant >= 0: that one), builds it and compares it once with the
+ * reference on a small problem of the same op, dtypes and head shape; a variant that fails to build or is wrong is dropped
+ * with a warning and the next one tried. On success *variant holds it. */
+weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
+int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
+const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);
+
+#endif

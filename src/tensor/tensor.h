@@ -1,0 +1,48 @@
+/* tensor: storage formats. Layouts of the quantised blocks are GGUF's (ggml), little endian. */
+#ifndef WF_TENSOR_H
+#define WF_TENSOR_H
+
+#include "base/base.h"
+
+enum wf_dtype {
+#define X(id, ...) WF_##id,
+#include "tensor/dtypes.def"
+#undef X
+    WF_N_DTYPES
+};
+
+typedef struct wf_dtype_info {
+    const char *name;
+    uint32_t ggml;        /* type id in GGUF */
+    uint32_t block;       /* elements a block */
+    uint32_t block_bytes;
+    void (*decode)(const void *src, float *dst, size_t n); /* n: a multiple of block; src unaligned */
+    void (*encode)(const float *src, void *dst, size_t n); /* reference, round to nearest */
+} wf_dtype_info;
+
+extern const wf_dtype_info wf_dtypes[WF_N_DTYPES];
+
+int wf_dtype_of_ggml(uint32_t ggml);          /* enum wf_dtype, or -1 */
+const char *wf_ggml_type_name(uint32_t ggml); /* also of types that weft does not read; "type 99" style if unknown */
+/* Bytes of n elements; n must be a multiple of the block. */
+uint64_t wf_dtype_bytes(enum wf_dtype t, uint64_t n);
+
+float wf_half_to_float(uint16_t h);
+uint16_t wf_float_to_half(float f);           /* round to nearest even, overflow to infinity */
+float wf_bf16_to_float(uint16_t h);
+uint16_t wf_float_to_bf16(float f);
+
+void wf_decode_f32(const void *src, float *dst, size_t n);
+void wf_decode_f16(const void *src, float *dst, size_t n);
+void wf_decode_bf16(const void *src, float *dst, size_t n);
+void wf_decode_q8_0(const void *src, float *dst, size_t n);
+void wf_decode_q4_0(const void *src, float *dst, size_t n);
+void wf_decode_q6_k(const void *src, float *dst, size_t n);
+void wf_encode_f32(const float *src, void *dst, size_t n);
+void wf_encode_f16(const float *src, void *dst, size_t n);
+void wf_encode_bf16(const float *src, void *dst, size_t n);
+void wf_encode_q8_0(const float *src, void *dst, size_t n);
+void wf_encode_q4_0(const float *src, void *dst, size_t n);
+void wf_encode_q6_k(const float *src, void *dst, size_t n);
+
+#endif
