@@ -146,7 +146,7 @@ weft_status wf_map_open(const char *path, wf_map *out)
     if (install_errno)
         return wf_fail(WEFT_ERR_IO, "cannot install the SIGBUS handler: %s",
                        strerror(install_errno));
-    int fd;
+    int fd = -1;
     struct stat st;
     WF_TRY(open_regular(path, &fd, &st));
     weft_status s = st.st_size ? map_fd(path, fd, &st, out) : WEFT_OK; /* mmap refuses 0 bytes */

@@ -436,7 +436,7 @@ weft_status wf_gguf_open(const char *path, wf_gguf **out)
 weft_status wf_gguf_open_memory(const void *data, size_t size, const char *name, wf_gguf **out)
 {
     *out = NULL;
-    return open_map((wf_map){data, size, -1}, name, out);
+    return open_map((wf_map){size ? data : "", size, -1}, name, out);
 }
 
 void wf_gguf_close(wf_gguf *g)
