@@ -23,7 +23,9 @@ typedef struct wf_dtype_info {
 extern const wf_dtype_info wf_dtypes[WF_N_DTYPES];
 
 int wf_dtype_of_ggml(uint32_t ggml);          /* enum wf_dtype, or -1 */
-const char *wf_ggml_type_name(uint32_t ggml); /* also of types that weft does not read; "type 99" style if unknown */
+const char *wf_ggml_type_name(uint32_t ggml); /* also of types that weft does not read; "unknown" if no such type */
+/* Elements and bytes a block of any GGUF type; false for numbers without a type and for types since removed. */
+bool wf_ggml_type_size(uint32_t ggml, uint32_t *block, uint32_t *bytes);
 /* Bytes of n elements; n must be a multiple of the block. */
 uint64_t wf_dtype_bytes(enum wf_dtype t, uint64_t n);
 
@@ -32,17 +34,15 @@ uint16_t wf_float_to_half(float f);           /* round to nearest even, overflow
 float wf_bf16_to_float(uint16_t h);
 uint16_t wf_float_to_bf16(float f);
 
-void wf_decode_f32(const void *src, float *dst, size_t n);
-void wf_decode_f16(const void *src, float *dst, size_t n);
-void wf_decode_bf16(const void *src, float *dst, size_t n);
-void wf_decode_q8_0(const void *src, float *dst, size_t n);
-void wf_decode_q4_0(const void *src, float *dst, size_t n);
-void wf_decode_q6_k(const void *src, float *dst, size_t n);
-void wf_encode_f32(const float *src, void *dst, size_t n);
-void wf_encode_f16(const float *src, void *dst, size_t n);
-void wf_encode_bf16(const float *src, void *dst, size_t n);
-void wf_encode_q8_0(const float *src, void *dst, size_t n);
-void wf_encode_q4_0(const float *src, void *dst, size_t n);
-void wf_encode_q6_k(const float *src, void *dst, size_t n);
+int wf_round_clamp(float x, int lo, int hi);   /* to nearest even; NaN gives lo */
+
+/* The conversions named in dtypes.def. */
+#define WF_DTYPES_CONVERTIBLE
+#define X(id, name, ggml, block, bytes, decode, encode)                                           \
+    void decode(const void *src, float *dst, size_t n);                                           \
+    void encode(const float *src, void *dst, size_t n);
+#include "tensor/dtypes.def"
+#undef X
+#undef WF_DTYPES_CONVERTIBLE
 
 #endif

@@ -1,0 +1,278 @@
+/* file: maps that outlive the file's data, whole-file reads, the cache folder. See file.h.
+ *
+ * The SIGBUS handler may run on any thread in the middle of anything, so it touches only atomics of
+ * a fixed table and makes one system call. It replaces everything from the faulting page to the end
+ * of the map: pages behind a new end all fault, and a map that lost one page is not trusted anyway.
+ */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- maps
+ * ------------------------------------------------------------------------------------------ */
+
+#define MAX_MAPS 64
+
+static struct slot {
+    atomic_bool used;
+    atomic_uintptr_t start; /* 0: the handler ignores the slot; written last, cleared first */
+    atomic_size_t size;     /* a multiple of the page */
+    atomic_bool broken;
+    int fd;         /* kept to see changes of the file */
+    struct stat st; /* as it was when mapped */
+} slots[MAX_MAPS];
+
+static struct sigaction previous;
+static size_t page_size;
+static int install_errno;
+
+/* Pages of one of our maps: zeros from here on. */
+static bool repair(uintptr_t at)
+{
+    for (size_t i = 0; i < MAX_MAPS; i++) {
+        uintptr_t start = atomic_load(&slots[i].start);
+        size_t size = atomic_load(&slots[i].size);
+        if (!start || at < start || at - start >= size) continue;
+        atomic_store(&slots[i].broken, true);
+        uintptr_t page = at / page_size * page_size;
+        return mmap((void *)page, start + size - page, PROT_READ,
+                    MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
+    }
+    return false;
+}
+
+static void on_sigbus(int sig, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    bool fault = info->si_code > 0; /* raised by an access, not sent by a process */
+    if (fault && repair((uintptr_t)info->si_addr)) {
+        errno = saved;
+        return;
+    }
+    if (previous.sa_flags & SA_SIGINFO) {
+        previous.sa_sigaction(sig, info, context);
+    } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
+        previous.sa_handler(sig);
+    } else if (fault || previous.sa_handler == SIG_DFL) {
+        signal(sig, SIG_DFL);
+        if (!fault) raise(sig); /* a fault comes again by itself, with its address */
+    }
+    errno = saved;
+}
+
+static void install(void)
+{
+    struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    sigemptyset(&sa.sa_mask);
+    page_size = (size_t)sysconf(_SC_PAGESIZE);
+    /* previous is complete before ours can run: ask first, then set. */
+    if (sigaction(SIGBUS, NULL, &previous) || sigaction(SIGBUS, &sa, NULL)) install_errno = errno;
+}
+
+static int slot_take(void)
+{
+    for (int i = 0; i < MAX_MAPS; i++) {
+        bool expected = false;
+        if (atomic_compare_exchange_strong(&slots[i].used, &expected, true)) return i;
+    }
+    return -1;
+}
+
+static weft_status check_regular(const char *path, mode_t mode)
+{
+    if (S_ISREG(mode)) return WEFT_OK;
+    const char *kind = S_ISDIR(mode)    ? "a directory"
+                       : S_ISFIFO(mode) ? "a FIFO"
+                       : S_ISSOCK(mode) ? "a socket"
+                       : S_ISCHR(mode)  ? "a character device"
+                       : S_ISBLK(mode)  ? "a block device"
+                                        : "a special file";
+    return wf_fail(WEFT_ERR_IO, "%s is %s; a regular file is needed", path, kind);
+}
+
+/* Neither blocks on a FIFO nor opens a device: looks before opening, and again behind it. */
+static weft_status open_regular(const char *path, int *fd, struct stat *st)
+{
+    if (stat(path, st)) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    WF_TRY(check_regular(path, st->st_mode));
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    weft_status s = fstat(*fd, st)
+                        ? wf_fail(WEFT_ERR_IO, "cannot stat %s: %s", path, strerror(errno))
+                        : check_regular(path, st->st_mode);
+    if (s) close(*fd);
+    return s;
+}
+
+static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_map *out)
+{
+    if ((uint64_t)st->st_size > SIZE_MAX / 2)
+        return wf_fail(WEFT_ERR_IO, "%s is too large to map (%lld bytes)", path,
+                       (long long)st->st_size);
+    int i = slot_take();
+    if (i < 0)
+        return wf_fail(WEFT_ERR_IO, "cannot map %s: %d files are mapped already", path, MAX_MAPS);
+    size_t size = (size_t)st->st_size;
+    void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) {
+        int e = errno;
+        atomic_store(&slots[i].used, false);
+        return wf_fail(WEFT_ERR_IO, "cannot map %s (%zu bytes): %s", path, size, strerror(e));
+    }
+    slots[i].fd = fd;
+    slots[i].st = *st;
+    atomic_store(&slots[i].broken, false);
+    atomic_store(&slots[i].size, WF_UP(size, page_size));
+    atomic_store(&slots[i].start, (uintptr_t)p);
+    *out = (wf_map){p, size, i};
+    return WEFT_OK;
+}
+
+weft_status wf_map_open(const char *path, wf_map *out)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install);
+    *out = (wf_map){(const uint8_t *)"", 0, -1};
+    if (install_errno)
+        return wf_fail(WEFT_ERR_IO, "cannot install the SIGBUS handler: %s",
+                       strerror(install_errno));
+    int fd;
+    struct stat st;
+    WF_TRY(open_regular(path, &fd, &st));
+    weft_status s = st.st_size ? map_fd(path, fd, &st, out) : WEFT_OK; /* mmap refuses 0 bytes */
+    if (s || out->slot < 0) close(fd);
+    return s;
+}
+
+bool wf_map_broken(const wf_map *m)
+{
+    if (m->slot < 0) return false;
+    const struct slot *s = &slots[m->slot];
+    struct stat now;
+    if (atomic_load(&s->broken)) return true;
+    return fstat(s->fd, &now) || now.st_size != s->st.st_size ||
+           now.st_mtim.tv_sec != s->st.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec;
+}
+
+void wf_map_close(wf_map *m)
+{
+    if (m->slot >= 0) {
+        struct slot *s = &slots[m->slot];
+        atomic_store(&s->start, 0);
+        munmap((void *)m->data, m->size);
+        close(s->fd);
+        atomic_store(&s->used, false);
+    }
+    *m = (wf_map){(const uint8_t *)"", 0, -1};
+}
+
+/* ---- whole files
+ * ----------------------------------------------------------------------------------- */
+
+static weft_status read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
+{
+    char *buf = NULL;
+    size_t n = 0, cap = 0;
+    for (;;) {
+        if (cap - n < 2) {
+            size_t want =
+                WF_MIN(WF_MAX(cap * 2, (size_t)4096), max + 2); /* 1 over max, and the NUL */
+            char *p = realloc(buf, want);
+            if (!p) {
+                free(buf);
+                return wf_fail(WEFT_ERR_NOMEM, "out of host memory reading %s (%zu bytes)", path,
+                               want);
+            }
+            buf = p;
+            cap = want;
+        }
+        ssize_t got = read(fd, buf + n, cap - n - 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 || n + (size_t)got > max) {
+            weft_status s = got < 0
+                                ? wf_fail(WEFT_ERR_IO, "cannot read %s: %s", path, strerror(errno))
+                                : wf_fail(WEFT_ERR_IO, "%s has more than %zu bytes", path, max);
+            free(buf);
+            return s;
+        }
+        if (got == 0) break;
+        n += (size_t)got;
+    }
+    buf[n] = 0;
+    *out = buf;
+    *len = n;
+    return WEFT_OK;
+}
+
+weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
+{
+    if (max > SIZE_MAX / 4) max = SIZE_MAX / 4;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    weft_status s = read_fd(fd, path, max, out, len);
+    close(fd);
+    return s;
+}
+
+/* ---- cache folder
+ * ---------------------------------------------------------------------------------- */
+
+/* Makes the folder and its parents, private; those that exist stay as they are. */
+static bool make_path(const char *path)
+{
+    char part[4096];
+    if (strlen(path) >= sizeof part) return false;
+    wf_copy(part, sizeof part, path);
+    for (char *p = part + 1; (p = strchr(p, '/')); *p++ = '/') {
+        *p = 0;
+        if (mkdir(part, 0700) && errno != EEXIST) return false;
+    }
+    return mkdir(path, 0700) == 0 || errno == EEXIST;
+}
+
+/* Ours alone? A folder that others own or write to could feed us their binaries. In a shared parent
+ * (/tmp) not even a link is followed: it might point at another folder of ours. */
+static bool folder_is_private(const char *path, bool shared_parent)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | (shared_parent ? O_NOFOLLOW : 0));
+    if (fd < 0) return false;
+    bool ok = fstat(fd, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022) &&
+              faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0;
+    close(fd);
+    return ok;
+}
+
+static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *base,
+                       const char *tail)
+{
+    if (!base || base[0] != '/') return false; /* the XDG rules: relative paths are ignored */
+    int n = snprintf(buf, cap, "%s%s", base, tail);
+    return n > 0 && (size_t)n < cap && make_path(buf) && folder_is_private(buf, shared_parent);
+}
+
+weft_status wf_cache_dir(char *buf, size_t cap)
+{
+    char tail[32];
+    snprintf(tail, sizeof tail, "/weft-%lu", (unsigned long)geteuid());
+    if (try_folder(buf, cap, false, getenv("XDG_CACHE_HOME"), "/weft") ||
+        try_folder(buf, cap, false, getenv("HOME"), "/.cache/weft") ||
+        try_folder(buf, cap, true, "/tmp", tail))
+        return WEFT_OK;
+    if (cap) buf[0] = 0;
+    return wf_fail(WEFT_ERR_IO,
+                   "no cache folder: neither $XDG_CACHE_HOME/weft, ~/.cache/weft nor /tmp%s "
+                   "can be made, is owned by this user and writable by no one else",
+                   tail);
+}
