@@ -184,7 +184,7 @@ def main():
     p.add_argument('--tokens', required=True, type=lambda s: [int(t) for t in s.split(',')])
     p.add_argument('--generate', type=int, default=0)
     p.add_argument('out', nargs='?')
-    a = p.parse_args()
+    a = p.parse_intermixed_args()
     m = Model(a.file)
     tokens = list(a.tokens)
     for _ in range(a.generate):

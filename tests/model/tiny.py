@@ -30,15 +30,17 @@ PIECES = ('▁t he ▁a in ▁the re ▁s on nd ▁w er ▁and it ▁b ed'.split
           + list('▁etaoinshrdlucmfwygpbvkxjqz.,!?'))
 
 
-def weights(name, shape, rng):
-    """Scaled so that activations stay around 1 and logits around 3."""
+def weights(name, shape, rng, tied):
+    """Scaled so that activations stay around 1 and logits around 2."""
     if name == 'rope_freqs.weight':
         return np.geomspace(1, 8, shape[0])  # as Llama 3.1: low frequencies are stretched
     if 'norm' in name:
         return 1 + 0.1 * rng.standard_normal(shape)
     if name.endswith('.bias'):
         return 0.3 * rng.standard_normal(shape)
-    gain = {'token_embd.weight': shape[-1] ** 0.5 * 0.5, 'output.weight': 2}.get(name, 1.5 if '_q.' in name or '_k.' in name else 1)
+    if name == 'token_embd.weight' and not tied:
+        return 0.5 * rng.standard_normal(shape)
+    gain = 2 if name in ('token_embd.weight', 'output.weight') else 1.5 if '_q.' in name or '_k.' in name else 1
     return gain * rng.standard_normal(shape) / shape[-1] ** 0.5
 
 
@@ -59,7 +61,7 @@ def build(a):
     rng = np.random.default_rng(a.seed)
     shapes, fills = dict(a.shape), dict(a.fill)
     for name, shape, kind in gw.model_tensors(s, a.type, **options):
-        x = weights(name, shape, rng).astype(np.float32)
+        x = weights(name, shape, rng, options.get('tied')).astype(np.float32)
         if name in shapes:
             x = np.resize(x, [int(n) for n in shapes[name].split(',')])
         if name in fills:
