@@ -1,8 +1,9 @@
 /* file: maps that outlive the file's data, whole-file reads, the cache folder. See file.h.
  *
- * The SIGBUS handler may run on any thread in the middle of anything, so it touches only atomics of a
- * fixed table and makes one system call. It replaces everything from the faulting page to the end of the
- * map: pages behind a new end all fault, and a map that lost one page is not trusted anyway. */
+ * The SIGBUS handler may run on any thread in the middle of anything, so it touches only atomics of
+ * a fixed table and makes one system call. It replaces everything from the faulting page to the end
+ * of the map: pages behind a new end all fault, and a map that lost one page is not trusted anyway.
+ */
 #include "base/file.h"
 
 #include <errno.h>
@@ -17,7 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- maps ------------------------------------------------------------------------------------------ */
+/* ---- maps
+ * ------------------------------------------------------------------------------------------ */
 
 #define MAX_MAPS 64
 
@@ -26,8 +28,8 @@ static struct slot {
     atomic_uintptr_t start; /* 0: the handler ignores the slot; written last, cleared first */
     atomic_size_t size;     /* a multiple of the page */
     atomic_bool broken;
-    int fd;                 /* kept to see changes of the file */
-    struct stat st;         /* as it was when mapped */
+    int fd;         /* kept to see changes of the file */
+    struct stat st; /* as it was when mapped */
 } slots[MAX_MAPS];
 
 static struct sigaction previous;
@@ -105,8 +107,9 @@ static weft_status open_regular(const char *path, int *fd, struct stat *st)
     WF_TRY(check_regular(path, st->st_mode));
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    weft_status s = fstat(*fd, st) ? wf_fail(WEFT_ERR_IO, "cannot stat %s: %s", path, strerror(errno))
-                                   : check_regular(path, st->st_mode);
+    weft_status s = fstat(*fd, st)
+                        ? wf_fail(WEFT_ERR_IO, "cannot stat %s: %s", path, strerror(errno))
+                        : check_regular(path, st->st_mode);
     if (s) close(*fd);
     return s;
 }
@@ -114,9 +117,11 @@ static weft_status open_regular(const char *path, int *fd, struct stat *st)
 static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_map *out)
 {
     if ((uint64_t)st->st_size > SIZE_MAX / 2)
-        return wf_fail(WEFT_ERR_IO, "%s is too large to map (%lld bytes)", path, (long long)st->st_size);
+        return wf_fail(WEFT_ERR_IO, "%s is too large to map (%lld bytes)", path,
+                       (long long)st->st_size);
     int i = slot_take();
-    if (i < 0) return wf_fail(WEFT_ERR_IO, "cannot map %s: %d files are mapped already", path, MAX_MAPS);
+    if (i < 0)
+        return wf_fail(WEFT_ERR_IO, "cannot map %s: %d files are mapped already", path, MAX_MAPS);
     size_t size = (size_t)st->st_size;
     void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) {
@@ -139,8 +144,9 @@ weft_status wf_map_open(const char *path, wf_map *out)
     pthread_once(&once, install);
     *out = (wf_map){(const uint8_t *)"", 0, -1};
     if (install_errno)
-        return wf_fail(WEFT_ERR_IO, "cannot install the SIGBUS handler: %s", strerror(install_errno));
-    int fd;
+        return wf_fail(WEFT_ERR_IO, "cannot install the SIGBUS handler: %s",
+                       strerror(install_errno));
+    int fd = -1;
     struct stat st;
     WF_TRY(open_regular(path, &fd, &st));
     weft_status s = st.st_size ? map_fd(path, fd, &st, out) : WEFT_OK; /* mmap refuses 0 bytes */
@@ -155,7 +161,8 @@ bool wf_map_broken(const wf_map *m)
     struct stat now;
     if (atomic_load(&s->broken)) return true;
     return fstat(s->fd, &now) || now.st_size != s->st.st_size ||
-           now.st_mtim.tv_sec != s->st.st_mtim.tv_sec || now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec;
+           now.st_mtim.tv_sec != s->st.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec;
 }
 
 void wf_map_close(wf_map *m)
@@ -170,7 +177,8 @@ void wf_map_close(wf_map *m)
     *m = (wf_map){(const uint8_t *)"", 0, -1};
 }
 
-/* ---- whole files ----------------------------------------------------------------------------------- */
+/* ---- whole files
+ * ----------------------------------------------------------------------------------- */
 
 static weft_status read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
 {
@@ -178,11 +186,13 @@ static weft_status read_fd(int fd, const char *path, size_t max, char **out, siz
     size_t n = 0, cap = 0;
     for (;;) {
         if (cap - n < 2) {
-            size_t want = WF_MIN(WF_MAX(cap * 2, (size_t)4096), max + 2); /* 1 over max, and the NUL */
+            size_t want =
+                WF_MIN(WF_MAX(cap * 2, (size_t)4096), max + 2); /* 1 over max, and the NUL */
             char *p = realloc(buf, want);
             if (!p) {
                 free(buf);
-                return wf_fail(WEFT_ERR_NOMEM, "out of host memory reading %s (%zu bytes)", path, want);
+                return wf_fail(WEFT_ERR_NOMEM, "out of host memory reading %s (%zu bytes)", path,
+                               want);
             }
             buf = p;
             cap = want;
@@ -190,8 +200,9 @@ static weft_status read_fd(int fd, const char *path, size_t max, char **out, siz
         ssize_t got = read(fd, buf + n, cap - n - 1);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 || n + (size_t)got > max) {
-            weft_status s = got < 0 ? wf_fail(WEFT_ERR_IO, "cannot read %s: %s", path, strerror(errno))
-                                    : wf_fail(WEFT_ERR_IO, "%s has more than %zu bytes", path, max);
+            weft_status s = got < 0
+                                ? wf_fail(WEFT_ERR_IO, "cannot read %s: %s", path, strerror(errno))
+                                : wf_fail(WEFT_ERR_IO, "%s has more than %zu bytes", path, max);
             free(buf);
             return s;
         }
@@ -214,7 +225,8 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     return s;
 }
 
-/* ---- cache folder ---------------------------------------------------------------------------------- */
+/* ---- cache folder
+ * ---------------------------------------------------------------------------------- */
 
 /* Makes the folder and its parents, private; those that exist stay as they are. */
 static bool make_path(const char *path)
@@ -242,7 +254,8 @@ static bool folder_is_private(const char *path, bool shared_parent)
     return ok;
 }
 
-static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *base, const char *tail)
+static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *base,
+                       const char *tail)
 {
     if (!base || base[0] != '/') return false; /* the XDG rules: relative paths are ignored */
     int n = snprintf(buf, cap, "%s%s", base, tail);
@@ -258,6 +271,8 @@ weft_status wf_cache_dir(char *buf, size_t cap)
         try_folder(buf, cap, true, "/tmp", tail))
         return WEFT_OK;
     if (cap) buf[0] = 0;
-    return wf_fail(WEFT_ERR_IO, "no cache folder: neither $XDG_CACHE_HOME/weft, ~/.cache/weft nor /tmp%s "
-                                "can be made, is owned by this user and writable by no one else", tail);
+    return wf_fail(WEFT_ERR_IO,
+                   "no cache folder: neither $XDG_CACHE_HOME/weft, ~/.cache/weft nor /tmp%s "
+                   "can be made, is owned by this user and writable by no one else",
+                   tail);
 }

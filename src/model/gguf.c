@@ -1,40 +1,30 @@
-/* gguf: the reader. See gguf.h.
+/* gguf: opens and parses the file. See gguf.h; values are read in gguf_value.c.
  *
- * Parsing runs once over header, metadata and tensor list; each step takes its bytes from a cursor that
- * knows what remains, so no count from the file is believed before its bytes are there. Names are
- * indexed by sorting, which finds duplicates and stays O(n log n) whatever names a file invents. */
+ * Parsing runs once over header, metadata and tensor list; each step takes its bytes from a cursor
+ * that knows what remains, so no count from the file is believed before its bytes are there. Names
+ * are indexed by sorting, which finds duplicates and stays O(n log n) whatever names a file
+ * invents. */
 #include "model/gguf.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAME 64          /* bytes of a tensor name, as the format's description says */
-#define MAX_KEY 65535        /* likewise of a key */
-#define MAX_ALIGN (1u << 20)
-#define MIN_KV 13            /* bytes: key length, type, 1 byte of value */
-#define MIN_TENSOR 32        /* bytes: name length, dims, one dim, type, offset */
+#define MAX_NAME   64    /* bytes of a tensor name, as the format's description says */
+#define MAX_KEY    65535 /* likewise of a key */
+#define MAX_ALIGN  (1u << 20)
+#define MIN_KV     13 /* bytes: key length, type, 1 byte of value */
+#define MIN_TENSOR 32 /* bytes: name length, dims, one dim, type, offset */
 
 /* Both metadata and tensors begin with their name, so one index serves both. */
-_Static_assert(offsetof(wf_gguf_kv, key) == 0 && offsetof(wf_gguf_tensor, name) == 0, "names first");
+_Static_assert(offsetof(wf_gguf_kv, key) == 0 && offsetof(wf_gguf_tensor, name) == 0,
+               "names first");
 typedef struct name_index {
     const wf_str **kv, **tensors; /* sorted by name */
 } name_index;
 
-/* Text of the file in messages: control bytes become '?', long text is cut. */
-static const char *show_into(char *buf, size_t cap, wf_str s)
-{
-    size_t n = WF_MIN(s.len, cap - 4);
-    for (size_t i = 0; i < n; i++)
-        buf[i] = (unsigned char)s.data[i] < 32 || s.data[i] == 127 ? '?' : s.data[i];
-    strcpy(buf + n, n < s.len ? "..." : "");
-    return buf;
-}
-#define SHOW(s) show_into((char[MAX_NAME + 4]){0}, MAX_NAME + 4, s)
-
-/* ---- cursor ---------------------------------------------------------------------------------------- */
+/* ---- cursor
+ * ---------------------------------------------------------------------------------------- */
 
 typedef struct cursor {
     const uint8_t *at, *start, *end;
@@ -50,7 +40,8 @@ static weft_status take(cursor *c, uint64_t n, const char *what, const uint8_t *
     *out = c->at;
     if (n > remaining(c))
         return wf_fail(WEFT_ERR_FORMAT,
-                       "%s needs %" PRIu64 " bytes at byte %zu, but only %" PRIu64 " remain; is the file cut short?",
+                       "%s needs %" PRIu64 " bytes at byte %zu, but only %" PRIu64
+                       " remain; is the file cut short?",
                        what, n, (size_t)(c->at - c->start), remaining(c));
     c->at += n;
     return WEFT_OK;
@@ -82,18 +73,8 @@ static weft_status take_str(cursor *c, const char *what, wf_str *out)
     return WEFT_OK;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------- */
-
-static const struct {
-    const char *name;
-    uint8_t size; /* 0: varies */
-} types[WF_GGUF_N_TYPES] = {
-    [WF_GGUF_U8] = {"u8", 1},         [WF_GGUF_I8] = {"i8", 1},       [WF_GGUF_U16] = {"u16", 2},
-    [WF_GGUF_I16] = {"i16", 2},       [WF_GGUF_U32] = {"u32", 4},     [WF_GGUF_I32] = {"i32", 4},
-    [WF_GGUF_F32] = {"f32", 4},       [WF_GGUF_BOOL] = {"bool", 1},   [WF_GGUF_STRING] = {"string", 0},
-    [WF_GGUF_ARRAY] = {"array", 0},   [WF_GGUF_U64] = {"u64", 8},     [WF_GGUF_I64] = {"i64", 8},
-    [WF_GGUF_F64] = {"f64", 8},
-};
+/* ---- values
+ * ---------------------------------------------------------------------------------------- */
 
 static weft_status take_type(cursor *c, enum wf_gguf_type *out)
 {
@@ -120,11 +101,13 @@ static weft_status take_array(cursor *c, wf_gguf_kv *kv)
     wf_str s;
     WF_TRY(take_type(c, &kv->item));
     WF_TRY(take_u64(c, "its array count", &kv->count));
-    if (kv->item == WF_GGUF_ARRAY) return wf_fail(WEFT_ERR_FORMAT, "arrays of arrays are not allowed");
-    uint64_t least = kv->item == WF_GGUF_STRING ? 8 : types[kv->item].size;
+    if (kv->item == WF_GGUF_ARRAY)
+        return wf_fail(WEFT_ERR_FORMAT, "arrays of arrays are not allowed");
+    uint64_t least = kv->item == WF_GGUF_STRING ? 8 : wf_gguf_type_size(kv->item);
     if (kv->count > remaining(c) / least)
-        return wf_fail(WEFT_ERR_FORMAT, "an array of %" PRIu64 " %s cannot lie in the %" PRIu64 " bytes that remain",
-                       kv->count, types[kv->item].name, remaining(c));
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "an array of %" PRIu64 " %s cannot lie in the %" PRIu64 " bytes that remain",
+                       kv->count, wf_gguf_type_name(kv->item), remaining(c));
     kv->data = c->at;
     if (kv->item == WF_GGUF_STRING) {
         for (uint64_t i = 0; i < kv->count; i++) WF_TRY(take_str(c, "a string of its array", &s));
@@ -149,7 +132,7 @@ static weft_status take_value(cursor *c, wf_gguf_kv *kv)
         return WEFT_OK;
     }
     kv->data = c->at;
-    kv->bytes = types[kv->type].size;
+    kv->bytes = wf_gguf_type_size(kv->type);
     return kv->type == WF_GGUF_BOOL ? take_bools(c, 1) : take(c, kv->bytes, "its value", &kv->data);
 }
 
@@ -157,10 +140,11 @@ static weft_status check_name(wf_str s, const char *what, size_t max)
 {
     if (s.len == 0) return wf_fail(WEFT_ERR_FORMAT, "the name of a %s is empty", what);
     if (s.len > max)
-        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' has %zu bytes, more than %zu", what, SHOW(s),
-                       s.len, max);
+        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' has %zu bytes, more than %zu", what,
+                       WF_SHOW(s), s.len, max);
     if (memchr(s.data, 0, s.len))
-        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' contains a NUL byte", what, SHOW(s));
+        return wf_fail(WEFT_ERR_FORMAT, "the name of %s '%s' contains a NUL byte", what,
+                       WF_SHOW(s));
     return WEFT_OK;
 }
 
@@ -173,14 +157,15 @@ static weft_status read_kvs(wf_gguf *g, cursor *c, uint64_t n)
         if (s) return wf_fail_more(s, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
         WF_TRY(check_name(kv.key, "metadata key", MAX_KEY));
         s = take_value(c, &kv);
-        if (s) return wf_fail_more(s, "metadata '%s'", SHOW(kv.key));
+        if (s) return wf_fail_more(s, "metadata '%s'", WF_SHOW(kv.key));
         if (!wf_grow(&g->kv, g->n_kv, &cap, sizeof *g->kv)) return WEFT_ERR_NOMEM;
         g->kv[g->n_kv++] = kv;
     }
     return WEFT_OK;
 }
 
-/* ---- names ----------------------------------------------------------------------------------------- */
+/* ---- names
+ * ----------------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -199,7 +184,7 @@ static weft_status index_names(const void *items, size_t n, size_t stride, const
     qsort(names, n, sizeof *names, compare_names);
     for (size_t i = 1; i < n; i++)
         if (!compare_names(&names[i - 1], &names[i]))
-            return wf_fail(WEFT_ERR_FORMAT, "%s '%s' appears twice", what, SHOW(*names[i]));
+            return wf_fail(WEFT_ERR_FORMAT, "%s '%s' appears twice", what, WF_SHOW(*names[i]));
     return WEFT_OK;
 }
 
@@ -221,7 +206,8 @@ const wf_gguf_tensor *wf_gguf_tensor_find(const wf_gguf *g, const char *name)
     return find_name(((const name_index *)g->index)->tensors, g->n_tensors, name);
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------- */
+/* ---- tensors
+ * --------------------------------------------------------------------------------------- */
 
 static weft_status take_dims(cursor *c, wf_gguf_tensor *t, uint64_t *n)
 {
@@ -234,8 +220,10 @@ static weft_status take_dims(cursor *c, wf_gguf_tensor *t, uint64_t *n)
         if (i < t->n_dims) WF_TRY(take_u64(c, "a dimension", &t->dims[i]));
         if (t->dims[i] == 0) return wf_fail(WEFT_ERR_FORMAT, "dimension %" PRIu32 " is 0", i);
         if (__builtin_mul_overflow(*n, t->dims[i], n) || *n > INT64_MAX)
-            return wf_fail(WEFT_ERR_FORMAT, "its %" PRIu32 " dimensions overflow 63 bits: %" PRIu64 " x %" PRIu64
-                           " ...", t->n_dims, t->dims[0], t->n_dims > 1 ? t->dims[1] : 1);
+            return wf_fail(WEFT_ERR_FORMAT,
+                           "its %" PRIu32 " dimensions overflow 63 bits: %" PRIu64 " x %" PRIu64
+                           " ...",
+                           t->n_dims, t->dims[0], t->n_dims > 1 ? t->dims[1] : 1);
     }
     return WEFT_OK;
 }
@@ -245,11 +233,14 @@ static weft_status take_type_and_size(cursor *c, wf_gguf_tensor *t, uint64_t n)
     uint32_t block, bytes;
     WF_TRY(take_u32(c, "its type", &t->ggml_type));
     if (!wf_ggml_type_size(t->ggml_type, &block, &bytes))
-        return wf_fail(WEFT_ERR_FORMAT, "tensor type %" PRIu32 " (%s) does not exist or was removed from the format",
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "tensor type %" PRIu32 " (%s) does not exist or was removed from the format",
                        t->ggml_type, wf_ggml_type_name(t->ggml_type));
     t->dtype = wf_dtype_of_ggml(t->ggml_type);
     if (t->dims[0] % block)
-        return wf_fail(WEFT_ERR_FORMAT, "rows of %" PRIu64 " elements are not a multiple of the %s block of %" PRIu32,
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "rows of %" PRIu64
+                       " elements are not a multiple of the %s block of %" PRIu32,
                        t->dims[0], wf_ggml_type_name(t->ggml_type), block);
     if (__builtin_mul_overflow(n / block, bytes, &t->bytes))
         return wf_fail(WEFT_ERR_FORMAT, "its size overflows: %" PRIu64 " %s elements", n,
@@ -259,7 +250,7 @@ static weft_status take_type_and_size(cursor *c, wf_gguf_tensor *t, uint64_t n)
 
 static weft_status take_tensor(cursor *c, wf_gguf_tensor *t)
 {
-    uint64_t n;
+    uint64_t n = 0;
     WF_TRY(take_dims(c, t, &n));
     WF_TRY(take_type_and_size(c, t, n));
     return take_u64(c, "its offset", &t->offset);
@@ -274,28 +265,34 @@ static weft_status read_tensors(wf_gguf *g, cursor *c, uint64_t n)
         if (s) return wf_fail_more(s, "tensor %" PRIu64 " of %" PRIu64, i, n);
         WF_TRY(check_name(t.name, "tensor", MAX_NAME));
         s = take_tensor(c, &t);
-        if (s) return wf_fail_more(s, "tensor '%s'", SHOW(t.name));
+        if (s) return wf_fail_more(s, "tensor '%s'", WF_SHOW(t.name));
         if (!wf_grow(&g->tensors, g->n_tensors, &cap, sizeof *g->tensors)) return WEFT_ERR_NOMEM;
         g->tensors[g->n_tensors++] = t;
     }
     return WEFT_OK;
 }
 
-static weft_status locate_tensor(const wf_gguf *g, wf_gguf_tensor *t, const uint8_t *data, uint64_t size)
+static weft_status locate_tensor(const wf_gguf *g, wf_gguf_tensor *t, const uint8_t *data,
+                                 uint64_t size)
 {
     if (t->offset % g->alignment)
-        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s': offset %" PRIu64 " is not a multiple of the alignment %" PRIu64,
-                       SHOW(t->name), t->offset, g->alignment);
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "tensor '%s': offset %" PRIu64
+                       " is not a multiple of the alignment %" PRIu64,
+                       WF_SHOW(t->name), t->offset, g->alignment);
     if (t->offset > size || t->bytes > size - t->offset)
-        return wf_fail(WEFT_ERR_FORMAT, "tensor '%s': %" PRIu64 " bytes at offset %" PRIu64 " lie outside the %" PRIu64
-                       " bytes of data; is the file cut short?", SHOW(t->name), t->bytes, t->offset, size);
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "tensor '%s': %" PRIu64 " bytes at offset %" PRIu64
+                       " lie outside the %" PRIu64 " bytes of data; is the file cut short?",
+                       WF_SHOW(t->name), t->bytes, t->offset, size);
     t->data = data + t->offset;
     return WEFT_OK;
 }
 
 static int compare_offsets(const void *a, const void *b)
 {
-    const wf_gguf_tensor *x = *(const wf_gguf_tensor *const *)a, *y = *(const wf_gguf_tensor *const *)b;
+    const wf_gguf_tensor *x = *(const wf_gguf_tensor *const *)a,
+                         *y = *(const wf_gguf_tensor *const *)b;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
@@ -308,7 +305,8 @@ static weft_status check_overlap(const wf_gguf *g)
     weft_status s = WEFT_OK;
     for (size_t i = 1; i < g->n_tensors && !s; i++)
         if (t[i]->offset - t[i - 1]->offset < t[i - 1]->bytes)
-            s = wf_fail(WEFT_ERR_FORMAT, "tensors '%s' and '%s' overlap", SHOW(t[i - 1]->name), SHOW(t[i]->name));
+            s = wf_fail(WEFT_ERR_FORMAT, "tensors '%s' and '%s' overlap", WF_SHOW(t[i - 1]->name),
+                        WF_SHOW(t[i]->name));
     free(t);
     return s;
 }
@@ -323,7 +321,8 @@ static weft_status locate_tensors(wf_gguf *g, const cursor *c)
     return check_overlap(g);
 }
 
-/* ---- header ---------------------------------------------------------------------------------------- */
+/* ---- header
+ * ---------------------------------------------------------------------------------------- */
 
 static weft_status check_magic(cursor *c)
 {
@@ -332,8 +331,10 @@ static weft_status check_magic(cursor *c)
     WF_TRY(take(c, 4, "the magic 'GGUF'", &p));
     if (!memcmp(p, "GGUF", 4)) return WEFT_OK;
     if (!memcmp(p, "FUGG", 4))
-        return wf_fail(WEFT_ERR_FORMAT, "the magic is byte-swapped; only little-endian GGUF can be read");
-    return wf_fail(WEFT_ERR_FORMAT, "not a GGUF file: it begins with bytes %02x %02x %02x %02x, not 'GGUF'", p[0],
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "the magic is byte-swapped; only little-endian GGUF can be read");
+    return wf_fail(WEFT_ERR_FORMAT,
+                   "not a GGUF file: it begins with bytes %02x %02x %02x %02x, not 'GGUF'", p[0],
                    p[1], p[2], p[3]);
 }
 
@@ -341,14 +342,16 @@ static weft_status check_version(uint32_t v)
 {
     if (v == 2 || v == 3) return WEFT_OK;
     if (v && (v & 0xFFFF) == 0)
-        return wf_fail(WEFT_ERR_FORMAT, "big-endian GGUF (version 0x%08" PRIx32 "); convert it to little endian", v);
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "big-endian GGUF (version 0x%08" PRIx32 "); convert it to little endian", v);
     return wf_fail(WEFT_ERR_FORMAT, "GGUF version %" PRIu32 "; versions 2 and 3 can be read", v);
 }
 
 static weft_status check_count(const char *what, uint64_t n, uint64_t least, const cursor *c)
 {
     if (n <= remaining(c) / least) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "%s is %" PRIu64 ", too many for the %" PRIu64 " bytes that remain", what, n,
+    return wf_fail(WEFT_ERR_FORMAT,
+                   "%s is %" PRIu64 ", too many for the %" PRIu64 " bytes that remain", what, n,
                    remaining(c));
 }
 
@@ -357,11 +360,14 @@ static weft_status read_alignment(wf_gguf *g)
     const wf_gguf_kv *kv = wf_gguf_find(g, "general.alignment");
     uint32_t a = 32;
     if (kv && kv->type != WF_GGUF_U32)
-        return wf_fail(WEFT_ERR_FORMAT, "metadata 'general.alignment' is of type %s, not u32", types[kv->type].name);
+        return wf_fail(WEFT_ERR_FORMAT, "metadata 'general.alignment' is of type %s, not u32",
+                       wf_gguf_type_name(kv->type));
     if (kv) memcpy(&a, kv->data, 4);
     if (a < 8 || a > MAX_ALIGN || (a & (a - 1)))
-        return wf_fail(WEFT_ERR_FORMAT, "metadata 'general.alignment' is %" PRIu32
-                       "; a power of two from 8 to %u is needed", a, MAX_ALIGN);
+        return wf_fail(WEFT_ERR_FORMAT,
+                       "metadata 'general.alignment' is %" PRIu32
+                       "; a power of two from 8 to %u is needed",
+                       a, MAX_ALIGN);
     g->alignment = a;
     return WEFT_OK;
 }
@@ -371,8 +377,10 @@ static weft_status check_split(const wf_gguf *g)
     uint32_t n = 0;
     WF_TRY(wf_gguf_u32(g, "split.count", false, &n));
     if (n <= 1) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "the model is split into %" PRIu32 " files (split.count); merge the parts "
-                   "into one with `llama-gguf-split --merge FIRST-PART OUT.gguf`", n);
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "the model is split into %" PRIu32 " files (split.count); merge the parts "
+                   "into one with `llama-gguf-split --merge FIRST-PART OUT.gguf`",
+                   n);
 }
 
 static weft_status parse(wf_gguf *g)
@@ -397,7 +405,8 @@ static weft_status parse(wf_gguf *g)
     return locate_tensors(g, &c);
 }
 
-/* ---- open, close ----------------------------------------------------------------------------------- */
+/* ---- open, close
+ * ----------------------------------------------------------------------------------- */
 
 /* Owns the map from here on, also when it fails. */
 static weft_status open_map(wf_map map, const char *name, wf_gguf **out)
@@ -427,7 +436,7 @@ weft_status wf_gguf_open(const char *path, wf_gguf **out)
 weft_status wf_gguf_open_memory(const void *data, size_t size, const char *name, wf_gguf **out)
 {
     *out = NULL;
-    return open_map((wf_map){data, size, -1}, name, out);
+    return open_map((wf_map){size ? data : "", size, -1}, name, out);
 }
 
 void wf_gguf_close(wf_gguf *g)
@@ -444,191 +453,4 @@ void wf_gguf_close(wf_gguf *g)
     free(g->path);
     wf_map_close(&g->map);
     free(g);
-}
-
-/* ---- typed access ---------------------------------------------------------------------------------- */
-
-static bool is_float(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_F32 || t == WF_GGUF_F64;
-}
-
-static bool is_integer(enum wf_gguf_type t)
-{
-    return types[t].size && t != WF_GGUF_BOOL && !is_float(t);
-}
-
-static enum wf_gguf_type item_type(const wf_gguf_kv *kv)
-{
-    return kv->type == WF_GGUF_ARRAY ? kv->item : kv->type;
-}
-
-#define LOAD(T)                                                                                   \
-    do {                                                                                          \
-        T v_;                                                                                     \
-        memcpy(&v_, p, sizeof v_);                                                                \
-        return v_;                                                                                \
-    } while (0)
-
-double wf_gguf_num_at(const wf_gguf_kv *kv, uint64_t i)
-{
-    enum wf_gguf_type t = item_type(kv);
-    const uint8_t *p = kv->data + i * types[t].size;
-    if (i >= kv->count || !types[t].size) return 0;
-    switch (t) {
-    case WF_GGUF_F32: LOAD(float);
-    case WF_GGUF_F64: LOAD(double);
-    case WF_GGUF_U64: LOAD(uint64_t);
-    default: return (double)wf_gguf_int_at(kv, i);
-    }
-}
-
-int64_t wf_gguf_int_at(const wf_gguf_kv *kv, uint64_t i)
-{
-    enum wf_gguf_type t = item_type(kv);
-    const uint8_t *p = kv->data + i * types[t].size;
-    if (i >= kv->count) return 0;
-    switch (t) {
-    case WF_GGUF_U8:
-    case WF_GGUF_BOOL: LOAD(uint8_t);
-    case WF_GGUF_I8: LOAD(int8_t);
-    case WF_GGUF_U16: LOAD(uint16_t);
-    case WF_GGUF_I16: LOAD(int16_t);
-    case WF_GGUF_U32: LOAD(uint32_t);
-    case WF_GGUF_I32: LOAD(int32_t);
-    case WF_GGUF_U64: /* above INT64_MAX: negative, so that no caller takes it for a small number */
-    case WF_GGUF_I64: LOAD(int64_t);
-    default: return 0;
-    }
-}
-
-/* The entry of a key if it has one of the types that `fits` accepts. */
-static weft_status find_typed(const wf_gguf *g, const char *key, bool required, bool (*fits)(enum wf_gguf_type),
-                              const char *wanted, const wf_gguf_kv **out)
-{
-    *out = wf_gguf_find(g, key);
-    if (!*out && required) return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is missing", g->path, key);
-    if (*out && !fits((*out)->type))
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is of type %s, not %s", g->path, key,
-                       types[(*out)->type].name, wanted);
-    return WEFT_OK;
-}
-
-weft_status wf_gguf_u32(const wf_gguf *g, const char *key, bool required, uint32_t *out)
-{
-    const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_integer, "an integer", &kv));
-    if (!kv) return WEFT_OK;
-    int64_t v = wf_gguf_int_at(kv, 0);
-    if (v < 0 || v > UINT32_MAX) {
-        char text[32];
-        wf_gguf_print(kv, text, sizeof text);
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is %s, out of range", g->path, key, text);
-    }
-    *out = (uint32_t)v;
-    return WEFT_OK;
-}
-
-weft_status wf_gguf_f32(const wf_gguf *g, const char *key, bool required, float *out)
-{
-    const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_float, "a float", &kv));
-    if (!kv) return WEFT_OK;
-    double v = wf_gguf_num_at(kv, 0);
-    if (!isfinite(v) || fabs(v) > 3.4e38)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is %g, out of range", g->path, key, v);
-    *out = (float)v;
-    return WEFT_OK;
-}
-
-static bool is_bool(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_BOOL;
-}
-
-weft_status wf_gguf_bool(const wf_gguf *g, const char *key, bool required, bool *out)
-{
-    const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_bool, "bool", &kv));
-    if (kv) *out = kv->data[0] != 0;
-    return WEFT_OK;
-}
-
-static bool is_string(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_STRING;
-}
-
-weft_status wf_gguf_str(const wf_gguf *g, const char *key, bool required, wf_str *out)
-{
-    const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_string, "string", &kv));
-    if (kv) *out = (wf_str){(const char *)kv->data, kv->bytes};
-    return WEFT_OK;
-}
-
-static bool is_array(enum wf_gguf_type t)
-{
-    return t == WF_GGUF_ARRAY;
-}
-
-weft_status wf_gguf_strings(const wf_gguf *g, const char *key, bool required, uint64_t *count,
-                            weft_status (*fn)(void *user, uint64_t i, wf_str s), void *user)
-{
-    const wf_gguf_kv *kv;
-    WF_TRY(find_typed(g, key, required, is_array, "an array of strings", &kv));
-    if (!kv) return WEFT_OK;
-    if (kv->item != WF_GGUF_STRING)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is an array of %s, not of strings", g->path, key,
-                       types[kv->item].name);
-    if (count) *count = kv->count;
-    if (!fn) return WEFT_OK;
-    /* Lengths were checked on opening, but the file may have been written to since. */
-    cursor c = {kv->data, g->map.data, kv->data + kv->bytes};
-    for (uint64_t i = 0; i < kv->count; i++) {
-        wf_str s;
-        WF_TRY(take_str(&c, key, &s));
-        WF_TRY(fn(user, i, s));
-    }
-    return WEFT_OK;
-}
-
-/* ---- printing -------------------------------------------------------------------------------------- */
-
-static size_t print_number(const wf_gguf_kv *kv, uint64_t i, char *buf, size_t cap)
-{
-    enum wf_gguf_type t = item_type(kv);
-    int64_t v = wf_gguf_int_at(kv, i);
-    int n = is_float(t)         ? snprintf(buf, cap, "%g", wf_gguf_num_at(kv, i))
-            : t == WF_GGUF_BOOL ? snprintf(buf, cap, "%s", v ? "true" : "false")
-            : t == WF_GGUF_U64  ? snprintf(buf, cap, "%" PRIu64, (uint64_t)v)
-                                : snprintf(buf, cap, "%" PRId64, v);
-    return n < 0 ? 0 : (size_t)n;
-}
-
-#define SHOW_ITEMS 6
-
-static void print_array(const wf_gguf_kv *kv, char *buf, size_t cap)
-{
-    cursor c = {kv->data, kv->data, kv->data + kv->bytes};
-    size_t n = (size_t)snprintf(buf, cap, "[");
-    for (uint64_t i = 0; i < kv->count && i < SHOW_ITEMS && n < cap; i++) {
-        wf_str s;
-        n += (size_t)snprintf(buf + n, cap - n, "%s", i ? ", " : "");
-        if (n >= cap) break;
-        if (kv->item != WF_GGUF_STRING) n += print_number(kv, i, buf + n, cap - n);
-        else if (!take_str(&c, "", &s)) n += (size_t)snprintf(buf + n, cap - n, "\"%s\"", SHOW(s));
-    }
-    if (n < cap && kv->count > SHOW_ITEMS)
-        n += (size_t)snprintf(buf + n, cap - n, ", ... %" PRIu64 " in all", kv->count);
-    if (n < cap) snprintf(buf + n, cap - n, "]");
-}
-
-void wf_gguf_print(const wf_gguf_kv *kv, char *buf, size_t cap)
-{
-    if (cap == 0) return;
-    if (kv->type == WF_GGUF_ARRAY) print_array(kv, buf, cap);
-    else if (kv->type != WF_GGUF_STRING) print_number(kv, 0, buf, cap);
-    else if (cap < 5) buf[0] = 0;
-    else show_into(buf, cap, (wf_str){(const char *)kv->data, kv->bytes});
 }

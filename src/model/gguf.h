@@ -70,6 +70,11 @@ weft_status wf_gguf_strings(const wf_gguf *, const char *key, bool required, uin
 /* Element of a numeric array already found. */
 int64_t wf_gguf_int_at(const wf_gguf_kv *kv, uint64_t i);
 double wf_gguf_num_at(const wf_gguf_kv *kv, uint64_t i);
+const char *wf_gguf_type_name(enum wf_gguf_type); /* "u32" */
+size_t wf_gguf_type_size(enum wf_gguf_type);      /* bytes; 0 for strings and arrays */
+/* Text of a file for messages: control bytes become '?', what does not fit (cap >= 5) ends in "...". */
+const char *wf_str_show(char *buf, size_t cap, wf_str s);
+#define WF_SHOW(s) wf_str_show((char[68]){0}, 68, s)
 /* The value as text for people; long arrays and strings abbreviated. */
 void wf_gguf_print(const wf_gguf_kv *kv, char *buf, size_t cap);
 

@@ -1,4 +1,5 @@
-/* half: 16-bit floats to and from float, by their bits, so that every machine gives the same result. */
+/* half: 16-bit floats to and from float, by their bits, so that every machine gives the same
+ * result. */
 #include "tensor/tensor.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* q4_0: 32 weights a block, x = d * (q - 8) with q in 0..15. Byte j holds weight j in its low half and
- * weight j + 16 in its high half. d takes the sign that puts the largest weight at q = 0. */
+/* q4_0: 32 weights a block, x = d * (q - 8) with q in 0..15. Byte j holds weight j in its low half
+ * and weight j + 16 in its high half. d takes the sign that puts the largest weight at q = 0. */
 #include "tensor/tensor.h"
 
 #include <math.h>

@@ -1,8 +1,9 @@
-/* q6_k: 256 weights a block, x = d * scale * (q - 32) with q in 0..63 and one scale for each 16 weights.
+/* q6_k: 256 weights a block, x = d * scale * (q - 32) with q in 0..63 and one scale for each 16
+ * weights.
  *
  * Each half of the block (128 weights) is four runs of 32. Run r of half h keeps its low 4 bits in
- * lo[64 h + 32 (r & 1) ..], the low nibble for runs 0 and 1, the high one for 2 and 3; its upper 2 bits
- * lie in hi[32 h ..] at bit 2 r. */
+ * lo[64 h + 32 (r & 1) ..], the low nibble for runs 0 and 1, the high one for 2 and 3; its upper 2
+ * bits lie in hi[32 h ..] at bit 2 r. */
 #include "tensor/tensor.h"
 
 #include <math.h>
