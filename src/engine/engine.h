@@ -28,6 +28,7 @@ struct weft_model {
 typedef struct wf_stream {
     const wf_tokenizer *tokenizer;
     unsigned flags;
+    bool drop_space; /* the next text begins a text, whose first space the tokenizer put there */
     char held[8]; /* start of a character whose rest has not come yet */
     size_t n_held;
     char *text;   /* what the last call released */

@@ -63,6 +63,7 @@ static weft_status create(struct weft_engine *e, const struct weft_request_param
         r->p.prompt = NULL, r->p.tokens = NULL;
         r->submit_ns = wf_now_ns();
         wf_stream_init(&r->stream, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
+        r->stream.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
         s = set_tokens(r, ids, n);
     }
     free(ids);

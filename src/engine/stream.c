@@ -41,8 +41,10 @@ weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *le
     n = wf_token_piece(s->tokenizer, id, s->flags, s->text + s->n_held, s->cap - s->n_held) + s->n_held;
     s->n_held = open_tail(s->text, n);
     memcpy(s->held, s->text + n - s->n_held, s->n_held);
-    *out = s->text;
-    *len = n - s->n_held;
+    size_t skip = s->drop_space && n > s->n_held && s->text[0] == ' ';
+    s->drop_space &= n == s->n_held;
+    *out = s->text + skip;
+    *len = n - s->n_held - skip;
     return WEFT_OK;
 }
 

@@ -44,13 +44,18 @@ static void on_event(void *user, const struct weft_event *ev)
     if (r->len + ev->text_len < sizeof r->text) memcpy(r->text + r->len, ev->text, ev->text_len), r->len += ev->text_len;
 }
 
-static int generate(const struct weft_engine_params *p, result *r)
+/* prompt: BOS and this many of the expected ids; the rest is generated. */
+static int generate(const struct weft_engine_params *p, int prompt, result *r)
 {
+    int32_t tokens[N_TOKENS + 1] = {weft_model_info(model)->bos};
+    memcpy(tokens + 1, expected, (size_t)prompt * sizeof *tokens);
+    memcpy(r->ids, expected, (size_t)prompt * sizeof *tokens);
     struct weft_engine *e = NULL;
     struct weft_request *q = NULL;
-    memset(r, 0, sizeof *r);
+    r->n = prompt;
     if (weft_engine_open(model, p, &e)) return snprintf(r->message, sizeof r->message, "%s", weft_last_error());
-    struct weft_request_params rp = {.max_tokens = N_TOKENS, .ignore_eos = true, .on_event = on_event, .user = r};
+    struct weft_request_params rp = {.tokens = tokens, .n_tokens = (size_t)prompt + 1, .max_tokens = (uint32_t)(N_TOKENS - prompt),
+                                     .ignore_eos = true, .on_event = on_event, .user = r};
     int status = weft_submit(e, &rp, &q);
     if (!status) status = weft_wait(q, 0);
     weft_request_free(q);
@@ -58,15 +63,15 @@ static int generate(const struct weft_engine_params *p, result *r)
     return status;
 }
 
-static void check(const char *what, struct weft_engine_params p)
+static void check_from(const char *what, struct weft_engine_params p, int prompt)
 {
-    result *r = malloc(sizeof *r);
+    result *r = calloc(1, sizeof *r);
     p.device = device;
     p.poison = true;
     p.context = 256;
-    int status = generate(&p, r), same = 0;
+    int status = generate(&p, prompt, r), same = 0;
     while (same < r->n && r->ids[same] == expected[same]) same++;
-    bool text_ok = same < N_TOKENS || (r->len == strlen(expected_text) && !memcmp(r->text, expected_text, r->len));
+    bool text_ok = prompt || same < N_TOKENS || (r->len == strlen(expected_text) && !memcmp(r->text, expected_text, r->len));
     bool ok = !status && same >= EXACT && text_ok;
     n_runs++;
     n_failed += !ok;
@@ -74,6 +79,11 @@ static void check(const char *what, struct weft_engine_params p)
     printf("%-6s %s: %s: %d of %d ids%s%s%s\n", ok ? "ok" : "FAILED", device, what, same, N_TOKENS, text_ok ? "" : ", text differs",
            status ? ": " : "", r->message);
     free(r);
+}
+
+static void check(const char *what, struct weft_engine_params p)
+{
+    check_from(what, p, 0);
 }
 
 /* ---- ways to run --------------------------------------------------------------------------------------- */
@@ -85,6 +95,8 @@ static void check_pages(void)
     check("pages of 1", (struct weft_engine_params){.page_tokens = 1, .shuffle_pages = 11});
     check("pages of 32", (struct weft_engine_params){.page_tokens = 32});
     check("small buffers", (struct weft_engine_params){.max_alloc = 600000});
+    check_from("prefill of 150", (struct weft_engine_params){0}, 150);
+    check_from("prefill of 150 in chunks of 32", (struct weft_engine_params){.batch = 32, .shuffle_pages = 3}, 150);
     check("base tier", (struct weft_engine_params){.tier = "base"});
 }
 
@@ -104,6 +116,7 @@ static void check_variants(void)
         for (size_t v = 0; v < n; v++) {
             snprintf(force, sizeof force, "%s=%s", wf_ops[op].name, list[v].name);
             check(force, (struct weft_engine_params){.force = force});
+            check_from(force, (struct weft_engine_params){.force = force}, 150);
         }
     }
     wf_dev_close(d);
@@ -134,6 +147,7 @@ static void check_plans(void)
     check("plan loaded", (struct weft_engine_params){.plan = dumped});
     if (!split_plan(dumped, edited)) n_failed++;
     check("plan on two queues, rows split", (struct weft_engine_params){.plan = edited});
+    check_from("prefill of 150 on two queues", (struct weft_engine_params){.plan = edited}, 150);
     unlink(dumped);
     unlink(edited);
 }
@@ -159,7 +173,7 @@ static bool find_device(const char *want)
     size_t n = weft_devices(list, 16);
     snprintf(device, sizeof device, "%.23s", want);
     for (size_t i = 0; i < n && i < 16 && !strcmp(want, "opencl"); i++)
-        if (!strncmp(list[i].id, "opencl:", 7)) return snprintf(device, sizeof device, "%s", list[i].id), true;
+        if (!strncmp(list[i].id, "opencl:", 7)) return snprintf(device, sizeof device, "%.23s", list[i].id), true;
     return strcmp(want, "opencl");
 }
 
