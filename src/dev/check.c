@@ -231,8 +231,7 @@ static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v
     int byte = poison(j->k);
     for (uint64_t i = 0; i < size; i++) {
         bool inside = i >= v->offset && i < end && (i - v->offset) % pitch < used;
-        bool gap = i >= v->offset && i < end && !inside && j->k->c.in_place;
-        if (inside || image[i] == (gap ? 0xFF : byte)) continue;
+        if (inside || image[i] == byte) continue;
         fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o,
               (long long)(i - v->offset));
         return;

@@ -51,9 +51,8 @@ static weft_status note(wf_dev *dev, weft_status s)
 void wf_dev_close(wf_dev *dev)
 {
     if (!dev) return;
-    struct wf_verdicts *verdicts = dev->verdicts;
+    wf_verdicts_free(dev->verdicts);
     dev->fns->close(dev);
-    wf_verdicts_free(verdicts);
 }
 
 weft_status wf_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
