@@ -241,7 +241,9 @@ def add_vocab(w, pieces, size):
 def model_tensors(s, kind, tied=False, bias=False, freqs=False):
     """(name, shape, type) of every tensor of a Llama-shaped model, in file order."""
     width, q, kv = s['width'], s['heads'] * s['head_dim'], s['kv_heads'] * s['head_dim']
-    out_kind = 'Q6_K' if kind == 'Q4_0' else kind  # as quantised files have it
+    out_kind = kind
+    if kind == 'Q4_0':  # as quantised files have it: the output keeps more bits
+        out_kind = 'Q8_0' if width % 256 else 'Q6_K'
     yield 'token_embd.weight', (s['vocab'], width), out_kind if tied else kind
     yield 'output_norm.weight', (width,), 'F32'
     if not tied:
