@@ -137,6 +137,7 @@ int wf_answer(struct weft_engine *e, struct weft_request_params p, wf_answered *
     weft_request_free(r);
     sigaction(SIGINT, &before, NULL);
     out->end = q.end;
+    if (s) out->end.status = s;
     out->text = q.text;
     out->len = q.len;
     wf_copy(out->message, sizeof out->message, q.message);

@@ -39,9 +39,20 @@ static int print_devices(void)
 /* ---- model ------------------------------------------------------------------------------------
  */
 
-static const char *or_none(const char *s)
+/* A file's bytes must not steer the terminal. */
+static void make_printable(char *text)
 {
-    return s && *s ? s : "none";
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127) *p = ' ';
+}
+
+/* One line of hyperparameters whose value is a text from the file. */
+static void print_text(const char *title, const char *value)
+{
+    char text[160];
+    wf_copy(text, sizeof text, value && *value ? value : "none");
+    make_printable(text);
+    printf("%-16s %s\n", title, text);
 }
 
 static void print_hyperparameters(const struct weft_model_info *i)
@@ -51,8 +62,8 @@ static void print_hyperparameters(const struct weft_model_info *i)
     wf_human(i->file_bytes, true, file, sizeof file);
     printf("file             %s (GGUF version %u, %s)\n", i->path ? i->path : "built in",
            i->gguf_version, file);
-    printf("name             %s\n", or_none(i->name));
-    printf("architecture     %s\n", or_none(i->arch));
+    print_text("name", i->name);
+    print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u of keys and values, %u wide\n", i->n_head, i->n_kv_head,
@@ -62,8 +73,9 @@ static void print_hyperparameters(const struct weft_model_info *i)
     printf("rope             base %g, scale %g, %u dimensions\n", i->rope_base, i->rope_scale,
            i->rope_dim);
     printf("norm epsilon     %g\n", i->norm_eps);
-    printf("vocabulary       %u tokens, %s, pre-tokenizer %s, BOS %d, EOS %d\n", i->n_vocab,
-           or_none(i->vocab_type), or_none(i->pre_tokenizer), i->bos, i->eos);
+    printf("vocabulary       %u tokens, BOS %d, EOS %d\n", i->n_vocab, i->bos, i->eos);
+    print_text("tokenizer", i->vocab_type);
+    print_text("pre-tokenizer", i->pre_tokenizer);
     printf("chat template    %s\n", i->chat_name       ? i->chat_name
                                     : i->chat_template ? "not recognised"
                                                        : "none");
@@ -123,18 +135,19 @@ static void print_tensors(const struct weft_model *m, size_t n)
         for (uint32_t d = 0, at = 0; d < WF_MIN(t.n_dims, 4u); d++)
             at += (uint32_t)snprintf(dims + at, sizeof dims - at, "%s%llu", d ? " x " : "",
                                      (unsigned long long)t.dims[d]);
+        make_printable(t.name);
         printf("%-40s %-6s %-28s %12llu\n", t.name, t.dtype, dims, (unsigned long long)t.bytes);
     }
 }
 
 static void print_meta(const struct weft_model *m, size_t n)
 {
-    char value[160];
+    char key[96], value[160];
     printf("\nmetadata\n");
     for (size_t i = 0; i < n; i++) {
-        const char *key = weft_model_meta(m, i, value, sizeof value);
-        for (char *p = value; *p; p++)
-            if ((unsigned char)*p < ' ') *p = ' '; /* a file's bytes must not steer the terminal */
+        weft_model_meta(m, i, key, sizeof key, value, sizeof value);
+        make_printable(key);
+        make_printable(value);
         printf("%-44s %s\n", key, value);
     }
 }
