@@ -1,8 +1,9 @@
-/* fuzz_tokenizer: libFuzzer target. The input describes a small vocabulary and a text; whatever it says, making the
- * tokenizer either fails with a message or gives one that turns the text into ids and those into text without error.
+/* fuzz_tokenizer: libFuzzer target. The input describes a small vocabulary and a text; whatever it
+ * says, making the tokenizer either fails with a message or gives one that turns the text into ids
+ * and those into text without error.
  *
- * Byte 0: kind and flags; then tokens (type, length, bytes) up to an empty one, merges (length, bytes) up to an
- * empty one, special ids, and the rest is the text. */
+ * Byte 0: kind and flags; then tokens (type, length, bytes) up to an empty one, merges (length,
+ * bytes) up to an empty one, special ids, and the rest is the text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,8 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint8_t kind = take(&in), flags = take(&in);
     size_t names = 0;
     while (wf_pre_name(names)) names++;
-    wf_vocab_src src = {.model = kind & 1 ? "llama" : "gpt2", .pre = wf_pre_name((kind >> 1) % names),
-                        .tokens = tokens, .merges = merges};
+    wf_vocab_src src = {.model = kind & 1 ? "llama" : "gpt2",
+                        .pre = wf_pre_name((kind >> 1) % names),
+                        .tokens = tokens,
+                        .merges = merges};
     src.add_bos = (int8_t)(flags % 3) - 1;
     src.add_eos = (int8_t)(flags / 3 % 3) - 1;
     src.add_space_prefix = (int8_t)(flags / 9 % 3) - 1;
@@ -77,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     wf_tokenizer *t = NULL;
     if (wf_tokenizer_create(&src, &t)) return 0;
     check(t, (const char *)in.p, (size_t)(in.end - in.p), 0);
-    check(t, (const char *)in.p, (size_t)(in.end - in.p), WEFT_TEXT_NO_PARSE_SPECIAL | WEFT_TEXT_HIDE_SPECIAL);
+    check(t, (const char *)in.p, (size_t)(in.end - in.p),
+          WEFT_TEXT_NO_PARSE_SPECIAL | WEFT_TEXT_HIDE_SPECIAL);
     wf_tokenizer_destroy(t);
     return 0;
 }
