@@ -64,8 +64,7 @@ static size_t count_a(const wf_map *m)
     return n;
 }
 
-/* ---- signals: these run first, in children or before any map, because the handler stays
- * ------------- */
+/* ---- signals: these run first, in children or before any map, because the handler stays ------ */
 
 /* A fault outside our maps. */
 static void foreign_fault(void)
@@ -185,8 +184,7 @@ static void previous_handler_runs(void **state)
     wf_map_close(&m);
 }
 
-/* ---- maps
- * ------------------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 static void whole_file(void **state)
 {
@@ -332,8 +330,7 @@ static void cannot_map(void **state)
     unlink(link);
 }
 
-/* ---- whole files
- * ----------------------------------------------------------------------------------- */
+/* ---- whole files ----------------------------------------------------------------------------- */
 
 static void *write_fifo(void *path)
 {
@@ -378,8 +375,7 @@ static void read_file(void **state)
     unlink(fifo);
 }
 
-/* ---- cache folder
- * ---------------------------------------------------------------------------------- */
+/* ---- cache folder ---------------------------------------------------------------------------- */
 
 static void expect_cache(const char *want)
 {
