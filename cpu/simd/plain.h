@@ -50,14 +50,10 @@ WF_INLINE void v_store_f16(void *p, vf a)
 {
     for (int i = 0; i < 4; i++) ((uint16_t *)p)[i] = wf_float_to_half(a.f[i]);
 }
-WF_INLINE void v_transpose(float *p, uint32_t step)
+WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {
-    for (uint32_t i = 0; i < VL; i++)
-        for (uint32_t j = 0; j < i; j++) {
-            float t = p[i * step + j];
-            p[i * step + j] = p[j * step + i];
-            p[j * step + i] = t;
-        }
+    for (size_t i = 0; i < VL; i++)
+        for (size_t j = 0; j < VL; j++) out[j * out_step + i] = p[i * step + j];
 }
 
 WF_INLINE q8 q_load(const void *p)

@@ -7,7 +7,7 @@
  *   v_pow2i(n)              2^n for whole n in [-126, 127], 0 for -127
  *   v_sum v_top             sum and maximum of all lanes, in a fixed order
  *   v_load_f16 v_load_bf16 v_store_f16
- *   v_transpose(p, step)    VL rows of VL floats, rows `step` floats apart, in place
+ *   v_transpose(p, step, out, out_step)  VL rows of VL floats, rows `step` floats apart
  *
  * and for products of 32 int8 pairs in 8 lanes of 4 (order of sums fixed):
  *

@@ -26,7 +26,7 @@ enum system_place { OWN_TURN, IN_FIRST_USER, IN_LAST_USER };
 
 typedef struct chat_format {
     const char *name;
-    const char *marks[4];   /* phrases that the template must contain; with a leading '!': must not */
+    const char *marks[5];   /* phrases that the template must contain; with a leading '!': must not */
     const char *open;       /* what the text opens with */
     const char *system[2];  /* around a system content; where it sits in a user turn: inside of user[] */
     enum system_place place;
@@ -67,7 +67,7 @@ static const chat_format formats[] = {
     {"mistral-v0.2", {"'[INST] '"}, BOS, /* Mistral 7B Instruct v0.2 as first published */
      {"", "\n\n"}, IN_FIRST_USER,
      {"[INST] ", " [/INST]"}, {"", EOS}, "", KEEP},
-    {"zephyr", {"<|user|>", "<|assistant|>", "eos_token", "!<|end|>"}, "", /* Zephyr 7B, TinyLlama Chat */
+    {"zephyr", {"<|user|>", "<|assistant|>", "eos_token", "!<|end|>", "!tools"}, "", /* Zephyr 7B, TinyLlama Chat */
      {"<|system|>\n", EOS "\n"}, OWN_TURN,
      {"<|user|>\n", EOS "\n"}, {"<|assistant|>\n", EOS "\n"}, "<|assistant|>\n", KEEP},
     {"vicuna-v1.1", {"'USER: '", "'ASSISTANT: '", "!SYSTEM: "}, "", /* Vicuna 1.1, as converters wrote it down */

@@ -1,0 +1,32 @@
+/* Which levels this processor can run. A level that the build leaves out is absent.c. */
+#include "cpu/ops/ops.h"
+
+bool wf_cpu_has_c(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+bool wf_cpu_has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+bool wf_cpu_has_avx512(void)
+{
+    return wf_cpu_has_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+#else
+bool wf_cpu_has_avx2(void)
+{
+    return false;
+}
+
+bool wf_cpu_has_avx512(void)
+{
+    return false;
+}
+#endif
