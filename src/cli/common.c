@@ -162,7 +162,8 @@ int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len)
         return *text ? 0 : wf_say_error(WEFT_ERR_NOMEM);
     }
     bool is_stdin = o->file ? !strcmp(o->file, "-") : use_stdin;
-    weft_status s = wf_read_file(is_stdin ? "/dev/stdin" : o->file, TEXT_MAX, text, len);
+    weft_status s = is_stdin ? wf_read_fd(STDIN_FILENO, "standard input", TEXT_MAX, text, len)
+                             : wf_read_file(o->file, TEXT_MAX, text, len);
     return s ? wf_say_error(s) : 0;
 }
 
