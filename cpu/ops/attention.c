@@ -1,13 +1,14 @@
 /* ATTENTION: paged, online softmax, all query heads of a KV head together.
  *
- * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles of
- * TILE: K is converted and transposed (so that lanes are keys and scores need no sums across lanes),
- * V converted, then scores, exponentials and the sum of V for all queries of the block. After every
- * SPLIT keys the state (top, total, sum of V) is closed and merged into the row's, in order.
+ * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles
+ * of TILE: K is converted and transposed (so that lanes are keys and scores need no sums across
+ * lanes), V converted, then scores, exponentials and the sum of V for all queries of the block.
+ * After every SPLIT keys the state (top, total, sum of V) is closed and merged into the row's, in
+ * order.
  *
- * Few rows and long contexts: the splits become work of their own, and are merged after a barrier. The
- * arithmetic is the same, so results depend neither on that, nor on the rows that share a block, nor on
- * the number of threads. Scores are in units of log2.
+ * Few rows and long contexts: the splits become work of their own, and are merged after a barrier.
+ * The arithmetic is the same, so results depend neither on that, nor on the rows that share a
+ * block, nor on the number of threads. Scores are in units of log2.
  */
 #include <math.h>
 #include <string.h>
@@ -15,12 +16,12 @@
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define TILE 64u
-#define SPLIT 512u                /* keys; a multiple of TILE */
-#define BLOCK_QUERIES 32u         /* rows x heads of a block; more only if one row has more heads */
-#define CV 4                      /* vectors a query keeps in registers */
-#define QV (VREGS >= 32 ? 4 : 2)  /* queries in registers */
-#define SPLIT_ITEMS 16u           /* below this many (block, head) pairs splits are work of their own */
+#define TILE          64u
+#define SPLIT         512u /* keys; a multiple of TILE */
+#define BLOCK_QUERIES 32u  /* rows x heads of a block; more only if one row has more heads */
+#define CV            4    /* vectors a query keeps in registers */
+#define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
+#define SPLIT_ITEMS   16u /* below this many (block, head) pairs splits are work of their own */
 
 typedef struct att {
     const wf_params *p;
@@ -77,7 +78,7 @@ typedef struct block {
     uint32_t keys;
 } block;
 
-/* ---- scratch memory ------------------------------------------------------------------------------------ */
+/* ---- scratch memory -------------------------------------------------------------------------- */
 
 /* Softmax so far of a number of queries. */
 typedef struct state {
@@ -85,11 +86,11 @@ typedef struct state {
 } state;
 
 typedef struct room {
-    float *q;           /* [queries][wide], scaled */
-    float *score;       /* [queries][TILE] */
-    float *shrink;      /* [queries] */
-    float *k, *v;       /* [wide][TILE] transposed; [TILE][wide] */
-    uint32_t *seen;     /* [queries] keys of the tile that a query may see */
+    float *q;       /* [queries][wide], scaled */
+    float *score;   /* [queries][TILE] */
+    float *shrink;  /* [queries] */
+    float *k, *v;   /* [wide][TILE] transposed; [TILE][wide] */
+    uint32_t *seen; /* [queries] keys of the tile that a query may see */
     state part, whole;
 } room;
 
@@ -100,13 +101,13 @@ static size_t state_size(const att *a)
 
 static size_t room_size(const att *a)
 {
-    return (size_t)a->queries * (a->wide + TILE + 2) + 2 * (size_t)TILE * a->wide + 2 * state_size(a);
+    return (size_t)a->queries * (a->wide + TILE + 2) + 2 * (size_t)TILE * a->wide +
+           2 * state_size(a);
 }
 
 static state state_at(const att *a, float *at)
 {
-    return (state){at + (size_t)a->queries * a->wide,
-                   at + (size_t)a->queries * (a->wide + 1), at};
+    return (state){at + (size_t)a->queries * a->wide, at + (size_t)a->queries * (a->wide + 1), at};
 }
 
 static room room_at(const att *a, float *at)
@@ -140,7 +141,7 @@ wf_cpu_need WF_SIMD(wf_cpu_attention_need)(const wf_call *c)
     return need;
 }
 
-/* ---- one tile -------------------------------------------------------------------------------------------- */
+/* ---- one tile -------------------------------------------------------------------------------- */
 
 static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t wide)
 {
@@ -159,9 +160,9 @@ static const uint16_t *page_at(const att *a, const wf_view *pool, uint32_t head,
            (size_t)head * a->p->page_tokens * a->dim;
 }
 
-/* Tokens first..first+n of one head from the pages into out[n][wide]. Page by page, because a division
- * for each token would cost more than the conversion; the next of all `keys` tokens' pages is fetched
- * meanwhile, because pages lie too far apart for the processor to foresee. */
+/* Tokens first..first+n of one head from the pages into out[n][wide]. Page by page, because a
+ * division for each token would cost more than the conversion; the next of all `keys` tokens' pages
+ * is fetched meanwhile, because pages lie too far apart for the processor to foresee. */
 static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
                    uint32_t keys, uint32_t first, uint32_t n, float *out)
 {
@@ -183,8 +184,8 @@ static void gather(const att *a, const wf_view *pool, uint32_t head, const int32
 
 /* K goes through the room of V. Keys past n become zeros: their scores are masked later, but the
  * arithmetic must not meet what a free slot holds. */
-static void load_keys(const att *a, const room *r, uint32_t head, const int32_t *pages, uint32_t keys,
-                      uint32_t first, uint32_t n)
+static void load_keys(const att *a, const room *r, uint32_t head, const int32_t *pages,
+                      uint32_t keys, uint32_t first, uint32_t n)
 {
     uint32_t whole = WF_UP(n, VL);
     gather(a, a->k, head, pages, keys, first, n, r->v);
@@ -290,7 +291,7 @@ static void tile(const att *a, const room *r, const block *b, uint32_t first, ui
     for (; i < nq; i++) weigh_all(a, r, i, n, 1);
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static void load_queries(const att *a, const room *r, const block *b)
 {

@@ -1,4 +1,5 @@
-/* ROPE_KV, the reference: rotates q and k by the table's angles and writes k and v to their slots. */
+/* ROPE_KV, the reference: rotates q and k by the table's angles and writes k and v to their slots.
+ */
 #include "cpu/ref/ref.h"
 
 /* Rotates one head of `in` (from element `at`) into head[0..dim]. */
@@ -32,7 +33,8 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     const float *cs = wf_cpu_row(&c->in[1], (uint32_t)pos);
     const void *in = wf_cpu_row(qkv, m);
     void *out = wf_cpu_row(q, m);
-    uint64_t k_at = (uint64_t)p->n_head * p->head_dim, v_at = k_at + (uint64_t)p->n_kv_head * p->head_dim;
+    uint64_t k_at = (uint64_t)p->n_head * p->head_dim,
+             v_at = k_at + (uint64_t)p->n_kv_head * p->head_dim;
 
     for (uint32_t h = 0; h < p->n_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
