@@ -206,6 +206,7 @@ static weft_status check_pools(const wf_call *c, const wf_view *k, const wf_view
         k->cols != page || v->cols != page) {
         return bad(c, "a row of the K or V pool is not KV heads x page tokens x head size");
     }
+    if (k->stride != k->cols || v->stride != v->cols) return bad(c, "a K or V pool has gaps");
     return k->rows == v->rows ? WEFT_OK : bad(c, "K and V pools differ in pages");
 }
 

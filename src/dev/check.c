@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* An error's standard deviation, as a part of the size of the terms summed:
- *   F32 arithmetic   f32 x 2^-24 x sqrt(length of the sum)
+ *   F32 arithmetic   f32 x 2^-24 x sqrt(length of the sum) x amplify, but at most as F16
  *   others           sqrt(nmse)
  * A result is right when the mean square error is within that squared, and no element is off by more
  * than 8 of it; rounding to the output's dtype is allowed on top. */
@@ -248,13 +248,19 @@ static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
     return h;
 }
 
+static double sigma_of(const wf_check *k, const struct tolerance *t, uint8_t arith)
+{
+    if (arith != WF_ARITH_F32) return sqrt(t->nmse[arith]);
+    return fmin(t->f32 * 0x1p-24 * sqrt(k->reduce) * k->amplify, sqrt(t->nmse[WF_ARITH_F16]));
+}
+
 static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
 {
     const struct tolerance *t = &tolerances[j->k->c.op];
     const wf_operand *e = &j->k->expect[o];
     uint8_t arith = j->variant->arith < WF_N_ARITH ? j->variant->arith : WF_ARITH_F32;
     bool half = v->dtype == WF_F16;
-    j->sigma = arith == WF_ARITH_F32 ? t->f32 * 0x1p-24 * sqrt(j->k->reduce) : sqrt(t->nmse[arith]);
+    j->sigma = sigma_of(j->k, t, arith);
     j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
     j->tiny = half ? 0x1p-24 : 1e-37;
     j->scale = j->k->scale ? j->k->scale : own_size(e);

@@ -39,6 +39,7 @@ typedef struct wf_check {
     wf_operand expect[WF_MAX_OUT];
     double reduce; /* length of the longest sum behind one output */
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
+    double amplify; /* rounding errors inside count this much more: large logits in a softmax */
     double bytes, flops; /* that one run must move and compute */
 } wf_check;
 

@@ -1,7 +1,6 @@
 /* dev.c: the validating front of the device contract. It owns three promises: a backend sees only calls
  * that are well formed, a lost device is never called again, and no wait is without a limit. */
-#include "dev/dev.h"
-#include "dev/prepare.h"
+#include "dev/front.h"
 
 #include <string.h>
 
@@ -32,7 +31,7 @@ weft_status wf_tier_parse(const char *name, enum wf_tier *out)
 
 /* ---- a lost device -------------------------------------------------------------------------------- */
 
-static weft_status usable(const wf_dev *dev, const char *what)
+weft_status wf_dev_usable(const wf_dev *dev, const char *what)
 {
     if (!dev->lost) return WEFT_OK;
     return wf_fail(WEFT_ERR_DEVICE, "%s: device %s (%s) was lost; close and open it again", what,
@@ -58,7 +57,7 @@ void wf_dev_close(wf_dev *dev)
 weft_status wf_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 {
     *out = NULL;
-    WF_TRY(usable(dev, "buffer"));
+    WF_TRY(wf_dev_usable(dev, "buffer"));
     if (!size) return wf_fail(WEFT_ERR_ARG, "buffer of 0 bytes");
     if (size > dev->max_alloc) {
         return wf_fail(WEFT_ERR_NOMEM, "a buffer of %llu bytes is above the limit of %s, %llu bytes",
@@ -70,7 +69,7 @@ weft_status wf_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
 weft_status wf_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
 {
     *out = NULL;
-    WF_TRY(usable(dev, "buffer"));
+    WF_TRY(wf_dev_usable(dev, "buffer"));
     if (!dev->fns->buf_wrap) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s cannot use host memory in place", dev->info.id);
     }
@@ -87,7 +86,7 @@ void wf_buf_destroy(wf_buf *buf)
 weft_status wf_queue_create(wf_dev *dev, wf_queue **out)
 {
     *out = NULL;
-    WF_TRY(usable(dev, "queue"));
+    WF_TRY(wf_dev_usable(dev, "queue"));
     return note(dev, dev->fns->queue_create(dev, out));
 }
 
@@ -99,7 +98,7 @@ void wf_queue_destroy(wf_queue *q)
 weft_status wf_event_create(wf_dev *dev, wf_event **out)
 {
     *out = NULL;
-    WF_TRY(usable(dev, "event"));
+    WF_TRY(wf_dev_usable(dev, "event"));
     return note(dev, dev->fns->event_create(dev, out));
 }
 
@@ -113,7 +112,7 @@ void wf_event_destroy(wf_event *ev)
 static weft_status check_range(const wf_queue *q, const wf_buf *buf, uint64_t off, uint64_t size,
                                const char *what)
 {
-    WF_TRY(usable(q->dev, what));
+    WF_TRY(wf_dev_usable(q->dev, what));
     if (!buf || buf->dev != q->dev) {
         return wf_fail(WEFT_ERR_ARG, "%s: the buffer is not of device %s", what, q->dev->info.id);
     }
@@ -179,7 +178,7 @@ static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
 weft_status wf_submit(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
-    WF_TRY(usable(dev, "submit"));
+    WF_TRY(wf_dev_usable(dev, "submit"));
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name));
     if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
@@ -191,20 +190,20 @@ weft_status wf_submit(wf_queue *q, const wf_call *c)
 
 weft_status wf_mark(wf_queue *q, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    WF_TRY(usable(q->dev, "mark"));
+    WF_TRY(wf_dev_usable(q->dev, "mark"));
     WF_TRY(check_events(q->dev, waits, n_waits, signal, "mark"));
     return note(q->dev, q->dev->fns->mark(q, waits, n_waits, signal));
 }
 
 weft_status wf_flush(wf_queue *q)
 {
-    WF_TRY(usable(q->dev, "flush"));
+    WF_TRY(wf_dev_usable(q->dev, "flush"));
     return note(q->dev, q->dev->fns->flush(q));
 }
 
 weft_status wf_wait(wf_event *ev, uint32_t timeout_ms)
 {
-    WF_TRY(usable(ev->dev, "wait"));
+    WF_TRY(wf_dev_usable(ev->dev, "wait"));
     return note(ev->dev, ev->dev->fns->wait(ev, timeout_ms));
 }
 

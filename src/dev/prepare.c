@@ -2,7 +2,7 @@
  * distinct kernel (variant, dtypes, operands present, head shape) is built and compared with the
  * reference on a small problem, once; a wrong one is dropped and the next one tried. */
 #include "dev/check.h"
-#include "dev/prepare.h"
+#include "dev/front.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +193,7 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
 {
     struct wf_verdicts *v;
     int dropped = 0;
+    WF_TRY(wf_dev_usable(dev, "prepare"));
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(verdicts_of(dev, &v));
     for (int asked = c->variant;; asked = -1, dropped++) {
