@@ -69,10 +69,21 @@ void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
 static const char *const *preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const any[] = {"naive", NULL};
-    static const char *const group[] = {"group", "naive", NULL};
-    (void)caps;
+    static const char *const group[] = {"group", NULL};
+    static const char *const gemv[] = {"gemv", "tile16", NULL};
+    static const char *const small[] = {"tile16", "tile64", NULL};
+    static const char *const tile[] = {"tile64", "tile16", NULL};
+    static const char *const large[] = {"tile128", "tile64", "tile16", NULL};
+    static const char *const decode[] = {"decode", "flash", NULL};
+    static const char *const flash[] = {"flash", "decode", NULL};
+    uint32_t m = c->out[0].rows, n = c->out[0].cols;
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
+    case WF_OP_ATTENTION: return c->p.max_q == 1 ? decode : flash;
+    case WF_OP_GEMM:
+        if (m <= 8) return gemv;
+        if (m <= 32) return small;
+        return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
     default: return any;
     }
 }

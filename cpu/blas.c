@@ -9,6 +9,7 @@
 #include <strings.h>
 
 #include "cpu/blas.h"
+#include "cpu/ops/ops.h"
 
 #define NC 128u  /* weight rows of a panel */
 #define KC 2048u /* columns of a panel, a multiple of all blocks: 1 MiB, about a second-level cache */
@@ -92,8 +93,9 @@ static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begi
             b_step = w->stride;
         } else {
             for (uint32_t n = begin; n < end; n++)
-                t->decode((const char *)wf_cpu_row(w, n) + (size_t)k / t->block * t->block_bytes,
-                          panel + (size_t)(n - begin) * kn, kn);
+                wf_cpu_decode(w->dtype,
+                              (const char *)wf_cpu_row(w, n) + (size_t)k / t->block * t->block_bytes,
+                              panel + (size_t)(n - begin) * kn, kn);
         }
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[0].rows, (int)(end - begin),
                     (int)kn, 1, x + k, (int)x_step, b, (int)b_step, 1, y, (int)step);
@@ -112,8 +114,8 @@ void wf_blas_gemm(const wf_cpu_work *work)
     if (copies_x(c)) {
         wf_cpu_part(work, xv->rows, 1, &begin, &end);
         for (uint32_t m = begin; m < end; m++)
-            wf_dtypes[xv->dtype].decode(wf_cpu_row(xv, m),
-                                        (float *)work->shared + (size_t)m * xv->cols, xv->cols);
+            wf_cpu_decode(xv->dtype, wf_cpu_row(xv, m), (float *)work->shared + (size_t)m * xv->cols,
+                          xv->cols);
         wf_cpu_barrier(work);
         x = work->shared;
         x_step = xv->cols;

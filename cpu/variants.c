@@ -7,9 +7,12 @@
 #include "cpu/variants.h"
 
 /* Activation rows from which OpenBLAS on decoded panels beats reading the blocks ourselves. */
-#define BLAS_ROWS 32u
+#define BLAS_ROWS 128u
+/* Activation rows below which int8 products are picked: there they are bound by memory or twice as
+ * fast; with more rows F32 is as fast and exact. */
+#define INT8_ROWS 16u
 
-enum { RANK_REF = 1, RANK_BLAS_FEW = 2, RANK_C = 10, RANK_AVX2 = 20, RANK_AVX512 = 30, RANK_INT8 = 100,
+enum { RANK_REF = 1, RANK_BLAS_FEW = 2, RANK_INT8_MANY = 3, RANK_C = 10, RANK_AVX2 = 20, RANK_AVX512 = 30, RANK_INT8 = 100,
        RANK_BLAS = 200 };
 
 uint32_t wf_cpu_rank_ref(const wf_call *c)
@@ -43,7 +46,8 @@ static bool floats(const wf_call *c)
     }                                                                                             \
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *c)                                      \
     {                                                                                             \
-        return wf_cpu_has_##level() && quantised(c) ? RANK_INT8 + rank : 0;                       \
+        if (!wf_cpu_has_##level() || !quantised(c)) return 0;                                     \
+        return c->out[0].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;                    \
     }                                                                                             \
     uint32_t wf_cpu_rank_attention_##level(const wf_call *c)                                      \
     {                                                                                             \

@@ -30,3 +30,13 @@ bool wf_cpu_has_avx512(void)
     return false;
 }
 #endif
+
+void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n)
+{
+    if (wf_cpu_has_avx512())
+        wf_cpu_decode_avx512(dtype, src, dst, n);
+    else if (wf_cpu_has_avx2())
+        wf_cpu_decode_avx2(dtype, src, dst, n);
+    else
+        wf_cpu_decode_c(dtype, src, dst, n);
+}

@@ -110,3 +110,11 @@ WF_INLINE float qf_sum(qf a)
 {
     return ((a.f[0] + a.f[4]) + (a.f[2] + a.f[6])) + ((a.f[1] + a.f[5]) + (a.f[3] + a.f[7]));
 }
+WF_INLINE void q_expand(q8 w, int bias, qf a, qf b, float *dst)
+{
+    for (int i = 0; i < 32; i++) dst[i] = (float)(w.b[i] - bias) * (i < 16 ? a : b).f[0];
+}
+WF_INLINE void q_scales(const void *p, qf d, float *out)
+{
+    for (int i = 0; i < 16; i++) out[i] = ((const int8_t *)p)[i] * d.f[0];
+}

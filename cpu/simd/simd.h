@@ -17,6 +17,8 @@
  *   q_6k(p, i)              block i of 8 of a Q6_K superblock, unsigned 0..63
  *   q_dot(w, x, fix)        unsigned w (at most 63) times signed x, plus fix[lane]
  *   q_dot_signed(w, x, fix) signed w times signed x; fix is -128 times the lane's sum of x
+ *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
+ *   q_scales(p, d, out)     16 int8 times d[0] as floats
  *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul qf_fma qf_sum
  */
 #ifndef WF_CPU_SIMD_H
@@ -27,6 +29,8 @@
 #define WF_CAT_(a, b) a##b
 #define WF_CAT(a, b) WF_CAT_(a, b)
 #define WF_SIMD(name) WF_CAT(name##_, WF_LEVEL) /* wf_cpu_gemm -> wf_cpu_gemm_avx2 */
+#define WF_PRAGMA(x) _Pragma(#x)
+#define WF_UNROLL(n) WF_PRAGMA(GCC unroll n)
 #define WF_INLINE static inline __attribute__((always_inline))
 
 #define WF_LEVEL_IS_c 1

@@ -18,8 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- maps
- * ------------------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 #define MAX_MAPS 64
 
@@ -177,8 +176,7 @@ void wf_map_close(wf_map *m)
     *m = (wf_map){(const uint8_t *)"", 0, -1};
 }
 
-/* ---- whole files
- * ----------------------------------------------------------------------------------- */
+/* ---- whole files ----------------------------------------------------------------------------- */
 
 weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
 {
@@ -225,8 +223,7 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     return s;
 }
 
-/* ---- cache folder
- * ---------------------------------------------------------------------------------- */
+/* ---- cache folder ---------------------------------------------------------------------------- */
 
 /* Makes the folder and its parents, private; those that exist stay as they are. */
 static bool make_path(const char *path)

@@ -1,8 +1,9 @@
 /* bpe: byte-level BPE, tokenizer.ggml.model = "gpt2".
  *
- * The text is split into words by patterns (pretokenize.c); within a word, bytes merge by the rank of the pair in
- * tokenizer.ggml.merges, the lowest first. The vocabulary writes each byte as a printable character (GPT-2's
- * bytes_to_unicode): bytes that are printable in Latin-1 as themselves, the other 68 as U+0100 and on.
+ * The text is split into words by patterns (pretokenize.c); within a word, bytes merge by the rank
+ * of the pair in tokenizer.ggml.merges, the lowest first. The vocabulary writes each byte as a
+ * printable character (GPT-2's bytes_to_unicode): bytes that are printable in Latin-1 as
+ * themselves, the other 68 as U+0100 and on.
  */
 #include "text/internal.h"
 
@@ -33,7 +34,7 @@ static void fill_byte_ids(wf_tokenizer *t)
     }
 }
 
-/* ---- merges ------------------------------------------------------------------------------------ */
+/* ---- merges ---------------------------------------------------------------------------------- */
 
 static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right)
 {
@@ -45,12 +46,15 @@ static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right
 }
 
 /* Adds "left right"; a merge of texts that are not in the vocabulary can never apply. */
-static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined, bool *used)
+static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined,
+                             bool *used)
 {
     const char *space = m->len > 2 ? memchr(m->text + 1, ' ', m->len - 2) : NULL;
     if (!space)
-        return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.merges: entry %u ('%.*s') is not two texts with a space between",
-                       rank, (int)WF_MIN(m->len, 40), m->text);
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "tokenizer.ggml.merges: entry %u ('%.*s') is not two texts with a space between", rank,
+            (int)WF_MIN(m->len, 40), m->text);
     size_t left = (size_t)(space - m->text), right = m->len - left - 1;
     memcpy(joined, m->text, left);
     memcpy(joined + left, space + 1, right);
@@ -59,7 +63,8 @@ static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t 
     *used = l >= 0 && r >= 0 && id >= 0;
     if (!*used) return WEFT_OK;
     wf_bpe_pair *p = pair_slot(t, l, r);
-    if (p->key == UINT64_MAX) *p = (wf_bpe_pair){(uint64_t)(uint32_t)l << 32 | (uint32_t)r, rank, id};
+    if (p->key == UINT64_MAX)
+        *p = (wf_bpe_pair){(uint64_t)(uint32_t)l << 32 | (uint32_t)r, rank, id};
     return WEFT_OK;
 }
 
@@ -80,7 +85,8 @@ static weft_status add_merges(wf_tokenizer *t, const wf_vocab_src *src)
         dead += !used;
     }
     if (!s && dead)
-        wf_log(WEFT_LOG_INFO, "tokenizer.ggml.merges: %u of %u join texts that tokenizer.ggml.tokens lacks", dead,
+        wf_log(WEFT_LOG_INFO,
+               "tokenizer.ggml.merges: %u of %u join texts that tokenizer.ggml.tokens lacks", dead,
                src->n_merges);
     free(joined);
     return s;
@@ -96,9 +102,10 @@ static weft_status bpe_init(wf_tokenizer *t, const wf_vocab_src *src)
     return add_merges(t, src);
 }
 
-/* ---- text to ids -------------------------------------------------------------------------------- */
+/* ---- text to ids ----------------------------------------------------------------------------- */
 
-static bool bpe_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority, int32_t *id)
+static bool bpe_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority,
+                     int32_t *id)
 {
     if (l->id < 0 || r->id < 0) return false;
     const wf_bpe_pair *p = pair_slot(m->tok, l->id, r->id);
@@ -130,7 +137,8 @@ static weft_status encode_word(wf_merger *m, const char *text, size_t len, wf_id
     return wf_merger_run(m, out);
 }
 
-static weft_status bpe_encode(const wf_tokenizer *t, const char *text, size_t len, bool prefix, wf_ids *out)
+static weft_status bpe_encode(const wf_tokenizer *t, const char *text, size_t len, bool prefix,
+                              wf_ids *out)
 {
     char *spaced = NULL;
     if (prefix && t->add_space_prefix) {
@@ -150,14 +158,15 @@ static weft_status bpe_encode(const wf_tokenizer *t, const char *text, size_t le
     return s;
 }
 
-/* ---- ids to text -------------------------------------------------------------------------------- */
+/* ---- ids to text ----------------------------------------------------------------------------- */
 
 static size_t bpe_piece(const wf_tokenizer *t, const wf_vocab_token *tok, char *buf, size_t cap)
 {
     size_t n = 0;
     for (size_t i = 0; i < tok->len;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t used = utf8proc_iterate((const uint8_t *)tok->text + i, (utf8proc_ssize_t)(tok->len - i), &c);
+        utf8proc_ssize_t used =
+            utf8proc_iterate((const uint8_t *)tok->text + i, (utf8proc_ssize_t)(tok->len - i), &c);
         bool byte = used > 0 && (size_t)c < WF_LEN(t->char_byte) && t->char_byte[c] >= 0;
         size_t out = byte || used <= 0 ? 1 : (size_t)used; /* not a byte's character: as it is */
         for (size_t k = 0; k < out; k++, n++)
@@ -169,7 +178,8 @@ static size_t bpe_piece(const wf_tokenizer *t, const wf_vocab_token *tok, char *
 
 const wf_text_kind wf_text_bpe = {
     .model = "gpt2",
-    .plain = 1u << WF_TOKEN_NORMAL | 1u << WF_TOKEN_USER | 1u << WF_TOKEN_UNUSED | 1u << WF_TOKEN_BYTE,
+    .plain =
+        1u << WF_TOKEN_NORMAL | 1u << WF_TOKEN_USER | 1u << WF_TOKEN_UNUSED | 1u << WF_TOKEN_BYTE,
     .init = bpe_init,
     .encode = bpe_encode,
     .piece = bpe_piece,

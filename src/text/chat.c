@@ -1,8 +1,9 @@
 /* chat: the table of chat templates.
  *
- * A model file carries its template as Jinja text. weft runs no code from a file: it recognises the family by phrases
- * of that text and renders the conversation from a row of strings. To add a family: one row in formats[].
- * In the strings \1 stands for the text of BOS and \2 for that of EOS.
+ * A model file carries its template as Jinja text. weft runs no code from a file: it recognises the
+ * family by phrases of that text and renders the conversation from a row of strings. To add a
+ * family: one row in formats[]. In the strings \1 stands for the text of BOS and \2 for that of
+ * EOS.
  */
 #include "text/text.h"
 
@@ -26,72 +27,181 @@ enum system_place { OWN_TURN, IN_FIRST_USER, IN_LAST_USER };
 
 typedef struct chat_format {
     const char *name;
-    const char *marks[5];   /* phrases that the template must contain; with a leading '!': must not */
-    const char *open;       /* what the text opens with */
-    const char *system[2];  /* around a system content; where it sits in a user turn: inside of user[] */
+    const char *marks[5];  /* phrases the template must contain; behind a "!": must not */
+    const char *open;      /* what the text opens with */
+    const char *system[2]; /* around a system content; in user[] unless place is OWN_TURN */
     enum system_place place;
     const char *user[2], *assistant[2];
-    const char *generate;   /* opens the answer */
+    const char *generate; /* opens the answer */
     enum trim trim;
-    const char *system_default; /* used where the conversation has no system message; NULL: none */
+    const char *system_default; /* for a conversation without a system message; NULL: none */
 } chat_format;
 
-/* The first row whose marks fit counts. Sources: the tokenizer_config.json of the models named. */
+/* The first row whose marks fit counts; what a row leaves out is empty. Sources: the
+ * tokenizer_config.json of the models named. */
 static const chat_format formats[] = {
-    {"chatml", {"<|im_start|>", "!<|im_sep|>", "!<end_of_utterance>"}, "", /* Qwen 2, Hermes 2 */
-     {"<|im_start|>system\n", "<|im_end|>\n"}, OWN_TURN,
-     {"<|im_start|>user\n", "<|im_end|>\n"}, {"<|im_start|>assistant\n", "<|im_end|>\n"}, "<|im_start|>assistant\n", KEEP},
-    {"llama2", {"[INST]", "<<SYS>>"}, "", /* Llama 2 Chat */
-     {"<<SYS>>\n", "\n<</SYS>>\n\n"}, IN_FIRST_USER,
-     {BOS "[INST] ", " [/INST]"}, {" ", " " EOS}, "", WHOLE},
-    {"llama3", {"<|start_header_id|>", "<|end_header_id|>"}, BOS, /* Llama 3 Instruct */
-     {"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"}, OWN_TURN,
-     {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
-     {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
-     "<|start_header_id|>assistant<|end_header_id|>\n\n", ALL},
-    {"mistral-v7", {"[INST]", "[SYSTEM_PROMPT]"}, BOS, /* Mistral Large 2411 */
-     {"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"}, OWN_TURN,
-     {"[INST] ", "[/INST]"}, {" ", EOS}, "", KEEP},
-    {"mistral", {" [INST] "}, BOS, /* Mistral 7B Instruct v0.1 and v0.2, Mixtral, since they take a system message */
-     {"", "\n\n"}, IN_FIRST_USER,
-     {" [INST] ", " [/INST]"}, {" ", EOS}, "", KEEP},
-    {"mistral-tekken", {"\"[INST]\"", "[AVAILABLE_TOOLS]"}, BOS, /* Mistral Nemo */
-     {"", "\n\n"}, IN_LAST_USER,
-     {"[INST]", "[/INST]"}, {"", EOS}, "", KEEP},
-    {"mistral-v3", {"[INST]", "[AVAILABLE_TOOLS]"}, BOS, /* Mistral 7B Instruct v0.3 */
-     {"", "\n\n"}, IN_LAST_USER,
-     {"[INST] ", "[/INST]"}, {" ", EOS}, "", ANSWER},
-    {"mistral-v0.1", {"'[INST] '", "eos_token + ' '"}, BOS, /* Mistral 7B Instruct v0.1 as first published */
-     {"", "\n\n"}, IN_FIRST_USER,
-     {"[INST] ", " [/INST]"}, {"", EOS " "}, "", KEEP},
-    {"mistral-v0.2", {"'[INST] '"}, BOS, /* Mistral 7B Instruct v0.2 as first published */
-     {"", "\n\n"}, IN_FIRST_USER,
-     {"[INST] ", " [/INST]"}, {"", EOS}, "", KEEP},
-    {"zephyr", {"<|user|>", "<|assistant|>", "eos_token", "!<|end|>", "!tools"}, "", /* Zephyr 7B, TinyLlama Chat */
-     {"<|system|>\n", EOS "\n"}, OWN_TURN,
-     {"<|user|>\n", EOS "\n"}, {"<|assistant|>\n", EOS "\n"}, "<|assistant|>\n", KEEP},
-    {"vicuna-v1.1", {"'USER: '", "'ASSISTANT: '", "!SYSTEM: "}, "", /* Vicuna 1.1, as converters wrote it down */
-     {"", "\n\n"}, OWN_TURN,
-     {"USER: ", "\n"}, {"ASSISTANT: ", "</s>\n"}, "ASSISTANT:", KEEP},
-    {"vicuna", {"USER: ", "ASSISTANT:", "!SYSTEM: "}, "", /* Vicuna 1.5 */
-     {"", ""}, OWN_TURN,
-     {" USER: ", ""}, {" ASSISTANT: ", EOS}, " ASSISTANT:", TRIM,
-     "A chat between a curious user and an artificial intelligence assistant. The assistant gives helpful, detailed, "
-     "and polite answers to the user's questions."},
-    {"deepseek", {"'User: '", "'Assistant: '"}, BOS, /* DeepSeek LLM Chat, DeepSeek V2 Chat */
-     {"", "\n\n"}, OWN_TURN,
-     {"User: ", "\n\n"}, {"Assistant: ", EOS}, "Assistant:", KEEP},
-    {"deepseek3", {"<\xef\xbd\x9c" "User\xef\xbd\x9c>", "<\xef\xbd\x9c" "Assistant\xef\xbd\x9c>"}, BOS, /* DeepSeek V3, R1 */
-     {"", ""}, OWN_TURN,
-     {"<\xef\xbd\x9c" "User\xef\xbd\x9c>", ""}, {"<\xef\xbd\x9c" "Assistant\xef\xbd\x9c>", EOS},
-     "<\xef\xbd\x9c" "Assistant\xef\xbd\x9c>", KEEP},
-    {"gemma", {"<start_of_turn>"}, BOS, /* Gemma 1 to 3 */
-     {"", "\n\n"}, IN_FIRST_USER,
-     {"<start_of_turn>user\n", "<end_of_turn>\n"}, {"<start_of_turn>model\n", "<end_of_turn>\n"},
-     "<start_of_turn>model\n", TRIM},
+    {
+        /* Qwen 2, Hermes 2 */
+        .name = "chatml",
+        .marks = {"<|im_start|>", "!<|im_sep|>", "!<end_of_utterance>"},
+        .system = {"<|im_start|>system\n", "<|im_end|>\n"},
+        .user = {"<|im_start|>user\n", "<|im_end|>\n"},
+        .assistant = {"<|im_start|>assistant\n", "<|im_end|>\n"},
+        .generate = "<|im_start|>assistant\n",
+    },
+    {
+        /* Llama 2 Chat */
+        .name = "llama2",
+        .marks = {"[INST]", "<<SYS>>"},
+        .system = {"<<SYS>>\n", "\n<</SYS>>\n\n"},
+        .place = IN_FIRST_USER,
+        .user = {BOS "[INST] ", " [/INST]"},
+        .assistant = {" ", " " EOS},
+        .trim = WHOLE,
+    },
+    {
+        /* Llama 3 Instruct */
+        .name = "llama3",
+        .marks = {"<|start_header_id|>", "<|end_header_id|>"},
+        .open = BOS,
+        .system = {"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
+        .user = {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
+        .assistant = {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+        .generate = "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        .trim = ALL,
+    },
+    {
+        /* Mistral Large 2411 */
+        .name = "mistral-v7",
+        .marks = {"[INST]", "[SYSTEM_PROMPT]"},
+        .open = BOS,
+        .system = {"[SYSTEM_PROMPT] ", "[/SYSTEM_PROMPT]"},
+        .user = {"[INST] ", "[/INST]"},
+        .assistant = {" ", EOS},
+    },
+    {
+        /* Mistral 7B Instruct v0.1 and v0.2, Mixtral, since they take a system message */
+        .name = "mistral",
+        .marks = {" [INST] "},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .place = IN_FIRST_USER,
+        .user = {" [INST] ", " [/INST]"},
+        .assistant = {" ", EOS},
+    },
+    {
+        /* Mistral Nemo */
+        .name = "mistral-tekken",
+        .marks = {"\"[INST]\"", "[AVAILABLE_TOOLS]"},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .place = IN_LAST_USER,
+        .user = {"[INST]", "[/INST]"},
+        .assistant = {"", EOS},
+    },
+    {
+        /* Mistral 7B Instruct v0.3 */
+        .name = "mistral-v3",
+        .marks = {"[INST]", "[AVAILABLE_TOOLS]"},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .place = IN_LAST_USER,
+        .user = {"[INST] ", "[/INST]"},
+        .assistant = {" ", EOS},
+        .trim = ANSWER,
+    },
+    {
+        /* Mistral 7B Instruct v0.1 as first published */
+        .name = "mistral-v0.1",
+        .marks = {"'[INST] '", "eos_token + ' '"},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .place = IN_FIRST_USER,
+        .user = {"[INST] ", " [/INST]"},
+        .assistant = {"", EOS " "},
+    },
+    {
+        /* Mistral 7B Instruct v0.2 as first published */
+        .name = "mistral-v0.2",
+        .marks = {"'[INST] '"},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .place = IN_FIRST_USER,
+        .user = {"[INST] ", " [/INST]"},
+        .assistant = {"", EOS},
+    },
+    {
+        /* Zephyr 7B, TinyLlama Chat */
+        .name = "zephyr",
+        .marks = {"<|user|>", "<|assistant|>", "eos_token", "!<|end|>", "!tools"},
+        .system = {"<|system|>\n", EOS "\n"},
+        .user = {"<|user|>\n", EOS "\n"},
+        .assistant = {"<|assistant|>\n", EOS "\n"},
+        .generate = "<|assistant|>\n",
+    },
+    {
+        /* Vicuna 1.1, as converters wrote it down */
+        .name = "vicuna-v1.1",
+        .marks = {"'USER: '", "'ASSISTANT: '", "!SYSTEM: "},
+        .system = {"", "\n\n"},
+        .user = {"USER: ", "\n"},
+        .assistant = {"ASSISTANT: ", "</s>\n"},
+        .generate = "ASSISTANT:",
+    },
+    {
+        /* Vicuna 1.5 */
+        .name = "vicuna",
+        .marks = {"USER: ", "ASSISTANT:", "!SYSTEM: "},
+        .user = {" USER: ", ""},
+        .assistant = {" ASSISTANT: ", EOS},
+        .generate = " ASSISTANT:",
+        .trim = TRIM,
+        .system_default = "A chat between a curious user and an artificial intelligence assistant. "
+                          "The assistant gives helpful, detailed, and polite answers to the "
+                          "user's questions.",
+    },
+    {
+        /* DeepSeek LLM Chat, DeepSeek V2 Chat */
+        .name = "deepseek",
+        .marks = {"'User: '", "'Assistant: '"},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .user = {"User: ", "\n\n"},
+        .assistant = {"Assistant: ", EOS},
+        .generate = "Assistant:",
+    },
+    {
+        /* DeepSeek V3, R1 */
+        .name = "deepseek3",
+        .marks = {"<\xef\xbd\x9c"
+                  "User\xef\xbd\x9c>",
+                  "<\xef\xbd\x9c"
+                  "Assistant\xef\xbd\x9c>"},
+        .open = BOS,
+        .user = {"<\xef\xbd\x9c"
+                 "User\xef\xbd\x9c>",
+                 ""},
+        .assistant = {"<\xef\xbd\x9c"
+                      "Assistant\xef\xbd\x9c>",
+                      EOS},
+        .generate = "<\xef\xbd\x9c"
+                    "Assistant\xef\xbd\x9c>",
+    },
+    {
+        /* Gemma 1 to 3 */
+        .name = "gemma",
+        .marks = {"<start_of_turn>"},
+        .open = BOS,
+        .system = {"", "\n\n"},
+        .place = IN_FIRST_USER,
+        .user = {"<start_of_turn>user\n", "<end_of_turn>\n"},
+        .assistant = {"<start_of_turn>model\n", "<end_of_turn>\n"},
+        .generate = "<start_of_turn>model\n",
+        .trim = TRIM,
+    },
 };
 
-/* ---- names --------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *names[WF_LEN(formats) + 1];
 
@@ -134,15 +244,20 @@ static const chat_format *format_find(const char *name)
         if (!strcmp(formats[i].name, name)) return &formats[i];
     char known[512] = "";
     for (size_t i = 0, n = 0; wf_chat_names()[i] && n < sizeof known; i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", wf_chat_names()[i]);
-    if (name) wf_fail(WEFT_ERR_UNSUPPORTED, "unknown chat template '%.64s'; --chat-template takes one of %s", name, known);
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "",
+                              wf_chat_names()[i]);
+    if (name)
+        wf_fail(WEFT_ERR_UNSUPPORTED,
+                "unknown chat template '%.64s'; --chat-template takes one of %s", name, known);
     else
         wf_fail(WEFT_ERR_UNSUPPORTED,
-                "the model has no chat template that weft recognises; pass --chat-template NAME with one of %s", known);
+                "the model has no chat template that weft recognises; pass --chat-template NAME "
+                "with one of %s",
+                known);
     return NULL;
 }
 
-/* ---- rendering ------------------------------------------------------------------------------------ */
+/* ---- rendering ------------------------------------------------------------------------------- */
 
 typedef struct writer {
     char *text;
@@ -160,7 +275,9 @@ static weft_status put(writer *w, const char *p, size_t len)
     if (w->cap - w->len <= len) {
         size_t cap = (w->len + len + 64) * 2;
         char *text = cap > len ? realloc(w->text, cap) : NULL;
-        if (!text) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a chat text of %zu bytes", w->len + len);
+        if (!text)
+            return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a chat text of %zu bytes",
+                           w->len + len);
         w->text = text;
         w->cap = cap;
     }
@@ -169,10 +286,10 @@ static weft_status put(writer *w, const char *p, size_t len)
     return WEFT_OK;
 }
 
-/* A string of the table, its \1 and \2 replaced. */
+/* A string of the table, its \1 and \2 replaced; NULL: nothing. */
 static weft_status put_fixed(writer *w, const char *s)
 {
-    for (; *s; s++) {
+    for (; s && *s; s++) {
         const char *mark = *s == *BOS ? w->bos : *s == *EOS ? w->eos : NULL;
         WF_TRY(mark ? put(w, mark, strlen(mark)) : put(w, s, 1));
     }
@@ -201,7 +318,8 @@ static weft_status put_turn(writer *w, const char *const around[2], const char *
 }
 
 /* A user turn with a system text in it. */
-static weft_status put_user(writer *w, const chat_format *f, const char *system, const char *content)
+static weft_status put_user(writer *w, const chat_format *f, const char *system,
+                            const char *content)
 {
     bool trim = f->trim == TRIM || f->trim == WHOLE || f->trim == ALL;
     if (!system) return put_turn(w, f->user, content, trim);
@@ -210,7 +328,8 @@ static weft_status put_user(writer *w, const chat_format *f, const char *system,
     span s = {content, strlen(content)};
     if (f->trim == WHOLE) /* the system text stands before it, so only the end is bare */
         while (s.len && is_space(s.p[s.len - 1])) s.len--;
-    else if (trim) s = trimmed(s);
+    else if (trim)
+        s = trimmed(s);
     WF_TRY(put(w, s.p, s.len));
     return put_fixed(w, f->user[1]);
 }
@@ -220,16 +339,20 @@ enum role { SYSTEM, USER, ASSISTANT };
 static weft_status check(const struct weft_message *m, size_t i, enum role *role)
 {
     static const char *const roles[] = {"system", "user", "assistant"};
-    if (!m->role || !m->content) return wf_fail(WEFT_ERR_ARG, "message %zu has no %s", i, m->role ? "content" : "role");
+    if (!m->role || !m->content)
+        return wf_fail(WEFT_ERR_ARG, "message %zu has no %s", i, m->role ? "content" : "role");
     for (size_t k = 0; k < WF_LEN(roles); k++) {
         *role = (enum role)k;
         if (!strcmp(m->role, roles[k])) return WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_ARG, "message %zu has the role '%.32s'; roles are system, user and assistant", i, m->role);
+    return wf_fail(WEFT_ERR_ARG,
+                   "message %zu has the role '%.32s'; roles are system, user and assistant", i,
+                   m->role);
 }
 
 /* Checks all messages. *user: the user message that takes the system text, n if there is none. */
-static weft_status plan(const chat_format *f, const struct weft_message *msgs, size_t n, size_t *user)
+static weft_status plan(const chat_format *f, const struct weft_message *msgs, size_t n,
+                        size_t *user)
 {
     *user = n;
     for (size_t i = 0; i < n; i++) {
@@ -237,14 +360,17 @@ static weft_status plan(const chat_format *f, const struct weft_message *msgs, s
         WF_TRY(check(&msgs[i], i, &role));
         if (role == USER && (*user == n || f->place == IN_LAST_USER)) *user = i;
         if (role == SYSTEM && i && f->place != OWN_TURN)
-            return wf_fail(WEFT_ERR_ARG, "message %zu: the chat template %s takes a system message only as the first one", i,
-                           f->name);
+            return wf_fail(
+                WEFT_ERR_ARG,
+                "message %zu: the chat template %s takes a system message only as the first one", i,
+                f->name);
     }
     if (*user == n) return wf_fail(WEFT_ERR_ARG, "the conversation has no user message");
     return WEFT_OK;
 }
 
-static weft_status render(writer *w, const chat_format *f, const struct weft_message *msgs, size_t n)
+static weft_status render(writer *w, const chat_format *f, const struct weft_message *msgs,
+                          size_t n)
 {
     size_t taker;
     WF_TRY(plan(f, msgs, n, &taker));
@@ -255,15 +381,18 @@ static weft_status render(writer *w, const chat_format *f, const struct weft_mes
         enum role role = SYSTEM;
         WF_TRY(check(&msgs[i], i, &role));
         bool inside = has_system && f->place != OWN_TURN;
-        if (role == USER) WF_TRY(put_user(w, f, inside && i == taker ? msgs[0].content : NULL, msgs[i].content));
-        else if (role == ASSISTANT) WF_TRY(put_turn(w, f->assistant, msgs[i].content, f->trim != KEEP));
-        else if (!inside) WF_TRY(put_turn(w, f->system, msgs[i].content, f->trim == ALL));
+        if (role == USER)
+            WF_TRY(put_user(w, f, inside && i == taker ? msgs[0].content : NULL, msgs[i].content));
+        else if (role == ASSISTANT)
+            WF_TRY(put_turn(w, f->assistant, msgs[i].content, f->trim != KEEP));
+        else if (!inside)
+            WF_TRY(put_turn(w, f->system, msgs[i].content, f->trim == ALL));
     }
     return put_fixed(w, f->generate);
 }
 
-weft_status wf_chat_render(const char *name, const char *bos, const char *eos, const struct weft_message *msgs, size_t n,
-                           char **text, bool *has_bos)
+weft_status wf_chat_render(const char *name, const char *bos, const char *eos,
+                           const struct weft_message *msgs, size_t n, char **text, bool *has_bos)
 {
     const chat_format *f = format_find(name);
     if (!f) return WEFT_ERR_UNSUPPORTED;

@@ -1,5 +1,6 @@
-/* tokenizer: the table of kinds, and what both kinds share: the tables of a vocabulary, special tokens, tokens that
- * end a generation, and the way from text to ids and back around the kind's own part. */
+/* tokenizer: the table of kinds, and what both kinds share: the tables of a vocabulary, special
+ * tokens, tokens that end a generation, and the way from text to ids and back around the kind's own
+ * part. */
 #include "text/internal.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 
 static const wf_text_kind *const kinds[] = {&wf_text_spm, &wf_text_bpe};
 
-/* ---- small helpers of the folder ----------------------------------------------------------------- */
+/* ---- small helpers of the folder ------------------------------------------------------------- */
 
 weft_status wf_ids_push(wf_ids *a, int32_t id)
 {
@@ -79,37 +80,57 @@ weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_
     return WEFT_OK;
 }
 
-/* ---- tokens that end a generation ----------------------------------------------------------------- */
+/* ---- tokens that end a generation ------------------------------------------------------------ */
 
-/* By text, as files often name only one of them by id (the list follows llama.cpp's src/llama-vocab.cpp). A normal
- * token of such a text is just text. Where `user`, a user-defined token counts too, and becomes a control token so
- * that a prompt cannot contain it unparsed; "</s>" as a user-defined token is HTML (Gemma). */
-static const struct {
-    const char *text;
-    bool user;
-} enders[] = {
-    {"<|eot_id|>", true},       {"<|im_end|>", true},      {"<|end|>", true},          {"<|return|>", true},
-    {"<|call|>", true},         {"<end_of_turn>", true},   {"<|endoftext|>", true},    {"<|end_of_text|>", true},
-    {"<|eom_id|>", true},       {"<EOT>", true},           {"_<EOT>", true},           {"<|EOT|>", true},
-    {"[EOT]", true},            {"[EOS]", true},           {"<end_of_utterance>", true}, {"<|fim_pad|>", true},
-    {"<|repo_name|>", true},    {"<|file_sep|>", true},    {"<|end_of_turn|>", true},  {"</s>", false},
-    {"<eos>", false},           {"<\xef\xbd\x9c" "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>", true},
+/* By text, as files often name only one of them by id (the list follows llama.cpp's
+ * src/llama-vocab.cpp). A normal token of such a text is just text. A user-defined one becomes a
+ * control token, so that a prompt cannot contain it unparsed. */
+static const char *const enders[] = {
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|end_of_turn|>",
+    "<EOT>",
+    "_<EOT>",
+    "\xe2\x96\x81<EOT>",
+    "<|EOT|>",
+    "<end_of_utterance>",
+    "[EOT]",
+    "[EOS]",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+    "<\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
 };
+/* As user-defined tokens these are HTML (Gemma). */
+static const char *const control_enders[] = {"</s>", "<eos>"};
+
+static bool has_text(const wf_vocab_token *tok, const char *text)
+{
+    return strlen(text) == tok->len && !memcmp(text, tok->text, tok->len);
+}
 
 static bool ends_generation(const wf_vocab_token *tok)
 {
-    if (tok->type != WF_TOKEN_CONTROL && tok->type != WF_TOKEN_USER) return false;
-    for (size_t i = 0; i < WF_LEN(enders); i++)
-        if (strlen(enders[i].text) == tok->len && !memcmp(enders[i].text, tok->text, tok->len))
-            return enders[i].user || tok->type == WF_TOKEN_CONTROL;
-    return false;
+    bool control = tok->type == WF_TOKEN_CONTROL, found = false;
+    if (!control && tok->type != WF_TOKEN_USER) return false;
+    for (size_t i = 0; i < WF_LEN(enders); i++) found = found || has_text(tok, enders[i]);
+    for (size_t i = 0; control && i < WF_LEN(control_enders); i++)
+        found = found || has_text(tok, control_enders[i]);
+    return found;
 }
 
-static int32_t token_named(const wf_tokenizer *t, const char *text)
+static int32_t ender_named(const wf_tokenizer *t, const char *text)
 {
     for (uint32_t i = 0; i < t->n_tokens; i++)
-        if (t->eog[i] && strlen(text) == t->tokens[i].len && !memcmp(text, t->tokens[i].text, t->tokens[i].len))
-            return (int32_t)i;
+        if (t->eog[i] && has_text(&t->tokens[i], text)) return (int32_t)i;
     return -1;
 }
 
@@ -121,14 +142,15 @@ static void find_enders(wf_tokenizer *t, const wf_vocab_src *src)
         t->tokens[i].type = WF_TOKEN_CONTROL;
     }
     /* In the harmony format <|end|> ends a message; <|return|> or <|call|> end the answer. */
-    int32_t end = token_named(t, "<|end|>");
-    if (end >= 0 && token_named(t, "<|return|>") >= 0 && token_named(t, "<|call|>") >= 0) t->eog[end] = 0;
+    int32_t end = ender_named(t, "<|end|>");
+    if (end >= 0 && ender_named(t, "<|return|>") >= 0 && ender_named(t, "<|call|>") >= 0)
+        t->eog[end] = 0;
     const int32_t named[] = {src->eos, src->eot, src->eom};
     for (size_t i = 0; i < WF_LEN(named); i++)
         if (named[i] >= 0) t->eog[named[i]] = 1;
 }
 
-/* ---- making a tokenizer ------------------------------------------------------------------------- */
+/* ---- making a tokenizer ---------------------------------------------------------------------- */
 
 static const wf_text_kind *kind_find(const char *model)
 {
@@ -142,15 +164,25 @@ static weft_status check_ids(const wf_vocab_src *src)
     const struct {
         const char *key;
         int32_t id;
-    } ids[] = {{"bos", src->bos}, {"eos", src->eos}, {"unknown", src->unk}, {"eot", src->eot}, {"eom", src->eom}};
+    } ids[] = {{"bos", src->bos},
+               {"eos", src->eos},
+               {"unknown", src->unk},
+               {"eot", src->eot},
+               {"eom", src->eom}};
     for (size_t i = 0; i < WF_LEN(ids); i++)
         if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= src->n_tokens))
-            return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.%s_token_id is %d, outside of the vocabulary of %u tokens",
-                           ids[i].key, ids[i].id, src->n_tokens);
+            return wf_fail(
+                WEFT_ERR_FORMAT,
+                "tokenizer.ggml.%s_token_id is %d, outside of the vocabulary of %u tokens",
+                ids[i].key, ids[i].id, src->n_tokens);
     if (src->add_bos > 0 && src->bos < 0)
-        return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.add_bos_token is true but there is no tokenizer.ggml.bos_token_id");
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "tokenizer.ggml.add_bos_token is true but there is no tokenizer.ggml.bos_token_id");
     if (src->add_eos > 0 && src->eos < 0)
-        return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.add_eos_token is true but there is no tokenizer.ggml.eos_token_id");
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "tokenizer.ggml.add_eos_token is true but there is no tokenizer.ggml.eos_token_id");
     return WEFT_OK;
 }
 
@@ -194,13 +226,15 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
     t->unk = src->unk;
     t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
     t->add_eos = src->add_eos > 0;
-    t->add_space_prefix = src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
+    t->add_space_prefix =
+        src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
     memset(t->byte_id, -1, sizeof t->byte_id);
     WF_TRY(copy_tokens(t, src));
     find_enders(t, src);
     WF_TRY(index_texts(t));
     WF_TRY(wf_specials_init(&t->user, t->tokens, t->n_tokens, user));
-    WF_TRY(wf_specials_init(&t->all, t->tokens, t->n_tokens, user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN));
+    WF_TRY(wf_specials_init(&t->all, t->tokens, t->n_tokens,
+                            user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN));
     return t->kind->init(t, src);
 }
 
@@ -209,7 +243,8 @@ weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
     const wf_text_kind *kind = kind_find(src->model);
     if (!kind)
         return wf_fail(WEFT_ERR_UNSUPPORTED,
-                       "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and 'gpt2' (byte-level BPE)",
+                       "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and "
+                       "'gpt2' (byte-level BPE)",
                        src->model ? src->model : "");
     if (!src->n_tokens || src->n_tokens > INT32_MAX)
         return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.tokens has %u entries", src->n_tokens);
@@ -236,13 +271,15 @@ void wf_tokenizer_destroy(wf_tokenizer *t)
     free(t);
 }
 
-/* ---- text to ids ---------------------------------------------------------------------------------- */
+/* ---- text to ids ----------------------------------------------------------------------------- */
 
 /* Special tokens as they are, what lies between through the kind. */
-static weft_status encode(const wf_tokenizer *t, const char *text, size_t len, const wf_specials *specials, wf_ids *out)
+static weft_status encode(const wf_tokenizer *t, const char *text, size_t len,
+                          const wf_specials *specials, wf_ids *out)
 {
     size_t start = 0;
-    bool prefix = true; /* the first plain text, and any behind a special token, gets the space prefix */
+    bool prefix =
+        true; /* the first plain text, and any behind a special token, gets the space prefix */
     for (size_t i = 0, used = 0; i < len;) {
         int32_t id = wf_specials_match(specials, t->tokens, text + i, len - i, &used);
         if (id < 0) {
@@ -257,10 +294,12 @@ static weft_status encode(const wf_tokenizer *t, const char *text, size_t len, c
     return len > start ? t->kind->encode(t, text + start, len - start, prefix, out) : WEFT_OK;
 }
 
-weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n)
+weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags,
+                        int32_t **ids, size_t *n)
 {
     if (len > WF_TEXT_MAX)
-        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu", len, WF_TEXT_MAX);
+        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",
+                       len, WF_TEXT_MAX);
     wf_ids out = {0};
     bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
     weft_status s = wf_grow(&out.v, 0, &out.cap, sizeof *out.v) ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -273,11 +312,12 @@ weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, uns
     return WEFT_OK;
 }
 
-/* ---- ids to text ---------------------------------------------------------------------------------- */
+/* ---- ids to text ----------------------------------------------------------------------------- */
 
 static bool is_special(const wf_vocab_token *tok)
 {
-    return tok->type == WF_TOKEN_CONTROL || tok->type == WF_TOKEN_UNKNOWN || tok->type == WF_TOKEN_USER;
+    return tok->type == WF_TOKEN_CONTROL || tok->type == WF_TOKEN_UNKNOWN ||
+           tok->type == WF_TOKEN_USER;
 }
 
 size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *buf, size_t cap)
@@ -295,8 +335,10 @@ size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *b
     return 1;
 }
 
-/* Length of all pieces, or the pieces themselves where buf is given, less the spaces that tokenising added. */
-static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf, size_t cap)
+/* Length of all pieces, or the pieces themselves where buf is given, less the spaces that
+ * tokenising added. */
+static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf,
+                     size_t cap)
 {
     size_t len = 0;
     bool prefix = t->add_space_prefix;
@@ -316,12 +358,14 @@ static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsign
     return len;
 }
 
-weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len)
+weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
+                          char **text, size_t *len)
 {
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= t->n_tokens)
-            return wf_fail(WEFT_ERR_ARG, "token id %d at position %zu is outside of the vocabulary of %u tokens", ids[i], i,
-                           t->n_tokens);
+            return wf_fail(WEFT_ERR_ARG,
+                           "token id %d at position %zu is outside of the vocabulary of %u tokens",
+                           ids[i], i, t->n_tokens);
     size_t need = decode(t, ids, n, flags, NULL, 0);
     char *buf = wf_calloc(need + 2, 1); /* one for a space that is cut again, one for the end */
     if (!buf) return WEFT_ERR_NOMEM;
@@ -331,7 +375,7 @@ weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, u
     return WEFT_OK;
 }
 
-/* ---- questions -------------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 bool wf_token_is_eog(const wf_tokenizer *t, int32_t id)
 {

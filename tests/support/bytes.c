@@ -96,3 +96,21 @@ void gguf_tensor(bytes *b, const char *name, uint32_t n_dims, const uint64_t *di
     bytes_u32(b, type);
     bytes_u64(b, offset);
 }
+
+void gguf_good(bytes *b)
+{
+    gguf_head(b, 3, 2, 5);
+    gguf_kv_str(b, "general.architecture", "llama");
+    gguf_kv_u32(b, "general.alignment", 64);
+    gguf_array(b, "list.numbers", 6, 3);
+    bytes_zero(b, 12);
+    gguf_array(b, "list.strings", 8, 2);
+    bytes_str(b, "one");
+    bytes_str(b, "");
+    gguf_key(b, "flag", 7);
+    bytes_u8(b, 1);
+    gguf_tensor(b, "a", 1, (uint64_t[]){10}, 0, 0);
+    gguf_tensor(b, "b", 2, (uint64_t[]){32, 2}, 2, 64);
+    bytes_align(b, 64);
+    bytes_zero(b, 64 + 36);
+}

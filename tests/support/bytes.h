@@ -29,4 +29,8 @@ void gguf_array(bytes *b, const char *key, uint32_t item,
 void gguf_tensor(bytes *b, const char *name, uint32_t n_dims, const uint64_t *dims, uint32_t type,
                  uint64_t offset);
 
+/* A good file: metadata of several types, alignment 64, tensors "a" (10 F32) and "b" (Q4_0 [2,
+ * 32]); it ends with the last byte of "b". */
+void gguf_good(bytes *b);
+
 #endif

@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- 16-bit floats
- * --------------------------------------------------------------------------------- */
+/* ---- 16-bit floats --------------------------------------------------------------------------- */
 
 /* By the definition of the format, in double. */
 static double value_of(uint16_t h, int exp_bits, int frac_bits)
@@ -73,8 +72,7 @@ static void bf16(void **state)
     check_16(wf_bf16_to_float, wf_float_to_bf16, 8, 7);
 }
 
-/* ---- the table
- * ------------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void table(void **state)
 {
@@ -126,8 +124,7 @@ static void all_types(void **state)
     assert_false(wf_ggml_type_size(WF_LEN(want), &block, &bytes));
 }
 
-/* ---- blocks
- * ---------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Bytes 11, 48, 85 ... with the f16 0.0625 as scale; values from ggml's own conversion of these
  * bytes. */

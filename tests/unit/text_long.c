@@ -1,5 +1,5 @@
-/* text_long: a megabyte of one thing, for every kind and every pattern. Prints the time; what would take quadratic
- * time runs into the test's time limit. */
+/* text_long: a megabyte of one thing, for every kind and every pattern. Prints the time; what would
+ * take quadratic time runs into the test's time limit. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,8 @@
 
 #define SIZE ((size_t)1 << 20)
 
-/* Texts of SIZE bytes: a unit repeated, with something else at the end where that is the hard case. */
+/* Texts of SIZE bytes: a unit repeated, with something else at the end where that is the hard case.
+ */
 static const struct {
     const char *name, *unit, *end;
 } texts[] = {
@@ -49,7 +50,8 @@ static size_t fill(char *text, size_t i)
     if (!texts[i].unit)
         for (; n < SIZE; n++) text[n] = (char)wf_random(1, n);
     else
-        for (size_t u = strlen(texts[i].unit); n + u + end <= SIZE; n += u) memcpy(text + n, texts[i].unit, u);
+        for (size_t u = strlen(texts[i].unit); n + u + end <= SIZE; n += u)
+            memcpy(text + n, texts[i].unit, u);
     memcpy(text + n, texts[i].end, end);
     return n + end;
 }
@@ -68,10 +70,12 @@ static void tokenise_all(const char *name, const wf_tokenizer *tok, bool all_byt
         size_t n, len = fill(text, i), back_len;
         uint64_t start = wf_now_ns();
         assert_int_equal(wf_tokenize(tok, text, len, WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n), WEFT_OK);
-        print_message("%-12s %-30s %8.1f ms, %zu tokens\n", name, texts[i].name, ms_since(start), n);
+        print_message("%-12s %-30s %8.1f ms, %zu tokens\n", name, texts[i].name, ms_since(start),
+                      n);
         assert_int_equal(wf_detokenize(tok, ids, n, 0, &back, &back_len), WEFT_OK);
         if (all_bytes || texts[i].unit) {
-            if (!all_bytes && (uint8_t)texts[i].unit[0] == 0xff) assert_int_equal(n, 0);
+            if (!all_bytes && (uint8_t)texts[i].unit[0] == 0xff)
+                assert_int_equal(n, 0);
             else {
                 assert_int_equal(back_len, len);
                 assert_memory_equal(back, text, len);
@@ -95,7 +99,8 @@ static void vocabularies(void **state)
         if (!test_data(path)) skip();
         assert_int_equal(wf_gguf_open(test_data(path), &file), WEFT_OK);
         assert_int_equal(wf_tokenizer_from_gguf(file, &tok), WEFT_OK);
-        tokenise_all(names[i], tok, i < 2); /* deepseek-llm lacks the bytes that occur in no UTF-8 */
+        tokenise_all(names[i], tok,
+                     i < 2); /* deepseek-llm lacks the bytes that occur in no UTF-8 */
         wf_tokenizer_destroy(tok);
         wf_gguf_close(file);
     }
@@ -132,15 +137,27 @@ static void many_specials(void **state)
 {
     (void)state;
     enum { N = 2000 };
-    char (*names)[32] = calloc(N, sizeof *names), *text = malloc(SIZE), *back;
+    char(*names)[32] = calloc(N, sizeof *names), *text = malloc(SIZE), *back;
     wf_vocab_token *tokens = calloc(N + 256, sizeof *tokens);
     assert_true(names && text && tokens);
     for (int i = 0; i < N; i++) {
-        int len = i < 256 ? snprintf(names[i], 32, "<0x%02X>", i) : snprintf(names[i], 32, "<|reserved_special_token_%04d", i);
-        tokens[i] = (wf_vocab_token){names[i], (uint32_t)len, 0, i < 256 ? WF_TOKEN_BYTE : WF_TOKEN_USER};
+        int len = i < 256 ? snprintf(names[i], 32, "<0x%02X>", i)
+                          : snprintf(names[i], 32, "<|reserved_special_token_%04d", i);
+        tokens[i] =
+            (wf_vocab_token){names[i], (uint32_t)len, 0, i < 256 ? WF_TOKEN_BYTE : WF_TOKEN_USER};
     }
-    wf_vocab_src src = {.model = "llama", .tokens = tokens, .n_tokens = N, .bos = -1, .eos = -1, .unk = -1, .eot = -1, .eom = -1,
-                        .add_bos = -1, .add_eos = -1, .add_space_prefix = 0, .ignore_merges = -1};
+    wf_vocab_src src = {.model = "llama",
+                        .tokens = tokens,
+                        .n_tokens = N,
+                        .bos = -1,
+                        .eos = -1,
+                        .unk = -1,
+                        .eot = -1,
+                        .eom = -1,
+                        .add_bos = -1,
+                        .add_eos = -1,
+                        .add_space_prefix = 0,
+                        .ignore_merges = -1};
     wf_tokenizer *tok;
     assert_int_equal(wf_tokenizer_create(&src, &tok), WEFT_OK);
     static const char almost[] = "<|reserved_special_token_";

@@ -1,5 +1,6 @@
-/* text_split: how the patterns of pre-tokenizers cut tricky texts. The expected pieces are those of the models' own
- * tokenizers (Hugging Face tokenizers with the patterns of Llama 3's, Qwen 2's ... tokenizer.json). */
+/* text_split: how the patterns of pre-tokenizers cut tricky texts. The expected pieces are those of
+ * the models' own tokenizers (Hugging Face tokenizers with the patterns of Llama 3's, Qwen 2's ...
+ * tokenizer.json). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,8 @@ static void expect(const char *pre, const char *text, const char *expected)
     assert_int_equal(wf_pre_split(p, text, strlen(text), &ends), WEFT_OK);
     for (size_t i = 0; i < ends.n; start = ends.v[i++]) {
         assert_true(ends.v[i] > start);
-        n += (size_t)snprintf(got + n, sizeof got - n, "%s%.*s", i ? "|" : "", (int)(ends.v[i] - start), text + start);
+        n += (size_t)snprintf(got + n, sizeof got - n, "%s%.*s", i ? "|" : "",
+                              (int)(ends.v[i] - start), text + start);
     }
     assert_int_equal(start, strlen(text));
     assert_string_equal(got, expected);
@@ -40,8 +42,10 @@ static const struct {
     /* digits: by three, one by one, all */
     {"1234567 12", "123|456|7| |12", "1|2|3|4|5|6|7| |1|2", "1234567| 12"},
     {"x1y22", "x|1|y|22", "x|1|y|2|2", "x|1|y|22"},
-    {"\xd9\xa3\xd9\xa4\xc2\xbd", "\xd9\xa3\xd9\xa4\xc2\xbd", "\xd9\xa3|\xd9\xa4|\xc2\xbd", "\xd9\xa3\xd9\xa4\xc2\xbd"},
-    /* runs of white space: the last one goes with the word; newlines with what stands before them */
+    {"\xd9\xa3\xd9\xa4\xc2\xbd", "\xd9\xa3\xd9\xa4\xc2\xbd", "\xd9\xa3|\xd9\xa4|\xc2\xbd",
+     "\xd9\xa3\xd9\xa4\xc2\xbd"},
+    /* runs of white space: the last one goes with the word; newlines with what stands before them
+     */
     {"a   b", "a|  | b", "a|  | b", "a|  | b"},
     {"a\n\n\nb", "a|\n\n\n|b", "a|\n\n\n|b", "a|\n\n|\n|b"},
     {"a \n \n  b", "a| \n \n| | b", "a| \n \n| | b", "a| \n \n | b"},
@@ -49,22 +53,34 @@ static const struct {
     {"end\n", "end|\n", "end|\n", "end|\n"},
     {"\t\tx", "\t|\tx", "\t|\tx", "\t|\t|x"},
     {"\r\n\r\nx", "\r\n\r\n|x", "\r\n\r\n|x", "\r\n\r|\n|x"},
-    {"\xe3\x80\x80\xc2\xa0x", "\xe3\x80\x80|\xc2\xa0x", "\xe3\x80\x80|\xc2\xa0x", "\xe3\x80\x80|\xc2\xa0|x"},
+    {"\xe3\x80\x80\xc2\xa0x", "\xe3\x80\x80|\xc2\xa0x", "\xe3\x80\x80|\xc2\xa0x",
+     "\xe3\x80\x80|\xc2\xa0|x"},
     /* punctuation takes the newlines behind it and one space before it */
     {"if (x) {\n\n  y;\n}", "if| (|x|)| {\n\n| | y|;\n|}", "if| (|x|)| {\n\n| | y|;\n|}",
      "if| (|x|)| {|\n\n | y|;|\n|}"},
     {"a_b.c", "a|_b|.c", "a|_b|.c", "a|_|b|.|c"},
     /* other scripts */
-    {"\xe4\xbd\xa0\xe5\xa5\xbd\xef\xbc\x8c\xe4\xb8\x96", "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x8c\xe4\xb8\x96",
-     "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x8c\xe4\xb8\x96", "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x8c|\xe4\xb8\x96"},
-    {"\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d x", "\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d| x",
-     "\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d| x", "\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d| x"},
+    {"\xe4\xbd\xa0\xe5\xa5\xbd\xef\xbc\x8c\xe4\xb8\x96",
+     "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x8c\xe4\xb8\x96",
+     "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x8c\xe4\xb8\x96",
+     "\xe4\xbd\xa0\xe5\xa5\xbd|\xef\xbc\x8c|\xe4\xb8\x96"},
+    {"\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d x",
+     "\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d| x",
+     "\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d| x",
+     "\xf0\x9f\x9a\x80\xf0\x9f\x98\xb6\xe2\x80\x8d| x"},
     /* a combining mark is no letter: it takes the letters behind it as their prefix */
     {"e\xcc\x81t\xc3\xa9", "e|\xcc\x81t\xc3\xa9", "e|\xcc\x81t\xc3\xa9", "e|\xcc\x81|t\xc3\xa9"},
     /* U+180E was a space until Unicode 6.3 */
-    {"a\xe1\xa0\x8e" "b", "a|\xe1\xa0\x8e" "b", "a|\xe1\xa0\x8e" "b", "a|\xe1\xa0\x8e|b"},
+    {"a\xe1\xa0\x8e"
+     "b",
+     "a|\xe1\xa0\x8e"
+     "b",
+     "a|\xe1\xa0\x8e"
+     "b",
+     "a|\xe1\xa0\x8e|b"},
     /* bytes that are no UTF-8 are neither letter nor space */
-    {"a\xff\xfe b\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd"},
+    {"a\xff\xfe b\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd", "a|\xff\xfe| b|\xe4\xbd",
+     "a|\xff\xfe| b|\xe4\xbd"},
     {"", "", "", ""},
 };
 
@@ -88,7 +104,8 @@ static void other_families(void **state)
     expect("deepseek-llm", "    \xe4\xb8\xad", "    |\xe4\xb8\xad");
     expect("deepseek-llm", "x \xe3\x80\x80y", "x| |\xe3\x80\x80|y");
     expect("deepseek-coder", "foo(12)\n", "foo|(|1|2|)|\n");
-    expect("deepseek-v3", "12345 #if \xe3\x81\x82\xe4\xb8\xad", "123|45| #|if| |\xe3\x81\x82\xe4\xb8\xad");
+    expect("deepseek-v3", "12345 #if \xe3\x81\x82\xe4\xb8\xad",
+           "123|45| #|if| |\xe3\x81\x82\xe4\xb8\xad");
     expect("tekken", "HelloWORLD it's 12", "Hello|WORLD| it|'s| |1|2");
     expect("gpt-4o", "HelloWORLD it's 1234", "Hello|WORLD| it's| |123|4");
     expect("bloom", "Hi, you", "Hi|,| you");
@@ -101,7 +118,8 @@ static void other_families(void **state)
 static void every_name(void **state)
 {
     (void)state;
-    static const char text[] = "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
+    static const char text[] =
+        "Hi, it's 12345\n\n  x\xff\xe4\xbd\xa0\xcc\x81\xf0\x9f\x9a\x80 IMGIMGABZ <sentinel:1>\t ";
     size_t names = 0;
     for (; wf_pre_name(names); names++) {
         wf_pre *p;
@@ -113,7 +131,8 @@ static void every_name(void **state)
         assert_int_equal(ends.v[ends.n - 1], sizeof text - 1);
         free(ends.v);
         wf_pre_close(p);
-        for (size_t k = 0; k < names; k++) assert_string_not_equal(wf_pre_name(k), wf_pre_name(names));
+        for (size_t k = 0; k < names; k++)
+            assert_string_not_equal(wf_pre_name(k), wf_pre_name(names));
     }
     assert_true(names > 20);
 }

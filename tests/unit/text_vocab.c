@@ -1,5 +1,5 @@
-/* text_vocab: small vocabularies made here: the rules of both kinds that the models at hand do not show, and every error of
- * a broken vocabulary, through the table interface and through GGUF files written in memory. */
+/* text_vocab: small vocabularies made here: the rules of both kinds that the models at hand do not
+ * show, and the errors of a broken vocabulary. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,10 +10,9 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "model/gguf.h"
 #include "text/text.h"
 
-/* ---- vocabularies in memory ------------------------------------------------------------------------ */
+/* ---- vocabularies in memory ------------------------------------------------------------------ */
 
 typedef struct entry {
     const char *text;
@@ -27,15 +26,27 @@ typedef struct vocab {
     wf_vocab_merge merges[32];
 } vocab;
 
-static vocab make(const char *model, const char *pre, const entry *e, size_t n, const char *const *merges)
+static vocab make(const char *model, const char *pre, const entry *e, size_t n,
+                  const char *const *merges)
 {
-    vocab v = {.src = {.model = model, .pre = pre, .n_tokens = (uint32_t)n, .bos = -1, .eos = -1, .unk = -1, .eot = -1,
-                       .eom = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1, .ignore_merges = -1}};
+    vocab v = {.src = {.model = model,
+                       .pre = pre,
+                       .n_tokens = (uint32_t)n,
+                       .bos = -1,
+                       .eos = -1,
+                       .unk = -1,
+                       .eot = -1,
+                       .eom = -1,
+                       .add_bos = -1,
+                       .add_eos = -1,
+                       .add_space_prefix = -1,
+                       .ignore_merges = -1}};
     for (size_t i = 0; i < n; i++)
         v.tokens[i] = (wf_vocab_token){e[i].text, (uint32_t)strlen(e[i].text), e[i].score,
                                        (uint8_t)(e[i].type ? e[i].type : WF_TOKEN_NORMAL)};
     for (; merges && merges[v.src.n_merges]; v.src.n_merges++)
-        v.merges[v.src.n_merges] = (wf_vocab_merge){merges[v.src.n_merges], (uint32_t)strlen(merges[v.src.n_merges])};
+        v.merges[v.src.n_merges] =
+            (wf_vocab_merge){merges[v.src.n_merges], (uint32_t)strlen(merges[v.src.n_merges])};
     return v;
 }
 
@@ -48,7 +59,8 @@ static wf_tokenizer *create(vocab *v)
     return t;
 }
 
-static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n, const int32_t *expected)
+static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, size_t n,
+                       const int32_t *expected)
 {
     int32_t *ids;
     size_t got;
@@ -57,10 +69,11 @@ static void expect_ids(const wf_tokenizer *t, const char *text, unsigned flags, 
     for (size_t i = 0; i < n; i++) assert_int_equal(ids[i], expected[i]);
     free(ids);
 }
-#define EXPECT(t, text, flags, ...)                                                                         \
+#define EXPECT(t, text, flags, ...)                                                                \
     expect_ids(t, text, flags, WF_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
 
-static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expected, size_t n, const int32_t *ids)
+static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expected, size_t n,
+                        const int32_t *ids)
 {
     char *text;
     size_t len;
@@ -69,18 +82,32 @@ static void expect_text(const wf_tokenizer *t, unsigned flags, const char *expec
     assert_int_equal(len, strlen(expected));
     free(text);
 }
-#define TEXT(t, flags, expected, ...)                                                                       \
+#define TEXT(t, flags, expected, ...)                                                              \
     expect_text(t, flags, expected, WF_LEN(((int32_t[]){__VA_ARGS__})), (int32_t[]){__VA_ARGS__})
 
-#define SP "\xe2\x96\x81"
-#define NO_ADD WEFT_TEXT_NO_ADD_SPECIAL
+#define SP       "\xe2\x96\x81"
+#define NO_ADD   WEFT_TEXT_NO_ADD_SPECIAL
 #define NO_PARSE WEFT_TEXT_NO_PARSE_SPECIAL
 
 static const entry spm_entries[] = {
-    {"<unk>", 0, WF_TOKEN_UNKNOWN}, {"<s>", 0, WF_TOKEN_CONTROL}, {"</s>", 0, WF_TOKEN_CONTROL},
-    {SP, -10}, {"a", -11}, {"b", -12}, {"ab", -1}, {"ba", -1}, {SP "a", -5}, {"aba", -20}, /* 3 to 9 */
-    {"<", -30}, {"s", -31}, {">", -32}, {"<s", -1}, {"<tool>", 0, WF_TOKEN_USER},          /* 10 to 14 */
-    {"<0x63>", 0, WF_TOKEN_BYTE}, {"<0xC3>", 0, WF_TOKEN_BYTE}, {"<0xA9>", 0, WF_TOKEN_BYTE}, /* c and e acute: 15 to 17 */
+    {"<unk>", 0, WF_TOKEN_UNKNOWN},
+    {"<s>", 0, WF_TOKEN_CONTROL},
+    {"</s>", 0, WF_TOKEN_CONTROL},
+    {SP, -10},
+    {"a", -11},
+    {"b", -12},
+    {"ab", -1},
+    {"ba", -1},
+    {SP "a", -5},
+    {"aba", -20}, /* 3 to 9 */
+    {"<", -30},
+    {"s", -31},
+    {">", -32},
+    {"<s", -1},
+    {"<tool>", 0, WF_TOKEN_USER}, /* 10 to 14 */
+    {"<0x63>", 0, WF_TOKEN_BYTE},
+    {"<0xC3>", 0, WF_TOKEN_BYTE},
+    {"<0xA9>", 0, WF_TOKEN_BYTE}, /* c and e acute: 15 to 17 */
     {"<tool>_long", 0, WF_TOKEN_USER},
 };
 
@@ -98,18 +125,22 @@ static void spm_rules(void **state)
     (void)state;
     vocab v = spm();
     wf_tokenizer *t = create(&v);
-    EXPECT(t, "aba", NO_ADD, 3, 9);             /* of equal scores the left pair merges first: not 8, 7 */
-    EXPECT(t, "a", 0, 1, 8);                    /* BOS and the space prefix are the defaults */
+    EXPECT(t, "aba", NO_ADD, 3, 9); /* of equal scores the left pair merges first: not 8, 7 */
+    EXPECT(t, "a", 0, 1, 8);        /* BOS and the space prefix are the defaults */
     EXPECT(t, " a", NO_ADD, 3, 8);
     EXPECT(t, "c\xc3\xa9", NO_ADD, 3, 15, 16, 17); /* bytes of what is no token */
-    EXPECT(t, "\xc3" "c", NO_ADD, 3, 16, 15);   /* half a character: its byte */
-    EXPECT(t, "a\xff", NO_ADD, 8, 0);           /* a byte without a token: unknown */
-    EXPECT(t, "z\xc3\xb6", NO_ADD, 3, 0, 0);    /* one unknown token a character */
-    EXPECT(t, "<s>a", NO_ADD, 1, 8);            /* behind a special token the space prefix again */
+    EXPECT(t,
+           "\xc3"
+           "c",
+           NO_ADD, 3, 16, 15);               /* half a character: its byte */
+    EXPECT(t, "a\xff", NO_ADD, 8, 0);        /* a byte without a token: unknown */
+    EXPECT(t, "z\xc3\xb6", NO_ADD, 3, 0, 0); /* one unknown token a character */
+    EXPECT(t, "<s>a", NO_ADD, 1, 8);         /* behind a special token the space prefix again */
     EXPECT(t, "<s>", NO_ADD | NO_PARSE, 3, 13, 12);
     EXPECT(t, "<unk>", NO_ADD, 0);
     EXPECT(t, "a<tool>a", NO_ADD | NO_PARSE, 8, 14, 8);
-    EXPECT(t, "<tool>_lon<tool>_long", NO_ADD | NO_PARSE, 14, 3, 0, 0, 0, 0, 18); /* the longest one counts */
+    EXPECT(t, "<tool>_lon<tool>_long", NO_ADD | NO_PARSE, 14, 3, 0, 0, 0, 0,
+           18); /* the longest one counts */
     TEXT(t, 0, "aba", 3, 6, 4);
     TEXT(t, 0, " a", 3, 8);
     TEXT(t, 0, "<s>a</s>", 1, 8, 2);
@@ -125,8 +156,20 @@ static void spm_rules(void **state)
 static void plain_text_makes_no_control_tokens(void **state)
 {
     (void)state;
-    const entry e[] = {{"<s>", 100, WF_TOKEN_CONTROL}, {"<s", 1}, {">", 1}, {"<", 1}, {"s", 1}, {"<0x41>", 9, WF_TOKEN_BYTE},
-                       {"<0x41", 1}, {"<0x4", 1}, {"<0x", 1}, {"<0", 1}, {"0", 1}, {"x", 1}, {"4", 1}, {"1", 1}};
+    const entry e[] = {{"<s>", 100, WF_TOKEN_CONTROL},
+                       {"<s", 1},
+                       {">", 1},
+                       {"<", 1},
+                       {"s", 1},
+                       {"<0x41>", 9, WF_TOKEN_BYTE},
+                       {"<0x41", 1},
+                       {"<0x4", 1},
+                       {"<0x", 1},
+                       {"<0", 1},
+                       {"0", 1},
+                       {"x", 1},
+                       {"4", 1},
+                       {"1", 1}};
     vocab v = make("llama", "", e, WF_LEN(e), NULL);
     v.src.add_space_prefix = 0;
     wf_tokenizer *t = create(&v);
@@ -176,12 +219,25 @@ static void nothing_to_fall_back_on(void **state)
     wf_tokenizer_destroy(t);
 }
 
-/* "G" with a dot above (U+0120) is a space, U+010A a newline, U+00C3 U+00A9 the bytes of e acute. */
+/* "G" with a dot above (U+0120) is a space, U+010A a newline, U+00C3 U+00A9 the bytes of e acute.
+ */
 #define G "\xc4\xa0"
 static const entry bpe_entries[] = {
-    {"a"}, {"b"}, {"c"}, {G}, {"ab"}, {"bc"}, {G "a"}, {"abc"}, {"\xc4\x8a"}, {"\xc3\x83"}, {"\xc2\xa9"}, /* 0 to 10 */
-    {"<|x|>", 0, WF_TOKEN_CONTROL}, {"  ", 0, WF_TOKEN_USER}, {"<|im_end|>", 0, WF_TOKEN_CONTROL},         /* 11 to 13 */
-    {"\xe4\xbd\xa0"},                                                                                       /* 14: no bytes */
+    {"a"},
+    {"b"},
+    {"c"},
+    {G},
+    {"ab"},
+    {"bc"},
+    {G "a"},
+    {"abc"},
+    {"\xc4\x8a"},
+    {"\xc3\x83"},
+    {"\xc2\xa9"}, /* 0 to 10 */
+    {"<|x|>", 0, WF_TOKEN_CONTROL},
+    {"  ", 0, WF_TOKEN_USER},
+    {"<|im_end|>", 0, WF_TOKEN_CONTROL}, /* 11 to 13 */
+    {"\xe4\xbd\xa0"},                    /* 14: no bytes */
 };
 static const char *const bpe_merges[] = {"b c", "a b", "ab c", G " a", "b c", "q r", NULL};
 
@@ -190,10 +246,10 @@ static void bpe_rules(void **state)
     (void)state;
     vocab v = make("gpt2", "gpt-2", bpe_entries, WF_LEN(bpe_entries), bpe_merges);
     wf_tokenizer *t = create(&v);
-    EXPECT(t, "abc", 0, 0, 5);       /* by rank: b c first, and then a bc is no merge */
+    EXPECT(t, "abc", 0, 0, 5); /* by rank: b c first, and then a bc is no merge */
     EXPECT(t, "ab a", 0, 4, 6);
     EXPECT(t, "\xc3\xa9\n", 0, 9, 10, 8);
-    EXPECT(t, "a  b", 0, 0, 12, 1);  /* user-defined */
+    EXPECT(t, "a  b", 0, 0, 12, 1); /* user-defined */
     EXPECT(t, "a<|x|>b", 0, 0, 11, 1);
     expect_ids(t, "<|x|>", NO_PARSE, 0, NULL); /* none of its bytes is a token */
     TEXT(t, 0, "a\xc3\xa9\n  <|x|>", 0, 9, 10, 8, 12, 11);
@@ -225,15 +281,22 @@ static void pre_tokenizer_defaults(void **state)
     wf_tokenizer_destroy(t);
 }
 
-/* ---- tokens that end a generation -------------------------------------------------------------------- */
+/* ---- tokens that end a generation ------------------------------------------------------------ */
 
 static void ends_of_generation(void **state)
 {
     (void)state;
     const entry e[] = {
-        {"<|eot_id|>", 0, WF_TOKEN_CONTROL}, {"<|im_end|>", 0, WF_TOKEN_USER}, {"<end_of_turn>", 0, WF_TOKEN_NORMAL},
-        {"</s>", 0, WF_TOKEN_USER}, {"<|end|>", 0, WF_TOKEN_CONTROL}, {"a", 0, WF_TOKEN_NORMAL}, {"b", 0, WF_TOKEN_NORMAL},
-        {"c", 0, WF_TOKEN_NORMAL}, {"<|return|>", 0, WF_TOKEN_CONTROL}, {"<|call|>", 0, WF_TOKEN_CONTROL},
+        {"<|eot_id|>", 0, WF_TOKEN_CONTROL},
+        {"<|im_end|>", 0, WF_TOKEN_USER},
+        {"<end_of_turn>", 0, WF_TOKEN_NORMAL},
+        {"</s>", 0, WF_TOKEN_USER},
+        {"<|end|>", 0, WF_TOKEN_CONTROL},
+        {"a", 0, WF_TOKEN_NORMAL},
+        {"b", 0, WF_TOKEN_NORMAL},
+        {"c", 0, WF_TOKEN_NORMAL},
+        {"<|return|>", 0, WF_TOKEN_CONTROL},
+        {"<|call|>", 0, WF_TOKEN_CONTROL},
     };
     const bool expected[] = {true, true, false, false, true, true, true, true, true, true};
     vocab v = make("llama", "", e, 8, NULL);
@@ -252,7 +315,7 @@ static void ends_of_generation(void **state)
     wf_tokenizer_destroy(t);
 }
 
-/* ---- errors of the table ------------------------------------------------------------------------------ */
+/* ---- errors of the table --------------------------------------------------------------------- */
 
 static void expect_error(vocab *v, weft_status status, const char *word)
 {
@@ -279,8 +342,10 @@ static void table_errors(void **state)
     const struct {
         size_t at;
         const char *key;
-    } ids[] = {{offsetof(wf_vocab_src, bos), "bos_token_id"}, {offsetof(wf_vocab_src, eos), "eos_token_id"},
-               {offsetof(wf_vocab_src, unk), "unknown_token_id"}, {offsetof(wf_vocab_src, eot), "eot_token_id"},
+    } ids[] = {{offsetof(wf_vocab_src, bos), "bos_token_id"},
+               {offsetof(wf_vocab_src, eos), "eos_token_id"},
+               {offsetof(wf_vocab_src, unk), "unknown_token_id"},
+               {offsetof(wf_vocab_src, eot), "eot_token_id"},
                {offsetof(wf_vocab_src, eom), "eom_token_id"}};
     for (size_t i = 0; i < WF_LEN(ids); i++) {
         v = spm();
@@ -322,184 +387,14 @@ static void id_errors(void **state)
     wf_tokenizer_destroy(NULL);
 }
 
-/* ---- through GGUF -------------------------------------------------------------------------------------- */
-
-typedef struct file {
-    char data[8192];
-    size_t len;
-    uint64_t n_kv;
-} file;
-
-static void put(file *f, const void *p, size_t n)
-{
-    assert_true(f->len + n <= sizeof f->data);
-    if (n) memcpy(f->data + f->len, p, n);
-    f->len += n;
-}
-
-static void put_u32(file *f, uint32_t v)
-{
-    put(f, &v, 4);
-}
-
-static void put_str(file *f, const char *s)
-{
-    uint64_t n = strlen(s);
-    put(f, &n, 8);
-    put(f, s, n);
-}
-
-static void key(file *f, const char *name, enum wf_gguf_type type)
-{
-    put_str(f, name);
-    put_u32(f, type);
-    f->n_kv++;
-}
-
-static void key_str(file *f, const char *name, const char *value)
-{
-    key(f, name, WF_GGUF_STRING);
-    put_str(f, value);
-}
-
-static void key_u32(file *f, const char *name, enum wf_gguf_type type, uint32_t v)
-{
-    key(f, name, type);
-    put_u32(f, v);
-}
-
-static void key_array(file *f, const char *name, enum wf_gguf_type item, uint64_t n)
-{
-    key(f, name, WF_GGUF_ARRAY);
-    put_u32(f, item);
-    put(f, &n, 8);
-}
-
-/* What to leave out or break in the file of a good vocabulary of four tokens. */
-enum fault { GOOD, NO_MODEL, MODEL_T5, MODEL_LONG, MODEL_U32, NO_TOKENS, EMPTY, TOKENS_U32, SHORT_SCORES, SCORES_STR, SHORT_TYPES,
-             TYPES_F32, BOS_HIGH, EOS_STR, BOS_BOOL_U32, NO_MERGES, MERGES_U32, MERGE_BAD, PRE_UNKNOWN, N_FAULTS };
-
-static void write_arrays(file *f, enum fault fault)
-{
-    static const char *const texts[] = {"<unk>", "<s>", "</s>", SP "a"};
-    const float scores[] = {0, 0, 0, -1};
-    const int32_t types[] = {2, 3, 3, 1};
-    if (fault == TOKENS_U32) key_array(f, "tokenizer.ggml.tokens", WF_GGUF_U32, 4), put(f, types, 16);
-    else if (fault != NO_TOKENS) {
-        key_array(f, "tokenizer.ggml.tokens", WF_GGUF_STRING, fault == EMPTY ? 0 : 4);
-        for (int i = 0; i < 4 && fault != EMPTY; i++) put_str(f, texts[i]);
-    }
-    uint64_t n_scores = fault == SHORT_SCORES ? 3 : 4, n_types = fault == SHORT_TYPES ? 3 : 4;
-    if (fault == SCORES_STR) key_str(f, "tokenizer.ggml.scores", "0");
-    else key_array(f, "tokenizer.ggml.scores", WF_GGUF_F32, n_scores), put(f, scores, 4 * n_scores);
-    key_array(f, "tokenizer.ggml.token_type", fault == TYPES_F32 ? WF_GGUF_F32 : WF_GGUF_I32, n_types);
-    put(f, types, 4 * n_types);
-    if (fault == MERGES_U32) key_array(f, "tokenizer.ggml.merges", WF_GGUF_U32, 4), put(f, types, 16);
-    else if (fault != NO_MERGES) {
-        key_array(f, "tokenizer.ggml.merges", WF_GGUF_STRING, 1);
-        put_str(f, fault == MERGE_BAD ? "ab" : "a b");
-    }
-}
-
-static void write_vocab(file *f, const char *model, enum fault fault)
-{
-    char name[100];
-    memset(name, 'm', sizeof name);
-    name[99] = 0;
-    *f = (file){.len = 24};
-    if (fault == MODEL_U32) key_u32(f, "tokenizer.ggml.model", WF_GGUF_U32, 1);
-    else if (fault != NO_MODEL)
-        key_str(f, "tokenizer.ggml.model", fault == MODEL_T5 ? "t5" : fault == MODEL_LONG ? name : model);
-    key_str(f, "tokenizer.ggml.pre", fault == PRE_UNKNOWN ? "klingon" : "default");
-    write_arrays(f, fault);
-    key_u32(f, "tokenizer.ggml.bos_token_id", WF_GGUF_U32, fault == BOS_HIGH ? 4 : 1);
-    if (fault == EOS_STR) key_str(f, "tokenizer.ggml.eos_token_id", "2");
-    else key_u32(f, "tokenizer.ggml.eos_token_id", WF_GGUF_I32, 2);
-    if (fault == BOS_BOOL_U32) key_u32(f, "tokenizer.ggml.add_bos_token", WF_GGUF_U32, 1);
-    else key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
-    const uint32_t head[] = {0x46554747, 3, 0, 0};
-    memcpy(f->data, head, 16);
-    memcpy(f->data + 16, &f->n_kv, 8);
-}
-
-static weft_status open_vocab(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t, file *f)
-{
-    *t = NULL;
-    write_vocab(f, model, fault);
-    if (wf_gguf_open_memory(f->data, f->len, "test.gguf", g)) fail_msg("%s", wf_error());
-    return wf_tokenizer_from_gguf(*g, t);
-}
-
-static void gguf_good(void **state)
-{
-    (void)state;
-    static file f;
-    wf_gguf *g;
-    wf_tokenizer *t;
-    if (open_vocab("llama", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
-    EXPECT(t, "a", 0, 3); /* add_bos_token is false there */
-    EXPECT(t, "z", 0, 0, 0);
-    assert_int_equal(wf_token_eos(t), 2);
-    wf_tokenizer_destroy(t);
-    wf_gguf_close(g);
-    if (open_vocab("gpt2", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
-    wf_tokenizer_destroy(t);
-    wf_gguf_close(g);
-}
-
-static void gguf_errors(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *model;
-        weft_status status;
-        const char *word;
-    } expected[N_FAULTS] = {
-        [NO_MODEL] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.model"},
-        [MODEL_T5] = {"llama", WEFT_ERR_UNSUPPORTED, "'t5'"},
-        [MODEL_LONG] = {"llama", WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.model"},
-        [MODEL_U32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.model"},
-        [NO_TOKENS] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.tokens"},
-        [EMPTY] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.tokens"},
-        [TOKENS_U32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.tokens"},
-        [SHORT_SCORES] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.scores"},
-        [SCORES_STR] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.scores"},
-        [SHORT_TYPES] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.token_type"},
-        [TYPES_F32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.token_type"},
-        [BOS_HIGH] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.bos_token_id"},
-        [EOS_STR] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.eos_token_id"},
-        [BOS_BOOL_U32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.add_bos_token"},
-        [NO_MERGES] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
-        [MERGES_U32] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
-        [MERGE_BAD] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
-        [PRE_UNKNOWN] = {"gpt2", WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.pre"},
-    };
-    for (enum fault i = NO_MODEL; i < N_FAULTS; i++) {
-        static file f;
-        wf_gguf *g;
-        wf_tokenizer *t;
-        weft_status s = open_vocab(expected[i].model, i, &g, &t, &f);
-        if (s != expected[i].status) fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
-        assert_null(t);
-        if (!strstr(wf_error(), expected[i].word)) fail_msg("no '%s' in: %s", expected[i].word, wf_error());
-        wf_gguf_close(g);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spm_rules),
-        cmocka_unit_test(plain_text_makes_no_control_tokens),
-        cmocka_unit_test(spm_flags),
-        cmocka_unit_test(nothing_to_fall_back_on),
-        cmocka_unit_test(bpe_rules),
-        cmocka_unit_test(pre_tokenizer_defaults),
-        cmocka_unit_test(ends_of_generation),
-        cmocka_unit_test(table_errors),
+        cmocka_unit_test(spm_rules),          cmocka_unit_test(plain_text_makes_no_control_tokens),
+        cmocka_unit_test(spm_flags),          cmocka_unit_test(nothing_to_fall_back_on),
+        cmocka_unit_test(bpe_rules),          cmocka_unit_test(pre_tokenizer_defaults),
+        cmocka_unit_test(ends_of_generation), cmocka_unit_test(table_errors),
         cmocka_unit_test(id_errors),
-        cmocka_unit_test(gguf_good),
-        cmocka_unit_test(gguf_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
