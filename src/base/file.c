@@ -178,7 +178,7 @@ void wf_map_close(wf_map *m)
 
 /* ---- whole files ----------------------------------------------------------------------------- */
 
-static weft_status read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
+weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
 {
     char *buf = NULL;
     size_t n = 0, cap = 0;
@@ -218,7 +218,7 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     if (max > SIZE_MAX / 4) max = SIZE_MAX / 4;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    weft_status s = read_fd(fd, path, max, out, len);
+    weft_status s = wf_read_fd(fd, path, max, out, len);
     close(fd);
     return s;
 }

@@ -25,6 +25,8 @@ void wf_map_close(wf_map *m);
 
 /* Reads a whole stream or file into malloc'ed memory with a NUL behind; at most max bytes. */
 weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len);
+/* The same from an open descriptor, which stays open; path is for messages. */
+weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len);
 /* $XDG_CACHE_HOME/weft or ~/.cache/weft or /tmp/weft-UID, made if missing (0700): the first that is owned
  * by this user, writable, and by no one else. WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);

@@ -67,7 +67,8 @@ typedef struct wf_buf wf_buf;     /* device memory */
 typedef struct wf_queue wf_queue; /* runs calls in the order submitted, beside other queues */
 typedef struct wf_event wf_event; /* re-armed by each call that signals it; starts as done */
 
-/* A matrix in device memory. Absent optional operand: buf NULL. */
+/* A matrix in device memory. Absent optional operand: buf NULL. A vector [n] is contiguous: rows * cols
+ * = n, stride = cols. */
 typedef struct wf_view {
     wf_buf *buf;
     uint64_t offset;     /* bytes */
@@ -86,7 +87,7 @@ typedef struct wf_params {
 
 typedef struct wf_call {
     enum wf_op op;
-    int variant;     /* of the backend's list for op; -1: the backend picks */
+    int variant;     /* of the backend's list for op; -1: the front asks pick(), backends never see it */
     uint32_t groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
     wf_params p;
     wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
@@ -95,12 +96,16 @@ typedef struct wf_call {
     wf_event *signal;       /* or NULL */
 } wf_call;
 
+/* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
+enum wf_arith { WF_ARITH_F32, WF_ARITH_F16, WF_ARITH_Q8 /* activations rounded to 8 bits */, WF_N_ARITH };
+
 /* One implementation of one op. The backend's list is its variants.def. */
 typedef struct wf_variant {
     const char *name;
     enum wf_tier tier;
     uint8_t layout;     /* weight layout that it reads; 0: rows */
     const char *class;  /* invariance class: two variants of one class give bit-identical rows */
+    uint8_t arith;      /* enum wf_arith */
 } wf_variant;
 
 typedef struct wf_open_params {
@@ -159,10 +164,13 @@ struct wf_dev {
     struct weft_device_info info;
     wf_open_params params;
     uint64_t max_alloc;   /* the smaller of the device's and params' */
-    uint32_t align;       /* bytes, of every view's offset (a power of two) */
+    uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
+                           begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     bool fuse_rows;       /* matrices that share their input are better as one (QKV, gate+up) */
-    bool lost;
+    bool no_math;         /* computes nothing (null): results must not be compared */
+    bool lost;            /* set by the front; a backend that notices by itself may set it, too */
+    struct wf_verdicts *verdicts; /* the front's: what wf_prepare has tested */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -179,7 +187,8 @@ struct wf_buf {
 typedef struct wf_backend {
     const char *name;
     size_t (*list)(struct weft_device_info *out, size_t cap); /* as weft_devices; must not fail */
-    /* Opens device i of that list. */
+    /* Opens device i of that list. p is complete: never NULL, no zero watchdog. The device is zeroed
+     * memory but for what the backend fills in; params must be a copy of *p, strings included. */
     weft_status (*open)(size_t i, const wf_open_params *p, wf_dev **out);
 } wf_backend;
 #define X(name) extern const wf_backend wf_backend_##name;

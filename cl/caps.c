@@ -1,0 +1,158 @@
+/* What a device can do: the fields of weft_device_info, limits, and capability tiers. A device that
+ * lacks something every kernel needs is left out here, with the reason in the debug log. */
+#include "cl/cl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A string property, cut to cap; "" if the driver refuses. */
+static void get_text(cl_device_id dev, cl_device_info what, char *buf, size_t cap)
+{
+    size_t n = 0;
+    *buf = 0;
+    if (clGetDeviceInfo(dev, what, 0, NULL, &n) != CL_SUCCESS || n == 0) return;
+    char *all = wf_calloc(n + 1, 1);
+    if (!all) return;
+    if (clGetDeviceInfo(dev, what, n, all, NULL) == CL_SUCCESS) {
+        const char *start = all + strspn(all, " "); /* CPU names come padded */
+        wf_copy(buf, cap, start);
+    }
+    free(all);
+}
+
+static uint64_t get_number(cl_device_id dev, cl_device_info what)
+{
+    uint64_t x = 0; /* little endian: right for 4- and 8-byte properties alike */
+    size_t n = 0;
+    if (clGetDeviceInfo(dev, what, 0, NULL, &n) != CL_SUCCESS || n > sizeof x) return 0;
+    if (clGetDeviceInfo(dev, what, n, &x, NULL) != CL_SUCCESS) return 0;
+    return x;
+}
+
+/* Extension lists are words: "cl_khr_fp16" must not be found in "cl_khr_fp16_foo". */
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; (p = strstr(p, word)); p += n)
+        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == 0)) return true;
+    return false;
+}
+
+static void platform_text(cl_platform_id p, cl_platform_info what, char *buf, size_t cap)
+{
+    char all[512] = "";
+    if (clGetPlatformInfo(p, what, sizeof all - 1, all, NULL) != CL_SUCCESS) *all = 0;
+    wf_copy(buf, cap, all);
+}
+
+static void get_info(cl_place *pl)
+{
+    struct weft_device_info *i = &pl->info;
+    cl_device_id dev = pl->device;
+    snprintf(i->id, sizeof i->id, "opencl:%u.%u", pl->p, pl->d);
+    get_text(dev, CL_DEVICE_NAME, i->name, sizeof i->name);
+    get_text(dev, CL_DRIVER_VERSION, i->driver, sizeof i->driver);
+    get_text(dev, CL_DEVICE_VERSION, i->version, sizeof i->version);
+    platform_text(pl->platform, CL_PLATFORM_NAME, i->platform, sizeof i->platform);
+    uint64_t type = get_number(dev, CL_DEVICE_TYPE);
+    i->type = type & CL_DEVICE_TYPE_GPU   ? WEFT_DEVICE_GPU
+              : type & CL_DEVICE_TYPE_CPU ? WEFT_DEVICE_CPU
+                                          : WEFT_DEVICE_OTHER;
+    i->memory = get_number(dev, CL_DEVICE_GLOBAL_MEM_SIZE);
+    i->max_alloc = get_number(dev, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    i->local_memory = (uint32_t)get_number(dev, CL_DEVICE_LOCAL_MEM_SIZE);
+    i->compute_units = (uint32_t)get_number(dev, CL_DEVICE_MAX_COMPUTE_UNITS);
+    i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+}
+
+/* A matrix unit that some kernel could reach: NVIDIA from compute capability 8.0 by inline PTX, AMD
+ * by compiler builtins, Intel and ARM by extension. */
+static bool has_matrix(const cl_place *pl, const char *ext)
+{
+    enum { NV_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
+    if (has_word(ext, "cl_nv_device_attribute_query"))
+        return get_number(pl->device, NV_CAPABILITY_MAJOR) >= 8;
+    if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate") ||
+        has_word(ext, "cl_arm_matrix_multiply"))
+        return true;
+    /* CDNA from gfx908, RDNA from gfx11; AMD names the device by its target */
+    unsigned gfx = 0;
+    if (!has_word(ext, "cl_amd_device_attribute_query")) return false;
+    if (sscanf(pl->info.name, "gfx%x", &gfx) != 1) return false;
+    return gfx == 0x908 || gfx == 0x90a || (gfx >= 0x940 && gfx < 0x1000) || gfx >= 0x1100;
+}
+
+static void get_tiers(cl_place *pl, const char *ext)
+{
+    enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
+    cl_caps *c = &pl->caps;
+    c->fp16 = has_word(ext, "cl_khr_fp16");
+    c->subgroup = has_word(ext, "cl_khr_subgroups") || has_word(ext, "cl_intel_subgroups") ||
+                  get_number(pl->device, MAX_NUM_SUB_GROUPS) > 0;
+    c->matrix = has_matrix(pl, ext);
+    c->tier = c->matrix     ? WF_TIER_MATRIX
+              : c->subgroup ? WF_TIER_SUBGROUP
+              : c->fp16     ? WF_TIER_FP16
+                            : WF_TIER_BASE;
+    snprintf(pl->info.tiers, sizeof pl->info.tiers, "%s%s%s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
+             c->fp16 ? " " : "", c->fp16 ? wf_tier_name(WF_TIER_FP16) : "", c->subgroup ? " " : "",
+             c->subgroup ? wf_tier_name(WF_TIER_SUBGROUP) : "", c->matrix ? " " : "",
+             c->matrix ? wf_tier_name(WF_TIER_MATRIX) : "");
+}
+
+static void get_features(cl_place *pl, const char *ext)
+{
+    static const char *const known[] = {
+        "cl_khr_fp16",  "cl_khr_subgroups",         "cl_khr_integer_dot_product",
+        "cl_khr_int64_base_atomics", "cl_khr_command_buffer",
+        "cl_intel_subgroup_matrix_multiply_accumulate", "cl_arm_matrix_multiply",
+    };
+    char *out = pl->info.features;
+    size_t n = 0, cap = sizeof pl->info.features;
+    *out = 0;
+    for (size_t i = 0; i < WF_LEN(known); i++) {
+        if (!has_word(ext, known[i]) || n + strlen(known[i]) + 2 > cap) continue;
+        n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? " " : "", known[i]);
+    }
+}
+
+/* Why the device cannot be used at all, or NULL. */
+static const char *unusable(const cl_place *pl)
+{
+    unsigned major = 0, minor = 0;
+    sscanf(pl->info.version, "OpenCL %u.%u", &major, &minor);
+    if (pl->quirks.skip) return "its driver is known not to work";
+    if (major * 10 + minor < 12) return "older than OpenCL 1.2";
+    if (!get_number(pl->device, CL_DEVICE_AVAILABLE)) return "not available";
+    if (!get_number(pl->device, CL_DEVICE_COMPILER_AVAILABLE)) return "has no compiler";
+    if (!get_number(pl->device, CL_DEVICE_ENDIAN_LITTLE)) return "big endian";
+    if (pl->info.max_alloc == 0 || pl->info.max_group == 0) return "gives no limits";
+    return NULL;
+}
+
+bool wf_cl_caps(cl_place *pl)
+{
+    static const size_t ext_cap = 32768;
+    cl_caps *c = &pl->caps;
+    get_info(pl);
+    pl->quirks = wf_cl_quirks(&pl->info);
+    const char *why = unusable(pl);
+    if (why) {
+        wf_log(WEFT_LOG_DEBUG, "%s (%s, %s) left out: %s", pl->info.id, pl->info.name,
+               pl->info.version, why);
+        return false;
+    }
+    char *ext = wf_calloc(ext_cap, 1);
+    if (!ext) return false;
+    get_text(pl->device, CL_DEVICE_EXTENSIONS, ext, ext_cap);
+    c->gpu = pl->info.type == WEFT_DEVICE_GPU;
+    /* CPUs report FMA whether or not the compiler may assume it; a library call would be slow */
+    c->fma = c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA);
+    c->max_group = pl->info.max_group;
+    c->mem_align = (uint32_t)get_number(pl->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+    get_tiers(pl, ext);
+    get_features(pl, ext);
+    free(ext);
+    return true;
+}

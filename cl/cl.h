@@ -1,0 +1,270 @@
+/* cl: inside of the OpenCL backend (contract: dev/dev.h).
+ *
+ *   call --> plan (ops/<op>.c) --> launch --> kernel (prog.c) --> enqueue (queue.c) --> event
+ *
+ * A plan is a pure function from a call to a launch: which compile-time knobs, how many work-groups,
+ * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
+ * OpenCL 1.2 entry points only; what later versions add is reached by query.
+ */
+#ifndef WF_CL_H
+#define WF_CL_H
+
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+
+#include "dev/dev.h"
+
+typedef struct cl_dev cl_dev;
+
+#define WF_CL_MAX_QUEUES 64
+#define WF_CL_MAX_ARGS   40
+#define WF_CL_MAX_KNOBS  16
+#define WF_CL_MAX_WAITS  64 /* events of other queues that one call waits for */
+
+/* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
+
+typedef struct cl_caps {
+    uint32_t max_group, mem_align; /* work-items; bytes */
+    bool gpu;      /* kernels choose their shapes for a GPU */
+    bool fma;      /* fma() is one instruction */
+    bool fp16, subgroup, matrix;
+    enum wf_tier tier; /* the highest */
+} cl_caps;
+
+/* What a driver needs that others do not; rows of the table in quirks.c. */
+typedef struct cl_quirks {
+    const char *options;   /* more build options, or "" */
+    bool no_binaries;      /* program binaries are useless or harmful: build from source each time */
+    bool no_child;         /* the build helper cannot see this device */
+    bool skip;             /* do not list the device */
+} cl_quirks;
+
+/* One device that the loader shows. Indices are those of "opencl:P.D". */
+typedef struct cl_place {
+    uint32_t p, d;
+    cl_platform_id platform;
+    cl_device_id device;
+    struct weft_device_info info;
+    cl_caps caps;
+    cl_quirks quirks;
+} cl_place;
+
+/* Fills info, caps and quirks of place->device; false (with a debug log) if weft cannot use it. */
+bool wf_cl_caps(cl_place *place);
+cl_quirks wf_cl_quirks(const struct weft_device_info *info);
+
+/* ---- compile.c: one program, in whatever process ------------------------------------------------------ */
+
+/* Builds source for the device; on failure returns a CL error and, when log is not NULL, a malloc'ed
+ * build log (or NULL). */
+cl_int wf_cl_compile(cl_context ctx, cl_device_id dev, const char *source, const char *options,
+                     cl_program *out, char **log);
+/* The same from a device binary. */
+cl_int wf_cl_load(cl_context ctx, cl_device_id dev, const void *bin, size_t size,
+                  const char *options, cl_program *out);
+/* The program's binary, malloc'ed; NULL if the driver gives none. */
+void *wf_cl_binary(cl_program prog, size_t *size);
+const char *wf_cl_error_name(cl_int err);
+/* Device i of the loader's platform p with that name, or NULL. */
+cl_device_id wf_cl_device_at(uint32_t p, uint32_t d, const char *name, cl_int *err);
+
+/* What the build helper is asked, followed by options, device name and source (lengths with NUL),
+ * and what it answers, followed by the binary or the log. */
+typedef struct cl_ask {
+    uint32_t magic, p, d, seconds, options, name, source; /* seconds: then the helper ends itself */
+} cl_ask;
+typedef struct cl_answer {
+    uint32_t magic;
+    int32_t err; /* CL_SUCCESS: a binary follows; else a log */
+    uint64_t size;
+} cl_answer;
+#define WF_CL_MAGIC 0x77664331u /* "wfC1" */
+
+/* ---- launches ----------------------------------------------------------------------------------------- */
+
+typedef struct cl_knob {
+    const char *name; /* a literal: -Dname=value */
+    int32_t value;
+} cl_knob;
+
+typedef struct cl_arg {
+    uint8_t size; /* 0: buffer */
+    union {
+        cl_mem mem;
+        uint32_t u32;
+        float f32;
+        uint64_t u64;
+    };
+} cl_arg;
+
+typedef struct cl_launch {
+    cl_knob knob[WF_CL_MAX_KNOBS];
+    uint32_t n_knobs;
+    const char *wtype;   /* storage format whose kernels/quant file goes in front, or NULL */
+    uint32_t group;      /* work-items a work-group, also knob WG */
+    uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
+    cl_arg arg[WF_CL_MAX_ARGS];
+    uint32_t n_args;
+} cl_launch;
+
+void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
+void wf_cl_act(cl_launch *l, const wf_view *in, const wf_view *out); /* knobs ACT, ACT_OUT */
+void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* group, knobs WG, FMA */
+void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
+uint64_t wf_cl_row_bytes(const wf_view *v);
+void wf_cl_arg_view(cl_launch *l, const wf_view *v);       /* base, offset; an absent one: offset -1 */
+void wf_cl_arg_u32(cl_launch *l, uint32_t x);
+void wf_cl_arg_u64(cl_launch *l, uint64_t x);
+void wf_cl_arg_f32(cl_launch *l, float x);
+bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
+/* Work-group of at most want work-items (a power of two) that the device and limit allow. */
+uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
+
+typedef struct cl_variant cl_variant;
+/* Fills l for the call, or returns false: this variant cannot do it here. limit: work-items a
+ * work-group at most. Must not touch the device. */
+typedef bool (*cl_plan_fn)(const cl_caps *caps, const cl_variant *v, const wf_call *c,
+                           uint32_t limit, cl_launch *l);
+struct cl_variant {
+    enum wf_op op;
+    const char *name;
+    enum wf_tier tier;
+    const char *family;  /* kernels/<family>.cl, holding a kernel of that name */
+    int32_t tile[4];     /* knobs of the family, see variants.def */
+    cl_plan_fn plan;
+};
+
+bool wf_cl_plan_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+
+/* ---- launch.c, pick.c: the variants of each op --------------------------------------------------------- */
+
+/* Plans a call with a variant of its op, within the limits learnt so far. */
+bool wf_cl_plan(const cl_dev *d, int variant, const wf_call *c, cl_launch *l);
+size_t wf_cl_variants(wf_dev *, enum wf_op, const wf_variant **list);
+const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
+size_t wf_cl_n_variants(enum wf_op op);
+#define WF_CL_MAX_VARIANTS 16
+bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
+int wf_cl_pick(wf_dev *, const wf_call *);
+void wf_cl_drop(wf_dev *, enum wf_op, int variant);
+
+/* ---- prog.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
+
+/* One built kernel: a variant with its knobs. */
+typedef struct cl_kern {
+    struct cl_kern *next;
+    cl_knob knob[WF_CL_MAX_KNOBS];
+    uint32_t n_knobs;
+    const char *wtype;
+    cl_program program;
+    cl_kernel kernel;
+} cl_kern;
+
+/* The kernel for a launch, built on first use; plans again with smaller work-groups if this device
+ * cannot run it with those of *l. */
+weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
+weft_status wf_cl_prepare(wf_dev *, const wf_call *, int variant);
+void wf_cl_kern_free(cl_dev *d);
+
+/* Everything that decides what a binary is; text is compared whole, so a hash collision is harmless. */
+typedef struct cl_key {
+    char *text;
+    char name[33]; /* hash of text as a file name */
+} cl_key;
+/* NULL text on shortage of memory. */
+cl_key wf_cl_key(const struct weft_device_info *info, const char *source, const char *options);
+/* The stored binary, malloc'ed, or NULL. Files that are truncated, damaged or of another key are
+ * removed. */
+void *wf_cl_cache_get(const char *dir, const cl_key *key, size_t *size);
+void wf_cl_cache_put(const char *dir, const cl_key *key, const void *bin, size_t size);
+void wf_cl_cache_remove(const char *dir, const cl_key *key);
+/* The canary says "this process is loading that entry". arm: false if it cannot be written, or if a
+ * process died with one in its hands (the entry is then removed). */
+bool wf_cl_canary_arm(const char *dir, const cl_key *key);
+void wf_cl_canary_clear(const char *dir, const cl_key *key);
+
+/* The build helper, a process that may crash or hang in our place. */
+typedef struct cl_child {
+    int pid, fd; /* pid 0: not running */
+    uint64_t used_ns;
+    bool missing; /* no helper found: build here */
+} cl_child;
+enum cl_child_result { CL_CHILD_OK, CL_CHILD_FAILED, CL_CHILD_NONE };
+/* Has the helper build a program. OK: *bin is malloc'ed. FAILED: the error message says why (compiler
+ * error, crash or time limit). NONE: no helper could be asked. */
+enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char *options,
+                                       void **bin, size_t *size);
+void wf_cl_child_stop(cl_child *c);
+
+typedef struct cl_source {
+    const char *name, *text;
+} cl_source;
+extern const cl_source wf_cl_sources[]; /* generated from kernels/; ends with a NULL name */
+extern const char wf_cl_libexec[];          /* where the build helper is installed; generated, too */
+const char *wf_cl_source(const char *name); /* NULL: none of that name */
+
+/* ---- dev.c, buf.c, queue.c --------------------------------------------------------------------------------- */
+
+typedef struct cl_buf {
+    wf_buf base;
+    cl_mem mem;
+} cl_buf;
+
+typedef struct cl_q {
+    wf_queue base;
+    cl_command_queue q;
+    uint32_t slot; /* in cl_dev.queue */
+    bool dirty;    /* has commands that were not flushed */
+} cl_q;
+
+typedef struct cl_ev {
+    wf_event base;
+    cl_event ev;   /* of the last command that signals it; NULL: done */
+    uint32_t slot; /* queue of that command; it may be gone by now */
+} cl_ev;
+
+struct cl_dev {
+    wf_dev base;
+    cl_place place;
+    cl_context ctx;
+    cl_q *queue[WF_CL_MAX_QUEUES];
+    cl_q *own;     /* queue of the backend itself, to touch new buffers */
+    char cache[512]; /* folder of kernel binaries; "": none */
+    cl_child child;
+    uint32_t n_built;
+    struct {
+        cl_kern *kern;
+        uint32_t limit; /* work-items a work-group at most, learnt from builds; 0: none */
+        bool dropped;
+    } var[WF_N_OPS][WF_CL_MAX_VARIANTS];
+    char force[WF_N_OPS][32];
+};
+
+/* Turns a CL error into a status with the message "call: ERROR_NAME", and marks the device as lost
+ * unless it is a shortage of memory. */
+weft_status wf_cl_fail(cl_dev *d, cl_int err, const char *fmt, ...) WF_PRINTF(3, 4);
+weft_status wf_cl_check_lost(const cl_dev *d);
+
+weft_status wf_cl_buf_create(wf_dev *, uint64_t, wf_buf **);
+void wf_cl_buf_destroy(wf_dev *, wf_buf *);
+weft_status wf_cl_queue_create(wf_dev *, wf_queue **);
+void wf_cl_queue_destroy(wf_dev *, wf_queue *);
+weft_status wf_cl_event_create(wf_dev *, wf_event **);
+void wf_cl_event_destroy(wf_dev *, wf_event *);
+weft_status wf_cl_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *);
+weft_status wf_cl_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *);
+weft_status wf_cl_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
+weft_status wf_cl_submit(wf_queue *, const wf_call *);
+weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
+weft_status wf_cl_flush(wf_queue *);
+weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+
+#endif

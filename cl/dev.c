@@ -1,0 +1,199 @@
+/* The OpenCL backend: which devices there are, opening and closing one. */
+#include "cl/cl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+/* ---- enumeration -------------------------------------------------------------------------------------- */
+
+/* Usable devices of platform p, appended to out; returns the new total. Devices past cap are counted. */
+static size_t platform_devices(cl_platform_id platform, uint32_t p, cl_place *out, size_t cap,
+                               size_t n)
+{
+    cl_device_id ids[64];
+    cl_uint nd = 0;
+    cl_int err = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, WF_LEN(ids), ids, &nd);
+    if (err != CL_SUCCESS) {
+        wf_log(WEFT_LOG_DEBUG, "OpenCL platform %u has no device: %s", p, wf_cl_error_name(err));
+        return n;
+    }
+    for (uint32_t d = 0; d < WF_MIN(nd, WF_LEN(ids)); d++) {
+        cl_place place = {.p = p, .d = d, .platform = platform, .device = ids[d]};
+        if (!wf_cl_caps(&place)) continue;
+        if (n < cap) out[n] = place;
+        n++;
+    }
+    return n;
+}
+
+static size_t enumerate(cl_place *out, size_t cap)
+{
+    cl_platform_id ids[32];
+    cl_uint np = 0;
+    size_t n = 0;
+    cl_int err = clGetPlatformIDs(WF_LEN(ids), ids, &np);
+    if (err != CL_SUCCESS) {
+        wf_log(WEFT_LOG_DEBUG, "no OpenCL platform: %s", wf_cl_error_name(err));
+        return 0;
+    }
+    for (uint32_t p = 0; p < WF_MIN(np, WF_LEN(ids)); p++) n = platform_devices(ids[p], p, out, cap, n);
+    return n;
+}
+
+#define MAX_PLACES 64
+
+static size_t cl_list(struct weft_device_info *out, size_t cap)
+{
+    cl_place *places = wf_calloc(MAX_PLACES, sizeof *places);
+    if (!places) return 0;
+    size_t n = WF_MIN(enumerate(places, MAX_PLACES), MAX_PLACES);
+    for (size_t i = 0; i < WF_MIN(n, cap); i++) out[i] = places[i].info;
+    free(places);
+    return n;
+}
+
+static bool place_at(size_t i, cl_place *out)
+{
+    cl_place *places = wf_calloc(MAX_PLACES, sizeof *places);
+    if (!places) return false;
+    size_t n = WF_MIN(enumerate(places, MAX_PLACES), MAX_PLACES);
+    if (i < n) *out = places[i];
+    free(places);
+    return i < n;
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------- */
+
+weft_status wf_cl_fail(cl_dev *d, cl_int err, const char *fmt, ...)
+{
+    char call[160];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(call, sizeof call, fmt, ap);
+    va_end(ap);
+    bool memory = err == CL_MEM_OBJECT_ALLOCATION_FAILURE || err == CL_OUT_OF_HOST_MEMORY;
+    if (!memory) d->base.lost = true;
+    return wf_fail(memory ? WEFT_ERR_NOMEM : WEFT_ERR_DEVICE, "%s (%s): %s: %s (%d)",
+                   d->place.info.name, d->place.info.id, call, wf_cl_error_name(err), err);
+}
+
+weft_status wf_cl_check_lost(const cl_dev *d)
+{
+    if (!d->base.lost) return WEFT_OK;
+    return wf_fail(WEFT_ERR_DEVICE, "%s (%s) failed before and is lost; open it again",
+                   d->place.info.name, d->place.info.id);
+}
+
+/* ---- open, close ---------------------------------------------------------------------------------------- */
+
+/* "op=variant,op=variant"; op "*" is every op. Names of no variant here may be another backend's. */
+static void parse_force(cl_dev *d, const char *text)
+{
+    while (text && *text) {
+        char op[32] = "", name[32] = "";
+        sscanf(text, "%31[^=,]=%31[^,]", op, name);
+        for (int i = 0; i < WF_N_OPS; i++)
+            if (!strcmp(op, "*") || !strcmp(op, wf_ops[i].name))
+                wf_copy(d->force[i], sizeof d->force[i], name);
+        text = strchr(text, ',');
+        if (text) text++;
+    }
+}
+
+/* Where kernels are kept between runs; without such a place they are built each time. */
+static void find_cache(cl_dev *d)
+{
+    char dir[480];
+    if (d->base.params.no_kernel_cache || d->place.quirks.no_binaries) return;
+    if (wf_cache_dir(dir, sizeof dir) != WEFT_OK) {
+        wf_log(WEFT_LOG_DEBUG, "kernels are not kept: %s", wf_error());
+        return;
+    }
+    snprintf(d->cache, sizeof d->cache, "%s/cl", dir);
+}
+
+static void cl_close(wf_dev *base)
+{
+    cl_dev *d = (cl_dev *)base;
+    wf_cl_child_stop(&d->child);
+    /* A lost device may block in any release, so what it held is left to the end of the process. */
+    if (!d->base.lost) {
+        if (d->own) wf_cl_queue_destroy(base, &d->own->base);
+        wf_cl_kern_free(d);
+        if (d->ctx) clReleaseContext(d->ctx);
+    } else {
+        wf_cl_kern_free(d);
+        free(d->own);
+    }
+    free(d);
+}
+
+static const wf_dev_fns fns = {
+    .close = cl_close,
+    .buf_create = wf_cl_buf_create,
+    .buf_destroy = wf_cl_buf_destroy,
+    .queue_create = wf_cl_queue_create,
+    .queue_destroy = wf_cl_queue_destroy,
+    .event_create = wf_cl_event_create,
+    .event_destroy = wf_cl_event_destroy,
+    .write = wf_cl_write,
+    .read = wf_cl_read,
+    .fill = wf_cl_fill,
+    .submit = wf_cl_submit,
+    .mark = wf_cl_mark,
+    .flush = wf_cl_flush,
+    .wait = wf_cl_wait,
+    .variants = wf_cl_variants,
+    .supports = wf_cl_supports,
+    .pick = wf_cl_pick,
+    .prepare = wf_cl_prepare,
+    .drop = wf_cl_drop,
+};
+
+static void set_up(cl_dev *d, const wf_open_params *p)
+{
+    wf_dev *b = &d->base;
+    b->fns = &fns;
+    b->info = d->place.info;
+    b->params = *p;
+    if (!b->params.watchdog_ms) b->params.watchdog_ms = 60000;
+    b->max_alloc = b->info.max_alloc;
+    if (p->max_alloc) b->max_alloc = WF_MIN(b->max_alloc, p->max_alloc);
+    b->info.max_alloc = b->max_alloc;
+    b->align = 128;
+    while (b->align < d->place.caps.mem_align) b->align *= 2;
+    b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
+    b->fuse_rows = true;
+    parse_force(d, p->force);
+    find_cache(d);
+}
+
+static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
+{
+    cl_dev *d = wf_calloc(1, sizeof *d);
+    if (!d) return WEFT_ERR_NOMEM;
+    if (!place_at(i, &d->place)) {
+        free(d);
+        return wf_fail(WEFT_ERR_NODEVICE, "OpenCL device %zu is gone; list devices again", i);
+    }
+    set_up(d, p);
+    cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (intptr_t)d->place.platform, 0};
+    cl_int err = CL_SUCCESS;
+    d->ctx = clCreateContext(props, 1, &d->place.device, NULL, NULL, &err);
+    wf_queue *own = NULL;
+    weft_status st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, &own)
+                                       : wf_cl_fail(d, err, "clCreateContext");
+    if (st != WEFT_OK) {
+        if (err == CL_SUCCESS) clReleaseContext(d->ctx);
+        free(d);
+        return st == WEFT_ERR_NOMEM ? st : wf_fail_more(WEFT_ERR_NODEVICE, "cannot open device");
+    }
+    d->own = (cl_q *)own;
+    *out = &d->base;
+    return WEFT_OK;
+}
+
+const wf_backend wf_backend_cl = {"opencl", cl_list, cl_open};

@@ -1,0 +1,42 @@
+/* attention_naive: one work-item a row and query head, serial over the keys it may see.
+ *
+ * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
+ * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
+ *
+ * Knobs: D head size.
+ */
+#ifndef WF_COMMON
+#include "common.clh"
+#endif
+#ifndef D
+#define D 64
+#endif
+
+KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
+                            OUT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
+                            uint o_stride, float scale)
+{
+    ulong n = (ulong)M * Hq;
+    for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
+        uint m = i / Hq, h = i % Hq, kvh = h / (Hq / Hkv);
+        const __global act_t *q = IN_AT(act_t, q) + (ulong)m * q_stride + (ulong)h * D;
+        const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
+        int last = IN_AT(int, pos)[m];
+        float acc[D], max_score = -INFINITY, sum = 0;
+        for (uint d = 0; d < D; d++) acc[d] = 0;
+        for (int j = 0; j <= last; j++) {
+            ulong at = (((ulong)page[j / P] * Hkv + kvh) * P + j % P) * D;
+            const __global half *k = IN_AT(half, kp) + at, *v = IN_AT(half, vp) + at;
+            float s = 0;
+            for (uint d = 0; d < D; d++) s = MAD(ACT_LOAD(q, d), vload_half(d, k), s);
+            s *= scale;
+            float top = fmax(max_score, s);
+            float keep = exp(max_score - top), p = exp(s - top);
+            sum = MAD(sum, keep, p);
+            for (uint d = 0; d < D; d++) acc[d] = MAD(p, vload_half(d, v), acc[d] * keep);
+            max_score = top;
+        }
+        __global out_t *o = OUT_AT(out_t, o) + (ulong)m * o_stride + (ulong)h * D;
+        for (uint d = 0; d < D; d++) OUT_STORE(sum == 0 ? 0 : acc[d] / sum, o, d);
+    }
+}

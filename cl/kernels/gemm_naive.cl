@@ -1,0 +1,27 @@
+/* gemm_naive: Y = X W^T + bias + residual, one work-item an output, serial over K.
+ *
+ * The kernel that the faster ones are checked against on a device, and the last resort: no local
+ * memory, no barrier, any M, N, K. Neighbours share a row of X and read different rows of W.
+ */
+#ifndef WF_COMMON
+#include "common.clh"
+#endif
+#ifndef W_BLOCK
+#include "quant/f16.clh"
+#endif
+
+KERNEL void gemm_naive(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K,
+                       uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride)
+{
+    ulong n = (ulong)M * N;
+    for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
+        uint m = i / N, col = i % N;
+        const __global act_t *x = IN_AT(act_t, x) + (ulong)m * x_stride;
+        const __global uchar *w = IN_AT(uchar, w) + col * w_row_bytes;
+        float acc = 0;
+        for (uint k = 0; k < K; k++) acc = MAD(ACT_LOAD(x, k), w_load(w, k), acc);
+        if (bias_off != NONE) acc += IN_AT(float, bias)[col];
+        if (res_off != NONE) acc += IN_AT(float, res)[(ulong)m * res_stride + col];
+        OUT_STORE(acc, OUT_AT(out_t, y) + (ulong)m * y_stride, col);
+    }
+}

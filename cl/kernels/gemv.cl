@@ -1,0 +1,116 @@
+/* gemv: Y = X W^T + bias + residual for few rows of X; bound by the reading of W, which happens once.
+ *
+ *            k ->   lane 0   lane 1   ...  lane LANES-1   lane 0 ...
+ *   W row n       [ 8 elems | 8 elems |   |   8 elems   | 8 elems | ... ]
+ *
+ * LANES work-items share the K of RPL neighbouring rows of W: neighbours read neighbouring 8 elements,
+ * and each value of X that was read serves RPL rows. A work-group holds WG / LANES such teams. The sums
+ * of a team are added as a tree in local memory. Every output has the same order of additions whatever
+ * MR, RPL and WG are: one invariance class per LANES.
+ *
+ * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), RPL,
+ * VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; 0: any K, one element a
+ * step, UNROLL steps whose loads are all issued before the first use.
+ */
+#ifndef WF_COMMON
+#include "common.clh"
+#endif
+#ifndef W_BLOCK
+#include "quant/f16.clh"
+#endif
+#ifndef MR
+#define MR 1
+#endif
+#ifndef LANES
+#define LANES 32
+#endif
+#ifndef RPL
+#define RPL 1
+#endif
+#ifndef VEC
+#define VEC 1
+#endif
+#ifndef UNROLL
+#define UNROLL 4
+#endif
+
+#define TEAMS (WG / LANES)
+#define OUTS  (RPL * MR) /* sums of a work-item */
+
+#if VEC
+#define STEP 8
+typedef float8 vec_t;
+#define X_LOAD(p, k) ACT_LOAD8(p, k)
+#define W_LOAD(p, k) w_load8(p, k)
+float dot_add(float8 a, float8 b, float s)
+{
+    s = MAD(a.s0, b.s0, s);
+    s = MAD(a.s1, b.s1, s);
+    s = MAD(a.s2, b.s2, s);
+    s = MAD(a.s3, b.s3, s);
+    s = MAD(a.s4, b.s4, s);
+    s = MAD(a.s5, b.s5, s);
+    s = MAD(a.s6, b.s6, s);
+    return MAD(a.s7, b.s7, s);
+}
+#else
+#define STEP 1
+typedef float vec_t;
+#define X_LOAD(p, k) ACT_LOAD(p, k)
+#define W_LOAD(p, k) w_load(p, k)
+float dot_add(float a, float b, float s)
+{
+    return MAD(a, b, s);
+}
+#endif
+
+/* Adds the products of n steps from k on, LANES * STEP apart. */
+#define STEPS(n)                                                                                   \
+    {                                                                                              \
+        vec_t w[n][RPL];                                                                           \
+        for (int u = 0; u < n; u++)                                                                \
+            for (int r = 0; r < RPL; r++) w[u][r] = W_LOAD(row[r], k + u * LANES * STEP);          \
+        for (int u = 0; u < n; u++)                                                                \
+            for (int m = 0; m < MR; m++) {                                                         \
+                vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP); \
+                for (int r = 0; r < RPL; r++)                                                      \
+                    acc[m * RPL + r] = dot_add(w[u][r], v, acc[m * RPL + r]);                      \
+            }                                                                                      \
+    }
+
+KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K, uint x_stride,
+                 ulong w_row_bytes, uint res_stride, uint y_stride)
+{
+    __local float part[OUTS][WG];
+    uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES;
+    uint tiles = (N + TEAMS * RPL - 1) / (TEAMS * RPL);
+    const __global act_t *x = IN_AT(act_t, x);
+    for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        uint first = tile * TEAMS * RPL; /* output column of the group */
+        float acc[OUTS];
+        const __global uchar *row[RPL];
+        for (int i = 0; i < OUTS; i++) acc[i] = 0;
+        for (int r = 0; r < RPL; r++)
+            row[r] = IN_AT(uchar, w) + min(first + team * RPL + r, N - 1) * w_row_bytes;
+        uint k = lane * STEP;
+        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) STEPS(UNROLL)
+        for (; k < K; k += LANES * STEP) STEPS(1)
+
+        for (int i = 0; i < OUTS; i++) part[i][lid] = acc[i];
+        for (uint n = LANES / 2; n > 0; n /= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (lane < n)
+                for (int i = 0; i < OUTS; i++) part[i][lid] += part[i][lid + n];
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = lid; i < OUTS * TEAMS; i += WG) {
+            uint c = i % (TEAMS * RPL), m = i / (TEAMS * RPL), col = first + c;
+            if (m >= M || col >= N) continue;
+            float sum = part[m * RPL + c % RPL][c / RPL * LANES];
+            if (bias_off != NONE) sum += IN_AT(float, bias)[col];
+            if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
+            OUT_STORE(sum, OUT_AT(out_t, y) + (ulong)m * y_stride, col);
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
+    }
+}

@@ -1,0 +1,26 @@
+/* rows: y[m] = table[ids[m]], decoded to F32. Embedding lookup; picking the rows that want logits.
+ *
+ * A work-item copies one element; neighbours copy neighbours. An id outside the table gives NaN, so
+ * that a wrong id shows instead of reading elsewhere.
+ */
+#ifndef WF_COMMON
+#include "common.clh"
+#endif
+#ifndef W_BLOCK
+#include "quant/f16.clh"
+#endif
+
+KERNEL void rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong row_bytes,
+                 uint y_stride)
+{
+    const __global int *ids = IN_AT(int, ids);
+    __global float *y = OUT_AT(float, y);
+    ulong n = (ulong)M * K;
+    for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
+        uint m = i / K, k = i % K;
+        int id = ids[m];
+        bool ok = id >= 0 && (uint)id < V;
+        const __global uchar *row = IN_AT(uchar, table) + (ok ? (ulong)id : 0) * row_bytes;
+        y[(ulong)m * y_stride + k] = ok ? w_load(row, k) : NAN;
+    }
+}

@@ -1,0 +1,76 @@
+/* Small steps that every plan is made of. */
+#include "cl/cl.h"
+
+#include <string.h>
+
+void wf_cl_knob(cl_launch *l, const char *name, int32_t value)
+{
+    l->knob[l->n_knobs++] = (cl_knob){name, value};
+}
+
+void wf_cl_act(cl_launch *l, const wf_view *in, const wf_view *out)
+{
+    wf_cl_knob(l, "ACT", in->dtype == WF_F16 ? 16 : 32);
+    wf_cl_knob(l, "ACT_OUT", out->dtype == WF_F16 ? 16 : 32);
+}
+
+uint64_t wf_cl_row_bytes(const wf_view *v)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    return (uint64_t)v->stride / t->block * t->block_bytes;
+}
+
+void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group)
+{
+    l->group = group;
+    wf_cl_knob(l, "WG", (int32_t)group);
+    wf_cl_knob(l, "FMA", caps->fma);
+}
+
+void wf_cl_items(cl_launch *l, uint64_t items)
+{
+    /* enough to fill any device; beyond that a work-item loops */
+    l->groups = WF_MIN((items + l->group - 1) / l->group, 1u << 20);
+}
+
+void wf_cl_arg_view(cl_launch *l, const wf_view *v)
+{
+    /* Kernels test the offset, not the pointer; some drivers do not take a NULL buffer, so the first
+     * argument stands in. */
+    cl_mem mem = v->buf ? ((cl_buf *)v->buf)->mem : l->n_args ? l->arg[0].mem : NULL;
+    l->arg[l->n_args++] = (cl_arg){.size = 0, .mem = mem};
+    l->arg[l->n_args++] = (cl_arg){.size = 8, .u64 = v->buf ? v->offset : UINT64_MAX};
+}
+
+void wf_cl_arg_u32(cl_launch *l, uint32_t x)
+{
+    l->arg[l->n_args++] = (cl_arg){.size = 4, .u32 = x};
+}
+
+void wf_cl_arg_u64(cl_launch *l, uint64_t x)
+{
+    l->arg[l->n_args++] = (cl_arg){.size = 8, .u64 = x};
+}
+
+void wf_cl_arg_f32(cl_launch *l, float x)
+{
+    l->arg[l->n_args++] = (cl_arg){.size = 4, .f32 = x};
+}
+
+uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)
+{
+    uint32_t most = caps->max_group;
+    if (limit) most = WF_MIN(most, limit);
+    while (want > most) want /= 2;
+    return want ? want : 1;
+}
+
+bool wf_cl_plan(const cl_dev *d, int variant, const wf_call *c, cl_launch *l)
+{
+    const cl_variant *v = wf_cl_variant_at(c->op, variant);
+    uint32_t limit = d->var[c->op][variant].limit;
+    memset(l, 0, sizeof *l);
+    if (!v->plan(&d->place.caps, v, c, limit, l)) return false;
+    if (l->group == 0 || l->group > d->place.caps.max_group) return false;
+    return !limit || l->group <= limit;
+}

@@ -1,0 +1,85 @@
+/* gemm: Y = X W^T + bias + residual. */
+#include "cl/cl.h"
+
+#include <string.h>
+
+/* The arguments that every gemm kernel takes, in this order. */
+static bool common(const wf_call *c, cl_launch *l)
+{
+    const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
+    if (w->layout != 0) return false;
+    l->wtype = wf_dtypes[w->dtype].name;
+    wf_cl_act(l, x, y);
+    for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
+    wf_cl_arg_view(l, y);
+    wf_cl_arg_u32(l, y->rows);
+    wf_cl_arg_u32(l, y->cols);
+    wf_cl_arg_u32(l, x->cols);
+    wf_cl_arg_u32(l, x->stride);
+    wf_cl_arg_u64(l, wf_cl_row_bytes(w));
+    wf_cl_arg_u32(l, res->stride);
+    wf_cl_arg_u32(l, y->stride);
+    return wf_cl_has_format(l->wtype);
+}
+
+bool wf_cl_plan_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                     cl_launch *l)
+{
+    (void)v;
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+    wf_cl_items(l, (uint64_t)c->out[0].rows * c->out[0].cols);
+    return common(c, l);
+}
+
+/* Can rows be read eight elements at a time? Offsets are aligned to far more. */
+static bool in_eights(const wf_view *v)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    if (t->block > 1) return true;
+    return v->cols % 8 == 0 && v->stride * t->block_bytes % 16 == 0;
+}
+
+static bool vectors(const wf_call *c)
+{
+    return in_eights(&c->in[0]) && in_eights(&c->in[1]);
+}
+
+/* Outputs do not depend on MR and RPL, only speed does: the more rows of X, the more rows of W share
+ * what was read of X. */
+bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                     cl_launch *l)
+{
+    uint32_t m = c->out[0].rows, n = c->out[0].cols, lanes = (uint32_t)v->tile[0];
+    uint32_t rows = m <= 1 ? 1 : m <= 4 ? 4 : 8;
+    uint32_t per_lane = rows >= 4 ? 4 : 1, group = wf_cl_group(caps, 128, limit);
+    if (m > 8 || group < lanes) return false;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "MR", (int32_t)rows);
+    wf_cl_knob(l, "RPL", (int32_t)per_lane);
+    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    wf_cl_knob(l, "VEC", vectors(c));
+    wf_cl_knob(l, "UNROLL", per_lane > 1 ? 2 : 4);
+    uint32_t outputs = group / lanes * per_lane;
+    l->groups = (n + outputs - 1) / outputs;
+    return common(c, l);
+}
+
+bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                     cl_launch *l)
+{
+    const int32_t *t = v->tile;
+    uint64_t bm = (uint64_t)t[0], bn = (uint64_t)t[1];
+    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
+    uint32_t bk = 16; /* grown until all load equally much */
+    while ((bm + bn) * bk / 8 % group) bk += 8;
+    if (wf_cl_group(caps, group, limit) < group) return false;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "BM", t[0]);
+    wf_cl_knob(l, "BN", t[1]);
+    wf_cl_knob(l, "BK", (int32_t)bk);
+    wf_cl_knob(l, "TM", t[2]);
+    wf_cl_knob(l, "TN", t[3]);
+    wf_cl_knob(l, "VEC", vectors(c));
+    l->groups = (c->out[0].rows + bm - 1) / bm * ((c->out[0].cols + bn - 1) / bn);
+    return common(c, l);
+}

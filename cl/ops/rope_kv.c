@@ -1,0 +1,29 @@
+/* rope_kv: rotation and the write into the KV pools. */
+#include "cl/cl.h"
+
+bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+                        cl_launch *l)
+{
+    const wf_view *qkv = &c->in[0], *table = &c->in[1], *q = &c->out[0], *k = &c->out[1];
+    const wf_params *p = &c->p;
+    (void)v;
+    if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
+    wf_cl_act(l, qkv, q);
+    wf_cl_knob(l, "NEOX", p->neox != 0);
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+    wf_cl_items(l, (uint64_t)q->rows * (p->n_head + 2 * p->n_kv_head) * (p->head_dim / 2));
+    for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
+    for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
+    wf_cl_arg_u32(l, q->rows);
+    wf_cl_arg_u32(l, p->n_head);
+    wf_cl_arg_u32(l, p->n_kv_head);
+    wf_cl_arg_u32(l, p->head_dim);
+    wf_cl_arg_u32(l, p->n_rot);
+    wf_cl_arg_u32(l, p->page_tokens);
+    wf_cl_arg_u32(l, qkv->stride);
+    wf_cl_arg_u32(l, q->stride);
+    wf_cl_arg_u32(l, table->stride);
+    wf_cl_arg_u32(l, table->rows);
+    wf_cl_arg_u64(l, (uint64_t)k->rows * p->page_tokens);
+    return true;
+}

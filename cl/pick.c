@@ -1,0 +1,108 @@
+/* The variants of each op, and which of them a call gets. */
+#include "cl/cl.h"
+
+#include <string.h>
+
+static const cl_variant table[] = {
+#define X(op_, name_, tier_, layout_, class_, family_, plan_, a, b, c, d)                           \
+    {WF_OP_##op_, #name_, WF_TIER_##tier_, #family_, {a, b, c, d}, wf_cl_plan_##plan_},
+#include "cl/variants.def"
+#undef X
+};
+
+/* The same rows as the front sees them. */
+static const wf_variant shown[] = {
+#define X(op, name, tier, layout, class, ...) {#name, WF_TIER_##tier, layout, class},
+#include "cl/variants.def"
+#undef X
+};
+
+static size_t first_of(enum wf_op op)
+{
+    size_t i = 0;
+    while (i < WF_LEN(table) && table[i].op != op) i++;
+    return i;
+}
+
+size_t wf_cl_n_variants(enum wf_op op)
+{
+    size_t first = first_of(op), n = 0;
+    while (first + n < WF_LEN(table) && table[first + n].op == op) n++;
+    return WF_MIN(n, WF_CL_MAX_VARIANTS);
+}
+
+const cl_variant *wf_cl_variant_at(enum wf_op op, int i)
+{
+    return i >= 0 && (size_t)i < wf_cl_n_variants(op) ? &table[first_of(op) + (size_t)i] : NULL;
+}
+
+size_t wf_cl_variants(wf_dev *d, enum wf_op op, const wf_variant **list)
+{
+    (void)d;
+    *list = shown + first_of(op);
+    return wf_cl_n_variants(op);
+}
+
+static int find(enum wf_op op, const char *name)
+{
+    for (int i = 0; i < (int)wf_cl_n_variants(op); i++)
+        if (!strcmp(wf_cl_variant_at(op, i)->name, name)) return i;
+    return -1;
+}
+
+bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
+{
+    cl_dev *d = (cl_dev *)base;
+    cl_launch l;
+    const cl_variant *v = wf_cl_variant_at(c->op, variant);
+    if (!v || v->tier > d->place.caps.tier || v->tier > d->base.params.tier) return false;
+    return wf_cl_plan(d, variant, c, &l);
+}
+
+void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
+{
+    if (wf_cl_variant_at(op, variant)) ((cl_dev *)base)->var[op][variant].dropped = true;
+}
+
+/* The order in which variants are tried; the first that can run wins. Rows of X against the reading
+ * of W: few rows are bound by memory, so W must be read once and in whole lines. */
+static const char *const *preference(const cl_caps *caps, const wf_call *c)
+{
+    static const char *const any[] = {"naive", NULL};
+    static const char *const group[] = {"group", NULL};
+    static const char *const gemv[] = {"gemv", "tile16", NULL};
+    static const char *const small[] = {"tile16", "tile64", NULL};
+    static const char *const tile[] = {"tile64", "tile16", NULL};
+    static const char *const large[] = {"tile128", "tile64", "tile16", NULL};
+    static const char *const decode[] = {"decode", "flash", NULL};
+    static const char *const flash[] = {"flash", "decode", NULL};
+    uint32_t m = c->out[0].rows, n = c->out[0].cols;
+    switch (c->op) {
+    case WF_OP_RMSNORM: return group;
+    case WF_OP_ATTENTION: return c->p.max_q == 1 ? decode : flash;
+    case WF_OP_GEMM:
+        if (m <= 8) return gemv;
+        if (m <= 32) return small;
+        return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
+    default: return any;
+    }
+}
+
+static bool usable(cl_dev *d, const wf_call *c, int i)
+{
+    return i >= 0 && !d->var[c->op][i].dropped && wf_cl_supports(&d->base, c, i);
+}
+
+int wf_cl_pick(wf_dev *base, const wf_call *c)
+{
+    cl_dev *d = (cl_dev *)base;
+    int forced = *d->force[c->op] ? find(c->op, d->force[c->op]) : -1;
+    if (usable(d, c, forced)) return forced;
+    for (const char *const *name = preference(&d->place.caps, c); *name; name++) {
+        int i = find(c->op, *name);
+        if (usable(d, c, i)) return i;
+    }
+    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++)
+        if (usable(d, c, i)) return i;
+    return -1;
+}

@@ -1,0 +1,248 @@
+/* From a launch to a kernel: in memory, else from the binary cache, else from the build helper, else
+ * built here. One program per variant and set of knobs. */
+#include "cl/cl.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sources and options ------------------------------------------------------------------------------- */
+
+const char *wf_cl_source(const char *name)
+{
+    for (const cl_source *s = wf_cl_sources; s->name; s++)
+        if (!strcmp(s->name, name)) return s->text;
+    return NULL;
+}
+
+static const char *format_source(const char *wtype)
+{
+    char name[64] = "";
+    snprintf(name, sizeof name, "quant/%s.clh", wtype);
+    for (char *p = name; *p; p++) *p = (char)tolower((unsigned char)*p);
+    return wf_cl_source(name);
+}
+
+bool wf_cl_has_format(const char *wtype)
+{
+    return format_source(wtype) != NULL;
+}
+
+/* Common part, storage format, kernel: one text, malloc'ed. */
+static char *full_source(const cl_variant *v, const cl_launch *l)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s.cl", v->family);
+    const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
+    const char *format = l->wtype ? format_source(l->wtype) : "";
+    if (!common || !kernel || !format)
+        return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;
+    size_t n = strlen(common) + strlen(format) + strlen(kernel) + 1;
+    char *all = wf_calloc(n, 1);
+    if (all) snprintf(all, n, "%s%s%s", common, format, kernel);
+    return all;
+}
+
+static void full_options(const cl_dev *d, const cl_launch *l, char *buf, size_t cap)
+{
+    size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", d->place.quirks.options);
+    for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
+        n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
+}
+
+/* ---- programs -------------------------------------------------------------------------------------------- */
+
+static void first_lines(char *text)
+{
+    int lines = 4;
+    for (char *p = text; *p; p++)
+        if (*p == '\n' && --lines == 0) *p = 0;
+}
+
+/* A program from a stored binary, under the protection of a canary; NULL if that is not to be. */
+static cl_program from_cache(cl_dev *d, const cl_key *key, const char *options)
+{
+    size_t size;
+    cl_program prog = NULL;
+    if (!*d->cache) return NULL;
+    void *bin = wf_cl_cache_get(d->cache, key, &size);
+    if (!bin) return NULL;
+    if (wf_cl_canary_arm(d->cache, key)) {
+        cl_int err = wf_cl_load(d->ctx, d->place.device, bin, size, options, &prog);
+        wf_cl_canary_clear(d->cache, key);
+        if (err != CL_SUCCESS) {
+            wf_log(WEFT_LOG_DEBUG, "kept kernel %s is refused (%s); building it", key->name,
+                   wf_cl_error_name(err));
+            wf_cl_cache_remove(d->cache, key);
+            prog = NULL;
+        }
+    }
+    free(bin);
+    return prog;
+}
+
+/* Built in this process. */
+static weft_status build_here(cl_dev *d, const char *source, const char *options, cl_program *out)
+{
+    char *log = NULL;
+    cl_int err = wf_cl_compile(d->ctx, d->place.device, source, options, out, &log);
+    if (err == CL_SUCCESS) return WEFT_OK;
+    if (log) first_lines(log);
+    wf_fail(WEFT_ERR_UNSUPPORTED, "clBuildProgram: %s%s%s", wf_cl_error_name(err), log ? ": " : "",
+            log ? log : "");
+    free(log);
+    return WEFT_ERR_UNSUPPORTED;
+}
+
+static void keep(cl_dev *d, const cl_key *key, cl_program prog)
+{
+    size_t size;
+    void *bin = *d->cache ? wf_cl_binary(prog, &size) : NULL;
+    if (bin) wf_cl_cache_put(d->cache, key, bin, size);
+    free(bin);
+}
+
+/* From source: first in the helper, which may die in our place. */
+static weft_status build(cl_dev *d, const cl_key *key, const char *source, const char *options,
+                         cl_program *out)
+{
+    void *bin = NULL;
+    size_t size = 0;
+    switch (wf_cl_child_build(d, source, options, &bin, &size)) {
+    case CL_CHILD_FAILED: return WEFT_ERR_UNSUPPORTED;
+    case CL_CHILD_NONE: break;
+    case CL_CHILD_OK:
+        if (size && wf_cl_load(d->ctx, d->place.device, bin, size, options, out) == CL_SUCCESS) {
+            if (*d->cache) wf_cl_cache_put(d->cache, key, bin, size);
+            free(bin);
+            return WEFT_OK;
+        }
+        free(bin); /* the driver cannot load its own binary; the source is now known to be harmless */
+    }
+    WF_TRY(build_here(d, source, options, out));
+    keep(d, key, *out);
+    return WEFT_OK;
+}
+
+static void progress(cl_dev *d, double fraction)
+{
+    if (d->base.params.on_progress) d->base.params.on_progress(d->base.params.user, "compile", fraction);
+}
+
+static weft_status get_program(cl_dev *d, const char *source, const char *options, cl_program *out)
+{
+    cl_key key = wf_cl_key(&d->place.info, source, options);
+    if (!key.text) return WEFT_ERR_NOMEM;
+    weft_status st = WEFT_OK;
+    *out = from_cache(d, &key, options);
+    if (!*out) {
+        /* how many will follow is not known here: the fraction only says that there is progress */
+        progress(d, d->n_built / (d->n_built + 8.0));
+        st = build(d, &key, source, options, out);
+        d->n_built++;
+        progress(d, d->n_built / (d->n_built + 8.0));
+    }
+    free(key.text);
+    return st;
+}
+
+/* ---- kernels --------------------------------------------------------------------------------------------- */
+
+static void kern_free(cl_dev *d, cl_kern *k)
+{
+    if (!d->base.lost) { /* else it may block: leaked on purpose */
+        if (k->kernel) clReleaseKernel(k->kernel);
+        if (k->program) clReleaseProgram(k->program);
+    }
+    free(k);
+}
+
+void wf_cl_kern_free(cl_dev *d)
+{
+    for (int op = 0; op < WF_N_OPS; op++)
+        for (int v = 0; v < WF_CL_MAX_VARIANTS; v++)
+            for (cl_kern *k = d->var[op][v].kern, *next; k; k = next) {
+                next = k->next;
+                kern_free(d, k);
+            }
+}
+
+static bool same(const cl_kern *k, const cl_launch *l)
+{
+    if (k->wtype != l->wtype || k->n_knobs != l->n_knobs) return false;
+    for (uint32_t i = 0; i < l->n_knobs; i++)
+        if (k->knob[i].value != l->knob[i].value) return false; /* names follow from the variant */
+    return true;
+}
+
+/* Work-items a work-group that the built kernel can have; 0 if the driver does not say. */
+static size_t kernel_limit(const cl_dev *d, cl_kernel k)
+{
+    size_t n = 0;
+    if (clGetKernelWorkGroupInfo(k, d->place.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL))
+        return 0;
+    return n;
+}
+
+static weft_status make(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out)
+{
+    char options[1024];
+    cl_kern *k = wf_calloc(1, sizeof *k);
+    char *source = k ? full_source(v, l) : NULL;
+    weft_status st = source ? WEFT_OK : WEFT_ERR_NOMEM;
+    full_options(d, l, options, sizeof options);
+    if (st == WEFT_OK) st = get_program(d, source, options, &k->program);
+    free(source);
+    if (st == WEFT_OK) {
+        cl_int err = CL_SUCCESS;
+        k->kernel = clCreateKernel(k->program, v->family, &err);
+        if (err != CL_SUCCESS)
+            st = wf_fail(WEFT_ERR_UNSUPPORTED, "clCreateKernel: %s", wf_cl_error_name(err));
+    }
+    if (st != WEFT_OK) {
+        if (k) kern_free(d, k);
+        return wf_fail_more(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,
+                            d->place.info.name);
+    }
+    memcpy(k->knob, l->knob, sizeof k->knob);
+    k->n_knobs = l->n_knobs;
+    k->wtype = l->wtype;
+    *out = k;
+    return WEFT_OK;
+}
+
+weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out)
+{
+    const cl_variant *v = wf_cl_variant_at(c->op, variant);
+    for (;;) {
+        if (!wf_cl_plan(d, variant, c, l))
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s cannot run this call on %s", wf_ops[c->op].name,
+                           v->name, d->place.info.name);
+        for (cl_kern *k = d->var[c->op][variant].kern; k; k = k->next)
+            if (same(k, l)) return *out = k, WEFT_OK;
+        cl_kern *k = NULL;
+        WF_TRY(make(d, v, l, &k));
+        size_t limit = kernel_limit(d, k->kernel);
+        if (limit >= l->group) {
+            k->next = d->var[c->op][variant].kern;
+            d->var[c->op][variant].kern = k;
+            return *out = k, WEFT_OK;
+        }
+        /* Registers or local memory allow less than the device as a whole: plan again, smaller. */
+        kern_free(d, k);
+        d->var[c->op][variant].limit = (uint32_t)WF_MAX(limit, 1);
+        if (limit == 0)
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s: no work-group size", wf_ops[c->op].name, v->name);
+    }
+}
+
+weft_status wf_cl_prepare(wf_dev *base, const wf_call *c, int variant)
+{
+    cl_launch l;
+    cl_kern *k;
+    WF_TRY(wf_cl_check_lost((cl_dev *)base));
+    if (!wf_cl_variant_at(c->op, variant))
+        return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[c->op].name, variant);
+    return wf_cl_kernel((cl_dev *)base, variant, c, &l, &k);
+}

@@ -1,0 +1,256 @@
+/* Queues, events, and the one place that waits. Nothing here blocks in the driver: completion is
+ * polled under a time limit, because a kernel that hangs or a driver that resets would otherwise take
+ * the process with it. */
+#include "cl/cl.h"
+
+#include <stdlib.h>
+
+/* ---- queues ------------------------------------------------------------------------------------------- */
+
+weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
+{
+    cl_dev *d = (cl_dev *)base;
+    uint32_t slot = 0;
+    WF_TRY(wf_cl_check_lost(d));
+    while (slot < WF_CL_MAX_QUEUES && d->queue[slot]) slot++;
+    if (slot == WF_CL_MAX_QUEUES)
+        return wf_fail(WEFT_ERR_ARG, "more than %d queues on one device", WF_CL_MAX_QUEUES);
+    cl_q *q = wf_calloc(1, sizeof *q);
+    if (!q) return WEFT_ERR_NOMEM;
+    cl_int err = CL_SUCCESS;
+    q->q = clCreateCommandQueue(d->ctx, d->place.device, 0, &err);
+    if (err != CL_SUCCESS) {
+        free(q);
+        return wf_cl_fail(d, err, "clCreateCommandQueue");
+    }
+    q->base.dev = base;
+    q->slot = slot;
+    d->queue[slot] = q;
+    *out = &q->base;
+    return WEFT_OK;
+}
+
+void wf_cl_queue_destroy(wf_dev *base, wf_queue *queue)
+{
+    cl_q *q = (cl_q *)queue;
+    ((cl_dev *)base)->queue[q->slot] = NULL;
+    if (!base->lost) clReleaseCommandQueue(q->q); /* else it may block: leaked on purpose */
+    free(q);
+}
+
+static weft_status flush(cl_q *q)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    if (!q->dirty) return WEFT_OK;
+    q->dirty = false;
+    cl_int err = clFlush(q->q);
+    return err == CL_SUCCESS ? WEFT_OK : wf_cl_fail(d, err, "clFlush");
+}
+
+weft_status wf_cl_flush(wf_queue *q)
+{
+    WF_TRY(wf_cl_check_lost((cl_dev *)q->dev));
+    return flush((cl_q *)q);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------- */
+
+weft_status wf_cl_event_create(wf_dev *base, wf_event **out)
+{
+    cl_ev *e = wf_calloc(1, sizeof *e);
+    if (!e) return WEFT_ERR_NOMEM;
+    e->base.dev = base;
+    *out = &e->base;
+    return WEFT_OK;
+}
+
+void wf_cl_event_destroy(wf_dev *base, wf_event *ev)
+{
+    cl_ev *e = (cl_ev *)ev;
+    if (e->ev && !base->lost) clReleaseEvent(e->ev);
+    free(e);
+}
+
+/* The event stands for the command just enqueued on q. */
+static void arm(wf_event *signal, cl_q *q, cl_event ev)
+{
+    cl_ev *e = (cl_ev *)signal;
+    q->dirty = true;
+    if (!e) return;
+    if (e->ev) clReleaseEvent(e->ev);
+    e->ev = ev;
+    e->slot = q->slot;
+}
+
+/* Collects the OpenCL events to wait for; those of q itself are implied by its order. A queue waited
+ * for must have been flushed, or the waiting one never starts. */
+static weft_status collect(cl_q *q, wf_event *const *waits, uint32_t n, cl_event *list, cl_uint *out)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    *out = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        cl_ev *e = (cl_ev *)waits[i];
+        if (!e->ev || e->slot == q->slot) continue;
+        if (*out == WF_CL_MAX_WAITS)
+            return wf_fail(WEFT_ERR_ARG, "a call waits for more than %d events", WF_CL_MAX_WAITS);
+        if (d->queue[e->slot]) WF_TRY(flush(d->queue[e->slot]));
+        list[(*out)++] = e->ev;
+    }
+    return WEFT_OK;
+}
+
+/* Sleep between polls: none for the first 50 us, then longer and longer up to 200 us. */
+static void poll_pause(uint64_t waited_ns)
+{
+    if (waited_ns < 50000) return;
+    wf_sleep_ns(WF_MIN(waited_ns / 4, 200000));
+}
+
+/* Polls until the command is over. */
+static weft_status poll(cl_dev *d, cl_event ev, uint64_t limit_ms)
+{
+    uint64_t start = wf_now_ns();
+    for (;;) {
+        cl_int status = CL_QUEUED;
+        cl_int err = clGetEventInfo(ev, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clGetEventInfo");
+        if (status < 0) return wf_cl_fail(d, status, "a command failed on the device");
+        if (status == CL_COMPLETE) break;
+        uint64_t waited = wf_now_ns() - start;
+        if (waited > limit_ms * 1000000u) {
+            d->base.lost = true;
+            return wf_fail(WEFT_ERR_TIMEOUT, "%s (%s): a command did not end within %llu ms",
+                           d->place.info.name, d->place.info.id, (unsigned long long)limit_ms);
+        }
+        poll_pause(waited);
+    }
+    /* Seeing the status is no synchronisation point in OpenCL; this call is, and it cannot block. */
+    cl_int err = clWaitForEvents(1, &ev);
+    return err == CL_SUCCESS ? WEFT_OK : wf_cl_fail(d, err, "clWaitForEvents");
+}
+
+weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
+{
+    cl_ev *e = (cl_ev *)ev;
+    cl_dev *d = (cl_dev *)ev->dev;
+    WF_TRY(wf_cl_check_lost(d));
+    if (!e->ev) return WEFT_OK;
+    if (d->queue[e->slot]) WF_TRY(flush(d->queue[e->slot]));
+    WF_TRY(poll(d, e->ev, timeout_ms ? timeout_ms : d->base.params.watchdog_ms));
+    clReleaseEvent(e->ev);
+    e->ev = NULL;
+    return WEFT_OK;
+}
+
+/* ---- commands ------------------------------------------------------------------------------------------ */
+
+weft_status wf_cl_write(wf_queue *queue, wf_buf *buf, uint64_t off, const void *src, uint64_t size,
+                        wf_event *signal)
+{
+    cl_q *q = (cl_q *)queue;
+    cl_dev *d = (cl_dev *)queue->dev;
+    cl_event ev = NULL;
+    WF_TRY(wf_cl_check_lost(d));
+    if (!size) return wf_cl_mark(queue, NULL, 0, signal);
+    cl_int err = clEnqueueWriteBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, src, 0, NULL,
+                                      signal ? &ev : NULL);
+    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueWriteBuffer");
+    arm(signal, q, ev);
+    return WEFT_OK;
+}
+
+weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, uint64_t size,
+                       wf_event *signal)
+{
+    cl_q *q = (cl_q *)queue;
+    cl_dev *d = (cl_dev *)queue->dev;
+    cl_event ev = NULL;
+    WF_TRY(wf_cl_check_lost(d));
+    if (!size) return wf_cl_mark(queue, NULL, 0, signal);
+    cl_int err = clEnqueueReadBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, dst, 0, NULL,
+                                     signal ? &ev : NULL);
+    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueReadBuffer");
+    arm(signal, q, ev);
+    return WEFT_OK;
+}
+
+weft_status wf_cl_fill(wf_queue *queue, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
+{
+    cl_q *q = (cl_q *)queue;
+    cl_dev *d = (cl_dev *)queue->dev;
+    WF_TRY(wf_cl_check_lost(d));
+    if (!size) return WEFT_OK;
+    cl_int err = clEnqueueFillBuffer(q->q, ((cl_buf *)buf)->mem, &pattern, sizeof pattern, off, size, 0,
+                                     NULL, NULL);
+    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueFillBuffer");
+    q->dirty = true;
+    return WEFT_OK;
+}
+
+weft_status wf_cl_mark(wf_queue *queue, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+{
+    cl_q *q = (cl_q *)queue;
+    cl_dev *d = (cl_dev *)queue->dev;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
+    cl_uint n = 0;
+    WF_TRY(wf_cl_check_lost(d));
+    WF_TRY(collect(q, waits, n_waits, list, &n));
+    /* a barrier, not a marker: later commands of this queue wait for the events, too */
+    cl_int err = clEnqueueBarrierWithWaitList(q->q, n, n ? list : NULL, signal ? &ev : NULL);
+    if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueBarrierWithWaitList");
+    arm(signal, q, ev);
+    return WEFT_OK;
+}
+
+static cl_int set_args(cl_kernel k, const cl_launch *l, uint32_t *at)
+{
+    cl_int err = CL_SUCCESS;
+    for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
+        const cl_arg *a = &l->arg[*at];
+        err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64)
+                      : clSetKernelArg(k, *at, sizeof a->mem, &a->mem);
+    }
+    return err;
+}
+
+static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l,
+                           const char *name)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
+    cl_uint n = 0;
+    uint32_t at;
+    WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
+    cl_int err = set_args(k, l, &at);
+    if (err != CL_SUCCESS)
+        return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
+    size_t local = l->group;
+    size_t global = local * (size_t)(c->groups ? WF_MIN(l->groups, c->groups) : l->groups);
+    err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n, n ? list : NULL,
+                                 c->signal ? &ev : NULL);
+    if (err != CL_SUCCESS)
+        return wf_cl_fail(d, err, "clEnqueueNDRangeKernel(%s/%s)", wf_ops[c->op].name, name);
+    arm(c->signal, q, ev);
+    return WEFT_OK;
+}
+
+/* The build helper is a process with the driver in it: not kept once building has ended. */
+static void let_child_go(cl_dev *d)
+{
+    if (d->child.pid && wf_now_ns() - d->child.used_ns > 2000000000u) wf_cl_child_stop(&d->child);
+}
+
+weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
+{
+    cl_dev *d = (cl_dev *)queue->dev;
+    WF_TRY(wf_cl_check_lost(d));
+    int variant = c->variant >= 0 ? c->variant : wf_cl_pick(queue->dev, c);
+    const cl_variant *v = variant >= 0 ? wf_cl_variant_at(c->op, variant) : NULL;
+    if (!v) return wf_fail(WEFT_ERR_UNSUPPORTED, "no kernel of %s for this call", wf_ops[c->op].name);
+    cl_launch l;
+    cl_kern *kern;
+    WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
+    let_child_go(d);
+    if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
+    return enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+}

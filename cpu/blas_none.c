@@ -1,0 +1,22 @@
+/* Built instead of blas.c when OpenBLAS was not found: the variant exists and never runs. */
+#include "cpu/blas.h"
+
+void wf_blas_setup(void)
+{
+}
+
+const char *wf_blas_core(void)
+{
+    return NULL;
+}
+
+void wf_blas_gemm(const wf_cpu_work *w)
+{
+    (void)w;
+}
+
+wf_cpu_need wf_blas_need(const wf_call *c)
+{
+    (void)c;
+    return (wf_cpu_need){0};
+}

@@ -1,0 +1,298 @@
+/* The CPU backend: memory is the host's, a queue is a worker team, an event an atomic. Weights are
+ * used where they lie (buf_wrap), in the file's row layout. The kernels are the rows of variants.def.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "cpu/blas.h"
+#include "cpu/cpu.h"
+#include "cpu/ops/ops.h"
+#include "cpu/ref/ref.h"
+#include "cpu/variants.h"
+
+#define BUF_ALIGN 4096
+#define MAX_THREADS 256u
+
+/* ---- variants ----------------------------------------------------------------------------------------- */
+
+#define MAX_VARIANTS ((size_t)32)
+
+typedef struct variant_row {
+    enum wf_op op;
+    wf_cpu_variant v;
+} variant_row;
+
+static const variant_row rows[] = {
+#define X(op_, name_, tier_, class_, arith_, run_, rank_, need_)                                        \
+    {WF_OP_##op_, {{name_, WF_TIER_##tier_, 0, class_, WF_ARITH_##arith_}, run_, rank_, need_}},
+#include "cpu/variants.def"
+#undef X
+};
+
+/* The rows sorted by op, once. */
+static struct {
+    wf_cpu_variant list[WF_N_OPS][MAX_VARIANTS];
+    wf_variant pub[WF_N_OPS][MAX_VARIANTS];
+    size_t n[WF_N_OPS];
+} table;
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+
+static void fill_table(void)
+{
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        size_t op = rows[i].op, n = table.n[op]++;
+        table.list[op][n] = rows[i].v;
+        table.pub[op][n] = rows[i].v.pub;
+    }
+}
+
+const wf_cpu_variant *wf_cpu_variant_of(enum wf_op op, size_t *n)
+{
+    pthread_once(&table_once, fill_table);
+    *n = table.n[op];
+    return table.list[op];
+}
+
+static size_t variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
+{
+    size_t n;
+    (void)dev;
+    wf_cpu_variant_of(op, &n);
+    *list = table.pub[op];
+    return n;
+}
+
+static uint32_t rank_of(const wf_dev *dev, const wf_call *c, int variant)
+{
+    size_t n;
+    const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
+    if (variant < 0 || (size_t)variant >= n || list[variant].pub.tier > dev->params.tier) return 0;
+    return list[variant].rank(c);
+}
+
+static bool supports(wf_dev *dev, const wf_call *c, int variant)
+{
+    return rank_of(dev, c, variant) > 0;
+}
+
+int wf_cpu_pick(wf_dev *base, const wf_call *c)
+{
+    wf_cpu_dev *dev = (wf_cpu_dev *)base;
+    uint32_t best_rank = 0;
+    int best = -1, forced = dev->forced[c->op];
+    size_t n;
+    wf_cpu_variant_of(c->op, &n);
+    if (forced >= 0 && !dev->dropped[c->op][forced] && rank_of(base, c, forced)) return forced;
+    for (size_t v = 0; v < n; v++) {
+        uint32_t rank = dev->dropped[c->op][v] ? 0 : rank_of(base, c, (int)v);
+        if (rank > best_rank) {
+            best_rank = rank;
+            best = (int)v;
+        }
+    }
+    return best;
+}
+
+static void drop(wf_dev *base, enum wf_op op, int variant)
+{
+    ((wf_cpu_dev *)base)->dropped[op][variant] = true;
+}
+
+static bool same(const char *name, const char *text, size_t len)
+{
+    return strlen(name) == len && strncmp(name, text, len) == 0;
+}
+
+/* One "op=variant" of params.force; op "*" is every op that has such a variant. */
+static weft_status force_one(wf_cpu_dev *dev, const char *text, size_t len)
+{
+    const char *eq = memchr(text, '=', len);
+    size_t op_len = eq ? (size_t)(eq - text) : len, found = 0, n;
+    for (int op = 0; eq && op < WF_N_OPS; op++) {
+        if (!same("*", text, op_len) && !same(wf_ops[op].name, text, op_len)) continue;
+        const wf_cpu_variant *list = wf_cpu_variant_of(op, &n);
+        for (size_t v = 0; v < n; v++)
+            if (same(list[v].pub.name, eq + 1, len - op_len - 1)) {
+                dev->forced[op] = (int)v;
+                found++;
+            }
+    }
+    if (found) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "cpu: force: \"%.*s\" names no kernel variant; write op=variant, "
+                   "for example gemm=ref", (int)len, text);
+}
+
+static weft_status parse_force(wf_cpu_dev *dev, const char *force)
+{
+    for (int op = 0; op < WF_N_OPS; op++) dev->forced[op] = -1;
+    while (force && *force) {
+        size_t len = strcspn(force, ",");
+        if (len) WF_TRY(force_one(dev, force, len));
+        force += len + (force[len] == ',');
+    }
+    return WEFT_OK;
+}
+
+/* ---- failures ------------------------------------------------------------------------------------------ */
+
+void wf_cpu_fail(wf_cpu_dev *dev, weft_status s, const char *message)
+{
+    pthread_mutex_lock(&dev->mutex);
+    if (!atomic_load(&dev->failed)) {
+        dev->failed_status = s;
+        wf_copy(dev->message, sizeof(dev->message), message);
+        atomic_store(&dev->failed, true);
+    }
+    pthread_mutex_unlock(&dev->mutex);
+}
+
+weft_status wf_cpu_check(wf_cpu_dev *dev)
+{
+    if (!atomic_load(&dev->failed)) return WEFT_OK;
+    pthread_mutex_lock(&dev->mutex);
+    weft_status s = wf_fail(dev->failed_status, "%s", dev->message);
+    pthread_mutex_unlock(&dev->mutex);
+    return s;
+}
+
+/* ---- memory -------------------------------------------------------------------------------------------- */
+
+typedef struct cpu_buf {
+    wf_buf base;
+    void *mem; /* to free; NULL when wrapped */
+} cpu_buf;
+
+static weft_status new_buf(wf_dev *dev, void *host, uint64_t size, void *mem, wf_buf **out)
+{
+    cpu_buf *b = wf_calloc(1, sizeof(*b));
+    if (!b) {
+        free(mem);
+        return WEFT_ERR_NOMEM;
+    }
+    b->base = (wf_buf){.dev = dev, .size = size, .host = host};
+    b->mem = mem;
+    *out = &b->base;
+    return WEFT_OK;
+}
+
+static weft_status buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
+{
+    void *mem = NULL;
+    if (size > SIZE_MAX - BUF_ALIGN || posix_memalign(&mem, BUF_ALIGN, (size_t)WF_MAX(size, 1u)))
+        return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for a buffer of %llu bytes",
+                       (unsigned long long)size);
+    return new_buf(dev, mem, size, mem, out);
+}
+
+static weft_status buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
+{
+    return new_buf(dev, (void *)(uintptr_t)host, size, NULL, out); /* only ever read */
+}
+
+static void buf_destroy(wf_dev *dev, wf_buf *b)
+{
+    (void)dev;
+    free(((cpu_buf *)b)->mem);
+    free(b);
+}
+
+/* ---- the device ------------------------------------------------------------------------------------------ */
+
+static uint32_t core_count(void)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
+        return (uint32_t)CPU_COUNT(&set);
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (uint32_t)n : 1;
+}
+
+static void read_name(char *name, size_t cap)
+{
+    char line[256];
+    wf_copy(name, cap, "CPU");
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof(line), f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) || !colon) continue;
+        colon[strcspn(colon, "\n")] = '\0';
+        wf_copy(name, cap, colon + 1 + strspn(colon + 1, " "));
+        break;
+    }
+    if (f) fclose(f);
+}
+
+static size_t list(struct weft_device_info *out, size_t cap)
+{
+    struct sysinfo si;
+    if (cap == 0) return 1;
+    *out = (struct weft_device_info){.type = WEFT_DEVICE_CPU};
+    wf_copy(out->id, sizeof(out->id), "cpu");
+    wf_copy(out->platform, sizeof(out->platform), "weft cpu");
+    wf_copy(out->version, sizeof(out->version), "weft " WEFT_VERSION);
+    read_name(out->name, sizeof(out->name));
+    if (sysinfo(&si) == 0) out->memory = (uint64_t)si.totalram * si.mem_unit;
+    out->max_alloc = out->memory;
+    out->compute_units = core_count();
+    out->max_group = 1;
+    wf_cpu_describe(out);
+    return 1;
+}
+
+static void close_dev(wf_dev *base)
+{
+    wf_cpu_dev *dev = (wf_cpu_dev *)base;
+    pthread_mutex_destroy(&dev->mutex);
+    free(dev);
+}
+
+static const wf_dev_fns fns = {
+    .close = close_dev,
+    .buf_create = buf_create,
+    .buf_destroy = buf_destroy,
+    .buf_wrap = buf_wrap,
+    .queue_create = wf_cpu_queue_create,
+    .queue_destroy = wf_cpu_queue_destroy,
+    .event_create = wf_cpu_event_create,
+    .event_destroy = wf_cpu_event_destroy,
+    .write = wf_cpu_write,
+    .read = wf_cpu_read,
+    .fill = wf_cpu_fill,
+    .submit = wf_cpu_submit,
+    .mark = wf_cpu_mark,
+    .flush = wf_cpu_flush,
+    .wait = wf_cpu_wait,
+    .variants = variants,
+    .supports = supports,
+    .pick = wf_cpu_pick,
+    .drop = drop,
+};
+
+static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
+{
+    (void)i;
+    wf_cpu_dev *dev = wf_calloc(1, sizeof(*dev));
+    if (!dev) return WEFT_ERR_NOMEM;
+    dev->base = (wf_dev){.fns = &fns, .params = *p, .align = 32, .act = WF_F32};
+    list(&dev->base.info, 1);
+    dev->base.max_alloc = dev->base.info.max_alloc;
+    if (p->max_alloc) dev->base.max_alloc = WF_MIN(dev->base.max_alloc, p->max_alloc);
+    dev->threads = WF_MIN(p->threads ? p->threads : core_count(), MAX_THREADS);
+    pthread_mutex_init(&dev->mutex, NULL);
+    weft_status s = parse_force(dev, p->force);
+    if (s != WEFT_OK) {
+        close_dev(&dev->base);
+        return s;
+    }
+    wf_blas_setup();
+    *out = &dev->base;
+    return WEFT_OK;
+}
+
+const wf_backend wf_backend_cpu = {.name = "cpu", .list = list, .open = open_dev};

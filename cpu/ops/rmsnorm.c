@@ -1,0 +1,43 @@
+/* RMSNORM with vectors: F32 rows of any length; the output may be F16. */
+#include <math.h>
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+static float sum_of_squares(const float *x, uint32_t n)
+{
+    vf sum[4] = {v_zero(), v_zero(), v_zero(), v_zero()};
+    uint32_t k = 0;
+    for (; k + 4 * VL <= n; k += 4 * VL)
+        for (int i = 0; i < 4; i++) {
+            vf v = v_load(x + k + i * VL);
+            sum[i] = v_fma(v, v, sum[i]);
+        }
+    for (; k < n; k += VL) {
+        vf v = k + VL <= n ? v_load(x + k) : v_load_n(x + k, n - k);
+        sum[0] = v_fma(v, v, sum[0]);
+    }
+    return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
+}
+
+void WF_SIMD(wf_cpu_rmsnorm)(const wf_cpu_work *w)
+{
+    const wf_view *x = &w->call->in[0], *y = &w->call->out[0];
+    const float *weight = wf_cpu_at(&w->call->in[1]);
+    uint32_t begin, end, n = y->cols;
+    wf_cpu_part(w, y->rows, 1, &begin, &end);
+    for (uint32_t m = begin; m < end; m++) {
+        const float *in = wf_cpu_row(x, m);
+        void *out = wf_cpu_row(y, m);
+        float r = (float)(1 / sqrt((double)sum_of_squares(in, n) / n + w->call->p.eps));
+        uint32_t k = 0;
+        for (; k + VL <= n; k += VL) {
+            vf v = v_mul(v_mul(v_load(in + k), v_set(r)), v_load(weight + k));
+            if (y->dtype == WF_F32)
+                v_store((float *)out + k, v);
+            else
+                v_store_f16((uint16_t *)out + k, v);
+        }
+        for (; k < n; k++) wf_cpu_put(y, out, k, in[k] * r * weight[k]);
+    }
+}

@@ -1,0 +1,258 @@
+/* The queue: a ring of commands that the host fills and the leader thread empties in order.
+ *
+ * The host copies the call, so the caller's struct may go at once. A command waits for its events
+ * before it runs and fires its signal afterwards, also when it was skipped because an earlier one
+ * failed: nobody waits for ever, and wait() then reports the failure.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+
+#define RING 512 /* commands; a power of two */
+#define CMD_WAITS 6
+#define STOP_POLL_NS 50000000u /* a leader that waits for an event looks this often whether to stop */
+#define WORK_PER_THREAD 40000u /* multiply-adds or so that pay for waking one more thread */
+
+typedef struct cmd {
+    enum { CMD_CALL, CMD_COPY, CMD_FILL, CMD_MARK, CMD_STOP } kind;
+    wf_call call;
+    const wf_cpu_variant *variant;
+    void *dst;
+    const void *src;
+    uint64_t size;
+    uint32_t pattern;
+    uint32_t n_waits;
+    struct {
+        wf_cpu_event *event;
+        uint32_t target;
+    } waits[CMD_WAITS];
+    wf_cpu_event *signal;
+} cmd;
+
+typedef struct cpu_queue {
+    wf_queue base;
+    wf_cpu_dev *dev;
+    wf_cpu_team *team;
+    pthread_t leader;
+    wf_cpu_bell bell;
+    atomic_uint head, tail; /* commands put in by the host, taken out by the leader */
+    atomic_bool stop;       /* skip what is left */
+    cmd ring[RING];
+} cpu_queue;
+
+/* Work of a call in multiply-adds or loads, to decide how many threads it is worth. */
+static uint64_t call_work(const wf_call *c)
+{
+    uint64_t rows = c->out[0].rows, cols = c->out[0].cols;
+    switch (c->op) {
+    case WF_OP_GEMM: return rows * cols * c->in[0].cols;
+    case WF_OP_ATTENTION: return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
+    default: return rows * cols * 4;
+    }
+}
+
+static weft_status run_call(cpu_queue *q, const cmd *c)
+{
+    const wf_call *call = &c->call;
+    uint64_t work = call_work(call);
+    if (work == 0) return WEFT_OK;
+    uint64_t n = WF_MIN(1 + work / WORK_PER_THREAD, (uint64_t)wf_cpu_team_size(q->team));
+    if (call->groups) n = WF_MIN(n, call->groups);
+    wf_cpu_need need = {0};
+    if (c->variant->need) need = c->variant->need(call);
+    return wf_cpu_team_run(q->team, c->variant->run, call, (uint32_t)n, need);
+}
+
+static void fill(void *dst, uint64_t size, uint32_t pattern)
+{
+    for (uint64_t i = 0; i < size / 4; i++) memcpy((char *)dst + 4 * i, &pattern, 4);
+}
+
+static void run_cmd(cpu_queue *q, cmd *c)
+{
+    for (uint32_t i = 0; i < c->n_waits; i++)
+        while (!atomic_load(&q->stop) &&
+               !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target,
+                                  wf_now_ns() + STOP_POLL_NS)) {}
+    if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed)) {
+        weft_status s = WEFT_OK;
+        if (c->kind == CMD_CALL) s = run_call(q, c);
+        if (c->kind == CMD_COPY) memcpy(c->dst, c->src, c->size);
+        if (c->kind == CMD_FILL) fill(c->dst, c->size, c->pattern);
+        if (s != WEFT_OK) wf_cpu_fail(q->dev, s, wf_error());
+    }
+}
+
+static void *leader_main(void *arg)
+{
+    cpu_queue *q = arg;
+    for (uint32_t tail = 0;; tail++) {
+        wf_cpu_bell_wait(&q->bell, &q->head, tail);
+        cmd *c = &q->ring[tail % RING];
+        if (c->kind == CMD_STOP) return NULL;
+        run_cmd(q, c);
+        if (c->signal) wf_cpu_event_fire(c->signal);
+        atomic_store(&q->tail, tail + 1);
+        wf_cpu_bell_ring(&q->bell);
+    }
+}
+
+weft_status wf_cpu_queue_create(wf_dev *dev, wf_queue **out)
+{
+    cpu_queue *q = wf_calloc(1, sizeof(*q));
+    if (!q) return WEFT_ERR_NOMEM;
+    q->base.dev = dev;
+    q->dev = (wf_cpu_dev *)dev;
+    weft_status s = wf_cpu_team_create(q->dev->threads, &q->team);
+    if (s != WEFT_OK) {
+        free(q);
+        return s;
+    }
+    if (wf_cpu_bell_init(&q->bell)) {
+        if (pthread_create(&q->leader, NULL, leader_main, q) == 0) {
+            *out = &q->base;
+            return WEFT_OK;
+        }
+        wf_cpu_bell_free(&q->bell);
+    }
+    wf_cpu_team_destroy(q->team);
+    free(q);
+    return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start a queue's thread; use fewer threads");
+}
+
+/* The next free command, cleared. Waits while the ring is full; what is in it can always go on,
+ * because events are submitted before they are waited for. */
+static cmd *begin(cpu_queue *q, int kind)
+{
+    uint32_t head = atomic_load(&q->head);
+    for (uint32_t tail; head - (tail = atomic_load(&q->tail)) >= RING;)
+        wf_cpu_bell_wait(&q->bell, &q->tail, tail);
+    cmd *c = &q->ring[head % RING];
+    c->kind = kind;
+    c->n_waits = 0;
+    c->signal = NULL;
+    return c;
+}
+
+static void end(cpu_queue *q)
+{
+    atomic_fetch_add(&q->head, 1);
+    wf_cpu_bell_ring(&q->bell);
+}
+
+/* Puts the waits into c, those that do not fit into marks before it. */
+static cmd *add_waits(cpu_queue *q, cmd *c, wf_event *const *waits, uint32_t n)
+{
+    int kind = c->kind;
+    for (uint32_t i = 0; i < n; i++) {
+        wf_cpu_event *e = (wf_cpu_event *)waits[i];
+        if (wf_cpu_event_due(e, e->armed)) continue;
+        if (c->n_waits == CMD_WAITS) {
+            c->kind = CMD_MARK;
+            end(q);
+            c = begin(q, kind);
+        }
+        c->waits[c->n_waits].event = e;
+        c->waits[c->n_waits++].target = e->armed;
+    }
+    return c;
+}
+
+static void finish(cpu_queue *q, cmd *c, wf_event *signal)
+{
+    c->signal = (wf_cpu_event *)signal;
+    if (signal) c->signal->armed++;
+    end(q);
+}
+
+void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
+{
+    cpu_queue *q = (cpu_queue *)queue;
+    (void)dev;
+    atomic_store(&q->stop, true);
+    begin(q, CMD_STOP);
+    end(q);
+    pthread_join(q->leader, NULL);
+    wf_cpu_team_destroy(q->team);
+    wf_cpu_bell_free(&q->bell);
+    free(q);
+}
+
+static weft_status copy(wf_queue *queue, void *dst, const void *src, uint64_t size, wf_event *signal)
+{
+    cpu_queue *q = (cpu_queue *)queue;
+    WF_TRY(wf_cpu_check(q->dev));
+    cmd *c = begin(q, CMD_COPY);
+    c->dst = dst;
+    c->src = src;
+    c->size = size;
+    finish(q, c, signal);
+    return WEFT_OK;
+}
+
+weft_status wf_cpu_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
+                         wf_event *signal)
+{
+    return copy(q, (char *)b->host + off, src, size, signal);
+}
+
+weft_status wf_cpu_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
+                        wf_event *signal)
+{
+    return copy(q, dst, (const char *)b->host + off, size, signal);
+}
+
+weft_status wf_cpu_fill(wf_queue *queue, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)
+{
+    cpu_queue *q = (cpu_queue *)queue;
+    WF_TRY(wf_cpu_check(q->dev));
+    cmd *c = begin(q, CMD_FILL);
+    c->dst = (char *)b->host + off;
+    c->size = size;
+    c->pattern = pattern;
+    finish(q, c, NULL);
+    return WEFT_OK;
+}
+
+weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
+{
+    cpu_queue *q = (cpu_queue *)queue;
+    WF_TRY(wf_cpu_check(q->dev));
+    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call);
+    if (v < 0)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: no kernel can run this %s",
+                       wf_ops[call->op].name);
+    size_t n;
+    cmd *c = add_waits(q, begin(q, CMD_CALL), call->waits, call->n_waits);
+    c->call = *call;
+    c->call.waits = NULL;
+    c->call.n_waits = 0;
+    c->variant = wf_cpu_variant_of(call->op, &n) + v;
+    finish(q, c, call->signal);
+    return WEFT_OK;
+}
+
+weft_status wf_cpu_mark(wf_queue *queue, wf_event *const *waits, uint32_t n, wf_event *signal)
+{
+    cpu_queue *q = (cpu_queue *)queue;
+    WF_TRY(wf_cpu_check(q->dev));
+    finish(q, add_waits(q, begin(q, CMD_MARK), waits, n), signal);
+    return WEFT_OK;
+}
+
+weft_status wf_cpu_flush(wf_queue *q)
+{
+    return wf_cpu_check(((cpu_queue *)q)->dev); /* the leader starts by itself */
+}
+
+weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
+{
+    wf_cpu_event *e = (wf_cpu_event *)ev;
+    if (!wf_cpu_event_wait(e, e->armed, wf_now_ns() + (uint64_t)timeout_ms * 1000000u)) {
+        ev->dev->lost = true;
+        return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
+    }
+    return wf_cpu_check((wf_cpu_dev *)ev->dev);
+}

@@ -1,0 +1,60 @@
+/* ATTENTION, the reference: all scores of one row and head, softmax in double, then the sum of V. */
+#include <math.h>
+
+#include "cpu/ref/ref.h"
+
+wf_cpu_need wf_cpu_ref_attention_need(const wf_call *c)
+{
+    const int32_t *pos = wf_cpu_at(&c->in[4]);
+    int32_t last = 0;
+    for (uint32_t m = 0; m < c->out[0].rows; m++) last = WF_MAX(last, pos[m]);
+    return (wf_cpu_need){.own = sizeof(double) * ((size_t)last + 1 + c->p.head_dim)};
+}
+
+/* Key or value j of a sequence: pages are its part of the page list. */
+static const uint16_t *token(const wf_view *pool, const wf_params *p, const int32_t *pages, uint32_t j,
+                             uint32_t kv_head)
+{
+    const uint16_t *page = wf_cpu_row(pool, (uint32_t)pages[j / p->page_tokens]);
+    return page + ((uint64_t)kv_head * p->page_tokens + j % p->page_tokens) * p->head_dim;
+}
+
+static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
+{
+    const wf_params *p = &c->p;
+    const wf_view *q = &c->in[0], *o = &c->out[0];
+    int32_t seq = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
+    int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[4]))[m];
+    const int32_t *indptr = wf_cpu_at(&c->in[5]);
+    const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[6]) + indptr[seq];
+    uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
+    double *sum = score + n, top = -INFINITY, total = 0;
+
+    for (uint32_t j = 0; j < n; j++) {
+        const uint16_t *k = token(&c->in[1], p, pages, j, kv_head);
+        double s = 0;
+        for (uint32_t d = 0; d < dim; d++)
+            s += (double)wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d) *
+                 wf_half_to_float(k[d]);
+        score[j] = s * p->scale;
+        top = WF_MAX(top, score[j]);
+    }
+    for (uint32_t d = 0; d < dim; d++) sum[d] = 0;
+    for (uint32_t j = 0; j < n; j++) {
+        const uint16_t *v = token(&c->in[2], p, pages, j, kv_head);
+        double e = exp(score[j] - top);
+        total += e;
+        for (uint32_t d = 0; d < dim; d++) sum[d] += e * wf_half_to_float(v[d]);
+    }
+    for (uint32_t d = 0; d < dim; d++)
+        wf_cpu_put(o, wf_cpu_row(o, m), (uint64_t)h * dim + d, n ? (float)(sum[d] / total) : 0);
+}
+
+void wf_cpu_ref_attention(const wf_cpu_work *w)
+{
+    const wf_call *c = w->call;
+    uint32_t begin, end;
+    wf_cpu_part(w, c->out[0].rows * c->p.n_head, 1, &begin, &end);
+    for (uint32_t i = begin; i < end; i++)
+        one_head(c, i / c->p.n_head, i % c->p.n_head, w->own);
+}

@@ -1,0 +1,34 @@
+/* GEMM, the reference: one weight row at a time is decoded to F32 and multiplied with every
+ * activation row, the sum kept in double. */
+#include "cpu/ref/ref.h"
+
+wf_cpu_need wf_cpu_ref_gemm_need(const wf_call *c)
+{
+    return (wf_cpu_need){.own = sizeof(float) * c->in[0].cols * 2};
+}
+
+static double dot(const float *a, const float *b, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < n; k++) sum += (double)a[k] * b[k];
+    return sum;
+}
+
+void wf_cpu_ref_gemm(const wf_cpu_work *w)
+{
+    const wf_view *x = &w->call->in[0], *weight = &w->call->in[1], *bias = &w->call->in[2];
+    const wf_view *residual = &w->call->in[3], *y = &w->call->out[0];
+    uint32_t begin, end, k_size = x->cols;
+    float *w_row = w->own, *x_row = w_row + k_size;
+    wf_cpu_part(w, y->cols, 1, &begin, &end);
+    for (uint32_t n = begin; n < end; n++) {
+        wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, n), w_row, k_size);
+        for (uint32_t m = 0; m < y->rows; m++) {
+            wf_dtypes[x->dtype].decode(wf_cpu_row(x, m), x_row, k_size);
+            double sum = dot(x_row, w_row, k_size);
+            if (wf_cpu_has(bias)) sum += ((const float *)wf_cpu_at(bias))[n];
+            if (wf_cpu_has(residual)) sum += ((const float *)wf_cpu_row(residual, m))[n];
+            wf_cpu_put(y, wf_cpu_row(y, m), n, (float)sum);
+        }
+    }
+}

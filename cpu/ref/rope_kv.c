@@ -1,0 +1,64 @@
+/* ROPE_KV, the reference: rotates q and k by the table's angles and writes k and v to their slots. */
+#include "cpu/ref/ref.h"
+
+/* Rotates one head of `in` (from element `at`) into head[0..dim]. */
+static void rotate(const wf_view *in, const void *row, uint64_t at, const float *cs,
+                   const wf_params *p, float *head)
+{
+    for (uint32_t d = 0; d < p->head_dim; d++) head[d] = wf_cpu_get(in, row, at + d);
+    for (uint32_t i = 0; i < p->n_rot / 2; i++) {
+        uint32_t a = p->neox ? i : 2 * i, b = p->neox ? i + p->n_rot / 2 : 2 * i + 1;
+        double x = head[a], y = head[b], c = cs[2 * i], s = cs[2 * i + 1];
+        head[a] = (float)(x * c - y * s);
+        head[b] = (float)(x * s + y * c);
+    }
+}
+
+static uint16_t *slot_of(const wf_view *pool, const wf_params *p, uint32_t slot, uint32_t head)
+{
+    uint32_t page = slot / p->page_tokens, index = slot % p->page_tokens;
+    uint16_t *row = wf_cpu_row(pool, page);
+    return row + ((uint64_t)head * p->page_tokens + index) * p->head_dim;
+}
+
+/* All heads of row m; `head` is room for one. */
+static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
+{
+    const wf_call *c = w->call;
+    const wf_params *p = &c->p;
+    const wf_view *qkv = &c->in[0], *q = &c->out[0];
+    int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[2]))[m];
+    int32_t slot = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
+    const float *cs = wf_cpu_row(&c->in[1], (uint32_t)pos);
+    const void *in = wf_cpu_row(qkv, m);
+    uint64_t k_at = (uint64_t)p->n_head * p->head_dim, v_at = k_at + (uint64_t)p->n_kv_head * p->head_dim;
+
+    for (uint32_t h = 0; h < p->n_head; h++) {
+        uint64_t at = (uint64_t)h * p->head_dim;
+        rotate(qkv, in, at, cs, p, head);
+        for (uint32_t d = 0; d < p->head_dim; d++) wf_cpu_put(q, wf_cpu_row(q, m), at + d, head[d]);
+    }
+    if (slot < 0) return;
+    for (uint32_t h = 0; h < p->n_kv_head; h++) {
+        uint64_t at = (uint64_t)h * p->head_dim;
+        uint16_t *k = slot_of(&c->out[1], p, (uint32_t)slot, h);
+        uint16_t *v = slot_of(&c->out[2], p, (uint32_t)slot, h);
+        rotate(qkv, in, k_at + at, cs, p, head);
+        for (uint32_t d = 0; d < p->head_dim; d++) {
+            k[d] = wf_float_to_half(head[d]);
+            v[d] = wf_float_to_half(wf_cpu_get(qkv, in, v_at + at + d));
+        }
+    }
+}
+
+wf_cpu_need wf_cpu_ref_rope_kv_need(const wf_call *c)
+{
+    return (wf_cpu_need){.own = sizeof(float) * c->p.head_dim};
+}
+
+void wf_cpu_ref_rope_kv(const wf_cpu_work *w)
+{
+    uint32_t begin, end;
+    wf_cpu_part(w, w->call->out[0].rows, 1, &begin, &end);
+    for (uint32_t m = begin; m < end; m++) one_row(w, m, w->own);
+}

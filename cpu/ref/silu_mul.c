@@ -1,0 +1,19 @@
+/* SILU_MUL, the reference. */
+#include <math.h>
+
+#include "cpu/ref/ref.h"
+
+void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
+{
+    const wf_view *gu = &w->call->in[0], *y = &w->call->out[0];
+    uint32_t begin, end;
+    wf_cpu_part(w, y->rows, 1, &begin, &end);
+    for (uint32_t m = begin; m < end; m++) {
+        const void *in = wf_cpu_row(gu, m);
+        void *out = wf_cpu_row(y, m);
+        for (uint32_t f = 0; f < y->cols; f++) {
+            double gate = wf_cpu_get(gu, in, f), up = wf_cpu_get(gu, in, (uint64_t)y->cols + f);
+            wf_cpu_put(y, out, f, (float)(gate / (1 + exp(-gate)) * up));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+/* AVX2 with FMA and F16C: 8 floats. */
+#include <immintrin.h>
+#include <string.h>
+
+#define VL 8
+#define VREGS 16
+typedef __m256 vf;
+
+WF_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
+WF_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
+WF_INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
+WF_INLINE void v_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
+WF_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+WF_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+WF_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+WF_INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+WF_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+WF_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+WF_INLINE vf v_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+WF_INLINE vf v_pow2i(vf n)
+{
+    __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+}
+WF_INLINE float v_sum(vf a)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+WF_INLINE float v_top(vf a)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+WF_INLINE vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
+WF_INLINE void v_store_f16(void *p, vf a) { _mm_storeu_si128(p, _mm256_cvtps_ph(a, 0)); }
+WF_INLINE vf v_load_bf16(const void *p)
+{
+    __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+}
+
+WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
+{
+    __m256 r[8], t[8];
+    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(p + i * step);
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 8; i += 4)
+        for (int j = 0; j < 2; j++) {
+            r[i + 2 * j] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0x44);
+            r[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
+        }
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(out + i * out_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps(out + (i + 4) * out_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+    }
+}
+
+#include "cpu/simd/avx_int8.h"
+
+WF_INLINE qf q_sum_pairs(__m256i pairs, const int32_t *fix)
+{
+    __m256i sum = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    if (fix) sum = _mm256_add_epi32(sum, _mm256_loadu_si256((const void *)fix));
+    return _mm256_cvtepi32_ps(sum);
+}
+WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *fix)
+{
+    return q_sum_pairs(_mm256_maddubs_epi16(w, q_load(x)), fix);
+}
+/* |w| times x with the sign of w: pairs of products stay below 2 * 128 * 127, where w + 128 would
+ * saturate. */
+WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *fix)
+{
+    (void)fix;
+    return q_sum_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q_load(x), w)), NULL);
+}

@@ -1,0 +1,73 @@
+/* AVX-512 (F, BW, DQ, VL, VNNI): 16 floats. */
+#include <immintrin.h>
+#include <string.h>
+
+#define VL 16
+#define VREGS 32
+typedef __m512 vf;
+
+WF_INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
+WF_INLINE vf v_set(float x) { return _mm512_set1_ps(x); }
+WF_INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+WF_INLINE void v_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+WF_INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+WF_INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+WF_INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+WF_INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+WF_INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+WF_INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+WF_INLINE vf v_round(vf a) { return _mm512_roundscale_ps(a, 0); }
+WF_INLINE vf v_pow2i(vf n)
+{
+    __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
+}
+WF_INLINE float v_sum(vf a) { return _mm512_reduce_add_ps(a); }
+WF_INLINE float v_top(vf a) { return _mm512_reduce_max_ps(a); }
+WF_INLINE vf v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+WF_INLINE void v_store_f16(void *p, vf a) { _mm256_storeu_si256(p, _mm512_cvtps_ph(a, 0)); }
+WF_INLINE vf v_load_bf16(const void *p)
+{
+    __m512i x = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+
+/* Transposes by doubling: pairs, fours, then the four 128-bit quarters. */
+WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
+{
+    __m512 r[16], t[16];
+    for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_ps(p + i * step);
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d a = _mm512_castps_pd(t[i + j]), b = _mm512_castps_pd(t[i + j + 2]);
+            r[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            r[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+    for (int i = 0; i < 8; i++) {
+        _mm512_storeu_ps(out + i * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
+        _mm512_storeu_ps(out + (i + 8) * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
+    }
+}
+
+#include "cpu/simd/avx_int8.h"
+
+WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *fix)
+{
+    __m256i sum = _mm256_dpbusd_epi32(_mm256_loadu_si256((const void *)fix), w, q_load(x));
+    return _mm256_cvtepi32_ps(sum);
+}
+/* w + 128 is unsigned; what that adds to the sum is in fix. */
+WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *fix)
+{
+    return q_dot(_mm256_xor_si256(w, _mm256_set1_epi8(-128)), x, fix);
+}

@@ -1,0 +1,72 @@
+/* simd: one small vector vocabulary in which the kernels of cpu/ops are written; they are compiled once
+ * for each level (WF_LEVEL: c, avx2, avx512). The level's header gives, for VL floats at a time:
+ *
+ *   vf                      VL floats              VREGS  how many vectors stay in registers
+ *   v_zero v_set v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a b + c
+ *   v_max(a, b)             b if either is NaN     v_round  to nearest even
+ *   v_pow2i(n)              2^n for whole n in [-126, 127], 0 for -127
+ *   v_sum v_top             sum and maximum of all lanes, in a fixed order
+ *   v_load_f16 v_load_bf16 v_store_f16
+ *   v_transpose(p, step, out, out_step)  VL rows of VL floats, rows `step` floats apart
+ *
+ * and for products of 32 int8 pairs in 8 lanes of 4 (order of sums fixed):
+ *
+ *   q8, qf                  32 bytes; 8 floats
+ *   q_load(p)               32 bytes
+ *   q_nibbles(p)            16 bytes as 32: low nibbles, then high ones
+ *   q_6k(p, i)              block i of 8 of a Q6_K superblock, unsigned 0..63
+ *   q_dot(w, x, fix)        unsigned w (at most 63) times signed x, plus fix[lane]
+ *   q_dot_signed(w, x, fix) signed w times signed x; fix is -128 times the lane's sum of x
+ *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
+ *   q_scales(p, d, out)     16 int8 times d[0] as floats
+ *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul qf_fma qf_sum
+ */
+#ifndef WF_CPU_SIMD_H
+#define WF_CPU_SIMD_H
+
+#include "cpu/cpu.h"
+
+#define WF_CAT_(a, b) a##b
+#define WF_CAT(a, b) WF_CAT_(a, b)
+#define WF_SIMD(name) WF_CAT(name##_, WF_LEVEL) /* wf_cpu_gemm -> wf_cpu_gemm_avx2 */
+#define WF_PRAGMA(x) _Pragma(#x)
+#define WF_UNROLL(n) WF_PRAGMA(GCC unroll n)
+#define WF_INLINE static inline __attribute__((always_inline))
+
+#define WF_LEVEL_IS_c 1
+#define WF_LEVEL_IS_avx2 2
+#define WF_LEVEL_IS_avx512 3
+#define WF_LEVEL_ID WF_CAT(WF_LEVEL_IS_, WF_LEVEL)
+
+#if WF_LEVEL_ID == WF_LEVEL_IS_avx512
+#include "cpu/simd/avx512.h"
+#elif WF_LEVEL_ID == WF_LEVEL_IS_avx2
+#include "cpu/simd/avx2.h"
+#else
+#include "cpu/simd/plain.h"
+#endif
+
+/* The first n < VL floats at p, the rest zero. */
+WF_INLINE vf v_load_n(const float *p, uint32_t n)
+{
+    float t[VL] = {0};
+    for (uint32_t i = 0; i < n; i++) t[i] = p[i];
+    return v_load(t);
+}
+
+/* 2^x to 1e-7; 0 below -126.5, NaN for NaN. x at most 127. */
+WF_INLINE vf v_exp2(vf x)
+{
+    x = v_max(v_set(-127), x);
+    vf n = v_round(x), f = v_sub(x, n);
+    vf y = v_set(1.5353361e-4f);
+    y = v_fma(y, f, v_set(1.3398875e-3f));
+    y = v_fma(y, f, v_set(9.6184369e-3f));
+    y = v_fma(y, f, v_set(5.5503324e-2f));
+    y = v_fma(y, f, v_set(2.4022648e-1f));
+    y = v_fma(y, f, v_set(6.9314718e-1f));
+    y = v_fma(y, f, v_set(1));
+    return v_mul(y, v_pow2i(n));
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* Waiting and waking. A thread that waits spins for some microseconds, which is longer than the gap
+ * between two calls of a step, and then sleeps, because the cores may be shared with other queues.
+ *
+ * No wake-up is lost: the waiter announces itself before it looks at the word, the changer changes
+ * the word before it looks for sleepers, and both use sequentially consistent atomics.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "cpu/cpu.h"
+
+#define SPIN_NS 30000u
+#define SPIN_TURNS 32 /* pauses between two looks at the clock */
+
+static inline void pause_cpu(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+bool wf_cpu_spin(uint64_t *since)
+{
+    for (int i = 0; i < SPIN_TURNS; i++) pause_cpu();
+    uint64_t now = wf_now_ns();
+    if (*since == 0) *since = now;
+    return now - *since < SPIN_NS;
+}
+
+bool wf_cpu_bell_init(wf_cpu_bell *b)
+{
+    pthread_condattr_t attr;
+    atomic_init(&b->sleepers, 0);
+    if (pthread_condattr_init(&attr)) return false;
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    bool ok = pthread_cond_init(&b->cond, &attr) == 0;
+    pthread_condattr_destroy(&attr);
+    if (!ok) return false;
+    if (pthread_mutex_init(&b->mutex, NULL) == 0) return true;
+    pthread_cond_destroy(&b->cond);
+    return false;
+}
+
+void wf_cpu_bell_free(wf_cpu_bell *b)
+{
+    pthread_cond_destroy(&b->cond);
+    pthread_mutex_destroy(&b->mutex);
+}
+
+void wf_cpu_bell_wait(wf_cpu_bell *b, atomic_uint *word, uint32_t old)
+{
+    uint64_t since = 0;
+    do {
+        for (int i = 0; i < SPIN_TURNS; i++) {
+            if (atomic_load_explicit(word, memory_order_acquire) != old) return;
+            pause_cpu();
+        }
+    } while (wf_cpu_spin(&since));
+    pthread_mutex_lock(&b->mutex);
+    atomic_fetch_add(&b->sleepers, 1);
+    while (atomic_load(word) == old) pthread_cond_wait(&b->cond, &b->mutex);
+    atomic_fetch_sub(&b->sleepers, 1);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+void wf_cpu_bell_ring(wf_cpu_bell *b)
+{
+    if (atomic_load(&b->sleepers) == 0) return;
+    pthread_mutex_lock(&b->mutex);
+    pthread_cond_broadcast(&b->cond);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+weft_status wf_cpu_event_create(wf_dev *dev, wf_event **out)
+{
+    wf_cpu_event *e = wf_calloc(1, sizeof(*e));
+    if (!e) return WEFT_ERR_NOMEM;
+    if (!wf_cpu_bell_init(&e->bell)) {
+        free(e);
+        return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for an event");
+    }
+    e->base.dev = dev;
+    atomic_init(&e->fired, 0);
+    *out = &e->base;
+    return WEFT_OK;
+}
+
+void wf_cpu_event_destroy(wf_dev *dev, wf_event *ev)
+{
+    wf_cpu_event *e = (wf_cpu_event *)ev;
+    (void)dev;
+    /* The waiter may be here before the thread that fired has let go of the mutex. */
+    pthread_mutex_lock(&e->bell.mutex);
+    pthread_mutex_unlock(&e->bell.mutex);
+    wf_cpu_bell_free(&e->bell);
+    free(e);
+}
+
+void wf_cpu_event_fire(wf_cpu_event *e)
+{
+    pthread_mutex_lock(&e->bell.mutex);
+    atomic_fetch_add(&e->fired, 1);
+    if (atomic_load(&e->bell.sleepers)) pthread_cond_broadcast(&e->bell.cond);
+    pthread_mutex_unlock(&e->bell.mutex);
+}
+
+bool wf_cpu_event_due(const wf_cpu_event *e, uint32_t target)
+{
+    return (int32_t)(atomic_load_explicit(&e->fired, memory_order_acquire) - target) >= 0;
+}
+
+bool wf_cpu_event_wait(wf_cpu_event *e, uint32_t target, uint64_t until_ns)
+{
+    uint64_t since = 0;
+    if (wf_cpu_event_due(e, target)) return true;
+    while (wf_cpu_spin(&since))
+        if (wf_cpu_event_due(e, target)) return true;
+
+    struct timespec ts = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    pthread_mutex_lock(&e->bell.mutex);
+    atomic_fetch_add(&e->bell.sleepers, 1);
+    while (!wf_cpu_event_due(e, target) &&
+           pthread_cond_timedwait(&e->bell.cond, &e->bell.mutex, &ts) == 0) {}
+    atomic_fetch_sub(&e->bell.sleepers, 1);
+    bool due = wf_cpu_event_due(e, target);
+    pthread_mutex_unlock(&e->bell.mutex);
+    return due;
+}

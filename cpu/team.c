@@ -1,0 +1,169 @@
+/* The worker team of a queue: starts the helpers, hands each call to all of them, and keeps their
+ * scratch memory, which only grows.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu/cpu.h"
+
+#define SCRATCH_ALIGN 64
+
+typedef struct scratch {
+    void *mem;
+    size_t cap;
+} scratch;
+
+typedef struct helper {
+    wf_cpu_team *team;
+    uint32_t id;
+    pthread_t thread;
+    scratch own;
+} helper;
+
+struct wf_cpu_team {
+    uint32_t size; /* with the leader */
+    uint32_t started;
+    wf_cpu_bell bell;
+    atomic_uint job;            /* counts calls handed out */
+    atomic_uint left;           /* helpers that have not finished this one */
+    atomic_uint arrived, phase; /* barrier */
+    atomic_uint next;           /* chunks handed out */
+    wf_cpu_run_fn run;          /* this call; NULL: go home */
+    const wf_call *call;
+    uint32_t n;
+    scratch shared;
+    helper *members;            /* [size]; 0 is the leader */
+};
+
+static bool grow(scratch *s, size_t size)
+{
+    if (size <= s->cap) return true;
+    void *mem = NULL;
+    size = WF_UP(size, (size_t)4096);
+    if (posix_memalign(&mem, SCRATCH_ALIGN, size)) return false;
+    free(s->mem);
+    s->mem = mem;
+    s->cap = size;
+    return true;
+}
+
+static void work_as(wf_cpu_team *t, uint32_t id)
+{
+    wf_cpu_work w = {t->call, t, id, t->n, t->shared.mem, t->members[id].own.mem};
+    t->run(&w);
+}
+
+static void *helper_main(void *arg)
+{
+    helper *h = arg;
+    wf_cpu_team *t = h->team;
+    for (uint32_t seen = 0;; seen++) {
+        wf_cpu_bell_wait(&t->bell, &t->job, seen);
+        if (!t->run) return NULL;
+        if (h->id < t->n) work_as(t, h->id);
+        if (atomic_fetch_sub(&t->left, 1) == 1) wf_cpu_bell_ring(&t->bell);
+    }
+}
+
+static void post(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_t n)
+{
+    t->run = run;
+    t->call = call;
+    t->n = n;
+    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    if (run && n <= 1) return;
+    atomic_store(&t->left, t->started);
+    atomic_fetch_add(&t->job, 1);
+    wf_cpu_bell_ring(&t->bell);
+}
+
+weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **out)
+{
+    wf_cpu_team *t = wf_calloc(1, sizeof(*t));
+    if (!t) return WEFT_ERR_NOMEM;
+    t->size = size;
+    t->members = wf_calloc(size, sizeof(*t->members));
+    if (!t->members || !wf_cpu_bell_init(&t->bell)) {
+        free(t->members);
+        free(t);
+        return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for a team of %u threads", size);
+    }
+    for (uint32_t i = 1; i < size; i++) {
+        helper *h = &t->members[i];
+        h->team = t;
+        h->id = i;
+        if (pthread_create(&h->thread, NULL, helper_main, h)) {
+            wf_cpu_team_destroy(t);
+            return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start thread %u of %u; use fewer threads",
+                           i + 1, size);
+        }
+        t->started++;
+    }
+    *out = t;
+    return WEFT_OK;
+}
+
+void wf_cpu_team_destroy(wf_cpu_team *t)
+{
+    post(t, NULL, NULL, 0);
+    for (uint32_t i = 1; i <= t->started; i++) pthread_join(t->members[i].thread, NULL);
+    for (uint32_t i = 0; i < t->size; i++) free(t->members[i].own.mem);
+    free(t->shared.mem);
+    wf_cpu_bell_free(&t->bell);
+    free(t->members);
+    free(t);
+}
+
+uint32_t wf_cpu_team_size(const wf_cpu_team *t)
+{
+    return t->size;
+}
+
+weft_status wf_cpu_team_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_t n,
+                            wf_cpu_need need)
+{
+    n = WF_MAX(1u, WF_MIN(n, t->size));
+    bool ok = grow(&t->shared, need.shared);
+    for (uint32_t i = 0; i < n; i++) ok = ok && grow(&t->members[i].own, need.own);
+    if (!ok)
+        return wf_fail(WEFT_ERR_NOMEM,
+                       "cpu: no memory for %zu + %u x %zu bytes of scratch; use a smaller batch",
+                       need.shared, n, need.own);
+    post(t, run, call, n);
+    work_as(t, 0);
+    if (n == 1) return WEFT_OK;
+    for (uint32_t left; (left = atomic_load(&t->left)) != 0;)
+        wf_cpu_bell_wait(&t->bell, &t->left, left);
+    return WEFT_OK;
+}
+
+void wf_cpu_barrier(const wf_cpu_work *w)
+{
+    wf_cpu_team *t = w->team;
+    if (w->n == 1) return;
+    uint32_t phase = atomic_load(&t->phase);
+    if (atomic_fetch_add(&t->arrived, 1) + 1 < w->n) {
+        wf_cpu_bell_wait(&t->bell, &t->phase, phase);
+        return;
+    }
+    atomic_store(&t->arrived, 0);
+    atomic_fetch_add(&t->phase, 1);
+    wf_cpu_bell_ring(&t->bell);
+}
+
+bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t *begin,
+                 uint32_t *end)
+{
+    uint64_t b = (uint64_t)atomic_fetch_add_explicit(&w->team->next, 1, memory_order_relaxed) * chunk;
+    if (b >= total) return false;
+    *begin = (uint32_t)b;
+    *end = (uint32_t)WF_MIN((uint64_t)total, b + chunk);
+    return true;
+}
+
+void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin, uint32_t *end)
+{
+    uint64_t units = ((uint64_t)total + unit - 1) / unit;
+    *begin = (uint32_t)WF_MIN((uint64_t)total, units * w->id / w->n * unit);
+    *end = (uint32_t)WF_MIN((uint64_t)total, units * (w->id + 1) / w->n * unit);
+}

@@ -1,0 +1,301 @@
+/* call_check.c: what makes a call well formed — operands, dtypes, shapes, bounds, aliasing. Backends
+ * trust what passes here, so every size is computed in 64 bits with overflow checked. */
+#include "dev/dev.h"
+
+#include <math.h>
+
+enum need { ACT = 1, FLOAT32 = 2, HALF = 4, INT32 = 8, WEIGHT = 16, OPTIONAL = 32 };
+
+/* What each operand may be; in the order of dev.h, "Ops". */
+static const struct operands {
+    uint8_t in[WF_MAX_IN], out[WF_MAX_OUT];
+} operands[WF_N_OPS] = {
+    [WF_OP_ROWS] = {{WEIGHT, INT32}, {FLOAT32}},
+    [WF_OP_RMSNORM] = {{FLOAT32, FLOAT32}, {ACT}},
+    [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {ACT}},
+    [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
+    [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32}, {ACT}},
+    [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
+};
+
+static weft_status bad(const wf_call *c, const char *why)
+{
+    return wf_fail(WEFT_ERR_ARG, "%s: %s", wf_ops[c->op].name, why);
+}
+
+/* ---- one view ------------------------------------------------------------------------------------- */
+
+typedef struct place {
+    const wf_dev *dev;
+    const wf_call *call;
+    const char *dir; /* "in" or "out" */
+    unsigned i;
+} place;
+
+static weft_status bad_view(const place *at, const wf_view *v, const char *why)
+{
+    return wf_fail(WEFT_ERR_ARG, "%s: %s[%u] %s (%s [%u, %u], stride %u, offset %llu, layout %u)",
+                   wf_ops[at->call->op].name, at->dir, at->i, why,
+                   v->dtype < WF_N_DTYPES ? wf_dtypes[v->dtype].name : "bad dtype", v->rows,
+                   v->cols, v->stride, (unsigned long long)v->offset, v->layout);
+}
+
+static bool dtype_fits(uint8_t need, uint8_t dtype)
+{
+    if (dtype >= WF_N_DTYPES) return false;
+    if (need & WEIGHT) return wf_dtypes[dtype].decode != NULL;
+    if (need & ACT) return dtype == WF_F32 || dtype == WF_F16;
+    return dtype == (need & FLOAT32 ? WF_F32 : need & HALF ? WF_F16 : WF_I32);
+}
+
+/* Bytes from the view's offset to its last element. False: more than 64 bits hold. */
+static bool view_bytes(const wf_dev *dev, const wf_view *v, uint64_t *out)
+{
+    if (v->layout) {
+        *out = dev->fns->weight_bytes((wf_dev *)dev, v->layout, v->dtype, v->rows, v->cols);
+        return *out != 0;
+    }
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    uint64_t n = (uint64_t)(v->rows - 1) * v->stride + v->cols; /* < 2^64 for 32-bit factors */
+    return !__builtin_mul_overflow(n / t->block, (uint64_t)t->block_bytes, out);
+}
+
+static weft_status check_shape(const place *at, const wf_view *v)
+{
+    uint32_t block = wf_dtypes[v->dtype].block;
+    if (!v->rows || !v->cols) return bad_view(at, v, "is empty");
+    if (v->stride < v->cols) return bad_view(at, v, "has rows that overlap");
+    if (v->cols % block) return bad_view(at, v, "has a partial block in each row");
+    if (v->stride != v->cols && (block > 1 || v->layout)) {
+        return bad_view(at, v, "must be contiguous");
+    }
+    return WEFT_OK;
+}
+
+/* A view may be a column slice, so only its elements must be aligned; blocks hold halves. */
+static uint32_t element_align(const wf_view *v)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    return t->block == 1 ? t->block_bytes : 2;
+}
+
+static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
+{
+    if (!v->buf && (need & OPTIONAL || !need)) return WEFT_OK;
+    if (!v->buf) return bad_view(at, v, "is missing");
+    if (!need) return bad_view(at, v, "is one operand too many");
+    if (v->buf->dev != at->dev) return bad_view(at, v, "is memory of another device");
+    if (!dtype_fits(need, v->dtype)) return bad_view(at, v, "has a dtype that the op does not take");
+    if (v->layout && !(need & WEIGHT && at->dev->fns->weight_bytes)) {
+        return bad_view(at, v, "cannot have a layout of its own");
+    }
+    WF_TRY(check_shape(at, v));
+    uint64_t bytes;
+    if (v->offset % element_align(v)) return bad_view(at, v, "is not aligned");
+    if (!view_bytes(at->dev, v, &bytes) || v->offset > v->buf->size ||
+        bytes > v->buf->size - v->offset) {
+        return bad_view(at, v, "leaves its buffer");
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_views(const wf_dev *dev, const wf_call *c)
+{
+    place at = {dev, c, "in", 0};
+    for (; at.i < WF_MAX_IN; at.i++) {
+        WF_TRY(check_view(&at, &c->in[at.i], operands[c->op].in[at.i]));
+    }
+    at.dir = "out";
+    for (at.i = 0; at.i < WF_MAX_OUT; at.i++) {
+        WF_TRY(check_view(&at, &c->out[at.i], operands[c->op].out[at.i]));
+    }
+    return WEFT_OK;
+}
+
+/* ---- aliasing ------------------------------------------------------------------------------------- */
+
+/* Column ranges of one wide matrix interleave without overlap: with equal pitch, compare within it. */
+static bool overlap(const wf_dev *dev, const wf_view *a, const wf_view *b)
+{
+    uint64_t na, nb;
+    if (!a->buf || a->buf != b->buf) return false;
+    if (!view_bytes(dev, a, &na) || !view_bytes(dev, b, &nb)) return true;
+    if (a->offset + na <= b->offset || b->offset + nb <= a->offset) return false;
+    uint64_t ea = wf_dtypes[a->dtype].block_bytes, eb = wf_dtypes[b->dtype].block_bytes;
+    uint64_t pitch = a->stride * ea;
+    if (a->layout || b->layout || pitch != b->stride * eb || wf_dtypes[a->dtype].block > 1 ||
+        wf_dtypes[b->dtype].block > 1) {
+        return true;
+    }
+    uint64_t from_a = a->offset % pitch, from_b = b->offset % pitch;
+    uint64_t wa = a->cols * ea, wb = b->cols * eb;
+    uint64_t gap = (from_b + pitch - from_a) % pitch; /* from a's first column on to b's */
+    return !(gap >= wa && pitch - gap >= wb);
+}
+
+static bool same_storage(const wf_view *a, const wf_view *b)
+{
+    return a->buf == b->buf && a->offset == b->offset && a->stride == b->stride &&
+           a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols;
+}
+
+static weft_status check_aliases(const wf_dev *dev, const wf_call *c)
+{
+    for (unsigned o = 0; o < wf_ops[c->op].n_out; o++) {
+        const wf_view *out = &c->out[o];
+        for (unsigned i = 0; i < wf_ops[c->op].n_in; i++) {
+            bool residual = c->op == WF_OP_GEMM && i == 3 && same_storage(out, &c->in[i]);
+            if (!residual && overlap(dev, out, &c->in[i])) {
+                return bad(c, "an output overlaps an input");
+            }
+        }
+        for (unsigned i = 0; i < o; i++) {
+            if (overlap(dev, out, &c->out[i])) return bad(c, "two outputs overlap");
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- shapes of each op ------------------------------------------------------------------------------ */
+
+static bool is(const wf_view *v, uint64_t rows, uint64_t cols)
+{
+    return v->rows == rows && v->cols == cols;
+}
+
+static bool is_vector(const wf_view *v, uint64_t n)
+{
+    return (uint64_t)v->rows * v->cols == n && v->stride == v->cols;
+}
+
+static weft_status check_rows(const wf_call *c)
+{
+    const wf_view *y = &c->out[0];
+    if (y->cols != c->in[0].cols) return bad(c, "table and y differ in columns");
+    if (!is_vector(&c->in[1], y->rows)) return bad(c, "ids are not one for each row of y");
+    return WEFT_OK;
+}
+
+static weft_status check_rmsnorm(const wf_call *c)
+{
+    const wf_view *x = &c->in[0];
+    if (!is(&c->out[0], x->rows, x->cols)) return bad(c, "x and y differ in shape");
+    if (!is_vector(&c->in[1], x->cols)) return bad(c, "w is not one for each column of x");
+    if (!(c->p.eps >= 0) || !isfinite(c->p.eps)) return bad(c, "eps is not a number >= 0");
+    return WEFT_OK;
+}
+
+static weft_status check_gemm(const wf_call *c)
+{
+    const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    if (x->cols != w->cols) return bad(c, "X and W differ in columns");
+    if (!is(y, x->rows, w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
+    if (c->in[2].buf && !is_vector(&c->in[2], y->cols)) return bad(c, "bias is not one for each column of Y");
+    if (c->in[3].buf && !is(&c->in[3], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
+    return WEFT_OK;
+}
+
+static weft_status check_heads(const wf_call *c)
+{
+    const wf_params *p = &c->p;
+    if (!p->n_head || !p->n_kv_head || !p->head_dim || !p->page_tokens) {
+        return bad(c, "heads, KV heads, head size and page size must not be 0");
+    }
+    if (p->n_head % p->n_kv_head) return bad(c, "the KV heads do not divide the heads");
+    return WEFT_OK;
+}
+
+static weft_status check_pools(const wf_call *c, const wf_view *k, const wf_view *v)
+{
+    const wf_params *p = &c->p;
+    uint64_t page = 0;
+    if (__builtin_mul_overflow((uint64_t)p->n_kv_head * p->page_tokens, (uint64_t)p->head_dim, &page) ||
+        k->cols != page || v->cols != page) {
+        return bad(c, "a row of the K or V pool is not KV heads x page tokens x head size");
+    }
+    if (k->stride != k->cols || v->stride != v->cols) return bad(c, "a K or V pool has gaps");
+    return k->rows == v->rows ? WEFT_OK : bad(c, "K and V pools differ in pages");
+}
+
+/* Columns of n heads; 0 where 32 bits do not hold them. */
+static uint32_t head_cols(const wf_call *c, uint64_t n)
+{
+    uint64_t cols = 0;
+    if (__builtin_mul_overflow(n, (uint64_t)c->p.head_dim, &cols) || cols > UINT32_MAX) return 0;
+    return (uint32_t)cols;
+}
+
+static weft_status check_rope_kv(const wf_call *c)
+{
+    const wf_params *p = &c->p;
+    const wf_view *qkv = &c->in[0], *q = &c->out[0];
+    WF_TRY(check_heads(c));
+    WF_TRY(check_pools(c, &c->out[1], &c->out[2]));
+    if (qkv->cols != head_cols(c, p->n_head + 2ull * p->n_kv_head)) {
+        return bad(c, "qkv has not (heads + 2 KV heads) x head size columns");
+    }
+    if (!is(q, qkv->rows, head_cols(c, p->n_head))) return bad(c, "q is not [rows, heads x head size]");
+    if (!p->n_rot || p->n_rot % 2 || p->n_rot > p->head_dim || p->neox > 1) {
+        return bad(c, "n_rot must be even, above 0 and at most the head size; neox 0 or 1");
+    }
+    if (c->in[1].cols != p->n_rot) return bad(c, "the table has not n_rot columns");
+    if (!is_vector(&c->in[2], qkv->rows)) return bad(c, "pos is not one for each row");
+    if (!is_vector(&c->in[3], qkv->rows)) return bad(c, "slot is not one for each row");
+    return WEFT_OK;
+}
+
+static weft_status check_attention(const wf_call *c)
+{
+    const wf_params *p = &c->p;
+    const wf_view *q = &c->in[0];
+    WF_TRY(check_heads(c));
+    WF_TRY(check_pools(c, &c->in[1], &c->in[2]));
+    if (q->cols != head_cols(c, p->n_head)) return bad(c, "q has not heads x head size columns");
+    if (!is(&c->out[0], q->rows, q->cols)) return bad(c, "q and o differ in shape");
+    if (!is_vector(&c->in[3], q->rows)) return bad(c, "seq is not one for each row");
+    if (!is_vector(&c->in[4], q->rows)) return bad(c, "pos is not one for each row");
+    if (!is_vector(&c->in[5], (uint64_t)c->in[5].rows * c->in[5].cols) ||
+        (uint64_t)c->in[5].rows * c->in[5].cols < 2) {
+        return bad(c, "indptr is not a vector of at least 2");
+    }
+    if (!is_vector(&c->in[6], (uint64_t)c->in[6].rows * c->in[6].cols)) return bad(c, "pages is not a vector");
+    if (!isfinite(p->scale)) return bad(c, "scale is not a number");
+    return WEFT_OK;
+}
+
+static weft_status check_silu_mul(const wf_call *c)
+{
+    const wf_view *gu = &c->in[0], *y = &c->out[0];
+    if (gu->cols != 2ull * y->cols || gu->rows != y->rows) return bad(c, "gu is not [rows of y, 2 x columns of y]");
+    return WEFT_OK;
+}
+
+static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {
+    [WF_OP_ROWS] = check_rows,           [WF_OP_RMSNORM] = check_rmsnorm,
+    [WF_OP_GEMM] = check_gemm,           [WF_OP_ROPE_KV] = check_rope_kv,
+    [WF_OP_ATTENTION] = check_attention, [WF_OP_SILU_MUL] = check_silu_mul,
+};
+
+static weft_status check_variant(wf_dev *dev, const wf_call *c)
+{
+    const wf_variant *list = NULL;
+    if (c->variant < 0) return WEFT_OK;
+    if ((size_t)c->variant >= dev->fns->variants(dev, c->op, &list)) {
+        return wf_fail(WEFT_ERR_ARG, "%s: %s has no variant %d", wf_ops[c->op].name, dev->info.id,
+                       c->variant);
+    }
+    if (!dev->fns->supports(dev, c, c->variant)) {
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands",
+                       wf_ops[c->op].name, list[c->variant].name, dev->info.id);
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_call_check(const wf_dev *dev, const wf_call *c)
+{
+    if ((unsigned)c->op >= WF_N_OPS) return wf_fail(WEFT_ERR_ARG, "unknown op %d", (int)c->op);
+    WF_TRY(check_views(dev, c));
+    WF_TRY(check_op[c->op](c));
+    WF_TRY(check_aliases(dev, c));
+    return check_variant((wf_dev *)dev, c);
+}

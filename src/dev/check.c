@@ -1,0 +1,441 @@
+/* check.c: runs a check's operands through a variant and judges the result. The tolerances of the whole
+ * project stand in the one table below; loosening one is a defect. */
+#include "dev/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An error's standard deviation, as a part of the size of the terms summed:
+ *   F32 arithmetic   f32 x 2^-24 x sqrt(length of the sum) x amplify, but at most as F16
+ *   others           sqrt(nmse)
+ * A result is right when the mean square error is within that squared, and no element is off by more
+ * than 8 of it; rounding to the output's dtype is allowed on top. */
+static const struct tolerance {
+    double f32;
+    double nmse[WF_N_ARITH];
+} tolerances[WF_N_OPS] = {
+    [WF_OP_ROWS] = {.f32 = 0.25, .nmse = {0, 1e-12, 1e-12}},
+    [WF_OP_RMSNORM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
+    [WF_OP_GEMM] = {.f32 = 1, .nmse = {0, 1e-6, 5e-4}},
+    [WF_OP_ROPE_KV] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
+    [WF_OP_ATTENTION] = {.f32 = 4, .nmse = {0, 1e-5, 1e-5}},
+    [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
+};
+
+#define GUARD_AFTER 512u
+#define SAMPLES 9 /* of a timed run; the median counts */
+
+/* ---- on a device: each operand in a buffer of its own, between guard zones ----------------------- */
+
+typedef struct run {
+    wf_dev *dev;
+    wf_queue *q;
+    wf_buf *buf[WF_MAX_IN + WF_MAX_OUT];
+    wf_call call;
+} run;
+
+static void run_end(run *r)
+{
+    for (size_t i = 0; i < WF_LEN(r->buf); i++) wf_buf_destroy(r->buf[i]);
+}
+
+/* Outputs hold NaN before the run, so that reading one shows; but ROWS must write NaN rows itself. */
+static int poison(const wf_check *k)
+{
+    return k->c.op == WF_OP_ROWS ? 0xC3 : 0xFF;
+}
+
+static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
+{
+    return WF_UP(256, (uint64_t)dev->align) + wf_random(seed, (uint64_t)slot) % 4 * dev->align;
+}
+
+static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_operand *o, wf_view *v)
+{
+    uint64_t before = guard_before(r->dev, seed, slot);
+    uint64_t size = WF_UP(before + o->bytes + GUARD_AFTER, 4);
+    *v = o->view;
+    v->offset = before;
+    WF_TRY(wf_buf_create(r->dev, size, &r->buf[slot]));
+    v->buf = r->buf[slot];
+    WF_TRY(wf_fill(r->q, v->buf, 0, size, 0x01010101u * (uint32_t)byte));
+    WF_TRY(wf_write(r->q, v->buf, before, o->data, o->bytes, NULL));
+    return wf_finish(r->q);
+}
+
+static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_operand *o,
+                                wf_view *v)
+{
+    if (!layout) return place(r, slot, 0xFF, seed, o, v);
+    const wf_view *w = &o->view;
+    wf_operand packed = {.view = *w};
+    uint64_t row = wf_dtype_bytes(w->dtype, w->cols), pitch = wf_dtype_bytes(w->dtype, w->stride);
+    uint8_t *rows = wf_calloc(w->rows, row);
+    packed.bytes = r->dev->fns->weight_bytes(r->dev, layout, w->dtype, w->rows, w->cols);
+    packed.data = wf_calloc(packed.bytes, 1);
+    weft_status s = rows && packed.data ? WEFT_OK : WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; !s && i < w->rows; i++) memcpy(rows + i * row, o->data + i * pitch, row);
+    if (!s) r->dev->fns->weight_pack(r->dev, layout, w->dtype, w->rows, w->cols, rows, packed.data);
+    if (!s) s = place(r, slot, 0xFF, seed, &packed, v);
+    v->stride = v->cols;
+    v->layout = layout;
+    free(rows);
+    free(packed.data);
+    return s;
+}
+
+static int weight_slot(enum wf_op op)
+{
+    return op == WF_OP_GEMM ? 1 : op == WF_OP_ROWS ? 0 : -1;
+}
+
+static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
+{
+    wf_call *c = &r->call;
+    uint64_t seed = k->c.seed ^ 0x5eed;
+    for (int i = 0; i < WF_MAX_IN; i++) {
+        if (!k->in[i].data || (i == 3 && k->c.in_place)) continue;
+        weft_status s = i == weight_slot(k->c.op)
+                            ? place_weight(r, i, layout, seed, &k->in[i], &c->in[i])
+                            : place(r, i, 0xFF, seed, &k->in[i], &c->in[i]);
+        WF_TRY(s);
+    }
+    for (int i = 0; i < WF_MAX_OUT; i++) {
+        if (!k->out[i].data) continue;
+        wf_operand start = k->out[i];
+        if (k->c.in_place) start.data = k->in[3].data;
+        else memset(start.data, poison(k), start.bytes);
+        WF_TRY(place(r, WF_MAX_IN + i, poison(k), seed, &start, &c->out[i]));
+    }
+    if (k->c.in_place) c->in[3] = c->out[0];
+    return WEFT_OK;
+}
+
+static weft_status run_once(run *r)
+{
+    WF_TRY(wf_submit(r->q, &r->call));
+    return wf_finish(r->q);
+}
+
+/* Reads a whole output buffer back, guard zones included. */
+static weft_status read_back(run *r, int i, uint8_t **image)
+{
+    wf_buf *b = r->call.out[i].buf;
+    *image = wf_calloc(b->size, 1);
+    if (!*image) return WEFT_ERR_NOMEM;
+    weft_status s = wf_read(r->q, b, 0, *image, b->size, NULL);
+    return s ? s : wf_finish(r->q);
+}
+
+/* ---- judging ------------------------------------------------------------------------------------------ */
+
+typedef struct judge {
+    const wf_check *k;
+    const wf_variant *variant;
+    wf_check_result *out;
+    double sigma, eps, tiny; /* of the tolerance table; rounding of the output's dtype */
+    double scale;            /* < 0: each element's own size */
+    double err2, ref2;
+    uint64_t n;
+} judge;
+
+static double element(const wf_view *v, const uint8_t *data, uint64_t i)
+{
+    float f;
+    if (v->dtype == WF_F16) return wf_half_to_float(((const uint16_t *)data)[i]);
+    memcpy(&f, data + 4 * i, 4);
+    return f;
+}
+
+static double own_size(const wf_operand *o)
+{
+    double sum = 0;
+    uint64_t n = 0;
+    for (uint32_t r = 0; r < o->view.rows; r++) {
+        for (uint32_t c = 0; c < o->view.cols; c++) {
+            double x = element(&o->view, o->data, (uint64_t)r * o->view.stride + c);
+            if (isfinite(x)) sum += x * x, n++;
+        }
+    }
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+static void fault(judge *j, double error, const char *fmt, ...) WF_PRINTF(3, 4);
+static void fault(judge *j, double error, const char *fmt, ...)
+{
+    if (!(error > j->out->error)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(j->out->message, sizeof j->out->message, fmt, ap);
+    va_end(ap);
+    j->out->error = error;
+}
+
+static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double got, double want)
+{
+    double error;
+    if (isnan(want) || isinf(want)) {
+        error = isnan(want) ? (isnan(got) ? 0 : INFINITY) : got == want ? 0 : INFINITY;
+    } else {
+        double diff = fabs(got - want), scale = j->scale < 0 ? fabs(want) : j->scale;
+        error = diff / (j->eps * fabs(want) + 8 * j->sigma * scale + j->tiny);
+        if (!isfinite(got)) error = INFINITY;
+        j->err2 += diff * diff;
+        j->ref2 += want * want;
+        j->n++;
+    }
+    if (error > j->out->error) {
+        fault(j, error, "out[%d] (%u, %u) is %.9g and should be %.9g", o, row, col, got, want);
+    }
+}
+
+/* Slots of a pool that the call must not touch still hold the reference's poison, bit for bit. */
+static bool untouched(const wf_operand *expect, uint64_t i)
+{
+    return expect->view.dtype == WF_F16 && ((const uint16_t *)expect->data)[i] == 0xFFFF;
+}
+
+static void judge_rows(judge *j, int o, const uint8_t *got)
+{
+    const wf_operand *e = &j->k->expect[o];
+    const wf_view *v = &j->k->out[o].view;
+    for (uint32_t r = 0; r < v->rows; r++) {
+        for (uint32_t c = 0; c < v->cols; c++) {
+            uint64_t i = (uint64_t)r * v->stride + c;
+            if (!untouched(e, i)) judge_element(j, o, r, c, element(v, got, i), element(&e->view, e->data, i));
+            else if (((const uint16_t *)got)[i] != 0xFFFF) {
+                fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, c);
+            }
+        }
+    }
+}
+
+/* A few elements may by chance all be above the standard deviation: the factor shrinks to 1 with n. */
+static void judge_mean(judge *j, int o)
+{
+    if (!j->n) return;
+    double n = (double)j->n, scale2 = j->scale < 0 ? j->ref2 / n : j->scale * j->scale;
+    double allowed = (j->sigma * j->sigma * scale2 + j->eps * j->eps * j->ref2 / n) * (1 + 63 / n);
+    double error = sqrt(j->err2 / n / (allowed + j->tiny * j->tiny));
+    fault(j, error, "out[%d]: mean square error %.3g, relative to its size %.3g", o, j->err2 / n,
+          j->err2 / j->ref2);
+}
+
+static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
+{
+    const wf_view *shape = &j->k->out[o].view;
+    uint64_t es = wf_dtypes[v->dtype].block_bytes, used = v->cols * es, pitch = v->stride * es;
+    uint64_t end = v->offset + shape->rows * pitch;
+    int byte = poison(j->k);
+    for (uint64_t i = 0; i < size; i++) {
+        bool inside = i >= v->offset && i < end && (i - v->offset) % pitch < used;
+        if (inside || image[i] == byte) continue;
+        fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o,
+              (long long)(i - v->offset));
+        return;
+    }
+}
+
+static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
+{
+    uint64_t es = wf_dtypes[v->dtype].block_bytes;
+    for (uint32_t r = 0; r < v->rows; r++) {
+        const uint8_t *row = data + (uint64_t)r * v->stride * es;
+        for (uint64_t i = 0; i < v->cols * es; i++) h = (h ^ row[i]) * 0x100000001b3u; /* FNV-1a */
+    }
+    return h;
+}
+
+static double sigma_of(const wf_check *k, const struct tolerance *t, uint8_t arith)
+{
+    if (arith != WF_ARITH_F32) return sqrt(t->nmse[arith]);
+    return fmin(t->f32 * 0x1p-24 * sqrt(k->reduce) * k->amplify, sqrt(t->nmse[WF_ARITH_F16]));
+}
+
+static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
+{
+    const struct tolerance *t = &tolerances[j->k->c.op];
+    const wf_operand *e = &j->k->expect[o];
+    uint8_t arith = j->variant->arith < WF_N_ARITH ? j->variant->arith : WF_ARITH_F32;
+    bool half = v->dtype == WF_F16;
+    j->sigma = sigma_of(j->k, t, arith);
+    j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
+    j->tiny = half ? 0x1p-24 : 1e-37;
+    j->scale = j->k->scale ? j->k->scale : own_size(e);
+    j->err2 = j->ref2 = 0;
+    j->n = 0;
+    judge_rows(j, o, image + v->offset);
+    judge_mean(j, o);
+    judge_guards(j, o, image, v, size);
+    j->out->hash = hash_rows(v, image + v->offset, j->out->hash);
+}
+
+static weft_status judge_all(run *r, const wf_check *k, const wf_variant *variant, wf_check_result *out)
+{
+    judge j = {.k = k, .variant = variant, .out = out};
+    out->hash = 0xcbf29ce484222325u;
+    for (int o = 0; o < WF_MAX_OUT; o++) {
+        if (!k->out[o].data) continue;
+        uint8_t *image = NULL;
+        weft_status s = read_back(r, o, &image);
+        if (!s) judge_output(&j, o, image, &r->call.out[o], r->call.out[o].buf->size);
+        free(image);
+        WF_TRY(s);
+    }
+    out->ok = out->error <= 1;
+    if (out->ok) out->message[0] = 0;
+    return WEFT_OK;
+}
+
+/* ---- timing: enough runs between two finishes that one lasts over 2 ms -------------------------------- */
+
+static weft_status timed_runs(run *r, uint32_t n, double *ns)
+{
+    uint64_t start = wf_now_ns();
+    for (uint32_t i = 0; i < n; i++) WF_TRY(wf_submit(r->q, &r->call));
+    WF_TRY(wf_finish(r->q));
+    *ns = (double)(wf_now_ns() - start) / n;
+    return WEFT_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static weft_status measure(run *r, double *median)
+{
+    double samples[SAMPLES], once;
+    WF_TRY(timed_runs(r, 1, &once));
+    uint32_t n = once > 2e6 ? 1 : (uint32_t)WF_MIN(2e6 / once + 1, 1000.0);
+    for (int i = 0; i < SAMPLES; i++) WF_TRY(timed_runs(r, n, &samples[i]));
+    qsort(samples, SAMPLES, sizeof *samples, by_size);
+    *median = samples[SAMPLES / 2];
+    return WEFT_OK;
+}
+
+/* ---- a check ------------------------------------------------------------------------------------------- */
+
+void wf_check_call(const wf_check *k, const wf_variant *v, wf_call *out)
+{
+    int w = weight_slot(k->c.op);
+    *out = (wf_call){.op = k->c.op, .variant = -1, .groups = k->c.groups, .p = k->c.p};
+    for (int i = 0; i < WF_MAX_IN; i++) out->in[i] = k->in[i].view;
+    for (int i = 0; i < WF_MAX_OUT; i++) out->out[i] = k->out[i].view;
+    if (w < 0 || !v || !v->layout) return;
+    out->in[w].layout = v->layout;
+    out->in[w].stride = out->in[w].cols;
+}
+
+/* supports() tells absent operands by buf, so present ones get a stand-in that nobody looks into. */
+static bool can_run(const wf_check *k, wf_dev *dev, int variant)
+{
+    const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
+    int w = weight_slot(k->c.op);
+    wf_buf stand_in = {dev, UINT64_MAX, NULL};
+    wf_call c;
+    wf_check_call(k, v, &c);
+    if (v->layout && w >= 0) {
+        const wf_view *t = &c.in[w];
+        if (!dev->fns->weight_layout) return false;
+        if (dev->fns->weight_layout(dev, t->dtype, t->rows, t->cols) != v->layout) return false;
+    }
+    for (int i = 0; i < WF_MAX_IN; i++) c.in[i].buf = c.in[i].rows ? &stand_in : NULL;
+    for (int i = 0; i < WF_MAX_OUT; i++) c.out[i].buf = c.out[i].rows ? &stand_in : NULL;
+    return dev->fns->supports(dev, &c, variant);
+}
+
+weft_status wf_check_run(const wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed,
+                         wf_check_result *out)
+{
+    const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
+    run r = {.dev = dev, .q = q};
+    memset(out, 0, sizeof *out);
+    if (!v) return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[k->c.op].name, variant);
+    if (!can_run(k, dev, variant)) return WEFT_OK;
+    out->supported = true;
+    wf_check_call(k, v, &r.call);
+    r.call.variant = variant;
+    weft_status s = place_all(&r, k, v->layout);
+    if (!s) s = run_once(&r);
+    if (!s) s = judge_all(&r, k, v, out);
+    if (!s && timed) s = measure(&r, &out->median_ns);
+    run_end(&r);
+    return s;
+}
+
+/* The reference writes F32 where the op lets it, so that its own rounding does not count. */
+static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int variant)
+{
+    run r = {.dev = ref, .q = q};
+    wf_check asked = *k; /* shares data */
+    if (asked.out[0].view.dtype == WF_F16) {
+        asked.out[0] = k->expect[0];
+    }
+    asked.c.groups = 0;
+    wf_check_call(&asked, NULL, &r.call);
+    r.call.variant = variant;
+    weft_status s = place_all(&r, &asked, 0);
+    if (!s) s = run_once(&r);
+    for (int o = 0; !s && o < WF_MAX_OUT; o++) {
+        wf_operand *e = &k->expect[o];
+        if (!e->data) continue;
+        s = wf_read(q, r.call.out[o].buf, r.call.out[o].offset, e->data, e->bytes, NULL);
+        if (!s) s = wf_finish(q);
+    }
+    run_end(&r);
+    return s;
+}
+
+static weft_status make_expect(wf_check *k)
+{
+    for (int o = 0; o < WF_MAX_OUT; o++) {
+        wf_operand *e = &k->expect[o];
+        if (!k->out[o].data) continue;
+        e->view = k->out[o].view;
+        if (!o) e->view.dtype = WF_F32;
+        e->bytes = wf_dtype_bytes(e->view.dtype, (uint64_t)e->view.rows * e->view.stride);
+        e->data = wf_calloc(e->bytes, 1);
+        if (!e->data) return WEFT_ERR_NOMEM;
+    }
+    return WEFT_OK;
+}
+
+static weft_status expect(wf_check *k, wf_dev *ref)
+{
+    wf_queue *q;
+    int variant = wf_variant_find(ref, k->c.op, "ref");
+    if (variant < 0) return wf_fail(WEFT_ERR_INTERNAL, "%s has no reference", wf_ops[k->c.op].name);
+    WF_TRY(make_expect(k));
+    WF_TRY(wf_queue_create(ref, &q));
+    weft_status s = run_reference(k, ref, q, variant);
+    wf_queue_destroy(q);
+    return s;
+}
+
+weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out)
+{
+    *out = NULL;
+    wf_check *k = wf_calloc(1, sizeof *k);
+    if (!k) return WEFT_ERR_NOMEM;
+    k->c = *c;
+    weft_status s = wf_check_draw(k);
+    if (!s) s = expect(k, ref);
+    if (s) {
+        wf_check_free(k);
+        return s;
+    }
+    *out = k;
+    return WEFT_OK;
+}
+
+void wf_check_free(wf_check *k)
+{
+    if (!k) return;
+    for (int i = 0; i < WF_MAX_IN; i++) free(k->in[i].data);
+    for (int i = 0; i < WF_MAX_OUT; i++) free(k->out[i].data), free(k->expect[i].data);
+    free(k);
+}

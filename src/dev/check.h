@@ -1,0 +1,71 @@
+/* check: random problems for every op, and how far a kernel variant is from the reference on them. One
+ * implementation for the op tests, wf_prepare's self-test and weft_selftest.
+ *
+ * A check holds a problem's operands and the reference's answer (variant "ref" of the CPU backend, F32
+ * outputs). Every operand lies between guard zones; these, the gaps between rows, KV slots that no row
+ * may see and pages outside the tables hold NaN, so that a wild read shows in the result. Outputs are
+ * poisoned first, and all that a call must not write is compared afterwards.
+ */
+#ifndef WF_CHECK_H
+#define WF_CHECK_H
+
+#include "dev/dev.h"
+
+/* One problem. Which fields an op reads:
+ *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k; ROPE_KV m rows,
+ *   n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
+ *   are rows of this call, heads in p; SILU_MUL m x k outputs. */
+typedef struct wf_case {
+    enum wf_op op;
+    uint64_t seed;
+    uint8_t in, weight, out; /* enum wf_dtype of activations read, weight or table, activations written */
+    uint32_t m, n, k;
+    uint32_t n_seqs, max_kv, max_q;
+    wf_params p;
+    uint32_t pad;    /* elements between rows of every matrix that may have them */
+    uint32_t groups; /* as in wf_call */
+    bool bias, residual, in_place; /* GEMM; in_place: residual is Y */
+} wf_case;
+
+typedef struct wf_operand {
+    wf_view view;  /* without buf, offset and layout */
+    uint8_t *data; /* its rows with the gaps between them; NULL: absent */
+    uint64_t bytes;
+} wf_operand;
+
+typedef struct wf_check {
+    wf_case c;
+    wf_operand in[WF_MAX_IN], out[WF_MAX_OUT];
+    wf_operand expect[WF_MAX_OUT];
+    double reduce; /* length of the longest sum behind one output */
+    double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
+    double amplify; /* rounding errors inside count this much more: large logits in a softmax */
+    double bytes, flops; /* that one run must move and compute */
+} wf_check;
+
+typedef struct wf_check_result {
+    bool supported; /* false: nothing was run */
+    bool ok;
+    double error;   /* the worst, in units of its tolerance: ok when <= 1 */
+    uint64_t hash;  /* of the outputs: equal for bit-identical results */
+    double median_ns; /* of one run; 0 unless timed */
+    char message[224];
+} wf_check_result;
+
+/* Draws the operands of a case and runs the reference on ref, which must be the CPU backend. */
+weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out);
+void wf_check_free(wf_check *);
+/* Runs one variant; with timed also measures it. An error means that it could not be run: a wrong
+ * result is out->ok false. */
+weft_status wf_check_run(const wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
+                         wf_check_result *out);
+/* The call of this check as supports() and pick() take it: all but buffers. */
+void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
+/* "M 7 N 64 K 4099 F16 -> F32 bias", for logs; always NUL-terminated. */
+void wf_case_text(const wf_case *, char *buf, size_t cap);
+/* Small problems of all ops and dtypes, i = 0, 1, ...; false past the last. */
+bool wf_case_small(size_t i, uint64_t seed, wf_case *out);
+/* check_gen.c: fills c->in, c->out, reduce, scale, bytes, flops from c->c. */
+weft_status wf_check_draw(wf_check *c);
+
+#endif

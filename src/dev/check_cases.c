@@ -1,0 +1,85 @@
+/* check_cases.c: cases by name and number: the small problems of weft_selftest, and their text. */
+#include "dev/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int text_shape(const wf_case *c, char *buf, size_t cap)
+{
+    const wf_params *p = &c->p;
+    switch (c->op) {
+    case WF_OP_ROWS: return snprintf(buf, cap, "%u of %u x %u", c->m, c->n, c->k);
+    case WF_OP_GEMM: return snprintf(buf, cap, "M %u N %u K %u", c->m, c->n, c->k);
+    case WF_OP_ROPE_KV:
+        return snprintf(buf, cap, "M %u heads %u/%u x %u rot %u%s page %u", c->m, p->n_head,
+                        p->n_kv_head, p->head_dim, p->n_rot, p->neox ? " neox" : "", p->page_tokens);
+    case WF_OP_ATTENTION:
+        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u", c->n_seqs, c->max_kv,
+                        c->max_q, p->n_head, p->n_kv_head, p->head_dim, p->page_tokens);
+    default: return snprintf(buf, cap, "%u x %u", c->m, c->k);
+    }
+}
+
+void wf_case_text(const wf_case *c, char *buf, size_t cap)
+{
+    int n = text_shape(c, buf, cap);
+    if (n < 0 || (size_t)n >= cap) return;
+    bool weight = c->op == WF_OP_ROWS || c->op == WF_OP_GEMM;
+    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s", c->op == WF_OP_ROWS ? "" : wf_dtypes[c->in].name,
+             c->op == WF_OP_GEMM ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
+             wf_dtypes[c->out].name, c->bias ? " bias" : "",
+             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->pad ? " padded" : "");
+}
+
+/* One row for each op; dtypes and a few toggles run over all their values below. */
+static const wf_case small[] = {
+    {.op = WF_OP_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
+    {.op = WF_OP_RMSNORM, .m = 3, .k = 331, .pad = 5},
+    {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
+    {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
+    {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},
+    {.op = WF_OP_ROPE_KV, .m = 7, .n = 40, .pad = 2,
+     .p = {.n_head = 6, .n_kv_head = 2, .head_dim = 64, .n_rot = 64, .page_tokens = 16}},
+    {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
+     .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .neox = 1, .page_tokens = 16}},
+    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1,
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
+    {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
+     .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16}},
+    {.op = WF_OP_SILU_MUL, .m = 3, .k = 333, .pad = 1},
+};
+
+static bool takes_weight(enum wf_op op)
+{
+    return op == WF_OP_ROWS || op == WF_OP_GEMM;
+}
+
+/* Fills in the v-th choice of dtypes; false past the last. */
+static bool dtypes_of(wf_case *c, size_t v)
+{
+    static const uint8_t weights[] = {WF_F32, WF_F16, WF_BF16, WF_Q8_0, WF_Q4_0, WF_Q6_K};
+    static const uint8_t acts[] = {WF_F32, WF_F16};
+    size_t n_weights = takes_weight(c->op) ? WF_LEN(weights) : 1;
+    size_t n_acts = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in_place ? 1 : 2;
+    size_t n_outs = c->op == WF_OP_ROWS || c->in_place ? 1 : 2;
+    if (v >= n_weights * n_acts * n_outs) return false;
+    c->weight = weights[v % n_weights];
+    c->in = acts[v / n_weights % n_acts];
+    c->out = acts[v / n_weights / n_acts];
+    return true;
+}
+
+bool wf_case_small(size_t i, uint64_t seed, wf_case *out)
+{
+    for (size_t row = 0, v = 0; row < WF_LEN(small);) {
+        *out = small[row];
+        out->seed = wf_random(seed, i);
+        if (!dtypes_of(out, v)) {
+            row++;
+            v = 0;
+        } else if (v++, !i--) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,323 @@
+/* check_gen.c: draws the operands of a check. The same case (seed included) gives the same bytes. */
+#include "dev/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct gen {
+    uint64_t seed, n;
+} gen;
+
+static uint64_t draw(gen *g)
+{
+    return wf_random(g->seed, g->n++);
+}
+
+static uint32_t below(gen *g, uint32_t n)
+{
+    return (uint32_t)(draw(g) % n);
+}
+
+static float unit(gen *g)
+{
+    return (float)(int32_t)(draw(g) >> 32) * 0x1p-31f; /* [-1, 1) */
+}
+
+static void shuffle(gen *g, uint32_t *a, uint32_t n)
+{
+    for (uint32_t i = n; i > 1; i--) {
+        uint32_t j = below(g, i), t = a[i - 1];
+        a[i - 1] = a[j];
+        a[j] = t;
+    }
+}
+
+static uint32_t *permutation(gen *g, uint32_t n)
+{
+    uint32_t *a = wf_calloc(n, sizeof *a);
+    for (uint32_t i = 0; a && i < n; i++) a[i] = i;
+    if (a) shuffle(g, a, n);
+    return a;
+}
+
+/* ---- operands ------------------------------------------------------------------------------------- */
+
+/* All bytes 0xFF: NaN in every float format, -1 as an id, and as a scale of a block format. */
+static weft_status make(wf_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad)
+{
+    uint32_t stride = wf_dtypes[dtype].block == 1 ? cols + pad : cols;
+    o->view = (wf_view){.rows = rows, .cols = cols, .stride = stride, .dtype = dtype};
+    o->bytes = wf_dtype_bytes(dtype, (uint64_t)rows * stride);
+    o->data = wf_calloc(o->bytes, 1);
+    if (o->data) memset(o->data, 0xFF, o->bytes);
+    return o->data ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static uint8_t *row_of(const wf_operand *o, uint32_t row)
+{
+    return o->data + wf_dtype_bytes(o->view.dtype, (uint64_t)row * o->view.stride);
+}
+
+/* An encoder never emits some bit patterns that files may hold (e.g. -128 in Q8_0): replace a byte
+ * here and there, wherever the block stays finite and of its old size. */
+static void mutate(gen *g, const wf_dtype_info *t, uint8_t *block)
+{
+    float before[256], after[256], top = 0;
+    uint32_t at = below(g, t->block_bytes);
+    uint8_t old = block[at];
+    t->decode(block, before, t->block);
+    for (uint32_t i = 0; i < t->block; i++) top = fmaxf(top, fabsf(before[i]));
+    block[at] = (uint8_t)draw(g);
+    t->decode(block, after, t->block);
+    for (uint32_t i = 0; i < t->block; i++) {
+        if (fabsf(after[i]) <= 1.1f * top) continue; /* false for NaN */
+        block[at] = old;
+        return;
+    }
+}
+
+static weft_status fill(wf_operand *o, gen *g, float amplitude)
+{
+    const wf_dtype_info *t = &wf_dtypes[o->view.dtype];
+    float *row = wf_calloc(o->view.cols, sizeof *row);
+    if (!row) return WEFT_ERR_NOMEM;
+    for (uint32_t r = 0; r < o->view.rows; r++) {
+        for (uint32_t i = 0; i < o->view.cols; i++) row[i] = amplitude * unit(g);
+        t->encode(row, row_of(o, r), o->view.cols);
+        for (uint32_t b = 0; t->block > 1 && b < o->view.cols / t->block; b++) {
+            if (b % 4 == 0) mutate(g, t, row_of(o, r) + (size_t)b * t->block_bytes);
+        }
+    }
+    free(row);
+    return WEFT_OK;
+}
+
+static weft_status floats(wf_operand *o, gen *g, uint8_t dtype, uint32_t rows, uint32_t cols,
+                          uint32_t pad, float amplitude)
+{
+    WF_TRY(make(o, dtype, rows, cols, pad));
+    return fill(o, g, amplitude);
+}
+
+static weft_status ints(wf_operand *o, uint32_t n, int32_t **values)
+{
+    WF_TRY(make(o, WF_I32, 1, n, 0));
+    *values = (int32_t *)o->data;
+    return WEFT_OK;
+}
+
+static double total_bytes(const wf_check *c)
+{
+    double sum = 0;
+    for (int i = 0; i < WF_MAX_IN; i++) sum += (double)c->in[i].bytes;
+    for (int i = 0; i < WF_MAX_OUT; i++) sum += (double)c->out[i].bytes;
+    return sum;
+}
+
+/* ---- one function for each op ----------------------------------------------------------------------- */
+
+static weft_status draw_rows(wf_check *k, gen *g)
+{
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
+    const wf_case *c = &k->c;
+    int32_t *ids;
+    WF_TRY(floats(&k->in[0], g, c->weight, c->n, c->k, c->pad, 1));
+    WF_TRY(ints(&k->in[1], c->m, &ids));
+    for (uint32_t i = 0; i < c->m; i++) {
+        uint32_t kind = i ? below(g, 16) : 15; /* the first one is always in range */
+        ids[i] = kind < 3 ? wild[kind] : kind == 3 ? (int32_t)c->n : (int32_t)below(g, c->n);
+    }
+    WF_TRY(make(&k->out[0], c->out, c->m, c->k, c->pad));
+    k->scale = -1;
+    k->bytes = (double)k->out[0].bytes + (double)wf_dtype_bytes(c->weight, (uint64_t)c->m * c->k);
+    return WEFT_OK;
+}
+
+static weft_status draw_rmsnorm(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, c->k, c->pad, 3));
+    WF_TRY(floats(&k->in[1], g, WF_F32, 1, c->k, 0, 2));
+    WF_TRY(make(&k->out[0], c->out, c->m, c->k, c->pad));
+    k->reduce = c->k;
+    k->scale = -1;
+    return WEFT_OK;
+}
+
+static weft_status draw_gemm(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    float w = 1 / sqrtf((float)c->k);
+    WF_TRY(floats(&k->in[0], g, c->in, c->m, c->k, c->pad, 2));
+    WF_TRY(floats(&k->in[1], g, c->weight, c->n, c->k, c->pad, w));
+    if (c->bias) WF_TRY(floats(&k->in[2], g, WF_F32, 1, c->n, 0, 1));
+    if (c->residual) WF_TRY(floats(&k->in[3], g, WF_F32, c->m, c->n, c->pad, 1));
+    WF_TRY(make(&k->out[0], c->out, c->m, c->n, c->pad));
+    k->reduce = c->k;
+    k->scale = 2.0 / 3; /* sqrt(K) x rms of X x rms of W */
+    k->flops = 2.0 * c->m * c->n * c->k;
+    return WEFT_OK;
+}
+
+static weft_status draw_rope_kv(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    const wf_params *p = &c->p;
+    uint32_t d = p->head_dim, pages = c->m / p->page_tokens + 3, page = p->n_kv_head * p->page_tokens * d;
+    int32_t *pos, *slot;
+    WF_TRY(floats(&k->in[0], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * d, c->pad, 2));
+    WF_TRY(make(&k->in[1], WF_F32, c->n, p->n_rot, c->pad));
+    for (uint32_t i = 0; i < c->n * p->n_rot / 2; i++) {
+        float *pair = (float *)row_of(&k->in[1], i / (p->n_rot / 2)) + i % (p->n_rot / 2) * 2;
+        double angle = 7.0 * unit(g);
+        pair[0] = (float)cos(angle);
+        pair[1] = (float)sin(angle);
+    }
+    WF_TRY(ints(&k->in[2], c->m, &pos));
+    WF_TRY(ints(&k->in[3], c->m, &slot));
+    uint32_t *order = permutation(g, pages * p->page_tokens);
+    if (!order) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < c->m; i++) {
+        pos[i] = (int32_t)below(g, c->n);
+        slot[i] = i % 5 == 3 ? -1 : (int32_t)order[i];
+    }
+    free(order);
+    WF_TRY(make(&k->out[0], c->out, c->m, p->n_head * d, c->pad));
+    WF_TRY(make(&k->out[1], WF_F16, pages, page, 0));
+    k->reduce = 2;
+    return make(&k->out[2], WF_F16, pages, page, 0);
+}
+
+static weft_status draw_silu_mul(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    WF_TRY(floats(&k->in[0], g, c->in, c->m, 2 * c->k, c->pad, 10));
+    WF_TRY(make(&k->out[0], c->out, c->m, c->k, c->pad));
+    k->scale = -1;
+    return WEFT_OK;
+}
+
+/* ---- attention: sequences of mixed lengths over shuffled pages ---------------------------------------- */
+
+typedef struct seqs {
+    uint32_t *len, *rows, *first; /* keys; rows in this call; start in the page list */
+    uint32_t n, m, pages;
+} seqs;
+
+static void draw_seqs(const wf_case *c, gen *g, seqs *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        s->len[i] = i ? 1 + below(g, c->max_kv) : c->max_kv;
+        uint32_t most = WF_MIN(c->max_q, s->len[i]);
+        s->rows[i] = i && below(g, 3) == 0 ? 1 : i ? 1 + below(g, most) : most;
+        if (s->n > 2 && i == s->n / 2) s->rows[i] = 0; /* a sequence that this call's rows leave out */
+        s->first[i] = s->pages;
+        s->pages += (s->len[i] + c->p.page_tokens - 1) / c->p.page_tokens + below(g, 2);
+        s->m += s->rows[i];
+    }
+    s->first[s->n] = s->pages;
+}
+
+/* One key far larger than the others now and then: the softmax must neither overflow nor lose it.
+ * Only with F16 queries, whose products are exact: where two such logits almost tie, rounding an F32
+ * query to F16, which a variant may do, decides between them. */
+#define KEY 1.7f
+#define LARGE_KEY 1000.0f
+
+static void fill_sequence(wf_check *k, gen *g, uint32_t len, const int32_t *pages)
+{
+    const wf_params *p = &k->c.p;
+    uint32_t spike = k->c.in == WF_F16 && !below(g, 4) ? below(g, len) : len;
+    if (spike < len) k->amplify = LARGE_KEY / KEY;
+    for (uint32_t t = 0; t < len; t++) {
+        for (uint32_t h = 0; h < p->n_kv_head; h++) {
+            uint64_t at = ((uint64_t)h * p->page_tokens + t % p->page_tokens) * p->head_dim;
+            uint32_t page = (uint32_t)pages[t / p->page_tokens];
+            uint16_t *key = (uint16_t *)row_of(&k->in[1], page) + at;
+            uint16_t *value = (uint16_t *)row_of(&k->in[2], page) + at;
+            for (uint32_t d = 0; d < p->head_dim; d++) {
+                key[d] = wf_float_to_half(unit(g) * (t == spike ? LARGE_KEY : KEY));
+                value[d] = wf_float_to_half(unit(g));
+            }
+        }
+    }
+}
+
+static void fill_rows(const seqs *s, const uint32_t *order, int32_t *seq, int32_t *pos)
+{
+    uint32_t m = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t q = order[i];
+        for (uint32_t r = 0; r < s->rows[q]; r++, m++) {
+            seq[m] = (int32_t)q;
+            pos[m] = (int32_t)(s->len[q] - s->rows[q] + r);
+        }
+    }
+}
+
+static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const uint32_t *order,
+                                      const uint32_t *where)
+{
+    const wf_case *c = &k->c;
+    uint32_t cols = c->p.n_head * c->p.head_dim;
+    uint32_t page = c->p.n_kv_head * c->p.page_tokens * c->p.head_dim;
+    int32_t *seq, *pos, *indptr, *pages;
+    WF_TRY(floats(&k->in[0], g, c->in, s->m, cols, c->pad, 3));
+    WF_TRY(make(&k->in[1], WF_F16, s->pages + 3, page, 0));
+    WF_TRY(make(&k->in[2], WF_F16, s->pages + 3, page, 0));
+    WF_TRY(ints(&k->in[3], s->m, &seq));
+    WF_TRY(ints(&k->in[4], s->m, &pos));
+    WF_TRY(ints(&k->in[5], s->n + 1, &indptr));
+    WF_TRY(ints(&k->in[6], s->pages, &pages));
+    for (uint32_t i = 0; i <= s->n; i++) indptr[i] = (int32_t)s->first[i];
+    for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!s->rows[i]) continue; /* its pages stay NaN */
+        fill_sequence(k, g, s->len[i], pages + s->first[i]);
+        for (uint32_t r = 0; r < s->rows[i]; r++) {
+            k->flops += 4.0 * cols * (s->len[i] - r);
+        }
+        k->bytes += 4.0 * s->len[i] * c->p.n_kv_head * c->p.head_dim;
+    }
+    fill_rows(s, order, seq, pos);
+    return make(&k->out[0], c->out, s->m, cols, c->pad);
+}
+
+static weft_status draw_attention(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    seqs s = {.n = c->n_seqs};
+    uint32_t *mem = wf_calloc(3 * (size_t)s.n + 1, sizeof *mem);
+    if (!mem) return WEFT_ERR_NOMEM;
+    s.len = mem;
+    s.rows = mem + s.n;
+    s.first = mem + 2 * (size_t)s.n;
+    draw_seqs(c, g, &s);
+    uint32_t *order = permutation(g, s.n), *where = permutation(g, s.pages + 3);
+    weft_status st = order && where ? attention_operands(k, g, &s, order, where) : WEFT_ERR_NOMEM;
+    k->c.p.scale = 1 / sqrtf((float)c->p.head_dim);
+    k->c.p.max_kv = c->max_kv;
+    k->c.p.max_q = c->max_q;
+    k->reduce = c->p.head_dim + c->max_kv;
+    free(mem);
+    free(order);
+    free(where);
+    return st;
+}
+
+static weft_status (*const draw_op[WF_N_OPS])(wf_check *, gen *) = {
+    [WF_OP_ROWS] = draw_rows,           [WF_OP_RMSNORM] = draw_rmsnorm,
+    [WF_OP_GEMM] = draw_gemm,           [WF_OP_ROPE_KV] = draw_rope_kv,
+    [WF_OP_ATTENTION] = draw_attention, [WF_OP_SILU_MUL] = draw_silu_mul,
+};
+
+weft_status wf_check_draw(wf_check *c)
+{
+    gen g = {c->c.seed, 0};
+    c->reduce = c->amplify = 1;
+    WF_TRY(draw_op[c->c.op](c, &g));
+    if (c->c.op == WF_OP_ATTENTION) c->bytes += (double)c->in[0].bytes + (double)c->out[0].bytes;
+    if (!c->bytes) c->bytes = total_bytes(c);
+    return WEFT_OK;
+}

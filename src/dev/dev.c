@@ -1,0 +1,237 @@
+/* dev.c: the validating front of the device contract. It owns three promises: a backend sees only calls
+ * that are well formed, a lost device is never called again, and no wait is without a limit. */
+#include "dev/front.h"
+
+#include <string.h>
+
+const wf_op_info wf_ops[WF_N_OPS] = {
+#define X(id, name, n_in, n_out, class) [WF_OP_##id] = {name, n_in, n_out, WF_CLASS_##class},
+#include "dev/ops.def"
+#undef X
+};
+
+static const char *const tier_names[] = {"base", "fp16", "subgroup", "matrix"};
+
+const char *wf_tier_name(enum wf_tier t)
+{
+    return (size_t)t < WF_LEN(tier_names) ? tier_names[t] : "unknown";
+}
+
+weft_status wf_tier_parse(const char *name, enum wf_tier *out)
+{
+    *out = WF_TIER_MATRIX;
+    if (!name) return WEFT_OK;
+    for (size_t i = 0; i < WF_LEN(tier_names); i++) {
+        if (strcmp(name, tier_names[i])) continue;
+        *out = (enum wf_tier)i;
+        return WEFT_OK;
+    }
+    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, fp16, subgroup or matrix", name);
+}
+
+/* ---- a lost device -------------------------------------------------------------------------------- */
+
+weft_status wf_dev_usable(const wf_dev *dev, const char *what)
+{
+    if (!dev->lost) return WEFT_OK;
+    return wf_fail(WEFT_ERR_DEVICE, "%s: device %s (%s) was lost; close and open it again", what,
+                   dev->info.id, dev->info.name);
+}
+
+/* A failed or endless piece of work leaves queues in a state that no driver defines. */
+static weft_status note(wf_dev *dev, weft_status s)
+{
+    if (s == WEFT_ERR_DEVICE || s == WEFT_ERR_TIMEOUT) dev->lost = true;
+    return s;
+}
+
+/* ---- memory, queues, events ------------------------------------------------------------------------ */
+
+void wf_dev_close(wf_dev *dev)
+{
+    if (!dev) return;
+    wf_verdicts_free(dev->verdicts);
+    dev->fns->close(dev);
+}
+
+weft_status wf_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
+{
+    *out = NULL;
+    WF_TRY(wf_dev_usable(dev, "buffer"));
+    if (!size) return wf_fail(WEFT_ERR_ARG, "buffer of 0 bytes");
+    if (size > dev->max_alloc) {
+        return wf_fail(WEFT_ERR_NOMEM, "a buffer of %llu bytes is above the limit of %s, %llu bytes",
+                       (unsigned long long)size, dev->info.id, (unsigned long long)dev->max_alloc);
+    }
+    return note(dev, dev->fns->buf_create(dev, size, out));
+}
+
+weft_status wf_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
+{
+    *out = NULL;
+    WF_TRY(wf_dev_usable(dev, "buffer"));
+    if (!dev->fns->buf_wrap) {
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s cannot use host memory in place", dev->info.id);
+    }
+    if (!host || !size) return wf_fail(WEFT_ERR_ARG, "wrapping %llu bytes at %p",
+                                       (unsigned long long)size, host);
+    return note(dev, dev->fns->buf_wrap(dev, host, size, out));
+}
+
+void wf_buf_destroy(wf_buf *buf)
+{
+    if (buf) buf->dev->fns->buf_destroy(buf->dev, buf);
+}
+
+weft_status wf_queue_create(wf_dev *dev, wf_queue **out)
+{
+    *out = NULL;
+    WF_TRY(wf_dev_usable(dev, "queue"));
+    return note(dev, dev->fns->queue_create(dev, out));
+}
+
+void wf_queue_destroy(wf_queue *q)
+{
+    if (q) q->dev->fns->queue_destroy(q->dev, q);
+}
+
+weft_status wf_event_create(wf_dev *dev, wf_event **out)
+{
+    *out = NULL;
+    WF_TRY(wf_dev_usable(dev, "event"));
+    return note(dev, dev->fns->event_create(dev, out));
+}
+
+void wf_event_destroy(wf_event *ev)
+{
+    if (ev) ev->dev->fns->event_destroy(ev->dev, ev);
+}
+
+/* ---- work ------------------------------------------------------------------------------------------- */
+
+static weft_status check_range(const wf_queue *q, const wf_buf *buf, uint64_t off, uint64_t size,
+                               const char *what)
+{
+    WF_TRY(wf_dev_usable(q->dev, what));
+    if (!buf || buf->dev != q->dev) {
+        return wf_fail(WEFT_ERR_ARG, "%s: the buffer is not of device %s", what, q->dev->info.id);
+    }
+    if (off > buf->size || size > buf->size - off) {
+        return wf_fail(WEFT_ERR_ARG, "%s of %llu bytes at %llu leaves a buffer of %llu", what,
+                       (unsigned long long)size, (unsigned long long)off,
+                       (unsigned long long)buf->size);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_events(const wf_dev *dev, wf_event *const *waits, uint32_t n_waits,
+                                const wf_event *signal, const char *what)
+{
+    if (n_waits && !waits) return wf_fail(WEFT_ERR_ARG, "%s: wait list is NULL", what);
+    for (uint32_t i = 0; i < n_waits; i++) {
+        if (!waits[i] || waits[i]->dev != dev) {
+            return wf_fail(WEFT_ERR_ARG, "%s: wait %u is not an event of %s", what, i, dev->info.id);
+        }
+        if (waits[i] == signal) return wf_fail(WEFT_ERR_ARG, "%s would wait for itself", what);
+    }
+    if (signal && signal->dev != dev) {
+        return wf_fail(WEFT_ERR_ARG, "%s: the signal is not an event of %s", what, dev->info.id);
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_write(wf_queue *q, wf_buf *buf, uint64_t off, const void *src, uint64_t size,
+                     wf_event *signal)
+{
+    WF_TRY(check_range(q, buf, off, size, "write"));
+    WF_TRY(check_events(q->dev, NULL, 0, signal, "write"));
+    if (!src && size) return wf_fail(WEFT_ERR_ARG, "write from NULL");
+    return note(q->dev, q->dev->fns->write(q, buf, off, src, size, signal));
+}
+
+weft_status wf_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *signal)
+{
+    WF_TRY(check_range(q, buf, off, size, "read"));
+    WF_TRY(check_events(q->dev, NULL, 0, signal, "read"));
+    if (!dst && size) return wf_fail(WEFT_ERR_ARG, "read to NULL");
+    return note(q->dev, q->dev->fns->read(q, buf, off, dst, size, signal));
+}
+
+weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)
+{
+    WF_TRY(check_range(q, buf, off, size, "fill"));
+    if (off % 4 || size % 4) {
+        return wf_fail(WEFT_ERR_ARG, "fill: offset %llu and size %llu must be multiples of 4",
+                       (unsigned long long)off, (unsigned long long)size);
+    }
+    return size ? note(q->dev, q->dev->fns->fill(q, buf, off, size, pattern)) : WEFT_OK;
+}
+
+static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
+{
+    const wf_view *w = &c->in[c->op == WF_OP_GEMM ? 1 : 0];
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]",
+                   dev->info.id, wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols,
+                   wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
+}
+
+weft_status wf_submit(wf_queue *q, const wf_call *c)
+{
+    wf_dev *dev = q->dev;
+    WF_TRY(wf_dev_usable(dev, "submit"));
+    WF_TRY(wf_call_check(dev, c));
+    WF_TRY(check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name));
+    if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
+    wf_call picked = *c;
+    picked.variant = dev->fns->pick(dev, c);
+    if (picked.variant < 0) return no_kernel(dev, c);
+    return note(dev, dev->fns->submit(q, &picked));
+}
+
+weft_status wf_mark(wf_queue *q, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+{
+    WF_TRY(wf_dev_usable(q->dev, "mark"));
+    WF_TRY(check_events(q->dev, waits, n_waits, signal, "mark"));
+    return note(q->dev, q->dev->fns->mark(q, waits, n_waits, signal));
+}
+
+weft_status wf_flush(wf_queue *q)
+{
+    WF_TRY(wf_dev_usable(q->dev, "flush"));
+    return note(q->dev, q->dev->fns->flush(q));
+}
+
+weft_status wf_wait(wf_event *ev, uint32_t timeout_ms)
+{
+    WF_TRY(wf_dev_usable(ev->dev, "wait"));
+    return note(ev->dev, ev->dev->fns->wait(ev, timeout_ms));
+}
+
+weft_status wf_finish(wf_queue *q)
+{
+    wf_event *done;
+    WF_TRY(wf_event_create(q->dev, &done));
+    weft_status s = wf_mark(q, NULL, 0, done);
+    if (!s) s = wf_flush(q);
+    if (!s) s = wf_wait(done, q->dev->params.watchdog_ms);
+    wf_event_destroy(done);
+    return s;
+}
+
+/* ---- variants --------------------------------------------------------------------------------------- */
+
+const wf_variant *wf_variant_at(wf_dev *dev, enum wf_op op, int variant)
+{
+    const wf_variant *list = NULL;
+    size_t n = dev->fns->variants(dev, op, &list);
+    return variant >= 0 && (size_t)variant < n ? list + variant : NULL;
+}
+
+int wf_variant_find(wf_dev *dev, enum wf_op op, const char *name)
+{
+    const wf_variant *v;
+    for (int i = 0; (v = wf_variant_at(dev, op, i)); i++) {
+        if (!strcmp(v->name, name)) return i;
+    }
+    return -1;
+}

@@ -1,0 +1,317 @@
+/* null.c: the malloc device. See null.h. */
+#include "dev/null.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER UINT64_MAX /* the end of work that hangs */
+
+static struct {
+    wf_null_config c;
+    uint64_t calls[WF_NULL_N_SLOTS];
+    uint32_t alive;
+} state;
+
+typedef struct null_dev {
+    wf_dev base;
+    uint64_t now;
+    uint32_t dropped[WF_N_OPS]; /* a bit for each variant */
+} null_dev;
+
+typedef struct null_queue {
+    wf_queue base;
+    uint64_t end; /* fake time at which its last work ends */
+} null_queue;
+
+typedef struct null_event {
+    wf_event base;
+    uint64_t at;
+} null_event;
+
+void wf_null_configure(const wf_null_config *c)
+{
+    uint32_t alive = state.alive;
+    memset(&state, 0, sizeof state);
+    if (c) state.c = *c;
+    state.alive = alive;
+}
+
+uint64_t wf_null_calls(enum wf_null_slot slot)
+{
+    return state.calls[slot];
+}
+
+uint32_t wf_null_alive(void)
+{
+    return state.alive;
+}
+
+uint64_t wf_null_now(const wf_dev *dev)
+{
+    return ((const null_dev *)dev)->now;
+}
+
+/* Counts a call of a slot. True: this is the one to fail. */
+static bool due(enum wf_null_slot slot)
+{
+    const wf_null_config *c = &state.c;
+    state.calls[slot]++;
+    state.calls[WF_NULL_ANY]++;
+    return c->nth && (slot == c->slot || c->slot == WF_NULL_ANY) && state.calls[c->slot] == c->nth;
+}
+
+static weft_status count(enum wf_null_slot slot)
+{
+    static const char *const names[] = {"open", "buffer", "queue", "event", "write", "read",
+                                        "fill", "submit", "mark",  "flush", "wait",  "prepare"};
+    if (!due(slot) || !state.c.status) return WEFT_OK;
+    return wf_fail(state.c.status, "null device: injected failure of %s", names[slot]);
+}
+
+/* ---- memory, queues, events --------------------------------------------------------------------------- */
+
+static void *made(size_t size)
+{
+    void *p = wf_calloc(1, size);
+    state.alive += p != NULL;
+    return p;
+}
+
+static void gone(void *p)
+{
+    state.alive -= p != NULL;
+    free(p);
+}
+
+static weft_status null_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
+{
+    WF_TRY(count(WF_NULL_BUF_CREATE));
+    wf_buf *b = made(sizeof *b);
+    if (!b) return WEFT_ERR_NOMEM;
+    *b = (wf_buf){dev, size, wf_calloc(size, 1)};
+    if (!b->host) {
+        gone(b);
+        return WEFT_ERR_NOMEM;
+    }
+    *out = b;
+    return WEFT_OK;
+}
+
+static void null_buf_destroy(wf_dev *dev, wf_buf *b)
+{
+    (void)dev;
+    free(b->host);
+    gone(b);
+}
+
+static weft_status null_queue_create(wf_dev *dev, wf_queue **out)
+{
+    WF_TRY(count(WF_NULL_QUEUE_CREATE));
+    null_queue *q = made(sizeof *q);
+    if (!q) return WEFT_ERR_NOMEM;
+    q->base.dev = dev;
+    *out = &q->base;
+    return WEFT_OK;
+}
+
+static void null_queue_destroy(wf_dev *dev, wf_queue *q)
+{
+    (void)dev;
+    gone(q);
+}
+
+static weft_status null_event_create(wf_dev *dev, wf_event **out)
+{
+    WF_TRY(count(WF_NULL_EVENT_CREATE));
+    null_event *e = made(sizeof *e);
+    if (!e) return WEFT_ERR_NOMEM;
+    e->base.dev = dev;
+    *out = &e->base;
+    return WEFT_OK;
+}
+
+static void null_event_destroy(wf_dev *dev, wf_event *e)
+{
+    (void)dev;
+    gone(e);
+}
+
+/* ---- work: done at once, but ends later on the fake clock ----------------------------------------------- */
+
+static weft_status advance(wf_queue *q, enum wf_null_slot slot, uint64_t cost, wf_event *signal)
+{
+    null_queue *nq = (null_queue *)q;
+    bool hang = due(slot);
+    if (hang && state.c.status) {
+        return wf_fail(state.c.status, "null device: injected failure of its work");
+    }
+    if (hang) nq->end = NEVER;
+    if (nq->end != NEVER) nq->end += cost;
+    if (signal) ((null_event *)signal)->at = nq->end;
+    return WEFT_OK;
+}
+
+static void await(wf_queue *q, wf_event *const *waits, uint32_t n)
+{
+    null_queue *nq = (null_queue *)q;
+    for (uint32_t i = 0; i < n; i++) nq->end = WF_MAX(nq->end, ((null_event *)waits[i])->at);
+}
+
+static weft_status null_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
+                              wf_event *signal)
+{
+    if (size) memcpy((char *)b->host + off, src, size);
+    return advance(q, WF_NULL_WRITE, 1000, signal);
+}
+
+static weft_status null_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
+                             wf_event *signal)
+{
+    if (size) memcpy(dst, (char *)b->host + off, size);
+    return advance(q, WF_NULL_READ, 1000, signal);
+}
+
+static weft_status null_fill(wf_queue *q, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)
+{
+    for (uint64_t i = 0; i < size; i += 4) memcpy((char *)b->host + off + i, &pattern, 4);
+    return advance(q, WF_NULL_FILL, 1000, NULL);
+}
+
+static weft_status null_submit(wf_queue *q, const wf_call *c)
+{
+    await(q, c->waits, c->n_waits);
+    if (state.c.compute) WF_TRY(state.c.compute(c));
+    return advance(q, WF_NULL_SUBMIT, state.c.cost_ns ? state.c.cost_ns(c) : 1000, c->signal);
+}
+
+static weft_status null_mark(wf_queue *q, wf_event *const *waits, uint32_t n, wf_event *signal)
+{
+    await(q, waits, n);
+    return advance(q, WF_NULL_MARK, 0, signal);
+}
+
+static weft_status null_flush(wf_queue *q)
+{
+    (void)q;
+    return count(WF_NULL_FLUSH);
+}
+
+static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
+{
+    null_dev *dev = (null_dev *)e->dev;
+    uint64_t at = ((null_event *)e)->at;
+    WF_TRY(count(WF_NULL_WAIT));
+    if (at == NEVER) {
+        return wf_fail(WEFT_ERR_TIMEOUT, "null device: work did not end in %u ms", timeout_ms);
+    }
+    dev->now = WF_MAX(dev->now, at);
+    return WEFT_OK;
+}
+
+/* ---- variants: as many as the test asks for, all of which support everything ---------------------------- */
+
+static size_t null_variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
+{
+    static const wf_variant all[] = {
+        {"null", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
+        {"null2", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
+        {"null3", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
+    };
+    (void)dev;
+    (void)op;
+    *list = all;
+    return WF_MAX(1, WF_MIN(state.c.variants, WF_LEN(all)));
+}
+
+static bool null_supports(wf_dev *dev, const wf_call *c, int variant)
+{
+    (void)dev;
+    (void)c;
+    (void)variant;
+    return true;
+}
+
+static int null_pick(wf_dev *dev, const wf_call *c)
+{
+    const null_dev *d = (const null_dev *)dev;
+    const wf_variant *list;
+    size_t n = null_variants(dev, c->op, &list);
+    for (size_t i = 0; i < n; i++) {
+        if (!(d->dropped[c->op] >> i & 1)) return (int)i;
+    }
+    return -1;
+}
+
+static weft_status null_prepare(wf_dev *dev, const wf_call *c, int variant)
+{
+    (void)dev;
+    (void)c;
+    (void)variant;
+    return count(WF_NULL_PREPARE);
+}
+
+static void null_drop(wf_dev *dev, enum wf_op op, int variant)
+{
+    ((null_dev *)dev)->dropped[op] |= 1u << variant;
+}
+
+/* ---- the backend ------------------------------------------------------------------------------------------ */
+
+static void null_close(wf_dev *dev)
+{
+    gone(dev);
+}
+
+static const wf_dev_fns fns = {
+    .close = null_close,
+    .buf_create = null_buf_create,
+    .buf_destroy = null_buf_destroy,
+    .queue_create = null_queue_create,
+    .queue_destroy = null_queue_destroy,
+    .event_create = null_event_create,
+    .event_destroy = null_event_destroy,
+    .write = null_write,
+    .read = null_read,
+    .fill = null_fill,
+    .submit = null_submit,
+    .mark = null_mark,
+    .flush = null_flush,
+    .wait = null_wait,
+    .variants = null_variants,
+    .supports = null_supports,
+    .pick = null_pick,
+    .prepare = null_prepare,
+    .drop = null_drop,
+};
+
+static size_t null_list(struct weft_device_info *out, size_t cap)
+{
+    if (!cap) return 1;
+    *out = (struct weft_device_info){.id = "null", .name = "null device", .platform = "weft null",
+                                     .driver = WEFT_VERSION, .version = "fake", .tiers = "base",
+                                     .type = WEFT_DEVICE_OTHER, .memory = 1ull << 40,
+                                     .max_alloc = 1ull << 40, .compute_units = 1, .max_group = 1};
+    return 1;
+}
+
+static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
+{
+    (void)i;
+    WF_TRY(count(WF_NULL_OPEN));
+    null_dev *dev = made(sizeof *dev);
+    if (!dev) return WEFT_ERR_NOMEM;
+    null_list(&dev->base.info, 1);
+    dev->base.fns = &fns;
+    dev->base.params = *p;
+    dev->base.params.force = NULL; /* one variant is as good as another */
+    dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc)
+                                       : dev->base.info.max_alloc;
+    dev->base.align = 64;
+    dev->base.act = WF_F32;
+    dev->base.fuse_rows = true;
+    dev->base.no_math = !state.c.compute;
+    *out = &dev->base;
+    return WEFT_OK;
+}
+
+const wf_backend wf_backend_null = {"null", null_list, null_open};

@@ -1,0 +1,42 @@
+/* null: a device made of malloc, for tests of everything above. It does no arithmetic unless a test
+ * lends it some, keeps a fake clock on which its queues overlap, and fails on demand. */
+#ifndef WF_NULL_H
+#define WF_NULL_H
+
+#include "dev/dev.h"
+
+/* The slots that can fail, in the order of wf_dev_fns. ANY counts calls of all of them. */
+enum wf_null_slot {
+    WF_NULL_OPEN,
+    WF_NULL_BUF_CREATE,
+    WF_NULL_QUEUE_CREATE,
+    WF_NULL_EVENT_CREATE,
+    WF_NULL_WRITE,
+    WF_NULL_READ,
+    WF_NULL_FILL,
+    WF_NULL_SUBMIT,
+    WF_NULL_MARK,
+    WF_NULL_FLUSH,
+    WF_NULL_WAIT,
+    WF_NULL_PREPARE,
+    WF_NULL_ANY,
+    WF_NULL_N_SLOTS
+};
+
+typedef struct wf_null_config {
+    enum wf_null_slot slot; /* where to fail */
+    uint32_t nth;           /* at this call of it, counted from 1 over all null devices; 0: never */
+    weft_status status;     /* with this; 0: the work never ends, and waits for it time out at once */
+    uint32_t variants;      /* of each op; 0: 1 */
+    /* Arithmetic on buf->host; NULL: none, and no_math is set. */
+    weft_status (*compute)(const wf_call *);
+    uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
+} wf_null_config;
+
+/* Process-wide, for devices opened later as well as open ones; resets all counts. Not thread-safe. */
+void wf_null_configure(const wf_null_config *c); /* NULL: the default */
+uint64_t wf_null_calls(enum wf_null_slot slot);  /* since then */
+uint32_t wf_null_alive(void);  /* buffers, queues, events and devices not destroyed yet */
+uint64_t wf_null_now(const wf_dev *dev); /* fake time at which all that was waited for had ended */
+
+#endif

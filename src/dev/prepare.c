@@ -1,0 +1,211 @@
+/* prepare.c: no kernel runs on user data before it was right once. Owns the verdicts of a device: each
+ * distinct kernel (variant, dtypes, operands present, head shape) is built and compared with the
+ * reference on a small problem, once; a wrong one is dropped and the next one tried. */
+#include "dev/check.h"
+#include "dev/front.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What tells kernels apart. Compared as bytes: always zeroed first. */
+typedef struct key {
+    uint32_t op, variant, rows_class, decode;
+    uint8_t in[WF_MAX_IN], out[WF_MAX_OUT]; /* 1 + dtype; 0: absent */
+    uint32_t layout, in_place;
+    uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
+} key;
+
+struct wf_verdicts {
+    key *passed;
+    size_t n, cap;
+    wf_dev *ref; /* the CPU backend, opened at first need */
+    wf_queue *q; /* of the device itself */
+};
+
+void wf_verdicts_free(struct wf_verdicts *v)
+{
+    if (!v) return;
+    wf_queue_destroy(v->q);
+    wf_dev_close(v->ref);
+    free(v->passed);
+    free(v);
+}
+
+static weft_status verdicts_of(wf_dev *dev, struct wf_verdicts **out)
+{
+    struct wf_verdicts *v = dev->verdicts;
+    if (!v) v = dev->verdicts = wf_calloc(1, sizeof *v);
+    if (!v) return WEFT_ERR_NOMEM;
+    *out = v;
+    return WEFT_OK;
+}
+
+/* Few threads, for the problems are small; opening is cheap, so most programs never pay for it. */
+static weft_status reference_of(wf_dev *dev, struct wf_verdicts *v)
+{
+    wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
+    if (!v->ref) WF_TRY(wf_dev_open("cpu", &p, &v->ref));
+    return v->q ? WEFT_OK : wf_queue_create(dev, &v->q);
+}
+
+/* Kernels for GEMM are often chosen by the number of rows. */
+static uint32_t rows_class(uint32_t m)
+{
+    return m > 64 ? 3 : m > 8 ? 2 : m > 1;
+}
+
+static uint32_t weight_layout(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM ? c->in[1].layout : c->op == WF_OP_ROWS ? c->in[0].layout : 0;
+}
+
+static bool in_place(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM && c->in[3].buf && c->in[3].buf == c->out[0].buf;
+}
+
+static key key_of(const wf_call *c, int variant)
+{
+    const wf_params *p = &c->p;
+    key k;
+    memset(&k, 0, sizeof k);
+    k.op = c->op;
+    k.variant = (uint32_t)variant;
+    k.layout = weight_layout(c);
+    k.in_place = in_place(c);
+    if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[0].rows);
+    for (int i = 0; i < WF_MAX_IN; i++) k.in[i] = c->in[i].buf ? 1 + c->in[i].dtype : 0;
+    for (int i = 0; i < WF_MAX_OUT; i++) k.out[i] = c->out[i].buf ? 1 + c->out[i].dtype : 0;
+    if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION) return k;
+    k.decode = c->op == WF_OP_ATTENTION && p->max_q == 1;
+    k.n_head = p->n_head, k.n_kv_head = p->n_kv_head, k.head_dim = p->head_dim;
+    k.n_rot = p->n_rot, k.neox = p->neox, k.page_tokens = p->page_tokens;
+    return k;
+}
+
+static bool passed(const struct wf_verdicts *v, const key *k)
+{
+    for (size_t i = 0; i < v->n; i++) {
+        if (!memcmp(&v->passed[i], k, sizeof *k)) return true;
+    }
+    return false;
+}
+
+/* ---- a small problem of the same kind ------------------------------------------------------------------ */
+
+static wf_case case_of(const wf_call *c)
+{
+    const wf_view *x = &c->in[0];
+    wf_case k = {.op = c->op, .seed = 1, .in = x->dtype, .weight = c->in[1].dtype,
+                 .out = c->out[0].dtype, .m = c->out[0].rows, .k = x->cols, .p = c->p};
+    if (c->op == WF_OP_ROWS) k.weight = x->dtype, k.n = x->rows;
+    if (c->op == WF_OP_GEMM) {
+        k.n = c->in[1].rows;
+        k.in_place = in_place(c);
+        k.bias = c->in[2].buf;
+        k.residual = c->in[3].buf;
+    }
+    if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
+    if (c->op == WF_OP_ROPE_KV) k.n = 32;
+    k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;
+    k.max_q = c->p.max_q ? c->p.max_q : UINT32_MAX;
+    k.n_seqs = 3;
+    return k;
+}
+
+/* Sizes to try, small ones first: a variant may need more rows or columns than the least. */
+static wf_case shrink(const wf_case *from, int step)
+{
+    static const uint32_t rows[] = {1, 5, 33, 70};
+    static const uint32_t sizes[][3] = {{48, 256, 67}, {128, 256, 67}, {256, 512, 600}, {2048, 2048, 1100}};
+    wf_case c = *from;
+    c.n = WF_MIN(c.n, sizes[step][0]);
+    c.m = WF_MIN(c.m, c.op == WF_OP_GEMM ? rows[rows_class(c.m)] : 7);
+    if (c.op == WF_OP_GEMM) c.k = WF_MIN(c.k, sizes[step][1]);
+    c.max_kv = WF_MIN(c.max_kv, sizes[step][2]);
+    c.max_q = WF_MIN(c.max_q, WF_MIN(c.max_kv, 20u << step));
+    return c;
+}
+
+/* *out->supported false: no small problem suits this variant. */
+static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_check_result *out)
+{
+    struct wf_verdicts *v = dev->verdicts;
+    wf_case from = case_of(call);
+    memset(out, 0, sizeof *out);
+    WF_TRY(reference_of(dev, v));
+    for (int step = 0; step < 4 && !out->supported; step++) {
+        wf_case c = shrink(&from, step);
+        wf_check *k;
+        WF_TRY(wf_check_new(v->ref, &c, &k));
+        weft_status s = wf_check_run(k, dev, v->q, variant, false, out);
+        wf_check_free(k);
+        WF_TRY(s);
+    }
+    return WEFT_OK;
+}
+
+/* ---- building, testing, dropping ------------------------------------------------------------------------- */
+
+/* WEFT_OK and *usable false: this variant is no good, the device is. */
+static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool *usable)
+{
+    const char *op = wf_ops[c->op].name, *name = wf_variant_at(dev, c->op, variant)->name;
+    wf_check_result r;
+    *usable = false;
+    weft_status s = dev->fns->prepare ? dev->fns->prepare(dev, c, variant) : WEFT_OK;
+    bool built = !s;
+    if (!s) s = self_test(dev, c, variant, &r);
+    if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_more(s, "%s kernel %s", op, name);
+    if (s) {
+        wf_log(WEFT_LOG_WARN, "%s (%s): %s kernel %s %s, it is not used: %s", dev->info.id,
+               dev->info.name, op, name, built ? "cannot run" : "does not build", wf_error());
+        return WEFT_OK;
+    }
+    if (r.supported && !r.ok) {
+        wf_log(WEFT_LOG_WARN, "%s (%s): %s kernel %s computes wrong results, it is not used: %s",
+               dev->info.id, dev->info.name, op, name, r.message);
+        return WEFT_OK;
+    }
+    *usable = true;
+    return WEFT_OK;
+}
+
+static weft_status remember(struct wf_verdicts *v, const key *k)
+{
+    if (!wf_grow(&v->passed, v->n, &v->cap, sizeof *k)) return WEFT_ERR_NOMEM;
+    v->passed[v->n++] = *k;
+    return WEFT_OK;
+}
+
+static weft_status none_left(wf_dev *dev, enum wf_op op, int dropped)
+{
+    if (!dropped) {
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s (%s) has no kernel for %s with these operands",
+                       dev->info.id, dev->info.name, wf_ops[op].name);
+    }
+    return wf_fail(WEFT_ERR_DEVICE, "%s (%s): every kernel for %s failed to build or computed wrong "
+                   "results; use another device or update its driver", dev->info.id, dev->info.name,
+                   wf_ops[op].name);
+}
+
+weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
+{
+    struct wf_verdicts *v;
+    int dropped = 0;
+    WF_TRY(wf_dev_usable(dev, "prepare"));
+    WF_TRY(wf_call_check(dev, c));
+    WF_TRY(verdicts_of(dev, &v));
+    for (int asked = c->variant;; asked = -1, dropped++) {
+        int pick = asked >= 0 ? asked : dev->fns->pick(dev, c);
+        if (pick < 0) return none_left(dev, c->op, dropped);
+        key k = key_of(c, pick);
+        bool usable = passed(v, &k);
+        *variant = pick;
+        if (usable) return WEFT_OK;
+        if (dev->no_math) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
+        WF_TRY(try_variant(dev, c, pick, &usable));
+        if (usable) return remember(v, &k);
+        dev->fns->drop(dev, c->op, pick);
+    }
+}

@@ -1,0 +1,158 @@
+/* spec.c: which device a name means. Owns the list over all backends and the rules of "auto". */
+#include "dev/dev.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const wf_backend *const backends[] = {
+#define X(name) &wf_backend_##name,
+#include "dev/backends.def"
+#undef X
+};
+
+typedef struct candidate {
+    const wf_backend *backend;
+    size_t index; /* in the backend's list */
+    struct weft_device_info info;
+} candidate;
+
+typedef struct candidates {
+    candidate *list;
+    size_t n;
+} candidates;
+
+/* The null device is for tests: it is found by its name only. */
+static bool hidden(const wf_backend *b)
+{
+    return !strcmp(b->name, "null");
+}
+
+size_t wf_dev_list(struct weft_device_info *out, size_t cap)
+{
+    size_t n = 0;
+    for (size_t b = 0; b < WF_LEN(backends); b++) {
+        if (hidden(backends[b])) continue;
+        size_t room = n < cap ? cap - n : 0;
+        n += backends[b]->list(room ? out + n : NULL, room);
+    }
+    return n;
+}
+
+static weft_status collect_backend(const wf_backend *b, candidates *all)
+{
+    size_t n = b->list(NULL, 0);
+    struct weft_device_info *infos = wf_calloc(n, sizeof *infos);
+    candidate *more = realloc(all->list, (all->n + n + 1) * sizeof *more);
+    if (more) all->list = more;
+    if (!infos || !more) {
+        free(infos);
+        return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a list of %zu devices", n);
+    }
+    size_t now = b->list(infos, n); /* devices may come and go between the calls */
+    for (size_t i = 0; i < n && i < now; i++) {
+        all->list[all->n++] = (candidate){b, i, infos[i]};
+    }
+    free(infos);
+    return WEFT_OK;
+}
+
+static weft_status collect(candidates *all)
+{
+    for (size_t b = 0; b < WF_LEN(backends); b++) WF_TRY(collect_backend(backends[b], all));
+    return WEFT_OK;
+}
+
+static bool contains(const char *text, const char *part)
+{
+    size_t len = strlen(part);
+    for (; *text; text++) {
+        if (!strncasecmp(text, part, len)) return true;
+    }
+    return false;
+}
+
+static const candidate *best_gpu(const candidates *all)
+{
+    const candidate *best = NULL;
+    for (size_t i = 0; i < all->n; i++) {
+        const candidate *c = &all->list[i];
+        if (c->info.type != WEFT_DEVICE_GPU || hidden(c->backend)) continue;
+        if (!best || c->info.memory > best->info.memory) best = c;
+    }
+    return best;
+}
+
+static const candidate *by_id(const candidates *all, const char *id)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        if (!strcasecmp(all->list[i].info.id, id)) return &all->list[i];
+    }
+    return NULL;
+}
+
+static const candidate *by_name(const candidates *all, const char *part)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        const candidate *c = &all->list[i];
+        if (!hidden(c->backend) && contains(c->info.name, part)) return c;
+    }
+    return NULL;
+}
+
+static weft_status none_such(const candidates *all, const char *spec)
+{
+    char names[512] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < all->n; i++) {
+        const candidate *c = &all->list[i];
+        if (hidden(c->backend) || len >= sizeof names) continue;
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s%s (%s)", len ? ", " : "",
+                                c->info.id, c->info.name);
+    }
+    if (!strcasecmp(spec, "gpu")) {
+        return wf_fail(WEFT_ERR_NODEVICE, "no GPU found; there is: %s. Is its OpenCL driver "
+                       "installed (see `clinfo -l`)?", len ? names : "no device at all");
+    }
+    return wf_fail(WEFT_ERR_NODEVICE, "no device \"%s\"; there is: %s", spec,
+                   len ? names : "no device at all");
+}
+
+static weft_status open_one(const candidate *c, const wf_open_params *p, wf_dev **out)
+{
+    weft_status s = c->backend->open(c->index, p, out);
+    return s ? wf_fail_more(s, "%s (%s)", c->info.id, c->info.name) : WEFT_OK;
+}
+
+static weft_status open_auto(const candidates *all, const wf_open_params *p, wf_dev **out)
+{
+    const candidate *gpu = best_gpu(all), *cpu = by_id(all, "cpu");
+    if (gpu) {
+        weft_status s = open_one(gpu, p, out);
+        if (!s || !cpu) return s;
+        wf_log(WEFT_LOG_WARN, "%s; using the CPU instead", wf_error());
+    }
+    return cpu ? open_one(cpu, p, out) : none_such(all, "auto");
+}
+
+static weft_status open_spec(const candidates *all, const char *spec, const wf_open_params *p,
+                             wf_dev **out)
+{
+    if (!strcasecmp(spec, "auto")) return open_auto(all, p, out);
+    const candidate *c = !strcasecmp(spec, "gpu") ? best_gpu(all) : by_id(all, spec);
+    if (!c && strcasecmp(spec, "gpu")) c = by_name(all, spec);
+    return c ? open_one(c, p, out) : none_such(all, spec);
+}
+
+weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out)
+{
+    wf_open_params full = p ? *p : (wf_open_params){.tier = WF_TIER_MATRIX};
+    if (!full.watchdog_ms) full.watchdog_ms = 60000;
+    *out = NULL;
+    candidates all = {0};
+    weft_status s = collect(&all);
+    if (!s) s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
+    free(all.list);
+    return s;
+}

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""The include test must be able to fail: runs it over small trees that are right or wrong."""
+import os
+import subprocess
+import sys
+import tempfile
+
+CASES = [  # file, include line, is it right?
+    ("src/exec/a.c", '#include "dev/dev.h"', True),
+    ("src/exec/a.c", '#include "exec/a.h"', True),
+    ("src/dev/a.c", '#include "exec/exec.h"', False),
+    ("src/engine/a.c", '#include "cl/cl.h"', False),
+    ("src/cli/a.c", "#include <weft/weft.h>", True),
+    ("src/cli/a.c", '#include "base/base.h"', True),
+    ("src/cli/a.c", '#include "engine/engine.h"', False),
+    ("cl/a.c", '#include "dev/dev.h"', True),
+    ("cl/ops/a.c", '  #  include "exec/exec.h"', False),
+    ("cpu/a.c", '#include "cl/cl.h"', False),
+    ("src/exec/a.c", '#include "a.h"', False),
+    ("src/exec/a.c", '#include "../dev/dev.h"', False),
+    ("src/exec/a.c", "#include <dev/dev.h>", False),
+    ("src/other/a.c", "#include <stdio.h>", False),
+]
+
+bad = 0
+for path, line, right in CASES:
+    with tempfile.TemporaryDirectory() as root:
+        os.makedirs(os.path.join(root, os.path.dirname(path)))
+        with open(os.path.join(root, path), "w", encoding="utf-8") as f:
+            f.write(line + "\n")
+        code = subprocess.run([sys.executable, sys.argv[1], root], stdout=subprocess.DEVNULL).returncode
+        if (code == 0) != right:
+            print(f"{path}: {line}: exit {code}, should be {'0' if right else 'not 0'}")
+            bad = 1
+sys.exit(bad)

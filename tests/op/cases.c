@@ -1,0 +1,212 @@
+/* See cases.h. */
+#include "op/cases.h"
+
+static const uint32_t sizes[] = {1, 7, 64, 65, 127};
+static const uint32_t row_counts[] = {1, 2, 7, 8, 16, 64, 65, 127};
+static const uint32_t head_dims[] = {8, 64, 80, 96, 128, 256};
+static const uint32_t ratios[] = {1, 2, 4, 7, 8};
+static const uint32_t page_sizes[] = {1, 16, 32};
+static const uint32_t lengths[] = {1, 7, 33, 64, 65, 127, 300};
+static const uint8_t weights[] = {WF_F32, WF_F16, WF_BF16, WF_Q8_0, WF_Q4_0, WF_Q6_K};
+static const uint8_t acts[] = {WF_F32, WF_F16};
+
+#define LARGE (4096 + 3)
+#define ANY(s, list) ((list)[below(s, WF_LEN(list))])
+
+static uint32_t below(op_cases *s, uint32_t n)
+{
+    return (uint32_t)(wf_random(s->seed, s->draws++) % n);
+}
+
+/* Adds a case; pad, groups and seed are drawn. */
+static bool add(op_cases *s, wf_case c)
+{
+    static const uint32_t groups[] = {0, 0, 1, 3};
+    if (!wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) return false;
+    c.pad = below(s, 2) ? 1 + below(s, 9) : 0;
+    c.groups = ANY(s, groups);
+    c.seed = wf_random(s->seed, s->draws++);
+    s->list[s->n++] = c;
+    return true;
+}
+
+static uint32_t whole_blocks(uint32_t k, uint8_t dtype)
+{
+    return WF_UP(k, wf_dtypes[dtype].block);
+}
+
+/* ---- rows, rmsnorm, silu_mul ----------------------------------------------------------------------- */
+
+static bool rows(op_cases *s)
+{
+    for (size_t w = 0; w < WF_LEN(weights); w++) {
+        for (size_t i = 0; i <= WF_LEN(sizes); i++) {
+            uint32_t k = i < WF_LEN(sizes) ? sizes[i] : LARGE;
+            wf_case c = {.op = WF_OP_ROWS, .weight = weights[w], .m = ANY(s, row_counts),
+                         .n = ANY(s, sizes), .k = whole_blocks(k, weights[w])};
+            if (!add(s, c)) return false;
+        }
+    }
+    return true;
+}
+
+static bool wide(op_cases *s, enum wf_op op, uint8_t in, uint8_t out)
+{
+    for (size_t i = 0; i <= WF_LEN(sizes); i++) {
+        wf_case c = {.op = op, .in = in, .out = out, .m = ANY(s, row_counts),
+                     .k = i < WF_LEN(sizes) ? sizes[i] : LARGE};
+        if (!add(s, c)) return false;
+    }
+    return add(s, (wf_case){.op = op, .in = in, .out = out, .m = 515, .k = 2048});
+}
+
+static bool vectors(op_cases *s)
+{
+    for (int o = 0; o < 2; o++) {
+        if (!wide(s, WF_OP_RMSNORM, WF_F32, acts[o])) return false;
+        for (int i = 0; i < 2; i++) {
+            if (!wide(s, WF_OP_SILU_MUL, acts[i], acts[o])) return false;
+        }
+    }
+    return true;
+}
+
+/* ---- gemm ------------------------------------------------------------------------------------------- */
+
+static bool gemm(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m, uint32_t n, uint32_t k)
+{
+    wf_case c = {.op = WF_OP_GEMM, .weight = w, .in = in, .out = out, .m = m, .n = n,
+                 .k = whole_blocks(k, w)};
+    uint32_t extra = below(s, 4);
+    c.bias = below(s, 2);
+    c.residual = extra > 1;
+    c.in_place = extra == 3 && out == WF_F32;
+    return add(s, c);
+}
+
+static bool gemm_small(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
+{
+    for (size_t i = 0; i < WF_LEN(row_counts); i++) {
+        if (!gemm(s, w, in, out, row_counts[i], ANY(s, sizes), ANY(s, sizes))) return false;
+    }
+    return true;
+}
+
+static bool gemm_grid(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
+{
+    for (size_t m = 0; m < WF_LEN(row_counts); m++) {
+        for (size_t n = 0; n < WF_LEN(sizes); n++) {
+            for (size_t k = 0; k < WF_LEN(sizes); k++) {
+                if (!gemm(s, w, in, out, row_counts[m], sizes[n], sizes[k])) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool gemm_large(op_cases *s, uint8_t w, uint8_t in)
+{
+    uint32_t k = whole_blocks(4096, w) + (wf_dtypes[w].block == 1 ? 3 : wf_dtypes[w].block);
+    bool ok = gemm(s, w, in, WF_F32, 1, LARGE, k) && gemm(s, w, in, in, 5, LARGE, 256) &&
+              gemm(s, w, in, in, 127, 65, k) && gemm(s, w, in, WF_F32, 131, 515, 512);
+    if (!ok || s->level != OP_LONG) return ok;
+    return gemm(s, w, in, in, 7, LARGE, k) && gemm(s, w, in, WF_F32, 65, LARGE, k) &&
+           gemm(s, w, in, in, 515, 2048, 2048);
+}
+
+static bool gemms(op_cases *s)
+{
+    for (size_t w = 0; w < WF_LEN(weights); w++) {
+        for (int i = 0; i < 4; i++) {
+            uint8_t in = acts[i & 1], out = acts[i >> 1];
+            bool ok = s->level == OP_LONG ? gemm_grid(s, weights[w], in, out)
+                                          : gemm_small(s, weights[w], in, out);
+            if (!ok) return false;
+        }
+        for (int i = 0; i < 2; i++) {
+            if (!gemm_large(s, weights[w], acts[i])) return false;
+        }
+    }
+    return true;
+}
+
+/* ---- rope_kv and attention: head shapes ------------------------------------------------------------- */
+
+/* turn walks over the ratios and page sizes, so that all are met in each run. */
+static wf_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
+{
+    wf_params p = {.head_dim = head_dim, .n_kv_head = 1 + below(s, 3)};
+    p.n_head = p.n_kv_head * ratios[turn % WF_LEN(ratios)];
+    p.page_tokens = page_sizes[turn % WF_LEN(page_sizes)];
+    return p;
+}
+
+static bool ropes(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 7, 65};
+    uint32_t turn = below(s, 15);
+    for (size_t d = 0; d < WF_LEN(head_dims); d++) {
+        for (int i = 0; i < 8; i++) {
+            wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[i & 1], .out = acts[i >> 1 & 1],
+                         .m = ms[turn % 3], .n = 1 + below(s, 100)};
+            c.p = heads(s, head_dims[d], turn++);
+            c.p.neox = (uint32_t)i >> 2;
+            c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
+            if (!add(s, c)) return false;
+        }
+    }
+    return true;
+}
+
+enum mode { DECODE, PREFILL, CHUNK, MIXED, N_MODES };
+
+static bool attention(op_cases *s, uint32_t head_dim, enum mode mode, uint8_t act, uint32_t turn)
+{
+    wf_case c = {.op = WF_OP_ATTENTION, .in = act, .out = below(s, 3) ? act : ANY(s, acts)};
+    c.p = heads(s, head_dim, turn);
+    c.max_kv = lengths[(turn + below(s, 2)) % WF_LEN(lengths)];
+    c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
+    c.max_q = mode == DECODE ? 1 : mode == PREFILL ? c.max_kv : 1 + c.max_kv / (2 + below(s, 3));
+    return add(s, c);
+}
+
+static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs)
+{
+    wf_case c = {.op = WF_OP_ATTENTION, .in = ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q,
+                 .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16}};
+    c.out = c.in;
+    return add(s, c);
+}
+
+static bool attentions(op_cases *s)
+{
+    uint32_t turn = below(s, 15), repeat = s->level == OP_LONG ? 15 : 1;
+    for (uint32_t r = 0; r < repeat; r++) {
+        for (size_t d = 0; d < WF_LEN(head_dims); d++) {
+            for (int i = 0; i < 2 * N_MODES; i++) {
+                if (!attention(s, head_dims[d], i % N_MODES, acts[i / N_MODES], turn++)) return false;
+            }
+        }
+    }
+    bool ok = attention_long(s, 128, LARGE, 1, 2) && attention_long(s, 64, LARGE, 1, 1) &&
+              attention_long(s, 64, 600, 129, 2);
+    if (!ok || s->level != OP_LONG) return ok;
+    return attention_long(s, 128, LARGE, 515, 3) && attention_long(s, 128, 30000, 1, 3);
+}
+
+static bool quick(op_cases *s)
+{
+    wf_case c;
+    for (size_t i = 0; wf_case_small(i, s->seed, &c); i++) {
+        if (!wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) return false;
+        s->list[s->n++] = c;
+    }
+    return true;
+}
+
+bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
+{
+    *out = (op_cases){.seed = seed, .level = level};
+    if (level == OP_QUICK) return quick(out);
+    return quick(out) && rows(out) && vectors(out) && gemms(out) && ropes(out) && attentions(out);
+}

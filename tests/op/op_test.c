@@ -1,0 +1,205 @@
+/* op_test: every op x dtype x shape x variant of one device against the reference, and timed.
+ *
+ *   op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--quick | --long]
+ *
+ * Inputs are random in each run; the seed that is printed repeats it. Exit code 0: all right, 1: not,
+ * 77: no such device. A variant must give the same bits twice, and variants of one invariance class
+ * the same bits as each other. --bench times each variant in the same loop: one line each.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dev/check.h"
+#include "op/cases.h"
+
+typedef struct session {
+    wf_dev *dev, *ref;
+    wf_queue *q;
+    const char *op, *variant;
+    bool bench;
+    unsigned cases, runs, failed;
+    unsigned per_variant[WF_N_OPS][64]; /* runs */
+} session;
+
+typedef struct seen {
+    const char *class;
+    const char *variant;
+    uint64_t hash;
+} seen;
+
+static void complain(session *s, const wf_case *c, const char *variant, const char *what)
+{
+    char text[160];
+    wf_case_text(c, text, sizeof text);
+    printf("FAIL %s %s [%s] groups %u: %s\n", wf_ops[c->op].name, variant, text, c->groups, what);
+    fflush(stdout);
+    s->failed++;
+}
+
+static void print_time(const wf_check *k, const char *variant, const wf_check_result *r)
+{
+    char text[160];
+    wf_case_text(&k->c, text, sizeof text);
+    printf("%-10s %-20s %-60s %10.1f us %8.2f GB/s %9.2f GFLOP/s\n", wf_ops[k->c.op].name, variant, text,
+           r->median_ns / 1e3, k->bytes / r->median_ns, k->flops / r->median_ns);
+}
+
+/* One variant, twice: right, and the same bits again. */
+static bool check_once(session *s, const wf_check *k, int i, wf_check_result *r)
+{
+    const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
+    wf_check_result again;
+    char text[256];
+    weft_status st = wf_check_run(k, s->dev, s->q, i, s->bench, r);
+    if (!st && r->supported && r->ok) st = wf_check_run(k, s->dev, s->q, i, false, &again);
+    if (st) complain(s, &k->c, v->name, weft_last_error());
+    else if (!r->supported) return false;
+    else if (!r->ok) {
+        snprintf(text, sizeof text, "%s; %.3g of its tolerance", r->message, r->error);
+        complain(s, &k->c, v->name, text);
+    } else if (again.hash != r->hash) complain(s, &k->c, v->name, "two runs differ");
+    s->runs++;
+    s->per_variant[k->c.op][WF_MIN(i, 63)]++;
+    if (!st && s->bench) print_time(k, v->name, r);
+    return !st && r->ok;
+}
+
+static void check_class(session *s, const wf_case *c, const wf_variant *v, uint64_t hash, seen *list,
+                        size_t *n)
+{
+    char text[128];
+    for (size_t i = 0; i < *n; i++) {
+        if (strcmp(list[i].class, v->class)) continue;
+        if (list[i].hash == hash) return;
+        snprintf(text, sizeof text, "differs from %s, of the same class \"%s\"", list[i].variant, v->class);
+        complain(s, c, v->name, text);
+        return;
+    }
+    if (*n < 64) list[(*n)++] = (seen){v->class, v->name, hash};
+}
+
+/* What an engine asks of a device: some variant must be able to. */
+static bool must_run(const session *s, const wf_case *c)
+{
+    bool act_in = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in == s->dev->act;
+    bool act_out = c->op == WF_OP_ROWS || c->out == s->dev->act || c->op == WF_OP_GEMM;
+    return act_in && act_out && !s->variant;
+}
+
+static void check_case(session *s, const wf_case *c)
+{
+    wf_check *k;
+    seen list[64];
+    size_t n = 0, ran = 0;
+    const wf_variant *v;
+    if (s->op && strcmp(s->op, wf_ops[c->op].name)) return;
+    if (wf_check_new(s->ref, c, &k)) {
+        complain(s, c, "reference", weft_last_error());
+        return;
+    }
+    for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)) && !s->dev->lost; i++) {
+        wf_check_result r;
+        if (s->variant && strcmp(s->variant, v->name)) continue;
+        bool ok = check_once(s, k, i, &r);
+        ran += r.supported;
+        if (ok) check_class(s, c, v, r.hash, list, &n);
+    }
+    if (!ran && must_run(s, c)) complain(s, c, "-", "no variant can run this");
+    s->cases++;
+    wf_check_free(k);
+}
+
+/* ---- the program ------------------------------------------------------------------------------------ */
+
+typedef struct options {
+    const char *device, *tier;
+    uint64_t seed;
+    enum op_level level;
+} options;
+
+static int usage(void)
+{
+    fprintf(stderr, "usage: op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] "
+                    "[--quick | --long]\n");
+    return 2;
+}
+
+static bool parse(int argc, char **argv, options *o, session *s)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        if (!strcmp(a, "--bench")) s->bench = true;
+        else if (!strcmp(a, "--quick")) o->level = OP_QUICK;
+        else if (!strcmp(a, "--long")) o->level = OP_LONG;
+        else if (a[0] != '-' && !o->device) o->device = a;
+        else if (!value) return false;
+        else if (!strcmp(a, "--op")) s->op = value, i++;
+        else if (!strcmp(a, "--variant")) s->variant = value, i++;
+        else if (!strcmp(a, "--tier")) o->tier = value, i++;
+        else if (!strcmp(a, "--seed")) o->seed = strtoull(value, NULL, 0), i++;
+        else return false;
+    }
+    return o->device != NULL;
+}
+
+/* "first-opencl": the first OpenCL device, for the build's own test list. */
+static weft_status open_device(const options *o, session *s)
+{
+    wf_open_params p = {0};
+    struct weft_device_info all[16];
+    const char *id = o->device;
+    WF_TRY(wf_tier_parse(o->tier, &p.tier));
+    if (!strcmp(id, "first-opencl")) {
+        size_t n = WF_MIN(wf_dev_list(all, WF_LEN(all)), WF_LEN(all));
+        id = NULL;
+        for (size_t i = 0; i < n && !id; i++) {
+            if (!strncmp(all[i].id, "opencl", 6)) id = all[i].id;
+        }
+        if (!id) return wf_fail(WEFT_ERR_NODEVICE, "no OpenCL device");
+    }
+    WF_TRY(wf_dev_open(id, &p, &s->dev));
+    p.tier = WF_TIER_BASE;
+    WF_TRY(wf_dev_open("cpu", &p, &s->ref));
+    return wf_queue_create(s->dev, &s->q);
+}
+
+static void summary(session *s)
+{
+    const wf_variant *v;
+    for (int op = 0; op < WF_N_OPS; op++) {
+        for (int i = 0; (v = wf_variant_at(s->dev, (enum wf_op)op, i)) && i < 64; i++) {
+            unsigned n = s->per_variant[op][i];
+            if (!s->op || !strcmp(s->op, wf_ops[op].name)) {
+                printf("  %-10s %-24s %4u cases%s\n", wf_ops[op].name, v->name, n, n ? "" : ": never run");
+            }
+        }
+    }
+    printf("%u cases, %u runs, %u failed\n", s->cases, s->runs, s->failed);
+}
+
+int main(int argc, char **argv)
+{
+    session s = {0};
+    options o = {.seed = (uint64_t)time(NULL) * 1000003u ^ wf_now_ns(), .level = OP_NORMAL};
+    op_cases cases;
+    if (!parse(argc, argv, &o, &s)) return usage();
+    weft_status st = open_device(&o, &s);
+    if (st) fprintf(stderr, "op_test: %s\n", weft_last_error());
+    if (!st && !op_cases_make(o.level, o.seed, &cases)) st = WEFT_ERR_NOMEM;
+    if (!st) {
+        printf("%s (%s), seed %llu\n", s.dev->info.id, s.dev->info.name, (unsigned long long)o.seed);
+        for (size_t i = 0; i < cases.n && !s.dev->lost; i++) {
+            if (s.bench) cases.list[i].groups = 0; /* time the whole device */
+            check_case(&s, &cases.list[i]);
+        }
+        summary(&s);
+        free(cases.list);
+    }
+    bool good = !st && s.runs && !s.failed && !s.dev->lost;
+    wf_queue_destroy(s.q);
+    wf_dev_close(s.dev);
+    wf_dev_close(s.ref);
+    return st == WEFT_ERR_NODEVICE ? 77 : good ? 0 : 1;
+}

@@ -1,0 +1,267 @@
+/* Kept kernel binaries: damaged, foreign and dangerous entries must cost a build and nothing else. */
+#include "unit/cl_test.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "base/file.h"
+
+static const char body[] = "what a driver would call a binary";
+static char dir[300];
+static cl_key key;
+
+static cl_key key_named(const char *options)
+{
+    struct weft_device_info info = {.name = "device", .platform = "platform", .driver = "1"};
+    cl_key k = wf_cl_key(&info, "source", options);
+    assert_non_null(k.text);
+    return k;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(dir, sizeof dir, "%s/cl", fresh_cache());
+    key = key_named("-D A");
+    wf_cl_cache_put(dir, &key, body, sizeof body);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    *strrchr(dir, '/') = 0;
+    forget_cache(dir);
+    free(key.text);
+    return 0;
+}
+
+static void path_of(const cl_key *k, char *buf, size_t cap)
+{
+    snprintf(buf, cap, "%s/%s.bin", dir, k->name);
+}
+
+static bool there(const cl_key *k)
+{
+    char path[400];
+    path_of(k, path, sizeof path);
+    return access(path, F_OK) == 0;
+}
+
+static char *entry(size_t *n)
+{
+    char path[400], *data;
+    path_of(&key, path, sizeof path);
+    assert_int_equal(wf_read_file(path, 1 << 20, &data, n), WEFT_OK);
+    return data;
+}
+
+static void rewrite(const char *data, size_t n)
+{
+    char path[400];
+    path_of(&key, path, sizeof path);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    fclose(f);
+}
+
+static void assert_refused(void)
+{
+    size_t n;
+    assert_null(wf_cl_cache_get(dir, &key, &n));
+    assert_false(there(&key));
+}
+
+static void round_trip(void **state)
+{
+    size_t n = 0;
+    void *got = wf_cl_cache_get(dir, &key, &n);
+    (void)state;
+    assert_non_null(got);
+    assert_int_equal(n, sizeof body);
+    assert_memory_equal(got, body, n);
+    free(got);
+}
+
+static void keys_differ(void **state)
+{
+    struct weft_device_info a = {.name = "a"}, b = {.name = "a", .driver = "2"};
+    cl_key ka = wf_cl_key(&a, "s", "o"), kb = wf_cl_key(&b, "s", "o"), kc = wf_cl_key(&a, "s", "p"),
+           kd = wf_cl_key(&a, "t", "o");
+    (void)state;
+    assert_string_not_equal(ka.name, kb.name);
+    assert_string_not_equal(ka.name, kc.name);
+    assert_string_not_equal(ka.name, kd.name);
+    free(ka.text), free(kb.text), free(kc.text), free(kd.text);
+}
+
+static void truncated(void **state)
+{
+    size_t n;
+    char *data = entry(&n);
+    (void)state;
+    for (size_t keep = 0; keep < n; keep++) {
+        rewrite(data, keep);
+        assert_refused();
+    }
+    free(data);
+}
+
+static void longer(void **state)
+{
+    size_t n;
+    char *data = entry(&n), *more = realloc(data, n + 1);
+    (void)state;
+    more[n] = 1;
+    rewrite(more, n + 1);
+    assert_refused();
+    free(more);
+}
+
+static void flipped(void **state)
+{
+    size_t n;
+    char *data = entry(&n);
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        data[i] ^= 1 << i % 8;
+        rewrite(data, n);
+        assert_refused();
+        data[i] ^= 1 << i % 8;
+    }
+    free(data);
+}
+
+/* A well-formed entry under the name of another: as after a collision of hashes. */
+static void foreign(void **state)
+{
+    char from[400], to[400];
+    size_t n;
+    (void)state;
+    cl_key other = key_named("-D B");
+    path_of(&key, from, sizeof from);
+    path_of(&other, to, sizeof to);
+    assert_int_equal(rename(from, to), 0);
+    assert_null(wf_cl_cache_get(dir, &other, &n));
+    assert_false(there(&other));
+    free(other.text);
+}
+
+static void canary_of_the_living(void **state)
+{
+    (void)state;
+    assert_true(wf_cl_canary_arm(dir, &key));
+    assert_true(wf_cl_canary_arm(dir, &key)); /* another device of this process */
+    wf_cl_canary_clear(dir, &key);
+    assert_true(there(&key));
+}
+
+static void canary_of_the_dead(void **state)
+{
+    int ready[2];
+    char c;
+    (void)state;
+    assert_int_equal(pipe(ready), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool ok = wf_cl_canary_arm(dir, &key);
+        if (write(ready[1], ok ? "y" : "n", 1) != 1) _exit(1);
+        pause();
+    }
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    assert_int_equal(c, 'y');
+    assert_true(wf_cl_canary_arm(dir, &key)); /* it is at it, and so are we */
+    wf_cl_canary_clear(dir, &key);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    assert_false(wf_cl_canary_arm(dir, &key));
+    assert_false(there(&key));
+    wf_cl_cache_put(dir, &key, body, sizeof body);
+    assert_true(wf_cl_canary_arm(dir, &key)); /* its canary went with the entry */
+    wf_cl_canary_clear(dir, &key);
+}
+
+static void no_folder(void **state)
+{
+    size_t n;
+    (void)state;
+    assert_null(wf_cl_cache_get("/proc/no/such", &key, &n));
+    wf_cl_cache_put("/proc/no/such", &key, body, sizeof body);
+    assert_false(wf_cl_canary_arm("/proc/no/such", &key));
+}
+
+/* ---- with a device ------------------------------------------------------------------------------------- */
+
+static size_t files_in(const char *path, char *last, size_t cap)
+{
+    DIR *d = opendir(path);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (*e->d_name == '.') continue;
+        snprintf(last, cap, "%s/%s", path, e->d_name);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static void run_once(wf_open_params p)
+{
+    cl_dev *d = open_with(p);
+    bench b = bench_new(d);
+    if (run_small(&b)) fail_msg("%s", wf_error());
+    bench_free(&b);
+    shut(d);
+}
+
+/* Keeps the key of an entry, but gives it a binary that no driver can load. */
+static void refill(const char *file)
+{
+    char *data, *slash = strrchr(file, '/'), folder[600];
+    size_t n, header = 32;
+    uint64_t key_size;
+    assert_int_equal(wf_read_file(file, 1 << 28, &data, &n), WEFT_OK);
+    memcpy(&key_size, data + 8, sizeof key_size);
+    cl_key k = {.text = data + header};
+    snprintf(k.name, sizeof k.name, "%.32s", slash + 1);
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - file), file);
+    data[header + key_size] = 0; /* ends the key; the binary behind it is not needed */
+    wf_cl_cache_put(folder, &k, body, sizeof body);
+    void *got = wf_cl_cache_get(folder, &k, &n);
+    assert_non_null(got);
+    free(got);
+    free(data);
+}
+
+static void device_survives_bad_entries(void **state)
+{
+    const char *cache = fresh_cache();
+    char path[300], file[600];
+    (void)state;
+    snprintf(path, sizeof path, "%s/weft/cl", cache);
+    run_once((wf_open_params){.no_kernel_cache = true});
+    assert_int_equal(files_in(path, file, sizeof file), 0);
+    run_once((wf_open_params){0});
+    if (files_in(path, file, sizeof file)) { /* none where the driver has no binaries */
+        assert_int_equal(truncate(file, 100), 0);
+        run_once((wf_open_params){0});
+        refill(file);
+        run_once((wf_open_params){0});
+        assert_int_equal(files_in(path, file, sizeof file), 1); /* no canary is left */
+    }
+    forget_cache(cache);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+        T(round_trip), T(keys_differ), T(truncated), T(longer), T(flipped), T(foreign),
+        T(canary_of_the_living), T(canary_of_the_dead), T(no_folder),
+        cmocka_unit_test(device_survives_bad_entries),
+    };
+    need_device();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

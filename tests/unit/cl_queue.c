@@ -1,0 +1,217 @@
+/* Queues, events and the watchdog of the OpenCL backend. Calls are products of 1x1 matrices,
+ * y = x * 1 + 1, so that every lost or early call shows in the number at the end. */
+#include "unit/cl_test.h"
+
+#define CELL 512 /* bytes between numbers: every offset is aligned for any device */
+
+static cl_dev *d;
+static const wf_dev_fns *f;
+
+static int set_up(void **state)
+{
+    (void)state;
+    d = open_with((wf_open_params){.force = "*=naive"});
+    f = d->base.fns;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    shut(d);
+    return 0;
+}
+
+static wf_queue *queue_of(void)
+{
+    wf_queue *q = NULL;
+    assert_int_equal(f->queue_create(&d->base, &q), WEFT_OK);
+    return q;
+}
+
+static wf_event *event_of(void)
+{
+    wf_event *e = NULL;
+    assert_int_equal(f->event_create(&d->base, &e), WEFT_OK);
+    return e;
+}
+
+/* Cells 0 to n - 1 are 0; cell n is the constant one, weight and bias. */
+static wf_buf *cells(wf_queue *q, int n)
+{
+    wf_buf *b = NULL;
+    float one = 1;
+    wf_event *e = event_of();
+    assert_int_equal(f->buf_create(&d->base, (uint64_t)(n + 1) * CELL, &b), WEFT_OK);
+    assert_int_equal(f->fill(q, b, 0, (uint64_t)(n + 1) * CELL, 0), WEFT_OK);
+    assert_int_equal(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, e), WEFT_OK);
+    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    f->event_destroy(&d->base, e);
+    return b;
+}
+
+static float cell(wf_queue *q, wf_buf *b, int i)
+{
+    float x = -1;
+    wf_event *e = event_of();
+    assert_int_equal(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, e), WEFT_OK);
+    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    f->event_destroy(&d->base, e);
+    return x;
+}
+
+static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *wait, wf_event *signal)
+{
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .waits = &wait, .n_waits = wait ? 1 : 0,
+                 .signal = signal};
+    wf_view v = {.buf = b, .rows = 1, .cols = 1, .stride = 1};
+    c.in[0] = c.in[1] = c.in[2] = c.out[0] = v;
+    c.in[0].offset = (uint64_t)from * CELL;
+    c.in[1].offset = c.in[2].offset = (uint64_t)n * CELL;
+    c.out[0].offset = (uint64_t)to * CELL;
+    if (f->submit(q, &c)) fail_msg("%s", wf_error());
+}
+
+static void one_queue_is_in_order(void **state)
+{
+    wf_queue *q = queue_of();
+    wf_buf *b = cells(q, 2);
+    (void)state;
+    for (int i = 0; i < 100; i++) add_one(q, b, 2, i % 2, 1 - i % 2, NULL, NULL);
+    assert_true(cell(q, b, 0) == 100);
+    f->buf_destroy(&d->base, b);
+    f->queue_destroy(&d->base, q);
+}
+
+/* Two queues hand one number to and fro; each step waits for the other's last. */
+static void ping_pong(void **state)
+{
+    wf_queue *q[2] = {queue_of(), queue_of()};
+    wf_event *e[2] = {event_of(), event_of()};
+    wf_buf *b = cells(q[0], 2);
+    (void)state;
+    for (int i = 0; i < 200; i++) add_one(q[i % 2], b, 2, i % 2, 1 - i % 2, e[1 - i % 2], e[i % 2]);
+    assert_int_equal(f->wait(e[1], 0), WEFT_OK);
+    assert_true(cell(q[0], b, 0) == 200);
+    for (int i = 0; i < 2; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
+    f->buf_destroy(&d->base, b);
+}
+
+/* Many queues, joined by a mark that waits for all. */
+static void join(void **state)
+{
+    enum { N = 8 };
+    wf_queue *q[N], *last = queue_of();
+    wf_event *e[N], *all = event_of();
+    wf_buf *b = cells(last, N);
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        q[i] = queue_of(), e[i] = event_of();
+        for (int k = 0; k <= i; k++) add_one(q[i], b, N, i, i, NULL, k == i ? e[i] : NULL);
+    }
+    assert_int_equal(f->mark(last, e, N, all), WEFT_OK);
+    assert_int_equal(f->wait(all, 0), WEFT_OK);
+    for (int i = 0; i < N; i++) assert_true(cell(last, b, i) == i + 1);
+    for (int i = 0; i < N; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
+    f->event_destroy(&d->base, all);
+    f->buf_destroy(&d->base, b);
+    f->queue_destroy(&d->base, last);
+}
+
+static void events(void **state)
+{
+    wf_queue *q = queue_of(), *other = queue_of();
+    wf_event *fresh = event_of(), *e = event_of();
+    wf_buf *b = cells(q, 1);
+    (void)state;
+    assert_int_equal(f->wait(fresh, 1), WEFT_OK);     /* never submitted: done */
+    add_one(q, b, 1, 0, 0, fresh, e);                 /* and no obstacle */
+    add_one(q, b, 1, 0, 0, NULL, e);                  /* armed again while pending */
+    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    assert_int_equal(f->wait(e, 0), WEFT_OK);         /* done stays done */
+    assert_true(cell(other, b, 0) == 2);
+    add_one(q, b, 1, 0, 0, NULL, e);
+    assert_true(cell(q, b, 0) == 3);
+    f->queue_destroy(&d->base, q);                    /* its work has ended; the event outlives it */
+    add_one(other, b, 1, 0, 0, e, NULL);
+    assert_int_equal(f->wait(e, 0), WEFT_OK);
+    assert_true(cell(other, b, 0) == 4);
+    f->event_destroy(&d->base, fresh);
+    f->event_destroy(&d->base, e);
+    f->buf_destroy(&d->base, b);
+    f->queue_destroy(&d->base, other);
+}
+
+static void too_many_queues(void **state)
+{
+    wf_queue *q[WF_CL_MAX_QUEUES] = {0};
+    int n = 0;
+    weft_status st = WEFT_OK;
+    (void)state;
+    while (n < WF_CL_MAX_QUEUES && !(st = f->queue_create(&d->base, &q[n]))) n++;
+    assert_int_equal(st, WEFT_ERR_ARG);
+    assert_false(d->base.lost);
+    while (n) f->queue_destroy(&d->base, q[--n]);
+}
+
+static void too_much_memory(void **state)
+{
+    wf_buf *b = NULL;
+    (void)state;
+    assert_int_equal(f->buf_create(&d->base, (uint64_t)1 << 46, &b), WEFT_ERR_NOMEM);
+    assert_false(d->base.lost);
+}
+
+/* Waiting for less than the work takes: the device counts as lost, everything fails at once, and
+ * closing does not hang. */
+static void watchdog(void **state)
+{
+    enum { M = 256, N = 512, K = 8192 };
+    wf_queue *q = queue_of();
+    wf_event *e = event_of();
+    wf_buf *x = NULL, *w = NULL, *y = NULL;
+    (void)state;
+    assert_int_equal(f->buf_create(&d->base, M * K * 4, &x), WEFT_OK);
+    assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
+    assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .groups = 1, .signal = e};
+    c.in[0] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
+    c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
+    c.out[0] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
+    assert_int_equal(f->prepare(&d->base, &c, f->pick(&d->base, &c)), WEFT_OK);
+    assert_int_equal(f->submit(q, &c), WEFT_OK);
+    assert_int_equal(f->wait(e, 1), WEFT_ERR_TIMEOUT);
+    assert_true(d->base.lost);
+    assert_int_equal(f->wait(e, 1000), WEFT_ERR_DEVICE);
+    assert_int_equal(f->submit(q, &c), WEFT_ERR_DEVICE);
+    assert_int_equal(f->mark(q, NULL, 0, e), WEFT_ERR_DEVICE);
+    f->event_destroy(&d->base, e);
+    f->buf_destroy(&d->base, x), f->buf_destroy(&d->base, w), f->buf_destroy(&d->base, y);
+    f->queue_destroy(&d->base, q);
+}
+
+static void force(void **state)
+{
+    wf_call c = {.op = WF_OP_GEMM};
+    (void)state;
+    c.in[0] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
+    c.in[1] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
+    c.out[0] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
+    int naive = f->pick(&d->base, &c);
+    assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, naive)->name, "naive");
+    f->drop(&d->base, WF_OP_GEMM, naive);
+    assert_int_not_equal(f->pick(&d->base, &c), naive);
+    for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) f->drop(&d->base, WF_OP_GEMM, i);
+    assert_int_equal(f->pick(&d->base, &c), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+        T(one_queue_is_in_order), T(ping_pong), T(join), T(events), T(too_many_queues),
+        T(too_much_memory), T(force), T(watchdog),
+    };
+    need_device();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

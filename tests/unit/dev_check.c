@@ -1,0 +1,189 @@
+/* A check that cannot fail is a defect: the op check must pass the reference and catch each way in which
+ * a kernel can be wrong. The CPU backend runs the call, then its submit is made to spoil the result. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "dev/check.h"
+
+enum spoil { NOTHING, ONE_ELEMENT, ALL_SLIGHTLY, UNWRITTEN, BEHIND, BEFORE, GAP, N_SPOILS };
+static const char *const spoils[] = {"nothing", "one element", "all slightly", "an unwritten element",
+                                     "write behind", "write before", "write between rows"};
+
+static const wf_dev_fns *real;
+static enum spoil spoil;
+static int spoiled_output;
+
+static uint8_t *element(const wf_view *v, uint64_t row, uint64_t col)
+{
+    uint64_t size = wf_dtypes[v->dtype].block_bytes;
+    return (uint8_t *)v->buf->host + v->offset + (row * v->stride + col) * size;
+}
+
+/* False: nothing there to change, a zero or the poison of a pool. */
+static bool scale(const wf_view *v, uint64_t row, uint64_t col, float by)
+{
+    uint8_t *at = element(v, row, col);
+    float f;
+    uint16_t h;
+    if (v->dtype == WF_F32) {
+        memcpy(&f, at, 4);
+        f *= by;
+        memcpy(at, &f, 4);
+        return f != 0 && f == f;
+    }
+    memcpy(&h, at, 2);
+    if (h == 0xFFFF || h == 0) return false;
+    h = wf_float_to_half(wf_half_to_float(h) * by);
+    memcpy(at, &h, 2);
+    return true;
+}
+
+static void spoil_view(const wf_view *v)
+{
+    uint32_t last = v->rows - 1;
+    float slightly = v->dtype == WF_F32 ? 1.0005f : 1.005f;
+    switch (spoil) {
+    case ONE_ELEMENT:
+        for (uint32_t i = 0; i < v->rows * v->cols; i++) {
+            if (scale(v, i / v->cols, i % v->cols, 1.5f)) return;
+        }
+        break;
+    case ALL_SLIGHTLY:
+        for (uint32_t r = 0; r <= last; r++) {
+            for (uint32_t c = 0; c < v->cols; c++) scale(v, r, c, slightly);
+        }
+        break;
+    case UNWRITTEN: memset(element(v, 0, v->cols - 1), 0xC3, wf_dtypes[v->dtype].block_bytes); break;
+    case BEHIND: element(v, last, v->cols)[0] ^= 1; break;
+    case BEFORE: element(v, 0, 0)[-1] ^= 1; break;
+    case GAP: element(v, 0, v->cols)[0] ^= 1; break;
+    default: break;
+    }
+}
+
+static weft_status spoiling_submit(wf_queue *q, const wf_call *c)
+{
+    wf_event *done;
+    WF_TRY(real->submit(q, c));
+    WF_TRY(real->event_create(q->dev, &done));
+    weft_status s = real->mark(q, NULL, 0, done);
+    if (!s) s = real->wait(done, 60000);
+    real->event_destroy(q->dev, done);
+    if (!s) spoil_view(&c->out[spoiled_output]);
+    return s;
+}
+
+typedef struct devices {
+    wf_dev *dev, *ref;
+    wf_queue *q;
+    wf_dev_fns fns;
+} devices;
+
+static int setup(void **state)
+{
+    static devices d;
+    memset(&d, 0, sizeof d);
+    assert_int_equal(wf_dev_open("cpu", NULL, &d.dev), WEFT_OK);
+    assert_int_equal(wf_dev_open("cpu", NULL, &d.ref), WEFT_OK);
+    assert_int_equal(wf_queue_create(d.dev, &d.q), WEFT_OK);
+    real = d.dev->fns;
+    d.fns = *real;
+    d.fns.submit = spoiling_submit;
+    d.dev->fns = &d.fns;
+    *state = &d;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    devices *d = *state;
+    wf_queue_destroy(d->q);
+    wf_dev_close(d->dev);
+    wf_dev_close(d->ref);
+    return 0;
+}
+
+static bool passes(devices *d, const wf_check *k)
+{
+    wf_check_result r;
+    int ref = wf_variant_find(d->dev, k->c.op, "ref");
+    assert_int_equal(wf_check_run(k, d->dev, d->q, ref, false, &r), WEFT_OK);
+    assert_true(r.supported);
+    return r.ok;
+}
+
+static void spoil_all(devices *d, const wf_check *k, int output)
+{
+    char text[160];
+    wf_case_text(&k->c, text, sizeof text);
+    spoiled_output = output;
+    for (spoil = NOTHING; spoil < N_SPOILS; spoil++) {
+        bool gap = k->out[output].view.stride > k->out[output].view.cols;
+        if (spoil == GAP && !gap) continue;
+        if (passes(d, k) == (spoil == NOTHING)) continue;
+        fail_msg("%s [%s]: %s of output %d is judged wrongly", wf_ops[k->c.op].name, text, spoils[spoil],
+                 output);
+    }
+    spoil = NOTHING;
+}
+
+static void catches_everything(void **state)
+{
+    devices *d = *state;
+    wf_case c;
+    for (size_t i = 0; wf_case_small(i, 77, &c); i++) {
+        wf_check *k;
+        assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
+        for (int o = 0; o < WF_MAX_OUT; o++) {
+            if (k->out[o].data) spoil_all(d, k, o);
+        }
+        wf_check_free(k);
+    }
+}
+
+/* Every operand that an op reads matters: NaN in it must show, or the generator does not cover it. */
+static void inputs_matter(void **state)
+{
+    devices *d = *state;
+    wf_case c;
+    for (size_t i = 0; wf_case_small(i, 78, &c); i++) {
+        wf_check *k;
+        assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
+        for (int n = 0; n < WF_MAX_IN; n++) {
+            wf_operand *in = &k->in[n];
+            if (!in->data || in->view.dtype == WF_I32) continue;
+            memset(in->data, 0xFF, in->bytes);
+            if (passes(d, k)) fail_msg("%s: input %d does not matter", wf_ops[c.op].name, n);
+            break; /* the operands stay spoilt */
+        }
+        wf_check_free(k);
+    }
+}
+
+static void same_seed_same_problem(void **state)
+{
+    devices *d = *state;
+    wf_case c;
+    assert_true(wf_case_small(3, 5, &c));
+    wf_check *a, *b;
+    assert_int_equal(wf_check_new(d->ref, &c, &a), WEFT_OK);
+    assert_int_equal(wf_check_new(d->ref, &c, &b), WEFT_OK);
+    assert_memory_equal(a->in[0].data, b->in[0].data, a->in[0].bytes);
+    assert_memory_equal(a->expect[0].data, b->expect[0].data, a->expect[0].bytes);
+    wf_check_free(a);
+    wf_check_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(catches_everything, setup, teardown),
+        cmocka_unit_test_setup_teardown(inputs_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(same_seed_same_problem, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,369 @@
+/* The front refuses every malformed call and names what is wrong; and device names mean what they say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/null.h"
+
+#define BUF_BYTES (1u << 20)
+
+typedef struct fixture {
+    wf_dev *dev, *other;
+    wf_buf *buf, *foreign;
+} fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    memset(&f, 0, sizeof f);
+    assert_int_equal(wf_dev_open("null", NULL, &f.dev), WEFT_OK);
+    assert_int_equal(wf_dev_open("null", NULL, &f.other), WEFT_OK);
+    assert_int_equal(wf_buf_create(f.dev, BUF_BYTES, &f.buf), WEFT_OK);
+    assert_int_equal(wf_buf_create(f.other, BUF_BYTES, &f.foreign), WEFT_OK);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    wf_buf_destroy(f->buf);
+    wf_buf_destroy(f->foreign);
+    wf_dev_close(f->dev);
+    wf_dev_close(f->other);
+    return wf_null_alive() != 0;
+}
+
+/* ---- a good call of each op; operands lie one behind the other --------------------------------------- */
+
+static wf_view view(fixture *f, uint64_t *at, uint8_t dtype, uint32_t rows, uint32_t cols)
+{
+    wf_view v = {.buf = f->buf, .offset = *at, .rows = rows, .cols = cols, .stride = cols, .dtype = dtype};
+    *at += WF_UP(wf_dtype_bytes(dtype, (uint64_t)rows * cols), 64);
+    return v;
+}
+
+static wf_call good(fixture *f, enum wf_op op)
+{
+    wf_call c = {.op = op, .variant = -1};
+    uint64_t at = 0;
+    c.p = (wf_params){.eps = 1e-5f, .scale = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8,
+                      .page_tokens = 4};
+#define V(dtype, rows, cols) view(f, &at, WF_##dtype, rows, cols)
+    switch (op) {
+    case WF_OP_ROWS: c.in[0] = V(Q4_0, 10, 64), c.in[1] = V(I32, 1, 3), c.out[0] = V(F32, 3, 64); break;
+    case WF_OP_RMSNORM: c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 1, 10), c.out[0] = V(F16, 3, 10); break;
+    case WF_OP_GEMM:
+        c.in[0] = V(F16, 3, 64), c.in[1] = V(Q8_0, 5, 64), c.in[2] = V(F32, 1, 5);
+        c.in[3] = V(F32, 3, 5), c.out[0] = V(F32, 3, 5);
+        break;
+    case WF_OP_ROPE_KV:
+        c.in[0] = V(F32, 3, 64), c.in[1] = V(F32, 20, 8), c.in[2] = V(I32, 1, 3), c.in[3] = V(I32, 3, 1);
+        c.out[0] = V(F32, 3, 32), c.out[1] = V(F16, 6, 64), c.out[2] = V(F16, 6, 64);
+        break;
+    case WF_OP_ATTENTION:
+        c.in[0] = V(F32, 3, 32), c.in[1] = V(F16, 6, 64), c.in[2] = V(F16, 6, 64), c.in[3] = V(I32, 1, 3);
+        c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
+        break;
+    default: c.in[0] = V(F32, 3, 20), c.out[0] = V(F32, 3, 10); break;
+    }
+#undef V
+    return c;
+}
+
+static void good_calls_pass(void **state)
+{
+    fixture *f = *state;
+    for (int op = 0; op < WF_N_OPS; op++) {
+        wf_call c = good(f, (enum wf_op)op);
+        if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
+    }
+    wf_call c = good(f, WF_OP_GEMM);
+    c.in[2].buf = NULL;
+    c.in[3] = c.out[0]; /* residual is Y */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c.in[3].buf = NULL;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+}
+
+/* ---- each operand of each op, spoilt in each way ------------------------------------------------------ */
+
+enum { N_SPOILS = 14 };
+
+static bool spoil(fixture *f, wf_view *v, int how)
+{
+    switch (how) {
+    case 0: v->rows++; return true;
+    case 1: v->cols += 256; v->stride += 256; return true;
+    case 2: v->rows = 0; return true;
+    case 3: v->cols = 0; return true;
+    case 4: v->stride = v->cols - 1; return true;
+    case 5: v->offset += 4; return true; /* the null device aligns to 64 */
+    case 6: v->offset = BUF_BYTES; return true;
+    case 7: v->offset = UINT64_MAX - 63; return true;
+    case 8: v->dtype = WF_N_DTYPES; return true;
+    case 9: v->dtype = 255; return true;
+    case 10: v->buf = f->foreign; return true;
+    case 11: v->layout = 1; return true; /* the null device knows none */
+    case 12: v->stride = UINT32_MAX; return v->rows > 1;
+    default: v->rows = v->cols = v->stride = UINT32_MAX; return true;
+    }
+}
+
+static void refused(fixture *f, const wf_call *c, const char *what, int i, int how)
+{
+    weft_status s = wf_call_check(f->dev, c);
+    const char *op = (unsigned)c->op < WF_N_OPS ? wf_ops[c->op].name : "unknown op";
+    if (s != WEFT_ERR_ARG) fail_msg("%s: %s[%d] spoilt in way %d gives %d", op, what, i, how, (int)s);
+    if (!strstr(weft_last_error(), op)) fail_msg("%s: the message is \"%s\"", op, weft_last_error());
+}
+
+/* Lengths of these are free: of indptr and pages, the table's rows, and both pools' together. */
+static bool may_grow(const wf_call *c, bool out, int i, int how)
+{
+    if (how != 0 && how != 1) return false;
+    if (c->op == WF_OP_ATTENTION && !out && (i == 5 || i == 6)) return true;
+    return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_ROWS && i == 0));
+}
+
+static void spoil_operands(fixture *f, enum wf_op op, bool out)
+{
+    int n = out ? wf_ops[op].n_out : wf_ops[op].n_in;
+    for (int i = 0; i < n; i++) {
+        for (int how = 0; how < N_SPOILS; how++) {
+            wf_call c = good(f, op);
+            wf_view *v = out ? &c.out[i] : &c.in[i];
+            if (may_grow(&c, out, i, how) || !spoil(f, v, how)) continue;
+            refused(f, &c, out ? "out" : "in", i, how);
+        }
+    }
+}
+
+static void spoilt_operands_are_refused(void **state)
+{
+    for (int op = 0; op < WF_N_OPS; op++) {
+        spoil_operands(*state, (enum wf_op)op, false);
+        spoil_operands(*state, (enum wf_op)op, true);
+    }
+}
+
+static void missing_and_extra_operands(void **state)
+{
+    fixture *f = *state;
+    for (int op = 0; op < WF_N_OPS; op++) {
+        for (int i = 0; i < WF_MAX_IN; i++) {
+            wf_call c = good(f, (enum wf_op)op);
+            if (op == WF_OP_GEMM && (i == 2 || i == 3)) continue;
+            if (i < wf_ops[op].n_in) c.in[i].buf = NULL;
+            else c.in[i] = c.in[0];
+            refused(f, &c, "in", i, -1);
+        }
+        for (int i = 0; i < WF_MAX_OUT; i++) {
+            wf_call c = good(f, (enum wf_op)op);
+            if (i < wf_ops[op].n_out) c.out[i].buf = NULL;
+            else c.out[i] = c.in[0];
+            refused(f, &c, "out", i, -1);
+        }
+    }
+}
+
+/* ---- params, aliasing ----------------------------------------------------------------------------------- */
+
+static void spoilt_params_are_refused(void **state)
+{
+    fixture *f = *state;
+    wf_call c;
+#define REFUSED(op, change)                                                                       \
+    do {                                                                                          \
+        c = good(f, op);                                                                          \
+        change;                                                                                   \
+        refused(f, &c, #change, 0, 0);                                                            \
+    } while (0)
+    REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
+    REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
+    REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
+    REFUSED(WF_OP_ATTENTION, c.p.scale = INFINITY);
+    REFUSED(WF_OP_ATTENTION, c.p.n_head = 0);
+    REFUSED(WF_OP_ATTENTION, c.p.n_kv_head = 0);
+    REFUSED(WF_OP_ATTENTION, c.p.n_kv_head = 3);
+    REFUSED(WF_OP_ATTENTION, c.p.head_dim = 0);
+    REFUSED(WF_OP_ATTENTION, c.p.page_tokens = 0);
+    REFUSED(WF_OP_ATTENTION, c.p.page_tokens = UINT32_MAX);
+    REFUSED(WF_OP_ATTENTION, c.p.head_dim = 1u << 31);
+    REFUSED(WF_OP_ATTENTION, (c.p.n_head = 1u << 31, c.p.n_kv_head = 1u << 31, c.p.page_tokens = 1u << 31));
+    REFUSED(WF_OP_ATTENTION, c.in[5].cols = c.in[5].stride = 1);
+    REFUSED(WF_OP_ATTENTION, (c.in[1].rows = 3));
+    REFUSED(WF_OP_ATTENTION, (c.in[1].rows = c.in[2].rows = 2, c.in[1].stride = c.in[2].stride = 96));
+    REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 0);
+    REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 3);
+    REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 16);
+    REFUSED(WF_OP_ROPE_KV, c.p.neox = 2);
+    REFUSED(WF_OP_ROPE_KV, c.p.n_kv_head = 4);
+    REFUSED(WF_OP_GEMM, c.variant = 1);
+    REFUSED(WF_OP_GEMM, c.op = WF_N_OPS);
+    REFUSED(WF_OP_GEMM, c.op = (enum wf_op)-1);
+#undef REFUSED
+}
+
+static void overlaps_are_refused(void **state)
+{
+    fixture *f = *state;
+    wf_call c = good(f, WF_OP_RMSNORM);
+    c.out[0].offset = c.in[0].offset;
+    refused(f, &c, "y over x", 0, 0);
+    c = good(f, WF_OP_GEMM);
+    c.in[3] = c.out[0];
+    c.in[3].offset += 0;
+    c.in[3].rows = c.out[0].rows;
+    c.out[0].stride = c.in[3].stride + 1;
+    refused(f, &c, "residual almost Y", 3, 0);
+    c = good(f, WF_OP_ROPE_KV);
+    c.out[2].offset = c.out[1].offset + 64;
+    refused(f, &c, "V over K", 2, 0);
+    c = good(f, WF_OP_RMSNORM); /* columns 0..16 and 16..32 of one matrix do not overlap */
+    c.in[0].cols = c.in[1].cols = c.in[1].stride = 16;
+    c.in[0].stride = 32;
+    c.out[0] = c.in[0];
+    c.out[0].offset += 64;
+    c.in[1].offset = 4096;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c.out[0].cols = c.in[0].cols = c.in[1].cols = c.in[1].stride = 17;
+    refused(f, &c, "17 columns 16 apart", 0, 0);
+}
+
+/* Whatever is accepted stays inside its buffer: fields at random, from values that break arithmetic. */
+static void random_calls(void **state)
+{
+    static const uint32_t nasty[] = {0, 1, 2, 3, 4, 8, 16, 32, 64, 255, 256, 65536, 1u << 31, UINT32_MAX};
+    fixture *f = *state;
+    uint64_t seed = wf_now_ns(), n = 0;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    for (int round = 0; round < 200000; round++) {
+        wf_call c = good(f, (enum wf_op)(round % WF_N_OPS));
+        for (int change = 0; change < 1 + round % 3; change++) {
+            wf_view *v = &c.in[wf_random(seed, n++) % wf_ops[c.op].n_in];
+            if (wf_random(seed, n++) % 3 == 0) v = &c.out[wf_random(seed, n++) % wf_ops[c.op].n_out];
+            uint32_t x = nasty[wf_random(seed, n++) % WF_LEN(nasty)];
+            uint32_t *fields[] = {&v->rows, &v->cols, &v->stride, &c.p.n_head, &c.p.n_kv_head,
+                                  &c.p.head_dim, &c.p.page_tokens, &c.p.n_rot};
+            *fields[wf_random(seed, n++) % WF_LEN(fields)] = x;
+            if (wf_random(seed, n++) % 8 == 0) v->offset = wf_random(seed, n++) & ~63ull;
+            if (wf_random(seed, n++) % 8 == 0) v->dtype = (uint8_t)(wf_random(seed, n++) % (WF_N_DTYPES + 2));
+        }
+        if (wf_call_check(f->dev, &c)) continue;
+        for (int i = 0; i < wf_ops[c.op].n_in + wf_ops[c.op].n_out; i++) {
+            const wf_view *v = i < wf_ops[c.op].n_in ? &c.in[i] : &c.out[i - wf_ops[c.op].n_in];
+            if (!v->buf) continue;
+            const wf_dtype_info *t = &wf_dtypes[v->dtype];
+            double end = (((double)v->rows - 1) * v->stride + v->cols) / t->block * t->block_bytes;
+            assert_true((double)v->offset + end <= BUF_BYTES);
+        }
+    }
+}
+
+/* ---- transfers and events --------------------------------------------------------------------------------- */
+
+static void transfers_and_events(void **state)
+{
+    fixture *f = *state;
+    char host[64] = {0};
+    wf_queue *q;
+    wf_event *mine, *theirs;
+    assert_int_equal(wf_queue_create(f->dev, &q), WEFT_OK);
+    assert_int_equal(wf_event_create(f->dev, &mine), WEFT_OK);
+    assert_int_equal(wf_event_create(f->other, &theirs), WEFT_OK);
+    assert_int_equal(wf_write(q, f->buf, BUF_BYTES - 63, host, 64, NULL), WEFT_ERR_ARG);
+    assert_int_equal(wf_write(q, f->buf, UINT64_MAX, host, 64, NULL), WEFT_ERR_ARG);
+    assert_int_equal(wf_write(q, f->buf, 0, NULL, 64, NULL), WEFT_ERR_ARG);
+    assert_int_equal(wf_write(q, f->foreign, 0, host, 64, NULL), WEFT_ERR_ARG);
+    assert_int_equal(wf_write(q, f->buf, 0, host, 64, theirs), WEFT_ERR_ARG);
+    assert_int_equal(wf_read(q, f->buf, 1, host, UINT64_MAX, NULL), WEFT_ERR_ARG);
+    assert_int_equal(wf_read(q, NULL, 0, host, 64, NULL), WEFT_ERR_ARG);
+    assert_int_equal(wf_fill(q, f->buf, 2, 4, 0), WEFT_ERR_ARG);
+    assert_int_equal(wf_fill(q, f->buf, 0, 6, 0), WEFT_ERR_ARG);
+    assert_int_equal(wf_mark(q, &theirs, 1, mine), WEFT_ERR_ARG);
+    assert_int_equal(wf_mark(q, &mine, 1, mine), WEFT_ERR_ARG);
+    assert_int_equal(wf_mark(q, NULL, 1, mine), WEFT_ERR_ARG);
+    assert_int_equal(wf_write(q, f->buf, BUF_BYTES - 64, host, 64, mine), WEFT_OK);
+    assert_int_equal(wf_wait(mine, 1000), WEFT_OK);
+    wf_buf *none;
+    assert_int_equal(wf_buf_create(f->dev, 0, &none), WEFT_ERR_ARG);
+    assert_int_equal(wf_buf_create(f->dev, UINT64_MAX, &none), WEFT_ERR_NOMEM);
+    assert_int_equal(wf_buf_wrap(f->dev, host, 64, &none), WEFT_ERR_UNSUPPORTED);
+    wf_event_destroy(mine);
+    wf_event_destroy(theirs);
+    wf_queue_destroy(q);
+}
+
+/* ---- device names -------------------------------------------------------------------------------------------- */
+
+static void expect_device(const char *spec, const char *id)
+{
+    wf_dev *dev = NULL;
+    if (wf_dev_open(spec, NULL, &dev)) fail_msg("%s: %s", spec ? spec : "NULL", weft_last_error());
+    assert_string_equal(dev->info.id, id);
+    assert_int_not_equal(dev->params.watchdog_ms, 0);
+    wf_dev_close(dev);
+}
+
+static void device_names(void **state)
+{
+    (void)state;
+    wf_dev *dev = NULL;
+    struct weft_device_info all[32];
+    size_t n = wf_dev_list(all, WF_LEN(all)), gpus = 0;
+    assert_in_range(n, 1, WF_LEN(all));
+    for (size_t i = 0; i < n; i++) {
+        assert_string_not_equal(all[i].id, "null");
+        gpus += all[i].type == WEFT_DEVICE_GPU;
+    }
+    expect_device("cpu", "cpu");
+    expect_device("CPU", "cpu");
+    expect_device("null", "null");
+    if (!gpus) { /* an OpenCL device of CPU type is not picked unless asked for */
+        expect_device(NULL, "cpu");
+        expect_device("", "cpu");
+        expect_device("auto", "cpu");
+        assert_int_equal(wf_dev_open("gpu", NULL, &dev), WEFT_ERR_NODEVICE);
+        assert_non_null(strstr(weft_last_error(), "no GPU found"));
+    }
+    assert_int_equal(wf_dev_open("opencl:99.7", NULL, &dev), WEFT_ERR_NODEVICE);
+    assert_null(dev);
+    assert_non_null(strstr(weft_last_error(), "opencl:99.7"));
+    assert_non_null(strstr(weft_last_error(), "cpu ("));
+    assert_int_equal(wf_dev_list(NULL, 0), n);
+}
+
+static void tiers(void **state)
+{
+    enum wf_tier t;
+    (void)state;
+    for (int i = 0; i <= WF_TIER_MATRIX; i++) {
+        assert_int_equal(wf_tier_parse(wf_tier_name((enum wf_tier)i), &t), WEFT_OK);
+        assert_int_equal(t, i);
+    }
+    assert_int_equal(wf_tier_parse(NULL, &t), WEFT_OK);
+    assert_int_equal(t, WF_TIER_MATRIX);
+    assert_int_equal(wf_tier_parse("fast", &t), WEFT_ERR_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(good_calls_pass, setup, teardown),
+        cmocka_unit_test_setup_teardown(spoilt_operands_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
+        cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(random_calls, setup, teardown),
+        cmocka_unit_test_setup_teardown(transfers_and_events, setup, teardown),
+        cmocka_unit_test(device_names),
+        cmocka_unit_test(tiers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+/* wf_prepare on the null device with borrowed arithmetic: wrong, unbuildable and right variants. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dev/null.h"
+
+static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
+static float wrong_value;             /* what the others write into the last element */
+static char warnings[2048];
+
+static void on_log(void *user, enum weft_log_level level, const char *line)
+{
+    (void)user;
+    if (level > WEFT_LOG_WARN) return;
+    size_t len = strlen(warnings);
+    snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
+}
+
+static float *at(const wf_view *v, uint32_t row)
+{
+    return (float *)((char *)v->buf->host + v->offset) + (size_t)row * v->stride;
+}
+
+static weft_status silu_mul(const wf_call *c)
+{
+    const wf_view *y = &c->out[0];
+    computed++;
+    for (uint32_t r = 0; r < y->rows; r++) {
+        const float *gate = at(&c->in[0], r), *up = gate + y->cols;
+        for (uint32_t i = 0; i < y->cols; i++) at(y, r)[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
+    }
+    if (c->variant < (int)right_from) at(y, y->rows - 1)[y->cols - 1] = wrong_value;
+    return WEFT_OK;
+}
+
+typedef struct fixture {
+    wf_dev *dev;
+    wf_buf *gu, *y;
+    wf_call call;
+} fixture;
+
+static fixture open_null(wf_null_config config)
+{
+    fixture f = {0};
+    config.compute = silu_mul;
+    computed = 0;
+    warnings[0] = 0;
+    wf_null_configure(&config);
+    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    assert_int_equal(wf_dev_open("null", NULL, &f.dev), WEFT_OK);
+    assert_int_equal(wf_buf_create(f.dev, 4 * 2 * 100 * 4, &f.gu), WEFT_OK);
+    assert_int_equal(wf_buf_create(f.dev, 4 * 100 * 4, &f.y), WEFT_OK);
+    f.call = (wf_call){.op = WF_OP_SILU_MUL, .variant = -1,
+                       .in = {{.buf = f.gu, .rows = 4, .cols = 200, .stride = 200}},
+                       .out = {{.buf = f.y, .rows = 4, .cols = 100, .stride = 100}}};
+    return f;
+}
+
+static void end(fixture *f)
+{
+    wf_buf_destroy(f->gu);
+    wf_buf_destroy(f->y);
+    wf_dev_close(f->dev);
+    assert_int_equal(wf_null_alive(), 0);
+    wf_null_configure(NULL);
+    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
+}
+
+static void tests_each_kernel_once(void **state)
+{
+    (void)state;
+    int variant = -1;
+    right_from = 0;
+    fixture f = open_null((wf_null_config){0});
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(variant, 0);
+    assert_int_equal(computed, 1);
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(computed, 1);
+    assert_string_equal(warnings, "");
+    end(&f);
+}
+
+static void drops_wrong_variants(void **state)
+{
+    static const float values[] = {1e9f, NAN, INFINITY};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(values); i++) {
+        int variant = -1;
+        right_from = 2;
+        wrong_value = values[i];
+        fixture f = open_null((wf_null_config){.variants = 3});
+        assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+        assert_int_equal(variant, 2);
+        assert_non_null(strstr(warnings, "null device): silu_mul kernel null computes wrong results"));
+        assert_non_null(strstr(warnings, "silu_mul kernel null2 computes wrong results"));
+        assert_null(strstr(warnings, "null3"));
+        assert_int_equal(f.dev->fns->pick(f.dev, &f.call), 2);
+        end(&f);
+    }
+}
+
+static void a_wrong_choice_falls_back(void **state)
+{
+    (void)state;
+    int variant = -1;
+    right_from = 1;
+    wrong_value = 0;
+    fixture f = open_null((wf_null_config){.variants = 3});
+    f.call.variant = 0;
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(variant, 1);
+    end(&f);
+}
+
+static void next_one_when_it_does_not_build(void **state)
+{
+    (void)state;
+    int variant = -1;
+    right_from = 0;
+    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_PREPARE, .nth = 1,
+                                           .status = WEFT_ERR_DEVICE});
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(variant, 1);
+    assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
+    assert_false(f.dev->lost);
+    end(&f);
+}
+
+static void an_error_when_none_is_left(void **state)
+{
+    (void)state;
+    int variant = -1;
+    right_from = 3;
+    wrong_value = NAN;
+    fixture f = open_null((wf_null_config){.variants = 3});
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_ERR_DEVICE);
+    assert_non_null(strstr(weft_last_error(), "every kernel for silu_mul"));
+    end(&f);
+}
+
+static void a_lost_device_is_no_verdict(void **state)
+{
+    (void)state;
+    int variant = -1;
+    right_from = 0;
+    fixture f = open_null((wf_null_config){.variants = 3, .slot = WF_NULL_SUBMIT, .nth = 1});
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_ERR_TIMEOUT);
+    assert_true(f.dev->lost);
+    assert_string_equal(warnings, "");
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tests_each_kernel_once),       cmocka_unit_test(drops_wrong_variants),
+        cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
+        cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
