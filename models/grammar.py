@@ -4,6 +4,7 @@ A template has two marks: [a|b|c] picks one branch (branches nest), {a.he} reads
 The cast is drawn once a story, so a name, a pronoun or a lost thing stays the same from the first
 sentence to the last. The same seed tells the same story.
 """
+
 import random
 import re
 from pathlib import Path
@@ -35,6 +36,11 @@ class Who:
     def intro(self):
         self.known = True
         return self.first
+
+    @property
+    def whole(self):
+        self.known = True
+        return self.full
 
     @property
     def plain(self):
@@ -75,15 +81,19 @@ def read_plots(path=Path(__file__).with_name("plots.txt")):
 class Story:
     def __init__(self, plots, seed):
         self.rng = random.Random(seed)
-        self.pick = self.rng.choice
         self.cast, self.names, self.text = {}, [], []
-        self.plot = self.pick(plots)
+        self.plot = self.rng.choices(plots, [1.12**-i for i in range(len(plots))])[0]
         self.draw_cast()
         self.tell(*self.opening())
         self.cast["a"].known = True
         for paragraph in self.plot.paragraphs:
             self.tell(paragraph)
         self.tell(*self.ending())
+
+    def pick(self, items):
+        """The first is likeliest: a model of even choices would have ties, which rounding decides."""
+        items = list(items)
+        return self.rng.choices(items, [1 / (2 + i) for i in range(len(items))])[0]
 
     def phrase(self, template):
         while BRANCH.search(template):
@@ -97,24 +107,39 @@ class Story:
     # ---- the cast ----
 
     def name_from(self, names):
-        """Initials differ within a story, so that nobody is mistaken for somebody else."""
-        name = self.pick([n for n in names if n[0] not in [u[0] for u in self.names]])
+        """Initials differ within a story, so that nobody is mistaken for somebody else. Some names
+        are made up, so that the model learns to repeat one that it has never seen."""
+        taken = [n[0] for n in self.names]
+        if self.rng.random() < 0.15:
+            names = {
+                "".join(
+                    self.rng.choice(W.SYLLABLES) for _ in range(self.rng.choice([2, 2, 3]))
+                ).capitalize()
+                for _ in range(20)
+            }
+            names = sorted(names)
+        name = self.pick([n for n in names if n[0] not in taken])
         self.names.append(name)
         return name
 
     def child(self):
         he = self.pick(["he", "she"])
-        name, kind = self.name_from(W.BOYS if he == "he" else W.GIRLS), "boy" if he == "he" else "girl"
-        looks = self.pick(["little", "little", "young", self.traits.pop()])
+        name, kind = self.name_from(W.BOYS if he == "he" else W.GIRLS), (
+            "boy" if he == "he" else "girl"
+        )
+        looks = self.pick(["little", "young", "small"])
         family = self.pick(W.CHILD_FAMILIES).format(PRONOUNS[he][1])
         return Who(name, f"{article(looks)} {kind} {self.pick(W.CALLED)} {name}", he, kind, family)
 
     def creature(self, kinds):
         he = self.pick(["he", "she"])
-        kind = self.pick(sorted(set(kinds) - set(self.plot.flags.get("avoid", [])) -
-                                {w.kind for w in self.cast.values() if isinstance(w, Who)}))
-        name = self.name_from(W.PETS)
+        avoid = self.plot.flags.get("avoid", []) + [
+            w.kind for w in self.cast.values() if isinstance(w, Who)
+        ]
+        kind = self.pick(k for k in kinds if not set(k.split("/")) & set(avoid))
         looks = self.pick(["little", "small", "young"] + kinds[kind].split())
+        kind = kind.split("/")[-1 if he == "she" else 0]
+        name = self.name_from(W.PETS)
         family = self.pick(W.CREATURE_FAMILIES).format(PRONOUNS[he][1])
         return Who(name, f"{article(looks)} {kind} {self.pick(W.CALLED)} {name}", he, kind, family)
 
@@ -131,8 +156,11 @@ class Story:
     def draw_cast(self):
         cast, flags = self.cast, self.plot.flags
         roll = 1 if "children" in flags else self.rng.random()
-        worlds, kinds = ((W.ANIMAL_WORLDS, W.SPECIES) if roll < 0.33 else
-                         (W.FAIRY_WORLDS, W.FAIRY_KIND) if roll < 0.45 else (W.CHILD_WORLDS, None))
+        worlds, kinds = (
+            (W.ANIMAL_WORLDS, W.SPECIES)
+            if roll < 0.33
+            else (W.FAIRY_WORLDS, W.FAIRY_KIND) if roll < 0.45 else (W.CHILD_WORLDS, None)
+        )
         home, folk, spots, elders = self.pick(worlds)
         season = self.pick(flags.get("seasons", W.SEASONS))
         self.traits = self.rng.sample(W.TRAITS, len(W.TRAITS))
@@ -141,12 +169,26 @@ class Story:
         (p, in_p), (q, in_q) = self.rng.sample(spots, 2)
         sky = self.pick(W.FINE[season])
         cast.update(
-            h=self.elder(elders), p=p, in_p=in_p, q=q, in_q=in_q, home=home, folk=folk, season=season,
-            in_folk=("on " if folk == "the farm" else "in ") + folk, sky=sky,
-            trait=self.traits[0], trait2=self.traits[1], trait3=self.traits[2], sky_low=sky[0].lower() + sky[1:], house="home" if kinds else "house",
-            o=self.thing(W.TREASURES if kinds else W.TOYS), treat=self.pick(W.TREATS),
+            h=self.elder(elders),
+            p=p,
+            in_p=in_p,
+            q=q,
+            in_q=in_q,
+            home=home,
+            folk=folk,
+            season=season,
+            in_folk=("on " if folk == "the farm" else "in ") + folk,
+            sky=sky,
+            trait=self.traits[0],
+            trait2=self.traits[1],
+            trait3=self.traits[2],
+            sky_low=sky[0].lower() + sky[1:],
+            house="home" if kinds else "house",
+            o=self.thing(W.TREASURES if kinds else W.TOYS),
+            treat=self.pick(W.TREATS),
             like=self.pick(W.ANIMAL_LIKES if kinds else W.CHILD_LIKES),
-            meal=self.pick(W.ANIMAL_MEALS if kinds else W.CHILD_MEALS))
+            meal=self.pick(W.ANIMAL_MEALS if kinds else W.CHILD_MEALS),
+        )
         self.draw_own()
 
     def draw_own(self):
@@ -158,7 +200,9 @@ class Story:
             elif rule == "thing":
                 name, values = rest[0].split(" ", 1)
                 nouns, adjectives = values.split(" / ")
-                self.cast[name] = Thing(self.pick(nouns.split("|")), self.pick(adjectives.split("|")))
+                self.cast[name] = Thing(
+                    self.pick(nouns.split("|")), self.pick(adjectives.split("|"))
+                )
 
     # ---- how it opens and closes ----
 
@@ -166,16 +210,32 @@ class Story:
         """Some openings already name a day; then the plot goes on in that day."""
         dated = "weather" not in self.plot.flags and self.rng.random() < 0.35
         self.cast["when"] = self.phrase(self.pick(W.SAME_DAY if dated else W.ANY_DAY))
-        stranger = "stranger" in self.plot.flags
-        about = self.pick([t for t in W.ABOUT if not (stranger and "{b" in t)])
+        stranger, weather = "stranger" in self.plot.flags, self.plot.flags.get("weather", [""])[0]
+        first = self.pick(
+            [
+                t
+                for t in (W.DATED if dated else W.TIMELESS + W.WEATHER.get(weather, []))
+                if not (stranger and "{b" in t)
+            ]
+        )
+        about = self.pick(
+            W.TOGETHER
+            if "{b" in first
+            else [
+                t
+                for t in W.ABOUT
+                if not ("{b" in t and stranger) and not ("{trait" in t and "{trait" in first)
+            ]
+        )
         friend = self.cast["b"]
+        friend.full = friend.first
         if not stranger:
-            friend.known = False
-            friend.first, full = f"{self.cast['a'].his} friend {friend.name}", friend.first
-            about = about.replace("{b.intro}", full)
-            friend.known = "{b}" in about or full in about
-            about = about.replace("{b}", friend.name)
-        return self.pick(W.DATED if dated else W.TIMELESS), about
+            friend.first = f"{self.cast['a'].his} friend {friend.name}"
+        if weather:
+            self.cast["when"] = self.phrase(
+                "that day" if first in W.WEATHER[weather] else "one {season} day"
+            )
+        return first, about
 
     def ending(self):
         """The plot's moral or, unless weeks have passed, the night."""

@@ -7,13 +7,14 @@ The vocabulary is of SentencePiece's kind: <unk> <s> </s>, 256 byte tokens, then
 minus their rank. Pieces come from byte-pair merges inside of words ("\u2581" stands for a space and opens
 a word), so merging the pair of highest score first, as engines do, finds the merges again.
 """
+
 import argparse
 import collections
 import re
 
 BOS, EOS, FIRST_PIECE = 1, 2, 259
 SPACE = "\u2581"
-WORD = re.compile(f"\n|{SPACE}?[A-Za-z]+|{SPACE}?[^\\sA-Za-z{SPACE}]+|{SPACE}")
+WORD = re.compile(f"\n|{SPACE}?[A-Za-z]+|{SPACE}?[^\nA-Za-z{SPACE}]+|{SPACE}")
 CHARS = SPACE + "".join(chr(c) for c in range(33, 127))
 
 
@@ -51,7 +52,7 @@ def merge_word(word, index, best, pairs, where):
     i = 0
     while i + 1 < len(symbols):
         if (symbols[i], symbols[i + 1]) == best:
-            symbols[i:i + 2] = ["".join(best)]
+            symbols[i : i + 2] = ["".join(best)]
         i += 1
     for pair in zip(symbols, symbols[1:]):
         pairs[pair] += n
@@ -74,13 +75,20 @@ class Tokenizer:
         if word not in self.cache:
             s = list(word)
             while True:
-                joins = [(self.ids[a + b], i) for i, (a, b) in enumerate(zip(s, s[1:])) if a + b in self.ids]
+                joins = [
+                    (self.ids[a + b], i)
+                    for i, (a, b) in enumerate(zip(s, s[1:]))
+                    if a + b in self.ids
+                ]
                 if not joins:
                     break
                 _, i = min(joins)
-                s[i:i + 2] = [s[i] + s[i + 1]]
-            self.cache[word] = [t for p in s for t in (
-                [self.ids[p]] if p in self.ids else [3 + b for b in p.encode()])]
+                s[i : i + 2] = [s[i] + s[i + 1]]
+            self.cache[word] = [
+                t
+                for p in s
+                for t in ([self.ids[p]] if p in self.ids else [3 + b for b in p.encode()])
+            ]
         return self.cache[word]
 
     def encode(self, text):
@@ -88,26 +96,33 @@ class Tokenizer:
         return [t for w in split(text) for t in self.word(w)]
 
     def decode(self, ids):
-        raw = b"".join(bytes([i - 3]) if 3 <= i < FIRST_PIECE else self.texts.get(i, "").encode() for i in ids)
+        raw = b"".join(
+            bytes([i - 3]) if 3 <= i < FIRST_PIECE else self.texts.get(i, "").encode() for i in ids
+        )
         return raw.decode("utf-8", "replace").replace(SPACE, " ").removeprefix(" ")
 
 
 def main():
     import corpus
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--size", type=int, default=2048)
     p.add_argument("--stories", type=int, default=20000, help="how many of the corpus to read")
     p.add_argument("corpus")
     p.add_argument("out")
     a = p.parse_args()
-    texts = corpus.read(a.corpus)[:a.stories]
+    texts = corpus.read(a.corpus)[: a.stories]
     pieces = train(texts, a.size)
     with open(a.out, "w", encoding="utf-8") as f:
         f.write("".join(piece + "\n" for piece in pieces))
     tok = Tokenizer(pieces)
     ids = [len(tok.encode(t)) for t in texts[:1000]]
-    print(f"{tok.size} tokens; {sum(len(t.split()) for t in texts[:1000]) / sum(ids):.3f} words a token; "
-          f"longest story {max(ids)} tokens, mean {sum(ids) / len(ids):.0f}")
+    print(
+        f"{tok.size} tokens; {sum(len(t.split()) for t in texts[:1000]) / sum(ids):.3f} words a token; "
+        f"longest story {max(ids)} tokens, mean {sum(ids) / len(ids):.0f}"
+    )
 
 
 if __name__ == "__main__":

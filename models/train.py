@@ -6,6 +6,7 @@
 The weights are float32 under GGUF's names, ready for export.py. RoPE turns neighbouring pairs, as
 llama.cpp does for this architecture, so no row is permuted on the way out.
 """
+
 import argparse
 import math
 import multiprocessing
@@ -22,8 +23,16 @@ import tokenizer
 
 SHAPE = dict(width=256, layers=5, heads=8, kv_heads=4, head_dim=32, ffn=512, context=512)
 EPS, ROPE_BASE = 1e-5, 10000.0
-PROMPTS = ["One day", "Once upon a time", "In a small village", "Mia", "There was a little dragon", "It was raining",
-           "The old king", "Tom and Anna"]
+PROMPTS = [
+    "One day",
+    "Once upon a time",
+    "In a small village",
+    "Mia",
+    "There was a little dragon",
+    "It was raining",
+    "The old king",
+    "Tom and Anna",
+]
 
 
 def rope(x, cos, sin):
@@ -38,15 +47,23 @@ class Block(nn.Module):
         width, q, kv = s["width"], s["heads"] * s["head_dim"], s["kv_heads"] * s["head_dim"]
         self.heads = (s["heads"], s["kv_heads"], s["kv_heads"])
         self.attn_norm, self.ffn_norm = nn.RMSNorm(width, EPS), nn.RMSNorm(width, EPS)
-        for name, rows, cols in (("attn_q", q, width), ("attn_k", kv, width), ("attn_v", kv, width),
-                                 ("attn_output", width, q), ("ffn_gate", s["ffn"], width),
-                                 ("ffn_up", s["ffn"], width), ("ffn_down", width, s["ffn"])):
+        for name, rows, cols in (
+            ("attn_q", q, width),
+            ("attn_k", kv, width),
+            ("attn_v", kv, width),
+            ("attn_output", width, q),
+            ("ffn_gate", s["ffn"], width),
+            ("ffn_up", s["ffn"], width),
+            ("ffn_down", width, s["ffn"]),
+        ):
             self.add_module(name, nn.Linear(cols, rows, bias=False))
 
     def forward(self, x, cos, sin):
         y = self.attn_norm(x)
-        q, k, v = (f(y).unflatten(-1, (n, -1)).transpose(1, 2)
-                   for f, n in zip((self.attn_q, self.attn_k, self.attn_v), self.heads))
+        q, k, v = (
+            f(y).unflatten(-1, (n, -1)).transpose(1, 2)
+            for f, n in zip((self.attn_q, self.attn_k, self.attn_v), self.heads)
+        )
         q, k = rope(q, cos, sin).to(v.dtype), rope(k, cos, sin).to(v.dtype)
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         x = x + self.attn_output(y.transpose(1, 2).flatten(-2))
@@ -62,19 +79,27 @@ class Model(nn.Module):
         self.token_embd = nn.Embedding(vocab, s["width"])
         self.blk = nn.ModuleList(Block(s) for _ in range(s["layers"]))
         self.output_norm = nn.RMSNorm(s["width"], EPS)
-        angle = torch.outer(torch.arange(s["context"]).float(),
-                            ROPE_BASE ** (-torch.arange(0, s["head_dim"], 2).float() / s["head_dim"]))
+        angle = torch.outer(
+            torch.arange(s["context"]).float(),
+            ROPE_BASE ** (-torch.arange(0, s["head_dim"], 2).float() / s["head_dim"]),
+        )
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin(), persistent=False)
         for name, p in self.named_parameters():
             if p.dim() == 2:
                 into_stream = name.endswith(("attn_output.weight", "ffn_down.weight"))
-                nn.init.normal_(p, std=0.02 if "embd" in name else
-                                p.shape[1] ** -0.5 / (math.sqrt(2 * s["layers"]) if into_stream else 1))
+                nn.init.normal_(
+                    p,
+                    std=(
+                        0.02
+                        if "embd" in name
+                        else p.shape[1] ** -0.5 / (math.sqrt(2 * s["layers"]) if into_stream else 1)
+                    ),
+                )
 
     def forward(self, ids):
         x = self.token_embd(ids)
-        cos, sin = self.cos[:ids.shape[1]], self.sin[:ids.shape[1]]
+        cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         for block in self.blk:
             x = block(x, cos, sin)
         return F.linear(self.output_norm(x), self.token_embd.weight)
@@ -107,7 +132,9 @@ class Batches:
         self.batch, self.random = batch, torch.Generator(device).manual_seed(seed)
 
     def next(self):
-        pick = torch.randint(len(self.starts), (self.batch,), generator=self.random, device=self.ids.device)
+        pick = torch.randint(
+            len(self.starts), (self.batch,), generator=self.random, device=self.ids.device
+        )
         return self.ids[self.starts[pick][:, None] + self.offsets].long()
 
 
@@ -134,8 +161,12 @@ def greedy(model, tok, prompt, limit):
 def optimizer_for(model, lr):
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() != 2]
-    return torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
-                             lr=lr, betas=(0.9, 0.95), fused=torch.cuda.is_available())
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}],
+        lr=lr,
+        betas=(0.9, 0.95),
+        fused=torch.cuda.is_available(),
+    )
 
 
 def train(model, batches, held, a, say, cast):
@@ -143,7 +174,11 @@ def train(model, batches, held, a, say, cast):
     run = torch.compile(model) if a.compile else model
     opt, begin, step, progress = optimizer_for(model, a.lr), time.time(), 0, 0.0
     while progress < 1:
-        rate = a.lr * min(1, (step + 1) / a.warmup) * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
+        rate = (
+            a.lr
+            * min(1, (step + 1) / a.warmup)
+            * (0.01 + 0.99 * (1 + math.cos(math.pi * progress)) / 2)
+        )
         for group in opt.param_groups:
             group["lr"] = rate
         with cast():
@@ -159,8 +194,10 @@ def train(model, batches, held, a, say, cast):
         progress = max(step / a.steps, (time.time() - begin) / a.seconds)
     seconds = time.time() - begin
     tokens = step * batches.batch * (batches.offsets.numel() - 1)
-    say(f"{step} steps, {tokens / 1e6:.0f} million tokens, {seconds:.0f} s, {tokens / seconds / 1e6:.2f} million tokens/s; "
-        f"loss on stories held back {evaluate(model, held, 8, cast):.4f}")
+    say(
+        f"{step} steps, {tokens / 1e6:.0f} million tokens, {seconds:.0f} s, {tokens / seconds / 1e6:.2f} million tokens/s; "
+        f"loss on stories held back {evaluate(model, held, 8, cast):.4f}"
+    )
 
 
 def save(model, path):
@@ -169,9 +206,11 @@ def save(model, path):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--vocab", required=True)
-    p.add_argument("--steps", type=int, default=6000)
+    p.add_argument("--steps", type=int, default=10000)
     p.add_argument("--seconds", type=float, default=1e9, help="ends the schedule after this time")
     p.add_argument("--batch", type=int, default=128)
     p.add_argument("--lr", type=float, default=3e-3)
@@ -199,10 +238,18 @@ def main():
     ids, starts = load(a.corpus, a.vocab, multiprocessing.cpu_count())
     tok, cut = tokenizer.Tokenizer.load(a.vocab), starts[-a.held]
     model = Model(SHAPE, tok.size).to(a.device)
-    say(f"torch {torch.__version__} on {torch.cuda.get_device_name() if a.device == 'cuda' else 'cpu'}; {len(starts)} stories, "
-        f"{len(ids) / 1e6:.1f} million tokens; {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million weights; {vars(a)}")
-    train(model, Batches(ids[:cut], starts[:-a.held], SHAPE, a.batch, a.device, a.seed),
-          Batches(ids[cut:], starts[-a.held:] - cut, SHAPE, a.batch, a.device, a.seed + 1), a, say, cast)
+    say(
+        f"torch {torch.__version__} on {torch.cuda.get_device_name() if a.device == 'cuda' else 'cpu'}; {len(starts)} stories, "
+        f"{len(ids) / 1e6:.1f} million tokens; {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million weights; {vars(a)}"
+    )
+    train(
+        model,
+        Batches(ids[:cut], starts[: -a.held], SHAPE, a.batch, a.device, a.seed),
+        Batches(ids[cut:], starts[-a.held :] - cut, SHAPE, a.batch, a.device, a.seed + 1),
+        a,
+        say,
+        cast,
+    )
     save(model, a.out / "weights.npz")
     torch.set_float32_matmul_precision("highest")
     with open(a.out / "samples.txt", "w") as f:
