@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the demo model against llama.cpp (needs the package llama_cpp) and writes demo.expected.json.
+"""Checks the demo model against llama.cpp (package llama_cpp) and writes demo.expected.json.
 
     check.py demo.gguf vocab.txt [--expected demo.expected.json]
 
 Token ids of 200 stories must be those of tokenizer.py. The greedy ids of three prompts go into the
-expected file; --reference also compares them with tests/model/reference.py, plain numpy in float64, and
-says how near the second best token ever came: that gap is what keeps the ids equal everywhere.
+expected file; --reference also compares them with tests/model/reference.py, plain numpy in float64,
+and says how near the second best token ever came: that gap keeps the ids equal everywhere.
 """
 
 import argparse
@@ -57,7 +57,8 @@ def same_ids(model, tok):
     ]
     wrong = [t for t in texts if ids_of(model, t) != [tokenizer.BOS] + (tok.encode(t) if t else [])]
     print(
-        f"{len(texts) - len(wrong)} of {len(texts)} texts have the same ids in llama.cpp and tokenizer.py"
+        f"{len(texts) - len(wrong)} of {len(texts)} texts have the same ids "
+        "in llama.cpp and tokenizer.py"
     )
     for t in wrong[:5]:
         print(f"  {t[:60]!r}\n  {ids_of(model, t)[:20]}\n  {tok.encode(t)[:20]}")
@@ -102,7 +103,8 @@ def main():
         before, after = greedy(model, prompt, 512)
         text = model.detokenize(before + after).decode().removeprefix(" ")
         print(
-            f"--- {prompt!r}: {len(after)} ids, {'ends' if after[-1] == tokenizer.EOS else 'DOES NOT END'}\n{text}"
+            f"--- {prompt!r}: {len(after)} ids, "
+            f"{'ends' if after[-1] == tokenizer.EOS else 'DOES NOT END'}\n{text}"
         )
         cases.append(dict(prompt=prompt, prompt_ids=before, ids=after, text=text))
     if a.reference:

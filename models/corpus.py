@@ -4,7 +4,7 @@ plots.txt, grammar.py and words.py. Nothing else goes in; story n of seed s is a
 
     corpus.py --count 160000 stories.txt     a story a block, blocks parted by a line with ===
     corpus.py --count 5 --first 7 -          to look at some
-    corpus.py --count 5000 --check -         counts slips of grammar that a machine can see; 1 if any
+    corpus.py --count 5000 --check -         counts slips that a machine can see; exit 1 if any
 """
 
 import argparse
@@ -66,7 +66,8 @@ def main():
             print(f"{n:6}  {name}: {where}")
         lengths = sorted(len(text.split()) for text in stories)
         print(
-            f"{a.count} stories, {len(set(stories))} different, {sum(found.values())} slips, words a story: "
+            f"{a.count} stories, {len(set(stories))} different, {sum(found.values())} slips; "
+            "words a story: "
             f"{lengths[0]} to {lengths[-1]}, median {lengths[len(lengths) // 2]}, "
             f"{len({w for t in stories for w in re.findall('[A-Za-z]+', t)})} different words"
         )

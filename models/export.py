@@ -21,7 +21,7 @@ ABOUT = {
     "general.author": "the weft authors",
     "general.license": "mit",
     "general.languages": ["en"],
-    "general.description": "Continues simple English stories; trained from nothing on a generated corpus.",
+    "general.description": "Continues simple English stories; trained on a generated corpus.",
 }
 
 

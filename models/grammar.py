@@ -1,6 +1,6 @@
 """The story grammar: reads plots.txt, draws a cast and tells one story.
 
-A template has two marks: [a|b|c] picks one branch (branches nest), {a.he} reads a field of the cast.
+A template has two marks: [a|b|c] picks a branch (branches nest), {a.he} reads a field of the cast.
 The cast is drawn once a story, so a name, a pronoun or a lost thing stays the same from the first
 sentence to the last. The same seed tells the same story.
 """
@@ -91,7 +91,7 @@ class Story:
         self.tell(*self.ending())
 
     def pick(self, items):
-        """The first is likeliest: a model of even choices would have ties, which rounding decides."""
+        """The first is likeliest: even choices would teach ties, which rounding decides."""
         items = list(items)
         return self.rng.choices(items, [1 / (2 + i) for i in range(len(items))])[0]
 
@@ -192,7 +192,7 @@ class Story:
         self.draw_own()
 
     def draw_own(self):
-        """What only this plot has: @let NAME a|b and @thing NAME noun|noun / adjective|adjective."""
+        """What only this plot has: its @let and @thing lines."""
         for rule, *rest in self.plot.rules:
             if rule == "let":
                 name, values = rest[0].split(" ", 1)

@@ -3,9 +3,9 @@
 
     tokenizer.py --size 2048 stories.txt vocab.txt     one piece a line, most valuable first
 
-The vocabulary is of SentencePiece's kind: <unk> <s> </s>, 256 byte tokens, then pieces whose score is
-minus their rank. Pieces come from byte-pair merges inside of words ("\u2581" stands for a space and opens
-a word), so merging the pair of highest score first, as engines do, finds the merges again.
+The vocabulary is of SentencePiece's kind: <unk> <s> </s>, 256 byte tokens, then pieces whose score
+is minus their rank. Pieces come from byte-pair merges inside of words ("\u2581" stands for a space
+and opens a word), so merging the pair of highest score first, as engines do, finds them again.
 """
 
 import argparse
@@ -71,7 +71,7 @@ class Tokenizer:
             return cls(f.read().split("\n")[:-1])
 
     def word(self, word):
-        """Joins the neighbours that make the piece of highest score (lowest id) until none is left."""
+        """Joins the neighbours that make the piece of lowest id (highest score) till none do."""
         if word not in self.cache:
             s = list(word)
             while True:
@@ -120,7 +120,8 @@ def main():
     tok = Tokenizer(pieces)
     ids = [len(tok.encode(t)) for t in texts[:1000]]
     print(
-        f"{tok.size} tokens; {sum(len(t.split()) for t in texts[:1000]) / sum(ids):.3f} words a token; "
+        f"{tok.size} tokens; "
+        f"{sum(len(t.split()) for t in texts[:1000]) / sum(ids):.3f} words a token; "
         f"longest story {max(ids)} tokens, mean {sum(ids) / len(ids):.0f}"
     )
 

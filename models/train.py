@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the demo model: a Llama-shaped decoder of about 3.5 million weights, on one GPU, in minutes.
+"""Trains the demo model: a Llama-shaped decoder of 3.5 million weights, in minutes on one GPU.
 
     train.py --vocab vocab.txt stories.txt OUT_DIR        writes weights.npz, log.txt, samples.txt
 
@@ -170,7 +170,7 @@ def optimizer_for(model, lr):
 
 
 def train(model, batches, held, a, say, cast):
-    """Warm-up, then a cosine to a hundredth; progress is of steps or of time, whichever ends first."""
+    """Warm-up, then a cosine to a hundredth; steps or time end it, whichever comes first."""
     run = torch.compile(model) if a.compile else model
     opt, begin, step, progress = optimizer_for(model, a.lr), time.time(), 0, 0.0
     while progress < 1:
@@ -195,7 +195,8 @@ def train(model, batches, held, a, say, cast):
     seconds = time.time() - begin
     tokens = step * batches.batch * (batches.offsets.numel() - 1)
     say(
-        f"{step} steps, {tokens / 1e6:.0f} million tokens, {seconds:.0f} s, {tokens / seconds / 1e6:.2f} million tokens/s; "
+        f"{step} steps, {tokens / 1e6:.0f} million tokens, {seconds:.0f} s, "
+        f"{tokens / seconds / 1e6:.2f} million tokens/s; "
         f"loss on stories held back {evaluate(model, held, 8, cast):.4f}"
     )
 
@@ -239,8 +240,10 @@ def main():
     tok, cut = tokenizer.Tokenizer.load(a.vocab), starts[-a.held]
     model = Model(SHAPE, tok.size).to(a.device)
     say(
-        f"torch {torch.__version__} on {torch.cuda.get_device_name() if a.device == 'cuda' else 'cpu'}; {len(starts)} stories, "
-        f"{len(ids) / 1e6:.1f} million tokens; {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million weights; {vars(a)}"
+        f"torch {torch.__version__} on "
+        f"{torch.cuda.get_device_name() if a.device == 'cuda' else 'cpu'}; {len(starts)} stories, "
+        f"{len(ids) / 1e6:.1f} million tokens; "
+        f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} million weights; {vars(a)}"
     )
     train(
         model,

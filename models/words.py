@@ -1,8 +1,9 @@
-"""The words that stories are made of: names, places, things, and the ways in which a story opens and closes."""
+"""The words of the stories: names, places, things, and the ways in which a story opens and ends."""
 
 SEASONS = ["spring", "summer", "autumn", "winter"]
-GIRLS = """Mia Anna Lily Rosa Clara Ella Nora Ruby Hanna Maya Zoe Lucy Emma Sofia Ivy Molly Grace Tessa
-Alice June Olive Daisy Nina Vera Kira Leah Amy Jane Poppy Mila Sara Wendy Flora Hazel Iris""".split()
+GIRLS = """Mia Anna Lily Rosa Clara Ella Nora Ruby Hanna Maya Zoe Lucy Emma Sofia Ivy Molly Grace
+Tessa Alice June Olive Daisy Nina Vera Kira Leah Amy Jane Poppy Mila Sara Wendy Flora Hazel
+Iris""".split()
 BOYS = (
     """Tom Ben Sam Leo Max Finn Noah Jack Oscar Hugo Adam Peter Luke Theo Felix Henry Owen Emil Otto
 Milo Eli Ravi Omar Jonas Toby Simon Will Arlo Dan Paul Anton George Karl Nico David""".split()
@@ -72,7 +73,8 @@ FINE = {
     ],
 }
 
-# Where a story happens: "in ...", what its people call it, (place, where a thing lies there), elder:pronoun.
+# Where a story happens: "in ...", what its people call it, (place, where a thing lies there),
+# elder:pronoun.
 CHILD_WORLDS = [
     (
         "in a small village by the sea",
@@ -306,13 +308,15 @@ TIMELESS = [
     "{a.intro} lived {home}.",
     "{a.plain} and {b.plain} lived {home}. They were the best of friends.",
     "{a.plain} and {b.plain} were good friends. They lived {home}.",
-    "The old [king|queen|man|woman|farmer|sailor] [liked to tell|told everyone] the story of {a.intro}. {a.He} lived {home}.",
+    "The old [king|queen|man|woman|farmer|sailor] [liked to tell|told everyone] "
+    "the story of {a.intro}. {a.He} lived {home}.",
     "The [little|small|young] {a.kind} {a.plain} lived {home}.",
     "Far away, {home}, there lived {a.intro}.",
     "In a land far away, {a.intro} lived {home}.",
     "Last {season}, I heard a story about {a.intro}. {a.He} lived {home} with {a.fam}.",
     "{a.plain} was a {trait3} {a.kind} who lived {home} with {a.fam}.",
-    "{a.plain} lived {home} with {a.fam}. {a.He} was a [small|young|happy] {a.kind} with [bright eyes|a big "
+    "{a.plain} lived {home} with {a.fam}. {a.He} was a [small|young|happy] {a.kind} "
+    "with [bright eyes|a big "
     "heart|many questions].",
     "Long ago, {home}, there lived {a.intro}.",
     "A long time ago, {a.intro} lived {home}.",
@@ -338,7 +342,8 @@ DATED = [
     "Today was a special day. {sky} {a.intro} jumped out of bed.",
     "One day, {a.plain} the {a.kind} had nothing to do. {sky}",
     "It was a quiet morning {in_folk}. {sky} {a.intro} opened {a.his} eyes and listened.",
-    "{sky} {a.intro} was [walking along the path|sitting in front of {a.his} {house}] and humming a song.",
+    "{sky} {a.intro} was [walking along the path|sitting in front of {a.his} {house}] "
+    "and humming a song.",
     "One day, {a.intro} woke up early. {sky}",
     "One day, {a.intro} went for a walk near {p}. {sky}",
     "One day, {a.intro} looked [outside|up at the sky] and smiled. {sky}",
