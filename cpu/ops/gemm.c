@@ -27,6 +27,7 @@ typedef struct gemm {
     size_t x_step;  /* bytes a row there */
     const char *wp;
     size_t w_step;
+    bool stream; /* tiles read wp itself */
 } gemm;
 
 static gemm gemm_of(const wf_cpu_work *work)
@@ -38,7 +39,22 @@ static gemm gemm_of(const wf_cpu_work *work)
     g.k = g.x->cols;
     g.wp = wf_cpu_at(g.w);
     g.w_step = (size_t)((char *)wf_cpu_row(g.w, 1) - g.wp);
+    g.stream = true;
     return g;
+}
+
+/* Fetches what the tile of the next NROW rows reads first while this one is `done` bytes into each
+ * row and reads `bytes` of each: rows are too short for the processor to see a stream in them.
+ * `near` is for the small ones, which do not push this tile's own data out of the first-level
+ * cache. */
+WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const bool near)
+{
+    const char *next = w + NROW * (w_step + done);
+    for (size_t i = 0; i < NROW * bytes; i += 64)
+        if (near)
+            __builtin_prefetch(next + i, 0, 3);
+        else
+            __builtin_prefetch(next + i, 0, 2);
 }
 
 static void put(const gemm *g, uint32_t m, uint32_t n, float v)
@@ -104,11 +120,13 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
 {
     const char *x = g->xp + m * g->x_step;
     uint32_t k = 0, whole = g->k / VL * VL;
+    const bool fetch = nr == NROW && m == 0 && g->stream;
     vf acc[NROW][4];
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) acc[r][i] = v_zero();
     for (; k < whole; k += VL) {
         vf wv[NROW];
+        if (fetch) fetch_next(w, w_step, k * size, VL * size, false);
         for (int r = 0; r < nr; r++) wv[r] = load(w + r * w_step, k);
         for (int i = 0; i < mr; i++) {
             vf xv = v_load((const float *)(x + i * g->x_step) + k);
@@ -184,6 +202,7 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
     char *panel = (char *)work->own + need.own - rows_panel(work->call);
     uint32_t begin, end;
 
+    g.stream = direct(g.w->dtype, g.m);
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (g.x->dtype != WF_F32) prepare(work, &g, (size_t)g.k * 4, prep_f32);
@@ -191,15 +210,14 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
         for (uint32_t n = begin; n < end; n += NROW) {
             uint32_t nr = WF_MIN(NROW, end - n);
             const char *w = g.wp + n * g.w_step;
-            if (direct(g.w->dtype, g.m)) {
+            if (g.stream) {
                 if (g.w->dtype == WF_F32) strips_f32(&g, w, g.w_step, n, nr);
                 if (g.w->dtype == WF_F16) strips_f16(&g, w, g.w_step, n, nr);
                 if (g.w->dtype == WF_BF16) strips_bf16(&g, w, g.w_step, n, nr);
                 continue;
             }
-            for (uint32_t r = 0; r < nr; r++)
-                WF_SIMD(wf_cpu_decode)
-                (g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
+            for (uint32_t r = 0; r < nr; r++) WF_SIMD(wf_cpu_decode)
+            (g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
             strips_f32(&g, panel, step, n, nr);
         }
 }
@@ -250,9 +268,10 @@ WF_INLINE void xq_rows(const gemm *g, uint32_t m, const int mr, xq *x)
 
 /* One block of Q8_0 or Q4_0 of nr rows times mr rows. */
 WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32_t b, const xq *x,
-                       const int nr, const int mr, qf acc[NROW][4])
+                       const int nr, const int mr, const bool fetch, qf acc[NROW][4])
 {
     const size_t bytes = dtype == WF_Q8_0 ? 34 : 18;
+    if (fetch) fetch_next(w, w_step, b * bytes, bytes, dtype != WF_Q8_0);
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + b * bytes;
         q8 wv = dtype == WF_Q8_0 ? q_load(p + 2) : q_nibbles(p + 2);
@@ -268,8 +287,9 @@ WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32
 
 /* One superblock of Q6_K: 16 scales, each of 16 elements. */
 WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, const int nr,
-                        const int mr, qf acc[NROW][4])
+                        const int mr, const bool fetch, qf acc[NROW][4])
 {
+    if (fetch) fetch_next(w, w_step, (size_t)s * 210, 210, true);
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + (size_t)s * 210;
         float scale[16];
@@ -290,15 +310,17 @@ WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, c
 WF_INLINE void int8_tile(const gemm *g, const uint8_t dtype, const char *w, uint32_t n, uint32_t m,
                          const int nr, const int mr)
 {
+    const bool fetch = nr == NROW && m == 0;
     xq x[4];
     qf acc[NROW][4];
     xq_rows(g, m, mr, x);
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) acc[r][i] = qf_zero();
     if (dtype == WF_Q6_K)
-        for (uint32_t s = 0; s < g->k / 256; s++) block256(w, g->w_step, s, x, nr, mr, acc);
+        for (uint32_t s = 0; s < g->k / 256; s++) block256(w, g->w_step, s, x, nr, mr, fetch, acc);
     else
-        for (uint32_t b = 0; b < g->k / 32; b++) block32(dtype, w, g->w_step, b, x, nr, mr, acc);
+        for (uint32_t b = 0; b < g->k / 32; b++)
+            block32(dtype, w, g->w_step, b, x, nr, mr, fetch, acc);
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) put(g, m + i, n + r, qf_sum(acc[r][i]));
 }
