@@ -8,7 +8,6 @@
 void wf_blas_setup(void);
 const char *wf_blas_core(void); /* the kernels that it picked, e.g. "Cooperlake"; NULL without it */
 void wf_blas_gemm(const wf_cpu_work *);
-uint32_t wf_blas_rank(const wf_call *);
 wf_cpu_need wf_blas_need(const wf_call *);
 
 #endif

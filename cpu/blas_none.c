@@ -15,12 +15,6 @@ void wf_blas_gemm(const wf_cpu_work *w)
     (void)w;
 }
 
-uint32_t wf_blas_rank(const wf_call *c)
-{
-    (void)c;
-    return 0;
-}
-
 wf_cpu_need wf_blas_need(const wf_call *c)
 {
     (void)c;

@@ -11,6 +11,7 @@
 
 #include "cpu/blas.h"
 #include "cpu/cpu.h"
+#include "cpu/ops/ops.h"
 #include "cpu/ref/ref.h"
 #include "cpu/variants.h"
 
@@ -27,8 +28,8 @@ typedef struct variant_row {
 } variant_row;
 
 static const variant_row rows[] = {
-#define X(op_, name_, tier_, class_, run_, rank_, need_)                                          \
-    {WF_OP_##op_, {{.name = name_, .tier = WF_TIER_##tier_, .class = class_}, run_, rank_, need_}},
+#define X(op_, name_, tier_, class_, arith_, run_, rank_, need_)                                        \
+    {WF_OP_##op_, {{name_, WF_TIER_##tier_, 0, class_, WF_ARITH_##arith_}, run_, rank_, need_}},
 #include "cpu/variants.def"
 #undef X
 };

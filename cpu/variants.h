@@ -4,7 +4,19 @@
 
 #include "cpu/cpu.h"
 
+/* 0: cannot run the call; the highest is picked. They read shapes and dtypes, never memory. */
 uint32_t wf_cpu_rank_ref(const wf_call *);
+uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
+#define WF_CPU_LEVEL(level)                                                                       \
+    uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *);                                      \
+    uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                      \
+    uint32_t wf_cpu_rank_attention_##level(const wf_call *);                                      \
+    uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *);                                        \
+    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);
+WF_CPU_LEVEL(c)
+WF_CPU_LEVEL(avx2)
+WF_CPU_LEVEL(avx512)
+#undef WF_CPU_LEVEL
 
 /* Fills tiers, features and driver of the device's description. */
 void wf_cpu_describe(struct weft_device_info *);

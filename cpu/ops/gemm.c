@@ -178,7 +178,6 @@ wf_cpu_need WF_SIMD(wf_cpu_gemm_rows_need)(const wf_call *c)
 void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
-    const wf_dtype_info *t = &wf_dtypes[g.w->dtype];
     wf_cpu_need need = WF_SIMD(wf_cpu_gemm_rows_need)(work->call);
     size_t step = WF_UP((size_t)g.k * 4, (size_t)64);
     char *panel = (char *)work->own + need.own - rows_panel(work->call);
@@ -198,7 +197,7 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
                 continue;
             }
             for (uint32_t r = 0; r < nr; r++)
-                t->decode(w + r * g.w_step, (float *)(panel + r * step), g.k);
+                WF_SIMD(wf_cpu_decode)(g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
             strips_f32(&g, panel, step, n, nr);
         }
 }
@@ -272,10 +271,8 @@ WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, c
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + (size_t)s * 210;
         float scale[16];
-        uint16_t d;
-        memcpy(&d, p + 208, 2);
-        float df = wf_half_to_float(d);
-        for (int i = 0; i < 16; i++) scale[i] = df * ((const int8_t *)p)[192 + i];
+        q_scales(p + 192, qf_half(p + 208), scale);
+        WF_UNROLL(8)
         for (uint32_t j = 0; j < 8; j++) {
             q8 wv = q_6k(p, j);
             qf sv = qf_pair(scale + 2 * j);

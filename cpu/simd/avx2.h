@@ -42,10 +42,10 @@ WF_INLINE vf v_load_bf16(const void *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
 }
 
-WF_INLINE void v_transpose(float *p, uint32_t step)
+WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {
     __m256 r[8], t[8];
-    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(p + (size_t)i * step);
+    for (int i = 0; i < 8; i++) r[i] = _mm256_loadu_ps(p + i * step);
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -56,8 +56,8 @@ WF_INLINE void v_transpose(float *p, uint32_t step)
             r[i + 2 * j + 1] = _mm256_shuffle_ps(t[i + j], t[i + j + 2], 0xee);
         }
     for (int i = 0; i < 4; i++) {
-        _mm256_storeu_ps(p + (size_t)i * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(p + (size_t)(i + 4) * step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+        _mm256_storeu_ps(out + i * out_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+        _mm256_storeu_ps(out + (i + 4) * out_step, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
 }
 

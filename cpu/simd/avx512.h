@@ -33,10 +33,10 @@ WF_INLINE vf v_load_bf16(const void *p)
 }
 
 /* Transposes by doubling: pairs, fours, then the four 128-bit quarters. */
-WF_INLINE void v_transpose(float *p, uint32_t step)
+WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {
     __m512 r[16], t[16];
-    for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_ps(p + (size_t)i * step);
+    for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_ps(p + i * step);
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
@@ -54,8 +54,8 @@ WF_INLINE void v_transpose(float *p, uint32_t step)
         t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
     }
     for (int i = 0; i < 8; i++) {
-        _mm512_storeu_ps(p + (size_t)i * step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
-        _mm512_storeu_ps(p + (size_t)(i + 8) * step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
+        _mm512_storeu_ps(out + i * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
+        _mm512_storeu_ps(out + (i + 8) * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
     }
 }
 

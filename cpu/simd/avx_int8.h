@@ -19,8 +19,8 @@ WF_INLINE q8 q_6k(const void *p, uint32_t i)
 {
     const uint8_t *ql = (const uint8_t *)p + 64 * (i / 4) + 32 * (i & 1);
     const uint8_t *qh = (const uint8_t *)p + 128 + 32 * (i / 4);
-    __m256i low = _mm256_srl_epi16(q_load(ql), _mm_cvtsi32_si128(i & 2 ? 4 : 0));
-    __m256i high = _mm256_srl_epi16(q_load(qh), _mm_cvtsi32_si128(2 * (int)(i & 3)));
+    __m256i low = _mm256_srli_epi16(q_load(ql), i & 2 ? 4 : 0);
+    __m256i high = _mm256_srli_epi16(q_load(qh), 2 * (int)(i & 3));
     low = _mm256_and_si256(low, _mm256_set1_epi8(15));
     high = _mm256_and_si256(high, _mm256_set1_epi8(3));
     return _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
@@ -56,6 +56,25 @@ WF_INLINE float qf_sum(qf a)
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     s = _mm_add_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* (byte - bias) * scale; the first 16 by a, the others by b. */
+WF_INLINE void q_expand(q8 w, int bias, qf a, qf b, float *dst)
+{
+    __m128i half[2] = {_mm256_castsi256_si128(w), _mm256_extracti128_si256(w, 1)};
+    for (int i = 0; i < 4; i++) {
+        __m128i bytes = i & 1 ? _mm_unpackhi_epi64(half[i / 2], half[i / 2]) : half[i / 2];
+        __m256i x = _mm256_sub_epi32(_mm256_cvtepi8_epi32(bytes), _mm256_set1_epi32(bias));
+        _mm256_storeu_ps(dst + 8 * i, _mm256_mul_ps(_mm256_cvtepi32_ps(x), i < 2 ? a : b));
+    }
+}
+/* 16 int8 times d. */
+WF_INLINE void q_scales(const void *p, qf d, float *out)
+{
+    __m128i b = _mm_loadu_si128(p);
+    __m256i low = _mm256_cvtepi8_epi32(b), high = _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(b, b));
+    _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtepi32_ps(low), d));
+    _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
 }
 
 #endif

@@ -50,14 +50,10 @@ WF_INLINE void v_store_f16(void *p, vf a)
 {
     for (int i = 0; i < 4; i++) ((uint16_t *)p)[i] = wf_float_to_half(a.f[i]);
 }
-WF_INLINE void v_transpose(float *p, uint32_t step)
+WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {
-    for (uint32_t i = 0; i < VL; i++)
-        for (uint32_t j = 0; j < i; j++) {
-            float t = p[i * step + j];
-            p[i * step + j] = p[j * step + i];
-            p[j * step + i] = t;
-        }
+    for (size_t i = 0; i < VL; i++)
+        for (size_t j = 0; j < VL; j++) out[j * out_step + i] = p[i * step + j];
 }
 
 WF_INLINE q8 q_load(const void *p)
@@ -113,4 +109,12 @@ WF_INLINE qf qf_fma(qf a, qf b, qf c) { qf r; WF_LANES(8, a.f[i] * b.f[i] + c.f[
 WF_INLINE float qf_sum(qf a)
 {
     return ((a.f[0] + a.f[4]) + (a.f[2] + a.f[6])) + ((a.f[1] + a.f[5]) + (a.f[3] + a.f[7]));
+}
+WF_INLINE void q_expand(q8 w, int bias, qf a, qf b, float *dst)
+{
+    for (int i = 0; i < 32; i++) dst[i] = (float)(w.b[i] - bias) * (i < 16 ? a : b).f[0];
+}
+WF_INLINE void q_scales(const void *p, qf d, float *out)
+{
+    for (int i = 0; i < 16; i++) out[i] = ((const int8_t *)p)[i] * d.f[0];
 }

@@ -7,7 +7,7 @@
  *   v_pow2i(n)              2^n for whole n in [-126, 127], 0 for -127
  *   v_sum v_top             sum and maximum of all lanes, in a fixed order
  *   v_load_f16 v_load_bf16 v_store_f16
- *   v_transpose(p, step)    VL rows of VL floats, rows `step` floats apart, in place
+ *   v_transpose(p, step, out, out_step)  VL rows of VL floats, rows `step` floats apart
  *
  * and for products of 32 int8 pairs in 8 lanes of 4 (order of sums fixed):
  *
@@ -17,6 +17,8 @@
  *   q_6k(p, i)              block i of 8 of a Q6_K superblock, unsigned 0..63
  *   q_dot(w, x, fix)        unsigned w (at most 63) times signed x, plus fix[lane]
  *   q_dot_signed(w, x, fix) signed w times signed x; fix is -128 times the lane's sum of x
+ *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
+ *   q_scales(p, d, out)     16 int8 times d[0] as floats
  *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul qf_fma qf_sum
  */
 #ifndef WF_CPU_SIMD_H
@@ -27,6 +29,8 @@
 #define WF_CAT_(a, b) a##b
 #define WF_CAT(a, b) WF_CAT_(a, b)
 #define WF_SIMD(name) WF_CAT(name##_, WF_LEVEL) /* wf_cpu_gemm -> wf_cpu_gemm_avx2 */
+#define WF_PRAGMA(x) _Pragma(#x)
+#define WF_UNROLL(n) WF_PRAGMA(GCC unroll n)
 #define WF_INLINE static inline __attribute__((always_inline))
 
 #define WF_LEVEL_IS_c 1

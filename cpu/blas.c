@@ -1,0 +1,131 @@
+/* OpenBLAS for many activation rows. Each member of the team takes strips of output columns: a panel of
+ * NC weight rows by KC is decoded to F32 in the member's own memory (F32 weights are used in place)
+ * and one single-threaded cblas_sgemm adds its part. Panels stand at fixed places, so results do not
+ * depend on the number of threads.
+ */
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cpu/blas.h"
+#include "cpu/ops/ops.h"
+
+#define NC 128u  /* weight rows of a panel */
+#define KC 2048u /* columns of a panel, a multiple of all blocks: 1 MiB, about a second-level cache */
+
+const char *wf_blas_core(void)
+{
+    return openblas_get_corename();
+}
+
+/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; one set for another machine costs up to half. */
+static void warn_core(void)
+{
+    const char *set = getenv("OPENBLAS_CORETYPE");
+    static const char *const slow[] = {"Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Core2"};
+    if (!set || !*set) return;
+#if defined(__x86_64__)
+    for (size_t i = 0; i < WF_LEN(slow); i++)
+        if (strcasecmp(openblas_get_corename(), slow[i]) == 0 && __builtin_cpu_supports("avx512f"))
+            wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a processor "
+                   "with AVX-512; unset it", set, slow[i]);
+#endif
+}
+
+static void setup(void)
+{
+    openblas_set_num_threads(1);
+    warn_core();
+}
+
+void wf_blas_setup(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, setup);
+}
+
+static bool copies_x(const wf_call *c)
+{
+    return c->in[0].dtype != WF_F32;
+}
+
+static bool copies_y(const wf_call *c)
+{
+    return c->out[0].dtype != WF_F32;
+}
+
+static size_t y_floats(const wf_call *c)
+{
+    return copies_y(c) ? (size_t)c->out[0].rows * NC : 0;
+}
+
+wf_cpu_need wf_blas_need(const wf_call *c)
+{
+    wf_cpu_need need = {.own = (y_floats(c) + (size_t)NC * KC) * sizeof(float)};
+    if (copies_x(c)) need.shared = (size_t)c->out[0].rows * c->in[0].cols * sizeof(float);
+    return need;
+}
+
+/* What the sums start from: bias and residual, or zero. */
+static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size_t step)
+{
+    for (uint32_t m = 0; m < c->out[0].rows; m++) {
+        const float *bias = wf_cpu_has(&c->in[2]) ? wf_cpu_at(&c->in[2]) : NULL;
+        const float *res = wf_cpu_has(&c->in[3]) ? wf_cpu_row(&c->in[3], m) : NULL;
+        for (uint32_t n = begin; n < end; n++)
+            y[m * step + n - begin] = (bias ? bias[n] : 0) + (res ? res[n] : 0);
+    }
+}
+
+/* Columns begin..end of y (step floats a row) += x times the same rows of the weights. */
+static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begin, uint32_t end,
+                  float *y, size_t step, float *panel)
+{
+    const wf_view *w = &c->in[1];
+    const wf_dtype_info *t = &wf_dtypes[w->dtype];
+    for (uint32_t k = 0; k < w->cols; k += KC) {
+        uint32_t kn = WF_MIN(KC, w->cols - k);
+        const float *b = panel;
+        size_t b_step = kn;
+        if (w->dtype == WF_F32) {
+            b = (const float *)wf_cpu_row(w, begin) + k;
+            b_step = w->stride;
+        } else {
+            for (uint32_t n = begin; n < end; n++)
+                wf_cpu_decode(w->dtype,
+                              (const char *)wf_cpu_row(w, n) + (size_t)k / t->block * t->block_bytes,
+                              panel + (size_t)(n - begin) * kn, kn);
+        }
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[0].rows, (int)(end - begin),
+                    (int)kn, 1, x + k, (int)x_step, b, (int)b_step, 1, y, (int)step);
+    }
+}
+
+void wf_blas_gemm(const wf_cpu_work *work)
+{
+    const wf_call *c = work->call;
+    const wf_view *xv = &c->in[0], *yv = &c->out[0];
+    const float *x = wf_cpu_at(xv);
+    size_t x_step = xv->stride, step = copies_y(c) ? NC : yv->stride;
+    float *panel = (float *)work->own + y_floats(c);
+    uint32_t begin, end;
+
+    if (copies_x(c)) {
+        wf_cpu_part(work, xv->rows, 1, &begin, &end);
+        for (uint32_t m = begin; m < end; m++)
+            wf_cpu_decode(xv->dtype, wf_cpu_row(xv, m), (float *)work->shared + (size_t)m * xv->cols,
+                          xv->cols);
+        wf_cpu_barrier(work);
+        x = work->shared;
+        x_step = xv->cols;
+    }
+    while (wf_cpu_next(work, yv->cols, NC, &begin, &end)) {
+        float *y = copies_y(c) ? work->own : (float *)wf_cpu_at(yv) + begin;
+        start(c, begin, end, y, step);
+        strip(c, x, x_step, begin, end, y, step, panel);
+        for (uint32_t m = 0; copies_y(c) && m < yv->rows; m++)
+            for (uint32_t n = begin; n < end; n++)
+                wf_cpu_put(yv, wf_cpu_row(yv, m), n, y[m * step + n - begin]);
+    }
+}

@@ -1,0 +1,397 @@
+/* ATTENTION: paged, online softmax, all query heads of a KV head together.
+ *
+ * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles of
+ * TILE: K is converted and transposed (so that lanes are keys and scores need no sums across lanes),
+ * V converted, then scores, exponentials and the sum of V for all queries of the block. After every
+ * SPLIT keys the state (top, total, sum of V) is closed and merged into the row's, in order.
+ *
+ * Few rows and long contexts: the splits become work of their own, and are merged after a barrier. The
+ * arithmetic is the same, so results depend neither on that, nor on the rows that share a block, nor on
+ * the number of threads. Scores are in units of log2.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define TILE 64u
+#define SPLIT 512u                /* keys; a multiple of TILE */
+#define BLOCK_QUERIES 32u         /* rows x heads of a block; more only if one row has more heads */
+#define CV 4                      /* vectors a query keeps in registers */
+#define QV (VREGS >= 32 ? 4 : 2)  /* queries in registers */
+#define SPLIT_ITEMS 16u           /* below this many (block, head) pairs splits are work of their own */
+
+typedef struct att {
+    const wf_params *p;
+    const wf_view *q, *k, *v, *o;
+    const int32_t *seq, *pos, *indptr, *pages;
+    uint32_t m, group, dim, wide; /* wide: dim in whole vectors */
+    uint32_t rows;                /* most of a block */
+    uint32_t queries;             /* most of a block */
+    uint32_t items, splits;       /* (block, KV head) pairs; most splits of a block */
+    bool split;
+} att;
+
+/* The block that begins at row m: the rows of its sequence, at most a->rows. */
+static uint32_t block_end(const att *a, uint32_t m)
+{
+    uint32_t end = m + 1;
+    while (end < a->m && end - m < a->rows && a->seq[end] == a->seq[m]) end++;
+    return end;
+}
+
+static uint32_t block_keys(const att *a, uint32_t begin, uint32_t end)
+{
+    int32_t last = -1;
+    for (uint32_t m = begin; m < end; m++) last = WF_MAX(last, a->pos[m]);
+    return (uint32_t)(last + 1);
+}
+
+static att att_of(const wf_call *c)
+{
+    att a = {&c->p, &c->in[0], &c->in[1], &c->in[2], &c->out[0]};
+    a.seq = wf_cpu_at(&c->in[3]);
+    a.pos = wf_cpu_at(&c->in[4]);
+    a.indptr = wf_cpu_at(&c->in[5]);
+    a.pages = wf_cpu_at(&c->in[6]);
+    a.m = c->out[0].rows;
+    a.group = c->p.n_head / c->p.n_kv_head;
+    a.dim = c->p.head_dim;
+    a.wide = WF_UP(a.dim, VL);
+    a.rows = WF_MAX(1u, BLOCK_QUERIES / a.group);
+    a.queries = WF_UP(a.rows * a.group, QV);
+    for (uint32_t m = 0, end; m < a.m; m = end) {
+        end = block_end(&a, m);
+        a.items += c->p.n_kv_head;
+        a.splits = WF_MAX(a.splits, (block_keys(&a, m, end) + SPLIT - 1) / SPLIT);
+    }
+    a.split = a.splits > 1 && a.items < SPLIT_ITEMS;
+    return a;
+}
+
+/* ---- scratch memory ------------------------------------------------------------------------------------ */
+
+/* Softmax so far of a number of queries. */
+typedef struct state {
+    float *top, *total, *sum; /* [queries], [queries], [queries][wide] */
+} state;
+
+typedef struct room {
+    float *q;           /* [queries][wide], scaled */
+    float *score;       /* [queries][TILE] */
+    float *shrink;      /* [queries] */
+    float *k, *v;       /* [wide][TILE] transposed; [TILE][wide] */
+    uint32_t *seen;     /* [queries] keys of the tile that a query may see */
+    state part, whole;
+} room;
+
+static size_t state_size(const att *a)
+{
+    return (size_t)a->queries * (a->wide + 2);
+}
+
+static size_t room_size(const att *a)
+{
+    return (size_t)a->queries * (a->wide + TILE + 2) + 2 * (size_t)TILE * a->wide + 2 * state_size(a);
+}
+
+static state state_at(const att *a, float *at)
+{
+    return (state){at + (size_t)a->queries * a->wide,
+                   at + (size_t)a->queries * (a->wide + 1), at};
+}
+
+static room room_at(const att *a, float *at)
+{
+    room r;
+    r.q = at;
+    r.score = r.q + (size_t)a->queries * a->wide;
+    r.k = r.score + (size_t)a->queries * TILE;
+    r.v = r.k + (size_t)TILE * a->wide;
+    r.shrink = r.v + (size_t)TILE * a->wide;
+    r.seen = (uint32_t *)(r.shrink + a->queries);
+    r.part = state_at(a, r.shrink + 2 * (size_t)a->queries);
+    r.whole = state_at(a, r.shrink + 2 * (size_t)a->queries + state_size(a));
+    return r;
+}
+
+static void clear(const att *a, state s)
+{
+    memset(s.sum, 0, sizeof(float) * a->queries * a->wide);
+    for (uint32_t i = 0; i < a->queries; i++) {
+        s.top[i] = -INFINITY;
+        s.total[i] = 0;
+    }
+}
+
+wf_cpu_need WF_SIMD(wf_cpu_attention_need)(const wf_call *c)
+{
+    att a = att_of(c);
+    wf_cpu_need need = {.own = room_size(&a) * sizeof(float)};
+    if (a.split) need.shared = a.items * a.splits * state_size(&a) * sizeof(float);
+    return need;
+}
+
+/* ---- one tile -------------------------------------------------------------------------------------------- */
+
+static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t wide)
+{
+    uint32_t d = 0;
+    for (; d + VL <= dim; d += VL) v_store(dst + d, v_load_f16(src + d));
+    if (d == wide) return;
+    uint16_t last[VL] = {0};
+    memcpy(last, src + d, (dim - d) * 2);
+    v_store(dst + d, v_load_f16(last));
+}
+
+/* Rows first..first+n of one head from the pages into out[n][wide]. */
+static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
+                   uint32_t first, uint32_t n, float *out)
+{
+    uint32_t per_page = a->p->page_tokens;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t j = first + i;
+        const uint16_t *page = wf_cpu_row(pool, (uint32_t)pages[j / per_page]);
+        const uint16_t *token = page + ((size_t)head * per_page + j % per_page) * a->dim;
+        widen(token, out + (size_t)i * a->wide, a->dim, a->wide);
+    }
+}
+
+/* K goes through the room of V. Keys past n become zeros: their scores are masked later, but the
+ * arithmetic must not meet what a free slot holds. */
+static void load_keys(const att *a, const room *r, uint32_t head, const int32_t *pages, uint32_t first,
+                      uint32_t n)
+{
+    uint32_t whole = WF_UP(n, VL);
+    gather(a, a->k, head, pages, first, n, r->v);
+    memset(r->v + (size_t)n * a->wide, 0, sizeof(float) * (whole - n) * a->wide);
+    for (uint32_t j = 0; j < whole; j += VL)
+        for (uint32_t d = 0; d < a->wide; d += VL)
+            v_transpose(r->v + (size_t)j * a->wide + d, a->wide, r->k + (size_t)d * TILE + j, TILE);
+}
+
+/* Scores of nq queries with n keys: CV vectors of keys at a time. */
+WF_INLINE void scores(const att *a, const float *q, const float *k, float *score, uint32_t n,
+                      const int nq)
+{
+    for (uint32_t j = 0; j < n; j += CV * VL) {
+        vf acc[4][CV];
+        for (int i = 0; i < nq; i++)
+            for (int c = 0; c < CV; c++) acc[i][c] = v_zero();
+        for (uint32_t d = 0; d < a->dim; d++) {
+            const float *row = k + (size_t)d * TILE + j;
+            vf kv[CV];
+            for (int c = 0; c < CV; c++) kv[c] = v_load(row + c * VL);
+            for (int i = 0; i < nq; i++) {
+                vf qv = v_set(q[(size_t)i * a->wide + d]);
+                for (int c = 0; c < CV; c++) acc[i][c] = v_fma(qv, kv[c], acc[i][c]);
+            }
+        }
+        for (int i = 0; i < nq; i++)
+            for (int c = 0; c < CV; c++) v_store(score + (size_t)i * TILE + j + c * VL, acc[i][c]);
+    }
+}
+
+/* Turns one query's scores into weights; what it has so far must shrink by the result. */
+static float softmax(float *s, uint32_t n, float *top, float *total)
+{
+    uint32_t whole = WF_UP(n, VL);
+    vf high = v_set(*top), sum = v_zero();
+    for (uint32_t j = n; j < TILE; j++) s[j] = -INFINITY;
+    for (uint32_t j = 0; j < whole; j += VL) high = v_max(high, v_load(s + j));
+    float now = v_top(high), lanes[VL];
+    for (uint32_t j = 0; j < whole; j += VL) {
+        vf e = v_exp2(v_sub(v_load(s + j), v_set(now)));
+        v_store(s + j, e);
+        sum = v_add(sum, e);
+    }
+    for (uint32_t j = whole; j < TILE; j++) s[j] = 0;
+    v_store(lanes, v_exp2(v_set(*top - now)));
+    *total = *total * lanes[0] + v_sum(sum);
+    *top = now;
+    return lanes[0];
+}
+
+/* sum = sum * shrink + weights * V, for nq queries and CV vectors of the head at a time. */
+WF_INLINE void weigh(const att *a, const float *v, const float *weight, const float *shrink,
+                     float *sum, uint32_t n, const int nq, uint32_t d, const int nc)
+{
+    vf acc[4][CV];
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < nc; c++)
+            acc[i][c] = v_mul(v_load(sum + (size_t)i * a->wide + d + c * VL), v_set(shrink[i]));
+    for (uint32_t j = 0; j < n; j++) {
+        const float *row = v + (size_t)j * a->wide + d;
+        vf vv[CV];
+        for (int c = 0; c < nc; c++) vv[c] = v_load(row + c * VL);
+        for (int i = 0; i < nq; i++) {
+            vf pv = v_set(weight[(size_t)i * TILE + j]);
+            for (int c = 0; c < nc; c++) acc[i][c] = v_fma(pv, vv[c], acc[i][c]);
+        }
+    }
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->wide + d + c * VL, acc[i][c]);
+}
+
+WF_INLINE void weigh_all(const att *a, const room *r, uint32_t i, uint32_t n, const int nq)
+{
+    const float *weight = r->score + (size_t)i * TILE, *shrink = r->shrink + i;
+    float *sum = r->part.sum + (size_t)i * a->wide;
+    uint32_t d = 0;
+    for (; d + CV * VL <= a->wide; d += CV * VL) weigh(a, r->v, weight, shrink, sum, n, nq, d, CV);
+    for (; d < a->wide; d += VL) weigh(a, r->v, weight, shrink, sum, n, nq, d, 1);
+}
+
+/* Keys first..first+n of the block's rows; r->seen says how many of them each query sees. */
+static void tile(const att *a, const room *r, uint32_t nq, uint32_t head, const int32_t *pages,
+                 uint32_t first, uint32_t n)
+{
+    uint32_t i = 0;
+    load_keys(a, r, head, pages, first, n);
+    for (; i + QV <= nq; i += QV)
+        scores(a, r->q + (size_t)i * a->wide, r->k, r->score + (size_t)i * TILE, n, QV);
+    for (; i < nq; i++)
+        scores(a, r->q + (size_t)i * a->wide, r->k, r->score + (size_t)i * TILE, n, 1);
+    for (i = 0; i < nq; i++) {
+        if (r->seen[i]) {
+            r->shrink[i] = softmax(r->score + (size_t)i * TILE, r->seen[i], r->part.top + i,
+                                   r->part.total + i);
+            continue;
+        }
+        r->shrink[i] = 1;
+        memset(r->score + (size_t)i * TILE, 0, TILE * sizeof(float));
+    }
+    gather(a, a->v, head, pages, first, n, r->v);
+    for (i = 0; i + QV <= nq; i += QV) weigh_all(a, r, i, n, QV);
+    for (; i < nq; i++) weigh_all(a, r, i, n, 1);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------------------- */
+
+typedef struct block {
+    uint32_t begin, end; /* rows */
+    uint32_t head;       /* KV head */
+    uint32_t keys;
+} block;
+
+static void load_queries(const att *a, const room *r, const block *b)
+{
+    float scale = a->p->scale * 1.44269504f;
+    uint32_t i = 0;
+    memset(r->q, 0, sizeof(float) * a->queries * a->wide);
+    for (uint32_t m = b->begin; m < b->end; m++)
+        for (uint32_t h = 0; h < a->group; h++, i++) {
+            const void *row = wf_cpu_row(a->q, m);
+            size_t at = ((size_t)b->head * a->group + h) * a->dim;
+            for (uint32_t d = 0; d < a->dim; d++)
+                r->q[(size_t)i * a->wide + d] = wf_cpu_get(a->q, row, at + d) * scale;
+        }
+}
+
+/* Fills r->part with split s of the block. */
+static void one_split(const att *a, const room *r, const block *b, uint32_t s)
+{
+    const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
+    uint32_t nq = (b->end - b->begin) * a->group, end = WF_MIN(b->keys, (s + 1) * SPLIT);
+    clear(a, r->part);
+    for (uint32_t first = s * SPLIT; first < end; first += TILE) {
+        for (uint32_t i = 0; i < nq; i++) {
+            int64_t seen = (int64_t)a->pos[b->begin + i / a->group] + 1 - first;
+            r->seen[i] = (uint32_t)WF_MAX((int64_t)0, WF_MIN(seen, (int64_t)TILE));
+        }
+        tile(a, r, nq, b->head, pages, first, WF_MIN(TILE, end - first));
+    }
+}
+
+/* whole = whole and part together; an empty part changes nothing. */
+static void merge(const att *a, state whole, state part, uint32_t nq)
+{
+    for (uint32_t i = 0; i < nq; i++) {
+        float *to = whole.sum + (size_t)i * a->wide, *from = part.sum + (size_t)i * a->wide;
+        if (part.total[i] == 0) continue;
+        float top = WF_MAX(whole.top[i], part.top[i]);
+        vf x = v_exp2(v_set(whole.top[i] - top)), y = v_exp2(v_set(part.top[i] - top));
+        float lx[VL], ly[VL];
+        v_store(lx, x);
+        v_store(ly, y);
+        whole.top[i] = top;
+        whole.total[i] = whole.total[i] * lx[0] + part.total[i] * ly[0];
+        for (uint32_t d = 0; d < a->wide; d += VL)
+            v_store(to + d, v_fma(v_load(from + d), y, v_mul(v_load(to + d), x)));
+    }
+}
+
+static void store(const att *a, state s, const block *b)
+{
+    uint32_t i = 0;
+    for (uint32_t m = b->begin; m < b->end; m++)
+        for (uint32_t h = 0; h < a->group; h++, i++) {
+            void *row = wf_cpu_row(a->o, m);
+            size_t at = ((size_t)b->head * a->group + h) * a->dim;
+            float inverse = s.total[i] == 0 ? 0 : 1 / s.total[i]; /* no key: zeros */
+            for (uint32_t d = 0; d < a->dim; d++)
+                wf_cpu_put(a->o, row, at + d, s.sum[(size_t)i * a->wide + d] * inverse);
+        }
+}
+
+/* Moves *b (of item *at) on to item `item`: items count KV heads, then blocks. */
+static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
+{
+    uint32_t heads = a->p->n_kv_head;
+    for (; *at / heads < item / heads; *at = (*at / heads + 1) * heads) {
+        b->begin = b->end;
+        b->end = block_end(a, b->begin);
+    }
+    *at = item;
+    b->head = item % heads;
+    b->keys = block_keys(a, b->begin, b->end);
+}
+
+static void split_items(const wf_cpu_work *w, const att *a, const room *r)
+{
+    block b = {.end = block_end(a, 0)};
+    uint32_t at = 0, i, end, begin;
+    float *parts = w->shared;
+    while (wf_cpu_next(w, a->items * a->splits, 1, &i, &end)) {
+        seek(a, &b, &at, i / a->splits);
+        room own = *r;
+        own.part = state_at(a, parts + i * state_size(a));
+        load_queries(a, &own, &b);
+        one_split(a, &own, &b, i % a->splits);
+    }
+    wf_cpu_barrier(w);
+    b = (block){.end = block_end(a, 0)};
+    at = 0;
+    wf_cpu_part(w, a->items, 1, &begin, &end);
+    for (i = begin; i < end; i++) {
+        seek(a, &b, &at, i);
+        clear(a, r->whole);
+        for (uint32_t s = 0; s < a->splits; s++)
+            merge(a, r->whole, state_at(a, parts + ((size_t)i * a->splits + s) * state_size(a)),
+                  (b.end - b.begin) * a->group);
+        store(a, r->whole, &b);
+    }
+}
+
+void WF_SIMD(wf_cpu_attention)(const wf_cpu_work *w)
+{
+    att a = att_of(w->call);
+    room r = room_at(&a, w->own);
+    block b = {.end = block_end(&a, 0)};
+    uint32_t at = 0, i, end;
+    if (a.split) {
+        split_items(w, &a, &r);
+        return;
+    }
+    while (wf_cpu_next(w, a.items, 1, &i, &end)) {
+        seek(&a, &b, &at, i);
+        load_queries(&a, &r, &b);
+        clear(&a, r.whole);
+        for (uint32_t s = 0; s * SPLIT < b.keys; s++) {
+            one_split(&a, &r, &b, s);
+            merge(&a, r.whole, r.part, (b.end - b.begin) * a.group);
+        }
+        store(&a, r.whole, &b);
+    }
+}

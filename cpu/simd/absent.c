@@ -1,0 +1,31 @@
+/* Stands in for a level that the target does not have: its kernels exist and are never run. */
+#include "cpu/ops/ops.h"
+
+#define CAT_(a, b) a##b
+#define CAT(a, b) CAT_(a, b)
+#define LEVEL(name) CAT(name##_, WF_LEVEL)
+
+#define ABSENT_RUN(name)                                                                          \
+    void LEVEL(name)(const wf_cpu_work *w)                                                        \
+    {                                                                                             \
+        (void)w;                                                                                  \
+    }
+#define ABSENT_NEED(name)                                                                         \
+    wf_cpu_need LEVEL(name)(const wf_call *c)                                                     \
+    {                                                                                             \
+        (void)c;                                                                                  \
+        return (wf_cpu_need){0};                                                                  \
+    }
+ABSENT_RUN(wf_cpu_gemm_rows)
+ABSENT_NEED(wf_cpu_gemm_rows_need)
+ABSENT_RUN(wf_cpu_gemm_int8)
+ABSENT_NEED(wf_cpu_gemm_int8_need)
+ABSENT_RUN(wf_cpu_attention)
+ABSENT_NEED(wf_cpu_attention_need)
+ABSENT_RUN(wf_cpu_rmsnorm)
+ABSENT_RUN(wf_cpu_silu_mul)
+
+void LEVEL(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n)
+{
+    wf_dtypes[dtype].decode(src, dst, n);
+}

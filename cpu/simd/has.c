@@ -1,0 +1,42 @@
+/* Which levels this processor can run. A level that the build leaves out is absent.c. */
+#include "cpu/ops/ops.h"
+
+bool wf_cpu_has_c(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+bool wf_cpu_has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+
+bool wf_cpu_has_avx512(void)
+{
+    return wf_cpu_has_avx2() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+}
+#else
+bool wf_cpu_has_avx2(void)
+{
+    return false;
+}
+
+bool wf_cpu_has_avx512(void)
+{
+    return false;
+}
+#endif
+
+void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n)
+{
+    if (wf_cpu_has_avx512())
+        wf_cpu_decode_avx512(dtype, src, dst, n);
+    else if (wf_cpu_has_avx2())
+        wf_cpu_decode_avx2(dtype, src, dst, n);
+    else
+        wf_cpu_decode_c(dtype, src, dst, n);
+}
