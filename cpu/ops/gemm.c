@@ -12,19 +12,19 @@
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define NROW 4                         /* weight rows of a tile */
-#define MROW (VREGS >= 32 ? 4 : 2)     /* activation rows of a tile */
-#define SMALL_PREP 16384u              /* elements that each thread converts itself: cheaper than a barrier */
-#define PANEL_ROWS 6u                  /* activation rows from which F16 is worth a decoded copy */
-#define CHUNK_BYTES (128u << 10)       /* of weights handed to a thread at a time */
+#define NROW        4                     /* weight rows of a tile */
+#define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
+#define SMALL_PREP  16384u /* elements that each thread converts itself: cheaper than a barrier */
+#define PANEL_ROWS  6u     /* activation rows from which F16 is worth a decoded copy */
+#define CHUNK_BYTES (128u << 10) /* of weights handed to a thread at a time */
 
-/* ---- what both share: operands, prepared activations, output --------------------------------------- */
+/* ---- what both share: operands, prepared activations, output --------------------------------- */
 
 typedef struct gemm {
     const wf_view *x, *w, *bias, *residual, *y;
     uint32_t m, n, k;
-    const char *xp;   /* prepared activations */
-    size_t x_step;    /* bytes a row there */
+    const char *xp; /* prepared activations */
+    size_t x_step;  /* bytes a row there */
     const char *wp;
     size_t w_step;
 } gemm;
@@ -74,7 +74,7 @@ static wf_cpu_need prep_need(const wf_call *c, size_t step)
     return own ? (wf_cpu_need){.own = size} : (wf_cpu_need){.shared = size};
 }
 
-/* ---- rows: F32 activations ----------------------------------------------------------------------------- */
+/* ---- rows: F32 activations ------------------------------------------------------------------- */
 
 typedef vf (*load_fn)(const char *w, size_t k);
 
@@ -119,7 +119,8 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
         for (int i = 0; i < mr; i++) {
             vf xv = v_load_n((const float *)(x + i * g->x_step) + k, g->k - k);
             for (int r = 0; r < nr; r++)
-                acc[r][i] = v_fma(load_tail(load, size, w + r * w_step, k, g->k - k), xv, acc[r][i]);
+                acc[r][i] =
+                    v_fma(load_tail(load, size, w + r * w_step, k, g->k - k), xv, acc[r][i]);
         }
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) put(g, m + i, n + r, v_sum(acc[r][i]));
@@ -138,14 +139,14 @@ WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, si
     for (; m < g->m; m++) tile(g, load, size, w, w_step, n, m, nr, 1);
 }
 
-#define STRIPS(name, load, size)                                                                  \
-    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)        \
-    {                                                                                             \
-        if (nr == NROW) {                                                                         \
-            strip(g, load, size, w, w_step, n, NROW);                                             \
-            return;                                                                               \
-        }                                                                                         \
-        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, 1); \
+#define STRIPS(name, load, size)                                                                   \
+    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)         \
+    {                                                                                              \
+        if (nr == NROW) {                                                                          \
+            strip(g, load, size, w, w_step, n, NROW);                                              \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, 1);  \
     }
 STRIPS(strips_f32, load_f32, 4)
 STRIPS(strips_f16, load_f16, 2)
@@ -197,12 +198,13 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
                 continue;
             }
             for (uint32_t r = 0; r < nr; r++)
-                WF_SIMD(wf_cpu_decode)(g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
+                WF_SIMD(wf_cpu_decode)
+                (g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
             strips_f32(&g, panel, step, n, nr);
         }
 }
 
-/* ---- int8 ------------------------------------------------------------------------------------------------ */
+/* ---- int8 ------------------------------------------------------------------------------------ */
 
 /* A prepared row: K int8, then K/4 int32 (what makes up for unsigned weights, for each 4), then the
  * K/32 scales. */
@@ -220,8 +222,8 @@ static void prep_int8(const gemm *g, uint32_t m, void *dst)
     float *scale = (float *)(fix + g->k / 4);
     for (uint32_t b = 0; b < g->k / 32; b++) {
         float x[32], top = 0;
-        wf_dtypes[g->x->dtype].decode((const char *)row + (size_t)b * 32 * wf_dtypes[g->x->dtype].block_bytes,
-                                      x, 32);
+        wf_dtypes[g->x->dtype].decode(
+            (const char *)row + (size_t)b * 32 * wf_dtypes[g->x->dtype].block_bytes, x, 32);
         for (int i = 0; i < 32; i++) top = WF_MAX(top, fabsf(x[i]));
         float inverse = top > 0 ? 127 / top : 0;
         for (int i = 0; i < 32; i++) q[32 * b + i] = (int8_t)rintf(x[i] * inverse);
@@ -301,21 +303,22 @@ WF_INLINE void int8_tile(const gemm *g, const uint8_t dtype, const char *w, uint
         for (int r = 0; r < nr; r++) put(g, m + i, n + r, qf_sum(acc[r][i]));
 }
 
-WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uint32_t n, const int nr)
+WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uint32_t n,
+                          const int nr)
 {
     uint32_t m = 0;
     for (; m + MROW <= g->m; m += MROW) int8_tile(g, dtype, w, n, m, nr, MROW);
     for (; m < g->m; m++) int8_tile(g, dtype, w, n, m, nr, 1);
 }
 
-#define INT8_STRIPS(name, dtype)                                                                  \
-    static void name(const gemm *g, const char *w, uint32_t n, uint32_t nr)                       \
-    {                                                                                             \
-        if (nr == NROW) {                                                                         \
-            int8_strip(g, dtype, w, n, NROW);                                                     \
-            return;                                                                               \
-        }                                                                                         \
-        for (uint32_t r = 0; r < nr; r++) int8_strip(g, dtype, w + r * g->w_step, n + r, 1);      \
+#define INT8_STRIPS(name, dtype)                                                                   \
+    static void name(const gemm *g, const char *w, uint32_t n, uint32_t nr)                        \
+    {                                                                                              \
+        if (nr == NROW) {                                                                          \
+            int8_strip(g, dtype, w, n, NROW);                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t r = 0; r < nr; r++) int8_strip(g, dtype, w + r * g->w_step, n + r, 1);       \
     }
 INT8_STRIPS(strips_q8_0, WF_Q8_0)
 INT8_STRIPS(strips_q4_0, WF_Q4_0)

@@ -1,21 +1,51 @@
 """Writes GGUF files (versions 2 and 3) and quantises with numpy, for test and benchmark models.
 
-The quantisers use the same float32 steps as src/tensor, so both give the same bytes. The writer checks
-nothing on purpose: tests need files that are wrong.
+The quantisers use the same float32 steps as src/tensor, so both give the same bytes. The writer
+checks nothing on purpose: tests need files that are wrong.
 """
+
 import struct
 
 import numpy as np
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-KINDS = {'u8': U8, 'i8': I8, 'u16': U16, 'i16': I16, 'u32': U32, 'i32': I32, 'f32': F32,
-         'bool': BOOL, 'str': STRING, 'u64': U64, 'i64': I64, 'f64': F64}
-_PACK = {U8: 'B', I8: 'b', U16: 'H', I16: 'h', U32: 'I', I32: 'i', F32: 'f', BOOL: '?', U64: 'Q',
-         I64: 'q', F64: 'd'}
+KINDS = {
+    'u8': U8,
+    'i8': I8,
+    'u16': U16,
+    'i16': I16,
+    'u32': U32,
+    'i32': I32,
+    'f32': F32,
+    'bool': BOOL,
+    'str': STRING,
+    'u64': U64,
+    'i64': I64,
+    'f64': F64,
+}
+_PACK = {
+    U8: 'B',
+    I8: 'b',
+    U16: 'H',
+    I16: 'h',
+    U32: 'I',
+    I32: 'i',
+    F32: 'f',
+    BOOL: '?',
+    U64: 'Q',
+    I64: 'q',
+    F64: 'd',
+}
 
 # name: ggml type, elements a block, bytes a block
-TYPES = {'F32': (0, 1, 4), 'F16': (1, 1, 2), 'BF16': (30, 1, 2), 'Q8_0': (8, 32, 34),
-         'Q4_0': (2, 32, 18), 'Q6_K': (14, 256, 210)}
+TYPES = {
+    'F32': (0, 1, 4),
+    'F16': (1, 1, 2),
+    'BF16': (30, 1, 2),
+    'Q8_0': (8, 32, 34),
+    'Q4_0': (2, 32, 18),
+    'Q6_K': (14, 256, 210),
+}
 # general.file_type, which tools print
 FILE_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q8_0': 7, 'Q6_K': 18, 'BF16': 32}
 
@@ -26,7 +56,8 @@ def size_of(kind, shape):
     return int(np.prod(shape, dtype=np.int64)) // block * size
 
 
-# ---- quantisation: x [..., K] float32 -> bytes as an u8 array, and back ----------------------------
+# ---- quantisation: x [..., K] float32 -> bytes as an u8 array, and back ------------------------
+
 
 def _round(x, lo, hi):
     return np.clip(np.rint(x), lo, hi)
@@ -87,10 +118,19 @@ def _q_q6_k(x):
     low = lo[:, :, :2] | lo[:, :, 2:] << 4
     high = hi[:, :, 0] | hi[:, :, 1] << 2 | hi[:, :, 2] << 4 | hi[:, :, 3] << 6
     n = len(x)
-    return np.hstack([low.reshape(n, 128), high.reshape(n, 64), scale.view(np.uint8), _half_bytes(h)])
+    return np.hstack(
+        [low.reshape(n, 128), high.reshape(n, 64), scale.view(np.uint8), _half_bytes(h)]
+    )
 
 
-_QUANT = {'F32': _q_f32, 'F16': _q_f16, 'BF16': _q_bf16, 'Q8_0': _q_q8_0, 'Q4_0': _q_q4_0, 'Q6_K': _q_q6_k}
+_QUANT = {
+    'F32': _q_f32,
+    'F16': _q_f16,
+    'BF16': _q_bf16,
+    'Q8_0': _q_q8_0,
+    'Q4_0': _q_q4_0,
+    'Q6_K': _q_q6_k,
+}
 
 
 def quantize(kind, x):
@@ -121,21 +161,25 @@ def dequantize(kind, data, shape):
         low, high = b[:, :128].reshape(-1, 2, 2, 32), b[:, 128:192].reshape(-1, 2, 32)
         q = np.empty((len(b), 2, 4, 32), np.float32)
         for run in range(4):
-            q[:, :, run] = (low[:, :, run & 1] >> (4 if run > 1 else 0) & 15) | (high >> 2 * run & 3) << 4
+            q[:, :, run] = (low[:, :, run & 1] >> (4 if run > 1 else 0) & 15) | (
+                high >> 2 * run & 3
+            ) << 4
         step = _halves(b[:, 208:]) * b[:, 192:208].view(np.int8)
         x = (q.reshape(-1, 16, 16) - 32) * step[:, :, None]
     return np.ascontiguousarray(x, np.float32).reshape(shape)
 
 
-# ---- the file ------------------------------------------------------------------------------------
+# ---- the file ----------------------------------------------------------------------------------
+
 
 def _string(s):
     b = s if isinstance(s, bytes) else s.encode()
     return struct.pack('<Q', len(b)) + b
 
 
-def _kind_of(v):
-    return BOOL if isinstance(v, bool) else U32 if isinstance(v, int) else F32 if isinstance(v, float) else STRING
+def kind_of(v):
+    """Type of a value that was added without one."""
+    return {bool: BOOL, int: U32, float: F32}.get(type(v), STRING)
 
 
 def _scalar(kind, v):
@@ -146,7 +190,7 @@ class Writer:
     """Collects metadata and tensors; write() makes the file.
 
     meta: list of [key, kind or None, value]; a list value is an array. tensors: list of
-    [name, shape in numpy order (rows, K), type name, bytes or None]. Both may be edited before writing.
+    [name, shape in numpy order (rows, K), type name, bytes or None]. Both may be edited first.
     """
 
     def __init__(self, version=3, alignment=None):
@@ -166,15 +210,15 @@ class Writer:
         self.tensors.append([name, list(shape), kind, None])
 
     def layout(self):
-        """Header bytes, padded; offsets of the tensors' data from the start of the file; size of the file."""
+        """Header bytes, padded; offsets of the tensors' data in the file; size of the file."""
         out = [b'GGUF', struct.pack('<IQQ', self.version, len(self.tensors), len(self.meta))]
         for key, kind, value in self.meta:
             if isinstance(value, (list, tuple)):
-                item = kind if kind is not None else _kind_of(value[0]) if value else U32
+                item = kind if kind is not None else kind_of(value[0]) if value else U32
                 out.append(_string(key) + struct.pack('<IIQ', ARRAY, item, len(value)))
                 out.extend(_scalar(item, v) for v in value)
             else:
-                kind = _kind_of(value) if kind is None else kind
+                kind = kind_of(value) if kind is None else kind
                 out.append(_string(key) + struct.pack('<I', kind) + _scalar(kind, value))
         at, offsets = 0, []
         for name, shape, kind, data in self.tensors:
@@ -198,20 +242,26 @@ class Writer:
             f.truncate(size)
 
 
-# ---- a model's metadata ---------------------------------------------------------------------------
+# ---- a model's metadata ------------------------------------------------------------------------
+
 
 def add_model(w, arch, name, s, kind):
     """Hyperparameters under the names that llama.cpp's converter writes. s: a dict, see tiny.py."""
     w.add('general.architecture', arch)
     w.add('general.name', name)
     w.add('general.file_type', FILE_TYPES[kind])
-    for key, value in (('context_length', s['context']), ('embedding_length', s['width']),
-                       ('block_count', s['layers']), ('feed_forward_length', s['ffn']),
-                       ('attention.head_count', s['heads']), ('attention.head_count_kv', s['kv_heads']),
-                       ('attention.layer_norm_rms_epsilon', s.get('eps', 1e-5)),
-                       ('rope.freq_base', s.get('rope_base', 10000.0)),
-                       ('rope.dimension_count', s.get('rope_dim', s['head_dim'])),
-                       ('vocab_size', s['vocab'])):
+    for key, value in (
+        ('context_length', s['context']),
+        ('embedding_length', s['width']),
+        ('block_count', s['layers']),
+        ('feed_forward_length', s['ffn']),
+        ('attention.head_count', s['heads']),
+        ('attention.head_count_kv', s['kv_heads']),
+        ('attention.layer_norm_rms_epsilon', s.get('eps', 1e-5)),
+        ('rope.freq_base', s.get('rope_base', 10000.0)),
+        ('rope.dimension_count', s.get('rope_dim', s['head_dim'])),
+        ('vocab_size', s['vocab']),
+    ):
         w.add(f'{arch}.{key}', value)
     if s['head_dim'] * s['heads'] != s['width']:
         w.add(f'{arch}.attention.key_length', s['head_dim'])
@@ -222,7 +272,7 @@ def add_model(w, arch, name, s, kind):
 
 
 def add_vocab(w, pieces, size):
-    """A SentencePiece vocabulary: <unk> <s> </s>, 256 byte tokens, the pieces, filler up to size."""
+    """A SentencePiece vocabulary: <unk> <s> </s>, 256 byte tokens, the pieces, filler to size."""
     tokens = ['<unk>', '<s>', '</s>'] + [f'<0x{b:02X}>' for b in range(256)] + list(pieces)
     tokens += [f'filler{i}' for i in range(len(tokens), size)]
     types = [2, 3, 3] + [6] * 256 + [1] * (size - 259)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Logits of a GGUF model in float64: the truth that every backend is compared with.
 
-Independent on purpose: it shares no code with weft nor with gguf_write.py, reads the file by itself and
-computes everything in plain numpy, in double precision, over the dequantised weights.
+Independent on purpose: it shares no code with weft nor with gguf_write.py, reads the file by itself
+and computes everything in plain numpy, in double precision, over the dequantised weights.
 
     reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
 """
+
 import argparse
 import mmap
 import struct
@@ -14,7 +15,19 @@ import sys
 
 import numpy as np
 
-SCALARS = {0: '<B', 1: '<b', 2: '<H', 3: '<h', 4: '<I', 5: '<i', 6: '<f', 7: '<?', 10: '<Q', 11: '<q', 12: '<d'}
+SCALARS = {
+    0: '<B',
+    1: '<b',
+    2: '<H',
+    3: '<h',
+    4: '<I',
+    5: '<i',
+    6: '<f',
+    7: '<?',
+    10: '<Q',
+    11: '<q',
+    12: '<d',
+}
 
 
 class File:
@@ -40,14 +53,14 @@ class File:
         self.data = (self.at + a - 1) // a * a
 
     def one(self, fmt):
-        v, = struct.unpack_from(fmt, self.buf, self.at)
+        (v,) = struct.unpack_from(fmt, self.buf, self.at)
         self.at += struct.calcsize(fmt)
         return v
 
     def text(self):
         n = self.one('<Q')
         self.at += n
-        return self.buf[self.at - n:self.at].decode('utf-8', 'replace')
+        return self.buf[self.at - n : self.at].decode('utf-8', 'replace')
 
     def value(self, kind):
         if kind == 8:
@@ -84,8 +97,14 @@ def decode(kind, buf, at, n):
         q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
         return b['d'].astype(np.float64)[:, None] * (q - 8)
     if kind == 14:
-        return decode_q6_k(np.frombuffer(buf, [('ql', 'u1', 128), ('qh', 'u1', 64), ('s', 'i1', 16), ('d', '<f2')],
-                                         n // 256, at))
+        return decode_q6_k(
+            np.frombuffer(
+                buf,
+                [('ql', 'u1', 128), ('qh', 'u1', 64), ('s', 'i1', 16), ('d', '<f2')],
+                n // 256,
+                at,
+            )
+        )
     sys.exit(f'tensor type {kind} is not supported')
 
 
@@ -119,7 +138,9 @@ class Model:
         kind = get('rope.scaling.type', 'linear' if get('rope.scale_linear') else 'none')
         if kind not in ('none', 'linear'):
             sys.exit(f'rope scaling {kind} is not supported')
-        factor = get('rope.scaling.factor', get('rope.scale_linear', 1.0)) if kind == 'linear' else 1.0
+        factor = (
+            get('rope.scaling.factor', get('rope.scale_linear', 1.0)) if kind == 'linear' else 1.0
+        )
         i = np.arange(self.n_rot // 2)
         self.freq = get('rope.freq_base', 10000.0) ** (-2.0 * i / self.n_rot) / (factor or 1.0)
         stretch = f.weight('rope_freqs.weight', optional=True)
@@ -129,9 +150,24 @@ class Model:
         self.out = f.weight('output.weight', optional=True)
         self.out = self.embd if self.out is None else self.out
         self.norm = f.weight('output_norm.weight')
-        names = ('attn_norm', 'attn_q', 'attn_k', 'attn_v', 'attn_output', 'ffn_norm', 'ffn_gate', 'ffn_up', 'ffn_down')
-        self.blocks = [{n: (f.weight(f'blk.{b}.{n}.weight'), f.weight(f'blk.{b}.{n}.bias', optional=True))
-                        for n in names} for b in range(self.layers)]
+        names = (
+            'attn_norm',
+            'attn_q',
+            'attn_k',
+            'attn_v',
+            'attn_output',
+            'ffn_norm',
+            'ffn_gate',
+            'ffn_up',
+            'ffn_down',
+        )
+        self.blocks = [
+            {
+                n: (f.weight(f'blk.{b}.{n}.weight'), f.weight(f'blk.{b}.{n}.bias', optional=True))
+                for n in names
+            }
+            for b in range(self.layers)
+        ]
 
     def rms(self, x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
@@ -141,7 +177,11 @@ class Model:
         angle = np.arange(len(x))[:, None, None] * self.freq
         cos, sin = np.cos(angle), np.sin(angle)
         half, n = self.n_rot // 2, self.n_rot
-        a, b = (np.s_[..., :half], np.s_[..., half:n]) if self.neox else (np.s_[..., 0:n:2], np.s_[..., 1:n:2])
+        a, b = (
+            (np.s_[..., :half], np.s_[..., half:n])
+            if self.neox
+            else (np.s_[..., 0:n:2], np.s_[..., 1:n:2])
+        )
         y = x.copy()
         y[a] = x[a] * cos - x[b] * sin
         y[b] = x[a] * sin + x[b] * cos
@@ -161,6 +201,7 @@ class Model:
         def linear(y, name):
             w, bias = b[name]
             return y @ w.T if bias is None else y @ w.T + bias
+
         t = len(x)
         y = self.rms(x, b['attn_norm'][0])
         q = linear(y, 'attn_q').reshape(t, self.heads, self.head_dim)
@@ -179,7 +220,9 @@ class Model:
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument('file')
     p.add_argument('--tokens', required=True, type=lambda s: [int(t) for t in s.split(',')])
     p.add_argument('--generate', type=int, default=0)

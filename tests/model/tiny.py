@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes a small model with random weights that loads completely: for golden tests, and for broken ones.
+"""Writes a small model with random weights that loads completely; or one broken on purpose.
 
-    tiny.py --arch llama --type Q4_0 --variant tied,linear OUT.gguf
-    tiny.py --set llama.attention.head_count=0 OUT.gguf          a wrong value (type kept), or
-    tiny.py --set llama.attention.head_count=str:four OUT.gguf   of a wrong type
-    tiny.py --drop blk.1.ffn_up.weight --shape output.weight=307,128 --fill output_norm.weight=nan OUT.gguf
-    tiny.py --resize tokenizer.ggml.scores=5 OUT.gguf            an array cut or filled to 5
+tiny.py --arch llama --type Q4_0 --variant tied,linear OUT.gguf
+tiny.py --set llama.attention.head_count=0 OUT.gguf          a wrong value (type kept), or
+tiny.py --set llama.attention.head_count=str:four OUT.gguf   of a wrong type
+tiny.py --drop blk.1.ffn_up.weight --shape output.weight=307,128 OUT.gguf
+    tiny.py --fill output_norm.weight=nan OUT.gguf               one weight, anywhere in the tensor
+tiny.py --resize tokenizer.ggml.scores=5 OUT.gguf            an array cut or filled to 5
 """
+
 import argparse
 import sys
 
@@ -26,8 +28,9 @@ VARIANTS = {  # changes of the shape, options of model_tensors
     'bias': ({}, {'bias': True}),
 }
 # Merges in order of score: each is made of two that are there.
-PIECES = ('▁t he ▁a in ▁the re ▁s on nd ▁w er ▁and it ▁b ed'.split()
-          + list('▁etaoinshrdlucmfwygpbvkxjqz.,!?'))
+PIECES = '▁t he ▁a in ▁the re ▁s on nd ▁w er ▁and it ▁b ed'.split() + list(
+    '▁etaoinshrdlucmfwygpbvkxjqz.,!?'
+)
 
 
 def weights(name, shape, rng, tied):
@@ -40,7 +43,11 @@ def weights(name, shape, rng, tied):
         return 0.3 * rng.standard_normal(shape)
     if name == 'token_embd.weight' and not tied:
         return 0.5 * rng.standard_normal(shape)
-    gain = 2 if name in ('token_embd.weight', 'output.weight') else 1.5 if '_q.' in name or '_k.' in name else 1
+    gain = 1
+    if name in ('token_embd.weight', 'output.weight'):
+        gain = 2
+    elif '_q.' in name or '_k.' in name:
+        gain = 1.5
     return gain * rng.standard_normal(shape) / shape[-1] ** 0.5
 
 
@@ -71,33 +78,32 @@ def build(a):
     return w
 
 
-def value_of(text, kind):
+def typed(text, kind):
+    """Kind and value of '--set KEY=text'; text may begin with the name of a type."""
+    head, colon, rest = text.partition(':')
+    if colon and head in gw.KINDS:
+        kind, text = gw.KINDS[head], rest
     if kind == gw.STRING:
-        return text
+        return kind, text
     if kind == gw.BOOL:
-        return text == 'true'
-    return float(text) if kind in (gw.F32, gw.F64) else int(text)
+        return kind, text == 'true'
+    return kind, float(text) if kind in (gw.F32, gw.F64) else int(text)
 
 
 def edit(w, a):
-    """Metadata after the fact; unknown keys of --set are added, as u32 unless typed."""
+    """Metadata after the fact. A key that --set does not find is added, as u32 unless typed."""
+    rows = {m[0]: m for m in w.meta}
     for key, text in a.set:
-        row = next((m for m in w.meta if m[0] == key), None)
-        head, _, rest = text.partition(':')
-        kind = gw.KINDS[head] if head in gw.KINDS and rest else gw.U32
-        if row and not (head in gw.KINDS and rest):
-            kind = row[1] if row[1] is not None else gw._kind_of(row[2])
-            rest = text
-        new = [key, kind, value_of(rest if head in gw.KINDS and rest or row else text, kind)]
-        if row:
-            w.meta[w.meta.index(row)] = new
-        else:
-            w.meta.append(new)
-    w.meta = [m for m in w.meta if m[0] not in a.unset]
+        if key not in rows:
+            rows[key] = [key, gw.U32, 0]
+            w.meta.append(rows[key])
+        row = rows[key]
+        row[1:] = typed(text, gw.kind_of(row[2]) if row[1] is None else row[1])
     for key, n in a.resize:
-        row = next(m for m in w.meta if m[0] == key)
-        row[2] = (list(row[2]) * (int(n) // max(len(row[2]), 1) + 1))[:int(n)]
-        row[1] = row[1] if row[1] is not None else gw.F32 if 'scores' in key else gw.STRING
+        row = rows[key]
+        row[1] = gw.kind_of(row[2][0]) if row[1] is None else row[1]
+        row[2] = (row[2] * (int(n) // len(row[2]) + 1))[: int(n)]
+    w.meta = [m for m in w.meta if m[0] not in a.unset]
 
 
 def pair(text):
@@ -106,7 +112,9 @@ def pair(text):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument('--arch', choices=['llama', 'qwen2'], default='llama')
     p.add_argument('--type', choices=list(gw.TYPES), default='F32')
     p.add_argument('--variant', default='gqa', help='one or more of ' + ','.join(VARIANTS))
