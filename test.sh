@@ -36,7 +36,7 @@ mkdir -p "$out/log" "$out/cache"
 # Nothing from outside may change what the tests see, and nothing of theirs stays outside.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS WEFT
 export XDG_CACHE_HOME=$out/cache POCL_CACHE_DIR=$out/cache/pocl
-# Not detect_stack_use_after_return: gcc 12 then aligns 64-byte vectors on its stack wrongly (GCC bug 110027).
+# Not detect_stack_use_after_return: with it gcc 12 misaligns 64-byte vectors on the stack, seen as SEGV in SIMD code.
 export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0
 export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
