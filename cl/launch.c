@@ -33,6 +33,11 @@ void wf_cl_items(cl_launch *l, uint64_t items)
     l->groups = WF_MIN((items + l->group - 1) / l->group, 1u << 20);
 }
 
+void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n)
+{
+    l->groups = WF_MIN((uint64_t)rows * ((n + l->group - 1) / l->group), 1u << 20);
+}
+
 void wf_cl_arg_view(cl_launch *l, const wf_view *v)
 {
     /* Kernels test the offset, not the pointer; some drivers do not take a NULL buffer, so the first

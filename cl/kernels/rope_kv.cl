@@ -18,10 +18,9 @@ KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT(q), OUT(kp), OUT(
                     uint table_stride, uint positions, ulong slots)
 {
     const __global int *pos = IN_AT(int, pos), *slot = IN_AT(int, slot);
-    uint heads = Hq + 2 * Hkv, pairs = D / 2;
-    ulong n = (ulong)M * heads * pairs;
-    for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
-        uint p = i % pairs, h = i / pairs % heads, m = i / pairs / heads;
+    uint pairs = D / 2;
+    FOR_EACH (m, i, M, (Hq + 2 * Hkv) * pairs) {
+        uint p = i % pairs, h = i / pairs;
         bool turn = p < n_rot / 2 && h < Hq + Hkv;
         uint e0 = 2 * p, e1 = 2 * p + 1;
         if (NEOX && p < n_rot / 2) e0 = p, e1 = p + n_rot / 2;

@@ -15,9 +15,7 @@ KERNEL void rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong row_b
 {
     const __global int *ids = IN_AT(int, ids);
     __global float *y = OUT_AT(float, y);
-    ulong n = (ulong)M * K;
-    for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
-        uint m = i / K, k = i % K;
+    FOR_EACH (m, k, M, K) {
         int id = ids[m];
         bool ok = id >= 0 && (uint)id < V;
         const __global uchar *row = IN_AT(uchar, table) + (ok ? (ulong)id : 0) * row_bytes;

@@ -6,9 +6,7 @@
 
 KERNEL void silu_mul(IN(gu), OUT(y), uint M, uint F, uint gu_stride, uint y_stride)
 {
-    ulong n = (ulong)M * F;
-    for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
-        uint m = i / F, f = i % F;
+    FOR_EACH (m, f, M, F) {
         const __global act_t *gu = IN_AT(act_t, gu) + (ulong)m * gu_stride;
         float g = ACT_LOAD(gu, f), u = ACT_LOAD(gu, F + f);
         OUT_STORE(g / (1.0f + exp(-g)) * u, OUT_AT(out_t, y) + (ulong)m * y_stride, f);

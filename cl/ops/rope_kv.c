@@ -11,7 +11,7 @@ bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call 
     wf_cl_act(l, qkv, q);
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-    wf_cl_items(l, (uint64_t)q->rows * (p->n_head + 2 * p->n_kv_head) * (p->head_dim / 2));
+    wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / 2));
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
     for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
     wf_cl_arg_u32(l, q->rows);

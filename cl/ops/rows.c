@@ -9,7 +9,7 @@ bool wf_cl_plan_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     if (table->layout != 0) return false;
     l->wtype = wf_dtypes[table->dtype].name;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-    wf_cl_items(l, (uint64_t)y->rows * y->cols);
+    wf_cl_columns(l, y->rows, y->cols);
     wf_cl_arg_view(l, table);
     wf_cl_arg_view(l, ids);
     wf_cl_arg_view(l, y);

@@ -8,7 +8,7 @@ bool wf_cl_plan_silu_mul(const cl_caps *caps, const cl_variant *v, const wf_call
     (void)v;
     wf_cl_act(l, gu, y);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-    wf_cl_items(l, (uint64_t)y->rows * y->cols);
+    wf_cl_columns(l, y->rows, y->cols);
     wf_cl_arg_view(l, gu);
     wf_cl_arg_view(l, y);
     wf_cl_arg_u32(l, y->rows);
