@@ -12,21 +12,22 @@
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define NROW 4                         /* weight rows of a tile */
-#define MROW (VREGS >= 32 ? 4 : 2)     /* activation rows of a tile */
-#define SMALL_PREP 16384u              /* elements that each thread converts itself: cheaper than a barrier */
-#define PANEL_ROWS 6u                  /* activation rows from which F16 is worth a decoded copy */
-#define CHUNK_BYTES (128u << 10)       /* of weights handed to a thread at a time */
+#define NROW        4                     /* weight rows of a tile */
+#define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
+#define SMALL_PREP  16384u /* elements that each thread converts itself: cheaper than a barrier */
+#define PANEL_ROWS  6u     /* activation rows from which F16 is worth a decoded copy */
+#define CHUNK_BYTES (128u << 10) /* of weights handed to a thread at a time */
 
-/* ---- what both share: operands, prepared activations, output --------------------------------------- */
+/* ---- what both share: operands, prepared activations, output --------------------------------- */
 
 typedef struct gemm {
     const wf_view *x, *w, *bias, *residual, *y;
     uint32_t m, n, k;
-    const char *xp;   /* prepared activations */
-    size_t x_step;    /* bytes a row there */
+    const char *xp; /* prepared activations */
+    size_t x_step;  /* bytes a row there */
     const char *wp;
     size_t w_step;
+    bool stream; /* tiles read wp itself */
 } gemm;
 
 static gemm gemm_of(const wf_cpu_work *work)
@@ -38,7 +39,22 @@ static gemm gemm_of(const wf_cpu_work *work)
     g.k = g.x->cols;
     g.wp = wf_cpu_at(g.w);
     g.w_step = (size_t)((char *)wf_cpu_row(g.w, 1) - g.wp);
+    g.stream = true;
     return g;
+}
+
+/* Fetches what the tile of the next NROW rows reads first while this one is `done` bytes into each
+ * row and reads `bytes` of each: rows are too short for the processor to see a stream in them.
+ * `near` is for the small ones, which do not push this tile's own data out of the first-level
+ * cache. */
+WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const bool near)
+{
+    const char *next = w + NROW * (w_step + done);
+    for (size_t i = 0; i < NROW * bytes; i += 64)
+        if (near)
+            __builtin_prefetch(next + i, 0, 3);
+        else
+            __builtin_prefetch(next + i, 0, 2);
 }
 
 static void put(const gemm *g, uint32_t m, uint32_t n, float v)
@@ -74,7 +90,7 @@ static wf_cpu_need prep_need(const wf_call *c, size_t step)
     return own ? (wf_cpu_need){.own = size} : (wf_cpu_need){.shared = size};
 }
 
-/* ---- rows: F32 activations ----------------------------------------------------------------------------- */
+/* ---- rows: F32 activations ------------------------------------------------------------------- */
 
 typedef vf (*load_fn)(const char *w, size_t k);
 
@@ -104,11 +120,13 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
 {
     const char *x = g->xp + m * g->x_step;
     uint32_t k = 0, whole = g->k / VL * VL;
+    const bool fetch = nr == NROW && m == 0 && g->stream;
     vf acc[NROW][4];
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) acc[r][i] = v_zero();
     for (; k < whole; k += VL) {
         vf wv[NROW];
+        if (fetch) fetch_next(w, w_step, k * size, VL * size, false);
         for (int r = 0; r < nr; r++) wv[r] = load(w + r * w_step, k);
         for (int i = 0; i < mr; i++) {
             vf xv = v_load((const float *)(x + i * g->x_step) + k);
@@ -119,7 +137,8 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
         for (int i = 0; i < mr; i++) {
             vf xv = v_load_n((const float *)(x + i * g->x_step) + k, g->k - k);
             for (int r = 0; r < nr; r++)
-                acc[r][i] = v_fma(load_tail(load, size, w + r * w_step, k, g->k - k), xv, acc[r][i]);
+                acc[r][i] =
+                    v_fma(load_tail(load, size, w + r * w_step, k, g->k - k), xv, acc[r][i]);
         }
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) put(g, m + i, n + r, v_sum(acc[r][i]));
@@ -138,14 +157,14 @@ WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, si
     for (; m < g->m; m++) tile(g, load, size, w, w_step, n, m, nr, 1);
 }
 
-#define STRIPS(name, load, size)                                                                  \
-    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)        \
-    {                                                                                             \
-        if (nr == NROW) {                                                                         \
-            strip(g, load, size, w, w_step, n, NROW);                                             \
-            return;                                                                               \
-        }                                                                                         \
-        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, 1); \
+#define STRIPS(name, load, size)                                                                   \
+    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)         \
+    {                                                                                              \
+        if (nr == NROW) {                                                                          \
+            strip(g, load, size, w, w_step, n, NROW);                                              \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, 1);  \
     }
 STRIPS(strips_f32, load_f32, 4)
 STRIPS(strips_f16, load_f16, 2)
@@ -183,6 +202,7 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
     char *panel = (char *)work->own + need.own - rows_panel(work->call);
     uint32_t begin, end;
 
+    g.stream = direct(g.w->dtype, g.m);
     g.xp = wf_cpu_at(g.x);
     g.x_step = (size_t)g.x->stride * 4;
     if (g.x->dtype != WF_F32) prepare(work, &g, (size_t)g.k * 4, prep_f32);
@@ -190,19 +210,19 @@ void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
         for (uint32_t n = begin; n < end; n += NROW) {
             uint32_t nr = WF_MIN(NROW, end - n);
             const char *w = g.wp + n * g.w_step;
-            if (direct(g.w->dtype, g.m)) {
+            if (g.stream) {
                 if (g.w->dtype == WF_F32) strips_f32(&g, w, g.w_step, n, nr);
                 if (g.w->dtype == WF_F16) strips_f16(&g, w, g.w_step, n, nr);
                 if (g.w->dtype == WF_BF16) strips_bf16(&g, w, g.w_step, n, nr);
                 continue;
             }
-            for (uint32_t r = 0; r < nr; r++)
-                WF_SIMD(wf_cpu_decode)(g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
+            for (uint32_t r = 0; r < nr; r++) WF_SIMD(wf_cpu_decode)
+            (g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
             strips_f32(&g, panel, step, n, nr);
         }
 }
 
-/* ---- int8 ------------------------------------------------------------------------------------------------ */
+/* ---- int8 ------------------------------------------------------------------------------------ */
 
 /* A prepared row: K int8, then K/4 int32 (what makes up for unsigned weights, for each 4), then the
  * K/32 scales. */
@@ -220,8 +240,8 @@ static void prep_int8(const gemm *g, uint32_t m, void *dst)
     float *scale = (float *)(fix + g->k / 4);
     for (uint32_t b = 0; b < g->k / 32; b++) {
         float x[32], top = 0;
-        wf_dtypes[g->x->dtype].decode((const char *)row + (size_t)b * 32 * wf_dtypes[g->x->dtype].block_bytes,
-                                      x, 32);
+        wf_dtypes[g->x->dtype].decode(
+            (const char *)row + (size_t)b * 32 * wf_dtypes[g->x->dtype].block_bytes, x, 32);
         for (int i = 0; i < 32; i++) top = WF_MAX(top, fabsf(x[i]));
         float inverse = top > 0 ? 127 / top : 0;
         for (int i = 0; i < 32; i++) q[32 * b + i] = (int8_t)rintf(x[i] * inverse);
@@ -248,9 +268,10 @@ WF_INLINE void xq_rows(const gemm *g, uint32_t m, const int mr, xq *x)
 
 /* One block of Q8_0 or Q4_0 of nr rows times mr rows. */
 WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32_t b, const xq *x,
-                       const int nr, const int mr, qf acc[NROW][4])
+                       const int nr, const int mr, const bool fetch, qf acc[NROW][4])
 {
     const size_t bytes = dtype == WF_Q8_0 ? 34 : 18;
+    if (fetch) fetch_next(w, w_step, b * bytes, bytes, dtype != WF_Q8_0);
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + b * bytes;
         q8 wv = dtype == WF_Q8_0 ? q_load(p + 2) : q_nibbles(p + 2);
@@ -266,8 +287,9 @@ WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32
 
 /* One superblock of Q6_K: 16 scales, each of 16 elements. */
 WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, const int nr,
-                        const int mr, qf acc[NROW][4])
+                        const int mr, const bool fetch, qf acc[NROW][4])
 {
+    if (fetch) fetch_next(w, w_step, (size_t)s * 210, 210, true);
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + (size_t)s * 210;
         float scale[16];
@@ -288,34 +310,37 @@ WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, c
 WF_INLINE void int8_tile(const gemm *g, const uint8_t dtype, const char *w, uint32_t n, uint32_t m,
                          const int nr, const int mr)
 {
+    const bool fetch = nr == NROW && m == 0;
     xq x[4];
     qf acc[NROW][4];
     xq_rows(g, m, mr, x);
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) acc[r][i] = qf_zero();
     if (dtype == WF_Q6_K)
-        for (uint32_t s = 0; s < g->k / 256; s++) block256(w, g->w_step, s, x, nr, mr, acc);
+        for (uint32_t s = 0; s < g->k / 256; s++) block256(w, g->w_step, s, x, nr, mr, fetch, acc);
     else
-        for (uint32_t b = 0; b < g->k / 32; b++) block32(dtype, w, g->w_step, b, x, nr, mr, acc);
+        for (uint32_t b = 0; b < g->k / 32; b++)
+            block32(dtype, w, g->w_step, b, x, nr, mr, fetch, acc);
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) put(g, m + i, n + r, qf_sum(acc[r][i]));
 }
 
-WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uint32_t n, const int nr)
+WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uint32_t n,
+                          const int nr)
 {
     uint32_t m = 0;
     for (; m + MROW <= g->m; m += MROW) int8_tile(g, dtype, w, n, m, nr, MROW);
     for (; m < g->m; m++) int8_tile(g, dtype, w, n, m, nr, 1);
 }
 
-#define INT8_STRIPS(name, dtype)                                                                  \
-    static void name(const gemm *g, const char *w, uint32_t n, uint32_t nr)                       \
-    {                                                                                             \
-        if (nr == NROW) {                                                                         \
-            int8_strip(g, dtype, w, n, NROW);                                                     \
-            return;                                                                               \
-        }                                                                                         \
-        for (uint32_t r = 0; r < nr; r++) int8_strip(g, dtype, w + r * g->w_step, n + r, 1);      \
+#define INT8_STRIPS(name, dtype)                                                                   \
+    static void name(const gemm *g, const char *w, uint32_t n, uint32_t nr)                        \
+    {                                                                                              \
+        if (nr == NROW) {                                                                          \
+            int8_strip(g, dtype, w, n, NROW);                                                      \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t r = 0; r < nr; r++) int8_strip(g, dtype, w + r * g->w_step, n + r, 1);       \
     }
 INT8_STRIPS(strips_q8_0, WF_Q8_0)
 INT8_STRIPS(strips_q4_0, WF_Q4_0)
