@@ -47,7 +47,7 @@ static void print_time(const wf_check *k, const char *variant, const wf_check_re
 }
 
 /* One variant, twice: right, and the same bits again. */
-static bool check_once(session *s, const wf_check *k, int i, wf_check_result *r)
+static bool check_once(session *s, wf_check *k, int i, wf_check_result *r)
 {
     const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
     wf_check_result again;
