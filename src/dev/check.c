@@ -62,16 +62,33 @@ static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
     return WF_UP(256, (uint64_t)dev->align) + wf_random(seed, (uint64_t)slot) % 4 * dev->align;
 }
 
-static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_operand *o, wf_view *v)
+static weft_status make_room(run *r, int slot, uint64_t seed, const wf_operand *o, wf_view *v)
 {
     uint64_t before = guard_before(r->dev, seed, slot);
-    uint64_t size = WF_UP(before + o->bytes + GUARD_AFTER, 4);
     *v = o->view;
     v->offset = before;
-    WF_TRY(wf_buf_create(r->dev, size, &r->buf[slot]));
+    WF_TRY(wf_buf_create(r->dev, WF_UP(before + o->bytes + GUARD_AFTER, 4), &r->buf[slot]));
     v->buf = r->buf[slot];
-    WF_TRY(wf_fill(r->q, v->buf, 0, size, 0x01010101u * (uint32_t)byte));
-    return settle(r, wf_write(r->q, v->buf, before, o->data, o->bytes, NULL));
+    return WEFT_OK;
+}
+
+/* In one write from the buffer's start: oclgrind 21.10 takes what is written elsewhere for uninitialised. */
+static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_operand *o, wf_view *v)
+{
+    WF_TRY(make_room(r, slot, seed, o, v));
+    uint8_t *image = wf_calloc(v->buf->size, 1);
+    if (!image) return WEFT_ERR_NOMEM;
+    memset(image, byte, v->buf->size);
+    memcpy(image + v->offset, o->data, o->bytes);
+    weft_status s = settle(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL));
+    if (!r->in_flight) free(image);
+    return s;
+}
+
+static weft_status place_poison(run *r, int slot, int byte, uint64_t seed, const wf_operand *o, wf_view *v)
+{
+    WF_TRY(make_room(r, slot, seed, o, v));
+    return settle(r, wf_fill(r->q, v->buf, 0, v->buf->size, 0x01010101u * (uint32_t)byte));
 }
 
 static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_operand *o,
@@ -91,7 +108,7 @@ static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed,
     v->stride = v->cols;
     v->layout = layout;
     free(rows);
-    if (!r->in_flight) free(packed.data);
+    free(packed.data);
     return s;
 }
 
@@ -113,10 +130,9 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
     }
     for (int i = 0; i < WF_MAX_OUT; i++) {
         if (!k->out[i].data) continue;
-        wf_operand start = k->out[i];
-        if (k->c.in_place) start.data = k->in[3].data;
-        else memset(start.data, poison(k), start.bytes);
-        WF_TRY(place(r, WF_MAX_IN + i, poison(k), seed, &start, &c->out[i]));
+        weft_status s = k->c.in_place ? place(r, WF_MAX_IN + i, poison(k), seed, &k->in[3], &c->out[i])
+                                      : place_poison(r, WF_MAX_IN + i, poison(k), seed, &k->out[i], &c->out[i]);
+        WF_TRY(s);
     }
     if (k->c.in_place) c->in[3] = c->out[0];
     return WEFT_OK;
