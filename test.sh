@@ -197,7 +197,7 @@ sanitized=(-Dbuildtype=debugoptimized -Db_lundef=false)
 
 stage_asan() {
     check "build with address and undefined-behaviour sanitizers" compile asan "${sanitized[@]}" \
-        -Db_sanitize=address,undefined -Dopencl=disabled || return
+        -Db_sanitize=address,undefined || return
     # Not the soak: the sanitizer keeps freed memory, which looks like a leak.
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- '^(unit |fault |cli [^s])'
 }
