@@ -91,6 +91,7 @@ static void get_tiers(cl_place *pl, const char *ext)
     c->subgroup = has_word(ext, "cl_khr_subgroups") || has_word(ext, "cl_intel_subgroups") ||
                   get_number(pl->device, MAX_NUM_SUB_GROUPS) > 0;
     c->matrix = has_matrix(pl, ext);
+    c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
               : c->fp16     ? WF_TIER_FP16

@@ -28,6 +28,7 @@ typedef struct cl_caps {
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
+    bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -141,6 +142,7 @@ bool wf_cl_plan_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);

@@ -10,9 +10,10 @@ static const cl_variant table[] = {
 #undef X
 };
 
-/* The same rows as the front sees them. */
+/* The same rows as the front sees them. Matrix units multiply F16. */
 static const wf_variant shown[] = {
-#define X(op, name, tier, layout, class, ...) {#name, WF_TIER_##tier, layout, class},
+#define X(op, name, tier, layout, class, ...)                                          \
+    {#name, WF_TIER_##tier, layout, class, WF_TIER_##tier == WF_TIER_MATRIX ? WF_ARITH_F16 : WF_ARITH_F32},
 #include "cl/variants.def"
 #undef X
 };
@@ -71,9 +72,9 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const any[] = {"naive", NULL};
     static const char *const group[] = {"group", NULL};
     static const char *const gemv[] = {"gemv", "tile16", NULL};
-    static const char *const small[] = {"tile16", "tile64", NULL};
-    static const char *const tile[] = {"tile64", "tile16", NULL};
-    static const char *const large[] = {"tile128", "tile64", "tile16", NULL};
+    static const char *const small[] = {"mma16", "tile16", "tile64", NULL};
+    static const char *const tile[] = {"mma64", "tile64", "tile16", NULL};
+    static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
     static const char *const decode[] = {"decode", "flash", NULL};
     static const char *const flash[] = {"flash", "decode", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;

@@ -51,14 +51,14 @@ bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c,
 {
     uint32_t m = c->out[0].rows, n = c->out[0].cols, lanes = (uint32_t)v->tile[0];
     uint32_t rows = m <= 1 ? 1 : m <= 4 ? 4 : 8;
-    uint32_t per_lane = rows >= 4 ? 4 : 1, group = wf_cl_group(caps, 128, limit);
+    uint32_t per_lane = rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
     if (m > 8 || group < lanes) return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "MR", (int32_t)rows);
     wf_cl_knob(l, "RPL", (int32_t)per_lane);
     wf_cl_knob(l, "LANES", (int32_t)lanes);
     wf_cl_knob(l, "VEC", vectors(c));
-    wf_cl_knob(l, "UNROLL", per_lane > 1 ? 2 : 4);
+    wf_cl_knob(l, "UNROLL", rows > 1 ? 2 : 4);
     uint32_t outputs = group / lanes * per_lane;
     l->groups = (n + outputs - 1) / outputs;
     return common(c, l);
@@ -81,5 +81,33 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     wf_cl_knob(l, "TN", t[3]);
     wf_cl_knob(l, "VEC", vectors(c));
     l->groups = (c->out[0].rows + bm - 1) / bm * ((c->out[0].cols + bn - 1) / bn);
+    return common(c, l);
+}
+
+/* Do rows begin at multiples of 16 bytes, as cp.async wants? */
+static bool aligned16(const wf_view *v)
+{
+    return v->offset % 16 == 0 && wf_cl_row_bytes(v) % 16 == 0;
+}
+
+bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { LOCAL_BYTES = 48 << 10, WARP = 32 };
+    const wf_view *x = &c->in[0], *w = &c->in[1];
+    const int32_t *t = v->tile;
+    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, part = (uint32_t)(t[0] + t[1]) * 64;
+    if (!caps->nv_mma || x->dtype != WF_F16 || x->cols % 8 || !aligned16(x)) return false;
+    if (wf_cl_group(caps, group, limit) < group) return false;
+    /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
+    bool blocks = wf_dtypes[w->dtype].block > 1;
+    if (!blocks && (w->dtype != WF_F16 || !aligned16(w))) return false;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "BM", t[0]);
+    wf_cl_knob(l, "BN", t[1]);
+    wf_cl_knob(l, "WM", t[2]);
+    wf_cl_knob(l, "WN", t[3]);
+    wf_cl_knob(l, "STAGES", (int32_t)WF_MIN(4u, LOCAL_BYTES / part));
+    wf_cl_knob(l, "W16", !blocks);
+    l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
     return common(c, l);
 }
