@@ -99,7 +99,8 @@ static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_answer
     p.n_tokens = n;
     int rc = wf_answer(c->e, p, a);
     bool ends_line = a->len && a->text[a->len - 1] == '\n';
-    if (!a->closed && !ends_line && !wf_out("\n", 1)) a->closed = true;
+    bool answered = a->len || !rc; /* a refused turn leaves no empty line */
+    if (answered && !a->closed && !ends_line && !wf_out("\n", 1)) a->closed = true;
     if (!rc && !a->closed) wf_answer_report(c->o, c->e, a);
     return rc;
 }

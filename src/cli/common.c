@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "commit.h"
+#include "cli/commit.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(wf_opts, field)
@@ -224,9 +225,11 @@ static int write_logits(const wf_opts *o, const struct weft_model *m, struct wef
         weft_status s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->logits, strerror(errno));
         return wf_say_error(s);
     }
+    struct stat st;
+    bool is_file = !fstat(fileno(r.out), &st) && S_ISREG(st.st_mode); /* no pipe, no /dev/null */
     int rc = write_rows(o, e, &r);
     fclose(r.out);
-    if (rc)
+    if (rc && is_file)
         unlink(o->logits); /* half a file would be taken for a whole one */
     else
         wf_note(o, "wrote %s: float32 [%zu, %u]", o->logits, o->tokens.n, r.n_vocab);
