@@ -48,8 +48,9 @@ check cpu cpu "$@"
 while read -r id; do check "$id" "$id" "$@"; done <"$logs/devices"
 intel=$(intel_library)
 if test -n "$intel"; then
-    echo "$intel" >"$logs/intel.icd"
-    OCL_ICD_VENDORS=$logs/intel.icd LD_LIBRARY_PATH=$(dirname "$intel") check "intel cpu" first-opencl "$@"
+    mkdir "$logs/icd" && echo "$intel" >"$logs/icd/intel.icd"
+    export OCL_ICD_VENDORS="$logs/icd" LD_LIBRARY_PATH="$(dirname "$intel"):${LD_LIBRARY_PATH:-}"
+    check "intel cpu" first-opencl "$@"
 fi
 echo "logs: $logs"
 exit $bad

@@ -114,18 +114,24 @@ static bool gemm_large(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
            gemm(s, w, in, out, 515, 2048, 2048);
 }
 
+static bool gemms_long(op_cases *s, uint8_t w)
+{
+    for (int i = 0; i < 4; i++) {
+        uint8_t in = acts[i & 1], out = acts[i >> 1];
+        if (!gemm_grid(s, w, in, out) || !gemm_large(s, w, in, out)) return false;
+    }
+    return true;
+}
+
 static bool gemms(op_cases *s)
 {
+    uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
-        for (int i = 0; i < 4; i++) {
-            uint8_t in = acts[i & 1], out = acts[i >> 1];
-            if (s->level == OP_LONG) {
-                if (!gemm_grid(s, weights[w], in, out) || !gemm_large(s, weights[w], in, out)) return false;
-            } else if (i < 2) {
-                out = ANY(s, acts);
-                if (!gemm_small(s, weights[w], in, out) || !gemm_large(s, weights[w], in, out)) return false;
-            }
-        }
+        uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);
+        bool ok = s->level == OP_LONG ? gemms_long(s, weights[w])
+                                      : gemm_small(s, weights[w], in, out) && gemm_small(s, weights[w], in, out) &&
+                                            gemm_large(s, weights[w], in, out);
+        if (!ok) return false;
     }
     return true;
 }
@@ -146,11 +152,11 @@ static bool ropes(op_cases *s)
     static const uint32_t ms[] = {1, 7, 65};
     uint32_t turn = below(s, 15);
     for (size_t d = 0; d < WF_LEN(head_dims); d++) {
-        for (int i = 0; i < 4; i++) {
-            wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[i & 1], .out = ANY(s, acts), .m = ms[turn % 3],
+        for (uint32_t i = 0; i < 2; i++) {
+            wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[(i + d) & 1], .out = ANY(s, acts), .m = ms[turn % 3],
                          .n = 1 + below(s, 100)};
             c.p = heads(s, head_dims[d], turn++);
-            c.p.neox = (uint32_t)i >> 1;
+            c.p.neox = i;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
             if (!add(s, c)) return false;
         }
