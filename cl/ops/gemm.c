@@ -9,9 +9,9 @@ static bool common(const wf_call *c, cl_launch *l)
     const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
     if (w->layout != 0) return false;
     l->wtype = wf_dtypes[w->dtype].name;
-    wf_cl_act(l, x, y);
+    wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
-    wf_cl_arg_view(l, y);
+    wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
     wf_cl_arg_u32(l, y->cols);
     wf_cl_arg_u32(l, x->cols);
@@ -50,14 +50,15 @@ bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c,
                      cl_launch *l)
 {
     uint32_t m = c->out[0].rows, n = c->out[0].cols, lanes = (uint32_t)v->tile[0];
-    uint32_t rows = m <= 1 ? 1 : m <= 4 ? 4 : 8;
+    bool eights = vectors(c); /* odd shapes are slow anyway: one program for all M */
+    uint32_t rows = !eights || m > 4 ? 8 : m > 1 ? 4 : 1;
     uint32_t per_lane = rows >= 4 ? 4 : 1, group = wf_cl_group(caps, 128, limit);
     if (m > 8 || group < lanes) return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "MR", (int32_t)rows);
     wf_cl_knob(l, "RPL", (int32_t)per_lane);
     wf_cl_knob(l, "LANES", (int32_t)lanes);
-    wf_cl_knob(l, "VEC", vectors(c));
+    wf_cl_knob(l, "VEC", eights);
     wf_cl_knob(l, "UNROLL", per_lane > 1 ? 2 : 4);
     uint32_t outputs = group / lanes * per_lane;
     l->groups = (n + outputs - 1) / outputs;
@@ -73,6 +74,7 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     uint32_t bk = 16; /* grown until all load equally much */
     while ((bm + bn) * bk / 8 % group) bk += 8;
     if (wf_cl_group(caps, group, limit) < group) return false;
+    if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
     wf_cl_knob(l, "BN", t[1]);
