@@ -110,12 +110,13 @@ typedef struct cl_launch {
 } cl_launch;
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
-void wf_cl_act(cl_launch *l, const wf_view *in, const wf_view *out); /* knobs ACT, ACT_OUT */
+void wf_cl_act(cl_launch *l, const wf_view *in); /* knob ACT */
 void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* group, knobs WG, FMA */
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
 void wf_cl_arg_view(cl_launch *l, const wf_view *v);       /* base, offset; an absent one: offset -1 */
+void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is it F16? */
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);

@@ -8,10 +8,9 @@ void wf_cl_knob(cl_launch *l, const char *name, int32_t value)
     l->knob[l->n_knobs++] = (cl_knob){name, value};
 }
 
-void wf_cl_act(cl_launch *l, const wf_view *in, const wf_view *out)
+void wf_cl_act(cl_launch *l, const wf_view *in)
 {
     wf_cl_knob(l, "ACT", in->dtype == WF_F16 ? 16 : 32);
-    wf_cl_knob(l, "ACT_OUT", out->dtype == WF_F16 ? 16 : 32);
 }
 
 uint64_t wf_cl_row_bytes(const wf_view *v)
@@ -45,6 +44,12 @@ void wf_cl_arg_view(cl_launch *l, const wf_view *v)
     cl_mem mem = v->buf ? ((cl_buf *)v->buf)->mem : l->n_args ? l->arg[0].mem : NULL;
     l->arg[l->n_args++] = (cl_arg){.size = 0, .mem = mem};
     l->arg[l->n_args++] = (cl_arg){.size = 8, .u64 = v->buf ? v->offset : UINT64_MAX};
+}
+
+void wf_cl_arg_out(cl_launch *l, const wf_view *v)
+{
+    wf_cl_arg_view(l, v);
+    wf_cl_arg_u32(l, v->dtype == WF_F16);
 }
 
 void wf_cl_arg_u32(cl_launch *l, uint32_t x)

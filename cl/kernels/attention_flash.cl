@@ -1,6 +1,6 @@
 /* attention_flash: softmax(q . k * scale) v over paged keys, BR rows of one KV head a work-group.
  *
- * The HB query heads of a KV head are packed with the rows, R = BR * HB "packed rows", so that keys and
+ * HB query heads of a KV head are packed with the rows, BR * HB <= R "packed rows", so that keys and
  * values are read once for all of them. For each tile of TK keys:
  *
  *   K tile -> local | scores R x TK | V tile -> local, scores -> exp(score - maximum) | O += P V
@@ -8,59 +8,58 @@
  * with a running maximum per packed row: when a larger score comes, O and the sum are scaled down. Rows
  * of a group that belong to several sequences are done as runs, one sequence after another. A key past a
  * row's position is never multiplied, so it may hold anything. Tiles begin at multiples of TK from key 0:
- * the result of a row does not depend on BR, HB, WG, or on the other rows.
+ * the result of a row does not depend on BR, HB, R, WG, or on the other rows.
  *
  *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), G (query heads a KV head), BR, HB (at most G), TK (divides
- * WG), P (tokens a page). Local memory: R * D + TK * (D + 4) + R * TK + 3 R floats.
+ * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG). Local memory:
+ * R * D + TK * (D + 4) + R * TK + 3 R floats, TK ulongs.
  */
 #ifndef WF_COMMON
 #include "common.clh"
 #endif
 #ifndef D
 #define D 64
-#define G 4
-#define BR 2
-#define HB 4
+#define R 8
 #define TK 16
-#define P 16
 #endif
 
-#define R     (BR * HB)
 #define D4    (D / 4)
-#define PITCH (D4 + 1)  /* of a key in local memory: neighbouring keys in other banks */
+#define PITCH (D4 + 1) /* of a key in local memory: neighbouring keys in other banks */
 #define S_STEP (WG / TK)
 #define S_ROWS ((R + S_STEP - 1) / S_STEP)
 #define O_STEP (WG / D4)
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
-/* Keys k0 to k0 + TK - 1 of the sequence from pool into tile; those from end on are 0. */
-void load_tile(__local float4 *tile, const __global half *pool, const __global int *page, int k0,
-               int end, uint kvh, uint Hkv)
+/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on: NONE. */
+void find_tile(__local ulong *at, const __global int *page, int k0, int end, uint kvh, uint Hkv,
+               uint P)
+{
+    uint j = get_local_id(0), key = k0 + j;
+    if (j < TK)
+        at[j] = (int)key < end ? (((ulong)page[key / P] * Hkv + kvh) * P + key % P) * D : NONE;
+}
+
+void load_tile(__local float4 *tile, const __global half *pool, __local const ulong *at)
 {
     for (uint c = get_local_id(0); c < TK * D4; c += WG) {
-        int j = c / D4, d = c % D4, key = k0 + j;
-        float4 x = (float4)(0);
-        if (key < end) {
-            ulong at = (((ulong)page[key / P] * Hkv + kvh) * P + key % P) * D + 4 * d;
-            x = vloada_half4(0, pool + at);
-        }
-        tile[j * PITCH + d] = x;
+        uint j = c / D4, d = c % D4;
+        tile[j * PITCH + d] = at[j] == NONE ? (float4)(0) : vloada_half4(0, pool + at[j] + 4 * d);
     }
 }
 
-KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT(o),
-                            uint M, uint Hq, uint Hkv, uint page_tokens, uint q_stride,
-                            uint o_stride, float scale)
+KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
+                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
+                            uint o_stride, float scale, uint BR, uint HB)
 {
     __local float4 qs[R * D4], tile[TK * PITCH];
+    __local ulong at[TK];
     __local float score[R * TK], top[2][R]; /* top: running maxima before and after the tile */
     __local int last[R];                    /* the last key that a packed row sees; -1: none */
     const __global int *seq = IN_AT(int, seq), *pos = IN_AT(int, pos);
     uint lid = get_local_id(0), sj = lid % TK, sr = lid / TK, od = lid % D4, orow = lid / D4;
-    uint head_blocks = (G + HB - 1) / HB, blocks = (M + BR - 1) / BR;
+    uint G = Hq / Hkv, head_blocks = (G + HB - 1) / HB, blocks = (M + BR - 1) / BR;
     uint works = blocks * Hkv * head_blocks;
 
     for (uint work = get_group_id(0); work < works; work += get_num_groups(0)) {
@@ -72,7 +71,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         for (int i = 0; i < O_ROWS; i++) acc[i] = (float4)(0), sum[i] = 0;
         for (uint c = lid; c < R * D; c += WG) {
             uint r = c / D, m = m0 + r / HB, h = hb * HB + r % HB;
-            bool in = m < M && h < G;
+            bool in = m < m_end && h < G;
             const __global act_t *q = IN_AT(act_t, q) + (ulong)(in ? m : 0) * q_stride;
             ((__local float *)qs)[c] = in ? ACT_LOAD(q, (kvh * G + (in ? h : 0)) * D + c % D) : 0;
         }
@@ -85,24 +84,31 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[s];
             if (lid < R) {
                 uint row = m0 + lid / HB;
-                last[lid] = row >= m && row < run ? pos[row] : -1;
+                bool in = row >= m && row < run && hb * HB + lid % HB < G;
+                last[lid] = in ? pos[row] : -1;
             }
+            find_tile(at, page, 0, end, kvh, Hkv, P);
+            barrier(CLK_LOCAL_MEM_FENCE);
+
             for (int k0 = 0; k0 < end; k0 += TK) {
-                load_tile(tile, IN_AT(half, kp), page, k0, end, kvh, Hkv);
+                load_tile(tile, IN_AT(half, kp), at);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
                 for (int i = 0; i < S_ROWS; i++) {
                     uint r = sr + i * S_STEP;
                     if (r >= R) continue;
-                    float4 dot4 = (float4)(0);
-                    for (uint d = 0; d < D4; d++)
-                        dot4 = MAD(qs[r * D4 + d], tile[sj * PITCH + d], dot4);
-                    float x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
-                    score[r * TK + sj] = k0 + (int)sj <= last[r] ? x : -INFINITY;
+                    float x = -INFINITY;
+                    if (k0 + (int)sj <= last[r]) {
+                        float4 dot4 = (float4)(0);
+                        for (uint d = 0; d < D4; d++)
+                            dot4 = MAD(qs[r * D4 + d], tile[sj * PITCH + d], dot4);
+                        x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
+                    }
+                    score[r * TK + sj] = x;
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
 
-                load_tile(tile, IN_AT(half, vp), page, k0, end, kvh, Hkv);
+                load_tile(tile, IN_AT(half, vp), at);
                 float p[S_ROWS];
                 for (int i = 0; i < S_ROWS; i++) {
                     uint r = sr + i * S_STEP;
@@ -115,6 +121,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
                 for (int i = 0; i < S_ROWS; i++)
                     if (sr + i * S_STEP < R) score[(sr + i * S_STEP) * TK + sj] = p[i];
+                find_tile(at, page, k0 + TK, end, kvh, Hkv, P);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
                 for (int i = 0; i < O_ROWS; i++) {
@@ -134,17 +141,16 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 barrier(CLK_LOCAL_MEM_FENCE); /* tile, scores and maxima are written again */
             }
             m = run;
-            barrier(CLK_LOCAL_MEM_FENCE); /* last is written again */
         }
         for (int i = 0; i < O_ROWS; i++) {
             uint r = orow + i * O_STEP, m = m0 + r / HB, h = hb * HB + r % HB;
-            if (orow >= O_STEP || r >= R || m >= M || h >= G) continue;
-            __global out_t *o = OUT_AT(out_t, o) + (ulong)m * o_stride + (kvh * G + h) * D + 4 * od;
+            if (orow >= O_STEP || r >= R || m >= m_end || h >= G) continue;
+            ulong to = (ulong)m * o_stride + (kvh * G + h) * D + 4 * od;
             float4 y = sum[i] == 0 ? (float4)(0) : acc[i] / sum[i];
-            OUT_STORE(y.x, o, 0);
-            OUT_STORE(y.y, o, 1);
-            OUT_STORE(y.z, o, 2);
-            OUT_STORE(y.w, o, 3);
+            STORE(o, to, y.x)
+            STORE(o, to + 1, y.y)
+            STORE(o, to + 2, y.z)
+            STORE(o, to + 3, y.w)
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* qs is written again */
     }

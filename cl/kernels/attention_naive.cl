@@ -13,7 +13,7 @@
 #endif
 
 KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
-                            OUT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
+                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
                             uint o_stride, float scale)
 {
     ulong n = (ulong)M * Hq;
@@ -36,7 +36,7 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             for (uint d = 0; d < D; d++) acc[d] = MAD(p, vload_half(d, v), acc[d] * keep);
             max_score = top;
         }
-        __global out_t *o = OUT_AT(out_t, o) + (ulong)m * o_stride + (ulong)h * D;
-        for (uint d = 0; d < D; d++) OUT_STORE(sum == 0 ? 0 : acc[d] / sum, o, d);
+        for (uint d = 0; d < D; d++)
+            STORE(o, (ulong)m * o_stride + (ulong)h * D + d, sum == 0 ? 0 : acc[d] / sum)
     }
 }

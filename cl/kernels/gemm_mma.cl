@@ -84,7 +84,7 @@ uint4 w_halves(const __global uchar *row, uint k, bool inside)
 }
 #endif
 
-KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K, uint x_stride,
+KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                      ulong w_row_bytes, uint res_stride, uint y_stride)
 {
     __local uchar parts[STAGES * PART] __attribute__((aligned(128)));
@@ -192,7 +192,7 @@ KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, ui
                     float sum = acc[i][j][v];
                     if (bias_off != NONE) sum += IN_AT(float, bias)[col];
                     if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-                    OUT_STORE(sum, OUT_AT(out_t, y) + (ulong)m * y_stride, col);
+                    STORE(y, (ulong)m * y_stride + col, sum)
                 }
     }
 }

@@ -10,7 +10,7 @@
 #include "quant/f16.clh"
 #endif
 
-KERNEL void gemm_naive(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K,
+KERNEL void gemm_naive(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
                        uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride)
 {
     ulong n = (ulong)M * N;
@@ -22,6 +22,6 @@ KERNEL void gemm_naive(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, 
         for (uint k = 0; k < K; k++) acc = MAD(ACT_LOAD(x, k), w_load(w, k), acc);
         if (bias_off != NONE) acc += IN_AT(float, bias)[col];
         if (res_off != NONE) acc += IN_AT(float, res)[(ulong)m * res_stride + col];
-        OUT_STORE(acc, OUT_AT(out_t, y) + (ulong)m * y_stride, col);
+        STORE(y, (ulong)m * y_stride + col, acc)
     }
 }

@@ -77,7 +77,7 @@ float8 w_part8(const __global uchar *row, uint k, uint K)
 }
 #endif
 
-KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K,
+KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
                       uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride)
 {
     __local float part[BK][BM + BN] __attribute__((aligned(16)));
@@ -127,7 +127,7 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, u
                 float sum = acc[i][j];
                 if (bias_off != NONE) sum += IN_AT(float, bias)[col];
                 if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-                OUT_STORE(sum, OUT_AT(out_t, y) + (ulong)m * y_stride, col);
+                STORE(y, (ulong)m * y_stride + col, sum)
             }
     }
 }

@@ -78,7 +78,7 @@ float dot_add(float a, float b, float s)
             }                                                                                      \
     }
 
-KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K, uint x_stride,
+KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                  ulong w_row_bytes, uint res_stride, uint y_stride)
 {
     __local float part[OUTS][WG];
@@ -109,7 +109,7 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT(y), uint M, uint N, uint K
             float sum = part[m * RPL + c % RPL][c / RPL * LANES];
             if (bias_off != NONE) sum += IN_AT(float, bias)[col];
             if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-            OUT_STORE(sum, OUT_AT(out_t, y) + (ulong)m * y_stride, col);
+            STORE(y, (ulong)m * y_stride + col, sum)
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }

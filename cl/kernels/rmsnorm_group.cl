@@ -7,7 +7,7 @@
 #include "common.clh"
 #endif
 
-KERNEL void rmsnorm_group(IN(x), IN(w), OUT(y), uint M, uint K, uint x_stride, uint y_stride,
+KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint K, uint x_stride, uint y_stride,
                           float eps)
 {
     __local float part[WG];
@@ -15,7 +15,6 @@ KERNEL void rmsnorm_group(IN(x), IN(w), OUT(y), uint M, uint K, uint x_stride, u
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)m * x_stride;
-        __global out_t *y = OUT_AT(out_t, y) + (ulong)m * y_stride;
         float sum = 0;
         for (uint k = lid; k < K; k += WG) sum = MAD(x[k], x[k], sum);
         part[lid] = sum;
@@ -25,7 +24,7 @@ KERNEL void rmsnorm_group(IN(x), IN(w), OUT(y), uint M, uint K, uint x_stride, u
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         float r = 1.0f / sqrt(part[0] / K + eps);
-        for (uint k = lid; k < K; k += WG) OUT_STORE(x[k] * r * w[k], y, k);
+        for (uint k = lid; k < K; k += WG) STORE(y, (ulong)m * y_stride + k, x[k] * r * w[k])
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }
 }

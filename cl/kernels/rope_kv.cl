@@ -13,7 +13,7 @@
 #define NEOX 0
 #endif
 
-KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT(q), OUT(kp), OUT(vp), uint M,
+KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT_ACT(q), OUT(kp), OUT(vp), uint M,
                     uint Hq, uint Hkv, uint D, uint n_rot, uint P, uint qkv_stride, uint q_stride,
                     uint table_stride, uint positions, ulong slots)
 {
@@ -34,9 +34,9 @@ KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT(q), OUT(kp), OUT(
             b = r * s + b * c;
         }
         if (h < Hq) {
-            __global out_t *y = OUT_AT(out_t, q) + (ulong)m * q_stride + (ulong)h * D;
-            OUT_STORE(a, y, e0);
-            OUT_STORE(b, y, e1);
+            ulong at = (ulong)m * q_stride + (ulong)h * D;
+            STORE(q, at + e0, a)
+            STORE(q, at + e1, b)
         } else if (slot[m] >= 0 && (ulong)slot[m] < slots) {
             bool is_k = h < Hq + Hkv;
             uint page = (uint)slot[m] / P, at = (uint)slot[m] % P, kvh = h - Hq - (is_k ? 0 : Hkv);

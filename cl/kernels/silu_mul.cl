@@ -4,11 +4,11 @@
 #include "common.clh"
 #endif
 
-KERNEL void silu_mul(IN(gu), OUT(y), uint M, uint F, uint gu_stride, uint y_stride)
+KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_stride)
 {
     FOR_EACH (m, f, M, F) {
         const __global act_t *gu = IN_AT(act_t, gu) + (ulong)m * gu_stride;
         float g = ACT_LOAD(gu, f), u = ACT_LOAD(gu, F + f);
-        OUT_STORE(g / (1.0f + exp(-g)) * u, OUT_AT(out_t, y) + (ulong)m * y_stride, f);
+        STORE(y, (ulong)m * y_stride + f, g / (1.0f + exp(-g)) * u)
     }
 }

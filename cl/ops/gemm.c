@@ -9,9 +9,9 @@ static bool common(const wf_call *c, cl_launch *l)
     const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
     if (w->layout != 0) return false;
     l->wtype = wf_dtypes[w->dtype].name;
-    wf_cl_act(l, x, y);
+    wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
-    wf_cl_arg_view(l, y);
+    wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
     wf_cl_arg_u32(l, y->cols);
     wf_cl_arg_u32(l, x->cols);
@@ -31,12 +31,12 @@ bool wf_cl_plan_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     return common(c, l);
 }
 
-/* Can rows be read eight elements at a time? Offsets are aligned to far more. */
+/* Can rows be read eight elements at a time? */
 static bool in_eights(const wf_view *v)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
     if (t->block > 1) return true;
-    return v->cols % 8 == 0 && v->stride * t->block_bytes % 16 == 0;
+    return v->cols % 8 == 0 && v->stride * t->block_bytes % 16 == 0 && v->offset % 16 == 0;
 }
 
 static bool vectors(const wf_call *c)
@@ -50,14 +50,15 @@ bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c,
                      cl_launch *l)
 {
     uint32_t m = c->out[0].rows, n = c->out[0].cols, lanes = (uint32_t)v->tile[0];
-    uint32_t rows = m <= 1 ? 1 : m <= 4 ? 4 : 8;
+    bool eights = vectors(c); /* odd shapes are slow anyway: one program for all M */
+    uint32_t rows = !eights || m > 4 ? 8 : m > 1 ? 4 : 1;
     uint32_t per_lane = rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
     if (m > 8 || group < lanes) return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "MR", (int32_t)rows);
     wf_cl_knob(l, "RPL", (int32_t)per_lane);
     wf_cl_knob(l, "LANES", (int32_t)lanes);
-    wf_cl_knob(l, "VEC", vectors(c));
+    wf_cl_knob(l, "VEC", eights);
     wf_cl_knob(l, "UNROLL", rows > 1 ? 2 : 4);
     uint32_t outputs = group / lanes * per_lane;
     l->groups = (n + outputs - 1) / outputs;
@@ -73,6 +74,7 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     uint32_t bk = 16; /* grown until all load equally much */
     while ((bm + bn) * bk / 8 % group) bk += 8;
     if (wf_cl_group(caps, group, limit) < group) return false;
+    if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
     wf_cl_knob(l, "BN", t[1]);
@@ -84,23 +86,17 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     return common(c, l);
 }
 
-/* Do rows begin at multiples of 16 bytes, as cp.async wants? */
-static bool aligned16(const wf_view *v)
-{
-    return v->offset % 16 == 0 && wf_cl_row_bytes(v) % 16 == 0;
-}
-
 bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { LOCAL_BYTES = 48 << 10, WARP = 32 };
     const wf_view *x = &c->in[0], *w = &c->in[1];
     const int32_t *t = v->tile;
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, part = (uint32_t)(t[0] + t[1]) * 64;
-    if (!caps->nv_mma || x->dtype != WF_F16 || x->cols % 8 || !aligned16(x)) return false;
+    if (!caps->nv_mma || x->dtype != WF_F16 || !vectors(c)) return false;
     if (wf_cl_group(caps, group, limit) < group) return false;
     /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
     bool blocks = wf_dtypes[w->dtype].block > 1;
-    if (!blocks && (w->dtype != WF_F16 || !aligned16(w))) return false;
+    if (!blocks && w->dtype != WF_F16) return false;
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
     wf_cl_knob(l, "BN", t[1]);

@@ -8,12 +8,13 @@ bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call 
     const wf_params *p = &c->p;
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
-    wf_cl_act(l, qkv, q);
+    wf_cl_act(l, qkv);
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / 2));
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
-    for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
+    wf_cl_arg_out(l, q);
+    for (int i = 1; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
     wf_cl_arg_u32(l, q->rows);
     wf_cl_arg_u32(l, p->n_head);
     wf_cl_arg_u32(l, p->n_kv_head);
