@@ -36,6 +36,7 @@ typedef struct cl_quirks {
     const char *options;   /* more build options, or "" */
     bool no_binaries;      /* program binaries are useless or harmful: build from source each time */
     bool no_child;         /* the build helper cannot see this device */
+    bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
     bool skip;             /* do not list the device */
 } cl_quirks;
 

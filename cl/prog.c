@@ -180,6 +180,7 @@ static bool same(const cl_kern *k, const cl_launch *l)
 static size_t kernel_limit(const cl_dev *d, cl_kernel k)
 {
     size_t n = 0;
+    if (d->place.quirks.no_kernel_limit) return SIZE_MAX;
     if (clGetKernelWorkGroupInfo(k, d->place.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL))
         return 0;
     return n;

@@ -228,6 +228,9 @@ static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_laun
     size_t global = local * (size_t)(c->groups ? WF_MIN(l->groups, c->groups) : l->groups);
     err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n, n ? list : NULL,
                                  c->signal ? &ev : NULL);
+    if (err == CL_INVALID_WORK_GROUP_SIZE) /* the kernel is no good here; the device is */
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
+                       d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clEnqueueNDRangeKernel(%s/%s)", wf_ops[c->op].name, name);
     arm(c->signal, q, ev);

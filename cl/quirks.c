@@ -1,20 +1,22 @@
-/* Every driver workaround: which device, what, and why. Rows match by part of the platform's and the
- * device's name; all that match add up. */
+/* Every driver workaround: which device, what, and why. Rows match by part of the platform's, the
+ * device's and the driver version's text; all that match add up. */
 #include "cl/cl.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct row {
-    const char *platform, *name; /* "" matches all */
+    const char *platform, *name, *driver; /* "" matches all */
     cl_quirks q;
     const char *why;
 } row;
 
 static const row rows[] = {
     /* A layer between program and loader: the helper process would run uninstrumented. */
-    {"Oclgrind", "", {.options = "", .no_child = true, .no_binaries = true},
+    {"Oclgrind", "", "", {.options = "", .no_child = true, .no_binaries = true},
      "simulator: what it checks must be built from source inside the checked process"},
+    {"rusticl", "", "22.3.", {.options = "", .no_kernel_limit = true},
+     "Mesa 22.3 gives 32 work-items as the limit of every kernel, but runs what the kernel requires"},
 };
 
 cl_quirks wf_cl_quirks(const struct weft_device_info *info)
@@ -22,11 +24,14 @@ cl_quirks wf_cl_quirks(const struct weft_device_info *info)
     cl_quirks q = {.options = ""};
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         const row *r = &rows[i];
-        if (!strstr(info->platform, r->platform) || !strstr(info->name, r->name)) continue;
+        if (!strstr(info->platform, r->platform) || !strstr(info->name, r->name) ||
+            !strstr(info->driver, r->driver))
+            continue;
         wf_log(WEFT_LOG_DEBUG, "%s: %s", info->id, r->why);
         if (*r->q.options) q.options = r->q.options;
         q.no_binaries |= r->q.no_binaries;
         q.no_child |= r->q.no_child;
+        q.no_kernel_limit |= r->q.no_kernel_limit;
         q.skip |= r->q.skip;
     }
     return q;

@@ -107,7 +107,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static bool passes(devices *d, const wf_check *k)
+static bool passes(devices *d, wf_check *k)
 {
     wf_check_result r;
     int ref = wf_variant_find(d->dev, k->c.op, "ref");
@@ -116,7 +116,7 @@ static bool passes(devices *d, const wf_check *k)
     return r.ok;
 }
 
-static void spoil_all(devices *d, const wf_check *k, int output)
+static void spoil_all(devices *d, wf_check *k, int output)
 {
     char text[160];
     wf_case_text(&k->c, text, sizeof text);
