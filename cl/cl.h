@@ -89,10 +89,11 @@ typedef struct cl_knob {
     int32_t value;
 } cl_knob;
 
+struct cl_buf;
 typedef struct cl_arg {
     uint8_t size; /* 0: buffer */
     union {
-        cl_mem mem;
+        const struct cl_buf *buf; /* looked into at enqueue only: supports() gets stand-ins */
         uint32_t u32;
         float f32;
         uint64_t u64;

@@ -41,8 +41,8 @@ void wf_cl_arg_view(cl_launch *l, const wf_view *v)
 {
     /* Kernels test the offset, not the pointer; some drivers do not take a NULL buffer, so the first
      * argument stands in. */
-    cl_mem mem = v->buf ? ((cl_buf *)v->buf)->mem : l->n_args ? l->arg[0].mem : NULL;
-    l->arg[l->n_args++] = (cl_arg){.size = 0, .mem = mem};
+    const cl_buf *buf = v->buf ? (const cl_buf *)v->buf : l->n_args ? l->arg[0].buf : NULL;
+    l->arg[l->n_args++] = (cl_arg){.size = 0, .buf = buf};
     l->arg[l->n_args++] = (cl_arg){.size = 8, .u64 = v->buf ? v->offset : UINT64_MAX};
 }
 

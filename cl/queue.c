@@ -208,7 +208,7 @@ static cl_int set_args(cl_kernel k, const cl_launch *l, uint32_t *at)
     for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
         const cl_arg *a = &l->arg[*at];
         err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64)
-                      : clSetKernelArg(k, *at, sizeof a->mem, &a->mem);
+                      : clSetKernelArg(k, *at, sizeof a->buf->mem, &a->buf->mem);
     }
     return err;
 }

@@ -106,8 +106,8 @@ static const char *const enders[] = {
     "<|fim_pad|>",
     "<|repo_name|>",
     "<|file_sep|>",
-    "<\xef\xbd\x9c"
-    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    ("<\xef\xbd\x9c"
+     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
 };
 /* As user-defined tokens these are HTML (Gemma). */
 static const char *const control_enders[] = {"</s>", "<eos>"};
