@@ -8,7 +8,10 @@ import os
 import subprocess
 import sys
 
+from device import resolve
+
 weft, sources, device = sys.argv[1:4]
+device = resolve(weft, device)
 with open(os.path.join(sources, 'models', 'demo.expected.json'), encoding='utf-8') as f:
     cases = json.load(f)
 failed = 0

@@ -13,6 +13,8 @@ import tempfile
 
 import numpy as np
 
+from device import resolve
+
 FORMATS = ['F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q6_K']
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias']
 LIMIT = 1e-3
@@ -53,6 +55,7 @@ def main():
     p.add_argument('device')
     p.add_argument('--force', default='')
     args = p.parse_args()
+    args.device = resolve(args.weft, args.device)
     seed = str(int.from_bytes(os.urandom(3), 'little'))
     print(f'seed {seed}')
     failed = 0
