@@ -40,7 +40,7 @@ export XDG_CACHE_HOME=$out/cache POCL_CACHE_DIR=$out/cache/pocl
 export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0
 export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan.supp
 
 passed=0 failed=0 skipped=0
 began=$SECONDS

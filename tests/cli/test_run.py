@@ -68,7 +68,7 @@ class Text(cli.TestCase):
     def test_testing_options_do_not_change_the_text(self):
         args = [*RUN, "-p", "One day", "-n", 40]
         want = self.ok(*args).out
-        for more in (["--page-tokens", 1], ["--shuffle-pages", 7], ["--poison"], ["--max-alloc", "1M"],
+        for more in (["--page-tokens", 1], ["--shuffle-pages", 7], ["--poison"], ["--max-alloc", "4M"],
                      ["--no-kernel-cache"], ["--watchdog", 30000]):
             self.assertEqual(self.ok(*args, *more).out, want, more)
 
