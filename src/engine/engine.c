@@ -102,9 +102,9 @@ static void unload(struct weft_engine *e)
     wf_plan_free(&e->plan);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
+    if (!e->dev || !e->dev->lost) free(e->logits); /* a lost device may still write it */
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
-    free(e->logits);
     free(e->scratch);
 }
 

@@ -103,7 +103,7 @@ void wf_exec_destroy(wf_exec *e)
     free(e->slots);
     free(e->pools);
     free(e->events);
-    free(e->staging);
+    if (!e->dev->lost) free(e->staging); /* a lost device may still read it: better leaked than corrupt */
     free(e);
 }
 
