@@ -22,26 +22,27 @@ devices() { build-gpu/src/cli/weft --list-devices | grep -o 'opencl:[0-9.]*' | s
 check() {
     for d in cpu $(devices); do
         echo "== $d"
-        timeout 200 build-gpu/tests/golden/golden "$d" >"$out/golden-$d.log" 2>&1
-        tail -1 "$out/golden-$d.log"
-        grep -v '^ok' "$out/golden-$d.log" | head -5 | cut -c1-300
-        timeout 300 build-gpu/tests/op/op_test "$d" --quick >"$out/op-$d.log" 2>&1
-        tail -1 "$out/op-$d.log"
-        grep -i -E 'fail|wrong' "$out/op-$d.log" | head -5 | cut -c1-300
+        log=$out/check-${d//:/-}
+        timeout 200 build-gpu/tests/golden/golden "$d" >"$log-golden.log" 2>&1 || grep FAILED "$log-golden.log" | head -5 | cut -c1-300
+        tail -1 "$log-golden.log"
+        timeout 400 build-gpu/tests/op/op_test "$d" >"$log-op.log" 2>&1 || grep -E 'FAIL|wrong' "$log-op.log" | head -5 | cut -c1-300
+        tail -1 "$log-op.log"
     done
 }
 
-time_model() {
-    gpu=$(devices | while read -r d; do build-gpu/src/cli/weft info --device "$d" 2>/dev/null | grep -qi gpu && echo "$d" && break; done)
-    [ -f /tmp/llama3-8b.gguf ] || $python bench/make_model.py --shape llama3-8b --type F16 /tmp/llama3-8b.gguf
-    timeout 280 build-gpu/src/cli/weft bench -m /tmp/llama3-8b.gguf --device "${gpu:-gpu}" -p 512 -n 128 -r 3 --results "$out/rows.csv"
+time_models() {
+    for type in F16 Q4_0; do
+        model=/tmp/llama3-8b-$type.gguf
+        [ -f "$model" ] || $python bench/make_model.py --shape llama3-8b --type $type "$model"
+        timeout 280 build-gpu/src/cli/weft bench -m "$model" --device gpu -p 512,2048 -n 128 -r 3 --results "$out/rows.csv"
+    done
 }
 
 build
 for s in $steps; do
     case $s in
     check) check ;;
-    time) time_model ;;
+    time) time_models ;;
     *) echo "unknown step $s" >&2; exit 2 ;;
     esac
 done
