@@ -73,7 +73,8 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
     uint32_t bk = 16; /* grown until all load equally much */
     while ((bm + bn) * bk / 8 % group) bk += 8;
-    if (wf_cl_group(caps, group, limit) < group) return false;
+    /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
+    if (c->in[0].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
