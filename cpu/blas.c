@@ -1,7 +1,7 @@
-/* OpenBLAS for many activation rows. Each member of the team takes strips of output columns: a panel of
- * NC weight rows by KC is decoded to F32 in the member's own memory (F32 weights are used in place)
- * and one single-threaded cblas_sgemm adds its part. Panels stand at fixed places, so results do not
- * depend on the number of threads.
+/* OpenBLAS for many activation rows. Each member of the team takes strips of output columns: a
+ * panel of NC weight rows by KC is decoded to F32 in the member's own memory (F32 weights are used
+ * in place) and one single-threaded cblas_sgemm adds its part. Panels stand at fixed places, so
+ * results do not depend on the number of threads.
  */
 #include <cblas.h>
 #include <stdlib.h>
@@ -11,25 +11,30 @@
 #include "cpu/blas.h"
 #include "cpu/ops/ops.h"
 
-#define NC 128u  /* weight rows of a panel */
-#define KC 2048u /* columns of a panel, a multiple of all blocks: 1 MiB, about a second-level cache */
+#define NC 128u /* weight rows of a panel */
+#define KC                                                                                         \
+    2048u /* columns of a panel, a multiple of all blocks: 1 MiB, about a second-level cache */
 
 const char *wf_blas_core(void)
 {
     return openblas_get_corename();
 }
 
-/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; one set for another machine costs up to half. */
+/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; one set for another machine costs up to half.
+ */
 static void warn_core(void)
 {
     const char *set = getenv("OPENBLAS_CORETYPE");
-    static const char *const slow[] = {"Haswell", "Zen", "Sandybridge", "Nehalem", "Prescott", "Core2"};
+    static const char *const slow[] = {"Haswell", "Zen",      "Sandybridge",
+                                       "Nehalem", "Prescott", "Core2"};
     if (!set || !*set) return;
 #if defined(__x86_64__)
     for (size_t i = 0; i < WF_LEN(slow); i++)
         if (strcasecmp(openblas_get_corename(), slow[i]) == 0 && __builtin_cpu_supports("avx512f"))
-            wf_log(WEFT_LOG_WARN, "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a processor "
-                   "with AVX-512; unset it", set, slow[i]);
+            wf_log(WEFT_LOG_WARN,
+                   "OPENBLAS_CORETYPE=%s makes OpenBLAS use %s kernels on a processor "
+                   "with AVX-512; unset it",
+                   set, slow[i]);
 #endif
 }
 
@@ -94,11 +99,13 @@ static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begi
         } else {
             for (uint32_t n = begin; n < end; n++)
                 wf_cpu_decode(w->dtype,
-                              (const char *)wf_cpu_row(w, n) + (size_t)k / t->block * t->block_bytes,
+                              (const char *)wf_cpu_row(w, n) +
+                                  (size_t)k / t->block * t->block_bytes,
                               panel + (size_t)(n - begin) * kn, kn);
         }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[0].rows, (int)(end - begin),
-                    (int)kn, 1, x + k, (int)x_step, b, (int)b_step, 1, y, (int)step);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[0].rows,
+                    (int)(end - begin), (int)kn, 1, x + k, (int)x_step, b, (int)b_step, 1, y,
+                    (int)step);
     }
 }
 
@@ -114,8 +121,8 @@ void wf_blas_gemm(const wf_cpu_work *work)
     if (copies_x(c)) {
         wf_cpu_part(work, xv->rows, 1, &begin, &end);
         for (uint32_t m = begin; m < end; m++)
-            wf_cpu_decode(xv->dtype, wf_cpu_row(xv, m), (float *)work->shared + (size_t)m * xv->cols,
-                          xv->cols);
+            wf_cpu_decode(xv->dtype, wf_cpu_row(xv, m),
+                          (float *)work->shared + (size_t)m * xv->cols, xv->cols);
         wf_cpu_barrier(work);
         x = work->shared;
         x_step = xv->cols;

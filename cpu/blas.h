@@ -4,7 +4,8 @@
 
 #include "cpu/cpu.h"
 
-/* One thread a call, since the teams share the work out. Warns when the environment slows it down. */
+/* One thread a call, since the teams share the work out. Warns when the environment slows it down.
+ */
 void wf_blas_setup(void);
 const char *wf_blas_core(void); /* the kernels that it picked, e.g. "Cooperlake"; NULL without it */
 void wf_blas_gemm(const wf_cpu_work *);

@@ -1,9 +1,7 @@
 /* Built instead of blas.c when OpenBLAS was not found: the variant exists and never runs. */
 #include "cpu/blas.h"
 
-void wf_blas_setup(void)
-{
-}
+void wf_blas_setup(void) {}
 
 const char *wf_blas_core(void)
 {

@@ -2,7 +2,8 @@
  *
  * A queue is a team: a leader thread that takes commands in order, and helpers that join it in each
  * call. A kernel is SPMD: every member of the team runs the same function with its own id. An event
- * counts how often it was armed and fired, so that it may be re-armed while an older wait is pending.
+ * counts how often it was armed and fired, so that it may be re-armed while an older wait is
+ * pending.
  *
  * Results do not depend on the number of threads: each output element is computed by one thread in
  * an order fixed by the shapes alone.
@@ -15,7 +16,7 @@
 
 #include "dev/dev.h"
 
-/* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------------- */
+/* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------- */
 
 typedef struct wf_cpu_bell {
     pthread_mutex_t mutex;
@@ -28,14 +29,15 @@ void wf_cpu_bell_free(wf_cpu_bell *);
 /* Returns once *word is no longer `old`. Whoever changes the word rings afterwards. */
 void wf_cpu_bell_wait(wf_cpu_bell *, atomic_uint *word, uint32_t old);
 void wf_cpu_bell_ring(wf_cpu_bell *);
-/* One turn of a spinning wait that began at *since (0: now begins); false when it is time to sleep. */
+/* One turn of a spinning wait that began at *since (0: now begins); false when it is time to sleep.
+ */
 bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
     wf_event base;
     wf_cpu_bell bell;
-    uint32_t armed;     /* times submitted; the host's own */
-    atomic_uint fired;  /* times signalled, changed under bell.mutex */
+    uint32_t armed;    /* times submitted; the host's own */
+    atomic_uint fired; /* times signalled, changed under bell.mutex */
 } wf_cpu_event;
 
 weft_status wf_cpu_event_create(wf_dev *, wf_event **);
@@ -45,7 +47,7 @@ bool wf_cpu_event_due(const wf_cpu_event *, uint32_t target);
 /* Waits until fired `target` times or until the monotonic time `until`: true if fired. */
 bool wf_cpu_event_wait(wf_cpu_event *, uint32_t target, uint64_t until_ns);
 
-/* ---- team.c ------------------------------------------------------------------------------------------- */
+/* ---- team.c ---------------------------------------------------------------------------------- */
 
 typedef struct wf_cpu_team wf_cpu_team;
 
@@ -53,9 +55,9 @@ typedef struct wf_cpu_team wf_cpu_team;
 typedef struct wf_cpu_work {
     const wf_call *call;
     wf_cpu_team *team;
-    uint32_t id, n;  /* this member of n */
-    void *shared;    /* scratch of the team, as large as the variant's need() said, 64-byte aligned */
-    void *own;       /* scratch of this member */
+    uint32_t id, n; /* this member of n */
+    void *shared; /* scratch of the team, as large as the variant's need() said, 64-byte aligned */
+    void *own;    /* scratch of this member */
 } wf_cpu_work;
 
 typedef void (*wf_cpu_run_fn)(const wf_cpu_work *);
@@ -69,38 +71,43 @@ uint32_t wf_cpu_team_size(const wf_cpu_team *);
 /* Runs on n members (the caller is member 0) and returns when all are through. */
 weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_need);
 void wf_cpu_barrier(const wf_cpu_work *); /* all members of the call */
-/* Takes the next `chunk` of 0..total, first come first served; false when none is left. Once a call. */
-bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin, uint32_t *end);
+/* Takes the next `chunk` of 0..total, first come first served; false when none is left. Once a
+ * call. */
+bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin,
+                 uint32_t *end);
 /* This member's fixed share of 0..total, in multiples of unit. */
-void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin, uint32_t *end);
+void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin,
+                 uint32_t *end);
 
-/* ---- dev.c -------------------------------------------------------------------------------------------- */
+/* ---- dev.c ----------------------------------------------------------------------------------- */
 
 typedef struct wf_cpu_variant {
     wf_variant pub;
     wf_cpu_run_fn run;
     /* How well it suits the call: 0 cannot run it, else the highest is picked. */
     uint32_t (*rank)(const wf_call *);
-    wf_cpu_need (*need)(const wf_call *); /* scratch; NULL: none. Called when the operands are ready */
+    wf_cpu_need (*need)(
+        const wf_call *); /* scratch; NULL: none. Called when the operands are ready */
 } wf_cpu_variant;
 
 typedef struct wf_cpu_dev {
     wf_dev base;
     uint32_t threads;
     bool dropped[WF_N_OPS][32];
-    int forced[WF_N_OPS];          /* -1: free */
-    pthread_mutex_t mutex;         /* of the next two */
+    int forced[WF_N_OPS];  /* -1: free */
+    pthread_mutex_t mutex; /* of the next two */
     char message[256];
     weft_status failed_status;
-    atomic_bool failed;            /* a call failed while it ran: its results are lost */
+    atomic_bool failed; /* a call failed while it ran: its results are lost */
 } wf_cpu_dev;
 
-void wf_cpu_fail(wf_cpu_dev *, weft_status, const char *message); /* from a leader; the first one stays */
-weft_status wf_cpu_check(wf_cpu_dev *);                           /* that failure, as this thread's error */
+void wf_cpu_fail(wf_cpu_dev *, weft_status,
+                 const char *message);  /* from a leader; the first one stays */
+weft_status wf_cpu_check(wf_cpu_dev *); /* that failure, as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
 int wf_cpu_pick(wf_dev *, const wf_call *);
 
-/* ---- queue.c ------------------------------------------------------------------------------------------ */
+/* ---- queue.c --------------------------------------------------------------------------------- */
 
 weft_status wf_cpu_queue_create(wf_dev *, wf_queue **);
 void wf_cpu_queue_destroy(wf_dev *, wf_queue *);
@@ -112,7 +119,7 @@ weft_status wf_cpu_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_flush(wf_queue *);
 weft_status wf_cpu_wait(wf_event *, uint32_t);
 
-/* ---- operands ----------------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static inline bool wf_cpu_has(const wf_view *v)
 {
@@ -131,7 +138,8 @@ static inline void *wf_cpu_row(const wf_view *v, uint64_t row)
 /* One element of an activation row (F32 or F16). */
 static inline float wf_cpu_get(const wf_view *v, const void *row, uint64_t i)
 {
-    return v->dtype == WF_F32 ? ((const float *)row)[i] : wf_half_to_float(((const uint16_t *)row)[i]);
+    return v->dtype == WF_F32 ? ((const float *)row)[i]
+                              : wf_half_to_float(((const uint16_t *)row)[i]);
 }
 static inline void wf_cpu_put(const wf_view *v, void *row, uint64_t i, float x)
 {

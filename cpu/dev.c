@@ -1,5 +1,6 @@
 /* The CPU backend: memory is the host's, a queue is a worker team, an event an atomic. Weights are
- * used where they lie (buf_wrap), in the file's row layout. The kernels are the rows of variants.def.
+ * used where they lie (buf_wrap), in the file's row layout. The kernels are the rows of
+ * variants.def.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -15,10 +16,10 @@
 #include "cpu/ref/ref.h"
 #include "cpu/variants.h"
 
-#define BUF_ALIGN 4096
+#define BUF_ALIGN   4096
 #define MAX_THREADS 256u
 
-/* ---- variants ----------------------------------------------------------------------------------------- */
+/* ---- variants -------------------------------------------------------------------------------- */
 
 #define MAX_VARIANTS ((size_t)32)
 
@@ -28,7 +29,7 @@ typedef struct variant_row {
 } variant_row;
 
 static const variant_row rows[] = {
-#define X(op_, name_, tier_, class_, arith_, run_, rank_, need_)                                        \
+#define X(op_, name_, tier_, class_, arith_, run_, rank_, need_)                                   \
     {WF_OP_##op_, {{name_, WF_TIER_##tier_, 0, class_, WF_ARITH_##arith_}, run_, rank_, need_}},
 #include "cpu/variants.def"
 #undef X
@@ -123,8 +124,10 @@ static weft_status force_one(wf_cpu_dev *dev, const char *text, size_t len)
             }
     }
     if (found) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "cpu: force: \"%.*s\" names no kernel variant; write op=variant, "
-                   "for example gemm=ref", (int)len, text);
+    return wf_fail(WEFT_ERR_ARG,
+                   "cpu: force: \"%.*s\" names no kernel variant; write op=variant, "
+                   "for example gemm=ref",
+                   (int)len, text);
 }
 
 static weft_status parse_force(wf_cpu_dev *dev, const char *force)
@@ -138,7 +141,7 @@ static weft_status parse_force(wf_cpu_dev *dev, const char *force)
     return WEFT_OK;
 }
 
-/* ---- failures ------------------------------------------------------------------------------------------ */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 void wf_cpu_fail(wf_cpu_dev *dev, weft_status s, const char *message)
 {
@@ -160,7 +163,7 @@ weft_status wf_cpu_check(wf_cpu_dev *dev)
     return s;
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 typedef struct cpu_buf {
     wf_buf base;
@@ -201,7 +204,7 @@ static void buf_destroy(wf_dev *dev, wf_buf *b)
     free(b);
 }
 
-/* ---- the device ------------------------------------------------------------------------------------------ */
+/* ---- the device ------------------------------------------------------------------------------ */
 
 static uint32_t core_count(void)
 {

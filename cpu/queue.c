@@ -10,9 +10,10 @@
 
 #include "cpu/cpu.h"
 
-#define RING 512 /* commands; a power of two */
+#define RING      512 /* commands; a power of two */
 #define CMD_WAITS 6
-#define STOP_POLL_NS 50000000u /* a leader that waits for an event looks this often whether to stop */
+#define STOP_POLL_NS                                                                               \
+    50000000u /* a leader that waits for an event looks this often whether to stop */
 #define WORK_PER_THREAD 40000u /* multiply-adds or so that pay for waking one more thread */
 
 typedef struct cmd {
@@ -47,9 +48,12 @@ static uint64_t call_work(const wf_call *c)
 {
     uint64_t rows = c->out[0].rows, cols = c->out[0].cols;
     switch (c->op) {
-    case WF_OP_GEMM: return rows * cols * c->in[0].cols;
-    case WF_OP_ATTENTION: return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
-    default: return rows * cols * 4;
+    case WF_OP_GEMM:
+        return rows * cols * c->in[0].cols;
+    case WF_OP_ATTENTION:
+        return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
+    default:
+        return rows * cols * 4;
     }
 }
 
@@ -73,9 +77,9 @@ static void fill(void *dst, uint64_t size, uint32_t pattern)
 static void run_cmd(cpu_queue *q, cmd *c)
 {
     for (uint32_t i = 0; i < c->n_waits; i++)
-        while (!atomic_load(&q->stop) &&
-               !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target,
-                                  wf_now_ns() + STOP_POLL_NS)) {}
+        while (!atomic_load(&q->stop) && !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target,
+                                                            wf_now_ns() + STOP_POLL_NS)) {
+        }
     if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed)) {
         weft_status s = WEFT_OK;
         if (c->kind == CMD_CALL) s = run_call(q, c);
@@ -180,7 +184,8 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
     free(q);
 }
 
-static weft_status copy(wf_queue *queue, void *dst, const void *src, uint64_t size, wf_event *signal)
+static weft_status copy(wf_queue *queue, void *dst, const void *src, uint64_t size,
+                        wf_event *signal)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));

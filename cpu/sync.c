@@ -9,7 +9,7 @@
 
 #include "cpu/cpu.h"
 
-#define SPIN_NS 30000u
+#define SPIN_NS    30000u
 #define SPIN_TURNS 32 /* pauses between two looks at the clock */
 
 static inline void pause_cpu(void)
@@ -122,7 +122,8 @@ bool wf_cpu_event_wait(wf_cpu_event *e, uint32_t target, uint64_t until_ns)
     pthread_mutex_lock(&e->bell.mutex);
     atomic_fetch_add(&e->bell.sleepers, 1);
     while (!wf_cpu_event_due(e, target) &&
-           pthread_cond_timedwait(&e->bell.cond, &e->bell.mutex, &ts) == 0) {}
+           pthread_cond_timedwait(&e->bell.cond, &e->bell.mutex, &ts) == 0) {
+    }
     atomic_fetch_sub(&e->bell.sleepers, 1);
     bool due = wf_cpu_event_due(e, target);
     pthread_mutex_unlock(&e->bell.mutex);

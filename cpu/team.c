@@ -32,7 +32,7 @@ struct wf_cpu_team {
     const wf_call *call;
     uint32_t n;
     scratch shared;
-    helper *members;            /* [size]; 0 is the leader */
+    helper *members; /* [size]; 0 is the leader */
 };
 
 static bool grow(scratch *s, size_t size)
@@ -154,14 +154,16 @@ void wf_cpu_barrier(const wf_cpu_work *w)
 bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t *begin,
                  uint32_t *end)
 {
-    uint64_t b = (uint64_t)atomic_fetch_add_explicit(&w->team->next, 1, memory_order_relaxed) * chunk;
+    uint64_t b =
+        (uint64_t)atomic_fetch_add_explicit(&w->team->next, 1, memory_order_relaxed) * chunk;
     if (b >= total) return false;
     *begin = (uint32_t)b;
     *end = (uint32_t)WF_MIN((uint64_t)total, b + chunk);
     return true;
 }
 
-void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin, uint32_t *end)
+void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin,
+                 uint32_t *end)
 {
     uint64_t units = ((uint64_t)total + unit - 1) / unit;
     *begin = (uint32_t)WF_MIN((uint64_t)total, units * w->id / w->n * unit);

@@ -12,8 +12,16 @@
  * fast; with more rows F32 is as fast and exact. */
 #define INT8_ROWS 16u
 
-enum { RANK_REF = 1, RANK_BLAS_FEW = 2, RANK_INT8_MANY = 3, RANK_C = 10, RANK_AVX2 = 20, RANK_AVX512 = 30, RANK_INT8 = 100,
-       RANK_BLAS = 200 };
+enum {
+    RANK_REF = 1,
+    RANK_BLAS_FEW = 2,
+    RANK_INT8_MANY = 3,
+    RANK_C = 10,
+    RANK_AVX2 = 20,
+    RANK_AVX512 = 30,
+    RANK_INT8 = 100,
+    RANK_BLAS = 200
+};
 
 uint32_t wf_cpu_rank_ref(const wf_call *c)
 {
@@ -38,30 +46,30 @@ static bool floats(const wf_call *c)
     return c->in[0].dtype == WF_F32 && c->out[0].dtype == WF_F32;
 }
 
-#define WF_CPU_LEVEL(level, rank)                                                                 \
-    uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *c)                                      \
-    {                                                                                             \
-        (void)c;                                                                                  \
-        return wf_cpu_has_##level() ? rank : 0;                                                   \
-    }                                                                                             \
-    uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *c)                                      \
-    {                                                                                             \
-        if (!wf_cpu_has_##level() || !quantised(c)) return 0;                                     \
-        return c->out[0].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;                    \
-    }                                                                                             \
-    uint32_t wf_cpu_rank_attention_##level(const wf_call *c)                                      \
-    {                                                                                             \
-        (void)c;                                                                                  \
-        return wf_cpu_has_##level() ? rank : 0;                                                   \
-    }                                                                                             \
-    uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *c)                                        \
-    {                                                                                             \
-        (void)c;                                                                                  \
-        return wf_cpu_has_##level() ? rank : 0;                                                   \
-    }                                                                                             \
-    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                       \
-    {                                                                                             \
-        return wf_cpu_has_##level() && floats(c) ? rank : 0;                                      \
+#define WF_CPU_LEVEL(level, rank)                                                                  \
+    uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *c)                                       \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return wf_cpu_has_##level() ? rank : 0;                                                    \
+    }                                                                                              \
+    uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *c)                                       \
+    {                                                                                              \
+        if (!wf_cpu_has_##level() || !quantised(c)) return 0;                                      \
+        return c->out[0].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;                     \
+    }                                                                                              \
+    uint32_t wf_cpu_rank_attention_##level(const wf_call *c)                                       \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return wf_cpu_has_##level() ? rank : 0;                                                    \
+    }                                                                                              \
+    uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *c)                                         \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return wf_cpu_has_##level() ? rank : 0;                                                    \
+    }                                                                                              \
+    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                        \
+    {                                                                                              \
+        return wf_cpu_has_##level() && floats(c) ? rank : 0;                                       \
     }
 WF_CPU_LEVEL(c, RANK_C)
 WF_CPU_LEVEL(avx2, RANK_AVX2)
@@ -73,8 +81,9 @@ void wf_cpu_describe(struct weft_device_info *info)
     bool simd = wf_cpu_has_avx2() || wf_cpu_has_avx512();
     const char *core = wf_blas_core();
     wf_copy(info->tiers, sizeof(info->tiers), simd ? "base fp16" : "base");
-    snprintf(info->features, sizeof(info->features), "%s%s%s%s", wf_cpu_has_avx2() ? "avx2 fma f16c " : "",
-             wf_cpu_has_avx512() ? "avx512 vnni " : "", core ? "OpenBLAS " : "", core ? core : "");
+    snprintf(info->features, sizeof(info->features), "%s%s%s%s",
+             wf_cpu_has_avx2() ? "avx2 fma f16c " : "", wf_cpu_has_avx512() ? "avx512 vnni " : "",
+             core ? "OpenBLAS " : "", core ? core : "");
     size_t n = strlen(info->features);
     if (n && info->features[n - 1] == ' ') info->features[n - 1] = '\0';
     if (core) snprintf(info->driver, sizeof(info->driver), "OpenBLAS %s", core);

@@ -1,4 +1,5 @@
-/* variants: when each kernel of variants.def can run, how well it suits, and what the CPU offers. */
+/* variants: when each kernel of variants.def can run, how well it suits, and what the CPU offers.
+ */
 #ifndef WF_CPU_VARIANTS_H
 #define WF_CPU_VARIANTS_H
 
@@ -7,11 +8,11 @@
 /* 0: cannot run the call; the highest is picked. They read shapes and dtypes, never memory. */
 uint32_t wf_cpu_rank_ref(const wf_call *);
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
-#define WF_CPU_LEVEL(level)                                                                       \
-    uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *);                                      \
-    uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                      \
-    uint32_t wf_cpu_rank_attention_##level(const wf_call *);                                      \
-    uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *);                                        \
+#define WF_CPU_LEVEL(level)                                                                        \
+    uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *);                                       \
+    uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                       \
+    uint32_t wf_cpu_rank_attention_##level(const wf_call *);                                       \
+    uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *);                                         \
     uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)

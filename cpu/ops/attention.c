@@ -1,13 +1,14 @@
 /* ATTENTION: paged, online softmax, all query heads of a KV head together.
  *
- * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles of
- * TILE: K is converted and transposed (so that lanes are keys and scores need no sums across lanes),
- * V converted, then scores, exponentials and the sum of V for all queries of the block. After every
- * SPLIT keys the state (top, total, sum of V) is closed and merged into the row's, in order.
+ * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles
+ * of TILE: K is converted and transposed (so that lanes are keys and scores need no sums across
+ * lanes), V converted, then scores, exponentials and the sum of V for all queries of the block.
+ * After every SPLIT keys the state (top, total, sum of V) is closed and merged into the row's, in
+ * order.
  *
- * Few rows and long contexts: the splits become work of their own, and are merged after a barrier. The
- * arithmetic is the same, so results depend neither on that, nor on the rows that share a block, nor on
- * the number of threads. Scores are in units of log2.
+ * Few rows and long contexts: the splits become work of their own, and are merged after a barrier.
+ * The arithmetic is the same, so results depend neither on that, nor on the rows that share a
+ * block, nor on the number of threads. Scores are in units of log2.
  */
 #include <math.h>
 #include <string.h>
@@ -15,12 +16,12 @@
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define TILE 64u
-#define SPLIT 512u                /* keys; a multiple of TILE */
-#define BLOCK_QUERIES 32u         /* rows x heads of a block; more only if one row has more heads */
-#define CV 4                      /* vectors a query keeps in registers */
-#define QV (VREGS >= 32 ? 4 : 2)  /* queries in registers */
-#define SPLIT_ITEMS 16u           /* below this many (block, head) pairs splits are work of their own */
+#define TILE          64u
+#define SPLIT         512u /* keys; a multiple of TILE */
+#define BLOCK_QUERIES 32u  /* rows x heads of a block; more only if one row has more heads */
+#define CV            4    /* vectors a query keeps in registers */
+#define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
+#define SPLIT_ITEMS   16u /* below this many (block, head) pairs splits are work of their own */
 
 typedef struct att {
     const wf_params *p;
@@ -70,7 +71,14 @@ static att att_of(const wf_call *c)
     return a;
 }
 
-/* ---- scratch memory ------------------------------------------------------------------------------------ */
+/* A piece of work. */
+typedef struct block {
+    uint32_t begin, end; /* rows */
+    uint32_t head;       /* KV head */
+    uint32_t keys;
+} block;
+
+/* ---- scratch memory -------------------------------------------------------------------------- */
 
 /* Softmax so far of a number of queries. */
 typedef struct state {
@@ -78,11 +86,11 @@ typedef struct state {
 } state;
 
 typedef struct room {
-    float *q;           /* [queries][wide], scaled */
-    float *score;       /* [queries][TILE] */
-    float *shrink;      /* [queries] */
-    float *k, *v;       /* [wide][TILE] transposed; [TILE][wide] */
-    uint32_t *seen;     /* [queries] keys of the tile that a query may see */
+    float *q;       /* [queries][wide], scaled */
+    float *score;   /* [queries][TILE] */
+    float *shrink;  /* [queries] */
+    float *k, *v;   /* [wide][TILE] transposed; [TILE][wide] */
+    uint32_t *seen; /* [queries] keys of the tile that a query may see */
     state part, whole;
 } room;
 
@@ -93,13 +101,13 @@ static size_t state_size(const att *a)
 
 static size_t room_size(const att *a)
 {
-    return (size_t)a->queries * (a->wide + TILE + 2) + 2 * (size_t)TILE * a->wide + 2 * state_size(a);
+    return (size_t)a->queries * (a->wide + TILE + 2) + 2 * (size_t)TILE * a->wide +
+           2 * state_size(a);
 }
 
 static state state_at(const att *a, float *at)
 {
-    return (state){at + (size_t)a->queries * a->wide,
-                   at + (size_t)a->queries * (a->wide + 1), at};
+    return (state){at + (size_t)a->queries * a->wide, at + (size_t)a->queries * (a->wide + 1), at};
 }
 
 static room room_at(const att *a, float *at)
@@ -133,7 +141,7 @@ wf_cpu_need WF_SIMD(wf_cpu_attention_need)(const wf_call *c)
     return need;
 }
 
-/* ---- one tile -------------------------------------------------------------------------------------------- */
+/* ---- one tile -------------------------------------------------------------------------------- */
 
 static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t wide)
 {
@@ -145,26 +153,42 @@ static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t wide)
     v_store(dst + d, v_load_f16(last));
 }
 
-/* Rows first..first+n of one head from the pages into out[n][wide]. */
-static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
-                   uint32_t first, uint32_t n, float *out)
+/* First token of one head in a page. */
+static const uint16_t *page_at(const att *a, const wf_view *pool, uint32_t head, int32_t page)
 {
-    uint32_t per_page = a->p->page_tokens;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t j = first + i;
-        const uint16_t *page = wf_cpu_row(pool, (uint32_t)pages[j / per_page]);
-        const uint16_t *token = page + ((size_t)head * per_page + j % per_page) * a->dim;
-        widen(token, out + (size_t)i * a->wide, a->dim, a->wide);
+    return (const uint16_t *)wf_cpu_row(pool, (uint32_t)page) +
+           (size_t)head * a->p->page_tokens * a->dim;
+}
+
+/* Tokens first..first+n of one head from the pages into out[n][wide]. Page by page, because a
+ * division for each token would cost more than the conversion; the next of all `keys` tokens' pages
+ * is fetched meanwhile, because pages lie too far apart for the processor to foresee. */
+static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
+                   uint32_t keys, uint32_t first, uint32_t n, float *out)
+{
+    uint32_t per_page = a->p->page_tokens, page = first / per_page, index = first % per_page;
+    uint32_t last = (keys - 1) / per_page;
+    while (n) {
+        uint32_t run = WF_MIN(n, per_page - index);
+        const uint16_t *token = page_at(a, pool, head, pages[page]) + (size_t)index * a->dim;
+        const uint16_t *next = page_at(a, pool, head, pages[WF_MIN(page + 1, last)]);
+        for (uint32_t i = 0; i < run; i++, token += a->dim, next += a->dim, out += a->wide) {
+            for (uint32_t d = 0; d < a->dim; d += 32) __builtin_prefetch(next + d);
+            widen(token, out, a->dim, a->wide);
+        }
+        n -= run;
+        index = 0;
+        page++;
     }
 }
 
 /* K goes through the room of V. Keys past n become zeros: their scores are masked later, but the
  * arithmetic must not meet what a free slot holds. */
-static void load_keys(const att *a, const room *r, uint32_t head, const int32_t *pages, uint32_t first,
-                      uint32_t n)
+static void load_keys(const att *a, const room *r, uint32_t head, const int32_t *pages,
+                      uint32_t keys, uint32_t first, uint32_t n)
 {
     uint32_t whole = WF_UP(n, VL);
-    gather(a, a->k, head, pages, first, n, r->v);
+    gather(a, a->k, head, pages, keys, first, n, r->v);
     memset(r->v + (size_t)n * a->wide, 0, sizeof(float) * (whole - n) * a->wide);
     for (uint32_t j = 0; j < whole; j += VL)
         for (uint32_t d = 0; d < a->wide; d += VL)
@@ -244,11 +268,11 @@ WF_INLINE void weigh_all(const att *a, const room *r, uint32_t i, uint32_t n, co
 }
 
 /* Keys first..first+n of the block's rows; r->seen says how many of them each query sees. */
-static void tile(const att *a, const room *r, uint32_t nq, uint32_t head, const int32_t *pages,
-                 uint32_t first, uint32_t n)
+static void tile(const att *a, const room *r, const block *b, uint32_t first, uint32_t n)
 {
-    uint32_t i = 0;
-    load_keys(a, r, head, pages, first, n);
+    const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
+    uint32_t i = 0, nq = (b->end - b->begin) * a->group;
+    load_keys(a, r, b->head, pages, b->keys, first, n);
     for (; i + QV <= nq; i += QV)
         scores(a, r->q + (size_t)i * a->wide, r->k, r->score + (size_t)i * TILE, n, QV);
     for (; i < nq; i++)
@@ -262,18 +286,12 @@ static void tile(const att *a, const room *r, uint32_t nq, uint32_t head, const 
         r->shrink[i] = 1;
         memset(r->score + (size_t)i * TILE, 0, TILE * sizeof(float));
     }
-    gather(a, a->v, head, pages, first, n, r->v);
+    gather(a, a->v, b->head, pages, b->keys, first, n, r->v);
     for (i = 0; i + QV <= nq; i += QV) weigh_all(a, r, i, n, QV);
     for (; i < nq; i++) weigh_all(a, r, i, n, 1);
 }
 
-/* ---- blocks ---------------------------------------------------------------------------------------------- */
-
-typedef struct block {
-    uint32_t begin, end; /* rows */
-    uint32_t head;       /* KV head */
-    uint32_t keys;
-} block;
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static void load_queries(const att *a, const room *r, const block *b)
 {
@@ -292,7 +310,6 @@ static void load_queries(const att *a, const room *r, const block *b)
 /* Fills r->part with split s of the block. */
 static void one_split(const att *a, const room *r, const block *b, uint32_t s)
 {
-    const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
     uint32_t nq = (b->end - b->begin) * a->group, end = WF_MIN(b->keys, (s + 1) * SPLIT);
     clear(a, r->part);
     for (uint32_t first = s * SPLIT; first < end; first += TILE) {
@@ -300,7 +317,7 @@ static void one_split(const att *a, const room *r, const block *b, uint32_t s)
             int64_t seen = (int64_t)a->pos[b->begin + i / a->group] + 1 - first;
             r->seen[i] = (uint32_t)WF_MAX((int64_t)0, WF_MIN(seen, (int64_t)TILE));
         }
-        tile(a, r, nq, b->head, pages, first, WF_MIN(TILE, end - first));
+        tile(a, r, b, first, WF_MIN(TILE, end - first));
     }
 }
 

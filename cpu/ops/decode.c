@@ -45,11 +45,22 @@ static void decode_q6_k(const char *src, float *dst, size_t n)
 void WF_SIMD(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n)
 {
     switch (dtype) {
-    case WF_F16: decode_f16(src, dst, n); break;
-    case WF_BF16: decode_bf16(src, dst, n); break;
-    case WF_Q8_0: decode_q8_0(src, dst, n); break;
-    case WF_Q4_0: decode_q4_0(src, dst, n); break;
-    case WF_Q6_K: decode_q6_k(src, dst, n); break;
-    default: wf_dtypes[dtype].decode(src, dst, n);
+    case WF_F16:
+        decode_f16(src, dst, n);
+        break;
+    case WF_BF16:
+        decode_bf16(src, dst, n);
+        break;
+    case WF_Q8_0:
+        decode_q8_0(src, dst, n);
+        break;
+    case WF_Q4_0:
+        decode_q4_0(src, dst, n);
+        break;
+    case WF_Q6_K:
+        decode_q6_k(src, dst, n);
+        break;
+    default:
+        wf_dtypes[dtype].decode(src, dst, n);
     }
 }

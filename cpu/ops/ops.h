@@ -1,20 +1,20 @@
-/* ops: the fast kernels, each built once a level: wf_cpu_<kernel>_<level> and its _need. A level that
- * the build or the processor does not have is never run (wf_cpu_has_<level>). */
+/* ops: the fast kernels, each built once a level: wf_cpu_<kernel>_<level> and its _need. A level
+ * that the build or the processor does not have is never run (wf_cpu_has_<level>). */
 #ifndef WF_CPU_OPS_H
 #define WF_CPU_OPS_H
 
 #include "cpu/cpu.h"
 
-#define WF_CPU_LEVEL(level)                                                                       \
-    bool wf_cpu_has_##level(void);                                                                \
-    void wf_cpu_gemm_rows_##level(const wf_cpu_work *);                                           \
-    wf_cpu_need wf_cpu_gemm_rows_need_##level(const wf_call *);                                   \
-    void wf_cpu_gemm_int8_##level(const wf_cpu_work *);                                           \
-    wf_cpu_need wf_cpu_gemm_int8_need_##level(const wf_call *);                                   \
-    void wf_cpu_attention_##level(const wf_cpu_work *);                                           \
-    wf_cpu_need wf_cpu_attention_need_##level(const wf_call *);                                   \
-    void wf_cpu_decode_##level(uint8_t dtype, const void *src, float *dst, size_t n);             \
-    void wf_cpu_rmsnorm_##level(const wf_cpu_work *);                                             \
+#define WF_CPU_LEVEL(level)                                                                        \
+    bool wf_cpu_has_##level(void);                                                                 \
+    void wf_cpu_gemm_rows_##level(const wf_cpu_work *);                                            \
+    wf_cpu_need wf_cpu_gemm_rows_need_##level(const wf_call *);                                    \
+    void wf_cpu_gemm_int8_##level(const wf_cpu_work *);                                            \
+    wf_cpu_need wf_cpu_gemm_int8_need_##level(const wf_call *);                                    \
+    void wf_cpu_attention_##level(const wf_cpu_work *);                                            \
+    wf_cpu_need wf_cpu_attention_need_##level(const wf_call *);                                    \
+    void wf_cpu_decode_##level(uint8_t dtype, const void *src, float *dst, size_t n);              \
+    void wf_cpu_rmsnorm_##level(const wf_cpu_work *);                                              \
     void wf_cpu_silu_mul_##level(const wf_cpu_work *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)

@@ -4,7 +4,8 @@
 
 #define SPAN 1024 /* columns of one piece of work */
 
-/* gate / (1 + 2^(-gate log2 e)) * up. The power is held below infinity: its inverse is then tiny. */
+/* gate / (1 + 2^(-gate log2 e)) * up. The power is held below infinity: its inverse is then tiny.
+ */
 WF_INLINE vf silu(vf gate, vf up)
 {
     vf e = v_mul(gate, v_set(-1.44269504f));

@@ -1,4 +1,5 @@
-/* ATTENTION, the reference: all scores of one row and head, softmax in double, then the sum of V. */
+/* ATTENTION, the reference: all scores of one row and head, softmax in double, then the sum of V.
+ */
 #include <math.h>
 
 #include "cpu/ref/ref.h"
@@ -12,8 +13,8 @@ wf_cpu_need wf_cpu_ref_attention_need(const wf_call *c)
 }
 
 /* Key or value j of a sequence: pages are its part of the page list. */
-static const uint16_t *token(const wf_view *pool, const wf_params *p, const int32_t *pages, uint32_t j,
-                             uint32_t kv_head)
+static const uint16_t *token(const wf_view *pool, const wf_params *p, const int32_t *pages,
+                             uint32_t j, uint32_t kv_head)
 {
     const uint16_t *page = wf_cpu_row(pool, (uint32_t)pages[j / p->page_tokens]);
     return page + ((uint64_t)kv_head * p->page_tokens + j % p->page_tokens) * p->head_dim;
@@ -55,6 +56,5 @@ void wf_cpu_ref_attention(const wf_cpu_work *w)
     const wf_call *c = w->call;
     uint32_t begin, end;
     wf_cpu_part(w, c->out[0].rows * c->p.n_head, 1, &begin, &end);
-    for (uint32_t i = begin; i < end; i++)
-        one_head(c, i / c->p.n_head, i % c->p.n_head, w->own);
+    for (uint32_t i = begin; i < end; i++) one_head(c, i / c->p.n_head, i % c->p.n_head, w->own);
 }

@@ -1,5 +1,6 @@
-/* ref: every op in plain loops with double accumulation. What all other kernels are compared with, so
- * it favours being obviously right over being fast; it only spreads rows or columns over the team. */
+/* ref: every op in plain loops with double accumulation. What all other kernels are compared with,
+ * so it favours being obviously right over being fast; it only spreads rows or columns over the
+ * team. */
 #ifndef WF_CPU_REF_H
 #define WF_CPU_REF_H
 

@@ -1,4 +1,5 @@
-/* ROPE_KV, the reference: rotates q and k by the table's angles and writes k and v to their slots. */
+/* ROPE_KV, the reference: rotates q and k by the table's angles and writes k and v to their slots.
+ */
 #include "cpu/ref/ref.h"
 
 /* Rotates one head of `in` (from element `at`) into head[0..dim]. */
@@ -31,12 +32,14 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     int32_t slot = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
     const float *cs = wf_cpu_row(&c->in[1], (uint32_t)pos);
     const void *in = wf_cpu_row(qkv, m);
-    uint64_t k_at = (uint64_t)p->n_head * p->head_dim, v_at = k_at + (uint64_t)p->n_kv_head * p->head_dim;
+    void *out = wf_cpu_row(q, m);
+    uint64_t k_at = (uint64_t)p->n_head * p->head_dim,
+             v_at = k_at + (uint64_t)p->n_kv_head * p->head_dim;
 
     for (uint32_t h = 0; h < p->n_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
         rotate(qkv, in, at, cs, p, head);
-        for (uint32_t d = 0; d < p->head_dim; d++) wf_cpu_put(q, wf_cpu_row(q, m), at + d, head[d]);
+        for (uint32_t d = 0; d < p->head_dim; d++) wf_cpu_put(q, out, at + d, head[d]);
     }
     if (slot < 0) return;
     for (uint32_t h = 0; h < p->n_kv_head; h++) {

@@ -1,20 +1,20 @@
 /* Stands in for a level that the target does not have: its kernels exist and are never run. */
 #include "cpu/ops/ops.h"
 
-#define CAT_(a, b) a##b
-#define CAT(a, b) CAT_(a, b)
+#define CAT_(a, b)  a##b
+#define CAT(a, b)   CAT_(a, b)
 #define LEVEL(name) CAT(name##_, WF_LEVEL)
 
-#define ABSENT_RUN(name)                                                                          \
-    void LEVEL(name)(const wf_cpu_work *w)                                                        \
-    {                                                                                             \
-        (void)w;                                                                                  \
+#define ABSENT_RUN(name)                                                                           \
+    void LEVEL(name)(const wf_cpu_work *w)                                                         \
+    {                                                                                              \
+        (void)w;                                                                                   \
     }
-#define ABSENT_NEED(name)                                                                         \
-    wf_cpu_need LEVEL(name)(const wf_call *c)                                                     \
-    {                                                                                             \
-        (void)c;                                                                                  \
-        return (wf_cpu_need){0};                                                                  \
+#define ABSENT_NEED(name)                                                                          \
+    wf_cpu_need LEVEL(name)(const wf_call *c)                                                      \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return (wf_cpu_need){0};                                                                   \
     }
 ABSENT_RUN(wf_cpu_gemm_rows)
 ABSENT_NEED(wf_cpu_gemm_rows_need)

@@ -2,21 +2,56 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define VL 8
+#define VL    8
 #define VREGS 16
 typedef __m256 vf;
 
-WF_INLINE vf v_zero(void) { return _mm256_setzero_ps(); }
-WF_INLINE vf v_set(float x) { return _mm256_set1_ps(x); }
-WF_INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
-WF_INLINE void v_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
-WF_INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
-WF_INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
-WF_INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
-WF_INLINE vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
-WF_INLINE vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-WF_INLINE vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
-WF_INLINE vf v_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+/* clang-format off: one line each reads as a table */
+WF_INLINE vf v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+WF_INLINE vf v_set(float x)
+{
+    return _mm256_set1_ps(x);
+}
+WF_INLINE vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+WF_INLINE void v_store(float *p, vf a)
+{
+    _mm256_storeu_ps(p, a);
+}
+WF_INLINE vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+WF_INLINE vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+WF_INLINE vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+WF_INLINE vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+WF_INLINE vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+WF_INLINE vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+WF_INLINE vf v_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT);
+}
+/* clang-format on */
 WF_INLINE vf v_pow2i(vf n)
 {
     __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
@@ -34,8 +69,14 @@ WF_INLINE float v_top(vf a)
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
 }
-WF_INLINE vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128(p)); }
-WF_INLINE void v_store_f16(void *p, vf a) { _mm_storeu_si128(p, _mm256_cvtps_ph(a, 0)); }
+WF_INLINE vf v_load_f16(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128(p));
+}
+WF_INLINE void v_store_f16(void *p, vf a)
+{
+    _mm_storeu_si128(p, _mm256_cvtps_ph(a, 0));
+}
 WF_INLINE vf v_load_bf16(const void *p)
 {
     __m256i x = _mm256_cvtepu16_epi32(_mm_loadu_si128(p));
@@ -78,5 +119,6 @@ WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *fix)
 WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *fix)
 {
     (void)fix;
-    return q_sum_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q_load(x), w)), NULL);
+    return q_sum_pairs(_mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q_load(x), w)),
+                       NULL);
 }

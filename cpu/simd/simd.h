@@ -1,5 +1,6 @@
-/* simd: one small vector vocabulary in which the kernels of cpu/ops are written; they are compiled once
- * for each level (WF_LEVEL: c, avx2, avx512). The level's header gives, for VL floats at a time:
+/* simd: one small vector vocabulary in which the kernels of cpu/ops are written; they are compiled
+ * once for each level (WF_LEVEL: c, avx2, avx512). The level's header gives, for VL floats at a
+ * time:
  *
  *   vf                      VL floats              VREGS  how many vectors stay in registers
  *   v_zero v_set v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a b + c
@@ -19,7 +20,8 @@
  *   q_dot_signed(w, x, fix) signed w times signed x; fix is -128 times the lane's sum of x
  *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
  *   q_scales(p, d, out)     16 int8 times d[0] as floats
- *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul qf_fma qf_sum
+ *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
+ * qf_fma qf_sum
  */
 #ifndef WF_CPU_SIMD_H
 #define WF_CPU_SIMD_H
@@ -27,16 +29,16 @@
 #include "cpu/cpu.h"
 
 #define WF_CAT_(a, b) a##b
-#define WF_CAT(a, b) WF_CAT_(a, b)
+#define WF_CAT(a, b)  WF_CAT_(a, b)
 #define WF_SIMD(name) WF_CAT(name##_, WF_LEVEL) /* wf_cpu_gemm -> wf_cpu_gemm_avx2 */
-#define WF_PRAGMA(x) _Pragma(#x)
-#define WF_UNROLL(n) WF_PRAGMA(GCC unroll n)
-#define WF_INLINE static inline __attribute__((always_inline))
+#define WF_PRAGMA(x)  _Pragma(#x)
+#define WF_UNROLL(n)  WF_PRAGMA(GCC unroll n)
+#define WF_INLINE     static inline __attribute__((always_inline))
 
-#define WF_LEVEL_IS_c 1
-#define WF_LEVEL_IS_avx2 2
+#define WF_LEVEL_IS_c      1
+#define WF_LEVEL_IS_avx2   2
 #define WF_LEVEL_IS_avx512 3
-#define WF_LEVEL_ID WF_CAT(WF_LEVEL_IS_, WF_LEVEL)
+#define WF_LEVEL_ID        WF_CAT(WF_LEVEL_IS_, WF_LEVEL)
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 #include "cpu/simd/avx512.h"

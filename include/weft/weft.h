@@ -137,7 +137,8 @@ struct weft_model_info {
 };
 
 struct weft_tensor_info {
-    const char *name, *dtype;
+    char name[72];
+    const char *dtype;
     uint64_t dims[4];
     uint32_t n_dims;
     uint64_t bytes, offset;
@@ -150,8 +151,8 @@ WEFT_API void weft_model_close(struct weft_model *m); /* NULL is allowed */
 WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *m);
 /* i < info->n_tensors */
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
-/* Metadata entry i < info->n_meta: key, and the value as text (arrays abbreviated) written to buf. */
-WEFT_API const char *weft_model_meta(const struct weft_model *m, size_t i, char *buf, size_t cap);
+/* Metadata entry i < info->n_meta as text, truncated to the buffers; long arrays are abbreviated. */
+WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
@@ -211,7 +212,7 @@ struct weft_engine_params {
 /* Loads the weights onto a device, takes all memory the engine will ever need, and starts its thread. */
 WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,
                                            struct weft_engine **out);
-/* Cancels what runs, delivers the last events and frees. NULL is allowed. */
+/* Cancels what runs, delivers the last events and frees. Free every request first. NULL is allowed. */
 WEFT_API void weft_engine_close(struct weft_engine *e);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
 
@@ -268,7 +269,7 @@ struct weft_request_params {
 };
 
 /* Copies what it needs. *out stays valid until weft_request_free, also after DONE. out may be NULL:
- * the request then frees itself after DONE. */
+ * the request then frees itself after DONE. WEFT_ERR_FULL: the prompt is longer than the context. */
 WEFT_API enum weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p,
                                       struct weft_request **out);
 /* Takes effect within one step; DONE follows with WEFT_FINISH_CANCEL. */
@@ -276,7 +277,8 @@ WEFT_API void weft_cancel(struct weft_request *r);
 /* Waits for DONE, at most `ms` milliseconds (0: without limit): WEFT_OK, WEFT_ERR_TIMEOUT, or the
  * status the request ended with. */
 WEFT_API enum weft_status weft_wait(struct weft_request *r, uint32_t ms);
-/* Cancels if still running, then frees once the engine lets go of it. NULL is allowed. */
+/* Cancels if still running and waits for DONE, so that no callback runs after it returns; inside a callback
+ * it does not wait, and no further event comes. NULL is allowed. */
 WEFT_API void weft_request_free(struct weft_request *r);
 
 struct weft_stats {

@@ -18,8 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- maps
- * ------------------------------------------------------------------------------------------ */
+/* ---- maps ------------------------------------------------------------------------------------ */
 
 #define MAX_MAPS 64
 
@@ -146,7 +145,7 @@ weft_status wf_map_open(const char *path, wf_map *out)
     if (install_errno)
         return wf_fail(WEFT_ERR_IO, "cannot install the SIGBUS handler: %s",
                        strerror(install_errno));
-    int fd;
+    int fd = -1;
     struct stat st;
     WF_TRY(open_regular(path, &fd, &st));
     weft_status s = st.st_size ? map_fd(path, fd, &st, out) : WEFT_OK; /* mmap refuses 0 bytes */
@@ -177,10 +176,9 @@ void wf_map_close(wf_map *m)
     *m = (wf_map){(const uint8_t *)"", 0, -1};
 }
 
-/* ---- whole files
- * ----------------------------------------------------------------------------------- */
+/* ---- whole files ----------------------------------------------------------------------------- */
 
-static weft_status read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
+weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len)
 {
     char *buf = NULL;
     size_t n = 0, cap = 0;
@@ -220,13 +218,12 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     if (max > SIZE_MAX / 4) max = SIZE_MAX / 4;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    weft_status s = read_fd(fd, path, max, out, len);
+    weft_status s = wf_read_fd(fd, path, max, out, len);
     close(fd);
     return s;
 }
 
-/* ---- cache folder
- * ---------------------------------------------------------------------------------- */
+/* ---- cache folder ---------------------------------------------------------------------------- */
 
 /* Makes the folder and its parents, private; those that exist stay as they are. */
 static bool make_path(const char *path)

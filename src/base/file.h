@@ -2,7 +2,8 @@
  *
  * Reading a page past the new end of a shortened file raises SIGBUS. A handler, installed with the
  * first map, puts zero pages there instead and marks the map as broken, so that the process lives on
- * and the owner can end with an error; a SIGBUS outside our maps goes to the handler before ours.
+ * and the owner can end with an error; a SIGBUS outside our maps goes to the handler before ours. A
+ * program that sets a SIGBUS handler of its own after the first map must call ours, or loses this.
  */
 #ifndef WF_FILE_H
 #define WF_FILE_H
@@ -15,14 +16,20 @@ typedef struct wf_map {
     int slot; /* in the handler's table; -1: not a file */
 } wf_map;
 
-/* Maps a regular file; anything else (directory, FIFO, device) is an error that says what it is. */
+/* Maps a regular file; anything else (directory, FIFO, device) is an error that says what it is. Thread-safe;
+ * at most 64 maps at a time. */
 weft_status wf_map_open(const char *path, wf_map *out);
-bool wf_map_broken(const wf_map *m); /* the file changed size while mapped: data cannot be trusted */
+/* The file was cut, or its size or time changed, while mapped: data cannot be trusted. One system call. A
+ * file that was removed, or replaced by rename, is still whole. */
+bool wf_map_broken(const wf_map *m);
 void wf_map_close(wf_map *m);
 
 /* Reads a whole stream or file into malloc'ed memory with a NUL behind; at most max bytes. */
 weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len);
-/* $XDG_CACHE_HOME/weft or ~/.cache/weft or a private folder under /tmp, made if missing. */
+/* The same from an open descriptor, which stays open; path is for messages. */
+weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len);
+/* $XDG_CACHE_HOME/weft or ~/.cache/weft or /tmp/weft-UID, made if missing (0700): the first that is owned
+ * by this user, writable, and by no one else. WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);
 
 #endif

@@ -12,6 +12,7 @@ typedef struct wf_progress {
 } wf_progress;
 
 void wf_progress_update(wf_progress *p, const char *what, double fraction);
-void wf_progress_end(wf_progress *p); /* wipes the line */
+void wf_progress_hide(wf_progress *p); /* wipes the line until the next update */
+void wf_progress_end(wf_progress *p); /* wipes the line and forgets */
 
 #endif

@@ -72,6 +72,13 @@ static weft_status check_shape(const place *at, const wf_view *v)
     return WEFT_OK;
 }
 
+/* A view may be a column slice, so only its elements must be aligned; blocks hold halves. */
+static uint32_t element_align(const wf_view *v)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    return t->block == 1 ? t->block_bytes : 2;
+}
+
 static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
 {
     if (!v->buf && (need & OPTIONAL || !need)) return WEFT_OK;
@@ -84,7 +91,7 @@ static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
     }
     WF_TRY(check_shape(at, v));
     uint64_t bytes;
-    if (v->offset % at->dev->align) return bad_view(at, v, "is not aligned");
+    if (v->offset % element_align(v)) return bad_view(at, v, "is not aligned");
     if (!view_bytes(at->dev, v, &bytes) || v->offset > v->buf->size ||
         bytes > v->buf->size - v->offset) {
         return bad_view(at, v, "leaves its buffer");

@@ -41,6 +41,7 @@ typedef struct wf_check {
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
     double amplify; /* rounding errors inside count this much more: large logits in a softmax */
     double bytes, flops; /* that one run must move and compute */
+    bool in_flight; /* a lost device may still use its memory, which is then never freed */
 } wf_check;
 
 typedef struct wf_check_result {
@@ -57,7 +58,7 @@ weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out);
 void wf_check_free(wf_check *);
 /* Runs one variant; with timed also measures it. An error means that it could not be run: a wrong
  * result is out->ok false. */
-weft_status wf_check_run(const wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
+weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
                          wf_check_result *out);
 /* The call of this check as supports() and pick() take it: all but buffers. */
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);

@@ -164,7 +164,8 @@ struct wf_dev {
     struct weft_device_info info;
     wf_open_params params;
     uint64_t max_alloc;   /* the smaller of the device's and params' */
-    uint32_t align;       /* bytes, of every view's offset (a power of two) */
+    uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
+                           begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     bool fuse_rows;       /* matrices that share their input are better as one (QKV, gate+up) */
     bool no_math;         /* computes nothing (null): results must not be compared */

@@ -147,27 +147,27 @@ static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_c
 
 /* ---- building, testing, dropping ------------------------------------------------------------------------- */
 
-/* WEFT_OK and *usable false: this variant is no good, the device is. */
-static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool *usable)
+enum verdict { GOOD, NOT_HERE /* the build showed that it cannot run these operands */, BAD };
+
+static void warn(wf_dev *dev, const char *op, const char *name, const char *what, const char *why)
+{
+    wf_log(WEFT_LOG_WARN, "%s (%s): %s kernel %s %s, it is not used: %s", dev->info.id, dev->info.name, op,
+           name, what, why);
+}
+
+static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, enum verdict *out)
 {
     const char *op = wf_ops[c->op].name, *name = wf_variant_at(dev, c->op, variant)->name;
     wf_check_result r;
-    *usable = false;
+    *out = BAD;
     weft_status s = dev->fns->prepare ? dev->fns->prepare(dev, c, variant) : WEFT_OK;
     bool built = !s;
     if (!s) s = self_test(dev, c, variant, &r);
     if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_more(s, "%s kernel %s", op, name);
-    if (s) {
-        wf_log(WEFT_LOG_WARN, "%s (%s): %s kernel %s %s, it is not used: %s", dev->info.id,
-               dev->info.name, op, name, built ? "cannot run" : "does not build", wf_error());
-        return WEFT_OK;
-    }
-    if (r.supported && !r.ok) {
-        wf_log(WEFT_LOG_WARN, "%s (%s): %s kernel %s computes wrong results, it is not used: %s",
-               dev->info.id, dev->info.name, op, name, r.message);
-        return WEFT_OK;
-    }
-    *usable = true;
+    if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *out = NOT_HERE;
+    else if (s) warn(dev, op, name, built ? "cannot run" : "does not build", wf_error());
+    else if (r.supported && !r.ok) warn(dev, op, name, "computes wrong results", r.message);
+    else *out = GOOD;
     return WEFT_OK;
 }
 
@@ -178,34 +178,34 @@ static weft_status remember(struct wf_verdicts *v, const key *k)
     return WEFT_OK;
 }
 
-static weft_status none_left(wf_dev *dev, enum wf_op op, int dropped)
+static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
 {
-    if (!dropped) {
+    if (!tried) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s (%s) has no kernel for %s with these operands",
                        dev->info.id, dev->info.name, wf_ops[op].name);
     }
-    return wf_fail(WEFT_ERR_DEVICE, "%s (%s): every kernel for %s failed to build or computed wrong "
-                   "results; use another device or update its driver", dev->info.id, dev->info.name,
+    return wf_fail(WEFT_ERR_DEVICE, "%s (%s): every kernel for %s failed to build, cannot run or computed "
+                   "wrong results; use another device or update its driver", dev->info.id, dev->info.name,
                    wf_ops[op].name);
 }
 
 weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
 {
     struct wf_verdicts *v;
-    int dropped = 0;
+    int tried = 0;
     WF_TRY(wf_dev_usable(dev, "prepare"));
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(verdicts_of(dev, &v));
-    for (int asked = c->variant;; asked = -1, dropped++) {
+    for (int asked = c->variant;; asked = -1, tried++) {
         int pick = asked >= 0 ? asked : dev->fns->pick(dev, c);
-        if (pick < 0) return none_left(dev, c->op, dropped);
+        if (pick < 0 || tried > 64) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
-        bool usable = passed(v, &k);
+        enum verdict verdict;
         *variant = pick;
-        if (usable) return WEFT_OK;
+        if (passed(v, &k)) return WEFT_OK;
         if (dev->no_math) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
-        WF_TRY(try_variant(dev, c, pick, &usable));
-        if (usable) return remember(v, &k);
-        dev->fns->drop(dev, c->op, pick);
+        WF_TRY(try_variant(dev, c, pick, &verdict));
+        if (verdict == GOOD) return remember(v, &k);
+        if (verdict == BAD) dev->fns->drop(dev, c->op, pick);
     }
 }

@@ -23,8 +23,7 @@ typedef struct name_index {
     const wf_str **kv, **tensors; /* sorted by name */
 } name_index;
 
-/* ---- cursor
- * ---------------------------------------------------------------------------------------- */
+/* ---- cursor ---------------------------------------------------------------------------------- */
 
 typedef struct cursor {
     const uint8_t *at, *start, *end;
@@ -73,8 +72,7 @@ static weft_status take_str(cursor *c, const char *what, wf_str *out)
     return WEFT_OK;
 }
 
-/* ---- values
- * ---------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static weft_status take_type(cursor *c, enum wf_gguf_type *out)
 {
@@ -164,8 +162,7 @@ static weft_status read_kvs(wf_gguf *g, cursor *c, uint64_t n)
     return WEFT_OK;
 }
 
-/* ---- names
- * ----------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -206,8 +203,7 @@ const wf_gguf_tensor *wf_gguf_tensor_find(const wf_gguf *g, const char *name)
     return find_name(((const name_index *)g->index)->tensors, g->n_tensors, name);
 }
 
-/* ---- tensors
- * --------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static weft_status take_dims(cursor *c, wf_gguf_tensor *t, uint64_t *n)
 {
@@ -321,8 +317,7 @@ static weft_status locate_tensors(wf_gguf *g, const cursor *c)
     return check_overlap(g);
 }
 
-/* ---- header
- * ---------------------------------------------------------------------------------------- */
+/* ---- header ---------------------------------------------------------------------------------- */
 
 static weft_status check_magic(cursor *c)
 {
@@ -405,8 +400,7 @@ static weft_status parse(wf_gguf *g)
     return locate_tensors(g, &c);
 }
 
-/* ---- open, close
- * ----------------------------------------------------------------------------------- */
+/* ---- open, close ----------------------------------------------------------------------------- */
 
 /* Owns the map from here on, also when it fails. */
 static weft_status open_map(wf_map map, const char *name, wf_gguf **out)
@@ -436,7 +430,7 @@ weft_status wf_gguf_open(const char *path, wf_gguf **out)
 weft_status wf_gguf_open_memory(const void *data, size_t size, const char *name, wf_gguf **out)
 {
     *out = NULL;
-    return open_map((wf_map){data, size, -1}, name, out);
+    return open_map((wf_map){size ? data : "", size, -1}, name, out);
 }
 
 void wf_gguf_close(wf_gguf *g)

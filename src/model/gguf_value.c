@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- types
- * ----------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -40,8 +39,7 @@ const char *wf_str_show(char *buf, size_t cap, wf_str s)
     return buf;
 }
 
-/* ---- typed access
- * ---------------------------------------------------------------------------------- */
+/* ---- typed access ---------------------------------------------------------------------------- */
 
 static bool is_float(enum wf_gguf_type t)
 {
@@ -115,6 +113,8 @@ static weft_status find_typed(const wf_gguf *g, const char *key, bool required,
                               const wf_gguf_kv **out)
 {
     *out = wf_gguf_find(g, key);
+    if (!*out && required && wf_map_broken(&g->map))
+        return wf_fail(WEFT_ERR_IO, "%s changed while it was being read", g->path);
     if (!*out && required)
         return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is missing", g->path, key);
     if (*out && !fits((*out)->type))
@@ -217,8 +217,7 @@ weft_status wf_gguf_strings(const wf_gguf *g, const char *key, bool required, ui
     return WEFT_OK;
 }
 
-/* ---- printing
- * -------------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static size_t print_number(const wf_gguf_kv *kv, uint64_t i, char *buf, size_t cap)
 {

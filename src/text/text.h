@@ -53,6 +53,8 @@ bool wf_token_is_control(const wf_tokenizer *, int32_t id);
 int32_t wf_token_bos(const wf_tokenizer *);                 /* -1: none */
 int32_t wf_token_eos(const wf_tokenizer *);
 bool wf_token_adds_bos(const wf_tokenizer *);
+/* Whether plain text gets a space in front: a generated text whose prompt was empty then begins with one to drop. */
+bool wf_token_adds_space(const wf_tokenizer *);
 uint32_t wf_token_count(const wf_tokenizer *);
 
 /* Chat templates. */

@@ -104,28 +104,34 @@ static bool gemm_grid(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
     return true;
 }
 
-static bool gemm_large(op_cases *s, uint8_t w, uint8_t in)
+static bool gemm_large(op_cases *s, uint8_t w, uint8_t in, uint8_t out)
 {
     uint32_t k = whole_blocks(4096, w) + (wf_dtypes[w].block == 1 ? 3 : wf_dtypes[w].block);
-    bool ok = gemm(s, w, in, WF_F32, 1, LARGE, k) && gemm(s, w, in, in, 5, LARGE, 256) &&
-              gemm(s, w, in, in, 127, 65, k) && gemm(s, w, in, WF_F32, 131, 515, 512);
+    bool ok = gemm(s, w, in, out, 1, LARGE, k) && gemm(s, w, in, out, 5, LARGE, 256) &&
+              gemm(s, w, in, out, 127, 65, k) && gemm(s, w, in, out, 131, 515, 512);
     if (!ok || s->level != OP_LONG) return ok;
-    return gemm(s, w, in, in, 7, LARGE, k) && gemm(s, w, in, WF_F32, 65, LARGE, k) &&
-           gemm(s, w, in, in, 515, 2048, 2048);
+    return gemm(s, w, in, out, 7, LARGE, k) && gemm(s, w, in, out, 65, LARGE, k) &&
+           gemm(s, w, in, out, 515, 2048, 2048);
+}
+
+static bool gemms_long(op_cases *s, uint8_t w)
+{
+    for (int i = 0; i < 4; i++) {
+        uint8_t in = acts[i & 1], out = acts[i >> 1];
+        if (!gemm_grid(s, w, in, out) || !gemm_large(s, w, in, out)) return false;
+    }
+    return true;
 }
 
 static bool gemms(op_cases *s)
 {
+    uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
-        for (int i = 0; i < 4; i++) {
-            uint8_t in = acts[i & 1], out = acts[i >> 1];
-            bool ok = s->level == OP_LONG ? gemm_grid(s, weights[w], in, out)
-                                          : gemm_small(s, weights[w], in, out);
-            if (!ok) return false;
-        }
-        for (int i = 0; i < 2; i++) {
-            if (!gemm_large(s, weights[w], acts[i])) return false;
-        }
+        uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);
+        bool ok = s->level == OP_LONG ? gemms_long(s, weights[w])
+                                      : gemm_small(s, weights[w], in, out) && gemm_small(s, weights[w], in, out) &&
+                                            gemm_large(s, weights[w], in, out);
+        if (!ok) return false;
     }
     return true;
 }
@@ -146,11 +152,11 @@ static bool ropes(op_cases *s)
     static const uint32_t ms[] = {1, 7, 65};
     uint32_t turn = below(s, 15);
     for (size_t d = 0; d < WF_LEN(head_dims); d++) {
-        for (int i = 0; i < 8; i++) {
-            wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[i & 1], .out = acts[i >> 1 & 1],
-                         .m = ms[turn % 3], .n = 1 + below(s, 100)};
+        for (uint32_t i = 0; i < 2; i++) {
+            wf_case c = {.op = WF_OP_ROPE_KV, .in = acts[(i + d) & 1], .out = ANY(s, acts), .m = ms[turn % 3],
+                         .n = 1 + below(s, 100)};
             c.p = heads(s, head_dims[d], turn++);
-            c.p.neox = (uint32_t)i >> 2;
+            c.p.neox = i;
             c.p.n_rot = below(s, 3) ? head_dims[d] : head_dims[d] / 2;
             if (!add(s, c)) return false;
         }
@@ -160,14 +166,24 @@ static bool ropes(op_cases *s)
 
 enum mode { DECODE, PREFILL, CHUNK, MIXED, N_MODES };
 
-static bool attention(op_cases *s, uint32_t head_dim, enum mode mode, uint8_t act, uint32_t turn)
+static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_params *p)
 {
-    wf_case c = {.op = WF_OP_ATTENTION, .in = act, .out = below(s, 3) ? act : ANY(s, acts)};
-    c.p = heads(s, head_dim, turn);
-    c.max_kv = lengths[(turn + below(s, 2)) % WF_LEN(lengths)];
+    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p};
+    c.max_kv = ANY(s, lengths);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
     c.max_q = mode == DECODE ? 1 : mode == PREFILL ? c.max_kv : 1 + c.max_kv / (2 + below(s, 3));
     return add(s, c);
+}
+
+/* One head shape, page size and dtype in every mode, twice: one compiled kernel serves them all. */
+static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn)
+{
+    uint8_t in = acts[turn & 1], out = below(s, 3) ? in : ANY(s, acts);
+    wf_params p = heads(s, head_dim, turn);
+    for (int i = 0; i < 2 * N_MODES; i++) {
+        if (!attention(s, i % N_MODES, in, out, &p)) return false;
+    }
+    return true;
 }
 
 static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs)
@@ -183,9 +199,7 @@ static bool attentions(op_cases *s)
     uint32_t turn = below(s, 15), repeat = s->level == OP_LONG ? 15 : 1;
     for (uint32_t r = 0; r < repeat; r++) {
         for (size_t d = 0; d < WF_LEN(head_dims); d++) {
-            for (int i = 0; i < 2 * N_MODES; i++) {
-                if (!attention(s, head_dims[d], i % N_MODES, acts[i / N_MODES], turn++)) return false;
-            }
+            if (!attention_shape(s, head_dims[d], turn++)) return false;
         }
     }
     bool ok = attention_long(s, 128, LARGE, 1, 2) && attention_long(s, 64, LARGE, 1, 1) &&
@@ -204,9 +218,28 @@ static bool quick(op_cases *s)
     return true;
 }
 
+static bool tiny(op_cases *s)
+{
+    wf_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
+    uint8_t in = ANY(s, acts), out = ANY(s, acts);
+    for (size_t w = 0; w < WF_LEN(weights); w++) {
+        uint32_t k = whole_blocks(32, weights[w]);
+        wf_case c = {.op = WF_OP_ROWS, .weight = weights[w], .m = 2, .n = 3, .k = k};
+        if (!add(s, c) || !gemm(s, weights[w], in, out, w % 2 ? 1 : 3, 5, k)) return false;
+    }
+    return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
+           add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = out, .m = 2, .k = 17}) &&
+           add(s, (wf_case){.op = WF_OP_ROPE_KV, .in = in, .out = out, .m = 3, .n = 5, .p = heads}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
+                            .max_q = 1}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
+                            .max_q = 3});
+}
+
 bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
 {
     *out = (op_cases){.seed = seed, .level = level};
+    if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return quick(out) && rows(out) && vectors(out) && gemms(out) && ropes(out) && attentions(out);
+    return rows(out) && vectors(out) && gemms(out) && ropes(out) && attentions(out);
 }

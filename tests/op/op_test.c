@@ -1,6 +1,7 @@
 /* op_test: every op x dtype x shape x variant of one device against the reference, and timed.
  *
- *   op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--quick | --long]
+ *   op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] [--tiny | --quick | --long]
+ *   op_test --devices
  *
  * Inputs are random in each run; the seed that is printed repeats it. Exit code 0: all right, 1: not,
  * 77: no such device. A variant must give the same bits twice, and variants of one invariance class
@@ -47,7 +48,7 @@ static void print_time(const wf_check *k, const char *variant, const wf_check_re
 }
 
 /* One variant, twice: right, and the same bits again. */
-static bool check_once(session *s, const wf_check *k, int i, wf_check_result *r)
+static bool check_once(session *s, wf_check *k, int i, wf_check_result *r)
 {
     const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
     wf_check_result again;
@@ -121,8 +122,8 @@ typedef struct options {
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: op_test DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] "
-                    "[--quick | --long]\n");
+    fprintf(stderr, "usage: op_test --devices | DEVICE [--op NAME] [--variant NAME] [--tier NAME] [--seed N] [--bench] "
+                    "[--tiny | --quick | --long]\n");
     return 2;
 }
 
@@ -131,6 +132,7 @@ static bool parse(int argc, char **argv, options *o, session *s)
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!strcmp(a, "--bench")) s->bench = true;
+        else if (!strcmp(a, "--tiny")) o->level = OP_TINY;
         else if (!strcmp(a, "--quick")) o->level = OP_QUICK;
         else if (!strcmp(a, "--long")) o->level = OP_LONG;
         else if (a[0] != '-' && !o->device) o->device = a;
@@ -179,9 +181,18 @@ static void summary(session *s)
     printf("%u cases, %u runs, %u failed\n", s->cases, s->runs, s->failed);
 }
 
+static int print_devices(void)
+{
+    struct weft_device_info all[16];
+    size_t n = WF_MIN(wf_dev_list(all, WF_LEN(all)), WF_LEN(all));
+    for (size_t i = 0; i < n; i++) printf("%s\n", all[i].id);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     session s = {0};
+    if (argc == 2 && !strcmp(argv[1], "--devices")) return print_devices();
     options o = {.seed = (uint64_t)time(NULL) * 1000003u ^ wf_now_ns(), .level = OP_NORMAL};
     op_cases cases;
     if (!parse(argc, argv, &o, &s)) return usage();

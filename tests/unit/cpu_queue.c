@@ -66,10 +66,11 @@ static float cell(const wf_buf *b, int i)
 
 static wf_call add_one(wf_buf *b, int from, int to)
 {
-    return (wf_call){.op = WF_OP_GEMM, .variant = -1,
-                     .in = {view_of(b, 64u * from, 1, 1), view_of(b, 128, 1, 1),
-                            view_of(b, 192, 1, 1)},
-                     .out = {view_of(b, 64u * to, 1, 1)}};
+    return (wf_call){
+        .op = WF_OP_GEMM,
+        .variant = -1,
+        .in = {view_of(b, 64u * from, 1, 1), view_of(b, 128, 1, 1), view_of(b, 192, 1, 1)},
+        .out = {view_of(b, 64u * to, 1, 1)}};
 }
 
 static void test_order(void **state)
@@ -157,12 +158,14 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
     wf_buf *x = buf_of(dev, 4 * M * K), *w = buf_of(dev, 4 * N * K), *y = buf_of(dev, 4 * M * N);
     wf_queue *q = queue_of(dev);
     wf_event *e = event_of(dev);
-    for (uint32_t i = 0; i < M * K; i++)
-        ((float *)x->host)[i] = (float)wf_random_unit(1, i) - 0.5f;
-    for (uint32_t i = 0; i < N * K; i++)
-        ((float *)w->host)[i] = (float)wf_random_unit(2, i) - 0.5f;
-    wf_call c = {.op = WF_OP_GEMM, .variant = variant, .groups = groups, .signal = e,
-                 .in = {view_of(x, 0, M, K), view_of(w, 0, N, K)}, .out = {view_of(y, 0, M, N)}};
+    for (uint32_t i = 0; i < M * K; i++) ((float *)x->host)[i] = (float)wf_random_unit(1, i) - 0.5f;
+    for (uint32_t i = 0; i < N * K; i++) ((float *)w->host)[i] = (float)wf_random_unit(2, i) - 0.5f;
+    wf_call c = {.op = WF_OP_GEMM,
+                 .variant = variant,
+                 .groups = groups,
+                 .signal = e,
+                 .in = {view_of(x, 0, M, K), view_of(w, 0, N, K)},
+                 .out = {view_of(y, 0, M, N)}};
     if (variant < 0 || dev->fns->supports(dev, &c, variant)) {
         assert_int_equal(dev->fns->submit(q, &c), WEFT_OK);
         assert_int_equal(dev->fns->wait(e, WAIT_MS), WEFT_OK);
@@ -250,9 +253,9 @@ static void test_force(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),       cmocka_unit_test(test_ping_pong),
-        cmocka_unit_test(test_many_waits),  cmocka_unit_test(test_threads_agree),
-        cmocka_unit_test(test_timeout),     cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_order),      cmocka_unit_test(test_ping_pong),
+        cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
+        cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
         cmocka_unit_test(test_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

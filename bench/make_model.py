@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Writes a model of a well-known shape with random weights, to measure speed without a download.
+
+    make_model.py --shape llama3-8b --type F16 OUT.gguf
+
+Every matrix is put together from random slices of one pool of encoded weights, so memory stays
+far under 1 GB and time goes into writing the file.
+"""
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'tests' / 'model'))
+import gguf_write as gw  # noqa: E402
+
+SHAPES = {  # from the published configurations
+    'llama-1.1b': dict(
+        arch='llama',
+        width=2048,
+        layers=22,
+        heads=32,
+        kv_heads=4,
+        head_dim=64,
+        ffn=5632,
+        vocab=32000,
+        context=2048,
+    ),
+    'llama2-7b': dict(
+        arch='llama',
+        width=4096,
+        layers=32,
+        heads=32,
+        kv_heads=32,
+        head_dim=128,
+        ffn=11008,
+        vocab=32000,
+        context=4096,
+    ),
+    'llama3-8b': dict(
+        arch='llama',
+        width=4096,
+        layers=32,
+        heads=32,
+        kv_heads=8,
+        head_dim=128,
+        ffn=14336,
+        vocab=128256,
+        context=8192,
+        rope_base=500000.0,
+    ),
+    'llama3.2-1b': dict(
+        arch='llama',
+        width=2048,
+        layers=16,
+        heads=32,
+        kv_heads=8,
+        head_dim=64,
+        ffn=8192,
+        vocab=128256,
+        context=131072,
+        rope_base=500000.0,
+        tied=True,
+        freqs=True,
+    ),
+    'qwen2.5-0.5b': dict(
+        arch='qwen2',
+        width=896,
+        layers=24,
+        heads=14,
+        kv_heads=2,
+        head_dim=64,
+        ffn=4864,
+        vocab=151936,
+        context=32768,
+        rope_base=1000000.0,
+        eps=1e-6,
+        tied=True,
+        bias=True,
+    ),
+    'qwen2.5-7b': dict(
+        arch='qwen2',
+        width=3584,
+        layers=28,
+        heads=28,
+        kv_heads=4,
+        head_dim=128,
+        ffn=18944,
+        vocab=152064,
+        context=32768,
+        rope_base=1000000.0,
+        eps=1e-6,
+        bias=True,
+    ),
+}
+POOL = 1 << 23  # elements, a multiple of every block
+CHUNK = 1 << 21  # elements written at once
+
+
+class Pool:
+    """Encoded N(0, 1 / K) weights of one type; slices start at any block."""
+
+    def __init__(self, kind, k, base):
+        _, self.block, self.size = gw.TYPES[kind]
+        x = base / np.float32(k) ** np.float32(0.5)
+        with ThreadPoolExecutor() as ex:  # numpy lets go of the interpreter in most steps
+            parts = list(ex.map(lambda p: gw.quantize(kind, p), np.split(x, 16)))
+        self.data = memoryview(np.concatenate(parts))
+
+    def write(self, fd, offset, n, rng):
+        while n:
+            m = min(n, CHUNK)
+            start = int(rng.integers((POOL - m) // self.block + 1)) * self.size
+            left = self.data[start : start + m // self.block * self.size]
+            n -= m
+            while left:
+                done = os.pwrite(fd, left, offset)
+                offset += done
+                left = left[done:]
+
+
+def small(name, shape, rng):
+    if name == 'rope_freqs.weight':
+        return np.geomspace(1, 8, shape[0])
+    return (0.1 if name.endswith('.bias') else 1) + 0.1 * rng.standard_normal(shape)
+
+
+def write_model(path, s, kind, seed, threads):
+    rng = np.random.default_rng(seed)
+    w = gw.Writer()
+    gw.add_model(w, s['arch'], f'random {s["name"]}', s, kind)
+    gw.add_vocab(w, [], s['vocab'])
+    for name, shape, t in gw.model_tensors(s, kind, s.get('tied'), s.get('bias'), s.get('freqs')):
+        if len(shape) == 1:
+            w.tensor(name, small(name, shape, rng).astype(np.float32), t)
+        else:
+            w.reserve(name, shape, t)
+    head, offsets, size = w.layout()
+    base = rng.standard_normal(POOL, np.float32)
+    pools = {
+        p: Pool(*p, base) for p in {(t, shape[1]) for _, shape, t, d in w.tensors if d is None}
+    }
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    os.ftruncate(fd, size)
+    os.pwrite(fd, head, 0)
+
+    def one(i):
+        name, shape, t, data = w.tensors[i]
+        if data is not None:
+            os.pwrite(fd, data, offsets[i])
+        else:
+            pools[t, shape[1]].write(
+                fd, offsets[i], shape[0] * shape[1], np.random.default_rng([seed, i])
+            )
+
+    with ThreadPoolExecutor(threads) as ex:
+        list(ex.map(one, range(len(w.tensors))))
+    os.close(fd)
+    return size
+
+
+def main():
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument('--shape', choices=list(SHAPES), required=True)
+    p.add_argument('--type', choices=list(gw.TYPES), default='F16')
+    p.add_argument('--layers', type=int, help='fewer layers than the original')
+    p.add_argument('--seed', type=int, default=1)
+    p.add_argument('--threads', type=int, default=min(16, os.cpu_count()))
+    p.add_argument('out')
+    a = p.parse_args()
+    s = dict(SHAPES[a.shape], name=a.shape)
+    s['layers'] = a.layers or s['layers']
+    block = gw.TYPES[a.type][1]
+    if s['width'] % block or s['ffn'] % block:
+        sys.exit(
+            f'make_model.py: {a.shape} has rows that are no multiple of {block} ({a.type})'
+        )
+    start = time.time()
+    size = write_model(a.out, s, a.type, a.seed, a.threads)
+    print(f'{a.out}: {size / 1e9:.2f} GB in {time.time() - start:.1f} s')
+
+
+if __name__ == '__main__':
+    main()

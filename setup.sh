@@ -1,0 +1,33 @@
+#!/bin/sh
+# Installs what weft needs to build, run and test, on Debian 12. Only what is missing is installed, so a
+# second call does nothing. Runs as root, or with sudo.
+set -eu
+
+build="gcc libc6-dev meson ninja-build pkg-config git python3"
+libraries="libopenblas-dev libopenblas0-pthread libclblast-dev ocl-icd-opencl-dev opencl-headers
+    libpcre2-dev libutf8proc-dev libedit-dev"
+opencl_on_cpu="pocl-opencl-icd" # OpenCL where there is no GPU
+tests="libcmocka-dev clang llvm libclang-rt-14-dev valgrind oclgrind clinfo python3-numpy"
+
+missing=
+for package in $build $libraries $opencl_on_cpu $tests; do
+    state=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) || state=
+    [ "$state" = "install ok installed" ] || missing="$missing $package"
+done
+if [ -z "$missing" ]; then
+    exit 0
+fi
+
+as_root=
+if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        echo "setup.sh: these packages are missing and need root to install:$missing" >&2
+        echo "setup.sh: run this script as root, or install sudo" >&2
+        exit 1
+    fi
+    as_root="sudo"
+fi
+echo "setup.sh: installing$missing"
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+# shellcheck disable=SC2086 # one word for each package
+$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing

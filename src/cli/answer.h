@@ -1,0 +1,27 @@
+/* answer: one request whose text goes to stdout as it comes.
+ *
+ * The engine's thread only appends to a buffer; the thread that called wf_answer prints. So a slow
+ * reader of stdout never holds up the engine, and a reader that went away cancels the request.
+ */
+#ifndef WF_CLI_ANSWER_H
+#define WF_CLI_ANSWER_H
+
+#include "cli/cli.h"
+
+typedef struct wf_answered {
+    struct weft_event end; /* the DONE event; message is in `message` */
+    char message[512];
+    char *text; /* all that was printed, NUL-terminated; free it */
+    size_t len;
+    bool interrupted; /* Ctrl-C ended it */
+    bool closed;      /* stdout went away */
+} wf_answered;
+
+/* Submits *p (on_event and user are set here), prints until DONE. While it runs, the first Ctrl-C
+ * cancels the request and the second one ends the program. 0 when the request could be submitted
+ * and did not fail; otherwise an exit code after a message. */
+int wf_answer(struct weft_engine *e, struct weft_request_params p, wf_answered *out);
+/* "weft: prompt ... tokens/s", and why the text ended when that is no plain end. */
+void wf_answer_report(const wf_opts *o, const struct weft_engine *e, const wf_answered *a);
+
+#endif

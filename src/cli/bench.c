@@ -1,0 +1,122 @@
+/* bench: tokens a second of whole models, prompt and decode apart, in the manner of llama-bench. */
+#include "cli/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+struct bench {
+    const wf_opts *o;
+    const struct weft_model *m;
+    const wf_bench_format *format;
+    bool first; /* no row was printed yet */
+    bool closed;
+};
+
+static int measure(struct bench *b, struct weft_engine *e, uint32_t threads, uint32_t n_prompt,
+                   uint32_t n_gen)
+{
+    wf_progress bar = {0};
+    wf_bench_row row = {.model = b->m,
+                        .device = weft_engine_device(e),
+                        .threads = threads,
+                        .n_prompt = n_prompt,
+                        .n_gen = n_gen};
+    struct weft_bench_params p = {.n_prompt = n_prompt,
+                                  .n_gen = n_gen,
+                                  .repeat = b->o->repeat,
+                                  .on_progress = wf_on_progress,
+                                  .user = b->o->quiet ? NULL : &bar};
+    weft_status s = weft_bench(e, &p, &row.r);
+    wf_progress_end(&bar);
+    if (s) return wf_say_error(s);
+    b->format->row(&row, b->first);
+    b->first = false;
+    if (fflush(stdout)) b->closed = true;
+    s = b->o->results ? wf_bench_append(b->o->results, &row) : WEFT_OK;
+    return s ? wf_say_error(s) : 0;
+}
+
+static int measure_all(struct bench *b, struct weft_engine *e, uint32_t threads)
+{
+    int rc = 0;
+    for (size_t i = 0; i < b->o->n_prompt.n && !rc && !b->closed; i++)
+        if (b->o->n_prompt.v[i]) rc = measure(b, e, threads, b->o->n_prompt.v[i], 0);
+    for (size_t i = 0; i < b->o->n_gen.n && !rc && !b->closed; i++)
+        if (b->o->n_gen.v[i]) rc = measure(b, e, threads, 0, b->o->n_gen.v[i]);
+    return rc;
+}
+
+/* The longest sequence of all tests; decoding begins with BOS. */
+static uint32_t context_needed(const wf_opts *o)
+{
+    uint32_t n = 16;
+    for (size_t i = 0; i < o->n_prompt.n; i++) n = WF_MAX(n, o->n_prompt.v[i]);
+    for (size_t i = 0; i < o->n_gen.n; i++) n = WF_MAX(n, o->n_gen.v[i] + 1);
+    return n;
+}
+
+static int bench(const wf_opts *o, const struct weft_model *m)
+{
+    struct bench b = {o, m, wf_bench_format_find(o->output), true, false};
+    int rc = 0;
+    for (size_t i = 0; i < o->threads.n && !rc && !b.closed; i++) {
+        struct weft_engine *e = NULL;
+        struct weft_engine_params ep = o->engine;
+        ep.threads = o->threads.v[i];
+        ep.context = context_needed(o);
+        rc = wf_open_engine(o, m, ep, &e);
+        if (!rc && i == 0 && b.format->head) b.format->head();
+        if (!rc) rc = measure_all(&b, e, ep.threads);
+        weft_engine_close(e);
+    }
+    if (!b.first && b.format->foot) b.format->foot();
+    return rc;
+}
+
+static int run(const wf_opts *given)
+{
+    static uint32_t prompt[] = {512}, gen[] = {128}, threads[] = {0};
+    struct weft_model *m = NULL;
+    wf_opts o = *given; /* borrows the lists */
+    if (!o.n_prompt.n) o.n_prompt = (wf_list){prompt, 1};
+    if (!o.n_gen.n) o.n_gen = (wf_list){gen, 1};
+    if (!o.threads.n) o.threads = (wf_list){threads, 1};
+    uint32_t any = 0;
+    for (size_t i = 0; i < o.n_prompt.n; i++) any |= o.n_prompt.v[i];
+    for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
+    if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
+    int rc = wf_open_model(&o, false, &m);
+    if (!rc) rc = bench(&o, m);
+    weft_model_close(m);
+    return rc;
+}
+
+static const wf_opt rows[] = {
+    {'p', "n-prompt", "N,...", "lengths of prompts (default 512; 0: none)", WF_OPT_LIST,
+     AT(n_prompt), 0, 16777216},
+    {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0,
+     16777216},
+    {'r', "repetitions", "N", "runs of each test, after one that does not count (default 5)",
+     WF_OPT_U32, AT(repeat), 1, 100000},
+    {'t', "threads", "N,...", "CPU threads (default: all cores)", WF_OPT_LIST, AT(threads), 1,
+     4096},
+    {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
+    {0, "results", "FILE.csv", "also append the rows to this file of results", WF_OPT_TEXT,
+     AT(results)},
+};
+static const WF_GROUP(group, "Tests", rows);
+static const wf_opt_group *const groups[] = {
+    &wf_group_model, &group, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
+};
+
+const wf_command wf_cmd_bench = {
+    .name = "bench",
+    .usage = "[-m FILE] [-p N,...] [-n N,...] [options]",
+    .summary =
+        "Measures tokens a second of prompts and of decoding. pp512 is a prompt of 512 random "
+        "tokens, tg128 are 128 tokens after BOS; each is mean ± standard deviation of the runs.",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,200 @@
+/* chat: the conversation, rendered anew for each turn. See chat.h. */
+#include "cli/chat.h"
+
+#include "cli/answer.h"
+#include "cli/line.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct chat {
+    const wf_opts *o;
+    const struct weft_model *m;
+    struct weft_engine *e;
+    struct weft_request_params p; /* what all turns have in common */
+    struct weft_message *msgs;    /* contents are owned, roles are literals */
+    size_t n, cap;
+};
+
+/* ---- templates --------------------------------------------------------------------------------
+ */
+
+static void join_names(char *buf, size_t cap)
+{
+    size_t used = 0;
+    buf[0] = 0;
+    for (const char *const *n = weft_chat_names(); *n && used < cap; n++)
+        used += (size_t)snprintf(buf + used, cap - used, "%s%s", used ? ", " : "", *n);
+}
+
+static bool name_known(const char *name)
+{
+    for (const char *const *n = weft_chat_names(); *n; n++)
+        if (!strcmp(*n, name)) return true;
+    return false;
+}
+
+weft_status wf_chat_check(const wf_opts *o, const struct weft_model *m)
+{
+    char names[512];
+    join_names(names, sizeof names);
+    if (o->chat_template)
+        return name_known(o->chat_template)
+                   ? WEFT_OK
+                   : wf_fail(WEFT_ERR_ARG, "--chat-template knows no '%s'; names are: %s",
+                             o->chat_template, names);
+    const struct weft_model_info *i = weft_model_info(m);
+    if (i->chat_name) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "%s; pass --chat-template NAME, one of: %s",
+                   i->chat_template ? "the model's chat template is none that weft recognises"
+                                    : "the model has no chat template",
+                   names);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------
+ */
+
+static weft_status add(struct chat *c, const char *role, const char *content)
+{
+    if (!wf_grow(&c->msgs, c->n, &c->cap, sizeof *c->msgs)) return WEFT_ERR_NOMEM;
+    char *copy = wf_strdup(content);
+    if (!copy) return WEFT_ERR_NOMEM;
+    c->msgs[c->n++] = (struct weft_message){role, copy};
+    return WEFT_OK;
+}
+
+static void drop(struct chat *c, size_t keep)
+{
+    while (c->n > keep) free((void *)c->msgs[--c->n].content);
+}
+
+static weft_status start(struct chat *c)
+{
+    drop(c, 0);
+    return c->o->system ? add(c, "system", c->o->system) : WEFT_OK;
+}
+
+static weft_status tokens_of_chat(struct chat *c, int32_t **ids, size_t *n)
+{
+    char *text = NULL;
+    bool has_bos = false;
+    WF_TRY(weft_chat_render(c->m, c->o->chat_template, c->msgs, c->n, &text, &has_bos));
+    weft_status s = weft_tokenize(c->m, text, strlen(text),
+                                  has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT, ids, n);
+    weft_free(text);
+    return s;
+}
+
+/* ---- turns ------------------------------------------------------------------------------------
+ */
+
+/* Answers ids; afterwards the answer's text is in *a, for the caller to free. */
+static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_answered *a)
+{
+    struct weft_request_params p = c->p;
+    p.tokens = ids;
+    p.n_tokens = n;
+    int rc = wf_answer(c->e, p, a);
+    bool ends_line = a->len && a->text[a->len - 1] == '\n';
+    bool answered = a->len || !rc; /* a refused turn leaves no empty line */
+    if (answered && !a->closed && !ends_line && !wf_out("\n", 1)) a->closed = true;
+    if (!rc && !a->closed) wf_answer_report(c->o, c->e, a);
+    return rc;
+}
+
+/* One turn of a formatted chat. A turn that failed is taken back, so that the next one can work. */
+static int turn(struct chat *c, const char *text, wf_answered *a)
+{
+    size_t before = c->n, n = 0;
+    int32_t *ids = NULL;
+    weft_status s = add(c, "user", text);
+    if (!s) s = tokens_of_chat(c, &ids, &n);
+    int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
+    weft_free(ids);
+    if (!rc) rc = (s = add(c, "assistant", a->text ? a->text : "")) ? wf_say_error(s) : 0;
+    if (rc) drop(c, before);
+    return rc;
+}
+
+/* A model without a template continues the line as text. */
+static int continue_line(struct chat *c, const char *text, wf_answered *a)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    weft_status s = weft_tokenize(c->m, text, strlen(text), WEFT_TEXT_DEFAULT, &ids, &n);
+    int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
+    weft_free(ids);
+    return rc;
+}
+
+static void greet(const wf_opts *o, bool has_template)
+{
+    if (!isatty(STDIN_FILENO)) return;
+    if (!has_template)
+        wf_note(o, "the model has no chat template, so each line is continued as plain text; "
+                   "--chat-template NAME chats");
+    wf_note(o, "Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends");
+}
+
+/* After a lost device nothing works any more; after other failures the next line may. */
+static bool fatal(int rc)
+{
+    return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE;
+}
+
+static int loop(struct chat *c, wf_line *in, bool has_template)
+{
+    int rc = 0;
+    for (const char *line; !fatal(rc) && (line = wf_line_read(in));) {
+        if (!strcmp(line, "/clear")) {
+            start(c);
+            continue;
+        }
+        if (!*line) continue;
+        wf_answered a = {0};
+        rc = has_template ? turn(c, line, &a) : continue_line(c, line, &a);
+        if (a.end.status == WEFT_ERR_FULL) wf_note(c->o, "/clear begins a new conversation");
+        free(a.text);
+        if (a.closed) break;
+    }
+    return rc;
+}
+
+int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+                 struct weft_request_params p, bool has_template)
+{
+    struct chat c = {.o = o, .m = m, .e = e, .p = p};
+    wf_line *in = NULL;
+    weft_status s = start(&c);
+    if (!s) s = wf_line_open(&in);
+    int rc = s ? wf_say_error(s) : 0;
+    if (!rc) {
+        /* Between answers Ctrl-C reaches the line editor as a character; a signal that arrives just
+         * as an answer ends must not end the program. */
+        if (isatty(STDIN_FILENO)) signal(SIGINT, SIG_IGN);
+        greet(o, has_template);
+        rc = loop(&c, in, has_template);
+        if (isatty(STDIN_FILENO)) fputc('\n', stderr); /* leave the prompt's line */
+    }
+    wf_line_close(in);
+    drop(&c, 0);
+    free(c.msgs);
+    return rc;
+}
+
+int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+                 struct weft_request_params p, const char *text)
+{
+    struct chat c = {.o = o, .m = m, .e = e, .p = p};
+    wf_answered a = {0};
+    weft_status s = start(&c);
+    int rc = s ? wf_say_error(s) : turn(&c, text, &a);
+    if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
+    free(a.text);
+    drop(&c, 0);
+    free(c.msgs);
+    return rc;
+}

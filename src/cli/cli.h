@@ -1,0 +1,141 @@
+/* cli: what the commands of the program share — options as data, exit codes, opening models and
+ * engines, output.
+ *
+ * The program sees the engine only through <weft/weft.h> and <weft/tune.h>. One file per command
+ * holds its own option rows and its function; rows that several commands take are in groups.c.
+ */
+#ifndef WF_CLI_H
+#define WF_CLI_H
+
+#include "base/base.h"
+#include "base/progress.h"
+
+#include <weft/tune.h>
+
+/* ---- exit codes: `weft --help` and README list them -------------------------------------------
+ */
+
+enum wf_exit {
+    WF_EXIT_OK = 0,
+    WF_EXIT_RUNTIME = 1,
+    WF_EXIT_USAGE = 2,
+    WF_EXIT_MODEL = 3,
+    WF_EXIT_DEVICE = 4,
+    WF_EXIT_LOST = 5,
+    WF_EXIT_INTERRUPTED = 130, /* 128 + SIGINT, as shells report it */
+};
+
+/* ---- options ----------------------------------------------------------------------------------
+ */
+
+typedef struct wf_list { /* numbers separated by commas */
+    uint32_t *v;
+    size_t n;
+} wf_list;
+
+struct wf_opt;
+
+/* Values of all options of all commands; zero: not given. */
+typedef struct wf_opts {
+    bool help, quiet, verbose, list_devices;
+    const char *model, *prompt, *file;
+    struct weft_engine_params engine; /* -c, -t and the device and testing groups write here */
+    struct weft_sampling sampling;
+    int32_t n_predict;
+    bool ignore_eos, chat;
+    const char *system, *chat_template;
+    bool no_add_special, no_parse_special, hide_special;
+    wf_list tokens;
+    const char *logits;
+    uint32_t chunks;
+    wf_list n_prompt, n_gen, threads;
+    uint32_t repeat;
+    const char *output, *results;
+    uint64_t seed;
+
+    const struct wf_opt *given[64]; /* rows seen, for messages about contradictions */
+    size_t n_given;
+    char **args; /* what is no option; filled only for commands that take it */
+    size_t n_args;
+    const struct wf_command *command;
+} wf_opts;
+
+enum wf_opt_kind {
+    WF_OPT_FLAG,   /* bool, no argument */
+    WF_OPT_TEXT,   /* const char * */
+    WF_OPT_CHOICE, /* const char *, one of those that `arg` lists with | between */
+    WF_OPT_I32,
+    WF_OPT_U32,
+    WF_OPT_U64,
+    WF_OPT_SIZE, /* uint64_t bytes: 512M, 4G, 100000 */
+    WF_OPT_REAL, /* float */
+    WF_OPT_LIST, /* wf_list */
+};
+
+/* One option: parsing and help are both made from this row. */
+typedef struct wf_opt {
+    char letter;      /* 0: none */
+    const char *name; /* long name without -- */
+    const char *arg;  /* name of the argument in help; NULL: a flag */
+    const char *help; /* lines are wrapped when printed */
+    enum wf_opt_kind kind;
+    size_t at;       /* offsetof(wf_opts, field) */
+    double min, max; /* of numbers, both inclusive */
+} wf_opt;
+
+typedef struct wf_opt_group {
+    const char *title;
+    const wf_opt *rows;
+    size_t n;
+} wf_opt_group;
+
+typedef struct wf_command {
+    const char *name, *usage, *summary;
+    const char *more;                  /* paragraphs at the end of the help, or NULL */
+    const wf_opt_group *const *groups; /* NULL-terminated */
+    bool takes_args;
+    int (*run)(const wf_opts *); /* returns an exit code */
+} wf_command;
+
+#define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
+
+extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, wf_group_text,
+    wf_group_special, wf_group_device, wf_group_testing, wf_group_general;
+
+extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_selftest;
+
+/* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
+ * after a message on stderr. wf_opts_free also after a failure. */
+int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
+void wf_opts_free(wf_opts *o);
+void wf_opts_help(const wf_command *c);
+bool wf_opts_has(const wf_opts *o, const char *name); /* was --name given? */
+/* Message on stderr that points to --help; returns WF_EXIT_USAGE. */
+int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
+
+/* ---- common.c ---------------------------------------------------------------------------------
+ */
+
+/* Says this thread's last error on stderr; returns the exit code for it. */
+int wf_say_error(weft_status s);
+/* For people, on stderr: "weft: ..."; not with -q. */
+void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
+/* A failing model file is always WF_EXIT_MODEL. */
+int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
+int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
+                   struct weft_engine **out);
+/* weft_progress_fn; user is a wf_progress, NULL: nothing is drawn. */
+void wf_on_progress(void *user, const char *what, double fraction);
+int wf_print_devices(void);
+/* The text of -p, -f or, when use_stdin, of standard input. *text malloc'ed. 0 or an exit code. */
+int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
+/* Format that holds most of the weights' bytes, and a name such as "llama 1.1B Q8_0". */
+const char *wf_main_dtype(const struct weft_model *m);
+void wf_model_label(const struct weft_model *m, char *buf, size_t cap);
+void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
+/* Writes to stdout; false when it is closed, which then ends the program quietly. */
+bool wf_out(const char *text, size_t len);
+const char *wf_commit(void);
+
+#endif

@@ -1,0 +1,196 @@
+/* info: what a device can do, and what is in a model file. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+/* ---- devices ----------------------------------------------------------------------------------
+ */
+
+static void print_device(const struct weft_device_info *d)
+{
+    char memory[32], alloc[32], local[32];
+    wf_human(d->memory, true, memory, sizeof memory);
+    wf_human(d->max_alloc, true, alloc, sizeof alloc);
+    wf_human(d->local_memory, true, local, sizeof local);
+    printf("%s\n", d->id);
+    printf("  name           %s\n", d->name);
+    printf("  platform       %s\n", d->platform);
+    printf("  driver         %s\n", d->driver);
+    printf("  version        %s\n", d->version);
+    printf("  memory         %s, %s in one buffer\n", memory, alloc);
+    printf("  compute units  %u\n", d->compute_units);
+    printf("  work-group     %u items, %s of local memory\n", d->max_group, local);
+    printf("  tiers          %s\n", d->tiers);
+    printf("  features       %s\n", *d->features ? d->features : "none");
+}
+
+static int print_devices(void)
+{
+    struct weft_device_info list[64];
+    size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
+    if (!n) return wf_print_devices(); /* has the message */
+    for (size_t i = 0; i < n; i++) print_device(&list[i]);
+    return 0;
+}
+
+/* ---- model ------------------------------------------------------------------------------------
+ */
+
+/* A file's bytes must not steer the terminal. */
+static void make_printable(char *text)
+{
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127) *p = ' ';
+}
+
+/* One line of hyperparameters whose value is a text from the file. */
+static void print_text(const char *title, const char *value)
+{
+    char text[160];
+    wf_copy(text, sizeof text, value && *value ? value : "none");
+    make_printable(text);
+    printf("%-16s %s\n", title, text);
+}
+
+static void print_hyperparameters(const struct weft_model_info *i)
+{
+    char params[32], file[32];
+    wf_human(i->n_params, false, params, sizeof params);
+    wf_human(i->file_bytes, true, file, sizeof file);
+    printf("file             %s (GGUF version %u, %s)\n", i->path ? i->path : "built in",
+           i->gguf_version, file);
+    print_text("name", i->name);
+    print_text("architecture", i->arch);
+    printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
+    printf("layers           %u\n", i->n_layer);
+    printf("heads            %u, %u of keys and values, %u wide\n", i->n_head, i->n_kv_head,
+           i->head_dim);
+    printf("width            %u, %u in the feed-forward part\n", i->width, i->ffn_width);
+    printf("context          %u tokens\n", i->context);
+    printf("rope             base %g, scale %g, %u dimensions\n", i->rope_base, i->rope_scale,
+           i->rope_dim);
+    printf("norm epsilon     %g\n", i->norm_eps);
+    printf("vocabulary       %u tokens, BOS %d, EOS %d\n", i->n_vocab, i->bos, i->eos);
+    print_text("tokenizer", i->vocab_type);
+    print_text("pre-tokenizer", i->pre_tokenizer);
+    printf("chat template    %s\n", i->chat_name       ? i->chat_name
+                                    : i->chat_template ? "not recognised"
+                                                       : "none");
+}
+
+static void print_formats(const struct weft_model *m)
+{
+    struct {
+        const char *dtype;
+        size_t n;
+        uint64_t bytes;
+    } f[32];
+    size_t n_f = 0;
+    for (size_t i = 0; i < weft_model_info(m)->n_tensors; i++) {
+        struct weft_tensor_info t;
+        weft_model_tensor(m, i, &t);
+        size_t k = 0;
+        while (k < n_f && strcmp(f[k].dtype, t.dtype)) k++;
+        if (k == WF_LEN(f)) continue;
+        if (k == n_f) {
+            f[n_f].dtype = t.dtype;
+            f[n_f].n = f[n_f].bytes = 0;
+            n_f++;
+        }
+        f[k].n++;
+        f[k].bytes += t.bytes;
+    }
+    for (size_t k = 0; k < n_f; k++) {
+        char size[32];
+        wf_human(f[k].bytes, true, size, sizeof size);
+        printf("%s %-5s %zu tensors, %s\n", k ? "                " : "formats         ", f[k].dtype,
+               f[k].n, size);
+    }
+}
+
+static void print_memory(const wf_opts *o, const struct weft_model *m)
+{
+    uint32_t own = weft_model_info(m)->context;
+    uint32_t contexts[] = {WF_MIN(own, 4096u), own};
+    size_t n = own > 4096 ? 2 : 1;
+    if (o->engine.context) contexts[0] = o->engine.context, n = 1;
+    for (size_t k = 0; k < n; k++) {
+        char size[32];
+        wf_human(weft_model_memory(m, contexts[k], 1), true, size, sizeof size);
+        printf("%s %s with a context of %u tokens\n", k ? "                " : "memory need     ",
+               size, contexts[k]);
+    }
+}
+
+static void print_tensors(const struct weft_model *m, size_t n)
+{
+    printf("\n%-40s %-6s %-28s %12s\n", "tensor", "format", "dimensions", "bytes");
+    for (size_t i = 0; i < n; i++) {
+        struct weft_tensor_info t;
+        char dims[96] = "";
+        weft_model_tensor(m, i, &t);
+        for (uint32_t d = 0, at = 0; d < WF_MIN(t.n_dims, 4u); d++)
+            at += (uint32_t)snprintf(dims + at, sizeof dims - at, "%s%llu", d ? " x " : "",
+                                     (unsigned long long)t.dims[d]);
+        make_printable(t.name);
+        printf("%-40s %-6s %-28s %12llu\n", t.name, t.dtype, dims, (unsigned long long)t.bytes);
+    }
+}
+
+static void print_meta(const struct weft_model *m, size_t n)
+{
+    char key[96], value[160];
+    printf("\nmetadata\n");
+    for (size_t i = 0; i < n; i++) {
+        weft_model_meta(m, i, key, sizeof key, value, sizeof value);
+        make_printable(key);
+        make_printable(value);
+        printf("%-44s %s\n", key, value);
+    }
+}
+
+static int print_model(const wf_opts *o)
+{
+    struct weft_model *m = NULL;
+    int rc = wf_open_model(o, true, &m);
+    if (rc) return rc;
+    const struct weft_model_info *i = weft_model_info(m);
+    print_hyperparameters(i);
+    if (i->n_tensors) {
+        print_formats(m);
+        print_memory(o, m);
+        print_tensors(m, i->n_tensors);
+    } else {
+        printf("tensors          none: this file holds a vocabulary only\n");
+    }
+    if (o->verbose) print_meta(m, i->n_meta);
+    weft_model_close(m);
+    return 0;
+}
+
+static int run(const wf_opts *o)
+{
+    return o->model ? print_model(o) : print_devices();
+}
+
+static const wf_opt rows[] = {
+    {'m', "model", "FILE", "describe this GGUF file", WF_OPT_TEXT, AT(model)},
+    {'c', "ctx-size", "CONTEXT", "tokens of context for the memory need", WF_OPT_U32,
+     AT(engine.context), 1, 2147483647.0},
+    {0, "list-devices", NULL, "list the devices, one a line", WF_OPT_FLAG, AT(list_devices)},
+};
+static const WF_GROUP(group, "Options", rows);
+static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
+
+const wf_command wf_cmd_info = {
+    .name = "info",
+    .usage = "[-m FILE] [-v]",
+    .summary =
+        "Describes the devices, or a model file. Of a file it prints hyperparameters, formats, "
+        "memory need and tensors; with -v also all metadata.",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,102 @@
+/* line: libedit on a terminal, getline elsewhere. See line.h. */
+#include "cli/line.h"
+
+#include <histedit.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+struct wf_line {
+    EditLine *el; /* NULL: no terminal */
+    History *history;
+    char *text;
+    size_t cap;
+};
+
+static char *prompt(EditLine *el)
+{
+    (void)el;
+    static char text[] = "> ";
+    return text;
+}
+
+/* Ctrl-C at the prompt: as in a shell, leave the line on the screen and begin another. */
+static unsigned char drop_line(EditLine *el, int ch)
+{
+    (void)ch;
+    const LineInfo *li = el_line(el);
+    el_cursor(el, (int)(li->lastchar - li->cursor));
+    el_deletestr(el, (int)(li->lastchar - li->buffer));
+    fputs("^C\n", stderr);
+    return CC_REDISPLAY;
+}
+
+static weft_status open_editor(wf_line *l)
+{
+    HistEvent ev;
+    /* libedit reads multi-byte characters by the locale; a terminal today sends UTF-8. */
+    setlocale(LC_CTYPE, "");
+    if (strcmp(nl_langinfo(CODESET), "UTF-8")) setlocale(LC_CTYPE, "C.UTF-8");
+    l->history = history_init();
+    l->el = el_init("weft", stdin, stderr, stderr);
+    if (!l->el || !l->history) return wf_fail(WEFT_ERR_NOMEM, "cannot set up line editing");
+    history(l->history, &ev, H_SETSIZE, 200);
+    el_set(l->el, EL_HIST, history, l->history);
+    el_set(l->el, EL_PROMPT, prompt);
+    el_set(l->el, EL_EDITOR, "emacs");
+    /* Ctrl-C comes as a character while a line is edited, and as a signal at all other times. */
+    el_set(l->el, EL_SETTY, "-d", "-isig", NULL);
+    el_set(l->el, EL_ADDFN, "weft-drop-line", "drop the line", drop_line);
+    el_set(l->el, EL_BIND, "^C", "weft-drop-line", NULL);
+    el_source(l->el, NULL); /* the user's ~/.editrc */
+    return WEFT_OK;
+}
+
+weft_status wf_line_open(wf_line **out)
+{
+    wf_line *l = wf_calloc(1, sizeof *l);
+    if (!l) return WEFT_ERR_NOMEM;
+    weft_status s = isatty(STDIN_FILENO) ? open_editor(l) : WEFT_OK;
+    if (s)
+        wf_line_close(l);
+    else
+        *out = l;
+    return s;
+}
+
+static const char *read_edited(wf_line *l)
+{
+    HistEvent ev;
+    int n = 0;
+    const char *line = el_gets(l->el, &n);
+    if (!line || n <= 0) return NULL;
+    size_t len = strcspn(line, "\n");
+    if (len) history(l->history, &ev, H_ENTER, line);
+    char *text = realloc(l->text, len + 1);
+    if (!text) return NULL;
+    memcpy(text, line, len);
+    text[len] = 0;
+    return l->text = text;
+}
+
+const char *wf_line_read(wf_line *l)
+{
+    if (l->el) return read_edited(l);
+    ssize_t n = getline(&l->text, &l->cap, stdin);
+    if (n < 0) return NULL;
+    if (n && l->text[n - 1] == '\n') l->text[n - 1] = 0;
+    return l->text;
+}
+
+void wf_line_close(wf_line *l)
+{
+    if (!l) return;
+    if (l->el) el_end(l->el);
+    if (l->history) history_end(l->history);
+    free(l->text);
+    free(l);
+}

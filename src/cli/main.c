@@ -1,0 +1,105 @@
+/* weft: the program. Finds the command in the table, parses its options, runs it. */
+#include "cli/cli.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const wf_command *const commands[] = {
+    &wf_cmd_run,        &wf_cmd_info,  &wf_cmd_tokenize, &wf_cmd_detokenize,
+    &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_selftest,
+};
+
+static void print_help(FILE *out)
+{
+    fprintf(out, "Usage: weft COMMAND [options]\n\n"
+                 "Runs large language models in GGUF files on OpenCL devices and on plain CPUs.\n\n"
+                 "Commands (`weft COMMAND --help` describes one):\n");
+    for (size_t i = 0; i < WF_LEN(commands); i++) {
+        const char *end = strstr(commands[i]->summary, ". "); /* the first sentence */
+        int len = (int)(end ? end - commands[i]->summary : (long)strlen(commands[i]->summary) - 1);
+        fprintf(out, "  %-12s %.*s\n", commands[i]->name, len, commands[i]->summary);
+    }
+    fprintf(out,
+            "\nOptions:\n"
+            "  --list-devices  list the devices and end\n"
+            "  --version       print the version and end\n"
+            "  -h, --help      this text\n\n"
+            "Exit codes:\n"
+            "  0    success, also when the reader of standard output went away\n"
+            "  1    failure at run time, such as too little memory or a prompt longer than the\n"
+            "       context; for selftest, kernels that disagree\n"
+            "  2    wrong usage of the command line\n"
+            "  3    the model file cannot be read, is malformed or is not supported\n"
+            "  4    the device asked for does not exist or cannot be used\n"
+            "  5    the device failed or did not answer in time\n"
+            "  130  stopped by Ctrl-C\n");
+}
+
+static const wf_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < WF_LEN(commands); i++)
+        if (!strcmp(commands[i]->name, name)) return commands[i];
+    return NULL;
+}
+
+static int run_command(const wf_command *c, int argc, char **argv)
+{
+    wf_opts o = {0};
+    int rc = wf_opts_parse(c, argc, argv, &o);
+    if (!rc && o.help) {
+        wf_opts_help(c);
+    } else if (!rc && o.list_devices) {
+        rc = wf_print_devices();
+    } else if (!rc) {
+        weft_log_to(NULL, NULL,
+                    o.quiet     ? WEFT_LOG_ERROR
+                    : o.verbose ? WEFT_LOG_INFO
+                                : WEFT_LOG_WARN);
+        rc = c->run(&o);
+    }
+    wf_opts_free(&o);
+    return rc;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const char *word = argc > 1 ? argv[1] : "";
+    const wf_command *c = find_command(word);
+    if (c) return run_command(c, argc - 2, argv + 2);
+    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
+    if (!strcmp(word, "--list-devices")) return wf_print_devices();
+    if (!strcmp(word, "--version")) return printf("weft %s (%s)\n", weft_version(), wf_commit()), 0;
+    if (!*word) return print_help(stderr), WF_EXIT_USAGE;
+    fprintf(stderr, "weft: unknown %s '%s'\nSee `weft --help`.\n",
+            *word == '-' ? "option" : "command", word);
+    return WF_EXIT_USAGE;
+}
+
+/* A closed descriptor would be given to the next file opened, which then gets our output. */
+static void fill_standard_files(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) _exit(WF_EXIT_RUNTIME);
+}
+
+/* What was printed must have arrived. A reader that went away (head) is no failure, a full disk is.
+ */
+static int end_output(int rc)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    bool failed = fflush(stdout) || ferror(stdout);
+    if (!failed || (poll(&out, 1, 0) > 0 && out.revents & POLLERR)) return rc;
+    fprintf(stderr, "weft: error: cannot write to standard output; is the disk full?\n");
+    return rc ? rc : WF_EXIT_RUNTIME;
+}
+
+int main(int argc, char **argv)
+{
+    fill_standard_files();
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe is seen where it is written to */
+    return end_output(dispatch(argc, argv));
+}

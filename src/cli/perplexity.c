@@ -1,0 +1,293 @@
+/* perplexity: how well a model foretells a text, and the logits of given tokens.
+ *
+ * Perplexity as llama.cpp defines it, so that numbers compare: the tokens of the whole text are cut
+ * into chunks of the context; each chunk begins with BOS in place of its first token where the
+ * model wants a BOS; the second half of each chunk counts, so that each counted token has at least
+ * half a context before it. The error is the standard error of the mean, carried through exp.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+/* Runs tokens through the model for their logits only. */
+static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn,
+                           void *user)
+{
+    struct weft_request *r = NULL;
+    struct weft_request_params p = {.tokens = ids,
+                                    .n_tokens = n,
+                                    .prefill_only = true,
+                                    .want_logits = true,
+                                    .on_event = fn,
+                                    .user = user};
+    WF_TRY(weft_submit(e, &p, &r));
+    weft_status s = weft_wait(r, 0);
+    weft_request_free(r);
+    return s;
+}
+
+/* A failed request says why in its last event; the message must reach this thread. */
+struct failure {
+    char message[512];
+};
+
+static void note_failure(struct failure *f, const struct weft_event *ev)
+{
+    if (ev->kind == WEFT_EVENT_DONE && ev->status)
+        wf_copy(f->message, sizeof f->message, ev->message ? ev->message : "");
+}
+
+static int say_failure(const struct failure *f, weft_status s)
+{
+    if (*f->message) wf_fail(s, "%s", f->message);
+    return wf_say_error(s);
+}
+
+/* ---- perplexity of a text ----------------------------------------------------------------------
+ */
+
+struct chunk {
+    const int32_t *ids; /* as in the text: the first one is not replaced by BOS */
+    uint32_t n, n_vocab;
+    double sum, sum2; /* of -log p over the counted tokens */
+    uint64_t count;
+    struct failure failure;
+};
+
+static double minus_log_p(const float *logits, uint32_t n, int32_t id)
+{
+    float top = logits[0];
+    double sum = 0;
+    for (uint32_t i = 1; i < n; i++) top = WF_MAX(top, logits[i]);
+    for (uint32_t i = 0; i < n; i++) sum += exp((double)logits[i] - top);
+    return log(sum) + top - logits[id];
+}
+
+static void on_chunk_event(void *user, const struct weft_event *ev)
+{
+    struct chunk *c = user;
+    note_failure(&c->failure, ev);
+    if (ev->kind != WEFT_EVENT_LOGITS || ev->position < c->n / 2 || ev->position + 1 >= c->n)
+        return;
+    double v = minus_log_p(ev->logits, c->n_vocab, c->ids[ev->position + 1]);
+    c->sum += v;
+    c->sum2 += v * v;
+    c->count++;
+}
+
+static double error_of(const struct chunk *c)
+{
+    double mean = c->sum / (double)c->count;
+    double var = c->sum2 / (double)c->count - mean * mean;
+    return c->count > 1 && var > 0 ? exp(mean) * sqrt(var / (double)(c->count - 1)) : 0;
+}
+
+/* Does the model want a BOS? The default tokens of the empty text say so. */
+static int32_t wanted_bos(const struct weft_model *m)
+{
+    int32_t *ids = NULL, bos = -1;
+    size_t n = 0;
+    if (!weft_tokenize(m, "", 0, WEFT_TEXT_DEFAULT, &ids, &n) && n) bos = ids[0];
+    weft_free(ids);
+    return bos;
+}
+
+static weft_status run_chunk(struct weft_engine *e, struct chunk *c, const int32_t *ids,
+                             int32_t bos)
+{
+    int32_t *copy = wf_calloc(c->n, sizeof *copy);
+    if (!copy) return WEFT_ERR_NOMEM;
+    memcpy(copy, ids, c->n * sizeof *copy);
+    if (bos >= 0) copy[0] = bos;
+    c->ids = ids;
+    weft_status s = prefill(e, copy, c->n, on_chunk_event, c);
+    free(copy);
+    return s;
+}
+
+static int run_chunks(const wf_opts *o, struct weft_engine *e, struct chunk *c, const int32_t *ids,
+                      uint32_t n_chunks, int32_t bos, wf_progress *bar)
+{
+    for (uint32_t i = 0; i < n_chunks; i++) {
+        if (!o->quiet) wf_progress_update(bar, "perplexity", (double)i / n_chunks);
+        weft_status s = run_chunk(e, c, ids + (size_t)i * c->n, bos);
+        wf_progress_hide(bar); /* the running values scroll by above the bar */
+        if (s) return say_failure(&c->failure, s);
+        printf("[%u] %.4f +/- %.5f\n", i + 1, exp(c->sum / (double)c->count), error_of(c));
+        if (fflush(stdout)) return 0; /* nobody reads any more */
+    }
+    printf("Final estimate: PPL = %.4f +/- %.5f\n", exp(c->sum / (double)c->count), error_of(c));
+    wf_note(o, "%u chunks of %u tokens, %llu tokens counted", n_chunks, c->n,
+            (unsigned long long)c->count);
+    return 0;
+}
+
+/* Opens the engine for chunks of *context tokens and takes the text through it. */
+static int measure(const wf_opts *o, const struct weft_model *m, const int32_t *ids, size_t n)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params ep = o->engine;
+    const struct weft_model_info *info = weft_model_info(m);
+    uint32_t context = ep.context ? ep.context : WF_MIN(512u, info->context);
+    uint32_t n_chunks = (uint32_t)WF_MIN(n / context, 1000000u);
+    if (context < 4)
+        return wf_usage(o->command, "-c %u is too small: a chunk needs 4 tokens", context);
+    if (!n_chunks)
+        return wf_usage(o->command,
+                        "the text has %zu tokens, fewer than one chunk of %u; give a longer text "
+                        "or a smaller -c",
+                        n, context);
+    if (o->chunks) n_chunks = WF_MIN(n_chunks, o->chunks);
+    struct chunk c = {.n = context, .n_vocab = info->n_vocab};
+    wf_progress bar = {0};
+    ep.context = context;
+    int rc = wf_open_engine(o, m, ep, &e);
+    if (!rc) rc = run_chunks(o, e, &c, ids, n_chunks, wanted_bos(m), &bar);
+    wf_progress_end(&bar);
+    weft_engine_close(e);
+    return rc;
+}
+
+static int of_text(const wf_opts *o, const struct weft_model *m)
+{
+    char *text = NULL;
+    size_t len = 0, n = 0;
+    int32_t *ids = NULL;
+    int rc = wf_read_text(o, false, &text, &len);
+    weft_status s = rc ? WEFT_OK : weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &n);
+    if (s) rc = wf_say_error(s);
+    if (!rc) rc = measure(o, m, ids, n);
+    weft_free(ids);
+    free(text);
+    return rc;
+}
+
+/* ---- logits of given tokens --------------------------------------------------------------------
+ */
+
+struct rows {
+    FILE *out;
+    uint32_t n_vocab;
+    size_t n; /* rows written */
+    bool failed;
+    struct failure failure;
+};
+
+/* NumPy's format 1.0: the header is padded so that the data begins at a multiple of 64 bytes. */
+static bool write_npy_header(FILE *f, size_t n_rows, uint32_t n_columns)
+{
+    char head[128];
+    int n = snprintf(
+        head, sizeof head,
+        "\x93NUMPY\x01%c%c%c{'descr': '<f4', 'fortran_order': False, 'shape': (%zu, %u), }", 0,
+        (int)sizeof head - 10, 0, n_rows, n_columns);
+    memset(head + n, ' ', sizeof head - (size_t)n);
+    head[sizeof head - 1] = '\n';
+    return fwrite(head, 1, sizeof head, f) == sizeof head;
+}
+
+static void on_row_event(void *user, const struct weft_event *ev)
+{
+    struct rows *r = user;
+    note_failure(&r->failure, ev);
+    if (ev->kind != WEFT_EVENT_LOGITS) return;
+    if (ev->position != r->n || fwrite(ev->logits, sizeof(float), r->n_vocab, r->out) != r->n_vocab)
+        r->failed = true;
+    r->n++;
+}
+
+static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
+{
+    size_t n = o->tokens.n;
+    bool ok = write_npy_header(r->out, n, r->n_vocab);
+    weft_status s = ok ? prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r) : WEFT_OK;
+    if (s) return say_failure(&r->failure, s);
+    if (ok && !r->failed && r->n != n)
+        s = wf_fail(WEFT_ERR_INTERNAL, "the engine gave logits of %zu positions, not %zu", r->n, n);
+    else if (!ok || r->failed || fflush(r->out))
+        s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file",
+                    o->logits, strerror(errno));
+    return s ? wf_say_error(s) : 0;
+}
+
+static int write_logits(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
+{
+    struct rows r = {.out = fopen(o->logits, "wb"), .n_vocab = weft_model_info(m)->n_vocab};
+    if (!r.out) {
+        weft_status s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->logits, strerror(errno));
+        return wf_say_error(s);
+    }
+    struct stat st;
+    bool is_file = !fstat(fileno(r.out), &st) && S_ISREG(st.st_mode); /* no pipe, no /dev/null */
+    int rc = write_rows(o, e, &r);
+    fclose(r.out);
+    if (rc && is_file)
+        unlink(o->logits); /* half a file would be taken for a whole one */
+    else
+        wf_note(o, "wrote %s: float32 [%zu, %u]", o->logits, o->tokens.n, r.n_vocab);
+    return rc;
+}
+
+static int of_tokens(const wf_opts *o, const struct weft_model *m)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params ep = o->engine;
+    if (ep.context && ep.context < o->tokens.n)
+        return wf_usage(o->command, "-c %u is less than the %zu tokens given", ep.context,
+                        o->tokens.n);
+    if (!ep.context) ep.context = (uint32_t)o->tokens.n;
+    int rc = wf_open_engine(o, m, ep, &e);
+    if (!rc) rc = write_logits(o, m, e);
+    weft_engine_close(e);
+    return rc;
+}
+
+/* ---- command -----------------------------------------------------------------------------------
+ */
+
+static int run(const wf_opts *o)
+{
+    struct weft_model *m = NULL;
+    bool has_text = o->prompt || o->file;
+    if (!o->tokens.n != !o->logits)
+        return wf_usage(o->command, "--tokens and --logits belong together");
+    if (o->logits && has_text)
+        return wf_usage(o->command, "--tokens contradicts -f and -p: give one");
+    if (!o->logits && !has_text) return wf_usage(o->command, "give a text with -f FILE");
+    int rc = wf_open_model(o, false, &m);
+    if (!rc) rc = o->logits ? of_tokens(o, m) : of_text(o, m);
+    weft_model_close(m);
+    return rc;
+}
+
+static const wf_opt rows[] = {
+    {0, "chunks", "N", "only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
+    {0, "tokens", "1,2,3", "take these token ids as they are, without a BOS, for --logits",
+     WF_OPT_LIST, AT(tokens), 0, 2147483647.0},
+    {0, "logits", "OUT.npy", "write the logits of every position: float32, [tokens, vocabulary]",
+     WF_OPT_TEXT, AT(logits)},
+};
+static const WF_GROUP(group, "Measure", rows);
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,   &wf_group_text,    &group, &wf_group_context, &wf_group_device,
+    &wf_group_testing, &wf_group_general, NULL,
+};
+
+const wf_command wf_cmd_perplexity = {
+    .name = "perplexity",
+    .usage =
+        "-m FILE -f TEXT [options]\n       weft perplexity -m FILE --tokens 1,2,3 --logits OUT.npy",
+    .summary =
+        "Measures how well a model foretells a text, or writes logits. The text's tokens are cut "
+        "into chunks of the context (default 512); the second half of each chunk counts.",
+    .groups = groups,
+    .run = run,
+};

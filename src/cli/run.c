@@ -1,0 +1,133 @@
+/* run: writes text after a prompt, or chats. */
+#include "cli/answer.h"
+#include "cli/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+static const wf_opt answer_rows[] = {
+    {'n', "n-predict", "N",
+     "tokens to write (default -1: until the model ends or the context is full)", WF_OPT_I32,
+     AT(n_predict), -1, 2147483647.0},
+    {0, "ignore-eos", NULL, "write on when the model wants to end", WF_OPT_FLAG, AT(ignore_eos)},
+};
+static const WF_GROUP(answer_group, "Answer", answer_rows);
+
+static const wf_opt chat_rows[] = {
+    {0, "chat", NULL, "format -p, -f or the lines of standard input as a conversation", WF_OPT_FLAG,
+     AT(chat)},
+    {0, "system", "TEXT", "system message (implies --chat)", WF_OPT_TEXT, AT(system)},
+    {0, "chat-template", "NAME",
+     "format of the conversation (implies --chat; default: the model's)", WF_OPT_TEXT,
+     AT(chat_template)},
+};
+static const WF_GROUP(chat_group, "Chat", chat_rows);
+
+/* The common part of all requests. A seed that nobody chose comes from the clock and is told, so
+ * that a text that someone likes can be had again. */
+static struct weft_request_params request_params(const wf_opts *o)
+{
+    struct weft_request_params p = {
+        .sampling = o->sampling,
+        .ignore_eos = o->ignore_eos,
+        .max_tokens = o->n_predict > 0 ? (uint32_t)o->n_predict : 0,
+        .prefill_only = wf_opts_has(o, "n-predict") && o->n_predict == 0,
+    };
+    if (p.sampling.temperature > 0 && !wf_opts_has(o, "seed")) {
+        p.sampling.seed = wf_random((uint64_t)time(NULL), wf_now_ns()) >> 32;
+        wf_note(o, "seed %llu", (unsigned long long)p.sampling.seed);
+    }
+    return p;
+}
+
+/* Continues the text; none: from BOS alone. */
+static int complete(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+                    struct weft_request_params p, const char *text, size_t len)
+{
+    int32_t *ids = NULL;
+    wf_answered a = {0};
+    weft_status s =
+        len ? weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &p.n_tokens) : WEFT_OK;
+    p.tokens = ids;
+    int rc = s ? wf_say_error(s) : wf_answer(e, p, &a);
+    bool ends_line = a.len && a.text[a.len - 1] == '\n';
+    if (a.len && !a.closed && !ends_line && isatty(STDOUT_FILENO)) wf_out("\n", 1);
+    if (!rc && !a.closed) wf_answer_report(o, e, &a);
+    if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
+    weft_free(ids);
+    free(a.text);
+    return rc;
+}
+
+enum mode { COMPLETE, CHAT_ONCE, CHAT_LOOP, PLAIN_LOOP };
+
+static int choose_mode(const wf_opts *o, const struct weft_model *m, enum mode *mode)
+{
+    bool has_text = o->prompt || o->file;
+    bool wants_chat = o->chat || o->system || o->chat_template;
+    if (!wants_chat && (has_text || !isatty(STDIN_FILENO))) return *mode = COMPLETE, 0;
+    weft_status s = wf_chat_check(o, m);
+    if (s && wants_chat) return wf_say_error(s);
+    *mode = s ? PLAIN_LOOP : has_text ? CHAT_ONCE : CHAT_LOOP;
+    return 0;
+}
+
+static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+                      enum mode mode, const char *text, size_t len)
+{
+    struct weft_request_params p = request_params(o);
+    switch (mode) {
+    case CHAT_ONCE:
+        return wf_chat_once(o, m, e, p, text);
+    case CHAT_LOOP:
+        return wf_chat_loop(o, m, e, p, true);
+    case PLAIN_LOOP:
+        return wf_chat_loop(o, m, e, p, false);
+    default:
+        return complete(o, m, e, p, text, len);
+    }
+}
+
+static int run(const wf_opts *o)
+{
+    struct weft_model *m = NULL;
+    struct weft_engine *e = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    enum mode mode = COMPLETE;
+    int rc = o->prompt || o->file ? wf_read_text(o, false, &text, &len) : 0;
+    /* An editor ends a file with a newline that is no part of the prompt. */
+    if (!rc && o->file && len && text[len - 1] == '\n') text[--len] = 0;
+    if (!rc) rc = wf_open_model(o, false, &m);
+    if (!rc) rc = choose_mode(o, m, &mode);
+    if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
+    if (!rc) rc = write_text(o, m, e, mode, text ? text : "", len);
+    weft_engine_close(e);
+    weft_model_close(m);
+    free(text);
+    return rc;
+}
+
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,   &wf_group_text,   &answer_group,     &wf_group_sampling, &chat_group,
+    &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general,  NULL,
+};
+
+const wf_command wf_cmd_run = {
+    .name = "run",
+    .usage = "[-m FILE] [-p TEXT | -f FILE] [options]",
+    .summary =
+        "Writes text after a prompt, or chats. The text goes to standard output, all else to "
+        "standard error.",
+    .more = "With -p '', or when standard input is no terminal and neither -p nor -f is\n"
+            "given, the text begins from BOS alone. Without -p and -f on a terminal it chats;\n"
+            "a model without a chat template then continues each line as plain text. One\n"
+            "newline at the end of -f's file is dropped. Ctrl-C stops the answer.\n\n"
+            "Example:\n  weft run -p \"Once upon a time\" -n 60\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,68 @@
+/* selftest: every kernel variant of a device against the reference. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+struct tally {
+    char op[32];          /* the op whose rows are coming */
+    size_t op_ok, op_all; /* its rows */
+    size_t ok, all;
+    bool verbose;
+};
+
+static void end_op(struct tally *t)
+{
+    if (t->op_all) printf("%-20s %5zu of %zu agree\n", t->op, t->op_ok, t->op_all);
+    t->op_ok = t->op_all = 0;
+}
+
+static void on_row(void *user, const struct weft_selftest_row *r)
+{
+    struct tally *t = user;
+    if (strncmp(t->op, r->op, sizeof t->op - 1)) {
+        end_op(t);
+        wf_copy(t->op, sizeof t->op, r->op);
+    }
+    t->op_all++;
+    t->all++;
+    t->op_ok += r->ok;
+    t->ok += r->ok;
+    if (!r->ok || t->verbose)
+        printf("%-4s %-16s %-6s %-24s %-24s error %.3g, limit %.3g%s%s\n", r->ok ? "ok" : "FAIL",
+               r->op, r->dtype, r->shape, r->variant, r->error, r->limit, *r->message ? ": " : "",
+               r->message);
+    fflush(stdout);
+}
+
+static int run(const wf_opts *o)
+{
+    struct tally t = {.verbose = o->verbose};
+    weft_status s = weft_selftest(o->engine.device, o->engine.tier, o->seed, on_row, &t);
+    end_op(&t);
+    if (t.all) printf("%zu checks, %zu failed\n", t.all, t.all - t.ok);
+    if (s && t.all > t.ok) {
+        fprintf(stderr, "weft: error: %s\n", weft_last_error());
+        return WF_EXIT_RUNTIME;
+    }
+    return s ? wf_say_error(s) : 0;
+}
+
+static const wf_opt rows[] = {
+    {0, "seed", "SEED", "draw shapes and numbers from this seed (default 0)", WF_OPT_U64, AT(seed),
+     0, 0x1p64},
+};
+static const WF_GROUP(group, "Checks", rows);
+static const wf_opt_group *const groups[] = {&group, &wf_group_device, &wf_group_general, NULL};
+
+const wf_command wf_cmd_selftest = {
+    .name = "selftest",
+    .usage = "[--device DEVICE] [--tier TIER] [-v]",
+    .summary =
+        "Compares every kernel that a device offers with the reference. Prints one line for each "
+        "op and one for each check that failed; with -v one for each check.",
+    .groups = groups,
+    .run = run,
+};

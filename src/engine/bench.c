@@ -1,0 +1,68 @@
+/* bench: llama-bench's two measurements through the engine itself — prompt processing and generation. */
+#include "engine/engine.h"
+#include <weft/tune.h>
+
+#include <math.h>
+#include <stdlib.h>
+
+static void on_done(void *user, const struct weft_event *ev)
+{
+    if (ev->kind == WEFT_EVENT_DONE) *(uint64_t *)user = ev->prompt_ns + ev->decode_ns;
+}
+
+/* Seconds of one request; queueing does not count. */
+static weft_status run_once(struct weft_engine *e, const struct weft_bench_params *p, const int32_t *tokens, double *seconds)
+{
+    uint64_t ns = 0;
+    struct weft_request *r = NULL;
+    struct weft_request_params rp = {.tokens = tokens, .n_tokens = p->n_prompt, .max_tokens = p->n_gen, .ignore_eos = true,
+                                     .prefill_only = !p->n_gen, .on_event = on_done, .user = &ns};
+    WF_TRY(weft_submit(e, &rp, &r));
+    weft_status s = weft_wait(r, 0);
+    weft_request_free(r);
+    *seconds = (double)ns * 1e-9;
+    return s;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void summarise(double *rates, uint32_t n, struct weft_bench_result *out)
+{
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < n; i++) sum += rates[i];
+    for (uint32_t i = 0; i < n; i++) squares += (rates[i] - sum / n) * (rates[i] - sum / n);
+    qsort(rates, n, sizeof *rates, compare);
+    *out = (struct weft_bench_result){.mean = sum / n, .stddev = n > 1 ? sqrt(squares / (n - 1)) : 0, .repeat = n,
+                                      .median = (rates[n / 2] + rates[(n - 1) / 2]) / 2};
+}
+
+static weft_status run_all(struct weft_engine *e, const struct weft_bench_params *p, uint32_t n, const int32_t *tokens, double *rates)
+{
+    for (uint32_t i = 0; i <= n; i++) { /* the first is a warm-up */
+        double seconds = 0;
+        WF_TRY(run_once(e, p, tokens, &seconds));
+        if (i) rates[i - 1] = (p->n_gen ? p->n_gen : p->n_prompt) / seconds;
+        if (p->on_progress) p->on_progress(p->user, "bench", (double)(i + 1) / (n + 1));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p, struct weft_bench_result *out)
+{
+    if (!e || !p || !out || (!p->n_prompt && !p->n_gen)) return wf_fail(WEFT_ERR_ARG, "weft_bench: want n_prompt or n_gen");
+    uint32_t n = p->repeat ? p->repeat : 5;
+    if (p->n_gen && (uint64_t)p->n_prompt + p->n_gen + 1 > e->context)
+        return wf_fail(WEFT_ERR_FULL, "%u + %u tokens do not fit the context of %u", p->n_prompt, p->n_gen, e->context);
+    int32_t *tokens = wf_calloc((size_t)p->n_prompt + 1, sizeof *tokens);
+    double *rates = wf_calloc(n, sizeof *rates);
+    for (uint32_t i = 0; tokens && i < p->n_prompt; i++) tokens[i] = (int32_t)(wf_random(1, i) % e->model->hp.n_vocab);
+    weft_status s = tokens && rates ? run_all(e, p, n, tokens, rates) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) summarise(rates, n, out);
+    free(tokens);
+    free(rates);
+    return s;
+}

@@ -1,0 +1,190 @@
+/* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define DEFAULT_CONTEXT 4096
+#define DEFAULT_BATCH 512
+#define DEFAULT_PAGE 16
+#define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
+
+size_t weft_devices(struct weft_device_info *out, size_t cap)
+{
+    return wf_dev_list(out, cap);
+}
+
+/* ---- parameters ---------------------------------------------------------------------------------------- */
+
+static weft_status check_params(const struct weft_model *m, const struct weft_engine_params *p)
+{
+    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: it can be tokenised with, but not run", m->info.path);
+    if (p->page_tokens > 1024) return wf_fail(WEFT_ERR_ARG, "page_tokens %u: want 1 to 1024", p->page_tokens);
+    if (p->batch > 65536) return wf_fail(WEFT_ERR_ARG, "batch %u: want 1 to 65536 rows", p->batch);
+    if (p->n_seqs > 65536) return wf_fail(WEFT_ERR_ARG, "n_seqs %u: want 1 to 65536", p->n_seqs);
+    if (p->context > m->hp.context)
+        wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
+    if (p->context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u: want at most %u", p->context, 1u << 24);
+    return WEFT_OK;
+}
+
+static wf_limits limits_of(const struct weft_model *m, const struct weft_engine_params *p, uint32_t context)
+{
+    uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
+    wf_limits l = {.rows = p->batch ? p->batch : DEFAULT_BATCH, .seqs = p->n_seqs ? p->n_seqs : 1};
+    l.rows = WF_MAX(WF_MIN(l.rows, context * l.seqs), l.seqs);
+    l.seq_pages = (context + page - 1) / page;
+    l.pages = l.seq_pages * l.seqs;
+    l.logit_rows = WF_MAX(l.seqs, WF_MIN(l.rows, LOGIT_BYTES / 4 / m->hp.n_vocab));
+    return l;
+}
+
+static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
+                        .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
+    WF_TRY(wf_tier_parse(p->tier, &o.tier));
+    return wf_dev_open(p->device, &o, &e->dev);
+}
+
+/* ---- loading -------------------------------------------------------------------------------------------- */
+
+static weft_status make_plan(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    WF_TRY(p->plan ? wf_plan_load(&e->graph, p->plan, &e->plan) : wf_plan_sequential(&e->graph, &e->plan));
+    if (p->dump_plan) WF_TRY(wf_plan_save(&e->plan, p->dump_plan));
+    WF_TRY(wf_plan_place(&e->graph, &e->plan, e->dev->align));
+    return wf_plan_split(&e->graph, &e->plan);
+}
+
+static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_queue *q = NULL;
+    WF_TRY(wf_queue_create(e->dev, &q));
+    weft_status s = wf_weights_upload(&e->weights, e->model->file, e->dev, q, p->on_progress, p->user);
+    wf_queue_destroy(q);
+    WF_TRY(s);
+    e->views = wf_calloc(e->weights.n, sizeof *e->views);
+    for (size_t i = 0; e->views && i < e->weights.n; i++) e->views[i] = e->weights.list[i].view;
+    return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    uint32_t n_vocab = e->model->hp.n_vocab;
+    WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plan, e->views, &e->limits, &e->exec));
+    if (p->poison) WF_TRY(wf_exec_poison(e->exec));
+    WF_TRY(wf_exec_prepare(e->exec, p->on_progress, p->user));
+    WF_TRY(wf_batch_init(&e->batch, &e->limits));
+    e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
+    e->scratch = wf_calloc(n_vocab, sizeof *e->scratch);
+    return e->logits && e->scratch ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    const struct weft_model *m = e->model;
+    uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
+    e->context = p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
+    e->limits = limits_of(m, p, e->context);
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
+    WF_TRY(make_plan(e, p));
+    WF_TRY(load_weights(e, p));
+    WF_TRY(make_exec(e, p));
+    return wf_sched_init(&e->sched, &e->limits, page, p->shuffle_pages);
+}
+
+static void unload(struct weft_engine *e)
+{
+    wf_sched_free(&e->sched);
+    wf_batch_free(&e->batch);
+    wf_exec_destroy(e->exec);
+    wf_plan_free(&e->plan);
+    wf_weights_free(&e->weights);
+    wf_graph_free(&e->graph);
+    if (e->dev) wf_dev_close(e->dev);
+    free(e->views);
+    free(e->logits);
+    free(e->scratch);
+}
+
+static void init_stats(struct weft_engine *e, uint64_t start_ns)
+{
+    e->stats.kv_pages = e->limits.pages;
+    e->stats.weight_bytes = wf_weights_bytes(&e->weights);
+    e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
+    e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
+    e->stats.load_ns = wf_now_ns() - start_ns;
+}
+
+/* ---- thread ---------------------------------------------------------------------------------------------- */
+
+static void *run(void *arg)
+{
+    struct weft_engine *e = arg;
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
+        bool end = e->stop && !e->inbox && !wf_engine_busy(e);
+        pthread_mutex_unlock(&e->lock);
+        if (end) return NULL;
+        wf_engine_step(e);
+    }
+}
+
+static void destroy(struct weft_engine *e)
+{
+    unload(e);
+    pthread_cond_destroy(&e->wake);
+    pthread_cond_destroy(&e->ended);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p, struct weft_engine **out)
+{
+    if (!m || !p || !out) return wf_fail(WEFT_ERR_ARG, "weft_engine_open: no argument may be NULL");
+    WF_TRY(check_params(m, p));
+    uint64_t start = wf_now_ns();
+    struct weft_engine *e = wf_calloc(1, sizeof *e);
+    if (!e) return WEFT_ERR_NOMEM;
+    e->model = m;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, &attr);
+    pthread_cond_init(&e->ended, &attr);
+    pthread_condattr_destroy(&attr);
+    weft_status s = open_device(e, p);
+    if (s == WEFT_OK) s = load(e, p);
+    if (s == WEFT_OK) init_stats(e, start);
+    if (s == WEFT_OK && pthread_create(&e->thread, NULL, run, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
+    if (s == WEFT_OK) *out = e;
+    else destroy(e);
+    return s;
+}
+
+void weft_engine_close(struct weft_engine *e)
+{
+    if (!e) return;
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+    destroy(e);
+}
+
+const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
+{
+    return &e->dev->info;
+}
+
+void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock; /* the lock is no part of what const promises */
+    pthread_mutex_lock(lock);
+    *out = e->stats;
+    pthread_mutex_unlock(lock);
+}

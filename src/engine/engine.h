@@ -1,0 +1,112 @@
+/* engine: the room where everything meets. It loads a model onto a device and runs one thread that owns
+ * scheduler, pages, plan and device; other threads only queue requests and wait.
+ *
+ * Locks: engine.lock guards the inbox, the flags and statistics, and each request's end. Everything else
+ * of a request belongs to the engine's thread from the moment it leaves the inbox until its DONE event.
+ */
+#ifndef WF_ENGINE_H
+#define WF_ENGINE_H
+
+#include "model/model.h"
+#include "sched/sched.h"
+#include "text/text.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A model file, its vocabulary and hyperparameters; read-only once open. */
+struct weft_model {
+    wf_gguf *file;
+    wf_tokenizer *tokenizer;
+    const wf_arch *arch; /* NULL: vocabulary only */
+    wf_hparams hp;
+    struct weft_model_info info;
+    char *strings[8];    /* NUL-terminated copies that info points to */
+    size_t n_strings;
+};
+
+/* stream.c: text of a growing token sequence, never a broken UTF-8 character. */
+typedef struct wf_stream {
+    const wf_tokenizer *tokenizer;
+    unsigned flags;
+    bool drop_space; /* the next text begins a text, whose first space the tokenizer put there */
+    char held[8]; /* start of a character whose rest has not come yet */
+    size_t n_held;
+    char *text;   /* what the last call released */
+    size_t cap;
+} wf_stream;
+void wf_stream_init(wf_stream *s, const wf_tokenizer *t, unsigned flags);
+/* Text that id completes; *out lives until the next call. */
+weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *len);
+/* What is held back at the end: a lone start of a character, given as it is. */
+size_t wf_stream_end(wf_stream *s, const char **out);
+void wf_stream_free(wf_stream *s);
+
+/* sample.c. scratch: n_vocab entries, reused between calls. */
+typedef struct wf_candidate {
+    float logit;
+    int32_t id;
+} wf_candidate;
+/* recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
+weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
+                      uint64_t position, wf_candidate *scratch, int32_t *out);
+weft_status wf_sampling_check(const struct weft_sampling *p);
+#define WF_PENALTY_WINDOW 64
+
+enum wf_request_state { WF_REQUEST_INBOX, WF_REQUEST_LIVE, WF_REQUEST_DONE };
+struct weft_request {
+    struct weft_engine *engine;
+    struct weft_request *next;     /* in the inbox, then in the engine's live list */
+    wf_seq seq;
+    int32_t *tokens;               /* of capacity seq.max_tokens */
+    uint32_t n_prompt;
+    struct weft_request_params p;  /* pointers to prompt are cleared */
+    wf_stream stream;
+    atomic_bool cancel;
+    bool muted;                    /* freed by its owner: no more events */
+    uint64_t submit_ns, start_ns, first_ns;
+    /* under engine.lock: */
+    enum wf_request_state state;
+    bool owned;                    /* its owner still holds it */
+    weft_status status;
+    char message[256];
+};
+
+struct weft_engine {
+    const struct weft_model *model;
+    wf_dev *dev;
+    wf_graph graph;
+    wf_weights weights;
+    wf_view *views;
+    wf_plan plan;
+    wf_exec *exec;
+    wf_sched sched;
+    wf_batch batch;
+    wf_limits limits;
+    uint32_t context;
+    float *logits;                 /* [limits.logit_rows, n_vocab] */
+    wf_candidate *scratch;
+    struct weft_request *live;     /* the engine's thread only */
+    pthread_t thread;
+    bool started;
+
+    pthread_mutex_t lock;
+    pthread_cond_t wake, ended;    /* work for the engine; a request has ended */
+    struct weft_request *inbox;
+    bool stop;
+    weft_status failed;            /* the device is lost: every request fails with this */
+    char failure[256];
+    struct weft_stats stats;
+};
+
+/* step.c: one iteration. */
+bool wf_engine_busy(const struct weft_engine *e);
+void wf_engine_step(struct weft_engine *e);
+/* request.c: used by the engine's thread. */
+void wf_request_start(struct weft_request *r);
+void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
+/* Samples from the logits of the last row and delivers; ends the request if that was its last token. */
+void wf_request_token(struct weft_request *r, const float *logits);
+void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
+void wf_request_destroy(struct weft_request *r);
+
+#endif

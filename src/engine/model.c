@@ -1,0 +1,182 @@
+/* model: weft_model — a file with its vocabulary, described for people. No device. */
+#include "engine/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const uint8_t wf_demo_model[], wf_demo_model_end[]; /* demo.S */
+
+static const char *keep_string(struct weft_model *m, const char *data, size_t len)
+{
+    char *s = wf_calloc(len + 1, 1);
+    if (!s) return NULL;
+    memcpy(s, data, len);
+    return m->strings[m->n_strings++] = s;
+}
+
+static weft_status describe_string(struct weft_model *m, const char *key, const char **out)
+{
+    wf_str s = {0};
+    WF_TRY(wf_gguf_str(m->file, key, false, &s));
+    *out = s.data ? keep_string(m, s.data, s.len) : NULL;
+    return s.data && !*out ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+static weft_status describe_strings(struct weft_model *m)
+{
+    struct weft_model_info *i = &m->info;
+    WF_TRY(describe_string(m, "general.name", &i->name));
+    WF_TRY(describe_string(m, "general.architecture", &i->arch));
+    WF_TRY(describe_string(m, "tokenizer.ggml.model", &i->vocab_type));
+    WF_TRY(describe_string(m, "tokenizer.ggml.pre", &i->pre_tokenizer));
+    WF_TRY(describe_string(m, "tokenizer.chat_template", &i->chat_template));
+    if (i->chat_template) i->chat_name = wf_chat_recognise(i->chat_template, strlen(i->chat_template));
+    i->path = m->file->path;
+    return WEFT_OK;
+}
+
+static void describe_numbers(struct weft_model *m)
+{
+    struct weft_model_info *i = &m->info;
+    const wf_hparams *h = &m->hp;
+    i->gguf_version = m->file->version;
+    i->n_layer = h->n_layer, i->n_head = h->n_head, i->n_kv_head = h->n_kv_head, i->head_dim = h->head_dim;
+    i->width = h->width, i->ffn_width = h->ffn_width, i->context = h->context, i->rope_dim = h->n_rot;
+    i->rope_base = h->rope_base, i->rope_scale = h->rope_factor, i->norm_eps = h->eps;
+    i->n_vocab = wf_token_count(m->tokenizer);
+    i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);
+    i->file_bytes = m->file->map.size, i->n_tensors = m->file->n_tensors, i->n_meta = m->file->n_kv;
+    for (size_t t = 0; t < m->file->n_tensors; t++) {
+        const wf_gguf_tensor *x = &m->file->tensors[t];
+        i->n_params += x->dims[0] * x->dims[1] * x->dims[2] * x->dims[3];
+        i->weight_bytes += x->bytes;
+    }
+}
+
+/* A tensor that is missing or misshapen is found here, before any device is opened. */
+static weft_status try_build(const struct weft_model *m, uint32_t context, wf_graph *g, wf_weights *w)
+{
+    return wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, context, 16, g, w);
+}
+
+static weft_status open_arch(struct weft_model *m)
+{
+    wf_graph g = {0};
+    wf_weights w = {0};
+    WF_TRY(wf_arch_find(m->file, &m->arch));
+    WF_TRY(m->arch->hparams(m->file, &m->hp));
+    if (m->hp.n_vocab != wf_token_count(m->tokenizer))
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %u rows but tokenizer.ggml.tokens has %u entries", m->file->path,
+                       m->hp.n_vocab, wf_token_count(m->tokenizer));
+    weft_status s = try_build(m, 1, &g, &w);
+    wf_graph_free(&g);
+    wf_weights_free(&w);
+    return s;
+}
+
+weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out)
+{
+    if (!p || !out) return wf_fail(WEFT_ERR_ARG, "weft_model_open: params and out must not be NULL");
+    struct weft_model *m = wf_calloc(1, sizeof *m);
+    if (!m) return WEFT_ERR_NOMEM;
+    weft_status s = p->path ? wf_gguf_open(p->path, &m->file)
+                            : wf_gguf_open_memory(wf_demo_model, (size_t)(wf_demo_model_end - wf_demo_model), "built-in demo model", &m->file);
+    if (s == WEFT_OK) s = wf_tokenizer_from_gguf(m->file, &m->tokenizer);
+    if (s == WEFT_OK && !(p->vocab_only && !m->file->n_tensors)) s = open_arch(m);
+    if (s == WEFT_OK) s = describe_strings(m);
+    if (s != WEFT_OK) {
+        weft_model_close(m);
+        return s;
+    }
+    describe_numbers(m);
+    *out = m;
+    return WEFT_OK;
+}
+
+void weft_model_close(struct weft_model *m)
+{
+    if (!m) return;
+    for (size_t i = 0; i < m->n_strings; i++) free(m->strings[i]);
+    if (m->tokenizer) wf_tokenizer_destroy(m->tokenizer);
+    if (m->file) wf_gguf_close(m->file);
+    free(m);
+}
+
+const struct weft_model_info *weft_model_info(const struct weft_model *m)
+{
+    return &m->info;
+}
+
+void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out)
+{
+    const wf_gguf_tensor *t = &m->file->tensors[i];
+    *out = (struct weft_tensor_info){.dtype = wf_ggml_type_name(t->ggml_type), .n_dims = t->n_dims, .bytes = t->bytes, .offset = t->offset};
+    snprintf(out->name, sizeof out->name, "%.*s", (int)t->name.len, t->name.data);
+    memcpy(out->dims, t->dims, sizeof out->dims);
+}
+
+void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap)
+{
+    const wf_gguf_kv *kv = &m->file->kv[i];
+    snprintf(key, key_cap, "%.*s", (int)kv->key.len, kv->key.data);
+    wf_gguf_print(kv, value, value_cap);
+}
+
+uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)
+{
+    wf_graph g = {0};
+    wf_weights w = {0};
+    wf_plan p = {0};
+    uint64_t bytes = 0;
+    context = WF_MIN(context, m->hp.context);
+    if (m->arch && try_build(m, context, &g, &w) == WEFT_OK && wf_plan_place(&g, &p, 256) == WEFT_OK) {
+        bytes = wf_weights_bytes(&w) + (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim * context * n_seqs;
+        for (size_t i = 0; i < p.n_slots; i++) bytes += (uint64_t)p.slots[i].pitch * (p.slots[i].rows == WF_ROWS_LOGITS ? n_seqs : 512);
+    }
+    wf_plan_free(&p);
+    wf_graph_free(&g);
+    wf_weights_free(&w);
+    return bytes;
+}
+
+/* ---- text --------------------------------------------------------------------------------------------- */
+
+weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n)
+{
+    return wf_tokenize(m->tokenizer, text, len, flags, ids, n);
+}
+
+weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= m->info.n_vocab)
+            return wf_fail(WEFT_ERR_ARG, "token id %d at %zu is not in the vocabulary (0 to %u)", ids[i], i, m->info.n_vocab - 1);
+    return wf_detokenize(m->tokenizer, ids, n, flags, text, len);
+}
+
+static char *special_text(const struct weft_model *m, int32_t id)
+{
+    char *text = NULL;
+    size_t len;
+    if (id < 0 || wf_detokenize(m->tokenizer, &id, 1, 0, &text, &len) != WEFT_OK) return wf_strdup("");
+    return text;
+}
+
+weft_status weft_chat_render(const struct weft_model *m, const char *name, const struct weft_message *msgs, size_t n, char **text, bool *has_bos)
+{
+    if (!name) name = m->info.chat_name;
+    if (!name)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s; pass --chat-template NAME (chatml, llama2, llama3, mistral, ...)", m->info.path,
+                       m->info.chat_template ? "the chat template of this model is not one that weft knows" : "this model has no chat template");
+    char *bos = special_text(m, m->info.bos), *eos = special_text(m, m->info.eos);
+    weft_status s = bos && eos ? wf_chat_render(name, bos, eos, msgs, n, text, has_bos) : WEFT_ERR_NOMEM;
+    free(bos);
+    free(eos);
+    return s;
+}
+
+const char *const *weft_chat_names(void)
+{
+    return wf_chat_names();
+}

@@ -1,0 +1,252 @@
+/* request: from submission to the last event. See engine.h for who may touch what when. */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- submission (any thread) ------------------------------------------------------------------------ */
+
+static weft_status prompt_ids(const struct weft_engine *e, const struct weft_request_params *p, int32_t **ids, size_t *n)
+{
+    const struct weft_model *m = e->model;
+    if (p->prompt && p->prompt[0]) return wf_tokenize(m->tokenizer, p->prompt, strlen(p->prompt), 0, ids, n);
+    size_t count = p->n_tokens ? p->n_tokens : 1;
+    if (!p->n_tokens && m->info.bos < 0) return wf_fail(WEFT_ERR_ARG, "the prompt is empty and this model has no BOS token to start from");
+    if (!(*ids = wf_calloc(count, sizeof **ids))) return WEFT_ERR_NOMEM;
+    if (p->n_tokens) memcpy(*ids, p->tokens, count * sizeof **ids);
+    else (*ids)[0] = m->info.bos;
+    *n = count;
+    return WEFT_OK;
+}
+
+static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, size_t n)
+{
+    if (!n) return wf_fail(WEFT_ERR_ARG, "the prompt gives no tokens");
+    if (n > e->context) return wf_fail(WEFT_ERR_FULL, "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (-c)", n, e->context);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->model->hp.n_vocab)
+            return wf_fail(WEFT_ERR_ARG, "prompt token %zu is %d, the vocabulary has 0 to %u", i, ids[i], e->model->hp.n_vocab - 1);
+    return WEFT_OK;
+}
+
+/* The sequence's array has room for all that it may become. */
+static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t n)
+{
+    const struct weft_engine *e = r->engine;
+    uint64_t want = r->p.prefill_only ? n : r->p.max_tokens ? n + (uint64_t)r->p.max_tokens : e->context;
+    r->seq.max_tokens = (uint32_t)WF_MIN(want, (uint64_t)e->context);
+    r->tokens = wf_calloc((size_t)r->seq.max_tokens + 1, sizeof *r->tokens);
+    if (!r->tokens) return WEFT_ERR_NOMEM;
+    memcpy(r->tokens, ids, n * sizeof *ids);
+    r->seq.tokens = r->tokens;
+    r->seq.n_tokens = r->n_prompt = (uint32_t)n;
+    r->seq.all_logits = r->p.want_logits;
+    r->seq.no_logits = r->p.prefill_only;
+    return WEFT_OK;
+}
+
+static weft_status create(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    WF_TRY(wf_sampling_check(&p->sampling));
+    weft_status s = prompt_ids(e, p, &ids, &n);
+    if (s == WEFT_OK) s = check_ids(e, ids, n);
+    struct weft_request *r = s == WEFT_OK ? wf_calloc(1, sizeof *r) : NULL;
+    if (s == WEFT_OK && !r) s = WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) {
+        r->engine = e;
+        r->p = *p;
+        r->p.prompt = NULL, r->p.tokens = NULL;
+        r->submit_ns = wf_now_ns();
+        wf_stream_init(&r->stream, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
+        r->stream.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
+        s = set_tokens(r, ids, n);
+    }
+    free(ids);
+    if (s == WEFT_OK) *out = r;
+    else wf_request_destroy(r);
+    return s;
+}
+
+/* False: the engine takes no more. */
+static weft_status enqueue(struct weft_engine *e, struct weft_request *r)
+{
+    weft_status s = WEFT_OK;
+    pthread_mutex_lock(&e->lock);
+    if (e->failed) s = wf_fail(e->failed, "the engine has failed: %s", e->failure);
+    else if (e->stop) s = wf_fail(WEFT_ERR_CANCELLED, "the engine is closing");
+    struct weft_request **last = &e->inbox;
+    while (*last) last = &(*last)->next;
+    if (s == WEFT_OK) *last = r;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    return s;
+}
+
+weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
+{
+    struct weft_request *r = NULL;
+    if (!e || !p) return wf_fail(WEFT_ERR_ARG, "weft_submit: engine and params must not be NULL");
+    WF_TRY(create(e, p, &r));
+    r->owned = out != NULL;
+    if (out) *out = r; /* before the engine can run a callback that wants it */
+    weft_status s = enqueue(e, r);
+    if (s != WEFT_OK) {
+        if (out) *out = NULL;
+        wf_request_destroy(r);
+    }
+    return s;
+}
+
+void wf_request_destroy(struct weft_request *r)
+{
+    if (!r) return;
+    wf_stream_free(&r->stream);
+    free(r->tokens);
+    free(r);
+}
+
+void weft_cancel(struct weft_request *r)
+{
+    atomic_store(&r->cancel, true);
+    pthread_mutex_lock(&r->engine->lock);
+    pthread_cond_signal(&r->engine->wake);
+    pthread_mutex_unlock(&r->engine->lock);
+}
+
+weft_status weft_wait(struct weft_request *r, uint32_t ms)
+{
+    struct weft_engine *e = r->engine;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    int late = 0;
+    pthread_mutex_lock(&e->lock);
+    while (r->state != WF_REQUEST_DONE && !late)
+        late = ms ? pthread_cond_timedwait(&e->ended, &e->lock, &until) == ETIMEDOUT : pthread_cond_wait(&e->ended, &e->lock);
+    bool done = r->state == WF_REQUEST_DONE;
+    weft_status s = done ? r->status : WEFT_ERR_TIMEOUT;
+    char message[sizeof r->message];
+    memcpy(message, r->message, sizeof message);
+    pthread_mutex_unlock(&e->lock);
+    if (s == WEFT_OK) return WEFT_OK;
+    return done ? wf_fail(s, "%s", message) : wf_fail(s, "the request has not ended within %u ms", ms);
+}
+
+void weft_request_free(struct weft_request *r)
+{
+    if (!r) return;
+    struct weft_engine *e = r->engine;
+    bool inside = pthread_equal(pthread_self(), e->thread);
+    weft_cancel(r);
+    pthread_mutex_lock(&e->lock);
+    r->muted |= inside; /* only the engine's thread reads or writes it */
+    while (!inside && r->state != WF_REQUEST_DONE) pthread_cond_wait(&e->ended, &e->lock);
+    bool last = r->state == WF_REQUEST_DONE;
+    r->owned = false;
+    pthread_mutex_unlock(&e->lock);
+    if (last) wf_request_destroy(r);
+}
+
+/* ---- life (the engine's thread) ------------------------------------------------------------------------ */
+
+static void emit(struct weft_request *r, const struct weft_event *ev)
+{
+    if (r->p.on_event && !r->muted) r->p.on_event(r->p.user, ev);
+}
+
+void wf_request_start(struct weft_request *r)
+{
+    r->start_ns = wf_now_ns();
+}
+
+void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
+{
+    uint32_t n_vocab = r->engine->model->hp.n_vocab;
+    for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++)
+        emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
+                                     .logits = logits + (size_t)i * n_vocab});
+}
+
+static weft_status next_id(struct weft_request *r, const float *logits, int32_t *id)
+{
+    struct weft_engine *e = r->engine;
+    uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
+    return wf_sample(&r->p.sampling, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
+}
+
+static weft_status emit_token(struct weft_request *r, int32_t id)
+{
+    struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = id, .position = r->seq.n_tokens - 1, .message = ""};
+    WF_TRY(wf_stream_add(&r->stream, id, &ev.text, &ev.text_len));
+    emit(r, &ev);
+    return WEFT_OK;
+}
+
+void wf_request_token(struct weft_request *r, const float *logits)
+{
+    wf_seq *q = &r->seq;
+    int32_t id = -1;
+    if (!r->first_ns) r->first_ns = wf_now_ns();
+    if (q->n_tokens == r->engine->context) {
+        wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
+        return;
+    }
+    weft_status s = next_id(r, logits, &id);
+    if (s == WEFT_OK && !r->p.ignore_eos && wf_token_is_eog(r->engine->model->tokenizer, id)) {
+        wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
+        return;
+    }
+    if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
+    if (s == WEFT_OK) s = emit_token(r, id);
+    if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
+    else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens) wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
+    else if (q->n_tokens == r->engine->context)
+        wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
+}
+
+static void unlink_live(struct weft_request *r)
+{
+    struct weft_request **at = &r->engine->live;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    r->next = NULL;
+}
+
+static void emit_done(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
+{
+    uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
+    struct weft_event tail = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
+    tail.text_len = wf_stream_end(&r->stream, &tail.text);
+    if (tail.text_len) emit(r, &tail);
+    emit(r, &(struct weft_event){.kind = WEFT_EVENT_DONE, .id = -1, .text = "", .finish = finish, .status = status, .message = message,
+                                 .position = r->seq.n_tokens - 1, .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
+                                 .queue_ns = start - r->submit_ns, .prompt_ns = first - start, .decode_ns = now - first});
+}
+
+void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
+{
+    struct weft_engine *e = r->engine;
+    char text[sizeof r->message]; /* message may be this thread's error text, which callbacks may change */
+    snprintf(text, sizeof text, "%s", message);
+    unlink_live(r);
+    wf_sched_remove(&e->sched, &r->seq);
+    emit_done(r, finish, status, text);
+    pthread_mutex_lock(&e->lock);
+    r->state = WF_REQUEST_DONE;
+    r->status = status;
+    memcpy(r->message, text, sizeof text);
+    e->stats.prompt_tokens += r->n_prompt;
+    e->stats.generated_tokens += r->seq.n_tokens - r->n_prompt;
+    *(status == WEFT_OK || status == WEFT_ERR_CANCELLED ? &e->stats.requests_done : &e->stats.requests_failed) += 1;
+    bool last = !r->owned;
+    pthread_cond_broadcast(&e->ended);
+    pthread_mutex_unlock(&e->lock);
+    if (last) wf_request_destroy(r);
+}

@@ -1,0 +1,101 @@
+/* sample: the next token from logits. Penalty, top-k, top-p, min-p, temperature, in llama.cpp's order. A draw
+ * depends on the seed and the position alone, so a request repeats whatever runs beside it. */
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+weft_status wf_sampling_check(const struct weft_sampling *p)
+{
+    if (!(p->temperature >= 0 && p->temperature <= 100)) return wf_fail(WEFT_ERR_ARG, "temperature %g: want 0 (greedy) to 100", p->temperature);
+    if (p->top_k < 0) return wf_fail(WEFT_ERR_ARG, "top_k %d: want 0 (off) or more", p->top_k);
+    if (!(p->top_p >= 0 && p->top_p <= 1)) return wf_fail(WEFT_ERR_ARG, "top_p %g: want 0 (off) to 1", p->top_p);
+    if (!(p->min_p >= 0 && p->min_p <= 1)) return wf_fail(WEFT_ERR_ARG, "min_p %g: want 0 (off) to 1", p->min_p);
+    if (!(p->repeat_penalty >= 0 && p->repeat_penalty <= 100))
+        return wf_fail(WEFT_ERR_ARG, "repeat_penalty %g: want 0 or 1 (off) to 100", p->repeat_penalty);
+    return WEFT_OK;
+}
+
+static weft_status load(const float *logits, uint32_t n, wf_candidate *c)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (!isfinite(logits[i]))
+            return wf_fail(WEFT_ERR_DEVICE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", i);
+        c[i] = (wf_candidate){logits[i], (int32_t)i};
+    }
+    return WEFT_OK;
+}
+
+static void penalise(wf_candidate *c, uint32_t n_vocab, const int32_t *recent, size_t n, float penalty)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool seen = (uint32_t)recent[i] >= n_vocab;
+        for (size_t j = 0; j < i && !seen; j++) seen = recent[j] == recent[i]; /* once a token */
+        if (seen) continue;
+        float *l = &c[recent[i]].logit;
+        *l = *l > 0 ? *l / penalty : *l * penalty;
+    }
+}
+
+static int32_t best(const wf_candidate *c, uint32_t n)
+{
+    uint32_t b = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (c[i].logit > c[b].logit) b = i;
+    return c[b].id;
+}
+
+/* Descending by logit; the lower id first among equals, so that the order is one. */
+static int compare(const void *a, const void *b)
+{
+    const wf_candidate *x = a, *y = b;
+    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+static uint32_t cut_top_p(const wf_candidate *c, uint32_t n, float top_p)
+{
+    double sum = 0, part = 0;
+    for (uint32_t i = 0; i < n; i++) sum += exp((double)c[i].logit - c[0].logit);
+    for (uint32_t i = 0; i < n; i++) {
+        part += exp((double)c[i].logit - c[0].logit);
+        if (part >= top_p * sum) return i + 1;
+    }
+    return n;
+}
+
+static uint32_t cut_min_p(const wf_candidate *c, uint32_t n, float min_p)
+{
+    float limit = c[0].logit + logf(min_p);
+    uint32_t keep = 1;
+    while (keep < n && c[keep].logit >= limit) keep++;
+    return keep;
+}
+
+static int32_t draw(const wf_candidate *c, uint32_t n, float temperature, double u)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) sum += exp(((double)c[i].logit - c[0].logit) / temperature);
+    for (uint32_t i = 0; i < n; i++) {
+        u -= exp(((double)c[i].logit - c[0].logit) / temperature) / sum;
+        if (u < 0) return c[i].id;
+    }
+    return c[n - 1].id;
+}
+
+weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
+                      uint64_t position, wf_candidate *c, int32_t *out)
+{
+    WF_TRY(load(logits, n_vocab, c));
+    if (p->repeat_penalty > 0 && p->repeat_penalty != 1) penalise(c, n_vocab, recent, n_recent, p->repeat_penalty);
+    if (p->temperature == 0) {
+        *out = best(c, n_vocab);
+        return WEFT_OK;
+    }
+    qsort(c, n_vocab, sizeof *c, compare);
+    uint32_t n = p->top_k > 0 ? WF_MIN((uint32_t)p->top_k, n_vocab) : n_vocab;
+    if (p->top_p > 0 && p->top_p < 1) n = cut_top_p(c, n, p->top_p);
+    if (p->min_p > 0) n = cut_min_p(c, n, p->min_p);
+    *out = draw(c, n, p->temperature, wf_random_unit(p->seed, position));
+    return WEFT_OK;
+}

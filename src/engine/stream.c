@@ -1,0 +1,57 @@
+/* stream: token ids to text as it grows. A byte-level token may end inside a UTF-8 character; its bytes are
+ * held back until the character is whole. */
+#include "engine/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void wf_stream_init(wf_stream *s, const wf_tokenizer *t, unsigned flags)
+{
+    *s = (wf_stream){.tokenizer = t, .flags = flags};
+}
+
+void wf_stream_free(wf_stream *s)
+{
+    free(s->text);
+}
+
+/* Bytes at the end of text that may be the start of a longer character: 0 to 3. */
+static size_t open_tail(const char *text, size_t len)
+{
+    for (size_t back = 1; back <= 3 && back <= len; back++) {
+        unsigned char c = (unsigned char)text[len - back];
+        if (c < 0x80) return 0;
+        if (c < 0xC0) continue; /* a continuation byte: look further back */
+        size_t need = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : 2;
+        return need > back && c < 0xF8 ? back : 0;
+    }
+    return 0;
+}
+
+weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *len)
+{
+    size_t n = wf_token_piece(s->tokenizer, id, s->flags, NULL, 0), need = s->n_held + n + 1;
+    if (need > s->cap) {
+        char *grown = realloc(s->text, need * 2);
+        if (!grown) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for text");
+        s->text = grown;
+        s->cap = need * 2;
+    }
+    memcpy(s->text, s->held, s->n_held);
+    n = wf_token_piece(s->tokenizer, id, s->flags, s->text + s->n_held, s->cap - s->n_held) + s->n_held;
+    s->n_held = open_tail(s->text, n);
+    memcpy(s->held, s->text + n - s->n_held, s->n_held);
+    size_t skip = s->drop_space && n > s->n_held && s->text[0] == ' ';
+    s->drop_space &= n == s->n_held;
+    *out = s->text + skip;
+    *len = n - s->n_held - skip;
+    return WEFT_OK;
+}
+
+size_t wf_stream_end(wf_stream *s, const char **out)
+{
+    size_t n = s->n_held;
+    s->n_held = 0;
+    *out = s->held;
+    return n;
+}

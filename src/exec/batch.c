@@ -1,0 +1,27 @@
+/* batch: host arrays of one step. See exec.h. */
+#include "exec/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_status wf_batch_init(wf_batch *b, const wf_limits *l)
+{
+    const size_t count[WF_N_INPUTS] = {
+        [WF_INPUT_TOKEN] = l->rows,           [WF_INPUT_POS] = l->rows,
+        [WF_INPUT_SEQ] = l->rows,             [WF_INPUT_SLOT] = l->rows,
+        [WF_INPUT_INDPTR] = l->seqs + 1,      [WF_INPUT_PAGES] = (size_t)l->seqs * l->seq_pages,
+        [WF_INPUT_LOGIT_ROWS] = l->logit_rows,
+    };
+    memset(b, 0, sizeof *b);
+    for (size_t i = 0; i < WF_N_INPUTS; i++) {
+        b->in[i] = wf_calloc(count[i], sizeof(int32_t));
+        if (!b->in[i]) return wf_batch_free(b), WEFT_ERR_NOMEM;
+    }
+    return WEFT_OK;
+}
+
+void wf_batch_free(wf_batch *b)
+{
+    for (size_t i = 0; i < WF_N_INPUTS; i++) free(b->in[i]);
+    memset(b, 0, sizeof *b);
+}

@@ -1,0 +1,281 @@
+/* exec: walks a plan in its order and submits each nano-op with the events it waits for. See exec.h. */
+#include "exec/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct wf_exec {
+    wf_dev *dev;
+    const wf_graph *g;
+    const wf_plan *p;
+    const wf_view *weights;
+    wf_limits limits;
+    wf_queue *queues[WF_MAX_QUEUES];
+    wf_event **events;                /* by nano-op; NULL where nobody waits */
+    wf_event *start, *done, *ends[WF_MAX_QUEUES];
+    wf_arena acts, kv;
+    wf_region *slots, *pools, inputs;
+    int32_t *staging;                 /* the batch's arrays, packed as on the device */
+    uint64_t input_at[WF_N_INPUTS];   /* bytes in the input region */
+    uint64_t input_bytes;
+    size_t n_pools;
+};
+
+/* ---- memory ------------------------------------------------------------------------------------------ */
+
+static weft_status reserve_kv(wf_exec *e)
+{
+    for (size_t v = 0; v < e->g->n_values; v++) {
+        const wf_value *val = &e->g->values[v];
+        if (val->kind != WF_VALUE_KV) continue;
+        WF_TRY(wf_arena_reserve(&e->kv, (uint64_t)e->limits.pages * wf_dtype_bytes(val->dtype, val->cols), &e->pools[val->id]));
+    }
+    return wf_arena_commit(&e->kv);
+}
+
+static weft_status reserve_acts(wf_exec *e)
+{
+    for (size_t i = 0; i < e->p->n_slots; i++) {
+        uint32_t rows = e->p->slots[i].rows == WF_ROWS_LOGITS ? e->limits.logit_rows : e->limits.rows;
+        WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)rows * e->p->slots[i].pitch, &e->slots[i]));
+    }
+    uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages + e->limits.logit_rows;
+    e->input_bytes = ints * sizeof(int32_t) + WF_N_INPUTS * (uint64_t)e->dev->align;
+    e->staging = wf_calloc(e->input_bytes, 1);
+    if (!e->staging) return WEFT_ERR_NOMEM;
+    WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
+    return wf_arena_commit(&e->acts);
+}
+
+static weft_status create_queues(wf_exec *e)
+{
+    for (uint32_t q = 0; q < e->p->n_queues; q++) {
+        WF_TRY(wf_queue_create(e->dev, &e->queues[q]));
+        WF_TRY(wf_event_create(e->dev, &e->ends[q]));
+    }
+    WF_TRY(wf_event_create(e->dev, &e->start));
+    WF_TRY(wf_event_create(e->dev, &e->done));
+    for (size_t i = 0; i < e->p->n_nanos; i++)
+        if (e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &e->events[i]));
+    return WEFT_OK;
+}
+
+static size_t count_pools(const wf_graph *g)
+{
+    size_t n = 0;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, (size_t)g->values[v].id + 1);
+    return n;
+}
+
+weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out)
+{
+    wf_exec *e = wf_calloc(1, sizeof *e);
+    if (!e) return WEFT_ERR_NOMEM;
+    *e = (wf_exec){.dev = dev, .g = g, .p = p, .weights = views, .limits = *l, .n_pools = count_pools(g)};
+    wf_arena_init(&e->acts, dev, "activations");
+    wf_arena_init(&e->kv, dev, "KV cache");
+    e->slots = wf_calloc(p->n_slots, sizeof *e->slots);
+    e->pools = wf_calloc(e->n_pools, sizeof *e->pools);
+    e->events = wf_calloc(p->n_nanos, sizeof *e->events);
+    weft_status s = e->slots && e->pools && e->events ? WEFT_OK : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) s = reserve_acts(e);
+    if (s == WEFT_OK) s = reserve_kv(e);
+    if (s == WEFT_OK) s = create_queues(e);
+    if (s == WEFT_OK) *out = e;
+    else wf_exec_destroy(e);
+    return s;
+}
+
+void wf_exec_destroy(wf_exec *e)
+{
+    if (!e) return;
+    for (uint32_t q = 0; q < WF_MAX_QUEUES; q++) {
+        if (e->queues[q]) wf_queue_destroy(e->queues[q]);
+        if (e->ends[q]) wf_event_destroy(e->ends[q]);
+    }
+    for (size_t i = 0; e->events && i < e->p->n_nanos; i++)
+        if (e->events[i]) wf_event_destroy(e->events[i]);
+    if (e->start) wf_event_destroy(e->start);
+    if (e->done) wf_event_destroy(e->done);
+    wf_arena_free(&e->acts);
+    wf_arena_free(&e->kv);
+    free(e->slots);
+    free(e->pools);
+    free(e->events);
+    free(e->staging);
+    free(e);
+}
+
+uint64_t wf_exec_kv_bytes(const wf_exec *e)
+{
+    return wf_arena_bytes(&e->kv);
+}
+
+uint64_t wf_exec_activation_bytes(const wf_exec *e)
+{
+    return wf_arena_bytes(&e->acts);
+}
+
+/* ---- views --------------------------------------------------------------------------------------------- */
+
+typedef struct span {
+    uint32_t first, count;
+} span;
+
+static uint32_t rows_in(const wf_batch *b, enum wf_rows rows)
+{
+    return rows == WF_ROWS_LOGITS ? b->n_logits : b->n_rows;
+}
+
+static span part_of(const wf_batch *b, enum wf_rows rows, const wf_nano *n)
+{
+    uint64_t m = rows_in(b, rows);
+    uint32_t first = (uint32_t)(m * n->part / n->parts);
+    return (span){first, (uint32_t)(m * (n->part + 1) / n->parts) - first};
+}
+
+static uint32_t input_count(const wf_batch *b, enum wf_input i)
+{
+    switch (i) {
+    case WF_INPUT_INDPTR: return b->n_seqs + 1;
+    case WF_INPUT_PAGES: return b->n_pages;
+    case WF_INPUT_LOGIT_ROWS: return b->n_logits;
+    default: return b->n_rows;
+    }
+}
+
+static wf_view act_view(const wf_exec *e, const wf_value *v, int32_t slot, wf_operand o, span rows)
+{
+    uint64_t size = wf_dtype_bytes(v->dtype, 1), pitch = e->p->slots[slot].pitch;
+    wf_region r = e->slots[slot];
+    return (wf_view){.buf = wf_arena_buf(&e->acts, r), .offset = r.offset + rows.first * pitch + o.col * size, .rows = rows.count,
+                     .cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(pitch / size), .dtype = v->dtype};
+}
+
+static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node, const wf_nano *n, wf_operand o)
+{
+    if (o.value < 0) return (wf_view){0};
+    const wf_value *v = &e->g->values[o.value];
+    if (v->kind == WF_VALUE_WEIGHT) return e->weights[v->id];
+    if (v->kind == WF_VALUE_KV)
+        return (wf_view){wf_arena_buf(&e->kv, e->pools[v->id]), e->pools[v->id].offset, e->limits.pages, v->cols, v->cols, v->dtype, 0};
+    bool own = v->rows == node->rows;
+    span rows = own ? part_of(b, v->rows, n) : (span){0, rows_in(b, v->rows)};
+    if (v->kind == WF_VALUE_ACT) return act_view(e, v, e->p->slot_of[o.value], o, rows);
+    if (!own) rows.count = input_count(b, (enum wf_input)v->id);
+    return (wf_view){wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + e->input_at[v->id] + rows.first * sizeof(int32_t), rows.count, 1, 1, WF_I32, 0};
+}
+
+static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n)
+{
+    const wf_node *node = &e->g->nodes[n->node];
+    wf_call c = {.op = node->op, .variant = -1, .groups = n->groups, .p = node->p};
+    c.p.max_kv = b->max_kv;
+    c.p.max_q = b->max_q;
+    for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, n, node->in[i]);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, n, node->out[i]);
+    return c;
+}
+
+/* ---- running -------------------------------------------------------------------------------------------- */
+
+/* The kernel that the plan names where it can run these shapes, else the backend's choice; built and checked. */
+static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c)
+{
+    const char *kernel = e->p->lines[n->line].kernel;
+    if (strcmp(kernel, "auto")) {
+        int v = wf_variant_find(e->dev, c->op, kernel);
+        if (v < 0) return wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s' for %s", e->dev->info.name, kernel, wf_ops[c->op].name);
+        if (e->dev->fns->supports(e->dev, c, v)) c->variant = v;
+    }
+    return wf_prepare(e->dev, c, &c->variant);
+}
+
+static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
+{
+    const wf_nano *n = &e->p->nanos[i];
+    wf_event *waits[WF_MAX_QUEUES]; /* the plan needs at most one a queue: the latest covers the rest */
+    wf_call c = call_of(e, b, n);
+    uint32_t n_waits = WF_MIN(n->n_waits, (uint32_t)WF_LEN(waits));
+    for (uint32_t w = 0; w < n_waits; w++) waits[w] = e->events[e->p->waits[n->wait + w]];
+    if (!part_of(b, e->g->nodes[n->node].rows, n).count) /* nothing to do, but others may wait for it */
+        return wf_mark(e->queues[n->queue], waits, n_waits, e->events[i]);
+    WF_TRY(choose(e, n, &c));
+    c.waits = waits;
+    c.n_waits = n_waits;
+    c.signal = e->events[i];
+    return wf_submit(e->queues[n->queue], &c);
+}
+
+static void pack_inputs(wf_exec *e, const wf_batch *b)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < WF_N_INPUTS; i++) {
+        size_t bytes = input_count(b, (enum wf_input)i) * sizeof(int32_t);
+        e->input_at[i] = at;
+        memcpy((uint8_t *)e->staging + at, b->in[i], bytes);
+        at = WF_UP(at + bytes, (uint64_t)e->dev->align);
+    }
+}
+
+static weft_status write_inputs(wf_exec *e, const wf_batch *b)
+{
+    pack_inputs(e, b);
+    uint64_t last = e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, e->staging, WF_UP(last, (uint64_t)4), e->start));
+    for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
+    return WEFT_OK;
+}
+
+/* Queue 0 waits for the others, then gives the logits back. */
+static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
+{
+    for (uint32_t q = 1; q < e->p->n_queues; q++) {
+        WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
+        WF_TRY(wf_flush(e->queues[q]));
+        WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
+    }
+    const wf_value *v = &e->g->values[e->g->logits];
+    int32_t slot = e->p->slot_of[e->g->logits];
+    uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = e->p->slots[slot].pitch;
+    wf_buf *buf = wf_arena_buf(&e->acts, e->slots[slot]);
+    uint32_t n = logits ? b->n_logits : 0, step = pitch == row ? n : 1; /* rows without gaps go in one */
+    for (uint32_t i = 0; i < n; i += step)
+        WF_TRY(wf_read(e->queues[0], buf, e->slots[slot].offset + i * pitch, logits + (size_t)i * v->cols, row * step, NULL));
+    WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
+    WF_TRY(wf_flush(e->queues[0]));
+    return wf_wait(e->done, e->dev->params.watchdog_ms);
+}
+
+weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits)
+{
+    WF_TRY(write_inputs(e, b));
+    for (size_t i = 0; i < e->p->n_nanos; i++) {
+        weft_status s = submit_nano(e, b, i);
+        if (s != WEFT_OK) return wf_fail_more(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
+    }
+    return read_logits(e, b, logits);
+}
+
+weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
+{
+    const uint32_t rows[] = {1, WF_MIN(8, e->limits.rows), e->limits.rows};
+    for (size_t r = 0; r < WF_LEN(rows); r++) {
+        uint32_t seqs = WF_MIN(rows[r], e->limits.seqs);
+        wf_batch b = {.n_rows = rows[r], .n_seqs = seqs, .n_pages = seqs, .n_logits = WF_MIN(rows[r], e->limits.logit_rows), .max_q = rows[r] / seqs};
+        for (size_t i = 0; i < e->p->n_nanos; i++) {
+            const wf_nano *n = &e->p->nanos[i];
+            wf_call c = call_of(e, &b, n);
+            if (part_of(&b, e->g->nodes[n->node].rows, n).count) WF_TRY(choose(e, n, &c));
+            if (progress) progress(user, "prepare", (double)(r * e->p->n_nanos + i + 1) / (WF_LEN(rows) * e->p->n_nanos));
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_exec_poison(wf_exec *e)
+{
+    for (size_t i = 0; i < e->kv.n_slabs; i++) WF_TRY(wf_fill(e->queues[0], e->kv.slabs[i].buf, 0, e->kv.slabs[i].size & ~3ull, 0x7e007e00u));
+    return wf_finish(e->queues[0]);
+}

@@ -1,0 +1,45 @@
+/* exec: runs a plan on a device. It owns the queues and all memory that changes: activations, KV pools, the
+ * batch's arrays. One thread at a time.
+ */
+#ifndef WF_EXEC_H
+#define WF_EXEC_H
+
+#include "mem/arena.h"
+#include "plan/plan.h"
+
+typedef struct wf_limits {
+    uint32_t rows, logit_rows, seqs; /* of a step */
+    uint32_t seq_pages;              /* pages of one sequence */
+    uint32_t pages;                  /* in each pool */
+} wf_limits;
+
+/* One step's work: the arrays that the graph's inputs name (enum wf_input), filled by the scheduler. Row m
+ * computes token in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m], writes its K and V to slot
+ * in[SLOT][m] and sees the pages in[PAGES][in[INDPTR][s]] onwards. in[LOGIT_ROWS] lists the rows that want
+ * logits. Ids count sequences of this batch. */
+typedef struct wf_batch {
+    int32_t *in[WF_N_INPUTS];
+    uint32_t n_rows, n_seqs, n_pages, n_logits;
+    uint32_t max_kv, max_q; /* most keys a row sees; most rows of a sequence */
+} wf_batch;
+
+weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
+void wf_batch_free(wf_batch *b);
+
+typedef struct wf_exec wf_exec;
+
+/* views: of each weight, as wf_value.id numbers them. graph, plan (split and placed) and views outlive it.
+ * Errors name sizes. */
+weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out);
+/* Builds and checks the kernels for steps of 1, a few, and all rows, so that none is met by surprise later. */
+weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
+/* Runs one step and waits for it; logits: [b->n_logits, vocabulary] on the host, or NULL. After an error
+ * the device is lost. */
+weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits);
+/* Fills every KV pool with NaN (tests). */
+weft_status wf_exec_poison(wf_exec *e);
+uint64_t wf_exec_kv_bytes(const wf_exec *e);
+uint64_t wf_exec_activation_bytes(const wf_exec *e);
+void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,11 @@
+/* qwen2: Qwen 2 and 2.5. As llama, but RoPE pairs lie half a head apart, and q, k and v have a bias (which the
+ * builder adds wherever the file has one). */
+#include "model/model.h"
+
+static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
+{
+    hp->neox = true;
+    return wf_hparams_read(f, "qwen2", hp);
+}
+
+const wf_arch wf_arch_qwen2 = {"qwen2", hparams, wf_build_decoder};

@@ -1,0 +1,376 @@
+/* build: graph pieces that architectures are made of, and the checks of tensors on the way. The first error
+ * stays in the builder and silences the rest, so that an architecture reads as a list of its parts. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tensors -> weights --------------------------------------------------------------------------- */
+
+static int32_t fail(wf_builder *b, weft_status s)
+{
+    if (b->status == WEFT_OK) b->status = s;
+    return -1;
+}
+
+static void tensor_name(const wf_builder *b, char out[96], const char *tensor, const char *suffix)
+{
+    if (b->layer == WF_ONCE) snprintf(out, 96, "%s.%s", tensor, suffix);
+    else snprintf(out, 96, "blk.%d.%s.%s", b->layer, tensor, suffix);
+}
+
+static const wf_gguf_tensor *find(const wf_builder *b, const char *tensor, const char *suffix)
+{
+    char name[96];
+    tensor_name(b, name, tensor, suffix);
+    return wf_gguf_tensor_find(b->file, name);
+}
+
+/* Checks shape and type, and notes that the tensor is used. */
+static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols)
+{
+    const char *path = b->file->path;
+    int len = (int)t->name.len;
+    if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
+                       (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
+    if (t->dtype < 0 || t->dtype == WF_I32)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads F32, F16, BF16, Q8_0, Q4_0 and Q6_K (requantise the model)",
+                       path, len, t->name.data, wf_ggml_type_name(t->ggml_type));
+    b->used[t - b->file->tensors] = 1;
+    return WEFT_OK;
+}
+
+static int32_t add_weight(wf_builder *b, const wf_weight *w)
+{
+    wf_weights *all = b->weights;
+    if (!wf_grow(&all->list, all->n, &all->cap, sizeof *w)) return fail(b, WEFT_ERR_NOMEM);
+    all->list[all->n] = *w;
+    int32_t v = wf_graph_value(b->graph, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, w->dtype, w->cols, (uint32_t)all->n++});
+    return v < 0 ? fail(b, WEFT_ERR_NOMEM) : v;
+}
+
+/* F32 numbers made on the host; takes ownership of `made`. */
+static int32_t add_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols)
+{
+    int32_t v = made ? add_weight(b, &(wf_weight){.made = made, .dtype = WF_F32, .rows = rows, .cols = cols}) : fail(b, WEFT_ERR_NOMEM);
+    if (v < 0) free(made);
+    return v;
+}
+
+static weft_status check_finite(const wf_builder *b, const wf_gguf_tensor *t, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' holds a value that is not finite at %u", b->file->path, (int)t->name.len, t->name.data, i);
+    return WEFT_OK;
+}
+
+/* One-dimensional tensors (norms, biases) are few and small: always F32, decoded and checked here. */
+static weft_status decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out)
+{
+    WF_TRY(check_tensor(b, t, 1, n));
+    wf_dtypes[t->dtype].decode(t->data, out, n);
+    return check_finite(b, t, out, n);
+}
+
+static int32_t vector(wf_builder *b, const char *tensor, uint32_t n)
+{
+    const wf_gguf_tensor *t = find(b, tensor, "weight");
+    char name[96];
+    tensor_name(b, name, tensor, "weight");
+    if (!t) return fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
+    float *x = wf_calloc(n, sizeof *x);
+    if (!x) return fail(b, WEFT_ERR_NOMEM);
+    weft_status s = decode_vector(b, t, n, x);
+    if (s == WEFT_OK) return add_made(b, x, 1, n);
+    free(x);
+    return fail(b, s);
+}
+
+/* Biases of stacked matrices, zeros where one has none; -1 without error if none has. */
+static int32_t stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) any |= find(b, l[i].tensor, "bias") != NULL;
+    if (!any) return -1;
+    float *x = wf_calloc(rows, sizeof *x);
+    if (!x) return fail(b, WEFT_ERR_NOMEM);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n && b->status == WEFT_OK; at += l[i++].rows) {
+        const wf_gguf_tensor *t = find(b, l[i].tensor, "bias");
+        weft_status s = t ? decode_vector(b, t, l[i].rows, x + at) : WEFT_OK;
+        if (s != WEFT_OK) fail(b, s);
+    }
+    if (b->status == WEFT_OK) return add_made(b, x, 1, rows);
+    free(x);
+    return -1;
+}
+
+static int32_t stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
+{
+    wf_weight w = {.cols = cols, .matrix = true, .n_parts = n};
+    for (uint32_t i = 0; i < n; i++) {
+        char name[96];
+        tensor_name(b, name, l[i].tensor, "weight");
+        w.parts[i] = wf_gguf_tensor_find(b->file, name);
+        if (!w.parts[i]) return fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
+        weft_status s = check_tensor(b, w.parts[i], l[i].rows, cols);
+        if (s != WEFT_OK) return fail(b, s);
+        w.rows += l[i].rows;
+    }
+    w.dtype = (enum wf_dtype)w.parts[0]->dtype;
+    return add_weight(b, &w);
+}
+
+/* Stack only if every layer can: all layers must have the same ops, so that one plan fits them. */
+static bool can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
+{
+    if (!b->fuse || n == 1) return n == 1;
+    int32_t at = b->layer;
+    bool alike = true;
+    for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer; b->layer++) {
+        const wf_gguf_tensor *first = find(b, l[0].tensor, "weight");
+        for (uint32_t i = 1; i < n; i++) {
+            const wf_gguf_tensor *t = find(b, l[i].tensor, "weight");
+            alike &= first && t && t->ggml_type == first->ggml_type;
+        }
+    }
+    b->layer = at;
+    return alike;
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------------- */
+
+static int32_t activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols)
+{
+    int32_t v = wf_graph_value(b->graph, (wf_value){WF_VALUE_ACT, rows, dtype, cols, 0});
+    return v < 0 ? fail(b, WEFT_ERR_NOMEM) : v;
+}
+
+static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows)
+{
+    wf_node n = {.op = op, .layer = b->layer, .rows = rows};
+    wf_copy(n.name, sizeof n.name, name);
+    for (size_t i = 0; i < WF_MAX_IN; i++) n.in[i] = WF_NONE;
+    for (size_t i = 0; i < WF_MAX_OUT; i++) n.out[i] = WF_NONE;
+    const wf_hparams *hp = b->hp;
+    n.p = (wf_params){.eps = hp->eps, .scale = 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
+                      .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens};
+    return n;
+}
+
+static void add_node(wf_builder *b, const wf_node *n)
+{
+    if (b->status == WEFT_OK && wf_graph_node(b->graph, n) < 0) fail(b, WEFT_ERR_NOMEM);
+}
+
+static enum wf_rows rows_of(const wf_builder *b, int32_t value)
+{
+    return value < 0 ? WF_ROWS_BATCH : b->graph->values[value].rows;
+}
+
+static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids)
+{
+    wf_node n = node_of(b, WF_OP_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
+    n.in[0] = WF_ALL(table);
+    n.in[1] = WF_ALL(b->graph->inputs[ids]);
+    n.out[0] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->width));
+    add_node(b, &n);
+    return n.out[0].value;
+}
+
+int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x)
+{
+    if (b->status != WEFT_OK) return -1;
+    wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x));
+    n.in[0] = WF_ALL(x);
+    n.in[1] = WF_ALL(vector(b, tensor, b->hp->width));
+    n.out[0] = WF_ALL(activation(b, n.rows, b->act, b->hp->width));
+    add_node(b, &n);
+    return n.out[0].value;
+}
+
+/* One GEMM into columns [col, col + rows of the matrices) of y. */
+static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual, wf_operand y)
+{
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
+    wf_node node = node_of(b, WF_OP_GEMM, name, rows_of(b, x));
+    node.in[0] = WF_ALL(x);
+    node.in[1] = WF_ALL(stacked_matrix(b, l, n, b->graph->values[x].cols));
+    node.in[2] = WF_ALL(stacked_bias(b, l, n, rows));
+    node.in[3] = WF_ALL(residual);
+    node.out[0] = y;
+    add_node(b, &node);
+}
+
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual, enum wf_dtype out)
+{
+    if (b->status != WEFT_OK) return -1;
+    uint32_t cols = 0;
+    for (uint32_t i = 0; i < n; i++) cols += l[i].rows;
+    int32_t y = activation(b, rows_of(b, x), out, cols);
+    if (can_stack(b, l, n)) {
+        linear(b, name, l, n, x, residual, WF_ALL(y));
+        return y;
+    }
+    for (uint32_t i = 0, col = 0; i < n && b->status == WEFT_OK; col += l[i++].rows)
+        linear(b, l[i].name, &l[i], 1, x, residual, (wf_operand){y, col, l[i].rows});
+    return y;
+}
+
+int32_t wf_build_embed(wf_builder *b)
+{
+    b->layer = WF_ONCE;
+    const wf_linear table = {"embed", "token_embd", b->hp->n_vocab};
+    int32_t w = stacked_matrix(b, &table, 1, b->hp->width);
+    if (w < 0) return -1;
+    b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also where it is tied */
+    return gather(b, "embed", w, WF_INPUT_TOKEN);
+}
+
+static int32_t kv_value(wf_builder *b, uint32_t v)
+{
+    uint32_t cols = b->hp->n_kv_head * b->hp->head_dim * b->page_tokens;
+    int32_t value = wf_graph_value(b->graph, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, cols, 2 * (uint32_t)b->layer + v});
+    return value < 0 ? fail(b, WEFT_ERR_NOMEM) : value;
+}
+
+static int32_t rope_and_attend(wf_builder *b, int32_t qkv)
+{
+    const wf_hparams *hp = b->hp;
+    const int32_t *in = b->graph->inputs;
+    int32_t k = kv_value(b, 0), v = kv_value(b, 1), q = activation(b, WF_ROWS_BATCH, b->act, hp->n_head * hp->head_dim);
+    wf_node rope = node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
+    int32_t rope_in[] = {qkv, b->rope, in[WF_INPUT_POS], in[WF_INPUT_SLOT]}, rope_out[] = {q, k, v};
+    for (size_t i = 0; i < WF_LEN(rope_in); i++) rope.in[i] = WF_ALL(rope_in[i]);
+    for (size_t i = 0; i < WF_LEN(rope_out); i++) rope.out[i] = WF_ALL(rope_out[i]);
+    add_node(b, &rope);
+    wf_node attend = node_of(b, WF_OP_ATTENTION, "attention", WF_ROWS_BATCH);
+    int32_t attend_in[] = {q, k, v, in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
+    for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
+    attend.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, hp->n_head * hp->head_dim));
+    add_node(b, &attend);
+    return attend.out[0].value;
+}
+
+int32_t wf_build_attention(wf_builder *b, int32_t x)
+{
+    const wf_hparams *hp = b->hp;
+    const wf_linear qkv[] = {{"q", "attn_q", hp->n_head * hp->head_dim},
+                             {"k", "attn_k", hp->n_kv_head * hp->head_dim},
+                             {"v", "attn_v", hp->n_kv_head * hp->head_dim}};
+    const wf_linear o = {"attn_out", "attn_output", hp->width};
+    int32_t h = wf_build_norm(b, "attn_norm", "attn_norm", x);
+    int32_t y = wf_build_linears(b, "qkv", qkv, 3, h, -1, b->act);
+    if (b->status != WEFT_OK) return -1;
+    return wf_build_linears(b, "attn_out", &o, 1, rope_and_attend(b, y), x, WF_F32);
+}
+
+int32_t wf_build_swiglu(wf_builder *b, int32_t x)
+{
+    const wf_hparams *hp = b->hp;
+    const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->ffn_width}, {"up", "ffn_up", hp->ffn_width}};
+    const wf_linear down = {"down", "ffn_down", hp->width};
+    int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x);
+    int32_t gu = wf_build_linears(b, "gate_up", gate_up, 2, h, -1, b->act);
+    if (b->status != WEFT_OK) return -1;
+    wf_node silu = node_of(b, WF_OP_SILU_MUL, "silu", WF_ROWS_BATCH);
+    silu.in[0] = WF_ALL(gu);
+    silu.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, hp->ffn_width));
+    add_node(b, &silu);
+    return wf_build_linears(b, "down", &down, 1, silu.out[0].value, x, WF_F32);
+}
+
+void wf_build_logits(wf_builder *b, int32_t x)
+{
+    b->layer = WF_ONCE;
+    if (b->status != WEFT_OK) return;
+    bool tied = !find(b, "output", "weight");
+    const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
+    int32_t picked = gather(b, "pick", x, WF_INPUT_LOGIT_ROWS);
+    int32_t h = wf_build_norm(b, "final_norm", "output_norm", picked);
+    if (!tied) {
+        b->graph->logits = wf_build_linears(b, "logits", &out, 1, h, -1, WF_F32);
+        return;
+    }
+    if (b->status != WEFT_OK) return;
+    wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
+    n.in[0] = WF_ALL(h);
+    n.in[1] = b->graph->nodes[0].in[0]; /* the embedding table itself: resident once */
+    n.out[0] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
+    add_node(b, &n);
+    b->graph->logits = n.out[0].value;
+}
+
+void wf_build_decoder(wf_builder *b)
+{
+    int32_t x = wf_build_embed(b);
+    for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer && b->status == WEFT_OK; b->layer++) {
+        x = wf_build_attention(b, x);
+        x = wf_build_swiglu(b, x);
+    }
+    wf_build_logits(b, x);
+}
+
+/* ---- the whole model ------------------------------------------------------------------------------- */
+
+/* Llama 3.1 divides each frequency by a factor that its file lists. */
+static weft_status read_rope_factors(wf_builder *b, float *factors)
+{
+    uint32_t pairs = b->hp->n_rot / 2;
+    for (uint32_t i = 0; i < pairs; i++) factors[i] = 1;
+    const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, "rope_freqs.weight");
+    if (!t) return WEFT_OK;
+    WF_TRY(decode_vector(b, t, pairs, factors));
+    for (uint32_t i = 0; i < pairs; i++)
+        if (factors[i] == 0) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'rope_freqs.weight' holds a zero at %u", b->file->path, i);
+    return WEFT_OK;
+}
+
+/* [context, n_rot] pairs (cos, sin): double on the host beats any device's sin(), and a row is one load. */
+static void make_rope_table(wf_builder *b)
+{
+    const wf_hparams *hp = b->hp;
+    uint32_t pairs = hp->n_rot / 2;
+    float *factors = wf_calloc(pairs, sizeof *factors), *table = wf_calloc((size_t)b->context * pairs, 2 * sizeof *table);
+    weft_status s = factors && table ? read_rope_factors(b, factors) : WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) {
+        double step = pow(hp->rope_base, -2.0 * i / hp->n_rot) / factors[i] / hp->rope_factor;
+        for (uint32_t pos = 0; pos < b->context; pos++) {
+            table[((size_t)pos * pairs + i) * 2] = (float)cos(pos * step);
+            table[((size_t)pos * pairs + i) * 2 + 1] = (float)sin(pos * step);
+        }
+    }
+    free(factors);
+    if (s == WEFT_OK) b->rope = add_made(b, table, b->context, hp->n_rot);
+    else free(table), fail(b, s);
+}
+
+/* A tensor that no op reads means that the model computes something else than what was built. */
+static void check_all_used(wf_builder *b)
+{
+    for (size_t i = 0; i < b->file->n_tensors && b->status == WEFT_OK; i++) {
+        const wf_gguf_tensor *t = &b->file->tensors[i];
+        if (!b->used[i])
+            fail(b, wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has no place in this architecture as weft knows it", b->file->path,
+                            (int)t->name.len, t->name.data));
+    }
+}
+
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool fuse, uint32_t context,
+                           uint32_t page_tokens, wf_graph *graph, wf_weights *weights)
+{
+    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = act, .fuse = fuse, .context = context,
+                    .page_tokens = page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
+    if (!b.used) return WEFT_ERR_NOMEM;
+    b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
+    if (b.status == WEFT_OK) make_rope_table(&b);
+    if (b.status == WEFT_OK) arch->graph(&b);
+    if (b.status == WEFT_OK) check_all_used(&b);
+    free(b.used);
+    return b.status;
+}

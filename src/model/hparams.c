@@ -1,0 +1,122 @@
+/* hparams: finds the architecture of a file and reads the hyperparameters that llama-like ones share. Every
+ * number is checked here, so that graph and kernels can trust them. Keys: ggml's docs/gguf.md. */
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define X(name) extern const wf_arch wf_arch_##name;
+#include "model/archs.def"
+#undef X
+
+static const wf_arch *const archs[] = {
+#define X(name) &wf_arch_##name,
+#include "model/archs.def"
+#undef X
+};
+
+#define MAX_WIDTH (1u << 20) /* of any matrix side but the vocabulary; far above real models, far below overflow */
+
+weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
+{
+    wf_str name = {0};
+    WF_TRY(wf_gguf_str(f, "general.architecture", true, &name));
+    char known[256] = "";
+    for (size_t i = 0; i < WF_LEN(archs); i++) {
+        if (strlen(archs[i]->name) == name.len && !memcmp(archs[i]->name, name.data, name.len)) {
+            *out = archs[i];
+            return WEFT_OK;
+        }
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", archs[i]->name);
+    }
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not supported (supported: %s)", f->path, (int)WF_MIN(name.len, 64),
+                   name.data, known);
+}
+
+static const char *key(char buf[96], const char *arch, const char *name)
+{
+    snprintf(buf, 96, "%s.%s", arch, name);
+    return buf;
+}
+
+static weft_status read_u32(const wf_gguf *f, const char *arch, const char *name, bool required, uint32_t max, uint32_t *out)
+{
+    char k[96];
+    WF_TRY(wf_gguf_u32(f, key(k, arch, name), required, out));
+    if (*out < 1 || *out > max) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %u, want 1 to %u", f->path, k, *out, max);
+    return WEFT_OK;
+}
+
+static weft_status read_f32(const wf_gguf *f, const char *arch, const char *name, bool required, float *out)
+{
+    char k[96];
+    WF_TRY(wf_gguf_f32(f, key(k, arch, name), required, out));
+    if (!isfinite(*out) || *out <= 0) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want a positive number", f->path, k, *out);
+    return WEFT_OK;
+}
+
+static weft_status read_scaling(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    char k[96];
+    wf_str type = {"none", 4};
+    hp->rope_factor = 1;
+    WF_TRY(read_f32(f, arch, "rope.scale_linear", false, &hp->rope_factor)); /* older files */
+    WF_TRY(wf_gguf_str(f, key(k, arch, "rope.scaling.type"), false, &type));
+    if (type.len == 4 && !memcmp(type.data, "none", 4)) return WEFT_OK;
+    if (type.len == 6 && !memcmp(type.data, "linear", 6)) return read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s '%.*s' is not supported (supported: none, linear, and Llama 3.1's rope_freqs tensor)",
+                   f->path, k, (int)WF_MIN(type.len, 32), type.data);
+}
+
+static weft_status read_heads(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    WF_TRY(read_u32(f, arch, "attention.head_count", true, 65536, &hp->n_head));
+    hp->n_kv_head = hp->n_head;
+    WF_TRY(read_u32(f, arch, "attention.head_count_kv", false, hp->n_head, &hp->n_kv_head));
+    if (hp->n_head % hp->n_kv_head)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.attention.head_count %u is no multiple of head_count_kv %u", f->path, arch, hp->n_head, hp->n_kv_head);
+    char k[96];
+    hp->head_dim = 0;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.key_length"), false, &hp->head_dim));
+    if (!hp->head_dim && hp->width % hp->n_head)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.embedding_length %u is no multiple of attention.head_count %u", f->path, arch, hp->width, hp->n_head);
+    if (!hp->head_dim) hp->head_dim = hp->width / hp->n_head;
+    uint32_t value_length = hp->head_dim;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.value_length"), false, &value_length));
+    if (value_length != hp->head_dim)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u but key_length is %u: heads must be alike", f->path, k, value_length, hp->head_dim);
+    if (hp->head_dim > 1024 || (uint64_t)hp->head_dim * hp->n_head > MAX_WIDTH)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u heads of %u elements are more than weft can run", f->path, hp->n_head, hp->head_dim);
+    return WEFT_OK;
+}
+
+static weft_status read_rope(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    hp->rope_base = 10000;
+    WF_TRY(read_f32(f, arch, "rope.freq_base", false, &hp->rope_base));
+    hp->n_rot = hp->head_dim;
+    WF_TRY(read_u32(f, arch, "rope.dimension_count", false, hp->head_dim, &hp->n_rot));
+    if (hp->n_rot % 2) return wf_fail(WEFT_ERR_FORMAT, "%s: %s.rope.dimension_count %u is odd", f->path, arch, hp->n_rot);
+    return read_scaling(f, arch, hp);
+}
+
+weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    char k[96];
+    uint32_t experts = 0;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "expert_count"), false, &experts));
+    if (experts) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u: mixture-of-experts models are not supported", f->path, k, experts);
+    WF_TRY(read_u32(f, arch, "block_count", true, (uint32_t)WF_MIN(f->n_tensors, 4096), &hp->n_layer));
+    WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->width));
+    WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->ffn_width));
+    WF_TRY(read_u32(f, arch, "context_length", true, 1u << 24, &hp->context));
+    WF_TRY(read_f32(f, arch, "attention.layer_norm_rms_epsilon", true, &hp->eps));
+    WF_TRY(read_heads(f, arch, hp));
+    WF_TRY(read_rope(f, arch, hp));
+    const wf_gguf_tensor *embd = wf_gguf_tensor_find(f, "token_embd.weight");
+    if (!embd) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing%s", f->path, f->n_tensors ? "" : " (this is a vocabulary without a model)");
+    if (embd->dims[1] < 1 || embd->dims[1] > 1u << 24) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %llu rows", f->path, (unsigned long long)embd->dims[1]);
+    hp->n_vocab = (uint32_t)embd->dims[1];
+    return WEFT_OK;
+}

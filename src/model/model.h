@@ -1,0 +1,103 @@
+/* model: hyperparameters, the op graph of an architecture, and its weights on a device.
+ *
+ * An architecture is one file in arch/ and one row in archs.def: it reads its hyperparameters and builds
+ * the graph with the builder below (build.c), which finds, checks and lists the tensors as it goes.
+ */
+#ifndef WF_MODEL_H
+#define WF_MODEL_H
+
+#include "mem/arena.h"
+#include "model/gguf.h"
+#include "plan/graph.h"
+
+typedef struct wf_hparams {
+    uint32_t n_layer, n_head, n_kv_head, head_dim, width, ffn_width, n_vocab, context;
+    uint32_t n_rot;    /* rotated elements of each head, even */
+    bool neox;         /* pairs (i, i + n_rot/2) instead of (2i, 2i + 1) */
+    float rope_base;
+    float rope_factor; /* linear scaling: positions are divided by it */
+    float eps;
+} wf_hparams;
+
+typedef struct wf_builder wf_builder;
+
+typedef struct wf_arch {
+    const char *name; /* general.architecture */
+    weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
+    void (*graph)(wf_builder *b); /* errors stay in the builder */
+} wf_arch;
+
+/* By general.architecture; WEFT_ERR_UNSUPPORTED names it and lists those known. */
+weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
+
+/* ---- weights ------------------------------------------------------------------------------------ */
+
+#define WF_MAX_PARTS 3
+/* A matrix of the graph: one tensor, several stacked along their rows, or numbers made on the host. */
+typedef struct wf_weight {
+    const wf_gguf_tensor *parts[WF_MAX_PARTS];
+    uint32_t n_parts;
+    const float *made; /* F32 rows x cols, owned by the list; when n_parts is 0 */
+    enum wf_dtype dtype;
+    uint32_t rows, cols;
+    bool matrix;       /* the W of a GEMM: the backend may choose its layout */
+    wf_view view;      /* after upload */
+} wf_weight;
+
+typedef struct wf_weights {
+    wf_weight *list;
+    size_t n, cap;
+    wf_arena arena;
+    wf_buf *file; /* the mapped file as a buffer, where the device can use it in place */
+} wf_weights;
+
+uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file */
+/* Puts every weight on the device. q is any queue of dev. */
+weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);
+void wf_weights_free(wf_weights *w);
+
+/* ---- building graphs (for arch/) ------------------------------------------------------------------ */
+
+struct wf_builder {
+    const wf_gguf *file;
+    const wf_hparams *hp;
+    wf_graph *graph;
+    wf_weights *weights;
+    enum wf_dtype act;  /* dtype of activations between ops; the residual stream is always F32 */
+    bool fuse;          /* stack matrices that share their input into one */
+    uint32_t context;   /* rows of the RoPE table */
+    uint32_t page_tokens;
+    int32_t layer;      /* of the nodes being built */
+    int32_t rope;       /* value of the RoPE table */
+    uint8_t *used;      /* by tensor of the file */
+    weft_status status; /* the first error; later calls do nothing */
+};
+
+/* Graph, weights list and every check of names and shapes. act/fuse/context/page_tokens as above. */
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool fuse, uint32_t context,
+                           uint32_t page_tokens, wf_graph *graph, wf_weights *weights);
+
+/* One of up to three matrices that share an input. bias: look for "<tensor>.bias" too. */
+typedef struct wf_linear {
+    const char *name, *tensor; /* node "q", tensor "attn_q" */
+    uint32_t rows;
+} wf_linear;
+
+/* All return value indexes; names inside a layer are completed to "blk.<layer>.<tensor>.weight". */
+int32_t wf_build_embed(wf_builder *b);
+int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x);
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual, enum wf_dtype out);
+/* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
+int32_t wf_build_attention(wf_builder *b, int32_t x);
+/* x + down(silu(gate(norm(x))) * up(norm(x))) */
+int32_t wf_build_swiglu(wf_builder *b, int32_t x);
+/* Rows that want logits, final norm, output matrix (tied to the embedding if absent). */
+void wf_build_logits(wf_builder *b, int32_t x);
+
+/* All of it: embedding, n_layer blocks of attention and SwiGLU, logits. */
+void wf_build_decoder(wf_builder *b);
+
+/* The keys that llama-like architectures share, read from "<arch>.*" and checked. */
+weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp);
+
+#endif

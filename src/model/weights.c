@@ -1,0 +1,154 @@
+/* weights: puts a model's matrices on a device. A device that reads host memory uses the mapped file in
+ * place; any other gets slabs, filled in the layout that it asked for. */
+#include "model/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_BYTES (64u << 20) /* written between two looks at the progress bar */
+
+typedef struct upload {
+    wf_weights *w;
+    wf_dev *dev;
+    wf_queue *q;
+    weft_progress_fn progress;
+    void *user;
+    uint64_t total, done, since_wait;
+} upload;
+
+static uint64_t row_bytes(const wf_weight *w)
+{
+    return wf_dtype_bytes(w->dtype, w->cols);
+}
+
+uint64_t wf_weights_bytes(const wf_weights *w)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->n; i++) sum += w->list[i].rows * row_bytes(&w->list[i]);
+    return sum;
+}
+
+/* ---- where each weight lies ------------------------------------------------------------------------ */
+
+static bool view_in_file(const upload *u, const wf_gguf *f, wf_weight *w)
+{
+    if (!u->w->file || w->n_parts != 1) return false;
+    uint64_t offset = (uint64_t)(w->parts[0]->data - f->map.data);
+    if (offset % u->dev->align) return false;
+    w->view = (wf_view){u->w->file, offset, w->rows, w->cols, w->cols, w->dtype, 0};
+    return true;
+}
+
+static weft_status reserve(upload *u, wf_weight *w, wf_region *r)
+{
+    const wf_dev_fns *fns = u->dev->fns;
+    uint8_t layout = w->matrix && fns->weight_layout ? fns->weight_layout(u->dev, w->dtype, w->rows, w->cols) : 0;
+    uint64_t bytes = layout ? fns->weight_bytes(u->dev, layout, w->dtype, w->rows, w->cols) : w->rows * row_bytes(w);
+    w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout};
+    u->total += w->rows * row_bytes(w);
+    weft_status s = wf_arena_reserve(&u->w->arena, bytes, r);
+    if (s != WEFT_OK && w->n_parts) return wf_fail_more(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
+    return s;
+}
+
+static weft_status place(upload *u, const wf_gguf *f)
+{
+    wf_weights *w = u->w;
+    wf_region *regions = wf_calloc(w->n, sizeof *regions);
+    weft_status s = regions ? WEFT_OK : WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < w->n && s == WEFT_OK; i++)
+        if (!view_in_file(u, f, &w->list[i])) s = reserve(u, &w->list[i], &regions[i]);
+    if (s == WEFT_OK) s = wf_arena_commit(&w->arena);
+    for (size_t i = 0; i < w->n && s == WEFT_OK; i++) {
+        wf_view *v = &w->list[i].view;
+        if (!v->buf) v->buf = wf_arena_buf(&w->arena, regions[i]), v->offset = regions[i].offset;
+    }
+    free(regions);
+    return s;
+}
+
+/* ---- copying ------------------------------------------------------------------------------------------ */
+
+static weft_status advance(upload *u, uint64_t bytes)
+{
+    u->done += bytes;
+    u->since_wait += bytes;
+    if (u->since_wait < STEP_BYTES) return WEFT_OK;
+    u->since_wait = 0;
+    WF_TRY(wf_finish(u->q));
+    if (u->progress) u->progress(u->user, "load", (double)u->done / (double)u->total);
+    return WEFT_OK;
+}
+
+static weft_status copy(upload *u, wf_view *v, uint64_t at, const uint8_t *src, uint64_t bytes)
+{
+    for (uint64_t done = 0; done < bytes;) {
+        uint64_t step = WF_MIN(bytes - done, STEP_BYTES);
+        WF_TRY(wf_write(u->q, v->buf, v->offset + at + done, src + done, step, NULL));
+        WF_TRY(advance(u, step));
+        done += step;
+    }
+    return WEFT_OK;
+}
+
+static weft_status copy_rows(upload *u, wf_weight *w)
+{
+    if (!w->n_parts) return copy(u, &w->view, 0, (const uint8_t *)w->made, w->rows * row_bytes(w));
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        WF_TRY(copy(u, &w->view, at, w->parts[i]->data, w->parts[i]->bytes));
+        at += w->parts[i]->bytes;
+    }
+    return WEFT_OK;
+}
+
+static weft_status copy_packed(upload *u, wf_weight *w)
+{
+    uint64_t bytes = w->rows * row_bytes(w), at = 0;
+    uint64_t packed_bytes = u->dev->fns->weight_bytes(u->dev, w->view.layout, w->dtype, w->rows, w->cols);
+    uint8_t *rows = w->n_parts > 1 ? malloc(bytes) : NULL, *packed = malloc(packed_bytes);
+    weft_status s = packed && (rows || w->n_parts == 1) ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory for packing weights");
+    for (uint32_t i = 0; i < w->n_parts && rows && s == WEFT_OK; at += w->parts[i++]->bytes)
+        memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    if (s == WEFT_OK) {
+        u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, w->rows, w->cols, rows ? rows : w->parts[0]->data, packed);
+        s = wf_write(u->q, w->view.buf, w->view.offset, packed, packed_bytes, NULL);
+        if (s == WEFT_OK) s = wf_finish(u->q); /* packed goes away */
+        if (s == WEFT_OK) s = advance(u, bytes);
+    }
+    free(rows);
+    free(packed);
+    return s;
+}
+
+static weft_status copy_all(upload *u)
+{
+    for (size_t i = 0; i < u->w->n; i++) {
+        wf_weight *w = &u->w->list[i];
+        if (w->view.buf != u->w->file) WF_TRY(w->view.layout ? copy_packed(u, w) : copy_rows(u, w));
+    }
+    WF_TRY(wf_finish(u->q));
+    for (size_t i = 0; i < u->w->n; i++) free((void *)u->w->list[i].made), u->w->list[i].made = NULL;
+    return WEFT_OK;
+}
+
+weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user)
+{
+    upload u = {.w = w, .dev = dev, .q = q, .progress = progress, .user = user};
+    wf_arena_init(&w->arena, dev, "weights");
+    weft_status s = wf_buf_wrap(dev, f->map.data, f->map.size, &w->file);
+    if (s != WEFT_OK && s != WEFT_ERR_UNSUPPORTED) return s;
+    WF_TRY(place(&u, f));
+    WF_TRY(copy_all(&u));
+    if (wf_map_broken(&f->map)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
+    return WEFT_OK;
+}
+
+void wf_weights_free(wf_weights *w)
+{
+    for (size_t i = 0; i < w->n; i++) free((void *)w->list[i].made);
+    free(w->list);
+    if (w->file) wf_buf_destroy(w->file);
+    wf_arena_free(&w->arena);
+    memset(w, 0, sizeof *w);
+}

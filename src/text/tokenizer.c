@@ -1,0 +1,413 @@
+/* tokenizer: the table of kinds, and what both kinds share: the tables of a vocabulary, special
+ * tokens, tokens that end a generation, and the way from text to ids and back around the kind's own
+ * part. */
+#include "text/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+static const wf_text_kind *const kinds[] = {&wf_text_spm, &wf_text_bpe};
+
+/* ---- small helpers of the folder ------------------------------------------------------------- */
+
+weft_status wf_ids_push(wf_ids *a, int32_t id)
+{
+    if (!wf_grow(&a->v, a->n, &a->cap, sizeof *a->v)) return WEFT_ERR_NOMEM;
+    a->v[a->n++] = id;
+    return WEFT_OK;
+}
+
+weft_status wf_ends_push(wf_ends *a, size_t end)
+{
+    if (!wf_grow(&a->v, a->n, &a->cap, sizeof *a->v)) return WEFT_ERR_NOMEM;
+    a->v[a->n++] = (uint32_t)end;
+    return WEFT_OK;
+}
+
+size_t wf_utf8_len(const char *p, size_t len)
+{
+    utf8proc_int32_t c;
+    if (!((uint8_t)*p & 0x80)) return 1;
+    utf8proc_ssize_t n = utf8proc_iterate((const uint8_t *)p, (utf8proc_ssize_t)WF_MIN(len, 4), &c);
+    return n > 0 ? (size_t)n : 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return -1;
+}
+
+int wf_byte_token(const char *text, size_t len)
+{
+    if (len != 6 || memcmp(text, "<0x", 3) || text[5] != '>') return -1;
+    int hi = hex_digit(text[3]), lo = hex_digit(text[4]);
+    return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
+}
+
+static uint32_t hash_text(const char *text, size_t len)
+{
+    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)text[i]) * 0x100000001b3u;
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static uint32_t *slot_of(const wf_tokenizer *t, const char *text, size_t len)
+{
+    uint32_t i = hash_text(text, len) & t->slot_mask;
+    for (; t->slots[i]; i = (i + 1) & t->slot_mask) {
+        const wf_vocab_token *tok = &t->tokens[t->slots[i] - 1];
+        if (tok->len == len && !memcmp(tok->text, text, len)) break;
+    }
+    return &t->slots[i];
+}
+
+int32_t wf_piece_find(const wf_tokenizer *t, const char *text, size_t len)
+{
+    return len > t->max_len ? -1 : (int32_t)*slot_of(t, text, len) - 1;
+}
+
+weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_ids *out)
+{
+    bool bytes = true;
+    for (size_t i = 0; i < len; i++) bytes = bytes && t->byte_id[(uint8_t)text[i]] >= 0;
+    if (!bytes) return t->unk < 0 ? WEFT_OK : wf_ids_push(out, t->unk);
+    for (size_t i = 0; i < len; i++) WF_TRY(wf_ids_push(out, t->byte_id[(uint8_t)text[i]]));
+    return WEFT_OK;
+}
+
+/* ---- tokens that end a generation ------------------------------------------------------------ */
+
+/* By text, as files often name only one of them by id (the list follows llama.cpp's
+ * src/llama-vocab.cpp). A normal token of such a text is just text. A user-defined one becomes a
+ * control token, so that a prompt cannot contain it unparsed. */
+static const char *const enders[] = {
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|end_of_turn|>",
+    "<EOT>",
+    "_<EOT>",
+    "\xe2\x96\x81<EOT>",
+    "<|EOT|>",
+    "<end_of_utterance>",
+    "[EOT]",
+    "[EOS]",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+    "<\xef\xbd\x9c"
+    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+};
+/* As user-defined tokens these are HTML (Gemma). */
+static const char *const control_enders[] = {"</s>", "<eos>"};
+
+static bool has_text(const wf_vocab_token *tok, const char *text)
+{
+    return strlen(text) == tok->len && !memcmp(text, tok->text, tok->len);
+}
+
+static bool ends_generation(const wf_vocab_token *tok)
+{
+    bool control = tok->type == WF_TOKEN_CONTROL, found = false;
+    if (!control && tok->type != WF_TOKEN_USER) return false;
+    for (size_t i = 0; i < WF_LEN(enders); i++) found = found || has_text(tok, enders[i]);
+    for (size_t i = 0; control && i < WF_LEN(control_enders); i++)
+        found = found || has_text(tok, control_enders[i]);
+    return found;
+}
+
+static int32_t ender_named(const wf_tokenizer *t, const char *text)
+{
+    for (uint32_t i = 0; i < t->n_tokens; i++)
+        if (t->eog[i] && has_text(&t->tokens[i], text)) return (int32_t)i;
+    return -1;
+}
+
+static void find_enders(wf_tokenizer *t, const wf_vocab_src *src)
+{
+    for (uint32_t i = 0; i < t->n_tokens; i++) {
+        if (!ends_generation(&t->tokens[i])) continue;
+        t->eog[i] = 1;
+        t->tokens[i].type = WF_TOKEN_CONTROL;
+    }
+    /* In the harmony format <|end|> ends a message; <|return|> or <|call|> end the answer. */
+    int32_t end = ender_named(t, "<|end|>");
+    if (end >= 0 && ender_named(t, "<|return|>") >= 0 && ender_named(t, "<|call|>") >= 0)
+        t->eog[end] = 0;
+    const int32_t named[] = {src->eos, src->eot, src->eom};
+    for (size_t i = 0; i < WF_LEN(named); i++)
+        if (named[i] >= 0) t->eog[named[i]] = 1;
+}
+
+/* ---- making a tokenizer ---------------------------------------------------------------------- */
+
+static const wf_text_kind *kind_find(const char *model)
+{
+    for (size_t i = 0; i < WF_LEN(kinds); i++)
+        if (model && !strcmp(kinds[i]->model, model)) return kinds[i];
+    return NULL;
+}
+
+static weft_status check_ids(const wf_vocab_src *src)
+{
+    const struct {
+        const char *key;
+        int32_t id;
+    } ids[] = {{"bos", src->bos},
+               {"eos", src->eos},
+               {"unknown", src->unk},
+               {"eot", src->eot},
+               {"eom", src->eom}};
+    for (size_t i = 0; i < WF_LEN(ids); i++)
+        if (ids[i].id < -1 || (ids[i].id >= 0 && (uint32_t)ids[i].id >= src->n_tokens))
+            return wf_fail(
+                WEFT_ERR_FORMAT,
+                "tokenizer.ggml.%s_token_id is %d, outside of the vocabulary of %u tokens",
+                ids[i].key, ids[i].id, src->n_tokens);
+    if (src->add_bos > 0 && src->bos < 0)
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "tokenizer.ggml.add_bos_token is true but there is no tokenizer.ggml.bos_token_id");
+    if (src->add_eos > 0 && src->eos < 0)
+        return wf_fail(
+            WEFT_ERR_FORMAT,
+            "tokenizer.ggml.add_eos_token is true but there is no tokenizer.ggml.eos_token_id");
+    return WEFT_OK;
+}
+
+static weft_status copy_tokens(wf_tokenizer *t, const wf_vocab_src *src)
+{
+    t->n_tokens = src->n_tokens;
+    t->tokens = wf_calloc(t->n_tokens, sizeof *t->tokens);
+    t->eog = wf_calloc(t->n_tokens, 1);
+    if (!t->tokens || !t->eog) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < t->n_tokens; i++) {
+        wf_vocab_token *tok = &t->tokens[i];
+        *tok = src->tokens[i];
+        if (tok->type < WF_TOKEN_NORMAL || tok->type > WF_TOKEN_BYTE) tok->type = WF_TOKEN_NORMAL;
+        if (isnan(tok->score)) tok->score = -INFINITY;
+    }
+    return WEFT_OK;
+}
+
+/* Of tokens with the same text the last one counts. */
+static weft_status index_texts(wf_tokenizer *t)
+{
+    size_t size = 16;
+    while (size < (size_t)t->n_tokens * 2) size *= 2;
+    t->slots = wf_calloc(size, sizeof *t->slots);
+    if (!t->slots) return WEFT_ERR_NOMEM;
+    t->slot_mask = (uint32_t)(size - 1);
+    for (uint32_t i = 0; i < t->n_tokens; i++) {
+        const wf_vocab_token *tok = &t->tokens[i];
+        if (!tok->len || !(t->kind->plain >> tok->type & 1)) continue;
+        *slot_of(t, tok->text, tok->len) = i + 1;
+        t->max_len = WF_MAX(t->max_len, tok->len);
+    }
+    return WEFT_OK;
+}
+
+static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
+{
+    const unsigned user = 1u << WF_TOKEN_USER;
+    t->bos = src->bos;
+    t->eos = src->eos;
+    t->unk = src->unk;
+    t->add_bos = src->add_bos < 0 ? t->kind->add_bos && src->bos >= 0 : src->add_bos;
+    t->add_eos = src->add_eos > 0;
+    t->add_space_prefix =
+        src->add_space_prefix < 0 ? t->kind->add_space_prefix : src->add_space_prefix;
+    memset(t->byte_id, -1, sizeof t->byte_id);
+    WF_TRY(copy_tokens(t, src));
+    find_enders(t, src);
+    WF_TRY(index_texts(t));
+    WF_TRY(wf_specials_init(&t->user, t->tokens, t->n_tokens, user));
+    WF_TRY(wf_specials_init(&t->all, t->tokens, t->n_tokens,
+                            user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN));
+    return t->kind->init(t, src);
+}
+
+weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
+{
+    const wf_text_kind *kind = kind_find(src->model);
+    if (!kind)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and "
+                       "'gpt2' (byte-level BPE)",
+                       src->model ? src->model : "");
+    if (!src->n_tokens || src->n_tokens > INT32_MAX)
+        return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.tokens has %u entries", src->n_tokens);
+    WF_TRY(check_ids(src));
+    wf_tokenizer *t = wf_calloc(1, sizeof *t);
+    if (!t) return WEFT_ERR_NOMEM;
+    t->kind = kind;
+    weft_status s = fill(t, src);
+    if (s) return wf_tokenizer_destroy(t), s;
+    *out = t;
+    return WEFT_OK;
+}
+
+void wf_tokenizer_destroy(wf_tokenizer *t)
+{
+    if (!t) return;
+    wf_pre_close(t->pre);
+    wf_specials_free(&t->user);
+    wf_specials_free(&t->all);
+    free(t->tokens);
+    free(t->eog);
+    free(t->slots);
+    free(t->pairs);
+    free(t);
+}
+
+/* ---- text to ids ----------------------------------------------------------------------------- */
+
+/* Special tokens as they are, what lies between through the kind. */
+static weft_status encode(const wf_tokenizer *t, const char *text, size_t len,
+                          const wf_specials *specials, wf_ids *out)
+{
+    size_t start = 0;
+    bool prefix =
+        true; /* the first plain text, and any behind a special token, gets the space prefix */
+    for (size_t i = 0, used = 0; i < len;) {
+        int32_t id = wf_specials_match(specials, t->tokens, text + i, len - i, &used);
+        if (id < 0) {
+            i++;
+            continue;
+        }
+        if (i > start) WF_TRY(t->kind->encode(t, text + start, i - start, prefix, out));
+        WF_TRY(wf_ids_push(out, id));
+        prefix = true;
+        start = i += used;
+    }
+    return len > start ? t->kind->encode(t, text + start, len - start, prefix, out) : WEFT_OK;
+}
+
+weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags,
+                        int32_t **ids, size_t *n)
+{
+    if (len > WF_TEXT_MAX)
+        return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",
+                       len, WF_TEXT_MAX);
+    wf_ids out = {0};
+    bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
+    weft_status s = wf_grow(&out.v, 0, &out.cap, sizeof *out.v) ? WEFT_OK : WEFT_ERR_NOMEM;
+    if (!s && add && t->add_bos) s = wf_ids_push(&out, t->bos);
+    if (!s) s = encode(t, text, len, flags & WEFT_TEXT_NO_PARSE_SPECIAL ? &t->user : &t->all, &out);
+    if (!s && add && t->add_eos) s = wf_ids_push(&out, t->eos);
+    if (s) return free(out.v), s;
+    *ids = out.v;
+    *n = out.n;
+    return WEFT_OK;
+}
+
+/* ---- ids to text ----------------------------------------------------------------------------- */
+
+static bool is_special(const wf_vocab_token *tok)
+{
+    return tok->type == WF_TOKEN_CONTROL || tok->type == WF_TOKEN_UNKNOWN ||
+           tok->type == WF_TOKEN_USER;
+}
+
+size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *buf, size_t cap)
+{
+    if (id < 0 || (uint32_t)id >= t->n_tokens) return 0;
+    const wf_vocab_token *tok = &t->tokens[id];
+    if (is_special(tok)) {
+        if (flags & WEFT_TEXT_HIDE_SPECIAL && tok->type != WF_TOKEN_USER) return 0;
+        if (cap) memcpy(buf, tok->text, WF_MIN(tok->len, cap));
+        return tok->len;
+    }
+    int byte = tok->type == WF_TOKEN_BYTE ? wf_byte_token(tok->text, tok->len) : -1;
+    if (byte < 0) return t->kind->piece(t, tok, buf, cap);
+    if (cap) *buf = (char)byte;
+    return 1;
+}
+
+/* Length of all pieces, or the pieces themselves where buf is given, less the spaces that
+ * tokenising added. */
+static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf,
+                     size_t cap)
+{
+    size_t len = 0;
+    bool prefix = t->add_space_prefix;
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= t->n_tokens) continue;
+        char first = 0;
+        bool special = is_special(&t->tokens[ids[i]]);
+        size_t size = wf_token_piece(t, ids[i], flags, &first, 1);
+        bool cut = prefix && !special && size && first == ' ';
+        if (buf) {
+            size = wf_token_piece(t, ids[i], flags, buf + len, cap - len);
+            if (cut) memmove(buf + len, buf + len + 1, size - 1);
+        }
+        len += size - cut;
+        prefix = special && t->add_space_prefix;
+    }
+    return len;
+}
+
+weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags,
+                          char **text, size_t *len)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= t->n_tokens)
+            return wf_fail(WEFT_ERR_ARG,
+                           "token id %d at position %zu is outside of the vocabulary of %u tokens",
+                           ids[i], i, t->n_tokens);
+    size_t need = decode(t, ids, n, flags, NULL, 0);
+    char *buf = wf_calloc(need + 2, 1); /* one for a space that is cut again, one for the end */
+    if (!buf) return WEFT_ERR_NOMEM;
+    *len = decode(t, ids, n, flags, buf, need + 1);
+    buf[*len] = 0;
+    *text = buf;
+    return WEFT_OK;
+}
+
+/* ---- questions ------------------------------------------------------------------------------- */
+
+bool wf_token_is_eog(const wf_tokenizer *t, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < t->n_tokens && t->eog[id];
+}
+
+bool wf_token_is_control(const wf_tokenizer *t, int32_t id)
+{
+    return id >= 0 && (uint32_t)id < t->n_tokens && t->tokens[id].type == WF_TOKEN_CONTROL;
+}
+
+int32_t wf_token_bos(const wf_tokenizer *t)
+{
+    return t->bos;
+}
+
+int32_t wf_token_eos(const wf_tokenizer *t)
+{
+    return t->eos;
+}
+
+bool wf_token_adds_bos(const wf_tokenizer *t)
+{
+    return t->add_bos;
+}
+
+bool wf_token_adds_space(const wf_tokenizer *t)
+{
+    return t->add_space_prefix;
+}
+
+uint32_t wf_token_count(const wf_tokenizer *t)
+{
+    return t->n_tokens;
+}

@@ -1,0 +1,163 @@
+/* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. The texts stay in the file.
+ */
+#include "model/gguf.h"
+#include "text/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY "tokenizer.ggml."
+
+typedef struct reader {
+    const wf_gguf *file;
+    wf_vocab_token *tokens;
+    wf_vocab_merge *merges;
+    wf_vocab_src src;
+    char model[64], pre[64];
+} reader;
+
+static weft_status take_token(void *user, uint64_t i, wf_str s)
+{
+    reader *r = user;
+    if (s.len > UINT32_MAX)
+        return wf_fail(WEFT_ERR_FORMAT, KEY "tokens: entry %u is too long", (unsigned)i);
+    r->tokens[i] =
+        (wf_vocab_token){.text = s.data, .len = (uint32_t)s.len, .type = WF_TOKEN_NORMAL};
+    return WEFT_OK;
+}
+
+static weft_status take_merge(void *user, uint64_t i, wf_str s)
+{
+    reader *r = user;
+    if (s.len > UINT32_MAX)
+        return wf_fail(WEFT_ERR_FORMAT, KEY "merges: entry %u is too long", (unsigned)i);
+    r->merges[i] = (wf_vocab_merge){s.data, (uint32_t)s.len};
+    return WEFT_OK;
+}
+
+static weft_status read_name(const wf_gguf *g, const char *key, bool required, char *buf,
+                             size_t cap)
+{
+    wf_str s = {"", 0};
+    WF_TRY(wf_gguf_str(g, key, required, &s));
+    if (s.len >= cap || memchr(s.data, 0, s.len))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s is '%.*s', which weft does not know", key,
+                       (int)WF_MIN(s.len, 40), s.data);
+    memcpy(buf, s.data, s.len);
+    return WEFT_OK;
+}
+
+static weft_status read_tokens(reader *r)
+{
+    uint64_t n = 0;
+    WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, &n, NULL, NULL));
+    if (!n || n > INT32_MAX)
+        return wf_fail(WEFT_ERR_FORMAT, KEY "tokens has %llu entries", (unsigned long long)n);
+    if (!(r->tokens = wf_calloc(n, sizeof *r->tokens))) return WEFT_ERR_NOMEM;
+    WF_TRY(wf_gguf_strings(r->file, KEY "tokens", true, NULL, take_token, r));
+    r->src.tokens = r->tokens;
+    r->src.n_tokens = (uint32_t)n;
+    return WEFT_OK;
+}
+
+static weft_status read_merges(reader *r)
+{
+    uint64_t n = 0;
+    WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, &n, NULL, NULL));
+    if (n > INT32_MAX)
+        return wf_fail(WEFT_ERR_FORMAT, KEY "merges has %llu entries", (unsigned long long)n);
+    if (!(r->merges = wf_calloc(n, sizeof *r->merges))) return WEFT_ERR_NOMEM;
+    WF_TRY(wf_gguf_strings(r->file, KEY "merges", true, NULL, take_merge, r));
+    r->src.merges = r->merges;
+    r->src.n_merges = (uint32_t)n;
+    return WEFT_OK;
+}
+
+/* Numbers that belong to the tokens one by one; *out NULL where the file has none. */
+static weft_status find_numbers(const reader *r, const char *key, bool floats,
+                                const wf_gguf_kv **out)
+{
+    const wf_gguf_kv *kv = *out = wf_gguf_find(r->file, key);
+    if (!kv) return WEFT_OK;
+    bool real = kv->item == WF_GGUF_F32 || kv->item == WF_GGUF_F64;
+    bool text = kv->item == WF_GGUF_STRING || kv->item == WF_GGUF_ARRAY || kv->item == WF_GGUF_BOOL;
+    if (kv->type != WF_GGUF_ARRAY || text || (real && !floats))
+        return wf_fail(WEFT_ERR_FORMAT, "%s is not an array of %s", key,
+                       floats ? "numbers" : "integers");
+    if (kv->count < r->src.n_tokens)
+        return wf_fail(WEFT_ERR_FORMAT, "%s has %llu entries for the %u of " KEY "tokens", key,
+                       (unsigned long long)kv->count, r->src.n_tokens);
+    return WEFT_OK;
+}
+
+static weft_status read_scores_and_types(reader *r)
+{
+    const wf_gguf_kv *scores, *types;
+    WF_TRY(find_numbers(r, KEY "scores", true, &scores));
+    WF_TRY(find_numbers(r, KEY "token_type", false, &types));
+    for (uint32_t i = 0; i < r->src.n_tokens; i++) {
+        if (scores) r->tokens[i].score = (float)wf_gguf_num_at(scores, i);
+        int64_t type = types ? wf_gguf_int_at(types, i) : WF_TOKEN_NORMAL;
+        r->tokens[i].type =
+            type >= WF_TOKEN_NORMAL && type <= WF_TOKEN_BYTE ? (uint8_t)type : WF_TOKEN_NORMAL;
+    }
+    return WEFT_OK;
+}
+
+/* fallback: the id that files of this kind leave unsaid; -1: none. */
+static weft_status read_id(const reader *r, const char *key, int32_t fallback, int32_t *out)
+{
+    uint32_t id = UINT32_MAX;
+    *out = fallback >= 0 && (uint32_t)fallback < r->src.n_tokens ? fallback : -1;
+    WF_TRY(wf_gguf_u32(r->file, key, false, &id));
+    if (id == UINT32_MAX) return WEFT_OK; /* absent, or written as -1: none */
+    if (id >= r->src.n_tokens)
+        return wf_fail(WEFT_ERR_FORMAT, "%s is %u, outside of the vocabulary of %u tokens", key, id,
+                       r->src.n_tokens);
+    *out = (int32_t)id;
+    return WEFT_OK;
+}
+
+static weft_status read_flag(const reader *r, const char *key, int8_t *out)
+{
+    *out = -1;
+    if (!wf_gguf_find(r->file, key)) return WEFT_OK;
+    bool on = false;
+    WF_TRY(wf_gguf_bool(r->file, key, true, &on));
+    *out = on;
+    return WEFT_OK;
+}
+
+static weft_status read_all(reader *r)
+{
+    WF_TRY(read_name(r->file, KEY "model", true, r->model, sizeof r->model));
+    WF_TRY(read_name(r->file, KEY "pre", false, r->pre, sizeof r->pre));
+    bool spm = !strcmp(r->model, wf_text_spm.model), bpe = !strcmp(r->model, wf_text_bpe.model);
+    r->src.model = r->model;
+    r->src.pre = r->pre;
+    if (!spm && !bpe) return WEFT_OK; /* wf_tokenizer_create says what it supports */
+    WF_TRY(read_tokens(r));
+    if (bpe) WF_TRY(read_merges(r));
+    WF_TRY(read_scores_and_types(r));
+    /* SentencePiece's own numbers, which old files rely on. */
+    WF_TRY(read_id(r, KEY "bos_token_id", spm ? 1 : -1, &r->src.bos));
+    WF_TRY(read_id(r, KEY "eos_token_id", spm ? 2 : -1, &r->src.eos));
+    WF_TRY(read_id(r, KEY "unknown_token_id", spm ? 0 : -1, &r->src.unk));
+    WF_TRY(read_id(r, KEY "eot_token_id", -1, &r->src.eot));
+    WF_TRY(read_id(r, KEY "eom_token_id", -1, &r->src.eom));
+    WF_TRY(read_flag(r, KEY "add_bos_token", &r->src.add_bos));
+    WF_TRY(read_flag(r, KEY "add_eos_token", &r->src.add_eos));
+    WF_TRY(read_flag(r, KEY "add_space_prefix", &r->src.add_space_prefix));
+    r->src.ignore_merges = -1;
+    return WEFT_OK;
+}
+
+weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
+{
+    reader r = {.file = file};
+    weft_status s = read_all(&r);
+    if (!s) s = wf_tokenizer_create(&r.src, out);
+    free(r.tokens);
+    free(r.merges);
+    return s ? wf_fail_more(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
+}

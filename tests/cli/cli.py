@@ -1,0 +1,66 @@
+"""What the tests of the program share: running it, finding test data, reporting as meson wants it.
+
+Environment: WEFT is the program, WEFT_TEST_DATA the folder of test data. Where the data is absent a test
+is skipped, unless CI is set: there it fails. All models run on the CPU path, which every build has.
+"""
+import os
+import subprocess
+import sys
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+WEFT = os.environ.get("WEFT", os.path.join(ROOT, "build", "src", "cli", "weft"))
+DATA = os.environ.get("WEFT_TEST_DATA", os.path.join(ROOT, "..", "shared", "data"))
+CPU = ["--device", "cpu"]
+
+OK, RUNTIME, USAGE, MODEL, DEVICE, LOST, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+
+def data(name):
+    path = os.path.join(DATA, name)
+    if os.path.exists(path):
+        return path
+    if os.environ.get("CI"):
+        raise AssertionError(f"{path} is missing; set WEFT_TEST_DATA")
+    raise unittest.SkipTest(f"{path} is missing")
+
+
+class Result:
+    def __init__(self, p):
+        self.code, self.out, self.err = p.returncode, p.stdout, p.stderr.decode("utf-8", "replace")
+
+    @property
+    def text(self):
+        return self.out.decode("utf-8")
+
+
+def weft(*args, stdin=b"", env=None, timeout=240, **more):
+    """Runs the program to its end. Standard input is a pipe, so no terminal."""
+    p = subprocess.run([WEFT, *map(str, args)], input=stdin, stdout=more.pop("stdout", subprocess.PIPE),
+                       stderr=subprocess.PIPE, timeout=timeout, env={**os.environ, **(env or {})}, **more)
+    return Result(p)
+
+
+class TestCase(unittest.TestCase):
+    maxDiff = None
+
+    def ok(self, *args, **more):
+        r = weft(*args, **more)
+        self.assertEqual(r.code, OK, f"{args}: {r.err}")
+        return r
+
+    def fails(self, code, message, *args, **more):
+        """Fails with the code and a message on stderr that has the text; nothing on stdout."""
+        r = weft(*args, **more)
+        self.assertEqual(r.code, code, f"{args}: {r.err}")
+        self.assertIn(message, r.err)
+        self.assertEqual(r.out, b"", f"{args} wrote to stdout")
+        return r
+
+
+def main():
+    """Runs the tests of the calling program; 77 when every one was skipped."""
+    result = unittest.main(verbosity=2, exit=False).result
+    if not result.wasSuccessful():
+        sys.exit(1)
+    sys.exit(77 if result.testsRun and len(result.skipped) == result.testsRun else 0)

@@ -1,0 +1,166 @@
+"""perplexity, bench, info of a file, selftest: what they print can be read by programs."""
+import csv
+import io
+import json
+import math
+import os
+import re
+import struct
+import tempfile
+import unittest
+
+import cli
+
+SHORT = ["-p", "4,9", "-n", "3", "-r", "2"]
+TEXT = "One day, a little girl named Lily found a needle in her room. "
+
+
+def read_npy(path):
+    """Shape and rows of a float32 file in NumPy's format 1.0."""
+    with open(path, "rb") as f:
+        magic, length = f.read(8), struct.unpack("<H", f.read(2))[0]
+        head = eval(f.read(length), {}, {})  # a literal that the test itself had written
+        raw = f.read()
+    assert magic == b"\x93NUMPY\x01\x00" and (10 + length) % 64 == 0
+    assert head["descr"] == "<f4" and head["fortran_order"] is False
+    rows, columns = head["shape"]
+    assert len(raw) == rows * columns * 4
+    values = struct.unpack(f"<{rows * columns}f", raw)
+    return [values[i * columns:(i + 1) * columns] for i in range(rows)]
+
+
+def minus_log_p(row, token):
+    top = max(row)
+    return top + math.log(sum(math.exp(v - top) for v in row)) - row[token]
+
+
+class Perplexity(cli.TestCase):
+    def logits(self, ids, *more):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.npy")
+            r = self.ok("perplexity", *cli.CPU, "--tokens", ",".join(map(str, ids)), "--logits", path, *more)
+            self.assertEqual(r.out, b"")
+            return read_npy(path)
+
+    def test_logits(self):
+        ids = list(map(int, self.ok("tokenize", "-p", "One day").text.split()))
+        rows = self.logits(ids)
+        n_vocab = int(re.search(r"(\d+) tokens, BOS", self.model_info()).group(1))
+        self.assertEqual([len(rows), len(rows[0])], [len(ids), n_vocab])
+        self.assertTrue(all(map(math.isfinite, (v for row in rows for v in row))))
+        self.assertEqual(len(set(rows)), len(rows))
+        # No BOS is added, and a row depends on what stands before it only.
+        self.assertNotEqual(self.logits(ids[1:])[0], rows[1])
+        self.assertEqual(self.logits(ids[:1]), rows[:1])
+        # Greedy text begins with the likeliest token behind the last one.
+        best = max(range(n_vocab), key=rows[-1].__getitem__)
+        first = self.ok("run", *cli.CPU, "-p", "One day", "-n", 1).out
+        self.assertEqual(self.ok("detokenize", best).out.strip(), first.strip())
+
+    def model_info(self):
+        return self.ok("info", "-m", os.path.join(cli.ROOT, "models", "demo.gguf")).text
+
+    def test_text(self):
+        """The final number is the one computed here from the logits, by the definition in the help."""
+        context = 32
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write(TEXT * 6)
+            f.flush()
+            ids = list(map(int, self.ok("tokenize", "-f", f.name).text.split()))
+            r = self.ok("perplexity", *cli.CPU, "-f", f.name, "-c", context)
+        bos, nll = ids[0], []
+        for at in range(0, len(ids) // context * context, context):
+            chunk = ids[at:at + context]
+            rows = self.logits([bos] + chunk[1:])
+            nll += [minus_log_p(rows[j], chunk[j + 1]) for j in range(context // 2, context - 1)]
+        mean = sum(nll) / len(nll)
+        error = math.exp(mean) * math.sqrt((sum(v * v for v in nll) / len(nll) - mean ** 2) / (len(nll) - 1))
+        lines = r.text.splitlines()
+        self.assertEqual(len(lines), len(ids) // context + 1)
+        got = re.fullmatch(r"Final estimate: PPL = ([0-9.]+) \+/- ([0-9.]+)", lines[-1])
+        self.assertAlmostEqual(float(got.group(1)) / math.exp(mean), 1, 3)
+        self.assertAlmostEqual(float(got.group(2)) / error, 1, 2)
+        self.assertTrue(lines[-2].startswith(f"[{len(lines) - 1}] {got.group(1)} "))
+
+    def test_chunks(self):
+        r = self.ok("perplexity", *cli.CPU, "-p", TEXT * 6, "-c", 32, "--chunks", 2)
+        self.assertEqual(len(r.text.splitlines()), 3)
+        self.fails(cli.USAGE, "fewer than one chunk", "perplexity", *cli.CPU, "-p", "short")
+
+    def test_bad_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.npy")
+            self.fails(cli.USAGE, "99999", "perplexity", *cli.CPU, "--tokens", "1,99999", "--logits", path)
+            self.assertFalse(os.path.exists(path))
+            self.fails(cli.RUNTIME, "/absent/", "perplexity", *cli.CPU, "--tokens", "1", "--logits", "/absent/x.npy")
+
+
+class Bench(cli.TestCase):
+    def test_markdown(self):
+        lines = self.ok("bench", *cli.CPU, *SHORT).text.splitlines()
+        self.assertEqual([w.strip() for w in lines[0].split("|")[1:-1]],
+                         ["model", "size", "params", "device", "threads", "test", "t/s"])
+        self.assertRegex(lines[1], r"^[| :-]+$")
+        self.assertEqual([re.search(r"(pp4|pp9|tg3) \| +[0-9.]+ ± [0-9.]+ \|$", line).group(1) for line in lines[2:5]],
+                         ["pp4", "pp9", "tg3"])
+
+    def test_json(self):
+        rows = json.loads(self.ok("bench", *cli.CPU, *SHORT, "-o", "json", "-t", "1,2").text)
+        self.assertEqual([(r["n_threads"], r["n_prompt"], r["n_gen"]) for r in rows],
+                         [(t, p, n) for t in (1, 2) for p, n in ((4, 0), (9, 0), (0, 3))])
+        for r in rows:
+            self.assertGreater(r["avg_ts"], 0)
+            self.assertGreaterEqual(r["stddev_ts"], 0)
+            self.assertEqual(r["device"], "cpu")
+
+    def test_csv(self):
+        rows = list(csv.DictReader(io.StringIO(self.ok("bench", *cli.CPU, *SHORT, "-o", "csv").text)))
+        self.assertEqual([(r["n_prompt"], r["n_gen"]) for r in rows], [("4", "0"), ("9", "0"), ("0", "3")])
+        self.assertTrue(all(float(r["avg_ts"]) > 0 and None not in r for r in rows))
+
+    def test_results_file(self):
+        columns = ("date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,"
+                   "peer_rate,ratio").split(",")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "device.csv")
+            for _ in range(2):
+                self.ok("bench", *cli.CPU, *SHORT, "--results", path)
+            with open(path, newline="") as f:
+                reader = csv.DictReader(f)
+                rows = list(reader)
+        self.assertEqual(reader.fieldnames, columns)
+        self.assertEqual([(r["op"], r["shape"]) for r in rows],
+                         [("model_prompt", "P=4"), ("model_prompt", "P=9"), ("model_decode", "N=3")] * 2)
+        for r in rows:
+            self.assertRegex(r["date"], r"^\d{4}-\d\d-\d\d$")
+            self.assertEqual(r["unit"], "tokens/s")
+            n = int(r["shape"][2:])
+            self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / 1e6 / n, 1, 2)
+            self.assertEqual([r[c] for c in ("ceiling_pct", "peer", "peer_rate", "ratio")], [""] * 4)
+
+    def test_nothing_to_do(self):
+        self.fails(cli.USAGE, "nothing to measure", "bench", "-p", "0", "-n", "0")
+
+
+class Info(cli.TestCase):
+    def test_file(self):
+        text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text
+        for pattern in (r"architecture +llama", r"layers +5", r"heads +8, 4 of keys and values, 8 wide", r"width +64, 172",
+                        r"context +512 tokens", r"formats +F32", r"memory need +[0-9.]+ MiB with a context of 512",
+                        r"token_embd.weight +F32 +64 x 512 +131072", r"general.architecture +llama"):
+            self.assertRegex(text, rf"(?m)^{pattern}")
+        more = self.ok("info", "-m", cli.data("stories260K.gguf"), "-c", 100).text
+        self.assertRegex(more, r"with a context of 100 tokens")
+
+
+class Selftest(cli.TestCase):
+    def test_cpu(self):
+        r = self.ok("selftest", *cli.CPU)
+        self.assertRegex(r.text, r"(?m)^gemm +(\d+) of \1 agree$")
+        self.assertRegex(r.text, r"(?m)^\d+ checks, 0 failed$")
+        verbose = self.ok("selftest", *cli.CPU, "-v", "--seed", 3).text
+        self.assertGreater(verbose.count("\nok "), 20)
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,160 @@
+"""run without a terminal: what goes to stdout, how an answer ends, signals, closed pipes."""
+import os
+import signal
+import subprocess
+import tempfile
+import unittest
+
+import cli
+from cli import INTERRUPTED, RUNTIME, weft
+
+RUN = ["run", *cli.CPU]
+
+
+class Text(cli.TestCase):
+    def test_golden(self):
+        """The story that llama.cpp writes with the same file, greedily, from BOS alone."""
+        with open(cli.data("stories260K.txt"), "rb") as f:
+            want = f.read()
+        with open(cli.data("stories260K.tokens.txt")) as f:
+            n = len(f.read().split())
+        model = ["-m", cli.data("stories260K.gguf")]
+        self.assertEqual(self.ok(*RUN, *model, "-p", "", "-n", n).out, want)
+        self.assertEqual(self.ok(*RUN, *model, "-n", n).out, want)  # no -p, no terminal
+
+    def test_only_text_on_stdout(self):
+        loud = self.ok(*RUN, "-p", "One day", "-n", 20, "-v")
+        quiet = self.ok(*RUN, "-p", "One day", "-n", 20, "-q")
+        self.assertEqual(loud.out, quiet.out)
+        self.assertTrue(quiet.out)
+        self.assertNotIn("One day", quiet.text)
+        self.assertEqual(quiet.err, "")
+        self.assertRegex(loud.err, r"generated 20 tokens, [0-9.]+ tokens/s")
+        self.assertNotIn("\r", loud.err)  # no progress bar where stderr is no terminal
+
+    def test_lengths(self):
+        self.assertEqual(self.ok(*RUN, "-p", "One day", "-n", 0).out, b"")
+        short = self.ok(*RUN, "-p", "One day", "-n", 5).out
+        long = self.ok(*RUN, "-p", "One day", "-n", 15).out
+        self.assertTrue(long.startswith(short) and len(long) > len(short))
+
+    def test_file(self):
+        want = self.ok(*RUN, "-p", "One day", "-n", 10).out
+        with tempfile.NamedTemporaryFile() as f:
+            for text in (b"One day", b"One day\n"):
+                f.seek(0)
+                f.truncate()
+                f.write(text)
+                f.flush()
+                self.assertEqual(self.ok(*RUN, "-f", f.name, "-n", 10).out, want)
+
+    def test_seed(self):
+        draw = [*RUN, "-p", "One day", "-n", 30, "--temp", "1.5"]
+        a = self.ok(*draw, "--seed", 1).out
+        self.assertEqual(self.ok(*draw, "--seed", 1).out, a)
+        self.assertNotEqual(self.ok(*draw, "--seed", 2).out, a)
+        told = self.ok(*draw)
+        seed = told.err.split("seed ")[1].split()[0]
+        self.assertEqual(self.ok(*draw, "--seed", seed).out, told.out)
+        greedy = self.ok(*RUN, "-p", "One day", "-n", 30).out
+        self.assertEqual(self.ok(*draw, "--top-k", 1).out, greedy)
+
+    def test_full_context(self):
+        r = self.ok(*RUN, "-p", "One day", "-c", 32, "--ignore-eos")
+        self.assertIn("context is full after 32 tokens", r.err)
+        self.assertTrue(r.out)
+        r = self.fails(RUNTIME, "context", *RUN, "-p", "One day " * 50, "-c", 32)
+
+    def test_testing_options_do_not_change_the_text(self):
+        args = [*RUN, "-p", "One day", "-n", 40]
+        want = self.ok(*args).out
+        for more in (["--page-tokens", 1], ["--shuffle-pages", 7], ["--poison"], ["--max-alloc", "1M"],
+                     ["--no-kernel-cache"], ["--watchdog", 30000]):
+            self.assertEqual(self.ok(*args, *more).out, want, more)
+
+    def test_plan_file(self):
+        args = [*RUN, "-p", "One day", "-n", 10]
+        with tempfile.TemporaryDirectory() as folder:
+            plan = os.path.join(folder, "plan")
+            want = self.ok(*args, "--dump-plan", plan).out
+            self.assertGreater(os.path.getsize(plan), 0)
+            self.assertEqual(self.ok(*args, "--plan", plan).out, want)
+
+
+class Chat(cli.TestCase):
+    """Chats whose lines come from a pipe; the built-in model has no template of its own."""
+
+    def test_needs_a_template(self):
+        r = self.fails(cli.USAGE, "--chat-template NAME", *RUN, "--chat", "-p", "Hello")
+        self.assertIn("chatml", r.err)
+        self.fails(cli.USAGE, "'frob'", *RUN, "--chat-template", "frob", "-p", "Hello")
+
+    def test_once(self):
+        chat = [*RUN, "--chat-template", "chatml", "-n", 8]
+        self.assertTrue(self.ok(*chat, "-p", "Hello").out.endswith(b"\n"))
+        self.assertNotEqual(self.ok(*chat, "-p", "Hello", "--system", "You write stories about a dog.").out,
+                            self.ok(*chat, "-p", "Hello").out)
+
+    def test_lines(self):
+        chat = [*RUN, "--chat-template", "chatml", "--chat", "-n", 8]
+        one = self.ok(*chat, stdin=b"Hello\n")
+        self.assertEqual(one.err.count("generated"), 1)
+        self.assertEqual(self.ok(*chat, stdin=b"Hello\n/clear\nHello\n").out, one.out * 2)
+        self.assertEqual(self.ok(*chat, stdin=b"\n\nHello").out, one.out)  # empty lines do nothing
+
+    def test_a_failed_turn_leaves_the_chat_working(self):
+        chat = [*RUN, "--chat-template", "chatml", "--chat", "-n", 8, "-c", 128]
+        one = self.ok(*chat, stdin=b"Hello\n").out
+        r = self.ok(*chat, stdin=b"word " * 500 + b"\nHello\n")
+        self.assertIn("context", r.err)
+        self.assertEqual(r.out, one)
+
+
+class Ends(cli.TestCase):
+    # Minutes of text, so that it is certainly running when something happens to it.
+    ENDLESS = [*RUN, "-q", "-p", "One day", "--ignore-eos", "-c", 20000]
+
+    def start(self, *args):
+        return subprocess.Popen([cli.WEFT, *map(str, args)], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def test_interrupt(self):
+        """Ctrl-C ends the answer, and the statistics still come."""
+        p = self.start(*[w for w in self.ENDLESS if w != "-q"])
+        first = p.stdout.read(1)
+        p.send_signal(signal.SIGINT)
+        rest, err = p.communicate(timeout=120)
+        err = err.decode()
+        self.assertEqual(p.returncode, INTERRUPTED, err)
+        self.assertTrue(first + rest)
+        self.assertIn("stopped", err)
+        self.assertIn("tokens/s", err)
+
+    def test_closed_pipe(self):
+        p = self.start(*self.ENDLESS)
+        p.stdout.read(1)
+        p.stdout.close()
+        err = p.stderr.read()
+        self.assertEqual(p.wait(timeout=120), 0, err)
+        self.assertNotIn(b"error", err)
+        p.stderr.close()
+
+    def test_closed_from_the_start(self):
+        for command in ([*RUN, "-p", "One day", "-n", 5], ["--help"], ["info"], ["run", "--help"]):
+            p = subprocess.run(["sh", "-c", '"$@" >&-', "sh", cli.WEFT, *map(str, command)],
+                               stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120)
+            self.assertEqual(p.returncode, 0, p.stderr)
+
+    def test_output_file_does_not_take_closed_stdout(self):
+        """A file that weft writes must not get text meant for a closed stdout."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "results.csv")
+            p = subprocess.run(["sh", "-c", '"$@" >&-', "sh", cli.WEFT, "bench", *cli.CPU, "-p", "4", "-n", "0",
+                                "-r", "1", "--results", path], stderr=subprocess.PIPE, timeout=120)
+            self.assertEqual(p.returncode, 0, p.stderr)
+            with open(path) as f:
+                self.assertEqual(len(f.read().splitlines()), 2)
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,399 @@
+/* A driver that fails, crashes, hangs or loses work, at every call: each ends in the next variant or in a
+ * clear error; results that come are right, nothing leaks, and the next run without a fault works.
+ * Uses fake_icd through OCL_ICD_VENDORS. `test_icd_faults FAKE_ICD.so [--load]`; --load is one run in a
+ * process of its own, for what kills it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <ftw.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dev/check.h"
+#include "fault/fake_icd.h"
+
+#define N_CASES 2
+
+static fake_icd_arm_fn *arm;
+static fake_icd_calls_fn *calls;
+static fake_icd_hit_fn *hit;
+static fake_icd_alive_fn *alive;
+static char cache[] = "/tmp/weft-fault-XXXXXX";
+static const char *self, *library;
+static wf_dev *reference;
+static wf_check *problems[N_CASES];
+static char warnings[4096];
+
+static void on_log(void *user, enum weft_log_level level, const char *line)
+{
+    (void)user;
+    size_t len = strlen(warnings);
+    if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+static void clear_cache(void)
+{
+    nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    mkdir(cache, 0700);
+}
+
+/* ---- one run: open, prepare and run two ops, close ------------------------------------------------------ */
+
+static const wf_case cases[N_CASES] = {
+    {.op = WF_OP_RMSNORM, .seed = 3, .in = WF_F32, .out = WF_F32, .m = 3, .k = 100},
+    {.op = WF_OP_SILU_MUL, .seed = 4, .in = WF_F32, .out = WF_F32, .m = 3, .k = 50},
+};
+
+static weft_status make_call(const wf_check *k, wf_buf *buf, wf_call *c)
+{
+    uint64_t at = 0;
+    wf_check_call(k, NULL, c);
+    for (int i = 0; i < WF_MAX_IN + WF_MAX_OUT; i++) {
+        wf_view *v = i < WF_MAX_IN ? &c->in[i] : &c->out[i - WF_MAX_IN];
+        if (!v->rows) continue;
+        v->buf = buf;
+        v->offset = at;
+        at += 8192;
+    }
+    return WEFT_OK;
+}
+
+static weft_status run_case(wf_dev *dev, wf_queue *q, wf_buf *buf, wf_check *k)
+{
+    wf_call c;
+    int variant;
+    wf_check_result r;
+    WF_TRY(make_call(k, buf, &c));
+    WF_TRY(wf_prepare(dev, &c, &variant));
+    WF_TRY(wf_check_run(k, dev, q, variant, false, &r));
+    if (!r.ok) fail_msg("a wrong result went unnoticed: %s", r.message);
+    return WEFT_OK;
+}
+
+static weft_status run_on(wf_dev *dev, int n_cases)
+{
+    wf_queue *q = NULL;
+    wf_buf *buf = NULL;
+    weft_status s = wf_queue_create(dev, &q);
+    if (!s) s = wf_buf_create(dev, 1 << 16, &buf);
+    for (int i = 0; i < n_cases && !s; i++) s = run_case(dev, q, buf, problems[i]);
+    wf_buf_destroy(buf);
+    wf_queue_destroy(q);
+    return s;
+}
+
+static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
+{
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = watchdog_ms};
+    wf_dev *dev = NULL;
+    int before = alive();
+    warnings[0] = 0;
+    weft_status s = wf_dev_open("opencl:0.0", &p, &dev);
+    if (!s) s = run_on(dev, n_cases);
+    *lost = dev && dev->lost;
+    wf_dev_close(dev);
+    if (s) assert_true(weft_last_error()[0] != 0);
+    if (!*lost && alive() != before) fail_msg("%d OpenCL objects leak", alive() - before);
+    return s;
+}
+
+/* With a fault in this process. */
+static weft_status run_with(const char *fault, bool *lost)
+{
+    arm(fault);
+    weft_status s = run_cases(N_CASES, 20000, lost);
+    bool happened = hit();
+    arm(NULL);
+    if (!happened) fail_msg("%s did not happen", fault);
+    return s;
+}
+
+static void works(void)
+{
+    bool lost;
+    arm(NULL);
+    if (run_cases(N_CASES, 20000, &lost)) fail_msg("without a fault: %s", weft_last_error());
+}
+
+/* ---- builds, in the helper process ------------------------------------------------------------------------- */
+
+static weft_status run_with_helper(const char *fault, int n_cases, uint32_t watchdog_ms)
+{
+    bool lost;
+    clear_cache();
+    setenv("WEFT_FAKE_ICD", fault, 1);
+    weft_status s = run_cases(n_cases, watchdog_ms, &lost);
+    unsetenv("WEFT_FAKE_ICD");
+    assert_false(lost);
+    return s;
+}
+
+static void builds_that_crash(void **state)
+{
+    (void)state;
+    assert_int_equal(run_with_helper("clBuildProgram:crash", N_CASES, 20000), WEFT_ERR_DEVICE);
+    assert_non_null(strstr(warnings, "does not build"));
+    assert_non_null(strstr(weft_last_error(), "every kernel for rmsnorm"));
+    works();
+}
+
+static void builds_that_hang(void **state)
+{
+    (void)state;
+    uint64_t start = wf_now_ns();
+    assert_int_equal(run_with_helper("clBuildProgram:hang", 1, 1000), WEFT_ERR_DEVICE);
+    assert_non_null(strstr(warnings, "does not build"));
+    assert_true(wf_now_ns() - start < 30000000000u);
+    works();
+}
+
+static void builds_that_fail(void **state)
+{
+    (void)state;
+    assert_int_equal(run_with_helper("clBuildProgram:fail=-11", N_CASES, 20000), WEFT_ERR_DEVICE);
+    assert_int_equal(run_with_helper("clBuildProgram:fail=-11@1", N_CASES, 20000), WEFT_OK); /* the next variant */
+    assert_non_null(strstr(warnings, "does not build"));
+    works();
+}
+
+static void no_build_helper(void **state)
+{
+    bool lost;
+    (void)state;
+    clear_cache();
+    setenv("WEFT_CLBUILD", "/nonexistent", 1);
+    assert_int_equal(run_with("clBuildProgram:fail=-11@1", &lost), WEFT_OK);
+    assert_non_null(strstr(warnings, "does not build"));
+    unsetenv("WEFT_CLBUILD");
+}
+
+/* ---- kept binaries --------------------------------------------------------------------------------------------- */
+
+static void binaries_that_do_not_load(void **state)
+{
+    bool lost;
+    (void)state;
+    clear_cache();
+    works();
+    assert_int_equal(run_with("clCreateProgramWithBinary:fail=-42@1", &lost), WEFT_OK);
+    works();
+}
+
+static int run_self(const char *fault)
+{
+    extern char **environ;
+    char *argv[] = {(char *)self, (char *)library, "--load", (char *)fault, NULL};
+    pid_t pid;
+    int status = 0;
+    assert_int_equal(posix_spawn(&pid, self, NULL, NULL, argv, environ), 0);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void binaries_that_crash(void **state)
+{
+    (void)state;
+    clear_cache();
+    works();
+    int status = run_self("clCreateProgramWithBinary:crash");
+    assert_true(WIFSIGNALED(status));
+    bool lost;
+    assert_int_equal(run_cases(N_CASES, 20000, &lost), WEFT_OK); /* from source */
+    assert_non_null(strstr(warnings, "died while loading"));
+    assert_int_equal(run_self("clCreateProgramWithBinary:fail=-42@1000000"), 0);
+}
+
+/* ---- the n-th call of anything ------------------------------------------------------------------------------------ */
+
+static uint64_t calls_of_a_run(void)
+{
+    works();
+    arm(NULL);
+    bool lost;
+    assert_int_equal(run_cases(N_CASES, 20000, &lost), WEFT_OK);
+    return calls();
+}
+
+static void sweep(int error)
+{
+    uint64_t n = calls_of_a_run(), errors = 0, survived = 0;
+    assert_true(n > 100);
+    for (uint64_t i = 1; i <= n; i++) {
+        char fault[64];
+        bool lost;
+        snprintf(fault, sizeof fault, "any:fail=%d@%llu", error, (unsigned long long)i);
+        arm(fault);
+        if (run_cases(N_CASES, 20000, &lost)) errors++;
+        else survived++;
+    }
+    arm(NULL);
+    print_message("%llu calls fail with %d: %llu clear errors, %llu runs right all the same\n",
+                  (unsigned long long)n, error, (unsigned long long)errors, (unsigned long long)survived);
+    assert_true(errors > n / 4);
+    works();
+}
+
+static void every_call_fails(void **state)
+{
+    (void)state;
+    sweep(-5); /* CL_OUT_OF_RESOURCES */
+    sweep(-6); /* CL_OUT_OF_HOST_MEMORY */
+}
+
+static void every_call_fails_without_binaries(void **state)
+{
+    uint64_t n = calls_of_a_run();
+    (void)state;
+    setenv("WEFT_CLBUILD", "/nonexistent", 1);
+    for (uint64_t i = 1; i <= n; i += 1 + n / 40) { /* each one builds: a sample */
+        char fault[64];
+        bool lost;
+        clear_cache();
+        snprintf(fault, sizeof fault, "any:fail=-5@%llu", (unsigned long long)i);
+        arm(fault);
+        run_cases(N_CASES, 20000, &lost);
+    }
+    unsetenv("WEFT_CLBUILD");
+    works();
+}
+
+static void polls_fail(void **state)
+{
+    bool lost;
+    (void)state;
+    assert_int_not_equal(run_with("clGetEventInfo:fail=-5@1", &lost), WEFT_OK);
+    assert_int_not_equal(run_with("clGetEventInfo:fail=-5", &lost), WEFT_OK);
+    works();
+}
+
+static void out_of_memory(void **state)
+{
+    (void)state;
+    for (int i = 1; i <= 4; i++) {
+        char fault[64];
+        bool lost;
+        snprintf(fault, sizeof fault, "clCreateBuffer:fail=-4@%d", i);
+        assert_int_equal(run_with(fault, &lost), WEFT_ERR_NOMEM);
+        assert_false(lost);
+    }
+    works();
+}
+
+/* ---- devices that vanish -------------------------------------------------------------------------------------------- */
+
+static void no_devices(void **state)
+{
+    wf_dev *dev = NULL;
+    (void)state;
+    arm("clGetDeviceIDs:fail=-1");
+    assert_int_equal(wf_dev_open("opencl:0.0", NULL, &dev), WEFT_ERR_NODEVICE);
+    assert_int_equal(wf_dev_open("gpu", NULL, &dev), WEFT_ERR_NODEVICE);
+    assert_int_equal(wf_dev_open("auto", NULL, &dev), WEFT_OK);
+    assert_string_equal(dev->info.id, "cpu");
+    wf_dev_close(dev);
+    arm(NULL);
+}
+
+static void no_platforms(void **state)
+{
+    (void)state;
+    setenv("WEFT_FAKE_NO_PLATFORM", "1", 1);
+    int status = run_self("none");
+    unsetenv("WEFT_FAKE_NO_PLATFORM");
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), WEFT_ERR_NODEVICE);
+}
+
+/* Work that never ends keeps threads of the driver busy for good: a process of its own. */
+static void lost_work(void **state)
+{
+    static const char *const faults[] = {
+        "clEnqueueNDRangeKernel:lose@1", "clEnqueueNDRangeKernel:lose@2", "clEnqueueNDRangeKernel:lose@3",
+        "clEnqueueWriteBuffer:lose@2",   "clEnqueueReadBuffer:lose@1",    "clEnqueueFillBuffer:lose@3",
+    };
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(faults); i++) {
+        int status = run_self(faults[i]);
+        if (!WIFEXITED(status)) fail_msg("%s: died of signal %d", faults[i], WTERMSIG(status));
+        if (WEXITSTATUS(status) != WEFT_ERR_TIMEOUT) fail_msg("%s: status %d", faults[i], WEXITSTATUS(status));
+    }
+}
+
+/* ---- the program ------------------------------------------------------------------------------------------------------ */
+
+static void prepare_problems(void)
+{
+    wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
+    assert_int_equal(wf_dev_open("cpu", &p, &reference), WEFT_OK);
+    for (int i = 0; i < N_CASES; i++) {
+        assert_int_equal(wf_check_new(reference, &cases[i], &problems[i]), WEFT_OK);
+    }
+}
+
+static void forget_problems(void)
+{
+    for (int i = 0; i < N_CASES; i++) wf_check_free(problems[i]);
+    wf_dev_close(reference);
+}
+
+/* Exit code: the status of the run. Without exit handlers, since the driver's threads may be stuck. */
+static int load_once(const char *fault)
+{
+    bool lost;
+    alarm(60); /* whatever hangs is a failure of the test, not of its time limit */
+    arm(fault);
+    weft_status s = run_cases(N_CASES, 1500, &lost);
+    if (s == WEFT_ERR_TIMEOUT && !lost) s = WEFT_ERR_INTERNAL;
+    _exit(s);
+}
+
+static bool find_library(const char *path)
+{
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) return false;
+    arm = (fake_icd_arm_fn *)dlsym(lib, "fake_icd_arm");
+    calls = (fake_icd_calls_fn *)dlsym(lib, "fake_icd_calls");
+    hit = (fake_icd_hit_fn *)dlsym(lib, "fake_icd_hit");
+    alive = (fake_icd_alive_fn *)dlsym(lib, "fake_icd_alive");
+    return arm && calls && hit && alive;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(builds_that_crash), cmocka_unit_test(builds_that_hang),
+        cmocka_unit_test(builds_that_fail), cmocka_unit_test(no_build_helper),
+        cmocka_unit_test(binaries_that_do_not_load), cmocka_unit_test(binaries_that_crash),
+        cmocka_unit_test(every_call_fails), cmocka_unit_test(every_call_fails_without_binaries),
+        cmocka_unit_test(polls_fail), cmocka_unit_test(out_of_memory), cmocka_unit_test(no_devices), cmocka_unit_test(no_platforms),
+        cmocka_unit_test(lost_work),
+    };
+    struct weft_device_info info;
+    self = argv[0];
+    library = argc > 1 ? argv[1] : "";
+    if (!find_library(library)) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
+    bool load = argc > 3 && !strcmp(argv[2], "--load");
+    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    prepare_problems();
+    if (load) return load_once(argv[3]);
+    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return 1;
+    wf_dev_list(&info, 1);
+    if (strncmp(info.id, "opencl", 6)) return fprintf(stderr, "PoCL is missing\n"), 77;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    forget_problems();
+    nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return failed;
+}

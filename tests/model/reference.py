@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+"""Logits of a GGUF model in float64: the truth that every backend is compared with.
+
+Independent on purpose: it shares no code with weft nor with gguf_write.py, reads the file by itself
+and computes everything in plain numpy, in double precision, over the dequantised weights.
+
+    reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]
+    reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
+"""
+
+import argparse
+import mmap
+import struct
+import sys
+
+import numpy as np
+
+SCALARS = {
+    0: '<B',
+    1: '<b',
+    2: '<H',
+    3: '<h',
+    4: '<I',
+    5: '<i',
+    6: '<f',
+    7: '<?',
+    10: '<Q',
+    11: '<q',
+    12: '<d',
+}
+
+
+class File:
+    """Metadata as a dict; tensors decoded when asked for."""
+
+    def __init__(self, path):
+        with open(path, 'rb') as f:
+            self.buf = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+        self.at = 4
+        if self.buf[:4] != b'GGUF' or self.one('<I') not in (2, 3):
+            sys.exit(f'{path}: not a GGUF file of version 2 or 3')
+        n_tensors, n_meta = self.one('<Q'), self.one('<Q')
+        self.meta = {}
+        for _ in range(n_meta):
+            key = self.text()
+            self.meta[key] = self.value(self.one('<I'))
+        self.tensors = {}
+        for _ in range(n_tensors):
+            name = self.text()
+            dims = [self.one('<Q') for _ in range(self.one('<I'))]
+            self.tensors[name] = dims, self.one('<I'), self.one('<Q')
+        a = self.meta.get('general.alignment', 32)
+        self.data = (self.at + a - 1) // a * a
+
+    def one(self, fmt):
+        (v,) = struct.unpack_from(fmt, self.buf, self.at)
+        self.at += struct.calcsize(fmt)
+        return v
+
+    def text(self):
+        n = self.one('<Q')
+        self.at += n
+        return self.buf[self.at - n : self.at].decode('utf-8', 'replace')
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            item, n = self.one('<I'), self.one('<Q')
+            return [self.value(item) for _ in range(n)]
+        return self.one(SCALARS[kind])
+
+    def weight(self, name, optional=False):
+        """[rows, K] or [K], float64."""
+        if name not in self.tensors:
+            if optional:
+                return None
+            sys.exit(f'tensor {name} is missing')
+        dims, kind, offset = self.tensors[name]
+        n = int(np.prod(dims))
+        return decode(kind, self.buf, self.data + offset, n).reshape(dims[::-1])
+
+
+def decode(kind, buf, at, n):
+    if kind == 0:
+        return np.frombuffer(buf, '<f4', n, at).astype(np.float64)
+    if kind == 1:
+        return np.frombuffer(buf, '<f2', n, at).astype(np.float64)
+    if kind == 30:
+        bits = np.frombuffer(buf, '<u2', n, at).astype('<u4') << 16
+        return bits.view('<f4').astype(np.float64)
+    if kind == 8:
+        b = np.frombuffer(buf, [('d', '<f2'), ('q', 'i1', 32)], n // 32, at)
+        return b['d'].astype(np.float64)[:, None] * b['q']
+    if kind == 2:
+        b = np.frombuffer(buf, [('d', '<f2'), ('q', 'u1', 16)], n // 32, at)
+        q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
+        return b['d'].astype(np.float64)[:, None] * (q - 8)
+    if kind == 14:
+        return decode_q6_k(
+            np.frombuffer(
+                buf,
+                [('ql', 'u1', 128), ('qh', 'u1', 64), ('s', 'i1', 16), ('d', '<f2')],
+                n // 256,
+                at,
+            )
+        )
+    sys.exit(f'tensor type {kind} is not supported')
+
+
+def decode_q6_k(b):
+    """Element e of a block, straight from the layout's definition (ggml-common.h, block_q6_K)."""
+    out = np.empty((len(b), 256))
+    d = b['d'].astype(np.float64)
+    for e in range(256):
+        h, r = divmod(e, 128)
+        quarter, l = divmod(r, 32)
+        low = b['ql'][:, 64 * h + l + (32 if quarter in (1, 3) else 0)]
+        low = low & 15 if quarter < 2 else low >> 4
+        high = (b['qh'][:, 32 * h + l] >> (2 * quarter)) & 3
+        out[:, e] = d * b['s'][:, e // 16] * ((low | (high << 4)).astype(np.float64) - 32)
+    return out
+
+
+class Model:
+    def __init__(self, path):
+        f = self.file = File(path)
+        arch = f.meta['general.architecture']
+        if arch not in ('llama', 'qwen2'):
+            sys.exit(f'architecture {arch} is not supported')
+        get = lambda key, default=None: f.meta.get(f'{arch}.{key}', default)
+        self.neox = arch == 'qwen2'
+        self.layers, self.heads = get('block_count'), get('attention.head_count')
+        self.kv_heads = get('attention.head_count_kv', self.heads)
+        self.head_dim = get('attention.key_length', get('embedding_length') // self.heads)
+        self.eps = get('attention.layer_norm_rms_epsilon')
+        self.n_rot = get('rope.dimension_count', self.head_dim)
+        kind = get('rope.scaling.type', 'linear' if get('rope.scale_linear') else 'none')
+        if kind not in ('none', 'linear'):
+            sys.exit(f'rope scaling {kind} is not supported')
+        factor = (
+            get('rope.scaling.factor', get('rope.scale_linear', 1.0)) if kind == 'linear' else 1.0
+        )
+        i = np.arange(self.n_rot // 2)
+        self.freq = get('rope.freq_base', 10000.0) ** (-2.0 * i / self.n_rot) / (factor or 1.0)
+        stretch = f.weight('rope_freqs.weight', optional=True)
+        if stretch is not None:
+            self.freq = self.freq / stretch
+        self.embd = f.weight('token_embd.weight')
+        self.out = f.weight('output.weight', optional=True)
+        self.out = self.embd if self.out is None else self.out
+        self.norm = f.weight('output_norm.weight')
+        names = (
+            'attn_norm',
+            'attn_q',
+            'attn_k',
+            'attn_v',
+            'attn_output',
+            'ffn_norm',
+            'ffn_gate',
+            'ffn_up',
+            'ffn_down',
+        )
+        self.blocks = [
+            {
+                n: (f.weight(f'blk.{b}.{n}.weight'), f.weight(f'blk.{b}.{n}.bias', optional=True))
+                for n in names
+            }
+            for b in range(self.layers)
+        ]
+
+    def rms(self, x, w):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
+
+    def rope(self, x):
+        """x [tokens, heads, head size]; the first n_rot of each head turn."""
+        angle = np.arange(len(x))[:, None, None] * self.freq
+        cos, sin = np.cos(angle), np.sin(angle)
+        half, n = self.n_rot // 2, self.n_rot
+        a, b = (
+            (np.s_[..., :half], np.s_[..., half:n])
+            if self.neox
+            else (np.s_[..., 0:n:2], np.s_[..., 1:n:2])
+        )
+        y = x.copy()
+        y[a] = x[a] * cos - x[b] * sin
+        y[b] = x[a] * sin + x[b] * cos
+        return y
+
+    def attention(self, q, k, v):
+        t, rep = len(q), self.heads // self.kv_heads
+        mask = np.triu(np.full((t, t), -np.inf), 1)
+        out = np.empty_like(q)
+        for h in range(self.heads):
+            s = q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim) + mask
+            p = np.exp(s - s.max(1, keepdims=True))
+            out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // rep]
+        return out
+
+    def block(self, x, b):
+        def linear(y, name):
+            w, bias = b[name]
+            return y @ w.T if bias is None else y @ w.T + bias
+
+        t = len(x)
+        y = self.rms(x, b['attn_norm'][0])
+        q = linear(y, 'attn_q').reshape(t, self.heads, self.head_dim)
+        k = linear(y, 'attn_k').reshape(t, self.kv_heads, self.head_dim)
+        v = linear(y, 'attn_v').reshape(t, self.kv_heads, self.head_dim)
+        x = x + linear(self.attention(self.rope(q), self.rope(k), v).reshape(t, -1), 'attn_output')
+        y = self.rms(x, b['ffn_norm'][0])
+        gate = linear(y, 'ffn_gate')
+        return x + linear(gate / (1 + np.exp(-gate)) * linear(y, 'ffn_up'), 'ffn_down')
+
+    def logits(self, tokens):
+        x = self.embd[tokens]
+        for b in self.blocks:
+            x = self.block(x, b)
+        return self.rms(x, self.norm) @ self.out.T
+
+
+def main():
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument('file')
+    p.add_argument('--tokens', required=True, type=lambda s: [int(t) for t in s.split(',')])
+    p.add_argument('--generate', type=int, default=0)
+    p.add_argument('out', nargs='?')
+    a = p.parse_intermixed_args()
+    m = Model(a.file)
+    tokens = list(a.tokens)
+    for _ in range(a.generate):
+        tokens.append(int(m.logits(tokens)[-1].argmax()))
+        print(tokens[-1])
+    if a.out:
+        np.save(a.out, m.logits(a.tokens))
+
+
+if __name__ == '__main__':
+    main()

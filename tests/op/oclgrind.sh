@@ -1,0 +1,32 @@
+#!/bin/sh
+# Kernels under oclgrind: wild accesses, data races and wrong API calls (races), reads of memory that
+# nobody wrote (uninitialized). Any report fails.   oclgrind.sh OP_TEST races|uninitialized
+#
+# The second check needs unoptimised kernels, as oclgrind 21.10 stops at LLVM's freeze; its own crash on
+# unoptimised gemv and its pace leave only the plain gemm.
+set -u
+op_test=$1 check=$2
+command -v oclgrind >/dev/null || { echo "oclgrind is missing"; exit 77; }
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+export XDG_CACHE_HOME="$dir" OCL_ICD_VENDORS="$dir" # kernels of other drivers stay out
+seed=$(date +%s)
+failed=0
+
+run() {
+    oclgrind --max-errors 20 --log "$dir/log" "$@" --seed "$seed" >"$dir/out" 2>&1 && test ! -s "$dir/log" && return
+    echo "FAILED: oclgrind $* --seed $seed"
+    cat "$dir/out" "$dir/log"
+    failed=1
+}
+
+for op in rows rmsnorm rope_kv attention silu_mul gemm; do
+    if test "$check" = races; then
+        run --check-api --data-races "$op_test" first-opencl --tiny --op $op
+    else
+        variant=$(test $op = gemm && echo --variant naive)
+        run --build-options -cl-opt-disable --uninitialized "$op_test" first-opencl --tiny --op $op $variant
+    fi
+    grep cases, "$dir/out"
+done
+exit $failed

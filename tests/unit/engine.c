@@ -1,0 +1,225 @@
+/* engine: requests from several threads, cancelling, freeing, limits and failures, through the public API.
+ * Runs on the null device, which computes nothing and fails on demand, and on the CPU's own kernels; no
+ * library code besides, so it is also the program that the thread sanitizer watches. */
+#include <weft/tune.h>
+#include <weft/weft.h>
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define THREADS 2
+#define FORCE "gemm=ref,attention=ref" /* no library under the sanitizer */
+
+static struct weft_model *model;
+
+static struct weft_engine *open_engine(const char *device, uint32_t n_seqs)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .force = FORCE, .batch = 32};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+typedef struct tally {
+    atomic_int tokens, done;
+    int32_t ids[128];
+    enum weft_finish finish;
+    enum weft_status status;
+} tally;
+
+static void on_event(void *user, const struct weft_event *ev)
+{
+    tally *t = user;
+    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) t->ids[atomic_fetch_add(&t->tokens, 1)] = ev->id;
+    if (ev->kind != WEFT_EVENT_DONE) return;
+    t->finish = ev->finish;
+    t->status = ev->status;
+    atomic_fetch_add(&t->done, 1);
+}
+
+/* ---- two threads ------------------------------------------------------------------------------------ */
+
+typedef struct worker {
+    struct weft_engine *engine;
+    const char *prompt;
+    tally t[3];
+} worker;
+
+static void *submit_some(void *arg)
+{
+    worker *w = arg;
+    for (int i = 0; i < 3; i++) {
+        struct weft_request *r = NULL;
+        struct weft_stats stats;
+        struct weft_request_params p = {.prompt = w->prompt, .max_tokens = 20, .ignore_eos = true, .on_event = on_event, .user = &w->t[i]};
+        if (weft_submit(w->engine, &p, &r)) return (void *)weft_last_error();
+        weft_engine_stats(w->engine, &stats);
+        if (i == 1) weft_cancel(r);
+        else if (weft_wait(r, 0)) return (void *)"a request failed";
+        weft_request_free(r);
+    }
+    return NULL;
+}
+
+/* What a request answers does not depend on what runs beside it. */
+static void run_threads(const char *device)
+{
+    struct weft_engine *e = open_engine(device, THREADS);
+    pthread_t threads[THREADS];
+    worker w[THREADS] = {{e, "One day a cat"}, {e, "The sun was"}};
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, submit_some, &w[i]);
+    for (int i = 0; i < THREADS; i++) {
+        void *error;
+        pthread_join(threads[i], &error);
+        if (error) fail_msg("%s", (char *)error);
+        for (int k = 0; k < 3; k++) assert_int_equal(w[i].t[k].done, 1);
+        assert_int_equal(w[i].t[0].tokens, 20);
+        assert_int_equal(w[i].t[0].finish, WEFT_FINISH_LENGTH);
+        assert_memory_equal(w[i].t[0].ids, w[i].t[2].ids, 20 * sizeof(int32_t));
+    }
+    weft_engine_close(e);
+}
+
+static void test_threads_null(void **state)
+{
+    (void)state;
+    run_threads("null");
+}
+
+static void test_threads_cpu(void **state)
+{
+    (void)state;
+    run_threads("cpu");
+}
+
+/* ---- ends -------------------------------------------------------------------------------------------- */
+
+static void test_finish_reasons(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine("null", 1);
+    struct weft_request *r = NULL;
+    tally t = {0};
+    struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = on_event, .user = &t};
+    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_int_equal(t.finish, WEFT_FINISH_CONTEXT);
+    weft_request_free(r);
+    t = (tally){0};
+    p.prefill_only = true;
+    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_int_equal(t.tokens, 0);
+    weft_request_free(r);
+    weft_engine_close(e);
+}
+
+static void test_close_while_running(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine("cpu", 1);
+    tally t[6] = {{0}};
+    for (int i = 0; i < 6; i++) {
+        struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = on_event, .user = &t[i]};
+        assert_int_equal(weft_submit(e, &p, NULL), WEFT_OK);
+    }
+    weft_engine_close(e);
+    for (int i = 0; i < 6; i++) assert_int_equal(t[i].done, 1);
+}
+
+static struct weft_request *freed_inside;
+static void free_inside(void *user, const struct weft_event *ev)
+{
+    on_event(user, ev);
+    if (ev->kind == WEFT_EVENT_TOKEN && freed_inside) weft_request_free(freed_inside), freed_inside = NULL;
+}
+
+static void test_free_in_callback(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine("null", 1);
+    tally t = {0}, after = {0};
+    struct weft_request *r = NULL;
+    struct weft_request_params p = {.prompt = "a", .ignore_eos = true, .on_event = free_inside, .user = &t};
+    assert_int_equal(weft_submit(e, &p, &freed_inside), WEFT_OK);
+    p.on_event = on_event, p.user = &after, p.max_tokens = 3;
+    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_int_equal(after.tokens, 3);
+    assert_int_equal(t.done, 0); /* muted */
+    weft_request_free(r);
+    weft_engine_close(e);
+}
+
+/* ---- refusals ------------------------------------------------------------------------------------------ */
+
+static void refuse(struct weft_engine *e, struct weft_request_params p)
+{
+    struct weft_request *r = NULL;
+    assert_int_not_equal(weft_submit(e, &p, &r), WEFT_OK);
+    assert_null(r);
+    assert_true(strlen(weft_last_error()) > 10);
+}
+
+static void test_bad_requests(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine("null", 1);
+    int32_t high[] = {1, 1 << 30}, low[] = {-1}, many[200] = {1};
+    refuse(e, (struct weft_request_params){.tokens = high, .n_tokens = 2});
+    refuse(e, (struct weft_request_params){.tokens = low, .n_tokens = 1});
+    refuse(e, (struct weft_request_params){.tokens = many, .n_tokens = 200});
+    refuse(e, (struct weft_request_params){.prompt = "a", .sampling.temperature = -1});
+    refuse(e, (struct weft_request_params){.prompt = "a", .sampling.temperature = 0.0f / 0.0f});
+    refuse(e, (struct weft_request_params){.prompt = "a", .sampling.top_p = 2});
+    refuse(e, (struct weft_request_params){.prompt = "a", .sampling.top_k = -5});
+    refuse(e, (struct weft_request_params){.prompt = "a", .sampling.min_p = -1});
+    tally t = {0};
+    struct weft_request *r = NULL;
+    assert_int_equal(weft_submit(e, &(struct weft_request_params){.prompt = "a", .max_tokens = 4, .on_event = on_event, .user = &t}, &r), WEFT_OK);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    weft_request_free(r);
+    weft_engine_close(e);
+}
+
+static void test_bad_engines(void **state)
+{
+    (void)state;
+    const struct weft_engine_params bad[] = {{.device = "no such device"}, {.device = "opencl:99.0"}, {.tier = "warp"}, {.page_tokens = 1u << 30},
+                                             {.batch = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .max_alloc = 1000}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct weft_engine *e = NULL;
+        if (weft_engine_open(model, &bad[i], &e) == WEFT_OK) fail_msg("engine %zu opened", i);
+        assert_true(strlen(weft_last_error()) > 10);
+    }
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
+    return weft_model_open(&(struct weft_model_params){0}, &model);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    weft_model_close(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
+        cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_free_in_callback),
+        cmocka_unit_test(test_bad_engines),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

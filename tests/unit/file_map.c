@@ -1,0 +1,487 @@
+/* file_map: maps of files that change, vanish or shrink; the SIGBUS handler's manners; whole-file
+ * reads; the cache folder. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[] = "/tmp/weft-test-XXXXXX";
+static size_t page;
+
+static int setup(void **state)
+{
+    (void)state;
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return rmdir(dir); /* every test removes its files */
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[4][256];
+    static int turn;
+    char *p = path[turn++ % 4];
+    snprintf(p, sizeof path[0], "%s/%s", dir, name);
+    return p;
+}
+
+/* A file of n bytes 'a'; its path is remembered until removed. */
+static const char *make_file(const char *name, size_t n)
+{
+    const char *path = in_dir(name);
+    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    char *text = malloc(n + 1);
+    memset(text, 'a', n + 1);
+    assert_int_equal(write(fd, text, n), (ssize_t)n);
+    close(fd);
+    free(text);
+    return path;
+}
+
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (readdir(d)) n++;
+    closedir(d);
+    return n;
+}
+
+static size_t count_a(const wf_map *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->size; i++) n += ((const volatile uint8_t *)m->data)[i] == 'a';
+    return n;
+}
+
+/* ---- signals: these run first, in children or before any map, because the handler stays ------ */
+
+/* A fault outside our maps. */
+static void foreign_fault(void)
+{
+    const char *path = make_file("foreign", 1);
+    int fd = open(path, O_RDONLY);
+    volatile char *p = mmap(NULL, page * 2, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    unlink(path);
+    (void)p[page];
+    munmap((void *)(uintptr_t)p, page * 2);
+}
+
+/* Runs after a map was opened, in a child; returns its wait status. */
+static int in_child(void (*before)(void), void (*after)(void))
+{
+    const char *path = make_file("child", page);
+    pid_t pid = fork();
+    if (pid == 0) {
+        wf_map m;
+        if (before) before();
+        if (wf_map_open(path, &m)) _exit(3);
+        after();
+        _exit(7);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    unlink(path);
+    unlink(in_dir("foreign"));
+    return status;
+}
+
+static bool survived(int status)
+{
+    return WIFEXITED(status) && WEXITSTATUS(status) == 7;
+}
+
+static void silence(void)
+{
+    signal(SIGBUS, SIG_DFL); /* a sanitizer's own handler would report and confuse the reader */
+}
+
+static void send_bus(void)
+{
+    raise(SIGBUS);
+}
+
+static void ignore_bus(void)
+{
+    signal(SIGBUS, SIG_IGN);
+}
+
+static void exit_9(int sig)
+{
+    (void)sig;
+    _exit(9);
+}
+
+static void old_style(void)
+{
+    signal(SIGBUS, exit_9);
+}
+
+static void default_action_stays(void **state)
+{
+    (void)state;
+    int status = in_child(silence, foreign_fault);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    status = in_child(silence, send_bus);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    assert_true(survived(in_child(ignore_bus, send_bus)));
+    status = in_child(ignore_bus, foreign_fault); /* the kernel does not let faults be ignored */
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    status = in_child(old_style, foreign_fault);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+}
+
+/* cmocka puts its own handler over ours for the time of each test; hosts that do so lose ours as
+ * well. */
+static struct sigaction ours;
+
+static void use_ours(void)
+{
+    assert_int_equal(sigaction(SIGBUS, &ours, NULL), 0);
+}
+
+static sigjmp_buf back;
+static volatile uintptr_t seen_address;
+
+static void previous_handler(int sig, siginfo_t *info, void *context)
+{
+    (void)sig;
+    (void)context;
+    seen_address = (uintptr_t)info->si_addr;
+    siglongjmp(back, 1);
+}
+
+static void previous_handler_runs(void **state)
+{
+    (void)state;
+    struct sigaction sa = {.sa_sigaction = previous_handler, .sa_flags = SA_SIGINFO};
+    assert_int_equal(sigaction(SIGBUS, &sa, NULL), 0);
+    wf_map m;
+    const char *path = make_file("ours", 10);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK); /* installs the handler on top */
+    assert_int_equal(sigaction(SIGBUS, NULL, &ours), 0);
+    assert_true(ours.sa_sigaction != previous_handler);
+    unlink(path);
+    if (!sigsetjmp(back, 1)) {
+        foreign_fault();
+        fail_msg("no fault");
+    }
+    unlink(in_dir("foreign"));
+    assert_int_equal(seen_address % page, 0);
+    assert_false(wf_map_broken(&m));
+    assert_int_equal(count_a(&m), 10); /* still there and still ours */
+    wf_map_close(&m);
+}
+
+/* ---- maps ------------------------------------------------------------------------------------ */
+
+static void whole_file(void **state)
+{
+    (void)state;
+    wf_map m;
+    const char *path = make_file("f", 3 * page + 5);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_int_equal(m.size, 3 * page + 5);
+    assert_int_equal(count_a(&m), m.size);
+    unlink(path); /* a file that is removed or replaced by rename stays as it was for us */
+    assert_false(wf_map_broken(&m));
+    assert_int_equal(count_a(&m), m.size);
+    wf_map_close(&m);
+    assert_int_equal(m.size, 0);
+    wf_map_close(&m); /* twice is harmless */
+    int fds = count_fds();
+
+    path = make_file("empty", 0);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_int_equal(m.size, 0);
+    assert_non_null(m.data);
+    assert_false(wf_map_broken(&m));
+    wf_map_close(&m);
+    unlink(path);
+    assert_int_equal(count_fds(), fds);
+}
+
+static void shortened(void **state)
+{
+    (void)state;
+    wf_map m, other;
+    use_ours();
+    const char *path = make_file("f", 16 * page), *path2 = make_file("g", 4 * page);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_int_equal(wf_map_open(path2, &other), WEFT_OK);
+    assert_int_equal(truncate(path, (off_t)(2 * page + 10)), 0);
+    assert_true(wf_map_broken(&m)); /* seen before any fault */
+    assert_int_equal(count_a(&m), 2 * page + 10);
+    assert_true(wf_map_broken(&m));
+    assert_int_equal(truncate(path, 0), 0);
+    count_a(&m);
+    assert_false(wf_map_broken(&other));
+    assert_int_equal(count_a(&other), 4 * page);
+    wf_map_close(&m);
+    assert_int_equal(count_a(&other), 4 * page);
+    wf_map_close(&other);
+    assert_int_equal(wf_map_open(path2, &m), WEFT_OK); /* the slot starts afresh */
+    assert_false(wf_map_broken(&m));
+    wf_map_close(&m);
+    unlink(path);
+    unlink(path2);
+}
+
+static void changed(void **state)
+{
+    (void)state;
+    wf_map m;
+    const char *path = make_file("f", page);
+    const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_false(wf_map_broken(&m));
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "b", 1, 0), 1); /* same size, other time */
+    close(fd);
+    assert_true(wf_map_broken(&m));
+    wf_map_close(&m);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    fd = open(path, O_WRONLY | O_APPEND);
+    assert_int_equal(write(fd, "b", 1), 1);
+    close(fd);
+    assert_true(wf_map_broken(&m));
+    wf_map_close(&m);
+    unlink(path);
+}
+
+/* Shortened, read, and made whole again: the pages that were replaced stay zeros. */
+static void shortened_for_a_while(void **state)
+{
+    (void)state;
+    wf_map m;
+    use_ours();
+    const char *path = make_file("f", 4 * page);
+    const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(count_a(&m), 0);
+    assert_int_equal(truncate(path, (off_t)(4 * page)), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_true(wf_map_broken(&m));
+    wf_map_close(&m);
+    unlink(path);
+}
+
+static void *reader(void *arg)
+{
+    return (void *)count_a(arg);
+}
+
+/* Many threads fault on the same and on different pages at once. */
+static void threads_fault_together(void **state)
+{
+    (void)state;
+    use_ours();
+    for (int round = 0; round < 20; round++) {
+        wf_map m;
+        pthread_t t[4];
+        const char *path = make_file("f", 64 * page);
+        assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+        assert_int_equal(truncate(path, (off_t)page), 0);
+        for (size_t i = 0; i < WF_LEN(t); i++)
+            assert_int_equal(pthread_create(&t[i], NULL, reader, &m), 0);
+        for (size_t i = 0; i < WF_LEN(t); i++) {
+            void *n;
+            pthread_join(t[i], &n);
+            assert_int_equal((size_t)n, page);
+        }
+        assert_true(wf_map_broken(&m));
+        wf_map_close(&m);
+        unlink(path);
+    }
+}
+
+static void many_maps(void **state)
+{
+    (void)state;
+    enum { MOST = 64 };
+    wf_map m[MOST], one_more;
+    const char *path = make_file("f", 10);
+    int fds = count_fds();
+    for (int i = 0; i < MOST; i++) assert_int_equal(wf_map_open(path, &m[i]), WEFT_OK);
+    assert_int_equal(wf_map_open(path, &one_more), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "64 files"));
+    wf_map_close(&m[17]);
+    assert_int_equal(wf_map_open(path, &one_more), WEFT_OK);
+    m[17] = one_more;
+    for (int i = 0; i < MOST; i++) wf_map_close(&m[i]);
+    assert_int_equal(count_fds(), fds);
+    unlink(path);
+}
+
+static void cannot_map(void **state)
+{
+    (void)state;
+    wf_map m;
+    assert_int_equal(wf_map_open(dir, &m), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "directory"));
+    assert_int_equal(wf_map_open("/dev/zero", &m), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "character device"));
+    assert_int_equal(wf_map_open("", &m), WEFT_ERR_IO);
+    assert_int_equal(wf_map_open(in_dir("absent"), &m), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "absent: No such file"));
+    wf_map_close(&m);
+    const char *fifo = in_dir("fifo"), *link = in_dir("link");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(symlink(fifo, link), 0);
+    assert_int_equal(wf_map_open(link, &m), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "FIFO"));
+    unlink(fifo);
+    unlink(link);
+}
+
+/* ---- whole files ----------------------------------------------------------------------------- */
+
+static void *write_fifo(void *path)
+{
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 10000; i++) fputs("line of text\n", f);
+    fclose(f);
+    return NULL;
+}
+
+static void read_file(void **state)
+{
+    (void)state;
+    char *text;
+    size_t n;
+    static const size_t sizes[] = {0, 1, 4094, 4095, 4096, 4097, 8191, 100000};
+    for (size_t i = 0; i < WF_LEN(sizes); i++) {
+        const char *path = make_file("f", sizes[i]);
+        assert_int_equal(wf_read_file(path, sizes[i], &text, &n), WEFT_OK);
+        assert_int_equal(n, sizes[i]);
+        assert_int_equal(strlen(text), n);
+        free(text);
+        assert_int_equal(wf_read_file(path, SIZE_MAX, &text, &n), WEFT_OK);
+        assert_int_equal(n, sizes[i]);
+        free(text);
+        if (sizes[i]) assert_int_equal(wf_read_file(path, sizes[i] - 1, &text, &n), WEFT_ERR_IO);
+        unlink(path);
+    }
+    assert_int_equal(wf_read_file("/dev/zero", 1000, &text, &n), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "/dev/zero has more than 1000 bytes"));
+    assert_int_equal(wf_read_file(dir, 1000, &text, &n), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "directory"));
+    assert_int_equal(wf_read_file(in_dir("absent"), 1000, &text, &n), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "cannot open"));
+    const char *fifo = in_dir("fifo");
+    pthread_t t;
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    pthread_create(&t, NULL, write_fifo, (void *)(uintptr_t)fifo);
+    assert_int_equal(wf_read_file(fifo, 1 << 20, &text, &n), WEFT_OK);
+    pthread_join(t, NULL);
+    assert_int_equal(n, 130000);
+    assert_memory_equal(text + n - 13, "line of text\n", 14);
+    free(text);
+    unlink(fifo);
+}
+
+/* ---- cache folder ---------------------------------------------------------------------------- */
+
+static void expect_cache(const char *want)
+{
+    char got[256];
+    assert_int_equal(wf_cache_dir(got, sizeof got), WEFT_OK);
+    assert_string_equal(got, want);
+    struct stat st;
+    assert_int_equal(stat(got, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(st.st_uid, geteuid());
+}
+
+static void cache_folder(void **state)
+{
+    (void)state;
+    char xdg[128], xdg_weft[160], home[128], home_cache[160], home_weft[200], tmp_weft[64];
+    snprintf(xdg, sizeof xdg, "%s/a/b", dir);
+    snprintf(xdg_weft, sizeof xdg_weft, "%s/weft", xdg);
+    snprintf(home, sizeof home, "%s/home", dir);
+    snprintf(home_cache, sizeof home_cache, "%s/.cache", home);
+    snprintf(home_weft, sizeof home_weft, "%s/weft", home_cache);
+    snprintf(tmp_weft, sizeof tmp_weft, "/tmp/weft-%lu", (unsigned long)geteuid());
+    mode_t old = umask(0);
+    setenv("XDG_CACHE_HOME", xdg, 1);
+    setenv("HOME", home, 1);
+    expect_cache(xdg_weft);                     /* made, with its parents */
+    expect_cache(xdg_weft);                     /* found */
+    assert_int_equal(chmod(xdg_weft, 0770), 0); /* others could put binaries there */
+    expect_cache(home_weft);
+    if (geteuid() == 0) { /* someone else's */
+        assert_int_equal(chmod(xdg_weft, 0700) | chown(xdg_weft, 65534, 65534), 0);
+        expect_cache(home_weft);
+    }
+    assert_int_equal(rmdir(xdg_weft), 0);
+    close(open(xdg_weft, O_CREAT | O_WRONLY, 0600)); /* no folder */
+    expect_cache(home_weft);
+    unlink(xdg_weft);
+    setenv("XDG_CACHE_HOME", "relative", 1);
+    expect_cache(home_weft);
+    unsetenv("XDG_CACHE_HOME");
+    expect_cache(home_weft);
+    unsetenv("HOME");
+    bool existed = access(tmp_weft, F_OK) == 0;
+    if (!existed) {
+        expect_cache(tmp_weft);
+        assert_int_equal(rmdir(tmp_weft), 0);
+        assert_int_equal(symlink(xdg, tmp_weft), 0); /* laid by someone: not followed */
+        char got[256];
+        assert_int_equal(wf_cache_dir(got, sizeof got), WEFT_ERR_IO);
+        assert_non_null(strstr(wf_error(), tmp_weft));
+        unlink(tmp_weft);
+    }
+    char small[4];
+    assert_int_equal(wf_cache_dir(small, sizeof small), WEFT_ERR_IO);
+    assert_int_equal(wf_cache_dir(NULL, 0), WEFT_ERR_IO);
+    umask(old);
+    rmdir(xdg);
+    rmdir(in_dir("a"));
+    rmdir(home_weft);
+    rmdir(home_cache);
+    rmdir(home);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(default_action_stays), /* before any map */
+        cmocka_unit_test(previous_handler_runs),
+        cmocka_unit_test(whole_file),
+        cmocka_unit_test(shortened),
+        cmocka_unit_test(changed),
+        cmocka_unit_test(shortened_for_a_while),
+        cmocka_unit_test(threads_fault_together),
+        cmocka_unit_test(many_maps),
+        cmocka_unit_test(cannot_map),
+        cmocka_unit_test(read_file),
+        cmocka_unit_test(cache_folder),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,228 @@
+/* text_gguf: vocabularies in GGUF files written in memory: what is read, and every way to break
+ * them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "model/gguf.h"
+#include "text/text.h"
+
+#define SP "\xe2\x96\x81"
+
+static void expect_id(const wf_tokenizer *t, const char *text, int32_t id)
+{
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(wf_tokenize(t, text, strlen(text), 0, &ids, &n), WEFT_OK);
+    assert_int_equal(n, 1);
+    assert_int_equal(ids[0], id);
+    free(ids);
+}
+
+typedef struct file {
+    char data[8192];
+    size_t len;
+    uint64_t n_kv;
+} file;
+
+static void put(file *f, const void *p, size_t n)
+{
+    assert_true(f->len + n <= sizeof f->data);
+    if (n) memcpy(f->data + f->len, p, n);
+    f->len += n;
+}
+
+static void put_u32(file *f, uint32_t v)
+{
+    put(f, &v, 4);
+}
+
+static void put_str(file *f, const char *s)
+{
+    uint64_t n = strlen(s);
+    put(f, &n, 8);
+    put(f, s, n);
+}
+
+static void key(file *f, const char *name, enum wf_gguf_type type)
+{
+    put_str(f, name);
+    put_u32(f, type);
+    f->n_kv++;
+}
+
+static void key_str(file *f, const char *name, const char *value)
+{
+    key(f, name, WF_GGUF_STRING);
+    put_str(f, value);
+}
+
+static void key_u32(file *f, const char *name, enum wf_gguf_type type, uint32_t v)
+{
+    key(f, name, type);
+    put_u32(f, v);
+}
+
+static void key_array(file *f, const char *name, enum wf_gguf_type item, uint64_t n)
+{
+    key(f, name, WF_GGUF_ARRAY);
+    put_u32(f, item);
+    put(f, &n, 8);
+}
+
+/* What to leave out or break in the file of a good vocabulary of four tokens. */
+enum fault {
+    GOOD,
+    NO_MODEL,
+    MODEL_T5,
+    MODEL_LONG,
+    MODEL_U32,
+    NO_TOKENS,
+    EMPTY,
+    TOKENS_U32,
+    SHORT_SCORES,
+    SCORES_STR,
+    SHORT_TYPES,
+    TYPES_F32,
+    BOS_HIGH,
+    EOS_STR,
+    BOS_BOOL_U32,
+    NO_MERGES,
+    MERGES_U32,
+    MERGE_BAD,
+    PRE_UNKNOWN,
+    N_FAULTS
+};
+
+static void write_arrays(file *f, enum fault fault)
+{
+    static const char *const texts[] = {"<unk>", "<s>", "</s>", SP "a"};
+    const float scores[] = {0, 0, 0, -1};
+    const int32_t types[] = {2, 3, 3, 1};
+    if (fault == TOKENS_U32)
+        key_array(f, "tokenizer.ggml.tokens", WF_GGUF_U32, 4), put(f, types, 16);
+    else if (fault != NO_TOKENS) {
+        key_array(f, "tokenizer.ggml.tokens", WF_GGUF_STRING, fault == EMPTY ? 0 : 4);
+        for (int i = 0; i < 4 && fault != EMPTY; i++) put_str(f, texts[i]);
+    }
+    uint64_t n_scores = fault == SHORT_SCORES ? 3 : 4, n_types = fault == SHORT_TYPES ? 3 : 4;
+    if (fault == SCORES_STR)
+        key_str(f, "tokenizer.ggml.scores", "0");
+    else
+        key_array(f, "tokenizer.ggml.scores", WF_GGUF_F32, n_scores), put(f, scores, 4 * n_scores);
+    key_array(f, "tokenizer.ggml.token_type", fault == TYPES_F32 ? WF_GGUF_F32 : WF_GGUF_I32,
+              n_types);
+    put(f, types, 4 * n_types);
+    if (fault == MERGES_U32)
+        key_array(f, "tokenizer.ggml.merges", WF_GGUF_U32, 4), put(f, types, 16);
+    else if (fault != NO_MERGES) {
+        key_array(f, "tokenizer.ggml.merges", WF_GGUF_STRING, 1);
+        put_str(f, fault == MERGE_BAD ? "ab" : "a b");
+    }
+}
+
+static void write_vocab(file *f, const char *model, enum fault fault)
+{
+    char name[100];
+    memset(name, 'm', sizeof name);
+    name[99] = 0;
+    *f = (file){.len = 24};
+    if (fault == MODEL_U32)
+        key_u32(f, "tokenizer.ggml.model", WF_GGUF_U32, 1);
+    else if (fault != NO_MODEL)
+        key_str(f, "tokenizer.ggml.model",
+                fault == MODEL_T5     ? "t5"
+                : fault == MODEL_LONG ? name
+                                      : model);
+    key_str(f, "tokenizer.ggml.pre", fault == PRE_UNKNOWN ? "klingon" : "default");
+    write_arrays(f, fault);
+    key_u32(f, "tokenizer.ggml.bos_token_id", WF_GGUF_U32, fault == BOS_HIGH ? 4 : 1);
+    if (fault == EOS_STR)
+        key_str(f, "tokenizer.ggml.eos_token_id", "2");
+    else
+        key_u32(f, "tokenizer.ggml.eos_token_id", WF_GGUF_I32, 2);
+    if (fault == BOS_BOOL_U32)
+        key_u32(f, "tokenizer.ggml.add_bos_token", WF_GGUF_U32, 1);
+    else
+        key(f, "tokenizer.ggml.add_bos_token", WF_GGUF_BOOL), put(f, "", 1);
+    const uint32_t head[] = {0x46554747, 3, 0, 0};
+    memcpy(f->data, head, 16);
+    memcpy(f->data + 16, &f->n_kv, 8);
+}
+
+static weft_status open_vocab(const char *model, enum fault fault, wf_gguf **g, wf_tokenizer **t,
+                              file *f)
+{
+    *t = NULL;
+    write_vocab(f, model, fault);
+    if (wf_gguf_open_memory(f->data, f->len, "test.gguf", g)) fail_msg("%s", wf_error());
+    return wf_tokenizer_from_gguf(*g, t);
+}
+
+static void gguf_good(void **state)
+{
+    (void)state;
+    static file f;
+    wf_gguf *g;
+    wf_tokenizer *t;
+    if (open_vocab("llama", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
+    expect_id(t, "a", 3);     /* add_bos_token is false there */
+    expect_id(t, "<unk>", 0); /* a file of this kind need not name it */
+    assert_int_equal(wf_token_eos(t), 2);
+    wf_tokenizer_destroy(t);
+    wf_gguf_close(g);
+    if (open_vocab("gpt2", GOOD, &g, &t, &f)) fail_msg("%s", wf_error());
+    wf_tokenizer_destroy(t);
+    wf_gguf_close(g);
+}
+
+static void gguf_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        weft_status status;
+        const char *word;
+    } expected[N_FAULTS] = {
+        [NO_MODEL] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.model"},
+        [MODEL_T5] = {"llama", WEFT_ERR_UNSUPPORTED, "'t5'"},
+        [MODEL_LONG] = {"llama", WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.model"},
+        [MODEL_U32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.model"},
+        [NO_TOKENS] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.tokens"},
+        [EMPTY] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.tokens"},
+        [TOKENS_U32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.tokens"},
+        [SHORT_SCORES] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.scores"},
+        [SCORES_STR] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.scores"},
+        [SHORT_TYPES] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.token_type"},
+        [TYPES_F32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.token_type"},
+        [BOS_HIGH] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.bos_token_id"},
+        [EOS_STR] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.eos_token_id"},
+        [BOS_BOOL_U32] = {"llama", WEFT_ERR_FORMAT, "tokenizer.ggml.add_bos_token"},
+        [NO_MERGES] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
+        [MERGES_U32] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
+        [MERGE_BAD] = {"gpt2", WEFT_ERR_FORMAT, "tokenizer.ggml.merges"},
+        [PRE_UNKNOWN] = {"gpt2", WEFT_ERR_UNSUPPORTED, "tokenizer.ggml.pre"},
+    };
+    for (enum fault i = NO_MODEL; i < N_FAULTS; i++) {
+        static file f;
+        wf_gguf *g;
+        wf_tokenizer *t;
+        weft_status s = open_vocab(expected[i].model, i, &g, &t, &f);
+        if (s != expected[i].status)
+            fail_msg("fault %d gives %s: %s", i, weft_status_name(s), wf_error());
+        assert_null(t);
+        if (!strstr(wf_error(), expected[i].word))
+            fail_msg("no '%s' in: %s", expected[i].word, wf_error());
+        wf_gguf_close(g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gguf_good), cmocka_unit_test(gguf_errors)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
