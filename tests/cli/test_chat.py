@@ -54,11 +54,15 @@ class Terminal:
         return bool(got)
 
     def type(self, text):
+        """Keys. Wait for the prompt first: a key that comes while the terminal changes its mode may be lost."""
         os.write(self.fd, text.encode())
 
     def end(self):
         """The exit code; what is still printed is in .seen."""
+        end = time.monotonic() + PATIENCE
         while self.read():
+            if time.monotonic() > end:
+                raise AssertionError(f"the program does not end; there is {self.seen[-2000:]!r}")
             if self.p.poll() is not None and not select.select([self.fd], [], [], 0)[0]:
                 break
         code = self.p.wait(timeout=PATIENCE)
@@ -124,9 +128,11 @@ class Chat(cli.TestCase):
                 u.until(rb"Ctrl-D ends[^>]*> ")
                 u.type("Hello\n")
                 want = re.search(r"prompt \d+ tokens", u.until(STATS)).group()
+                u.until(rb"> ")
                 u.type("\x04")
-                u.end()
+                self.assertEqual(u.end(), 0)
             self.assertIn(want, text)
+            t.until(rb"> ")
             t.type("\x04")
             self.assertEqual(t.end(), 0)
 
@@ -166,6 +172,7 @@ class Chat(cli.TestCase):
                 t.until(rb"Ctrl-D ends[^>]*> ")
                 t.type("One day\n")
                 t.until(STATS)
+                t.until(rb"> ")
                 t.type("\x04")
                 self.assertEqual(t.end(), 0)
             out.seek(0)
