@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,30 @@ static const wf_command *find_command(const char *name)
     return NULL;
 }
 
+/* What -v tells beside errors and warnings, each line once: devices are looked for several times a
+ * run. */
+static bool told_before(const char *line)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static char *told[64];
+    static size_t n;
+    size_t i = 0;
+    pthread_mutex_lock(&lock);
+    while (i < n && strcmp(told[i], line)) i++;
+    bool before = i < n;
+    if (!before && n < WF_LEN(told) && (told[n] = wf_strdup(line))) n++;
+    pthread_mutex_unlock(&lock);
+    return before;
+}
+
+static void log_verbose(void *user, enum weft_log_level level, const char *line)
+{
+    static const char *const titles[] = {"error: ", "warning: ", "", ""};
+    (void)user;
+    if (level > WEFT_LOG_WARN && told_before(line)) return;
+    fprintf(stderr, "weft: %s%s\n", titles[level], line);
+}
+
 static int run_command(const wf_command *c, int argc, char **argv)
 {
     wf_opts o = {0};
@@ -55,10 +80,11 @@ static int run_command(const wf_command *c, int argc, char **argv)
     } else if (!rc && o.list_devices) {
         rc = wf_print_devices();
     } else if (!rc) {
-        weft_log_to(NULL, NULL,
-                    o.quiet     ? WEFT_LOG_ERROR
-                    : o.verbose ? WEFT_LOG_INFO
-                                : WEFT_LOG_WARN);
+        bool verbose = o.verbose && !o.quiet;
+        weft_log_to(verbose ? log_verbose : NULL, NULL,
+                    verbose   ? WEFT_LOG_DEBUG
+                    : o.quiet ? WEFT_LOG_ERROR
+                              : WEFT_LOG_WARN);
         rc = c->run(&o);
     }
     wf_opts_free(&o);

@@ -176,8 +176,8 @@ static int of_text(const wf_opts *o, const struct weft_model *m)
 struct rows {
     FILE *out;
     uint32_t n_vocab;
-    size_t n; /* rows written */
-    bool failed;
+    size_t n;  /* rows written */
+    int error; /* of the first write that failed; it happens on the engine's thread */
     struct failure failure;
 };
 
@@ -199,22 +199,24 @@ static void on_row_event(void *user, const struct weft_event *ev)
     struct rows *r = user;
     note_failure(&r->failure, ev);
     if (ev->kind != WEFT_EVENT_LOGITS) return;
-    if (ev->position != r->n || fwrite(ev->logits, sizeof(float), r->n_vocab, r->out) != r->n_vocab)
-        r->failed = true;
-    r->n++;
+    if (!r->error && fwrite(ev->logits, sizeof(float), r->n_vocab, r->out) != r->n_vocab)
+        r->error = errno;
+    r->n += ev->position == r->n;
 }
 
 static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
 {
     size_t n = o->tokens.n;
-    bool ok = write_npy_header(r->out, n, r->n_vocab);
-    weft_status s = ok ? prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r) : WEFT_OK;
+    if (!write_npy_header(r->out, n, r->n_vocab)) r->error = errno;
+    weft_status s =
+        r->error ? WEFT_OK : prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r);
     if (s) return say_failure(&r->failure, s);
-    if (ok && !r->failed && r->n != n)
-        s = wf_fail(WEFT_ERR_INTERNAL, "the engine gave logits of %zu positions, not %zu", r->n, n);
-    else if (!ok || r->failed || fflush(r->out))
+    if (!r->error && fflush(r->out)) r->error = errno;
+    if (r->error)
         s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s; free some space or choose another file",
-                    o->logits, strerror(errno));
+                    o->logits, strerror(r->error));
+    else if (r->n != n)
+        s = wf_fail(WEFT_ERR_INTERNAL, "the engine gave logits of %zu positions, not %zu", r->n, n);
     return s ? wf_say_error(s) : 0;
 }
 
@@ -229,9 +231,8 @@ static int write_logits(const wf_opts *o, const struct weft_model *m, struct wef
     bool is_file = !fstat(fileno(r.out), &st) && S_ISREG(st.st_mode); /* no pipe, no /dev/null */
     int rc = write_rows(o, e, &r);
     fclose(r.out);
-    if (rc && is_file)
-        unlink(o->logits); /* half a file would be taken for a whole one */
-    else
+    if (rc && is_file) unlink(o->logits); /* half a file would be taken for a whole one */
+    if (!rc)
         wf_note(o, "wrote %s: float32 [%zu, %u]", o->logits, o->tokens.n, r.n_vocab);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "base/file.h"
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,12 +72,24 @@ static weft_status check_line(const wf_graph *g, const wf_plan *p, const wf_plan
     return WEFT_OK;
 }
 
+/* sscanf takes a sign and wraps what does not fit 32 bits: -1 and 2^32 would pass for other numbers. */
+static bool numbers_fit(const char *text)
+{
+    for (size_t digits = 0; *text; text++) {
+        digits = isdigit((unsigned char)*text) ? digits + 1 : 0;
+        if ((*text == '-' || *text == '+') && isdigit((unsigned char)text[1])) return false;
+        if (digits == 10) return false;
+    }
+    return true;
+}
+
 static weft_status read_line(const wf_graph *g, wf_plan *p, const char *text)
 {
     char where[8];
     int end = 0;
     unsigned n;
     wf_plan_line l = {0};
+    if (!numbers_fit(text)) return wf_fail(WEFT_ERR_ARG, "a number has a sign or more than 9 digits");
     if (sscanf(text, " queues %u %n", &n, &end) == 1 && !text[end]) {
         if (n < 1 || n > WF_MAX_QUEUES) return wf_fail(WEFT_ERR_ARG, "queues %u: want 1 to %d", n, WF_MAX_QUEUES);
         p->n_queues = n;

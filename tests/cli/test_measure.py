@@ -94,6 +94,11 @@ class Perplexity(cli.TestCase):
             self.assertFalse(os.path.exists(path))
             self.fails(cli.RUNTIME, "/absent/", "perplexity", *cli.CPU, "--tokens", "1", "--logits", "/absent/x.npy")
 
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_full_disk(self):
+        r = self.fails(cli.RUNTIME, "No space left", "perplexity", *cli.CPU, "--tokens", "1,2,3", "--logits", "/dev/full")
+        self.assertNotIn("wrote", r.err)
+
 
 class Bench(cli.TestCase):
     def test_markdown(self):

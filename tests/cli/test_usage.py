@@ -54,6 +54,15 @@ class Help(cli.TestCase):
         self.assertRegex(text, r"(?m)^  tiers +base")
 
 
+    def test_verbose_says_why_there_is_no_opencl(self):
+        if "opencl:" not in self.ok("--list-devices").text:
+            self.skipTest("no OpenCL device to hide")
+        nowhere = {"OCL_ICD_VENDORS": "/nonexistent"}
+        r = self.ok("info", "-v", env=nowhere)
+        self.assertEqual(r.err.count("no OpenCL platform"), 1, r.err)
+        self.assertEqual(self.ok("info", env=nowhere).err, "")
+
+
 class Wrong(cli.TestCase):
     def usage(self, message, *args):
         r = self.fails(USAGE, message, *args)

@@ -166,6 +166,9 @@ static void test_bad_plans(void **state)
         HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "1/1", "0") TAIL,
         HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/99", "0") TAIL,
         HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("oat", "0/1", "0") TAIL,
+        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/1", "4294967296") TAIL,
+        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/4294967297", "0") TAIL,
+        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") "layer out 0/1 queue 0 kernel auto groups -1\n" TAIL,
         "weft-plan 1\nqueues 99\n", "weft-plan 1\nonce embed\n",
     };
     wf_graph g = make_graph();
