@@ -2,6 +2,7 @@
 #include "base/base.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,20 @@ bool wf_grow(void *array, size_t n, size_t *cap, size_t size)
     *(void **)array = p;
     *cap = want;
     return true;
+}
+
+void wf_abandon(void *p)
+{
+    typedef struct kept {
+        struct kept *next;
+        void *p;
+    } kept;
+    static _Atomic(kept *) all;
+    kept *k = p ? malloc(sizeof *k) : NULL;
+    if (!k) return;
+    k->p = p;
+    k->next = all;
+    while (!atomic_compare_exchange_weak(&all, &k->next, k)) {}
 }
 
 char *wf_strdup(const char *s)

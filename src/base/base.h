@@ -46,6 +46,8 @@ double wf_random_unit(uint64_t seed, uint64_t counter); /* [0, 1) */
 void *wf_calloc(size_t n, size_t size);
 /* Makes room for one more element: grows *array (n used, *cap there) by half; false on shortage. */
 bool wf_grow(void *array, size_t n, size_t *cap, size_t size);
+/* Memory that a lost device may still read or write: never freed, and kept where a leak checker sees it. */
+void wf_abandon(void *p);
 char *wf_strdup(const char *s);
 void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */
 

@@ -48,7 +48,10 @@ static weft_status settle(run *r, weft_status s)
 
 static void run_end(run *r)
 {
-    for (size_t i = 0; i < WF_LEN(r->buf) && !r->in_flight; i++) wf_buf_destroy(r->buf[i]);
+    for (size_t i = 0; i < WF_LEN(r->buf); i++) {
+        if (r->in_flight) wf_abandon(r->buf[i]);
+        else wf_buf_destroy(r->buf[i]);
+    }
 }
 
 /* Outputs hold NaN before the run, so that reading one shows; but ROWS must write NaN rows itself. */
@@ -81,7 +84,8 @@ static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_ope
     memset(image, byte, v->buf->size);
     memcpy(image + v->offset, o->data, o->bytes);
     weft_status s = settle(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL));
-    if (!r->in_flight) free(image);
+    if (r->in_flight) wf_abandon(image);
+    else free(image);
     return s;
 }
 
@@ -305,7 +309,8 @@ static weft_status judge_all(run *r, const wf_check *k, const wf_variant *varian
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
         if (!s) judge_output(&j, o, image, &r->call.out[o], r->call.out[o].buf->size);
-        if (!r->in_flight) free(image);
+        if (r->in_flight) wf_abandon(image);
+        else free(image);
         WF_TRY(s);
     }
     out->ok = out->error <= 1;
@@ -462,7 +467,11 @@ weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out)
 
 void wf_check_free(wf_check *k)
 {
-    if (!k || k->in_flight) return;
+    if (!k) return;
+    if (k->in_flight) {
+        wf_abandon(k);
+        return;
+    }
     for (int i = 0; i < WF_MAX_IN; i++) free(k->in[i].data);
     for (int i = 0; i < WF_MAX_OUT; i++) free(k->out[i].data), free(k->expect[i].data);
     free(k);

@@ -102,7 +102,8 @@ static void unload(struct weft_engine *e)
     wf_plan_free(&e->plan);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
-    if (!e->dev || !e->dev->lost) free(e->logits); /* a lost device may still write it */
+    if (e->dev && e->dev->lost) wf_abandon(e->logits);
+    else free(e->logits);
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);

@@ -103,7 +103,8 @@ void wf_exec_destroy(wf_exec *e)
     free(e->slots);
     free(e->pools);
     free(e->events);
-    if (!e->dev->lost) free(e->staging); /* a lost device may still read it: better leaked than corrupt */
+    if (e->dev->lost) wf_abandon(e->staging);
+    else free(e->staging);
     free(e);
 }
 
