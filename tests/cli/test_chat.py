@@ -108,7 +108,7 @@ class Chat(cli.TestCase):
             for _ in range(2):
                 t.type("Tell me\n")
                 t.until(rb"Tell me\r\n")
-                t.until(rb"\w")
+                t.until(rb"\w+\W+\w+\W+\w+")  # words of the answer, not the end of an escape sequence
                 t.type("\x03")
                 self.assertIn("stopped", t.until(STATS))
                 t.until(rb"> ")
