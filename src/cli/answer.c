@@ -19,6 +19,7 @@
 static sem_t wake;
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 static volatile sig_atomic_t interrupts;
+static struct sigaction before; /* what SIGINT did before it was ours */
 
 static void on_interrupt(int sig)
 {
@@ -34,13 +35,14 @@ static void make_wake(void)
     sem_init(&wake, 0, 0);
 }
 
-static void catch_interrupts(struct sigaction *before)
+void wf_answer_catch_interrupts(void)
 {
-    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    struct sigaction was, sa = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     sigemptyset(&sa.sa_mask);
     interrupts = 0;
     pthread_once(&wake_once, make_wake);
-    sigaction(SIGINT, &sa, before);
+    sigaction(SIGINT, &sa, &was);
+    if (was.sa_handler != on_interrupt) before = was; /* the last question got no answer */
 }
 
 /* ---- from the engine's thread to ours ---------------------------------------------------------
@@ -124,9 +126,7 @@ int wf_answer(struct weft_engine *e, struct weft_request_params p, wf_answered *
 {
     struct pipe q = {.lock = PTHREAD_MUTEX_INITIALIZER};
     struct weft_request *r = NULL;
-    struct sigaction before;
     *out = (wf_answered){0};
-    catch_interrupts(&before);
     p.on_event = on_event;
     p.user = &q;
     weft_status s = weft_submit(e, &p, &r);

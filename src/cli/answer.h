@@ -17,9 +17,12 @@ typedef struct wf_answered {
     bool closed;      /* stdout went away */
 } wf_answered;
 
-/* Submits *p (on_event and user are set here), prints until DONE. While it runs, the first Ctrl-C
- * cancels the request and the second one ends the program. 0 when the request could be submitted
- * and did not fail; otherwise an exit code after a message. */
+/* From here on Ctrl-C belongs to the next answer: the first one cancels it, even when it comes before
+ * the answer begins, and the second one ends the program. Call it as soon as the user has asked, once
+ * for each wf_answer, which gives Ctrl-C back when it ends. */
+void wf_answer_catch_interrupts(void);
+/* Submits *p (on_event and user are set here), prints until DONE. 0 when the request could be
+ * submitted and did not fail; otherwise an exit code after a message. */
 int wf_answer(struct weft_engine *e, struct weft_request_params p, wf_answered *out);
 /* "weft: prompt ... tokens/s", and why the text ended when that is no plain end. */
 void wf_answer_report(const wf_opts *o, const struct weft_engine *e, const wf_answered *a);

@@ -154,6 +154,8 @@ static int loop(struct chat *c, wf_line *in, bool has_template)
             continue;
         }
         if (!*line) continue;
+        /* The editor took Ctrl-C as a character until now. */
+        wf_answer_catch_interrupts();
         wf_answered a = {0};
         rc = has_template ? turn(c, line, &a) : continue_line(c, line, &a);
         if (a.end.status == WEFT_ERR_FULL) wf_note(c->o, "/clear begins a new conversation");
@@ -172,8 +174,7 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
     if (!s) s = wf_line_open(&in);
     int rc = s ? wf_say_error(s) : 0;
     if (!rc) {
-        /* Between answers Ctrl-C reaches the line editor as a character; a signal that arrives just
-         * as an answer ends must not end the program. */
+        /* A signal that arrives just as an answer ends must not end the program. */
         if (isatty(STDIN_FILENO)) signal(SIGINT, SIG_IGN);
         greet(o, has_template);
         rc = loop(&c, in, has_template);
@@ -190,6 +191,7 @@ int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engin
 {
     struct chat c = {.o = o, .m = m, .e = e, .p = p};
     wf_answered a = {0};
+    wf_answer_catch_interrupts();
     weft_status s = start(&c);
     int rc = s ? wf_say_error(s) : turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;

@@ -72,6 +72,9 @@ static const char *read_edited(wf_line *l)
 {
     HistEvent ev;
     int n = 0;
+    /* el_gets prints the prompt first and changes the terminal's mode when it waits for a key; keys
+     * typed in between would be read in the wrong mode, and a Ctrl-D or Ctrl-C among them lost. */
+    el_set(l->el, EL_PREP_TERM, 1);
     const char *line = el_gets(l->el, &n);
     if (!line || n <= 0) return NULL;
     size_t len = strcspn(line, "\n");

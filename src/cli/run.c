@@ -50,6 +50,7 @@ static int complete(const wf_opts *o, const struct weft_model *m, struct weft_en
 {
     int32_t *ids = NULL;
     wf_answered a = {0};
+    wf_answer_catch_interrupts();
     weft_status s =
         len ? weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &p.n_tokens) : WEFT_OK;
     p.tokens = ids;

@@ -2,7 +2,6 @@
 import os
 import pty
 import re
-import sys
 import select
 import subprocess
 import tempfile
@@ -197,7 +196,4 @@ class Run(cli.TestCase):
 
 
 if __name__ == "__main__":
-    if not os.environ.get("WEFT_TEST_LONG"):  # hangs now and then, not yet understood: a counted skip until it is
-        print("chat on a pseudo-terminal: run with WEFT_TEST_LONG=1")
-        sys.exit(77)
     cli.main()
