@@ -83,6 +83,8 @@ typedef struct wf_params {
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
+    float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of
+                                  q.k * scale - phi in which it may be used; phi_lo = phi_hi = 0: never */
 } wf_params;
 
 typedef struct wf_call {
