@@ -1,0 +1,293 @@
+/* GEMM on AMX, the matrix unit of some x86 processors: bf16 products, F32 sums.
+ *
+ * Every number is split in two bf16, its first 8 bits and the next 8, and three of the four
+ * products are summed (both low parts: left out), so that the result is as good as with F16
+ * products. F16 weights are exact. Weights of all types go through the same panel, which one thread
+ * decodes for its own strip of NB output columns and KC elements of K; the activations are split
+ * once a call.
+ *
+ *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
+ *   activations  tile of 16 pairs of k x 16 rows of X x the pair       B
+ *   sums         tile of 16 output columns x 16 rows of X              C, turned when it is written
+ *
+ * The order of sums over K is fixed: results depend neither on the rows beside them nor on threads.
+ */
+#include <string.h>
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define TILE   16u         /* rows of every tile, and columns of a sum */
+#define TILE_K 32u         /* k of a tile */
+#define PLANE  1024u       /* bytes of a tile */
+#define BOTH   (2 * PLANE) /* the first bits, then the next */
+#define KC     256u        /* k of a panel: a multiple of all blocks */
+#define NB_MAX                                                                                     \
+    128u /* output columns of a panel: with KC, and the sums, about half a second-level cache */
+#define NB_FEW 32u
+#define FEW    64u  /* rows of X up to which panels are NB_FEW wide, for they are soon used up */
+#define MB     512u /* rows of X at a time */
+
+typedef struct amx {
+    const wf_view *x, *w, *y;
+    uint32_t m, n, k;
+    uint32_t m_tiles, k_tiles, nb; /* nb: output columns of a panel */
+    const char *xp;                /* [m_tiles][k_tiles] BOTH */
+    char *panel;                   /* [nb / TILE][KC / TILE_K] BOTH */
+    float *sums;                   /* [nb / TILE][tiles of a block of X][TILE][TILE] */
+} amx;
+
+static amx amx_of(const wf_call *c)
+{
+    amx a = {&c->in[0], &c->in[1], &c->out[0]};
+    a.m = a.y->rows;
+    a.n = a.y->cols;
+    a.k = a.x->cols;
+    a.m_tiles = WF_UP(a.m, TILE) / TILE;
+    a.k_tiles = WF_UP(a.k, TILE_K) / TILE_K;
+    a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
+    return a;
+}
+
+static size_t panel_bytes(const amx *a)
+{
+    return (size_t)a->nb * KC * 4;
+}
+
+wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *c)
+{
+    amx a = amx_of(c);
+    size_t rows = WF_MIN(a.m_tiles * TILE, MB);
+    return (wf_cpu_need){.shared = (size_t)a.m_tiles * a.k_tiles * BOTH,
+                         .own = panel_bytes(&a) + rows * a.nb * sizeof(float)};
+}
+
+/* ---- splitting ------------------------------------------------------------------------------- */
+
+/* The upper halves of 32 F32: bf16 by cutting off. */
+WF_INLINE __m512i upper(__m512 a, __m512 b)
+{
+    const __m512i odd =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(_mm512_castps_si512(a), odd, _mm512_castps_si512(b));
+}
+
+WF_INLINE __m512 rest(__m512 a)
+{
+    __m512i first = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32((int)0xffff0000));
+    return _mm512_sub_ps(a, _mm512_castsi512_ps(first));
+}
+
+/* 32 F32 into both planes of a tile's row. */
+WF_INLINE void split(const float *src, char *dst)
+{
+    __m512 a = _mm512_loadu_ps(src), b = _mm512_loadu_ps(src + 16);
+    _mm512_storeu_si512(dst, upper(a, b));
+    _mm512_storeu_si512(dst + PLANE, upper(rest(a), rest(b)));
+}
+
+/* n elements of one row from k on, as F32 and zeros up to a multiple of TILE_K. */
+static void decode_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, float *out)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    const char *src = (const char *)wf_cpu_row(v, row) + (size_t)k / t->block * t->block_bytes;
+    WF_SIMD(wf_cpu_decode)(v->dtype, src, out, n);
+    memset(out + n, 0, (WF_UP(n, TILE_K) - n) * sizeof(float));
+}
+
+/* One panel's worth of one tile of activations: split row by row, then turned so that pairs of k
+ * come first. */
+static void pack_x(const amx *a, uint32_t tile, uint32_t k, char *out)
+{
+    uint32_t n = WF_MIN(KC, a->k - k), rows = WF_MIN(TILE, a->m - tile * TILE);
+    char split_rows[KC / TILE_K][BOTH] __attribute__((aligned(64)));
+    float row[KC];
+    memset(split_rows, 0, sizeof(split_rows));
+    for (uint32_t r = 0; r < rows; r++) {
+        decode_row(a->x, tile * TILE + r, k, n, row);
+        for (uint32_t i = 0; i < n; i += TILE_K) split(row + i, split_rows[i / TILE_K] + r * 64);
+    }
+    for (uint32_t i = 0; i < n; i += TILE_K)
+        for (uint32_t p = 0; p < BOTH; p += PLANE)
+            v_transpose((const float *)(split_rows[i / TILE_K] + p), TILE,
+                        (float *)(out + (size_t)i / TILE_K * BOTH + p), TILE);
+}
+
+/* Rows begin..begin + nb of the weights, KC from k on; rows past n become zeros. */
+static void pack_w(const amx *a, uint32_t begin, uint32_t k)
+{
+    uint32_t n = WF_MIN(KC, a->k - k);
+    float row[KC];
+    for (uint32_t r = 0; r < a->nb; r++) {
+        char *out = a->panel + (size_t)(r / TILE) * (KC / TILE_K) * BOTH + r % TILE * 64;
+        if (begin + r < a->n)
+            decode_row(a->w, begin + r, k, n, row);
+        else
+            memset(row, 0, sizeof(row));
+        for (uint32_t i = 0; i < n; i += TILE_K) split(row + i, out + (size_t)i / TILE_K * BOTH);
+    }
+}
+
+/* ---- the products ---------------------------------------------------------------------------- */
+
+/* Compilers do not know what the unit reads and writes. */
+#define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
+
+/* Tiles 0..3 are sums [2 of columns][2 of rows of X], 4 and 5 weights, 6 and 7 activations. */
+static void configure(void)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } c = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        c.row_bytes[i] = 64;
+        c.rows[i] = TILE;
+    }
+    TILES_SEE_MEMORY();
+    _tile_loadconfig(&c);
+}
+
+#define PRODUCTS(two)                                                                              \
+    do {                                                                                           \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        _tile_dpbf16ps(2, 5, 6);                                                                   \
+        if (two) {                                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                               \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+        }                                                                                          \
+    } while (0)
+#define LOAD_W(plane)                                                                              \
+    do {                                                                                           \
+        _tile_loadd(4, w[0] + i * BOTH + (plane), 64);                                             \
+        _tile_loadd(5, w[1] + i * BOTH + (plane), 64);                                             \
+    } while (0)
+#define LOAD_X(plane, two)                                                                         \
+    do {                                                                                           \
+        _tile_loadd(6, x[0] + i * BOTH + (plane), 64);                                             \
+        if (two) _tile_loadd(7, x[1] + i * BOTH + (plane), 64);                                    \
+    } while (0)
+
+/* Two tiles of weights by one or two of activations, `blocks` of TILE_K. */
+WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t blocks,
+                     float *const sum[4], bool first, const bool two)
+{
+    TILES_SEE_MEMORY();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (!first) {
+        _tile_loadd(0, sum[0], 64);
+        _tile_loadd(2, sum[2], 64);
+        if (two) _tile_loadd(1, sum[1], 64);
+        if (two) _tile_loadd(3, sum[3], 64);
+    }
+    for (size_t i = 0; i < blocks; i++) {
+        LOAD_W(0);
+        LOAD_X(PLANE, two);
+        PRODUCTS(two);
+        LOAD_X(0, two);
+        PRODUCTS(two);
+        LOAD_W(PLANE);
+        PRODUCTS(two);
+    }
+    _tile_stored(0, sum[0], 64);
+    _tile_stored(2, sum[2], 64);
+    if (two) _tile_stored(1, sum[1], 64);
+    if (two) _tile_stored(3, sum[3], 64);
+    TILES_SEE_MEMORY();
+}
+
+/* The panel, which stands at k, by rows m_tile.. of X (m_tiles of them). */
+static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k)
+{
+    uint32_t blocks = WF_UP(WF_MIN(KC, a->k - k), TILE_K) / TILE_K;
+    for (uint32_t m = 0; m < m_tiles; m += 2) {
+        const char *x[2];
+        bool two = m + 1 < m_tiles;
+        x[0] = a->xp + ((size_t)(m_tile + m) * a->k_tiles + k / TILE_K) * BOTH;
+        x[1] = x[0] + (size_t)a->k_tiles * BOTH;
+        for (uint32_t n = 0; n < a->nb / TILE; n += 2) {
+            const char *w[2];
+            float *at = a->sums + ((size_t)n * m_tiles + m) * TILE * TILE;
+            float *sum[4] = {at, at + TILE * TILE};
+            sum[2] = at + (size_t)m_tiles * TILE * TILE;
+            sum[3] = sum[2] + TILE * TILE;
+            w[0] = a->panel + (size_t)n * (KC / TILE_K) * BOTH;
+            w[1] = w[0] + KC / TILE_K * BOTH;
+            if (two)
+                tiles(w, x, blocks, sum, k == 0, true);
+            else
+                tiles(w, x, blocks, sum, k == 0, false);
+        }
+    }
+}
+
+/* ---- the result ------------------------------------------------------------------------------ */
+
+/* 16 outputs of row m from column n on. */
+static void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
+{
+    const wf_view *y = &c->out[0];
+    uint32_t count = WF_MIN(TILE, y->cols - n);
+    const float *bias = wf_cpu_has(&c->in[2]) ? (const float *)wf_cpu_at(&c->in[2]) + n : NULL;
+    const float *res = wf_cpu_has(&c->in[3]) ? (const float *)wf_cpu_row(&c->in[3], m) + n : NULL;
+    vf v = v_load(sum);
+    if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
+    if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
+    float out[TILE];
+    v_store(out, v);
+    char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
+    if (y->dtype == WF_F32)
+        memcpy(to, out, count * sizeof(float));
+    else
+        for (uint32_t i = 0; i < count; i++) ((uint16_t *)to)[i] = wf_float_to_half(out[i]);
+}
+
+static void put_sums(const wf_cpu_work *work, const amx *a, uint32_t begin, uint32_t m_tile,
+                     uint32_t m_tiles)
+{
+    float turned[TILE * TILE];
+    for (uint32_t n = 0; n < a->nb && begin + n < a->n; n += TILE)
+        for (uint32_t t = 0; t < m_tiles; t++) {
+            uint32_t first = (m_tile + t) * TILE;
+            v_transpose(a->sums + ((size_t)n / TILE * m_tiles + t) * TILE * TILE, TILE, turned,
+                        TILE);
+            for (uint32_t r = 0; r < TILE && first + r < a->m; r++)
+                put_row(work->call, first + r, begin + n, turned + r * TILE);
+        }
+}
+
+/* Output columns begin.. of this panel's width. */
+static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
+{
+    for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
+        uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
+        for (uint32_t k = 0; k < a->k; k += KC) {
+            pack_w(a, begin, k);
+            multiply(a, m, m_tiles, k);
+        }
+        put_sums(work, a, begin, m, m_tiles);
+    }
+}
+
+void wf_cpu_gemm_amx(const wf_cpu_work *work)
+{
+    amx a = amx_of(work->call);
+    uint32_t begin, end, pieces = (a.k + KC - 1) / KC;
+    a.xp = work->shared;
+    a.panel = work->own;
+    a.sums = (float *)(a.panel + panel_bytes(&a));
+    wf_cpu_part(work, a.m_tiles * pieces, 1, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t tile = i / pieces, k = i % pieces * KC;
+        pack_x(&a, tile, k, (char *)work->shared + ((size_t)tile * a.k_tiles + k / TILE_K) * BOTH);
+    }
+    wf_cpu_barrier(work);
+    configure();
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work, &a, begin);
+    _tile_release();
+}
