@@ -49,7 +49,7 @@ typedef struct wf_opts {
     const char *logits;
     uint32_t chunks;
     wf_list n_prompt, n_gen, threads;
-    uint32_t repeat;
+    uint32_t repeat, n_seqs;
     const char *output, *results;
     uint64_t seed;
 
