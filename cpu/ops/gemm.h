@@ -39,14 +39,15 @@ static inline gemm gemm_of(const wf_cpu_work *work)
     return g;
 }
 
-/* Fetches what the tile of the next NROW rows reads first while this one is `done` bytes into each
+/* Fetches what the tile of the next nr rows reads first while this one is `done` bytes into each
  * row and reads `bytes` of each: rows are too short for the processor to see a stream in them.
  * `near` is for the small ones, which do not push this tile's own data out of the first-level
  * cache. */
-WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const bool near)
+WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const int nr,
+                          const bool near)
 {
-    const char *next = w + NROW * (w_step + done);
-    for (size_t i = 0; i < NROW * bytes; i += 64)
+    const char *next = w + nr * (w_step + done);
+    for (size_t i = 0; i < nr * bytes; i += 64)
         if (near)
             __builtin_prefetch(next + i, 0, 3);
         else

@@ -3,7 +3,7 @@
  * Every number is split in two bf16, its first 8 bits and the next 8, and three of the four
  * products are summed (both low parts: left out), so that the result is as good as with F16
  * products. F16 weights are exact. Weights of all types go through the same panel, which one thread
- * decodes for its own strip of NB output columns and KC elements of K; the activations are split
+ * decodes for its own strip of nb output columns and kc elements of K; the activations are split
  * once a call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
@@ -25,16 +25,20 @@
 #define NB_MAX                                                                                     \
     128u /* output columns of a panel: with KC, and the sums, about half a second-level cache */
 #define NB_FEW 32u
-#define FEW    64u  /* rows of X up to which panels are NB_FEW wide, for they are soon used up */
-#define MB     512u /* rows of X at a time */
+#define KC_FEW                                                                                     \
+    128u           /* with NB_FEW: both panels' tiles stay in the first-level cache; not for Q6_K */
+#define FEW   64u  /* rows of X up to which panels are NB_FEW wide, for they are soon used up */
+#define AHEAD 4u   /* rows of weights fetched before they are decoded */
+#define MB    512u /* rows of X at a time */
 
 typedef struct amx {
     const wf_view *x, *w, *y;
     uint32_t m, n, k;
-    uint32_t m_tiles, k_tiles, nb; /* nb: output columns of a panel */
-    const char *xp;                /* [m_tiles][k_tiles] BOTH */
-    char *panel;                   /* [nb / TILE][KC / TILE_K] BOTH */
-    float *sums;                   /* [nb / TILE][tiles of a block of X][TILE][TILE] */
+    uint32_t m_tiles, k_tiles;
+    uint32_t nb, kc; /* output columns and k of a panel */
+    const char *xp;  /* [m_tiles][k_tiles] BOTH */
+    char *panel;     /* [nb / TILE][kc / TILE_K] BOTH */
+    float *sums;     /* [nb / TILE][tiles of a block of X][TILE][TILE] */
 } amx;
 
 static amx amx_of(const wf_call *c)
@@ -46,12 +50,13 @@ static amx amx_of(const wf_call *c)
     a.m_tiles = WF_UP(a.m, TILE) / TILE;
     a.k_tiles = WF_UP(a.k, TILE_K) / TILE_K;
     a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
+    a.kc = a.m <= FEW && a.w->dtype != WF_Q6_K ? KC_FEW : KC;
     return a;
 }
 
 static size_t panel_bytes(const amx *a)
 {
-    return (size_t)a->nb * KC * 4;
+    return (size_t)a->nb * a->kc * 4;
 }
 
 wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *c)
@@ -80,20 +85,76 @@ WF_INLINE __m512 rest(__m512 a)
 }
 
 /* 32 F32 into both planes of a tile's row. */
-WF_INLINE void split(const float *src, char *dst)
+WF_INLINE void split(__m512 a, __m512 b, char *dst)
 {
-    __m512 a = _mm512_loadu_ps(src), b = _mm512_loadu_ps(src + 16);
     _mm512_storeu_si512(dst, upper(a, b));
     _mm512_storeu_si512(dst + PLANE, upper(rest(a), rest(b)));
 }
 
-/* n elements of one row from k on, as F32 and zeros up to a multiple of TILE_K. */
-static void decode_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, float *out)
+WF_INLINE __m512 whole(__m128i bytes, __m512 scale)
+{
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), scale);
+}
+
+/* Weights `at`..+32 of a row: of the types that models are mostly made of, straight from there. */
+WF_INLINE void split_weights(const uint8_t dtype, const char *row, size_t at, char *dst)
+{
+    if (dtype == WF_F16) {
+        const uint16_t *p = (const uint16_t *)row + at;
+        split(v_load_f16(p), v_load_f16(p + 16), dst);
+    } else if (dtype == WF_Q8_0) {
+        const char *p = row + at / 32 * 34;
+        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
+        const __m128i *q = (const __m128i *)(p + 2);
+        split(whole(_mm_loadu_si128(q), d), whole(_mm_loadu_si128(q + 1), d), dst);
+    } else if (dtype == WF_Q4_0) {
+        const char *p = row + at / 32 * 18;
+        const __m128i low = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
+        __m128i q = _mm_loadu_si128((const __m128i *)(p + 2));
+        split(whole(_mm_sub_epi8(_mm_and_si128(q, low), eight), d),
+              whole(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), low), eight), d), dst);
+    } else {
+        split(v_load((const float *)row + at), v_load((const float *)row + at + 16), dst);
+    }
+}
+
+#define SPLIT_ROW(name, dtype)                                                                     \
+    static void name(const char *row, uint32_t n, char *out)                                       \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n; i += TILE_K)                                                   \
+            split_weights(dtype, row, i, out + (size_t)i / TILE_K * BOTH);                         \
+    }
+SPLIT_ROW(split_f32, WF_F32)
+SPLIT_ROW(split_f16, WF_F16)
+SPLIT_ROW(split_q8_0, WF_Q8_0)
+SPLIT_ROW(split_q4_0, WF_Q4_0)
+
+static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
-    const char *src = (const char *)wf_cpu_row(v, row) + (size_t)k / t->block * t->block_bytes;
-    WF_SIMD(wf_cpu_decode)(v->dtype, src, out, n);
-    memset(out + n, 0, (WF_UP(n, TILE_K) - n) * sizeof(float));
+    return (const char *)wf_cpu_row(v, row) + (size_t)k / t->block * t->block_bytes;
+}
+
+/* n elements of one row from k on, in tiles BOTH bytes apart; zeros up to a multiple of TILE_K. */
+static void split_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, char *out)
+{
+    const char *src = row_at(v, row, k);
+    bool full = n % TILE_K == 0;
+    float floats[KC];
+    if (full && v->dtype == WF_F16) {
+        split_f16(src, n, out);
+    } else if (v->dtype == WF_Q8_0) {
+        split_q8_0(src, n, out);
+    } else if (v->dtype == WF_Q4_0) {
+        split_q4_0(src, n, out);
+    } else if (full && v->dtype == WF_F32) {
+        split_f32(src, n, out);
+    } else {
+        WF_SIMD(wf_cpu_decode)(v->dtype, src, floats, n);
+        memset(floats + n, 0, (WF_UP(n, TILE_K) - n) * sizeof(float));
+        split_f32((const char *)floats, n, out);
+    }
 }
 
 /* One panel's worth of one tile of activations: split row by row, then turned so that pairs of k
@@ -101,31 +162,37 @@ static void decode_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, f
 static void pack_x(const amx *a, uint32_t tile, uint32_t k, char *out)
 {
     uint32_t n = WF_MIN(KC, a->k - k), rows = WF_MIN(TILE, a->m - tile * TILE);
-    char split_rows[KC / TILE_K][BOTH] __attribute__((aligned(64)));
-    float row[KC];
-    memset(split_rows, 0, sizeof(split_rows));
-    for (uint32_t r = 0; r < rows; r++) {
-        decode_row(a->x, tile * TILE + r, k, n, row);
-        for (uint32_t i = 0; i < n; i += TILE_K) split(row + i, split_rows[i / TILE_K] + r * 64);
-    }
+    char plain[KC / TILE_K][BOTH] __attribute__((aligned(64)));
+    memset(plain, 0, sizeof(plain));
+    for (uint32_t r = 0; r < rows; r++)
+        split_row(a->x, tile * TILE + r, k, n, plain[0] + (size_t)r * 64);
     for (uint32_t i = 0; i < n; i += TILE_K)
         for (uint32_t p = 0; p < BOTH; p += PLANE)
-            v_transpose((const float *)(split_rows[i / TILE_K] + p), TILE,
+            v_transpose((const float *)(plain[i / TILE_K] + p), TILE,
                         (float *)(out + (size_t)i / TILE_K * BOTH + p), TILE);
 }
 
-/* Rows begin..begin + nb of the weights, KC from k on; rows past n become zeros. */
+/* Rows are too far apart for the processor to foresee the piece of the next one. */
+static void fetch_row(const amx *a, uint32_t row, uint32_t k, size_t bytes)
+{
+    const char *src = row_at(a->w, row, k);
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
+}
+
+/* Rows begin..begin + nb of the weights, kc from k on; rows past n become zeros. */
 static void pack_w(const amx *a, uint32_t begin, uint32_t k)
 {
-    uint32_t n = WF_MIN(KC, a->k - k);
-    float row[KC];
+    uint32_t n = WF_MIN(a->kc, a->k - k);
+    size_t bytes = wf_dtype_bytes(a->w->dtype, n);
     for (uint32_t r = 0; r < a->nb; r++) {
-        char *out = a->panel + (size_t)(r / TILE) * (KC / TILE_K) * BOTH + r % TILE * 64;
-        if (begin + r < a->n)
-            decode_row(a->w, begin + r, k, n, row);
-        else
-            memset(row, 0, sizeof(row));
-        for (uint32_t i = 0; i < n; i += TILE_K) split(row + i, out + (size_t)i / TILE_K * BOTH);
+        char *out = a->panel + (size_t)(r / TILE) * (a->kc / TILE_K) * BOTH + r % TILE * 64;
+        fetch_row(a, begin + r + AHEAD, k, bytes);
+        if (begin + r < a->n) {
+            split_row(a->w, begin + r, k, n, out);
+            continue;
+        }
+        const float zeros[KC] = {0};
+        split_f32((const char *)zeros, n, out);
     }
 }
 
@@ -204,7 +271,7 @@ WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t bl
 /* The panel, which stands at k, by rows m_tile.. of X (m_tiles of them). */
 static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k)
 {
-    uint32_t blocks = WF_UP(WF_MIN(KC, a->k - k), TILE_K) / TILE_K;
+    uint32_t blocks = WF_UP(WF_MIN(a->kc, a->k - k), TILE_K) / TILE_K;
     for (uint32_t m = 0; m < m_tiles; m += 2) {
         const char *x[2];
         bool two = m + 1 < m_tiles;
@@ -216,8 +283,8 @@ static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k
             float *sum[4] = {at, at + TILE * TILE};
             sum[2] = at + (size_t)m_tiles * TILE * TILE;
             sum[3] = sum[2] + TILE * TILE;
-            w[0] = a->panel + (size_t)n * (KC / TILE_K) * BOTH;
-            w[1] = w[0] + KC / TILE_K * BOTH;
+            w[0] = a->panel + (size_t)n * (a->kc / TILE_K) * BOTH;
+            w[1] = w[0] + (size_t)a->kc / TILE_K * BOTH;
             if (two)
                 tiles(w, x, blocks, sum, k == 0, true);
             else
@@ -238,13 +305,12 @@ static void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
     vf v = v_load(sum);
     if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
     if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
-    float out[TILE];
-    v_store(out, v);
     char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
+    const __mmask16 some = (__mmask16)((1u << count) - 1);
     if (y->dtype == WF_F32)
-        memcpy(to, out, count * sizeof(float));
+        _mm512_mask_storeu_ps(to, some, v);
     else
-        for (uint32_t i = 0; i < count; i++) ((uint16_t *)to)[i] = wf_float_to_half(out[i]);
+        _mm256_mask_storeu_epi16(to, some, _mm512_cvtps_ph(v, 0));
 }
 
 static void put_sums(const wf_cpu_work *work, const amx *a, uint32_t begin, uint32_t m_tile,
@@ -266,7 +332,7 @@ static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
 {
     for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
         uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
-        for (uint32_t k = 0; k < a->k; k += KC) {
+        for (uint32_t k = 0; k < a->k; k += a->kc) {
             pack_w(a, begin, k);
             multiply(a, m, m_tiles, k);
         }

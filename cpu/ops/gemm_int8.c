@@ -85,7 +85,7 @@ WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32
                        const int nr, const int mr, const bool fetch, qf acc[NROW][4])
 {
     const size_t bytes = dtype == WF_Q8_0 ? 34 : 18;
-    if (fetch) fetch_next(w, w_step, b * bytes, bytes, dtype != WF_Q8_0);
+    if (fetch) fetch_next(w, w_step, b * bytes, bytes, NROW, dtype != WF_Q8_0);
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + b * bytes;
         q8 wv = dtype == WF_Q8_0 ? q_load(p + 2) : q_nibbles(p + 2);
@@ -101,7 +101,7 @@ WF_INLINE void block32(const uint8_t dtype, const char *w, size_t w_step, uint32
 WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, const int nr,
                         const int mr, const bool fetch, qf acc[NROW][4])
 {
-    if (fetch) fetch_next(w, w_step, (size_t)s * 210, 210, true);
+    if (fetch) fetch_next(w, w_step, (size_t)s * 210, 210, NROW, true);
     for (int r = 0; r < nr; r++) {
         const char *p = w + r * w_step + (size_t)s * 210;
         float scale[16];

@@ -33,13 +33,13 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
 {
     const char *x = g->xp + m * g->x_step;
     uint32_t k = 0, whole = g->k / VL * VL;
-    const bool fetch = nr == NROW && m == 0 && g->stream;
+    const bool fetch = nr > 1 && m == 0 && g->stream;
     vf acc[NROW][4];
     for (int r = 0; r < nr; r++)
         for (int i = 0; i < mr; i++) acc[r][i] = v_zero();
     for (; k < whole; k += VL) {
         vf wv[NROW];
-        if (fetch) fetch_next(w, w_step, k * size, VL * size, false);
+        if (fetch) fetch_next(w, w_step, k * size, VL * size, nr, false);
         for (int r = 0; r < nr; r++) wv[r] = load(w + r * w_step, k);
         for (int i = 0; i < mr; i++) {
             vf xv = v_load((const float *)(x + i * g->x_step) + k);
@@ -73,6 +73,11 @@ WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, si
 #define STRIPS(name, load, size)                                                                   \
     static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)         \
     {                                                                                              \
+        if (nr == NROW && g->m == 1) { /* fewer rows at a time make a plainer stream */            \
+            strip(g, load, size, w, w_step, n, 2);                                                 \
+            strip(g, load, size, w + 2 * w_step, w_step, n + 2, 2);                                \
+            return;                                                                                \
+        }                                                                                          \
         if (nr == NROW) {                                                                          \
             strip(g, load, size, w, w_step, n, NROW);                                              \
             return;                                                                                \

@@ -1,9 +1,8 @@
 /* GEMM for few rows of Q8_0, Q4_0 and Q6_K weights with AVX-512 VNNI, 64 weights a product.
  *
- * Activations are rounded once a call, in blocks of 32, to a scale and 15 bits in two int8 (see
- * gemm_int8.c): x = scale * (256 first + second). They are laid out as the products want them: a
- * group is what meets one or two registers of weights, whose 16 lanes are sums of neighbouring
- * products.
+ * Activations are rounded once a call to 15 bits in two int8 (planes.h; gemm_int8.c says why). They
+ * are laid out as the products want them: a group is what meets one or two registers of weights,
+ * whose 16 lanes are sums of neighbouring products.
  *
  *   Q8_0  2 blocks, 8 lanes each          Q6_K  the same, 4 lanes for each of its 4 scales
  *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
@@ -11,9 +10,8 @@
  * Weights are made unsigned for the instruction; what that adds to a lane's sum is in the group's
  * fix. Scales are read for a span of 16 blocks at a time and spread to the lanes of each group.
  */
-#include <math.h>
-
 #include "cpu/ops/gemm.h"
+#include "cpu/ops/planes.h"
 
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
@@ -53,25 +51,6 @@ static size_t row_step(const kind t, uint32_t k)
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
-
-/* 32 numbers in two planes; the scale. */
-static float round_block(const float *x, int8_t *first, int8_t *second)
-{
-    const __m512 bound = _mm512_set1_ps(127);
-    __m512 v[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
-    float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(v[0]), _mm512_abs_ps(v[1])));
-    __m512 factor = _mm512_set1_ps(top > 0 ? 127 / top : 0);
-    for (int i = 0; i < 2; i++) {
-        __m512 scaled = _mm512_mul_ps(v[i], factor), whole = v_round(scaled);
-        __m512 left = _mm512_mul_ps(_mm512_sub_ps(scaled, whole), _mm512_set1_ps(256));
-        left = _mm512_min_ps(left, bound); /* 128 becomes 127 */
-        _mm_storeu_si128((__m128i *)(first + 16 * i),
-                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(whole)));
-        _mm_storeu_si128((__m128i *)(second + 16 * i),
-                         _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(left)));
-    }
-    return top / 127 / 256;
-}
 
 /* Where element i of a block begins, of the group's `at`-th block: 32 in a row, or for nibbles 16
  * in each register. */
