@@ -16,7 +16,8 @@
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
 #define PAIR      2 /* weight rows of a tile with several activation rows; else 1, a plain stream */
-#define AHEAD     3072u /* bytes fetched, into the second-level cache, ahead of the span in work */
+#define FAR       3072u /* bytes ahead of the span in work: fetched into the second-level cache */
+#define NEAR      768u  /* the same, into the first */
 
 typedef struct kind {
     uint8_t dtype;
@@ -203,8 +204,10 @@ WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const in
     const size_t step = dtype == WF_Q6_K ? 0 : t.units * t.bytes;
     __m512 scale[PAIR][MOST_ROWS];
     for (int r = 0; r < nr; r++)
-        for (size_t i = 0; i < span_bytes; i += 64)
-            __builtin_prefetch(a->w[r] + s * span_bytes + AHEAD + i, 0, 2);
+        for (size_t i = 0; i < span_bytes; i += 64) {
+            __builtin_prefetch(a->w[r] + s * span_bytes + FAR + i, 0, 2);
+            __builtin_prefetch(a->w[r] + s * span_bytes + NEAR + i, 0, 3);
+        }
     for (int r = 0; r < nr; r++) {
         __m512 d = scales(t, a->w[r] + s * span_bytes, n);
         for (int m = 0; m < mr; m++) scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
