@@ -151,6 +151,7 @@ static const wf_dev_fns fns = {
     .pick = wf_cl_pick,
     .prepare = wf_cl_prepare,
     .drop = wf_cl_drop,
+    .measure = wf_cl_measure,
 };
 
 static void set_up(cl_dev *d, const wf_open_params *p)
@@ -165,6 +166,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->info.max_alloc = b->max_alloc;
     b->align = 128;
     while (b->align < d->place.caps.mem_align) b->align *= 2;
+    b->cache = d->place.caps.cache;
     b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
     parse_force(d, p->force);

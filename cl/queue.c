@@ -213,8 +213,7 @@ static cl_int set_args(cl_kernel k, const cl_launch *l, uint32_t *at)
     return err;
 }
 
-static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l,
-                           const char *name)
+weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     cl_event list[WF_CL_MAX_WAITS], ev = NULL;
@@ -255,5 +254,5 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
     WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
     let_child_go(d);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
-    return enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    return wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
 }

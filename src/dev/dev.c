@@ -51,6 +51,7 @@ void wf_dev_close(wf_dev *dev)
 {
     if (!dev) return;
     wf_verdicts_free(dev->verdicts);
+    wf_tuned_close(dev);
     dev->fns->close(dev);
 }
 
@@ -183,7 +184,7 @@ weft_status wf_submit(wf_queue *q, const wf_call *c)
     WF_TRY(check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name));
     if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
     wf_call picked = *c;
-    picked.variant = dev->fns->pick(dev, c);
+    picked.variant = wf_pick(dev, c);
     if (picked.variant < 0) return no_kernel(dev, c);
     return note(dev, dev->fns->submit(q, &picked));
 }
@@ -216,6 +217,12 @@ weft_status wf_finish(wf_queue *q)
     if (!s) s = wf_wait(done, q->dev->params.watchdog_ms);
     wf_event_destroy(done);
     return s;
+}
+
+uint64_t wf_past_cache(const wf_dev *dev)
+{
+    uint64_t least = dev->info.type == WEFT_DEVICE_GPU ? 1ull << 30 : 128ull << 20;
+    return WF_MIN(WF_MAX(dev->cache / 4 * 9, least), dev->info.memory / 4);
 }
 
 /* ---- variants --------------------------------------------------------------------------------------- */

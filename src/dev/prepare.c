@@ -197,7 +197,7 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(verdicts_of(dev, &v));
     for (int asked = c->variant;; asked = -1, tried++) {
-        int pick = asked >= 0 ? asked : dev->fns->pick(dev, c);
+        int pick = asked >= 0 ? asked : wf_pick(dev, c);
         if (pick < 0 || tried > 64) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
         enum verdict verdict;
@@ -206,6 +206,6 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
         if (dev->no_math) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
         WF_TRY(try_variant(dev, c, pick, &verdict));
         if (verdict == GOOD) return remember(v, &k);
-        if (verdict == BAD) dev->fns->drop(dev, c->op, pick);
+        if (verdict == BAD) wf_drop(dev, c->op, pick);
     }
 }
