@@ -58,6 +58,7 @@ struct weft_op_params {
     const char *variant;       /* NULL: the picked one; "all": each but the references; or a name */
     uint32_t repeat;           /* samples, of which the median counts; 0: 5 */
     uint64_t rotate;           /* bytes to go over in turn; 0: more than twice the last-level cache */
+    bool async;                /* attention may use the asynchronous softmax, as after calibration */
     weft_op_fn on_row;
     weft_progress_fn on_progress;
     void *user;

@@ -163,7 +163,7 @@ static int measure(struct ops *b)
     struct weft_op_params p = {.device = o->engine.device, .tier = o->engine.tier, .force = o->engine.force, .tuned = o->engine.tuned,
                                .threads = o->engine.threads, .no_kernel_cache = o->engine.no_kernel_cache, .ops = o->ops,
                                .dtypes = o->dtypes, .shapes = o->shapes.v, .n_shapes = o->shapes.n,
-                               .variant = o->all_variants ? "all" : o->variant, .repeat = o->repeat, .rotate = o->rotate,
+                               .variant = o->all_variants ? "all" : o->variant, .repeat = o->repeat, .rotate = o->rotate, .async = o->async,
                                .on_row = on_row, .on_progress = on_progress, .user = b};
     weft_status s = weft_bench_ops(&p);
     wf_progress_end(&b->bar);
@@ -194,6 +194,7 @@ static const wf_opt rows[] = {
     {0, "dtype", "TYPE,...", "storage formats of weights: F32, F16, BF16, Q8_0, Q4_0, Q6_K (default F16)", WF_OPT_TEXT, AT(dtypes)},
     {0, "variant", "NAME", "this kernel variant instead of the one that would be picked", WF_OPT_TEXT, AT(variant)},
     {0, "variants", NULL, "every kernel variant but the references", WF_OPT_FLAG, AT(all_variants)},
+    {0, "async", NULL, "attention may use the asynchronous softmax, as in a calibrated model", WF_OPT_FLAG, AT(async)},
     {'r', "repetitions", "N", "samples of at least 20 ms, of which the median counts (default 5)", WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE", "memory to go over in turn (default: more than twice the last-level cache)", WF_OPT_SIZE, AT(rotate), 1, 0x1p63},
     {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads), 1, 4096},

@@ -58,7 +58,7 @@ typedef struct wf_opts {
     const char *output, *results, *peer;
     const char *ops, *dtypes, *variant;
     wf_words shapes;
-    bool all_variants;
+    bool all_variants, async;
     uint32_t max_size;
     uint64_t rotate;
     uint64_t seed;

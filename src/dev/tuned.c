@@ -102,7 +102,7 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
     }
     if (c->op != WF_OP_ATTENTION || !c->p.max_q) return false;
     bool decode = c->p.max_q == 1;
-    row->kind = decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL;
+    row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) + (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);
     row->dtype = c->in[1].dtype;
     row->key[0] = c->p.n_head, row->key[1] = c->p.n_kv_head, row->key[2] = c->p.head_dim;
     row->key[3] = decode ? c->out[0].rows : 0;

@@ -10,17 +10,28 @@
  *     prefill_attention F16 H=32,KV=8,D=128 1:flash
  *
  * A row gives the kernel from a size on: rows of X for gemm, keys of the longest sequence for
- * decode_attention (of at least B sequences), rows of the longest sequence for prefill_attention. A line
- * with '#' in front is a comment. The user's file, written by `weft tune`, goes before the shipped one row by row;
- * what neither has is left to the backend. A file that is broken or of another device is ignored with a
- * warning, and a kernel that no longer exists or cannot run the call is passed over.
+ * decode_attention (of at least B sequences), rows of the longest sequence for prefill_attention. Calls whose
+ * params allow the asynchronous softmax have rows of their own, decode_attention_async and
+ * prefill_attention_async. A line with '#' in front is a comment.
+ *
+ * The user's file, written by `weft tune`, goes before the shipped one row by row; what neither has is left to
+ * the backend. A file that is broken or of another device is ignored with a warning, and a kernel that no
+ * longer exists or cannot run the call is passed over.
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H
 
 #include "dev/dev.h"
 
-enum wf_tuned_op { WF_TUNED_GEMM, WF_TUNED_DECODE, WF_TUNED_PREFILL, WF_N_TUNED_OPS };
+enum wf_tuned_op {
+    WF_TUNED_GEMM,
+    WF_TUNED_DECODE,
+    WF_TUNED_PREFILL,
+    WF_TUNED_DECODE_ASYNC, /* the same for calls that may use the asynchronous softmax: other kernels run */
+    WF_TUNED_PREFILL_ASYNC,
+    WF_N_TUNED_OPS
+};
+#define WF_TUNED_ASYNC (WF_TUNED_DECODE_ASYNC - WF_TUNED_DECODE)
 typedef struct wf_tuned_kind {
     const char *name;
     enum wf_op op;

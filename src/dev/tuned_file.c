@@ -18,6 +18,8 @@ const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS] = {
     [WF_TUNED_GEMM] = {"gemm", WF_OP_GEMM, {"N", "K"}},
     [WF_TUNED_DECODE] = {"decode_attention", WF_OP_ATTENTION, {"H", "KV", "D", "B"}},
     [WF_TUNED_PREFILL] = {"prefill_attention", WF_OP_ATTENTION, {"H", "KV", "D"}},
+    [WF_TUNED_DECODE_ASYNC] = {"decode_attention_async", WF_OP_ATTENTION, {"H", "KV", "D", "B"}},
+    [WF_TUNED_PREFILL_ASYNC] = {"prefill_attention_async", WF_OP_ATTENTION, {"H", "KV", "D"}},
 };
 
 /* ---- tables --------------------------------------------------------------------------------------- */
@@ -115,7 +117,7 @@ static weft_status read_row(char *line, int at, wf_tuned_table *t)
     wf_tuned_row r = {0};
     char *save = NULL, *op = strtok_r(line, " \t", &save), *dtype = strtok_r(NULL, " \t", &save);
     char *keys = strtok_r(NULL, " \t", &save);
-    if (!find_kind(op, &r.kind)) return bad(at, "is neither gemm, decode_attention nor prefill_attention");
+    if (!find_kind(op, &r.kind)) return bad(at, "is neither gemm nor decode_attention nor prefill_attention nor one of these with _async");
     if (!dtype || !find_dtype(dtype, &r.dtype)) return bad(at, "names no storage format");
     if (!keys || !read_keys(keys, &r)) return bad(at, "has no shape such as N=6144,K=4096");
     for (char *w; (w = strtok_r(NULL, " \t", &save));)

@@ -13,9 +13,10 @@
 
 /* ---- shape.c: what to measure -------------------------------------------------------------------- */
 
-/* The kinds of tuned.h are those that are measured. */
+#define WF_N_MEASURED 3 /* the first kinds of tuned.h; async tells the others apart */
 typedef struct wf_shape {
     enum wf_tuned_op op;
+    bool async;                           /* attention: the asynchronous softmax may be used */
     uint8_t dtype;                        /* of the weights; attention: F16 */
     uint32_t m, n, k;                     /* gemm; m 0: not said */
     uint32_t seqs, length;                /* attention; 0: not said */

@@ -15,7 +15,7 @@ typedef struct session {
     wf_queue *q;
     wf_ceilings top;
     struct weft_ceilings shown;
-    bool wanted[WF_N_TUNED_OPS];
+    bool wanted[WF_N_MEASURED];
     wf_shape *shape; /* what to measure, gemms of one W together */
     size_t n, done;
 } session;
@@ -53,7 +53,7 @@ static weft_status add_default(session *s, enum wf_tuned_op op, uint8_t dtype)
     size_t n = op == WF_TUNED_DECODE ? WF_LEN(decode) : op == WF_TUNED_PREFILL ? WF_LEN(prefill) : 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t *bl = op == WF_TUNED_DECODE ? decode[i] : prefill[i];
-        WF_TRY(add(s, (wf_shape){.op = op, .dtype = WF_F16, .seqs = bl[0], .length = bl[1], .n_head = 32, .n_kv_head = 8, .head_dim = 128}));
+        WF_TRY(add(s, (wf_shape){.op = op, .async = s->p->async, .dtype = WF_F16, .seqs = bl[0], .length = bl[1], .n_head = 32, .n_kv_head = 8, .head_dim = 128}));
     }
     return WEFT_OK;
 }
@@ -67,6 +67,7 @@ static weft_status add_given(session *s, enum wf_tuned_op op, uint8_t dtype, boo
         if ((shape.op == WF_TUNED_GEMM) != (op == WF_TUNED_GEMM)) continue;
         *any = true;
         shape.op = op;
+        shape.async = s->p->async && op != WF_TUNED_GEMM;
         shape.dtype = op == WF_TUNED_GEMM ? dtype : WF_F16;
         if (op != WF_TUNED_GEMM && (!shape.seqs || !shape.length))
             return wf_fail(WEFT_ERR_ARG, "shape '%s': B and L are needed", s->p->shapes[i]);
@@ -79,14 +80,14 @@ static weft_status want_ops(session *s)
 {
     for (const char *p = s->p->ops; p; p++) {
         size_t n = strcspn(p, ","), i = 0;
-        while (i < WF_N_TUNED_OPS && (strlen(wf_tuned_kinds[i].name) != n || strncmp(p, wf_tuned_kinds[i].name, n))) i++;
-        if (i == WF_N_TUNED_OPS)
+        while (i < WF_N_MEASURED && (strlen(wf_tuned_kinds[i].name) != n || strncmp(p, wf_tuned_kinds[i].name, n))) i++;
+        if (i == WF_N_MEASURED)
             return wf_fail(WEFT_ERR_ARG, "'%.*s' is not measured: gemm, decode_attention and prefill_attention are", (int)n, p);
         s->wanted[i] = true;
         p += n;
         if (!*p) return WEFT_OK;
     }
-    for (int i = 0; i < WF_N_TUNED_OPS; i++) s->wanted[i] = true;
+    for (int i = 0; i < WF_N_MEASURED; i++) s->wanted[i] = true;
     return WEFT_OK;
 }
 
@@ -98,7 +99,7 @@ static weft_status list_shapes(session *s)
     WF_TRY(wf_shape_dtypes(s->p->dtypes, dtypes, MAX_DTYPES, &n));
     s->shape = wf_calloc(MAX_SHAPES, sizeof *s->shape);
     if (!s->shape) return WEFT_ERR_NOMEM;
-    for (int op = 0; op < WF_N_TUNED_OPS; op++) {
+    for (int op = 0; op < WF_N_MEASURED; op++) {
         if (!s->wanted[op]) continue;
         for (size_t t = 0; t < (op == WF_TUNED_GEMM ? n : 1); t++) {
             bool any = false;

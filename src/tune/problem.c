@@ -9,6 +9,7 @@
 #define POOL_VALUES (1u << 20)
 #define PAGE_TOKENS 16
 #define MAX_COPIES  65536
+#define PHI         6.5f /* q.k * scale of numbers in [-1, 1) has a deviation of 1/3: no row's largest is beyond */
 
 /* ---- random contents ---------------------------------------------------------------------------------- */
 
@@ -227,6 +228,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     *c = (wf_call){.op = WF_OP_ATTENTION, .variant = -1};
     c->p = (wf_params){.scale = 1 / sqrtf((float)s->head_dim), .n_head = s->n_head, .n_kv_head = s->n_kv_head,
                        .head_dim = s->head_dim, .page_tokens = PAGE_TOKENS, .max_kv = s->length, .max_q = decode ? 1 : s->length};
+    if (s->async) c->p.phi_lo = -PHI, c->p.phi_hi = PHI;
     c->in[0] = c->out[0] = view_of(p->dev->act, rows, cols);
     c->in[1] = c->in[2] = view_of(WF_F16, p->copies * pages, page);
     c->in[3] = c->in[4] = view_of(WF_I32, 1, rows);

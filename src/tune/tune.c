@@ -40,16 +40,23 @@ typedef struct tuner {
     wf_tuned_table table;
     wf_problem problem;
     bool have; /* problem is there */
+    bool no_async[WF_N_MEASURED]; /* kinds without asynchronous kernels */
     racer racers[MAX_VARIANTS];
 } tuner;
 
 /* ---- what to measure ------------------------------------------------------------------------------------- */
 
+static bool same(const wf_shape *a, const wf_shape *b)
+{
+    return a->op == b->op && a->async == b->async && a->dtype == b->dtype && a->n == b->n && a->k == b->k && a->seqs == b->seqs &&
+           a->n_head == b->n_head && a->n_kv_head == b->n_kv_head && a->head_dim == b->head_dim;
+}
+
 static weft_status add_job(tuner *t, wf_shape s, uint32_t max_size)
 {
     for (size_t i = 0; i < t->n_jobs; i++) {
         job *j = &t->jobs[i];
-        if (memcmp(&j->shape, &s, sizeof s)) continue;
+        if (!same(&j->shape, &s)) continue;
         j->max_size = WF_MAX(j->max_size, max_size);
         return WEFT_OK;
     }
@@ -70,11 +77,14 @@ static weft_status add_attention(tuner *t, uint32_t n_head, uint32_t n_kv_head, 
     wf_shape s = {.op = WF_TUNED_PREFILL, .dtype = WF_F16, .seqs = 1, .n_head = n_head, .n_kv_head = n_kv_head, .head_dim = head_dim};
     WF_TRY(add_job(t, s, max_size(t)));
     s.op = WF_TUNED_DECODE;
-    for (size_t i = 0; i < WF_LEN(seqs); i++) {
-        s.seqs = seqs[i];
+    for (size_t i = 0; i < 2 * WF_LEN(seqs); i++) {
+        s.seqs = seqs[i / 2];
+        s.async = i % 2;
         WF_TRY(add_job(t, s, max_size(t)));
     }
-    return WEFT_OK;
+    s.op = WF_TUNED_PREFILL;
+    s.seqs = 1;
+    return add_job(t, s, max_size(t));
 }
 
 static weft_status add_nodes(tuner *t, const wf_graph *g, const wf_weights *w)
@@ -226,12 +236,29 @@ static void add_step(tuner *t, wf_tuned_row *row, uint32_t from, int variant)
     wf_copy(row->step[row->n_steps++].variant, sizeof row->step[0].variant, name);
 }
 
+/* Does any kernel run these operands only because they allow the asynchronous softmax? */
+static bool has_async(tuner *t)
+{
+    wf_call sync = t->problem.call;
+    const wf_variant *v;
+    sync.p.phi_lo = sync.p.phi_hi = 0;
+    for (int i = 0; (v = wf_variant_at(t->dev, sync.op, i)); i++) {
+        const wf_dev_fns *f = t->dev->fns;
+        if (f->supports(t->dev, &t->problem.call, i) && !f->supports(t->dev, &sync, i)) return true;
+    }
+    return false;
+}
+
 static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int *before, wf_tuned_row *row)
 {
     double ns[MAX_VARIANTS] = {0};
     int usual = -1;
     uint32_t from = row->n_steps ? size : 1;
     WF_TRY(set_size(t, shape, size));
+    if (shape->async && !has_async(t)) {
+        t->no_async[shape->op] = true;
+        return WEFT_OK;
+    }
     WF_TRY(wf_prepare(t->dev, &t->problem.call, &usual));
     if (usual >= MAX_VARIANTS) return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", MAX_VARIANTS);
     WF_TRY(race(t, size, usual, ns));
@@ -245,7 +272,7 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
 
 static wf_tuned_row row_of(const wf_shape *s)
 {
-    wf_tuned_row r = {.kind = s->op, .dtype = s->dtype, .key = {s->n, s->k}};
+    wf_tuned_row r = {.kind = s->op + (s->async ? WF_TUNED_ASYNC : 0), .dtype = s->dtype, .key = {s->n, s->k}};
     if (s->op == WF_TUNED_GEMM) return r;
     r.key[0] = s->n_head, r.key[1] = s->n_kv_head, r.key[2] = s->head_dim;
     r.key[3] = s->op == WF_TUNED_DECODE ? s->seqs : 0;
@@ -260,7 +287,8 @@ static weft_status tune_shape(tuner *t, const job *j)
     weft_status s = WEFT_OK;
     uint32_t first = j->shape.op == WF_TUNED_GEMM ? 1 : WF_MIN(64, j->max_size);
     memset(t->racers, 0, sizeof t->racers);
-    for (uint32_t size = first; !s && size <= j->max_size; size *= 2) s = tune_size(t, &j->shape, size, &before, &row);
+    for (uint32_t size = first; !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]); size *= 2)
+        s = tune_size(t, &j->shape, size, &before, &row);
     if (t->have) wf_problem_destroy(&t->problem);
     t->have = false;
     if (s == WEFT_ERR_NOMEM && !t->dev->lost) {

@@ -47,9 +47,10 @@ static void rows_are_found(void **state)
     const char *text = "# comment\n\n" HEAD "  " ROW "gemm Q8_0 N=64,K=32 1:q\r\n"
                        "decode_attention F16 H=32,KV=8,D=128,B=8 1:few 1024:many\n"
                        "decode_attention F16 H=32,KV=8,D=128,B=64 1:wide\n"
-                       "prefill_attention F16 H=32,KV=8,D=128 16:flash";
+                       "prefill_attention F16 H=32,KV=8,D=128 16:flash\n"
+                       "prefill_attention_async F16 H=32,KV=8,D=128 1:async";
     if (wf_tuned_parse(text, &info, &t)) fail_msg("%s", weft_last_error());
-    assert_int_equal(t.n, 5);
+    assert_int_equal(t.n, 6);
     static const struct {
         enum wf_tuned_op kind;
         uint32_t key[4], size;
@@ -61,6 +62,7 @@ static void rows_are_found(void **state)
         {WF_TUNED_DECODE, {32, 8, 128, 8}, 1023, "few"}, {WF_TUNED_DECODE, {32, 8, 128, 63}, 1024, "many"},
         {WF_TUNED_DECODE, {32, 8, 128, 500}, 1, "wide"}, {WF_TUNED_DECODE, {32, 4, 128, 64}, 1, NULL},
         {WF_TUNED_PREFILL, {32, 8, 128}, 15, NULL}, {WF_TUNED_PREFILL, {32, 8, 128}, 16, "flash"},
+        {WF_TUNED_PREFILL_ASYNC, {32, 8, 128}, 16, "async"}, {WF_TUNED_DECODE_ASYNC, {32, 8, 128, 8}, 16, NULL},
     };
     for (size_t i = 0; i < WF_LEN(looks); i++) assert_name(find(&t, looks[i].kind, looks[i].key, looks[i].size), looks[i].want);
     wf_tuned_free(&t);
