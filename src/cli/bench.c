@@ -73,7 +73,8 @@ static int bench(const wf_opts *o, const struct weft_model *m)
 {
     struct bench b = {.o = o, .m = m, .format = wf_bench_format_find(o->output), .first = true};
     int rc = 0;
-    weft_status s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;
+    weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
+    if (!s && o->peer) s = wf_peers_read(o->peer, &b.peers);
     if (s) rc = wf_say_error(s);
     for (size_t i = 0; i < o->threads.n && !rc && !b.closed; i++) {
         struct weft_engine *e = NULL;

@@ -47,6 +47,8 @@ typedef struct wf_result {
 } wf_result;
 /* The next peer of the same op, dtype, shape and unit from *at on; NULL: none. Moves *at behind it. */
 const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at);
+/* WEFT_ERR_IO if the folder cannot be written to: said before minutes of measuring. */
+weft_status wf_results_check(const char *folder);
 /* Appends to folder/<device>.csv a row for each peer, or one without; a new file gets a heading. */
 weft_status wf_results_append(const char *folder, const wf_result *r, const wf_peers *peers);
 

@@ -179,7 +179,9 @@ static int run(const wf_opts *o)
     for (size_t i = 0; o->output && i < WF_LEN(formats); i++)
         if (!strcmp(formats[i].name, o->output)) b.format = &formats[i];
     if (o->variant && o->all_variants) return wf_usage(o->command, "--variant and --variants contradict each other");
-    weft_status s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;
+    weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
+    if (s) return wf_say_error(s);
+    s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;
     int rc = s ? wf_say_error(s) : measure(&b);
     wf_peers_free(&b.peers);
     return rc;
@@ -210,7 +212,7 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_results, &wf_grou
 
 const wf_command wf_cmd_bench_ops = {
     .name = "bench ops",
-    .usage = "[--op OP,...] [--shape SHAPE]... [--dtype TYPE,...] [options]",
+    .usage = "[--op OP,...] [--shape SHAPE]... [options]",
     .summary =
         "Measures single ops. Prints time, rate, the share of what the device's ceilings allow, and the kernel variant; the ceilings "
         "are measured first. Rates are GB/s of what must be read and written for decoding and for gemm of fewer than 128 rows, else "

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PEER_BYTES ((size_t)4 << 20)
 #define SAME_RUN_S 3600
@@ -126,6 +127,14 @@ static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)
     }
     wf_csv_text(f, peer->peer);
     fprintf(f, "%.6g,%.3f\n", peer->rate, r->rate / peer->rate);
+}
+
+weft_status wf_results_check(const char *folder)
+{
+    struct stat st;
+    if (stat(folder, &st) || access(folder, W_OK | X_OK))
+        return wf_fail(WEFT_ERR_IO, "cannot write to the folder %s: %s", folder, strerror(errno));
+    return S_ISDIR(st.st_mode) ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s is no folder", folder);
 }
 
 weft_status wf_results_append(const char *folder, const wf_result *r, const wf_peers *peers)

@@ -40,14 +40,20 @@ static void settle(wf_problem *p, weft_status *s, void *mem)
     else free(mem);
 }
 
-static weft_status fill(wf_problem *p, const wf_view *v, uint64_t bytes, float amplitude)
+static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_t bytes, float amplitude)
 {
     pool r = {0};
     weft_status s = pool_make(v->dtype, (uint64_t)v->rows * v->cols, amplitude, &r);
-    for (uint64_t at = 0; !s && at < bytes; at += r.bytes)
-        s = wf_write(p->q, v->buf, v->offset + at, r.data, WF_MIN(r.bytes, bytes - at), NULL);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint64_t at = 0; !s && at < bytes; at += r.bytes)
+            s = wf_write(p->q, v[i].buf, v[i].offset + at, r.data, WF_MIN(r.bytes, bytes - at), NULL);
     settle(p, &s, r.data);
     return s;
+}
+
+static weft_status fill(wf_problem *p, const wf_view *v, float amplitude)
+{
+    return fill_all(p, v, 1, wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride), amplitude);
 }
 
 /* ---- regions ------------------------------------------------------------------------------------------- */
@@ -130,11 +136,10 @@ static weft_status make_weights(wf_problem *p, uint64_t rotate)
     for (uint32_t i = 0; !st && i < p->copies; i++) {
         p->copy[i] = w;
         bind(&p->big, r[i], &p->copy[i]);
-        if (!w.layout) st = fill(p, &p->copy[i], bytes, 1 / sqrtf((float)s->k));
     }
     free(r);
-    if (!st && w.layout) st = pack(p, &w, bytes);
-    return st;
+    if (st) return st;
+    return w.layout ? pack(p, &w, bytes) : fill_all(p, p->copy, p->copies, bytes, 1 / sqrtf((float)s->k));
 }
 
 weft_status wf_problem_rows(wf_problem *p, uint32_t m)
@@ -150,7 +155,7 @@ weft_status wf_problem_rows(wf_problem *p, uint32_t m)
     c->out[0] = view_of(act, m, p->shape.n);
     p->slot = 1;
     WF_TRY(place(&p->small, (wf_view *const[]){&c->in[0], &c->out[0]}, 2));
-    return fill(p, &c->in[0], size_of(&c->in[0]), 1);
+    return fill(p, &c->in[0], 1);
 }
 
 static weft_status make_gemm(wf_problem *p, uint64_t rotate)
@@ -236,7 +241,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     p->slot = 6;
     WF_TRY(place(&p->big, (wf_view *const[]){&c->in[1], &c->in[2]}, 2));
     WF_TRY(place_pages(p, pages));
-    for (int i = 0; i < 3; i++) WF_TRY(fill(p, &c->in[i], size_of(&c->in[i]), 1));
+    for (int i = 0; i < 3; i++) WF_TRY(fill(p, &c->in[i], 1));
     WF_TRY(write_rows(p));
     return write_pages(p, pages);
 }

@@ -117,9 +117,9 @@ class Ops(Folder):
         old = self.write("old", "gemm,F16,x,p,1,GB/s\n")
         os.utime(old, (time.time() - 7200,) * 2)
         self.fails(cli.USAGE, "same run", "bench", "ops", *cli.CPU, *GEMM, "--peer", old)
-        r = cli.weft("bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.path("absent"), env=self.env)
-        self.assertEqual(r.code, cli.RUNTIME)
-        self.assertIn("absent", r.err)
+        for name, why in (("absent", "No such"), ("old", "no folder")):
+            self.fails(cli.RUNTIME, why, "bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.path(name))
+            self.fails(cli.RUNTIME, why, "bench", *cli.CPU, "--results", self.path(name))
 
     def test_bad_options(self):
         for message, *args in (("multiple", "--shape", "M=1,N=8,K=33", "--dtype", "Q8_0"), ("N and K", "--shape", "M=1"),
