@@ -132,9 +132,10 @@ static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)
 weft_status wf_results_check(const char *folder)
 {
     struct stat st;
-    if (stat(folder, &st) || access(folder, W_OK | X_OK))
-        return wf_fail(WEFT_ERR_IO, "cannot write to the folder %s: %s", folder, strerror(errno));
-    return S_ISDIR(st.st_mode) ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s is no folder", folder);
+    bool there = !stat(folder, &st);
+    if (there && !S_ISDIR(st.st_mode)) return wf_fail(WEFT_ERR_IO, "%s is no folder", folder);
+    if (there && !access(folder, W_OK | X_OK)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_IO, "cannot write to the folder %s: %s", folder, strerror(errno));
 }
 
 weft_status wf_results_append(const char *folder, const wf_result *r, const wf_peers *peers)
