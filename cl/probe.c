@@ -1,10 +1,12 @@
-/* What the device can at most do: the best of a few launches of kernels that do one thing only. */
+/* What the device can at most do: the best of a few samples of kernels that do one thing only. */
 #include "cl/cl.h"
 
 #include <string.h>
 
-#define LAUNCHES 6        /* of which the fastest counts; the first one warms up */
-#define WORK_NS  20000000 /* that a launch should last */
+#define SAMPLES   6   /* of which the fastest counts; the first one warms up */
+#define SAMPLE_NS 4e7 /* that one should last: far longer than it takes to see that it has ended   \
+                       */
+#define GROW_NS 2e6   /* a launch should last, where its work can be chosen */
 
 typedef struct probe {
     cl_dev *d;
@@ -13,14 +15,16 @@ typedef struct probe {
     uint32_t n_arg; /* the argument that says how much to do */
 } probe;
 
-static weft_status timed(probe *p, uint32_t n, double *ns)
+/* Nanoseconds of one of several launches of n units of work. */
+static weft_status timed(probe *p, uint32_t n, uint32_t launches, double *ns)
 {
     wf_call c = {0};
     p->l.arg[p->n_arg].u32 = n;
     uint64_t start = wf_now_ns();
-    WF_TRY(wf_cl_enqueue(p->d->own, &c, p->kern->kernel, &p->l, "probe"));
+    for (uint32_t i = 0; i < launches; i++)
+        WF_TRY(wf_cl_enqueue(p->d->own, &c, p->kern->kernel, &p->l, "probe"));
     WF_TRY(wf_finish(&p->d->own->base));
-    *ns = (double)(wf_now_ns() - start);
+    *ns = (double)(wf_now_ns() - start) / launches;
     return WEFT_OK;
 }
 
@@ -28,11 +32,12 @@ static weft_status timed(probe *p, uint32_t n, double *ns)
 static weft_status fastest(probe *p, uint32_t n, bool grow, double *per_second)
 {
     double ns;
-    WF_TRY(timed(p, n, &ns));
-    for (; grow && n < 1u << 24 && ns < WORK_NS / 2; n *= 2) WF_TRY(timed(p, n * 2, &ns));
+    WF_TRY(timed(p, n, 1, &ns));
+    for (; grow && n < 1u << 24 && ns < GROW_NS; n *= 2) WF_TRY(timed(p, n * 2, 1, &ns));
+    uint32_t launches = (uint32_t)WF_MIN(SAMPLE_NS / ns + 1, 1000.0);
     *per_second = 0;
-    for (int i = 0; i < LAUNCHES; i++) {
-        WF_TRY(timed(p, n, &ns));
+    for (int i = 0; i < SAMPLES; i++) {
+        WF_TRY(timed(p, n, launches, &ns));
         *per_second = WF_MAX(*per_second, n / (ns * 1e-9));
     }
     return WEFT_OK;
@@ -74,7 +79,8 @@ static weft_status measure_read(cl_dev *d, wf_buf *y, wf_ceilings *out)
 }
 
 /* ops: operations of a work-item in one round. */
-static weft_status measure_ops(cl_dev *d, wf_buf *y, const char *family, uint32_t group, double ops, double *out)
+static weft_status measure_ops(cl_dev *d, wf_buf *y, const char *family, uint32_t group, double ops,
+                               double *out)
 {
     probe p = {.d = d, .n_arg = 2};
     wf_view to = {.buf = y};
@@ -101,7 +107,9 @@ weft_status wf_cl_measure(wf_dev *base, wf_ceilings *out)
     weft_status s = measure_read(d, y, out);
     if (!s) s = measure_ops(d, y, "probe_fma", 256, 4 * 16 * 2.0, &out->ops[WF_ARITH_F32]);
     bool mma = d->place.caps.nv_mma && base->params.tier >= WF_TIER_MATRIX;
-    if (!s && mma) s = measure_ops(d, y, "probe_mma", 256, 8 * 16 * 8 * 16 * 2.0 / 32, &out->ops[WF_ARITH_F16]);
+    if (!s && mma)
+        s = measure_ops(d, y, "probe_mma", 256, 8 * 16 * 8 * 16 * 2.0 / 32,
+                        &out->ops[WF_ARITH_F16]);
     wf_cl_buf_destroy(base, y);
     return s;
 }

@@ -1,5 +1,5 @@
-/* What this processor can at most do with the device's threads: the best of a few runs of loops that do
- * one thing only, at the highest level it has. */
+/* What this processor can at most do with the device's threads: the best of a few runs of loops
+ * that do one thing only, at the highest level it has. */
 #include <string.h>
 
 #include "cpu/ops/ops.h"
@@ -15,8 +15,11 @@ typedef struct level {
 static level best_level(void)
 {
 #define LEVEL(l)                                                                                   \
-    (level){wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l, wf_cpu_probe_fma_ops_##l, \
-            wf_cpu_probe_int8_ops_##l}
+    (level)                                                                                        \
+    {                                                                                              \
+        wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l,                        \
+            wf_cpu_probe_fma_ops_##l, wf_cpu_probe_int8_ops_##l                                    \
+    }
     return wf_cpu_has_avx512() ? LEVEL(avx512) : wf_cpu_has_avx2() ? LEVEL(avx2) : LEVEL(c);
 #undef LEVEL
 }

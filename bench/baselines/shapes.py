@@ -13,7 +13,7 @@ ROWS = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 DECODE = [(1, 8192), (8, 4096), (64, 1024), (64, 4096), (256, 1024)]  # sequences, keys
 PREFILL = [(1, 512), (1, 2048), (1, 8192), (4, 2048)]
 HEADS, KV_HEADS, HEAD_DIM = 32, 8, 128
-SAMPLES, SAMPLE_S = 5, 0.02
+SAMPLES, SAMPLE_S = 5, 0.05
 
 
 def text(**sizes):

@@ -1,5 +1,5 @@
-/* Loops that do one thing only, for the processor's ceilings: reading memory, F32 multiply-adds, int8 dot
- * products. in[0] is memory to read; in[1].rows is the number of rounds.
+/* Loops that do one thing only, for the processor's ceilings: reading memory, F32 multiply-adds,
+ * int8 dot products. in[0] is memory to read; in[1].rows is the number of rounds.
  */
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
@@ -51,7 +51,8 @@ void WF_SIMD(wf_cpu_probe_int8)(const wf_cpu_work *w)
     __m512i c[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8((char)(1 + w->id));
     WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = _mm512_setzero_si512();
     for (uint32_t r = 0; r < w->call->in[1].rows; r++)
-        WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) {
+        WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++)
+        {
             c[i] = _mm512_dpbusd_epi32(c[i], a, b);
             __asm__ volatile("" : "+v"(c[i])); /* or the products become one */
         }

@@ -13,9 +13,12 @@
 
 #define PEER_BYTES ((size_t)4 << 20)
 #define SAME_RUN_S 3600
-#define HEAD       "date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,peer_rate,ratio\n"
+#define HEAD                                                                                       \
+    "date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,peer_"  \
+    "rate,ratio\n"
 
-/* ---- peers ---------------------------------------------------------------------------------------- */
+/* ---- peers
+ * ---------------------------------------------------------------------------------------- */
 
 /* Cuts the next field off *p in place, quotes undone; NULL when none is left. */
 static char *next_field(char **p)
@@ -82,7 +85,8 @@ weft_status wf_peers_read(const char *path, wf_peers *out)
     char *text = NULL;
     size_t len;
     if (!stat(path, &st) && time(NULL) - st.st_mtime > SAME_RUN_S)
-        return wf_fail(WEFT_ERR_ARG, "%s is older than an hour: measure the peer in the same run", path);
+        return wf_fail(WEFT_ERR_ARG, "%s is older than an hour: measure the peer in the same run",
+                       path);
     WF_TRY(wf_read_file(path, PEER_BYTES, &text, &len));
     weft_status s = parse_peers(text, out);
     free(text);
@@ -103,20 +107,24 @@ const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
 {
     while (*at < p->n) {
         const wf_peer *q = &p->list[(*at)++];
-        if (strcmp(q->op, r->op) || strcmp(q->dtype, r->dtype) || strcmp(q->shape, r->shape)) continue;
+        if (strcmp(q->op, r->op) || strcmp(q->dtype, r->dtype) || strcmp(q->shape, r->shape))
+            continue;
         if (!strcmp(q->unit, r->unit)) return q;
-        fprintf(stderr, "weft: warning: %s of %s %s is in %s, not in %s: left out\n", q->peer, q->op, q->shape, q->unit, r->unit);
+        fprintf(stderr, "weft: warning: %s of %s %s is in %s, not in %s: left out\n", q->peer,
+                q->op, q->shape, q->unit, r->unit);
     }
     return NULL;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------- */
+/* ---- rows
+ * ------------------------------------------------------------------------------------------- */
 
 static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)
 {
     char date[16];
     wf_date("%Y-%m-%d", date, sizeof date);
-    const char *const texts[] = {date, r->device->name, r->device->driver, wf_commit(), r->op, r->dtype, r->shape, r->variant};
+    const char *const texts[] = {date,  r->device->name, r->device->driver, wf_commit(),
+                                 r->op, r->dtype,        r->shape,          r->variant};
     for (size_t i = 0; i < WF_LEN(texts); i++) wf_csv_text(f, texts[i]);
     fprintf(f, "%.2f,%.6g,%s,", r->median_us, r->rate, r->unit);
     if (r->ceiling_pct >= 0) fprintf(f, "%.1f", r->ceiling_pct);
@@ -153,6 +161,7 @@ weft_status wf_results_append(const char *folder, const wf_result *r, const wf_p
     do result_line(f, r, peer);
     while (peer && (peer = wf_peer_of(peers, r, &at)));
     bool failed = ferror(f);
-    if (fclose(f) || failed) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    if (fclose(f) || failed)
+        return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
     return WEFT_OK;
 }

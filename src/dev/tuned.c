@@ -1,5 +1,5 @@
-/* tuned.c: the choice between a device's measured table and its backend. Files are looked for when the
- * first call asks, so that a device which is only listed or compared with reads none. */
+/* tuned.c: the choice between a device's measured table and its backend. Files are looked for when
+ * the first call asks, so that a device which is only listed or compared with reads none. */
 #include "base/file.h"
 #include "dev/front.h"
 #include "dev/tuned.h"
@@ -14,21 +14,25 @@
 struct wf_tuned {
     wf_tuned_table user, shipped;
     bool loaded;
-    bool forced[WF_N_OPS]; /* params.force names it, and goes first */
+    bool forced[WF_N_OPS];      /* params.force names it, and goes first */
     uint64_t dropped[WF_N_OPS]; /* a bit for each variant */
 };
 
-/* ---- files ------------------------------------------------------------------------------------------ */
+/* ---- files
+ * ------------------------------------------------------------------------------------------ */
 
-static void read_if_there(const char *path, const struct weft_device_info *info, wf_tuned_table *out)
+static void read_if_there(const char *path, const struct weft_device_info *info,
+                          wf_tuned_table *out)
 {
     if (access(path, F_OK)) return;
-    if (wf_tuned_read(path, info, out)) wf_log(WEFT_LOG_WARN, "kernel choices are not used: %s", wf_error());
-    else wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
+    if (wf_tuned_read(path, info, out))
+        wf_log(WEFT_LOG_WARN, "kernel choices are not used: %s", wf_error());
+    else
+        wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
 }
 
-/* Shipped files lie beside an installed program, else where it was to be installed, else in the source
- * tree whose build folder it runs from. */
+/* Shipped files lie beside an installed program, else where it was to be installed, else in the
+ * source tree whose build folder it runs from. */
 static bool shipped_path(const char *slug, char *out, size_t cap)
 {
     static const char *const places[] = {"../share/weft/tuned", "../../../tuned"};
@@ -49,7 +53,8 @@ static void load(wf_dev *dev)
     char path[1100], slug[160];
     struct wf_tuned *t = dev->tuned;
     t->loaded = true;
-    if (!wf_tuned_user_path(&dev->info, false, path, sizeof path)) read_if_there(path, &dev->info, &t->user);
+    if (!wf_tuned_user_path(&dev->info, false, path, sizeof path))
+        read_if_there(path, &dev->info, &t->user);
     wf_device_slug(&dev->info, slug, sizeof slug);
     if (shipped_path(slug, path, sizeof path)) read_if_there(path, &dev->info, &t->shipped);
 }
@@ -61,7 +66,8 @@ static void note_forced(struct wf_tuned *t, const char *force)
         size_t n = strcspn(force, "=,");
         for (int op = 0; op < WF_N_OPS; op++) {
             const char *name = wf_ops[op].name;
-            t->forced[op] |= (n == 1 && *force == '*') || (strlen(name) == n && !strncmp(name, force, n));
+            t->forced[op] |=
+                (n == 1 && *force == '*') || (strlen(name) == n && !strncmp(name, force, n));
         }
         force += strcspn(force, ",");
         force += *force == ',';
@@ -88,7 +94,8 @@ void wf_tuned_close(wf_dev *dev)
     dev->tuned = NULL;
 }
 
-/* ---- looking up --------------------------------------------------------------------------------------- */
+/* ---- looking up
+ * --------------------------------------------------------------------------------------- */
 
 bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
 {
@@ -102,7 +109,8 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
     }
     if (c->op != WF_OP_ATTENTION || !c->p.max_q) return false;
     bool decode = c->p.max_q == 1;
-    row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) + (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);
+    row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) +
+                (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);
     row->dtype = c->in[1].dtype;
     row->key[0] = c->p.n_head, row->key[1] = c->p.n_kv_head, row->key[2] = c->p.head_dim;
     row->key[3] = decode ? c->out[0].rows : 0;
@@ -110,7 +118,8 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
     return *size != 0;
 }
 
-/* The row of the shape; of several that differ in sequences the one with the most that are not more. */
+/* The row of the shape; of several that differ in sequences the one with the most that are not
+ * more. */
 static const wf_tuned_row *row_for(const wf_tuned_table *t, const wf_tuned_row *want)
 {
     const wf_tuned_row *best = NULL;
@@ -127,7 +136,8 @@ const char *wf_tuned_find(const wf_tuned_table *t, const wf_tuned_row *want, uin
 {
     const wf_tuned_row *r = row_for(t, want);
     const char *name = NULL;
-    for (uint32_t i = 0; r && i < r->n_steps && r->step[i].from <= size; i++) name = r->step[i].variant;
+    for (uint32_t i = 0; r && i < r->n_steps && r->step[i].from <= size; i++)
+        name = r->step[i].variant;
     return name;
 }
 
@@ -152,6 +162,7 @@ int wf_pick(wf_dev *dev, const wf_call *c)
 
 void wf_drop(wf_dev *dev, enum wf_op op, int variant)
 {
-    if (dev->tuned && variant >= 0 && variant < MAX_VARIANTS) dev->tuned->dropped[op] |= 1ull << variant;
+    if (dev->tuned && variant >= 0 && variant < MAX_VARIANTS)
+        dev->tuned->dropped[op] |= 1ull << variant;
     dev->fns->drop(dev, op, variant);
 }

@@ -22,7 +22,8 @@ const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS] = {
     [WF_TUNED_PREFILL_ASYNC] = {"prefill_attention_async", WF_OP_ATTENTION, {"H", "KV", "D"}},
 };
 
-/* ---- tables --------------------------------------------------------------------------------------- */
+/* ---- tables
+ * --------------------------------------------------------------------------------------- */
 
 static bool same_shape(const wf_tuned_row *a, const wf_tuned_row *b)
 {
@@ -48,7 +49,8 @@ void wf_tuned_free(wf_tuned_table *t)
     *t = (wf_tuned_table){0};
 }
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading
+ * -------------------------------------------------------------------------------------- */
 
 static weft_status bad(int line, const char *why)
 {
@@ -117,7 +119,9 @@ static weft_status read_row(char *line, int at, wf_tuned_table *t)
     wf_tuned_row r = {0};
     char *save = NULL, *op = strtok_r(line, " \t", &save), *dtype = strtok_r(NULL, " \t", &save);
     char *keys = strtok_r(NULL, " \t", &save);
-    if (!find_kind(op, &r.kind)) return bad(at, "is neither gemm nor decode_attention nor prefill_attention nor one of these with _async");
+    if (!find_kind(op, &r.kind))
+        return bad(at, "is neither gemm nor decode_attention nor prefill_attention nor one of "
+                       "these with _async");
     if (!dtype || !find_dtype(dtype, &r.dtype)) return bad(at, "names no storage format");
     if (!keys || !read_keys(keys, &r)) return bad(at, "has no shape such as N=6144,K=4096");
     for (char *w; (w = strtok_r(NULL, " \t", &save));)
@@ -150,11 +154,14 @@ static int head_of(const char *line)
 static weft_status check_head(const char *line, int at, int i, const struct weft_device_info *info)
 {
     char units[16];
-    const char *got = line + strlen(heads[i].title), *want = heads[i].at ? (const char *)info + heads[i].at : units;
+    const char *got = line + strlen(heads[i].title),
+               *want = heads[i].at ? (const char *)info + heads[i].at : units;
     snprintf(units, sizeof units, "%u", info->compute_units);
     if (!strcmp(got, want)) return WEFT_OK;
     if (heads[i].strict)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "line %d is of another device: \"%s\", and this one has \"%s\"", at, line, want);
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "line %d is of another device: \"%s\", and this one has \"%s\"", at, line,
+                       want);
     wf_log(WEFT_LOG_DEBUG, "kernel choices were measured with %s, and this is %s", line, want);
     return WEFT_OK;
 }
@@ -181,11 +188,13 @@ static weft_status read_line(reader *r, char *line, int at)
         r->seen |= 1u << head;
         return check_head(line, at, head, r->info);
     }
-    if ((r->seen & ALL_STRICT) != ALL_STRICT) return bad(at, "comes before device, platform and units");
+    if ((r->seen & ALL_STRICT) != ALL_STRICT)
+        return bad(at, "comes before device, platform and units");
     return read_row(line, at, r->out);
 }
 
-weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out)
+weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info,
+                           wf_tuned_table *out)
 {
     reader r = {.info = info, .out = out};
     int at = 1;
@@ -197,24 +206,28 @@ weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info
         if (next) *next++ = 0;
         s = read_line(&r, line, at);
     }
-    if (!s && (r.seen & ALL_STRICT) != ALL_STRICT) s = bad(at, "the file ends before device, platform and units");
+    if (!s && (r.seen & ALL_STRICT) != ALL_STRICT)
+        s = bad(at, "the file ends before device, platform and units");
     if (s) wf_tuned_free(out);
     free(copy);
     return s;
 }
 
-weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out)
+weft_status wf_tuned_read(const char *path, const struct weft_device_info *info,
+                          wf_tuned_table *out)
 {
     char *text = NULL;
     size_t len = 0;
     *out = (wf_tuned_table){0};
     WF_TRY(wf_read_file(path, MAX_BYTES, &text, &len));
-    weft_status s = strlen(text) == len ? wf_tuned_parse(text, info, out) : wf_fail(WEFT_ERR_FORMAT, "is no text");
+    weft_status s = strlen(text) == len ? wf_tuned_parse(text, info, out)
+                                        : wf_fail(WEFT_ERR_FORMAT, "is no text");
     free(text);
     return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------- */
+/* ---- writing
+ * -------------------------------------------------------------------------------------- */
 
 void wf_tuned_shape(const wf_tuned_row *r, char *buf, size_t cap)
 {
@@ -231,17 +244,20 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
     struct tm tm;
     strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &tm));
     fprintf(f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
-    fprintf(f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform, info->compute_units, info->driver);
+    fprintf(f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
+            info->compute_units, info->driver);
     for (size_t i = 0; i < t->n; i++) {
         const wf_tuned_row *r = &t->rows[i];
         wf_tuned_shape(r, shape, sizeof shape);
         fprintf(f, "%s %s %s", wf_tuned_kinds[r->kind].name, wf_dtypes[r->dtype].name, shape);
-        for (uint32_t s = 0; s < r->n_steps; s++) fprintf(f, " %u:%s", r->step[s].from, r->step[s].variant);
+        for (uint32_t s = 0; s < r->n_steps; s++)
+            fprintf(f, " %u:%s", r->step[s].from, r->step[s].variant);
         putc('\n', f);
     }
 }
 
-weft_status wf_tuned_write(const char *path, const struct weft_device_info *info, const wf_tuned_table *t)
+weft_status wf_tuned_write(const char *path, const struct weft_device_info *info,
+                           const wf_tuned_table *t)
 {
     char temp[1100];
     if ((size_t)snprintf(temp, sizeof temp, "%s.%ld", path, (long)getpid()) >= sizeof temp)
@@ -258,28 +274,35 @@ weft_status wf_tuned_write(const char *path, const struct weft_device_info *info
     return WEFT_OK;
 }
 
-/* ---- names ---------------------------------------------------------------------------------------- */
+/* ---- names
+ * ---------------------------------------------------------------------------------------- */
 
 void wf_device_slug(const struct weft_device_info *i, char *buf, size_t cap)
 {
     char all[280];
     size_t n = 0;
-    if (i->type == WEFT_DEVICE_GPU) wf_copy(all, sizeof all, i->name);
-    else snprintf(all, sizeof all, "%s %s %u", i->platform, i->name, i->compute_units);
+    if (i->type == WEFT_DEVICE_GPU)
+        wf_copy(all, sizeof all, i->name);
+    else
+        snprintf(all, sizeof all, "%s %s %u", i->platform, i->name, i->compute_units);
     for (const char *p = all; *p && n + 1 < cap; p++) {
         bool plain = isalnum((unsigned char)*p) && !(*p & 0x80);
-        if (plain) buf[n++] = (char)tolower((unsigned char)*p);
-        else if (n && buf[n - 1] != '-') buf[n++] = '-';
+        if (plain)
+            buf[n++] = (char)tolower((unsigned char)*p);
+        else if (n && buf[n - 1] != '-')
+            buf[n++] = '-';
     }
     while (n && buf[n - 1] == '-') n--;
     if (cap) buf[n] = 0;
 }
 
-weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf, size_t cap)
+weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf,
+                               size_t cap)
 {
     char dir[900], slug[160];
     WF_TRY(wf_config_dir("weft/tuned", make, dir, sizeof dir));
     wf_device_slug(info, slug, sizeof slug);
-    if ((size_t)snprintf(buf, cap, "%s/%s.tune", dir, slug) >= cap) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", dir);
+    if ((size_t)snprintf(buf, cap, "%s/%s.tune", dir, slug) >= cap)
+        return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", dir);
     return WEFT_OK;
 }

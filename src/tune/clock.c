@@ -1,14 +1,16 @@
-/* clock.c: how long a variant takes. Launches go back to back, so that the gaps between them count, and
- * each reads another copy of the weights or pages. */
+/* clock.c: how long a variant takes. Launches go back to back, so that the gaps between them count,
+ * and each reads another copy of the weights or pages. */
 #include "tune/measure.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE_NS 20e6 /* that a sample should last */
-#define LAST_NS   10e9 /* after which no further sample begins */
-#define FLUSH     32   /* launches between two flushes: the device must not wait for the host's next one */
-#define SAMPLES   64
+#define SAMPLE_NS                                                                                  \
+    50e6 /* that a sample should last: seeing that the last launch has ended may take 0.2 ms */
+#define LAST_NS 10e9 /* after which no further sample begins */
+#define FLUSH                                                                                      \
+    32 /* launches between two flushes: the device must not wait for the host's next one */
+#define SAMPLES 64
 
 static weft_status launch(wf_problem *p, int variant, uint32_t n, double *ns)
 {
@@ -38,13 +40,15 @@ static double median(double *v, uint32_t n)
 }
 
 /* The first run warms caches of code up, and a sample that does not count the clock of the chip. */
-weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns, double *ns)
+weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns,
+                             double *ns)
 {
     double sample[SAMPLES], spent = 0;
     uint32_t n = 0;
     WF_TRY(launch(p, variant, 1, ns));
     if (limit_ns > 0 && *ns > limit_ns) return WEFT_OK;
-    if (*ns < SAMPLE_NS) WF_TRY(launch(p, variant, (uint32_t)WF_MIN(SAMPLE_NS / *ns / 4 + 1, 1000.0), ns));
+    if (*ns < SAMPLE_NS)
+        WF_TRY(launch(p, variant, (uint32_t)WF_MIN(SAMPLE_NS / *ns / 4 + 1, 1000.0), ns));
     uint32_t runs = (uint32_t)WF_MIN(SAMPLE_NS / *ns + 1, 100000.0);
     for (repeat = WF_MIN(repeat, SAMPLES); n < repeat && (!n || spent < LAST_NS); n++) {
         WF_TRY(launch(p, variant, runs, &sample[n]));

@@ -20,7 +20,8 @@ typedef struct session {
     size_t n, done;
 } session;
 
-/* ---- which shapes -------------------------------------------------------------------------------------- */
+/* ---- which shapes
+ * -------------------------------------------------------------------------------------- */
 
 /* Llama-3-8B: QKV, O, gate and up, down. */
 static const uint32_t llama[][2] = {{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};
@@ -30,7 +31,8 @@ static const uint32_t prefill[][2] = {{1, 512}, {1, 2048}, {1, 8192}, {4, 2048}}
 
 static weft_status add(session *s, wf_shape shape)
 {
-    if (s->n == MAX_SHAPES) return wf_fail(WEFT_ERR_ARG, "more than %d shapes and formats", MAX_SHAPES);
+    if (s->n == MAX_SHAPES)
+        return wf_fail(WEFT_ERR_ARG, "more than %d shapes and formats", MAX_SHAPES);
     WF_TRY(wf_shape_check(&shape));
     s->shape[s->n++] = shape;
     return WEFT_OK;
@@ -49,11 +51,21 @@ static weft_status add_rows(session *s, wf_shape shape)
 static weft_status add_default(session *s, enum wf_tuned_op op, uint8_t dtype)
 {
     for (size_t i = 0; op == WF_TUNED_GEMM && i < WF_LEN(llama); i++)
-        WF_TRY(add_rows(s, (wf_shape){.op = op, .dtype = dtype, .n = llama[i][0], .k = llama[i][1]}));
-    size_t n = op == WF_TUNED_DECODE ? WF_LEN(decode) : op == WF_TUNED_PREFILL ? WF_LEN(prefill) : 0;
+        WF_TRY(
+            add_rows(s, (wf_shape){.op = op, .dtype = dtype, .n = llama[i][0], .k = llama[i][1]}));
+    size_t n = op == WF_TUNED_DECODE    ? WF_LEN(decode)
+               : op == WF_TUNED_PREFILL ? WF_LEN(prefill)
+                                        : 0;
     for (size_t i = 0; i < n; i++) {
         const uint32_t *bl = op == WF_TUNED_DECODE ? decode[i] : prefill[i];
-        WF_TRY(add(s, (wf_shape){.op = op, .async = s->p->async, .dtype = WF_F16, .seqs = bl[0], .length = bl[1], .n_head = 32, .n_kv_head = 8, .head_dim = 128}));
+        WF_TRY(add(s, (wf_shape){.op = op,
+                                 .async = s->p->async,
+                                 .dtype = WF_F16,
+                                 .seqs = bl[0],
+                                 .length = bl[1],
+                                 .n_head = 32,
+                                 .n_kv_head = 8,
+                                 .head_dim = 128}));
     }
     return WEFT_OK;
 }
@@ -80,9 +92,14 @@ static weft_status want_ops(session *s)
 {
     for (const char *p = s->p->ops; p; p++) {
         size_t n = strcspn(p, ","), i = 0;
-        while (i < WF_N_MEASURED && (strlen(wf_tuned_kinds[i].name) != n || strncmp(p, wf_tuned_kinds[i].name, n))) i++;
+        while (i < WF_N_MEASURED &&
+               (strlen(wf_tuned_kinds[i].name) != n || strncmp(p, wf_tuned_kinds[i].name, n)))
+            i++;
         if (i == WF_N_MEASURED)
-            return wf_fail(WEFT_ERR_ARG, "'%.*s' is not measured: gemm, decode_attention and prefill_attention are", (int)n, p);
+            return wf_fail(
+                WEFT_ERR_ARG,
+                "'%.*s' is not measured: gemm, decode_attention and prefill_attention are", (int)n,
+                p);
         s->wanted[i] = true;
         p += n;
         if (!*p) return WEFT_OK;
@@ -103,8 +120,10 @@ static weft_status list_shapes(session *s)
         if (!s->wanted[op]) continue;
         for (size_t t = 0; t < (op == WF_TUNED_GEMM ? n : 1); t++) {
             bool any = false;
-            if (s->p->n_shapes) WF_TRY(add_given(s, (enum wf_tuned_op)op, dtypes[t], &any));
-            else WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
+            if (s->p->n_shapes)
+                WF_TRY(add_given(s, (enum wf_tuned_op)op, dtypes[t], &any));
+            else
+                WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
             if (s->p->n_shapes && s->p->ops && !any)
                 return wf_fail(WEFT_ERR_ARG, "no --shape is for %s", wf_tuned_kinds[op].name);
         }
@@ -112,7 +131,8 @@ static weft_status list_shapes(session *s)
     return WEFT_OK;
 }
 
-/* ---- what the ceilings allow ----------------------------------------------------------------------------- */
+/* ---- what the ceilings allow
+ * ----------------------------------------------------------------------------- */
 
 /* Operations a second by the best unit that some variant of these operands computes in. */
 static double best_ops(const session *s, const wf_call *c)
@@ -120,7 +140,8 @@ static double best_ops(const session *s, const wf_call *c)
     const wf_variant *v;
     double best = s->top.ops[WF_ARITH_F32];
     for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)); i++)
-        if (v->arith < WF_N_ARITH && s->dev->fns->supports(s->dev, c, i)) best = WF_MAX(best, s->top.ops[v->arith]);
+        if (v->arith < WF_N_ARITH && s->dev->fns->supports(s->dev, c, i))
+            best = WF_MAX(best, s->top.ops[v->arith]);
     return best;
 }
 
@@ -135,18 +156,26 @@ static double ceiling_pct(const session *s, const wf_problem *p, double ns)
 static weft_status measure_ceilings(session *s)
 {
     if (s->dev->fns->measure) WF_TRY(s->dev->fns->measure(s->dev, &s->top));
-    s->shown = (struct weft_ceilings){s->top.read, s->top.ops[WF_ARITH_F32], s->top.ops[WF_ARITH_F16], s->top.ops[WF_ARITH_Q8]};
+    s->shown = (struct weft_ceilings){s->top.read, s->top.ops[WF_ARITH_F32],
+                                      s->top.ops[WF_ARITH_F16], s->top.ops[WF_ARITH_Q8]};
     return WEFT_OK;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------ */
+/* ---- rows
+ * ------------------------------------------------------------------------------------------------
+ */
 
 static struct weft_op_row row_of(const session *s, const wf_shape *shape, char *text, size_t cap)
 {
     wf_shape_text(shape, text, cap);
     bool bytes = wf_shape_counts_bytes(shape);
-    return (struct weft_op_row){.device = &s->dev->info, .ceilings = &s->shown, .op = wf_tuned_kinds[shape->op].name,
-                                .dtype = wf_dtypes[shape->dtype].name, .shape = text, .message = "", .unit = bytes ? "GB/s" : "TFLOP/s",
+    return (struct weft_op_row){.device = &s->dev->info,
+                                .ceilings = &s->shown,
+                                .op = wf_tuned_kinds[shape->op].name,
+                                .dtype = wf_dtypes[shape->dtype].name,
+                                .shape = text,
+                                .message = "",
+                                .unit = bytes ? "GB/s" : "TFLOP/s",
                                 .ceiling_pct = -1};
 }
 
@@ -168,7 +197,8 @@ static weft_status measure(session *s, wf_problem *p, int variant, bool picked)
     r.variant = wf_variant_at(s->dev, p->call.op, variant)->name;
     r.picked = picked;
     r.median_us = ns * 1e-3;
-    r.rate = wf_shape_counts_bytes(shape) ? wf_shape_bytes(shape) / ns : wf_shape_flops(shape) / ns * 1e-3;
+    r.rate = wf_shape_counts_bytes(shape) ? wf_shape_bytes(shape) / ns
+                                          : wf_shape_flops(shape) / ns * 1e-3;
     r.ceiling_pct = ceiling_pct(s, p, ns);
     s->p->on_row(s->p->user, &r);
     return WEFT_OK;
@@ -184,19 +214,24 @@ static weft_status measure_variants(session *s, wf_problem *p)
     if (st && st != WEFT_ERR_UNSUPPORTED) return st;
     for (int i = 0; (v = wf_variant_at(s->dev, p->call.op, i)); i++) {
         bool usable, all = name && !strcmp(name, "all");
-        if (name ? (all ? wf_clock_reference(v) && i != picked : strcmp(name, v->name) != 0) : i != picked) continue;
+        if (name ? (all ? wf_clock_reference(v) && i != picked : strcmp(name, v->name) != 0)
+                 : i != picked)
+            continue;
         WF_TRY(wf_clock_usable(p, i, &usable));
         if (!usable) continue;
         WF_TRY(measure(s, p, i, i == picked));
         n++;
     }
-    if (!n) skip(s, &p->shape, name && strcmp(name, "all") ? "this variant cannot run it" : "no kernel can run it");
+    if (!n)
+        skip(s, &p->shape,
+             name && strcmp(name, "all") ? "this variant cannot run it" : "no kernel can run it");
     return WEFT_OK;
 }
 
 static bool same_weights(const wf_shape *a, const wf_shape *b)
 {
-    return a->op == WF_TUNED_GEMM && b->op == WF_TUNED_GEMM && a->dtype == b->dtype && a->n == b->n && a->k == b->k;
+    return a->op == WF_TUNED_GEMM && b->op == WF_TUNED_GEMM && a->dtype == b->dtype &&
+           a->n == b->n && a->k == b->k;
 }
 
 /* The problem for shape i: the one before with other rows, where that will do. */
@@ -205,7 +240,8 @@ static weft_status next_problem(session *s, const wf_shape *shape, wf_problem *p
     if (*have && same_weights(&p->shape, shape)) return wf_problem_rows(p, shape->m);
     if (*have) wf_problem_destroy(p);
     *have = false;
-    WF_TRY(wf_problem_create(s->dev, s->q, shape, s->p->rotate ? s->p->rotate : wf_past_cache(s->dev), p));
+    WF_TRY(wf_problem_create(s->dev, s->q, shape,
+                             s->p->rotate ? s->p->rotate : wf_past_cache(s->dev), p));
     *have = true;
     return WEFT_OK;
 }
@@ -218,7 +254,8 @@ static weft_status measure_all(session *s)
     for (size_t i = 0; !st && i < s->n; i++) {
         if (s->p->on_progress) s->p->on_progress(s->p->user, "bench", (double)i / (double)s->n);
         st = next_problem(s, &s->shape[i], &p, &have);
-        if (!st) st = measure_variants(s, &p);
+        if (!st)
+            st = measure_variants(s, &p);
         else if (st == WEFT_ERR_NOMEM) {
             skip(s, &s->shape[i], wf_error());
             st = WEFT_OK;
@@ -228,7 +265,8 @@ static weft_status measure_all(session *s)
     return st;
 }
 
-/* ---- the device ------------------------------------------------------------------------------------------ */
+/* ---- the device
+ * ------------------------------------------------------------------------------------------ */
 
 static weft_status check_variant(const session *s)
 {
@@ -236,14 +274,19 @@ static weft_status check_variant(const session *s)
     if (!name || !strcmp(name, "all") || wf_variant_find(s->dev, WF_OP_GEMM, name) >= 0 ||
         wf_variant_find(s->dev, WF_OP_ATTENTION, name) >= 0)
         return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "%s has no kernel variant '%s'; `weft selftest -v` lists them", s->dev->info.id, name);
+    return wf_fail(WEFT_ERR_ARG, "%s has no kernel variant '%s'; `weft selftest -v` lists them",
+                   s->dev->info.id, name);
 }
 
 static weft_status run(session *s)
 {
     const struct weft_op_params *p = s->p;
-    wf_open_params o = {.threads = p->threads, .force = p->force, .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache,
-                        .on_progress = p->on_progress, .user = p->user};
+    wf_open_params o = {.threads = p->threads,
+                        .force = p->force,
+                        .tuned = p->tuned,
+                        .no_kernel_cache = p->no_kernel_cache,
+                        .on_progress = p->on_progress,
+                        .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(list_shapes(s));
     WF_TRY(wf_dev_open(p->device, &o, &s->dev));
@@ -255,7 +298,8 @@ static weft_status run(session *s)
 
 weft_status weft_bench_ops(const struct weft_op_params *p)
 {
-    if (!p || !p->on_row || (p->n_shapes && !p->shapes)) return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: want params with on_row");
+    if (!p || !p->on_row || (p->n_shapes && !p->shapes))
+        return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: want params with on_row");
     session s = {.p = p};
     weft_status st = run(&s);
     wf_queue_destroy(s.q);

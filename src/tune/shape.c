@@ -13,8 +13,8 @@ typedef struct field {
 
 #define AT(f) offsetof(wf_shape, f)
 static const field fields[] = {
-    {"M", AT(m), false},     {"N", AT(n), false},         {"K", AT(k), false},
-    {"B", AT(seqs), true},   {"L", AT(length), true},     {"H", AT(n_head), true},
+    {"M", AT(m), false},         {"N", AT(n), false},       {"K", AT(k), false},
+    {"B", AT(seqs), true},       {"L", AT(length), true},   {"H", AT(n_head), true},
     {"KV", AT(n_kv_head), true}, {"D", AT(head_dim), true},
 };
 
@@ -25,18 +25,21 @@ static uint32_t *value_of(wf_shape *s, const field *f)
 
 static weft_status bad(const char *text, const char *why)
 {
-    return wf_fail(WEFT_ERR_ARG, "shape '%s': %s; write M=8,N=6144,K=4096 or B=64,L=4096", text, why);
+    return wf_fail(WEFT_ERR_ARG, "shape '%s': %s; write M=8,N=6144,K=4096 or B=64,L=4096", text,
+                   why);
 }
 
 /* One "KEY=NUMBER" of n bytes. */
-static weft_status read_part(const char *text, const char *p, size_t n, wf_shape *s, unsigned *kinds)
+static weft_status read_part(const char *text, const char *p, size_t n, wf_shape *s,
+                             unsigned *kinds)
 {
     const char *eq = memchr(p, '=', n);
     size_t digits = eq ? strspn(eq + 1, "0123456789") : 0;
     for (size_t i = 0; eq && i < WF_LEN(fields); i++) {
         const field *f = &fields[i];
         if (strlen(f->key) != (size_t)(eq - p) || strncmp(f->key, p, strlen(f->key))) continue;
-        if (!digits || digits > 8 || eq + 1 + digits != p + n) return bad(text, "a value is no number of 1 to 8 digits");
+        if (!digits || digits > 8 || eq + 1 + digits != p + n)
+            return bad(text, "a value is no number of 1 to 8 digits");
         if (*value_of(s, f)) return bad(text, "a part stands there twice");
         *value_of(s, f) = (uint32_t)strtoul(eq + 1, NULL, 10);
         *kinds |= f->attention ? 2 : 1;
@@ -73,7 +76,8 @@ void wf_shape_text(const wf_shape *s, char *buf, size_t cap)
         return;
     }
     int n = snprintf(buf, cap, "B=%u,L=%u", s->seqs, s->length);
-    if (n < 0 || (size_t)n >= cap || (s->n_head == 32 && s->n_kv_head == 8 && s->head_dim == 128)) return;
+    if (n < 0 || (size_t)n >= cap || (s->n_head == 32 && s->n_kv_head == 8 && s->head_dim == 128))
+        return;
     snprintf(buf + n, cap - (size_t)n, ",H=%u,KV=%u,D=%u", s->n_head, s->n_kv_head, s->head_dim);
 }
 
@@ -81,12 +85,15 @@ weft_status wf_shape_check(const wf_shape *s)
 {
     char text[96];
     bool gemm = s->op == WF_TUNED_GEMM;
-    uint64_t rows = gemm ? s->m : (uint64_t)s->seqs * s->length, heads = (uint64_t)s->n_head * s->head_dim;
+    uint64_t rows = gemm ? s->m : (uint64_t)s->seqs * s->length,
+             heads = (uint64_t)s->n_head * s->head_dim;
     uint64_t most = gemm ? WF_MAX(s->n, s->k) : heads;
     wf_shape_text(s, text, sizeof text);
-    if (rows > 1u << 26 || most > 1u << 24) return bad(text, "a matrix has at most 2^26 rows and 2^24 columns here");
+    if (rows > 1u << 26 || most > 1u << 24)
+        return bad(text, "a matrix has at most 2^26 rows and 2^24 columns here");
     if (gemm && s->k % wf_dtypes[s->dtype].block)
-        return wf_fail(WEFT_ERR_ARG, "shape '%s': K is no multiple of the %u elements of a block of %s", text,
+        return wf_fail(WEFT_ERR_ARG,
+                       "shape '%s': K is no multiple of the %u elements of a block of %s", text,
                        wf_dtypes[s->dtype].block, wf_dtypes[s->dtype].name);
     return WEFT_OK;
 }
@@ -100,14 +107,18 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
         wf_copy(word, len < sizeof word ? len + 1 : 1, p);
         while (t < WF_N_DTYPES && (strcmp(word, wf_dtypes[t].name) || !wf_dtypes[t].decode)) t++;
         if (t == WF_N_DTYPES)
-            return wf_fail(WEFT_ERR_ARG, "'%.*s' is no storage format of weights: F32, F16, BF16, Q8_0, Q4_0 and Q6_K are", (int)len, p);
+            return wf_fail(
+                WEFT_ERR_ARG,
+                "'%.*s' is no storage format of weights: F32, F16, BF16, Q8_0, Q4_0 and Q6_K are",
+                (int)len, p);
         if (*n < cap) out[(*n)++] = (uint8_t)t;
         p += len;
         if (!*p) return WEFT_OK;
     }
 }
 
-/* ---- what they cost ---------------------------------------------------------------------------------- */
+/* ---- what they cost
+ * ---------------------------------------------------------------------------------- */
 
 static double keys_seen(const wf_shape *s)
 {
@@ -126,7 +137,8 @@ double wf_shape_bytes(const wf_shape *s)
     double kv = 4.0 * s->seqs * s->length * s->n_kv_head * s->head_dim;
     double q = 4.0 * s->seqs * s->length * s->n_head * s->head_dim;
     if (s->op == WF_TUNED_GEMM)
-        return (double)wf_dtype_bytes(s->dtype, (uint64_t)s->n * s->k) + 2.0 * s->m * s->k + 2.0 * s->m * s->n;
+        return (double)wf_dtype_bytes(s->dtype, (uint64_t)s->n * s->k) + 2.0 * s->m * s->k +
+               2.0 * s->m * s->n;
     return s->op == WF_TUNED_DECODE ? kv : kv + q;
 }
 

@@ -1,8 +1,9 @@
-/* tune.c: `weft tune` — for each shape of a model the sizes from which another kernel is the fastest (the
- * inflection points of FlashDecoding++, section IV), written as the device's file of choices (tuned.h).
+/* tune.c: `weft tune` — for each shape of a model the sizes from which another kernel is the
+ * fastest (the inflection points of FlashDecoding++, section IV), written as the device's file of
+ * choices (tuned.h).
  *
- * Sizes double from 1 on. Between two whose winners differ the point of change is found by halving. A
- * change must pay 3 %, so that noise makes no steps. */
+ * Sizes double from 1 on. Between two whose winners differ the point of change is found by halving.
+ * A change must pay 3 %, so that noise makes no steps. */
 #include "base/file.h"
 #include "engine/engine.h"
 #include "tune/measure.h"
@@ -26,8 +27,8 @@ typedef struct job {
 
 /* A variant in the race of one shape. */
 typedef struct racer {
-    bool out;        /* cannot win any more */
-    uint32_t size;   /* that it was last measured at; 0: not yet */
+    bool out;      /* cannot win any more */
+    uint32_t size; /* that it was last measured at; 0: not yet */
     double ns;
 } racer;
 
@@ -39,17 +40,19 @@ typedef struct tuner {
     size_t n_jobs, at;
     wf_tuned_table table;
     wf_problem problem;
-    bool have; /* problem is there */
+    bool have;                    /* problem is there */
     bool no_async[WF_N_MEASURED]; /* kinds without asynchronous kernels */
     racer racers[MAX_VARIANTS];
 } tuner;
 
-/* ---- what to measure ------------------------------------------------------------------------------------- */
+/* ---- what to measure
+ * ------------------------------------------------------------------------------------- */
 
 static bool same(const wf_shape *a, const wf_shape *b)
 {
-    return a->op == b->op && a->async == b->async && a->dtype == b->dtype && a->n == b->n && a->k == b->k && a->seqs == b->seqs &&
-           a->n_head == b->n_head && a->n_kv_head == b->n_kv_head && a->head_dim == b->head_dim;
+    return a->op == b->op && a->async == b->async && a->dtype == b->dtype && a->n == b->n &&
+           a->k == b->k && a->seqs == b->seqs && a->n_head == b->n_head &&
+           a->n_kv_head == b->n_kv_head && a->head_dim == b->head_dim;
 }
 
 static weft_status add_job(tuner *t, wf_shape s, uint32_t max_size)
@@ -74,7 +77,12 @@ static uint32_t max_size(const tuner *t)
 static weft_status add_attention(tuner *t, uint32_t n_head, uint32_t n_kv_head, uint32_t head_dim)
 {
     static const uint32_t seqs[] = {1, 8, 64};
-    wf_shape s = {.op = WF_TUNED_PREFILL, .dtype = WF_F16, .seqs = 1, .n_head = n_head, .n_kv_head = n_kv_head, .head_dim = head_dim};
+    wf_shape s = {.op = WF_TUNED_PREFILL,
+                  .dtype = WF_F16,
+                  .seqs = 1,
+                  .n_head = n_head,
+                  .n_kv_head = n_kv_head,
+                  .head_dim = head_dim};
     WF_TRY(add_job(t, s, max_size(t)));
     s.op = WF_TUNED_DECODE;
     for (size_t i = 0; i < 2 * WF_LEN(seqs); i++) {
@@ -91,11 +99,13 @@ static weft_status add_nodes(tuner *t, const wf_graph *g, const wf_weights *w)
 {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const wf_node *n = &g->nodes[i];
-        if (n->op == WF_OP_ATTENTION) WF_TRY(add_attention(t, n->p.n_head, n->p.n_kv_head, n->p.head_dim));
+        if (n->op == WF_OP_ATTENTION)
+            WF_TRY(add_attention(t, n->p.n_head, n->p.n_kv_head, n->p.head_dim));
         if (n->op != WF_OP_GEMM) continue;
         const wf_weight *m = &w->list[g->values[n->in[1].value].id];
         wf_shape s = {.op = WF_TUNED_GEMM, .dtype = m->dtype, .n = m->rows, .k = m->cols};
-        WF_TRY(add_job(t, s, n->rows == WF_ROWS_LOGITS ? WF_MIN(max_size(t), MAX_LOGITS) : max_size(t)));
+        WF_TRY(add_job(t, s,
+                       n->rows == WF_ROWS_LOGITS ? WF_MIN(max_size(t), MAX_LOGITS) : max_size(t)));
     }
     return WEFT_OK;
 }
@@ -105,8 +115,10 @@ static weft_status add_model(tuner *t)
     const struct weft_model *m = t->p->model;
     wf_graph g = {0};
     wf_weights w = {0};
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
-    weft_status s = wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->fuse_rows, 16, 16, &g, &w);
+    if (!m->arch)
+        return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    weft_status s =
+        wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->fuse_rows, 16, 16, &g, &w);
     if (!s) s = add_nodes(t, &g, &w);
     wf_graph_free(&g);
     wf_weights_free(&w);
@@ -122,7 +134,9 @@ static weft_status add_given(tuner *t)
         wf_shape s;
         WF_TRY(wf_shape_parse(t->p->shapes[i], &s));
         if (s.m || s.length || s.seqs)
-            return wf_fail(WEFT_ERR_ARG, "shape '%s': M, B and L are what is tuned over; write N=6144,K=4096 or H=32,KV=8,D=128",
+            return wf_fail(WEFT_ERR_ARG,
+                           "shape '%s': M, B and L are what is tuned over; write N=6144,K=4096 or "
+                           "H=32,KV=8,D=128",
                            t->p->shapes[i]);
         if (s.op != WF_TUNED_GEMM) WF_TRY(add_attention(t, s.n_head, s.n_kv_head, s.head_dim));
         for (size_t d = 0; s.op == WF_TUNED_GEMM && d < n; d++) {
@@ -134,7 +148,8 @@ static weft_status add_given(tuner *t)
     return WEFT_OK;
 }
 
-/* ---- one size of one shape --------------------------------------------------------------------------------- */
+/* ---- one size of one shape
+ * --------------------------------------------------------------------------------- */
 
 static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
 {
@@ -142,9 +157,12 @@ static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
     if (t->have && s.op == WF_TUNED_GEMM) return wf_problem_rows(&t->problem, size);
     if (t->have) wf_problem_destroy(&t->problem);
     t->have = false;
-    if (s.op == WF_TUNED_GEMM) s.m = size;
-    else s.length = size;
-    WF_TRY(wf_problem_create(t->dev, t->q, &s, t->p->rotate ? t->p->rotate : wf_past_cache(t->dev), &t->problem));
+    if (s.op == WF_TUNED_GEMM)
+        s.m = size;
+    else
+        s.length = size;
+    WF_TRY(wf_problem_create(t->dev, t->q, &s, t->p->rotate ? t->p->rotate : wf_past_cache(t->dev),
+                             &t->problem));
     t->have = true;
     return WEFT_OK;
 }
@@ -174,7 +192,8 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < MAX_VARIANTS; i++) {
         bool usable;
         racer *r = &t->racers[i];
-        if (i == first || r->out || wf_clock_reference(v) || r->ns > best) continue; /* more rows take no less time */
+        if (i == first || r->out || wf_clock_reference(v) || r->ns > best)
+            continue; /* more rows take no less time */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
         if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 2.5 * best, &ns[i]));
         if (usable) best = WF_MIN(best, ns[i]);
@@ -195,21 +214,30 @@ static int winner(const double *ns, int before, int usual)
     return best;
 }
 
-static void report(tuner *t, const wf_tuned_row *row, uint32_t size, int best, int usual, const double *ns)
+static void report(tuner *t, const wf_tuned_row *row, uint32_t size, int best, int usual,
+                   const double *ns)
 {
     char shape[64];
     enum wf_op op = t->problem.call.op;
     wf_tuned_shape(row, shape, sizeof shape);
-    struct weft_tune_row r = {.op = wf_tuned_kinds[row->kind].name, .dtype = wf_dtypes[row->dtype].name, .shape = shape, .size = size,
-                              .variant = wf_variant_at(t->dev, op, best)->name, .default_variant = wf_variant_at(t->dev, op, usual)->name,
-                              .us = ns[best] * 1e-3, .default_us = ns[usual] * 1e-3};
+    struct weft_tune_row r = {.op = wf_tuned_kinds[row->kind].name,
+                              .dtype = wf_dtypes[row->dtype].name,
+                              .shape = shape,
+                              .size = size,
+                              .variant = wf_variant_at(t->dev, op, best)->name,
+                              .default_variant = wf_variant_at(t->dev, op, usual)->name,
+                              .us = ns[best] * 1e-3,
+                              .default_us = ns[usual] * 1e-3};
     if (t->p->on_row) t->p->on_row(t->p->user, &r);
 }
 
-/* ---- one shape ----------------------------------------------------------------------------------------------- */
+/* ---- one shape
+ * -----------------------------------------------------------------------------------------------
+ */
 
 /* The size in (low, high] from which `to` beats `from`, to an eighth. */
-static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low, uint32_t *high)
+static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low,
+                          uint32_t *high)
 {
     while (*high - low > WF_MAX(1, low / 8)) {
         uint32_t mid = low + (*high - low) / 2;
@@ -221,8 +249,10 @@ static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uin
         bool can_stay = false;
         WF_TRY(wf_clock_usable(&t->problem, from, &can_stay));
         if (can_stay) WF_TRY(wf_clock_variant(&t->problem, from, repeats(t), 0, &a));
-        if (usable && (!can_stay || b < a * GAIN)) *high = mid;
-        else low = mid;
+        if (usable && (!can_stay || b < a * GAIN))
+            *high = mid;
+        else
+            low = mid;
     }
     return WEFT_OK;
 }
@@ -231,7 +261,8 @@ static void add_step(tuner *t, wf_tuned_row *row, uint32_t from, int variant)
 {
     const char *name = wf_variant_at(t->dev, t->problem.call.op, variant)->name;
     if (row->n_steps && !strcmp(row->step[row->n_steps - 1].variant, name)) return;
-    if (row->n_steps == WF_TUNED_STEPS) return; /* sizes double, and change at most once between two */
+    if (row->n_steps == WF_TUNED_STEPS)
+        return; /* sizes double, and change at most once between two */
     row->step[row->n_steps].from = from;
     wf_copy(row->step[row->n_steps++].variant, sizeof row->step[0].variant, name);
 }
@@ -249,7 +280,8 @@ static bool has_async(tuner *t)
     return false;
 }
 
-static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int *before, wf_tuned_row *row)
+static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int *before,
+                             wf_tuned_row *row)
 {
     double ns[MAX_VARIANTS] = {0};
     int usual = -1;
@@ -260,11 +292,13 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
         return WEFT_OK;
     }
     WF_TRY(wf_prepare(t->dev, &t->problem.call, &usual));
-    if (usual >= MAX_VARIANTS) return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", MAX_VARIANTS);
+    if (usual >= MAX_VARIANTS)
+        return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", MAX_VARIANTS);
     WF_TRY(race(t, size, usual, ns));
     int best = winner(ns, *before, usual);
     report(t, row, size, best, usual, ns);
-    if (shape->op == WF_TUNED_GEMM && *before >= 0 && best != *before) WF_TRY(bisect(t, shape, *before, best, size / 2, &from));
+    if (shape->op == WF_TUNED_GEMM && *before >= 0 && best != *before)
+        WF_TRY(bisect(t, shape, *before, best, size / 2, &from));
     add_step(t, row, from, best);
     *before = best;
     return WEFT_OK;
@@ -272,7 +306,8 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
 
 static wf_tuned_row row_of(const wf_shape *s)
 {
-    wf_tuned_row r = {.kind = s->op + (s->async ? WF_TUNED_ASYNC : 0), .dtype = s->dtype, .key = {s->n, s->k}};
+    wf_tuned_row r = {
+        .kind = s->op + (s->async ? WF_TUNED_ASYNC : 0), .dtype = s->dtype, .key = {s->n, s->k}};
     if (s->op == WF_TUNED_GEMM) return r;
     r.key[0] = s->n_head, r.key[1] = s->n_kv_head, r.key[2] = s->head_dim;
     r.key[3] = s->op == WF_TUNED_DECODE ? s->seqs : 0;
@@ -287,26 +322,31 @@ static weft_status tune_shape(tuner *t, const job *j)
     weft_status s = WEFT_OK;
     uint32_t first = j->shape.op == WF_TUNED_GEMM ? 1 : WF_MIN(64, j->max_size);
     memset(t->racers, 0, sizeof t->racers);
-    for (uint32_t size = first; !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]); size *= 2)
+    for (uint32_t size = first;
+         !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]); size *= 2)
         s = tune_size(t, &j->shape, size, &before, &row);
     if (t->have) wf_problem_destroy(&t->problem);
     t->have = false;
     if (s == WEFT_ERR_NOMEM && !t->dev->lost) {
         char shape[64];
         wf_tuned_shape(&row, shape, sizeof shape);
-        wf_log(WEFT_LOG_WARN, "%s %s is tuned for smaller sizes only: %s", wf_tuned_kinds[row.kind].name, shape, wf_error());
+        wf_log(WEFT_LOG_WARN, "%s %s is tuned for smaller sizes only: %s",
+               wf_tuned_kinds[row.kind].name, shape, wf_error());
         s = WEFT_OK;
     }
     return s || !row.n_steps ? s : wf_tuned_put(&t->table, &row);
 }
 
-/* ---- the file ------------------------------------------------------------------------------------------------- */
+/* ---- the file
+ * -------------------------------------------------------------------------------------------------
+ */
 
 static weft_status find_path(const tuner *t, char *path, size_t cap)
 {
     if (!t->p->path) return wf_tuned_user_path(&t->dev->info, true, path, cap);
     wf_copy(path, cap, t->p->path);
-    return strlen(t->p->path) < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
+    return strlen(t->p->path) < cap ? WEFT_OK
+                                    : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
 }
 
 /* Rows of other shapes stay; a file that is no good is replaced. */
@@ -314,7 +354,8 @@ static weft_status merge_and_write(tuner *t, const char *path)
 {
     wf_tuned_table all = {0};
     weft_status s = WEFT_OK;
-    if (!access(path, F_OK) && wf_tuned_read(path, &t->dev->info, &all)) wf_log(WEFT_LOG_WARN, "%s: replaced", wf_error());
+    if (!access(path, F_OK) && wf_tuned_read(path, &t->dev->info, &all))
+        wf_log(WEFT_LOG_WARN, "%s: replaced", wf_error());
     for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
     if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
     wf_tuned_free(&all);
@@ -324,7 +365,10 @@ static weft_status merge_and_write(tuner *t, const char *path)
 static weft_status run(tuner *t, char *path, size_t cap)
 {
     const struct weft_tune_params *p = t->p;
-    wf_open_params o = {.threads = p->threads, .tuned = "none", .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress,
+    wf_open_params o = {.threads = p->threads,
+                        .tuned = "none",
+                        .no_kernel_cache = p->no_kernel_cache,
+                        .on_progress = p->on_progress,
                         .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_dev_open(p->device, &o, &t->dev));

@@ -1,5 +1,5 @@
-/* Files of measured kernel choices: what is written reads back, every broken file is refused whole with its
- * line, and a device picks by its file wherever the kernel named can run. */
+/* Files of measured kernel choices: what is written reads back, every broken file is refused whole
+ * with its line, and a device picks by its file wherever the kernel named can run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,12 +21,16 @@
 
 static struct weft_device_info null_info(void)
 {
-    struct weft_device_info i = {.name = "null device", .platform = "weft null", .driver = "0", .compute_units = 1,
+    struct weft_device_info i = {.name = "null device",
+                                 .platform = "weft null",
+                                 .driver = "0",
+                                 .compute_units = 1,
                                  .type = WEFT_DEVICE_OTHER};
     return i;
 }
 
-static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const uint32_t *key, uint32_t size)
+static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const uint32_t *key,
+                        uint32_t size)
 {
     wf_tuned_row want = {.kind = kind, .dtype = WF_F16};
     memcpy(want.key, key, sizeof want.key);
@@ -35,8 +39,10 @@ static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const ui
 
 static void assert_name(const char *got, const char *want)
 {
-    if (!want) assert_null(got);
-    else assert_string_equal(got ? got : "(none)", want);
+    if (!want)
+        assert_null(got);
+    else
+        assert_string_equal(got ? got : "(none)", want);
 }
 
 static void rows_are_found(void **state)
@@ -56,15 +62,23 @@ static void rows_are_found(void **state)
         uint32_t key[4], size;
         const char *want;
     } looks[] = {
-        {WF_TUNED_GEMM, {64, 32}, 1, "null2"},      {WF_TUNED_GEMM, {64, 32}, 8, "null2"},
-        {WF_TUNED_GEMM, {64, 32}, 9, "null3"},      {WF_TUNED_GEMM, {64, 32}, 4096, "null3"},
-        {WF_TUNED_GEMM, {32, 64}, 9, NULL},         {WF_TUNED_DECODE, {32, 8, 128, 7}, 9, NULL},
-        {WF_TUNED_DECODE, {32, 8, 128, 8}, 1023, "few"}, {WF_TUNED_DECODE, {32, 8, 128, 63}, 1024, "many"},
-        {WF_TUNED_DECODE, {32, 8, 128, 500}, 1, "wide"}, {WF_TUNED_DECODE, {32, 4, 128, 64}, 1, NULL},
-        {WF_TUNED_PREFILL, {32, 8, 128}, 15, NULL}, {WF_TUNED_PREFILL, {32, 8, 128}, 16, "flash"},
-        {WF_TUNED_PREFILL_ASYNC, {32, 8, 128}, 16, "async"}, {WF_TUNED_DECODE_ASYNC, {32, 8, 128, 8}, 16, NULL},
+        {WF_TUNED_GEMM, {64, 32}, 1, "null2"},
+        {WF_TUNED_GEMM, {64, 32}, 8, "null2"},
+        {WF_TUNED_GEMM, {64, 32}, 9, "null3"},
+        {WF_TUNED_GEMM, {64, 32}, 4096, "null3"},
+        {WF_TUNED_GEMM, {32, 64}, 9, NULL},
+        {WF_TUNED_DECODE, {32, 8, 128, 7}, 9, NULL},
+        {WF_TUNED_DECODE, {32, 8, 128, 8}, 1023, "few"},
+        {WF_TUNED_DECODE, {32, 8, 128, 63}, 1024, "many"},
+        {WF_TUNED_DECODE, {32, 8, 128, 500}, 1, "wide"},
+        {WF_TUNED_DECODE, {32, 4, 128, 64}, 1, NULL},
+        {WF_TUNED_PREFILL, {32, 8, 128}, 15, NULL},
+        {WF_TUNED_PREFILL, {32, 8, 128}, 16, "flash"},
+        {WF_TUNED_PREFILL_ASYNC, {32, 8, 128}, 16, "async"},
+        {WF_TUNED_DECODE_ASYNC, {32, 8, 128, 8}, 16, NULL},
     };
-    for (size_t i = 0; i < WF_LEN(looks); i++) assert_name(find(&t, looks[i].kind, looks[i].key, looks[i].size), looks[i].want);
+    for (size_t i = 0; i < WF_LEN(looks); i++)
+        assert_name(find(&t, looks[i].kind, looks[i].key, looks[i].size), looks[i].want);
     wf_tuned_free(&t);
 }
 
@@ -97,8 +111,10 @@ static void broken_files_are_refused(void **state)
         {HEAD "gemm F16 N=1,K=1 1:a/b\n", "growing"},
         {HEAD "gemm F16 N=1,K=1 1:a123456789012345678901234567890\n", "growing"},
         {HEAD "gemm F16 N=1,K=1 2:a 2:b\n", "growing"},
-        {HEAD "gemm F16 N=1,K=1 1:a 2:b 3:c 4:d 5:e 6:f 7:g 8:h 9:i 10:j 11:k 12:l 13:m 14:n 15:o 16:p 17:q 18:r 19:s 20:t "
-              "21:u 22:v 23:w 24:x 25:y\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 1:a 2:b 3:c 4:d 5:e 6:f 7:g 8:h 9:i 10:j 11:k 12:l 13:m 14:n 15:o "
+              "16:p 17:q 18:r 19:s 20:t "
+              "21:u 22:v 23:w 24:x 25:y\n",
+         "growing"},
         {"weft-tuned 1\ndevice other\nplatform weft null\nunits 1\n", "another device"},
         {"weft-tuned 1\ndevice null device\nplatform weft null\nunits 2\n", "another device"},
     };
@@ -106,13 +122,15 @@ static void broken_files_are_refused(void **state)
     for (size_t i = 0; i < WF_LEN(bad); i++) {
         wf_tuned_table t;
         if (!wf_tuned_parse(bad[i].text, &info, &t)) fail_msg("accepted: %s", bad[i].text);
-        if (!strstr(weft_last_error(), bad[i].why)) fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
+        if (!strstr(weft_last_error(), bad[i].why))
+            fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
         assert_int_equal(t.n, 0);
         assert_null(t.rows);
     }
 }
 
-/* Every cut of a good file either reads as what stands before the cut, or is refused; no cut crashes. */
+/* Every cut of a good file either reads as what stands before the cut, or is refused; no cut
+ * crashes. */
 static void cut_files(void **state)
 {
     (void)state;
@@ -153,7 +171,9 @@ static void written_reads_back(void **state)
     struct weft_device_info info = null_info();
     wf_tuned_table t, back;
     char path[256];
-    assert_int_equal(wf_tuned_parse(HEAD ROW "prefill_attention F16 H=4,KV=2,D=64 1:null\n", &info, &t), WEFT_OK);
+    assert_int_equal(
+        wf_tuned_parse(HEAD ROW "prefill_attention F16 H=4,KV=2,D=64 1:null\n", &info, &t),
+        WEFT_OK);
     wf_tuned_row row = t.rows[0];
     row.n_steps = 1;
     memset(&row.step[1], 0, sizeof row.step[1]);
@@ -182,7 +202,8 @@ static void put_file(const char *text)
     fclose(f);
 }
 
-/* The null device offers null, null2 and null3, all of which run everything, and picks the first. */
+/* The null device offers null, null2 and null3, all of which run everything, and picks the first.
+ */
 static int picked(const wf_open_params *p, uint32_t m, int dropped)
 {
     wf_dev *dev;
@@ -193,7 +214,8 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
     c.in[0] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
     c.in[1] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
-    c.out[0] = (wf_view){.buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
+    c.out[0] = (wf_view){
+        .buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
     if (dropped >= 0) wf_drop(dev, WF_OP_GEMM, dropped);
     int v = wf_pick(dev, &c);
     int prepared = -1;
@@ -207,7 +229,8 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
 static void devices_pick_by_file(void **state)
 {
     (void)state;
-    wf_open_params none = {.tuned = "none"}, forced = {.force = "rows=x,gemm=null"}, other = {.force = "rows=x"};
+    wf_open_params none = {.tuned = "none"}, forced = {.force = "rows=x,gemm=null"},
+                   other = {.force = "rows=x"};
     assert_int_equal(picked(NULL, 1, -1), 0);
     put_file(HEAD ROW);
     assert_int_equal(picked(NULL, 1, -1), 1);
@@ -225,7 +248,8 @@ static int n_warned;
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
     (void)user;
-    n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") && strstr(line, "line ");
+    n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") &&
+                strstr(line, "line ");
 }
 
 static void bad_files_are_warned_of(void **state)
@@ -263,8 +287,14 @@ static void slugs(void **state)
 {
     (void)state;
     char text[64];
-    struct weft_device_info gpu = {.name = "NVIDIA H200", .platform = "NVIDIA CUDA", .type = WEFT_DEVICE_GPU, .compute_units = 132};
-    struct weft_device_info cpu = {.name = "Intel(R) Xeon(R)", .platform = "weft cpu", .type = WEFT_DEVICE_CPU, .compute_units = 2};
+    struct weft_device_info gpu = {.name = "NVIDIA H200",
+                                   .platform = "NVIDIA CUDA",
+                                   .type = WEFT_DEVICE_GPU,
+                                   .compute_units = 132};
+    struct weft_device_info cpu = {.name = "Intel(R) Xeon(R)",
+                                   .platform = "weft cpu",
+                                   .type = WEFT_DEVICE_CPU,
+                                   .compute_units = 2};
     weft_device_file(&gpu, text, sizeof text);
     assert_string_equal(text, "nvidia-h200");
     weft_device_file(&cpu, text, sizeof text);

@@ -1,5 +1,5 @@
-/* What is measured is what was asked for: operands of the right shape, in the device's layout, and another
- * copy of the weights or pages with each launch. */
+/* What is measured is what was asked for: operands of the right shape, in the device's layout, and
+ * another copy of the weights or pages with each launch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The first `copies` launches have an operand each, `step` bytes apart at least, and then it begins anew. */
+/* The first `copies` launches have an operand each, `step` bytes apart at least, and then it begins
+ * anew. */
 static void assert_rotated(uint32_t copies, uint64_t step)
 {
     uint64_t first[MAX_SEEN];
@@ -91,7 +92,8 @@ static void weights_rotate(void **state)
     wf_problem_destroy(&p);
 }
 
-/* ---- a device with a layout of its own: every byte is one more than in the file ------------------------ */
+/* ---- a device with a layout of its own: every byte is one more than in the file
+ * ------------------------ */
 
 enum { LAYOUT = 5, HEAD = 64 };
 
@@ -101,18 +103,21 @@ static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t col
     return LAYOUT;
 }
 
-static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols)
+static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows,
+                             uint32_t cols)
 {
     (void)d;
     return layout == LAYOUT ? HEAD + wf_dtype_bytes(t, (uint64_t)rows * cols) : 0;
 }
 
-static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols, const void *src, void *dst)
+static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols,
+                 const void *src, void *dst)
 {
     (void)d, (void)layout;
     uint64_t n = wf_dtype_bytes(t, (uint64_t)rows * cols);
     memset(dst, 0xAB, HEAD);
-    for (uint64_t i = 0; i < n; i++) ((uint8_t *)dst)[HEAD + i] = (uint8_t)(((const uint8_t *)src)[i] + 1);
+    for (uint64_t i = 0; i < n; i++)
+        ((uint8_t *)dst)[HEAD + i] = (uint8_t)(((const uint8_t *)src)[i] + 1);
 }
 
 static void weights_are_packed(void **state)
@@ -133,8 +138,10 @@ static void weights_are_packed(void **state)
         assert_int_equal(p.copy[i].layout, LAYOUT);
         for (int k = 0; k < HEAD; k++) assert_int_equal(at[k], 0xAB);
         for (uint32_t k = 0; k < 40 * 64; k++) {
-            uint16_t half = (uint16_t)((uint8_t)(at[HEAD + 2 * k] - 1) | (uint8_t)(at[HEAD + 2 * k + 1] - 1) << 8);
-            assert_true(wf_half_to_float(half) >= -0.125f && wf_half_to_float(half) <= 0.125f); /* 1 / sqrt(K) */
+            uint16_t half = (uint16_t)((uint8_t)(at[HEAD + 2 * k] - 1) |
+                                       (uint8_t)(at[HEAD + 2 * k + 1] - 1) << 8);
+            assert_true(wf_half_to_float(half) >= -0.125f &&
+                        wf_half_to_float(half) <= 0.125f); /* 1 / sqrt(K) */
             zeros += half == 0;
         }
         assert_true(zeros < 10); /* random, not left out */
@@ -143,7 +150,8 @@ static void weights_are_packed(void **state)
     f->dev->fns = old;
 }
 
-/* ---- attention --------------------------------------------------------------------------------------------- */
+/* ---- attention
+ * --------------------------------------------------------------------------------------------- */
 
 static const int32_t *ints(const wf_view *v)
 {
@@ -153,7 +161,13 @@ static const int32_t *ints(const wf_view *v)
 static void pages_rotate(void **state)
 {
     fixture *f = *state;
-    wf_shape s = {.op = WF_TUNED_DECODE, .dtype = WF_F16, .seqs = 3, .length = 40, .n_head = 4, .n_kv_head = 2, .head_dim = 8};
+    wf_shape s = {.op = WF_TUNED_DECODE,
+                  .dtype = WF_F16,
+                  .seqs = 3,
+                  .length = 40,
+                  .n_head = 4,
+                  .n_kv_head = 2,
+                  .head_dim = 8};
     wf_problem p;
     double ns;
     uint8_t used[MAX_SEEN] = {0};
@@ -183,7 +197,14 @@ static void pages_rotate(void **state)
 static void prompts_are_causal(void **state)
 {
     fixture *f = *state;
-    wf_shape s = {.op = WF_TUNED_PREFILL, .async = true, .dtype = WF_F16, .seqs = 2, .length = 20, .n_head = 4, .n_kv_head = 2, .head_dim = 8};
+    wf_shape s = {.op = WF_TUNED_PREFILL,
+                  .async = true,
+                  .dtype = WF_F16,
+                  .seqs = 2,
+                  .length = 20,
+                  .n_head = 4,
+                  .n_kv_head = 2,
+                  .head_dim = 8};
     wf_problem p;
     if (wf_problem_create(f->dev, f->q, &s, 1, &p)) fail_msg("%s", weft_last_error());
     assert_int_equal(p.call.in[0].rows, 40);
@@ -200,10 +221,20 @@ static void prompts_are_causal(void **state)
 static void too_large(void **state)
 {
     fixture *f = *state;
-    wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_F32, .m = 1, .n = 1024, .k = 1024}; /* 4 MiB; buffers have 1 */
+    wf_shape s = {.op = WF_TUNED_GEMM,
+                  .dtype = WF_F32,
+                  .m = 1,
+                  .n = 1024,
+                  .k = 1024}; /* 4 MiB; buffers have 1 */
     wf_problem p;
     assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_NOMEM);
-    s = (wf_shape){.op = WF_TUNED_DECODE, .dtype = WF_F16, .seqs = 1, .length = 1 << 20, .n_head = 8, .n_kv_head = 8, .head_dim = 128};
+    s = (wf_shape){.op = WF_TUNED_DECODE,
+                   .dtype = WF_F16,
+                   .seqs = 1,
+                   .length = 1 << 20,
+                   .n_head = 8,
+                   .n_kv_head = 8,
+                   .head_dim = 128};
     assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_NOMEM);
     s.seqs = 1 << 20;
     assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_ARG);
