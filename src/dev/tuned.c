@@ -21,12 +21,23 @@ struct wf_tuned {
 /* ---- files
  * ------------------------------------------------------------------------------------------ */
 
-static void read_if_there(const char *path, const struct weft_device_info *info,
-                          wf_tuned_table *out)
+static bool up_to_date(wf_dev *dev, const wf_tuned_table *t, const char *path)
+{
+    if (!t->kernels || t->kernels == wf_tuned_kernels(dev)) return true;
+    wf_log(
+        WEFT_LOG_WARN,
+        "%s was measured with other kernels than this version of weft has: run `weft tune` again",
+        path);
+    return false;
+}
+
+static void read_if_there(wf_dev *dev, const char *path, wf_tuned_table *out)
 {
     if (access(path, F_OK)) return;
-    if (wf_tuned_read(path, info, out))
+    if (wf_tuned_read(path, &dev->info, out))
         wf_log(WEFT_LOG_WARN, "kernel choices are not used: %s", wf_error());
+    else if (!up_to_date(dev, out, path))
+        wf_tuned_free(out);
     else
         wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
 }
@@ -54,9 +65,9 @@ static void load(wf_dev *dev)
     struct wf_tuned *t = dev->tuned;
     t->loaded = true;
     if (!wf_tuned_user_path(&dev->info, false, path, sizeof path))
-        read_if_there(path, &dev->info, &t->user);
+        read_if_there(dev, path, &t->user);
     wf_device_slug(&dev->info, slug, sizeof slug);
-    if (shipped_path(slug, path, sizeof path)) read_if_there(path, &dev->info, &t->shipped);
+    if (shipped_path(slug, path, sizeof path)) read_if_there(dev, path, &t->shipped);
 }
 
 /* "op=variant,op=variant"; op "*" is every op. */
@@ -82,6 +93,7 @@ weft_status wf_tuned_open(wf_dev *dev, const wf_open_params *p)
     dev->tuned->loaded = p->tuned != NULL;
     if (!p->tuned || !strcmp(p->tuned, "none")) return WEFT_OK;
     weft_status s = wf_tuned_read(p->tuned, &dev->info, &dev->tuned->user);
+    if (!s) up_to_date(dev, &dev->tuned->user, p->tuned);
     return s && s != WEFT_ERR_NOMEM ? wf_fail_more(WEFT_ERR_ARG, "tuned") : s;
 }
 
@@ -92,6 +104,20 @@ void wf_tuned_close(wf_dev *dev)
     wf_tuned_free(&dev->tuned->shipped);
     free(dev->tuned);
     dev->tuned = NULL;
+}
+
+uint32_t wf_tuned_kernels(wf_dev *dev)
+{
+    static const enum wf_op ops[] = {WF_OP_GEMM, WF_OP_ATTENTION};
+    const wf_variant *v;
+    uint32_t hash = 0x811c9dc5u; /* FNV-1a */
+    for (size_t o = 0; o < WF_LEN(ops); o++)
+        for (int i = 0; (v = wf_variant_at(dev, ops[o], i)); i++)
+            for (const char *p = v->name;; p++) {
+                hash = (hash ^ (uint8_t)*p) * 0x01000193u; /* the end counts, too */
+                if (!*p) break;
+            }
+    return hash ? hash : 1;
 }
 
 /* ---- looking up

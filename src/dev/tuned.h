@@ -5,6 +5,7 @@
  *     platform NVIDIA CUDA
  *     units 132
  *     driver 580.159.04
+ *     kernels 5b0c91f2
  *     gemm F16 N=6144,K=4096 1:gemv 9:mma16 33:mma64 256:mma128
  *     decode_attention F16 H=32,KV=8,D=128,B=64 1:decode
  *     prefill_attention F16 H=32,KV=8,D=128 1:flash
@@ -16,7 +17,8 @@
  *
  * The user's file, written by `weft tune`, goes before the shipped one row by row; what neither has is left to
  * the backend. A file that is broken or of another device is ignored with a warning, and a kernel that no
- * longer exists or cannot run the call is passed over.
+ * longer exists or cannot run the call is passed over. `kernels` stands for the list that was measured: with
+ * another one the choices are out of date, and not used unless the file was asked for by name.
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H
@@ -56,6 +58,7 @@ typedef struct wf_tuned_row {
 typedef struct wf_tuned_table {
     wf_tuned_row *rows;
     size_t n, cap;
+    uint32_t kernels; /* wf_tuned_kernels of the device that was measured; 0: the file does not say */
 } wf_tuned_table;
 
 /* Reads a file's text; info: the device it must be of. Leaves *out empty and gives WEFT_ERR_FORMAT with
@@ -70,6 +73,8 @@ void wf_tuned_free(wf_tuned_table *t);
 /* "N=6144,K=4096" */
 void wf_tuned_shape(const wf_tuned_row *row, char *buf, size_t cap);
 
+/* A number for the kernels that a device offers to choose from; never 0. */
+uint32_t wf_tuned_kernels(wf_dev *dev);
 /* A device's name in names of files: "nvidia-h200". CPUs carry platform and number of cores. */
 void wf_device_slug(const struct weft_device_info *info, char *buf, size_t cap);
 /* $XDG_CONFIG_HOME/weft/tuned/SLUG.tune or the same below ~/.config; make: with its folders. */

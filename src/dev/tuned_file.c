@@ -166,6 +166,14 @@ static weft_status check_head(const char *line, int at, int i, const struct weft
     return WEFT_OK;
 }
 
+static weft_status read_kernels(const char *p, int at, wf_tuned_table *t)
+{
+    size_t n = strspn(p, "0123456789abcdef");
+    if (!n || n > 8 || p[n]) return bad(at, "wants a number of up to 8 hexadecimal digits");
+    t->kernels = (uint32_t)strtoul(p, NULL, 16);
+    return WEFT_OK;
+}
+
 typedef struct reader {
     const struct weft_device_info *info;
     wf_tuned_table *out;
@@ -183,6 +191,7 @@ static weft_status read_line(reader *r, char *line, int at)
         r->begun = !strcmp(line, HEAD);
         return r->begun ? WEFT_OK : bad(at, "should be \"" HEAD "\"");
     }
+    if (!strncmp(line, "kernels ", 8)) return read_kernels(line + 8, at, r->out);
     int head = head_of(line);
     if (head >= 0) {
         r->seen |= 1u << head;
@@ -246,6 +255,7 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
     fprintf(f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
     fprintf(f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
             info->compute_units, info->driver);
+    if (t->kernels) fprintf(f, "kernels %08x\n", t->kernels);
     for (size_t i = 0; i < t->n; i++) {
         const wf_tuned_row *r = &t->rows[i];
         wf_tuned_shape(r, shape, sizeof shape);

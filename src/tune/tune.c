@@ -349,13 +349,16 @@ static weft_status find_path(const tuner *t, char *path, size_t cap)
                                     : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
 }
 
-/* Rows of other shapes stay; a file that is no good is replaced. */
+/* Rows of other shapes stay; a file that is no good, or of other kernels, is replaced. */
 static weft_status merge_and_write(tuner *t, const char *path)
 {
     wf_tuned_table all = {0};
     weft_status s = WEFT_OK;
+    uint32_t kernels = wf_tuned_kernels(t->dev);
     if (!access(path, F_OK) && wf_tuned_read(path, &t->dev->info, &all))
         wf_log(WEFT_LOG_WARN, "%s: replaced", wf_error());
+    if (all.kernels && all.kernels != kernels) wf_tuned_free(&all);
+    all.kernels = kernels;
     for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
     if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
     wf_tuned_free(&all);

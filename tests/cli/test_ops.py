@@ -147,10 +147,11 @@ class Tune(Folder):
             with open(path) as f:
                 head, *rows = (line for line in f.read().splitlines() if line[0] != "#")
             self.assertEqual(head, "weft-tuned 1")
-            self.assertRegex(rows[4], r"^gemm F16 N=64,K=64 1:\S+( [24]:\S+)*$")
-            self.assertRegex(rows[5], r"^prefill_attention F16 H=4,KV=2,D=64 1:\S+$")
+            self.assertRegex(rows[4], "^kernels [0-9a-f]{8}$")
+            self.assertRegex(rows[5], r"^gemm F16 N=64,K=64 1:\S+( [24]:\S+)*$")
+            self.assertRegex(rows[6], r"^prefill_attention F16 H=4,KV=2,D=64 1:\S+$")
             # The file is loaded, and gives the kernel that it names.
-            choice = rows[4].split()[3].split(":")[1]
+            choice = rows[5].split()[3].split(":")[1]
             row, = self.ops("--shape", "M=1,N=64,K=64", device=device)
             self.assertEqual(row["variant"], choice)
 
@@ -188,7 +189,7 @@ class Tune(Folder):
 
     def test_bad_files(self):
         path = self.forced("ref", lambda text: text + "nonsense\n")
-        self.fails(cli.USAGE, "line 8", "bench", "ops", *cli.CPU, *GEMM, "--tuned", path)
+        self.fails(cli.USAGE, "line 9", "bench", "ops", *cli.CPU, *GEMM, "--tuned", path)
         foreign = self.forced("ref", lambda text: text.replace("device ", "device other "))
         self.fails(cli.USAGE, "another device", "bench", "ops", *cli.CPU, *GEMM, "--tuned", foreign)
         self.fails(cli.USAGE, "/absent", "run", *cli.CPU, "-p", "x", "--tuned", "/absent")
@@ -199,7 +200,7 @@ class Tune(Folder):
             f.write("nonsense\n")
         r = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env)
         self.assertIn("kernel choices are not used", r.err)
-        self.assertIn("line 8", r.err)
+        self.assertIn("line 9", r.err)
 
     def test_bad_options(self):
         for message, *args in (("contradict", "-m", "x.gguf", "--shape", "N=1,K=1"), ("--shape", "--dtype", "F16"),

@@ -94,6 +94,8 @@ static void broken_files_are_refused(void **state)
         {"weft-tuned 1\n", "ends before"},
         {"weft-tuned 1\n" ROW, "line 2: comes before"},
         {HEAD "gemm\n", "line 6"},
+        {HEAD "kernels xyz\n", "line 6"},
+        {HEAD "kernels 123456789\n", "line 6"},
         {HEAD "matmul F16 N=1,K=1 1:a\n", "line 6: is neither"},
         {HEAD "gemm F17 N=1,K=1 1:a\n", "storage format"},
         {HEAD "gemm I32 N=1,K=1 1:a\n", "storage format"},
@@ -265,6 +267,32 @@ static void bad_files_are_warned_of(void **state)
     weft_log_to(NULL, NULL, WEFT_LOG_WARN);
 }
 
+/* Choices among other kernels are out of date; but whoever names the file gets it. */
+static void other_kernels(void **state)
+{
+    (void)state;
+    char path[1100], text[512];
+    wf_dev *dev;
+    struct weft_device_info info = null_info();
+    wf_null_configure(&(wf_null_config){.variants = 3});
+    assert_int_equal(wf_dev_open("null", NULL, &dev), WEFT_OK);
+    uint32_t now = wf_tuned_kernels(dev);
+    wf_null_configure(&(wf_null_config){.variants = 2});
+    assert_int_not_equal(wf_tuned_kernels(dev), now);
+    wf_dev_close(dev);
+    snprintf(text, sizeof text, HEAD "kernels %08x\n" ROW, now);
+    put_file(text);
+    assert_int_equal(picked(NULL, 9, -1), 2);
+    snprintf(text, sizeof text, HEAD "kernels %08x\n" ROW, now ^ 1);
+    put_file(text);
+    weft_log_to(on_log, NULL, WEFT_LOG_ERROR); /* the warning is no failure of this test */
+    assert_int_equal(picked(NULL, 9, -1), 0);
+    assert_int_equal(wf_tuned_user_path(&info, false, path, sizeof path), WEFT_OK);
+    wf_open_params p = {.tuned = path};
+    assert_int_equal(picked(&p, 9, -1), 2);
+    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
+}
+
 /* A file that was asked for by name is no guess: what is wrong with it is an error. */
 static void named_files(void **state)
 {
@@ -312,6 +340,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(written_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(devices_pick_by_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_files_are_warned_of, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(other_kernels, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(named_files, make_folder, remove_folder),
         cmocka_unit_test(slugs),
     };
