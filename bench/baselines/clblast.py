@@ -82,7 +82,7 @@ class Queue:
 
 
 def main():
-    p = shapes.options(__doc__)
+    p = shapes.options(__doc__, 4 << 30)
     p.add_argument('--device', default='', help='part of the device\'s name (default: the first)')
     a = p.parse_args()
     found = [(d, name) for d, name in devices() if a.device.lower() in name.lower()]

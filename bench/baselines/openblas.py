@@ -50,7 +50,7 @@ def timed(lib, m, n, k, weights, x, y):
 
 
 def main():
-    p = shapes.options(__doc__)
+    p = shapes.options(__doc__, 1 << 30)
     p.add_argument('-t', type=int, default=len(os.sched_getaffinity(0)), help='threads')
     a = p.parse_args()
     lib, rng, held = load(), np.random.default_rng(1), None

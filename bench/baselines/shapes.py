@@ -60,12 +60,12 @@ def numbers(words):
     return [int(w) for w in words.split(',')]
 
 
-def options(doc):
-    """Options that every peer takes; shapes as `weft bench ops --shape` writes them."""
+def options(doc, rotate):
+    """Options that every peer takes; shapes as `weft bench ops --shape` writes them, rotate its default."""
     p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--shape', action='append', default=[], help='M=8,N=6144,K=4096 or B=64,L=4096; several times')
     p.add_argument('--rows', type=numbers, default=ROWS, help='M of the default shapes, with commas')
-    p.add_argument('--rotate', type=int, default=1 << 30, help='bytes to go over in turn')
+    p.add_argument('--rotate', type=int, default=rotate, help='bytes to go over in turn')
     return p
 
 

@@ -67,7 +67,7 @@ def attention(report, op, wanted, rotate):
 
 
 def main():
-    p = shapes.options(__doc__)
+    p = shapes.options(__doc__, 4 << 30)
     p.add_argument('--op', default='gemm,decode_attention,prefill_attention')
     a = p.parse_args()
     gemm, given = shapes.chosen(a)

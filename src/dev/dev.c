@@ -221,7 +221,7 @@ weft_status wf_finish(wf_queue *q)
 
 uint64_t wf_past_cache(const wf_dev *dev)
 {
-    uint64_t least = dev->info.type == WEFT_DEVICE_GPU ? 1ull << 30 : 128ull << 20;
+    uint64_t least = dev->info.type == WEFT_DEVICE_GPU ? 4ull << 30 : 128ull << 20;
     return WF_MIN(WF_MAX(dev->cache / 4 * 9, least), dev->info.memory / 4);
 }
 

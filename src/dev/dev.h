@@ -244,7 +244,8 @@ weft_status wf_call_check(const wf_dev *, const wf_call *);
  * with a warning and the next one tried. On success *variant holds it. */
 weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
 /* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
- * cache, 1 GiB on a GPU, whose driver may not tell; at most a quarter of the memory. */
+ * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
+ * a quarter of the memory. */
 uint64_t wf_past_cache(const wf_dev *);
 /* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
  * pick(); -1: none. Variants named by params.force go first. */

@@ -151,6 +151,13 @@ static weft_status add_given(tuner *t)
 /* ---- one size of one shape
  * --------------------------------------------------------------------------------- */
 
+/* Which kernel is faster shows without the last per cent of cache misses, and with less to write.
+ */
+static uint64_t rotation(const tuner *t)
+{
+    return t->p->rotate ? t->p->rotate : WF_MIN(wf_past_cache(t->dev), 1ull << 30);
+}
+
 static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
 {
     wf_shape s = *shape;
@@ -161,8 +168,7 @@ static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
         s.m = size;
     else
         s.length = size;
-    WF_TRY(wf_problem_create(t->dev, t->q, &s, t->p->rotate ? t->p->rotate : wf_past_cache(t->dev),
-                             &t->problem));
+    WF_TRY(wf_problem_create(t->dev, t->q, &s, rotation(t), &t->problem));
     t->have = true;
     return WEFT_OK;
 }
