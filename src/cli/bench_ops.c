@@ -26,8 +26,7 @@ static double ratio(const struct weft_op_row *r, const wf_peer *peer)
     return r->rate / peer->rate;
 }
 
-/* ---- Markdown -----------------------------------------------------------------------------------
- */
+/* ---- Markdown ----------------------------------------------------------------------------- */
 
 static void md_ceiling(const char *name, double v, double unit, const char *text)
 {
@@ -66,8 +65,7 @@ static void md_row(const struct weft_op_row *r, const wf_peer *peer, bool first)
            r->dtype, r->shape, r->variant, r->median_us, rate, pct, bar, other);
 }
 
-/* ---- JSON
- * ----------------------------------------------------------------------------------------- */
+/* ---- JSON --------------------------------------------------------------------------------- */
 
 static void json_head(const struct weft_op_row *r)
 {
@@ -104,8 +102,7 @@ static void json_foot(void)
     printf("\n]\n");
 }
 
-/* ---- CSV
- * ------------------------------------------------------------------------------------------ */
+/* ---- CSV ---------------------------------------------------------------------------------- */
 
 static void csv_head(const struct weft_op_row *r)
 {
@@ -136,8 +133,7 @@ static const struct ops_format formats[] = {
     {"csv", csv_head, csv_row, NULL},
 };
 
-/* ---- running
- * --------------------------------------------------------------------------------------- */
+/* ---- running ------------------------------------------------------------------------------ */
 
 static void print_row(struct ops *b, const struct weft_op_row *r, const wf_result *result)
 {

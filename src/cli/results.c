@@ -17,8 +17,7 @@
     "date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,peer_"  \
     "rate,ratio\n"
 
-/* ---- peers
- * ---------------------------------------------------------------------------------------- */
+/* ---- peers -------------------------------------------------------------------------------- */
 
 /* Cuts the next field off *p in place, quotes undone; NULL when none is left. */
 static char *next_field(char **p)
@@ -116,8 +115,7 @@ const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
     return NULL;
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------------- */
+/* ---- rows --------------------------------------------------------------------------------- */
 
 static void result_line(FILE *f, const wf_result *r, const wf_peer *peer)
 {

@@ -18,8 +18,7 @@ struct wf_tuned {
     uint64_t dropped[WF_N_OPS]; /* a bit for each variant */
 };
 
-/* ---- files
- * ------------------------------------------------------------------------------------------ */
+/* ---- files -------------------------------------------------------------------------------- */
 
 static bool up_to_date(wf_dev *dev, const wf_tuned_table *t, const char *path)
 {
@@ -120,8 +119,7 @@ uint32_t wf_tuned_kernels(wf_dev *dev)
     return hash ? hash : 1;
 }
 
-/* ---- looking up
- * --------------------------------------------------------------------------------------- */
+/* ---- looking up --------------------------------------------------------------------------- */
 
 bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
 {

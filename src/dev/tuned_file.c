@@ -22,8 +22,7 @@ const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS] = {
     [WF_TUNED_PREFILL_ASYNC] = {"prefill_attention_async", WF_OP_ATTENTION, {"H", "KV", "D"}},
 };
 
-/* ---- tables
- * --------------------------------------------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------------------------- */
 
 static bool same_shape(const wf_tuned_row *a, const wf_tuned_row *b)
 {
@@ -49,8 +48,7 @@ void wf_tuned_free(wf_tuned_table *t)
     *t = (wf_tuned_table){0};
 }
 
-/* ---- reading
- * -------------------------------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------------------------ */
 
 static weft_status bad(int line, const char *why)
 {
@@ -235,8 +233,7 @@ weft_status wf_tuned_read(const char *path, const struct weft_device_info *info,
     return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
 }
 
-/* ---- writing
- * -------------------------------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------------------------ */
 
 void wf_tuned_shape(const wf_tuned_row *r, char *buf, size_t cap)
 {
@@ -284,8 +281,7 @@ weft_status wf_tuned_write(const char *path, const struct weft_device_info *info
     return WEFT_OK;
 }
 
-/* ---- names
- * ---------------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------- */
 
 void wf_device_slug(const struct weft_device_info *i, char *buf, size_t cap)
 {

@@ -59,8 +59,8 @@ void wf_problem_destroy(wf_problem *p);
 
 /* ---- clock.c ---------------------------------------------------------------------------------------- */
 
-/* Median nanoseconds of a run. limit_ns: when the first run takes longer, its time is given and nothing more
- * is run; 0: none. */
+/* Median nanoseconds of a run. limit_ns: when it is soon clear that it takes longer, a first estimate is
+ * given; 0: none. */
 weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns, double *ns);
 /* Is this variant for comparing with only? References are slower by orders of magnitude. */
 bool wf_clock_reference(const wf_variant *v);

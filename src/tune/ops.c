@@ -20,8 +20,7 @@ typedef struct session {
     size_t n, done;
 } session;
 
-/* ---- which shapes
- * -------------------------------------------------------------------------------------- */
+/* ---- which shapes ------------------------------------------------------------------------- */
 
 /* Llama-3-8B: QKV, O, gate and up, down. */
 static const uint32_t llama[][2] = {{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};
@@ -131,8 +130,7 @@ static weft_status list_shapes(session *s)
     return WEFT_OK;
 }
 
-/* ---- what the ceilings allow
- * ----------------------------------------------------------------------------- */
+/* ---- what the ceilings allow -------------------------------------------------------------- */
 
 /* Operations a second by the best unit that some variant of these operands computes in. */
 static double best_ops(const session *s, const wf_call *c)
@@ -161,9 +159,7 @@ static weft_status measure_ceilings(session *s)
     return WEFT_OK;
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- rows --------------------------------------------------------------------------------- */
 
 static struct weft_op_row row_of(const session *s, const wf_shape *shape, char *text, size_t cap)
 {
@@ -265,8 +261,7 @@ static weft_status measure_all(session *s)
     return st;
 }
 
-/* ---- the device
- * ------------------------------------------------------------------------------------------ */
+/* ---- the device --------------------------------------------------------------------------- */
 
 static weft_status check_variant(const session *s)
 {

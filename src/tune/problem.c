@@ -14,8 +14,7 @@
     6.5f /* q.k * scale of numbers in [-1, 1) has a deviation of 1/3: no row's largest is beyond   \
           */
 
-/* ---- random contents
- * ---------------------------------------------------------------------------------- */
+/* ---- random contents ---------------------------------------------------------------------- */
 
 typedef struct pool {
     uint8_t *data;
@@ -65,8 +64,7 @@ static weft_status fill(wf_problem *p, const wf_view *v, float amplitude)
     return fill_all(p, v, 1, wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride), amplitude);
 }
 
-/* ---- regions
- * ------------------------------------------------------------------------------------------- */
+/* ---- regions ------------------------------------------------------------------------------ */
 
 static uint64_t size_of(const wf_view *v)
 {
@@ -114,8 +112,7 @@ static weft_status count_copies(wf_problem *p, uint64_t bytes, uint64_t rotate)
     return p->copy ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-/* ---- gemm
- * ---------------------------------------------------------------------------------------------- */
+/* ---- gemm --------------------------------------------------------------------------------- */
 
 static weft_status pack(wf_problem *p, const wf_view *w, uint64_t bytes)
 {
@@ -180,8 +177,7 @@ static weft_status make_gemm(wf_problem *p, uint64_t rotate)
     return wf_problem_rows(p, p->shape.m ? p->shape.m : 1);
 }
 
-/* ---- attention
- * ----------------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------- */
 
 /* Sequences of one length; all rows of a prompt, or the last one. */
 static weft_status write_rows(wf_problem *p)
@@ -273,9 +269,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     return write_pages(p, pages);
 }
 
-/* ---- all
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- all ---------------------------------------------------------------------------------- */
 
 weft_status wf_problem_create(wf_dev *dev, wf_queue *q, const wf_shape *s, uint64_t rotate,
                               wf_problem *out)

@@ -117,8 +117,7 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
     }
 }
 
-/* ---- what they cost
- * ---------------------------------------------------------------------------------- */
+/* ---- what they cost ----------------------------------------------------------------------- */
 
 static double keys_seen(const wf_shape *s)
 {

@@ -45,8 +45,7 @@ typedef struct tuner {
     racer racers[MAX_VARIANTS];
 } tuner;
 
-/* ---- what to measure
- * ------------------------------------------------------------------------------------- */
+/* ---- what to measure ---------------------------------------------------------------------- */
 
 static bool same(const wf_shape *a, const wf_shape *b)
 {
@@ -148,8 +147,7 @@ static weft_status add_given(tuner *t)
     return WEFT_OK;
 }
 
-/* ---- one size of one shape
- * --------------------------------------------------------------------------------- */
+/* ---- one size of one shape ---------------------------------------------------------------- */
 
 /* Which kernel is faster shows without the last per cent of cache misses, and with less to write.
  */
@@ -201,7 +199,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
         if (i == first || r->out || wf_clock_reference(v) || r->ns > best)
             continue; /* more rows take no less time */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
-        if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 2.5 * best, &ns[i]));
+        if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 1.5 * best, &ns[i]));
         if (usable) best = WF_MIN(best, ns[i]);
     }
     for (int i = 0; i < MAX_VARIANTS; i++)
@@ -237,9 +235,7 @@ static void report(tuner *t, const wf_tuned_row *row, uint32_t size, int best, i
     if (t->p->on_row) t->p->on_row(t->p->user, &r);
 }
 
-/* ---- one shape
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- one shape ---------------------------------------------------------------------------- */
 
 /* The size in (low, high] from which `to` beats `from`, to an eighth. */
 static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low,
@@ -343,9 +339,7 @@ static weft_status tune_shape(tuner *t, const job *j)
     return s || !row.n_steps ? s : wf_tuned_put(&t->table, &row);
 }
 
-/* ---- the file
- * -------------------------------------------------------------------------------------------------
- */
+/* ---- the file ----------------------------------------------------------------------------- */
 
 static weft_status find_path(const tuner *t, char *path, size_t cap)
 {

@@ -92,8 +92,7 @@ static void weights_rotate(void **state)
     wf_problem_destroy(&p);
 }
 
-/* ---- a device with a layout of its own: every byte is one more than in the file
- * ------------------------ */
+/* ---- a device with a layout of its own: every byte is one more than in the file ----------- */
 
 enum { LAYOUT = 5, HEAD = 64 };
 
@@ -150,8 +149,7 @@ static void weights_are_packed(void **state)
     f->dev->fns = old;
 }
 
-/* ---- attention
- * --------------------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------- */
 
 static const int32_t *ints(const wf_view *v)
 {
