@@ -4,8 +4,11 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import time
+import xml.dom.minidom
 
 import cli
 
@@ -134,6 +137,45 @@ class Ops(Folder):
         r = cli.weft("bench", "ops", *cli.CPU, "--shape", "B=65536,L=1024", env=self.env)
         self.assertEqual((r.code, r.out), (cli.RUNTIME, b""))
         self.assertIn("left out", r.err)
+
+
+class Baselines(Folder):
+    """The peers' programs and the plot speak the same language as the program."""
+
+    def python(self, script, *args):
+        """With an interpreter that has numpy."""
+        found = [p for p in (sys.executable, "/usr/bin/python3")
+                 if subprocess.run([p, "-c", "import numpy"], capture_output=True).returncode == 0]
+        if not found:
+            self.skipTest("no numpy")
+        p = subprocess.run([found[0], os.path.join(cli.ROOT, "bench", script), *args], capture_output=True, text=True, timeout=240)
+        if "is missing" in p.stderr or "cannot open shared object" in p.stderr:
+            self.skipTest(p.stderr.splitlines()[-1])
+        self.assertEqual(p.returncode, 0, p.stderr)
+        return p.stdout
+
+    def test_openblas(self):
+        text = self.python("baselines/openblas.py", "--shape", "M=3,N=64,K=64", "--shape", "M=128,N=64,K=64", "--rotate", "1")
+        self.assertRegex(text, r"^# OpenBLAS core \w+, \d+ threads\n")
+        peers = self.write("peers", text)
+        rows = self.ops("--dtype", "F32", *GEMM, "--shape", "M=128,N=64,K=64", "--shape", "B=1,L=4", "--peer", peers, "--results", self.folder)
+        self.assertEqual([r["peer"] for r in rows], ["openblas", "openblas", "", ""])
+        self.assertEqual([r["unit"] for r in rows], ["GB/s", "TFLOP/s", "GB/s", "TFLOP/s"])
+        self.check_plot(self.results())
+
+    def check_plot(self, rows):
+        name, = (n for n in os.listdir(self.folder) if n.endswith(".csv"))
+        plot = xml.dom.minidom.parseString(self.python("roofline.py", self.path(name)))
+        titles = [t.firstChild.data for t in plot.getElementsByTagName("title")]
+        for r in rows:
+            self.assertTrue(any(r["shape"] in t and r["variant"] in t for t in titles), r)
+        self.assertEqual(sum("openblas" in t for t in titles), 2)
+
+    def test_clblast(self):
+        if not any(d.startswith("opencl") for d in devices()):
+            self.skipTest("no OpenCL device")
+        text = self.python("baselines/clblast.py", "--shape", "M=3,N=64,K=64", "--rotate", "1")
+        self.assertRegex(text, r'\ngemm,F32,"M=3,N=64,K=64",clblast,[0-9.e+-]+,GB/s\n$')
 
 
 class Tune(Folder):
