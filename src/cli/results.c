@@ -52,7 +52,6 @@ static bool read_peer(char *line, wf_peer *out)
     return end != rate && !*end && isfinite(out->rate) && out->rate > 0;
 }
 
-/* line lives on in the list. */
 static weft_status add_peer(wf_peers *all, char *line, int at)
 {
     wf_peer peer;

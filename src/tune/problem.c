@@ -10,9 +10,8 @@
 #define POOL_VALUES (1u << 20)
 #define PAGE_TOKENS 16
 #define MAX_COPIES  65536
-#define PHI                                                                                        \
-    6.5f /* q.k * scale of numbers in [-1, 1) has a deviation of 1/3: no row's largest is beyond   \
-          */
+/* q.k * scale of numbers in [-1, 1) has a deviation of 1/3: the largest of a row is never beyond. */
+#define PHI 6.5f
 
 /* ---- random contents ---------------------------------------------------------------------- */
 
@@ -46,6 +45,11 @@ static void settle(wf_problem *p, weft_status *s, void *mem)
         free(mem);
 }
 
+static uint64_t size_of(const wf_view *v)
+{
+    return wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride);
+}
+
 static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_t bytes,
                             float amplitude)
 {
@@ -61,15 +65,10 @@ static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_
 
 static weft_status fill(wf_problem *p, const wf_view *v, float amplitude)
 {
-    return fill_all(p, v, 1, wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride), amplitude);
+    return fill_all(p, v, 1, size_of(v), amplitude);
 }
 
 /* ---- regions ------------------------------------------------------------------------------ */
-
-static uint64_t size_of(const wf_view *v)
-{
-    return wf_dtype_bytes(v->dtype, (uint64_t)v->rows * v->stride);
-}
 
 static wf_view view_of(uint8_t dtype, uint32_t rows, uint32_t cols)
 {
