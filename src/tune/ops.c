@@ -17,7 +17,7 @@ typedef struct session {
     struct weft_ceilings shown;
     bool wanted[WF_N_MEASURED];
     wf_shape *shape; /* what to measure, gemms of one W together */
-    size_t n, done;
+    size_t n;
 } session;
 
 /* ---- which shapes ------------------------------------------------------------------------- */
