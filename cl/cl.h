@@ -31,6 +31,7 @@ typedef struct cl_caps {
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
+    uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -210,6 +211,9 @@ typedef struct cl_kern {
 /* The kernel for a launch, built on first use; plans again with smaller work-groups if this device
  * cannot run it with those of *l. */
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
+/* A kernel that no call asks for; the caller frees it. */
+weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
+void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
 weft_status wf_cl_prepare(wf_dev *, const wf_call *, int variant);
 void wf_cl_kern_free(cl_dev *d);
 
@@ -307,5 +311,11 @@ weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+/* Puts one launch in a queue; of c only waits, signal and groups count. */
+weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
+
+/* ---- probe.c ------------------------------------------------------------------------------------------------ */
+
+weft_status wf_cl_measure(wf_dev *, wf_ceilings *out);
 
 #endif

@@ -51,6 +51,7 @@ void wf_dev_close(wf_dev *dev)
 {
     if (!dev) return;
     wf_verdicts_free(dev->verdicts);
+    wf_tuned_close(dev);
     dev->fns->close(dev);
 }
 
@@ -181,7 +182,7 @@ static weft_status submit(wf_queue *q, const wf_call *c)
     wf_dev *dev = q->dev;
     if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
     wf_call picked = *c;
-    picked.variant = dev->fns->pick(dev, c);
+    picked.variant = wf_pick(dev, c);
     if (picked.variant < 0) return no_kernel(dev, c);
     return note(dev, dev->fns->submit(q, &picked));
 }
@@ -210,7 +211,7 @@ bool wf_call_whole(wf_dev *dev, const wf_call *c)
 {
     if (!wf_call_fused(c)) return true;
     if (!dev->fuses) return false;
-    return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : dev->fns->pick(dev, c) >= 0;
+    return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : wf_pick(dev, c) >= 0;
 }
 
 size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
@@ -263,6 +264,12 @@ weft_status wf_finish(wf_queue *q)
     if (!s) s = wf_wait(done, q->dev->params.watchdog_ms);
     wf_event_destroy(done);
     return s;
+}
+
+uint64_t wf_past_cache(const wf_dev *dev)
+{
+    uint64_t least = dev->info.type == WEFT_DEVICE_GPU ? 4ull << 30 : 128ull << 20;
+    return WF_MIN(WF_MAX(dev->cache / 4 * 9, least), dev->info.memory / 4);
 }
 
 /* ---- variants --------------------------------------------------------------------------------------- */

@@ -123,10 +123,17 @@ typedef struct wf_open_params {
     uint64_t max_alloc;      /* 0: the device's own limit */
     uint32_t watchdog_ms;    /* build and wait limit; 0: 60000 */
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
+    const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
     weft_progress_fn on_progress; /* first compile */
     void *user;
 } wf_open_params;
+
+/* What a device can at most do, measured when asked. */
+typedef struct wf_ceilings {
+    double read;            /* bytes a second of a kernel that does nothing but read memory */
+    double ops[WF_N_ARITH]; /* operations a second in each arithmetic, a multiply-add being two; 0: no such unit */
+} wf_ceilings;
 
 /* ---- what a backend provides ---------------------------------------------------------------------- */
 
@@ -165,6 +172,9 @@ typedef struct wf_dev_fns {
     uint64_t (*weight_bytes)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
     void (*weight_pack)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols,
                         const void *src, void *dst);
+
+    /* Optional: measures the device's ceilings, for about a second. Nothing else may run meanwhile. */
+    weft_status (*measure)(wf_dev *, wf_ceilings *out);
 } wf_dev_fns;
 
 /* The first member of every backend's device struct. */
@@ -180,7 +190,9 @@ struct wf_dev {
     bool fuses;           /* has kernels for fused GEMMs; else the front never asks for one */
     bool no_math;         /* computes nothing (null): results must not be compared */
     bool lost;            /* set by the front; a backend that notices by itself may set it, too */
+    uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     struct wf_verdicts *verdicts; /* the front's: what wf_prepare has tested */
+    struct wf_tuned *tuned;       /* the front's: choices by measurement */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -241,6 +253,13 @@ weft_status wf_call_check(const wf_dev *, const wf_call *);
  * reference on a small problem of the same op, dtypes and head shape; a variant that fails to build or is wrong is dropped
  * with a warning and the next one tried. On success *variant holds it. */
 weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
+/* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
+ * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
+ * a quarter of the memory. */
+uint64_t wf_past_cache(const wf_dev *);
+/* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
+ * pick(); -1: none. Variants named by params.force go first. */
+int wf_pick(wf_dev *, const wf_call *);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);
 

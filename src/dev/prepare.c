@@ -194,7 +194,7 @@ static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_ca
 {
     int tried = 0;
     for (int asked = c->variant;; asked = -1, tried++) {
-        int pick = asked >= 0 ? asked : dev->fns->pick(dev, c);
+        int pick = asked >= 0 ? asked : wf_pick(dev, c);
         if (pick < 0 || tried > 64 || (wf_call_fused(c) && !dev->fuses)) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
         enum verdict verdict;
@@ -205,7 +205,7 @@ static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_ca
         if (verdict == GOOD) return remember(v, &k);
         /* A kernel that fails as a fused one may still do the plain product well. */
         if (verdict == BAD && wf_call_fused(c)) dev->fuses = false;
-        else if (verdict == BAD) dev->fns->drop(dev, c->op, pick);
+        else if (verdict == BAD) wf_drop(dev, c->op, pick);
     }
 }
 
