@@ -1,4 +1,5 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
+#include "engine/calibration.h"
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -88,6 +89,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->context = p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
     e->limits = limits_of(m, p, e->context);
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
+    wf_calibration_use(m, p->calibration, &e->graph);
     WF_TRY(make_plan(e, p));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));

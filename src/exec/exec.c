@@ -19,6 +19,8 @@ struct wf_exec {
     uint64_t input_at[WF_N_INPUTS];   /* bytes in the input region */
     uint64_t input_bytes;
     size_t n_pools;
+    wf_exec_observer observer;        /* or NULL */
+    void *observer_user;
 };
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
@@ -193,6 +195,20 @@ static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c)
     return wf_prepare(e->dev, c, &c->variant);
 }
 
+static weft_status observe(wf_exec *e, const wf_batch *b, const wf_nano *n, const wf_call *c)
+{
+    const wf_node *node = &e->g->nodes[n->node];
+    if (!e->observer) return WEFT_OK;
+    WF_TRY(wf_finish(e->queues[n->queue]));
+    return e->observer(e->observer_user, e->queues[n->queue], node, b, part_of(b, node->rows, n).first, c);
+}
+
+void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user)
+{
+    e->observer = fn;
+    e->observer_user = user;
+}
+
 static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
 {
     const wf_nano *n = &e->p->nanos[i];
@@ -206,7 +222,8 @@ static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
     c.waits = waits;
     c.n_waits = n_waits;
     c.signal = e->events[i];
-    return wf_submit(e->queues[n->queue], &c);
+    WF_TRY(wf_submit(e->queues[n->queue], &c));
+    return observe(e, b, n, &c);
 }
 
 static void pack_inputs(wf_exec *e, const wf_batch *b)
