@@ -198,6 +198,43 @@ static weft_status draw_silu_mul(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
+/* Some rows with ties for the first place, some with what is no number. */
+static weft_status draw_argmax(wf_check *k, gen *g)
+{
+    static const float wild[] = {NAN, INFINITY, -INFINITY};
+    const wf_case *c = &k->c;
+    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, c->k, c->pad, 20));
+    for (uint32_t r = 0; r < c->m; r++) {
+        float *row = (float *)row_of(&k->in[0], r);
+        uint32_t kind = below(g, 6);
+        for (int i = 0; i < 3 && kind < 2; i++) row[below(g, c->k)] = kind ? 21 : wild[below(g, 3)];
+    }
+    k->scale = -1;
+    return make(&k->out[0], WF_I32, c->m, 1, 0);
+}
+
+static weft_status draw_page_copy(wf_check *k, gen *g)
+{
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
+    const wf_case *c = &k->c;
+    uint32_t pages = c->in_place ? WF_MAX(c->n, 2 * c->m) : c->n, to = c->in_place ? pages : c->m + 3;
+    int32_t *src, *dst;
+    WF_TRY(floats(&k->in[0], g, WF_F16, pages, c->k, 0, 3));
+    WF_TRY(ints(&k->in[1], c->m, &src));
+    WF_TRY(ints(&k->in[2], c->m, &dst));
+    uint32_t *order = permutation(g, to);
+    if (!order) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < c->m; i++) { /* in place, the second half of the order is read */
+        dst[i] = (int32_t)order[i];
+        src[i] = (int32_t)(c->in_place ? order[c->m + i] : below(g, pages));
+        if (i % 5 == 3) *(below(g, 2) ? &src[i] : &dst[i]) = below(g, 2) ? (int32_t)WF_MAX(pages, to) : wild[below(g, 3)];
+    }
+    free(order);
+    k->scale = -1;
+    k->bytes = 4.0 * c->m * c->k;
+    return make(&k->out[0], WF_F16, to, c->k, 0);
+}
+
 /* ---- attention: sequences of mixed lengths over shuffled pages ---------------------------------------- */
 
 typedef struct seqs {
@@ -310,6 +347,7 @@ static weft_status (*const draw_op[WF_N_OPS])(wf_check *, gen *) = {
     [WF_OP_ROWS] = draw_rows,           [WF_OP_RMSNORM] = draw_rmsnorm,
     [WF_OP_GEMM] = draw_gemm,           [WF_OP_ROPE_KV] = draw_rope_kv,
     [WF_OP_ATTENTION] = draw_attention, [WF_OP_SILU_MUL] = draw_silu_mul,
+    [WF_OP_ARGMAX] = draw_argmax,       [WF_OP_PAGE_COPY] = draw_page_copy,
 };
 
 weft_status wf_check_draw(wf_check *c)

@@ -31,6 +31,13 @@
  *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = gate / (1 + exp(-gate)) * up
+ *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
+ *              y[m] = the first of the columns that hold the largest x[m]; -1 - k when x[m, k], the first of
+ *              its kind, is no finite number.
+ *   PAGE_COPY  in  from [pages, n] F16; src [M] I32; dst [M] I32   out to [pages, n] F16
+ *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) and
+ *              scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice or
+ *              both read and written. A page outside of either pool is not copied.
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
  * ((page * Hkv + head) * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).
