@@ -16,11 +16,21 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
     return WEFT_OK;
 }
 
+static weft_status not_finite(uint32_t token)
+{
+    return wf_fail(WEFT_ERR_DEVICE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
+}
+
+weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
+{
+    *out = argmax;
+    return argmax < 0 ? not_finite((uint32_t)(-1 - argmax)) : WEFT_OK;
+}
+
 static weft_status load(const float *logits, uint32_t n, wf_candidate *c)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(logits[i]))
-            return wf_fail(WEFT_ERR_DEVICE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", i);
+        if (!isfinite(logits[i])) return not_finite(i);
         c[i] = (wf_candidate){logits[i], (int32_t)i};
     }
     return WEFT_OK;
