@@ -18,6 +18,7 @@ static const struct operands {
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
     [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
     [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
+    [WF_OP_SAMPLE] = {{FLOAT32, FLOAT32, INT32, INT32 | OPTIONAL, INT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {INT32, FLOAT32, FLOAT32}},
 };
 
 static weft_status bad(const wf_call *c, const char *why)
@@ -294,11 +295,34 @@ static weft_status check_page_copy(const wf_call *c)
     return WEFT_OK;
 }
 
+static weft_status check_edits(const wf_call *c)
+{
+    const wf_view *indptr = &c->in[3], *ids = &c->in[4], *edit = &c->in[5];
+    if (!indptr->buf && !ids->buf && !edit->buf) return WEFT_OK;
+    if (!indptr->buf || !ids->buf || !edit->buf) return bad(c, "indptr, ids and edit belong together");
+    if (!is_vector(indptr, c->in[0].rows + 1ull)) return bad(c, "indptr is not one more than the rows of x");
+    if (!is_vector(ids, edit->rows)) return bad(c, "ids are not one for each row of edit");
+    return edit->cols == 3 && edit->stride == 3 ? WEFT_OK : bad(c, "edit is not [*, 3] without gaps");
+}
+
+static weft_status check_sample(const wf_call *c)
+{
+    const wf_view *x = &c->in[0], *y = &c->out[0], *p = &c->out[1];
+    if (!is(&c->in[1], x->rows, 3) || c->in[1].stride != 3) return bad(c, "how is not [rows of x, 3] without gaps");
+    if (!is(&c->in[2], x->rows, 5) || c->in[2].stride != 5) return bad(c, "key is not [rows of x, 5] without gaps");
+    if (y->rows != x->rows || y->stride != y->cols) return bad(c, "y is not [rows of x, 1 + T] without gaps");
+    if (!is(p, y->rows, y->cols) || p->stride != p->cols) return bad(c, "y and p differ in shape");
+    if (y->cols > x->cols + 1ull) return bad(c, "T is more than the columns of x");
+    if (!is(&c->out[2], x->rows, x->cols)) return bad(c, "x and z differ in shape");
+    return x->cols <= INT32_MAX ? check_edits(c) : bad(c, "x has more columns than ids");
+}
+
 static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {
     [WF_OP_ROWS] = check_rows,           [WF_OP_RMSNORM] = check_rmsnorm,
     [WF_OP_GEMM] = check_gemm,           [WF_OP_ROPE_KV] = check_rope_kv,
     [WF_OP_ATTENTION] = check_attention, [WF_OP_SILU_MUL] = check_silu_mul,
     [WF_OP_ARGMAX] = check_argmax,       [WF_OP_PAGE_COPY] = check_page_copy,
+    [WF_OP_SAMPLE] = check_sample,
 };
 
 static weft_status check_variant(wf_dev *dev, const wf_call *c)

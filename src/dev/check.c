@@ -24,6 +24,7 @@ static const struct tolerance {
     [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ARGMAX] = {0}, /* exact */
     [WF_OP_PAGE_COPY] = {0},
+    [WF_OP_SAMPLE] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}}, /* its integers are exact */
 };
 
 #define GUARD_AFTER 512u
@@ -302,7 +303,7 @@ static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v
     j->sigma = sigma_of(j->k, t, arith);
     j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
     j->tiny = half ? 0x1p-24 : 1e-37;
-    if (!t->f32) j->eps = 0, j->tiny = 1e-37;
+    if (!t->f32 || v->dtype == WF_I32) j->eps = j->sigma = 0, j->tiny = 1e-37;
     j->scale = j->k->scale ? j->k->scale : own_size(e);
     j->err2 = j->ref2 = 0;
     j->n = 0;

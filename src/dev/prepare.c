@@ -107,6 +107,7 @@ static wf_case case_of(const wf_call *c)
         k.residual = c->in[3].buf;
     }
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
+    if (c->op == WF_OP_SAMPLE) k.n = c->out[0].cols, k.bias = c->in[3].buf;
     if (c->op == WF_OP_PAGE_COPY) {
         k.m = (uint32_t)WF_MIN((uint64_t)c->in[1].rows * c->in[1].cols, 1u << 20);
         k.n = x->rows;

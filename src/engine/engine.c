@@ -79,7 +79,7 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
     e->ids = wf_calloc(e->limits.logit_rows, sizeof *e->ids);
-    e->scratch = wf_calloc(n_vocab, sizeof *e->scratch);
+    e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     return e->logits && e->ids && e->scratch ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 

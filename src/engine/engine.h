@@ -7,6 +7,7 @@
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
+#include "dev/choose.h"
 #include "model/model.h"
 #include "sched/sched.h"
 #include "text/text.h"
@@ -41,12 +42,8 @@ weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *le
 size_t wf_stream_end(wf_stream *s, const char **out);
 void wf_stream_free(wf_stream *s);
 
-/* sample.c. scratch: n_vocab entries, reused between calls. */
-typedef struct wf_candidate {
-    float logit;
-    int32_t id;
-} wf_candidate;
-/* recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
+/* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
+ * recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
 weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
                       uint64_t position, wf_candidate *scratch, int32_t *out);
 /* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */

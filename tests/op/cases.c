@@ -84,6 +84,17 @@ static bool argmaxes(op_cases *s)
     return true;
 }
 
+static bool samples(op_cases *s)
+{
+    for (size_t i = 0; i < 2 * WF_LEN(sizes) + 2; i++) {
+        wf_case c = {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = sizes[i / 2 % WF_LEN(sizes)], .bias = i % 2};
+        if (i >= 2 * WF_LEN(sizes)) c.k = i % 2 ? 32000 : LARGE, c.m = 4;
+        c.n = 1 + below(s, WF_MIN(c.k + 1, 21));
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 static bool page_copies(op_cases *s)
 {
     static const uint32_t page[] = {1, 7, 8, 130, 2048, 16384};
@@ -253,6 +264,7 @@ static bool tiny(op_cases *s)
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
            add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = out, .m = 2, .k = 17}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
+           add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ROPE_KV, .in = in, .out = out, .m = 3, .n = 5, .p = heads}) &&
@@ -267,5 +279,5 @@ bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
     *out = (op_cases){.seed = seed, .level = level};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && vectors(out) && argmaxes(out) && page_copies(out) && gemms(out) && ropes(out) && attentions(out);
+    return rows(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && gemms(out) && ropes(out) && attentions(out);
 }

@@ -71,6 +71,10 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
         break;
     case WF_OP_ARGMAX: c.in[0] = V(F32, 3, 10), c.out[0] = V(I32, 3, 1); break;
+    case WF_OP_SAMPLE:
+        c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 3, 3), c.in[2] = V(I32, 3, 5), c.in[3] = V(I32, 1, 4), c.in[4] = V(I32, 6, 1);
+        c.in[5] = V(F32, 6, 3), c.out[0] = V(I32, 3, 2), c.out[1] = V(F32, 3, 2), c.out[2] = V(F32, 3, 10);
+        break;
     case WF_OP_PAGE_COPY:
         c.in[0] = V(F16, 6, 64), c.in[1] = V(I32, 1, 3), c.in[2] = V(I32, 3, 1), c.out[0] = V(F16, 5, 64);
         break;
