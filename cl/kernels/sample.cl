@@ -282,10 +282,15 @@ KERNEL void sample(IN(x), IN(how), IN(key), IN(indptr), IN(ids), IN(edit), OUT(y
         const __global int *indptr = IN_AT(int, indptr) + m;
         __global float *z = OUT_AT(float, z) + (ulong)m * z_stride, *p = OUT_AT(float, p) + (ulong)m * count;
         __global int *y = OUT_AT(int, y) + (ulong)m * count;
-        row_state s = {.sweep = FIRST, .temperature = how[0], .top_p = how[1], .min_p = how[2], .top_k = key[0], .last = INFINITY};
+        row_state s;
+        s.sweep = FIRST, s.temperature = how[0], s.top_p = how[1], s.min_p = how[2], s.top_k = key[0];
+        s.x_top = s.norm = s.top = s.want = s.above = s.rest = 0;
+        s.column = s.t = s.ties = s.low = s.high = s.run = s.n = s.last_at = 0;
+        s.last = INFINITY;
         s.u = (float)(philox(key[3], key[4], key[1], key[2]) >> 8) * 0x1p-24f;
         while (s.sweep != DONE) {
-            found f = {0, 0, -INFINITY, UINT_MAX};
+            found f;
+            f.count = 0, f.sum = 0, f.best = -INFINITY, f.at = UINT_MAX;
             uint tie = 0;
             if (s.sweep == WEIGHTS || s.sweep == PICK)
                 for (uint i = 0; i < lid; i++) tie += ties[i];
