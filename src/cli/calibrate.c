@@ -168,8 +168,8 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_calibrate = {
     .name = "calibrate",
     .usage = "-m FILE -f TEXT [options]",
-    .summary = "Measures a model's attention logits on a text and writes the range of each layer "
-               "beside the model. Attention kernels may then subtract one number from the logits "
+    .summary = "Measures the ranges of attention logits on a text. They are written beside the "
+               "model, layer by layer. Attention kernels may then subtract one number from the logits "
                "of all rows of a layer instead of each row's own maximum (asynchronous softmax); "
                "a row outside the range is computed again, so the results stay right. A layer "
                "that ranges too widely keeps the synchronous softmax. Ten thousand tokens of the "
