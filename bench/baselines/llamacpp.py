@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """weft against llama.cpp on the CPU: prompt, decode, and decode of several sequences, in turns in one run.
 
-    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t 2] [--tools DIR]
+    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t 2] [--tools DIR] [--peer FILE]
 
 llama.cpp is the Python package llama-cpp-python, or with --tools its own llama-bench and
 llama-batched-bench in DIR. Prints each round's tokens/s and the median of the pairwise ratios weft /
-llama.cpp. OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset for both.
+llama.cpp. OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset for both. FILE gets llama.cpp's medians as
+`weft bench --peer FILE --results FOLDER` takes them: run that at once, for a row of results is of one run.
 """
 import argparse
 import csv
@@ -72,16 +73,21 @@ class Tools:
 def weft(args, prompt, gen, sequences=1):
     text = output_of(args.weft, 'bench', '-m', args.model, '--device', 'cpu', '-t', args.t, '-p', prompt, '-n', gen, '-s', sequences,
                      '-r', 1, '-o', 'csv')
-    return float(next(csv.DictReader(text.splitlines()))['avg_ts'])
+    row, = csv.DictReader(text.splitlines())
+    return float(row['avg_ts']), row['model_type'].split()[-1]
 
 
-def compare(what, rounds, ours, theirs):
-    ratios = []
-    for _ in range(rounds):
-        x, y = ours(), theirs()
+def compare(args, what, shape, ours, theirs):
+    ratios, rates = [], []
+    for _ in range(args.r):
+        (x, dtype), y = ours(), theirs()
         ratios.append(x / y)
-        print(f'{what}: weft {x:.1f}, llama.cpp {y:.1f} tokens/s, ratio {x / y:.2f}, load {os.getloadavg()[0]:.1f}', flush=True)
-    print(f'{what}: median ratio {statistics.median(ratios):.2f}', flush=True)
+        rates.append(y)
+        print(f'{what} {shape}: weft {x:.1f}, llama.cpp {y:.1f} tokens/s, ratio {x / y:.2f}, load {os.getloadavg()[0]:.1f}', flush=True)
+    print(f'{what} {shape}: median ratio {statistics.median(ratios):.2f}', flush=True)
+    if args.peer:
+        quoted = f'"{shape}"' if ',' in shape else shape
+        args.peer.write(f'model_{what},{dtype},{quoted},llama.cpp,{statistics.median(rates):.3f},tokens/s\n')
 
 
 def main():
@@ -93,17 +99,18 @@ def main():
     p.add_argument('-s', type=int, default=0, help='sequences that decode together, with --tools; 0: skip')
     p.add_argument('-r', type=int, default=5)
     p.add_argument('-t', type=int, default=os.cpu_count())
+    p.add_argument('--peer', type=argparse.FileType('w'), help='write lines op,dtype,shape,peer,rate,unit here')
     p.add_argument('--tools', help="folder of llama.cpp's programs")
     a = p.parse_args()
     if a.s and not a.tools:
         p.error('-s needs --tools: the package decodes one sequence')
     peer = Tools(a) if a.tools else Package(a)
     if a.p:
-        compare(f'prompt {a.p}', a.r, lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))
+        compare(a, 'prompt', f'P={a.p}', lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))
     if a.n:
-        compare(f'decode {a.n}', a.r, lambda: weft(a, 0, a.n), lambda: peer.decode(a.n))
+        compare(a, 'decode', f'N={a.n}', lambda: weft(a, 0, a.n), lambda: peer.decode(a.n))
     if a.s:
-        compare(f'decode {a.n or 32} x {a.s}', a.r, lambda: weft(a, 0, a.n or 32, a.s), lambda: peer.sequences(a.n or 32, a.s))
+        compare(a, 'decode', f'N={a.n or 32},B={a.s}', lambda: weft(a, 0, a.n or 32, a.s), lambda: peer.sequences(a.n or 32, a.s))
 
 
 if __name__ == '__main__':

@@ -127,10 +127,14 @@ class Bench(cli.TestCase):
         columns = ("date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,"
                    "peer_rate,ratio").split(",")
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "device.csv")
-            for _ in range(2):
-                self.ok("bench", *cli.CPU, *SHORT, "--results", path)
-            with open(path, newline="") as f:
+            peers = os.path.join(folder, "peers.txt")
+            with open(peers, "w") as f:
+                f.write("model_prompt,F32,P=4,other,2,tokens/s\n")
+            for more in ([], ["--peer", peers]):
+                self.ok("bench", *cli.CPU, *SHORT, "-m", cli.data("stories260K.gguf"), "--results", folder, *more)
+            name, = (n for n in os.listdir(folder) if n.endswith(".csv"))
+            self.assertRegex(name, r"^weft-cpu-[a-z0-9-]+\.csv$")
+            with open(os.path.join(folder, name), newline="") as f:
                 reader = csv.DictReader(f)
                 rows = list(reader)
         self.assertEqual(reader.fieldnames, columns)
@@ -141,10 +145,54 @@ class Bench(cli.TestCase):
             self.assertEqual(r["unit"], "tokens/s")
             n = int(r["shape"][2:])
             self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / 1e6 / n, 1, 2)
-            self.assertEqual([r[c] for c in ("ceiling_pct", "peer", "peer_rate", "ratio")], [""] * 4)
+            self.assertEqual(r["ceiling_pct"], "")
+        self.assertEqual([r["peer"] for r in rows], ["", "", "", "other", "", ""])
+        self.assertAlmostEqual(float(rows[3]["ratio"]) / (float(rows[3]["rate"]) / 2), 1, 2)
 
     def test_nothing_to_do(self):
         self.fails(cli.USAGE, "nothing to measure", "bench", "-p", "0", "-n", "0")
+
+
+class Calibrate(cli.TestCase):
+    """The numbers themselves are compared in tests/golden/calibration.py."""
+
+    def test_built_in_model(self):
+        r = self.ok("calibrate", *cli.CPU, "-p", TEXT * 4)
+        self.assertIn("no file is written", r.err)
+        layers = re.findall(r"(?m)^ +(\d+) +-?\d+\.\d\d .*", r.text)
+        self.assertEqual(layers, [str(i) for i in range(len(layers))])
+        self.assertGreater(len(layers), 1)
+        lines = re.findall(r"(?m)^ *(-?[\d.]+) to +(-?[\d.]+) +([\d.]+) % (#* *) +([\d.]+) % ?(#*)", r.text)
+        self.assertGreater(len(lines), 5)
+        for column in (2, 4):
+            self.assertAlmostEqual(sum(float(line[column]) for line in lines), 100, 1)
+
+    def test_beside_the_model(self):
+        """The file is found by the next start; the text that is written stays the same."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "m.gguf")
+            with open(os.path.join(cli.ROOT, "models", "demo.gguf"), "rb") as a, open(model, "wb") as b:
+                b.write(a.read())
+            story = ["run", *cli.CPU, "-m", model, "-p", "One day", "-n", 20]
+            before = self.ok(*story, "-v")
+            self.assertNotIn("calibration", before.err)
+            self.assertIn(f"wrote {model}.calibration", self.ok("calibrate", *cli.CPU, "-m", model, "-p", TEXT).err)
+            after = self.ok(*story, "-v")
+            self.assertRegex(after.err, r"calibration: asynchronous softmax in \d+ of \d+ layers")
+            self.assertEqual(after.out, before.out)
+            with open(model + ".calibration", "a") as f:
+                f.write("layer 0 phi x\n")
+            broken = self.ok(*story)
+            self.assertIn("m.gguf.calibration: line ", broken.err)
+            self.assertIn("ignored", broken.err)
+            self.assertEqual(broken.out, before.out)
+
+    def test_refusals(self):
+        self.fails(cli.USAGE, "-f FILE", "calibrate")
+        self.fails(cli.RUNTIME, "/absent", "calibrate", "-f", "/absent")
+        r = cli.weft("calibrate", *cli.CPU, "-p", "a", "-o", "/absent/x")
+        self.assertEqual(r.code, cli.RUNTIME)
+        self.assertIn("/absent/x", r.err)
 
 
 class Info(cli.TestCase):
