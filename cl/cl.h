@@ -40,6 +40,7 @@ typedef struct cl_quirks {
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
     bool skip;             /* do not list the device */
 } cl_quirks;
+    bool fma;              /* rounds a * b + c now once, now twice: say fma() */
 
 /* One device that the loader shows. Indices are those of "opencl:P.D". */
 typedef struct cl_place {
