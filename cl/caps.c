@@ -157,3 +157,4 @@ bool wf_cl_caps(cl_place *pl)
     free(ext);
     return true;
 }
+    c->registers = has_word(ext, "cl_nv_device_attribute_query") || has_word(ext, "cl_amd_device_attribute_query");

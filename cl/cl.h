@@ -29,6 +29,7 @@ typedef struct cl_caps {
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
+    bool registers; /* a work-item can have 256 */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 

@@ -74,7 +74,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const gemv[] = {"gemv", "tile16", NULL};
     static const char *const small[] = {"mma16", "tile16", "tile64", NULL};
     static const char *const tile[] = {"mma64", "tile64", "tile16", NULL};
-    static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
+    static const char *const large[] = {"mma128", "wide128", "tile128", "tile64", "tile16", NULL};
     static const char *const decode[] = {"decode", "flash", NULL};
     static const char *const flash[] = {"flash", "decode", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;
