@@ -24,12 +24,13 @@ typedef struct cl_dev cl_dev;
 /* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
 
 typedef struct cl_caps {
-    uint32_t max_group, mem_align; /* work-items; bytes */
+    uint32_t max_group, mem_align, local_bytes; /* work-items; bytes */
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     bool registers; /* a work-item can have 256 */
+    uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -39,9 +40,9 @@ typedef struct cl_quirks {
     bool no_binaries;      /* program binaries are useless or harmful: build from source each time */
     bool no_child;         /* the build helper cannot see this device */
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
+    bool fma;              /* rounds a * b + c now once, now twice: say fma() */
     bool skip;             /* do not list the device */
 } cl_quirks;
-    bool fma;              /* rounds a * b + c now once, now twice: say fma() */
 
 /* One device that the loader shows. Indices are those of "opencl:P.D". */
 typedef struct cl_place {
@@ -106,6 +107,7 @@ typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
     const char *wtype;   /* storage format whose kernels/quant file goes in front, or NULL */
+    const char *prelude; /* one more file of kernels/ between that and the kernel, or NULL */
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
@@ -147,6 +149,7 @@ bool wf_cl_plan_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint3
 bool wf_cl_plan_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);

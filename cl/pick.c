@@ -72,9 +72,9 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const any[] = {"naive", NULL};
     static const char *const group[] = {"group", NULL};
     static const char *const gemv[] = {"gemv", "tile16", NULL};
-    static const char *const small[] = {"mma16", "tile16", "tile64", NULL};
-    static const char *const tile[] = {"mma64", "tile64", "tile16", NULL};
-    static const char *const large[] = {"mma128", "wide128", "tile128", "tile64", "tile16", NULL};
+    static const char *const small[] = {"mma16", "matrix16", "tile16", "tile64", NULL};
+    static const char *const tile[] = {"mma64", "matrix64", "tile64", "tile16", NULL};
+    static const char *const large[] = {"mma128", "matrix128", "wide128", "tile128", "tile64", "tile16", NULL};
     static const char *const decode[] = {"decode", "flash", NULL};
     static const char *const flash[] = {"flash", "decode", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;

@@ -29,18 +29,19 @@ bool wf_cl_has_format(const char *wtype)
     return format_source(wtype) != NULL;
 }
 
-/* Common part, storage format, kernel: one text, malloc'ed. */
+/* Common part, storage format, prelude, kernel: one text, malloc'ed. */
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
     snprintf(name, sizeof name, "%s.cl", v->family);
     const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
     const char *format = l->wtype ? format_source(l->wtype) : "";
-    if (!common || !kernel || !format)
+    const char *prelude = l->prelude ? wf_cl_source(l->prelude) : "";
+    if (!common || !kernel || !format || !prelude)
         return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;
-    size_t n = strlen(common) + strlen(format) + strlen(kernel) + 1;
+    size_t n = strlen(common) + strlen(format) + strlen(prelude) + strlen(kernel) + 1;
     char *all = wf_calloc(n, 1);
-    if (all) snprintf(all, n, "%s%s%s", common, format, kernel);
+    if (all) snprintf(all, n, "%s%s%s%s", common, format, prelude, kernel);
     return all;
 }
 

@@ -111,3 +111,36 @@ bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, 
     l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
     return common(c, l);
 }
+
+/* Rows and columns of a wave's share of a tile: as square as a power of two allows. */
+static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
+{
+    *wm = 1;
+    while (4 * *wm * *wm <= outputs && *wm < rows) *wm *= 2;
+    *wn = outputs / *wm;
+}
+
+bool wf_cl_plan_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { BK = 32, PITCH = BK + 8 };
+    const int32_t *t = v->tile;
+    uint32_t group = (uint32_t)t[2], lanes = caps->lanes;
+    const wf_dtype_info *w = &wf_dtypes[c->in[1].dtype];
+    int32_t wm, wn;
+    if (!lanes || c->in[0].dtype != WF_F16 || !vectors(c)) return false;
+    if (w->block == 1 && c->in[1].dtype != WF_F16) return false; /* as wf_cl_plan_mma */
+    if (wf_cl_group(caps, group, limit) < group) return false;
+    if (4u * (uint32_t)(t[0] + t[1]) * PITCH > caps->local_bytes) return false;
+    wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    wf_cl_knob(l, "BM", t[0]);
+    wf_cl_knob(l, "BN", t[1]);
+    wf_cl_knob(l, "BK", BK);
+    wf_cl_knob(l, "WM", wm);
+    wf_cl_knob(l, "WN", wn);
+    wf_cl_knob(l, "W16", w->block == 1);
+    l->prelude = "matrix.clh";
+    l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
+    return common(c, l);
+}
