@@ -66,6 +66,8 @@ static void get_info(cl_place *pl)
     i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
 }
 
+enum { NV_CAPABILITY_MAJOR = 0x4000, NV_CAPABILITY_MINOR = 0x4001 }; /* cl_nv_device_attribute_query */
+
 /* AMD names the device by its target: CDNA from gfx908 has MFMA and waves of 64, RDNA from gfx11 WMMA and 32. */
 static uint32_t amd_lanes(const char *name)
 {
@@ -96,7 +98,6 @@ static uint32_t matrix_lanes(const cl_place *pl, const char *ext)
  * by compiler builtins, Intel and ARM by extension. */
 static bool has_matrix(const cl_place *pl, const char *ext)
 {
-    enum { NV_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
     if (has_word(ext, "cl_nv_device_attribute_query"))
         return get_number(pl->device, NV_CAPABILITY_MAJOR) >= 8;
     return matrix_lanes(pl, ext) || has_word(ext, "cl_arm_matrix_multiply");
@@ -111,6 +112,7 @@ static void get_tiers(cl_place *pl, const char *ext)
                   get_number(pl->device, MAX_NUM_SUB_GROUPS) > 0;
     c->matrix = has_matrix(pl, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
+    c->nv_wgmma = c->nv_mma && get_number(pl->device, NV_CAPABILITY_MAJOR) == 9 && get_number(pl->device, NV_CAPABILITY_MINOR) == 0;
     c->lanes = matrix_lanes(pl, ext);
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
@@ -172,6 +174,8 @@ bool wf_cl_caps(cl_place *pl)
     c->fma = pl->quirks.fma || (c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA));
     c->registers = has_word(ext, "cl_nv_device_attribute_query") || has_word(ext, "cl_amd_device_attribute_query");
     c->max_group = pl->info.max_group;
+    c->units = WF_MAX(pl->info.compute_units, 1u);
+    c->cache = get_number(pl->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
     c->local_bytes = pl->info.local_memory;
     c->mem_align = (uint32_t)get_number(pl->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
     get_tiers(pl, ext);

@@ -19,6 +19,8 @@ static const row rows[] = {
      "Mesa 22.3 gives 32 work-items as the limit of every kernel, but runs what the kernel requires"},
     {"Intel(R) OpenCL", "", "", {.options = "", .fma = true},
      "contracts a * b + c where it masks the last work-items, and not elsewhere, whatever FP_CONTRACT says"},
+    {"NVIDIA CUDA", "", "", {.options = "", .no_kernel_limit = true},
+     "gives 256 work-items as the limit of kernels that require more, and runs them"},
 };
 
 cl_quirks wf_cl_quirks(const struct weft_device_info *info)
