@@ -151,6 +151,7 @@ bool wf_cl_caps(cl_place *pl)
     /* CPUs report FMA whether or not the compiler may assume it; a library call would be slow */
     c->fma = c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA);
     c->max_group = pl->info.max_group;
+    c->units = WF_MAX(pl->info.compute_units, 1u);
     c->mem_align = (uint32_t)get_number(pl->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
     get_tiers(pl, ext);
     get_features(pl, ext);

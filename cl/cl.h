@@ -25,6 +25,7 @@ typedef struct cl_dev cl_dev;
 
 typedef struct cl_caps {
     uint32_t max_group, mem_align; /* work-items; bytes */
+    uint32_t units; /* compute units */
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
@@ -85,13 +86,13 @@ typedef struct cl_answer {
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 typedef struct cl_knob {
-    const char *name; /* a literal: -Dname=value */
+    const char *name; /* a literal: -Dname=value; one that begins with "-": the option itself */
     int32_t value;
 } cl_knob;
 
 struct cl_buf;
 typedef struct cl_arg {
-    uint8_t size; /* 0: buffer */
+    uint8_t size; /* 0: buffer, or the queue's scratch where buf is NULL */
     union {
         const struct cl_buf *buf; /* looked into at enqueue only: supports() gets stand-ins */
         uint32_t u32;
@@ -108,6 +109,8 @@ typedef struct cl_launch {
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
+    uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
+    uint64_t scratch;    /* bytes of the queue's scratch buffer that it needs */
 } cl_launch;
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
@@ -121,6 +124,10 @@ void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is 
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);
+/* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
+ * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
+void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
+#define WF_CL_ZEROS 16384u
 bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
@@ -147,6 +154,8 @@ bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint3
 bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 
@@ -229,6 +238,8 @@ typedef struct cl_q {
     cl_command_queue q;
     uint32_t slot; /* in cl_dev.queue */
     bool dirty;    /* has commands that were not flushed */
+    cl_mem scratch; /* grown to what the launches so far needed */
+    uint64_t scratch_bytes;
 } cl_q;
 
 typedef struct cl_ev {

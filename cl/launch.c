@@ -67,6 +67,12 @@ void wf_cl_arg_f32(cl_launch *l, float x)
     l->arg[l->n_args++] = (cl_arg){.size = 4, .f32 = x};
 }
 
+void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes)
+{
+    l->scratch = WF_MAX(bytes, WF_CL_ZEROS);
+    l->arg[l->n_args++] = (cl_arg){.size = 0, .buf = NULL};
+}
+
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)
 {
     uint32_t most = caps->max_group;

@@ -34,7 +34,10 @@ void wf_cl_queue_destroy(wf_dev *base, wf_queue *queue)
 {
     cl_q *q = (cl_q *)queue;
     ((cl_dev *)base)->queue[q->slot] = NULL;
-    if (!base->lost) clReleaseCommandQueue(q->q); /* else it may block: leaked on purpose */
+    if (!base->lost) { /* else it may block: leaked on purpose */
+        if (q->scratch) clReleaseMemObject(q->scratch);
+        clReleaseCommandQueue(q->q);
+    }
     free(q);
 }
 
@@ -202,37 +205,70 @@ weft_status wf_cl_mark(wf_queue *queue, wf_event *const *waits, uint32_t n_waits
     return WEFT_OK;
 }
 
-static cl_int set_args(cl_kernel k, const cl_launch *l, uint32_t *at)
+/* A larger scratch buffer; the driver frees the old one after the commands that use it. */
+static weft_status grow_scratch(cl_q *q, uint64_t bytes)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    const cl_uint zero = 0;
+    cl_int err = CL_SUCCESS;
+    if (bytes <= q->scratch_bytes) return WEFT_OK;
+    cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
+    if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (err == CL_SUCCESS) {
+        if (q->scratch) clReleaseMemObject(q->scratch);
+        q->scratch = mem;
+        q->scratch_bytes = bytes;
+        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
+    }
+    if (err == CL_SUCCESS) return WEFT_OK;
+    return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
+}
+
+static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t *at)
 {
     cl_int err = CL_SUCCESS;
     for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
         const cl_arg *a = &l->arg[*at];
-        err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64)
-                      : clSetKernelArg(k, *at, sizeof a->buf->mem, &a->buf->mem);
+        const cl_mem *mem = a->buf ? &a->buf->mem : &q->scratch;
+        err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64) : clSetKernelArg(k, *at, sizeof *mem, mem);
     }
     return err;
 }
 
-static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l,
-                           const char *name)
+/* One launch of the kernel, whose arguments are set. */
+static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
+                          const char *name, const cl_event *waits, cl_uint n_waits, cl_event *signal)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
-    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
-    cl_uint n = 0;
-    uint32_t at;
-    WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
-    cl_int err = set_args(k, l, &at);
-    if (err != CL_SUCCESS)
-        return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
     size_t local = l->group;
-    size_t global = local * (size_t)(c->groups ? WF_MIN(l->groups, c->groups) : l->groups);
-    err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n, n ? list : NULL,
-                                 c->signal ? &ev : NULL);
+    size_t global = local * (size_t)(c->groups ? WF_MIN(most, c->groups) : most);
+    cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
     if (err == CL_INVALID_WORK_GROUP_SIZE) /* the kernel is no good here; the device is */
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
                        d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clEnqueueNDRangeKernel(%s/%s)", wf_ops[c->op].name, name);
+    return WEFT_OK;
+}
+
+static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, cl_launch *l, const char *name)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL, *signal = c->signal ? &ev : NULL;
+    cl_uint n = 0;
+    uint32_t at;
+    WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
+    WF_TRY(grow_scratch(q, l->scratch));
+    cl_int err = set_args(q, k, l, &at);
+    if (err != CL_SUCCESS)
+        return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
+    WF_TRY(launch(q, c, k, l, l->groups, name, list, n, l->then_groups ? NULL : signal));
+    if (l->then_groups) {
+        const cl_uint second = 1;
+        err = clSetKernelArg(k, l->n_args - 1, sizeof second, &second);
+        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clSetKernelArg(%s/%s)", wf_ops[c->op].name, name);
+        WF_TRY(launch(q, c, k, l, l->then_groups, name, NULL, 0, signal));
+    }
     arm(c->signal, q, ev);
     return WEFT_OK;
 }
