@@ -75,12 +75,16 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const small[] = {"mma16", "tile16", "tile64", NULL};
     static const char *const tile[] = {"mma64", "tile64", "tile16", NULL};
     static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
-    static const char *const decode[] = {"decode", "flash", NULL};
-    static const char *const flash[] = {"flash", "decode", NULL};
+    static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
+    static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
+    static const char *const flash[] = {"mma_prefill64", "flash", "decode", NULL};
+    static const char *const long_flash[] = {"mma_prefill", "mma_prefill64", "flash", "decode", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
-    case WF_OP_ATTENTION: return c->p.max_q == 1 ? decode : flash;
+    case WF_OP_ATTENTION:
+        if (c->p.max_q == 1) return m * c->p.n_kv_head < 2 * caps->units ? lonely : decode;
+        return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
     case WF_OP_GEMM:
         if (m <= 8) return gemv;
         if (m <= 32) return small;

@@ -54,7 +54,7 @@
 #define PART (8 * (D + 2)) /* floats */
 #define START 4u /* tiles that would take as long as the start and the end of a segment */
 #define LEAST (START + WARPS) /* length that a group is worth starting for */
-#define AT_ONCE 8 /* parts read before they are added */
+#define AT_ONCE 17 /* parts read before they are added */
 
 /* Words are read by 4, then by 2, then one: the element at which word w of lane i of n begins. */
 uint word_at(uint w, uint words, uint i, uint n)
@@ -121,9 +121,18 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     const __global int *pos = IN_AT(int, pos);
     float c = scale * 1.44269504f;
 
-    /* Where in the line this group begins: each lane adds up a run of rows. */
-    uint run = (M + 31) / 32, own = 0;
-    for (uint i = lane * run; i < min(M, (lane + 1) * run); i++) own += length_of(pos[i]);
+    /* Where in the line this group begins: each lane adds up a run of rows. Where that is one row at most, lanes
+     * also keep what all will need of it, rather than wait for it later. */
+    const __global int *seq = IN_AT(int, seq), *indptr = IN_AT(int, indptr);
+    uint run = (M + 31) / 32, own = 0, kept_page = 0, kept_pos = 0;
+    if (run == 1 && lane < M) {
+        kept_pos = (uint)pos[lane];
+        kept_page = (uint)indptr[seq[lane]];
+        own = length_of((int)kept_pos);
+    }
+    for (uint i = lane * run; run > 1 && i < min(M, (lane + 1) * run); i++) own += length_of(pos[i]);
+#define ROW_POS  (run == 1 ? (int)lane_at(kept_pos, m) : pos[m])
+#define ROW_PAGE (IN_AT(int, pages) + (run == 1 ? (int)lane_at(kept_page, m) : indptr[seq[m]]))
     uint upto = own;
 #pragma unroll
     for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane);
@@ -134,13 +143,14 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     uint in_rows = (uint)part_of(at, 1, segments), before = upto - own;
     uint owner = 31 - clz(lanes_with(in_rows >= before && own)); /* the last one that begins before */
     uint m = lane * run;
-    if (lane == owner)
+    if (lane == owner && run > 1)
         for (uint n; in_rows >= before + (n = length_of(pos[m])); m++) before += n;
     m = lane_at(m, owner);
     ulong row_at = (ulong)lane_at(before, owner) * segments;
-    uint keys = (uint)max(pos[m] + 1, 0), length = length_of(pos[m]);
+    int row_pos = ROW_POS;
+    uint keys = (uint)max(row_pos + 1, 0), length = length_of(row_pos);
     uint segment = (uint)(at - row_at) / length, first = (uint)(at - row_at) % length;
-    const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
+    const __global int *page = ROW_PAGE;
 
     while (at < end) {
         uint last = (uint)min((ulong)length, first + (end - at));
@@ -303,13 +313,11 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                         sum += state[i * 8 + lid].y * (online ? power_of_two(state[i * 8 + lid].x - t) : 1);
                     ((__global float2 *)(put + 8 * D))[lid] = (float2)(t, sum);
                 }
-                DEVICE_FENCE();
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-                if (lid == 0) said = atomic_inc((volatile __global uint *)scratch + from);
+                if (lid == 0) said = arrive(scratch + from);
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
                 if (said != to - from) break;
                 if (lid == 0) scratch[from] = 0;
-                DEVICE_FENCE();
             }
             uint redo = 0;
             for (uint i = lid; i < heads * (D / 4); i += WG) {
@@ -384,9 +392,10 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             row_at += (ulong)segments * length;
             segment = 0;
             m++;
-            keys = (uint)max(pos[m] + 1, 0);
-            length = length_of(pos[m]);
-            page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
+            row_pos = ROW_POS;
+            keys = (uint)max(row_pos + 1, 0);
+            length = length_of(row_pos);
+            page = ROW_PAGE;
         }
     }
 }

@@ -99,18 +99,16 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
 
 bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
+    enum { GROUP = 128 };
     uint32_t d = c->p.head_dim, groups = WF_MIN((uint32_t)v->tile[0] * caps->units, WF_CL_ZEROS / 4);
-    uint32_t group = (uint32_t)v->tile[1];
-    bool async = v->tile[2];
+    bool async = v->tile[1];
     float base = 0, low = 0;
-    if (!suits_mma(caps, c) || wf_cl_group(caps, group, limit) < group) return false;
+    if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
-    wf_cl_group_knobs(l, caps, group);
+    wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "ASYNC", async);
-    wf_cl_knob(l, "HINT", v->tile[3]);
-    if (d > 128 && group > 128) return false;
     l->groups = groups;
     wf_cl_arg_scratch(l, WF_CL_ZEROS + 2ull * groups * 8 * (d + 2) * sizeof(float));
     wf_cl_arg_view(l, &c->out[1]);
@@ -119,38 +117,38 @@ bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c
     return true;
 }
 
-/* Tiles of keys and of values in flight in local memory: the length of a tile, and how many of them. */
+/* How many tiles of keys and values local memory holds; more than 3 are no gain. */
 static uint32_t stages(uint32_t d, uint32_t keys)
 {
     enum { LOCAL_BYTES = 48 << 10 };
     uint32_t chunks = d / 8, pitch = d % 64 ? (chunks | 1) * 16 : d * 2;
-    return WF_MIN(LOCAL_BYTES / (2 * keys * pitch), 4u);
+    return WF_MIN(LOCAL_BYTES / (2 * keys * pitch), 3u);
 }
 
 bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
+    enum { WARPS = 4, GROUP = 32 * WARPS, THREE_A_UNIT = 168 };
     const wf_params *p = &c->p;
-    uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, mt = (uint32_t)v->tile[0], warps = (uint32_t)v->tile[1];
-    uint32_t rows = warps * mt * 16, heads = WF_MIN(g, rows), keys = v->tile[2] > 100 ? (uint32_t)v->tile[2] / 100 : d > 128 ? 16 : 32;
-    bool async = v->tile[3] >= 1000;
-    int regs = v->tile[3] % 1000;
+    uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, mt = (uint32_t)v->tile[0] / (16 * WARPS);
+    uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
+    bool async = v->tile[2];
     float base = 0, low = 0;
-    if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, warps * 32, limit) < warps * 32) return false;
-    if (d > 128 && mt > 1) return false;
+    if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (d > 128 && mt > 1) return false; /* registers */
     if (async && !async_range(p, &base, &low)) return false;
-    wf_cl_group_knobs(l, caps, warps * 32);
+    wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);
     wf_cl_knob(l, "MT", (int32_t)mt);
     wf_cl_knob(l, "BN", (int32_t)keys);
-    wf_cl_knob(l, "SK", WF_MIN(v->tile[2] % 100, (int32_t)keys));
-    wf_cl_knob(l, "STAGES", (int32_t)WF_MIN(stages(d, keys), 3));
-    wf_cl_knob(l, "ASYNC", async);
-    if (regs && d <= 128) wf_cl_knob(l, "-cl-nv-maxrregcount", regs);
+    wf_cl_knob(l, "SK", WF_MIN(v->tile[1], (int32_t)keys));
+    wf_cl_knob(l, "STAGES", (int32_t)stages(d, keys));
     wf_cl_knob(l, "HB", (int32_t)heads);
+    wf_cl_knob(l, "ASYNC", async);
+    if (mt * d <= 128) wf_cl_knob(l, "-cl-nv-maxrregcount", THREE_A_UNIT);
     wf_cl_arg_view(l, &c->out[1]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
-    l->groups = (uint64_t)(c->out[0].rows + rows / heads - 1) / (rows / heads) * p->n_kv_head * ((g + heads - 1) / heads);
+    l->groups = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
     return true;
 }
