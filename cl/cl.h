@@ -86,7 +86,7 @@ typedef struct cl_answer {
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 typedef struct cl_knob {
-    const char *name; /* a literal: -Dname=value; one that begins with "-": the option itself */
+    const char *name; /* a literal: -Dname=value */
     int32_t value;
 } cl_knob;
 

@@ -77,8 +77,8 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
-    static const char *const flash[] = {"mma_prefill64", "flash", "decode", NULL};
-    static const char *const long_flash[] = {"mma_prefill", "mma_prefill64", "flash", "decode", NULL};
+    static const char *const flash[] = {"mma_prefill64_async", "mma_prefill64", "flash", "decode", NULL};
+    static const char *const long_flash[] = {"mma_prefill_async", "mma_prefill", "mma_prefill64", "flash", "decode", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;
     switch (c->op) {
     case WF_OP_RMSNORM: return group;

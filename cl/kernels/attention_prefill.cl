@@ -8,7 +8,8 @@
  *
  * A row of D values is D / 8 chunks of 16 bytes; chunk c of row r lies at c ^ (r % 8) where D is a multiple of
  * 64, else rows are an odd number of chunks apart, so that ldmatrix meets 8 different groups of banks.
- * Rows of a group that belong to several sequences are done as runs, one sequence after another. Keys past
+ * Rows of a group that belong to several sequences are done as runs, one sequence after another; SHARE groups
+ * share the runs of such rows, each taking every SHARE-th. Keys past
  * the last row of a run become zeros, so their slots may hold anything; keys that only later rows of the run
  * see weigh 0. Tiles begin at multiples of BN from key 0: a row's result does not depend on the others.
  * The longest rows come first, for the device to be full to the end.
@@ -113,6 +114,7 @@ uint work_item(void)
 /* What a work-group does at a time: rows from m0 on, before m_end, HB heads of KV head kvh from head0 on. */
 typedef struct block {
     uint m0, m_end, kvh, head0, per_kv;
+    uint share, turn; /* of the runs, those with number turn, turn + share, ... are this work-group's */
 } block;
 
 typedef struct packed_row {
@@ -194,6 +196,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
             met[i][h] = 0;
         }
     }
+    uint mine = 0; /* bit 2 i + h: the row is in a run that this work-group has done */
     /* Where this work-item copies from and to, but for page and tile. */
     uint page_halves = Hkv * P * D, from0 = b->kvh * P * D;
 #if EVEN
@@ -201,9 +204,9 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     from0 += row0 * D + lid % CH * 8;
 #endif
 
-    for (uint m = b->m0; m < b->m_end;) { /* runs of rows of one sequence */
+    for (uint m = b->m0, turn = 0; m < b->m_end; turn++) { /* runs of rows of one sequence */
         const __global int *seq = IN_AT(int, seq);
-        int s = seq[m], end = -1, least = INT_MAX, most = INT_MAX; /* most: negated, to seek the least of both */
+        int s = seq[m], first_page = IN_AT(int, indptr)[s], end = -1, least = INT_MAX, most = INT_MAX; /* most: negated, to seek the least of both */
         run of = {m, b->m_end, true, pos[m] - (int)m};
         for (uint row = m + lane; row - lane < b->m_end; row += 32) {
             uint other = lanes_with(row < b->m_end && seq[min(row, M - 1)] != s);
@@ -211,8 +214,10 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
             of.end = row - lane + 31 - clz(other & -other);
             break;
         }
+        m = of.end;
+        if (turn % b->share != b->turn) continue;
         bool steady = true;
-        for (uint row = m + lane; row < of.end; row += 32) {
+        for (uint row = of.m + lane; row < of.end; row += 32) {
             end = max(end, pos[row]);
             steady &= pos[row] - (int)row == of.from;
         }
@@ -226,10 +231,11 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                 int last = last_of(&row, &of, pos);
                 least = min(least, last);
                 if (row.in) most = min(most, -last);
+                if (row.in && row.token >= of.m && row.token < of.end) mine |= 1u << (2 * i + h);
             }
         least = lanes_min(least, 4);
         most = -lanes_min(most, 4); /* below 0 where no row of this warp is in the run */
-        const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[s];
+        const __global int *page = IN_AT(int, pages) + first_page;
         int ids[IDS];
 #define LOAD_IDS(j)                                                                                \
     _Pragma("unroll") for (int i_ = 0; i_ < IDS; i_++) ids[i_] =                                   \
@@ -378,7 +384,6 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
         }
         WAIT("0");
         barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */
-        m = of.end;
     }
 
     uint redo = 0;
@@ -395,9 +400,9 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                 t = fmax(t, lane_xor(t, 1));
                 t = fmax(t, lane_xor(t, 2));
                 bool suits = t < 32768 && t > power_of_two(low);
-                if (row.in && !suits && pos[row.token] >= 0) redo |= 1u << (2 * i + h);
+                if (!suits && mine >> (2 * i + h) & 1 && pos[row.token] >= 0) redo |= 1u << (2 * i + h);
             }
-            if (!row.in || !(wanted & ~redo & 1u << (2 * i + h))) continue;
+            if (!(mine & wanted & ~redo & 1u << (2 * i + h))) continue;
             float over = l == 0 ? 0 : 1 / l;
             ulong to = (ulong)row.token * o_stride + (b->kvh * b->per_kv + row.head) * D + 2 * quad;
 #pragma unroll
@@ -409,14 +414,25 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     return redo;
 }
 
-KERNEL void attention_prefill(OPERANDS, IN(count), float base, float low)
+/* How many runs there are among rows m to end - 1. */
+uint runs_of(uint m, uint end, const __global int *seq)
+{
+    uint n = 1, lane = work_item() & 31;
+    for (uint row = m + 1 + lane; row - lane < end; row += 32)
+        n += popcount(lanes_with(row < end && seq[min(row, end - 1)] != seq[min(row, end - 1) - 1]));
+    return n;
+}
+
+KERNEL void attention_prefill(OPERANDS, uint SHARE, IN(count), float base, float low)
 {
     __local uchar tiles[STAGES * 2 * TILE] __attribute__((aligned(128)));
     uint per_kv = Hq / Hkv, blocks = (per_kv + HB - 1) / HB, columns = Hkv * blocks, row_tiles = (M + BR - 1) / BR;
 
-    for (ulong item = get_group_id(0); item < (ulong)row_tiles * columns; item += get_num_groups(0)) {
-        uint m0 = (row_tiles - 1 - (uint)(item / columns)) * BR, column = (uint)(item % columns);
-        block b = {m0, min(M, m0 + BR), column / blocks, column % blocks * HB, per_kv};
+    for (ulong item = get_group_id(0); item < (ulong)row_tiles * columns * SHARE; item += get_num_groups(0)) {
+        uint turn = (uint)(item / columns), column = (uint)(item % columns);
+        uint m0 = (row_tiles - 1 - turn / SHARE) * BR, m_end = min(M, m0 + BR);
+        block b = {m0, m_end, column / blocks, column % blocks * HB, per_kv, SHARE, turn % SHARE};
+        if (b.turn && b.turn >= runs_of(m0, m_end, IN_AT(int, seq))) continue;
 #if !ASYNC
         attend(true, ~0u, &b, tiles, base, low, THEM);
 #else

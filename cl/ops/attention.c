@@ -127,7 +127,7 @@ static uint32_t stages(uint32_t d, uint32_t keys)
 
 bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { WARPS = 4, GROUP = 32 * WARPS, THREE_A_UNIT = 168 };
+    enum { WARPS = 4, GROUP = 32 * WARPS, IDLE_GROUPS = 4096 };
     const wf_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, mt = (uint32_t)v->tile[0] / (16 * WARPS);
     uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
@@ -145,10 +145,15 @@ bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call 
     wf_cl_knob(l, "STAGES", (int32_t)stages(d, keys));
     wf_cl_knob(l, "HB", (int32_t)heads);
     wf_cl_knob(l, "ASYNC", async);
-    if (mt * d <= 128) wf_cl_knob(l, "-cl-nv-maxrregcount", THREE_A_UNIT);
+    /* Rows of several sequences in one block wait for each other: more groups share them, unless most would only
+     * find out that there is nothing to share. */
+    uint64_t blocks = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
+    uint64_t sequences = (uint64_t)c->in[5].rows * c->in[5].cols - 1;
+    uint64_t share = WF_MIN(WF_MIN(sequences, rows), 1 + IDLE_GROUPS / blocks);
+    wf_cl_arg_u32(l, (uint32_t)share);
     wf_cl_arg_view(l, &c->out[1]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
-    l->groups = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
+    l->groups = blocks * share;
     return true;
 }
