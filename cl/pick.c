@@ -66,7 +66,8 @@ void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
 }
 
 /* The order in which variants are tried; the first that can run wins. Rows of X against the reading
- * of W: few rows are bound by memory, so W must be read once and in whole lines. */
+ * of W: few rows are bound by memory, so W must be read once and in whole lines. Asynchronous attention pays where
+ * the matrix units are the limit (H200: 1.06 to 1.09), not where memory is (0.97 to 1.00). */
 static const char *const *preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const any[] = {"naive", NULL};
@@ -77,13 +78,14 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
-    static const char *const flash[] = {"mma_prefill64_async", "mma_prefill64", "flash", "decode", NULL};
-    static const char *const long_flash[] = {"mma_prefill_async", "mma_prefill", "mma_prefill64", "flash", "decode", NULL};
+    static const char *const flash[] = {"mma_prefill64", "flash", "decode", NULL};
+    static const char *const long_flash[] = {"mma_prefill_async", "mma_prefill", "mma_prefill64_async",
+                                             "mma_prefill64", "flash", "decode", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION:
-        if (c->p.max_q == 1) return m * c->p.n_kv_head < 2 * caps->units ? lonely : decode;
+        if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
         return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
     case WF_OP_GEMM:
         if (m <= 8) return gemv;

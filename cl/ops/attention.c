@@ -33,7 +33,7 @@ bool wf_cl_plan_attention(const cl_caps *caps, const cl_variant *v, const wf_cal
  * no gain. Without a bound of the keys nobody knows. False: asked to split and no reason to. */
 static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch *l)
 {
-    enum { LEAST = 32 /* keys worth a work-group */, TILES = 32, GROUPS = 64 };
+    enum { LEAST = 64 /* keys worth a work-group */, TILES = 32, GROUPS = 16 };
     const wf_params *p = &c->p;
     uint64_t row_heads = (uint64_t)c->out[0].rows * p->n_head, target = WF_MAX(4 * caps->units, GROUPS);
     uint32_t parts = 1, chunk = 0; /* a chunk is whole tiles, of 32 keys or a power of two below */
