@@ -66,11 +66,12 @@ static void get_info(cl_place *pl)
     i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
 }
 
+enum { NV_CAPABILITY_MAJOR = 0x4000, NV_CAPABILITY_MINOR = 0x4001 }; /* cl_nv_device_attribute_query */
+
 /* A matrix unit that some kernel could reach: NVIDIA from compute capability 8.0 by inline PTX, AMD
  * by compiler builtins, Intel and ARM by extension. */
 static bool has_matrix(const cl_place *pl, const char *ext)
 {
-    enum { NV_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
     if (has_word(ext, "cl_nv_device_attribute_query"))
         return get_number(pl->device, NV_CAPABILITY_MAJOR) >= 8;
     if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate") ||
@@ -92,6 +93,7 @@ static void get_tiers(cl_place *pl, const char *ext)
                   get_number(pl->device, MAX_NUM_SUB_GROUPS) > 0;
     c->matrix = has_matrix(pl, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
+    c->nv_wgmma = c->nv_mma && get_number(pl->device, NV_CAPABILITY_MAJOR) == 9 && get_number(pl->device, NV_CAPABILITY_MINOR) == 0;
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
               : c->fp16     ? WF_TIER_FP16
@@ -152,6 +154,7 @@ bool wf_cl_caps(cl_place *pl)
     c->fma = c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA);
     c->max_group = pl->info.max_group;
     c->units = WF_MAX(pl->info.compute_units, 1u);
+    c->cache = get_number(pl->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
     c->mem_align = (uint32_t)get_number(pl->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
     get_tiers(pl, ext);
     get_features(pl, ext);

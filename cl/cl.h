@@ -30,6 +30,8 @@ typedef struct cl_caps {
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
+    bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
+    uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -86,7 +88,7 @@ typedef struct cl_answer {
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 typedef struct cl_knob {
-    const char *name; /* a literal: -Dname=value */
+    const char *name; /* a literal: -Dname=value; one that begins with "-": the option itself */
     int32_t value;
 } cl_knob;
 
@@ -119,6 +121,7 @@ void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* gr
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
+bool wf_cl_in_fours(const wf_view *v); /* can its rows be read or written four elements at a time? absent ones can */
 void wf_cl_arg_view(cl_launch *l, const wf_view *v);       /* base, offset; an absent one: offset -1 */
 void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is it F16? */
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
@@ -141,7 +144,8 @@ struct cl_variant {
     enum wf_op op;
     const char *name;
     enum wf_tier tier;
-    const char *family;  /* kernels/<family>.cl, holding a kernel of that name */
+    uint8_t layout;      /* of the weights that it reads */
+    const char *family;  /* kernels/<family>.cl, or made by a function; it holds a kernel of that name */
     int32_t tile[4];     /* knobs of the family, see variants.def */
     cl_plan_fn plan;
 };
@@ -151,6 +155,9 @@ bool wf_cl_plan_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_flat(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_frag(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -166,10 +173,31 @@ bool wf_cl_plan(const cl_dev *d, int variant, const wf_call *c, cl_launch *l);
 size_t wf_cl_variants(wf_dev *, enum wf_op, const wf_variant **list);
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
-#define WF_CL_MAX_VARIANTS 16
+#define WF_CL_MAX_VARIANTS 32
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
 int wf_cl_pick(wf_dev *, const wf_call *);
 void wf_cl_drop(wf_dev *, enum wf_op, int variant);
+
+/* ---- layout.c: weights ------------------------------------------------------------------------------------ */
+
+enum { WF_CL_ROWS, WF_CL_FRAGMENTS };
+uint8_t wf_cl_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
+uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
+void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
+                       void *dst);
+
+/* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
+
+/* The program for the knobs warpgroups, blocks, tokens, batch (variants.def); malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_text(const int32_t knob[4]);
+/* What a launch of it takes, for planning. */
+typedef struct cl_wgmma {
+    uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
+    uint32_t resident;              /* work-groups that a multiprocessor holds at once */
+} cl_wgmma;
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4]);
+/* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
+double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
 /* ---- prog.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
 
@@ -186,6 +214,9 @@ typedef struct cl_kern {
 /* The kernel for a launch, built on first use; plans again with smaller work-groups if this device
  * cannot run it with those of *l. */
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
+/* A kernel that no call asks for; the caller frees it. */
+weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
+void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
 weft_status wf_cl_prepare(wf_dev *, const wf_call *, int variant);
 void wf_cl_kern_free(cl_dev *d);
 
@@ -283,5 +314,11 @@ weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+/* Puts one launch in a queue; of c only waits, signal and groups count. */
+weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
+
+/* ---- probe.c ------------------------------------------------------------------------------------------------ */
+
+weft_status wf_cl_measure(wf_dev *, wf_ceilings *out);
 
 #endif

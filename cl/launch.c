@@ -37,6 +37,12 @@ void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n)
     l->groups = WF_MIN((uint64_t)rows * ((n + l->group - 1) / l->group), 1u << 20);
 }
 
+bool wf_cl_in_fours(const wf_view *v)
+{
+    uint32_t bytes = wf_dtypes[v->dtype].block_bytes * 4;
+    return !v->buf || (v->cols % 4 == 0 && v->stride % 4 == 0 && v->offset % bytes == 0);
+}
+
 void wf_cl_arg_view(cl_launch *l, const wf_view *v)
 {
     /* Kernels test the offset, not the pointer; some drivers do not take a NULL buffer, so the first

@@ -5,7 +5,7 @@
 
 static const cl_variant table[] = {
 #define X(op_, name_, tier_, layout_, class_, family_, plan_, a, b, c, d)                           \
-    {WF_OP_##op_, #name_, WF_TIER_##tier_, #family_, {a, b, c, d}, wf_cl_plan_##plan_},
+    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_plan_##plan_},
 #include "cl/variants.def"
 #undef X
 };
@@ -65,39 +65,75 @@ void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
     if (wf_cl_variant_at(op, variant)) ((cl_dev *)base)->var[op][variant].dropped = true;
 }
 
-/* The order in which variants are tried; the first that can run wins. Rows of X against the reading
- * of W: few rows are bound by memory, so W must be read once and in whole lines. Asynchronous attention pays where
- * the matrix units are the limit (H200: 1.06 to 1.09), not where memory is (0.97 to 1.00). */
-static const char *const *preference(const cl_caps *caps, const wf_call *c)
+static bool usable(cl_dev *d, const wf_call *c, int i)
 {
-    static const char *const any[] = {"naive", NULL};
-    static const char *const group[] = {"group", NULL};
+    return i >= 0 && !d->var[c->op][i].dropped && wf_cl_supports(&d->base, c, i);
+}
+
+/* The order in which variants are tried; the first that can run wins. Rows of X against the reading
+ * of W: few rows are bound by memory, so W must be read once and in whole lines. */
+static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint32_t n)
+{
     static const char *const gemv[] = {"gemv", "tile16", NULL};
     static const char *const small[] = {"mma16", "tile16", "tile64", NULL};
     static const char *const tile[] = {"mma64", "tile64", "tile16", NULL};
     static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
+    if (m <= 8) return gemv;
+    if (m <= 32) return small;
+    return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
+}
+
+/* Weights in fragments. Few columns make few work-groups, which then need more warps each. */
+static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, uint32_t n)
+{
+    static const char *const narrow[] = {"flat8_split", "flat8", "flat16", NULL};
+    static const char *const few[] = {"flat8", "flat8_split", "flat16", NULL};
+    static const char *const some[] = {"flat16", "frag64", NULL};
+    static const char *const many[] = {"frag128", "frag64", NULL};
+    if (m <= 8) return n / 32 <= caps->units ? narrow : few;
+    return m <= 16 ? some : many;
+}
+
+/* The variant of wgmma that is expected to be the fastest, or -1. */
+static int fastest_wgmma(cl_dev *d, const wf_call *c)
+{
+    double best = 0;
+    int found = -1;
+    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
+        const cl_variant *v = wf_cl_variant_at(c->op, i);
+        if (v->plan != wf_cl_plan_wgmma || !usable(d, c, i)) continue;
+        double time = wf_cl_wgmma_time(&d->place.caps, v, c);
+        if (found < 0 || time < best) best = time, found = i;
+    }
+    return found;
+}
+
+/* Asynchronous softmax pays where the matrix units are the limit (H200: 1.06 to 1.09), not where memory is (0.97
+ * to 1.00). Blocks of 64 rows are for calls that have not enough of 128 for the device. */
+static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
+{
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
     static const char *const flash[] = {"mma_prefill64", "flash", "decode", NULL};
     static const char *const long_flash[] = {"mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", NULL};
+    uint32_t m = c->out[0].rows;
+    if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
+    return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
+}
+
+static const char *const *preference(const cl_caps *caps, const wf_call *c)
+{
+    static const char *const any[] = {"naive", NULL};
+    static const char *const group[] = {"group", NULL};
     uint32_t m = c->out[0].rows, n = c->out[0].cols;
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
-    case WF_OP_ATTENTION:
-        if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
-        return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
+    case WF_OP_ATTENTION: return attention_preference(caps, c);
     case WF_OP_GEMM:
-        if (m <= 8) return gemv;
-        if (m <= 32) return small;
-        return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
+        return c->in[1].layout == WF_CL_FRAGMENTS ? fragment_preference(caps, m, n) : gemm_preference(caps, m, n);
     default: return any;
     }
-}
-
-static bool usable(cl_dev *d, const wf_call *c, int i)
-{
-    return i >= 0 && !d->var[c->op][i].dropped && wf_cl_supports(&d->base, c, i);
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c)
@@ -105,6 +141,11 @@ int wf_cl_pick(wf_dev *base, const wf_call *c)
     cl_dev *d = (cl_dev *)base;
     int forced = *d->force[c->op] ? find(c->op, d->force[c->op]) : -1;
     if (usable(d, c, forced)) return forced;
+    if (forced >= 0 && wf_call_fused(c)) return -1; /* in parts, of which one is as asked */
+    if (c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && c->out[0].rows > 16 && !wf_call_fused(c)) {
+        int i = fastest_wgmma(d, c);
+        if (i >= 0) return i;
+    }
     for (const char *const *name = preference(&d->place.caps, c); *name; name++) {
         int i = find(c->op, *name);
         if (usable(d, c, i)) return i;

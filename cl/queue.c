@@ -102,11 +102,12 @@ static weft_status collect(cl_q *q, wf_event *const *waits, uint32_t n, cl_event
     return WEFT_OK;
 }
 
-/* Sleep between polls: none for the first 50 us, then longer and longer up to 200 us. */
+/* Sleep between polls: none for the first 50 us, then longer and longer up to 200 us, never more than a small
+ * part of what the work took so far: a decode step of some milliseconds should not wait for us. */
 static void poll_pause(uint64_t waited_ns)
 {
     if (waited_ns < 50000) return;
-    wf_sleep_ns(WF_MIN(waited_ns / 4, 200000));
+    wf_sleep_ns(WF_MIN(waited_ns / 64, 200000));
 }
 
 /* Polls until the command is over. */
@@ -251,7 +252,7 @@ static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     return WEFT_OK;
 }
 
-static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, cl_launch *l, const char *name)
+weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     cl_event list[WF_CL_MAX_WAITS], ev = NULL, *signal = c->signal ? &ev : NULL;
@@ -291,5 +292,5 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
     WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
     let_child_go(d);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
-    return enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    return wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
 }

@@ -17,6 +17,8 @@ static const row rows[] = {
      "simulator: what it checks must be built from source inside the checked process"},
     {"rusticl", "", "22.3.", {.options = "", .no_kernel_limit = true},
      "Mesa 22.3 gives 32 work-items as the limit of every kernel, but runs what the kernel requires"},
+    {"NVIDIA CUDA", "", "", {.options = "", .no_kernel_limit = true},
+     "gives 256 work-items as the limit of kernels that require more, and runs them"},
 };
 
 cl_quirks wf_cl_quirks(const struct weft_device_info *info)

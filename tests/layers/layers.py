@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-ORDER = "cli serve engine text sched model exec plan mem dist dev tensor base".split()
+ORDER = "cli serve tune engine text sched model exec plan mem dist dev tensor base".split()
 ABOVE_ALL = {"cli", "serve"}     # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
