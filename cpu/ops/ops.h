@@ -20,7 +20,8 @@
     void wf_cpu_probe_fma_##level(const wf_cpu_work *);                                            \
     void wf_cpu_probe_int8_##level(const wf_cpu_work *);                                           \
     uint32_t wf_cpu_probe_fma_ops_##level(void);                                                   \
-    uint32_t wf_cpu_probe_int8_ops_##level(void);
+    uint32_t wf_cpu_probe_int8_ops_##level(void);                                                  \
+    void wf_cpu_argmax_##level(const wf_cpu_work *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)

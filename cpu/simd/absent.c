@@ -35,6 +35,7 @@ ABSENT_RUN(wf_cpu_probe_int8)
     }
 ABSENT_OPS(wf_cpu_probe_fma_ops)
 ABSENT_OPS(wf_cpu_probe_int8_ops)
+ABSENT_RUN(wf_cpu_argmax)
 
 void LEVEL(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n)
 {

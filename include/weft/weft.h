@@ -201,6 +201,7 @@ struct weft_engine_params {
     uint32_t watchdog_ms;    /* a step longer than this is a lost device; 0: 60000 */
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
+    const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
     const char *tuned;       /* kernel choices from this file (weft tune); "none": built-in ones; NULL: the
                                 device's own file, if there is one */

@@ -55,7 +55,7 @@ typedef struct wf_opts {
     uint32_t chunks;
     wf_list n_prompt, n_gen, threads;
     uint32_t repeat;
-    const char *output, *results, *peer;
+    const char *output, *results, *peer, *write_to;
     const char *ops, *dtypes, *variant;
     wf_words shapes;
     bool all_variants, async;
@@ -115,7 +115,7 @@ extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, w
     wf_group_special, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_tune, wf_cmd_selftest;
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest;
 
 /* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
  * after a message on stderr. wf_opts_free also after a failure. */

@@ -7,6 +7,7 @@
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
+#include "dev/choose.h"
 #include "model/model.h"
 #include "sched/sched.h"
 #include "text/text.h"
@@ -41,14 +42,12 @@ weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *le
 size_t wf_stream_end(wf_stream *s, const char **out);
 void wf_stream_free(wf_stream *s);
 
-/* sample.c. scratch: n_vocab entries, reused between calls. */
-typedef struct wf_candidate {
-    float logit;
-    int32_t id;
-} wf_candidate;
-/* recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
+/* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
+ * recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
 weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
                       uint64_t position, wf_candidate *scratch, int32_t *out);
+/* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */
+weft_status wf_sample_chosen(int32_t argmax, int32_t *out);
 weft_status wf_sampling_check(const struct weft_sampling *p);
 #define WF_PENALTY_WINDOW 64
 
@@ -83,7 +82,8 @@ struct weft_engine {
     wf_batch batch;
     wf_limits limits;
     uint32_t context;
-    float *logits;                 /* [limits.logit_rows, n_vocab] */
+    float *logits;                 /* [limits.logit_rows, n_vocab]; or, where the device chose: */
+    int32_t *ids;                  /* [limits.logit_rows] */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */
     pthread_t thread;
@@ -104,8 +104,11 @@ void wf_engine_step(struct weft_engine *e);
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
-/* Samples from the logits of the last row and delivers; ends the request if that was its last token. */
-void wf_request_token(struct weft_request *r, const float *logits);
+/* Does its next token need the logits on the host? Else it is the likeliest one, which the device chooses. */
+bool wf_request_needs_logits(const struct weft_request *r);
+/* Samples from the logits of the last row, or takes the device's choice where logits is NULL, and delivers; ends
+ * the request if that was its last token. */
+void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen);
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
 void wf_request_destroy(struct weft_request *r);
 

@@ -174,9 +174,16 @@ void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
                                      .logits = logits + (size_t)i * n_vocab});
 }
 
-static weft_status next_id(struct weft_request *r, const float *logits, int32_t *id)
+bool wf_request_needs_logits(const struct weft_request *r)
+{
+    const struct weft_sampling *s = &r->p.sampling;
+    return r->seq.all_logits || s->temperature != 0 || (s->repeat_penalty > 0 && s->repeat_penalty != 1);
+}
+
+static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)
 {
     struct weft_engine *e = r->engine;
+    if (!logits) return wf_sample_chosen(chosen, id);
     uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
     return wf_sample(&r->p.sampling, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
 }
@@ -189,7 +196,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id)
     return WEFT_OK;
 }
 
-void wf_request_token(struct weft_request *r, const float *logits)
+void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen)
 {
     wf_seq *q = &r->seq;
     int32_t id = -1;
@@ -198,7 +205,7 @@ void wf_request_token(struct weft_request *r, const float *logits)
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
         return;
     }
-    weft_status s = next_id(r, logits, &id);
+    weft_status s = next_id(r, logits, chosen, &id);
     if (s == WEFT_OK && !r->p.ignore_eos && wf_token_is_eog(r->engine->model->tokenizer, id)) {
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
         return;

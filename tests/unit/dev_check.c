@@ -24,7 +24,7 @@ static uint8_t *element(const wf_view *v, uint64_t row, uint64_t col)
     return (uint8_t *)v->buf->host + v->offset + (row * v->stride + col) * size;
 }
 
-/* False: nothing there to change, a zero or the poison of a pool. A count becomes one more. */
+/* False: nothing there to change, a zero or the poison of a pool. */
 static bool scale(const wf_view *v, uint64_t row, uint64_t col, float by)
 {
     uint8_t *at = element(v, row, col);
@@ -36,13 +36,7 @@ static bool scale(const wf_view *v, uint64_t row, uint64_t col, float by)
         memcpy(at, &f, 4);
         return f != 0 && f == f;
     }
-    if (v->dtype == WF_I32) {
-        int32_t n;
-        memcpy(&n, at, 4);
-        n++;
-        memcpy(at, &n, 4);
-        return true;
-    }
+    if (v->dtype == WF_I32) return at[0] ^= 1, true;
     memcpy(&h, at, 2);
     if (h == 0xFFFF || h == 0) return false;
     h = wf_float_to_half(wf_half_to_float(h) * by);

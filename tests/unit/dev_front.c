@@ -71,6 +71,14 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
         c.out[1] = V(I32, 1, 1);
         break;
+    case WF_OP_ARGMAX: c.in[0] = V(F32, 3, 10), c.out[0] = V(I32, 3, 1); break;
+    case WF_OP_SAMPLE:
+        c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 3, 3), c.in[2] = V(I32, 3, 5), c.in[3] = V(I32, 1, 4), c.in[4] = V(I32, 6, 1);
+        c.in[5] = V(F32, 6, 3), c.out[0] = V(I32, 3, 2), c.out[1] = V(F32, 3, 2), c.out[2] = V(F32, 3, 10);
+        break;
+    case WF_OP_PAGE_COPY:
+        c.in[0] = V(F16, 6, 64), c.in[1] = V(I32, 1, 3), c.in[2] = V(I32, 3, 1), c.out[0] = V(F16, 5, 64);
+        break;
     default: c.in[0] = V(F32, 3, 20), c.out[0] = V(F32, 3, 10); break;
     }
 #undef V
@@ -93,6 +101,11 @@ static void good_calls_pass(void **state)
     c = good(f, WF_OP_ATTENTION);
     c.out[1].buf = NULL; /* nobody counts */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c = good(f, WF_OP_PAGE_COPY);
+    c.out[0] = c.in[0]; /* within one pool */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c.out[0].rows--; /* pools that overlap */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
 }
 
 /* ---- each operand of each op, spoilt in each way ------------------------------------------------------ */
@@ -127,10 +140,13 @@ static void refused(fixture *f, const wf_call *c, const char *what, int i, int h
     if (!strstr(weft_last_error(), op)) fail_msg("%s: the message is \"%s\"", op, weft_last_error());
 }
 
-/* Lengths of these are free: of indptr and pages, the table's rows, and both pools' together. */
+/* Lengths of these are free: of indptr and pages, the table's rows, both pools' together, a row to search, and
+ * pools to copy between. */
 static bool may_grow(const wf_call *c, bool out, int i, int how)
 {
     if (how != 0 && how != 1) return false;
+    if (c->op == WF_OP_ARGMAX && !out) return how == 1;
+    if (c->op == WF_OP_PAGE_COPY && (out || i == 0)) return how == 0;
     if (c->op == WF_OP_ATTENTION && !out && (i == 5 || i == 6)) return true;
     return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_ROWS && i == 0));
 }
@@ -142,6 +158,7 @@ static void spoil_operands(fixture *f, enum wf_op op, bool out)
         for (int how = 0; how < N_SPOILS; how++) {
             wf_call c = good(f, op);
             wf_view *v = out ? &c.out[i] : &c.in[i];
+            if (!v->buf) continue; /* a room that only fused calls have */
             if (may_grow(&c, out, i, how) || !spoil(f, v, how)) continue;
             refused(f, &c, out ? "out" : "in", i, how);
         }
@@ -163,18 +180,46 @@ static void missing_and_extra_operands(void **state)
         for (int i = 0; i < WF_MAX_IN; i++) {
             wf_call c = good(f, (enum wf_op)op);
             if (op == WF_OP_GEMM && (i == 2 || i == 3)) continue;
-            if (i < wf_ops[op].n_in) c.in[i].buf = NULL;
+            if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
             refused(f, &c, "in", i, -1);
         }
         for (int i = 0; i < WF_MAX_OUT; i++) {
             wf_call c = good(f, (enum wf_op)op);
             if (op == WF_OP_ATTENTION && i == 1) continue;
-            if (i < wf_ops[op].n_out) c.out[i].buf = NULL;
+            if (c.out[i].buf) c.out[i].buf = NULL;
             else c.out[i] = c.in[0];
             refused(f, &c, "out", i, -1);
         }
     }
+}
+
+/* A norm in front and a SiLU behind, each with its room, and neither without it. */
+static void fused_gemms(void **state)
+{
+    fixture *f = *state;
+    uint64_t at = 0;
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.eps = 1e-5f, .silu = 1}};
+    c.in[0] = view(f, &at, WF_F32, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 6, 64), c.in[4] = view(f, &at, WF_F32, 1, 64);
+    c.out[0] = view(f, &at, WF_F32, 3, 3), c.out[1] = view(f, &at, WF_F16, 3, 64), c.out[2] = view(f, &at, WF_F16, 3, 6);
+    assert_true(wf_call_fused(&c));
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    for (int i = 1; i < 3; i++) {
+        for (int how = 0; how < N_SPOILS; how++) {
+            wf_call bad = c;
+            if (spoil(f, &bad.out[i], how)) refused(f, &bad, "out", i, how);
+        }
+        wf_call bad = c;
+        bad.out[i].buf = NULL;
+        refused(f, &bad, "out", i, -1);
+    }
+    wf_call halves = c, residual = c, wrong = c;
+    halves.in[0].dtype = WF_F16;
+    refused(f, &halves, "in", 0, -1);
+    residual.in[3] = view(f, &at, WF_F32, 3, 3);
+    refused(f, &residual, "in", 3, -1);
+    wrong.p.eps = -1;
+    refused(f, &wrong, "eps", 0, -1);
 }
 
 /* ---- params, aliasing ----------------------------------------------------------------------------------- */
@@ -366,6 +411,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(good_calls_pass, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_operands_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
+        cmocka_unit_test_setup_teardown(fused_gemms, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(random_calls, setup, teardown),
