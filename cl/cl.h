@@ -24,7 +24,7 @@ typedef struct cl_dev cl_dev;
 /* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
 
 typedef struct cl_caps {
-    uint32_t max_group, mem_align; /* work-items; bytes */
+    uint32_t max_group, mem_align, local_bytes; /* work-items; bytes */
     uint32_t units; /* compute units */
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
@@ -32,6 +32,8 @@ typedef struct cl_caps {
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
+    bool registers; /* a work-item can have 256 */
+    uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -41,6 +43,7 @@ typedef struct cl_quirks {
     bool no_binaries;      /* program binaries are useless or harmful: build from source each time */
     bool no_child;         /* the build helper cannot see this device */
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
+    bool fma;              /* rounds a * b + c now once, now twice: say fma() */
     bool skip;             /* do not list the device */
 } cl_quirks;
 
@@ -88,7 +91,7 @@ typedef struct cl_answer {
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 typedef struct cl_knob {
-    const char *name; /* a literal: -Dname=value; one that begins with "-": the option itself */
+    const char *name; /* a literal: -Dname=value */
     int32_t value;
 } cl_knob;
 
@@ -107,6 +110,7 @@ typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
     const char *wtype;   /* storage format whose kernels/quant file goes in front, or NULL */
+    const char *prelude; /* one more file of kernels/ in front, or NULL */
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
@@ -159,6 +163,7 @@ bool wf_cl_plan_flat(const cl_caps *, const cl_variant *, const wf_call *, uint3
 bool wf_cl_plan_frag(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);

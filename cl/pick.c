@@ -75,9 +75,9 @@ static bool usable(cl_dev *d, const wf_call *c, int i)
 static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
     static const char *const gemv[] = {"gemv", "tile16", NULL};
-    static const char *const small[] = {"mma16", "tile16", "tile64", NULL};
-    static const char *const tile[] = {"mma64", "tile64", "tile16", NULL};
-    static const char *const large[] = {"mma128", "tile128", "tile64", "tile16", NULL};
+    static const char *const small[] = {"mma16", "matrix16", "tile16", "tile64", NULL};
+    static const char *const tile[] = {"mma64", "matrix64", "tile64", "tile16", NULL};
+    static const char *const large[] = {"mma128", "matrix128", "wide128", "tile128", "tile64", "tile16", NULL};
     if (m <= 8) return gemv;
     if (m <= 32) return small;
     return caps->gpu && m >= 256 && n >= 1024 ? large : tile;

@@ -29,10 +29,11 @@ bool wf_cl_has_format(const char *wtype)
     return format_source(wtype) != NULL;
 }
 
-/* What the kernels of an op for matrix units share: kernels/<op>_mma.clh, if there is one. */
-static const char *shared_source(const cl_variant *v)
+/* What kernels for matrix units share: what the plan says, else kernels/<op>_mma.clh, if there is one. */
+static const char *shared_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
+    if (l->prelude) return wf_cl_source(l->prelude);
     if (v->tier != WF_TIER_MATRIX) return "";
     snprintf(name, sizeof name, "%s_mma.clh", wf_ops[v->op].name);
     const char *text = wf_cl_source(name);
@@ -45,9 +46,9 @@ static char *full_source(const cl_variant *v, const cl_launch *l)
     char name[64];
     if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile);
     snprintf(name, sizeof name, "%s.cl", v->family);
-    const char *common = wf_cl_source("common.clh"), *shared = shared_source(v), *kernel = wf_cl_source(name);
+    const char *common = wf_cl_source("common.clh"), *shared = shared_source(v, l), *kernel = wf_cl_source(name);
     const char *format = l->wtype ? format_source(l->wtype) : "";
-    if (!common || !kernel || !format)
+    if (!common || !shared || !kernel || !format)
         return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;
     size_t n = strlen(common) + strlen(shared) + strlen(format) + strlen(kernel) + 1;
     char *all = wf_calloc(n, 1);
@@ -59,8 +60,7 @@ static void full_options(const cl_dev *d, const cl_launch *l, char *buf, size_t 
 {
     size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", d->place.quirks.options);
     for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
-        n += (size_t)snprintf(buf + n, cap - n, *l->knob[i].name == '-' ? " %s=%d" : " -D%s=%d", l->knob[i].name,
-                              (int)l->knob[i].value);
+        n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
 }
 
 /* ---- programs -------------------------------------------------------------------------------------------- */

@@ -68,11 +68,12 @@ bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c,
 bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
+    enum { BASE_LOCAL = 16 << 10 };
     const int32_t *t = v->tile;
     uint64_t bm = (uint64_t)t[0], bn = (uint64_t)t[1];
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
-    uint32_t bk = 16; /* grown until all load equally much */
-    while ((bm + bn) * bk / 8 % group) bk += 8;
+    uint32_t bk = 16, part = (uint32_t)(bm + bn) * bk * 4;
+    if (t[2] * t[3] > 64 && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
     if (c->in[0].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
@@ -82,6 +83,8 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     wf_cl_knob(l, "BK", (int32_t)bk);
     wf_cl_knob(l, "TM", t[2]);
     wf_cl_knob(l, "TN", t[3]);
+    wf_cl_knob(l, "BUFS", 2 * part <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
+    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)bk : 4); /* CPUs gain nothing, and compile for long */
     wf_cl_knob(l, "VEC", vectors(c));
     l->groups = (c->out[0].rows + bm - 1) / bm * ((c->out[0].cols + bn - 1) / bn);
     return common(v, c, l);
@@ -208,4 +211,37 @@ double wf_cl_wgmma_time(const cl_caps *caps, const cl_variant *v, const wf_call 
     double time;
     wgmma_split(caps, &g, c, &time);
     return time;
+}
+
+/* Rows and columns of a wave's share of a tile: as square as a power of two allows. */
+static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
+{
+    *wm = 1;
+    while (4 * *wm * *wm <= outputs && *wm < rows) *wm *= 2;
+    *wn = outputs / *wm;
+}
+
+bool wf_cl_plan_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { BK = 32, PITCH = BK + 8 };
+    const int32_t *t = v->tile;
+    uint32_t group = (uint32_t)t[2], lanes = caps->lanes;
+    const wf_dtype_info *w = &wf_dtypes[c->in[1].dtype];
+    int32_t wm, wn;
+    if (!lanes || c->in[0].dtype != WF_F16 || !vectors(c)) return false;
+    if (w->block == 1 && c->in[1].dtype != WF_F16) return false; /* as wf_cl_plan_mma */
+    if (wf_cl_group(caps, group, limit) < group) return false;
+    if (4u * (uint32_t)(t[0] + t[1]) * PITCH > caps->local_bytes) return false;
+    wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    wf_cl_knob(l, "BM", t[0]);
+    wf_cl_knob(l, "BN", t[1]);
+    wf_cl_knob(l, "BK", BK);
+    wf_cl_knob(l, "WM", wm);
+    wf_cl_knob(l, "WN", wn);
+    wf_cl_knob(l, "W16", w->block == 1);
+    l->prelude = "matrix.clh";
+    l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
+    return common(v, c, l);
 }
