@@ -366,7 +366,8 @@ static weft_status check_variant(wf_dev *dev, const wf_call *c)
         return wf_fail(WEFT_ERR_ARG, "%s: %s has no variant %d", wf_ops[c->op].name, dev->info.id,
                        c->variant);
     }
-    if (!dev->fns->supports(dev, c, c->variant)) {
+    /* Of a fused call it may be the variant of its product only. */
+    if (!wf_call_fused(c) && !dev->fns->supports(dev, c, c->variant)) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands",
                        wf_ops[c->op].name, list[c->variant].name, dev->info.id);
     }
