@@ -29,24 +29,13 @@ bool wf_cl_has_format(const char *wtype)
     return format_source(wtype) != NULL;
 }
 
-/* What kernels for matrix units share: what the plan says, else kernels/<op>_mma.clh, if there is one. */
-static const char *shared_source(const cl_variant *v, const cl_launch *l)
-{
-    char name[64];
-    if (l->prelude) return wf_cl_source(l->prelude);
-    if (v->tier != WF_TIER_MATRIX) return "";
-    snprintf(name, sizeof name, "%s_mma.clh", wf_ops[v->op].name);
-    const char *text = wf_cl_source(name);
-    return text ? text : "";
-}
-
 /* Common parts, storage format, kernel: one text, malloc'ed. */
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
     if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile);
     snprintf(name, sizeof name, "%s.cl", v->family);
-    const char *common = wf_cl_source("common.clh"), *shared = shared_source(v, l), *kernel = wf_cl_source(name);
+    const char *common = wf_cl_source("common.clh"), *shared = l->prelude ? wf_cl_source(l->prelude) : "", *kernel = wf_cl_source(name);
     const char *format = l->wtype ? format_source(l->wtype) : "";
     if (!common || !shared || !kernel || !format)
         return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;

@@ -26,7 +26,7 @@
 #define ACT 16
 #define WG 128
 #include "common.clh"
-#include "attention_mma.clh"
+#include "nvidia.clh"
 #endif
 #ifndef D
 #define D 128

@@ -17,6 +17,7 @@
 #define ACT 16
 #define WG 512
 #include "common.clh"
+#include "nvidia.clh"
 #endif
 #ifndef RB
 #define RB 1
@@ -37,11 +38,6 @@
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"                        \
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
                  : "l"(p))
-#define MMA(c, a, b)                                                                               \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "               \
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                          \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                  \
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y))
 
 /* Set s of registers gets the tiles first to first + UK of K; zeros behind the end. */
 #define LOAD_WS(s, first)                                                                          \
@@ -75,7 +71,8 @@
 #define USE(s)                                                                                     \
     _Pragma("unroll") for (int u = 0; u < UK; u++)                                                 \
         _Pragma("unroll") for (int t = 0; t < NT; t++)                                             \
-            _Pragma("unroll") for (int r = 0; r < RB; r++) MMA(acc[r][t], a[s][u][r], b[s][u][t]);
+            _Pragma("unroll") for (int r = 0; r < RB; r++)                                           \
+                MMA(acc[r][t], a[s][u][r].x, a[s][u][r].y, a[s][u][r].z, a[s][u][r].w, b[s][u][t].x, b[s][u][t].y);
 
 #if NORM
 /* Two pairs of x, 8 apart, times their weights and the row's scale, as F16. */
@@ -83,20 +80,13 @@ uint2 normed(const __global uchar *x, const __global uchar *w, float scale)
 {
     const __global float2 *xp = (const __global float2 *)x, *wp = (const __global float2 *)w;
     float2 p = xp[0] * scale * wp[0], q = xp[4] * scale * wp[4];
-    uint2 h;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.x) : "f"(p.y), "f"(p.x));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.y) : "f"(q.y), "f"(q.x));
-    return h;
+    return (uint2)(f16_pair(p.x, p.y), f16_pair(q.x, q.y));
 }
 
 /* Sum over the lanes of a warp; every lane gets it. */
 float warp_sum(float x)
 {
-    for (uint n = 16; n > 0; n /= 2) {
-        float other;
-        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other) : "f"(x), "r"(n));
-        x += other;
-    }
+    for (uint n = 16; n > 0; n /= 2) x += lane_xor(x, n);
     return x;
 }
 #endif

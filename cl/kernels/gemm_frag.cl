@@ -12,6 +12,7 @@
 #define ACT 16
 #define WG 256
 #include "common.clh"
+#include "nvidia.clh"
 #endif
 #ifndef BM
 #define BM 128
@@ -25,29 +26,15 @@
 #define RB   (WN / 16)
 #define NT   (WM / 8)
 
-#define COPY16(to, from, bytes)                                                                    \
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory")
-#define COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
-#if STAGES == 3 /* the parts that may still be on their way when one is used */
-#define WAIT() asm volatile("cp.async.wait_group 1;" ::: "memory")
+#if STAGES == 3 /* parts that may still be on their way when one is used: a literal for the assembler */
+#define LATER "1"
 #else
-#define WAIT() asm volatile("cp.async.wait_group 2;" ::: "memory")
+#define LATER "2"
 #endif
-#define LDMATRIX(r0, r1, r2, r3, from)                                                             \
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"                   \
-                 : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)                                          \
-                 : "r"(from)                                                                       \
-                 : "memory")
 #define LOAD_W(a, p)                                                                               \
     asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"                                        \
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
                  : "l"(p))
-#define MMA(c, a, b0, b1)                                                                          \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "               \
-                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                          \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                  \
-                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1))
-
 #define LOAD_X(p)                                                                                  \
     for (uint at = lid; at < BM * 4; at += WG) {                                                   \
         uint r = at >> 2, c = at & 3;                                                              \
@@ -65,7 +52,7 @@
 /* Multiplies part p with fragments s, after part p + STAGES - 1 of X was asked for. */
 #define STEP(s, p)                                                                                 \
     {                                                                                              \
-        WAIT();                                                                                    \
+        WAIT(LATER);                                                                               \
         barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; nobody reads any more what next overwrites */ \
         uint next = (p) + STAGES - 1, here = base + (p) % STAGES * PART;                           \
         if (next < parts) LOAD_X(next)                                                             \
@@ -77,10 +64,11 @@
             _Pragma("unroll") for (int j = 0; j < NT; j += 2)                                      \
             {                                                                                      \
                 uint r = x_row + j * 8, c = x_chunk + k * 2;                                       \
-                LDMATRIX(b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], here + r * 64 + ((c ^ (r >> 1 & 3)) << 4)); \
+                LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], here + r * 64 + ((c ^ (r >> 1 & 3)) << 4)); \
             }                                                                                      \
             _Pragma("unroll") for (int r = 0; r < RB; r++)                                         \
-                _Pragma("unroll") for (int j = 0; j < NT; j++) MMA(acc[r][j], a[s][r][k], b[j][0], b[j][1]); \
+                _Pragma("unroll") for (int j = 0; j < NT; j++) \
+                    MMA(acc[r][j], a[s][r][k].x, a[s][r][k].y, a[s][r][k].z, a[s][r][k].w, b[j][0], b[j][1]); \
         }                                                                                          \
     }
 
@@ -117,7 +105,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             STEP(0, p)
             if (p + 1 < parts) STEP(1, p + 1)
         }
-        asm volatile("cp.async.wait_group 0;" ::: "memory");
+        WAIT("0");
         barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all parts */
 #pragma unroll
         for (int r = 0; r < RB; r++)

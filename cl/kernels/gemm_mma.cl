@@ -17,6 +17,7 @@
 #define ACT 16
 #define WG 128
 #include "common.clh"
+#include "nvidia.clh"
 #endif
 #ifndef W_BLOCK
 #include "quant/f16.clh"
@@ -47,22 +48,6 @@
 #define LATER "2"
 #endif
 
-/* Copies 16 bytes to local memory, or zeros where bytes is 0. */
-#define COPY16(to, from, bytes)                                                                    \
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory")
-#define COMMIT() asm volatile("cp.async.commit_group;" ::: "memory")
-#define WAIT(n)  asm volatile("cp.async.wait_group " n ";" ::: "memory")
-#define LDMATRIX(r0, r1, r2, r3, from)                                                             \
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"                 \
-                   : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3)                                        \
-                   : "r"(from)                                                                     \
-                   : "memory")
-#define MMA(c, a, b0, b1)                                                                          \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "             \
-                   "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                        \
-                   : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1))
-
 /* Byte of chunk c of row r inside a matrix of 64-byte rows. */
 uint place(uint r, uint c)
 {
@@ -75,12 +60,7 @@ uint4 w_halves(const __global uchar *row, uint k, bool inside)
 {
     if (!inside) return (uint4)(0);
     float8 f = w_load8(row, k);
-    uint4 h;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.x) : "f"(f.s1), "f"(f.s0));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.y) : "f"(f.s3), "f"(f.s2));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.z) : "f"(f.s5), "f"(f.s4));
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.w) : "f"(f.s7), "f"(f.s6));
-    return h;
+    return (uint4)(f16_pair(f.s0, f.s1), f16_pair(f.s2, f.s3), f16_pair(f.s4, f.s5), f16_pair(f.s6, f.s7));
 }
 #endif
 
@@ -164,15 +144,15 @@ KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N
                 uint a[MT][4], b[NT][2];
 #pragma unroll
                 for (int i = 0; i < MT; i++)
-                    LDMATRIX(a[i][0], a[i][1], a[i][2], a[i][3], x_base + place(x_row + i * 16, x_chunk + k * 2));
+                    LDMATRIX("", a[i][0], a[i][1], a[i][2], a[i][3], x_base + place(x_row + i * 16, x_chunk + k * 2));
 #pragma unroll
                 for (int j = 0; j < NT; j += 2)
-                    LDMATRIX(b[j][0], b[j][1], b[j + 1][0], b[j + 1][1],
+                    LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1],
                              w_base + place(w_row + j * 8, w_chunk + k * 2));
 #pragma unroll
                 for (int i = 0; i < MT; i++)
 #pragma unroll
-                    for (int j = 0; j < NT; j++) MMA(acc[i][j], a[i], b[j][0], b[j][1]);
+                    for (int j = 0; j < NT; j++) MMA(acc[i][j], a[i][0], a[i][1], a[i][2], a[i][3], b[j][0], b[j][1]);
             }
             if (next < n_parts) {
                 STORE_W(next)

@@ -105,6 +105,7 @@ bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c
     float base = 0, low = 0;
     if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
+    l->prelude = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
@@ -136,6 +137,7 @@ bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call 
     if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !async_range(p, &base, &low)) return false;
+    l->prelude = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);

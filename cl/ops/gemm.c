@@ -101,6 +101,7 @@ bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, 
     /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
     bool blocks = wf_dtypes[w->dtype].block > 1;
     if (!blocks && w->dtype != WF_F16) return false;
+    l->prelude = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
     wf_cl_knob(l, "BN", t[1]);
@@ -127,6 +128,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (norm ? tiles > 1 || !wf_cl_in_fours(&c->in[0]) || !wf_cl_in_fours(&c->in[4]) : !rows_of_halves(&c->in[0], 4)) return false;
     if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
+    l->prelude = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "NORM", norm);
     wf_cl_knob(l, "SILU", silu);
@@ -146,6 +148,7 @@ bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
     if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
+    l->prelude = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
     wf_cl_knob(l, "BN", t[1]);

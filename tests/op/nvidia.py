@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Runs the kernels that use NVIDIA's assembly (gemm_flat.cl, gemm_frag.cl) on any OpenCL device: each asm macro is
-replaced by plain OpenCL C that does what the PTX ISA says of it, lanes meeting in local memory. Wrong index maths, wild
+"""Runs the kernels that use NVIDIA's assembly (gemm_flat.cl, gemm_frag.cl) on any OpenCL device: in place of
+nvidia.clh stands plain OpenCL C that does what the PTX ISA says, lanes meeting in local memory. Wrong index maths, wild
 reads and names that hide each other show here, without a GPU. All warps must take equally many steps: K is chosen so.
 
   nvidia.py KERNEL-FOLDER      exit code 77: no pyopencl or no device
@@ -53,41 +53,44 @@ void emu_mma(float *c, __local uint4 *A, __local uint2 *B, uint lane)
             c[v] += emu_half(pair, k & 1) * emu_half(k < 8 ? b.x : b.y, k & 1);
         }
 }
-float emu_sum(float x, __local float *f)
+float emu_lane(float x, uint from, __local float *f)
 {
-    uint me = get_local_id(0);
     barrier(CLK_LOCAL_MEM_FENCE);
-    f[me] = x;
+    f[get_local_id(0)] = x;
     barrier(CLK_LOCAL_MEM_FENCE);
-    float sum = 0;
-    for (uint i = 0; i < 32; i++) sum += f[(me & ~31u) + i];
-    return sum;
+    return f[from];
 }
 """
 
-MACROS = {  # name -> what stands for it
-    "LOAD_W": "(a, p) a = *(const __global uint4 *)(p)",
-    "COPY16": "(to, from, bytes) *(__local uint4 *)(stages + (to)) = (bytes) ? *(const __global uint4 *)(from) : (uint4)(0)",
-    "COMMIT": "()",
-    "WAIT": "()",
-    "LDMATRIX": "(r0, r1, r2, r3, from) { uint me = get_local_id(0), w = me & ~31u, i = me & 31; emu_at[me] = (from); "
-                "barrier(CLK_LOCAL_MEM_FENCE); __local uchar *s = stages + i % 4 * 4; "
-                "r0 = *(__local uint *)(s + emu_at[w + i / 4]); r1 = *(__local uint *)(s + emu_at[w + 8 + i / 4]); "
-                "r2 = *(__local uint *)(s + emu_at[w + 16 + i / 4]); r3 = *(__local uint *)(s + emu_at[w + 24 + i / 4]); "
-                "barrier(CLK_LOCAL_MEM_FENCE); }",
-}
+# nvidia.clh as far as these kernels use it.
+EMULATED += r"""
+#define MMA(c, a0, a1, a2, a3, b0, b1) EMU_MMA(c, (uint4)(a0, a1, a2, a3), b0, b1)
+#define f16_pair(low, high) emu_pair(low, high)
+#define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
+#define COPY16(to, from, bytes) *(__local uint4 *)(stages + (to)) = (bytes) ? *(const __global uint4 *)(from) : (uint4)(0)
+#define COMMIT()
+#define WAIT(n)
+#define LDMATRIX(trans, r0, r1, r2, r3, from)                                                 \
+    {                                                                                         \
+        uint me = get_local_id(0), w = me & ~31u, i = me & 31;                                \
+        emu_at[me] = (from);                                                                  \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                         \
+        __local uchar *s = stages + i % 4 * 4;                                                \
+        r0 = *(__local uint *)(s + emu_at[w + i / 4]);                                        \
+        r1 = *(__local uint *)(s + emu_at[w + 8 + i / 4]);                                    \
+        r2 = *(__local uint *)(s + emu_at[w + 16 + i / 4]);                                   \
+        r3 = *(__local uint *)(s + emu_at[w + 24 + i / 4]);                                   \
+        barrier(CLK_LOCAL_MEM_FENCE);                                                         \
+    }
+"""
 
 
 def emulated(source):
     """The kernel without assembly; fails if some is left."""
-    head, body = source.split("*/", 1)
-    for name, text in MACROS.items():
-        body = re.sub(rf"#define {name}\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: f"#define {name}{text}\n", body)
-    mma = "(c, a, b) EMU_MMA(c, a, b.x, b.y)" if "#define MMA(c, a, b) " in body else "(c, a, b0, b1) EMU_MMA(c, a, b0, b1)"
-    body = re.sub(r"#define MMA\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: f"#define MMA{mma}\n", body)
-    body = re.sub(r'asm\("cvt\.rn\.f16x2[^"]*" : "=r"\((.*?)\) : "f"\((.*?)\), "f"\((.*?)\)\);', r"\1 = emu_pair(\3, \2);", body)
-    body = re.sub(r"float warp_sum\(.*?\n\}\n", "#define warp_sum(x) emu_sum(x, emu_f)\n", body, flags=re.S)
-    body = body.replace('asm volatile("cp.async.wait_group 0;" ::: "memory");', "").replace("(uint)(ulong)stages", "0")
+    body = source.split("*/", 1)[1]
+    body = re.sub(r"#define LOAD_W\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: "#define LOAD_W(a, p) a = *(const __global uint4 *)(p)\n", body)
+    body = re.sub(r"(float warp_sum\()float x\)", r"\1float x, __local float *emu_f)", body).replace("warp_sum(sum)", "warp_sum(sum, emu_f)")
+    body = body.replace("(uint)(ulong)stages", "0")
     body = re.sub(r"(KERNEL void [^{]*\{\n)", r"\1    EMU_ROOM\n", body)
     assert "asm" not in body, [line for line in body.split("\n") if "asm" in line]
     return EMULATED + body
@@ -112,7 +115,7 @@ def buffer(a):
 
 
 def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False):
-    source = open(f"{folder}/common.clh").read() + emulated(open(f"{folder}/{family}.cl").read())
+    source = open(f"{folder}/common.clh").read() + "\n#define WF_NVIDIA\n" + emulated(open(f"{folder}/{family}.cl").read())
     options = ["-cl-std=CL1.2", "-DACT=16", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
     kernel = getattr(cl.Program(QUEUE.context, source).build(options), family)
     g = np.random.default_rng(m * 131 + n * 7 + k)
