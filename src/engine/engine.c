@@ -182,10 +182,16 @@ const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
     return &e->dev->info;
 }
 
+uint32_t weft_engine_context(const struct weft_engine *e)
+{
+    return e->context;
+}
+
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock; /* the lock is no part of what const promises */
     pthread_mutex_lock(lock);
     *out = e->stats;
+    out->failed = e->failed;
     pthread_mutex_unlock(lock);
 }

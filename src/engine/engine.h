@@ -41,14 +41,47 @@ weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *le
 size_t wf_stream_end(wf_stream *s, const char **out);
 void wf_stream_free(wf_stream *s);
 
+/* stop.c: finds stop texts in a growing text and holds back what may become one. */
+typedef struct wf_stop {
+    char **texts; /* copies */
+    size_t n;
+    bool include;
+    char *held;
+    size_t n_held, n_shown, cap; /* n_shown: bytes in front that the last call released */
+} wf_stop;
+weft_status wf_stop_init(wf_stop *s, const char *const *texts, size_t n, bool include);
+/* Adds text and sets *out to what may be shown, valid until the next call. True: a stop text is complete, and
+ * *out ends before it, or with it when include is set. armed false: nothing stops, all is shown. */
+weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len, bool *found);
+size_t wf_stop_end(wf_stop *s, const char **out); /* what is held back; then it holds nothing */
+void wf_stop_free(wf_stop *s);
+
+/* adjust.c: what changes logits before a token is chosen, beside the penalty over a window. Zero: nothing. */
+typedef struct wf_adjust {
+    struct weft_logit_bias *bias;
+    size_t n_bias;
+    uint32_t *seen;             /* [n_vocab] times generated, * 2, + 1 if in the prompt; NULL: nothing asks */
+    int32_t *ends;              /* EOG and stop tokens, when min_tokens forbids them at first */
+    size_t n_ends;
+    bool forbid_ends;
+} wf_adjust;
+weft_status wf_adjust_init(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n);
+void wf_adjust_token(wf_adjust *a, int32_t id); /* id was generated */
+bool wf_adjust_active(const wf_adjust *a);
+void wf_adjust_free(wf_adjust *a);
+
 /* sample.c. scratch: n_vocab entries, reused between calls. */
 typedef struct wf_candidate {
     float logit;
     int32_t id;
 } wf_candidate;
-/* recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
-weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
-                      uint64_t position, wf_candidate *scratch, int32_t *out);
+void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab);
+/* recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
+ * finite. */
+weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
+                      size_t n_recent, uint64_t position, wf_candidate *scratch, int32_t *out);
+/* logprob.c: of id (-1: none), and the n_top likeliest in descending order. */
+float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 weft_status wf_sampling_check(const struct weft_sampling *p);
 #define WF_PENALTY_WINDOW 64
 
@@ -61,7 +94,11 @@ struct weft_request {
     uint32_t n_prompt;
     struct weft_request_params p;  /* pointers to prompt are cleared */
     wf_stream stream;
+    wf_stop stop;
+    wf_adjust adjust;
+    int32_t *stop_ids;
     atomic_bool cancel;
+    bool stopped;                  /* a stop text is complete: nothing behind it is shown */
     bool muted;                    /* freed by its owner: no more events */
     uint64_t submit_ns, start_ns, first_ns;
     /* under engine.lock: */

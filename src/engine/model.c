@@ -155,6 +155,11 @@ weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size
     return wf_detokenize(m->tokenizer, ids, n, flags, text, len);
 }
 
+size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap)
+{
+    return wf_token_piece(m->tokenizer, id, flags, buf, cap);
+}
+
 static char *special_text(const struct weft_model *m, int32_t id)
 {
     char *text = NULL;

@@ -71,12 +71,20 @@ static void fail_all(struct weft_engine *e, weft_status s)
     reap(e);
 }
 
+static uint32_t bucket(uint32_t rows)
+{
+    uint32_t i = 0;
+    while (i + 1 < WEFT_ROWS_BUCKETS && (1u << i) < rows) i++;
+    return i;
+}
+
 static void count(struct weft_engine *e, uint64_t ns)
 {
     pthread_mutex_lock(&e->lock);
     struct weft_stats *s = &e->stats;
     s->steps += ns > 0;
     s->step_ns += ns;
+    if (ns) s->rows += e->batch.n_rows, s->rows_hist[bucket(e->batch.n_rows)]++;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
     s->kv_pages_used = e->sched.pages.n - e->sched.pages.n_free;
