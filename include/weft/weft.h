@@ -197,7 +197,12 @@ struct weft_engine_params {
     const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
     uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run together; 0: 1 */
-    uint32_t batch;          /* rows a step; 0: 512 */
+    uint32_t batch;          /* rows a step, the dense batch; 0: 512 */
+    uint32_t tile;           /* rows of a step are a multiple of this where prefill can be cut; 0: 1 */
+    const char *policy;      /* nanoflow (NULL), sarathi, orca or request: see src/sched/sched.h */
+    uint32_t kv_seqs;        /* the KV cache holds this many whole contexts; 0: n_seqs, so that nobody waits for it */
+    uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
+    bool no_prefix;          /* equal starts of texts share no KV pages */
     uint32_t threads;        /* CPU workers of each queue; 0: all cores */
     uint32_t page_tokens;    /* tokens of a KV page; 0: 16 */
     uint64_t max_alloc;      /* pretend that no device buffer can be larger; 0: the device's limit */
@@ -273,6 +278,7 @@ struct weft_event {
     const char *message;   /* "" or why it failed and what to do */
     /* DONE: */
     uint32_t n_prompt, n_generated;
+    uint32_t n_cached;           /* of n_prompt, found in shared KV pages */
     uint64_t queue_ns, prompt_ns, decode_ns; /* waiting; to the first token; from there to the end */
 };
 /* Called on the engine's thread; must not block for long and must not call weft_wait or
@@ -284,6 +290,7 @@ struct weft_request_params {
     const int32_t *tokens;       /* ids as they are, n_tokens of them; when both are empty: BOS alone */
     size_t n_tokens;
     uint32_t max_tokens;         /* 0: until the context is full; see prefill_only */
+    int32_t priority;            /* -1000 to 1000; one more counts as having come 1000 steps earlier */
     struct weft_sampling sampling;
     bool ignore_eos;
     uint32_t min_tokens;         /* nothing ends the text before */
@@ -324,6 +331,8 @@ struct weft_stats {
     uint64_t rows_hist[WEFT_ROWS_BUCKETS]; /* steps of at most 1, 2, 4, ... rows, each step in one bucket */
     uint32_t running, waiting;
     uint32_t kv_pages, kv_pages_used;
+    uint64_t preempted;          /* sequences whose KV pages went to the host */
+    uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
     enum weft_status failed;     /* the device is lost and every request fails with this; WEFT_OK: it works */

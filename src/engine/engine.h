@@ -91,7 +91,8 @@ struct weft_request {
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
     wf_seq seq;
     int32_t *tokens;               /* of capacity seq.max_tokens */
-    uint32_t n_prompt;
+    uint32_t n_prompt, n_told;     /* n_told: prompt positions whose events were delivered */
+    void *host;                    /* its KV pages while it is put aside */
     struct weft_request_params p;  /* pointers to prompt are cleared */
     wf_stream stream;
     wf_stop stop;
@@ -140,6 +141,8 @@ bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
+/* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
+weft_status wf_request_move(struct weft_request *r, const wf_move *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Samples from the logits of the last row and delivers; ends the request if that was its last token. */
 void wf_request_token(struct weft_request *r, const float *logits);

@@ -32,6 +32,14 @@ static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, si
     return WEFT_OK;
 }
 
+/* Requests with prompts of a like length are taken to write alike. */
+static uint8_t class_of(uint32_t n_prompt)
+{
+    uint8_t class = 0;
+    while (class + 1 < WF_CLASSES && n_prompt >> (4 + class)) class++;
+    return class;
+}
+
 /* The sequence's array has room for all that it may become. */
 static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t n)
 {
@@ -42,7 +50,9 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     if (!r->tokens) return WEFT_ERR_NOMEM;
     memcpy(r->tokens, ids, n * sizeof *ids);
     r->seq.tokens = r->tokens;
-    r->seq.n_tokens = r->n_prompt = (uint32_t)n;
+    r->seq.n_tokens = r->seq.n_prompt = r->n_prompt = (uint32_t)n;
+    r->seq.priority = r->p.priority;
+    r->seq.class = class_of((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
     r->seq.no_logits = r->p.prefill_only;
     return WEFT_OK;
@@ -52,6 +62,7 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
 static weft_status copy_params(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
 {
     const wf_tokenizer *t = r->engine->model->tokenizer;
+    if (p->priority < -1000 || p->priority > 1000) return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
     if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u: want at most %u", p->n_top, WEFT_MAX_TOP);
     for (size_t i = 0; i < p->n_stop_ids; i++)
         if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= r->engine->model->hp.n_vocab)
@@ -126,6 +137,7 @@ void wf_request_destroy(struct weft_request *r)
     wf_stop_free(&r->stop);
     wf_adjust_free(&r->adjust);
     free(r->stop_ids);
+    free(r->host);
     free(r->tokens);
     free(r);
 }
@@ -199,13 +211,30 @@ static void emit_prompt_token(struct weft_request *r, const float *logits, uint3
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
 {
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
-    if (r->p.prompt_logprobs && first == 0) emit_prompt_token(r, NULL, 0);
+    if (r->p.prompt_logprobs && first == 0 && !r->n_told) emit_prompt_token(r, NULL, 0);
     for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++, logits += n_vocab) {
+        if (first + i < r->n_told) continue; /* computed a second time */
+        r->n_told = first + i + 1;
         if (r->p.want_logits)
             emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
                                          .logits = logits});
         if (r->p.prompt_logprobs && first + i + 1 < r->n_prompt) emit_prompt_token(r, logits, first + i + 1);
     }
+}
+
+weft_status wf_request_move(struct weft_request *r, const wf_move *m)
+{
+    struct weft_engine *e = r->engine;
+    if (!m->out) {
+        weft_status s = wf_exec_pages_in(e->exec, m->pages, m->n, r->host);
+        free(r->host);
+        r->host = NULL;
+        return s;
+    }
+    if (!r->host) r->host = wf_calloc(m->n, wf_exec_page_bytes(e->exec));
+    if (r->host) return wf_exec_pages_out(e->exec, m->pages, m->n, r->host);
+    wf_sched_forget(&e->sched, &r->seq);
+    return WEFT_OK;
 }
 
 static weft_status next_id(struct weft_request *r, const float *logits, int32_t *id)
@@ -279,6 +308,7 @@ static void emit_done(struct weft_request *r, enum weft_finish finish, weft_stat
     }
     emit(r, &(struct weft_event){.kind = WEFT_EVENT_DONE, .id = -1, .text = "", .finish = finish, .status = status, .message = message,
                                  .position = r->seq.n_tokens - 1, .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
+                                 .n_cached = r->seq.n_cached,
                                  .queue_ns = start - r->submit_ns, .prompt_ns = first - start, .decode_ns = now - first});
 }
 
@@ -288,7 +318,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     char text[sizeof r->message]; /* message may be this thread's error text, which callbacks may change */
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
-    wf_sched_remove(&e->sched, &r->seq);
+    wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;

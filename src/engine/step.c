@@ -61,6 +61,15 @@ static void deliver(struct weft_engine *e)
     }
 }
 
+static weft_status move_pages(struct weft_engine *e)
+{
+    for (size_t i = 0; i < e->sched.n_moves; i++) {
+        const wf_move *m = &e->sched.moves[i];
+        WF_TRY(wf_request_move((struct weft_request *)((char *)m->q - offsetof(struct weft_request, seq)), m));
+    }
+    return WEFT_OK;
+}
+
 static void fail_all(struct weft_engine *e, weft_status s)
 {
     pthread_mutex_lock(&e->lock);
@@ -87,7 +96,10 @@ static void count(struct weft_engine *e, uint64_t ns)
     if (ns) s->rows += e->batch.n_rows, s->rows_hist[bucket(e->batch.n_rows)]++;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
-    s->kv_pages_used = e->sched.pages.n - e->sched.pages.n_free;
+    s->kv_pages_used = e->sched.pages.n - wf_pages_available(&e->sched.pages);
+    s->preempted = e->sched.n_preempted;
+    s->prefix_queries = e->sched.prefix_queries;
+    s->prefix_hits = e->sched.prefix_hits;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -102,7 +114,8 @@ void wf_engine_step(struct weft_engine *e)
     }
     start_new(e);
     uint64_t start = wf_now_ns();
-    weft_status s = wf_exec_run(e->exec, &e->batch, e->logits);
+    weft_status s = move_pages(e);
+    if (s == WEFT_OK) s = wf_exec_run(e->exec, &e->batch, e->logits);
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     count(e, wf_now_ns() - start);

@@ -36,6 +36,10 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
 /* Runs one step and waits for it; logits: [b->n_logits, vocabulary] on the host, or NULL. After an error
  * the device is lost. */
 weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits);
+/* K and V of n pages, all layers, to the host or from there: n * wf_exec_page_bytes bytes, page by page. Waits. */
+uint64_t wf_exec_page_bytes(const wf_exec *e);
+weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host);
+weft_status wf_exec_pages_in(wf_exec *e, const int32_t *pages, uint32_t n, const void *host);
 /* Fills every KV pool with NaN (tests). */
 weft_status wf_exec_poison(wf_exec *e);
 uint64_t wf_exec_kv_bytes(const wf_exec *e);

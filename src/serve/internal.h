@@ -110,7 +110,7 @@ typedef struct wf_choice {
     char message[256];
     uint64_t last_ns; /* of the token before */
     /* the HTTP thread only: what was written, and state of its output */
-    size_t sent_text, sent_tokens, generated;
+    size_t sent_text, sent_tokens, generated, cached;
     size_t offset; /* of the next token in the text shown, for text_offset */
     bool opened, ended;
 } wf_choice;

@@ -118,6 +118,11 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "num_requests_waiting", "gauge", "Sequences that wait.", e.waiting);
     print_one(s, out, "kv_cache_usage_perc", "gauge", "Used part of the KV cache, 1 is all.",
               e.kv_pages ? (double)e.kv_pages_used / e.kv_pages : 0);
+    print_one(s, out, "num_preemptions_total", "counter", "Sequences put aside for lack of KV cache.",
+              (double)e.preempted);
+    print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked for in the KV cache.",
+              (double)e.prefix_queries);
+    print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found there.", (double)e.prefix_hits);
     print_hist(s, out, "iteration_tokens_total", "Tokens of a step.", bounds, WEFT_ROWS_BUCKETS,
                counts, (double)e.rows);
 }

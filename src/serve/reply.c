@@ -25,11 +25,16 @@ json_t *wf_reply_head(const wf_job *j, bool chunk)
 /* Each prompt counts once, however many choices it has. */
 json_t *wf_reply_usage(const wf_job *j)
 {
-    json_int_t prompt = 0, completion = 0;
-    for (size_t i = 0; i < j->params.n_prompts; i++) prompt += (json_int_t)j->params.prompts[i].n;
-    for (size_t i = 0; i < j->n_choices; i++) completion += (json_int_t)j->choices[i].generated;
-    return json_pack("{s:I,s:I,s:I}", "prompt_tokens", prompt, "completion_tokens", completion,
-                     "total_tokens", prompt + completion);
+    json_int_t prompt = 0, completion = 0, cached = 0;
+    for (size_t i = 0; i < j->params.n_prompts; i++) {
+        prompt += (json_int_t)j->params.prompts[i].n;
+        cached += (json_int_t)j->choices[i * (size_t)j->params.n].cached;
+    }
+    for (size_t i = 0; i < j->n_choices; i++)
+        completion += (json_int_t)j->choices[i].generated;
+    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
+                     completion, "total_tokens", prompt + completion, "prompt_tokens_details",
+                     "cached_tokens", cached);
 }
 
 /* ---- logprobs
@@ -156,6 +161,7 @@ json_t *wf_reply_whole(wf_job *j)
     for (size_t i = 0; i < j->n_choices; i++) {
         wf_choice *c = &j->choices[i];
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
+        c->cached = c->end.n_cached;
         json_array_append_new(choices, whole_choice(j, c));
     }
     json_object_set_new(out, "choices", choices);

@@ -52,6 +52,7 @@ static bool take(wf_choice *c, part *p)
         n_top += c->tokens[i].n_top;
         c->generated += !c->tokens[i].prompt;
     }
+    if (c->done) c->cached = c->end.n_cached;
     p->text = copy_of(c->text + (c->text ? c->sent_text : 0), p->n_text, 1);
     p->tokens =
         copy_of(c->tokens + (c->tokens ? c->sent_tokens : 0), p->n_tokens, sizeof *p->tokens);

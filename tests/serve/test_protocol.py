@@ -61,6 +61,7 @@ class State(serve.TestCase):
         self.assertEqual(grown("inter_token_latency_seconds_count"), 6)
         self.assertEqual(grown("e2e_request_latency_seconds_count"), 1)
         self.assertEqual(grown("iteration_tokens_total_sum"), 3 + 6)
+        self.assertEqual(grown("prefix_cache_queries_total"), 3)
         self.assertEqual(grown('request_generation_tokens_bucket{le="10"}'), 1)
         self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
         self.assertEqual(after["num_requests_running"], 0)
@@ -100,7 +101,7 @@ class Completions(serve.TestCase):
         (c,) = r["choices"]
         self.assertEqual((c["index"], c["finish_reason"], c["logprobs"]), (0, "length", None))
         self.assertEqual(r["usage"], {"prompt_tokens": 3, "completion_tokens": 12, "total_tokens": 15,
-                                      **{k: v for k, v in r["usage"].items() if k == "prompt_tokens_details"}})
+                                      "prompt_tokens_details": {"cached_tokens": 0}})
 
     def test_greedy_is_what_the_program_writes(self):
         want = self.ok("run", "--device", "cpu", "-t", 1, "-q", "-p", "One day", "-n", 12).text
@@ -121,6 +122,17 @@ class Completions(serve.TestCase):
         self.assertEqual(texts[2], self.s.complete(prompt="The sun").text)
         self.assertEqual(r["usage"]["prompt_tokens"], 9)
         self.assertEqual(self.s.complete(prompt=[ids, ids]).json["choices"][1]["text"], want)
+
+    def test_a_prompt_seen_before_is_not_computed_again(self):
+        prompt = "Once there was a little dog who had a red ball. " * 6
+        first = self.s.complete(prompt=prompt, max_tokens=30).json
+        again = self.s.complete(prompt=prompt, max_tokens=30).json
+        n = first["usage"]["prompt_tokens"]
+        self.assertEqual(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+        self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], (n - 1) // 16 * 16)
+        self.assertEqual(again["choices"][0]["text"], first["choices"][0]["text"])
+        events = self.s.stream(prompt=prompt, stream_options={"include_usage": True})
+        self.assertEqual(events[-1]["usage"]["prompt_tokens_details"], again["usage"]["prompt_tokens_details"])
 
     def test_empty_prompt_begins_from_bos(self):
         self.assertGreater(len(self.s.complete(prompt="").text), 0)
