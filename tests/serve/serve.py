@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cli  # noqa: E402
 
 PATIENCE = 120
+PROMPTS = ["One day", "The sun was", "Tom had a big", "There was a little", "A cat and a dog", "Mia went to the"]
 GOOD = {"prompt": "One day", "max_tokens": 12, "temperature": 0}
 
 
@@ -188,6 +189,25 @@ class TestCase(cli.TestCase):
         if param is not None:
             self.assertEqual(reply.error["param"], param, reply.body)
         return reply.error
+
+
+def at_once(n, work):
+    """Runs work(0) .. work(n - 1) in threads; the first failure is raised."""
+    errors = []
+
+    def one(i):
+        try:
+            work(i)
+        except Exception as e:  # noqa: BLE001 -- told by the main thread
+            errors.append(e)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
 
 
 main = cli.main
