@@ -153,6 +153,14 @@ WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
 /* Metadata entry i < info->n_meta as text, truncated to the buffers; long arrays are abbreviated. */
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
+struct weft_budget {
+    uint64_t weights;     /* bytes */
+    uint64_t activations; /* of a step */
+    uint64_t kv_token;    /* K and V of one token */
+};
+/* What memory goes to, for steps of that many rows of which n_seqs want logits. WEFT_ERR_ARG for a file that
+ * holds a vocabulary only. */
+WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 

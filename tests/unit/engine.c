@@ -156,6 +156,26 @@ static void test_kv_memory(void **state)
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
 }
 
+static void check_near(uint64_t told, uint64_t taken)
+{
+    if (told > taken + taken / 10 || told < taken - taken / 10) fail_msg("told %llu bytes, taken %llu", (unsigned long long)told, (unsigned long long)taken);
+}
+
+/* What weft_model_budget says beforehand is what an engine takes. */
+static void test_budget(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine("cpu", 8);
+    struct weft_stats stats;
+    struct weft_budget b;
+    weft_engine_stats(e, &stats);
+    assert_int_equal(weft_model_budget(model, 32, 32, &b), WEFT_OK); /* so few rows may all have logits */
+    check_near(b.weights, stats.weight_bytes);
+    check_near(b.kv_token * 128 * 8, stats.kv_bytes);
+    assert_in_range(stats.activation_bytes, b.activations, 2 * b.activations); /* the CPU may keep them in 32 bits */
+    weft_engine_close(e);
+}
+
 /* ---- ends -------------------------------------------------------------------------------------------- */
 
 static void test_finish_reasons(void **state)
@@ -277,7 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_put_aside), cmocka_unit_test(test_kv_memory),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_put_aside), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
