@@ -153,12 +153,20 @@ static void check_tiles(world *w)
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-/* Some prompts begin alike, a few are whole repetitions. */
+/* What is written at a position, by all alike. */
+static int32_t answer(uint32_t position)
+{
+    return (int32_t)(wf_random(7, position) % 1000);
+}
+
+/* Some prompts begin alike, a few are whole repetitions, and some are what others write further on. */
 static sim *new_request(world *w, uint64_t seed, uint64_t i)
 {
     sim *r = calloc(1, sizeof *r);
     uint32_t prompt = 1 + wf_random(seed, 5 * i) % 40, common = wf_random(seed, 5 * i + 1) % 3 ? prompt : 13;
     for (uint32_t k = 0; k < prompt; k++) r->tokens[k] = (int32_t)(k < common ? k + i % 2 : wf_random(seed, 1000 * i + k) % 1000);
+    uint32_t from = i % 3 ? 0 : PAGE * (1 + (uint32_t)wf_random(seed, 5 * i + 1) % 10);
+    for (uint32_t k = 0; from && k < prompt; k++) r->tokens[k] = answer(from + k);
     r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
     r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
     r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
@@ -189,7 +197,7 @@ static void take_tokens(world *w)
         if (!q->n_rows || q->n_done < q->n_tokens) continue;
         assert_int_equal(q->n_logits, q->all_logits ? q->n_rows : !q->no_logits);
         if (q->n_tokens >= r->want) end_request(w, r, true);
-        else r->tokens[q->n_tokens] = (int32_t)wf_random(7, q->n_tokens) % 1000, q->n_tokens++;
+        else r->tokens[q->n_tokens] = answer(q->n_tokens), q->n_tokens++;
     }
 }
 
@@ -394,6 +402,26 @@ static void test_shared_prefix(void **state)
     run_out(&w);
 }
 
+/* The same tokens behind other tokens are another content, also where a hash leads to the same place. */
+static void test_prefix_is_compared_whole(void **state)
+{
+    (void)state;
+    wf_pages pages;
+    wf_prefix x;
+    int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
+    uint64_t self = 0;
+    assert_int_equal(wf_pages_init(&pages, 8, 0), WEFT_OK);
+    assert_int_equal(wf_prefix_init(&x, &pages, PAGE), WEFT_OK);
+    assert_true(wf_pages_take(&pages, 1, &page));
+    uint64_t content = wf_prefix_add(&x, 0, tokens, page);
+    for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &self), -1);
+    for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &self), -1);
+    assert_int_equal(wf_prefix_find(&x, 0, tokens, &self), page);
+    assert_int_equal(self, content);
+    wf_prefix_free(&x);
+    wf_pages_free(&pages);
+}
+
 /* Once it has seen how long answers are, it lets more in than if all were as long as they may be. */
 static void test_prediction_learns(void **state)
 {
@@ -443,6 +471,7 @@ int main(void)
         cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_orca_takes_prompts_whole),
         cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
+        cmocka_unit_test(test_prefix_is_compared_whole),
         cmocka_unit_test(test_policies_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
