@@ -243,10 +243,10 @@ struct weft_sampling {
     float top_p;           /* 0 or 1: off */
     float min_p;           /* 0: off */
     float repeat_penalty;  /* 0 or 1: off; over the last 64 tokens, as llama.cpp */
+    uint64_t seed;         /* draws depend on this and on the position only */
     bool repeat_all;       /* repeat_penalty looks at the whole sequence, prompt included, as vLLM */
     float presence_penalty;  /* subtracted from the logits of tokens generated before */
     float frequency_penalty; /* the same, for each time */
-    uint64_t seed;         /* draws depend on this and on the position only */
 };
 
 enum weft_event_kind {
