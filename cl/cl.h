@@ -149,6 +149,9 @@ bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_sample(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 
 /* ---- launch.c, pick.c: the variants of each op --------------------------------------------------------- */
 

@@ -52,6 +52,12 @@ static uint64_t call_work(const wf_call *c)
         return rows * cols * c->in[0].cols;
     case WF_OP_ATTENTION:
         return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
+    case WF_OP_SAMPLE:
+        return (uint64_t)c->in[0].rows * c->in[0].cols * 32;
+    case WF_OP_ARGMAX:
+        return (uint64_t)c->in[0].rows * c->in[0].cols;
+    case WF_OP_PAGE_COPY:
+        return (uint64_t)c->in[1].rows * c->in[1].cols * cols;
     default:
         return rows * cols * 4;
     }

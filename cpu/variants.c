@@ -70,6 +70,11 @@ static bool floats(const wf_call *c)
     uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                        \
     {                                                                                              \
         return wf_cpu_has_##level() && floats(c) ? rank : 0;                                       \
+    }                                                                                              \
+    uint32_t wf_cpu_rank_argmax_##level(const wf_call *c)                                          \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        return wf_cpu_has_##level() ? rank : 0;                                                    \
     }
 WF_CPU_LEVEL(c, RANK_C)
 WF_CPU_LEVEL(avx2, RANK_AVX2)

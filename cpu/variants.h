@@ -13,7 +13,8 @@ uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                       \
     uint32_t wf_cpu_rank_attention_##level(const wf_call *);                                       \
     uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *);                                         \
-    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);
+    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);                                        \
+    uint32_t wf_cpu_rank_argmax_##level(const wf_call *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)

@@ -15,7 +15,8 @@
     wf_cpu_need wf_cpu_attention_need_##level(const wf_call *);                                    \
     void wf_cpu_decode_##level(uint8_t dtype, const void *src, float *dst, size_t n);              \
     void wf_cpu_rmsnorm_##level(const wf_cpu_work *);                                              \
-    void wf_cpu_silu_mul_##level(const wf_cpu_work *);
+    void wf_cpu_silu_mul_##level(const wf_cpu_work *);                                             \
+    void wf_cpu_argmax_##level(const wf_cpu_work *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)

@@ -12,9 +12,13 @@ void wf_cpu_ref_gemm(const wf_cpu_work *);
 void wf_cpu_ref_rope_kv(const wf_cpu_work *);
 void wf_cpu_ref_attention(const wf_cpu_work *);
 void wf_cpu_ref_silu_mul(const wf_cpu_work *);
+void wf_cpu_ref_argmax(const wf_cpu_work *);
+void wf_cpu_ref_page_copy(const wf_cpu_work *);
+void wf_cpu_ref_sample(const wf_cpu_work *);
 
 wf_cpu_need wf_cpu_ref_gemm_need(const wf_call *);
 wf_cpu_need wf_cpu_ref_rope_kv_need(const wf_call *);
 wf_cpu_need wf_cpu_ref_attention_need(const wf_call *);
+wf_cpu_need wf_cpu_ref_sample_need(const wf_call *);
 
 #endif

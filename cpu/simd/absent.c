@@ -24,6 +24,7 @@ ABSENT_RUN(wf_cpu_attention)
 ABSENT_NEED(wf_cpu_attention_need)
 ABSENT_RUN(wf_cpu_rmsnorm)
 ABSENT_RUN(wf_cpu_silu_mul)
+ABSENT_RUN(wf_cpu_argmax)
 
 void LEVEL(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n)
 {

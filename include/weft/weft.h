@@ -217,6 +217,7 @@ struct weft_engine_params {
     uint32_t watchdog_ms;    /* a step longer than this is a lost device; 0: 60000 */
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
+    const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
     uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
     bool poison;             /* tests: fill KV pages with NaN before use */

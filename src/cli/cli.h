@@ -51,7 +51,7 @@ typedef struct wf_opts {
     uint32_t chunks;
     wf_list n_prompt, n_gen, threads;
     uint32_t repeat;
-    const char *output, *results;
+    const char *output, *results, *write_to;
     uint64_t seed;
     wf_serve_params serve;
 
@@ -105,7 +105,7 @@ extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, w
     wf_group_special, wf_group_device, wf_group_testing, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_selftest, wf_cmd_serve;
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_calibrate, wf_cmd_selftest, wf_cmd_serve;
 
 /* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
  * after a message on stderr. wf_opts_free also after a failure. */

@@ -63,6 +63,8 @@ static const wf_opt testing[] = {
      AT(engine.max_alloc), 1, 0x1p63},
     {0, "plan", "FILE", "run the plan in this file", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
+    {0, "calibration", "FILE", "ranges of attention logits (default: beside the model, if there)",
+     WF_OPT_TEXT, AT(engine.calibration)},
     {0, "force", "OP=VARIANT,...", "take these kernel variants", WF_OPT_TEXT, AT(engine.force)},
     {0, "page-tokens", "N", "tokens of a KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
      1, 65536},

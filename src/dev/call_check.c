@@ -16,6 +16,9 @@ static const struct operands {
     [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
     [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32}, {ACT}},
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
+    [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
+    [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
+    [WF_OP_SAMPLE] = {{FLOAT32, FLOAT32, INT32, INT32 | OPTIONAL, INT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {INT32, FLOAT32, FLOAT32}},
 };
 
 static weft_status bad(const wf_call *c, const char *why)
@@ -139,13 +142,19 @@ static bool same_storage(const wf_view *a, const wf_view *b)
            a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols;
 }
 
+/* What an output may be the same storage as: Y its residual, a pool itself. */
+static bool may_share(enum wf_op op, unsigned in)
+{
+    return (op == WF_OP_GEMM && in == 3) || (op == WF_OP_PAGE_COPY && in == 0);
+}
+
 static weft_status check_aliases(const wf_dev *dev, const wf_call *c)
 {
     for (unsigned o = 0; o < wf_ops[c->op].n_out; o++) {
         const wf_view *out = &c->out[o];
         for (unsigned i = 0; i < wf_ops[c->op].n_in; i++) {
-            bool residual = c->op == WF_OP_GEMM && i == 3 && same_storage(out, &c->in[i]);
-            if (!residual && overlap(dev, out, &c->in[i])) {
+            bool shared = may_share(c->op, i) && same_storage(out, &c->in[i]);
+            if (!shared && overlap(dev, out, &c->in[i])) {
                 return bad(c, "an output overlaps an input");
             }
         }
@@ -270,10 +279,50 @@ static weft_status check_silu_mul(const wf_call *c)
     return WEFT_OK;
 }
 
+static weft_status check_argmax(const wf_call *c)
+{
+    if (!is_vector(&c->out[0], c->in[0].rows)) return bad(c, "y is not one for each row of x");
+    return c->in[0].cols <= INT32_MAX ? WEFT_OK : bad(c, "x has more columns than ids");
+}
+
+static weft_status check_page_copy(const wf_call *c)
+{
+    const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1], *dst = &c->in[2];
+    if (from->cols != to->cols) return bad(c, "the pages of the pools differ in size");
+    if (from->stride != from->cols || to->stride != to->cols) return bad(c, "a pool has gaps");
+    if (!is_vector(src, (uint64_t)src->rows * src->cols)) return bad(c, "src is not a vector");
+    if (!is_vector(dst, (uint64_t)src->rows * src->cols)) return bad(c, "src and dst differ in length");
+    return WEFT_OK;
+}
+
+static weft_status check_edits(const wf_call *c)
+{
+    const wf_view *indptr = &c->in[3], *ids = &c->in[4], *edit = &c->in[5];
+    if (!indptr->buf && !ids->buf && !edit->buf) return WEFT_OK;
+    if (!indptr->buf || !ids->buf || !edit->buf) return bad(c, "indptr, ids and edit belong together");
+    if (!is_vector(indptr, c->in[0].rows + 1ull)) return bad(c, "indptr is not one more than the rows of x");
+    if (!is_vector(ids, edit->rows)) return bad(c, "ids are not one for each row of edit");
+    return edit->cols == 3 && edit->stride == 3 ? WEFT_OK : bad(c, "edit is not [*, 3] without gaps");
+}
+
+static weft_status check_sample(const wf_call *c)
+{
+    const wf_view *x = &c->in[0], *y = &c->out[0], *p = &c->out[1];
+    if (!is(&c->in[1], x->rows, 3) || c->in[1].stride != 3) return bad(c, "how is not [rows of x, 3] without gaps");
+    if (!is(&c->in[2], x->rows, 5) || c->in[2].stride != 5) return bad(c, "key is not [rows of x, 5] without gaps");
+    if (y->rows != x->rows || y->stride != y->cols) return bad(c, "y is not [rows of x, 1 + T] without gaps");
+    if (!is(p, y->rows, y->cols) || p->stride != p->cols) return bad(c, "y and p differ in shape");
+    if (y->cols > x->cols + 1ull) return bad(c, "T is more than the columns of x");
+    if (!is(&c->out[2], x->rows, x->cols)) return bad(c, "x and z differ in shape");
+    return x->cols <= INT32_MAX ? check_edits(c) : bad(c, "x has more columns than ids");
+}
+
 static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {
     [WF_OP_ROWS] = check_rows,           [WF_OP_RMSNORM] = check_rmsnorm,
     [WF_OP_GEMM] = check_gemm,           [WF_OP_ROPE_KV] = check_rope_kv,
     [WF_OP_ATTENTION] = check_attention, [WF_OP_SILU_MUL] = check_silu_mul,
+    [WF_OP_ARGMAX] = check_argmax,       [WF_OP_PAGE_COPY] = check_page_copy,
+    [WF_OP_SAMPLE] = check_sample,
 };
 
 static weft_status check_variant(wf_dev *dev, const wf_call *c)

@@ -22,6 +22,9 @@ static const struct tolerance {
     [WF_OP_ROPE_KV] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ATTENTION] = {.f32 = 4, .nmse = {0, 1e-5, 1e-5}},
     [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
+    [WF_OP_ARGMAX] = {0}, /* exact */
+    [WF_OP_PAGE_COPY] = {0},
+    [WF_OP_SAMPLE] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}}, /* its integers are exact */
 };
 
 #define GUARD_AFTER 512u
@@ -121,12 +124,19 @@ static int weight_slot(enum wf_op op)
     return op == WF_OP_GEMM ? 1 : op == WF_OP_ROWS ? 0 : -1;
 }
 
+/* The input that is the output, too, when a case is in place. */
+static int shared_slot(const wf_case *c)
+{
+    return !c->in_place ? -1 : c->op == WF_OP_GEMM ? 3 : 0;
+}
+
 static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
 {
     wf_call *c = &r->call;
     uint64_t seed = k->c.seed ^ 0x5eed;
+    int shared = shared_slot(&k->c);
     for (int i = 0; i < WF_MAX_IN; i++) {
-        if (!k->in[i].data || (i == 3 && k->c.in_place)) continue;
+        if (!k->in[i].data || i == shared) continue;
         weft_status s = i == weight_slot(k->c.op)
                             ? place_weight(r, i, layout, seed, &k->in[i], &c->in[i])
                             : place(r, i, 0xFF, seed, &k->in[i], &c->in[i]);
@@ -134,11 +144,11 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
     }
     for (int i = 0; i < WF_MAX_OUT; i++) {
         if (!k->out[i].data) continue;
-        weft_status s = k->c.in_place ? place(r, WF_MAX_IN + i, poison(k), seed, &k->in[3], &c->out[i])
-                                      : place_poison(r, WF_MAX_IN + i, poison(k), seed, &k->out[i], &c->out[i]);
+        weft_status s = shared >= 0 ? place(r, WF_MAX_IN + i, poison(k), seed, &k->in[shared], &c->out[i])
+                                    : place_poison(r, WF_MAX_IN + i, poison(k), seed, &k->out[i], &c->out[i]);
         WF_TRY(s);
     }
-    if (k->c.in_place) c->in[3] = c->out[0];
+    if (shared >= 0) c->in[shared] = c->out[0];
     return WEFT_OK;
 }
 
@@ -172,6 +182,8 @@ typedef struct judge {
 static double element(const wf_view *v, const uint8_t *data, uint64_t i)
 {
     float f;
+    int32_t n;
+    if (v->dtype == WF_I32) return memcpy(&n, data + 4 * i, 4), n;
     if (v->dtype == WF_F16) return wf_half_to_float(((const uint16_t *)data)[i]);
     memcpy(&f, data + 4 * i, 4);
     return f;
@@ -291,6 +303,7 @@ static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v
     j->sigma = sigma_of(j->k, t, arith);
     j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
     j->tiny = half ? 0x1p-24 : 1e-37;
+    if (!t->f32 || v->dtype == WF_I32) j->eps = j->sigma = 0, j->tiny = 1e-37;
     j->scale = j->k->scale ? j->k->scale : own_size(e);
     j->err2 = j->ref2 = 0;
     j->n = 0;
@@ -405,9 +418,7 @@ static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int vari
 {
     run r = {.dev = ref, .q = q};
     wf_check asked = *k; /* shares data */
-    if (asked.out[0].view.dtype == WF_F16) {
-        asked.out[0] = k->expect[0];
-    }
+    if (asked.out[0].view.dtype != k->expect[0].view.dtype) asked.out[0] = k->expect[0];
     asked.c.groups = 0;
     wf_check_call(&asked, NULL, &r.call);
     r.call.variant = variant;
@@ -429,7 +440,7 @@ static weft_status make_expect(wf_check *k)
         wf_operand *e = &k->expect[o];
         if (!k->out[o].data) continue;
         e->view = k->out[o].view;
-        if (!o) e->view.dtype = WF_F32;
+        if (!o && !wf_op_fixed(k->c.op)) e->view.dtype = WF_F32;
         e->bytes = wf_dtype_bytes(e->view.dtype, (uint64_t)e->view.rows * e->view.stride);
         e->data = wf_calloc(e->bytes, 1);
         if (!e->data) return WEFT_ERR_NOMEM;

@@ -14,7 +14,8 @@
 /* One problem. Which fields an op reads:
  *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k; ROPE_KV m rows,
  *   n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
- *   are rows of this call, heads in p; SILU_MUL m x k outputs. */
+ *   are rows of this call, heads in p; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements
+ *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
 typedef struct wf_case {
     enum wf_op op;
     uint64_t seed;
@@ -24,7 +25,7 @@ typedef struct wf_case {
     wf_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t groups; /* as in wf_call */
-    bool bias, residual, in_place; /* GEMM; in_place: residual is Y */
+    bool bias, residual, in_place; /* GEMM; in_place: residual is Y; PAGE_COPY: both pools are one */
 } wf_case;
 
 typedef struct wf_operand {
@@ -60,6 +61,8 @@ void wf_check_free(wf_check *);
  * result is out->ok false. */
 weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
                          wf_check_result *out);
+/* Do an op's operands have the same dtypes always? Else some are activations. */
+bool wf_op_fixed(enum wf_op op);
 /* The call of this check as supports() and pick() take it: all but buffers. */
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
 /* "M 7 N 64 K 4099 F16 -> F32 bias", for logs; always NUL-terminated. */

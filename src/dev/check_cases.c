@@ -16,6 +16,9 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
     case WF_OP_ATTENTION:
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u", c->n_seqs, c->max_kv,
                         c->max_q, p->n_head, p->n_kv_head, p->head_dim, p->page_tokens);
+    case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " edits" : "");
+    case WF_OP_PAGE_COPY:
+        return snprintf(buf, cap, "%u of %u pages x %u%s", c->m, c->n, c->k, c->in_place ? " in one pool" : "");
     default: return snprintf(buf, cap, "%u x %u", c->m, c->k);
     }
 }
@@ -27,7 +30,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     bool weight = c->op == WF_OP_ROWS || c->op == WF_OP_GEMM;
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s", c->op == WF_OP_ROWS ? "" : wf_dtypes[c->in].name,
              c->op == WF_OP_GEMM ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
-             wf_dtypes[c->out].name, c->bias ? " bias" : "",
+             wf_dtypes[c->out].name, c->bias && c->op == WF_OP_GEMM ? " bias" : "",
              c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->pad ? " padded" : "");
 }
 
@@ -47,6 +50,11 @@ static const wf_case small[] = {
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16}},
     {.op = WF_OP_SILU_MUL, .m = 3, .k = 333, .pad = 1},
+    {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
+    {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},
+    {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},
+    {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 9, .n = 14, .k = 260},
+    {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 6, .n = 14, .k = 512, .in_place = true},
 };
 
 static bool takes_weight(enum wf_op op)
@@ -54,11 +62,17 @@ static bool takes_weight(enum wf_op op)
     return op == WF_OP_ROWS || op == WF_OP_GEMM;
 }
 
+bool wf_op_fixed(enum wf_op op)
+{
+    return op == WF_OP_ARGMAX || op == WF_OP_PAGE_COPY || op == WF_OP_SAMPLE;
+}
+
 /* Fills in the v-th choice of dtypes; false past the last. */
 static bool dtypes_of(wf_case *c, size_t v)
 {
     static const uint8_t weights[] = {WF_F32, WF_F16, WF_BF16, WF_Q8_0, WF_Q4_0, WF_Q6_K};
     static const uint8_t acts[] = {WF_F32, WF_F16};
+    if (wf_op_fixed(c->op)) return v == 0;
     size_t n_weights = takes_weight(c->op) ? WF_LEN(weights) : 1;
     size_t n_acts = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in_place ? 1 : 2;
     size_t n_outs = c->op == WF_OP_ROWS || c->in_place ? 1 : 2;

@@ -1,5 +1,6 @@
 /* check_gen.c: draws the operands of a check. The same case (seed included) gives the same bytes. */
 #include "dev/check.h"
+#include "dev/choose.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -198,6 +199,130 @@ static weft_status draw_silu_mul(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
+/* Some rows with ties for the first place, some with what is no number. */
+static weft_status draw_argmax(wf_check *k, gen *g)
+{
+    static const float wild[] = {NAN, INFINITY, -INFINITY};
+    const wf_case *c = &k->c;
+    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, c->k, c->pad, 20));
+    for (uint32_t r = 0; r < c->m; r++) {
+        float *row = (float *)row_of(&k->in[0], r);
+        uint32_t kind = below(g, 6);
+        for (int i = 0; i < 3 && kind < 2; i++) row[below(g, c->k)] = kind ? 21 : wild[below(g, 3)];
+    }
+    k->scale = -1;
+    return make(&k->out[0], WF_I32, c->m, 1, 0);
+}
+
+/* Exact in any arithmetic: repeat is a power of two, and x has few digits. */
+static weft_status draw_edits(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    uint32_t each = WF_MIN(c->k, 12u);
+    int32_t *indptr, *ids;
+    WF_TRY(ints(&k->in[3], c->m + 1, &indptr));
+    WF_TRY(ints(&k->in[4], c->m * each, &ids));
+    WF_TRY(make(&k->in[5], WF_F32, c->m * each, 3, 0));
+    float *edit = (float *)k->in[5].data;
+    for (uint32_t r = 0; r < c->m; r++) {
+        uint32_t first = below(g, c->k), step = c->k / each;
+        indptr[r + 1] = (int32_t)((r + 1) * each);
+        for (uint32_t i = r * each; i < (r + 1) * each; i++, edit += 3) {
+            ids[i] = i % 7 == 6 ? (i % 2 ? -1 : (int32_t)c->k) : (int32_t)((first + (i - r * each) * step) % c->k);
+            edit[0] = i % 3 ? 0 : (float)below(g, 64) / 16 - 2;
+            edit[1] = (float[]){1, 2, 0.5f}[below(g, 3)];
+            edit[2] = i % 5 == 4 ? -100 : (float)below(g, 64) / 16 - 2;
+        }
+    }
+    indptr[0] = 0;
+    return WEFT_OK;
+}
+
+static void edit_row(const wf_check *k, uint32_t r, float *z)
+{
+    const int32_t *indptr = (const int32_t *)k->in[3].data, *ids = (const int32_t *)k->in[4].data;
+    memcpy(z, row_of(&k->in[0], r), k->c.k * sizeof *z);
+    for (int32_t i = indptr ? indptr[r] : 0; indptr && i < indptr[r + 1]; i++) {
+        const float *e = (const float *)k->in[5].data + 3 * i;
+        if ((uint32_t)ids[i] >= k->c.k) continue;
+        float v = z[ids[i]] + e[0];
+        z[ids[i]] = (v > 0 ? v / e[1] : v * e[1]) + e[2];
+    }
+}
+
+/* Draws how a row is chosen from until rounding cannot decide: the answer must be the same in any arithmetic. */
+static void draw_choice(gen *g, const float *z, uint32_t n, wf_candidate *scratch, float *how, int32_t *key)
+{
+    const double clear = 5e-5;
+    double margin = 0;
+    for (int try = 0; try < 1000 && margin < clear; try++) {
+        wf_choice c = {.temperature = below(g, 6) ? 0.25f + (float)below(g, 16) / 8 : 0, .seed = draw(g), .counter = below(g, 3) ? below(g, 9999) : draw(g)};
+        c.top_k = below(g, 2) || try > 500 ? 1 + (int32_t)below(g, try > 500 ? 20 : n + 2) : 0;
+        c.top_p = below(g, 2) ? (float)below(g, 33) / 32 : 0;
+        c.min_p = below(g, 3) ? 0 : (float)below(g, 33) / 32;
+        how[0] = c.temperature, how[1] = c.top_p, how[2] = c.min_p;
+        key[0] = c.top_k, key[1] = (int32_t)c.seed, key[2] = (int32_t)(c.seed >> 32), key[3] = (int32_t)c.counter, key[4] = (int32_t)(c.counter >> 32);
+        wf_choose(&c, z, n, scratch, &margin);
+    }
+}
+
+static weft_status draw_choices(wf_check *k, gen *g)
+{
+    uint32_t n = k->c.k;
+    float *z = wf_calloc(n, sizeof *z);
+    wf_candidate *scratch = wf_calloc(n, sizeof *scratch);
+    bool ok = z && scratch;
+    for (uint32_t r = 0; ok && r < k->c.m; r++) {
+        edit_row(k, r, z);
+        draw_choice(g, z, n, scratch, (float *)row_of(&k->in[1], r), (int32_t *)row_of(&k->in[2], r));
+    }
+    free(z);
+    free(scratch);
+    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+/* Logits are multiples of 2^-10, so that equal ones occur. */
+static weft_status draw_sample(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    WF_TRY(make(&k->in[0], WF_F32, c->m, c->k, c->pad));
+    for (uint32_t r = 0; r < c->m; r++) {
+        float *row = (float *)row_of(&k->in[0], r);
+        for (uint32_t i = 0; i < c->k; i++) row[i] = (float)((int32_t)below(g, 16384) - 8192) * 0x1p-10f;
+    }
+    WF_TRY(make(&k->in[1], WF_F32, c->m, 3, 0));
+    WF_TRY(make(&k->in[2], WF_I32, c->m, 5, 0));
+    if (c->bias) WF_TRY(draw_edits(k, g));
+    WF_TRY(draw_choices(k, g));
+    if (c->m > 3) ((float *)row_of(&k->in[0], 2))[below(g, c->k)] = below(g, 2) ? NAN : -INFINITY;
+    k->reduce = c->k;
+    WF_TRY(make(&k->out[0], WF_I32, c->m, c->n, 0));
+    WF_TRY(make(&k->out[1], WF_F32, c->m, c->n, 0));
+    return make(&k->out[2], WF_F32, c->m, c->k, c->pad);
+}
+
+static weft_status draw_page_copy(wf_check *k, gen *g)
+{
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
+    const wf_case *c = &k->c;
+    uint32_t pages = c->in_place ? WF_MAX(c->n, 2 * c->m) : c->n, to = c->in_place ? pages : c->m + 3;
+    int32_t *src, *dst;
+    WF_TRY(floats(&k->in[0], g, WF_F16, pages, c->k, 0, 3));
+    WF_TRY(ints(&k->in[1], c->m, &src));
+    WF_TRY(ints(&k->in[2], c->m, &dst));
+    uint32_t *order = permutation(g, to);
+    if (!order) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < c->m; i++) { /* in place, the second half of the order is read */
+        dst[i] = (int32_t)order[i];
+        src[i] = (int32_t)(c->in_place ? order[c->m + i] : below(g, pages));
+        if (i % 5 == 3) *(below(g, 2) ? &src[i] : &dst[i]) = below(g, 2) ? (int32_t)WF_MAX(pages, to) : wild[below(g, 3)];
+    }
+    free(order);
+    k->scale = -1;
+    k->bytes = 4.0 * c->m * c->k;
+    return make(&k->out[0], WF_F16, to, c->k, 0);
+}
+
 /* ---- attention: sequences of mixed lengths over shuffled pages ---------------------------------------- */
 
 typedef struct seqs {
@@ -310,6 +435,8 @@ static weft_status (*const draw_op[WF_N_OPS])(wf_check *, gen *) = {
     [WF_OP_ROWS] = draw_rows,           [WF_OP_RMSNORM] = draw_rmsnorm,
     [WF_OP_GEMM] = draw_gemm,           [WF_OP_ROPE_KV] = draw_rope_kv,
     [WF_OP_ATTENTION] = draw_attention, [WF_OP_SILU_MUL] = draw_silu_mul,
+    [WF_OP_ARGMAX] = draw_argmax,       [WF_OP_PAGE_COPY] = draw_page_copy,
+    [WF_OP_SAMPLE] = draw_sample,
 };
 
 weft_status wf_check_draw(wf_check *c)

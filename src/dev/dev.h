@@ -31,6 +31,26 @@
  *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = gate / (1 + exp(-gate)) * up
+ *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
+ *              y[m] = the first of the columns that hold the largest x[m]; -1 - k when x[m, k], the first of
+ *              its kind, is no finite number.
+ *   SAMPLE     in  x [M, K] F32; how [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
+ *                  counter, each low word first; indptr [M + 1] I32; ids [E] I32; edit [E, 3] F32: before,
+ *                  repeat, after (the last three together or absent)
+ *              out y [M, 1 + T] I32; p [M, 1 + T] F32; z [M, K] F32
+ *              z is x with changed logits: for e in indptr[m]..indptr[m + 1], z[m, ids[e]] = r + after with r =
+ *              (x + before) / repeat if that sum is positive, else times repeat. A row names no column twice;
+ *              ids outside the row are left out. Kept are, in descending order of z (the lower column first
+ *              among equals), the first top_k (0: all), of these the fewest that together have top_p of
+ *              their probability (0 or 1: all), of these those with z >= max + ln(min_p) (0: all). y[m, 0] is
+ *              drawn from the kept ones by softmax(z / temperature): the first column at which the sum exceeds u =
+ *              wf_philox_unit(seed, counter). Temperature 0: ARGMAX of z. p[m, 0] = ln softmax(x[m]) of it.
+ *              y and p [m, 1..T]: the T largest x in descending order, and the same of them. A row of x
+ *              that holds what is no number has -1 - k, as in ARGMAX, in all of y, NaN in p, and z = x.
+ *   PAGE_COPY  in  from [pages, n] F16; src [M] I32; dst [M] I32   out to [pages, n] F16
+ *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) and
+ *              scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice or
+ *              both read and written. A page outside of either pool is not copied.
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
  * ((page * Hkv + head) * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).

@@ -61,6 +61,7 @@ static uint32_t weight_layout(const wf_call *c)
 
 static bool in_place(const wf_call *c)
 {
+    if (c->op == WF_OP_PAGE_COPY) return c->in[0].buf == c->out[0].buf && c->in[0].offset == c->out[0].offset;
     return c->op == WF_OP_GEMM && c->in[3].buf && c->in[3].buf == c->out[0].buf;
 }
 
@@ -104,6 +105,13 @@ static wf_case case_of(const wf_call *c)
         k.in_place = in_place(c);
         k.bias = c->in[2].buf;
         k.residual = c->in[3].buf;
+    }
+    if (c->op == WF_OP_ARGMAX) k.m = x->rows;
+    if (c->op == WF_OP_SAMPLE) k.n = c->out[0].cols, k.bias = c->in[3].buf;
+    if (c->op == WF_OP_PAGE_COPY) {
+        k.m = (uint32_t)WF_MIN((uint64_t)c->in[1].rows * c->in[1].cols, 1u << 20);
+        k.n = x->rows;
+        k.in_place = in_place(c);
     }
     if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;

@@ -1,4 +1,5 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
+#include "engine/calibration.h"
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -89,8 +90,9 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_exec_prepare(e->exec, p->on_progress, p->user));
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
-    e->scratch = wf_calloc(n_vocab, sizeof *e->scratch);
-    return e->logits && e->scratch ? WEFT_OK : WEFT_ERR_NOMEM;
+    e->ids = wf_calloc(e->limits.logit_rows, sizeof *e->ids);
+    e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
+    return e->logits && e->ids && e->scratch ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
@@ -103,6 +105,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
+    wf_calibration_use(m, p->calibration, &e->graph);
     WF_TRY(make_plan(e, p));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
@@ -117,8 +120,8 @@ static void unload(struct weft_engine *e)
     wf_plan_free(&e->plan);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
-    if (e->dev && e->dev->lost) wf_abandon(e->logits);
-    else free(e->logits);
+    if (e->dev && e->dev->lost) wf_abandon(e->logits), wf_abandon(e->ids);
+    else free(e->logits), free(e->ids);
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);

@@ -7,6 +7,7 @@
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
+#include "dev/choose.h"
 #include "model/model.h"
 #include "sched/sched.h"
 #include "text/text.h"
@@ -70,18 +71,16 @@ void wf_adjust_token(wf_adjust *a, int32_t id); /* id was generated */
 bool wf_adjust_active(const wf_adjust *a);
 void wf_adjust_free(wf_adjust *a);
 
-/* sample.c. scratch: n_vocab entries, reused between calls. */
-typedef struct wf_candidate {
-    float logit;
-    int32_t id;
-} wf_candidate;
 void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab);
-/* recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
+/* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
+ * recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
  * finite. */
 weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
                       size_t n_recent, uint64_t position, wf_candidate *scratch, int32_t *out);
 /* logprob.c: of id (-1: none), and the n_top likeliest in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
+/* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */
+weft_status wf_sample_chosen(int32_t argmax, int32_t *out);
 weft_status wf_sampling_check(const struct weft_sampling *p);
 #define WF_PENALTY_WINDOW 64
 
@@ -121,7 +120,8 @@ struct weft_engine {
     wf_batch batch;
     wf_limits limits;
     uint32_t context;
-    float *logits;                 /* [limits.logit_rows, n_vocab] */
+    float *logits;                 /* [limits.logit_rows, n_vocab]; or, where the device chose: */
+    int32_t *ids;                  /* [limits.logit_rows] */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */
     pthread_t thread;
@@ -144,8 +144,11 @@ void wf_request_start(struct weft_request *r);
 /* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
 weft_status wf_request_move(struct weft_request *r, const wf_move *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
-/* Samples from the logits of the last row and delivers; ends the request if that was its last token. */
-void wf_request_token(struct weft_request *r, const float *logits);
+/* Does its next token need the logits on the host? Else it is the likeliest one, which the device chooses. */
+bool wf_request_needs_logits(const struct weft_request *r);
+/* Samples from the logits of the last row, or takes the device's choice where logits is NULL, and delivers; ends
+ * the request if that was its last token. */
+void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen);
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
 void wf_request_destroy(struct weft_request *r);
 

@@ -237,9 +237,17 @@ weft_status wf_request_move(struct weft_request *r, const wf_move *m)
     return WEFT_OK;
 }
 
-static weft_status next_id(struct weft_request *r, const float *logits, int32_t *id)
+bool wf_request_needs_logits(const struct weft_request *r)
+{
+    const struct weft_sampling *s = &r->p.sampling;
+    bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->adjust.seen || r->p.min_tokens;
+    return r->seq.all_logits || r->p.logprobs || s->temperature != 0 || changed;
+}
+
+static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)
 {
     struct weft_engine *e = r->engine;
+    if (!logits) return wf_sample_chosen(chosen, id);
     uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
     r->adjust.forbid_ends = n - r->n_prompt < r->p.min_tokens;
     const wf_adjust *adjust = wf_adjust_active(&r->adjust) ? &r->adjust : NULL;
@@ -266,7 +274,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
     return WEFT_OK;
 }
 
-void wf_request_token(struct weft_request *r, const float *logits)
+void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen)
 {
     wf_seq *q = &r->seq;
     int32_t id = -1;
@@ -275,7 +283,7 @@ void wf_request_token(struct weft_request *r, const float *logits)
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
         return;
     }
-    weft_status s = next_id(r, logits, &id);
+    weft_status s = next_id(r, logits, chosen, &id);
     if (s == WEFT_OK && ends(r, id)) {
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
         return;

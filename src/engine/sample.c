@@ -1,9 +1,9 @@
-/* sample: the next token from logits. Penalty, top-k, top-p, min-p, temperature, in llama.cpp's order. A draw
- * depends on the seed and the position alone, so a request repeats whatever runs beside it. */
+/* sample: the next token from logits on the host. Penalty, top-k, top-p, min-p, temperature, in llama.cpp's order
+ * (dev/choose.h). A draw depends on the seed and the position alone, so a request repeats whatever runs beside
+ * it, and is the one that the op SAMPLE makes on a device. */
 #include "engine/engine.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 weft_status wf_sampling_check(const struct weft_sampling *p)
 {
@@ -19,11 +19,21 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
     return WEFT_OK;
 }
 
+static weft_status not_finite(uint32_t token)
+{
+    return wf_fail(WEFT_ERR_DEVICE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
+}
+
+weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
+{
+    *out = argmax;
+    return argmax < 0 ? not_finite((uint32_t)(-1 - argmax)) : WEFT_OK;
+}
+
 static weft_status load(const float *logits, uint32_t n, wf_candidate *c)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(logits[i]))
-            return wf_fail(WEFT_ERR_DEVICE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", i);
+        if (!isfinite(logits[i])) return not_finite(i);
         c[i] = (wf_candidate){logits[i], (int32_t)i};
     }
     return WEFT_OK;
@@ -48,44 +58,6 @@ static int32_t best(const wf_candidate *c, uint32_t n)
     return c[b].id;
 }
 
-/* Descending by logit; the lower id first among equals, so that the order is one. */
-static int compare(const void *a, const void *b)
-{
-    const wf_candidate *x = a, *y = b;
-    if (x->logit != y->logit) return x->logit < y->logit ? 1 : -1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-static uint32_t cut_top_p(const wf_candidate *c, uint32_t n, float top_p)
-{
-    double sum = 0, part = 0;
-    for (uint32_t i = 0; i < n; i++) sum += exp((double)c[i].logit - c[0].logit);
-    for (uint32_t i = 0; i < n; i++) {
-        part += exp((double)c[i].logit - c[0].logit);
-        if (part >= top_p * sum) return i + 1;
-    }
-    return n;
-}
-
-static uint32_t cut_min_p(const wf_candidate *c, uint32_t n, float min_p)
-{
-    float limit = c[0].logit + logf(min_p);
-    uint32_t keep = 1;
-    while (keep < n && c[keep].logit >= limit) keep++;
-    return keep;
-}
-
-static int32_t draw(const wf_candidate *c, uint32_t n, float temperature, double u)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < n; i++) sum += exp(((double)c[i].logit - c[0].logit) / temperature);
-    for (uint32_t i = 0; i < n; i++) {
-        u -= exp(((double)c[i].logit - c[0].logit) / temperature) / sum;
-        if (u < 0) return c[i].id;
-    }
-    return c[n - 1].id;
-}
-
 weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
                       size_t n_recent, uint64_t position, wf_candidate *c, int32_t *out)
 {
@@ -96,10 +68,9 @@ weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, co
         *out = best(c, n_vocab);
         return WEFT_OK;
     }
-    qsort(c, n_vocab, sizeof *c, compare);
-    uint32_t n = p->top_k > 0 ? WF_MIN((uint32_t)p->top_k, n_vocab) : n_vocab;
-    if (p->top_p > 0 && p->top_p < 1) n = cut_top_p(c, n, p->top_p);
-    if (p->min_p > 0) n = cut_min_p(c, n, p->min_p);
-    *out = draw(c, n, p->temperature, wf_random_unit(p->seed, position));
+    wf_choice how = {p->temperature, p->top_p, p->min_p, p->top_k, p->seed, position};
+    float *z = (float *)(c + n_vocab);
+    for (uint32_t i = 0; i < n_vocab; i++) z[i] = c[i].logit;
+    *out = wf_choose(&how, z, n_vocab, c, NULL);
     return WEFT_OK;
 }

@@ -44,20 +44,29 @@ static void start_new(struct weft_engine *e)
         if (r->seq.n_rows && !r->start_ns) wf_request_start(r);
 }
 
-/* Logits go to the requests whose rows they are; a request may end on them. */
-static void deliver(struct weft_engine *e)
+/* False: the device chooses the tokens of this step, and no logits come to the host. */
+static bool needs_logits(const struct weft_engine *e)
+{
+    for (const struct weft_request *r = e->live; r; r = r->next)
+        if (r->seq.n_logits && wf_request_needs_logits(r)) return true;
+    return false;
+}
+
+/* Logits, or tokens, go to the requests whose rows they are; a request may end on them. */
+static void deliver(struct weft_engine *e, bool have_logits)
 {
     uint32_t n_vocab = e->model->hp.n_vocab;
     for (struct weft_request *r = e->live, *next; r; r = next) {
         next = r->next;
         wf_seq *q = &r->seq;
         const float *logits = e->logits + (size_t)q->logit0 * n_vocab;
+        uint32_t last = q->n_logits - 1;
         bool complete = q->n_rows && q->n_done == q->n_tokens;
         uint32_t n_rows = q->n_rows;
         q->n_rows = 0;
         if (q->all_logits && n_rows) wf_request_prompt_logits(r, logits, q->n_logits, q->n_done - n_rows);
         if (complete && r->p.prefill_only) wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
-        else if (complete) wf_request_token(r, logits + (size_t)(q->n_logits - 1) * n_vocab);
+        else if (complete) wf_request_token(r, have_logits ? logits + (size_t)last * n_vocab : NULL, e->ids[q->logit0 + last]);
     }
 }
 
@@ -114,8 +123,9 @@ void wf_engine_step(struct weft_engine *e)
     }
     start_new(e);
     uint64_t start = wf_now_ns();
+    bool logits = needs_logits(e);
     weft_status s = move_pages(e);
-    if (s == WEFT_OK) s = wf_exec_run(e->exec, &e->batch, e->logits);
+    if (s == WEFT_OK) s = wf_exec_run(e->exec, &e->batch, logits ? e->logits : NULL, logits ? NULL : e->ids);
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     count(e, wf_now_ns() - start);
@@ -124,6 +134,6 @@ void wf_engine_step(struct weft_engine *e)
         return;
     }
     wf_sched_advance(&e->sched);
-    deliver(e);
+    deliver(e, logits);
     count(e, 0);
 }

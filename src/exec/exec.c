@@ -14,11 +14,13 @@ struct wf_exec {
     wf_event **events;                /* by nano-op; NULL where nobody waits */
     wf_event *start, *done, *ends[WF_MAX_QUEUES];
     wf_arena acts, kv;
-    wf_region *slots, *pools, inputs;
+    wf_region *slots, *pools, inputs, ids;
     int32_t *staging;                 /* the batch's arrays, packed as on the device */
     uint64_t input_at[WF_N_INPUTS];   /* bytes in the input region */
     uint64_t input_bytes;
     size_t n_pools;
+    wf_exec_observer observer;        /* or NULL */
+    void *observer_user;
 };
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
@@ -44,6 +46,7 @@ static weft_status reserve_acts(wf_exec *e)
     e->staging = wf_calloc(e->input_bytes, 1);
     if (!e->staging) return WEFT_ERR_NOMEM;
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
+    WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)e->limits.logit_rows * sizeof(int32_t), &e->ids));
     return wf_arena_commit(&e->acts);
 }
 
@@ -242,6 +245,20 @@ static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c)
     return wf_prepare(e->dev, c, &c->variant);
 }
 
+static weft_status observe(wf_exec *e, const wf_batch *b, const wf_nano *n, const wf_call *c)
+{
+    const wf_node *node = &e->g->nodes[n->node];
+    if (!e->observer) return WEFT_OK;
+    WF_TRY(wf_finish(e->queues[n->queue]));
+    return e->observer(e->observer_user, e->queues[n->queue], node, b, part_of(b, node->rows, n).first, c);
+}
+
+void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user)
+{
+    e->observer = fn;
+    e->observer_user = user;
+}
+
 static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
 {
     const wf_nano *n = &e->p->nanos[i];
@@ -255,7 +272,8 @@ static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
     c.waits = waits;
     c.n_waits = n_waits;
     c.signal = e->events[i];
-    return wf_submit(e->queues[n->queue], &c);
+    WF_TRY(wf_submit(e->queues[n->queue], &c));
+    return observe(e, b, n, &c);
 }
 
 static void pack_inputs(wf_exec *e, const wf_batch *b)
@@ -278,34 +296,58 @@ static weft_status write_inputs(wf_exec *e, const wf_batch *b)
     return WEFT_OK;
 }
 
-/* Queue 0 waits for the others, then gives the logits back. */
+static wf_call argmax_call(const wf_exec *e, const wf_batch *b)
+{
+    int32_t logits = e->g->logits;
+    wf_call c = {.op = WF_OP_ARGMAX, .variant = -1};
+    c.in[0] = act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
+    c.out[0] = (wf_view){wf_arena_buf(&e->acts, e->ids), e->ids.offset, b->n_logits, 1, 1, WF_I32, 0};
+    return c;
+}
+
+static weft_status read_ids(wf_exec *e, const wf_batch *b, int32_t *ids)
+{
+    wf_call c = argmax_call(e, b);
+    WF_TRY(wf_prepare(e->dev, &c, &c.variant));
+    WF_TRY(wf_submit(e->queues[0], &c));
+    return wf_read(e->queues[0], c.out[0].buf, c.out[0].offset, ids, b->n_logits * sizeof *ids, NULL);
+}
+
 static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
+{
+    const wf_value *v = &e->g->values[e->g->logits];
+    int32_t slot = e->p->slot_of[e->g->logits];
+    uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = e->p->slots[slot].pitch;
+    wf_buf *buf = wf_arena_buf(&e->acts, e->slots[slot]);
+    uint32_t step = pitch == row ? b->n_logits : 1; /* rows without gaps go in one */
+    for (uint32_t i = 0; i < b->n_logits; i += step)
+        WF_TRY(wf_read(e->queues[0], buf, e->slots[slot].offset + i * pitch, logits + (size_t)i * v->cols, row * step, NULL));
+    return WEFT_OK;
+}
+
+/* Queue 0 waits for the others, then gives back what was asked for. */
+static weft_status read_results(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
 {
     for (uint32_t q = 1; q < e->p->n_queues; q++) {
         WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
         WF_TRY(wf_flush(e->queues[q]));
         WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
     }
-    const wf_value *v = &e->g->values[e->g->logits];
-    int32_t slot = e->p->slot_of[e->g->logits];
-    uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = e->p->slots[slot].pitch;
-    wf_buf *buf = wf_arena_buf(&e->acts, e->slots[slot]);
-    uint32_t n = logits ? b->n_logits : 0, step = pitch == row ? n : 1; /* rows without gaps go in one */
-    for (uint32_t i = 0; i < n; i += step)
-        WF_TRY(wf_read(e->queues[0], buf, e->slots[slot].offset + i * pitch, logits + (size_t)i * v->cols, row * step, NULL));
+    if (ids && b->n_logits) WF_TRY(read_ids(e, b, ids));
+    if (logits) WF_TRY(read_logits(e, b, logits));
     WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
     WF_TRY(wf_flush(e->queues[0]));
     return wf_wait(e->done, e->dev->params.watchdog_ms);
 }
 
-weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits)
+weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
 {
     WF_TRY(write_inputs(e, b));
     for (size_t i = 0; i < e->p->n_nanos; i++) {
         weft_status s = submit_nano(e, b, i);
         if (s != WEFT_OK) return wf_fail_more(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
     }
-    return read_logits(e, b, logits);
+    return read_results(e, b, logits, ids);
 }
 
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
@@ -320,6 +362,8 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
             if (part_of(&b, e->g->nodes[n->node].rows, n).count) WF_TRY(choose(e, n, &c));
             if (progress) progress(user, "prepare", (double)(r * e->p->n_nanos + i + 1) / (WF_LEN(rows) * e->p->n_nanos));
         }
+        wf_call c = argmax_call(e, &b);
+        WF_TRY(wf_prepare(e->dev, &c, &c.variant));
     }
     return WEFT_OK;
 }

@@ -33,9 +33,15 @@ typedef struct wf_exec wf_exec;
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out);
 /* Builds and checks the kernels for steps of 1, a few, and all rows, so that none is met by surprise later. */
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
-/* Runs one step and waits for it; logits: [b->n_logits, vocabulary] on the host, or NULL. After an error
- * the device is lost. */
-weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits);
+/* Runs one step and waits for it; logits: [b->n_logits, vocabulary] on the host, or NULL. ids: what ARGMAX says
+ * of these rows, [b->n_logits], or NULL: four bytes a row to read instead of a vocabulary. After an error the
+ * device is lost. */
+weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids);
+/* Called after each op of a step has ended and before the next one begins, so that nothing has overwritten
+ * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
+typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);
+/* Measuring only: steps become slow, for each op is waited for. fn NULL: no more. Between steps only. */
+void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
 /* K and V of n pages, all layers, to the host or from there: n * wf_exec_page_bytes bytes, page by page. Waits. */
 uint64_t wf_exec_page_bytes(const wf_exec *e);
 weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host);

@@ -147,6 +147,48 @@ class Bench(cli.TestCase):
         self.fails(cli.USAGE, "nothing to measure", "bench", "-p", "0", "-n", "0")
 
 
+class Calibrate(cli.TestCase):
+    """The numbers themselves are compared in tests/golden/calibration.py."""
+
+    def test_built_in_model(self):
+        r = self.ok("calibrate", *cli.CPU, "-p", TEXT * 4)
+        self.assertIn("no file is written", r.err)
+        layers = re.findall(r"(?m)^ +(\d+) +-?\d+\.\d\d .*", r.text)
+        self.assertEqual(layers, [str(i) for i in range(len(layers))])
+        self.assertGreater(len(layers), 1)
+        lines = re.findall(r"(?m)^ *(-?[\d.]+) to +(-?[\d.]+) +([\d.]+) % (#* *) +([\d.]+) % ?(#*)", r.text)
+        self.assertGreater(len(lines), 5)
+        for column in (2, 4):
+            self.assertAlmostEqual(sum(float(line[column]) for line in lines), 100, 1)
+
+    def test_beside_the_model(self):
+        """The file is found by the next start; the text that is written stays the same."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "m.gguf")
+            with open(os.path.join(cli.ROOT, "models", "demo.gguf"), "rb") as a, open(model, "wb") as b:
+                b.write(a.read())
+            story = ["run", *cli.CPU, "-m", model, "-p", "One day", "-n", 20]
+            before = self.ok(*story, "-v")
+            self.assertNotIn("calibration", before.err)
+            self.assertIn(f"wrote {model}.calibration", self.ok("calibrate", *cli.CPU, "-m", model, "-p", TEXT).err)
+            after = self.ok(*story, "-v")
+            self.assertRegex(after.err, r"calibration: asynchronous softmax in \d+ of \d+ layers")
+            self.assertEqual(after.out, before.out)
+            with open(model + ".calibration", "a") as f:
+                f.write("layer 0 phi x\n")
+            broken = self.ok(*story)
+            self.assertIn("m.gguf.calibration: line ", broken.err)
+            self.assertIn("ignored", broken.err)
+            self.assertEqual(broken.out, before.out)
+
+    def test_refusals(self):
+        self.fails(cli.USAGE, "-f FILE", "calibrate")
+        self.fails(cli.RUNTIME, "/absent", "calibrate", "-f", "/absent")
+        r = cli.weft("calibrate", *cli.CPU, "-p", "a", "-o", "/absent/x")
+        self.assertEqual(r.code, cli.RUNTIME)
+        self.assertIn("/absent/x", r.err)
+
+
 class Info(cli.TestCase):
     def test_file(self):
         text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text

@@ -71,6 +71,8 @@ def build(a):
         x = weights(name, shape, rng, options.get('tied')).astype(np.float32)
         if name in shapes:
             x = np.resize(x, [int(n) for n in shapes[name].split(',')])
+        if '_q.' in name or '_k.' in name:
+            x *= np.float32(a.scale)
         if name in fills:
             x = fill(x, fills[name], rng)
         if name not in a.drop:
@@ -127,6 +129,7 @@ def main():
     p.add_argument('--drop', action='append', default=[], metavar='TENSOR')
     p.add_argument('--shape', type=pair, action='append', default=[], metavar='TENSOR=ROWS,COLS')
     p.add_argument('--fill', type=pair, action='append', default=[], metavar='TENSOR=nan|inf')
+    p.add_argument('--scale', type=float, default=1, help='queries and keys that much larger')
     p.add_argument('out')
     a = p.parse_args()
     unknown = set(a.variant.split(',')) - set(VARIANTS)

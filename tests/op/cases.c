@@ -71,6 +71,40 @@ static bool vectors(op_cases *s)
     return true;
 }
 
+/* ---- argmax, page_copy ------------------------------------------------------------------------------ */
+
+static bool argmaxes(op_cases *s)
+{
+    static const uint32_t long_rows[] = {LARGE, 32000, 128256};
+    for (size_t i = 0; i < 2 * WF_LEN(sizes) + WF_LEN(long_rows); i++) {
+        wf_case c = {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = sizes[i % WF_LEN(sizes)]};
+        if (i >= 2 * WF_LEN(sizes)) c.k = long_rows[i - 2 * WF_LEN(sizes)], c.m = 1 + below(s, 3);
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
+static bool samples(op_cases *s)
+{
+    for (size_t i = 0; i < 2 * WF_LEN(sizes) + 2; i++) {
+        wf_case c = {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = sizes[i / 2 % WF_LEN(sizes)], .bias = i % 2};
+        if (i >= 2 * WF_LEN(sizes)) c.k = i % 2 ? 32000 : LARGE, c.m = 4;
+        c.n = 1 + below(s, WF_MIN(c.k + 1, 21));
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
+static bool page_copies(op_cases *s)
+{
+    static const uint32_t page[] = {1, 7, 8, 130, 2048, 16384};
+    for (size_t i = 0; i < 2 * WF_LEN(page); i++) {
+        wf_case c = {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = ANY(s, row_counts), .n = ANY(s, sizes), .k = page[i / 2], .in_place = i % 2};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 /* ---- gemm ------------------------------------------------------------------------------------------- */
 
 static bool gemm(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m, uint32_t n, uint32_t k)
@@ -229,6 +263,10 @@ static bool tiny(op_cases *s)
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
            add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = out, .m = 2, .k = 17}) &&
+           add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
+           add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
+           add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&
+           add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ROPE_KV, .in = in, .out = out, .m = 3, .n = 5, .p = heads}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 1}) &&
@@ -241,5 +279,5 @@ bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
     *out = (op_cases){.seed = seed, .level = level};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && vectors(out) && gemms(out) && ropes(out) && attentions(out);
+    return rows(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && gemms(out) && ropes(out) && attentions(out);
 }

@@ -84,6 +84,7 @@ static void check_class(session *s, const wf_case *c, const wf_variant *v, uint6
 /* What an engine asks of a device: some variant must be able to. */
 static bool must_run(const session *s, const wf_case *c)
 {
+    if (wf_op_fixed(c->op)) return !s->variant;
     bool act_in = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in == s->dev->act;
     bool act_out = c->op == WF_OP_ROWS || c->out == s->dev->act || c->op == WF_OP_GEMM;
     return act_in && act_out && !s->variant;

@@ -36,6 +36,7 @@ static bool scale(const wf_view *v, uint64_t row, uint64_t col, float by)
         memcpy(at, &f, 4);
         return f != 0 && f == f;
     }
+    if (v->dtype == WF_I32) return at[0] ^= 1, true;
     memcpy(&h, at, 2);
     if (h == 0xFFFF || h == 0) return false;
     h = wf_float_to_half(wf_half_to_float(h) * by);

@@ -70,6 +70,14 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[0] = V(F32, 3, 32), c.in[1] = V(F16, 6, 64), c.in[2] = V(F16, 6, 64), c.in[3] = V(I32, 1, 3);
         c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
         break;
+    case WF_OP_ARGMAX: c.in[0] = V(F32, 3, 10), c.out[0] = V(I32, 3, 1); break;
+    case WF_OP_SAMPLE:
+        c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 3, 3), c.in[2] = V(I32, 3, 5), c.in[3] = V(I32, 1, 4), c.in[4] = V(I32, 6, 1);
+        c.in[5] = V(F32, 6, 3), c.out[0] = V(I32, 3, 2), c.out[1] = V(F32, 3, 2), c.out[2] = V(F32, 3, 10);
+        break;
+    case WF_OP_PAGE_COPY:
+        c.in[0] = V(F16, 6, 64), c.in[1] = V(I32, 1, 3), c.in[2] = V(I32, 3, 1), c.out[0] = V(F16, 5, 64);
+        break;
     default: c.in[0] = V(F32, 3, 20), c.out[0] = V(F32, 3, 10); break;
     }
 #undef V
@@ -89,6 +97,11 @@ static void good_calls_pass(void **state)
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c.in[3].buf = NULL;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c = good(f, WF_OP_PAGE_COPY);
+    c.out[0] = c.in[0]; /* within one pool */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c.out[0].rows--; /* pools that overlap */
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
 }
 
 /* ---- each operand of each op, spoilt in each way ------------------------------------------------------ */
@@ -123,10 +136,13 @@ static void refused(fixture *f, const wf_call *c, const char *what, int i, int h
     if (!strstr(weft_last_error(), op)) fail_msg("%s: the message is \"%s\"", op, weft_last_error());
 }
 
-/* Lengths of these are free: of indptr and pages, the table's rows, and both pools' together. */
+/* Lengths of these are free: of indptr and pages, the table's rows, both pools' together, a row to search, and
+ * pools to copy between. */
 static bool may_grow(const wf_call *c, bool out, int i, int how)
 {
     if (how != 0 && how != 1) return false;
+    if (c->op == WF_OP_ARGMAX && !out) return how == 1;
+    if (c->op == WF_OP_PAGE_COPY && (out || i == 0)) return how == 0;
     if (c->op == WF_OP_ATTENTION && !out && (i == 5 || i == 6)) return true;
     return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_ROWS && i == 0));
 }

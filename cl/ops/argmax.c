@@ -1,0 +1,16 @@
+/* argmax: a work-group a row. */
+#include "cl/cl.h"
+
+bool wf_cl_plan_argmax(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_view *x = &c->in[0];
+    (void)v;
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 256, limit));
+    l->groups = x->rows;
+    wf_cl_arg_view(l, x);
+    wf_cl_arg_view(l, &c->out[0]);
+    wf_cl_arg_u32(l, x->rows);
+    wf_cl_arg_u32(l, x->cols);
+    wf_cl_arg_u32(l, x->stride);
+    return true;
+}

@@ -1,0 +1,20 @@
+/* page_copy: pages from pool to pool. */
+#include "cl/cl.h"
+
+bool wf_cl_plan_page_copy(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1];
+    bool wide = to->cols % 8 == 0 && from->offset % 16 == 0 && to->offset % 16 == 0;
+    uint32_t m = src->rows * src->cols, n = wide ? to->cols / 8 : to->cols;
+    (void)v;
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+    wf_cl_knob(l, "WIDE", wide);
+    wf_cl_columns(l, m, n);
+    for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &c->in[i]);
+    wf_cl_arg_view(l, to);
+    wf_cl_arg_u32(l, m);
+    wf_cl_arg_u32(l, n);
+    wf_cl_arg_u32(l, from->rows);
+    wf_cl_arg_u32(l, to->rows);
+    return true;
+}

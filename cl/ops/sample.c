@@ -1,0 +1,18 @@
+/* sample: a work-group a row. */
+#include "cl/cl.h"
+
+bool wf_cl_plan_sample(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    const wf_view *x = &c->in[0];
+    (void)v;
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 256, limit));
+    l->groups = x->rows;
+    for (int i = 0; i < 6; i++) wf_cl_arg_view(l, &c->in[i]);
+    for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
+    wf_cl_arg_u32(l, x->rows);
+    wf_cl_arg_u32(l, x->cols);
+    wf_cl_arg_u32(l, c->out[0].cols);
+    wf_cl_arg_u32(l, x->stride);
+    wf_cl_arg_u32(l, c->out[2].stride);
+    return true;
+}

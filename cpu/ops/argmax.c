@@ -1,0 +1,46 @@
+/* ARGMAX with vectors: the maximum first, then the first column that holds it, which is found early in most
+ * rows and costs a compare an element in the others. */
+#include <math.h>
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+/* NaN and infinities turn the second sum into NaN: x * 0 is 0 for every finite x. */
+static float largest(const float *x, uint32_t n, bool *finite)
+{
+    vf top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, zero[2] = {v_zero(), v_zero()};
+    uint32_t k = 0;
+    for (; k + 2 * VL <= n; k += 2 * VL)
+        for (int i = 0; i < 2; i++) {
+            vf v = v_load(x + k + i * VL);
+            top[i] = v_max(top[i], v);
+            zero[i] = v_fma(v, v_zero(), zero[i]);
+        }
+    float best = v_top(v_max(top[0], top[1])), rest = v_sum(v_add(zero[0], zero[1]));
+    for (; k < n; k++) {
+        best = x[k] > best ? x[k] : best;
+        rest += x[k] * 0;
+    }
+    *finite = rest == 0;
+    return best;
+}
+
+static int32_t first_largest(const float *x, uint32_t n)
+{
+    bool finite;
+    float best = largest(x, n, &finite);
+    for (uint32_t k = 0; k < n; k++) {
+        if (!finite && !isfinite(x[k])) return -1 - (int32_t)k;
+        if (finite && x[k] == best) return (int32_t)k;
+    }
+    return 0;
+}
+
+void WF_SIMD(wf_cpu_argmax)(const wf_cpu_work *w)
+{
+    const wf_view *x = &w->call->in[0];
+    int32_t *y = wf_cpu_at(&w->call->out[0]);
+    uint32_t begin, end;
+    wf_cpu_part(w, x->rows, 1, &begin, &end);
+    for (uint32_t m = begin; m < end; m++) y[m] = first_largest(wf_cpu_row(x, m), x->cols);
+}

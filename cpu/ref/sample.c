@@ -1,0 +1,77 @@
+/* SAMPLE, the reference: the rule itself is dev/choose.c. */
+#include <math.h>
+#include <string.h>
+
+#include "cpu/ref/ref.h"
+#include "dev/choose.h"
+
+wf_cpu_need wf_cpu_ref_sample_need(const wf_call *c)
+{
+    return (wf_cpu_need){.own = sizeof(wf_candidate) * c->in[0].cols};
+}
+
+static int32_t first_broken(const float *x, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (!isfinite(x[k])) return (int32_t)k;
+    return -1;
+}
+
+static void change(const wf_call *c, uint32_t m, float *z)
+{
+    if (!wf_cpu_has(&c->in[3])) return;
+    const int32_t *indptr = wf_cpu_at(&c->in[3]), *ids = wf_cpu_at(&c->in[4]);
+    const float *edit = wf_cpu_at(&c->in[5]);
+    for (int32_t e = indptr[m]; e < indptr[m + 1]; e++) {
+        if ((uint32_t)ids[e] >= c->in[0].cols) continue;
+        float v = z[ids[e]] + edit[3 * e];
+        z[ids[e]] = (v > 0 ? v / edit[3 * e + 1] : v * edit[3 * e + 1]) + edit[3 * e + 2];
+    }
+}
+
+static wf_choice choice_of(const wf_call *c, uint32_t m)
+{
+    const float *how = (const float *)wf_cpu_at(&c->in[1]) + 3 * m;
+    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[2]) + 5 * m;
+    return (wf_choice){how[0], how[1], how[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
+}
+
+/* ids[0] is given; the others are the largest x in descending order. */
+static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p, uint32_t count)
+{
+    double top = -INFINITY, sum = 0;
+    for (uint32_t k = 0; k < n; k++) top = fmax(top, x[k]);
+    for (uint32_t k = 0; k < n; k++) sum += exp(x[k] - top);
+    for (uint32_t t = 1; t < count; t++) {
+        int32_t best = -1;
+        for (int32_t k = 0; (uint32_t)k < n; k++) {
+            bool after = t == 1 || x[k] < x[ids[t - 1]] || (x[k] == x[ids[t - 1]] && k > ids[t - 1]);
+            if (after && (best < 0 || x[k] > x[best])) best = k;
+        }
+        ids[t] = best;
+    }
+    for (uint32_t t = 0; t < count; t++) p[t] = (float)(x[ids[t]] - top - log(sum));
+}
+
+static void one_row(const wf_call *c, uint32_t m, wf_candidate *scratch)
+{
+    const float *x = wf_cpu_row(&c->in[0], m);
+    uint32_t n = c->in[0].cols, count = c->out[0].cols;
+    int32_t *y = wf_cpu_row(&c->out[0], m), broken = first_broken(x, n);
+    float *p = wf_cpu_row(&c->out[1], m), *z = wf_cpu_row(&c->out[2], m);
+    memcpy(z, x, n * sizeof *z);
+    if (broken < 0) {
+        wf_choice how = choice_of(c, m);
+        change(c, m, z);
+        y[0] = wf_choose(&how, z, n, scratch, NULL);
+        log_probabilities(x, n, y, p, count);
+    }
+    for (uint32_t t = 0; broken >= 0 && t < count; t++) y[t] = -1 - broken, p[t] = NAN;
+}
+
+void wf_cpu_ref_sample(const wf_cpu_work *w)
+{
+    uint32_t begin, end;
+    wf_cpu_part(w, w->call->in[0].rows, 1, &begin, &end);
+    for (uint32_t m = begin; m < end; m++) one_row(w->call, m, w->own);
+}

@@ -1,0 +1,185 @@
+/* calibrate: how a model's attention logits spread over a text, and the ranges that follow from it. */
+#include "cli/cli.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+/* ---- table -------------------------------------------------------------------------------------
+ */
+
+static void print_layer(uint32_t i, const struct weft_calibration_layer *l)
+{
+    const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
+    printf("%5u %8.2f", i, l->all.min);
+    for (size_t k = 0; k < WF_LEN(all); k++)
+        printf(" %7.2f", weft_logits_quantile(&l->all, all[k]));
+    printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
+    for (size_t k = 0; k < WF_LEN(rows); k++)
+        printf(" %7.2f", weft_logits_quantile(&l->rows, rows[k]));
+    printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b,
+           100 * l->outside, l->fits ? "" : "  too wide: synchronous");
+}
+
+static void print_table(const struct weft_calibration *c)
+{
+    printf("x: attention logits, q.k * scale\n%-46s  %s\n", "      every x", "  the largest x of a row");
+    printf("%5s %8s %7s %7s %7s %7s  %7s %7s %7s %7s %7s  %7s %7s %7s %7s\n", "layer", "min",
+           "0.01%", "50%", "99.99%", "max", "min", "0.1%", "50%", "99.9%", "max", "phi", "a", "b",
+           "out");
+    for (uint32_t i = 0; i < c->n_layers; i++) print_layer(i, &c->layers[i]);
+}
+
+/* ---- histogram of all layers ------------------------------------------------------------------------
+ */
+
+enum { LINES = 24, BAR = 20 };
+
+typedef struct histogram {
+    double low, step; /* of the lines */
+    double all[LINES + 1], rows[LINES + 1], n_all, n_rows;
+} histogram;
+
+static void find_steps(const struct weft_calibration *c, histogram *h)
+{
+    static const double steps[] = {0.25, 0.5, 1, 2, 5, 10, 20};
+    double low = INFINITY, high = -INFINITY;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        low = fmin(low, fmax(c->layers[i].all.min, WEFT_LOGIT_LOW));
+        high = fmax(high, fmin(c->layers[i].all.max, -WEFT_LOGIT_LOW));
+    }
+    size_t k = 0;
+    while (k + 1 < WF_LEN(steps) && (high - low) / steps[k] > LINES - 1) k++;
+    h->step = WF_MAX(steps[k], (high - low) / (LINES - 1));
+    h->low = floor(low / h->step) * h->step;
+}
+
+static void sum_bins(const struct weft_logits *l, const histogram *h, double *lines, double *n)
+{
+    for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
+        double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * ((double)i + 0.5);
+        double at = floor((x - h->low) / h->step);
+        lines[(size_t)fmin(fmax(at, 0), LINES)] += (double)l->bins[i];
+    }
+    *n += (double)l->n;
+}
+
+static double most(const double *lines)
+{
+    double top = 0;
+    for (size_t i = 0; i <= LINES; i++) top = fmax(top, lines[i]);
+    return top;
+}
+
+/* The share of a line and a bar for it; the longest bar is that of the largest share. */
+static void print_share(double count, double n, double top)
+{
+    char bar[BAR + 1] = "";
+    int length = (int)ceil(BAR * count / top);
+    memset(bar, '#', (size_t)length);
+    printf("  %8.4f %% %-*s", 100 * count / n, BAR, bar);
+}
+
+static void print_histogram(const struct weft_calibration *c)
+{
+    histogram h = {0};
+    find_steps(c, &h);
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        sum_bins(&c->layers[i].all, &h, h.all, &h.n_all);
+        sum_bins(&c->layers[i].rows, &h, h.rows, &h.n_rows);
+    }
+    printf("\n%20s  %-31s  %s\n", "all layers, x from", "every x", "the largest x of a row");
+    for (int i = 0; i <= LINES; i++) {
+        if (!h.all[i] && !h.rows[i]) continue;
+        printf("%8.2f to %8.2f", h.low + i * h.step, h.low + (i + 1) * h.step);
+        print_share(h.all[i], h.n_all, most(h.all));
+        print_share(h.rows[i], h.n_rows, most(h.rows));
+        printf("\n");
+    }
+}
+
+/* ---- command -----------------------------------------------------------------------------------
+ */
+
+/* Where the file goes: -o, or beside the model. The built-in model has no such place. */
+static int save(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c)
+{
+    char path[4096];
+    if (!o->write_to && !o->model) {
+        wf_note(o, "the built-in model lies in no folder: no file is written without -o FILE");
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s%s", o->write_to ? o->write_to : o->model,
+             o->write_to ? "" : WEFT_CALIBRATION_SUFFIX);
+    weft_status s = weft_calibration_save(c, m, path);
+    if (s) return wf_say_error(s);
+    wf_note(o, "wrote %s, from %llu tokens in pieces of at most %u", path,
+            (unsigned long long)c->n_tokens, c->context);
+    return 0;
+}
+
+static int measure(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+                   const char *text, size_t len)
+{
+    struct weft_calibration *c = NULL;
+    wf_progress bar = {0};
+    struct weft_calibrate_params p = {
+        .text = text, .len = len, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+    weft_status s = weft_calibrate(e, &p, &c);
+    wf_progress_end(&bar);
+    if (s) return wf_say_error(s);
+    print_table(c);
+    print_histogram(c);
+    int rc = save(o, m, c);
+    weft_calibration_free(c);
+    return rc;
+}
+
+static int run(const wf_opts *o)
+{
+    struct weft_model *m = NULL;
+    struct weft_engine *e = NULL;
+    char *text = NULL;
+    size_t len = 0;
+    if (!o->prompt && !o->file) return wf_usage(o->command, "give a text with -f FILE");
+    int rc = wf_open_model(o, false, &m);
+    if (!rc) rc = wf_read_text(o, false, &text, &len);
+    if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
+    if (!rc) rc = measure(o, m, e, text, len);
+    weft_engine_close(e);
+    weft_model_close(m);
+    free(text);
+    return rc;
+}
+
+static const wf_opt rows[] = {
+    {'o', "output", "FILE", "write here (default: the model's name with .calibration behind it)",
+     WF_OPT_TEXT, AT(write_to)},
+};
+static const WF_GROUP(group, "Output", rows);
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,   &wf_group_text,    &group, &wf_group_context, &wf_group_device,
+    &wf_group_testing, &wf_group_general, NULL,
+};
+
+const wf_command wf_cmd_calibrate = {
+    .name = "calibrate",
+    .usage = "-m FILE -f TEXT [options]",
+    .summary = "Measures the ranges of attention logits on a text. They are written beside the "
+               "model, layer by layer. Attention kernels may then subtract one number from the logits "
+               "of all rows of a layer instead of each row's own maximum (asynchronous softmax); "
+               "a row outside the range is computed again, so the results stay right. A layer "
+               "that ranges too widely keeps the synchronous softmax. Ten thousand tokens of the "
+               "kind of text that the model will read are enough, in pieces as long as its "
+               "contexts will be (-c).",
+    .more = "Written to MODEL" WEFT_CALIBRATION_SUFFIX ", which is read whenever the model is "
+            "opened:\n"
+            "  phi   is subtracted from every attention logit of the layer\n"
+            "  a, b  a row's largest logit minus phi must lie between these\n"
+            "  out   rows that kernels with half-precision exponentials compute again\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,183 @@
+/* calibrate: the distribution of attention logits over a text. The engine computes as always; after each
+ * attention op its queries and keys are read back and multiplied once more on the host, so that no kernel
+ * needs to give its logits away. */
+#include "engine/calibration.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct collector {
+    struct weft_engine *e;
+    struct weft_calibration *c;
+    void *raw;    /* as on the device: queries of a call or the K pool of a layer */
+    float *q, *k; /* the same as numbers */
+    size_t n_q, n_k;
+    bool broken;  /* a logit was no finite number */
+} collector;
+
+/* ---- counting ---------------------------------------------------------------------------------------------- */
+
+static void add(struct weft_logits *l, double x)
+{
+    double at = (x - WEFT_LOGIT_LOW) / WEFT_LOGIT_STEP;
+    l->bins[at < 0 ? 0 : at < WEFT_LOGIT_BINS ? (size_t)at : WEFT_LOGIT_BINS - 1]++;
+    l->min = l->n ? fmin(l->min, x) : x;
+    l->max = l->n ? fmax(l->max, x) : x;
+    l->sum += x;
+    l->n++;
+}
+
+/* Eight sums, which compilers make one vector of. */
+static float dot(const float *a, const float *b, uint32_t n)
+{
+    float sum[8] = {0}, rest = 0;
+    uint32_t d = 0;
+    for (; d + 8 <= n; d += 8)
+        for (int i = 0; i < 8; i++) sum[i] += a[d + i] * b[d + i];
+    for (; d < n; d++) rest += a[d] * b[d];
+    return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])) + rest;
+}
+
+static void count_row(collector *t, struct weft_calibration_layer *l, const wf_params *p, const wf_batch *b, uint32_t row, const float *q)
+{
+    const int32_t *pages = b->in[WF_INPUT_PAGES] + b->in[WF_INPUT_INDPTR][b->in[WF_INPUT_SEQ][row]];
+    uint32_t n = (uint32_t)b->in[WF_INPUT_POS][row] + 1, size = p->page_tokens;
+    for (uint32_t h = 0; h < p->n_head; h++) {
+        uint32_t kv_head = h / (p->n_head / p->n_kv_head);
+        double top = -INFINITY;
+        for (uint32_t j = 0; j < n; j++) {
+            size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * size + j % size;
+            double x = (double)p->scale * dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim);
+            if (isfinite(x)) add(&l->all, x);
+            else t->broken = true;
+            top = fmax(top, x);
+        }
+        if (isfinite(top)) add(&l->rows, top);
+    }
+}
+
+/* ---- reading back ------------------------------------------------------------------------------------------ */
+
+static weft_status make_room(collector *t, const wf_call *c)
+{
+    size_t rows = t->e->limits.rows, pitch = c->in[0].stride;
+    if (t->raw) return WEFT_OK;
+    t->n_q = rows * c->in[0].cols;
+    t->n_k = (size_t)c->in[1].rows * c->in[1].cols;
+    t->raw = wf_calloc(WF_MAX(rows * pitch, t->n_k), sizeof(float));
+    t->q = wf_calloc(t->n_q, sizeof *t->q);
+    t->k = wf_calloc(t->n_k, sizeof *t->k);
+    return t->raw && t->q && t->k ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, float *out)
+{
+    uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride), row = wf_dtype_bytes(v->dtype, v->cols);
+    WF_TRY(wf_read(q, v->buf, v->offset, t->raw, (v->rows - 1) * pitch + row, NULL));
+    WF_TRY(wf_finish(q));
+    for (uint32_t r = 0; r < v->rows; r++)
+        wf_dtypes[v->dtype].decode((uint8_t *)t->raw + r * pitch, out + (size_t)r * v->cols, v->cols);
+    return WEFT_OK;
+}
+
+static weft_status observe(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c)
+{
+    collector *t = user;
+    if (node->op != WF_OP_ATTENTION) return WEFT_OK;
+    WF_TRY(make_room(t, c));
+    WF_TRY(fetch(t, q, &c->in[0], t->q));
+    WF_TRY(fetch(t, q, &c->in[1], t->k));
+    for (uint32_t r = 0; r < c->in[0].rows; r++)
+        count_row(t, &t->c->layers[node->layer], &c->p, b, first + r, t->q + (size_t)r * c->in[0].cols);
+    return WEFT_OK;
+}
+
+/* ---- the text ---------------------------------------------------------------------------------------------- */
+
+static weft_status run_piece(struct weft_engine *e, const int32_t *ids, size_t n)
+{
+    struct weft_request *r = NULL;
+    WF_TRY(weft_submit(e, &(struct weft_request_params){.tokens = ids, .n_tokens = n, .prefill_only = true}, &r));
+    weft_status s = weft_wait(r, 0);
+    weft_request_free(r);
+    return s;
+}
+
+/* Each piece begins as a text does: with BOS, where the model wants one, for it draws attention like no other. */
+static weft_status run_text(collector *t, const struct weft_calibrate_params *p, const int32_t *ids, size_t n)
+{
+    size_t context = t->e->context, bos = n && ids[0] == t->e->model->info.bos && context > 1;
+    int32_t *piece = wf_calloc(context, sizeof *piece);
+    weft_status s = piece ? WEFT_OK : WEFT_ERR_NOMEM;
+    for (size_t at = bos; at < WF_MAX(n, bos + 1) && s == WEFT_OK;) {
+        size_t take = WF_MIN(n - at, context - bos);
+        piece[0] = ids[0];
+        memcpy(piece + bos, ids + at, take * sizeof *ids);
+        s = run_piece(t->e, piece, bos + take);
+        at += WF_MAX(take, (size_t)1);
+        t->c->n_tokens += bos + take;
+        if (p->on_progress) p->on_progress(p->user, "calibrate", (double)WF_MIN(at, n) / (double)n);
+    }
+    free(piece);
+    if (s == WEFT_OK && t->broken)
+        return wf_fail(WEFT_ERR_DEVICE, "an attention logit is not a finite number: broken weights or a faulty device; try weft selftest");
+    return s;
+}
+
+static weft_status create(const struct weft_engine *e, struct weft_calibration **out)
+{
+    struct weft_calibration *c = wf_calloc(1, sizeof *c);
+    if (!c) return WEFT_ERR_NOMEM;
+    c->n_layers = e->model->hp.n_layer;
+    c->context = e->context;
+    c->layers = wf_calloc(c->n_layers, sizeof *c->layers);
+    bool ok = c->layers;
+    for (uint32_t i = 0; ok && i < c->n_layers; i++) {
+        c->layers[i].all.bins = wf_calloc(WEFT_LOGIT_BINS, sizeof(uint64_t));
+        c->layers[i].rows.bins = wf_calloc(WEFT_LOGIT_BINS, sizeof(uint64_t));
+        ok = c->layers[i].all.bins && c->layers[i].rows.bins;
+    }
+    if (ok) *out = c;
+    else weft_calibration_free(c);
+    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static void choose(struct weft_calibration *c)
+{
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        struct weft_calibration_layer *l = &c->layers[i];
+        wf_phi p = wf_phi_choose(&l->rows, &l->outside);
+        l->phi = p.phi, l->a = p.a, l->b = p.b;
+        l->fits = wf_phi_fits(&p);
+    }
+}
+
+static weft_status collect(collector *t, const struct weft_calibrate_params *p)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    WF_TRY(weft_tokenize(t->e->model, p->text, p->len, WEFT_TEXT_DEFAULT, &ids, &n));
+    weft_status s = n ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the text gives no tokens");
+    wf_exec_observe(t->e->exec, observe, t); /* the engine is idle; its lock hands this over with the request */
+    if (s == WEFT_OK) s = run_text(t, p, ids, n);
+    wf_exec_observe(t->e->exec, NULL, NULL);
+    free(ids);
+    return s;
+}
+
+weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p, struct weft_calibration **out)
+{
+    if (!e || !p || !p->text || !out) return wf_fail(WEFT_ERR_ARG, "weft_calibrate: want an engine, a text and a place for the result");
+    if (e->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", e->dev->info.id);
+    collector t = {.e = e};
+    WF_TRY(create(e, &t.c));
+    weft_status s = collect(&t, p);
+    if (s == WEFT_OK) choose(t.c), *out = t.c;
+    else weft_calibration_free(t.c);
+    if (e->dev->lost) wf_abandon(t.raw);
+    else free(t.raw);
+    free(t.q);
+    free(t.k);
+    return s;
+}

@@ -1,0 +1,208 @@
+/* calibration: the rule, the file, and its use. See calibration.h. The file:
+ *
+ *     weft-calibration 1
+ *     model 1185376 bytes
+ *     layer 0 phi 3.1203 a -2.77 b 10.39    # a remark
+ *     ...
+ */
+#include "engine/calibration.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_FILE_BYTES (4u << 20)
+#define MOST_OUTSIDE 0.01
+
+/* ---- the rule -------------------------------------------------------------------------------------------- */
+
+double weft_logits_quantile(const struct weft_logits *l, double part)
+{
+    double want = part * (double)l->n, below = 0;
+    if (!l->n) return NAN;
+    for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
+        double count = (double)l->bins[i];
+        if (!count || below + count < want) {
+            below += count;
+            continue;
+        }
+        double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * ((double)i + (want - below) / count);
+        return fmin(fmax(x, l->min), l->max);
+    }
+    return l->max;
+}
+
+/* The window of `width` bins that holds the most rows; the middle one where several in a row hold equally many,
+ * for room on either side. Returns the bin behind it. */
+static size_t best_window(const struct weft_logits *l, size_t width, uint64_t *inside)
+{
+    size_t first = 0, last = 0;
+    uint64_t sum = 0, most = 0;
+    for (size_t end = 0; end < WEFT_LOGIT_BINS + width; end++) { /* its last bin */
+        sum += end < WEFT_LOGIT_BINS ? l->bins[end] : 0;
+        sum -= end >= width ? l->bins[end - width] : 0;
+        if (sum > most) most = sum, first = last = end;
+        else if (sum == most && last + 1 == end) last = end;
+    }
+    *inside = most;
+    return (first + last) / 2 + 1;
+}
+
+wf_phi wf_phi_choose(const struct weft_logits *rows, double *outside)
+{
+    uint64_t inside;
+    size_t end = best_window(rows, (size_t)((WF_PHI_B - WF_PHI_F16_A) / WEFT_LOGIT_STEP), &inside);
+    wf_phi p = {.phi = (float)(WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)end - WF_PHI_B)};
+    *outside = rows->n ? 1 - (double)inside / (double)rows->n : 0;
+    if (*outside <= MOST_OUTSIDE) p.a = WF_PHI_A, p.b = WF_PHI_B;
+    return p;
+}
+
+bool wf_phi_fits(const wf_phi *p)
+{
+    return p->a < p->b && p->a >= WF_PHI_A && p->b <= -WF_PHI_A;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------- */
+
+static weft_status read_model(const char *line, uint64_t model_bytes, bool *found)
+{
+    unsigned long long bytes;
+    int end = 0;
+    if (sscanf(line, " model %llu bytes %n", &bytes, &end) != 1 || !end || line[end]) return WEFT_OK;
+    *found = true;
+    if (bytes == model_bytes) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "it was made for a model of %llu bytes, this one has %llu: run weft calibrate again", bytes,
+                   (unsigned long long)model_bytes);
+}
+
+static weft_status read_layer(const char *line, uint32_t n_layers, wf_phi *out, bool *seen)
+{
+    unsigned layer;
+    int end = 0;
+    wf_phi p;
+    if (sscanf(line, " layer %u phi %f a %f b %f %n", &layer, &p.phi, &p.a, &p.b, &end) != 4 || line[end])
+        return wf_fail(WEFT_ERR_FORMAT, "want 'model N bytes' or 'layer N phi X a X b X'");
+    if (layer >= n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, n_layers - 1);
+    if (seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u stands here twice", layer);
+    if (!isfinite(p.phi) || !isfinite(p.a) || !isfinite(p.b) || p.a > p.b)
+        return wf_fail(WEFT_ERR_FORMAT, "layer %u: phi, a and b must be numbers, a at most b", layer);
+    seen[layer] = true;
+    out[layer] = p;
+    return WEFT_OK;
+}
+
+static weft_status read_lines(char *text, uint64_t model_bytes, uint32_t n_layers, wf_phi *out, bool *seen)
+{
+    bool model = false;
+    char *rest = text;
+    for (unsigned number = 1; rest; number++) {
+        char *line = strsep(&rest, "\n");
+        line[strcspn(line, "#\r")] = 0;
+        if (number == 1 && strcmp(line, "weft-calibration 1")) return wf_fail(WEFT_ERR_FORMAT, "the first line is not 'weft-calibration 1'");
+        if (number == 1 || !line[strspn(line, " \t")]) continue;
+        bool was_model = false;
+        weft_status s = read_model(line, model_bytes, &was_model);
+        if (s == WEFT_OK && !was_model) s = read_layer(line, n_layers, out, seen);
+        if (s != WEFT_OK) return wf_fail_more(s, "line %u", number);
+        model |= was_model;
+    }
+    if (!model) return wf_fail(WEFT_ERR_FORMAT, "no line says 'model N bytes'");
+    for (uint32_t i = 0; i < n_layers; i++)
+        if (!seen[i]) return wf_fail(WEFT_ERR_FORMAT, "layer %u is missing", i);
+    return WEFT_OK;
+}
+
+weft_status wf_calibration_load(const char *path, uint64_t model_bytes, uint32_t n_layers, wf_phi *out)
+{
+    struct stat st;
+    char *text = NULL;
+    size_t len;
+    if (stat(path, &st)) return wf_fail(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return wf_fail(WEFT_ERR_IO, "%s: not a regular file", path);
+    WF_TRY(wf_read_file(path, MAX_FILE_BYTES, &text, &len));
+    bool *seen = wf_calloc(n_layers, sizeof *seen);
+    weft_status s = !seen ? WEFT_ERR_NOMEM : strlen(text) != len ? wf_fail(WEFT_ERR_FORMAT, "holds a zero byte") : WEFT_OK;
+    if (s == WEFT_OK) s = read_lines(text, model_bytes, n_layers, out, seen);
+    free(seen);
+    free(text);
+    return s == WEFT_OK ? s : wf_fail_more(s, "%s", path);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------- */
+
+static void write_lines(FILE *f, const struct weft_calibration *c, uint64_t model_bytes)
+{
+    fprintf(f, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)model_bytes);
+    fprintf(f, "# Measured on %llu tokens in pieces of at most %u. x: attention logits, q.k * scale. A row's largest x may be\n",
+            (unsigned long long)c->n_tokens, c->context);
+    fprintf(f, "# between phi + a and phi + b; one outside is computed again with its own maximum. a = b: too wide, synchronous.\n");
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const struct weft_calibration_layer *l = &c->layers[i];
+        fprintf(f, "layer %u phi %.4f a %.4f b %.4f  # x %.2f to %.2f; largest of a row %.2f to %.2f, %.2f %% outside in F16\n", i, l->phi,
+                l->a, l->b, l->all.min, l->all.max, l->rows.min, l->rows.max, 100 * l->outside);
+    }
+}
+
+weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m, const char *path)
+{
+    if (!c || !m || !path) return wf_fail(WEFT_ERR_ARG, "weft_calibration_save: no argument may be NULL");
+    FILE *f = fopen(path, "w");
+    if (!f) return wf_fail(WEFT_ERR_IO, "cannot write the calibration to %s: %s", path, strerror(errno));
+    write_lines(f, c, m->info.file_bytes);
+    bool bad = ferror(f);
+    if (fclose(f) || bad) return wf_fail(WEFT_ERR_IO, "cannot write the calibration to %s: %s", path, strerror(errno));
+    return WEFT_OK;
+}
+
+void weft_calibration_free(struct weft_calibration *c)
+{
+    if (!c) return;
+    for (uint32_t i = 0; c->layers && i < c->n_layers; i++) {
+        free(c->layers[i].all.bins);
+        free(c->layers[i].rows.bins);
+    }
+    free(c->layers);
+    free(c);
+}
+
+/* ---- use -------------------------------------------------------------------------------------------------- */
+
+static void set_nodes(const wf_phi *layers, wf_graph *g)
+{
+    unsigned used = 0, all = 0;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        wf_node *n = &g->nodes[i];
+        if (n->op != WF_OP_ATTENTION) continue;
+        const wf_phi *p = &layers[n->layer];
+        all++;
+        if (!wf_phi_fits(p)) continue;
+        n->p.phi = p->phi, n->p.phi_lo = p->a, n->p.phi_hi = p->b;
+        used++;
+    }
+    wf_log(WEFT_LOG_INFO, "calibration: asynchronous softmax in %u of %u layers", used, all);
+}
+
+/* False: there is none, and none was asked for. */
+static bool find_file(const struct weft_model *m, const char *path, char *out, size_t cap)
+{
+    struct stat st;
+    int n = snprintf(out, cap, "%s%s", path ? path : m->info.path, path ? "" : WEFT_CALIBRATION_SUFFIX);
+    return path || (m->file->map.slot >= 0 && n > 0 && (size_t)n < cap && !stat(out, &st));
+}
+
+void wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g)
+{
+    char file[4096];
+    if (!find_file(m, path, file, sizeof file)) return;
+    wf_phi *layers = wf_calloc(m->hp.n_layer, sizeof *layers);
+    weft_status s = layers ? wf_calibration_load(file, m->info.file_bytes, m->hp.n_layer, layers) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) set_nodes(layers, g);
+    else wf_log(WEFT_LOG_WARN, "%s; this calibration is ignored, attention stays synchronous", wf_error());
+    free(layers);
+}

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+"""`weft calibrate` against the attention logits of an independent float64 forward pass.
+
+    calibration.py WEFT SOURCES DEVICE
+
+Tiny models with a text of several pieces. Minimum, maximum and quantiles of all logits and of the rows'
+maxima must agree to within a bin of the program's histogram and the rounding of F16 keys. phi must be a best
+one: no other leaves fewer rows outside the range of F16 exponentials. Where more than 1 % are outside the
+layer must be synchronous.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from device import resolve
+
+weft, sources, device = sys.argv[1:4]
+device = resolve(weft, device)
+sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
+import reference  # noqa: E402
+
+TEXT = 'Once there was a weaver who threads the warp at night; the wefts crossed it in the day. ' * 7
+CONTEXT = 64
+EPS = 1 / 32 + 0.011  # a bin, F16 keys, two digits printed
+QUANTILES = [(1, 'all', 0.0001), (2, 'all', 0.5), (3, 'all', 0.9999), (6, 'rows', 0.001), (7, 'rows', 0.5), (8, 'rows', 0.999)]
+F16, RANGE, MOST_OUTSIDE = (-2.77, 10.39), (-55, 10.39), 1
+
+
+class Observed(reference.Model):
+    """Keeps the logits of each layer: what the softmax sees."""
+
+    def __init__(self, path):
+        super().__init__(path)
+        self.all = [[] for _ in range(self.layers)]
+        self.rows = [[] for _ in range(self.layers)]
+        self.layer = 0
+
+    def block(self, x, b):
+        self.layer = next(i for i, have in enumerate(self.blocks) if have is b)
+        return super().block(x, b)
+
+    def attention(self, q, k, v):
+        rep, t = self.heads // self.kv_heads, len(q)
+        for h in range(self.heads):
+            s = q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim)
+            seen = np.tril(np.ones((t, t), bool))
+            self.all[self.layer].append(s[seen])
+            self.rows[self.layer].append(np.where(seen, s, -np.inf).max(1))
+        return super().attention(q, k, v)
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
+    return done.stdout
+
+
+def pieces(model):
+    ids = [int(i) for i in run(weft, 'tokenize', '-m', model, '-p', TEXT).split()]
+    assert ids[0] == 1 and len(ids) > 3 * CONTEXT, ids
+    rest = ids[1:]
+    return [[1] + rest[i : i + CONTEXT - 1] for i in range(0, len(rest), CONTEXT - 1)]
+
+
+def table(text):
+    """The numbers of each layer's line."""
+    rows = [line.split() for line in text.splitlines() if re.match(r' +\d+ +-?\d', line) and ' to ' not in line]
+    return [[float(v.rstrip('%')) for v in row[1:15]] for row in rows]
+
+
+def part_below(x, value):
+    return np.searchsorted(x, value) / len(x)
+
+
+def most_inside(rows, width):
+    """The largest share of sorted rows that any window of that width holds."""
+    return (np.searchsorted(rows, rows + width, 'right') - np.arange(len(rows))).max() / len(rows)
+
+
+def complaints(got, x, rows):
+    scale = 2**-9 * max(abs(x[0]), abs(x[-1]))  # logits of F16 keys are off by a part of their size
+    eps = EPS + scale
+    for column, want in ((0, x[0]), (4, x[-1]), (5, rows[0]), (9, rows[-1])):
+        if abs(got[column] - want) > eps:
+            yield f'column {column}: {got[column]}, not {want:.3f}'
+    for column, which, part in QUANTILES:
+        of = x if which == 'all' else rows
+        if not part_below(of, got[column] - eps) - 1 / len(of) <= part <= part_below(of, got[column] + eps) + 1 / len(of):
+            yield f'column {column}: {got[column]} is not the quantile {part}'
+    phi, a, b, out = got[10:]
+
+    def inside(limits, grow):
+        return part_below(rows, phi + limits[1] + grow) - part_below(rows, phi + limits[0] - grow)
+
+    if not 1 - inside(F16, eps) - 1e-4 <= out / 100 <= 1 - inside(F16, -eps) + 1e-4:
+        yield f'{out} % of the rows outside of F16, not {100 - 100 * inside(F16, 0):.2f}'
+    if inside(F16, eps) < most_inside(rows, F16[1] - F16[0] - 2 * eps):
+        yield f'phi {phi} is not the best'
+    if (a, b) != (RANGE if out <= MOST_OUTSIDE else (0, 0)) and abs(out - MOST_OUTSIDE) > 0.006:
+        yield f'a {a}, b {b} with {out} % of the rows outside'
+
+
+def check(folder, arch, variant, seed, scale):
+    model, out = os.path.join(folder, 'm.gguf'), os.path.join(folder, 'out')
+    tiny = os.path.join(sources, 'tests', 'model', 'tiny.py')
+    run(sys.executable, tiny, '--arch', arch, '--variant', variant, '--seed', str(seed), '--scale', str(scale), model)
+    got = table(run(weft, 'calibrate', '-q', '-m', model, '-p', TEXT, '-c', str(CONTEXT), '--device', device, '-o', out))
+    m = Observed(model)
+    for piece in pieces(model):
+        m.logits(piece)
+    with open(out, encoding='utf-8') as f:
+        file = re.findall(r'(?m)^layer (\d+) phi (\S+) a (\S+) b (\S+) ', f.read())
+    failed = len(got) != m.layers or len(file) != m.layers
+    for layer, row in enumerate(got):
+        x, rows = (np.sort(np.concatenate(v[layer])) for v in (m.all, m.rows))
+        wrong = list(complaints(row, x, rows))
+        wrong += [f'file: {text}' for i, text in enumerate(file[layer][1:]) if abs(float(text) - row[10 + i]) > 0.0051]
+        failed |= bool(wrong)
+        print(f'{"FAILED" if wrong else "ok":6} {device} {arch} {variant} x{scale} layer {layer}: {len(x)} logits, {x[0]:.2f} to {x[-1]:.2f}, '
+              f'rows {rows[0]:.2f} to {rows[-1]:.2f}, phi {row[10]}, {row[13]} % outside {"; ".join(wrong)}', flush=True)
+    return failed, [row[11] == row[12] for row in got]
+
+
+failed = False
+with tempfile.TemporaryDirectory() as folder:
+    seed = int.from_bytes(os.urandom(3), 'little')
+    print(f'seed {seed}')
+    wide = []
+    for arch, variant, scale in (('llama', 'gqa', 1), ('qwen2', 'bias', 1), ('llama', 'mha,partial-rope', 1), ('llama', 'gqa', 4)):
+        bad, too_wide = check(folder, arch, variant, seed, scale)
+        failed |= bad
+        wide.append(too_wide)
+    # Random weights fit; with queries and keys four times as large no layer does.
+    if all(map(all, wide[:3])) or not all(wide[3]):
+        print('FAILED: too wide', wide)
+        failed = True
+sys.exit(failed)

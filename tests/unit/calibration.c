@@ -1,0 +1,276 @@
+/* calibration: the rule that chooses phi, the file with every kind of damage, and that an engine takes it over. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/calibration.h"
+
+#define DEMO "models/demo.gguf"
+#define BYTES 1000u
+#define HEAD "weft-calibration 1\nmodel 1000 bytes\n"
+#define TWO "layer 1 phi -3.5 a -2.77 b 10.39\nlayer 0 phi 1 a -60 b 10.39 # too wide\n"
+
+static char folder[] = "/tmp/weft-calibration-XXXXXX", path[96], model_path[64];
+static char logged[1024];
+static int warnings;
+
+static void on_log(void *user, enum weft_log_level level, const char *line)
+{
+    (void)user;
+    if (level != WEFT_LOG_WARN) return;
+    warnings++;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void write_bytes(const char *text, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    fclose(f);
+}
+
+/* ---- the rule ---------------------------------------------------------------------------------------- */
+
+static struct weft_logits uniform(double low, double high)
+{
+    struct weft_logits l = {.min = low, .max = high, .bins = calloc(WEFT_LOGIT_BINS, sizeof *l.bins)};
+    assert_non_null(l.bins);
+    for (int i = 0; i < 100000; i++, l.n++) l.bins[(size_t)((low + (high - low) * i / 1e5 - WEFT_LOGIT_LOW) / WEFT_LOGIT_STEP)]++;
+    return l;
+}
+
+static void test_quantiles(void **state)
+{
+    (void)state;
+    struct weft_logits l = uniform(-3, 7), none = {.bins = l.bins};
+    for (double part = 0; part <= 1; part += 0.01) assert_true(fabs(weft_logits_quantile(&l, part) - (-3 + 10 * part)) <= WEFT_LOGIT_STEP);
+    assert_true(isnan(weft_logits_quantile(&none, 0.5)));
+    free(l.bins);
+}
+
+/* Rows narrower than F16's range lie in its middle; wider ones fill it, and if many are left out nothing fits. */
+static void test_rule(void **state)
+{
+    (void)state;
+    const double low = WF_PHI_F16_A, high = WF_PHI_B;
+    for (double width = 0.5; width < 140; width += 0.5) {
+        struct weft_logits l = uniform(5, 5 + width);
+        double outside, below, above;
+        wf_phi p = wf_phi_choose(&l, &outside);
+        free(l.bins);
+        below = 5 - (p.phi + low), above = p.phi + high - (5 + width);
+        if (width < high - low - 0.1) assert_true(outside == 0 && fabs(below - above) < 0.1);
+        else assert_true(below < 0.1 && above < 0.1 && fabs(outside - (1 - (high - low) / width)) < 0.01);
+        assert_int_equal(wf_phi_fits(&p), outside <= 0.01);
+        if (wf_phi_fits(&p)) assert_true(p.a == WF_PHI_A && p.b == WF_PHI_B);
+        else assert_true(p.a == p.b);
+    }
+    assert_true(exp(high) < 65504 / 1.9 && exp(low) > 0x1p-24 * 0x1p19 && exp(WF_PHI_A) > 0x1p-126 * 0x1p45);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------- */
+
+static void test_good_files(void **state)
+{
+    (void)state;
+    static const char *const good[] = {HEAD TWO, HEAD "# remark\n\n \t\n" TWO, TWO, "weft-calibration 1\r\nmodel 1000 bytes\r\n" TWO};
+    for (size_t i = 0; i < WF_LEN(good); i++) {
+        wf_phi p[2] = {{0}};
+        char text[512];
+        snprintf(text, sizeof text, "%s%s", i == 2 ? HEAD : "", good[i]);
+        write_bytes(text, strlen(text) - (i == 1)); /* once without the last newline */
+        assert_int_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_OK);
+        assert_true(p[0].phi == 1 && p[0].a == -60 && p[0].b == 10.39f && !wf_phi_fits(&p[0]));
+        assert_true(p[1].phi == -3.5f && p[1].a == -2.77f && p[1].b == 10.39f && wf_phi_fits(&p[1]));
+    }
+}
+
+static void test_broken_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"", "first line"},
+        {"\n" HEAD TWO, "first line"},
+        {"weft-calibration 2\nmodel 1000 bytes\n" TWO, "first line"},
+        {"weft-plan 1\n", "first line"},
+        {HEAD, "layer 0 is missing"},
+        {HEAD "layer 0 phi 1 a -2 b 2\n", "layer 1 is missing"},
+        {"weft-calibration 1\n" TWO, "model N bytes"},
+        {"weft-calibration 1\nmodel 999 bytes\n" TWO, "line 2: it was made for a model of 999 bytes"},
+        {"weft-calibration 1\nmodel -1 bytes\n" TWO, "line 2"},
+        {"weft-calibration 1\nmodel many bytes\n" TWO, "line 2"},
+        {HEAD TWO "layer 2 phi 1 a -2 b 2\n", "line 5: layer 2"},
+        {HEAD TWO "layer 4294967297 phi 1 a -2 b 2\n", "line 5: layer"},
+        {HEAD TWO "layer -1 phi 1 a -2 b 2\n", "line 5: layer"},
+        {HEAD TWO TWO, "line 5: layer 1 stands here twice"},
+        {HEAD TWO "layer\n", "line 5: want"},
+        {HEAD "layer 0 phi nan a -2 b 2\n", "line 3: layer 0: phi, a and b"},
+        {HEAD "layer 0 phi 1 a -inf b 2\n", "line 3: layer 0: phi, a and b"},
+        {HEAD "layer 0 phi 1 a -2 b 1e99\n", "line 3: layer 0: phi, a and b"},
+        {HEAD "layer 0 phi 1 a 2.1 b 2\n", "line 3: layer 0: phi, a and b"},
+        {HEAD "layer 0 phi 1 a -2 b 2 more\n", "line 3: want"},
+        {HEAD "layer 0 phi 1 a -2\n", "line 3: want"},
+        {HEAD "layer 0 phi x a -2 b 2\n", "line 3: want"},
+    };
+    wf_phi p[2];
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        write_bytes(bad[i].text, strlen(bad[i].text));
+        if (wf_calibration_load(path, BYTES, 2, p) == WEFT_OK) fail_msg("case %zu was read", i);
+        if (!strstr(wf_error(), bad[i].message) || !strstr(wf_error(), path)) fail_msg("case %zu: %s", i, wf_error());
+    }
+    char zero[] = HEAD "\0" TWO;
+    write_bytes(zero, sizeof zero - 1);
+    assert_int_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_ERR_FORMAT);
+    assert_int_equal(wf_calibration_load(folder, BYTES, 2, p), WEFT_ERR_IO);
+    assert_int_equal(wf_calibration_load("/nonexistent", BYTES, 2, p), WEFT_ERR_IO);
+}
+
+/* Cut anywhere, a file is read whole or refused. */
+static void test_truncated(void **state)
+{
+    (void)state;
+    const char *text = HEAD "layer 0 phi 1 a -2 b 2\nlayer 1 phi 1 a -2 b 2.5\n";
+    for (size_t n = 0; n < strlen(text) - 4; n++) { /* "b 2" is a number, too */
+        wf_phi p[2];
+        write_bytes(text, n);
+        assert_int_not_equal(wf_calibration_load(path, BYTES, 2, p), WEFT_OK);
+    }
+}
+
+/* ---- use ---------------------------------------------------------------------------------------------- */
+
+static struct weft_model *copy_of_demo(void)
+{
+    struct weft_model *m = NULL;
+    char command[256];
+    snprintf(command, sizeof command, "cp " DEMO " %s", model_path);
+    assert_int_equal(system(command), 0);
+    if (weft_model_open(&(struct weft_model_params){.path = model_path}, &m)) fail_msg("%s", weft_last_error());
+    return m;
+}
+
+/* Attention nodes of a fresh engine that are asynchronous. */
+static unsigned used_layers(const struct weft_model *m, const char *file, wf_params *first)
+{
+    struct weft_engine *e = NULL;
+    unsigned used = 0;
+    struct weft_engine_params p = {.device = "null", .context = 64, .calibration = file};
+    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    for (size_t i = 0; i < e->graph.n_nodes; i++) {
+        const wf_node *n = &e->graph.nodes[i];
+        if (n->op != WF_OP_ATTENTION) continue;
+        if (n->layer == 0) *first = n->p;
+        used += n->p.phi_lo < n->p.phi_hi;
+    }
+    weft_engine_close(e);
+    return used;
+}
+
+static void write_layers(const struct weft_model *m, uint32_t n, const char *range)
+{
+    char text[8192];
+    int at = snprintf(text, sizeof text, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)weft_model_info(m)->file_bytes);
+    for (uint32_t i = 0; i < n; i++) at += snprintf(text + at, sizeof text - (size_t)at, "layer %u phi 4.25 %s\n", i, i ? range : "a -2 b 10");
+    write_bytes(text, (size_t)at);
+}
+
+static void test_engine(void **state)
+{
+    (void)state;
+    struct weft_model *m = copy_of_demo();
+    uint32_t n = weft_model_info(m)->n_layer;
+    wf_params p = {0};
+    warnings = 0;
+    assert_int_equal(used_layers(m, NULL, &p), 0); /* no file: synchronous, and nobody is warned */
+    assert_true(p.phi_lo == 0 && p.phi_hi == 0);
+    assert_int_equal(warnings, 0);
+    snprintf(path, sizeof path, "%s" WEFT_CALIBRATION_SUFFIX, model_path);
+    write_layers(m, n, "a -55 b 10.39");
+    assert_int_equal(used_layers(m, NULL, &p), n);
+    assert_true(p.phi == 4.25f && p.phi_lo == -2 && p.phi_hi == 10);
+    static const char *const synchronous[] = {"a -55.1 b 10", "a -55 b 55.1", "a 0 b 0"}; /* only layer 0 is left */
+    for (size_t i = 0; i < WF_LEN(synchronous); i++) {
+        write_layers(m, n, synchronous[i]);
+        assert_int_equal(used_layers(m, NULL, &p), 1);
+    }
+    assert_int_equal(warnings, 0);
+    write_layers(m, n - 1, "a -55 b 10");
+    assert_int_equal(used_layers(m, NULL, &p), 0);
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(logged, path));
+    assert_int_equal(used_layers(m, "/nonexistent", &p), 0);
+    assert_int_equal(warnings, 2);
+    unlink(path);
+    weft_model_close(m);
+}
+
+/* What was measured comes back from the file as it was chosen. */
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct weft_model *m = copy_of_demo();
+    struct weft_calibration_layer layers[2] = {{.all = uniform(-9, 30), .rows = uniform(2, 8)}, {.all = uniform(-9, 30), .rows = uniform(-90, 90)}};
+    struct weft_calibration c = {.n_layers = 2, .n_tokens = 7, .context = 5, .layers = layers};
+    wf_phi p[2];
+    for (int i = 0; i < 2; i++) {
+        wf_phi chosen = wf_phi_choose(&layers[i].rows, &layers[i].outside);
+        layers[i].phi = chosen.phi, layers[i].a = chosen.a, layers[i].b = chosen.b;
+    }
+    assert_int_equal(weft_calibration_save(&c, m, path), WEFT_OK);
+    assert_int_equal(wf_calibration_load(path, weft_model_info(m)->file_bytes, 2, p), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        assert_true(fabsf(p[i].phi - layers[i].phi) < 1e-4f && fabsf(p[i].a - layers[i].a) < 1e-4f && fabsf(p[i].b - layers[i].b) < 1e-4f);
+        assert_int_equal(wf_phi_fits(&p[i]), i == 0);
+        free(layers[i].all.bins);
+        free(layers[i].rows.bins);
+    }
+    assert_int_equal(weft_calibration_save(&c, m, "/nonexistent/file"), WEFT_ERR_IO);
+    weft_model_close(m);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    if (!mkdtemp(folder)) return 1;
+    snprintf(model_path, sizeof model_path, "%s/m.gguf", folder);
+    return 0;
+}
+
+static int each(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "%s/file", folder);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(path);
+    unlink(model_path);
+    snprintf(path, sizeof path, "%s/file", folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_quantiles, each), cmocka_unit_test_setup(test_rule, each),      cmocka_unit_test_setup(test_good_files, each),
+        cmocka_unit_test_setup(test_broken_files, each), cmocka_unit_test_setup(test_truncated, each), cmocka_unit_test_setup(test_engine, each),
+        cmocka_unit_test_setup(test_round_trip, each),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,258 @@
+/* sample: the host sampler and the op SAMPLE give the same token, and both follow the rule as an independent
+ * sort would. Philox gives the words its authors publish. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+#define N 500
+
+static uint64_t seed, draws;
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)(wf_random(seed, draws++) % n);
+}
+
+/* Known answers of Random123's kat_vectors. */
+static void test_philox(void **state)
+{
+    (void)state;
+    static const uint32_t in[3][6] = {{0}, {~0u, ~0u, ~0u, ~0u, ~0u, ~0u}, {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344, 0xa4093822, 0x299f31d0}};
+    static const uint32_t want[3][4] = {{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8},
+                                        {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd},
+                                        {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}};
+    for (int i = 0; i < 3; i++) {
+        uint32_t out[4];
+        wf_philox(in[i], in[i] + 4, out);
+        assert_memory_equal(out, want[i], sizeof out);
+    }
+}
+
+/* ---- the rule, by a full sort ---------------------------------------------------------------------------- */
+
+static int descending(const void *a, const void *b)
+{
+    const wf_candidate *x = a, *y = b;
+    return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
+}
+
+static uint32_t kept_of(const wf_choice *how, const float *z, wf_candidate *c)
+{
+    double sum = 0, part = 0;
+    for (int32_t i = 0; i < N; i++) c[i] = (wf_candidate){z[i], i};
+    qsort(c, N, sizeof *c, descending);
+    uint32_t n = how->top_k > 0 && how->top_k < N ? (uint32_t)how->top_k : N, kept = n;
+    for (uint32_t i = 0; i < n; i++) sum += exp(c[i].logit);
+    if (how->top_p > 0 && how->top_p < 1)
+        for (kept = 0; part < how->top_p * sum && kept < n;) part += exp(c[kept++].logit);
+    while (how->min_p > 0 && kept > 1 && exp(c[kept - 1].logit - c[0].logit) < how->min_p) kept--;
+    return kept;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return ((const wf_candidate *)a)->id - ((const wf_candidate *)b)->id;
+}
+
+static int32_t by_sorting(const wf_choice *how, const float *z)
+{
+    wf_candidate c[N];
+    uint32_t n = kept_of(how, z, c), i = 0;
+    double sum = 0, part = 0;
+    if (how->temperature == 0) return c[0].id;
+    qsort(c, n, sizeof *c, ascending);
+    for (i = 0; i < n; i++) sum += exp(c[i].logit / how->temperature);
+    for (i = 0; i + 1 < n; i++) {
+        part += exp(c[i].logit / how->temperature);
+        if (part > wf_philox_unit(how->seed, how->counter) * sum) break;
+    }
+    return c[i].id;
+}
+
+static wf_choice random_choice(void)
+{
+    return (wf_choice){.temperature = below(6) ? 0.2f + (float)below(20) / 10 : 0, .top_k = below(2) ? (int32_t)below(N + 50) : 0,
+                       .top_p = below(2) ? (float)below(101) / 100 : 0, .min_p = below(3) ? 0 : (float)below(101) / 100,
+                       .seed = wf_random(seed, draws++), .counter = below(1000)};
+}
+
+static void random_logits(float *z)
+{
+    bool coarse = below(2); /* with ties */
+    for (int i = 0; i < N; i++) z[i] = coarse ? (float)below(30) / 2 - 8 : (float)below(1u << 20) * 0x1p-16f - 8;
+}
+
+static void test_rule(void **state)
+{
+    (void)state;
+    float z[N];
+    wf_candidate scratch[N];
+    int clear = 0;
+    for (int i = 0; i < 20000; i++) {
+        double margin;
+        wf_choice how = random_choice();
+        random_logits(z);
+        int32_t got = wf_choose(&how, z, N, scratch, &margin), want = by_sorting(&how, z);
+        clear += margin > 1e-6;
+        if (got != want && margin > 1e-6)
+            fail_msg("seed %llu, %d: temperature %g top_k %d top_p %g min_p %g: %d, not %d", (unsigned long long)seed, i, how.temperature, how.top_k,
+                     how.top_p, how.min_p, got, want);
+    }
+    assert_true(clear > 10000); /* else the margin would excuse everything */
+}
+
+/* Tokens come as often as their probabilities say: chi-square with 4 degrees of freedom, 1 in 10^6. */
+static void test_frequencies(void **state)
+{
+    (void)state;
+    static const double share[] = {0.5, 0.25, 0.125, 0.0625, 0.0625};
+    float z[5];
+    wf_candidate scratch[5];
+    int count[5] = {0}, n = 100000;
+    for (int i = 0; i < 5; i++) z[i] = (float)log(share[i]);
+    for (int i = 0; i < n; i++) count[wf_choose(&(wf_choice){.temperature = 1, .seed = seed, .counter = (uint64_t)i}, z, 5, scratch, NULL)]++;
+    double chi2 = 0;
+    for (int i = 0; i < 5; i++) chi2 += (count[i] - n * share[i]) * (count[i] - n * share[i]) / (n * share[i]);
+    assert_true(chi2 < 33.4);
+}
+
+/* ---- host and device ------------------------------------------------------------------------------------------ */
+
+typedef struct device {
+    wf_dev *dev;
+    wf_queue *q;
+    wf_buf *buf;
+    wf_call call;
+} device;
+
+static wf_view place(device *d, uint64_t *at, uint8_t dtype, uint32_t rows, uint32_t cols)
+{
+    wf_view v = {.buf = d->buf, .offset = *at, .rows = rows, .cols = cols, .stride = cols, .dtype = dtype};
+    *at += WF_UP((uint64_t)rows * cols * 4, 4096);
+    return v;
+}
+
+static bool open_device(const char *name, device *d)
+{
+    uint64_t at = 0;
+    if (wf_dev_open(name, NULL, &d->dev)) return false;
+    assert_int_equal(wf_queue_create(d->dev, &d->q), WEFT_OK);
+    assert_int_equal(wf_buf_create(d->dev, 1 << 20, &d->buf), WEFT_OK);
+    static const struct {
+        uint8_t dtype;
+        uint32_t rows, cols;
+    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 5}, {WF_I32, 1, 2}, {WF_I32, 1, WF_PENALTY_WINDOW}, {WF_F32, WF_PENALTY_WINDOW, 3}};
+    d->call = (wf_call){.op = WF_OP_SAMPLE, .variant = -1};
+    for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
+    d->call.out[0] = place(d, &at, WF_I32, 1, 1);
+    d->call.out[1] = place(d, &at, WF_F32, 1, 1);
+    d->call.out[2] = place(d, &at, WF_F32, 1, N);
+    if (wf_prepare(d->dev, &d->call, &d->call.variant)) fail_msg("%s", wf_error());
+    return true;
+}
+
+static void close_device(device *d)
+{
+    wf_buf_destroy(d->buf);
+    wf_queue_destroy(d->q);
+    wf_dev_close(d->dev);
+}
+
+static void put(device *d, int operand, const void *data, size_t size)
+{
+    assert_int_equal(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL), WEFT_OK);
+}
+
+/* A request's repetition penalty becomes edits, each token of the window once. */
+static int32_t on_device(device *d, const struct weft_sampling *s, const float *x, const int32_t *recent, uint32_t n, uint64_t position)
+{
+    float how[3] = {s->temperature, s->top_p, s->min_p}, edit[WF_PENALTY_WINDOW][3];
+    int32_t key[5] = {s->top_k, (int32_t)s->seed, (int32_t)(s->seed >> 32), (int32_t)position, (int32_t)(position >> 32)};
+    int32_t indptr[2] = {0}, ids[WF_PENALTY_WINDOW] = {0}, id = -1;
+    for (uint32_t i = 0; i < n; i++) {
+        bool seen = false;
+        for (uint32_t j = 0; j < i; j++) seen |= recent[j] == recent[i];
+        if (seen) continue;
+        ids[indptr[1]] = recent[i];
+        memcpy(edit[indptr[1]++], (float[3]){0, s->repeat_penalty > 0 ? s->repeat_penalty : 1, 0}, sizeof *edit);
+    }
+    put(d, 0, x, N * sizeof *x), put(d, 1, how, sizeof how), put(d, 2, key, sizeof key);
+    put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, edit, sizeof edit);
+    assert_int_equal(wf_submit(d->q, &d->call), WEFT_OK);
+    assert_int_equal(wf_read(d->q, d->buf, d->call.out[0].offset, &id, sizeof id, NULL), WEFT_OK);
+    assert_int_equal(wf_finish(d->q), WEFT_OK);
+    return id;
+}
+
+/* Draws in which rounding decides may differ: they are recognised by their margin, and rare. */
+static void compare_on(const char *name)
+{
+    device d = {0};
+    float x[N], z[N];
+    wf_candidate scratch[2 * N], more[N];
+    int32_t recent[WF_PENALTY_WINDOW], want = -1;
+    int unclear = 0;
+    if (!open_device(name, &d)) return;
+    for (int i = 0; i < 300; i++) {
+        wf_choice how = random_choice();
+        struct weft_sampling s = {how.temperature, how.top_k, how.top_p, how.min_p, below(2) ? 1 + (float)below(8) / 8 : 0, how.seed};
+        uint32_t n = below(WF_PENALTY_WINDOW + 1);
+        double margin = 1;
+        random_logits(x);
+        for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
+        assert_int_equal(wf_sample(&s, NULL, x, N, recent, n, how.counter, scratch, &want), WEFT_OK);
+        if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_choose(&how, z, N, more, &margin);
+        int32_t got = on_device(&d, &s, x, recent, n, how.counter);
+        unclear += margin < 2e-5;
+        if (got != want && margin >= 2e-5) fail_msg("%s, seed %llu, %d: %d on the device, %d on the host", name, (unsigned long long)seed, i, got, want);
+    }
+    assert_true(unclear < 150);
+    close_device(&d);
+}
+
+static void test_cpu(void **state)
+{
+    (void)state;
+    compare_on("cpu");
+}
+
+static void test_opencl(void **state)
+{
+    (void)state;
+    compare_on("opencl:0.0");
+}
+
+static void test_not_finite(void **state)
+{
+    (void)state;
+    float x[N] = {0};
+    wf_candidate scratch[2 * N];
+    int32_t id = 0;
+    x[7] = NAN;
+    for (int hot = 0; hot < 2; hot++) {
+        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, NULL, x, N, NULL, 0, 1, scratch, &id), WEFT_ERR_DEVICE);
+        assert_non_null(strstr(wf_error(), "token 7"));
+    }
+    assert_int_equal(wf_sample_chosen(-8, &id), WEFT_ERR_DEVICE);
+    assert_non_null(strstr(wf_error(), "token 7"));
+    assert_int_equal(wf_sample_chosen(7, &id), WEFT_OK);
+    assert_int_equal(id, 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_philox), cmocka_unit_test(test_rule),   cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_cpu),    cmocka_unit_test(test_opencl), cmocka_unit_test(test_not_finite),
+    };
+    seed = wf_now_ns();
+    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
