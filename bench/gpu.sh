@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
 # Builds weft on a machine with a GPU, checks it on every OpenCL device there, and times it.
-#   bench/gpu.sh OUT [check|time]...   (default: both; logs and results go to OUT)
-# The Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory.
+#   bench/gpu.sh OUT [check|ops|clblast|tune|time]...   (default: check ops time; logs and results go to OUT)
+# ops and clblast measure single ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time
+# measures whole models, whose Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory.
 set -u
 cd "$(dirname "$0")/.."
 out=$1
 shift
-steps=${*:-check time}
+steps=${*:-check ops time}
 mkdir -p "$out"
 python=/usr/bin/python3
 $python -c 'import numpy' 2>/dev/null || python=python3
+weft=build-gpu/src/cli/weft
 
 build() {
     [ -d build-gpu ] || meson setup build-gpu >"$out/setup.log" 2>&1 || { cat "$out/setup.log"; exit 1; }
     ninja -C build-gpu >"$out/build.log" 2>&1 || { tail -40 "$out/build.log"; exit 1; }
-    build-gpu/src/cli/weft --list-devices
+    $weft --list-devices
 }
 
-devices() { build-gpu/src/cli/weft --list-devices | grep -o 'opencl:[0-9.]*' | sort -u; }
+devices() { $weft --list-devices | grep -o 'opencl:[0-9.]*' | sort -u; }
 
 check() {
     for d in cpu $(devices); do
@@ -34,14 +36,31 @@ time_models() {
     for type in F16 Q4_0; do
         model=/tmp/llama3-8b-$type.gguf
         [ -f "$model" ] || $python bench/make_model.py --shape llama3-8b --type $type "$model"
-        timeout 280 build-gpu/src/cli/weft bench -m "$model" --device gpu -p 512,2048 -n 128 -r 3 --results "$out/rows.csv"
+        timeout 280 $weft bench -m "$model" --device gpu -p 512,2048 -n 128 -r 3 --results "$out"
     done
+}
+
+# Peer and weft one after the other: a row of results is of one run.
+ops() {
+    python3 bench/baselines/torch_peer.py >"$out/torch.csv" || return
+    timeout 400 $weft bench ops --device gpu --results "$out" --peer "$out/torch.csv"
+}
+
+clblast() {
+    $python bench/baselines/clblast.py --device NVIDIA --rows 1,16,512,2048 >"$out/clblast.csv" || return
+    timeout 400 $weft bench ops --device gpu --op gemm --dtype F32 --results "$out" --peer "$out/clblast.csv"
+}
+
+tune() {
+    timeout 400 $weft tune --device gpu --shape N=6144,K=4096 --shape N=4096,K=4096 --shape N=28672,K=4096 --shape N=4096,K=14336 \
+        --shape H=32,KV=8,D=128 --dtype F16,Q4_0 -f "$out/nvidia.tune"
 }
 
 build
 for s in $steps; do
     case $s in
     check) check ;;
+    ops | clblast | tune) $s ;;
     time) time_models ;;
     *) echo "unknown step $s" >&2; exit 2 ;;
     esac

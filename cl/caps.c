@@ -66,21 +66,41 @@ static void get_info(cl_place *pl)
     i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
 }
 
+enum { NV_CAPABILITY_MAJOR = 0x4000, NV_CAPABILITY_MINOR = 0x4001 }; /* cl_nv_device_attribute_query */
+
+/* AMD names the device by its target: CDNA from gfx908 has MFMA and waves of 64, RDNA from gfx11 WMMA and 32. */
+static uint32_t amd_lanes(const char *name)
+{
+    unsigned gfx = 0;
+    if (sscanf(name, "gfx%x", &gfx) != 1) return 0;
+    if (gfx == 0x908 || gfx == 0x90a || (gfx >= 0x940 && gfx < 0x1000)) return 64;
+    return gfx >= 0x1100 ? 32 : 0;
+}
+
+/* The extension's functions take the smallest sub-group that the device has, 8 or 16. */
+static uint32_t intel_lanes(cl_device_id dev)
+{
+    enum { SUB_GROUP_SIZES_INTEL = 0x4108 };
+    size_t size[16], n = 0, least = SIZE_MAX;
+    if (clGetDeviceInfo(dev, SUB_GROUP_SIZES_INTEL, sizeof size, size, &n) != CL_SUCCESS) return 0;
+    for (size_t i = 0; i < n / sizeof *size; i++) least = WF_MIN(least, size[i]);
+    return least == 8 || least == 16 ? (uint32_t)least : 0;
+}
+
+/* Work-items that share a matrix unit of kernels/matrix.clh; 0: none. */
+static uint32_t matrix_lanes(const cl_place *pl, const char *ext)
+{
+    if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate")) return intel_lanes(pl->device);
+    return has_word(ext, "cl_amd_device_attribute_query") ? amd_lanes(pl->info.name) : 0;
+}
+
 /* A matrix unit that some kernel could reach: NVIDIA from compute capability 8.0 by inline PTX, AMD
  * by compiler builtins, Intel and ARM by extension. */
 static bool has_matrix(const cl_place *pl, const char *ext)
 {
-    enum { NV_CAPABILITY_MAJOR = 0x4000 }; /* cl_nv_device_attribute_query */
     if (has_word(ext, "cl_nv_device_attribute_query"))
         return get_number(pl->device, NV_CAPABILITY_MAJOR) >= 8;
-    if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate") ||
-        has_word(ext, "cl_arm_matrix_multiply"))
-        return true;
-    /* CDNA from gfx908, RDNA from gfx11; AMD names the device by its target */
-    unsigned gfx = 0;
-    if (!has_word(ext, "cl_amd_device_attribute_query")) return false;
-    if (sscanf(pl->info.name, "gfx%x", &gfx) != 1) return false;
-    return gfx == 0x908 || gfx == 0x90a || (gfx >= 0x940 && gfx < 0x1000) || gfx >= 0x1100;
+    return matrix_lanes(pl, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
 static void get_tiers(cl_place *pl, const char *ext)
@@ -92,6 +112,8 @@ static void get_tiers(cl_place *pl, const char *ext)
                   get_number(pl->device, MAX_NUM_SUB_GROUPS) > 0;
     c->matrix = has_matrix(pl, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
+    c->nv_wgmma = c->nv_mma && get_number(pl->device, NV_CAPABILITY_MAJOR) == 9 && get_number(pl->device, NV_CAPABILITY_MINOR) == 0;
+    c->lanes = matrix_lanes(pl, ext);
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
               : c->fp16     ? WF_TIER_FP16
@@ -149,8 +171,12 @@ bool wf_cl_caps(cl_place *pl)
     get_text(pl->device, CL_DEVICE_EXTENSIONS, ext, ext_cap);
     c->gpu = pl->info.type == WEFT_DEVICE_GPU;
     /* CPUs report FMA whether or not the compiler may assume it; a library call would be slow */
-    c->fma = c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA);
+    c->fma = pl->quirks.fma || (c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA));
+    c->registers = has_word(ext, "cl_nv_device_attribute_query") || has_word(ext, "cl_amd_device_attribute_query");
     c->max_group = pl->info.max_group;
+    c->units = WF_MAX(pl->info.compute_units, 1u);
+    c->cache = get_number(pl->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
+    c->local_bytes = pl->info.local_memory;
     c->mem_align = (uint32_t)get_number(pl->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
     get_tiers(pl, ext);
     get_features(pl, ext);

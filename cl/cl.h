@@ -24,11 +24,16 @@ typedef struct cl_dev cl_dev;
 /* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
 
 typedef struct cl_caps {
-    uint32_t max_group, mem_align; /* work-items; bytes */
+    uint32_t max_group, mem_align, local_bytes; /* work-items; bytes */
+    uint32_t units; /* compute units */
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
+    bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
+    uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
+    bool registers; /* a work-item can have 256 */
+    uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
     enum wf_tier tier; /* the highest */
 } cl_caps;
 
@@ -38,6 +43,7 @@ typedef struct cl_quirks {
     bool no_binaries;      /* program binaries are useless or harmful: build from source each time */
     bool no_child;         /* the build helper cannot see this device */
     bool no_kernel_limit;  /* CL_KERNEL_WORK_GROUP_SIZE is wrong; reqd_work_group_size is kept */
+    bool fma;              /* rounds a * b + c now once, now twice: say fma() */
     bool skip;             /* do not list the device */
 } cl_quirks;
 
@@ -85,13 +91,13 @@ typedef struct cl_answer {
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 typedef struct cl_knob {
-    const char *name; /* a literal: -Dname=value */
+    const char *name; /* a literal: -Dname=value; one that begins with "-": the option itself */
     int32_t value;
 } cl_knob;
 
 struct cl_buf;
 typedef struct cl_arg {
-    uint8_t size; /* 0: buffer */
+    uint8_t size; /* 0: buffer, or the queue's scratch where buf is NULL */
     union {
         const struct cl_buf *buf; /* looked into at enqueue only: supports() gets stand-ins */
         uint32_t u32;
@@ -104,10 +110,12 @@ typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
     const char *wtype;   /* storage format whose kernels/quant file goes in front, or NULL */
+    const char *prelude; /* one more file of kernels/ in front, or NULL */
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
+    uint64_t scratch;    /* bytes of the queue's scratch buffer that it needs */
 } cl_launch;
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
@@ -116,11 +124,16 @@ void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* gr
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
+bool wf_cl_in_fours(const wf_view *v); /* can its rows be read or written four elements at a time? absent ones can */
 void wf_cl_arg_view(cl_launch *l, const wf_view *v);       /* base, offset; an absent one: offset -1 */
 void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is it F16? */
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);
+/* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
+ * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
+void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
+#define WF_CL_ZEROS 16384u
 bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
@@ -134,7 +147,8 @@ struct cl_variant {
     enum wf_op op;
     const char *name;
     enum wf_tier tier;
-    const char *family;  /* kernels/<family>.cl, holding a kernel of that name */
+    uint8_t layout;      /* of the weights that it reads */
+    const char *family;  /* kernels/<family>.cl, or made by a function; it holds a kernel of that name */
     int32_t tile[4];     /* knobs of the family, see variants.def */
     cl_plan_fn plan;
 };
@@ -144,7 +158,11 @@ bool wf_cl_plan_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_flat(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_frag(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -160,10 +178,31 @@ bool wf_cl_plan(const cl_dev *d, int variant, const wf_call *c, cl_launch *l);
 size_t wf_cl_variants(wf_dev *, enum wf_op, const wf_variant **list);
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
-#define WF_CL_MAX_VARIANTS 16
+#define WF_CL_MAX_VARIANTS 32
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
 int wf_cl_pick(wf_dev *, const wf_call *);
 void wf_cl_drop(wf_dev *, enum wf_op, int variant);
+
+/* ---- layout.c: weights ------------------------------------------------------------------------------------ */
+
+enum { WF_CL_ROWS, WF_CL_FRAGMENTS };
+uint8_t wf_cl_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
+uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
+void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
+                       void *dst);
+
+/* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
+
+/* The program for the knobs warpgroups, blocks, tokens, batch (variants.def); malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_text(const int32_t knob[4]);
+/* What a launch of it takes, for planning. */
+typedef struct cl_wgmma {
+    uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
+    uint32_t resident;              /* work-groups that a multiprocessor holds at once */
+} cl_wgmma;
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4]);
+/* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
+double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
 /* ---- prog.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
 
@@ -180,6 +219,9 @@ typedef struct cl_kern {
 /* The kernel for a launch, built on first use; plans again with smaller work-groups if this device
  * cannot run it with those of *l. */
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
+/* A kernel that no call asks for; the caller frees it. */
+weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
+void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
 weft_status wf_cl_prepare(wf_dev *, const wf_call *, int variant);
 void wf_cl_kern_free(cl_dev *d);
 
@@ -232,6 +274,8 @@ typedef struct cl_q {
     cl_command_queue q;
     uint32_t slot; /* in cl_dev.queue */
     bool dirty;    /* has commands that were not flushed */
+    cl_mem scratch; /* grown to what the launches so far needed */
+    uint64_t scratch_bytes;
 } cl_q;
 
 typedef struct cl_ev {
@@ -275,5 +319,11 @@ weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+/* Puts one launch in a queue; of c only waits, signal and groups count. */
+weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
+
+/* ---- probe.c ------------------------------------------------------------------------------------------------ */
+
+weft_status wf_cl_measure(wf_dev *, wf_ceilings *out);
 
 #endif

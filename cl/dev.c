@@ -151,6 +151,10 @@ static const wf_dev_fns fns = {
     .pick = wf_cl_pick,
     .prepare = wf_cl_prepare,
     .drop = wf_cl_drop,
+    .weight_layout = wf_cl_weight_layout,
+    .weight_bytes = wf_cl_weight_bytes,
+    .weight_pack = wf_cl_weight_pack,
+    .measure = wf_cl_measure,
 };
 
 static void set_up(cl_dev *d, const wf_open_params *p)
@@ -165,8 +169,10 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->info.max_alloc = b->max_alloc;
     b->align = 128;
     while (b->align < d->place.caps.mem_align) b->align *= 2;
+    b->cache = d->place.caps.cache;
     b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
+    b->fuses = d->place.caps.nv_wgmma;
     parse_force(d, p->force);
     find_cache(d);
 }

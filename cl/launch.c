@@ -37,6 +37,12 @@ void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n)
     l->groups = WF_MIN((uint64_t)rows * ((n + l->group - 1) / l->group), 1u << 20);
 }
 
+bool wf_cl_in_fours(const wf_view *v)
+{
+    uint32_t bytes = wf_dtypes[v->dtype].block_bytes * 4;
+    return !v->buf || (v->cols % 4 == 0 && v->stride % 4 == 0 && v->offset % bytes == 0);
+}
+
 void wf_cl_arg_view(cl_launch *l, const wf_view *v)
 {
     /* Kernels test the offset, not the pointer; some drivers do not take a NULL buffer, so the first
@@ -65,6 +71,12 @@ void wf_cl_arg_u64(cl_launch *l, uint64_t x)
 void wf_cl_arg_f32(cl_launch *l, float x)
 {
     l->arg[l->n_args++] = (cl_arg){.size = 4, .f32 = x};
+}
+
+void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes)
+{
+    l->scratch = WF_MAX(bytes, WF_CL_ZEROS);
+    l->arg[l->n_args++] = (cl_arg){.size = 0, .buf = NULL};
 }
 
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)

@@ -29,18 +29,30 @@ bool wf_cl_has_format(const char *wtype)
     return format_source(wtype) != NULL;
 }
 
-/* Common part, storage format, kernel: one text, malloc'ed. */
+/* What kernels for matrix units share: what the plan says, else kernels/<op>_mma.clh, if there is one. */
+static const char *shared_source(const cl_variant *v, const cl_launch *l)
+{
+    char name[64];
+    if (l->prelude) return wf_cl_source(l->prelude);
+    if (v->tier != WF_TIER_MATRIX) return "";
+    snprintf(name, sizeof name, "%s_mma.clh", wf_ops[v->op].name);
+    const char *text = wf_cl_source(name);
+    return text ? text : "";
+}
+
+/* Common parts, storage format, kernel: one text, malloc'ed. */
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
+    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile);
     snprintf(name, sizeof name, "%s.cl", v->family);
-    const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
+    const char *common = wf_cl_source("common.clh"), *shared = shared_source(v, l), *kernel = wf_cl_source(name);
     const char *format = l->wtype ? format_source(l->wtype) : "";
-    if (!common || !kernel || !format)
+    if (!common || !shared || !kernel || !format)
         return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;
-    size_t n = strlen(common) + strlen(format) + strlen(kernel) + 1;
+    size_t n = strlen(common) + strlen(shared) + strlen(format) + strlen(kernel) + 1;
     char *all = wf_calloc(n, 1);
-    if (all) snprintf(all, n, "%s%s%s", common, format, kernel);
+    if (all) snprintf(all, n, "%s%s%s%s", common, shared, format, kernel);
     return all;
 }
 
@@ -48,7 +60,8 @@ static void full_options(const cl_dev *d, const cl_launch *l, char *buf, size_t 
 {
     size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", d->place.quirks.options);
     for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
-        n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
+        n += (size_t)snprintf(buf + n, cap - n, *l->knob[i].name == '-' ? " %s=%d" : " -D%s=%d", l->knob[i].name,
+                              (int)l->knob[i].value);
 }
 
 /* ---- programs -------------------------------------------------------------------------------------------- */
@@ -149,7 +162,7 @@ static weft_status get_program(cl_dev *d, const char *source, const char *option
 
 /* ---- kernels --------------------------------------------------------------------------------------------- */
 
-static void kern_free(cl_dev *d, cl_kern *k)
+void wf_cl_kernel_free(cl_dev *d, cl_kern *k)
 {
     if (!d->base.lost) { /* else it may block: leaked on purpose */
         if (k->kernel) clReleaseKernel(k->kernel);
@@ -164,7 +177,7 @@ void wf_cl_kern_free(cl_dev *d)
         for (int v = 0; v < WF_CL_MAX_VARIANTS; v++)
             for (cl_kern *k = d->var[op][v].kern, *next; k; k = next) {
                 next = k->next;
-                kern_free(d, k);
+                wf_cl_kernel_free(d, k);
             }
 }
 
@@ -186,7 +199,7 @@ static size_t kernel_limit(const cl_dev *d, cl_kernel k)
     return n;
 }
 
-static weft_status make(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out)
+weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out)
 {
     char options[1024];
     cl_kern *k = wf_calloc(1, sizeof *k);
@@ -202,7 +215,7 @@ static weft_status make(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_k
             st = wf_fail(WEFT_ERR_UNSUPPORTED, "clCreateKernel: %s", wf_cl_error_name(err));
     }
     if (st != WEFT_OK) {
-        if (k) kern_free(d, k);
+        if (k) wf_cl_kernel_free(d, k);
         return wf_fail_more(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,
                             d->place.info.name);
     }
@@ -223,7 +236,7 @@ weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l,
         for (cl_kern *k = d->var[c->op][variant].kern; k; k = k->next)
             if (same(k, l)) return *out = k, WEFT_OK;
         cl_kern *k = NULL;
-        WF_TRY(make(d, v, l, &k));
+        WF_TRY(wf_cl_kernel_alone(d, v, l, &k));
         size_t limit = kernel_limit(d, k->kernel);
         if (limit >= l->group) {
             k->next = d->var[c->op][variant].kern;
@@ -231,7 +244,7 @@ weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l,
             return *out = k, WEFT_OK;
         }
         /* Registers or local memory allow less than the device as a whole: plan again, smaller. */
-        kern_free(d, k);
+        wf_cl_kernel_free(d, k);
         d->var[c->op][variant].limit = (uint32_t)WF_MAX(limit, 1);
         if (limit == 0)
             return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s: no work-group size", wf_ops[c->op].name, v->name);

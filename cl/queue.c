@@ -34,7 +34,10 @@ void wf_cl_queue_destroy(wf_dev *base, wf_queue *queue)
 {
     cl_q *q = (cl_q *)queue;
     ((cl_dev *)base)->queue[q->slot] = NULL;
-    if (!base->lost) clReleaseCommandQueue(q->q); /* else it may block: leaked on purpose */
+    if (!base->lost) { /* else it may block: leaked on purpose */
+        if (q->scratch) clReleaseMemObject(q->scratch);
+        clReleaseCommandQueue(q->q);
+    }
     free(q);
 }
 
@@ -99,11 +102,12 @@ static weft_status collect(cl_q *q, wf_event *const *waits, uint32_t n, cl_event
     return WEFT_OK;
 }
 
-/* Sleep between polls: none for the first 50 us, then longer and longer up to 200 us. */
+/* Sleep between polls: none for the first 50 us, then longer and longer up to 200 us, never more than a small
+ * part of what the work took so far: a decode step of some milliseconds should not wait for us. */
 static void poll_pause(uint64_t waited_ns)
 {
     if (waited_ns < 50000) return;
-    wf_sleep_ns(WF_MIN(waited_ns / 4, 200000));
+    wf_sleep_ns(WF_MIN(waited_ns / 64, 200000));
 }
 
 /* Polls until the command is over. */
@@ -202,26 +206,45 @@ weft_status wf_cl_mark(wf_queue *queue, wf_event *const *waits, uint32_t n_waits
     return WEFT_OK;
 }
 
-static cl_int set_args(cl_kernel k, const cl_launch *l, uint32_t *at)
+/* A larger scratch buffer; the driver frees the old one after the commands that use it. */
+static weft_status grow_scratch(cl_q *q, uint64_t bytes)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    const cl_uint zero = 0;
+    cl_int err = CL_SUCCESS;
+    if (bytes <= q->scratch_bytes) return WEFT_OK;
+    cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
+    if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (err == CL_SUCCESS) {
+        if (q->scratch) clReleaseMemObject(q->scratch);
+        q->scratch = mem;
+        q->scratch_bytes = bytes;
+        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
+    }
+    if (err == CL_SUCCESS) return WEFT_OK;
+    return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
+}
+
+static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t *at)
 {
     cl_int err = CL_SUCCESS;
     for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
         const cl_arg *a = &l->arg[*at];
-        err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64)
-                      : clSetKernelArg(k, *at, sizeof a->buf->mem, &a->buf->mem);
+        const cl_mem *mem = a->buf ? &a->buf->mem : &q->scratch;
+        err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64) : clSetKernelArg(k, *at, sizeof *mem, mem);
     }
     return err;
 }
 
-static weft_status enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l,
-                           const char *name)
+weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     cl_event list[WF_CL_MAX_WAITS], ev = NULL;
     cl_uint n = 0;
     uint32_t at;
     WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
-    cl_int err = set_args(k, l, &at);
+    WF_TRY(grow_scratch(q, l->scratch));
+    cl_int err = set_args(q, k, l, &at);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
     size_t local = l->group;
@@ -255,5 +278,5 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
     WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
     let_child_go(d);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
-    return enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    return wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
 }

@@ -17,6 +17,10 @@ static const row rows[] = {
      "simulator: what it checks must be built from source inside the checked process"},
     {"rusticl", "", "22.3.", {.options = "", .no_kernel_limit = true},
      "Mesa 22.3 gives 32 work-items as the limit of every kernel, but runs what the kernel requires"},
+    {"Intel(R) OpenCL", "", "", {.options = "", .fma = true},
+     "contracts a * b + c where it masks the last work-items, and not elsewhere, whatever FP_CONTRACT says"},
+    {"NVIDIA CUDA", "", "", {.options = "", .no_kernel_limit = true},
+     "gives 256 work-items as the limit of kernels that require more, and runs them"},
 };
 
 cl_quirks wf_cl_quirks(const struct weft_device_info *info)
@@ -32,6 +36,7 @@ cl_quirks wf_cl_quirks(const struct weft_device_info *info)
         q.no_binaries |= r->q.no_binaries;
         q.no_child |= r->q.no_child;
         q.no_kernel_limit |= r->q.no_kernel_limit;
+        q.fma |= r->q.fma;
         q.skip |= r->q.skip;
     }
     return q;

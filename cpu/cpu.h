@@ -107,6 +107,10 @@ weft_status wf_cpu_check(wf_cpu_dev *); /* that failure, as this thread's error 
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
 int wf_cpu_pick(wf_dev *, const wf_call *);
 
+/* ---- probe.c --------------------------------------------------------------------------------- */
+
+weft_status wf_cpu_measure(wf_dev *, wf_ceilings *out);
+
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
 weft_status wf_cpu_queue_create(wf_dev *, wf_queue **);

@@ -216,6 +216,12 @@ static uint32_t core_count(void)
     return n > 0 ? (uint32_t)n : 1;
 }
 
+static uint64_t cache_bytes(void)
+{
+    long n = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return n > 0 ? (uint64_t)n : 0;
+}
+
 static void read_name(char *name, size_t cap)
 {
     char line[256];
@@ -275,6 +281,7 @@ static const wf_dev_fns fns = {
     .supports = supports,
     .pick = wf_cpu_pick,
     .drop = drop,
+    .measure = wf_cpu_measure,
 };
 
 static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
@@ -285,6 +292,7 @@ static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
     dev->base = (wf_dev){.fns = &fns, .params = *p, .align = 32, .act = WF_F32};
     list(&dev->base.info, 1);
     dev->base.max_alloc = dev->base.info.max_alloc;
+    dev->base.cache = cache_bytes();
     if (p->max_alloc) dev->base.max_alloc = WF_MIN(dev->base.max_alloc, p->max_alloc);
     dev->threads = WF_MIN(p->threads ? p->threads : core_count(), MAX_THREADS);
     pthread_mutex_init(&dev->mutex, NULL);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the op tests on every OpenCL device of this machine, the CPU path, and two CPU drivers that need a
-# hand: Mesa's rusticl on llvmpipe, and Intel's runtime from its Python package (pip install
-# intel-opencl-rt, into the Python found or a virtual environment named by WEFT_INTEL). Prints a table.
+# hand: Mesa's rusticl on llvmpipe, and Intel's runtime from its Python packages (pip install intel-opencl-rt
+# intel-cmplr-lib-rt, into the Python found or a virtual environment named by WEFT_INTEL). Prints a table.
 #
 #   tests/op-everywhere.sh [BUILD] [op_test options, e.g. --quick]
 #

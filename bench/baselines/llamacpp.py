@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """weft against llama.cpp (Python package llama-cpp-python) on the CPU: prompt and decode, in turns in one run.
 
-    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-r 5] [-t 2]
+    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-r 5] [-t 2] [--peer FILE]
 
 Prints each round's tokens/s and the median of the pairwise ratios weft / llama.cpp. OPENBLAS_CORETYPE and
-OPENBLAS_L2_SIZE are unset for both.
+OPENBLAS_L2_SIZE are unset for both. FILE gets llama.cpp's medians as `weft bench --peer FILE --results FOLDER` takes
+them: run that at once, for a row of results is of one run.
 """
 import argparse
 import csv
@@ -37,8 +38,8 @@ def peer(model, prompt, gen, threads):
 def weft(binary, model, prompt, gen, threads):
     done = subprocess.run([binary, 'bench', '-m', model, '--device', 'cpu', '-t', str(threads), '-p', str(prompt), '-n', str(gen),
                            '-r', '1', '-o', 'csv'], capture_output=True, text=True, check=True)
-    rows = list(csv.DictReader(done.stdout.splitlines()))
-    return float(rows[0]["avg_ts"])
+    row, = csv.DictReader(done.stdout.splitlines())
+    return float(row['avg_ts']), row['model_type'].split()[-1]
 
 
 def main():
@@ -49,6 +50,7 @@ def main():
     p.add_argument('-n', type=int, default=64)
     p.add_argument('-r', type=int, default=5)
     p.add_argument('-t', type=int, default=os.cpu_count())
+    p.add_argument('--peer', type=argparse.FileType('w'), help='write lines op,dtype,shape,peer,rate,unit here')
     a = p.parse_args()
     for what, prompt, gen in (('prompt', a.p, 0), ('decode', 0, a.n)):
         if not prompt + gen:
@@ -57,10 +59,14 @@ def main():
         other()
         pairs = []
         for _ in range(a.r):
-            ours, theirs = weft(a.weft, a.model, prompt, gen, a.t), other()
+            (ours, dtype), theirs = weft(a.weft, a.model, prompt, gen, a.t), other()
             pairs.append((ours, theirs))
             print(f'{what} {prompt or gen}: weft {ours:.1f}, llama.cpp {theirs:.1f} tokens/s, ratio {ours / theirs:.2f}', flush=True)
         print(f'{what}: median ratio {statistics.median(x / y for x, y in pairs):.2f}', flush=True)
+        if a.peer:
+            shape = f'P={prompt}' if prompt else f'N={gen}'
+            rate = statistics.median(y for _, y in pairs)
+            a.peer.write(f'model_{what},{dtype},{shape},llama.cpp,{rate:.3f},tokens/s\n')
 
 
 if __name__ == '__main__':

@@ -1,10 +1,33 @@
 /* rmsnorm, one work-group a row: y = x / sqrt(mean(x^2) + eps) * w.
  *
- * Work-item i sums elements i, i + WG, ...; the WG sums are added as a tree in local memory.
- * WG is a power of two.
+ * A work-item holds VEC neighbouring elements, then those VEC * WG further on, PER times: a row is read once.
+ * The sums of the work-items are added as a tree in local memory. WG is a power of two.
+ *
+ * Knobs: VEC 4: K is a multiple of 4 and rows of x, w and y are aligned to four elements; 1: any. PER parts
+ * a work-item, PER * VEC * WG >= K.
  */
 #ifndef WF_COMMON
 #include "common.clh"
+#endif
+#ifndef VEC
+#define VEC 1
+#define PER 16
+#endif
+
+#if VEC == 4
+typedef float4 vec_t;
+#define LOAD(p, k)   (*(const __global float4 *)((p) + (k)))
+#define SQUARES(v)   MAD((v).w, (v).w, MAD((v).z, (v).z, MAD((v).y, (v).y, (v).x * (v).x)))
+#define STORE_VEC(i, v)                                                                            \
+    {                                                                                              \
+        if (y_half) vstorea_half4((v), 0, OUT_AT(half, y) + (i));                                  \
+        else *(__global float4 *)(OUT_AT(float, y) + (i)) = (v);                                   \
+    }
+#else
+typedef float vec_t;
+#define LOAD(p, k)      ((p)[k])
+#define SQUARES(v)      ((v) * (v))
+#define STORE_VEC(i, v) STORE(y, i, v)
 #endif
 
 KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint K, uint x_stride, uint y_stride,
@@ -15,8 +38,14 @@ KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint K, uint x_strid
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)m * x_stride;
+        vec_t v[PER], scale[PER];
         float sum = 0;
-        for (uint k = lid; k < K; k += WG) sum = MAD(x[k], x[k], sum);
+        for (int i = 0; i < PER; i++) {
+            uint k = (lid + i * WG) * VEC;
+            v[i] = scale[i] = (vec_t)(0);
+            if (k < K) v[i] = LOAD(x, k), scale[i] = LOAD(w, k);
+        }
+        for (int i = 0; i < PER; i++) sum += SQUARES(v[i]);
         part[lid] = sum;
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
@@ -24,7 +53,10 @@ KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint K, uint x_strid
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         float r = 1.0f / sqrt(part[0] / K + eps);
-        for (uint k = lid; k < K; k += WG) STORE(y, (ulong)m * y_stride + k, x[k] * r * w[k])
+        for (int i = 0; i < PER; i++) {
+            uint k = (lid + i * WG) * VEC;
+            if (k < K) STORE_VEC((ulong)m * y_stride + k, v[i] * r * scale[i])
+        }
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }
 }

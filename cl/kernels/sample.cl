@@ -271,9 +271,8 @@ uint from_key(const row_state *s)
 KERNEL void sample(IN(x), IN(how), IN(key), IN(indptr), IN(ids), IN(edit), OUT(y), OUT(p), OUT(z), uint M, uint K, uint count,
                    uint x_stride, uint z_stride)
 {
-    __local found part[WG];
-    __local float sums[WG]; /* of each run */
-    __local uint ties[WG];
+    __local uint counts[WG], places[WG], ties[WG]; /* reduced; ties of each run */
+    __local float totals[WG], bests[WG], sums[WG]; /* reduced; sums of each run */
     __local row_state shared;
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
@@ -302,22 +301,21 @@ KERNEL void sample(IN(x), IN(how), IN(key), IN(indptr), IN(ids), IN(edit), OUT(y
             else sweep_from(z, K, from_key(&s), s.top, s.sweep >= ABOVE, &f);
             if (s.sweep == TIES) ties[lid] = f.count;
             sums[lid] = f.sum;
-            part[lid] = f;
+            counts[lid] = f.count, totals[lid] = f.sum, bests[lid] = f.best, places[lid] = f.at;
             barrier(CLK_LOCAL_MEM_FENCE);
             for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
                 if (lid < half_) {
-                    found a = part[lid], b = part[lid + half_];
-                    a.count += b.count;
-                    a.sum += b.sum;
-                    keep(&a, b.best, b.at);
-                    part[lid] = a;
+                    counts[lid] += counts[lid + half_];
+                    totals[lid] += totals[lid + half_];
+                    keep(&f, bests[lid + half_], places[lid + half_]);
+                    bests[lid] = f.best, places[lid] = f.at;
                 }
                 barrier(CLK_LOCAL_MEM_FENCE);
             }
             if (lid == 0) {
-                found all = part[0];
                 enum sweep was = s.sweep;
-                advance(&s, &all, K, count, indptr_off != NONE, sums);
+                f.count = counts[0], f.sum = totals[0];
+                advance(&s, &f, K, count, indptr_off != NONE, sums);
                 if (was == PICK) y[0] = (int)s.column, p[0] = x[s.column] - s.norm;
                 if (was == LIKELIEST) y[s.n] = (int)s.last_at, p[s.n] = s.last - s.norm;
                 shared = s;

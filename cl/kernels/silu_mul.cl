@@ -1,14 +1,36 @@
 /* silu_mul: y = gate / (1 + exp(-gate)) * up, where a row of gu is gate [F] then up [F]. One work-item
- * an element. */
+ * VEC elements.
+ *
+ * Knob: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any.
+ */
 #ifndef WF_COMMON
 #include "common.clh"
+#endif
+#ifndef VEC
+#define VEC 1
+#endif
+
+#if VEC == 1
+#define LOAD(p, i) ACT_LOAD(p, i)
+#elif ACT == 16
+#define LOAD(p, i) vloada_half4(0, (p) + (i))
+#else
+#define LOAD(p, i) (*(const __global float4 *)((p) + (i)))
 #endif
 
 KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_stride)
 {
-    FOR_EACH (m, f, M, F) {
+    FOR_EACH (m, part, M, F / VEC) {
+        uint f = part * VEC;
+        ulong at = (ulong)m * y_stride + f;
         const __global act_t *gu = IN_AT(act_t, gu) + (ulong)m * gu_stride;
-        float g = ACT_LOAD(gu, f), u = ACT_LOAD(gu, F + f);
-        STORE(y, (ulong)m * y_stride + f, g / (1.0f + exp(-g)) * u)
+#if VEC == 1
+        float g = LOAD(gu, f), u = LOAD(gu, F + f);
+        STORE(y, at, g / (1.0f + exp(-g)) * u)
+#else
+        float4 g = LOAD(gu, f), u = LOAD(gu, F + f), v = g / (1.0f + exp(-g)) * u;
+        if (y_half) vstorea_half4(v, 0, OUT_AT(half, y) + at);
+        else *(__global float4 *)(OUT_AT(float, y) + at) = v;
+#endif
     }
 }

@@ -4,10 +4,10 @@
 #include <string.h>
 
 /* The arguments that every gemm kernel takes, in this order. */
-static bool common(const wf_call *c, cl_launch *l)
+static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
-    if (w->layout != 0) return false;
+    if (w->layout != v->layout || (wf_call_fused(c) && v->plan != wf_cl_plan_flat)) return false;
     l->wtype = wf_dtypes[w->dtype].name;
     wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
@@ -25,10 +25,10 @@ static bool common(const wf_call *c, cl_launch *l)
 bool wf_cl_plan_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    (void)v;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+    wf_cl_knob(l, "FRAG", v->layout == WF_CL_FRAGMENTS);
     wf_cl_items(l, (uint64_t)c->out[0].rows * c->out[0].cols);
-    return common(c, l);
+    return common(v, c, l);
 }
 
 /* Can rows be read eight elements at a time? */
@@ -62,17 +62,18 @@ bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     wf_cl_knob(l, "UNROLL", rows > 1 ? 2 : 4);
     uint32_t outputs = group / lanes * per_lane;
     l->groups = (n + outputs - 1) / outputs;
-    return common(c, l);
+    return common(v, c, l);
 }
 
 bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
+    enum { BASE_LOCAL = 16 << 10 };
     const int32_t *t = v->tile;
     uint64_t bm = (uint64_t)t[0], bn = (uint64_t)t[1];
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
-    uint32_t bk = 16; /* grown until all load equally much */
-    while ((bm + bn) * bk / 8 % group) bk += 8;
+    uint32_t bk = 16, part = (uint32_t)(bm + bn) * bk * 4;
+    if (t[2] * t[3] > 64 && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
     if (c->in[0].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
@@ -82,9 +83,11 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     wf_cl_knob(l, "BK", (int32_t)bk);
     wf_cl_knob(l, "TM", t[2]);
     wf_cl_knob(l, "TN", t[3]);
+    wf_cl_knob(l, "BUFS", 2 * part <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
+    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)bk : 4); /* CPUs gain nothing, and compile for long */
     wf_cl_knob(l, "VEC", vectors(c));
     l->groups = (c->out[0].rows + bm - 1) / bm * ((c->out[0].cols + bn - 1) / bn);
-    return common(c, l);
+    return common(v, c, l);
 }
 
 bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
@@ -106,5 +109,139 @@ bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, 
     wf_cl_knob(l, "STAGES", (int32_t)WF_MIN(4u, LOCAL_BYTES / part));
     wf_cl_knob(l, "W16", !blocks);
     l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
-    return common(c, l);
+    return common(v, c, l);
+}
+
+/* ---- weights in fragments ------------------------------------------------------------------------------- */
+
+/* Rows of X in F16, aligned to that many bytes. */
+static bool rows_of_halves(const wf_view *x, uint32_t align)
+{
+    return x->dtype == WF_F16 && x->offset % align == 0 && x->stride * 2 % align == 0;
+}
+
+bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
+    bool norm = c->in[4].rows, silu = c->p.silu;
+    if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
+    if (norm ? tiles > 1 || !wf_cl_in_fours(&c->in[0]) || !wf_cl_in_fours(&c->in[4]) : !rows_of_halves(&c->in[0], 4)) return false;
+    if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "NORM", norm);
+    wf_cl_knob(l, "SILU", silu);
+    wf_cl_knob(l, "RB", (int32_t)blocks);
+    wf_cl_knob(l, "NT", (int32_t)tiles);
+    wf_cl_knob(l, "UK", v->tile[3]);
+    l->groups = (c->in[1].rows + blocks * 16 - 1) / (blocks * 16);
+    bool fits = common(v, c, l);
+    wf_cl_arg_view(l, &c->in[4]);
+    wf_cl_arg_f32(l, c->p.eps);
+    return fits;
+}
+
+bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { WARP = 32, STAGES = 4 };
+    const int32_t *t = v->tile;
+    uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
+    if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "BM", t[0]);
+    wf_cl_knob(l, "BN", t[1]);
+    wf_cl_knob(l, "WM", t[2]);
+    wf_cl_knob(l, "WN", t[3]);
+    wf_cl_knob(l, "STAGES", STAGES);
+    l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((c->out[0].cols + bn - 1) / bn);
+    return common(v, c, l);
+}
+
+/* Microseconds that a launch takes if `split` work-groups share the K of each tile: a model of the H200, exact
+ * enough to choose by (measured against all Llama-3-8B shapes for M from 128 to 2048). */
+static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t split)
+{
+    double tflops = 5.15, step = 2e-6 * g->rows * g->tokens * 32, least = 0.13 + 0.0015 * g->tokens, time = 0;
+    uint32_t tiles = (c->out[0].rows + g->tokens - 1) / g->tokens * ((c->out[0].cols + g->rows - 1) / g->rows);
+    uint32_t steps = (c->in[0].cols / 32 + split - 1) / split, at_once = caps->units * g->resident;
+    if (c->groups) at_once = WF_MIN(at_once, c->groups);
+    for (uint32_t left = tiles * split; left;) {
+        uint32_t now = WF_MIN(left, at_once), each = (now + caps->units - 1) / caps->units;
+        time += steps * WF_MAX(each * step / tflops, least) + 2;
+        left -= now;
+    }
+    return time + (split > 1 ? 5 : 0);
+}
+
+/* The fastest split that scratch memory and counters allow, and its time. */
+static uint32_t wgmma_split(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, double *time)
+{
+    uint32_t best = 1, most = WF_MIN(8u, c->in[0].cols / 32);
+    uint64_t tiles = (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->rows - 1) / g->rows);
+    if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
+    *time = wgmma_time(caps, g, c, 1);
+    for (uint32_t split = 2; split <= most && tiles * split <= caps->units * g->resident && tiles * 4 <= WF_CL_ZEROS; split++) {
+        double t = wgmma_time(caps, g, c, split);
+        if (t < *time) *time = t, best = split;
+    }
+    return best;
+}
+
+bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    cl_wgmma g = wf_cl_wgmma_shape(v->tile);
+    uint32_t m = c->out[0].rows, n = c->out[0].cols;
+    if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    for (int i = 2; i < 4; i++)
+        if (!wf_cl_in_fours(&c->in[i])) return false;
+    if (!wf_cl_in_fours(&c->out[0])) return false;
+    double time;
+    uint64_t tiles = (uint64_t)((m + g.tokens - 1) / g.tokens) * ((n + g.rows - 1) / g.rows);
+    uint32_t split = wgmma_split(caps, &g, c, &time);
+    wf_cl_group_knobs(l, caps, g.threads);
+    l->groups = tiles * split;
+    bool fits = common(v, c, l);
+    wf_cl_arg_scratch(l, split > 1 ? WF_CL_ZEROS + tiles * split * g.tokens * g.rows * sizeof(float) : 0);
+    wf_cl_arg_u32(l, split);
+    return fits;
+}
+
+double wf_cl_wgmma_time(const cl_caps *caps, const cl_variant *v, const wf_call *c)
+{
+    cl_wgmma g = wf_cl_wgmma_shape(v->tile);
+    double time;
+    wgmma_split(caps, &g, c, &time);
+    return time;
+}
+
+/* Rows and columns of a wave's share of a tile: as square as a power of two allows. */
+static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
+{
+    *wm = 1;
+    while (4 * *wm * *wm <= outputs && *wm < rows) *wm *= 2;
+    *wn = outputs / *wm;
+}
+
+bool wf_cl_plan_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { BK = 32, PITCH = BK + 8 };
+    const int32_t *t = v->tile;
+    uint32_t group = (uint32_t)t[2], lanes = caps->lanes;
+    const wf_dtype_info *w = &wf_dtypes[c->in[1].dtype];
+    int32_t wm, wn;
+    if (!lanes || c->in[0].dtype != WF_F16 || !vectors(c)) return false;
+    if (w->block == 1 && c->in[1].dtype != WF_F16) return false; /* as wf_cl_plan_mma */
+    if (wf_cl_group(caps, group, limit) < group) return false;
+    if (4u * (uint32_t)(t[0] + t[1]) * PITCH > caps->local_bytes) return false;
+    wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "LANES", (int32_t)lanes);
+    wf_cl_knob(l, "BM", t[0]);
+    wf_cl_knob(l, "BN", t[1]);
+    wf_cl_knob(l, "BK", BK);
+    wf_cl_knob(l, "WM", wm);
+    wf_cl_knob(l, "WN", wn);
+    wf_cl_knob(l, "W16", w->block == 1);
+    l->prelude = "matrix.clh";
+    l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
+    return common(v, c, l);
 }

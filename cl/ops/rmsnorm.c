@@ -1,15 +1,31 @@
 /* rmsnorm: by work-item (tile[0] = 1) or by work-group. */
 #include "cl/cl.h"
 
+/* As many work-items as have something to hold, a few parts each: it follows from K alone, so that a row has
+ * the same sum whatever the batch. */
+static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { PARTS = 2, MOST = 32 };
+    uint32_t k = c->in[0].cols, vec = wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[1]) && wf_cl_in_fours(&c->out[0]) ? 4 : 1, want = 64;
+    while (want < 1024 && want * PARTS * vec < k) want *= 2;
+    uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
+    uint32_t per = (k + group * vec - 1) / (group * vec);
+    wf_cl_group_knobs(l, caps, group);
+    wf_cl_knob(l, "VEC", (int32_t)vec);
+    wf_cl_knob(l, "PER", (int32_t)per);
+    l->groups = c->out[0].rows;
+    return per <= MOST;
+}
+
 bool wf_cl_plan_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-    bool one_item = v->tile[0] == 1;
     wf_cl_act(l, x);
-    wf_cl_group_knobs(l, caps, wf_cl_group(caps, one_item ? 64 : 256, limit));
-    if (one_item) wf_cl_items(l, y->rows);
-    else l->groups = y->rows;
+    if (v->tile[0] == 1) {
+        wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+        wf_cl_items(l, y->rows);
+    } else if (!group_knobs(caps, c, limit, l)) return false;
     wf_cl_arg_view(l, x);
     wf_cl_arg_view(l, w);
     wf_cl_arg_out(l, y);

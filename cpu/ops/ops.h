@@ -16,6 +16,11 @@
     void wf_cpu_decode_##level(uint8_t dtype, const void *src, float *dst, size_t n);              \
     void wf_cpu_rmsnorm_##level(const wf_cpu_work *);                                              \
     void wf_cpu_silu_mul_##level(const wf_cpu_work *);                                             \
+    void wf_cpu_probe_read_##level(const wf_cpu_work *);                                           \
+    void wf_cpu_probe_fma_##level(const wf_cpu_work *);                                            \
+    void wf_cpu_probe_int8_##level(const wf_cpu_work *);                                           \
+    uint32_t wf_cpu_probe_fma_ops_##level(void);                                                   \
+    uint32_t wf_cpu_probe_int8_ops_##level(void);                                                  \
     void wf_cpu_argmax_##level(const wf_cpu_work *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)

@@ -24,6 +24,17 @@ ABSENT_RUN(wf_cpu_attention)
 ABSENT_NEED(wf_cpu_attention_need)
 ABSENT_RUN(wf_cpu_rmsnorm)
 ABSENT_RUN(wf_cpu_silu_mul)
+ABSENT_RUN(wf_cpu_probe_read)
+ABSENT_RUN(wf_cpu_probe_fma)
+ABSENT_RUN(wf_cpu_probe_int8)
+
+#define ABSENT_OPS(name)                                                                           \
+    uint32_t LEVEL(name)(void)                                                                     \
+    {                                                                                              \
+        return 0;                                                                                  \
+    }
+ABSENT_OPS(wf_cpu_probe_fma_ops)
+ABSENT_OPS(wf_cpu_probe_int8_ops)
 ABSENT_RUN(wf_cpu_argmax)
 
 void LEVEL(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n)

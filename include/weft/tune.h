@@ -22,6 +22,78 @@ struct weft_bench_result {
 WEFT_API enum weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,
                                      struct weft_bench_result *out);
 
+/* What a device can at most do, measured; 0: has no such unit, or none that was measured. */
+struct weft_ceilings {
+    double read;         /* bytes a second, by a kernel that only reads */
+    double f32, f16, q8; /* operations a second: F32 multiply-adds, matrix units on F16, int8 products */
+};
+/* A name for files about a device: "nvidia-h200". */
+WEFT_API void weft_device_file(const struct weft_device_info *d, char *buf, size_t cap);
+
+/* One row of `weft bench ops`. */
+struct weft_op_row {
+    const struct weft_device_info *device;
+    const struct weft_ceilings *ceilings;
+    const char *op, *dtype, *shape; /* "gemm", "F16", "M=8,N=6144,K=4096" */
+    const char *variant;            /* NULL: nothing was measured, message says why */
+    const char *message;
+    bool picked;                    /* the one that a model would run with */
+    double median_us;
+    double rate;                    /* in unit: TFLOP/s, or GB/s of what must be read and written */
+    const char *unit;
+    double ceiling_pct;             /* the least time that the ceilings allow, in per cent of the time; < 0: unknown */
+};
+typedef void (*weft_op_fn)(void *user, const struct weft_op_row *row);
+
+/* Measures single ops. Time is wall time over launches back to back; weights and KV pages come from memory
+ * of more than twice the last-level cache in turn and hold random numbers. */
+struct weft_op_params {
+    const char *device, *tier, *force, *tuned; /* as in weft_engine_params */
+    uint32_t threads;
+    bool no_kernel_cache;
+    const char *ops;           /* of gemm,decode_attention,prefill_attention; NULL: all that the shapes are for */
+    const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. KV is always F16 */
+    const char *const *shapes; /* "M=8,N=6144,K=4096" (no M: 1 to 2048), "B=64,L=4096" (H=32,KV=8,D=128) */
+    size_t n_shapes;           /* 0: those of Llama-3-8B */
+    const char *variant;       /* NULL: the picked one; "all": each but the references; or a name */
+    uint32_t repeat;           /* samples, of which the median counts; 0: 5 */
+    uint64_t rotate;           /* bytes to go over in turn; 0: more than twice the last-level cache */
+    bool async;                /* attention may use the asynchronous softmax, as after calibration */
+    weft_op_fn on_row;
+    weft_progress_fn on_progress;
+    void *user;
+};
+WEFT_API enum weft_status weft_bench_ops(const struct weft_op_params *p);
+
+/* One size of one shape in `weft tune`: the fastest kernel from there on. */
+struct weft_tune_row {
+    const char *op, *dtype, *shape;        /* "gemm", "F16", "N=6144,K=4096" */
+    uint32_t size;                         /* rows of X; keys or rows of a sequence for attention */
+    const char *variant, *default_variant; /* the fastest, and what would be picked without a file */
+    double us, default_us;
+};
+typedef void (*weft_tune_fn)(void *user, const struct weft_tune_row *row);
+
+/* Measures every kernel over the sizes of each shape and writes the choices to a file, which later runs on
+ * this device load. Rows of other shapes that the file has are kept. */
+struct weft_tune_params {
+    const char *device, *tier; /* as in weft_engine_params */
+    uint32_t threads;
+    bool no_kernel_cache;
+    const struct weft_model *model; /* its shapes; or */
+    const char *const *shapes;      /* "N=6144,K=4096", "H=32,KV=8,D=128" */
+    size_t n_shapes;
+    const char *dtypes;             /* of weights for shapes; NULL: F16 */
+    uint32_t max_size;              /* largest number of rows or keys to measure; 0: 2048 */
+    uint32_t repeat;                /* 0: 3 */
+    uint64_t rotate;                /* as in weft_op_params */
+    const char *path;               /* the file; NULL: the user's own */
+    weft_tune_fn on_row;
+    weft_progress_fn on_progress;
+    void *user;
+};
+/* path (may be NULL) gets where the file lies. */
+WEFT_API enum weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap);
 /* --- calibration of the asynchronous softmax (flashdecoding-next, section III) ------------------ */
 
 /* A distribution of attention logits x = q.k * scale. What lies outside the bins counts in the outermost. */

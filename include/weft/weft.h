@@ -219,6 +219,8 @@ struct weft_engine_params {
     const char *dump_plan;   /* write the plan here */
     const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
+    const char *tuned;       /* kernel choices from this file (weft tune); "none": built-in ones; NULL: the
+                                device's own file, if there is one */
     uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
     bool poison;             /* tests: fill KV pages with NaN before use */
     bool no_kernel_cache;    /* neither read nor write compiled kernels */

@@ -223,7 +223,7 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     return s;
 }
 
-/* ---- cache folder ---------------------------------------------------------------------------- */
+/* ---- folders of the user ---------------------------------------------------------------------------- */
 
 /* Makes the folder and its parents, private; those that exist stay as they are. */
 static bool make_path(const char *path)
@@ -272,4 +272,15 @@ weft_status wf_cache_dir(char *buf, size_t cap)
                    "no cache folder: neither $XDG_CACHE_HOME/weft, ~/.cache/weft nor /tmp%s "
                    "can be made, is owned by this user and writable by no one else",
                    tail);
+}
+
+weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap)
+{
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    bool own = xdg && xdg[0] == '/';
+    if (!own && (!home || home[0] != '/')) return wf_fail(WEFT_ERR_IO, "no folder for settings: set HOME or XDG_CONFIG_HOME");
+    int n = snprintf(buf, cap, "%s/%s%s", own ? xdg : home, own ? "" : ".config/", name);
+    if (n < 0 || (size_t)n >= cap) return wf_fail(WEFT_ERR_IO, "the path of the folder for settings is too long");
+    if (make && !make_path(buf)) return wf_fail(WEFT_ERR_IO, "cannot make %s: %s", buf, strerror(errno));
+    return WEFT_OK;
 }

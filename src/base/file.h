@@ -31,5 +31,8 @@ weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t 
 /* $XDG_CACHE_HOME/weft or ~/.cache/weft or /tmp/weft-UID, made if missing (0700): the first that is owned
  * by this user, writable, and by no one else. WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);
+/* $XDG_CONFIG_HOME/NAME or ~/.config/NAME; make: with all folders. WEFT_ERR_IO if neither is set or it cannot
+ * be made. */
+weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap);
 
 #endif

@@ -10,9 +10,21 @@ struct bench {
     const wf_opts *o;
     const struct weft_model *m;
     const wf_bench_format *format;
+    wf_peers peers;
     bool first; /* no row was printed yet */
     bool closed;
 };
+
+static weft_status append(const struct bench *b, const wf_bench_row *row)
+{
+    char shape[32];
+    uint32_t n = row->n_prompt ? row->n_prompt : row->n_gen;
+    double rate = row->r.median;
+    snprintf(shape, sizeof shape, "%c=%u", row->n_prompt ? 'P' : 'N', n);
+    wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", wf_main_dtype(row->model), shape, "",
+                   rate > 0 ? n * 1e6 / rate : 0, rate, -1, "tokens/s"};
+    return wf_results_append(b->o->results, &r, &b->peers);
+}
 
 static int measure(struct bench *b, struct weft_engine *e, uint32_t threads, uint32_t n_prompt,
                    uint32_t n_gen)
@@ -34,7 +46,7 @@ static int measure(struct bench *b, struct weft_engine *e, uint32_t threads, uin
     b->format->row(&row, b->first);
     b->first = false;
     if (fflush(stdout)) b->closed = true;
-    s = b->o->results ? wf_bench_append(b->o->results, &row) : WEFT_OK;
+    s = b->o->results ? append(b, &row) : WEFT_OK;
     return s ? wf_say_error(s) : 0;
 }
 
@@ -59,8 +71,11 @@ static uint32_t context_needed(const wf_opts *o)
 
 static int bench(const wf_opts *o, const struct weft_model *m)
 {
-    struct bench b = {o, m, wf_bench_format_find(o->output), true, false};
+    struct bench b = {.o = o, .m = m, .format = wf_bench_format_find(o->output), .first = true};
     int rc = 0;
+    weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
+    if (!s && o->peer) s = wf_peers_read(o->peer, &b.peers);
+    if (s) rc = wf_say_error(s);
     for (size_t i = 0; i < o->threads.n && !rc && !b.closed; i++) {
         struct weft_engine *e = NULL;
         struct weft_engine_params ep = o->engine;
@@ -72,6 +87,7 @@ static int bench(const wf_opts *o, const struct weft_model *m)
         weft_engine_close(e);
     }
     if (!b.first && b.format->foot) b.format->foot();
+    wf_peers_free(&b.peers);
     return rc;
 }
 
@@ -86,6 +102,7 @@ static int run(const wf_opts *given)
     uint32_t any = 0;
     for (size_t i = 0; i < o.n_prompt.n; i++) any |= o.n_prompt.v[i];
     for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
+    if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results: that is where the ratio goes");
     if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
     int rc = wf_open_model(&o, false, &m);
     if (!rc) rc = bench(&o, m);
@@ -103,12 +120,10 @@ static const wf_opt rows[] = {
     {'t', "threads", "N,...", "CPU threads (default: all cores)", WF_OPT_LIST, AT(threads), 1,
      4096},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
-    {0, "results", "FILE.csv", "also append the rows to this file of results", WF_OPT_TEXT,
-     AT(results)},
 };
 static const WF_GROUP(group, "Tests", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model, &group, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_model, &group, &wf_group_results, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_bench = {
@@ -116,7 +131,8 @@ const wf_command wf_cmd_bench = {
     .usage = "[-m FILE] [-p N,...] [-n N,...] [options]",
     .summary =
         "Measures tokens a second of prompts and of decoding. pp512 is a prompt of 512 random "
-        "tokens, tg128 are 128 tokens after BOS; each is mean ± standard deviation of the runs.",
+        "tokens, tg128 are 128 tokens after BOS; each is mean ± standard deviation of the runs. "
+        "`weft bench ops` measures single ops.",
     .groups = groups,
     .run = run,
 };

@@ -34,6 +34,11 @@ typedef struct wf_list { /* numbers separated by commas */
     size_t n;
 } wf_list;
 
+typedef struct wf_words { /* values of an option that may stand several times */
+    const char **v;
+    size_t n, cap;
+} wf_words;
+
 struct wf_opt;
 
 /* Values of all options of all commands; zero: not given. */
@@ -51,7 +56,12 @@ typedef struct wf_opts {
     uint32_t chunks;
     wf_list n_prompt, n_gen, threads;
     uint32_t repeat;
-    const char *output, *results, *write_to;
+    const char *output, *results, *peer, *write_to;
+    const char *ops, *dtypes, *variant;
+    wf_words shapes;
+    bool all_variants, async;
+    uint32_t max_size;
+    uint64_t rotate;
     uint64_t seed;
     wf_serve_params serve;
 
@@ -72,6 +82,7 @@ enum wf_opt_kind {
     WF_OPT_SIZE, /* uint64_t bytes: 512M, 4G, 100000 */
     WF_OPT_REAL, /* float */
     WF_OPT_LIST, /* wf_list */
+    WF_OPT_WORDS, /* wf_words */
 };
 
 /* One option: parsing and help are both made from this row. */
@@ -92,7 +103,8 @@ typedef struct wf_opt_group {
 } wf_opt_group;
 
 typedef struct wf_command {
-    const char *name, *usage, *summary;
+    const char *name; /* one word, or two: "bench ops" */
+    const char *usage, *summary;
     const char *more;                  /* paragraphs at the end of the help, or NULL */
     const wf_opt_group *const *groups; /* NULL-terminated */
     bool takes_args;
@@ -102,10 +114,11 @@ typedef struct wf_command {
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
 extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, wf_group_text,
-    wf_group_special, wf_group_device, wf_group_testing, wf_group_general;
+    wf_group_special, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_calibrate, wf_cmd_selftest, wf_cmd_serve;
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
+    wf_cmd_serve;
 
 /* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
  * after a message on stderr. wf_opts_free also after a failure. */

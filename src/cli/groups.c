@@ -54,6 +54,8 @@ static const wf_opt device[] = {
      WF_OPT_TEXT, AT(engine.device)},
     {0, "tier", "base|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
      AT(engine.tier)},
+    {0, "tuned", "FILE|none", "choose kernels by this file of `weft tune`, or by none (default: the device's own, if there is one)",
+     WF_OPT_TEXT, AT(engine.tuned)},
     {0, "list-devices", NULL, "list the devices and end", WF_OPT_FLAG, AT(list_devices)},
 };
 WF_GROUP(wf_group_device, "Device", device);
@@ -77,6 +79,13 @@ static const wf_opt testing[] = {
      AT(engine.watchdog_ms), 1, MANY},
 };
 WF_GROUP(wf_group_testing, "Testing", testing);
+
+static const wf_opt results[] = {
+    {0, "results", "FOLDER", "also append the rows to FOLDER/<device>.csv", WF_OPT_TEXT, AT(results)},
+    {0, "peer", "FILE", "lines op,dtype,shape,peer,rate,unit that another program measured in the same run, to compare with",
+     WF_OPT_TEXT, AT(peer)},
+};
+WF_GROUP(wf_group_results, "Results", results);
 
 static const wf_opt general[] = {
     {'q', "quiet", NULL, "only errors on stderr", WF_OPT_FLAG, AT(quiet)},

@@ -11,7 +11,8 @@
 
 static const wf_command *const commands[] = {
     &wf_cmd_run,        &wf_cmd_serve, &wf_cmd_info,      &wf_cmd_tokenize, &wf_cmd_detokenize,
-    &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_calibrate, &wf_cmd_selftest,
+    &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_bench_ops, &wf_cmd_tune,     &wf_cmd_calibrate,
+    &wf_cmd_selftest,
 };
 
 static void print_help(FILE *out)
@@ -40,11 +41,19 @@ static void print_help(FILE *out)
             "  130  stopped by Ctrl-C\n");
 }
 
-static const wf_command *find_command(const char *name)
+/* By one word, or by two: "bench ops". *words: how many they were. */
+static const wf_command *find_command(int argc, char **argv, int *words)
 {
-    for (size_t i = 0; i < WF_LEN(commands); i++)
-        if (!strcmp(commands[i]->name, name)) return commands[i];
-    return NULL;
+    char two[64] = "";
+    const wf_command *found = NULL;
+    if (argc > 2) snprintf(two, sizeof two, "%s %s", argv[1], argv[2]);
+    for (size_t i = 0; i < WF_LEN(commands); i++) {
+        bool both = !strcmp(commands[i]->name, two);
+        if (argc < 2 || (!both && (found || strcmp(commands[i]->name, argv[1])))) continue;
+        found = commands[i];
+        *words = 1 + both;
+    }
+    return found;
 }
 
 /* What -v tells beside errors and warnings, each line once: devices are looked for several times a
@@ -94,8 +103,9 @@ static int run_command(const wf_command *c, int argc, char **argv)
 static int dispatch(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
-    const wf_command *c = find_command(word);
-    if (c) return run_command(c, argc - 2, argv + 2);
+    int words = 0;
+    const wf_command *c = find_command(argc, argv, &words);
+    if (c) return run_command(c, argc - 1 - words, argv + 1 + words);
     if (!strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
     if (!strcmp(word, "--list-devices")) return wf_print_devices();
     if (!strcmp(word, "--version")) return printf("weft %s (%s)\n", weft_version(), wf_commit()), 0;

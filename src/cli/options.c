@@ -77,6 +77,13 @@ static int set_list(const wf_command *c, const wf_opt *opt, const char *text, wf
     }
 }
 
+static int add_word(const char *text, wf_words *words)
+{
+    if (!wf_grow(&words->v, words->n, &words->cap, sizeof *words->v)) return wf_say_error(WEFT_ERR_NOMEM);
+    words->v[words->n++] = text;
+    return 0;
+}
+
 static bool choice_has(const char *choices, const char *word)
 {
     size_t len = strlen(word);
@@ -140,6 +147,8 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         return 0;
     case WF_OPT_REAL:
         return set_real(c, opt, text, at);
+    case WF_OPT_WORDS:
+        return add_word(text, at);
     case WF_OPT_LIST:
         return set_list(c, opt, text, at);
     default:
@@ -220,6 +229,7 @@ void wf_opts_free(wf_opts *o)
     free(o->n_prompt.v);
     free(o->n_gen.v);
     free(o->threads.v);
+    free(o->shapes.v);
 }
 
 /* ---- help -------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ static const struct operands {
 } operands[WF_N_OPS] = {
     [WF_OP_ROWS] = {{WEIGHT, INT32}, {FLOAT32}},
     [WF_OP_RMSNORM] = {{FLOAT32, FLOAT32}, {ACT}},
-    [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {ACT}},
+    [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL},
+                    {ACT, ACT | OPTIONAL, ACT | OPTIONAL}},
     [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
     [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32}, {ACT}},
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
@@ -185,21 +186,49 @@ static weft_status check_rows(const wf_call *c)
     return WEFT_OK;
 }
 
+static weft_status check_eps(const wf_call *c)
+{
+    return c->p.eps >= 0 && isfinite(c->p.eps) ? WEFT_OK : bad(c, "eps is not a number >= 0");
+}
+
 static weft_status check_rmsnorm(const wf_call *c)
 {
     const wf_view *x = &c->in[0];
     if (!is(&c->out[0], x->rows, x->cols)) return bad(c, "x and y differ in shape");
     if (!is_vector(&c->in[1], x->cols)) return bad(c, "w is not one for each column of x");
-    if (!(c->p.eps >= 0) || !isfinite(c->p.eps)) return bad(c, "eps is not a number >= 0");
-    return WEFT_OK;
+    return check_eps(c);
+}
+
+/* What comes in front of the product. */
+static weft_status check_norm(const wf_call *c)
+{
+    const wf_view *x = &c->in[0], *norm = &c->in[4], *normed = &c->out[1];
+    if (!norm->buf != !normed->buf) return bad(c, "norm and the room for what it gives come together");
+    if (!norm->buf) return WEFT_OK;
+    if (x->dtype != WF_F32) return bad(c, "X has a norm and is not F32");
+    if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
+    if (!is(normed, x->rows, x->cols)) return bad(c, "X and the room for its norm differ in shape");
+    return check_eps(c);
+}
+
+/* What comes after it. */
+static weft_status check_silu(const wf_call *c)
+{
+    const wf_view *w = &c->in[1], *y = &c->out[0], *wide = &c->out[2];
+    if (!c->p.silu != !wide->buf) return bad(c, "silu and the room for gate and up come together");
+    if (!wide->buf) return WEFT_OK;
+    if (w->rows % 2 || c->in[3].buf) return bad(c, "silu wants gate and up in W, and no residual");
+    return is(wide, y->rows, w->rows) ? WEFT_OK : bad(c, "the room for gate and up is not [rows of X, rows of W]");
 }
 
 static weft_status check_gemm(const wf_call *c)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
     if (x->cols != w->cols) return bad(c, "X and W differ in columns");
-    if (!is(y, x->rows, w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
-    if (c->in[2].buf && !is_vector(&c->in[2], y->cols)) return bad(c, "bias is not one for each column of Y");
+    WF_TRY(check_norm(c));
+    WF_TRY(check_silu(c));
+    if (!is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
+    if (c->in[2].buf && !is_vector(&c->in[2], w->rows)) return bad(c, "bias is not one for each row of W");
     if (c->in[3].buf && !is(&c->in[3], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
     return WEFT_OK;
 }

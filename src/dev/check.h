@@ -26,6 +26,7 @@ typedef struct wf_case {
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t groups; /* as in wf_call */
     bool bias, residual, in_place; /* GEMM; in_place: residual is Y; PAGE_COPY: both pools are one */
+    bool norm;       /* GEMM: of X, which is F32 then; p.silu: n counts gate and up */
 } wf_case;
 
 typedef struct wf_operand {

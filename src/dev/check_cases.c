@@ -28,10 +28,11 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     int n = text_shape(c, buf, cap);
     if (n < 0 || (size_t)n >= cap) return;
     bool weight = c->op == WF_OP_ROWS || c->op == WF_OP_GEMM;
-    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s", c->op == WF_OP_ROWS ? "" : wf_dtypes[c->in].name,
+    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_ROWS ? "" : wf_dtypes[c->in].name,
              c->op == WF_OP_GEMM ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
              wf_dtypes[c->out].name, c->bias && c->op == WF_OP_GEMM ? " bias" : "",
-             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->pad ? " padded" : "");
+             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : "",
+             c->pad ? " padded" : "");
 }
 
 /* One row for each op; dtypes and a few toggles run over all their values below. */

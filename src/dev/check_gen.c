@@ -150,13 +150,16 @@ static weft_status draw_gemm(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     float w = 1 / sqrtf((float)c->k);
-    WF_TRY(floats(&k->in[0], g, c->in, c->m, c->k, c->pad, 2));
+    WF_TRY(floats(&k->in[0], g, c->norm ? WF_F32 : c->in, c->m, c->k, c->pad, 2));
     WF_TRY(floats(&k->in[1], g, c->weight, c->n, c->k, c->pad, w));
     if (c->bias) WF_TRY(floats(&k->in[2], g, WF_F32, 1, c->n, 0, 1));
     if (c->residual) WF_TRY(floats(&k->in[3], g, WF_F32, c->m, c->n, c->pad, 1));
-    WF_TRY(make(&k->out[0], c->out, c->m, c->n, c->pad));
+    if (c->norm) WF_TRY(floats(&k->in[4], g, WF_F32, 1, c->k, 0, 2));
+    WF_TRY(make(&k->out[0], c->out, c->m, c->p.silu ? c->n / 2 : c->n, c->pad));
+    if (c->norm) WF_TRY(make(&k->out[1], WF_F32, c->m, c->k, c->pad));
+    if (c->p.silu) WF_TRY(make(&k->out[2], WF_F32, c->m, c->n, c->pad));
     k->reduce = c->k;
-    k->scale = 2.0 / 3; /* sqrt(K) x rms of X x rms of W */
+    k->scale = c->p.silu ? 0 : 2.0 / 3; /* sqrt(K) x rms of X x rms of W */
     k->flops = 2.0 * c->m * c->n * c->k;
     return WEFT_OK;
 }

@@ -51,6 +51,7 @@ void wf_dev_close(wf_dev *dev)
 {
     if (!dev) return;
     wf_verdicts_free(dev->verdicts);
+    wf_tuned_close(dev);
     dev->fns->close(dev);
 }
 
@@ -175,17 +176,64 @@ static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
                    wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
 }
 
+/* Submits a call whose shape is known to be good. */
+static weft_status submit(wf_queue *q, const wf_call *c)
+{
+    wf_dev *dev = q->dev;
+    if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
+    wf_call picked = *c;
+    picked.variant = wf_pick(dev, c);
+    if (picked.variant < 0) return no_kernel(dev, c);
+    return note(dev, dev->fns->submit(q, &picked));
+}
+
 weft_status wf_submit(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
+    wf_call part[WF_MAX_PARTS];
     WF_TRY(wf_dev_usable(dev, "submit"));
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name));
-    if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
-    wf_call picked = *c;
-    picked.variant = dev->fns->pick(dev, c);
-    if (picked.variant < 0) return no_kernel(dev, c);
-    return note(dev, dev->fns->submit(q, &picked));
+    if (wf_call_whole(dev, c)) return submit(q, c);
+    size_t n = wf_call_parts(dev, c, part);
+    for (size_t i = 0; i < n; i++) WF_TRY(submit(q, &part[i]));
+    return WEFT_OK;
+}
+
+/* ---- fused calls ------------------------------------------------------------------------------------ */
+
+bool wf_call_fused(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM && (c->in[4].buf || c->p.silu);
+}
+
+bool wf_call_whole(wf_dev *dev, const wf_call *c)
+{
+    if (!wf_call_fused(c)) return true;
+    if (!dev->fuses) return false;
+    return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : wf_pick(dev, c) >= 0;
+}
+
+size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
+{
+    const wf_view none = {0};
+    wf_call *p = part, plain = *c;
+    plain.waits = NULL, plain.n_waits = 0, plain.signal = NULL;
+    wf_call norm = plain, silu = plain;
+    norm.variant = silu.variant = -1;
+    norm.op = WF_OP_RMSNORM, silu.op = WF_OP_SILU_MUL;
+    for (int i = 0; i < WF_MAX_IN; i++) norm.in[i] = silu.in[i] = none;
+    for (int i = 1; i < WF_MAX_OUT; i++) norm.out[i] = silu.out[i] = plain.out[i] = none;
+    norm.in[0] = c->in[0], norm.in[1] = c->in[4], norm.out[0] = c->out[1];
+    silu.in[0] = c->out[2];
+    if (c->in[4].buf) *p++ = norm, plain.in[0] = c->out[1], plain.in[4] = none;
+    if (c->p.silu) plain.out[0] = c->out[2], plain.p.silu = 0;
+    if (plain.variant >= 0 && !dev->fns->supports(dev, &plain, plain.variant)) plain.variant = -1;
+    *p++ = plain;
+    if (c->p.silu) *p++ = silu;
+    part[0].waits = c->waits, part[0].n_waits = c->n_waits;
+    p[-1].signal = c->signal;
+    return (size_t)(p - part);
 }
 
 weft_status wf_mark(wf_queue *q, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
@@ -216,6 +264,12 @@ weft_status wf_finish(wf_queue *q)
     if (!s) s = wf_wait(done, q->dev->params.watchdog_ms);
     wf_event_destroy(done);
     return s;
+}
+
+uint64_t wf_past_cache(const wf_dev *dev)
+{
+    uint64_t least = dev->info.type == WEFT_DEVICE_GPU ? 4ull << 30 : 128ull << 20;
+    return WF_MIN(WF_MAX(dev->cache / 4 * 9, least), dev->info.memory / 4);
 }
 
 /* ---- variants --------------------------------------------------------------------------------------- */

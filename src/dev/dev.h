@@ -16,8 +16,14 @@
  *   RMSNORM    in  x [M, K] F32; w [K] F32                        out y [M, K] act
  *              y = x / sqrt(mean(x^2) + p.eps) * w
  *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent;
- *                  residual [M, N] F32 or absent                  out Y [M, N] act
+ *                  residual [M, N] F32 or absent; norm [K] F32 or absent
+ *                                                                out Y [M, N] act; normed [M, K] act or
+ *                                                                    absent; wide [M, N] act or absent
  *              Y = X W^T + bias + residual. residual may be Y itself (same storage).
+ *              Fused: with norm, X is F32 and becomes RMSNORM(X, norm, p.eps) first; with p.silu, W holds
+ *              gate and up, Y is [M, N / 2] = SILU_MUL of the product, and there is no residual. normed and
+ *              wide are present exactly then and hold nothing that may be read: a device that has no kernel
+ *              for the whole gets it in parts from the front, which meet there.
  *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin);
  *                  pos [M] I32; slot [M] I32
  *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
@@ -103,6 +109,7 @@ typedef struct wf_params {
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
+    uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of
                                   q.k * scale - phi in which it may be used; phi_lo = phi_hi = 0: never */
 } wf_params;
@@ -136,10 +143,17 @@ typedef struct wf_open_params {
     uint64_t max_alloc;      /* 0: the device's own limit */
     uint32_t watchdog_ms;    /* build and wait limit; 0: 60000 */
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
+    const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
     weft_progress_fn on_progress; /* first compile */
     void *user;
 } wf_open_params;
+
+/* What a device can at most do, measured when asked. */
+typedef struct wf_ceilings {
+    double read;            /* bytes a second of a kernel that does nothing but read memory */
+    double ops[WF_N_ARITH]; /* operations a second in each arithmetic, a multiply-add being two; 0: no such unit */
+} wf_ceilings;
 
 /* ---- what a backend provides ---------------------------------------------------------------------- */
 
@@ -178,6 +192,9 @@ typedef struct wf_dev_fns {
     uint64_t (*weight_bytes)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
     void (*weight_pack)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols,
                         const void *src, void *dst);
+
+    /* Optional: measures the device's ceilings, for about a second. Nothing else may run meanwhile. */
+    weft_status (*measure)(wf_dev *, wf_ceilings *out);
 } wf_dev_fns;
 
 /* The first member of every backend's device struct. */
@@ -190,9 +207,12 @@ struct wf_dev {
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     bool fuse_rows;       /* matrices that share their input are better as one (QKV, gate+up) */
+    bool fuses;           /* has kernels for fused GEMMs; else the front never asks for one */
     bool no_math;         /* computes nothing (null): results must not be compared */
     bool lost;            /* set by the front; a backend that notices by itself may set it, too */
+    uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     struct wf_verdicts *verdicts; /* the front's: what wf_prepare has tested */
+    struct wf_tuned *tuned;       /* the front's: choices by measurement */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -245,12 +265,21 @@ weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
+/* Does the call ask for more than its op's plain product (GEMM with norm or p.silu)? */
+bool wf_call_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
 /* Picks the variant for a call (call->variant >= 0: that one), builds it and compares it once with the
  * reference on a small problem of the same op, dtypes and head shape; a variant that fails to build or is wrong is dropped
  * with a warning and the next one tried. On success *variant holds it. */
 weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
+/* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
+ * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
+ * a quarter of the memory. */
+uint64_t wf_past_cache(const wf_dev *);
+/* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
+ * pick(); -1: none. Variants named by params.force go first. */
+int wf_pick(wf_dev *, const wf_call *);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);
 

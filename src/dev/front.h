@@ -6,7 +6,18 @@
 
 /* An error that says so if the device was lost; `what` is what was wanted. */
 weft_status wf_dev_usable(const wf_dev *dev, const char *what);
+#define WF_MAX_PARTS 3
+/* Has the device a kernel for the call as it is? Always, but for fused ones. */
+bool wf_call_whole(wf_dev *, const wf_call *);
+/* The plain calls that a fused one stands for, in order; c->variant is that of the product. Their number. */
+size_t wf_call_parts(wf_dev *, const wf_call *c, wf_call part[WF_MAX_PARTS]);
 /* What wf_prepare remembers (wf_dev.verdicts); freed before the device closes. NULL is allowed. */
 void wf_verdicts_free(struct wf_verdicts *);
+
+/* Tuned choices of a device that was just opened; an error only where p->tuned names a file that is no good. */
+weft_status wf_tuned_open(wf_dev *, const wf_open_params *p);
+void wf_tuned_close(wf_dev *);
+/* Never pick this variant again: neither the backend nor the table. */
+void wf_drop(wf_dev *, enum wf_op, int variant);
 
 #endif

@@ -105,6 +105,7 @@ static wf_case case_of(const wf_call *c)
         k.in_place = in_place(c);
         k.bias = c->in[2].buf;
         k.residual = c->in[3].buf;
+        k.norm = c->in[4].buf;
     }
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
     if (c->op == WF_OP_SAMPLE) k.n = c->out[0].cols, k.bias = c->in[3].buf;
@@ -197,16 +198,12 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
                    wf_ops[op].name);
 }
 
-weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
+static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_call *c, int *variant)
 {
-    struct wf_verdicts *v;
     int tried = 0;
-    WF_TRY(wf_dev_usable(dev, "prepare"));
-    WF_TRY(wf_call_check(dev, c));
-    WF_TRY(verdicts_of(dev, &v));
     for (int asked = c->variant;; asked = -1, tried++) {
-        int pick = asked >= 0 ? asked : dev->fns->pick(dev, c);
-        if (pick < 0 || tried > 64) return none_left(dev, c->op, tried);
+        int pick = asked >= 0 ? asked : wf_pick(dev, c);
+        if (pick < 0 || tried > 64 || (wf_call_fused(c) && !dev->fuses)) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
         enum verdict verdict;
         *variant = pick;
@@ -214,6 +211,29 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
         if (dev->no_math) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
         WF_TRY(try_variant(dev, c, pick, &verdict));
         if (verdict == GOOD) return remember(v, &k);
-        if (verdict == BAD) dev->fns->drop(dev, c->op, pick);
+        /* A kernel that fails as a fused one may still do the plain product well. */
+        if (verdict == BAD && wf_call_fused(c)) dev->fuses = false;
+        else if (verdict == BAD) wf_drop(dev, c->op, pick);
     }
+}
+
+weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
+{
+    struct wf_verdicts *v;
+    wf_call part[WF_MAX_PARTS];
+    WF_TRY(wf_dev_usable(dev, "prepare"));
+    WF_TRY(wf_call_check(dev, c));
+    WF_TRY(verdicts_of(dev, &v));
+    while (wf_call_whole(dev, c)) {
+        weft_status s = prepare_whole(dev, v, c, variant);
+        /* A fused kernel that was dropped leaves the parts. */
+        if (!s || dev->lost || !wf_call_fused(c) || wf_call_whole(dev, c)) return s;
+    }
+    size_t n = wf_call_parts(dev, c, part);
+    for (size_t i = 0; i < n; i++) {
+        int picked;
+        WF_TRY(prepare_whole(dev, v, &part[i], &picked));
+        if (part[i].op == c->op) *variant = picked;
+    }
+    return WEFT_OK;
 }

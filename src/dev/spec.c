@@ -1,5 +1,5 @@
 /* spec.c: which device a name means. Owns the list over all backends and the rules of "auto". */
-#include "dev/dev.h"
+#include "dev/front.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -154,5 +154,9 @@ weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out)
     weft_status s = collect(&all);
     if (!s) s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
     free(all.list);
+    if (!s && (s = wf_tuned_open(*out, &full))) {
+        wf_dev_close(*out);
+        *out = NULL;
+    }
     return s;
 }

@@ -55,7 +55,7 @@ static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
-                        .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
+                        .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     return wf_dev_open(p->device, &o, &e->dev);
 }

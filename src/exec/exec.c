@@ -240,7 +240,7 @@ static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c)
     if (strcmp(kernel, "auto")) {
         int v = wf_variant_find(e->dev, c->op, kernel);
         if (v < 0) return wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s' for %s", e->dev->info.name, kernel, wf_ops[c->op].name);
-        if (e->dev->fns->supports(e->dev, c, v)) c->variant = v;
+        if (wf_call_fused(c) || e->dev->fns->supports(e->dev, c, v)) c->variant = v; /* of a fused one at least the product */
     }
     return wf_prepare(e->dev, c, &c->variant);
 }

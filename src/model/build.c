@@ -193,8 +193,8 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
     return n.out[0].value;
 }
 
-/* One GEMM into columns [col, col + rows of the matrices) of y. */
-static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual, wf_operand y)
+/* One GEMM into columns [col, col + rows of the matrices) of y, after a norm of x and before a SiLU if so asked. */
+static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, wf_operand y)
 {
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
@@ -204,22 +204,40 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     node.in[2] = WF_ALL(stacked_bias(b, l, n, rows));
     node.in[3] = WF_ALL(residual);
     node.out[0] = y;
+    if (fuse && fuse->norm) {
+        node.in[4] = WF_ALL(vector(b, fuse->norm, b->hp->width));
+        node.out[1] = WF_ALL(activation(b, node.rows, b->act, b->hp->width));
+    }
+    node.p.silu = fuse && fuse->silu;
+    if (node.p.silu) node.out[2] = WF_ALL(activation(b, node.rows, b->act, rows));
     add_node(b, &node);
 }
 
-int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual, enum wf_dtype out)
+static int32_t silu_mul(wf_builder *b, int32_t gate_up)
+{
+    if (b->status != WEFT_OK) return -1;
+    wf_node silu = node_of(b, WF_OP_SILU_MUL, "silu", rows_of(b, gate_up));
+    silu.in[0] = WF_ALL(gate_up);
+    silu.out[0] = WF_ALL(activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
+    add_node(b, &silu);
+    return silu.out[0].value;
+}
+
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
     uint32_t cols = 0;
     for (uint32_t i = 0; i < n; i++) cols += l[i].rows;
-    int32_t y = activation(b, rows_of(b, x), out, cols);
     if (can_stack(b, l, n)) {
-        linear(b, name, l, n, x, residual, WF_ALL(y));
+        int32_t y = activation(b, rows_of(b, x), out, fuse && fuse->silu ? cols / 2 : cols);
+        linear(b, name, l, n, x, fuse, residual, WF_ALL(y));
         return y;
     }
+    if (fuse && fuse->norm) x = wf_build_norm(b, fuse->norm, fuse->norm, x);
+    int32_t y = activation(b, rows_of(b, x), out, cols);
     for (uint32_t i = 0, col = 0; i < n && b->status == WEFT_OK; col += l[i++].rows)
-        linear(b, l[i].name, &l[i], 1, x, residual, (wf_operand){y, col, l[i].rows});
-    return y;
+        linear(b, l[i].name, &l[i], 1, x, NULL, residual, (wf_operand){y, col, l[i].rows});
+    return fuse && fuse->silu ? silu_mul(b, y) : y;
 }
 
 int32_t wf_build_embed(wf_builder *b)
@@ -264,10 +282,10 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
                              {"k", "attn_k", hp->n_kv_head * hp->head_dim},
                              {"v", "attn_v", hp->n_kv_head * hp->head_dim}};
     const wf_linear o = {"attn_out", "attn_output", hp->width};
-    int32_t h = wf_build_norm(b, "attn_norm", "attn_norm", x);
-    int32_t y = wf_build_linears(b, "qkv", qkv, 3, h, -1, b->act);
+    const wf_fuse norm = {"attn_norm", false};
+    int32_t y = wf_build_linears(b, "qkv", qkv, 3, x, &norm, -1, b->act);
     if (b->status != WEFT_OK) return -1;
-    return wf_build_linears(b, "attn_out", &o, 1, rope_and_attend(b, y), x, WF_F32);
+    return wf_build_linears(b, "attn_out", &o, 1, rope_and_attend(b, y), NULL, x, WF_F32);
 }
 
 int32_t wf_build_swiglu(wf_builder *b, int32_t x)
@@ -275,14 +293,10 @@ int32_t wf_build_swiglu(wf_builder *b, int32_t x)
     const wf_hparams *hp = b->hp;
     const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->ffn_width}, {"up", "ffn_up", hp->ffn_width}};
     const wf_linear down = {"down", "ffn_down", hp->width};
-    int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x);
-    int32_t gu = wf_build_linears(b, "gate_up", gate_up, 2, h, -1, b->act);
+    const wf_fuse around = {"ffn_norm", true};
+    int32_t h = wf_build_linears(b, "gate_up", gate_up, 2, x, &around, -1, b->act);
     if (b->status != WEFT_OK) return -1;
-    wf_node silu = node_of(b, WF_OP_SILU_MUL, "silu", WF_ROWS_BATCH);
-    silu.in[0] = WF_ALL(gu);
-    silu.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, hp->ffn_width));
-    add_node(b, &silu);
-    return wf_build_linears(b, "down", &down, 1, silu.out[0].value, x, WF_F32);
+    return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
 }
 
 void wf_build_logits(wf_builder *b, int32_t x)
@@ -292,11 +306,12 @@ void wf_build_logits(wf_builder *b, int32_t x)
     bool tied = !find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
     int32_t picked = gather(b, "pick", x, WF_INPUT_LOGIT_ROWS);
-    int32_t h = wf_build_norm(b, "final_norm", "output_norm", picked);
+    const wf_fuse norm = {"output_norm", false};
     if (!tied) {
-        b->graph->logits = wf_build_linears(b, "logits", &out, 1, h, -1, WF_F32);
+        b->graph->logits = wf_build_linears(b, "logits", &out, 1, picked, &norm, -1, WF_F32);
         return;
     }
+    int32_t h = wf_build_norm(b, "final_norm", "output_norm", picked);
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[0] = WF_ALL(h);

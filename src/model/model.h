@@ -83,10 +83,17 @@ typedef struct wf_linear {
     uint32_t rows;
 } wf_linear;
 
+/* What a matrix product does on the way: RMSNorm of its input by that tensor (NULL: none) and, for gate and up,
+ * SiLU and their product. One node where the matrices stack. */
+typedef struct wf_fuse {
+    const char *norm;
+    bool silu;
+} wf_fuse;
+
 /* All return value indexes; names inside a layer are completed to "blk.<layer>.<tensor>.weight". */
 int32_t wf_build_embed(wf_builder *b);
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x);
-int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, int32_t residual, enum wf_dtype out);
+int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
 /* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
 /* x + down(silu(gate(norm(x))) * up(norm(x))) */

@@ -25,7 +25,7 @@ static void find_last_uses(placer *s)
 /* A GEMM may write onto the residual it adds if nobody needs the residual afterwards. */
 static int32_t inherited_slot(const placer *s, const wf_node *node, int32_t n, const wf_value *v)
 {
-    int32_t residual = node->op == WF_OP_GEMM ? node->in[3].value : -1;
+    int32_t residual = node->op == WF_OP_GEMM && node->out[0].value >= 0 && &s->g->values[node->out[0].value] == v ? node->in[3].value : -1;
     if (residual < 0 || s->last_use[residual] != n || node->in[3].cols) return -1;
     const wf_value *r = &s->g->values[residual];
     return r->dtype == v->dtype && r->cols == v->cols ? s->p->slot_of[residual] : -1;
@@ -81,6 +81,10 @@ static void release_inputs(placer *s, int32_t n)
             handed_on |= out >= 0 && out != v && s->p->slot_of[out] == s->p->slot_of[v];
         }
         if (!handed_on) s->busy[s->p->slot_of[v]] = false;
+    }
+    for (size_t o = 0; o < WF_MAX_OUT; o++) { /* room that only this node uses */
+        int32_t v = node->out[o].value;
+        if (v >= 0 && s->p->slot_of[v] >= 0 && s->last_use[v] < 0) s->busy[s->p->slot_of[v]] = false;
     }
 }
 

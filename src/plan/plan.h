@@ -6,8 +6,8 @@
  *     weft-plan 1
  *     queues 2
  *     once  embed     0/1  queue 0  kernel auto  groups 0
- *     layer attn_norm 0/2  queue 0  kernel auto  groups 0
- *     layer attn_norm 1/2  queue 1  kernel auto  groups 0
+ *     layer qkv       0/2  queue 0  kernel auto  groups 0
+ *     layer qkv       1/2  queue 1  kernel auto  groups 0
  *     ...
  *
  * i/n is the i-th of n equal parts of the batch's rows; the lines' order is the order of submission; groups

@@ -127,10 +127,14 @@ class Bench(cli.TestCase):
         columns = ("date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,"
                    "peer_rate,ratio").split(",")
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "device.csv")
-            for _ in range(2):
-                self.ok("bench", *cli.CPU, *SHORT, "--results", path)
-            with open(path, newline="") as f:
+            peers = os.path.join(folder, "peers.txt")
+            with open(peers, "w") as f:
+                f.write("model_prompt,F32,P=4,other,2,tokens/s\n")
+            for more in ([], ["--peer", peers]):
+                self.ok("bench", *cli.CPU, *SHORT, "-m", cli.data("stories260K.gguf"), "--results", folder, *more)
+            name, = (n for n in os.listdir(folder) if n.endswith(".csv"))
+            self.assertRegex(name, r"^weft-cpu-[a-z0-9-]+\.csv$")
+            with open(os.path.join(folder, name), newline="") as f:
                 reader = csv.DictReader(f)
                 rows = list(reader)
         self.assertEqual(reader.fieldnames, columns)
@@ -141,7 +145,9 @@ class Bench(cli.TestCase):
             self.assertEqual(r["unit"], "tokens/s")
             n = int(r["shape"][2:])
             self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / 1e6 / n, 1, 2)
-            self.assertEqual([r[c] for c in ("ceiling_pct", "peer", "peer_rate", "ratio")], [""] * 4)
+            self.assertEqual(r["ceiling_pct"], "")
+        self.assertEqual([r["peer"] for r in rows], ["", "", "", "other", "", ""])
+        self.assertAlmostEqual(float(rows[3]["ratio"]) / (float(rows[3]["rate"]) / 2), 1, 2)
 
     def test_nothing_to_do(self):
         self.fails(cli.USAGE, "nothing to measure", "bench", "-p", "0", "-n", "0")

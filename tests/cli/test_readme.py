@@ -18,8 +18,15 @@ def lines():
 
 
 class Readme(cli.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temp = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temp.cleanup)
+        cls.tuned = f"{temp.name}/cpu.tune"  # one line writes it, another one reads it
+
     def run_line(self, line):
         """With the program under test in place of the one that the line names."""
+        line = line.replace("build/cpu.tune", self.tuned)
         with tempfile.TemporaryDirectory() as folder:
             line = line.replace("build/logits.npy", f"{folder}/logits.npy").replace(BUILT, '"$WEFT"')
             p = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=cli.ROOT, stdin=subprocess.DEVNULL,

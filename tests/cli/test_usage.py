@@ -7,7 +7,7 @@ import unittest
 import cli
 from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "tokenize", "detokenize", "perplexity", "bench", "calibrate", "selftest"]
+COMMANDS = ["run", "serve", "info", "tokenize", "detokenize", "perplexity", "bench", "bench ops", "tune", "calibrate", "selftest"]
 
 
 class Help(cli.TestCase):
@@ -23,15 +23,15 @@ class Help(cli.TestCase):
     def test_every_command(self):
         for name in COMMANDS:
             for word in ("--help", "-h"):
-                r = self.ok(name, word)
+                r = self.ok(*name.split(), word)
                 self.assertTrue(r.text.startswith(f"Usage: weft {name} "), r.text)
                 self.assertIn("--help", r.text)
                 self.assertLessEqual(max(map(len, r.text.splitlines())), 80)
 
     def test_every_documented_option_is_known(self):
         for name in COMMANDS:
-            for option in re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", self.ok(name, "--help").text):
-                r = weft(name, option, "--help", "--help")  # the first may be its value
+            for option in re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", self.ok(*name.split(), "--help").text):
+                r = weft(*name.split(), option, "--help", "--help")  # a value, or help at once
                 self.assertNotIn("unknown option", r.err, f"{name} {option}")
 
     def test_testing_options_have_their_heading(self):

@@ -9,7 +9,7 @@ import os
 import re
 import sys
 
-ORDER = "cli serve engine text sched model exec plan mem dist dev tensor base".split()
+ORDER = "cli serve tune engine text sched model exec plan mem dist dev tensor base".split()
 ABOVE_ALL = {"cli", "serve"}     # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
@@ -20,7 +20,7 @@ def allowed(folder):
     if folder in BACKENDS:
         return {folder, "dev", "tensor", "base"}
     if folder in ABOVE_ALL:
-        return set(ORDER[ORDER.index(folder):ORDER.index("engine")]) | {"base"}
+        return set(ORDER[ORDER.index(folder):ORDER.index("tune")]) | {"base"}
     return set(ORDER[ORDER.index(folder):])
 
 

@@ -157,8 +157,32 @@ static bool gemms_long(op_cases *s, uint8_t w)
     return true;
 }
 
+/* F16 by F16 in sizes that matrix units like, with rows that only nearly fill their tiles. */
+static bool gemm_halves(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 3, 8, 15, 33, 64, 100, 131, 300}, ns[] = {64, 260, 515, 1040}, ks[] = {64, 480, 1056, 2048};
+    for (size_t m = 0; m < WF_LEN(ms); m++)
+        for (int i = 0; i < 3; i++)
+            if (!gemm(s, WF_F16, WF_F16, ANY(s, acts), ms[m], ANY(s, ns), ANY(s, ks))) return false;
+    return true;
+}
+
+/* Norm in front, SiLU behind, both. */
+static bool gemm_fused(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 2, 7, 8}, ks[] = {64, 480, 2048};
+    for (uint32_t i = 0; i < 12; i++) {
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % 4], .n = 64 * (1 + below(s, 9)),
+                     .k = ANY(s, ks), .norm = i % 3 != 0, .bias = below(s, 2), .p = {.eps = 1e-5f, .silu = i % 3 != 1}};
+        c.residual = !c.p.silu && below(s, 2);
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 static bool gemms(op_cases *s)
 {
+    if (!gemm_halves(s) || !gemm_fused(s)) return false;
     uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);

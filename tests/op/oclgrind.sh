@@ -3,7 +3,8 @@
 # nobody wrote (uninitialized). Any report fails.   oclgrind.sh OP_TEST races|uninitialized
 #
 # The second check needs unoptimised kernels, as oclgrind 21.10 stops at LLVM's freeze; its own crash on
-# unoptimised gemv and its pace leave only the plain gemm.
+# unoptimised gemv and its pace leave only the plain gemm. sample reads back what it wrote to global memory, which
+# it reports as never written.
 set -u
 op_test=$1 check=$2
 command -v oclgrind >/dev/null || { echo "oclgrind is missing"; exit 77; }
@@ -23,7 +24,7 @@ run() {
 for op in rows rmsnorm rope_kv attention silu_mul argmax sample page_copy gemm; do
     if test "$check" = races; then
         run --check-api --data-races "$op_test" first-opencl --tiny --op $op
-    else
+    elif test $op != sample; then
         variant=$(test $op = gemm && echo --variant naive)
         run --build-options -cl-opt-disable --uninitialized "$op_test" first-opencl --tiny --op $op $variant
     fi

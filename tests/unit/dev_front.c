@@ -154,6 +154,7 @@ static void spoil_operands(fixture *f, enum wf_op op, bool out)
         for (int how = 0; how < N_SPOILS; how++) {
             wf_call c = good(f, op);
             wf_view *v = out ? &c.out[i] : &c.in[i];
+            if (!v->buf) continue; /* a room that only fused calls have */
             if (may_grow(&c, out, i, how) || !spoil(f, v, how)) continue;
             refused(f, &c, out ? "out" : "in", i, how);
         }
@@ -175,17 +176,45 @@ static void missing_and_extra_operands(void **state)
         for (int i = 0; i < WF_MAX_IN; i++) {
             wf_call c = good(f, (enum wf_op)op);
             if (op == WF_OP_GEMM && (i == 2 || i == 3)) continue;
-            if (i < wf_ops[op].n_in) c.in[i].buf = NULL;
+            if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
             refused(f, &c, "in", i, -1);
         }
         for (int i = 0; i < WF_MAX_OUT; i++) {
             wf_call c = good(f, (enum wf_op)op);
-            if (i < wf_ops[op].n_out) c.out[i].buf = NULL;
+            if (c.out[i].buf) c.out[i].buf = NULL;
             else c.out[i] = c.in[0];
             refused(f, &c, "out", i, -1);
         }
     }
+}
+
+/* A norm in front and a SiLU behind, each with its room, and neither without it. */
+static void fused_gemms(void **state)
+{
+    fixture *f = *state;
+    uint64_t at = 0;
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.eps = 1e-5f, .silu = 1}};
+    c.in[0] = view(f, &at, WF_F32, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 6, 64), c.in[4] = view(f, &at, WF_F32, 1, 64);
+    c.out[0] = view(f, &at, WF_F32, 3, 3), c.out[1] = view(f, &at, WF_F16, 3, 64), c.out[2] = view(f, &at, WF_F16, 3, 6);
+    assert_true(wf_call_fused(&c));
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    for (int i = 1; i < 3; i++) {
+        for (int how = 0; how < N_SPOILS; how++) {
+            wf_call bad = c;
+            if (spoil(f, &bad.out[i], how)) refused(f, &bad, "out", i, how);
+        }
+        wf_call bad = c;
+        bad.out[i].buf = NULL;
+        refused(f, &bad, "out", i, -1);
+    }
+    wf_call halves = c, residual = c, wrong = c;
+    halves.in[0].dtype = WF_F16;
+    refused(f, &halves, "in", 0, -1);
+    residual.in[3] = view(f, &at, WF_F32, 3, 3);
+    refused(f, &residual, "in", 3, -1);
+    wrong.p.eps = -1;
+    refused(f, &wrong, "eps", 0, -1);
 }
 
 /* ---- params, aliasing ----------------------------------------------------------------------------------- */
@@ -374,6 +403,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(good_calls_pass, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_operands_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
+        cmocka_unit_test_setup_teardown(fused_gemms, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(random_calls, setup, teardown),

@@ -1,0 +1,191 @@
+/* gemm_flat: Y = X W^T + bias + residual for few rows of X on NVIDIA's matrix units (mma.sync m16n8k16, f16 in,
+ * f32 sums), W in fragments (layout.c). Bound by the reading of W, which happens once.
+ *
+ *   W is operand A: 16 of its rows a tile, a warp reads tile (block, k) as 512 bytes straight to registers
+ *   X is operand B: 8 of its rows a tile, so M is padded to 8 only
+ *   the warps of a work-group share K; their sums meet in local memory, added in the order of the warps
+ *
+ * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way.
+ * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
+ *
+ * Knobs: RB blocks of 16 rows of W a work-group; NT tiles of 8 rows of X (8 * NT >= M); UK tiles of K whose
+ * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
+ * K is a multiple of 32, rows of X are F16 aligned to 4 bytes.
+ * With NORM NT is 1 and rows are aligned to four elements; with SILU RB is 2 and the rows of W a multiple of 32.
+ */
+#ifndef WF_COMMON
+#define ACT 16
+#define WG 512
+#include "common.clh"
+#endif
+#ifndef RB
+#define RB 1
+#define NT 1
+#define UK 4
+#endif
+
+#ifndef NORM
+#define NORM 0
+#define SILU 0
+#endif
+
+#define WARPS (WG / 32)
+#define ROWS  (RB * 16)
+#define OUTS  (ROWS * NT * 8)
+
+#define LOAD_W(a, p)                                                                               \
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"                        \
+                 : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
+                 : "l"(p))
+#define MMA(c, a, b)                                                                               \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, "               \
+                 "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                                          \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                  \
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y))
+
+/* Set s of registers gets the tiles first to first + UK of K; zeros behind the end. */
+#define LOAD_WS(s, first)                                                                          \
+    _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
+        _Pragma("unroll") for (int r = 0; r < RB; r++)                                             \
+    {                                                                                              \
+        uint k = (first) + u;                                                                      \
+        a[s][u][r] = (uint4)(0);                                                                   \
+        if (k < to) LOAD_W(a[s][u][r], w_at[r] + k * 512ul);                                       \
+    }
+#if NORM
+#define LOAD_XS(s, first)                                                                          \
+    _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
+    {                                                                                              \
+        uint k = (first) + u;                                                                      \
+        b[s][u][0] = k < to ? normed(x_at[0] + k * 64, IN_AT(uchar, norm) + (lane & 3) * 8 + k * 64, scale) : (uint2)(0); \
+    }
+#else
+#define LOAD_XS(s, first)                                                                          \
+    _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
+        _Pragma("unroll") for (int t = 0; t < NT; t++)                                             \
+    {                                                                                              \
+        uint k = (first) + u;                                                                      \
+        const __global uint *p = (const __global uint *)(x_at[t] + k * 32);                        \
+        b[s][u][t] = k < to ? (uint2)(p[0], p[4]) : (uint2)(0);                                    \
+    }
+#endif
+#define LOAD(s, first)                                                                             \
+    LOAD_WS(s, first)                                                                              \
+    LOAD_XS(s, first)
+#define USE(s)                                                                                     \
+    _Pragma("unroll") for (int u = 0; u < UK; u++)                                                 \
+        _Pragma("unroll") for (int t = 0; t < NT; t++)                                             \
+            _Pragma("unroll") for (int r = 0; r < RB; r++) MMA(acc[r][t], a[s][u][r], b[s][u][t]);
+
+#if NORM
+/* Two pairs of x, 8 apart, times their weights and the row's scale, as F16. */
+uint2 normed(const __global uchar *x, const __global uchar *w, float scale)
+{
+    const __global float2 *xp = (const __global float2 *)x, *wp = (const __global float2 *)w;
+    float2 p = xp[0] * scale * wp[0], q = xp[4] * scale * wp[4];
+    uint2 h;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.x) : "f"(p.y), "f"(p.x));
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(h.y) : "f"(q.y), "f"(q.x));
+    return h;
+}
+
+/* Sum over the lanes of a warp; every lane gets it. */
+float warp_sum(float x)
+{
+    for (uint n = 16; n > 0; n /= 2) {
+        float other;
+        asm volatile("shfl.sync.bfly.b32 %0, %1, %2, 31, 0xffffffff;" : "=f"(other) : "f"(x), "r"(n));
+        x += other;
+    }
+    return x;
+}
+#endif
+
+KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
+                      ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps)
+{
+    __local float part[WARPS * OUTS];
+    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
+#if SILU
+    uint gate = N / 16, blocks = 2 * gate, tiles = gate; /* tile t: blocks t of gate and of up */
+#define BLOCK(tile, r) ((tile) + (r)*gate)
+#define COLUMNS        16 /* of Y a tile */
+#else
+    uint blocks = (N + 15) / 16, tiles = (blocks + RB - 1) / RB;
+#define BLOCK(tile, r) min((tile)*RB + (r), blocks - 1)
+#define COLUMNS        ROWS
+#endif
+    uint in_k = K / 16;
+    uint from = warp * in_k / WARPS, to = (warp + 1) * in_k / WARPS;
+    const __global uchar *x_at[NT], *w_at[RB];
+#pragma unroll
+    for (int t = 0; t < NT; t++)
+        x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * (NORM ? 4 : 2) + (lane & 3) * (NORM ? 8 : 4);
+#if NORM
+    __local float squares[8][WARPS];
+    float scale = 0; /* of row lane / 4; 0: not known yet */
+#endif
+
+    for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        float acc[RB][NT][4];
+        uint4 a[2][UK][RB];
+        uint2 b[2][UK][NT];
+#pragma unroll
+        for (int r = 0; r < RB; r++) {
+            w_at[r] = IN_AT(uchar, w) + (BLOCK(tile, r) * (ulong)in_k * 32 + lane) * 16;
+#pragma unroll
+            for (int t = 0; t < NT; t++)
+#pragma unroll
+                for (int v = 0; v < 4; v++) acc[r][t][v] = 0;
+        }
+        LOAD_WS(0, from)
+#if NORM
+        if (scale == 0) {
+            for (uint m = 0; m < M; m++) {
+                const __global float4 *row = (const __global float4 *)(IN_AT(float, x) + m * (ulong)x_stride);
+                float sum = 0;
+                for (uint k = lid; k < K / 4; k += WG) sum += dot(row[k], row[k]);
+                sum = warp_sum(sum);
+                if (lane == 0) squares[m][warp] = sum;
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            float sum = 0;
+            for (int i = 0; i < WARPS; i++) sum += squares[min(lane >> 2, M - 1)][i];
+            scale = 1.0f / sqrt(sum / K + eps);
+        }
+#endif
+        LOAD_XS(0, from)
+        for (uint k0 = from; k0 < to; k0 += 2 * UK) {
+            LOAD(1, k0 + UK)
+            USE(0)
+            LOAD(0, k0 + 2 * UK)
+            USE(1)
+        }
+        __local float *mine = part + warp * OUTS;
+#pragma unroll
+        for (int r = 0; r < RB; r++)
+#pragma unroll
+            for (int t = 0; t < NT; t++)
+#pragma unroll
+                for (int v = 0; v < 4; v++)
+                    mine[(t * 8 + (lane & 3) * 2 + v % 2) * ROWS + r * 16 + (lane >> 2) + v / 2 * 8] = acc[r][t][v];
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (uint i = lid; i < COLUMNS * NT * 8; i += WG) {
+            uint m = i / COLUMNS, row = i % COLUMNS, col = tile * COLUMNS + row;
+            if (m >= M || col >= N) continue;
+            float sum = 0;
+#pragma unroll
+            for (int s = 0; s < WARPS; s++) sum += part[s * OUTS + m * ROWS + row];
+            if (bias_off != NONE) sum += IN_AT(float, bias)[col];
+#if SILU
+            float up = bias_off != NONE ? IN_AT(float, bias)[N + col] : 0;
+#pragma unroll
+            for (int s = 0; s < WARPS; s++) up += part[s * OUTS + m * ROWS + 16 + row];
+            sum = sum / (1.0f + exp(-sum)) * up;
+#endif
+            if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
+            STORE(y, (ulong)m * y_stride + col, sum)
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
+    }
+}

@@ -1,0 +1,78 @@
+/* Loops that do one thing only, for the processor's ceilings: reading memory, F32 multiply-adds,
+ * int8 dot products. in[0] is memory to read; in[1].rows is the number of rounds.
+ */
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define CHAINS 12 /* independent sums: latency of 4 cycles, up to 3 a cycle */
+
+/* The result goes where the compiler cannot see that nobody looks. */
+static void keep(const wf_cpu_work *w, float x)
+{
+    volatile float *out = w->own;
+    *out = x;
+}
+
+void WF_SIMD(wf_cpu_probe_read)(const wf_cpu_work *w)
+{
+    const wf_view *v = &w->call->in[0];
+    const float *p = wf_cpu_at(v);
+    uint32_t begin, end;
+    vf sum[8];
+    WF_UNROLL(8) for (int i = 0; i < 8; i++) sum[i] = v_zero();
+    wf_cpu_part(w, v->cols, 8 * VL, &begin, &end);
+    for (uint32_t k = begin; k + 8 * VL <= end; k += 8 * VL)
+        WF_UNROLL(8) for (int i = 0; i < 8; i++) sum[i] = v_add(sum[i], v_load(p + k + i * VL));
+    float all = 0;
+    for (int i = 0; i < 8; i++) all += v_sum(sum[i]);
+    keep(w, all);
+}
+
+void WF_SIMD(wf_cpu_probe_fma)(const wf_cpu_work *w)
+{
+    vf c[CHAINS], a = v_set(0.999f), b = v_set(0.001f);
+    WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = v_set((float)i);
+    for (uint32_t r = 0; r < w->call->in[1].rows; r++)
+        WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = v_fma(c[i], a, b);
+    float all = 0;
+    for (int i = 0; i < CHAINS; i++) all += v_sum(c[i]);
+    keep(w, all);
+}
+
+/* Operations of one round of the loops above and below; 0: no such unit at this level. */
+uint32_t WF_SIMD(wf_cpu_probe_fma_ops)(void)
+{
+    return CHAINS * VL * 2;
+}
+
+#if WF_LEVEL_ID == WF_LEVEL_IS_avx512
+void WF_SIMD(wf_cpu_probe_int8)(const wf_cpu_work *w)
+{
+    __m512i c[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8((char)(1 + w->id));
+    WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = _mm512_setzero_si512();
+    for (uint32_t r = 0; r < w->call->in[1].rows; r++)
+        WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++)
+        {
+            c[i] = _mm512_dpbusd_epi32(c[i], a, b);
+            __asm__ volatile("" : "+v"(c[i])); /* or the products become one */
+        }
+    int32_t all = 0;
+    for (int i = 0; i < CHAINS; i++) all += _mm512_reduce_add_epi32(c[i]);
+    keep(w, (float)all);
+}
+
+uint32_t WF_SIMD(wf_cpu_probe_int8_ops)(void)
+{
+    return CHAINS * 64 * 2;
+}
+#else
+void WF_SIMD(wf_cpu_probe_int8)(const wf_cpu_work *w)
+{
+    (void)w;
+}
+
+uint32_t WF_SIMD(wf_cpu_probe_int8_ops)(void)
+{
+    return 0;
+}
+#endif

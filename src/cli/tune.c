@@ -1,0 +1,119 @@
+/* tune: finds the fastest kernel for each shape of a model on a device, and keeps the choice. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+struct tune {
+    const wf_opts *o;
+    wf_progress bar;
+    size_t n;
+};
+
+static void on_row(void *user, const struct weft_tune_row *r)
+{
+    struct tune *t = user;
+    bool gemm = !strcmp(r->op, "gemm");
+    char size[24];
+    wf_progress_hide(&t->bar);
+    if (!t->n++)
+        printf("%-17s %-5s %-22s %9s  %-16s %10s  %-16s %10s %6s\n", "op", "dtype", "shape", "size",
+               "fastest", "us", "default", "us", "gain");
+    snprintf(size, sizeof size, "%c=%u", gemm ? 'M' : 'L', r->size);
+    printf("%-17s %-5s %-22s %9s  %-16s %10.1f  %-16s %10.1f %5.2fx\n", r->op, r->dtype, r->shape,
+           size, r->variant, r->us, r->default_variant, r->default_us, r->default_us / r->us);
+    fflush(stdout);
+}
+
+static void on_progress(void *user, const char *what, double fraction)
+{
+    struct tune *t = user;
+    if (!t->o->quiet) wf_progress_update(&t->bar, what, fraction);
+}
+
+static int tune(const wf_opts *o, const struct weft_model *m)
+{
+    char path[1100] = "";
+    struct tune t = {.o = o};
+    struct weft_tune_params p = {.device = o->engine.device,
+                                 .tier = o->engine.tier,
+                                 .threads = o->engine.threads,
+                                 .no_kernel_cache = o->engine.no_kernel_cache,
+                                 .model = m,
+                                 .shapes = o->shapes.v,
+                                 .n_shapes = o->shapes.n,
+                                 .dtypes = o->dtypes,
+                                 .max_size = o->max_size,
+                                 .repeat = o->repeat,
+                                 .rotate = o->rotate,
+                                 .path = o->file,
+                                 .on_row = on_row,
+                                 .on_progress = on_progress,
+                                 .user = &t};
+    weft_status s = weft_tune(&p, path, sizeof path);
+    wf_progress_end(&t.bar);
+    if (s) return wf_say_error(s);
+    wf_note(o, "wrote %s", path);
+    return 0;
+}
+
+static int run(const wf_opts *o)
+{
+    struct weft_model *m = NULL;
+    if (o->shapes.n && o->model)
+        return wf_usage(o->command, "--shape and -m contradict each other: give one");
+    if (o->dtypes && !o->shapes.n)
+        return wf_usage(o->command, "--dtype goes with --shape: a model has its own formats");
+    int rc = o->shapes.n ? 0 : wf_open_model(o, false, &m);
+    if (!rc) rc = tune(o, m);
+    if (m) weft_model_close(m);
+    return rc;
+}
+
+static const wf_opt rows[] = {
+    {0, "shape", "SHAPE",
+     "N=6144,K=4096 for matrices, H=32,KV=8,D=128 for attention, instead of those of a model; may "
+     "stand several times",
+     WF_OPT_WORDS, AT(shapes)},
+    {0, "dtype", "TYPE,...",
+     "storage formats of the matrices given: F32, F16, BF16, Q8_0, Q4_0, Q6_K (default F16)",
+     WF_OPT_TEXT, AT(dtypes)},
+    {0, "max-size", "N", "measure up to N rows of a matrix, or keys of a sequence (default 2048)",
+     WF_OPT_U32, AT(max_size), 1, 1048576},
+    {'r', "repetitions", "N", "samples of at least 50 ms, of which the median counts (default 3)",
+     WF_OPT_U32, AT(repeat), 1, 64},
+    {0, "rotate", "SIZE",
+     "memory to go over in turn (default: more than twice the last-level cache)", WF_OPT_SIZE,
+     AT(rotate), 1, 0x1p63},
+    {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
+     1, 4096},
+    {'f', "file", "FILE", "write this file (default: the user's own for the device)", WF_OPT_TEXT,
+     AT(file)},
+    {0, "no-kernel-cache", NULL, "neither read nor write compiled kernels", WF_OPT_FLAG,
+     AT(engine.no_kernel_cache)},
+};
+static const WF_GROUP(group, "Tuning", rows);
+static const wf_opt device[] = {
+    {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
+     WF_OPT_TEXT, AT(engine.device)},
+    {0, "tier", "base|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
+     AT(engine.tier)},
+    {0, "list-devices", NULL, "list the devices and end", WF_OPT_FLAG, AT(list_devices)},
+};
+static const WF_GROUP(device_group, "Device", device);
+static const wf_opt_group *const groups[] = {&wf_group_model, &group, &device_group,
+                                             &wf_group_general, NULL};
+
+const wf_command wf_cmd_tune = {
+    .name = "tune",
+    .usage = "[-m FILE | --shape SHAPE...] [options]",
+    .summary = "Measures which kernel is the fastest for each shape of a model, over the number of "
+               "rows, and keeps the choices for this device "
+               "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned). Every later run on the "
+               "device loads them; without such a file, weft "
+               "chooses by what is known of the kind of device.",
+    .groups = groups,
+    .run = run,
+};

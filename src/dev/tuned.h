@@ -1,0 +1,88 @@
+/* tuned: which kernel was measured as the fastest for a shape. One small text file a device:
+ *
+ *     weft-tuned 1
+ *     device NVIDIA H200
+ *     platform NVIDIA CUDA
+ *     units 132
+ *     driver 580.159.04
+ *     kernels 5b0c91f2
+ *     gemm F16 N=6144,K=4096 1:gemv 9:mma16 33:mma64 256:mma128
+ *     decode_attention F16 H=32,KV=8,D=128,B=64 1:decode
+ *     prefill_attention F16 H=32,KV=8,D=128 1:flash
+ *
+ * A row gives the kernel from a size on: rows of X for gemm, keys of the longest sequence for
+ * decode_attention (of at least B sequences), rows of the longest sequence for prefill_attention. Calls whose
+ * params allow the asynchronous softmax have rows of their own, decode_attention_async and
+ * prefill_attention_async. A line with '#' in front is a comment.
+ *
+ * The user's file, written by `weft tune`, goes before the shipped one row by row; what neither has is left to
+ * the backend. A file that is broken or of another device is ignored with a warning, and a kernel that no
+ * longer exists or cannot run the call is passed over. `kernels` stands for the list that was measured: with
+ * another one the choices are out of date, and not used unless the file was asked for by name.
+ */
+#ifndef WF_TUNED_H
+#define WF_TUNED_H
+
+#include "dev/dev.h"
+
+enum wf_tuned_op {
+    WF_TUNED_GEMM,
+    WF_TUNED_DECODE,
+    WF_TUNED_PREFILL,
+    WF_TUNED_DECODE_ASYNC, /* the same for calls that may use the asynchronous softmax: other kernels run */
+    WF_TUNED_PREFILL_ASYNC,
+    WF_N_TUNED_OPS
+};
+#define WF_TUNED_ASYNC (WF_TUNED_DECODE_ASYNC - WF_TUNED_DECODE)
+typedef struct wf_tuned_kind {
+    const char *name;
+    enum wf_op op;
+    const char *keys[4]; /* names of wf_tuned_row.key; NULL: unused */
+} wf_tuned_kind;
+extern const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS];
+
+#define WF_TUNED_STEPS 24
+typedef struct wf_tuned_step {
+    uint32_t from; /* > the step's before */
+    char variant[24];
+} wf_tuned_step;
+
+typedef struct wf_tuned_row {
+    enum wf_tuned_op kind;
+    uint8_t dtype;   /* of the weights, or of K and V */
+    uint32_t key[4]; /* gemm: N, K; attention: heads, KV heads, head size, decode: sequences */
+    uint32_t n_steps;
+    wf_tuned_step step[WF_TUNED_STEPS];
+} wf_tuned_row;
+
+typedef struct wf_tuned_table {
+    wf_tuned_row *rows;
+    size_t n, cap;
+    uint32_t kernels; /* wf_tuned_kernels of the device that was measured; 0: the file does not say */
+} wf_tuned_table;
+
+/* Reads a file's text; info: the device it must be of. Leaves *out empty and gives WEFT_ERR_FORMAT with
+ * the line at the first thing that is wrong, WEFT_ERR_UNSUPPORTED for another device's file. */
+weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out);
+weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out);
+/* Replaces the row of the same shape or adds it. */
+weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row);
+/* Writes the whole file in one step: readers see the old one or the new one. */
+weft_status wf_tuned_write(const char *path, const struct weft_device_info *info, const wf_tuned_table *t);
+void wf_tuned_free(wf_tuned_table *t);
+/* "N=6144,K=4096" */
+void wf_tuned_shape(const wf_tuned_row *row, char *buf, size_t cap);
+
+/* A number for the kernels that a device offers to choose from; never 0. */
+uint32_t wf_tuned_kernels(wf_dev *dev);
+/* A device's name in names of files: "nvidia-h200". CPUs carry platform and number of cores. */
+void wf_device_slug(const struct weft_device_info *info, char *buf, size_t cap);
+/* $XDG_CONFIG_HOME/weft/tuned/SLUG.tune or the same below ~/.config; make: with its folders. */
+weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf, size_t cap);
+
+/* The row and size of a call, for looking up and for tuning; false: a call that is never tuned. */
+bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size);
+/* The name that a table gives for that row and size, or NULL. */
+const char *wf_tuned_find(const wf_tuned_table *t, const wf_tuned_row *row, uint32_t size);
+
+#endif

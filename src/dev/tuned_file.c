@@ -1,0 +1,314 @@
+/* tuned_file.c: files of measured choices — reading, writing, and where they lie. See tuned.h. */
+#include "base/file.h"
+#include "dev/tuned.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_BYTES (1u << 20)
+#define MAX_ROWS  4096
+#define HEAD      "weft-tuned 1"
+
+const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS] = {
+    [WF_TUNED_GEMM] = {"gemm", WF_OP_GEMM, {"N", "K"}},
+    [WF_TUNED_DECODE] = {"decode_attention", WF_OP_ATTENTION, {"H", "KV", "D", "B"}},
+    [WF_TUNED_PREFILL] = {"prefill_attention", WF_OP_ATTENTION, {"H", "KV", "D"}},
+    [WF_TUNED_DECODE_ASYNC] = {"decode_attention_async", WF_OP_ATTENTION, {"H", "KV", "D", "B"}},
+    [WF_TUNED_PREFILL_ASYNC] = {"prefill_attention_async", WF_OP_ATTENTION, {"H", "KV", "D"}},
+};
+
+/* ---- tables ------------------------------------------------------------------------------- */
+
+static bool same_shape(const wf_tuned_row *a, const wf_tuned_row *b)
+{
+    return a->kind == b->kind && a->dtype == b->dtype && !memcmp(a->key, b->key, sizeof a->key);
+}
+
+weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row)
+{
+    size_t i = 0;
+    while (i < t->n && !same_shape(&t->rows[i], row)) i++;
+    if (i == t->n) {
+        if (i >= MAX_ROWS) return wf_fail(WEFT_ERR_FORMAT, "more than %d shapes", MAX_ROWS);
+        if (!wf_grow(&t->rows, t->n, &t->cap, sizeof *t->rows)) return WEFT_ERR_NOMEM;
+        t->n++;
+    }
+    t->rows[i] = *row;
+    return WEFT_OK;
+}
+
+void wf_tuned_free(wf_tuned_table *t)
+{
+    free(t->rows);
+    *t = (wf_tuned_table){0};
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static weft_status bad(int line, const char *why)
+{
+    return wf_fail(WEFT_ERR_FORMAT, "line %d: %s", line, why);
+}
+
+/* A number of at most 9 digits, not 0. *p moves behind it. */
+static bool number(const char **p, uint32_t *out)
+{
+    size_t n = strspn(*p, "0123456789");
+    if (!n || n > 9) return false;
+    *out = (uint32_t)strtoul(*p, NULL, 10);
+    *p += n;
+    return *out != 0;
+}
+
+/* "N=6144,K=4096": exactly the keys of the row's kind, in their order. */
+static bool read_keys(const char *p, wf_tuned_row *r)
+{
+    const wf_tuned_kind *k = &wf_tuned_kinds[r->kind];
+    for (int i = 0; i < 4 && k->keys[i]; i++) {
+        size_t n = strlen(k->keys[i]);
+        if (i && *p++ != ',') return false;
+        if (strncmp(p, k->keys[i], n) || p[n] != '=') return false;
+        p += n + 1;
+        if (!number(&p, &r->key[i])) return false;
+    }
+    return !*p;
+}
+
+/* "33:mma64" */
+static bool read_step(const char *p, wf_tuned_row *r)
+{
+    wf_tuned_step *s = &r->step[r->n_steps];
+    if (r->n_steps == WF_TUNED_STEPS || !number(&p, &s->from) || *p++ != ':') return false;
+    if (r->n_steps && s->from <= s[-1].from) return false;
+    size_t n = strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+    if (!n || n >= sizeof s->variant || p[n]) return false;
+    wf_copy(s->variant, sizeof s->variant, p);
+    r->n_steps++;
+    return true;
+}
+
+static bool find_kind(const char *word, enum wf_tuned_op *out)
+{
+    for (int i = 0; i < WF_N_TUNED_OPS; i++) {
+        if (strcmp(word, wf_tuned_kinds[i].name)) continue;
+        *out = (enum wf_tuned_op)i;
+        return true;
+    }
+    return false;
+}
+
+static bool find_dtype(const char *word, uint8_t *out)
+{
+    for (int i = 0; i < WF_N_DTYPES; i++) {
+        if (strcmp(word, wf_dtypes[i].name) || !wf_dtypes[i].decode) continue;
+        *out = (uint8_t)i;
+        return true;
+    }
+    return false;
+}
+
+static weft_status read_row(char *line, int at, wf_tuned_table *t)
+{
+    wf_tuned_row r = {0};
+    char *save = NULL, *op = strtok_r(line, " \t", &save), *dtype = strtok_r(NULL, " \t", &save);
+    char *keys = strtok_r(NULL, " \t", &save);
+    if (!find_kind(op, &r.kind))
+        return bad(at, "is neither gemm nor decode_attention nor prefill_attention nor one of "
+                       "these with _async");
+    if (!dtype || !find_dtype(dtype, &r.dtype)) return bad(at, "names no storage format");
+    if (!keys || !read_keys(keys, &r)) return bad(at, "has no shape such as N=6144,K=4096");
+    for (char *w; (w = strtok_r(NULL, " \t", &save));)
+        if (!read_step(w, &r)) return bad(at, "wants SIZE:KERNEL with growing sizes");
+    if (!r.n_steps) return bad(at, "names no kernel");
+    return wf_tuned_put(t, &r);
+}
+
+/* What a head line must say; the driver may differ, for kernels rarely change places with it. */
+static const struct head {
+    const char *title;
+    size_t at; /* in struct weft_device_info; units: a number */
+    bool strict;
+} heads[] = {
+    {"device ", offsetof(struct weft_device_info, name), true},
+    {"platform ", offsetof(struct weft_device_info, platform), true},
+    {"units ", 0, true},
+    {"driver ", offsetof(struct weft_device_info, driver), false},
+};
+#define ALL_STRICT 7u /* the first three */
+
+/* Index of the head line, or -1. */
+static int head_of(const char *line)
+{
+    for (size_t i = 0; i < WF_LEN(heads); i++)
+        if (!strncmp(line, heads[i].title, strlen(heads[i].title))) return (int)i;
+    return -1;
+}
+
+static weft_status check_head(const char *line, int at, int i, const struct weft_device_info *info)
+{
+    char units[16];
+    const char *got = line + strlen(heads[i].title),
+               *want = heads[i].at ? (const char *)info + heads[i].at : units;
+    snprintf(units, sizeof units, "%u", info->compute_units);
+    if (!strcmp(got, want)) return WEFT_OK;
+    if (heads[i].strict)
+        return wf_fail(WEFT_ERR_UNSUPPORTED,
+                       "line %d is of another device: \"%s\", and this one has \"%s\"", at, line,
+                       want);
+    wf_log(WEFT_LOG_DEBUG, "kernel choices were measured with %s, and this is %s", line, want);
+    return WEFT_OK;
+}
+
+static weft_status read_kernels(const char *p, int at, wf_tuned_table *t)
+{
+    size_t n = strspn(p, "0123456789abcdef");
+    if (!n || n > 8 || p[n]) return bad(at, "wants a number of up to 8 hexadecimal digits");
+    t->kernels = (uint32_t)strtoul(p, NULL, 16);
+    return WEFT_OK;
+}
+
+typedef struct reader {
+    const struct weft_device_info *info;
+    wf_tuned_table *out;
+    unsigned seen; /* head lines */
+    bool begun;    /* the first line was right */
+} reader;
+
+static weft_status read_line(reader *r, char *line, int at)
+{
+    size_t n = strlen(line);
+    while (n && isspace((unsigned char)line[n - 1])) line[--n] = 0;
+    line += strspn(line, " \t");
+    if (!*line || *line == '#') return WEFT_OK;
+    if (!r->begun) {
+        r->begun = !strcmp(line, HEAD);
+        return r->begun ? WEFT_OK : bad(at, "should be \"" HEAD "\"");
+    }
+    if (!strncmp(line, "kernels ", 8)) return read_kernels(line + 8, at, r->out);
+    int head = head_of(line);
+    if (head >= 0) {
+        r->seen |= 1u << head;
+        return check_head(line, at, head, r->info);
+    }
+    if ((r->seen & ALL_STRICT) != ALL_STRICT)
+        return bad(at, "comes before device, platform and units");
+    return read_row(line, at, r->out);
+}
+
+weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info,
+                           wf_tuned_table *out)
+{
+    reader r = {.info = info, .out = out};
+    int at = 1;
+    *out = (wf_tuned_table){0};
+    char *copy = wf_strdup(text);
+    weft_status s = copy ? WEFT_OK : WEFT_ERR_NOMEM;
+    for (char *line = copy, *next; !s && line; line = next, at++) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        s = read_line(&r, line, at);
+    }
+    if (!s && (r.seen & ALL_STRICT) != ALL_STRICT)
+        s = bad(at, "the file ends before device, platform and units");
+    if (s) wf_tuned_free(out);
+    free(copy);
+    return s;
+}
+
+weft_status wf_tuned_read(const char *path, const struct weft_device_info *info,
+                          wf_tuned_table *out)
+{
+    char *text = NULL;
+    size_t len = 0;
+    *out = (wf_tuned_table){0};
+    WF_TRY(wf_read_file(path, MAX_BYTES, &text, &len));
+    weft_status s = strlen(text) == len ? wf_tuned_parse(text, info, out)
+                                        : wf_fail(WEFT_ERR_FORMAT, "is no text");
+    free(text);
+    return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+void wf_tuned_shape(const wf_tuned_row *r, char *buf, size_t cap)
+{
+    const wf_tuned_kind *k = &wf_tuned_kinds[r->kind];
+    size_t n = 0;
+    for (int i = 0; i < 4 && k->keys[i] && n < cap; i++)
+        n += (size_t)snprintf(buf + n, cap - n, "%s%s=%u", i ? "," : "", k->keys[i], r->key[i]);
+}
+
+static void print_table(FILE *f, const struct weft_device_info *info, const wf_tuned_table *t)
+{
+    char shape[64], date[16];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(date, sizeof date, "%Y-%m-%d", gmtime_r(&now, &tm));
+    fprintf(f, HEAD "\n# the fastest kernel from a size on; written by `weft tune`, %s\n", date);
+    fprintf(f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
+            info->compute_units, info->driver);
+    if (t->kernels) fprintf(f, "kernels %08x\n", t->kernels);
+    for (size_t i = 0; i < t->n; i++) {
+        const wf_tuned_row *r = &t->rows[i];
+        wf_tuned_shape(r, shape, sizeof shape);
+        fprintf(f, "%s %s %s", wf_tuned_kinds[r->kind].name, wf_dtypes[r->dtype].name, shape);
+        for (uint32_t s = 0; s < r->n_steps; s++)
+            fprintf(f, " %u:%s", r->step[s].from, r->step[s].variant);
+        putc('\n', f);
+    }
+}
+
+weft_status wf_tuned_write(const char *path, const struct weft_device_info *info,
+                           const wf_tuned_table *t)
+{
+    char temp[1100];
+    if ((size_t)snprintf(temp, sizeof temp, "%s.%ld", path, (long)getpid()) >= sizeof temp)
+        return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
+    FILE *f = fopen(temp, "w");
+    if (!f) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", temp, strerror(errno));
+    print_table(f, info, t);
+    bool failed = ferror(f);
+    if (fclose(f) || failed || rename(temp, path)) {
+        weft_status s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+        unlink(temp);
+        return s;
+    }
+    return WEFT_OK;
+}
+
+/* ---- names -------------------------------------------------------------------------------- */
+
+void wf_device_slug(const struct weft_device_info *i, char *buf, size_t cap)
+{
+    char all[280];
+    size_t n = 0;
+    if (i->type == WEFT_DEVICE_GPU)
+        wf_copy(all, sizeof all, i->name);
+    else
+        snprintf(all, sizeof all, "%s %s %u", i->platform, i->name, i->compute_units);
+    for (const char *p = all; *p && n + 1 < cap; p++) {
+        bool plain = isalnum((unsigned char)*p) && !(*p & 0x80);
+        if (plain)
+            buf[n++] = (char)tolower((unsigned char)*p);
+        else if (n && buf[n - 1] != '-')
+            buf[n++] = '-';
+    }
+    while (n && buf[n - 1] == '-') n--;
+    if (cap) buf[n] = 0;
+}
+
+weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf,
+                               size_t cap)
+{
+    char dir[900], slug[160];
+    WF_TRY(wf_config_dir("weft/tuned", make, dir, sizeof dir));
+    wf_device_slug(info, slug, sizeof slug);
+    if ((size_t)snprintf(buf, cap, "%s/%s.tune", dir, slug) >= cap)
+        return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", dir);
+    return WEFT_OK;
+}

@@ -1,0 +1,85 @@
+/* clock.c: how long a variant takes. Launches go back to back, so that the gaps between them count,
+ * and each reads another copy of the weights or pages. */
+#include "tune/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLE_NS                                                                                  \
+    50e6 /* that a sample should last: seeing that the last launch has ended may take 0.2 ms */
+#define LONG_NS 2e6  /* a run that is timed well by itself */
+#define LAST_NS 10e9 /* after which no further sample begins */
+#define FLUSH                                                                                      \
+    32 /* launches between two flushes: the device must not wait for the host's next one */
+#define SAMPLES 64
+
+static weft_status launch(wf_problem *p, int variant, uint32_t n, double *ns)
+{
+    uint64_t start = wf_now_ns();
+    wf_call c = p->call;
+    c.variant = variant;
+    for (uint32_t i = 0; i < n; i++) {
+        c.in[p->slot] = p->copy[p->turn++ % p->copies];
+        WF_TRY(wf_submit(p->q, &c));
+        if (i % FLUSH == 0) WF_TRY(wf_flush(p->q));
+    }
+    WF_TRY(wf_finish(p->q));
+    *ns = (double)(wf_now_ns() - start) / n;
+    return WEFT_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, uint32_t n)
+{
+    qsort(v, n, sizeof *v, by_size);
+    return (v[n / 2] + v[(n - 1) / 2]) / 2;
+}
+
+/* Of one run: the first one warms caches of code up, and a batch that does not count the clock of
+ * the chip. *ns is above the limit where it is clear early that the variant is slower: a single run
+ * tells that only when it is long beside the time it takes to see that it has ended. */
+static weft_status warm_up(wf_problem *p, int variant, double limit_ns, double *ns)
+{
+    WF_TRY(launch(p, variant, 1, ns));
+    if (limit_ns > 0 && *ns > WF_MAX(limit_ns, LONG_NS)) return launch(p, variant, 1, ns);
+    if (*ns > SAMPLE_NS) return WEFT_OK;
+    return launch(p, variant, (uint32_t)WF_MIN(SAMPLE_NS / *ns / 4 + 1, 1000.0), ns);
+}
+
+weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns,
+                             double *ns)
+{
+    double sample[SAMPLES], spent = 0;
+    uint32_t n = 0;
+    WF_TRY(warm_up(p, variant, limit_ns, ns));
+    if (limit_ns > 0 && *ns > limit_ns) return WEFT_OK;
+    uint32_t runs = (uint32_t)WF_MIN(SAMPLE_NS / *ns + 1, 100000.0);
+    for (repeat = WF_MIN(repeat, SAMPLES); n < repeat && (!n || spent < LAST_NS); n++) {
+        WF_TRY(launch(p, variant, runs, &sample[n]));
+        spent += sample[n] * runs;
+    }
+    *ns = median(sample, n);
+    return WEFT_OK;
+}
+
+bool wf_clock_reference(const wf_variant *v)
+{
+    return !strcmp(v->name, "ref") || !strcmp(v->name, "naive");
+}
+
+weft_status wf_clock_usable(wf_problem *p, int variant, bool *usable)
+{
+    wf_call c = p->call;
+    c.variant = variant;
+    *usable = false;
+    if (!p->dev->fns->supports(p->dev, &c, variant)) return WEFT_OK;
+    int got = -1;
+    weft_status s = wf_prepare(p->dev, &c, &got);
+    *usable = !s && got == variant;
+    return s == WEFT_ERR_UNSUPPORTED ? WEFT_OK : s;
+}

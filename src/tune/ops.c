@@ -1,0 +1,309 @@
+/* ops.c: `weft bench ops` — which shapes and variants, and a row for each measurement. */
+#include "tune/measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_DTYPES 8
+#define MAX_SHAPES 512
+#define REPEAT     5
+
+typedef struct session {
+    const struct weft_op_params *p;
+    wf_dev *dev;
+    wf_queue *q;
+    wf_ceilings top;
+    struct weft_ceilings shown;
+    bool wanted[WF_N_MEASURED];
+    wf_shape *shape; /* what to measure, gemms of one W together */
+    size_t n;
+} session;
+
+/* ---- which shapes ------------------------------------------------------------------------- */
+
+/* Llama-3-8B: QKV, O, gate and up, down. */
+static const uint32_t llama[][2] = {{6144, 4096}, {4096, 4096}, {28672, 4096}, {4096, 14336}};
+static const uint32_t rows[] = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048};
+static const uint32_t decode[][2] = {{1, 8192}, {8, 4096}, {64, 1024}, {64, 4096}, {256, 1024}};
+static const uint32_t prefill[][2] = {{1, 512}, {1, 2048}, {1, 8192}, {4, 2048}};
+
+static weft_status add(session *s, wf_shape shape)
+{
+    if (s->n == MAX_SHAPES)
+        return wf_fail(WEFT_ERR_ARG, "more than %d shapes and formats", MAX_SHAPES);
+    WF_TRY(wf_shape_check(&shape));
+    s->shape[s->n++] = shape;
+    return WEFT_OK;
+}
+
+static weft_status add_rows(session *s, wf_shape shape)
+{
+    if (shape.m) return add(s, shape);
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        shape.m = rows[i];
+        WF_TRY(add(s, shape));
+    }
+    return WEFT_OK;
+}
+
+static weft_status add_default(session *s, enum wf_tuned_op op, uint8_t dtype)
+{
+    for (size_t i = 0; op == WF_TUNED_GEMM && i < WF_LEN(llama); i++)
+        WF_TRY(
+            add_rows(s, (wf_shape){.op = op, .dtype = dtype, .n = llama[i][0], .k = llama[i][1]}));
+    size_t n = op == WF_TUNED_DECODE    ? WF_LEN(decode)
+               : op == WF_TUNED_PREFILL ? WF_LEN(prefill)
+                                        : 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t *bl = op == WF_TUNED_DECODE ? decode[i] : prefill[i];
+        WF_TRY(add(s, (wf_shape){.op = op,
+                                 .async = s->p->async,
+                                 .dtype = WF_F16,
+                                 .seqs = bl[0],
+                                 .length = bl[1],
+                                 .n_head = 32,
+                                 .n_kv_head = 8,
+                                 .head_dim = 128}));
+    }
+    return WEFT_OK;
+}
+
+/* The shapes given for this op; *any: there were some. */
+static weft_status add_given(session *s, enum wf_tuned_op op, uint8_t dtype, bool *any)
+{
+    for (size_t i = 0; i < s->p->n_shapes; i++) {
+        wf_shape shape;
+        WF_TRY(wf_shape_parse(s->p->shapes[i], &shape));
+        if ((shape.op == WF_TUNED_GEMM) != (op == WF_TUNED_GEMM)) continue;
+        *any = true;
+        shape.op = op;
+        shape.async = s->p->async && op != WF_TUNED_GEMM;
+        shape.dtype = op == WF_TUNED_GEMM ? dtype : WF_F16;
+        if (op != WF_TUNED_GEMM && (!shape.seqs || !shape.length))
+            return wf_fail(WEFT_ERR_ARG, "shape '%s': B and L are needed", s->p->shapes[i]);
+        WF_TRY(op == WF_TUNED_GEMM ? add_rows(s, shape) : add(s, shape));
+    }
+    return WEFT_OK;
+}
+
+static weft_status want_ops(session *s)
+{
+    for (const char *p = s->p->ops; p; p++) {
+        size_t n = strcspn(p, ","), i = 0;
+        while (i < WF_N_MEASURED &&
+               (strlen(wf_tuned_kinds[i].name) != n || strncmp(p, wf_tuned_kinds[i].name, n)))
+            i++;
+        if (i == WF_N_MEASURED)
+            return wf_fail(
+                WEFT_ERR_ARG,
+                "'%.*s' is not measured: gemm, decode_attention and prefill_attention are", (int)n,
+                p);
+        s->wanted[i] = true;
+        p += n;
+        if (!*p) return WEFT_OK;
+    }
+    for (int i = 0; i < WF_N_MEASURED; i++) s->wanted[i] = true;
+    return WEFT_OK;
+}
+
+static weft_status list_shapes(session *s)
+{
+    uint8_t dtypes[MAX_DTYPES];
+    size_t n;
+    WF_TRY(want_ops(s));
+    WF_TRY(wf_shape_dtypes(s->p->dtypes, dtypes, MAX_DTYPES, &n));
+    s->shape = wf_calloc(MAX_SHAPES, sizeof *s->shape);
+    if (!s->shape) return WEFT_ERR_NOMEM;
+    for (int op = 0; op < WF_N_MEASURED; op++) {
+        if (!s->wanted[op]) continue;
+        for (size_t t = 0; t < (op == WF_TUNED_GEMM ? n : 1); t++) {
+            bool any = false;
+            if (s->p->n_shapes)
+                WF_TRY(add_given(s, (enum wf_tuned_op)op, dtypes[t], &any));
+            else
+                WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
+            if (s->p->n_shapes && s->p->ops && !any)
+                return wf_fail(WEFT_ERR_ARG, "no --shape is for %s", wf_tuned_kinds[op].name);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- what the ceilings allow -------------------------------------------------------------- */
+
+/* Operations a second by the best unit that some variant of these operands computes in. */
+static double best_ops(const session *s, const wf_call *c)
+{
+    const wf_variant *v;
+    double best = s->top.ops[WF_ARITH_F32];
+    for (int i = 0; (v = wf_variant_at(s->dev, c->op, i)); i++)
+        if (v->arith < WF_N_ARITH && s->dev->fns->supports(s->dev, c, i))
+            best = WF_MAX(best, s->top.ops[v->arith]);
+    return best;
+}
+
+static double ceiling_pct(const session *s, const wf_problem *p, double ns)
+{
+    double ops = best_ops(s, &p->call);
+    if (ops <= 0 || s->top.read <= 0) return -1;
+    double least = WF_MAX(wf_shape_flops(&p->shape) / ops, wf_shape_bytes(&p->shape) / s->top.read);
+    return 100 * least * 1e9 / ns;
+}
+
+static weft_status measure_ceilings(session *s)
+{
+    if (s->dev->fns->measure) WF_TRY(s->dev->fns->measure(s->dev, &s->top));
+    s->shown = (struct weft_ceilings){s->top.read, s->top.ops[WF_ARITH_F32],
+                                      s->top.ops[WF_ARITH_F16], s->top.ops[WF_ARITH_Q8]};
+    return WEFT_OK;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+static struct weft_op_row row_of(const session *s, const wf_shape *shape, char *text, size_t cap)
+{
+    wf_shape_text(shape, text, cap);
+    bool bytes = wf_shape_counts_bytes(shape);
+    return (struct weft_op_row){.device = &s->dev->info,
+                                .ceilings = &s->shown,
+                                .op = wf_tuned_kinds[shape->op].name,
+                                .dtype = wf_dtypes[shape->dtype].name,
+                                .shape = text,
+                                .message = "",
+                                .unit = bytes ? "GB/s" : "TFLOP/s",
+                                .ceiling_pct = -1};
+}
+
+static void skip(session *s, const wf_shape *shape, const char *why)
+{
+    char text[96];
+    struct weft_op_row r = row_of(s, shape, text, sizeof text);
+    r.message = why;
+    s->p->on_row(s->p->user, &r);
+}
+
+static weft_status measure(session *s, wf_problem *p, int variant, bool picked)
+{
+    char text[96];
+    double ns = 0;
+    const wf_shape *shape = &p->shape;
+    WF_TRY(wf_clock_variant(p, variant, s->p->repeat ? s->p->repeat : REPEAT, 0, &ns));
+    struct weft_op_row r = row_of(s, shape, text, sizeof text);
+    r.variant = wf_variant_at(s->dev, p->call.op, variant)->name;
+    r.picked = picked;
+    r.median_us = ns * 1e-3;
+    r.rate = wf_shape_counts_bytes(shape) ? wf_shape_bytes(shape) / ns
+                                          : wf_shape_flops(shape) / ns * 1e-3;
+    r.ceiling_pct = ceiling_pct(s, p, ns);
+    s->p->on_row(s->p->user, &r);
+    return WEFT_OK;
+}
+
+/* The variants asked for: one by name, all, or the one that would run. */
+static weft_status measure_variants(session *s, wf_problem *p)
+{
+    const char *name = s->p->variant;
+    const wf_variant *v;
+    int picked = -1, n = 0;
+    weft_status st = wf_prepare(s->dev, &p->call, &picked);
+    if (st && st != WEFT_ERR_UNSUPPORTED) return st;
+    for (int i = 0; (v = wf_variant_at(s->dev, p->call.op, i)); i++) {
+        bool usable, all = name && !strcmp(name, "all");
+        if (name ? (all ? wf_clock_reference(v) && i != picked : strcmp(name, v->name) != 0)
+                 : i != picked)
+            continue;
+        WF_TRY(wf_clock_usable(p, i, &usable));
+        if (!usable) continue;
+        WF_TRY(measure(s, p, i, i == picked));
+        n++;
+    }
+    if (!n)
+        skip(s, &p->shape,
+             name && strcmp(name, "all") ? "this variant cannot run it" : "no kernel can run it");
+    return WEFT_OK;
+}
+
+static bool same_weights(const wf_shape *a, const wf_shape *b)
+{
+    return a->op == WF_TUNED_GEMM && b->op == WF_TUNED_GEMM && a->dtype == b->dtype &&
+           a->n == b->n && a->k == b->k;
+}
+
+/* The problem for shape i: the one before with other rows, where that will do. */
+static weft_status next_problem(session *s, const wf_shape *shape, wf_problem *p, bool *have)
+{
+    if (*have && same_weights(&p->shape, shape)) return wf_problem_rows(p, shape->m);
+    if (*have) wf_problem_destroy(p);
+    *have = false;
+    WF_TRY(wf_problem_create(s->dev, s->q, shape,
+                             s->p->rotate ? s->p->rotate : wf_past_cache(s->dev), p));
+    *have = true;
+    return WEFT_OK;
+}
+
+static weft_status measure_all(session *s)
+{
+    wf_problem p = {0};
+    bool have = false;
+    weft_status st = measure_ceilings(s);
+    for (size_t i = 0; !st && i < s->n; i++) {
+        if (s->p->on_progress) s->p->on_progress(s->p->user, "bench", (double)i / (double)s->n);
+        st = next_problem(s, &s->shape[i], &p, &have);
+        if (!st)
+            st = measure_variants(s, &p);
+        else if (st == WEFT_ERR_NOMEM) {
+            skip(s, &s->shape[i], wf_error());
+            st = WEFT_OK;
+        }
+    }
+    if (have) wf_problem_destroy(&p);
+    return st;
+}
+
+/* ---- the device --------------------------------------------------------------------------- */
+
+static weft_status check_variant(const session *s)
+{
+    const char *name = s->p->variant;
+    if (!name || !strcmp(name, "all") || wf_variant_find(s->dev, WF_OP_GEMM, name) >= 0 ||
+        wf_variant_find(s->dev, WF_OP_ATTENTION, name) >= 0)
+        return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "%s has no kernel variant '%s'; `weft selftest -v` lists them",
+                   s->dev->info.id, name);
+}
+
+static weft_status run(session *s)
+{
+    const struct weft_op_params *p = s->p;
+    wf_open_params o = {.threads = p->threads,
+                        .force = p->force,
+                        .tuned = p->tuned,
+                        .no_kernel_cache = p->no_kernel_cache,
+                        .on_progress = p->on_progress,
+                        .user = p->user};
+    WF_TRY(wf_tier_parse(p->tier, &o.tier));
+    WF_TRY(list_shapes(s));
+    WF_TRY(wf_dev_open(p->device, &o, &s->dev));
+    WF_TRY(check_variant(s));
+    if (s->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", s->dev->info.id);
+    WF_TRY(wf_queue_create(s->dev, &s->q));
+    return measure_all(s);
+}
+
+weft_status weft_bench_ops(const struct weft_op_params *p)
+{
+    if (!p || !p->on_row || (p->n_shapes && !p->shapes))
+        return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: want params with on_row");
+    session s = {.p = p};
+    weft_status st = run(&s);
+    wf_queue_destroy(s.q);
+    if (s.dev) wf_dev_close(s.dev);
+    free(s.shape);
+    return st;
+}
+
+void weft_device_file(const struct weft_device_info *d, char *buf, size_t cap)
+{
+    wf_device_slug(d, buf, cap);
+}

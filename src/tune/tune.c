@@ -1,0 +1,405 @@
+/* tune.c: `weft tune` — for each shape of a model the sizes from which another kernel is the
+ * fastest (the inflection points of FlashDecoding++, section IV), written as the device's file of
+ * choices (tuned.h).
+ *
+ * Sizes double from 1 on. Between two whose winners differ the point of change is found by halving.
+ * A change must pay 3 %, so that noise makes no steps. */
+#include "base/file.h"
+#include "engine/engine.h"
+#include "tune/measure.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_SHAPES   64
+#define MAX_VARIANTS 64
+#define GAIN         0.97 /* a new winner takes at most this much of the old one's time */
+#define MAX_SIZE     2048
+#define MAX_LOGITS   64 /* rows of the output matrix: sequences that decode together */
+#define REPEAT       3
+
+typedef struct job {
+    wf_shape shape;
+    uint32_t max_size;
+} job;
+
+/* A variant in the race of one shape. */
+typedef struct racer {
+    bool out;      /* cannot win any more */
+    uint32_t size; /* that it was last measured at; 0: not yet */
+    double ns;
+} racer;
+
+typedef struct tuner {
+    const struct weft_tune_params *p;
+    wf_dev *dev;
+    wf_queue *q;
+    job jobs[MAX_SHAPES];
+    size_t n_jobs, at;
+    wf_tuned_table table;
+    wf_problem problem;
+    bool have;                    /* problem is there */
+    bool no_async[WF_N_MEASURED]; /* kinds without asynchronous kernels */
+    racer racers[MAX_VARIANTS];
+} tuner;
+
+/* ---- what to measure ---------------------------------------------------------------------- */
+
+static bool same(const wf_shape *a, const wf_shape *b)
+{
+    return a->op == b->op && a->async == b->async && a->dtype == b->dtype && a->n == b->n &&
+           a->k == b->k && a->seqs == b->seqs && a->n_head == b->n_head &&
+           a->n_kv_head == b->n_kv_head && a->head_dim == b->head_dim;
+}
+
+static weft_status add_job(tuner *t, wf_shape s, uint32_t max_size)
+{
+    for (size_t i = 0; i < t->n_jobs; i++) {
+        job *j = &t->jobs[i];
+        if (!same(&j->shape, &s)) continue;
+        j->max_size = WF_MAX(j->max_size, max_size);
+        return WEFT_OK;
+    }
+    if (t->n_jobs == MAX_SHAPES) return wf_fail(WEFT_ERR_ARG, "more than %d shapes", MAX_SHAPES);
+    t->jobs[t->n_jobs++] = (job){s, max_size};
+    return WEFT_OK;
+}
+
+static uint32_t max_size(const tuner *t)
+{
+    return t->p->max_size ? t->p->max_size : MAX_SIZE;
+}
+
+/* Decoding of few and of many sequences, and prompts. */
+static weft_status add_attention(tuner *t, uint32_t n_head, uint32_t n_kv_head, uint32_t head_dim)
+{
+    static const uint32_t seqs[] = {1, 8, 64};
+    wf_shape s = {.op = WF_TUNED_PREFILL,
+                  .dtype = WF_F16,
+                  .seqs = 1,
+                  .n_head = n_head,
+                  .n_kv_head = n_kv_head,
+                  .head_dim = head_dim};
+    WF_TRY(add_job(t, s, max_size(t)));
+    s.op = WF_TUNED_DECODE;
+    for (size_t i = 0; i < 2 * WF_LEN(seqs); i++) {
+        s.seqs = seqs[i / 2];
+        s.async = i % 2;
+        WF_TRY(add_job(t, s, max_size(t)));
+    }
+    s.op = WF_TUNED_PREFILL;
+    s.seqs = 1;
+    return add_job(t, s, max_size(t));
+}
+
+static weft_status add_nodes(tuner *t, const wf_graph *g, const wf_weights *w)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const wf_node *n = &g->nodes[i];
+        if (n->op == WF_OP_ATTENTION)
+            WF_TRY(add_attention(t, n->p.n_head, n->p.n_kv_head, n->p.head_dim));
+        if (n->op != WF_OP_GEMM) continue;
+        const wf_weight *m = &w->list[g->values[n->in[1].value].id];
+        wf_shape s = {.op = WF_TUNED_GEMM, .dtype = m->dtype, .n = m->rows, .k = m->cols};
+        WF_TRY(add_job(t, s,
+                       n->rows == WF_ROWS_LOGITS ? WF_MIN(max_size(t), MAX_LOGITS) : max_size(t)));
+    }
+    return WEFT_OK;
+}
+
+static weft_status add_model(tuner *t)
+{
+    const struct weft_model *m = t->p->model;
+    wf_graph g = {0};
+    wf_weights w = {0};
+    if (!m->arch)
+        return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    weft_status s =
+        wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->fuse_rows, 16, 16, &g, &w);
+    if (!s) s = add_nodes(t, &g, &w);
+    wf_graph_free(&g);
+    wf_weights_free(&w);
+    return s;
+}
+
+static weft_status add_given(tuner *t)
+{
+    uint8_t dtypes[8];
+    size_t n;
+    WF_TRY(wf_shape_dtypes(t->p->dtypes, dtypes, WF_LEN(dtypes), &n));
+    for (size_t i = 0; i < t->p->n_shapes; i++) {
+        wf_shape s;
+        WF_TRY(wf_shape_parse(t->p->shapes[i], &s));
+        if (s.m || s.length || s.seqs)
+            return wf_fail(WEFT_ERR_ARG,
+                           "shape '%s': M, B and L are what is tuned over; write N=6144,K=4096 or "
+                           "H=32,KV=8,D=128",
+                           t->p->shapes[i]);
+        if (s.op != WF_TUNED_GEMM) WF_TRY(add_attention(t, s.n_head, s.n_kv_head, s.head_dim));
+        for (size_t d = 0; s.op == WF_TUNED_GEMM && d < n; d++) {
+            s.dtype = dtypes[d];
+            WF_TRY(wf_shape_check(&s));
+            WF_TRY(add_job(t, s, max_size(t)));
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- one size of one shape ---------------------------------------------------------------- */
+
+/* Which kernel is faster shows without the last per cent of cache misses, and with less to write.
+ */
+static uint64_t rotation(const tuner *t)
+{
+    return t->p->rotate ? t->p->rotate : WF_MIN(wf_past_cache(t->dev), 1ull << 30);
+}
+
+static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
+{
+    wf_shape s = *shape;
+    if (t->have && s.op == WF_TUNED_GEMM) return wf_problem_rows(&t->problem, size);
+    if (t->have) wf_problem_destroy(&t->problem);
+    t->have = false;
+    if (s.op == WF_TUNED_GEMM)
+        s.m = size;
+    else
+        s.length = size;
+    WF_TRY(wf_problem_create(t->dev, t->q, &s, rotation(t), &t->problem));
+    t->have = true;
+    return WEFT_OK;
+}
+
+/* A kernel whose time already grows with the size, and which is behind, stays behind. */
+static void judge(racer *r, uint32_t size, double ns, double best)
+{
+    bool grows = r->size && ns / r->ns > 0.75 * size / r->size;
+    r->out = grows && ns > 1.5 * best;
+    r->size = size;
+    r->ns = ns;
+}
+
+static uint32_t repeats(const tuner *t)
+{
+    return t->p->repeat ? t->p->repeat : REPEAT;
+}
+
+/* Times every variant that may win; ns[v] is 0 for the others. */
+static weft_status race(tuner *t, uint32_t size, int first, double *ns)
+{
+    const wf_variant *v;
+    double best = 0;
+    enum wf_op op = t->problem.call.op;
+    WF_TRY(wf_clock_variant(&t->problem, first, repeats(t), 0, &ns[first]));
+    best = ns[first];
+    for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < MAX_VARIANTS; i++) {
+        bool usable;
+        racer *r = &t->racers[i];
+        if (i == first || r->out || wf_clock_reference(v) || r->ns > best)
+            continue; /* more rows take no less time */
+        WF_TRY(wf_clock_usable(&t->problem, i, &usable));
+        if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 1.5 * best, &ns[i]));
+        if (usable) best = WF_MIN(best, ns[i]);
+    }
+    for (int i = 0; i < MAX_VARIANTS; i++)
+        if (ns[i] > 0) judge(&t->racers[i], size, ns[i], best);
+    return WEFT_OK;
+}
+
+/* The fastest; but the one before, and the usual one, stay unless another is clearly faster. */
+static int winner(const double *ns, int before, int usual)
+{
+    int best = usual, stay[] = {before, usual};
+    for (int i = 0; i < MAX_VARIANTS; i++)
+        if (ns[i] > 0 && ns[i] < ns[best]) best = i;
+    for (size_t i = 0; i < WF_LEN(stay); i++)
+        if (stay[i] >= 0 && ns[stay[i]] > 0 && ns[best] > ns[stay[i]] * GAIN) return stay[i];
+    return best;
+}
+
+static void report(tuner *t, const wf_tuned_row *row, uint32_t size, int best, int usual,
+                   const double *ns)
+{
+    char shape[64];
+    enum wf_op op = t->problem.call.op;
+    wf_tuned_shape(row, shape, sizeof shape);
+    struct weft_tune_row r = {.op = wf_tuned_kinds[row->kind].name,
+                              .dtype = wf_dtypes[row->dtype].name,
+                              .shape = shape,
+                              .size = size,
+                              .variant = wf_variant_at(t->dev, op, best)->name,
+                              .default_variant = wf_variant_at(t->dev, op, usual)->name,
+                              .us = ns[best] * 1e-3,
+                              .default_us = ns[usual] * 1e-3};
+    if (t->p->on_row) t->p->on_row(t->p->user, &r);
+}
+
+/* ---- one shape ---------------------------------------------------------------------------- */
+
+/* The size in (low, high] from which `to` beats `from`, to an eighth. */
+static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low,
+                          uint32_t *high)
+{
+    while (*high - low > WF_MAX(1, low / 8)) {
+        uint32_t mid = low + (*high - low) / 2;
+        double a = 0, b = 0;
+        bool usable = true;
+        WF_TRY(set_size(t, shape, mid));
+        WF_TRY(wf_clock_usable(&t->problem, to, &usable));
+        if (usable) WF_TRY(wf_clock_variant(&t->problem, to, repeats(t), 0, &b));
+        bool can_stay = false;
+        WF_TRY(wf_clock_usable(&t->problem, from, &can_stay));
+        if (can_stay) WF_TRY(wf_clock_variant(&t->problem, from, repeats(t), 0, &a));
+        if (usable && (!can_stay || b < a * GAIN))
+            *high = mid;
+        else
+            low = mid;
+    }
+    return WEFT_OK;
+}
+
+static void add_step(tuner *t, wf_tuned_row *row, uint32_t from, int variant)
+{
+    const char *name = wf_variant_at(t->dev, t->problem.call.op, variant)->name;
+    if (row->n_steps && !strcmp(row->step[row->n_steps - 1].variant, name)) return;
+    if (row->n_steps == WF_TUNED_STEPS)
+        return; /* sizes double, and change at most once between two */
+    row->step[row->n_steps].from = from;
+    wf_copy(row->step[row->n_steps++].variant, sizeof row->step[0].variant, name);
+}
+
+/* Does any kernel run these operands only because they allow the asynchronous softmax? */
+static bool has_async(tuner *t)
+{
+    wf_call sync = t->problem.call;
+    const wf_variant *v;
+    sync.p.phi_lo = sync.p.phi_hi = 0;
+    for (int i = 0; (v = wf_variant_at(t->dev, sync.op, i)); i++) {
+        const wf_dev_fns *f = t->dev->fns;
+        if (f->supports(t->dev, &t->problem.call, i) && !f->supports(t->dev, &sync, i)) return true;
+    }
+    return false;
+}
+
+static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int *before,
+                             wf_tuned_row *row)
+{
+    double ns[MAX_VARIANTS] = {0};
+    int usual = -1;
+    uint32_t from = row->n_steps ? size : 1;
+    WF_TRY(set_size(t, shape, size));
+    if (shape->async && !has_async(t)) {
+        t->no_async[shape->op] = true;
+        return WEFT_OK;
+    }
+    WF_TRY(wf_prepare(t->dev, &t->problem.call, &usual));
+    if (usual >= MAX_VARIANTS)
+        return wf_fail(WEFT_ERR_INTERNAL, "more than %d variants", MAX_VARIANTS);
+    WF_TRY(race(t, size, usual, ns));
+    int best = winner(ns, *before, usual);
+    report(t, row, size, best, usual, ns);
+    if (shape->op == WF_TUNED_GEMM && *before >= 0 && best != *before)
+        WF_TRY(bisect(t, shape, *before, best, size / 2, &from));
+    add_step(t, row, from, best);
+    *before = best;
+    return WEFT_OK;
+}
+
+static wf_tuned_row row_of(const wf_shape *s)
+{
+    wf_tuned_row r = {
+        .kind = s->op + (s->async ? WF_TUNED_ASYNC : 0), .dtype = s->dtype, .key = {s->n, s->k}};
+    if (s->op == WF_TUNED_GEMM) return r;
+    r.key[0] = s->n_head, r.key[1] = s->n_kv_head, r.key[2] = s->head_dim;
+    r.key[3] = s->op == WF_TUNED_DECODE ? s->seqs : 0;
+    return r;
+}
+
+/* Few keys or rows decide nothing for attention: it begins at 64. */
+static weft_status tune_shape(tuner *t, const job *j)
+{
+    wf_tuned_row row = row_of(&j->shape);
+    int before = -1;
+    weft_status s = WEFT_OK;
+    uint32_t first = j->shape.op == WF_TUNED_GEMM ? 1 : WF_MIN(64, j->max_size);
+    memset(t->racers, 0, sizeof t->racers);
+    for (uint32_t size = first;
+         !s && size <= j->max_size && !(j->shape.async && t->no_async[j->shape.op]); size *= 2)
+        s = tune_size(t, &j->shape, size, &before, &row);
+    if (t->have) wf_problem_destroy(&t->problem);
+    t->have = false;
+    if (s == WEFT_ERR_NOMEM && !t->dev->lost) {
+        char shape[64];
+        wf_tuned_shape(&row, shape, sizeof shape);
+        wf_log(WEFT_LOG_WARN, "%s %s is tuned for smaller sizes only: %s",
+               wf_tuned_kinds[row.kind].name, shape, wf_error());
+        s = WEFT_OK;
+    }
+    return s || !row.n_steps ? s : wf_tuned_put(&t->table, &row);
+}
+
+/* ---- the file ----------------------------------------------------------------------------- */
+
+static weft_status find_path(const tuner *t, char *path, size_t cap)
+{
+    if (!t->p->path) return wf_tuned_user_path(&t->dev->info, true, path, cap);
+    wf_copy(path, cap, t->p->path);
+    return strlen(t->p->path) < cap ? WEFT_OK
+                                    : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
+}
+
+/* Rows of other shapes stay; a file that is no good, or of other kernels, is replaced. */
+static weft_status merge_and_write(tuner *t, const char *path)
+{
+    wf_tuned_table all = {0};
+    weft_status s = WEFT_OK;
+    uint32_t kernels = wf_tuned_kernels(t->dev);
+    if (!access(path, F_OK) && wf_tuned_read(path, &t->dev->info, &all))
+        wf_log(WEFT_LOG_WARN, "%s: replaced", wf_error());
+    if (all.kernels && all.kernels != kernels) wf_tuned_free(&all);
+    all.kernels = kernels;
+    for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
+    if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
+    wf_tuned_free(&all);
+    return s;
+}
+
+static weft_status run(tuner *t, char *path, size_t cap)
+{
+    const struct weft_tune_params *p = t->p;
+    wf_open_params o = {.threads = p->threads,
+                        .tuned = "none",
+                        .no_kernel_cache = p->no_kernel_cache,
+                        .on_progress = p->on_progress,
+                        .user = p->user};
+    WF_TRY(wf_tier_parse(p->tier, &o.tier));
+    WF_TRY(wf_dev_open(p->device, &o, &t->dev));
+    if (t->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
+    WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
+    WF_TRY(find_path(t, path, cap));
+    WF_TRY(wf_queue_create(t->dev, &t->q));
+    for (t->at = 0; t->at < t->n_jobs; t->at++) {
+        if (p->on_progress) p->on_progress(p->user, "tune", (double)t->at / (double)t->n_jobs);
+        WF_TRY(tune_shape(t, &t->jobs[t->at]));
+    }
+    return merge_and_write(t, path);
+}
+
+weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap)
+{
+    char own[1100] = "";
+    if (!p || (!p->model && !p->n_shapes) || (p->n_shapes && !p->shapes))
+        return wf_fail(WEFT_ERR_ARG, "weft_tune: want a model or shapes");
+    tuner *t = wf_calloc(1, sizeof *t);
+    if (!t) return WEFT_ERR_NOMEM;
+    t->p = p;
+    weft_status s = run(t, own, sizeof own);
+    if (path && cap) wf_copy(path, cap, own);
+    if (t->have) wf_problem_destroy(&t->problem);
+    wf_queue_destroy(t->q);
+    if (t->dev) wf_dev_close(t->dev);
+    wf_tuned_free(&t->table);
+    free(t);
+    return s;
+}

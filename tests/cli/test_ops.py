@@ -1,0 +1,259 @@
+"""bench ops and tune: what they print and write can be read by programs, and a written choice is used."""
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import xml.dom.minidom
+
+import cli
+
+QUICK = ["--rotate", "64K", "-r", "1"]
+GEMM = ["--shape", "M=3,N=64,K=64"]
+COLUMNS = "date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,peer_rate,ratio".split(",")
+
+
+def devices():
+    """The CPU path, and the first OpenCL device where there is one."""
+    listed = re.findall(r"^(opencl:\S+)", cli.weft("--list-devices").text, re.M)
+    return ["cpu"] + listed[:1]
+
+
+class Folder(cli.TestCase):
+    """Each test has a folder of its own, which is also where the user's settings lie."""
+
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.folder = temp.name
+        self.env = {"XDG_CONFIG_HOME": self.folder}
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as f:
+            f.write(text)
+        return self.path(name)
+
+    def ops(self, *args, device="cpu"):
+        r = self.ok("bench", "ops", "--device", device, *QUICK, *args, "-o", "csv", env=self.env)
+        return list(csv.DictReader(io.StringIO(r.text)))
+
+    def results(self):
+        name, = (n for n in os.listdir(self.folder) if n.endswith(".csv"))
+        with open(self.path(name), newline="") as f:
+            reader = csv.DictReader(f)
+            rows = list(reader)
+        self.assertEqual(reader.fieldnames, COLUMNS)
+        return rows
+
+
+class Ops(Folder):
+    def test_every_device(self):
+        for device in devices():
+            rows = self.ops(*GEMM, "--shape", "B=2,L=20", "--shape", "L=9,B=1,H=4,KV=2,D=64", device=device)
+            self.assertEqual([(r["op"], r["dtype"], r["shape"]) for r in rows],
+                             [("gemm", "F16", "M=3,N=64,K=64")] + [(op, "F16", shape) for op in ("decode_attention", "prefill_attention")
+                                                                  for shape in ("B=2,L=20", "B=1,L=9,H=4,KV=2,D=64")])
+            for r in rows:
+                self.assertEqual((r["device"], r["picked"]), (device, "1"))
+                self.assertGreater(float(r["median_us"]), 0)
+                self.assertGreater(float(r["ceiling_pct"]), 0)
+                self.assertTrue(r["variant"])
+            self.check_rates(rows)
+
+    def check_rates(self, rows):
+        """The rate is work over time: the sizes of the shapes, by hand."""
+        gemm, decode, _, prefill, _ = rows
+        self.assertEqual([r["unit"] for r in (gemm, decode, prefill)], ["GB/s", "GB/s", "TFLOP/s"])
+        for r, work in ((gemm, 2 * (64 * 64 + 3 * 64 + 3 * 64) / 1e3), (decode, 2 * 2 * 20 * 8 * 128 * 2 / 1e3),
+                        (prefill, 4 * 32 * 128 * 2 * (20 * 21 / 2) / 1e6)):
+            self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / work, 1, 2)
+
+    def test_formats_of_weights_and_rows(self):
+        rows = self.ops("--op", "gemm", "--shape", "N=32,K=256", "--dtype", "F32,Q8_0,Q6_K")
+        self.assertEqual([(r["dtype"], int(re.match(r"M=(\d+)", r["shape"]).group(1))) for r in rows],
+                         [(t, m) for t in ("F32", "Q8_0", "Q6_K") for m in (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)])
+        self.assertEqual({r["unit"] for r in rows}, {"GB/s", "TFLOP/s"})
+
+    def test_variants(self):
+        every = self.ops(*GEMM, "--variants")
+        self.assertGreater(len(every), 1)
+        self.assertEqual(len(set(r["variant"] for r in every)), len(every))
+        self.assertEqual(sum(r["picked"] == "1" for r in every), 1)
+        one, = self.ops(*GEMM, "--variant", "ref")
+        self.assertEqual(one["variant"], "ref")
+
+    def test_markdown_and_json(self):
+        text = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env).text
+        self.assertRegex(text.splitlines()[0], r"Ceilings measured now: reading [0-9.e+]+ GB/s, F32 [0-9.]+ TFLOP/s")
+        self.assertRegex(text.splitlines()[-1], r"^\| gemm +\| F16 +\| M=3,N=64,K=64 +\| \S+ +\| +[0-9.]+ \| +[0-9.e-]+ GB/s \| +[0-9.]+ % \| #* +\|")
+        row, = json.loads(self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, "-o", "json", env=self.env).text)
+        self.assertEqual((row["op"], row["shape"], row["picked"], row["unit"]), ("gemm", "M=3,N=64,K=64", True, "GB/s"))
+        self.assertGreater(row["ceilings"]["read_gb_s"], 0)
+
+    def test_results_and_peers(self):
+        peers = self.write("peers", 'op,dtype,shape,peer,rate,unit\n'
+                           'gemm,F16,"M=3,N=64,K=64",cublas,0.5,GB/s\n'
+                           'gemm,F16,"M=3,N=64,K=64",clblast,0.25,GB/s\n'
+                           'gemm,F16,"M=3,N=64,K=64",wrong,1,TFLOP/s\n'
+                           'gemm,Q8_0,"M=3,N=64,K=64",other,1,GB/s\n')
+        r = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.folder, "--peer", peers, env=self.env)
+        self.assertIn("wrong", r.err)
+        self.ops(*GEMM, "--results", self.folder)
+        rows = self.results()
+        self.assertEqual([(r["peer"], r["peer_rate"]) for r in rows], [("cublas", "0.5"), ("clblast", "0.25"), ("", "")])
+        self.assertEqual({(r["op"], r["dtype"], r["shape"]) for r in rows}, {("gemm", "F16", "M=3,N=64,K=64")})
+        for r in rows[:2]:
+            self.assertAlmostEqual(float(r["ratio"]), float(r["rate"]) / float(r["peer_rate"]), 2)
+            self.assertRegex(r["date"], r"^\d{4}-\d\d-\d\d$")
+
+    def test_bad_peers(self):
+        for text in ("gemm,F16\n", "gemm,F16,x,p,fast,GB/s\n", "gemm,F16,x,p,-1,GB/s\n", "gemm,F16,x,p,1,GB/s,more\n"):
+            self.fails(cli.RUNTIME, "line 1", "bench", "ops", *cli.CPU, *GEMM, "--peer", self.write("peers", text))
+        self.fails(cli.RUNTIME, "/absent", "bench", "ops", *cli.CPU, *GEMM, "--peer", "/absent")
+        old = self.write("old", "gemm,F16,x,p,1,GB/s\n")
+        os.utime(old, (time.time() - 7200,) * 2)
+        self.fails(cli.USAGE, "same run", "bench", "ops", *cli.CPU, *GEMM, "--peer", old)
+        for name, why in (("absent", "No such"), ("old", "no folder")):
+            self.fails(cli.RUNTIME, why, "bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.path(name))
+            self.fails(cli.RUNTIME, why, "bench", *cli.CPU, "--results", self.path(name))
+
+    def test_bad_options(self):
+        for message, *args in (("multiple", "--shape", "M=1,N=8,K=33", "--dtype", "Q8_0"), ("N and K", "--shape", "M=1"),
+                               ("mixed", "--shape", "M=1,N=1,K=1,B=1"), ("none of", "--shape", "Q=1"), ("none of", "--shape", ""),
+                               ("number", "--shape", "M=x,N=1,K=1"), ("number", "--shape", "M=-1,N=1,K=1"), ("is 0", "--shape", "M=0,N=1,K=1"),
+                               ("twice", "--shape", "M=1,M=1,N=1,K=1"), ("B and L", "--shape", "B=1"), ("divide", "--shape", "B=1,L=1,H=3,KV=2"),
+                               ("at most", "--shape", "M=99999999,N=1,K=1"), ("storage format", "--dtype", "F17"),
+                               ("not measured", "--op", "matmul"), ("no --shape", "--op", "gemm", "--shape", "B=1,L=1"),
+                               ("no kernel variant", "--variant", "nonsense"), ("contradict", "--variant", "ref", "--variants")):
+            self.fails(cli.USAGE, message, "bench", "ops", *cli.CPU, *args)
+        self.fails(cli.DEVICE, "no device", "bench", "ops", "--device", "absent", *GEMM)
+        r = cli.weft("bench", "ops", *cli.CPU, "--shape", "B=65536,L=1024", env=self.env)
+        self.assertEqual((r.code, r.out), (cli.RUNTIME, b""))
+        self.assertIn("left out", r.err)
+
+
+class Baselines(Folder):
+    """The peers' programs and the plot speak the same language as the program."""
+
+    def python(self, script, *args):
+        """With an interpreter that has numpy."""
+        found = [p for p in (sys.executable, "/usr/bin/python3")
+                 if subprocess.run([p, "-c", "import numpy"], capture_output=True).returncode == 0]
+        if not found:
+            self.skipTest("no numpy")
+        p = subprocess.run([found[0], os.path.join(cli.ROOT, "bench", script), *args], capture_output=True, text=True, timeout=240)
+        if "is missing" in p.stderr or "cannot open shared object" in p.stderr:
+            self.skipTest(p.stderr.splitlines()[-1])
+        self.assertEqual(p.returncode, 0, p.stderr)
+        return p.stdout
+
+    def test_openblas(self):
+        text = self.python("baselines/openblas.py", "--shape", "M=3,N=64,K=64", "--shape", "M=128,N=64,K=64", "--rotate", "1")
+        self.assertRegex(text, r"^# OpenBLAS core \w+, \d+ threads\n")
+        peers = self.write("peers", text)
+        rows = self.ops("--dtype", "F32", *GEMM, "--shape", "M=128,N=64,K=64", "--shape", "B=1,L=4", "--peer", peers, "--results", self.folder)
+        self.assertEqual([r["peer"] for r in rows], ["openblas", "openblas", "", ""])
+        self.assertEqual([r["unit"] for r in rows], ["GB/s", "TFLOP/s", "GB/s", "TFLOP/s"])
+        self.check_plot(self.results())
+
+    def check_plot(self, rows):
+        name, = (n for n in os.listdir(self.folder) if n.endswith(".csv"))
+        plot = xml.dom.minidom.parseString(self.python("roofline.py", self.path(name)))
+        titles = [t.firstChild.data for t in plot.getElementsByTagName("title")]
+        for r in rows:
+            self.assertTrue(any(r["shape"] in t and r["variant"] in t for t in titles), r)
+        self.assertEqual(sum("openblas" in t for t in titles), 2)
+
+    def test_clblast(self):
+        if not any(d.startswith("opencl") for d in devices()):
+            self.skipTest("no OpenCL device")
+        text = self.python("baselines/clblast.py", "--shape", "M=3,N=64,K=64", "--rotate", "1")
+        self.assertRegex(text, r'\ngemm,F32,"M=3,N=64,K=64",clblast,[0-9.e+-]+,GB/s\n$')
+
+
+class Tune(Folder):
+    def test_every_device(self):
+        for device in devices():
+            r = self.ok("tune", "--device", device, *QUICK, "--shape", "N=64,K=64", "--shape", "H=4,KV=2,D=64", "--max-size", 4, env=self.env)
+            path = re.search(r"wrote (\S+)", r.err).group(1)
+            self.assertTrue(path.startswith(self.folder))
+            lines = r.text.splitlines()
+            self.assertEqual([line.split()[3] for line in lines[1:4]], ["M=1", "M=2", "M=4"])
+            with open(path) as f:
+                head, *rows = (line for line in f.read().splitlines() if line[0] != "#")
+            self.assertEqual(head, "weft-tuned 1")
+            self.assertRegex(rows[4], "^kernels [0-9a-f]{8}$")
+            self.assertRegex(rows[5], r"^gemm F16 N=64,K=64 1:\S+( [24]:\S+)*$")
+            self.assertRegex(rows[6], r"^prefill_attention F16 H=4,KV=2,D=64 1:\S+$")
+            # The file is loaded, and gives the kernel that it names.
+            choice = rows[5].split()[3].split(":")[1]
+            row, = self.ops("--shape", "M=1,N=64,K=64", device=device)
+            self.assertEqual(row["variant"], choice)
+
+    def test_model(self):
+        r = self.ok("tune", *cli.CPU, *QUICK, "-m", cli.data("stories260K.gguf"), "--max-size", 2, "-f", self.path("out"))
+        gemms = {tuple(line.split()[:3]) for line in r.text.splitlines() if line.startswith("gemm")}
+        self.assertEqual(gemms, {("gemm", "F32", s) for s in ("N=64,K=64", "N=32,K=64", "N=172,K=64", "N=64,K=172", "N=512,K=64")})
+        self.assertIn("H=8,KV=4,D=8", r.text)
+
+    def test_rows_of_other_shapes_stay(self):
+        for shape in ("N=64,K=64", "N=32,K=64", "N=64,K=64"):
+            self.ok("tune", *cli.CPU, *QUICK, "--shape", shape, "--max-size", 1, "-f", self.path("out"))
+        with open(self.path("out")) as f:
+            self.assertEqual(re.findall(r"N=\d+,K=\d+", f.read()), ["N=64,K=64", "N=32,K=64"])
+
+    def forced(self, variant, edit=lambda text: text):
+        """A tuned file of the CPU that names this variant."""
+        self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "--max-size", 1, "-f", self.path("out"))
+        with open(self.path("out")) as f:
+            text = f.read()
+        return self.write("out", edit(re.sub(r"K=64 .*", f"K=64 1:{variant}", text)))
+
+    def test_choice_is_used(self):
+        path = self.forced("ref")
+        row, = self.ops(*GEMM, "--tuned", path)
+        self.assertEqual((row["variant"], row["picked"]), ("ref", "1"))
+        for args in (["--tuned", "none"], ["--tuned", self.forced("gone")]):
+            row, = self.ops(*GEMM, *args)
+            self.assertNotEqual(row["variant"], "ref")
+        row, = self.ops(*GEMM, "--tuned", self.forced("ref"), "--force", "gemm=rows-c")
+        self.assertEqual(row["variant"], "rows-c")
+        # A model runs with it, too.
+        text = self.ok("run", *cli.CPU, "-p", "One day", "-n", "3", "--tuned", path).out
+        self.assertTrue(text.strip())
+
+    def test_bad_files(self):
+        path = self.forced("ref", lambda text: text + "nonsense\n")
+        self.fails(cli.USAGE, "line 9", "bench", "ops", *cli.CPU, *GEMM, "--tuned", path)
+        foreign = self.forced("ref", lambda text: text.replace("device ", "device other "))
+        self.fails(cli.USAGE, "another device", "bench", "ops", *cli.CPU, *GEMM, "--tuned", foreign)
+        self.fails(cli.USAGE, "/absent", "run", *cli.CPU, "-p", "x", "--tuned", "/absent")
+        # The user's own file: a warning, and on it goes.
+        r = self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "--max-size", 1, env=self.env)
+        own = re.search(r"wrote (\S+)", r.err).group(1)
+        with open(own, "a") as f:
+            f.write("nonsense\n")
+        r = self.ok("bench", "ops", *cli.CPU, *QUICK, *GEMM, env=self.env)
+        self.assertIn("kernel choices are not used", r.err)
+        self.assertIn("line 9", r.err)
+
+    def test_bad_options(self):
+        for message, *args in (("contradict", "-m", "x.gguf", "--shape", "N=1,K=1"), ("--shape", "--dtype", "F16"),
+                               ("tuned over", "--shape", "M=1,N=1,K=1"), ("tuned over", "--shape", "B=1,L=1"),
+                               ("multiple", "--shape", "N=8,K=33", "--dtype", "Q8_0"), ("storage format", "--shape", "N=8,K=8", "--dtype", "x")):
+            self.fails(cli.USAGE, message, "tune", *cli.CPU, *args)
+        self.fails(cli.MODEL, "/absent", "tune", *cli.CPU, "-m", "/absent")
+        r = cli.weft("tune", *cli.CPU, *QUICK, "--shape", "N=8,K=8", "--max-size", 1, "-f", "/absent/x")
+        self.assertEqual(r.code, cli.RUNTIME)
+        self.assertIn("/absent/x", r.err)
+
+
+if __name__ == "__main__":
+    cli.main()

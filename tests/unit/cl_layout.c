@@ -1,0 +1,157 @@
+/* Weights in fragments, without the device that reads them: packed tiles multiplied as the PTX ISA defines the
+ * operands of mma.m16n8k16 give the product; and the generated wgmma program is sound as a text (and for
+ * NVIDIA's assembler, where there is one). */
+#include "unit/cl_test.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static wf_dev *device(bool wgmma, enum wf_tier tier)
+{
+    static cl_dev d;
+    memset(&d, 0, sizeof d);
+    d.place.caps.nv_wgmma = wgmma;
+    d.base.params.tier = tier;
+    return &d.base;
+}
+
+static float number(uint64_t i)
+{
+    return (float)(int)(wf_random(7, i) % 17) - 8; /* sums of products are exact */
+}
+
+/* Element e of register r of operand A in lane l: row and k (PTX ISA, "Matrix Fragments for mma.m16n8k16"). */
+static uint32_t a_row(uint32_t l, uint32_t r)
+{
+    return l / 4 + (r & 1 ? 8 : 0);
+}
+
+static uint32_t a_k(uint32_t l, uint32_t r, uint32_t e)
+{
+    return l % 4 * 2 + e + (r & 2 ? 8 : 0);
+}
+
+static void check_product(uint32_t rows, uint32_t cols)
+{
+    uint32_t padded = (rows + 15) / 16 * 16;
+    wf_dev *d = device(true, WF_TIER_MATRIX);
+    uint16_t *w = calloc((size_t)rows * cols, 2), *packed = calloc((size_t)padded * cols, 2);
+    float *x = calloc(cols, sizeof *x), *y = calloc(padded, sizeof *y);
+    for (uint32_t i = 0; i < rows * cols; i++) w[i] = wf_float_to_half(number(i));
+    for (uint32_t k = 0; k < cols; k++) x[k] = number(1000000 + k);
+    assert_int_equal(wf_cl_weight_bytes(d, WF_CL_FRAGMENTS, WF_F16, rows, cols), (uint64_t)padded * cols * 2);
+    wf_cl_weight_pack(d, WF_CL_FRAGMENTS, WF_F16, rows, cols, w, packed);
+    const uint16_t *at = packed;
+    for (uint32_t row = 0; row < padded; row += 16)
+        for (uint32_t k = 0; k < cols; k += 16)
+            for (uint32_t lane = 0; lane < 32; lane++)
+                for (uint32_t r = 0; r < 4; r++)
+                    for (uint32_t e = 0; e < 2; e++) y[row + a_row(lane, r)] += wf_half_to_float(*at++) * x[k + a_k(lane, r, e)];
+    for (uint32_t n = 0; n < padded; n++) {
+        float want = 0;
+        for (uint32_t k = 0; k < cols && n < rows; k++) want += wf_half_to_float(w[(size_t)n * cols + k]) * x[k];
+        if (y[n] != want) fail_msg("%u x %u: row %u is %g and should be %g", rows, cols, n, (double)y[n], (double)want);
+    }
+    free(w), free(packed), free(x), free(y);
+}
+
+static void fragments_multiply(void **state)
+{
+    (void)state;
+    check_product(16, 32);
+    check_product(64, 96);
+    check_product(1, 32);
+    check_product(37, 160);
+}
+
+static void layout_follows_the_device(void **state)
+{
+    (void)state;
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_FRAGMENTS);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 48), WF_CL_ROWS);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 64), WF_CL_ROWS);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_BASE), WF_F16, 8, 64), WF_CL_ROWS);
+    assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_ROWS);
+}
+
+/* ---- the generated program ---------------------------------------------------------------------------- */
+
+static size_t count(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p += strlen(what)) n++;
+    return n;
+}
+
+/* Every label that is jumped to exists once. */
+static void check_labels(const char *text)
+{
+    for (const char *p = text; (p = strstr(p, " bra ")); p++) {
+        char label[64];
+        size_t n = strcspn(p + 5, "; \n");
+        assert_true(n && n + 2 < sizeof label);
+        snprintf(label, sizeof label, "\n%.*s:", (int)n, p + 5);
+        assert_int_equal(count(text, label), 1);
+    }
+}
+
+/* Registers of a kind are declared as "kind<n>": none beyond. */
+static void check_registers(const char *text, const char *kind)
+{
+    char declared[16];
+    snprintf(declared, sizeof declared, " %s<", kind);
+    const char *at = strstr(text, declared);
+    assert_non_null(at);
+    long most = strtol(at + strlen(declared), NULL, 10);
+    for (const char *p = text; (p = strpbrk(p, "{, ")); p++)
+        if (!strncmp(p + 1, kind, strlen(kind)) && p[1 + strlen(kind)] >= '0' && p[1 + strlen(kind)] <= '9')
+            assert_true(strtol(p + 1 + strlen(kind), NULL, 10) < most);
+}
+
+static void assemble(const char *text, const char *name)
+{
+    char path[] = "/tmp/weft-ptx-XXXXXX", command[256];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    snprintf(command, sizeof command, "ptxas -arch=sm_90a -o /dev/null %s", path);
+    int rc = system(command);
+    unlink(path);
+    if (rc) fail_msg("%s does not assemble", name);
+}
+
+static void wgmma_programs_are_sound(void **state)
+{
+    (void)state;
+    bool assembler = system("ptxas --version >/dev/null 2>&1") == 0;
+    int found = 0;
+    if (!assembler) print_message("no ptxas: the programs are not assembled\n");
+    for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
+        const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
+        if (v->plan != wf_cl_plan_wgmma) continue;
+        char *text = wf_cl_wgmma_text(v->tile);
+        assert_non_null(text);
+        assert_int_equal(strncmp(text, ".version", 8), 0);
+        assert_null(strstr(text, "(null)"));
+        long local = strtol(strstr(text, "part[") + 5, NULL, 10);
+        assert_true(local > 0 && local <= 48 << 10);
+        check_labels(text);
+        check_registers(text, "a");
+        check_registers(text, "c");
+        if (assembler) assemble(text, v->name);
+        free(text);
+        found++;
+    }
+    assert_true(found > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fragments_multiply),
+        cmocka_unit_test(layout_follows_the_device),
+        cmocka_unit_test(wgmma_programs_are_sound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

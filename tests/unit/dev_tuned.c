@@ -1,0 +1,348 @@
+/* Files of measured kernel choices: what is written reads back, every broken file is refused whole
+ * with its line, and a device picks by its file wherever the kernel named can run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "dev/front.h"
+#include "dev/null.h"
+#include "dev/tuned.h"
+#include <weft/tune.h>
+
+#define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
+#define ROW  "gemm F16 N=64,K=32 1:null2 9:null3\n"
+
+static struct weft_device_info null_info(void)
+{
+    struct weft_device_info i = {.name = "null device",
+                                 .platform = "weft null",
+                                 .driver = "0",
+                                 .compute_units = 1,
+                                 .type = WEFT_DEVICE_OTHER};
+    return i;
+}
+
+static const char *find(const wf_tuned_table *t, enum wf_tuned_op kind, const uint32_t *key,
+                        uint32_t size)
+{
+    wf_tuned_row want = {.kind = kind, .dtype = WF_F16};
+    memcpy(want.key, key, sizeof want.key);
+    return wf_tuned_find(t, &want, size);
+}
+
+static void assert_name(const char *got, const char *want)
+{
+    if (!want)
+        assert_null(got);
+    else
+        assert_string_equal(got ? got : "(none)", want);
+}
+
+static void rows_are_found(void **state)
+{
+    (void)state;
+    struct weft_device_info info = null_info();
+    wf_tuned_table t;
+    const char *text = "# comment\n\n" HEAD "  " ROW "gemm Q8_0 N=64,K=32 1:q\r\n"
+                       "decode_attention F16 H=32,KV=8,D=128,B=8 1:few 1024:many\n"
+                       "decode_attention F16 H=32,KV=8,D=128,B=64 1:wide\n"
+                       "prefill_attention F16 H=32,KV=8,D=128 16:flash\n"
+                       "prefill_attention_async F16 H=32,KV=8,D=128 1:async";
+    if (wf_tuned_parse(text, &info, &t)) fail_msg("%s", weft_last_error());
+    assert_int_equal(t.n, 6);
+    static const struct {
+        enum wf_tuned_op kind;
+        uint32_t key[4], size;
+        const char *want;
+    } looks[] = {
+        {WF_TUNED_GEMM, {64, 32}, 1, "null2"},
+        {WF_TUNED_GEMM, {64, 32}, 8, "null2"},
+        {WF_TUNED_GEMM, {64, 32}, 9, "null3"},
+        {WF_TUNED_GEMM, {64, 32}, 4096, "null3"},
+        {WF_TUNED_GEMM, {32, 64}, 9, NULL},
+        {WF_TUNED_DECODE, {32, 8, 128, 7}, 9, NULL},
+        {WF_TUNED_DECODE, {32, 8, 128, 8}, 1023, "few"},
+        {WF_TUNED_DECODE, {32, 8, 128, 63}, 1024, "many"},
+        {WF_TUNED_DECODE, {32, 8, 128, 500}, 1, "wide"},
+        {WF_TUNED_DECODE, {32, 4, 128, 64}, 1, NULL},
+        {WF_TUNED_PREFILL, {32, 8, 128}, 15, NULL},
+        {WF_TUNED_PREFILL, {32, 8, 128}, 16, "flash"},
+        {WF_TUNED_PREFILL_ASYNC, {32, 8, 128}, 16, "async"},
+        {WF_TUNED_DECODE_ASYNC, {32, 8, 128, 8}, 16, NULL},
+    };
+    for (size_t i = 0; i < WF_LEN(looks); i++)
+        assert_name(find(&t, looks[i].kind, looks[i].key, looks[i].size), looks[i].want);
+    wf_tuned_free(&t);
+}
+
+static void broken_files_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"", "ends before"},
+        {"weft-tuned 2\n", "line 1"},
+        {"weft-plan 1\n", "line 1"},
+        {"weft-tuned 1\n", "ends before"},
+        {"weft-tuned 1\n" ROW, "line 2: comes before"},
+        {HEAD "gemm\n", "line 6"},
+        {HEAD "kernels xyz\n", "line 6"},
+        {HEAD "kernels 123456789\n", "line 6"},
+        {HEAD "matmul F16 N=1,K=1 1:a\n", "line 6: is neither"},
+        {HEAD "gemm F17 N=1,K=1 1:a\n", "storage format"},
+        {HEAD "gemm I32 N=1,K=1 1:a\n", "storage format"},
+        {HEAD "gemm F16 K=1,N=1 1:a\n", "no shape"},
+        {HEAD "gemm F16 N=1 1:a\n", "no shape"},
+        {HEAD "gemm F16 N=1,K=1,M=1 1:a\n", "no shape"},
+        {HEAD "gemm F16 N=0,K=1 1:a\n", "no shape"},
+        {HEAD "gemm F16 N=4294967297,K=1 1:a\n", "no shape"},
+        {HEAD "gemm F16 N=-1,K=1 1:a\n", "no shape"},
+        {HEAD "decode_attention F16 H=1,KV=1,D=1 1:a\n", "no shape"},
+        {HEAD "gemm F16 N=1,K=1\n", "no kernel"},
+        {HEAD "gemm F16 N=1,K=1 1\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 0:a\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 1:\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 1:a/b\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 1:a123456789012345678901234567890\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 2:a 2:b\n", "growing"},
+        {HEAD "gemm F16 N=1,K=1 1:a 2:b 3:c 4:d 5:e 6:f 7:g 8:h 9:i 10:j 11:k 12:l 13:m 14:n 15:o "
+              "16:p 17:q 18:r 19:s 20:t "
+              "21:u 22:v 23:w 24:x 25:y\n",
+         "growing"},
+        {"weft-tuned 1\ndevice other\nplatform weft null\nunits 1\n", "another device"},
+        {"weft-tuned 1\ndevice null device\nplatform weft null\nunits 2\n", "another device"},
+    };
+    struct weft_device_info info = null_info();
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        wf_tuned_table t;
+        if (!wf_tuned_parse(bad[i].text, &info, &t)) fail_msg("accepted: %s", bad[i].text);
+        if (!strstr(weft_last_error(), bad[i].why))
+            fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
+        assert_int_equal(t.n, 0);
+        assert_null(t.rows);
+    }
+}
+
+/* Every cut of a good file either reads as what stands before the cut, or is refused; no cut
+ * crashes. */
+static void cut_files(void **state)
+{
+    (void)state;
+    struct weft_device_info info = null_info();
+    char text[] = HEAD ROW;
+    size_t whole = strlen(text), good = 0;
+    for (size_t n = whole; n-- > 0;) {
+        wf_tuned_table t;
+        text[n] = 0;
+        good += !wf_tuned_parse(text, &info, &t);
+        assert_true(t.n <= 1);
+        wf_tuned_free(&t);
+    }
+    assert_in_range(good, 5, 40); /* after the head, and inside the last word */
+}
+
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/weft-tuned-XXXXXX");
+    return !mkdtemp(folder) || setenv("XDG_CONFIG_HOME", folder, 1);
+}
+
+static int remove_folder(void **state)
+{
+    char command[128];
+    (void)state;
+    wf_null_configure(NULL);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+static void written_reads_back(void **state)
+{
+    (void)state;
+    struct weft_device_info info = null_info();
+    wf_tuned_table t, back;
+    char path[256];
+    assert_int_equal(
+        wf_tuned_parse(HEAD ROW "prefill_attention F16 H=4,KV=2,D=64 1:null\n", &info, &t),
+        WEFT_OK);
+    wf_tuned_row row = t.rows[0];
+    row.n_steps = 1;
+    memset(&row.step[1], 0, sizeof row.step[1]);
+    assert_int_equal(wf_tuned_put(&t, &row), WEFT_OK); /* replaces */
+    assert_int_equal(t.n, 2);
+    snprintf(path, sizeof path, "%s/a.tune", folder);
+    assert_int_equal(wf_tuned_write(path, &info, &t), WEFT_OK);
+    if (wf_tuned_read(path, &info, &back)) fail_msg("%s", weft_last_error());
+    assert_int_equal(back.n, t.n);
+    assert_memory_equal(back.rows, t.rows, t.n * sizeof *t.rows);
+    wf_tuned_free(&t);
+    wf_tuned_free(&back);
+    snprintf(path, sizeof path, "%s/none/a.tune", folder);
+    assert_int_equal(wf_tuned_write(path, &info, &t), WEFT_ERR_IO);
+}
+
+static void put_file(const char *text)
+{
+    struct weft_device_info info = null_info();
+    char path[1100];
+    info.type = WEFT_DEVICE_OTHER;
+    assert_int_equal(wf_tuned_user_path(&info, true, path, sizeof path), WEFT_OK);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+/* The null device offers null, null2 and null3, all of which run everything, and picks the first.
+ */
+static int picked(const wf_open_params *p, uint32_t m, int dropped)
+{
+    wf_dev *dev;
+    wf_buf *buf;
+    wf_null_configure(&(wf_null_config){.variants = 3});
+    if (wf_dev_open("null", p, &dev)) return -2;
+    assert_int_equal(wf_buf_create(dev, 1 << 20, &buf), WEFT_OK);
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1};
+    c.in[0] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
+    c.in[1] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
+    c.out[0] = (wf_view){
+        .buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
+    if (dropped >= 0) wf_drop(dev, WF_OP_GEMM, dropped);
+    int v = wf_pick(dev, &c);
+    int prepared = -1;
+    assert_int_equal(wf_prepare(dev, &c, &prepared), WEFT_OK);
+    assert_int_equal(prepared, v);
+    wf_buf_destroy(buf);
+    wf_dev_close(dev);
+    return v;
+}
+
+static void devices_pick_by_file(void **state)
+{
+    (void)state;
+    wf_open_params none = {.tuned = "none"}, forced = {.force = "rows=x,gemm=null"},
+                   other = {.force = "rows=x"};
+    assert_int_equal(picked(NULL, 1, -1), 0);
+    put_file(HEAD ROW);
+    assert_int_equal(picked(NULL, 1, -1), 1);
+    assert_int_equal(picked(NULL, 9, -1), 2);
+    assert_int_equal(picked(NULL, 9, 2), 0);
+    assert_int_equal(picked(&none, 9, -1), 0);
+    assert_int_equal(picked(&forced, 9, -1), 0);
+    assert_int_equal(picked(&other, 9, -1), 2);
+    put_file(HEAD "gemm F16 N=64,K=32 1:gone 9:null2\n"); /* a kernel that no longer exists */
+    assert_int_equal(picked(NULL, 1, -1), 0);
+    assert_int_equal(picked(NULL, 9, -1), 1);
+}
+
+static int n_warned;
+static void on_log(void *user, enum weft_log_level level, const char *line)
+{
+    (void)user;
+    n_warned += level == WEFT_LOG_WARN && strstr(line, "kernel choices are not used") &&
+                strstr(line, "line ");
+}
+
+static void bad_files_are_warned_of(void **state)
+{
+    (void)state;
+    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
+    put_file(HEAD "nonsense\n");
+    assert_int_equal(picked(NULL, 9, -1), 0);
+    assert_int_equal(n_warned, 1);
+    put_file("weft-tuned 1\ndevice another\n");
+    assert_int_equal(picked(NULL, 9, -1), 0);
+    assert_int_equal(n_warned, 2);
+    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
+}
+
+/* Choices among other kernels are out of date; but whoever names the file gets it. */
+static void other_kernels(void **state)
+{
+    (void)state;
+    char path[1100], text[512];
+    wf_dev *dev;
+    struct weft_device_info info = null_info();
+    wf_null_configure(&(wf_null_config){.variants = 3});
+    assert_int_equal(wf_dev_open("null", NULL, &dev), WEFT_OK);
+    uint32_t now = wf_tuned_kernels(dev);
+    wf_null_configure(&(wf_null_config){.variants = 2});
+    assert_int_not_equal(wf_tuned_kernels(dev), now);
+    wf_dev_close(dev);
+    snprintf(text, sizeof text, HEAD "kernels %08x\n" ROW, now);
+    put_file(text);
+    assert_int_equal(picked(NULL, 9, -1), 2);
+    snprintf(text, sizeof text, HEAD "kernels %08x\n" ROW, now ^ 1);
+    put_file(text);
+    weft_log_to(on_log, NULL, WEFT_LOG_ERROR); /* the warning is no failure of this test */
+    assert_int_equal(picked(NULL, 9, -1), 0);
+    assert_int_equal(wf_tuned_user_path(&info, false, path, sizeof path), WEFT_OK);
+    wf_open_params p = {.tuned = path};
+    assert_int_equal(picked(&p, 9, -1), 2);
+    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
+}
+
+/* A file that was asked for by name is no guess: what is wrong with it is an error. */
+static void named_files(void **state)
+{
+    (void)state;
+    char path[1100];
+    struct weft_device_info info = null_info();
+    put_file(HEAD ROW);
+    assert_int_equal(wf_tuned_user_path(&info, false, path, sizeof path), WEFT_OK);
+    wf_open_params p = {.tuned = path};
+    assert_int_equal(picked(&p, 9, -1), 2);
+    put_file(HEAD "nonsense\n");
+    assert_int_equal(picked(&p, 9, -1), -2);
+    assert_non_null(strstr(weft_last_error(), "line 6"));
+    p.tuned = "/absent/file";
+    assert_int_equal(picked(&p, 9, -1), -2);
+    assert_int_equal(wf_null_alive(), 0);
+}
+
+static void slugs(void **state)
+{
+    (void)state;
+    char text[64];
+    struct weft_device_info gpu = {.name = "NVIDIA H200",
+                                   .platform = "NVIDIA CUDA",
+                                   .type = WEFT_DEVICE_GPU,
+                                   .compute_units = 132};
+    struct weft_device_info cpu = {.name = "Intel(R) Xeon(R)",
+                                   .platform = "weft cpu",
+                                   .type = WEFT_DEVICE_CPU,
+                                   .compute_units = 2};
+    weft_device_file(&gpu, text, sizeof text);
+    assert_string_equal(text, "nvidia-h200");
+    weft_device_file(&cpu, text, sizeof text);
+    assert_string_equal(text, "weft-cpu-intel-r-xeon-r-2");
+    weft_device_file(&cpu, text, 9);
+    assert_string_equal(text, "weft-cpu");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_found),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(cut_files),
+        cmocka_unit_test_setup_teardown(written_reads_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(devices_pick_by_file, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(bad_files_are_warned_of, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(other_kernels, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(named_files, make_folder, remove_folder),
+        cmocka_unit_test(slugs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

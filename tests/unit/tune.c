@@ -1,0 +1,251 @@
+/* What is measured is what was asked for: operands of the right shape, in the device's layout, and
+ * another copy of the weights or pages with each launch. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/null.h"
+#include "tune/measure.h"
+
+#define MAX_SEEN 4096
+
+/* Where the operand that rotates lay, launch by launch. */
+static struct {
+    int slot;
+    uint32_t n;
+    uint64_t at[MAX_SEEN];
+} seen;
+
+static weft_status look(const wf_call *c)
+{
+    const wf_view *v = &c->in[seen.slot];
+    if (seen.n < MAX_SEEN) seen.at[seen.n] = (uint64_t)(uintptr_t)v->buf->host + v->offset;
+    seen.n++;
+    return WEFT_OK;
+}
+
+typedef struct fixture {
+    wf_dev *dev;
+    wf_queue *q;
+} fixture;
+
+static int setup(void **state)
+{
+    static fixture f;
+    wf_open_params p = {.max_alloc = 1 << 20};
+    wf_null_configure(&(wf_null_config){.compute = look});
+    memset(&seen, 0, sizeof seen);
+    *state = &f;
+    return wf_dev_open("null", &p, &f.dev) || wf_queue_create(f.dev, &f.q);
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    wf_queue_destroy(f->q);
+    wf_dev_close(f->dev);
+    bool clean = !wf_null_alive();
+    wf_null_configure(NULL);
+    return !clean;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The first `copies` launches have an operand each, `step` bytes apart at least, and then it begins
+ * anew. */
+static void assert_rotated(uint32_t copies, uint64_t step)
+{
+    uint64_t first[MAX_SEEN];
+    assert_true(copies > 1 && 2 * copies <= seen.n && copies <= MAX_SEEN / 2);
+    for (uint32_t i = 0; i < copies; i++) assert_int_equal(seen.at[i], seen.at[i + copies]);
+    memcpy(first, seen.at, copies * sizeof *first);
+    qsort(first, copies, sizeof *first, by_value);
+    for (uint32_t i = 1; i < copies; i++) assert_true(first[i] - first[i - 1] >= step);
+}
+
+static void weights_rotate(void **state)
+{
+    fixture *f = *state;
+    wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_Q8_0, .m = 3, .n = 100, .k = 64};
+    uint64_t bytes = wf_dtype_bytes(WF_Q8_0, 6400), rotate = 3 << 20; /* in several buffers */
+    wf_problem p;
+    double ns = 0;
+    if (wf_problem_create(f->dev, f->q, &s, rotate, &p)) fail_msg("%s", weft_last_error());
+    assert_true(p.copies * bytes >= rotate);
+    assert_int_equal(p.call.in[1].rows, 100);
+    assert_int_equal(p.call.in[0].rows, 3);
+    seen.slot = 1;
+    assert_int_equal(wf_clock_variant(&p, 0, 1, 0, &ns), WEFT_OK);
+    assert_true(ns > 0);
+    assert_rotated(p.copies, bytes);
+    assert_int_equal(wf_problem_rows(&p, 7), WEFT_OK);
+    assert_int_equal(p.call.in[0].rows, 7);
+    assert_int_equal(p.call.out[0].cols, 100);
+    wf_problem_destroy(&p);
+}
+
+/* ---- a device with a layout of its own: every byte is one more than in the file ----------- */
+
+enum { LAYOUT = 5, HEAD = 64 };
+
+static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t cols)
+{
+    (void)d, (void)t, (void)rows, (void)cols;
+    return LAYOUT;
+}
+
+static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows,
+                             uint32_t cols)
+{
+    (void)d;
+    return layout == LAYOUT ? HEAD + wf_dtype_bytes(t, (uint64_t)rows * cols) : 0;
+}
+
+static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols,
+                 const void *src, void *dst)
+{
+    (void)d, (void)layout;
+    uint64_t n = wf_dtype_bytes(t, (uint64_t)rows * cols);
+    memset(dst, 0xAB, HEAD);
+    for (uint64_t i = 0; i < n; i++)
+        ((uint8_t *)dst)[HEAD + i] = (uint8_t)(((const uint8_t *)src)[i] + 1);
+}
+
+static void weights_are_packed(void **state)
+{
+    fixture *f = *state;
+    const wf_dev_fns *old = f->dev->fns;
+    wf_dev_fns fns = *old;
+    wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_F16, .m = 1, .n = 40, .k = 64};
+    wf_problem p;
+    fns.weight_layout = layout_of;
+    fns.weight_bytes = packed_bytes;
+    fns.weight_pack = pack;
+    f->dev->fns = &fns;
+    if (wf_problem_create(f->dev, f->q, &s, 100000, &p)) fail_msg("%s", weft_last_error());
+    for (uint32_t i = 0; i < p.copies; i++) {
+        uint32_t zeros = 0;
+        const uint8_t *at = (const uint8_t *)p.copy[i].buf->host + p.copy[i].offset;
+        assert_int_equal(p.copy[i].layout, LAYOUT);
+        for (int k = 0; k < HEAD; k++) assert_int_equal(at[k], 0xAB);
+        for (uint32_t k = 0; k < 40 * 64; k++) {
+            uint16_t half = (uint16_t)((uint8_t)(at[HEAD + 2 * k] - 1) |
+                                       (uint8_t)(at[HEAD + 2 * k + 1] - 1) << 8);
+            assert_true(wf_half_to_float(half) >= -0.125f &&
+                        wf_half_to_float(half) <= 0.125f); /* 1 / sqrt(K) */
+            zeros += half == 0;
+        }
+        assert_true(zeros < 10); /* random, not left out */
+    }
+    wf_problem_destroy(&p);
+    f->dev->fns = old;
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+static const int32_t *ints(const wf_view *v)
+{
+    return (const int32_t *)((const uint8_t *)v->buf->host + v->offset);
+}
+
+static void pages_rotate(void **state)
+{
+    fixture *f = *state;
+    wf_shape s = {.op = WF_TUNED_DECODE,
+                  .dtype = WF_F16,
+                  .seqs = 3,
+                  .length = 40,
+                  .n_head = 4,
+                  .n_kv_head = 2,
+                  .head_dim = 8};
+    wf_problem p;
+    double ns;
+    uint8_t used[MAX_SEEN] = {0};
+    if (wf_problem_create(f->dev, f->q, &s, 100000, &p)) fail_msg("%s", weft_last_error());
+    uint32_t pages = 3 * 3, all = p.call.in[1].rows;
+    assert_int_equal(all, p.copies * pages);
+    assert_true(all * 16ull * 2 * 8 * 4 >= 100000 && all <= MAX_SEEN);
+    for (uint32_t i = 0; i < p.copies; i++)
+        for (uint32_t k = 0; k < pages; k++) {
+            int32_t page = ints(&p.copy[i])[k];
+            assert_in_range(page, 0, all - 1);
+            assert_int_equal(used[page]++, 0); /* each page is of one sequence */
+        }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ints(&p.call.in[3])[i], i);
+        assert_int_equal(ints(&p.call.in[4])[i], 39);
+        assert_int_equal(ints(&p.call.in[5])[i + 1], 3 * (i + 1));
+    }
+    assert_int_equal(p.call.p.max_q, 1);
+    assert_int_equal(p.call.p.max_kv, 40);
+    seen.slot = 6;
+    assert_int_equal(wf_clock_variant(&p, 0, 1, 0, &ns), WEFT_OK);
+    assert_rotated(p.copies, pages * 4);
+    wf_problem_destroy(&p);
+}
+
+static void prompts_are_causal(void **state)
+{
+    fixture *f = *state;
+    wf_shape s = {.op = WF_TUNED_PREFILL,
+                  .async = true,
+                  .dtype = WF_F16,
+                  .seqs = 2,
+                  .length = 20,
+                  .n_head = 4,
+                  .n_kv_head = 2,
+                  .head_dim = 8};
+    wf_problem p;
+    if (wf_problem_create(f->dev, f->q, &s, 1, &p)) fail_msg("%s", weft_last_error());
+    assert_int_equal(p.call.in[0].rows, 40);
+    for (int i = 0; i < 40; i++) {
+        assert_int_equal(ints(&p.call.in[3])[i], i / 20);
+        assert_int_equal(ints(&p.call.in[4])[i], i % 20);
+    }
+    assert_true(p.call.p.phi_lo < p.call.p.phi_hi);
+    assert_true(wf_shape_flops(&s) == 4.0 * 4 * 8 * 2 * 210);
+    wf_problem_destroy(&p);
+}
+
+/* What does not fit is said, and nothing is left behind (teardown looks). */
+static void too_large(void **state)
+{
+    fixture *f = *state;
+    wf_shape s = {.op = WF_TUNED_GEMM,
+                  .dtype = WF_F32,
+                  .m = 1,
+                  .n = 1024,
+                  .k = 1024}; /* 4 MiB; buffers have 1 */
+    wf_problem p;
+    assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_NOMEM);
+    s = (wf_shape){.op = WF_TUNED_DECODE,
+                   .dtype = WF_F16,
+                   .seqs = 1,
+                   .length = 1 << 20,
+                   .n_head = 8,
+                   .n_kv_head = 8,
+                   .head_dim = 128};
+    assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_NOMEM);
+    s.seqs = 1 << 20;
+    assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_ARG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(weights_rotate, setup, teardown),
+        cmocka_unit_test_setup_teardown(weights_are_packed, setup, teardown),
+        cmocka_unit_test_setup_teardown(pages_rotate, setup, teardown),
+        cmocka_unit_test_setup_teardown(prompts_are_causal, setup, teardown),
+        cmocka_unit_test_setup_teardown(too_large, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
