@@ -43,7 +43,7 @@ void wf_text_add(wf_text *t, const char *data, size_t len);
 void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 #define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* a float whole */
 /* A JSON string; bytes that are no UTF-8 become U+FFFD. */
-json_t *wf_json_text(const char *data, size_t len);
+json_t *wf_json_string(const char *data, size_t len);
 void wf_random_hex(char out[33]);
 
 /* ---- params.c: JSON to request

@@ -53,7 +53,7 @@ static json_t *chat_token(const wf_job *j, int32_t id, float logprob)
     json_t *bytes = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(bytes, json_integer((unsigned char)buf[i]));
-    return json_pack("{s:o?,s:f,s:o}", "token", wf_json_text(buf, n), "logprob", (double)logprob,
+    return json_pack("{s:o?,s:f,s:o}", "token", wf_json_string(buf, n), "logprob", (double)logprob,
                      "bytes", bytes);
 }
 
@@ -76,7 +76,7 @@ static json_t *top_object(const wf_job *j, const struct weft_logprob *top, uint3
     char buf[256];
     json_t *out = json_object();
     for (uint32_t k = 0; k < n; k++) {
-        json_t *key = wf_json_text(buf, piece(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
+        json_t *key = wf_json_string(buf, piece(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
         const char *text = json_string_value(key);
         if (text && !json_object_get(out, text))
             json_object_set_new_nocheck(out, text, json_real(top[k].logprob));
@@ -107,7 +107,7 @@ static json_t *text_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
         bool first = tokens[i].prompt && !tokens[i].n_top &&
                      tokens[i].logprob == 0; /* nothing stood in front of it */
         json_array_append_new(
-            texts, wf_json_text(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
+            texts, wf_json_string(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
         json_array_append_new(values, first ? json_null() : json_real(tokens[i].logprob));
         json_array_append_new(tops, first ? json_null() : top_object(j, top, tokens[i].n_top));
         json_array_append_new(offsets, json_integer((json_int_t)*offset));
@@ -137,7 +137,7 @@ static json_t *choice_text(const wf_job *j, const wf_choice *c)
     const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
     if (j->params.echo) wf_text_add(&all, p->text, p->len);
     wf_text_add(&all, c->text ? c->text : "", c->n_text);
-    json_t *out = all.failed ? NULL : wf_json_text(all.data, all.len);
+    json_t *out = all.failed ? NULL : wf_json_string(all.data, all.len);
     free(all.data);
     return out;
 }

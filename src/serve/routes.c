@@ -56,7 +56,7 @@ static json_t *pieces(const wf_server *s, const int32_t *ids, size_t n, bool obj
     for (size_t i = 0; i < n; i++) {
         char buf[1024];
         size_t len = WF_MIN(weft_token_text(s->model, ids[i], 0, buf, sizeof buf), sizeof buf);
-        json_t *piece = wf_json_text(buf, len);
+        json_t *piece = wf_json_string(buf, len);
         json_array_append_new(list, objects ? json_pack("{s:i,s:o}", "id", ids[i], "piece", piece)
                                             : piece);
     }
@@ -128,8 +128,8 @@ static bool detokenize_body(wf_job *j, const json_t *body, json_t **out)
     if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
         ok = wf_refuse(&j->refusal, 400, "tokens", "%s", weft_last_error());
     if (ok)
-        *out = json_pack("{s:o?,s:o?}", "content", wf_json_text(text, len), "prompt",
-                         wf_json_text(text, len));
+        *out = json_pack("{s:o?,s:o?}", "content", wf_json_string(text, len), "prompt",
+                         wf_json_string(text, len));
     weft_free(text);
     free(ids);
     return ok;

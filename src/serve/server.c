@@ -52,7 +52,7 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
     static const char *const names[] = {"error", "warning", "info", "debug"};
     (void)user;
     log_json(json_pack("{s:s,s:o?}", "level", names[level], "message",
-                       wf_json_text(line, strlen(line))));
+                       wf_json_string(line, strlen(line))));
 }
 
 void wf_log_request(const wf_job *j)
@@ -64,7 +64,7 @@ void wf_log_request(const wf_job *j)
     for (size_t i = 0; i < j->n_choices; i++) generated += j->choices[i].generated;
     if (s->p.log_json)
         log_json(json_pack("{s:s,s:s,s:s,s:o?,s:i,s:I,s:f}", "level", "info", "request_id", j->id,
-                           "method", j->method, "path", wf_json_text(j->path, strlen(j->path)),
+                           "method", j->method, "path", wf_json_string(j->path, strlen(j->path)),
                            "status", j->status, "generated_tokens", (json_int_t)generated, "ms",
                            ms));
     else

@@ -124,7 +124,7 @@ static void open_choice(wf_job *j, wf_choice *c)
     if (j->params.chat)
         write_chunk(j, chunk_choice(j, c, json_string(""), NULL));
     else if (j->params.echo)
-        write_chunk(j, chunk_choice(j, c, wf_json_text(p->text, p->len), NULL));
+        write_chunk(j, chunk_choice(j, c, wf_json_string(p->text, p->len), NULL));
     c->opened = true;
 }
 
@@ -134,7 +134,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     if (!p->n_text && !p->n_tokens && !p->done) return;
     bool plain = !j->params.chat_logprobs && j->params.chat;
     if (!p->n_text && !p->done && plain) return; /* the text of these tokens is still held back */
-    json_t *text = p->n_text || !p->done ? wf_json_text(p->text, p->n_text) : NULL;
+    json_t *text = p->n_text || !p->done ? wf_json_string(p->text, p->n_text) : NULL;
     write_chunk(j, chunk_choice(j, c, text, p));
     c->ended = p->done;
 }

@@ -47,7 +47,7 @@ static size_t character(const unsigned char *p, size_t len)
     return n;
 }
 
-json_t *wf_json_text(const char *data, size_t len)
+json_t *wf_json_string(const char *data, size_t len)
 {
     wf_text clean = {0};
     const unsigned char *p = (const unsigned char *)data;
@@ -120,8 +120,8 @@ bool wf_refuse(wf_refusal *r, int status, const char *param, const char *fmt, ..
 
 json_t *wf_refusal_json(const wf_refusal *r)
 {
-    json_t *message = wf_json_text(r->message, strlen(r->message));
-    json_t *param = r->param[0] ? wf_json_text(r->param, strlen(r->param)) : json_null();
+    json_t *message = wf_json_string(r->message, strlen(r->message));
+    json_t *param = r->param[0] ? wf_json_string(r->param, strlen(r->param)) : json_null();
     return json_pack("{s:{s:o?,s:s,s:o?,s:o}}", "error", "message", message, "type", r->type,
                      "param", param, "code",
                      r->code ? json_string(r->code) : json_integer(r->status));

@@ -42,7 +42,7 @@ static void check_refusal(const wf_refusal *r)
 /* Whatever the bytes are, they become a JSON string. */
 static void check_text(const char *data, size_t size)
 {
-    json_t *j = wf_json_text(data, size);
+    json_t *j = wf_json_string(data, size);
     char *text = j ? json_dumps(j, WF_JSON_FLAGS | JSON_ENCODE_ANY) : NULL;
     if (!text) abort();
     free(text);
