@@ -91,7 +91,7 @@ typedef struct cl_answer {
 /* ---- launches ----------------------------------------------------------------------------------------- */
 
 typedef struct cl_knob {
-    const char *name; /* a literal: -Dname=value; one that begins with "-": the option itself */
+    const char *name; /* a literal: -Dname=value */
     int32_t value;
 } cl_knob;
 
@@ -115,6 +115,7 @@ typedef struct cl_launch {
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
+    uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
     uint64_t scratch;    /* bytes of the queue's scratch buffer that it needs */
 } cl_launch;
 
@@ -165,6 +166,8 @@ bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32
 bool wf_cl_plan_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);

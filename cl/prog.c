@@ -60,8 +60,7 @@ static void full_options(const cl_dev *d, const cl_launch *l, char *buf, size_t 
 {
     size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", d->place.quirks.options);
     for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
-        n += (size_t)snprintf(buf + n, cap - n, *l->knob[i].name == '-' ? " %s=%d" : " -D%s=%d", l->knob[i].name,
-                              (int)l->knob[i].value);
+        n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
 }
 
 /* ---- programs -------------------------------------------------------------------------------------------- */

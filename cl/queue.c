@@ -236,10 +236,26 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     return err;
 }
 
+/* One launch of the kernel, whose arguments are set. */
+static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
+                          const char *name, const cl_event *waits, cl_uint n_waits, cl_event *signal)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    size_t local = l->group;
+    size_t global = local * (size_t)(c->groups ? WF_MIN(most, c->groups) : most);
+    cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
+    if (err == CL_INVALID_WORK_GROUP_SIZE) /* the kernel is no good here; the device is */
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
+                       d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
+    if (err != CL_SUCCESS)
+        return wf_cl_fail(d, err, "clEnqueueNDRangeKernel(%s/%s)", wf_ops[c->op].name, name);
+    return WEFT_OK;
+}
+
 weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, const char *name)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
-    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL, *signal = c->signal ? &ev : NULL;
     cl_uint n = 0;
     uint32_t at;
     WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
@@ -247,15 +263,13 @@ weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     cl_int err = set_args(q, k, l, &at);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);
-    size_t local = l->group;
-    size_t global = local * (size_t)(c->groups ? WF_MIN(l->groups, c->groups) : l->groups);
-    err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n, n ? list : NULL,
-                                 c->signal ? &ev : NULL);
-    if (err == CL_INVALID_WORK_GROUP_SIZE) /* the kernel is no good here; the device is */
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
-                       d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
-    if (err != CL_SUCCESS)
-        return wf_cl_fail(d, err, "clEnqueueNDRangeKernel(%s/%s)", wf_ops[c->op].name, name);
+    WF_TRY(launch(q, c, k, l, l->groups, name, list, n, l->then_groups ? NULL : signal));
+    if (l->then_groups) {
+        const cl_uint second = 1;
+        err = clSetKernelArg(k, l->n_args - 1, sizeof second, &second);
+        if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clSetKernelArg(%s/%s)", wf_ops[c->op].name, name);
+        WF_TRY(launch(q, c, k, l, l->then_groups, name, NULL, 0, signal));
+    }
     arm(c->signal, q, ev);
     return WEFT_OK;
 }

@@ -8,6 +8,11 @@
 
 /* Activation rows from which OpenBLAS on decoded panels beats reading the blocks ourselves. */
 #define BLAS_ROWS 128u
+/* Activation rows from which the matrix unit, which decodes weights into panels, beats vectors. */
+#define AMX_ROWS 6u
+/* Activation rows for which its int8 products, which take weights as they are, beat both. */
+#define AMX8_ROWS 5u
+#define AMX8_MOST 48u
 /* Activation rows below which int8 products are picked: there they are bound by memory or twice as
  * fast; with more rows F32 is as fast and exact. */
 #define INT8_ROWS 16u
@@ -15,12 +20,15 @@
 enum {
     RANK_REF = 1,
     RANK_BLAS_FEW = 2,
+    RANK_AMX_FEW = 2,
     RANK_INT8_MANY = 3,
     RANK_C = 10,
     RANK_AVX2 = 20,
     RANK_AVX512 = 30,
     RANK_INT8 = 100,
-    RANK_BLAS = 200
+    RANK_BLAS = 200,
+    RANK_AMX = 300,
+    RANK_AMX8 = 400
 };
 
 uint32_t wf_cpu_rank_ref(const wf_call *c)
@@ -35,10 +43,25 @@ uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
     return c->out[0].rows >= BLAS_ROWS ? RANK_BLAS : RANK_BLAS_FEW;
 }
 
+uint32_t wf_cpu_rank_gemm_amx(const wf_call *c)
+{
+    if (!wf_cpu_has_amx()) return 0;
+    uint32_t from = c->in[1].dtype == WF_Q6_K ? INT8_ROWS : AMX_ROWS;
+    return c->out[0].rows >= from ? RANK_AMX : RANK_AMX_FEW;
+}
+
 static bool quantised(const wf_call *c)
 {
     uint8_t t = c->in[1].dtype;
     return t == WF_Q8_0 || t == WF_Q4_0 || t == WF_Q6_K;
+}
+
+uint32_t wf_cpu_rank_gemm_amx8(const wf_call *c)
+{
+    uint8_t t = c->in[1].dtype;
+    uint32_t m = c->out[0].rows;
+    if (!wf_cpu_has_amx() || (t != WF_Q8_0 && t != WF_Q4_0) || c->out[0].cols < 16) return 0;
+    return m >= AMX8_ROWS && m <= AMX8_MOST ? RANK_AMX8 : RANK_AMX_FEW;
 }
 
 static bool floats(const wf_call *c)
@@ -85,10 +108,11 @@ void wf_cpu_describe(struct weft_device_info *info)
 {
     bool simd = wf_cpu_has_avx2() || wf_cpu_has_avx512();
     const char *core = wf_blas_core();
-    wf_copy(info->tiers, sizeof(info->tiers), simd ? "base fp16" : "base");
-    snprintf(info->features, sizeof(info->features), "%s%s%s%s",
+    const char *tiers = wf_cpu_has_amx() ? "base fp16 matrix" : simd ? "base fp16" : "base";
+    wf_copy(info->tiers, sizeof(info->tiers), tiers);
+    snprintf(info->features, sizeof(info->features), "%s%s%s%s%s",
              wf_cpu_has_avx2() ? "avx2 fma f16c " : "", wf_cpu_has_avx512() ? "avx512 vnni " : "",
-             core ? "OpenBLAS " : "", core ? core : "");
+             wf_cpu_has_amx() ? "amx " : "", core ? "OpenBLAS " : "", core ? core : "");
     size_t n = strlen(info->features);
     if (n && info->features[n - 1] == ' ') info->features[n - 1] = '\0';
     if (core) snprintf(info->driver, sizeof(info->driver), "OpenBLAS %s", core);

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""weft against llama.cpp (Python package llama-cpp-python) on the CPU: prompt and decode, in turns in one run.
+"""weft against llama.cpp on the CPU: prompt, decode, and decode of several sequences, in turns in one run.
 
-    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-r 5] [-t 2] [--peer FILE]
+    llamacpp.py WEFT MODEL.gguf [-p 512] [-n 64] [-s 16] [-r 5] [-t 2] [--tools DIR] [--peer FILE]
 
-Prints each round's tokens/s and the median of the pairwise ratios weft / llama.cpp. OPENBLAS_CORETYPE and
-OPENBLAS_L2_SIZE are unset for both. FILE gets llama.cpp's medians as `weft bench --peer FILE --results FOLDER` takes
-them: run that at once, for a row of results is of one run.
+llama.cpp is the Python package llama-cpp-python, or with --tools its own llama-bench and
+llama-batched-bench in DIR. Prints each round's tokens/s and the median of the pairwise ratios weft /
+llama.cpp. OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE are unset for both. FILE gets llama.cpp's medians as
+`weft bench --peer FILE --results FOLDER` takes them: run that at once, for a row of results is of one run.
 """
 import argparse
 import csv
+import json
 import os
 import statistics
 import subprocess
@@ -18,55 +20,97 @@ for name in ('OPENBLAS_CORETYPE', 'OPENBLAS_L2_SIZE'):
     os.environ.pop(name, None)
 
 
-def peer(model, prompt, gen, threads):
-    import llama_cpp
-    llm = llama_cpp.Llama(model, n_ctx=max(prompt, gen) + 8, n_batch=512, n_threads=threads, n_threads_batch=threads, verbose=False)
-    ids = [(7919 * i) % llm.n_vocab() for i in range(1, prompt + 1)]
+def output_of(*command):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=True).stdout
 
-    def rate(n, tokens):
-        llm.reset()
+
+class Package:
+    """llama-cpp-python in this process, one sequence at a time."""
+
+    def __init__(self, args):
+        import llama_cpp
+        self.llm = llama_cpp.Llama(args.model, n_ctx=max(args.p, args.n) + 8, n_batch=512, n_threads=args.t, n_threads_batch=args.t,
+                                   verbose=False)
+
+    def rate(self, calls):
+        self.llm.reset()
         start = time.perf_counter()
-        if n == 1:
-            llm.eval(tokens)
-        for i in range(n if n > 1 else 0):
-            llm.eval([(31 * i + 1) % llm.n_vocab()])
-        return (len(tokens) if n == 1 else n) / (time.perf_counter() - start)
+        for tokens in calls:
+            self.llm.eval(tokens)
+        return sum(map(len, calls)) / (time.perf_counter() - start)
 
-    return (lambda: rate(1, ids)) if prompt else None, (lambda: rate(gen, [])) if gen else None
+    def prompt(self, n):
+        return self.rate([[(7919 * i) % self.llm.n_vocab() for i in range(1, n + 1)]])
+
+    def decode(self, n):
+        return self.rate([[(31 * i + 1) % self.llm.n_vocab()] for i in range(n)])
 
 
-def weft(binary, model, prompt, gen, threads):
-    done = subprocess.run([binary, 'bench', '-m', model, '--device', 'cpu', '-t', str(threads), '-p', str(prompt), '-n', str(gen),
-                           '-r', '1', '-o', 'csv'], capture_output=True, text=True, check=True)
-    row, = csv.DictReader(done.stdout.splitlines())
+class Tools:
+    """llama.cpp's own programs."""
+
+    def __init__(self, args):
+        self.args = args
+
+    def bench(self, *what):
+        a = self.args
+        rows = json.loads(output_of(f'{a.tools}/llama-bench', '-m', a.model, '-t', a.t, '-r', 1, '-o', 'json', *what))
+        return float(rows[0]['avg_ts'])
+
+    def prompt(self, n):
+        return self.bench('-p', n, '-n', 0)
+
+    def decode(self, n):
+        return self.bench('-p', 0, '-n', n)
+
+    def sequences(self, n, count):
+        a = self.args
+        text = output_of(f'{a.tools}/llama-batched-bench', '-m', a.model, '-t', a.t, '-npp', 1, '-ntg', n, '-npl', count, '-c', count * (n + 16),
+                         '--output-format', 'jsonl')
+        return float(next(json.loads(line) for line in text.splitlines() if line.startswith('{'))['speed_tg'])
+
+
+def weft(args, prompt, gen, sequences=1):
+    text = output_of(args.weft, 'bench', '-m', args.model, '--device', 'cpu', '-t', args.t, '-p', prompt, '-n', gen, '-s', sequences,
+                     '-r', 1, '-o', 'csv')
+    row, = csv.DictReader(text.splitlines())
     return float(row['avg_ts']), row['model_type'].split()[-1]
+
+
+def compare(args, what, shape, ours, theirs):
+    ratios, rates = [], []
+    for _ in range(args.r):
+        (x, dtype), y = ours(), theirs()
+        ratios.append(x / y)
+        rates.append(y)
+        print(f'{what} {shape}: weft {x:.1f}, llama.cpp {y:.1f} tokens/s, ratio {x / y:.2f}, load {os.getloadavg()[0]:.1f}', flush=True)
+    print(f'{what} {shape}: median ratio {statistics.median(ratios):.2f}', flush=True)
+    if args.peer:
+        quoted = f'"{shape}"' if ',' in shape else shape
+        args.peer.write(f'model_{what},{dtype},{quoted},llama.cpp,{statistics.median(rates):.3f},tokens/s\n')
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('weft')
     p.add_argument('model')
-    p.add_argument('-p', type=int, default=512)
-    p.add_argument('-n', type=int, default=64)
+    p.add_argument('-p', type=int, default=512, help='tokens of the prompt; 0: skip')
+    p.add_argument('-n', type=int, default=64, help='tokens to generate; 0: skip')
+    p.add_argument('-s', type=int, default=0, help='sequences that decode together, with --tools; 0: skip')
     p.add_argument('-r', type=int, default=5)
     p.add_argument('-t', type=int, default=os.cpu_count())
     p.add_argument('--peer', type=argparse.FileType('w'), help='write lines op,dtype,shape,peer,rate,unit here')
+    p.add_argument('--tools', help="folder of llama.cpp's programs")
     a = p.parse_args()
-    for what, prompt, gen in (('prompt', a.p, 0), ('decode', 0, a.n)):
-        if not prompt + gen:
-            continue
-        other = [f for f in peer(a.model, prompt, gen, a.t) if f][0]
-        other()
-        pairs = []
-        for _ in range(a.r):
-            (ours, dtype), theirs = weft(a.weft, a.model, prompt, gen, a.t), other()
-            pairs.append((ours, theirs))
-            print(f'{what} {prompt or gen}: weft {ours:.1f}, llama.cpp {theirs:.1f} tokens/s, ratio {ours / theirs:.2f}', flush=True)
-        print(f'{what}: median ratio {statistics.median(x / y for x, y in pairs):.2f}', flush=True)
-        if a.peer:
-            shape = f'P={prompt}' if prompt else f'N={gen}'
-            rate = statistics.median(y for _, y in pairs)
-            a.peer.write(f'model_{what},{dtype},{shape},llama.cpp,{rate:.3f},tokens/s\n')
+    if a.s and not a.tools:
+        p.error('-s needs --tools: the package decodes one sequence')
+    peer = Tools(a) if a.tools else Package(a)
+    if a.p:
+        compare(a, 'prompt', f'P={a.p}', lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))
+    if a.n:
+        compare(a, 'decode', f'N={a.n}', lambda: weft(a, 0, a.n), lambda: peer.decode(a.n))
+    if a.s:
+        compare(a, 'decode', f'N={a.n or 32},B={a.s}', lambda: weft(a, 0, a.n or 32, a.s), lambda: peer.sequences(a.n or 32, a.s))
 
 
 if __name__ == '__main__':

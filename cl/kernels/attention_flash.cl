@@ -13,6 +13,10 @@
  *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
+ * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys (chunk of them, a
+ * multiple of TK) and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, adds
+ * the chunks of each row. The result depends on chunk.
+ *
  * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG). Local memory:
  * R * D + TK * (D + 4) + R * TK + 3 R floats, TK ulongs.
  */
@@ -25,6 +29,11 @@
 #define TK 16
 #endif
 
+#ifndef SPLIT
+#define SPLIT 0
+#endif
+
+#define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */
 #define D4    (D / 4)
 #define PITCH (D4 + 1) /* of a key in local memory: neighbouring keys in other banks */
 #define S_STEP (WG / TK)
@@ -49,10 +58,50 @@ void load_tile(__local float4 *tile, const __global half *pool, __local const ul
     }
 }
 
+#if SPLIT
+/* Part c of row m and query head h: D sums, their total, their maximum. */
+__global float *part_of(__global float *scratch, ulong row_head, uint chunks, uint c)
+{
+    return scratch + FIRST + (row_head * chunks + c) * (D + 2);
+}
+
+/* Pass 1: a work-item four columns of a row and head. */
+void add_chunks(__global float *scratch, uint chunk, uint chunks, const __global int *pos, OUT_ACT(o), uint M,
+                uint Hq, uint o_stride)
+{
+    for (ulong i = get_global_id(0); i < (ulong)M * Hq * D4; i += get_global_size(0)) {
+        ulong row_head = i / D4, m = row_head / Hq;
+        uint d = i % D4 * 4, n = pos[m] < 0 ? 0 : min(chunks, (uint)pos[m] / chunk + 1);
+        float top = -INFINITY, total = 0;
+        float4 sum = (float4)(0);
+        for (uint c = 0; c < n; c++) top = fmax(top, part_of(scratch, row_head, chunks, c)[D + 1]);
+        for (uint c = 0; c < n; c++) {
+            const __global float *part = part_of(scratch, row_head, chunks, c);
+            float w = exp(part[D + 1] - top);
+            sum = MAD((float4)(w), vload4(0, part + d), sum);
+            total = MAD(w, part[D], total);
+        }
+        ulong to = m * o_stride + row_head % Hq * D + d;
+        sum = total == 0 ? (float4)(0) : sum / total;
+        STORE(o, to, sum.x)
+        STORE(o, to + 1, sum.y)
+        STORE(o, to + 2, sum.z)
+        STORE(o, to + 3, sum.w)
+    }
+}
+#endif
+
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
-                            uint o_stride, float scale, uint BR, uint HB)
+                            uint o_stride, float scale, uint BR, uint HB, __global float *scratch,
+                            uint chunk, uint chunks, uint pass)
 {
+#if SPLIT
+    if (pass == 1) {
+        add_chunks(scratch, chunk, chunks, IN_AT(int, pos), o_base, o_off, o_half, M, Hq, o_stride);
+        return;
+    }
+#endif
     __local float4 qs[R * D4], tile[TK * PITCH];
     __local ulong at[TK];
     __local float score[R * TK], top[2][R]; /* top: running maxima before and after the tile */
@@ -60,9 +109,11 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     const __global int *seq = IN_AT(int, seq), *pos = IN_AT(int, pos);
     uint lid = get_local_id(0), sj = lid % TK, sr = lid / TK, od = lid % D4, orow = lid / D4;
     uint G = Hq / Hkv, head_blocks = (G + HB - 1) / HB, blocks = (M + BR - 1) / BR;
-    uint works = blocks * Hkv * head_blocks;
+    uint works = blocks * Hkv * head_blocks * chunks; /* chunks is 1 unless SPLIT */
 
-    for (uint work = get_group_id(0); work < works; work += get_num_groups(0)) {
+    for (uint turn = get_group_id(0); turn < works; turn += get_num_groups(0)) {
+        uint work = turn / chunks, c_own = turn % chunks;
+        int begin = c_own * chunk, stop = c_own + 1 < chunks ? begin + (int)chunk : INT_MAX; /* keys of the chunk */
         uint hb = work % head_blocks, kvh = work / head_blocks % Hkv;
         uint m0 = work / head_blocks / Hkv * BR, m_end = min(m0 + BR, M);
         float4 acc[O_ROWS];
@@ -87,10 +138,11 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 bool in = row >= m && row < run && hb * HB + lid % HB < G;
                 last[lid] = in ? pos[row] : -1;
             }
-            find_tile(at, page, 0, end, kvh, Hkv, P);
+            end = min(end, stop);
+            find_tile(at, page, begin, end, kvh, Hkv, P);
             barrier(CLK_LOCAL_MEM_FENCE);
 
-            for (int k0 = 0; k0 < end; k0 += TK) {
+            for (int k0 = begin; k0 < end; k0 += TK) {
                 load_tile(tile, IN_AT(half, kp), at);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
@@ -145,6 +197,13 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         for (int i = 0; i < O_ROWS; i++) {
             uint r = orow + i * O_STEP, m = m0 + r / HB, h = hb * HB + r % HB;
             if (orow >= O_STEP || r >= R || m >= m_end || h >= G) continue;
+#if SPLIT
+            if (begin > pos[m]) continue; /* no key of this chunk is the row's */
+            __global float *part = part_of(scratch, (ulong)m * Hq + kvh * G + h, chunks, c_own);
+            vstore4(acc[i], od, part);
+            if (od == 0) part[D] = sum[i], part[D + 1] = top[flip][r];
+            continue;
+#endif
             ulong to = (ulong)m * o_stride + (kvh * G + h) * D + 4 * od;
             float4 y = sum[i] == 0 ? (float4)(0) : acc[i] / sum[i];
             STORE(o, to, y.x)

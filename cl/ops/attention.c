@@ -29,6 +29,30 @@ bool wf_cl_plan_attention(const cl_caps *caps, const cl_variant *v, const wf_cal
     return true;
 }
 
+/* How many parts the keys of a row are cut into, for few rows to use the whole device; whole rows where that is
+ * no gain. Without a bound of the keys nobody knows. False: asked to split and no reason to. */
+static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch *l)
+{
+    enum { LEAST = 64 /* keys worth a work-group */, TILES = 32, GROUPS = 16 };
+    const wf_params *p = &c->p;
+    uint64_t row_heads = (uint64_t)c->out[0].rows * p->n_head, target = WF_MAX(4 * caps->units, GROUPS);
+    uint32_t parts = 1, chunk = 0; /* a chunk is whole tiles, of 32 keys or a power of two below */
+    if (split) {
+        parts = (uint32_t)WF_MIN((target + l->groups - 1) / l->groups, p->max_kv / LEAST);
+        if (parts < 2) return false;
+        chunk = WF_UP((p->max_kv + parts - 1) / parts, (uint32_t)TILES);
+        parts = (p->max_kv + chunk - 1) / chunk;
+        l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
+        l->groups *= parts;
+    }
+    wf_cl_knob(l, "SPLIT", split);
+    wf_cl_arg_scratch(l, split ? WF_CL_ZEROS + row_heads * parts * (p->head_dim + 2) * sizeof(float) : 0);
+    wf_cl_arg_u32(l, chunk);
+    wf_cl_arg_u32(l, parts);
+    wf_cl_arg_u32(l, 0);
+    return true;
+}
+
 /* Local memory of attention_flash: queries 4 KiB, a tile of keys about 8 KiB, scores 2 KiB. The tile's
  * length follows from the head size alone, so that all plans add in the same order. */
 bool wf_cl_plan_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -51,5 +75,85 @@ bool wf_cl_plan_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
+    return chunks(caps, v->tile[1], c, l);
+}
+
+/* What the asynchronous softmax is told: scores in powers of two relative to base, at which phi_hi gives 2^15,
+ * the most that P in f16 holds; below low they would lose precision. False: it must not be used. */
+static bool async_range(const wf_params *p, float *base, float *low)
+{
+    const float log2e = 1.44269504f, most = 15, least = -4;
+    if (!(p->phi_lo < p->phi_hi)) return false;
+    *base = (p->phi + p->phi_hi) * log2e - most;
+    *low = WF_MAX((p->phi_lo - p->phi_hi) * log2e + most, least);
+    return true;
+}
+
+/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys. */
+static bool suits_mma(const cl_caps *caps, const wf_call *c)
+{
+    const wf_params *p = &c->p;
+    return caps->nv_mma && c->in[0].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
+           p->page_tokens % 16 == 0 && c->in[1].offset % 16 == 0 && c->in[2].offset % 16 == 0;
+}
+
+bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { GROUP = 128 };
+    uint32_t d = c->p.head_dim, groups = WF_MIN((uint32_t)v->tile[0] * caps->units, WF_CL_ZEROS / 4);
+    bool async = v->tile[1];
+    float base = 0, low = 0;
+    if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (async && !async_range(&c->p, &base, &low)) return false;
+    wf_cl_group_knobs(l, caps, GROUP);
+    common(c, l);
+    wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
+    wf_cl_knob(l, "ASYNC", async);
+    l->groups = groups;
+    wf_cl_arg_scratch(l, WF_CL_ZEROS + 2ull * groups * 8 * (d + 2) * sizeof(float));
+    wf_cl_arg_view(l, &c->out[1]);
+    wf_cl_arg_f32(l, base);
+    wf_cl_arg_f32(l, low);
+    return true;
+}
+
+/* How many tiles of keys and values local memory holds; more than 3 are no gain. */
+static uint32_t stages(uint32_t d, uint32_t keys)
+{
+    enum { LOCAL_BYTES = 48 << 10 };
+    uint32_t chunks = d / 8, pitch = d % 64 ? (chunks | 1) * 16 : d * 2;
+    return WF_MIN(LOCAL_BYTES / (2 * keys * pitch), 3u);
+}
+
+bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { WARPS = 4, GROUP = 32 * WARPS, IDLE_GROUPS = 4096 };
+    const wf_params *p = &c->p;
+    uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, mt = (uint32_t)v->tile[0] / (16 * WARPS);
+    uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
+    bool async = v->tile[2];
+    float base = 0, low = 0;
+    if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (d > 128 && mt > 1) return false; /* registers */
+    if (async && !async_range(p, &base, &low)) return false;
+    wf_cl_group_knobs(l, caps, GROUP);
+    common(c, l);
+    wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);
+    wf_cl_knob(l, "MT", (int32_t)mt);
+    wf_cl_knob(l, "BN", (int32_t)keys);
+    wf_cl_knob(l, "SK", WF_MIN(v->tile[1], (int32_t)keys));
+    wf_cl_knob(l, "STAGES", (int32_t)stages(d, keys));
+    wf_cl_knob(l, "HB", (int32_t)heads);
+    wf_cl_knob(l, "ASYNC", async);
+    /* Rows of several sequences in one block wait for each other: more groups share them, unless most would only
+     * find out that there is nothing to share. */
+    uint64_t blocks = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
+    uint64_t sequences = (uint64_t)c->in[5].rows * c->in[5].cols - 1;
+    uint64_t share = WF_MIN(WF_MIN(sequences, rows), 1 + IDLE_GROUPS / blocks);
+    wf_cl_arg_u32(l, (uint32_t)share);
+    wf_cl_arg_view(l, &c->out[1]);
+    wf_cl_arg_f32(l, base);
+    wf_cl_arg_f32(l, low);
+    l->groups = blocks * share;
     return true;
 }

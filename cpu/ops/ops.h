@@ -27,6 +27,12 @@ WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)
 #undef WF_CPU_LEVEL
 
+bool wf_cpu_has_amx(void);
+void wf_cpu_gemm_amx8(const wf_cpu_work *);
+wf_cpu_need wf_cpu_gemm_amx8_need(const wf_call *);
+void wf_cpu_gemm_amx(const wf_cpu_work *);
+wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *);
+
 /* n weights of any dtype to F32, by the best level there is. */
 void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n);
 

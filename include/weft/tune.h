@@ -8,15 +8,17 @@
 extern "C" {
 #endif
 
-/* One row of `weft bench`: a prompt of n_prompt random tokens, or n_gen tokens after BOS alone. */
+/* One row of `weft bench`: a prompt of n_prompt random tokens, or n_gen tokens after BOS alone, in each of
+ * n_seqs sequences at once. */
 struct weft_bench_params {
     uint32_t n_prompt, n_gen; /* one of them may be 0 */
+    uint32_t n_seqs;          /* 0: 1; at most the engine's */
     uint32_t repeat;          /* 0: 5; one more run goes first and is not counted */
     weft_progress_fn on_progress;
     void *user;
 };
 struct weft_bench_result {
-    double mean, stddev, median; /* tokens a second */
+    double mean, stddev, median; /* tokens a second, of all sequences together */
     uint32_t repeat;
 };
 WEFT_API enum weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,

@@ -17,12 +17,13 @@ struct bench {
 
 static weft_status append(const struct bench *b, const wf_bench_row *row)
 {
-    char shape[32];
+    char shape[40];
     uint32_t n = row->n_prompt ? row->n_prompt : row->n_gen;
     double rate = row->r.median;
-    snprintf(shape, sizeof shape, "%c=%u", row->n_prompt ? 'P' : 'N', n);
+    snprintf(shape, sizeof shape, row->n_seqs > 1 ? "%c=%u,B=%u" : "%c=%u", row->n_prompt ? 'P' : 'N', n,
+             row->n_seqs);
     wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", wf_main_dtype(row->model), shape, "",
-                   rate > 0 ? n * 1e6 / rate : 0, rate, -1, "tokens/s"};
+                   rate > 0 ? (double)n * row->n_seqs * 1e6 / rate : 0, rate, -1, "tokens/s"};
     return wf_results_append(b->o->results, &r, &b->peers);
 }
 
@@ -33,10 +34,12 @@ static int measure(struct bench *b, struct weft_engine *e, uint32_t threads, uin
     wf_bench_row row = {.model = b->m,
                         .device = weft_engine_device(e),
                         .threads = threads,
+                        .n_seqs = b->o->n_seqs,
                         .n_prompt = n_prompt,
                         .n_gen = n_gen};
     struct weft_bench_params p = {.n_prompt = n_prompt,
                                   .n_gen = n_gen,
+                                  .n_seqs = b->o->n_seqs,
                                   .repeat = b->o->repeat,
                                   .on_progress = wf_on_progress,
                                   .user = b->o->quiet ? NULL : &bar};
@@ -81,6 +84,7 @@ static int bench(const wf_opts *o, const struct weft_model *m)
         struct weft_engine_params ep = o->engine;
         ep.threads = o->threads.v[i];
         ep.context = context_needed(o);
+        ep.n_seqs = o->n_seqs;
         rc = wf_open_engine(o, m, ep, &e);
         if (!rc && i == 0 && b.format->head) b.format->head();
         if (!rc) rc = measure_all(&b, e, ep.threads);
@@ -99,6 +103,7 @@ static int run(const wf_opts *given)
     if (!o.n_prompt.n) o.n_prompt = (wf_list){prompt, 1};
     if (!o.n_gen.n) o.n_gen = (wf_list){gen, 1};
     if (!o.threads.n) o.threads = (wf_list){threads, 1};
+    if (!o.n_seqs) o.n_seqs = 1;
     uint32_t any = 0;
     for (size_t i = 0; i < o.n_prompt.n; i++) any |= o.n_prompt.v[i];
     for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
@@ -115,6 +120,7 @@ static const wf_opt rows[] = {
      AT(n_prompt), 0, 16777216},
     {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0,
      16777216},
+    {'s', "sequences", "N", "sequences that run together (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
     {'r', "repetitions", "N", "runs of each test, after one that does not count (default 5)",
      WF_OPT_U32, AT(repeat), 1, 100000},
     {'t', "threads", "N,...", "CPU threads (default: all cores)", WF_OPT_LIST, AT(threads), 1,
@@ -131,8 +137,8 @@ const wf_command wf_cmd_bench = {
     .usage = "[-m FILE] [-p N,...] [-n N,...] [options]",
     .summary =
         "Measures tokens a second of prompts and of decoding. pp512 is a prompt of 512 random "
-        "tokens, tg128 are 128 tokens after BOS; each is mean ± standard deviation of the runs. "
-        "`weft bench ops` measures single ops.",
+        "tokens, tg128 are 128 tokens after BOS, tg128x16 in each of 16 sequences at once; each is "
+        "mean ± standard deviation of the runs. `weft bench ops` measures single ops.",
     .groups = groups,
     .run = run,
 };

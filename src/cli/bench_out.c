@@ -6,7 +6,8 @@
 
 static void test_name(const wf_bench_row *r, char *buf, size_t cap)
 {
-    snprintf(buf, cap, "%s%u", r->n_prompt ? "pp" : "tg", r->n_prompt ? r->n_prompt : r->n_gen);
+    int n = snprintf(buf, cap, "%s%u", r->n_prompt ? "pp" : "tg", r->n_prompt ? r->n_prompt : r->n_gen);
+    if (r->n_seqs > 1) snprintf(buf + n, cap - (size_t)n, "x%u", r->n_seqs);
 }
 
 static void threads_name(const wf_bench_row *r, char *buf, size_t cap)
@@ -72,8 +73,9 @@ static void json_row(const wf_bench_row *r, bool first)
     printf("    \"model_size\": %llu,\n    \"model_n_params\": %llu,\n",
            (unsigned long long)i->weight_bytes, (unsigned long long)i->n_params);
     printf(
-        "    \"n_threads\": %u,\n    \"n_prompt\": %u,\n    \"n_gen\": %u,\n    \"repeat\": %u,\n",
-        r->threads, r->n_prompt, r->n_gen, r->r.repeat);
+        "    \"n_threads\": %u,\n    \"n_prompt\": %u,\n    \"n_gen\": %u,\n    \"n_seqs\": %u,\n    "
+        "\"repeat\": %u,\n",
+        r->threads, r->n_prompt, r->n_gen, r->n_seqs, r->r.repeat);
     printf("    \"avg_ts\": %.6f,\n    \"stddev_ts\": %.6f,\n    \"median_ts\": %.6f\n  }",
            r->r.mean, r->r.stddev, r->r.median);
 }
@@ -90,7 +92,7 @@ static void csv_head(void)
 {
     printf("build_commit,device,device_name,driver,model_filename,model_type,model_size,model_n_"
            "params,"
-           "n_threads,n_prompt,n_gen,repeat,test_time,avg_ts,stddev_ts,median_ts\n");
+           "n_threads,n_prompt,n_gen,n_seqs,repeat,test_time,avg_ts,stddev_ts,median_ts\n");
 }
 
 static void csv_row(const wf_bench_row *r, bool first)
@@ -106,9 +108,9 @@ static void csv_row(const wf_bench_row *r, bool first)
     wf_csv_text(stdout, r->device->driver);
     wf_csv_text(stdout, i->path);
     wf_csv_text(stdout, label);
-    printf("%llu,%llu,%u,%u,%u,%u,%s,%.6f,%.6f,%.6f\n", (unsigned long long)i->weight_bytes,
-           (unsigned long long)i->n_params, r->threads, r->n_prompt, r->n_gen, r->r.repeat, date,
-           r->r.mean, r->r.stddev, r->r.median);
+    printf("%llu,%llu,%u,%u,%u,%u,%u,%s,%.6f,%.6f,%.6f\n", (unsigned long long)i->weight_bytes,
+           (unsigned long long)i->n_params, r->threads, r->n_prompt, r->n_gen, r->n_seqs, r->r.repeat,
+           date, r->r.mean, r->r.stddev, r->r.median);
 }
 
 static const wf_bench_format formats[] = {

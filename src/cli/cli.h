@@ -55,7 +55,7 @@ typedef struct wf_opts {
     const char *logits;
     uint32_t chunks;
     wf_list n_prompt, n_gen, threads;
-    uint32_t repeat;
+    uint32_t repeat, n_seqs;
     const char *output, *results, *peer, *write_to;
     const char *ops, *dtypes, *variant;
     wf_words shapes;

@@ -15,7 +15,7 @@ static const struct operands {
     [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL},
                     {ACT, ACT | OPTIONAL, ACT | OPTIONAL}},
     [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
-    [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32}, {ACT}},
+    [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32}, {ACT, INT32 | OPTIONAL}},
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
     [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
     [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
@@ -298,6 +298,10 @@ static weft_status check_attention(const wf_call *c)
     }
     if (!is_vector(&c->in[6], (uint64_t)c->in[6].rows * c->in[6].cols)) return bad(c, "pages is not a vector");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");
+    if (c->out[1].buf && !is_vector(&c->out[1], 1)) return bad(c, "n is not one number");
+    if (!isfinite(p->phi) || !isfinite(p->phi_lo) || !isfinite(p->phi_hi) || p->phi_lo > p->phi_hi) {
+        return bad(c, "phi, phi_lo and phi_hi must be numbers, phi_lo at most phi_hi");
+    }
     return WEFT_OK;
 }
 
@@ -362,7 +366,8 @@ static weft_status check_variant(wf_dev *dev, const wf_call *c)
         return wf_fail(WEFT_ERR_ARG, "%s: %s has no variant %d", wf_ops[c->op].name, dev->info.id,
                        c->variant);
     }
-    if (!dev->fns->supports(dev, c, c->variant)) {
+    /* Of a fused call it may be the variant of its product only. */
+    if (!wf_call_fused(c) && !dev->fns->supports(dev, c, c->variant)) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands",
                        wf_ops[c->op].name, list[c->variant].name, dev->info.id);
     }

@@ -313,6 +313,20 @@ static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v
     j->out->hash = hash_rows(v, image + v->offset, j->out->hash);
 }
 
+/* What ATTENTION adds to its counter: as many rows and heads as left phi's range, or nothing by variants that do
+ * not look at phi. */
+static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
+{
+    uint32_t n, poisoned;
+    memset(&poisoned, poison(j->k), sizeof poisoned);
+    memcpy(&n, image + v->offset, sizeof n);
+    n -= poisoned;
+    bool async = strstr(j->variant->class, "async");
+    uint32_t least = async ? j->k->redo_least : 0, most = async ? j->k->redo_most : 0;
+    if (n < least || n > most) fault(j, INFINITY, "%u rows were recomputed and should be %u to %u", n, least, most);
+    judge_guards(j, o, image, v, size);
+}
+
 /* What a fused call may use for anything. */
 static bool is_room(const wf_check *k, int o)
 {
@@ -327,7 +341,9 @@ static weft_status judge_all(run *r, const wf_check *k, const wf_variant *varian
         if (!k->out[o].data || is_room(k, o)) continue;
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
-        if (!s) judge_output(&j, o, image, &r->call.out[o], r->call.out[o].buf->size);
+        const wf_view *v = &r->call.out[o];
+        if (!s && k->c.op == WF_OP_ATTENTION && o == 1) judge_count(&j, o, image, v, v->buf->size);
+        else if (!s) judge_output(&j, o, image, v, v->buf->size);
         if (r->in_flight) wf_abandon(image);
         else free(image);
         WF_TRY(s);

@@ -14,7 +14,7 @@
 /* One problem. Which fields an op reads:
  *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k; ROPE_KV m rows,
  *   n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
- *   are rows of this call, heads in p; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements
+ *   are rows of this call, heads, phi and its range in p; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements
  *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
 typedef struct wf_case {
     enum wf_op op;
@@ -43,6 +43,7 @@ typedef struct wf_check {
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
     double amplify; /* rounding errors inside count this much more: large logits in a softmax */
     double bytes, flops; /* that one run must move and compute */
+    uint32_t redo_least, redo_most; /* ATTENTION with a phi: rows and heads that asynchronous variants recompute */
     bool in_flight; /* a lost device may still use its memory, which is then never freed */
 } wf_check;
 

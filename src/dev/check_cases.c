@@ -27,6 +27,10 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
 {
     int n = text_shape(c, buf, cap);
     if (n < 0 || (size_t)n >= cap) return;
+    if (c->p.phi_lo < c->p.phi_hi && (size_t)n < cap) {
+        n += snprintf(buf + n, cap - (size_t)n, " phi %g %g %g", c->p.phi, c->p.phi_lo, c->p.phi_hi);
+    }
+    if ((size_t)n >= cap) return;
     bool weight = c->op == WF_OP_ROWS || c->op == WF_OP_GEMM;
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_ROWS ? "" : wf_dtypes[c->in].name,
              c->op == WF_OP_GEMM ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
@@ -47,9 +51,9 @@ static const wf_case small[] = {
     {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
      .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .neox = 1, .page_tokens = 16}},
     {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1,
-     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
-     .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16}},
+     .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
     {.op = WF_OP_SILU_MUL, .m = 3, .k = 333, .pad = 1},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},

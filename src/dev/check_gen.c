@@ -412,6 +412,43 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     return make(&k->out[0], c->out, s->m, cols, c->pad);
 }
 
+static float number_at(const wf_operand *o, uint32_t row, uint32_t col)
+{
+    const uint8_t *at = row_of(o, row);
+    return o->view.dtype == WF_F16 ? wf_half_to_float(((const uint16_t *)at)[col]) : ((const float *)at)[col];
+}
+
+static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
+{
+    const wf_params *p = &k->c.p;
+    uint32_t seq = ((const uint32_t *)k->in[3].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
+    const int32_t *pages = (const int32_t *)k->in[6].data + ((const int32_t *)k->in[5].data)[seq];
+    double top = -INFINITY;
+    for (int32_t j = 0; j <= ((const int32_t *)k->in[4].data)[m]; j++) {
+        uint32_t page = (uint32_t)pages[(uint32_t)j / p->page_tokens];
+        uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
+        double s = 0;
+        for (uint32_t i = 0; i < d; i++) s += (double)number_at(&k->in[0], m, h * d + i) * number_at(&k->in[1], page, at + i);
+        top = fmax(top, s * p->scale);
+    }
+    return top;
+}
+
+/* How many rows and heads leave the range of phi: for certain, and at most, for a variant may hold only the upper
+ * 13 of the range and rounds. */
+static void count_redone(wf_check *k)
+{
+    const wf_params *p = &k->c.p;
+    double low = fmax(p->phi_lo, p->phi_hi - 13.0);
+    for (uint32_t m = 0; m < k->out[0].view.rows; m++) {
+        for (uint32_t h = 0; h < p->n_head; h++) {
+            double top = largest_score(k, m, h), x = top - p->phi, near = 2e-3 + 1e-4 * fabs(top);
+            k->redo_least += x < p->phi_lo - near || x > p->phi_hi + near;
+            k->redo_most += !(x > low + near && x < p->phi_hi - near);
+        }
+    }
+}
+
 static weft_status draw_attention(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
@@ -428,6 +465,10 @@ static weft_status draw_attention(wf_check *k, gen *g)
     k->c.p.max_kv = c->max_kv;
     k->c.p.max_q = c->max_q;
     k->reduce = c->p.head_dim + c->max_kv;
+    if (st == WEFT_OK && c->p.phi_lo < c->p.phi_hi) {
+        count_redone(k);
+        st = make(&k->out[1], WF_I32, 1, 1, 0);
+    }
     free(mem);
     free(order);
     free(where);

@@ -31,10 +31,15 @@
  *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1); writes k and v of row m to slot
  *              slot[m] = page * P + index in page. slot < 0: no write. q is scaled by nothing.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32;
- *                  pages [*] I32                                  out o [M, Hq D] act
+ *                  pages [*] I32                                  out o [M, Hq D] act;
+ *                                                                    n [1] I32 or absent
  *              Row m attends keys 0..pos[m] of its sequence s = seq[m], whose key j lies in page
  *              pages[indptr[s] + j / P] at index j % P. o = softmax(q.k * p.scale) v; query head h uses
  *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
+ *              Asynchronous variants sum exp(q.k * p.scale - p.phi) instead of seeking each row's maximum. A
+ *              row and head whose largest q.k * p.scale - p.phi is not inside (p.phi_lo, p.phi_hi), or of the
+ *              part of it that the variant can hold, is computed again with its own maximum in the same
+ *              call, and n is raised by 1 for each. Other variants leave n as it is.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = gate / (1 + exp(-gate)) * up
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
@@ -110,8 +115,9 @@ typedef struct wf_params {
     uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
     uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
-    float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of
-                                  q.k * scale - phi in which it may be used; phi_lo = phi_hi = 0: never */
+    float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
+                                  row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
+                                  = 0: never. A range wider than 13 is used from phi_hi down */
 } wf_params;
 
 typedef struct wf_call {

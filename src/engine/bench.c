@@ -10,17 +10,33 @@ static void on_done(void *user, const struct weft_event *ev)
     if (ev->kind == WEFT_EVENT_DONE) *(uint64_t *)user = ev->prompt_ns + ev->decode_ns;
 }
 
-/* Seconds of one request; queueing does not count. */
+typedef struct run {
+    struct weft_request *r;
+    uint64_t ns;
+} run;
+
+static weft_status submit(struct weft_engine *e, const struct weft_bench_params *p, const int32_t *tokens, run *r)
+{
+    struct weft_request_params rp = {.tokens = tokens, .n_tokens = p->n_prompt, .max_tokens = p->n_gen, .ignore_eos = true,
+                                     .prefill_only = !p->n_gen, .on_event = on_done, .user = &r->ns};
+    return weft_submit(e, &rp, &r->r);
+}
+
+/* Seconds of the longest of the requests that run together; queueing does not count. */
 static weft_status run_once(struct weft_engine *e, const struct weft_bench_params *p, const int32_t *tokens, double *seconds)
 {
-    uint64_t ns = 0;
-    struct weft_request *r = NULL;
-    struct weft_request_params rp = {.tokens = tokens, .n_tokens = p->n_prompt, .max_tokens = p->n_gen, .ignore_eos = true,
-                                     .prefill_only = !p->n_gen, .on_event = on_done, .user = &ns};
-    WF_TRY(weft_submit(e, &rp, &r));
-    weft_status s = weft_wait(r, 0);
-    weft_request_free(r);
-    *seconds = (double)ns * 1e-9;
+    uint32_t n = WF_MAX(p->n_seqs, 1u);
+    run *runs = wf_calloc(n, sizeof *runs);
+    weft_status s = runs ? WEFT_OK : WEFT_ERR_NOMEM;
+    *seconds = 0;
+    for (uint32_t i = 0; i < n && s == WEFT_OK; i++) s = submit(e, p, tokens, &runs[i]);
+    for (uint32_t i = 0; runs && i < n && runs[i].r; i++) {
+        weft_status done = weft_wait(runs[i].r, 0);
+        if (s == WEFT_OK) s = done;
+        *seconds = WF_MAX(*seconds, (double)runs[i].ns * 1e-9);
+        weft_request_free(runs[i].r);
+    }
+    free(runs);
     return s;
 }
 
@@ -45,7 +61,7 @@ static weft_status run_all(struct weft_engine *e, const struct weft_bench_params
     for (uint32_t i = 0; i <= n; i++) { /* the first is a warm-up */
         double seconds = 0;
         WF_TRY(run_once(e, p, tokens, &seconds));
-        if (i) rates[i - 1] = (p->n_gen ? p->n_gen : p->n_prompt) / seconds;
+        if (i) rates[i - 1] = (double)WF_MAX(p->n_seqs, 1u) * (p->n_gen ? p->n_gen : p->n_prompt) / seconds;
         if (p->on_progress) p->on_progress(p->user, "bench", (double)(i + 1) / (n + 1));
     }
     return WEFT_OK;

@@ -224,10 +224,20 @@ static bool ropes(op_cases *s)
 
 enum mode { DECODE, PREFILL, CHUNK, MIXED, N_MODES };
 
+/* A unified maximum of the softmax: one that suits the scores drawn (they spread by 1.7 about 0), one that some
+ * rows leave, and ones that all do, upwards and downwards. */
+static void draw_phi(op_cases *s, wf_params *p)
+{
+    static const float phi[][3] = {{0, -6, 7}, {1, -2, 3}, {-500, -6, 7}, {500, -6, 7}, {0, -1, 40}, {0, 0, 0}};
+    const float *one = phi[below(s, WF_LEN(phi))];
+    p->phi = one[0], p->phi_lo = one[1], p->phi_hi = one[2];
+}
+
 static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_params *p)
 {
     wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p};
     c.max_kv = ANY(s, lengths);
+    draw_phi(s, &c.p);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
     c.max_q = mode == DECODE ? 1 : mode == PREFILL ? c.max_kv : 1 + c.max_kv / (2 + below(s, 3));
     return add(s, c);
@@ -249,6 +259,7 @@ static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t
     wf_case c = {.op = WF_OP_ATTENTION, .in = ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q,
                  .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16}};
     c.out = c.in;
+    draw_phi(s, &c.p);
     return add(s, c);
 }
 

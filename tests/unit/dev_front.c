@@ -69,6 +69,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_ATTENTION:
         c.in[0] = V(F32, 3, 32), c.in[1] = V(F16, 6, 64), c.in[2] = V(F16, 6, 64), c.in[3] = V(I32, 1, 3);
         c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
+        c.out[1] = V(I32, 1, 1);
         break;
     case WF_OP_ARGMAX: c.in[0] = V(F32, 3, 10), c.out[0] = V(I32, 3, 1); break;
     case WF_OP_SAMPLE:
@@ -96,6 +97,9 @@ static void good_calls_pass(void **state)
     c.in[3] = c.out[0]; /* residual is Y */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c.in[3].buf = NULL;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c = good(f, WF_OP_ATTENTION);
+    c.out[1].buf = NULL; /* nobody counts */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_PAGE_COPY);
     c.out[0] = c.in[0]; /* within one pool */
@@ -182,6 +186,7 @@ static void missing_and_extra_operands(void **state)
         }
         for (int i = 0; i < WF_MAX_OUT; i++) {
             wf_call c = good(f, (enum wf_op)op);
+            if (op == WF_OP_ATTENTION && i == 1) continue;
             if (c.out[i].buf) c.out[i].buf = NULL;
             else c.out[i] = c.in[0];
             refused(f, &c, "out", i, -1);
@@ -233,6 +238,9 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.scale = INFINITY);
+    REFUSED(WF_OP_ATTENTION, c.p.phi = NAN);
+    REFUSED(WF_OP_ATTENTION, c.p.phi_hi = INFINITY);
+    REFUSED(WF_OP_ATTENTION, (c.p.phi_lo = 1, c.p.phi_hi = -1));
     REFUSED(WF_OP_ATTENTION, c.p.n_head = 0);
     REFUSED(WF_OP_ATTENTION, c.p.n_kv_head = 0);
     REFUSED(WF_OP_ATTENTION, c.p.n_kv_head = 3);

@@ -1,0 +1,452 @@
+/* attention_prefill: softmax(q . k * scale) v over paged keys for many rows of a sequence, on NVIDIA's matrix
+ * units. R packed rows a work-group, 16 MT of them a warp: rows of HB query heads of one KV head.
+ *
+ *   page table --> cp.async --> BN keys and values in local memory, STAGES of them in flight
+ *   for SK keys:  S [16, SK] = Q K^T   Q stays in registers, K by ldmatrix
+ *                 P = 2^(S - maximum)  in registers: S's layout as a result is P's as an operand
+ *                 O [16, D] += P V     V by ldmatrix, transposed
+ *
+ * A row of D values is D / 8 chunks of 16 bytes; chunk c of row r lies at c ^ (r % 8) where D is a multiple of
+ * 64, else rows are an odd number of chunks apart, so that ldmatrix meets 8 different groups of banks.
+ * Rows of a group that belong to several sequences are done as runs, one sequence after another; SHARE groups
+ * share the runs of such rows, each taking every SHARE-th. Keys past
+ * the last row of a run become zeros, so their slots may hold anything; keys that only later rows of the run
+ * see weigh 0. Tiles begin at multiples of BN from key 0: a row's result does not depend on the others.
+ * The longest rows come first, for the device to be full to the end.
+ *
+ * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^LAG, and sums are scaled down.
+ * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. Rows
+ * whose largest score leaves (low, 15), relative to base, are done again in the synchronous way; count, if
+ * there is one, is raised by 1 for each such row and head.
+ *
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK (of 16),
+ * STAGES (2 to 4), HB, ASYNC. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
+ */
+#ifndef WF_COMMON
+#define ACT 16
+#define WG 128
+#include "common.clh"
+#include "attention_mma.clh"
+#endif
+#ifndef D
+#define D 128
+#endif
+#ifndef TP
+#define TP 1
+#endif
+#ifndef MT
+#define MT 1
+#define BN 32
+#define SK 32
+#define STAGES 3
+#endif
+#ifndef ASYNC
+#define ASYNC 0
+#endif
+
+#ifndef HB
+#define HB 4
+#endif
+
+#define R  (WG / 2 * MT)
+#define BR (R / HB)
+#define CH (D / 8)
+#if D % 64 == 0
+#define PITCH (D * 2)
+#define CHUNK(r, c) ((((c) ^ (r)) & 7 | (c) & ~7u) << 4)
+/* From the place of chunk 0 or 1 of a row to that of c chunks on, c even. */
+#define ON(place, c) (((place) ^ ((c)&7) << 4) + ((c) >> 3 << 7))
+#else
+#define PITCH ((CH | 1) * 16)
+#define CHUNK(r, c) ((c) << 4)
+#define ON(place, c) ((place) + ((c) << 4))
+#endif
+#define TILE (BN * PITCH) /* bytes: keys, then as many of values */
+#define LOADS ((BN * CH + WG - 1) / WG)
+/* EVEN: a work-item copies the same chunk of every STEP-th row, and one page id serves 16 rows. */
+#define STEP (WG / CH)
+#define EVEN (WG % CH == 0 && (STEP == 8 || STEP == 16 || STEP == 4 && D % 64 == 0) && BN % STEP == 0)
+#if EVEN
+#define IDS (BN / 16)
+#define ID_KEY(i) ((i) * 16)
+#else
+#define IDS LOADS
+#define ID_KEY(i) ((lid + (i) * WG) / CH)
+#endif
+#if STAGES == 2
+#define LATER "0"
+#elif STAGES == 3
+#define LATER "1"
+#else
+#define LATER "2"
+#endif
+
+uint pair_at(const __global half *p, bool aligned)
+{
+    const __global ushort *h = (const __global ushort *)p;
+    return aligned ? *(const __global uint *)p : h[0] | (uint)h[1] << 16;
+}
+
+uint larger_pair(uint a, uint b)
+{
+    uint r;
+    asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+}
+
+float larger_of_pair(uint a)
+{
+    float low, high;
+    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+        : "=f"(low), "=f"(high)
+        : "r"(a));
+    return fmax(low, high);
+}
+
+/* Read anew where it is needed: cheaper than a register through the whole loop. */
+uint work_item(void)
+{
+    uint r;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
+    return r;
+}
+
+/* What a work-group does at a time: rows from m0 on, before m_end, HB heads of KV head kvh from head0 on. */
+typedef struct block {
+    uint m0, m_end, kvh, head0, per_kv;
+    uint share, turn; /* of the runs, those with number turn, turn + share, ... are this work-group's */
+} block;
+
+typedef struct packed_row {
+    uint token, head; /* head within those of the KV head */
+    bool in;          /* false: padding */
+} packed_row;
+
+/* Row g (h 0) or g + 8 (h 1) of this warp's i-th 16, of the lane that asks. */
+packed_row row_of(const block *b, int i, int h)
+{
+    uint lid = work_item(), r = ((lid >> 5) * MT + i) * 16 + (lid >> 2 & 7) + 8 * h;
+    packed_row row = {b->m0 + r / HB, b->head0 + r % HB, false};
+    row.in = row.token < b->m_end && r / HB < BR && row.head < b->per_kv;
+    return row;
+}
+
+/* Rows m to end - 1, of one sequence. */
+typedef struct run {
+    uint m, end;
+    bool steady; /* each row's position is that of the one before plus 1: */
+    int from;    /* what a row's index is added to, to get its position */
+} run;
+
+/* The last key that a packed row sees: none in other runs. Padding is not held back. */
+int last_of(const packed_row *row, const run *of, const __global int *pos)
+{
+    if (!row->in) return INT_MAX;
+    if (row->token < of->m || row->token >= of->end) return -1;
+    return of->steady ? of->from + (int)row->token : pos[row->token];
+}
+
+int lanes_min(int x, uint from)
+{
+    for (uint far = from; far < 32; far *= 2) x = min(x, as_int(lane_xor(as_float(x), far)));
+    return x;
+}
+
+#define OPERANDS                                                                                   \
+    IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, \
+        uint P, uint q_stride, uint o_stride, float scale
+#define THEM                                                                                       \
+    q_base, q_off, kp_base, kp_off, vp_base, vp_off, seq_base, seq_off, pos_base, pos_off, indptr_base, \
+        indptr_off, pages_base, pages_off, o_base, o_off, o_half, M, Hq, Hkv, P, q_stride, o_stride, scale
+
+/* Does a block and writes those of the lane's rows whose bit (2 i + h) is set in wanted. Returns those that the
+ * given maximum did not suit: they are not written. */
+__attribute__((always_inline)) uint attend(const bool online, uint wanted, const block *b, __local uchar *tiles,
+                                           float base, float low, OPERANDS)
+{
+    uint lid = get_local_id(0), lane = lid & 31, quad = lane & 3;
+    const __global int *pos = IN_AT(int, pos);
+    float c = scale * 1.44269504f;
+    uint at0 = (uint)(ulong)tiles;
+    /* What this lane gives ldmatrix: of K rows 0 to 7 at two chunks, then 8 to 15; of V rows 0 to 15 at two. */
+    uint k_row = (lane & 7) + (lane >> 4 << 3), v_row = lane & 15;
+    uint k_place = k_row * PITCH + CHUNK(k_row, lane >> 3 & 1), v_place = v_row * PITCH + CHUNK(v_row, lane >> 4);
+    uint qf[MT][D / 16][4];
+    float acc[MT][D / 8][4], top[MT][2], sum[MT][2];
+    uint met[MT][2]; /* the largest P, in pairs */
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) acc[i][n][v] = 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            packed_row row = row_of(b, i, h);
+            const __global half *from = IN_AT(half, q) + (row.in ? (ulong)row.token * q_stride : 0) +
+                                        (b->kvh * b->per_kv + (row.in ? row.head : 0)) * D + 2 * quad;
+            bool aligned = ((ulong)from & 3) == 0;
+#pragma unroll
+            for (int k = 0; k < D / 16; k++) {
+                qf[i][k][h] = row.in ? pair_at(from + k * 16, aligned) : 0;
+                qf[i][k][2 + h] = row.in ? pair_at(from + k * 16 + 8, aligned) : 0;
+            }
+            top[i][h] = online ? NO_MAX : base;
+            sum[i][h] = 0;
+            met[i][h] = 0;
+        }
+    }
+    uint mine = 0; /* bit 2 i + h: the row is in a run that this work-group has done */
+    /* Where this work-item copies from and to, but for page and tile. */
+    uint page_halves = Hkv * P * D, from0 = b->kvh * P * D;
+#if EVEN
+    uint row0 = lid / CH, to0 = at0 + row0 * PITCH + CHUNK(row0, lid % CH);
+    from0 += row0 * D + lid % CH * 8;
+#endif
+
+    for (uint m = b->m0, turn = 0; m < b->m_end; turn++) { /* runs of rows of one sequence */
+        const __global int *seq = IN_AT(int, seq);
+        int s = seq[m], first_page = IN_AT(int, indptr)[s], end = -1, least = INT_MAX, most = INT_MAX; /* most: negated, to seek the least of both */
+        run of = {m, b->m_end, true, pos[m] - (int)m};
+        for (uint row = m + lane; row - lane < b->m_end; row += 32) {
+            uint other = lanes_with(row < b->m_end && seq[min(row, M - 1)] != s);
+            if (!other) continue;
+            of.end = row - lane + 31 - clz(other & -other);
+            break;
+        }
+        m = of.end;
+        if (turn % b->share != b->turn) continue;
+        bool steady = true;
+        for (uint row = of.m + lane; row < of.end; row += 32) {
+            end = max(end, pos[row]);
+            steady &= pos[row] - (int)row == of.from;
+        }
+        of.steady = !lanes_with(!steady);
+        end = -lanes_min(-end, 1);
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                packed_row row = row_of(b, i, h);
+                int last = last_of(&row, &of, pos);
+                least = min(least, last);
+                if (row.in) most = min(most, -last);
+                if (row.in && row.token >= of.m && row.token < of.end) mine |= 1u << (2 * i + h);
+            }
+        least = lanes_min(least, 4);
+        most = -lanes_min(most, 4); /* below 0 where no row of this warp is in the run */
+        const __global int *page = IN_AT(int, pages) + first_page;
+        int ids[IDS];
+#define LOAD_IDS(j)                                                                                \
+    _Pragma("unroll") for (int i_ = 0; i_ < IDS; i_++) ids[i_] =                                   \
+        page[min((uint)(j) * BN + ID_KEY(i_), (uint)end) / (TP * 16)];
+#if EVEN
+#define LOAD_TILE(j)                                                                               \
+    _Pragma("unroll") for (int i_ = 0; i_ < LOADS; i_++)                                           \
+    {                                                                                              \
+        const uint r_ = i_ * STEP;                                                                 \
+        ulong from_ = (ulong)(uint)ids[r_ / 16] * page_halves +                                    \
+                      (from0 + ((uint)(j) * (BN / 16) + r_ / 16) % TP * (16 * D) + r_ % 16 * D);   \
+        uint to_ = (to0 ^ r_ % 8 / 4 * 64) + (uint)(j) % STAGES * (2 * TILE) + r_ * PITCH;         \
+        uint bytes_ = (int)((uint)(j) * BN + row0 + r_) <= end ? 16 : 0;                           \
+        COPY16(to_, IN_AT(half, kp) + from_, bytes_);                                              \
+        COPY16(to_ + TILE, IN_AT(half, vp) + from_, bytes_);                                       \
+    }
+#else
+#define LOAD_TILE(j)                                                                               \
+    _Pragma("unroll") for (int i_ = 0; i_ < LOADS; i_++)                                           \
+    {                                                                                              \
+        uint at_ = lid + i_ * WG, r_ = at_ / CH, c_ = at_ % CH, key_ = (uint)(j) * BN + r_;        \
+        if (BN * CH % WG && at_ >= BN * CH) break;                                                 \
+        ulong from_ = (ulong)(uint)ids[i_] * page_halves + (from0 + key_ % (TP * 16) * D + c_ * 8); \
+        uint to_ = at0 + (uint)(j) % STAGES * (2 * TILE) + r_ * PITCH + CHUNK(r_, c_);             \
+        uint bytes_ = (int)key_ <= end ? 16 : 0;                                                   \
+        COPY16(to_, IN_AT(half, kp) + from_, bytes_);                                              \
+        COPY16(to_ + TILE, IN_AT(half, vp) + from_, bytes_);                                       \
+    }
+#endif
+        if (end >= 0) {
+            LOAD_IDS(0)
+        }
+#pragma unroll
+        for (int j = 0; j < STAGES - 1; j++) {
+            if (j * BN <= end) {
+                LOAD_TILE(j)
+                LOAD_IDS(j + 1)
+            }
+            COMMIT();
+        }
+        for (int j = 0; j * BN <= end; j++) {
+            WAIT(LATER);
+            barrier(CLK_LOCAL_MEM_FENCE); /* tile j is there; everyone is done with the one that is overwritten */
+            if ((j + STAGES - 1) * BN <= end) {
+                LOAD_TILE(j + STAGES - 1)
+                LOAD_IDS(j + STAGES)
+            }
+            COMMIT();
+            if (j * BN > most) continue;
+            uint k_at = at0 + (uint)j % STAGES * (2 * TILE) + k_place;
+            uint v_at = at0 + (uint)j % STAGES * (2 * TILE) + TILE + v_place;
+#pragma unroll
+            for (int k0 = 0; k0 < BN; k0 += SK) {
+                float x[MT][SK / 8][4];
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+#pragma unroll
+                    for (int n = 0; n < SK / 8; n++)
+#pragma unroll
+                        for (int v = 0; v < 4; v++) x[i][n][v] = 0;
+#pragma unroll
+                for (int k = 0; k < D / 16; k++)
+#pragma unroll
+                    for (int n = 0; n < SK / 8; n += 2) {
+                        uint f[4];
+                        LDMATRIX("", f[0], f[1], f[2], f[3], ON(k_at, k * 2) + (k0 + n * 8) * PITCH);
+#pragma unroll
+                        for (int i = 0; i < MT; i++) {
+                            MMA(x[i][n], qf[i][k][0], qf[i][k][1], qf[i][k][2], qf[i][k][3], f[0], f[1]);
+                            MMA(x[i][n + 1], qf[i][k][0], qf[i][k][1], qf[i][k][2], qf[i][k][3], f[2], f[3]);
+                        }
+                    }
+                if (j * BN + k0 + SK - 1 > least) {
+#pragma unroll
+                    for (int i = 0; i < MT; i++)
+#pragma unroll
+                        for (int h = 0; h < 2; h++) {
+                            packed_row row = row_of(b, i, h);
+                            int last = last_of(&row, &of, pos) - (j * BN + k0 + (int)(2 * quad));
+#pragma unroll
+                            for (int n = 0; n < SK / 8; n++) {
+                                if (n * 8 > last) x[i][n][2 * h] = -INFINITY;
+                                if (n * 8 + 1 > last) x[i][n][2 * h + 1] = -INFINITY;
+                            }
+                        }
+                }
+                if (online) {
+                    float seen[MT][2];
+                    bool raise = false;
+#pragma unroll
+                    for (int i = 0; i < MT; i++)
+#pragma unroll
+                        for (int h = 0; h < 2; h++) {
+                            float t = x[i][0][2 * h];
+#pragma unroll
+                            for (int n = 0; n < SK / 8; n++) t = fmax(t, fmax(x[i][n][2 * h], x[i][n][2 * h + 1]));
+                            seen[i][h] = t * c;
+                            raise |= seen[i][h] > top[i][h] + LAG;
+                        }
+                    if (lanes_with(raise)) {
+#pragma unroll
+                        for (int i = 0; i < MT; i++)
+#pragma unroll
+                            for (int h = 0; h < 2; h++) {
+                                float t = fmax(seen[i][h], lane_xor(seen[i][h], 1));
+                                t = fmax(t, lane_xor(t, 2));
+                                t = t > top[i][h] + LAG ? t : top[i][h];
+                                float keep = power_of_two(top[i][h] - t);
+                                top[i][h] = t;
+                                sum[i][h] *= keep;
+#pragma unroll
+                                for (int n = 0; n < D / 8; n++) {
+                                    acc[i][n][2 * h] *= keep;
+                                    acc[i][n][2 * h + 1] *= keep;
+                                }
+                            }
+                    }
+                }
+                uint p[MT][SK / 8][2];
+#pragma unroll
+                for (int i = 0; i < MT; i++)
+#pragma unroll
+                    for (int n = 0; n < SK / 8; n++)
+#pragma unroll
+                        for (int h = 0; h < 2; h++) {
+                            float above = online ? top[i][h] : base;
+                            float even = power_of_two(fma(x[i][n][2 * h], c, -above));
+                            float odd = power_of_two(fma(x[i][n][2 * h + 1], c, -above));
+                            sum[i][h] += even + odd;
+                            p[i][n][h] = f16_pair(even, odd);
+                            if (!online) met[i][h] = larger_pair(met[i][h], p[i][n][h]);
+                        }
+#pragma unroll
+                for (int n = 0; n < SK / 8; n += 2)
+#pragma unroll
+                    for (int d = 0; d < D / 8; d += 2) {
+                        uint f[4];
+                        LDMATRIX(".trans", f[0], f[1], f[2], f[3], ON(v_at, d) + (k0 + n * 8) * PITCH);
+#pragma unroll
+                        for (int i = 0; i < MT; i++) {
+                            MMA(acc[i][d], p[i][n][0], p[i][n][1], p[i][n + 1][0], p[i][n + 1][1], f[0], f[1]);
+                            MMA(acc[i][d + 1], p[i][n][0], p[i][n][1], p[i][n + 1][0], p[i][n + 1][1], f[2], f[3]);
+                        }
+                    }
+            }
+        }
+        WAIT("0");
+        barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */
+    }
+
+    uint redo = 0;
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            packed_row row = row_of(b, i, h);
+            float l = sum[i][h];
+            l += lane_xor(l, 1);
+            l += lane_xor(l, 2);
+            if (!online) {
+                float t = larger_of_pair(met[i][h]);
+                t = fmax(t, lane_xor(t, 1));
+                t = fmax(t, lane_xor(t, 2));
+                bool suits = t < 32768 && t > power_of_two(low);
+                if (!suits && mine >> (2 * i + h) & 1 && pos[row.token] >= 0) redo |= 1u << (2 * i + h);
+            }
+            if (!(mine & wanted & ~redo & 1u << (2 * i + h))) continue;
+            float over = l == 0 ? 0 : 1 / l;
+            ulong to = (ulong)row.token * o_stride + (b->kvh * b->per_kv + row.head) * D + 2 * quad;
+#pragma unroll
+            for (int n = 0; n < D / 8; n++) {
+                STORE(o, to + n * 8, acc[i][n][2 * h] * over)
+                STORE(o, to + n * 8 + 1, acc[i][n][2 * h + 1] * over)
+            }
+        }
+    return redo;
+}
+
+/* How many runs there are among rows m to end - 1. */
+uint runs_of(uint m, uint end, const __global int *seq)
+{
+    uint n = 1, lane = work_item() & 31;
+    for (uint row = m + 1 + lane; row - lane < end; row += 32)
+        n += popcount(lanes_with(row < end && seq[min(row, end - 1)] != seq[min(row, end - 1) - 1]));
+    return n;
+}
+
+KERNEL void attention_prefill(OPERANDS, uint SHARE, IN(count), float base, float low)
+{
+    __local uchar tiles[STAGES * 2 * TILE] __attribute__((aligned(128)));
+    uint per_kv = Hq / Hkv, blocks = (per_kv + HB - 1) / HB, columns = Hkv * blocks, row_tiles = (M + BR - 1) / BR;
+
+    for (ulong item = get_group_id(0); item < (ulong)row_tiles * columns * SHARE; item += get_num_groups(0)) {
+        uint turn = (uint)(item / columns), column = (uint)(item % columns);
+        uint m0 = (row_tiles - 1 - turn / SHARE) * BR, m_end = min(M, m0 + BR);
+        block b = {m0, m_end, column / blocks, column % blocks * HB, per_kv, SHARE, turn % SHARE};
+        if (b.turn && b.turn >= runs_of(m0, m_end, IN_AT(int, seq))) continue;
+#if !ASYNC
+        attend(true, ~0u, &b, tiles, base, low, THEM);
+#else
+        uint redo = attend(false, ~0u, &b, tiles, base, low, THEM);
+        __local uint *again = (__local uint *)tiles; /* do rows of any warp have to be done again? */
+        if (get_local_id(0) == 0) *again = 0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (redo) atomic_or(again, 1u);
+        if (redo && get_local_id(0) % 4 == 0 && count_off != NONE)
+            atomic_add((volatile __global uint *)(count_base + count_off), popcount(redo));
+        barrier(CLK_LOCAL_MEM_FENCE);
+        bool some = *again;
+        barrier(CLK_LOCAL_MEM_FENCE); /* tiles are written again */
+        if (some) attend(true, redo, &b, tiles, base, low, THEM);
+#endif
+    }
+}

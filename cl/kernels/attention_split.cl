@@ -1,0 +1,401 @@
+/* attention_split: softmax(q . k * scale) v over paged keys for few rows of many sequences, on NVIDIA's matrix
+ * units. All keys of all rows form one line of tiles, which is cut evenly: each work-group takes as much,
+ * however lengths are mixed, and one long sequence uses the whole device.
+ *
+ *   row 0, KV head 0 | row 0, KV head 1 | ... | row 1, KV head 0 | ...      a segment: 16 keys a tile
+ *   |--- work-group 0 ---|--- work-group 1 ---|--- work-group 2 ---|
+ *
+ * Up to 8 query heads of a KV head are the columns of one product, so that keys and values are read once:
+ *
+ *   S^T [16 keys, 8] = K Q^T      K is the left operand as it lies in memory: 16 bytes of a key a lane, the
+ *                                 order of D within the sum being free as long as Q has the same
+ *   P^T [16 keys, 8]              in f16, transposed between lanes by movmatrix
+ *   O^T [D, 8] += V^T P^T         V^T from 16 bytes of a value a lane, two keys' halves joined by prmt
+ *
+ * so nothing passes through local memory but the sums of the warps at a segment's end; the next tile's keys
+ * are loaded while this one is multiplied. The warps of a group take turns at the tiles of a segment. A
+ * segment that several groups share leaves partial sums in the scratch buffer, and the last group to arrive
+ * (a counter says so) adds them in the order of the groups: the same call gives the same bits. Another batch
+ * cuts the line elsewhere, so a row's last bits may depend on it.
+ *
+ * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^LAG, and sums are scaled down.
+ * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row
+ * whose largest score leaves (low, 15), relative to base, is done again in the synchronous way, by
+ * the group that finds out; count, if there is one, is raised by 1 for each such row and head.
+ *
+ * Scratch: counters (COUNTERS of them, 0 between launches), then for each group two parts, of its first
+ * segment and of its last, each 8 * D sums and 8 pairs (maximum, sum).
+ *
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC. WG: a multiple of 32. Pools are
+ * aligned to 16 bytes, q is F16.
+ */
+#ifndef WF_COMMON
+#define ACT 16
+#define WG 128
+#include "common.clh"
+#include "attention_mma.clh"
+#endif
+#ifndef D
+#define D 128
+#endif
+#ifndef TP
+#define TP 1
+#endif
+#ifndef ASYNC
+#define ASYNC 0
+#endif
+
+#define WARPS (WG / 32)
+#define KW (D / 8)  /* words of a key that a lane holds: 4 lanes a key */
+#define VW (D / 16) /* words of a value that a lane holds: 8 lanes a value */
+#define PITCH (D + 4)
+#define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
+#define COUNTERS 4096
+#define PART (8 * (D + 2)) /* floats */
+#define START 4u /* tiles that would take as long as the start and the end of a segment */
+#define LEAST (START + WARPS) /* length that a group is worth starting for */
+#define AT_ONCE 17 /* parts read before they are added */
+
+/* Words are read by 4, then by 2, then one: the element at which word w of lane i of n begins. */
+uint word_at(uint w, uint words, uint i, uint n)
+{
+    uint from = w & ~3u, by = 4;
+    if (from + 4 > words) {
+        by = from + 2 <= words && w < from + 2 ? 2 : 1;
+        if (by == 1) from = words - 1;
+    }
+    return 2 * (n * from + by * i + (w - from));
+}
+
+#define LOAD(words, r, from, i, n)                                                                 \
+    {                                                                                              \
+        _Pragma("unroll") for (uint w_ = 0; w_ + 4 <= words; w_ += 4)                              \
+            LD_WORDS4(r, w_, (from) + word_at(w_, words, i, n));                                   \
+        if (words & 2) LD_WORDS2(r, (words & ~3), (from) + word_at(words & ~3, words, i, n));      \
+        if (words & 1) LD_WORDS1(r, words - 1, (from) + word_at(words - 1, words, i, n));          \
+    }
+
+/* Length of a row's segments in the line: its tiles, after as many as its start and end cost. */
+uint length_of(int pos)
+{
+    return START + ((uint)max(pos + 16, 0) >> 4);
+}
+
+/* x * y / z; most calls are small enough for 32 bits. */
+ulong part_of(ulong x, ulong y, ulong z)
+{
+    ulong xy = x * y;
+    return xy < 1ul << 32 ? (uint)xy / (uint)z : xy / z;
+}
+
+/* Columns of Q for the lane that holds row i % 32 / 4 of a fragment: the words of one head. */
+void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
+{
+    if (aligned) {
+#pragma unroll
+        for (uint w = 0; w < KW; w += 2) {
+            uint2 pair = *(const __global uint2 *)(q + word_at(w, KW, lane4, 4));
+            words[w] = pair.x;
+            words[w + 1] = pair.y;
+        }
+    } else {
+        const __global ushort *h = (const __global ushort *)q;
+#pragma unroll
+        for (uint w = 0; w < KW; w++) {
+            uint at = word_at(w, KW, lane4, 4);
+            words[w] = h[at] | (uint)h[at + 1] << 16;
+        }
+    }
+}
+
+KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
+                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
+                            uint o_stride, float scale, __global uint *scratch, IN(count), float base,
+                            float low)
+{
+    __local float part[WARPS * 8 * PITCH] __attribute__((aligned(16)));
+    __local float2 state[WARPS * 8]; /* maximum and sum of each warp's columns */
+    __local uint said, again; /* arrivals before this one; columns to be done again */
+    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, g = lane >> 2, quad = lane & 3;
+    uint per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, segments = Hkv * blocks;
+    const __global int *pos = IN_AT(int, pos);
+    float c = scale * 1.44269504f;
+
+    /* Where in the line this group begins: each lane adds up a run of rows. Where that is one row at most, lanes
+     * also keep what all will need of it, rather than wait for it later. */
+    const __global int *seq = IN_AT(int, seq), *indptr = IN_AT(int, indptr);
+    uint run = (M + 31) / 32, own = 0, kept_page = 0, kept_pos = 0;
+    if (run == 1 && lane < M) {
+        kept_pos = (uint)pos[lane];
+        kept_page = (uint)indptr[seq[lane]];
+        own = length_of((int)kept_pos);
+    }
+    for (uint i = lane * run; run > 1 && i < min(M, (lane + 1) * run); i++) own += length_of(pos[i]);
+#define ROW_POS  (run == 1 ? (int)lane_at(kept_pos, m) : pos[m])
+#define ROW_PAGE (IN_AT(int, pages) + (run == 1 ? (int)lane_at(kept_page, m) : indptr[seq[m]]))
+    uint upto = own;
+#pragma unroll
+    for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane);
+    ulong total = (ulong)lane_at(upto, 31) * segments;
+    uint groups = (uint)min((ulong)get_num_groups(0), (total + LEAST - 1) / LEAST);
+    if (get_group_id(0) >= groups) return;
+    ulong at = part_of(get_group_id(0), total, groups), end = part_of(get_group_id(0) + 1, total, groups), begin = at;
+    uint in_rows = (uint)part_of(at, 1, segments), before = upto - own;
+    uint owner = 31 - clz(lanes_with(in_rows >= before && own)); /* the last one that begins before */
+    uint m = lane * run;
+    if (lane == owner && run > 1)
+        for (uint n; in_rows >= before + (n = length_of(pos[m])); m++) before += n;
+    m = lane_at(m, owner);
+    ulong row_at = (ulong)lane_at(before, owner) * segments;
+    int row_pos = ROW_POS;
+    uint keys = (uint)max(row_pos + 1, 0), length = length_of(row_pos);
+    uint segment = (uint)(at - row_at) / length, first = (uint)(at - row_at) % length;
+    const __global int *page = ROW_PAGE;
+
+    while (at < end) {
+        uint last = (uint)min((ulong)length, first + (end - at));
+        ulong segment_at = row_at + (ulong)segment * length;
+        uint kvh = segment / blocks, head0 = segment % blocks * 8, heads = min(8u, per_kv - head0);
+        const __global half *qp = IN_AT(half, q) + (ulong)m * q_stride;
+        bool aligned = (((ulong)qp | (ulong)q_stride * 2) & 7) == 0;
+        uint qw[KW];
+        load_q(qw, qp + (kvh * per_kv + head0 + min(g, heads - 1)) * D, quad, aligned);
+        bool online = !ASYNC;
+        uint wanted = (1u << heads) - 1; /* columns to be written */
+        uint a = max(first, START) - START, b = max(last, START) - START;
+        bool whole = last - first == length;
+
+        for (;;) {
+            float acc[VW][4], top0 = NO_MAX, top1 = NO_MAX, sum0 = 0, sum1 = 0;
+            float max0 = online ? NO_MAX : base, max1 = max0; /* what scores are taken relative to */
+#pragma unroll
+            for (int w = 0; w < VW; w++)
+#pragma unroll
+                for (int i = 0; i < 4; i++) acc[w][i] = 0;
+
+            uint tile = a + warp;
+#define TILE_AT(page_id, t) ((((ulong)(page_id)*Hkv + kvh) * P + (t) % TP * 16) * D)
+            uint k0[KW], k1[KW], va[VW], vb[VW], vc[VW], vd[VW];
+            ulong off = 0;
+            int id = 0;
+            if (tile < b) {
+                off = TILE_AT(page[tile / TP], tile);
+                LOAD(KW, k0, IN_AT(half, kp) + off + g * D, quad, 4)
+                LOAD(KW, k1, IN_AT(half, kp) + off + (g + 8) * D, quad, 4)
+                id = page[min(tile + WARPS, b - 1) / TP];
+            }
+            for (; tile < b; tile += WARPS) {
+                const __global half *v = IN_AT(half, vp) + off + 2 * quad * D;
+                LOAD(VW, va, v, g, 8)
+                LOAD(VW, vb, v + D, g, 8)
+                LOAD(VW, vc, v + 8 * D, g, 8)
+                LOAD(VW, vd, v + 9 * D, g, 8)
+                uint next = min(tile + WARPS, b - 1);
+                off = TILE_AT(id, next);
+                id = page[min(next + WARPS, b - 1) / TP];
+
+                float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}; /* two chains of sums: less to wait for */
+#pragma unroll
+                for (int w = 0; w < KW; w += 2)
+                    MMA(s[w / 2 & 1], k0[w], k1[w], k0[w + 1], k1[w + 1], qw[w], qw[w + 1]);
+                if (tile + WARPS < b) {
+                    LOAD(KW, k0, IN_AT(half, kp) + off + g * D, quad, 4)
+                    LOAD(KW, k1, IN_AT(half, kp) + off + (g + 8) * D, quad, 4)
+                }
+                float x0 = (s[0][0] + s[1][0]) * c, x1 = (s[0][1] + s[1][1]) * c;
+                float x2 = (s[0][2] + s[1][2]) * c, x3 = (s[0][3] + s[1][3]) * c;
+                if ((tile + 1) * 16 > keys) { /* slots past the row may hold NaN */
+                    uint k = tile * 16 + g, v0 = tile * 16 + 2 * quad;
+                    if (k >= keys) x0 = x1 = -INFINITY;
+                    if (k + 8 >= keys) x2 = x3 = -INFINITY;
+#pragma unroll
+                    for (int w = 0; w < VW; w++) {
+                        if (v0 >= keys) va[w] = 0;
+                        if (v0 + 1 >= keys) vb[w] = 0;
+                        if (v0 + 8 >= keys) vc[w] = 0;
+                        if (v0 + 9 >= keys) vd[w] = 0;
+                    }
+                }
+                top0 = fmax(top0, fmax(x0, x2));
+                top1 = fmax(top1, fmax(x1, x3));
+                if (online && lanes_with(top0 > max0 + LAG || top1 > max1 + LAG)) {
+                    float t0 = top0, t1 = top1;
+#pragma unroll
+                    for (uint far = 4; far < 32; far *= 2) {
+                        t0 = fmax(t0, lane_xor(t0, far));
+                        t1 = fmax(t1, lane_xor(t1, far));
+                    }
+                    t0 = t0 > max0 + LAG ? t0 : max0;
+                    t1 = t1 > max1 + LAG ? t1 : max1;
+                    float keep0 = power_of_two(max0 - t0), keep1 = power_of_two(max1 - t1);
+                    sum0 *= keep0;
+                    sum1 *= keep1;
+#pragma unroll
+                    for (int w = 0; w < VW; w++) {
+                        acc[w][0] *= keep0;
+                        acc[w][1] *= keep1;
+                        acc[w][2] *= keep0;
+                        acc[w][3] *= keep1;
+                    }
+                    max0 = t0;
+                    max1 = t1;
+                }
+                x0 = power_of_two(x0 - max0);
+                x1 = power_of_two(x1 - max1);
+                x2 = power_of_two(x2 - max0);
+                x3 = power_of_two(x3 - max1);
+                sum0 += x0 + x2;
+                sum1 += x1 + x3;
+                uint p0 = transpose8(f16_pair(x0, x1)), p1 = transpose8(f16_pair(x2, x3));
+#pragma unroll
+                for (int w = 0; w < VW; w++)
+                    MMA(acc[w], permute_bytes(va[w], vb[w], 0x5410), permute_bytes(va[w], vb[w], 0x7632),
+                        permute_bytes(vc[w], vd[w], 0x5410), permute_bytes(vc[w], vd[w], 0x7632), p0, p1);
+            }
+
+            /* The warps' sums, brought to one maximum. Asynchronous: the maximum only tells what was met. */
+#pragma unroll
+            for (uint far = 4; far < 32; far *= 2) {
+                sum0 += lane_xor(sum0, far);
+                sum1 += lane_xor(sum1, far);
+                if (ASYNC) {
+                    top0 = fmax(top0, lane_xor(top0, far));
+                    top1 = fmax(top1, lane_xor(top1, far));
+                }
+            }
+            if (g == 0) {
+                state[warp * 8 + 2 * quad] = (float2)(online ? max0 : top0, sum0);
+                state[warp * 8 + 2 * quad + 1] = (float2)(online ? max1 : top1, sum1);
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            float keep0 = 1, keep1 = 1;
+            if (online) {
+                float t0 = NO_MAX, t1 = NO_MAX;
+                for (int i = 0; i < WARPS; i++) {
+                    t0 = fmax(t0, state[i * 8 + 2 * quad].x);
+                    t1 = fmax(t1, state[i * 8 + 2 * quad + 1].x);
+                }
+                keep0 = power_of_two(max0 - t0);
+                keep1 = power_of_two(max1 - t1);
+            }
+            __local float *mine = part + (warp * 8 + 2 * quad) * PITCH;
+#pragma unroll
+            for (int w = 0; w < VW; w++) {
+                uint d = word_at(w, VW, g, 8);
+                if (2 * quad < heads) {
+                    mine[d] = acc[w][0] * keep0;
+                    mine[d + 1] = acc[w][2] * keep0;
+                }
+                if (2 * quad + 1 < heads) {
+                    mine[PITCH + d] = acc[w][1] * keep1;
+                    mine[PITCH + d + 1] = acc[w][3] * keep1;
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+
+            /* Four sums a work-item: of this group, then, if it is the last one, of all. */
+            uint from = 0, to = 0; /* the groups that share this segment */
+            if (!whole) {
+                from = (uint)part_of((segment_at + 1) * groups - 1, 1, total);
+                to = (uint)part_of((segment_at + length) * groups - 1, 1, total);
+                uint slot = 2 * get_group_id(0) + (segment_at >= begin);
+                __global float *put = (__global float *)(scratch + COUNTERS) + (ulong)slot * PART;
+                for (uint i = lid; i < heads * (D / 4); i += WG) {
+                    uint col = i / (D / 4), d = i % (D / 4) * 4;
+                    float4 sum = FOUR(part, col * PITCH + d);
+                    for (int w = 1; w < WARPS; w++) sum += FOUR(part, (w * 8 + col) * PITCH + d);
+                    *(__global float4 *)(put + col * D + d) = sum;
+                }
+                if (lid < heads) {
+                    float t = NO_MAX, sum = 0;
+                    for (int i = 0; i < WARPS; i++) t = fmax(t, state[i * 8 + lid].x);
+                    for (int i = 0; i < WARPS; i++)
+                        sum += state[i * 8 + lid].y * (online ? power_of_two(state[i * 8 + lid].x - t) : 1);
+                    ((__global float2 *)(put + 8 * D))[lid] = (float2)(t, sum);
+                }
+                barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+                if (lid == 0) said = arrive(scratch + from);
+                barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+                if (said != to - from) break;
+                if (lid == 0) scratch[from] = 0;
+            }
+            uint redo = 0;
+            for (uint i = lid; i < heads * (D / 4); i += WG) {
+                uint col = i / (D / 4), d = i % (D / 4) * 4;
+                float4 sum = (float4)(0);
+                float t = NO_MAX, l = 0;
+                if (whole) {
+                    for (int w = 0; w < WARPS; w++) {
+                        sum += FOUR(part, (w * 8 + col) * PITCH + d);
+                        t = fmax(t, state[w * 8 + col].x);
+                    }
+                    for (int w = 0; w < WARPS; w++)
+                        l += state[w * 8 + col].y * (online ? power_of_two(state[w * 8 + col].x - t) : 1);
+                } else {
+                    const __global float *parts = (const __global float *)(scratch + COUNTERS);
+                    for (uint w = from; w <= to; w += AT_ONCE) {
+                        float4 add[AT_ONCE];
+                        float2 with[AT_ONCE];
+#pragma unroll
+                        for (uint i = 0; i < AT_ONCE; i++) {
+                            uint u = min(w + i, to);
+                            const __global float *get = parts + (ulong)(2 * u + (u == from)) * PART;
+                            asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
+                                         : "=f"(add[i].x), "=f"(add[i].y), "=f"(add[i].z), "=f"(add[i].w)
+                                         : "l"(get + col * D + d));
+                            asm volatile("ld.global.cg.v2.f32 {%0,%1}, [%2];"
+                                         : "=f"(with[i].x), "=f"(with[i].y)
+                                         : "l"(get + 8 * D + 2 * col));
+                        }
+#pragma unroll
+                        for (uint i = 0; i < AT_ONCE; i++) {
+                            if (w + i > to) continue;
+                            float higher = fmax(t, with[i].x);
+                            float old = online ? power_of_two(t - higher) : 1;
+                            float new = online ? power_of_two(with[i].x - higher) : 1;
+                            sum = sum * old + add[i] * new;
+                            l = l * old + with[i].y * new;
+                            t = higher;
+                        }
+                    }
+                }
+                if (!(wanted >> col & 1)) continue;
+                /* "!(in range)", for a NaN to be seen, too; a row without keys has no maximum */
+                if (!online && keys > 0 && !(t - base > low && t - base < 15)) {
+                    redo |= 1u << col;
+                    continue;
+                }
+                ulong to_o = (ulong)m * o_stride + (kvh * per_kv + head0 + col) * D + d;
+                sum = l == 0 ? (float4)(0) : sum / l;
+                STORE(o, to_o, sum.x)
+                STORE(o, to_o + 1, sum.y)
+                STORE(o, to_o + 2, sum.z)
+                STORE(o, to_o + 3, sum.w)
+            }
+            if (online) break;
+            if (lid == 0) again = 0;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            if (redo) atomic_or(&again, redo);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            wanted = again;
+            if (!wanted) break;
+            if (lid == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), popcount(wanted));
+            online = true;
+            whole = true;
+            a = 0;
+            b = length - START;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* part and state are written again */
+        at += last - first;
+        first = 0;
+        if (++segment == segments && at < end) {
+            row_at += (ulong)segments * length;
+            segment = 0;
+            m++;
+            row_pos = ROW_POS;
+            keys = (uint)max(row_pos + 1, 0);
+            length = length_of(row_pos);
+            page = ROW_PAGE;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+/* What the kernels for few activation rows share: operands, prepared activations, output. Weights
+ * are read straight from the file's blocks, once, and each piece is used for all activation rows
+ * while it is in the cache. Every output is one chain of sums over K in the same order whatever the
+ * tile, the number of rows or of threads: one invariance class a level.
+ */
+#ifndef WF_CPU_OPS_GEMM_H
+#define WF_CPU_OPS_GEMM_H
+
+#include <string.h>
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define NROW        4                     /* weight rows of a tile */
+#define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
+#define SMALL_PREP  16384u /* elements that each thread converts itself: cheaper than a barrier */
+#define CHUNK_BYTES (128u << 10) /* of weights handed to a thread at a time */
+
+typedef struct gemm {
+    const wf_view *x, *w, *bias, *residual, *y;
+    uint32_t m, n, k;
+    const char *xp; /* prepared activations */
+    size_t x_step;  /* bytes a row there */
+    const char *wp;
+    size_t w_step;
+    bool stream; /* tiles read wp itself */
+} gemm;
+
+static inline gemm gemm_of(const wf_cpu_work *work)
+{
+    const wf_call *c = work->call;
+    gemm g = {&c->in[0], &c->in[1], &c->in[2], &c->in[3], &c->out[0]};
+    g.m = g.y->rows;
+    g.n = g.y->cols;
+    g.k = g.x->cols;
+    g.wp = wf_cpu_at(g.w);
+    g.w_step = (size_t)((char *)wf_cpu_row(g.w, 1) - g.wp);
+    g.stream = true;
+    return g;
+}
+
+/* Fetches what the tile of the next nr rows reads first while this one is `done` bytes into each
+ * row and reads `bytes` of each: rows are too short for the processor to see a stream in them.
+ * `near` is for the small ones, which do not push this tile's own data out of the first-level
+ * cache. */
+WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const int nr,
+                          const bool near)
+{
+    const char *next = w + nr * (w_step + done);
+    for (size_t i = 0; i < nr * bytes; i += 64)
+        if (near)
+            __builtin_prefetch(next + i, 0, 3);
+        else
+            __builtin_prefetch(next + i, 0, 2);
+}
+
+static inline void put(const gemm *g, uint32_t m, uint32_t n, float v)
+{
+    if (wf_cpu_has(g->bias)) v += ((const float *)wf_cpu_at(g->bias))[n];
+    if (wf_cpu_has(g->residual)) v += ((const float *)wf_cpu_row(g->residual, m))[n];
+    wf_cpu_put(g->y, wf_cpu_row(g->y, m), n, v);
+}
+
+static inline uint32_t chunk_of(const gemm *g)
+{
+    return WF_MAX(NROW, CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / NROW * NROW);
+}
+
+/* Calls prep for every activation row; small ones are done by each thread in its own memory. */
+static inline void prepare(const wf_cpu_work *work, gemm *g, size_t step,
+                           void (*prep)(const gemm *, uint32_t m, void *dst))
+{
+    bool own = (uint64_t)g->m * g->k <= SMALL_PREP;
+    char *dst = own ? work->own : work->shared;
+    uint32_t begin = 0, end = g->m;
+    if (!own) wf_cpu_part(work, g->m, 1, &begin, &end);
+    for (uint32_t m = begin; m < end; m++) prep(g, m, dst + m * step);
+    if (!own) wf_cpu_barrier(work);
+    g->xp = dst;
+    g->x_step = step;
+}
+
+static inline wf_cpu_need prep_need(const wf_call *c, size_t step)
+{
+    bool own = (uint64_t)c->out[0].rows * c->in[0].cols <= SMALL_PREP;
+    size_t size = step * c->out[0].rows;
+    return own ? (wf_cpu_need){.own = size} : (wf_cpu_need){.shared = size};
+}
+
+#endif

@@ -1,0 +1,359 @@
+/* GEMM on AMX, the matrix unit of some x86 processors: bf16 products, F32 sums.
+ *
+ * Every number is split in two bf16, its first 8 bits and the next 8, and three of the four
+ * products are summed (both low parts: left out), so that the result is as good as with F16
+ * products. F16 weights are exact. Weights of all types go through the same panel, which one thread
+ * decodes for its own strip of nb output columns and kc elements of K; the activations are split
+ * once a call.
+ *
+ *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
+ *   activations  tile of 16 pairs of k x 16 rows of X x the pair       B
+ *   sums         tile of 16 output columns x 16 rows of X              C, turned when it is written
+ *
+ * The order of sums over K is fixed: results depend neither on the rows beside them nor on threads.
+ */
+#include <string.h>
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define TILE   16u         /* rows of every tile, and columns of a sum */
+#define TILE_K 32u         /* k of a tile */
+#define PLANE  1024u       /* bytes of a tile */
+#define BOTH   (2 * PLANE) /* the first bits, then the next */
+#define KC     256u        /* k of a panel: a multiple of all blocks */
+#define NB_MAX                                                                                     \
+    128u /* output columns of a panel: with KC, and the sums, about half a second-level cache */
+#define NB_FEW 32u
+#define KC_FEW                                                                                     \
+    128u           /* with NB_FEW: both panels' tiles stay in the first-level cache; not for Q6_K */
+#define FEW   64u  /* rows of X up to which panels are NB_FEW wide, for they are soon used up */
+#define AHEAD 4u   /* rows of weights fetched before they are decoded */
+#define MB    512u /* rows of X at a time */
+
+typedef struct amx {
+    const wf_view *x, *w, *y;
+    uint32_t m, n, k;
+    uint32_t m_tiles, k_tiles;
+    uint32_t nb, kc; /* output columns and k of a panel */
+    const char *xp;  /* [m_tiles][k_tiles] BOTH */
+    char *panel;     /* [nb / TILE][kc / TILE_K] BOTH */
+    float *sums;     /* [nb / TILE][tiles of a block of X][TILE][TILE] */
+} amx;
+
+static amx amx_of(const wf_call *c)
+{
+    amx a = {&c->in[0], &c->in[1], &c->out[0]};
+    a.m = a.y->rows;
+    a.n = a.y->cols;
+    a.k = a.x->cols;
+    a.m_tiles = WF_UP(a.m, TILE) / TILE;
+    a.k_tiles = WF_UP(a.k, TILE_K) / TILE_K;
+    a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
+    a.kc = a.m <= FEW && a.w->dtype != WF_Q6_K ? KC_FEW : KC;
+    return a;
+}
+
+static size_t panel_bytes(const amx *a)
+{
+    return (size_t)a->nb * a->kc * 4;
+}
+
+wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *c)
+{
+    amx a = amx_of(c);
+    size_t rows = WF_MIN(a.m_tiles * TILE, MB);
+    return (wf_cpu_need){.shared = (size_t)a.m_tiles * a.k_tiles * BOTH,
+                         .own = panel_bytes(&a) + rows * a.nb * sizeof(float)};
+}
+
+/* ---- splitting ------------------------------------------------------------------------------- */
+
+/* The upper halves of 32 F32: bf16 by cutting off. */
+WF_INLINE __m512i upper(__m512 a, __m512 b)
+{
+    const __m512i odd =
+        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
+                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(_mm512_castps_si512(a), odd, _mm512_castps_si512(b));
+}
+
+WF_INLINE __m512 rest(__m512 a)
+{
+    __m512i first = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32((int)0xffff0000));
+    return _mm512_sub_ps(a, _mm512_castsi512_ps(first));
+}
+
+/* 32 F32 into both planes of a tile's row. */
+WF_INLINE void split(__m512 a, __m512 b, char *dst)
+{
+    _mm512_storeu_si512(dst, upper(a, b));
+    _mm512_storeu_si512(dst + PLANE, upper(rest(a), rest(b)));
+}
+
+WF_INLINE __m512 whole(__m128i bytes, __m512 scale)
+{
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), scale);
+}
+
+/* Weights `at`..+32 of a row: of the types that models are mostly made of, straight from there. */
+WF_INLINE void split_weights(const uint8_t dtype, const char *row, size_t at, char *dst)
+{
+    if (dtype == WF_F16) {
+        const uint16_t *p = (const uint16_t *)row + at;
+        split(v_load_f16(p), v_load_f16(p + 16), dst);
+    } else if (dtype == WF_Q8_0) {
+        const char *p = row + at / 32 * 34;
+        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
+        const __m128i *q = (const __m128i *)(p + 2);
+        split(whole(_mm_loadu_si128(q), d), whole(_mm_loadu_si128(q + 1), d), dst);
+    } else if (dtype == WF_Q4_0) {
+        const char *p = row + at / 32 * 18;
+        const __m128i low = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
+        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
+        __m128i q = _mm_loadu_si128((const __m128i *)(p + 2));
+        split(whole(_mm_sub_epi8(_mm_and_si128(q, low), eight), d),
+              whole(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), low), eight), d), dst);
+    } else {
+        split(v_load((const float *)row + at), v_load((const float *)row + at + 16), dst);
+    }
+}
+
+#define SPLIT_ROW(name, dtype)                                                                     \
+    static void name(const char *row, uint32_t n, char *out)                                       \
+    {                                                                                              \
+        for (uint32_t i = 0; i < n; i += TILE_K)                                                   \
+            split_weights(dtype, row, i, out + (size_t)i / TILE_K * BOTH);                         \
+    }
+SPLIT_ROW(split_f32, WF_F32)
+SPLIT_ROW(split_f16, WF_F16)
+SPLIT_ROW(split_q8_0, WF_Q8_0)
+SPLIT_ROW(split_q4_0, WF_Q4_0)
+
+static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    return (const char *)wf_cpu_row(v, row) + (size_t)k / t->block * t->block_bytes;
+}
+
+/* n elements of one row from k on, in tiles BOTH bytes apart; zeros up to a multiple of TILE_K. */
+static void split_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, char *out)
+{
+    const char *src = row_at(v, row, k);
+    bool full = n % TILE_K == 0;
+    float floats[KC];
+    if (full && v->dtype == WF_F16) {
+        split_f16(src, n, out);
+    } else if (v->dtype == WF_Q8_0) {
+        split_q8_0(src, n, out);
+    } else if (v->dtype == WF_Q4_0) {
+        split_q4_0(src, n, out);
+    } else if (full && v->dtype == WF_F32) {
+        split_f32(src, n, out);
+    } else {
+        WF_SIMD(wf_cpu_decode)(v->dtype, src, floats, n);
+        memset(floats + n, 0, (WF_UP(n, TILE_K) - n) * sizeof(float));
+        split_f32((const char *)floats, n, out);
+    }
+}
+
+/* One panel's worth of one tile of activations: split row by row, then turned so that pairs of k
+ * come first. */
+static void pack_x(const amx *a, uint32_t tile, uint32_t k, char *out)
+{
+    uint32_t n = WF_MIN(KC, a->k - k), rows = WF_MIN(TILE, a->m - tile * TILE);
+    char plain[KC / TILE_K][BOTH] __attribute__((aligned(64)));
+    memset(plain, 0, sizeof(plain));
+    for (uint32_t r = 0; r < rows; r++)
+        split_row(a->x, tile * TILE + r, k, n, plain[0] + (size_t)r * 64);
+    for (uint32_t i = 0; i < n; i += TILE_K)
+        for (uint32_t p = 0; p < BOTH; p += PLANE)
+            v_transpose((const float *)(plain[i / TILE_K] + p), TILE,
+                        (float *)(out + (size_t)i / TILE_K * BOTH + p), TILE);
+}
+
+/* Rows are too far apart for the processor to foresee the piece of the next one. */
+static void fetch_row(const amx *a, uint32_t row, uint32_t k, size_t bytes)
+{
+    const char *src = row_at(a->w, row, k);
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
+}
+
+/* Rows begin..begin + nb of the weights, kc from k on; rows past n become zeros. */
+static void pack_w(const amx *a, uint32_t begin, uint32_t k)
+{
+    uint32_t n = WF_MIN(a->kc, a->k - k);
+    size_t bytes = wf_dtype_bytes(a->w->dtype, n);
+    for (uint32_t r = 0; r < a->nb; r++) {
+        char *out = a->panel + (size_t)(r / TILE) * (a->kc / TILE_K) * BOTH + r % TILE * 64;
+        fetch_row(a, begin + r + AHEAD, k, bytes);
+        if (begin + r < a->n) {
+            split_row(a->w, begin + r, k, n, out);
+            continue;
+        }
+        const float zeros[KC] = {0};
+        split_f32((const char *)zeros, n, out);
+    }
+}
+
+/* ---- the products ---------------------------------------------------------------------------- */
+
+/* Compilers do not know what the unit reads and writes. */
+#define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
+
+/* Tiles 0..3 are sums [2 of columns][2 of rows of X], 4 and 5 weights, 6 and 7 activations. */
+static void configure(void)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } c = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        c.row_bytes[i] = 64;
+        c.rows[i] = TILE;
+    }
+    TILES_SEE_MEMORY();
+    _tile_loadconfig(&c);
+}
+
+#define PRODUCTS(two)                                                                              \
+    do {                                                                                           \
+        _tile_dpbf16ps(0, 4, 6);                                                                   \
+        _tile_dpbf16ps(2, 5, 6);                                                                   \
+        if (two) {                                                                                 \
+            _tile_dpbf16ps(1, 4, 7);                                                               \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+        }                                                                                          \
+    } while (0)
+#define LOAD_W(plane)                                                                              \
+    do {                                                                                           \
+        _tile_loadd(4, w[0] + i * BOTH + (plane), 64);                                             \
+        _tile_loadd(5, w[1] + i * BOTH + (plane), 64);                                             \
+    } while (0)
+#define LOAD_X(plane, two)                                                                         \
+    do {                                                                                           \
+        _tile_loadd(6, x[0] + i * BOTH + (plane), 64);                                             \
+        if (two) _tile_loadd(7, x[1] + i * BOTH + (plane), 64);                                    \
+    } while (0)
+
+/* Two tiles of weights by one or two of activations, `blocks` of TILE_K. */
+WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t blocks,
+                     float *const sum[4], bool first, const bool two)
+{
+    TILES_SEE_MEMORY();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    if (!first) {
+        _tile_loadd(0, sum[0], 64);
+        _tile_loadd(2, sum[2], 64);
+        if (two) _tile_loadd(1, sum[1], 64);
+        if (two) _tile_loadd(3, sum[3], 64);
+    }
+    for (size_t i = 0; i < blocks; i++) {
+        LOAD_W(0);
+        LOAD_X(PLANE, two);
+        PRODUCTS(two);
+        LOAD_X(0, two);
+        PRODUCTS(two);
+        LOAD_W(PLANE);
+        PRODUCTS(two);
+    }
+    _tile_stored(0, sum[0], 64);
+    _tile_stored(2, sum[2], 64);
+    if (two) _tile_stored(1, sum[1], 64);
+    if (two) _tile_stored(3, sum[3], 64);
+    TILES_SEE_MEMORY();
+}
+
+/* The panel, which stands at k, by rows m_tile.. of X (m_tiles of them). */
+static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k)
+{
+    uint32_t blocks = WF_UP(WF_MIN(a->kc, a->k - k), TILE_K) / TILE_K;
+    for (uint32_t m = 0; m < m_tiles; m += 2) {
+        const char *x[2];
+        bool two = m + 1 < m_tiles;
+        x[0] = a->xp + ((size_t)(m_tile + m) * a->k_tiles + k / TILE_K) * BOTH;
+        x[1] = x[0] + (size_t)a->k_tiles * BOTH;
+        for (uint32_t n = 0; n < a->nb / TILE; n += 2) {
+            const char *w[2];
+            float *at = a->sums + ((size_t)n * m_tiles + m) * TILE * TILE;
+            float *sum[4] = {at, at + TILE * TILE};
+            sum[2] = at + (size_t)m_tiles * TILE * TILE;
+            sum[3] = sum[2] + TILE * TILE;
+            w[0] = a->panel + (size_t)n * (a->kc / TILE_K) * BOTH;
+            w[1] = w[0] + (size_t)a->kc / TILE_K * BOTH;
+            if (two)
+                tiles(w, x, blocks, sum, k == 0, true);
+            else
+                tiles(w, x, blocks, sum, k == 0, false);
+        }
+    }
+}
+
+/* ---- the result ------------------------------------------------------------------------------ */
+
+/* 16 outputs of row m from column n on. */
+static void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
+{
+    const wf_view *y = &c->out[0];
+    uint32_t count = WF_MIN(TILE, y->cols - n);
+    const float *bias = wf_cpu_has(&c->in[2]) ? (const float *)wf_cpu_at(&c->in[2]) + n : NULL;
+    const float *res = wf_cpu_has(&c->in[3]) ? (const float *)wf_cpu_row(&c->in[3], m) + n : NULL;
+    vf v = v_load(sum);
+    if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
+    if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
+    char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
+    const __mmask16 some = (__mmask16)((1u << count) - 1);
+    if (y->dtype == WF_F32)
+        _mm512_mask_storeu_ps(to, some, v);
+    else
+        _mm256_mask_storeu_epi16(to, some, _mm512_cvtps_ph(v, 0));
+}
+
+static void put_sums(const wf_cpu_work *work, const amx *a, uint32_t begin, uint32_t m_tile,
+                     uint32_t m_tiles)
+{
+    float turned[TILE * TILE];
+    for (uint32_t n = 0; n < a->nb && begin + n < a->n; n += TILE)
+        for (uint32_t t = 0; t < m_tiles; t++) {
+            uint32_t first = (m_tile + t) * TILE;
+            v_transpose(a->sums + ((size_t)n / TILE * m_tiles + t) * TILE * TILE, TILE, turned,
+                        TILE);
+            for (uint32_t r = 0; r < TILE && first + r < a->m; r++)
+                put_row(work->call, first + r, begin + n, turned + r * TILE);
+        }
+}
+
+/* Output columns begin.. of this panel's width. */
+static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
+{
+    for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
+        uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
+        for (uint32_t k = 0; k < a->k; k += a->kc) {
+            pack_w(a, begin, k);
+            multiply(a, m, m_tiles, k);
+        }
+        put_sums(work, a, begin, m, m_tiles);
+    }
+}
+
+void wf_cpu_gemm_amx(const wf_cpu_work *work)
+{
+    amx a = amx_of(work->call);
+    uint32_t begin, end, pieces = (a.k + KC - 1) / KC;
+    a.xp = work->shared;
+    a.panel = work->own;
+    a.sums = (float *)(a.panel + panel_bytes(&a));
+    wf_cpu_part(work, a.m_tiles * pieces, 1, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t tile = i / pieces, k = i % pieces * KC;
+        pack_x(&a, tile, k, (char *)work->shared + ((size_t)tile * a.k_tiles + k / TILE_K) * BOTH);
+    }
+    wf_cpu_barrier(work);
+    configure();
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work, &a, begin);
+    _tile_release();
+}

@@ -1,0 +1,141 @@
+/* GEMM for few rows with F32 activations: F32, F16 and BF16 weights are converted in registers, for
+ * many rows and for quantised weights NROW weight rows at a time in scratch memory.
+ */
+#include "cpu/ops/gemm.h"
+
+#define PANEL_ROWS 6u /* activation rows from which F16 is worth a decoded copy */
+
+typedef vf (*load_fn)(const char *w, size_t k);
+
+WF_INLINE vf load_f32(const char *w, size_t k)
+{
+    return v_load((const float *)w + k);
+}
+WF_INLINE vf load_f16(const char *w, size_t k)
+{
+    return v_load_f16((const uint16_t *)w + k);
+}
+WF_INLINE vf load_bf16(const char *w, size_t k)
+{
+    return v_load_bf16((const uint16_t *)w + k);
+}
+
+/* A vector of n < VL weights, the rest zero. */
+WF_INLINE vf load_tail(load_fn load, size_t size, const char *w, size_t k, uint32_t n)
+{
+    char t[VL * 4] = {0};
+    memcpy(t, w + k * size, n * size);
+    return load(t, 0);
+}
+
+WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
+                    uint32_t n, uint32_t m, const int nr, const int mr)
+{
+    const char *x = g->xp + m * g->x_step;
+    uint32_t k = 0, whole = g->k / VL * VL;
+    const bool fetch = nr > 1 && m == 0 && g->stream;
+    vf acc[NROW][4];
+    for (int r = 0; r < nr; r++)
+        for (int i = 0; i < mr; i++) acc[r][i] = v_zero();
+    for (; k < whole; k += VL) {
+        vf wv[NROW];
+        if (fetch) fetch_next(w, w_step, k * size, VL * size, nr, false);
+        for (int r = 0; r < nr; r++) wv[r] = load(w + r * w_step, k);
+        for (int i = 0; i < mr; i++) {
+            vf xv = v_load((const float *)(x + i * g->x_step) + k);
+            for (int r = 0; r < nr; r++) acc[r][i] = v_fma(wv[r], xv, acc[r][i]);
+        }
+    }
+    if (k < g->k)
+        for (int i = 0; i < mr; i++) {
+            vf xv = v_load_n((const float *)(x + i * g->x_step) + k, g->k - k);
+            for (int r = 0; r < nr; r++)
+                acc[r][i] =
+                    v_fma(load_tail(load, size, w + r * w_step, k, g->k - k), xv, acc[r][i]);
+        }
+    for (int i = 0; i < mr; i++)
+        for (int r = 0; r < nr; r++) put(g, m + i, n + r, v_sum(acc[r][i]));
+}
+
+/* All activation rows against nr weight rows. */
+WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
+                     uint32_t n, const int nr)
+{
+    uint32_t m = 0;
+    for (; m + MROW <= g->m; m += MROW) tile(g, load, size, w, w_step, n, m, nr, MROW);
+    if (MROW > 2 && m + 2 <= g->m) {
+        tile(g, load, size, w, w_step, n, m, nr, 2);
+        m += 2;
+    }
+    for (; m < g->m; m++) tile(g, load, size, w, w_step, n, m, nr, 1);
+}
+
+#define STRIPS(name, load, size)                                                                   \
+    static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)         \
+    {                                                                                              \
+        if (nr == NROW && g->m == 1) { /* fewer rows at a time make a plainer stream */            \
+            strip(g, load, size, w, w_step, n, 2);                                                 \
+            strip(g, load, size, w + 2 * w_step, w_step, n + 2, 2);                                \
+            return;                                                                                \
+        }                                                                                          \
+        if (nr == NROW) {                                                                          \
+            strip(g, load, size, w, w_step, n, NROW);                                              \
+            return;                                                                                \
+        }                                                                                          \
+        for (uint32_t r = 0; r < nr; r++) strip(g, load, size, w + r * w_step, w_step, n + r, 1);  \
+    }
+STRIPS(strips_f32, load_f32, 4)
+STRIPS(strips_f16, load_f16, 2)
+STRIPS(strips_bf16, load_bf16, 2)
+
+static void prep_f32(const gemm *g, uint32_t m, void *dst)
+{
+    wf_dtypes[g->x->dtype].decode(wf_cpu_row(g->x, m), dst, g->k);
+}
+
+static bool direct(uint8_t dtype, uint32_t m)
+{
+    return dtype == WF_F32 || ((dtype == WF_F16 || dtype == WF_BF16) && m < PANEL_ROWS);
+}
+
+static size_t rows_panel(const wf_call *c)
+{
+    if (direct(c->in[1].dtype, c->out[0].rows)) return 0;
+    return WF_UP((size_t)c->in[0].cols * 4, (size_t)64) * NROW;
+}
+
+wf_cpu_need WF_SIMD(wf_cpu_gemm_rows_need)(const wf_call *c)
+{
+    wf_cpu_need need = {0};
+    if (c->in[0].dtype != WF_F32) need = prep_need(c, (size_t)c->in[0].cols * 4);
+    need.own = WF_UP(need.own, (size_t)64) + rows_panel(c);
+    return need;
+}
+
+void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
+{
+    gemm g = gemm_of(work);
+    wf_cpu_need need = WF_SIMD(wf_cpu_gemm_rows_need)(work->call);
+    size_t step = WF_UP((size_t)g.k * 4, (size_t)64);
+    char *panel = (char *)work->own + need.own - rows_panel(work->call);
+    uint32_t begin, end;
+
+    g.stream = direct(g.w->dtype, g.m);
+    g.xp = wf_cpu_at(g.x);
+    g.x_step = (size_t)g.x->stride * 4;
+    if (g.x->dtype != WF_F32) prepare(work, &g, (size_t)g.k * 4, prep_f32);
+    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end))
+        for (uint32_t n = begin; n < end; n += NROW) {
+            uint32_t nr = WF_MIN(NROW, end - n);
+            const char *w = g.wp + n * g.w_step;
+            if (g.stream) {
+                if (g.w->dtype == WF_F32) strips_f32(&g, w, g.w_step, n, nr);
+                if (g.w->dtype == WF_F16) strips_f16(&g, w, g.w_step, n, nr);
+                if (g.w->dtype == WF_BF16) strips_bf16(&g, w, g.w_step, n, nr);
+                continue;
+            }
+            for (uint32_t r = 0; r < nr; r++) WF_SIMD(wf_cpu_decode)
+            (g.w->dtype, w + r * g.w_step, (float *)(panel + r * step), g.k);
+            strips_f32(&g, panel, step, n, nr);
+        }
+}

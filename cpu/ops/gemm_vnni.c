@@ -1,0 +1,281 @@
+/* GEMM for few rows of Q8_0, Q4_0 and Q6_K weights with AVX-512 VNNI, 64 weights a product.
+ *
+ * Activations are rounded once a call to 15 bits in two int8 (planes.h; gemm_int8.c says why). They
+ * are laid out as the products want them: a group is what meets one or two registers of weights,
+ * whose 16 lanes are sums of neighbouring products.
+ *
+ *   Q8_0  2 blocks, 8 lanes each          Q6_K  the same, 4 lanes for each of its 4 scales
+ *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
+ *
+ * Weights are made unsigned for the instruction; what that adds to a lane's sum is in the group's
+ * fix. Scales are read for a span of 16 blocks at a time and spread to the lanes of each group.
+ */
+#include "cpu/ops/gemm.h"
+#include "cpu/ops/planes.h"
+
+#define SPAN      16u /* blocks */
+#define MOST_ROWS 4   /* activation rows of a tile */
+#define PAIR      2 /* weight rows of a tile with several activation rows; else 1, a plain stream */
+#define FAR       3072u /* bytes ahead of the span in work: fetched into the second-level cache */
+#define NEAR      768u  /* the same, into the first */
+
+typedef struct kind {
+    uint8_t dtype;
+    uint32_t blocks, regs; /* 32s and registers of weights of a group */
+    uint32_t units;        /* scales of a group */
+    uint32_t bytes;        /* of a block of weights */
+    int offset;            /* added to the weights */
+} kind;
+
+WF_INLINE kind kind_of(const uint8_t dtype)
+{
+    if (dtype == WF_Q8_0) return (kind){dtype, 2, 1, 2, 34, 128};
+    if (dtype == WF_Q4_0) return (kind){dtype, 4, 2, 4, 18, 8};
+    return (kind){dtype, 2, 1, 4, 210, 32};
+}
+
+/* In a prepared row: both planes, then the fix. */
+WF_INLINE uint32_t group_bytes(const kind t)
+{
+    return (2 * t.regs + 1) * 64;
+}
+
+static uint32_t groups_of(const kind t, uint32_t k)
+{
+    return (k / 32 + t.blocks - 1) / t.blocks;
+}
+
+/* A prepared row: the groups, then the scales of whole spans. What stands for no block is zero. */
+static size_t row_step(const kind t, uint32_t k)
+{
+    return (size_t)groups_of(t, k) * group_bytes(t) + WF_UP(k / 32, SPAN) * sizeof(float);
+}
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+/* Where element i of a block begins, of the group's `at`-th block: 32 in a row, or for nibbles 16
+ * in each register. */
+static uint32_t place(const kind t, uint32_t at, uint32_t half)
+{
+    return t.regs == 1 ? 32 * at + 16 * half : 64 * half + 16 * at;
+}
+
+static void prep_group(const kind t, const float *x, uint32_t blocks, char *out, float *scale)
+{
+    const uint32_t plane = 64 * t.regs;
+    const __m512i ones = _mm512_set1_epi8(1);
+    __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    memset(out, 0, group_bytes(t));
+    for (uint32_t b = 0; b < blocks; b++) {
+        int8_t q[2][32];
+        scale[b] = round_block(x + 32 * b, q[0], q[1]);
+        for (uint32_t p = 0; p < 2; p++)
+            for (uint32_t half = 0; half < 2; half++)
+                memcpy(out + p * plane + place(t, b, half), q[p] + 16 * half, 16);
+    }
+    for (uint32_t i = 0; i < 2 * t.regs; i++)
+        sum[i / t.regs] =
+            _mm512_dpbusd_epi32(sum[i / t.regs], ones, _mm512_loadu_si512(out + 64 * i));
+    __m512i fix = _mm512_add_epi32(_mm512_slli_epi32(sum[0], 8), sum[1]);
+    fix = _mm512_mullo_epi32(fix, _mm512_set1_epi32(-t.offset));
+    _mm512_storeu_si512(out + 2 * plane, fix);
+}
+
+static void prep(const gemm *g, uint32_t m, void *dst)
+{
+    const kind t = kind_of(g->w->dtype);
+    const wf_dtype_info *in = &wf_dtypes[g->x->dtype];
+    const char *row = wf_cpu_row(g->x, m);
+    uint32_t blocks = g->k / 32, n = groups_of(t, g->k);
+    float *scale = (float *)((char *)dst + (size_t)n * group_bytes(t)), x[128];
+    memset(scale, 0, WF_UP(blocks, SPAN) * sizeof(float));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t b = i * t.blocks, here = WF_MIN(t.blocks, blocks - b);
+        in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32 * here);
+        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b);
+    }
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+WF_INLINE __m512i two(const char *low, const char *high)
+{
+    __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)low));
+    return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);
+}
+
+WF_INLINE __m128i load16(const char *p)
+{
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* The unsigned bytes of a group that begins at p; of Q6_K pair i of 4 of the superblock at p. */
+WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    if (dtype == WF_Q8_0) {
+        w[0] = _mm512_xor_si512(two(p + 2, p + 36), _mm512_set1_epi8(-128));
+    } else if (dtype == WF_Q4_0) {
+        __m512i q = _mm512_castsi128_si512(load16(p + 2));
+        q = _mm512_inserti32x4(q, load16(p + 20), 1);
+        q = _mm512_inserti32x4(q, load16(p + 38), 2);
+        q = _mm512_inserti32x4(q, load16(p + 56), 3);
+        w[0] = _mm512_and_si512(q, low);
+        w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
+    } else {
+        const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16(4 * (i & 1)),
+                                              _mm256_set1_epi16(4 * (i & 1) + 2), 1);
+        __m512i ql = _mm512_loadu_si512(p + 64 * (i / 2));
+        __m512i qh =
+            _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(p + 128 + 32 * (i / 2))));
+        __m512i high = _mm512_and_si512(_mm512_srlv_epi16(qh, by), _mm512_set1_epi8(3));
+        ql = _mm512_and_si512(i & 1 ? _mm512_srli_epi16(ql, 4) : ql, low);
+        w[0] = _mm512_or_si512(ql, _mm512_slli_epi16(high, 4));
+    }
+}
+
+/* One group of weights times one of activations. */
+WF_INLINE __m512 dot(const kind t, const __m512i *w, const char *x)
+{
+    __m512i first = _mm512_setzero_si512();
+    __m512i second = _mm512_loadu_si512(x + 128 * t.regs);
+    for (uint32_t i = 0; i < t.regs; i++) {
+        first = _mm512_dpbusd_epi32(first, w[i], _mm512_loadu_si512(x + 64 * i));
+        second = _mm512_dpbusd_epi32(second, w[i], _mm512_loadu_si512(x + 64 * (t.regs + i)));
+    }
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(first, 8), second));
+}
+
+static inline __m512i lane_numbers(void)
+{
+    return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+/* The scales of n blocks from p on; of Q6_K the 16 of a superblock. */
+WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n)
+{
+    if (t.dtype == WF_Q6_K) {
+        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)(p + 208)));
+        return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p + 192))), d);
+    }
+    const __m512i at = _mm512_mullo_epi32(_mm512_set1_epi32((int)t.bytes), lane_numbers());
+    __mmask16 there = (__mmask16)((1u << n) - 1);
+    __m512i d = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, p, 1);
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(d));
+}
+
+/* The same of span s of the activations; a scale of Q6_K is for 16. */
+WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
+{
+    if (t.dtype != WF_Q6_K) return _mm512_loadu_ps(scale + 16 * s);
+    __m512 eight = _mm512_castps256_ps512(_mm256_loadu_ps(scale + 8 * s));
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(lane_numbers(), 1), eight);
+}
+
+/* ---- tiles ----------------------------------------------------------------------------------- */
+
+typedef struct tile {
+    const char *w[PAIR];
+    const char *x[MOST_ROWS];
+    const float *scale[MOST_ROWS];
+    __m512 acc[PAIR][MOST_ROWS];
+} tile;
+
+/* Adds group i of span s, whose weights are at p. */
+WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r,
+                     const int mr, const __m512 *scale)
+{
+    /* which of the span's scales each lane takes */
+    __m512i lanes = _mm512_srli_epi32(lane_numbers(), t.units == 2 ? 3 : 2);
+    lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32((int)(t.units * i)));
+    size_t at = (s * (SPAN / t.units) + i) * group_bytes(t);
+    __m512i w[2];
+    unpack(t.dtype, p, i, w);
+    for (int m = 0; m < mr; m++)
+        a->acc[r][m] = _mm512_fmadd_ps(dot(t, w, a->x[m] + at),
+                                       _mm512_permutexvar_ps(lanes, scale[m]), a->acc[r][m]);
+}
+
+/* n scales' worth of span s, SPAN but in the last one of a row. */
+WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const int nr, const int mr)
+{
+    const kind t = kind_of(dtype);
+    const size_t span_bytes = dtype == WF_Q6_K ? t.bytes : SPAN * t.bytes;
+    const size_t step = dtype == WF_Q6_K ? 0 : t.units * t.bytes;
+    __m512 scale[PAIR][MOST_ROWS];
+    for (int r = 0; r < nr; r++)
+        for (size_t i = 0; i < span_bytes; i += 64) {
+            __builtin_prefetch(a->w[r] + s * span_bytes + FAR + i, 0, 2);
+            __builtin_prefetch(a->w[r] + s * span_bytes + NEAR + i, 0, 3);
+        }
+    for (int r = 0; r < nr; r++) {
+        __m512 d = scales(t, a->w[r] + s * span_bytes, n);
+        for (int m = 0; m < mr; m++) scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
+    }
+    WF_UNROLL(8)
+    for (uint32_t i = 0; i < n / t.units; i++)
+        for (int r = 0; r < nr; r++) {
+            const char *p = a->w[r] + s * span_bytes + i * step;
+            group(a, t, p, s, i, r, mr, scale[r]);
+        }
+    if (dtype == WF_Q6_K || n % t.units == 0) return;
+    for (int r = 0; r < nr; r++) { /* a group that the row does not fill */
+        char last[4 * 34] = {0};
+        uint32_t i = n / t.units;
+        memcpy(last, a->w[r] + s * span_bytes + i * step, n % t.units * t.bytes);
+        group(a, t, last, s, i, r, mr, scale[r]);
+    }
+}
+
+WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32_t n, uint32_t m,
+                       const int nr, const int mr)
+{
+    const kind t = kind_of(dtype);
+    uint32_t units = dtype == WF_Q6_K ? g->k / 16 : g->k / 32;
+    tile a;
+    for (int i = 0; i < mr; i++) {
+        a.x[i] = g->xp + (m + i) * g->x_step;
+        a.scale[i] = (const float *)(a.x[i] + (size_t)groups_of(t, g->k) * group_bytes(t));
+    }
+    for (int r = 0; r < nr; r++) {
+        a.w[r] = w + r * g->w_step;
+        for (int i = 0; i < mr; i++) a.acc[r][i] = _mm512_setzero_ps();
+    }
+    size_t s = 0;
+    for (; s < units / SPAN; s++) span(&a, dtype, s, SPAN, nr, mr);
+    if (units % SPAN) span(&a, dtype, s, units % SPAN, nr, mr);
+    for (int r = 0; r < nr; r++)
+        for (int i = 0; i < mr; i++) put(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
+}
+
+/* All activation rows against weight rows begin..end. One row alone is a plain stream of weights,
+ * which the processor foresees best. */
+WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint32_t end)
+{
+    uint32_t n = begin;
+    for (; g->m > 1 && n + PAIR <= end; n += PAIR) {
+        const char *w = g->wp + n * g->w_step;
+        uint32_t m = 0;
+        for (; m + MOST_ROWS <= g->m; m += MOST_ROWS) tile_of(g, dtype, w, n, m, PAIR, MOST_ROWS);
+        for (; m < g->m; m++) tile_of(g, dtype, w, n, m, PAIR, 1);
+    }
+    for (; n < end; n++)
+        for (uint32_t m = 0; m < g->m; m++) tile_of(g, dtype, g->wp + n * g->w_step, n, m, 1, 1);
+}
+
+wf_cpu_need WF_SIMD(wf_cpu_gemm_int8_need)(const wf_call *c)
+{
+    return prep_need(c, WF_UP(row_step(kind_of(c->in[1].dtype), c->in[0].cols), (size_t)64));
+}
+
+void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
+{
+    gemm g = gemm_of(work);
+    uint32_t begin, end;
+    prepare(work, &g, WF_UP(row_step(kind_of(g.w->dtype), g.k), (size_t)64), prep);
+    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end)) {
+        if (g.w->dtype == WF_Q8_0) rows_of(&g, WF_Q8_0, begin, end);
+        if (g.w->dtype == WF_Q4_0) rows_of(&g, WF_Q4_0, begin, end);
+        if (g.w->dtype == WF_Q6_K) rows_of(&g, WF_Q6_K, begin, end);
+    }
+}
