@@ -19,6 +19,9 @@ import cli  # noqa: E402
 
 PATIENCE = 120
 PROMPTS = ["One day", "The sun was", "Tom had a big", "There was a little", "A cat and a dog", "Mia went to the"]
+# Kernels of the matrix tier (AMX) round otherwise than those for few rows, so there a drawn token may depend on how
+# many rows a step has; where answers are compared across batches they stay out.
+ONE_ROUNDING = ["--tier", "fp16"]
 GOOD = {"prompt": "One day", "max_tokens": 12, "temperature": 0}
 
 

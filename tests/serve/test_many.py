@@ -9,7 +9,7 @@ import serve
 from serve import PROMPTS, at_once
 
 class Many(serve.TestCase):
-    ARGS = ["--max-num-seqs", 16, "-c", 256]
+    ARGS = ["--max-num-seqs", 16, "-c", 256, *serve.ONE_ROUNDING]
 
     def test_answers_do_not_mix(self):
         """Sixteen streams interleave, and each gets what it gets alone."""
