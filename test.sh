@@ -206,7 +206,7 @@ stage_asan() {
     # Not the soak: the sanitizer keeps freed memory, which looks like a leak.
     only_pocl
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli [^s]|golden opencl)'
+        '^(unit |fault |cli [^s]|serve [^m]|serve many|golden opencl)'
     unset OCL_ICD_VENDORS
 }
 
@@ -214,7 +214,7 @@ stage_tsan() {
     check "build with the thread sanitizer" compile tsan "${sanitized[@]}" -Db_sanitize=thread \
         -Dopencl=disabled -Dopenblas=disabled || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
-        '^(unit (cpu_queue|engine|dev_prepare|file_map)|fault null|cli run)$'
+        '^(unit (cpu_queue|engine|dev_prepare|file_map)|fault null|cli run|serve many)$'
 }
 
 stage_cpu-only() {

@@ -153,6 +153,14 @@ WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
 /* Metadata entry i < info->n_meta as text, truncated to the buffers; long arrays are abbreviated. */
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
+struct weft_budget {
+    uint64_t weights;     /* bytes */
+    uint64_t activations; /* of a step */
+    uint64_t kv_token;    /* K and V of one token */
+};
+/* What memory goes to, for steps of that many rows of which n_seqs want logits. WEFT_ERR_ARG for a file that
+ * holds a vocabulary only. */
+WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
@@ -171,6 +179,9 @@ WEFT_API enum weft_status weft_tokenize(const struct weft_model *m, const char *
 /* The reverse; *text is malloc'ed and NUL-terminated, *len without the NUL. */
 WEFT_API enum weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n,
                                           unsigned flags, char **text, size_t *len);
+/* Text of one token in the middle of a text: at most cap bytes to buf, no NUL; returns the length it needs. A
+ * piece may be part of a UTF-8 character. An id that is not in the vocabulary gives 0. */
+WEFT_API size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap);
 struct weft_message {
     const char *role;    /* "system", "user", "assistant" */
     const char *content;
@@ -194,7 +205,12 @@ struct weft_engine_params {
     const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
     uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run together; 0: 1 */
-    uint32_t batch;          /* rows a step; 0: 512 */
+    uint32_t batch;          /* rows a step, the dense batch; 0: 512 */
+    uint32_t tile;           /* rows of a step are a multiple of this where prefill can be cut; 0: 1 */
+    const char *policy;      /* nanoflow (NULL), sarathi, orca or request: see src/sched/sched.h */
+    uint32_t kv_seqs;        /* the KV cache holds this many whole contexts; 0: n_seqs, so that nobody waits for it */
+    uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
+    bool no_prefix;          /* equal starts of texts share no KV pages */
     uint32_t threads;        /* CPU workers of each queue; 0: all cores */
     uint32_t page_tokens;    /* tokens of a KV page; 0: 16 */
     uint64_t max_alloc;      /* pretend that no device buffer can be larger; 0: the device's limit */
@@ -218,10 +234,18 @@ WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const str
 /* Cancels what runs, delivers the last events and frees. Free every request first. NULL is allowed. */
 WEFT_API void weft_engine_close(struct weft_engine *e);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
+/* Tokens that one sequence can have, prompt included. */
+WEFT_API uint32_t weft_engine_context(const struct weft_engine *e);
 
 /* --- requests: any thread may submit, cancel and wait -------------------------------------------- */
 
 struct weft_request;
+
+/* Added to the logit of one token before it is chosen; -100 or less all but forbids it. */
+struct weft_logit_bias {
+    int32_t id;
+    float bias;
+};
 
 struct weft_sampling {
     float temperature;     /* 0: greedy (the default) */
@@ -230,14 +254,25 @@ struct weft_sampling {
     float min_p;           /* 0: off */
     float repeat_penalty;  /* 0 or 1: off; over the last 64 tokens, as llama.cpp */
     uint64_t seed;         /* draws depend on this and on the position only */
+    bool repeat_all;       /* repeat_penalty looks at the whole sequence, prompt included, as vLLM */
+    float presence_penalty;  /* subtracted from the logits of tokens generated before */
+    float frequency_penalty; /* the same, for each time */
 };
 
 enum weft_event_kind {
-    WEFT_EVENT_TOKEN, /* id and text; the text may be empty while a UTF-8 character is incomplete */
+    WEFT_EVENT_TOKEN, /* id and text; the text may be empty while a UTF-8 character or what may become a stop
+                         text is incomplete; id -1: only text that was held back, at the end */
+    WEFT_EVENT_PROMPT,/* id of a prompt token and, but for the first, its logprob; when prompt_logprobs is set */
     WEFT_EVENT_LOGITS,/* logits of one prompt position, when want_logits is set */
     WEFT_EVENT_DONE,  /* always the last one; finish or status say why */
 };
 enum weft_finish { WEFT_FINISH_NONE, WEFT_FINISH_STOP, WEFT_FINISH_LENGTH, WEFT_FINISH_CONTEXT, WEFT_FINISH_CANCEL, WEFT_FINISH_ERROR };
+
+struct weft_logprob {
+    int32_t id;
+    float logprob;
+};
+#define WEFT_MAX_TOP 20 /* most alternatives a token */
 
 struct weft_event {
     enum weft_event_kind kind;
@@ -246,11 +281,15 @@ struct weft_event {
     size_t text_len;
     uint32_t position;     /* of this token, or of these logits */
     const float *logits;   /* [n_vocab], during the call only */
+    float logprob;         /* of id, by the model alone: before penalties, biases and temperature; when logprobs is set */
+    const struct weft_logprob *top; /* the n_top likeliest tokens in its place, during the call only */
+    uint32_t n_top;
     enum weft_finish finish;
     enum weft_status status;
     const char *message;   /* "" or why it failed and what to do */
     /* DONE: */
     uint32_t n_prompt, n_generated;
+    uint32_t n_cached;           /* of n_prompt, found in shared KV pages */
     uint64_t queue_ns, prompt_ns, decode_ns; /* waiting; to the first token; from there to the end */
 };
 /* Called on the engine's thread; must not block for long and must not call weft_wait or
@@ -262,8 +301,20 @@ struct weft_request_params {
     const int32_t *tokens;       /* ids as they are, n_tokens of them; when both are empty: BOS alone */
     size_t n_tokens;
     uint32_t max_tokens;         /* 0: until the context is full; see prefill_only */
+    int32_t priority;            /* -1000 to 1000; one more counts as having come 1000 steps earlier */
     struct weft_sampling sampling;
     bool ignore_eos;
+    uint32_t min_tokens;         /* nothing ends the text before */
+    const int32_t *stop_ids;     /* tokens that end the text as EOS does, n_stop_ids of them */
+    size_t n_stop_ids;
+    const char *const *stop;     /* texts that end the text, n_stop of them, none empty; what may become one is held back */
+    size_t n_stop;
+    bool include_stop;           /* the text that ended it appears */
+    const struct weft_logit_bias *bias; /* n_bias of them */
+    size_t n_bias;
+    bool logprobs;               /* tokens carry their logprob and the n_top (at most WEFT_MAX_TOP) likeliest */
+    bool prompt_logprobs;        /* PROMPT events, in order; with logprobs' n_top */
+    uint32_t n_top;
     bool prefill_only;           /* generate nothing, e.g. to read logits */
     bool want_logits;            /* a LOGITS event for every prompt position, in order */
     bool show_special;           /* control tokens appear in text */
@@ -284,12 +335,18 @@ WEFT_API enum weft_status weft_wait(struct weft_request *r, uint32_t ms);
  * it does not wait, and no further event comes. NULL is allowed. */
 WEFT_API void weft_request_free(struct weft_request *r);
 
+#define WEFT_ROWS_BUCKETS 17
 struct weft_stats {
     uint64_t steps, prompt_tokens, generated_tokens, requests_done, requests_failed;
+    uint64_t rows;               /* sum over steps */
+    uint64_t rows_hist[WEFT_ROWS_BUCKETS]; /* steps of at most 1, 2, 4, ... rows, each step in one bucket */
     uint32_t running, waiting;
     uint32_t kv_pages, kv_pages_used;
+    uint64_t preempted;          /* sequences whose KV pages went to the host */
+    uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
+    enum weft_status failed;     /* the device is lost and every request fails with this; WEFT_OK: it works */
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* thread-safe */
 

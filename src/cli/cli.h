@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "base/progress.h"
+#include "serve/serve.h"
 
 #include <weft/tune.h>
 
@@ -62,6 +63,7 @@ typedef struct wf_opts {
     uint32_t max_size;
     uint64_t rotate;
     uint64_t seed;
+    wf_serve_params serve;
 
     const struct wf_opt *given[64]; /* rows seen, for messages about contradictions */
     size_t n_given;
@@ -115,7 +117,8 @@ extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, w
     wf_group_special, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest;
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
+    wf_cmd_serve;
 
 /* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
  * after a message on stderr. wf_opts_free also after a failure. */

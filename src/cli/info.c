@@ -125,6 +125,29 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     }
 }
 
+/* Where memory goes, and how many tokens of KV cache each device has room for. */
+static void print_budget(const struct weft_model *m)
+{
+    enum { ROWS = 512, SEQS = 64 };
+    struct weft_budget b;
+    struct weft_device_info list[64];
+    char weights[32], acts[32], kv[32];
+    if (weft_model_budget(m, ROWS, SEQS, &b)) return;
+    wf_human(b.weights, true, weights, sizeof weights);
+    wf_human(b.activations, true, acts, sizeof acts);
+    wf_human(b.kv_token, true, kv, sizeof kv);
+    printf("memory budget    weights %s, activations %s (steps of %d tokens, %d sequences), KV cache "
+           "%s a token\n",
+           weights, acts, ROWS, SEQS, kv);
+    size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
+    for (size_t i = 0; i < n; i++) {
+        uint64_t fixed = b.weights + b.activations, free = list[i].memory;
+        char tokens[32];
+        wf_human(free > fixed ? (free - fixed) / b.kv_token : 0, false, tokens, sizeof tokens);
+        printf("                 room for %s tokens on %s (%s)\n", tokens, list[i].id, list[i].name);
+    }
+}
+
 static void print_tensors(const struct weft_model *m, size_t n)
 {
     printf("\n%-40s %-6s %-28s %12s\n", "tensor", "format", "dimensions", "bytes");
@@ -162,6 +185,7 @@ static int print_model(const wf_opts *o)
     if (i->n_tensors) {
         print_formats(m);
         print_memory(o, m);
+        print_budget(m);
         print_tensors(m, i->n_tensors);
     } else {
         printf("tensors          none: this file holds a vocabulary only\n");

@@ -35,9 +35,21 @@ static wf_limits limits_of(const struct weft_model *m, const struct weft_engine_
     wf_limits l = {.rows = p->batch ? p->batch : DEFAULT_BATCH, .seqs = p->n_seqs ? p->n_seqs : 1};
     l.rows = WF_MAX(WF_MIN(l.rows, context * l.seqs), l.seqs);
     l.seq_pages = (context + page - 1) / page;
-    l.pages = l.seq_pages * l.seqs;
+    l.pages = l.seq_pages * (p->kv_seqs ? WF_MIN(p->kv_seqs, l.seqs) : l.seqs);
     l.logit_rows = WF_MAX(l.seqs, WF_MIN(l.rows, LOGIT_BYTES / 4 / m->hp.n_vocab));
     return l;
+}
+
+/* Pages for that many bytes of KV cache. */
+static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
+{
+    uint64_t page = 0;
+    for (size_t v = 0; v < e->graph.n_values; v++)
+        if (e->graph.values[v].kind == WF_VALUE_KV) page += wf_dtype_bytes(e->graph.values[v].dtype, e->graph.values[v].cols);
+    e->limits.pages = (uint32_t)WF_MIN(bytes / page, (uint64_t)e->limits.seq_pages * e->limits.seqs);
+    if (e->limits.pages >= e->limits.seq_pages) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu: enlarge it or shorten the context (-c)",
+                   (unsigned long long)bytes, e->context, (unsigned long long)(page * e->limits.seq_pages));
 }
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
@@ -89,12 +101,15 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
     e->context = p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
     e->limits = limits_of(m, p, e->context);
+    wf_sched_params sp = {.page_tokens = page, .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix};
+    WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
+    if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     wf_calibration_use(m, p->calibration, &e->graph);
     WF_TRY(make_plan(e, p));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
-    return wf_sched_init(&e->sched, &e->limits, page, p->shuffle_pages);
+    return wf_sched_init(&e->sched, &e->limits, &sp);
 }
 
 static void unload(struct weft_engine *e)
@@ -185,10 +200,16 @@ const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
     return &e->dev->info;
 }
 
+uint32_t weft_engine_context(const struct weft_engine *e)
+{
+    return e->context;
+}
+
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
 {
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock; /* the lock is no part of what const promises */
     pthread_mutex_lock(lock);
     *out = e->stats;
+    out->failed = e->failed;
     pthread_mutex_unlock(lock);
 }

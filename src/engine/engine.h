@@ -42,10 +42,43 @@ weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *le
 size_t wf_stream_end(wf_stream *s, const char **out);
 void wf_stream_free(wf_stream *s);
 
+/* stop.c: finds stop texts in a growing text and holds back what may become one. */
+typedef struct wf_stop {
+    char **texts; /* copies */
+    size_t n;
+    bool include;
+    char *held;
+    size_t n_held, n_shown, cap; /* n_shown: bytes in front that the last call released */
+} wf_stop;
+weft_status wf_stop_init(wf_stop *s, const char *const *texts, size_t n, bool include);
+/* Adds text and sets *out to what may be shown, valid until the next call. True: a stop text is complete, and
+ * *out ends before it, or with it when include is set. armed false: nothing stops, all is shown. */
+weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len, bool *found);
+size_t wf_stop_end(wf_stop *s, const char **out); /* what is held back; then it holds nothing */
+void wf_stop_free(wf_stop *s);
+
+/* adjust.c: what changes logits before a token is chosen, beside the penalty over a window. Zero: nothing. */
+typedef struct wf_adjust {
+    struct weft_logit_bias *bias;
+    size_t n_bias;
+    uint32_t *seen;             /* [n_vocab] times generated, * 2, + 1 if in the prompt; NULL: nothing asks */
+    int32_t *ends;              /* EOG and stop tokens, when min_tokens forbids them at first */
+    size_t n_ends;
+    bool forbid_ends;
+} wf_adjust;
+weft_status wf_adjust_init(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n);
+void wf_adjust_token(wf_adjust *a, int32_t id); /* id was generated */
+bool wf_adjust_active(const wf_adjust *a);
+void wf_adjust_free(wf_adjust *a);
+
+void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab);
 /* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
- * recent: the last tokens, for the repetition penalty. WEFT_ERR_DEVICE if a logit is not finite. */
-weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
-                      uint64_t position, wf_candidate *scratch, int32_t *out);
+ * recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
+ * finite. */
+weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
+                      size_t n_recent, uint64_t position, wf_candidate *scratch, int32_t *out);
+/* logprob.c: of id (-1: none), and the n_top likeliest in descending order. */
+float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 /* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out);
 weft_status wf_sampling_check(const struct weft_sampling *p);
@@ -57,10 +90,15 @@ struct weft_request {
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
     wf_seq seq;
     int32_t *tokens;               /* of capacity seq.max_tokens */
-    uint32_t n_prompt;
+    uint32_t n_prompt, n_told;     /* n_told: prompt positions whose events were delivered */
+    void *host;                    /* its KV pages while it is put aside */
     struct weft_request_params p;  /* pointers to prompt are cleared */
     wf_stream stream;
+    wf_stop stop;
+    wf_adjust adjust;
+    int32_t *stop_ids;
     atomic_bool cancel;
+    bool stopped;                  /* a stop text is complete: nothing behind it is shown */
     bool muted;                    /* freed by its owner: no more events */
     uint64_t submit_ns, start_ns, first_ns;
     /* under engine.lock: */
@@ -103,6 +141,8 @@ bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
+/* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
+weft_status wf_request_move(struct weft_request *r, const wf_move *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Else it is the likeliest one, which the device chooses. */
 bool wf_request_needs_logits(const struct weft_request *r);

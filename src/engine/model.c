@@ -123,21 +123,37 @@ void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key
     wf_gguf_print(kv, value, value_cap);
 }
 
-uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)
+/* Of a step: the slots that the sequential plan places values in. */
+static uint64_t activation_bytes(const wf_plan *p, uint32_t rows, uint32_t n_seqs)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < p->n_slots; i++) bytes += (uint64_t)p->slots[i].pitch * (p->slots[i].rows == WF_ROWS_LOGITS ? n_seqs : rows);
+    return bytes;
+}
+
+weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out)
 {
     wf_graph g = {0};
     wf_weights w = {0};
     wf_plan p = {0};
-    uint64_t bytes = 0;
-    context = WF_MIN(context, m->hp.context);
-    if (m->arch && try_build(m, context, &g, &w) == WEFT_OK && wf_plan_place(&g, &p, 256) == WEFT_OK) {
-        bytes = wf_weights_bytes(&w) + (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim * context * n_seqs;
-        for (size_t i = 0; i < p.n_slots; i++) bytes += (uint64_t)p.slots[i].pitch * (p.slots[i].rows == WF_ROWS_LOGITS ? n_seqs : 512);
-    }
+    *out = (struct weft_budget){0};
+    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    weft_status s = try_build(m, WF_MIN(m->hp.context, 4096u), &g, &w);
+    if (s == WEFT_OK) s = wf_plan_place(&g, &p, 256);
+    if (s == WEFT_OK)
+        *out = (struct weft_budget){wf_weights_bytes(&w), activation_bytes(&p, rows, n_seqs),
+                                    (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim};
     wf_plan_free(&p);
     wf_graph_free(&g);
     wf_weights_free(&w);
-    return bytes;
+    return s;
+}
+
+uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)
+{
+    struct weft_budget b;
+    if (weft_model_budget(m, 512, n_seqs, &b)) return 0;
+    return b.weights + b.activations + b.kv_token * WF_MIN(context, m->hp.context) * n_seqs;
 }
 
 /* ---- text --------------------------------------------------------------------------------------------- */
@@ -153,6 +169,11 @@ weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size
         if (ids[i] < 0 || (uint32_t)ids[i] >= m->info.n_vocab)
             return wf_fail(WEFT_ERR_ARG, "token id %d at %zu is not in the vocabulary (0 to %u)", ids[i], i, m->info.n_vocab - 1);
     return wf_detokenize(m->tokenizer, ids, n, flags, text, len);
+}
+
+size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap)
+{
+    return wf_token_piece(m->tokenizer, id, flags, buf, cap);
 }
 
 static char *special_text(const struct weft_model *m, int32_t id)

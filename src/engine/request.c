@@ -32,6 +32,14 @@ static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, si
     return WEFT_OK;
 }
 
+/* Requests with prompts of a like length are taken to write alike. */
+static uint8_t class_of(uint32_t n_prompt)
+{
+    uint8_t class = 0;
+    while (class + 1 < WF_CLASSES && n_prompt >> (4 + class)) class++;
+    return class;
+}
+
 /* The sequence's array has room for all that it may become. */
 static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t n)
 {
@@ -42,9 +50,30 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     if (!r->tokens) return WEFT_ERR_NOMEM;
     memcpy(r->tokens, ids, n * sizeof *ids);
     r->seq.tokens = r->tokens;
-    r->seq.n_tokens = r->n_prompt = (uint32_t)n;
-    r->seq.all_logits = r->p.want_logits;
+    r->seq.n_tokens = r->seq.n_prompt = r->n_prompt = (uint32_t)n;
+    r->seq.priority = r->p.priority;
+    r->seq.class = class_of((uint32_t)n);
+    r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
     r->seq.no_logits = r->p.prefill_only;
+    return WEFT_OK;
+}
+
+/* Everything of the request that outlives the call. */
+static weft_status copy_params(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
+{
+    const wf_tokenizer *t = r->engine->model->tokenizer;
+    if (p->priority < -1000 || p->priority > 1000) return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
+    if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u: want at most %u", p->n_top, WEFT_MAX_TOP);
+    for (size_t i = 0; i < p->n_stop_ids; i++)
+        if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= r->engine->model->hp.n_vocab)
+            return wf_fail(WEFT_ERR_ARG, "stop token %d is not in the vocabulary (0 to %u)", p->stop_ids[i], r->engine->model->hp.n_vocab - 1);
+    r->p = *p;
+    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL;
+    WF_TRY(wf_stop_init(&r->stop, p->stop, p->n_stop, p->include_stop));
+    WF_TRY(wf_adjust_init(&r->adjust, t, p, ids, n));
+    if (!p->n_stop_ids) return WEFT_OK;
+    if (!(r->stop_ids = wf_calloc(p->n_stop_ids, sizeof *r->stop_ids))) return WEFT_ERR_NOMEM;
+    memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
     return WEFT_OK;
 }
 
@@ -59,12 +88,11 @@ static weft_status create(struct weft_engine *e, const struct weft_request_param
     if (s == WEFT_OK && !r) s = WEFT_ERR_NOMEM;
     if (s == WEFT_OK) {
         r->engine = e;
-        r->p = *p;
-        r->p.prompt = NULL, r->p.tokens = NULL;
         r->submit_ns = wf_now_ns();
         wf_stream_init(&r->stream, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
         r->stream.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
-        s = set_tokens(r, ids, n);
+        s = copy_params(r, p, ids, n);
+        if (s == WEFT_OK) s = set_tokens(r, ids, n);
     }
     free(ids);
     if (s == WEFT_OK) *out = r;
@@ -106,6 +134,10 @@ void wf_request_destroy(struct weft_request *r)
 {
     if (!r) return;
     wf_stream_free(&r->stream);
+    wf_stop_free(&r->stop);
+    wf_adjust_free(&r->adjust);
+    free(r->stop_ids);
+    free(r->host);
     free(r->tokens);
     free(r);
 }
@@ -166,18 +198,50 @@ void wf_request_start(struct weft_request *r)
     r->start_ns = wf_now_ns();
 }
 
+/* Of the prompt's token at `position`, from the logits in front of it (NULL: it is the first). */
+static void emit_prompt_token(struct weft_request *r, const float *logits, uint32_t position)
+{
+    struct weft_logprob top[WEFT_MAX_TOP];
+    uint32_t n_vocab = r->engine->model->hp.n_vocab;
+    struct weft_event ev = {.kind = WEFT_EVENT_PROMPT, .id = r->tokens[position], .position = position, .text = "", .message = ""};
+    if (logits) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, ev.id, ev.n_top, top);
+    emit(r, &ev);
+}
+
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
 {
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
-    for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++)
-        emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
-                                     .logits = logits + (size_t)i * n_vocab});
+    if (r->p.prompt_logprobs && first == 0 && !r->n_told) emit_prompt_token(r, NULL, 0);
+    for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++, logits += n_vocab) {
+        if (first + i < r->n_told) continue; /* computed a second time */
+        r->n_told = first + i + 1;
+        if (r->p.want_logits)
+            emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
+                                         .logits = logits});
+        if (r->p.prompt_logprobs && first + i + 1 < r->n_prompt) emit_prompt_token(r, logits, first + i + 1);
+    }
+}
+
+weft_status wf_request_move(struct weft_request *r, const wf_move *m)
+{
+    struct weft_engine *e = r->engine;
+    if (!m->out) {
+        weft_status s = wf_exec_pages_in(e->exec, m->pages, m->n, r->host);
+        free(r->host);
+        r->host = NULL;
+        return s;
+    }
+    if (!r->host) r->host = wf_calloc(m->n, wf_exec_page_bytes(e->exec));
+    if (r->host) return wf_exec_pages_out(e->exec, m->pages, m->n, r->host);
+    wf_sched_forget(&e->sched, &r->seq);
+    return WEFT_OK;
 }
 
 bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    return r->seq.all_logits || s->temperature != 0 || (s->repeat_penalty > 0 && s->repeat_penalty != 1);
+    bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->adjust.seen || r->p.min_tokens;
+    return r->seq.all_logits || r->p.logprobs || s->temperature != 0 || changed;
 }
 
 static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)
@@ -185,13 +249,27 @@ static weft_status next_id(struct weft_request *r, const float *logits, int32_t 
     struct weft_engine *e = r->engine;
     if (!logits) return wf_sample_chosen(chosen, id);
     uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
-    return wf_sample(&r->p.sampling, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
+    r->adjust.forbid_ends = n - r->n_prompt < r->p.min_tokens;
+    const wf_adjust *adjust = wf_adjust_active(&r->adjust) ? &r->adjust : NULL;
+    return wf_sample(&r->p.sampling, adjust, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
 }
 
-static weft_status emit_token(struct weft_request *r, int32_t id)
+static bool ends(const struct weft_request *r, int32_t id)
 {
+    for (size_t i = 0; i < r->p.n_stop_ids; i++)
+        if (r->stop_ids[i] == id) return true;
+    return !r->p.ignore_eos && wf_token_is_eog(r->engine->model->tokenizer, id);
+}
+
+/* The token that was just appended. */
+static weft_status emit_token(struct weft_request *r, int32_t id, const float *logits)
+{
+    struct weft_logprob top[WEFT_MAX_TOP];
+    uint32_t n_vocab = r->engine->model->hp.n_vocab, n_new = r->seq.n_tokens - r->n_prompt;
     struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = id, .position = r->seq.n_tokens - 1, .message = ""};
+    if (r->p.logprobs) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
     WF_TRY(wf_stream_add(&r->stream, id, &ev.text, &ev.text_len));
+    WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len, &r->stopped));
     emit(r, &ev);
     return WEFT_OK;
 }
@@ -206,13 +284,15 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t chose
         return;
     }
     weft_status s = next_id(r, logits, chosen, &id);
-    if (s == WEFT_OK && !r->p.ignore_eos && wf_token_is_eog(r->engine->model->tokenizer, id)) {
+    if (s == WEFT_OK && ends(r, id)) {
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
         return;
     }
     if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
-    if (s == WEFT_OK) s = emit_token(r, id);
+    if (s == WEFT_OK) wf_adjust_token(&r->adjust, id);
+    if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
+    else if (r->stopped) wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
     else if (r->p.max_tokens && q->n_tokens - r->n_prompt == r->p.max_tokens) wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
     else if (q->n_tokens == r->engine->context)
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
@@ -230,10 +310,13 @@ static void emit_done(struct weft_request *r, enum weft_finish finish, weft_stat
 {
     uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
     struct weft_event tail = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
-    tail.text_len = wf_stream_end(&r->stream, &tail.text);
-    if (tail.text_len) emit(r, &tail);
+    for (int part = 0; part < 2; part++) { /* what may have become a stop text, then a character's start */
+        tail.text_len = part ? wf_stream_end(&r->stream, &tail.text) : wf_stop_end(&r->stop, &tail.text);
+        if (tail.text_len && !r->stopped) emit(r, &tail);
+    }
     emit(r, &(struct weft_event){.kind = WEFT_EVENT_DONE, .id = -1, .text = "", .finish = finish, .status = status, .message = message,
                                  .position = r->seq.n_tokens - 1, .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
+                                 .n_cached = r->seq.n_cached,
                                  .queue_ns = start - r->submit_ns, .prompt_ns = first - start, .decode_ns = now - first});
 }
 
@@ -243,7 +326,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     char text[sizeof r->message]; /* message may be this thread's error text, which callbacks may change */
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
-    wf_sched_remove(&e->sched, &r->seq);
+    wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;

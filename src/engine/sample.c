@@ -13,6 +13,9 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
     if (!(p->min_p >= 0 && p->min_p <= 1)) return wf_fail(WEFT_ERR_ARG, "min_p %g: want 0 (off) to 1", p->min_p);
     if (!(p->repeat_penalty >= 0 && p->repeat_penalty <= 100))
         return wf_fail(WEFT_ERR_ARG, "repeat_penalty %g: want 0 or 1 (off) to 100", p->repeat_penalty);
+    if (!(p->presence_penalty >= -100 && p->presence_penalty <= 100)) return wf_fail(WEFT_ERR_ARG, "presence_penalty %g: want -100 to 100", p->presence_penalty);
+    if (!(p->frequency_penalty >= -100 && p->frequency_penalty <= 100))
+        return wf_fail(WEFT_ERR_ARG, "frequency_penalty %g: want -100 to 100", p->frequency_penalty);
     return WEFT_OK;
 }
 
@@ -55,11 +58,12 @@ static int32_t best(const wf_candidate *c, uint32_t n)
     return c[b].id;
 }
 
-weft_status wf_sample(const struct weft_sampling *p, const float *logits, uint32_t n_vocab, const int32_t *recent, size_t n_recent,
-                      uint64_t position, wf_candidate *c, int32_t *out)
+weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
+                      size_t n_recent, uint64_t position, wf_candidate *c, int32_t *out)
 {
     WF_TRY(load(logits, n_vocab, c));
-    if (p->repeat_penalty > 0 && p->repeat_penalty != 1) penalise(c, n_vocab, recent, n_recent, p->repeat_penalty);
+    if (adjust) wf_adjust_apply(adjust, p, c, n_vocab);
+    if (p->repeat_penalty > 0 && p->repeat_penalty != 1 && !p->repeat_all) penalise(c, n_vocab, recent, n_recent, p->repeat_penalty);
     if (p->temperature == 0) {
         *out = best(c, n_vocab);
         return WEFT_OK;

@@ -70,6 +70,15 @@ static void deliver(struct weft_engine *e, bool have_logits)
     }
 }
 
+static weft_status move_pages(struct weft_engine *e)
+{
+    for (size_t i = 0; i < e->sched.n_moves; i++) {
+        const wf_move *m = &e->sched.moves[i];
+        WF_TRY(wf_request_move((struct weft_request *)((char *)m->q - offsetof(struct weft_request, seq)), m));
+    }
+    return WEFT_OK;
+}
+
 static void fail_all(struct weft_engine *e, weft_status s)
 {
     pthread_mutex_lock(&e->lock);
@@ -80,15 +89,26 @@ static void fail_all(struct weft_engine *e, weft_status s)
     reap(e);
 }
 
+static uint32_t bucket(uint32_t rows)
+{
+    uint32_t i = 0;
+    while (i + 1 < WEFT_ROWS_BUCKETS && (1u << i) < rows) i++;
+    return i;
+}
+
 static void count(struct weft_engine *e, uint64_t ns)
 {
     pthread_mutex_lock(&e->lock);
     struct weft_stats *s = &e->stats;
     s->steps += ns > 0;
     s->step_ns += ns;
+    if (ns) s->rows += e->batch.n_rows, s->rows_hist[bucket(e->batch.n_rows)]++;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
-    s->kv_pages_used = e->sched.pages.n - e->sched.pages.n_free;
+    s->kv_pages_used = e->sched.pages.n - wf_pages_available(&e->sched.pages);
+    s->preempted = e->sched.n_preempted;
+    s->prefix_queries = e->sched.prefix_queries;
+    s->prefix_hits = e->sched.prefix_hits;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -104,7 +124,8 @@ void wf_engine_step(struct weft_engine *e)
     start_new(e);
     uint64_t start = wf_now_ns();
     bool logits = needs_logits(e);
-    weft_status s = wf_exec_run(e->exec, &e->batch, logits ? e->logits : NULL, logits ? NULL : e->ids);
+    weft_status s = move_pages(e);
+    if (s == WEFT_OK) s = wf_exec_run(e->exec, &e->batch, logits ? e->logits : NULL, logits ? NULL : e->ids);
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     count(e, wf_now_ns() - start);

@@ -121,6 +121,55 @@ uint64_t wf_exec_activation_bytes(const wf_exec *e)
     return wf_arena_bytes(&e->acts);
 }
 
+/* ---- pages to the host and back ------------------------------------------------------------------------- */
+
+/* Of a page in this pool; 0: the value is none. */
+static uint64_t pool_bytes(const wf_value *v)
+{
+    return v->kind == WF_VALUE_KV ? wf_dtype_bytes(v->dtype, v->cols) : 0;
+}
+
+uint64_t wf_exec_page_bytes(const wf_exec *e)
+{
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < e->g->n_values; v++) bytes += pool_bytes(&e->g->values[v]);
+    return bytes;
+}
+
+static weft_status copy_page(wf_exec *e, int32_t page, bool out, uint8_t *host)
+{
+    for (size_t v = 0; v < e->g->n_values; v++) {
+        const wf_value *val = &e->g->values[v];
+        uint64_t bytes = pool_bytes(val);
+        if (!bytes) continue;
+        wf_region r = e->pools[val->id];
+        wf_buf *buf = wf_arena_buf(&e->kv, r);
+        uint64_t at = r.offset + (uint64_t)page * bytes;
+        WF_TRY(out ? wf_read(e->queues[0], buf, at, host, bytes, NULL) : wf_write(e->queues[0], buf, at, host, bytes, NULL));
+        host += bytes;
+    }
+    return WEFT_OK;
+}
+
+static weft_status copy_pages(wf_exec *e, const int32_t *pages, uint32_t n, bool out, uint8_t *host)
+{
+    uint64_t bytes = wf_exec_page_bytes(e);
+    for (uint32_t i = 0; i < n; i++) WF_TRY(copy_page(e, pages[i], out, host + i * bytes));
+    WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
+    WF_TRY(wf_flush(e->queues[0]));
+    return wf_wait(e->done, e->dev->params.watchdog_ms);
+}
+
+weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host)
+{
+    return copy_pages(e, pages, n, true, host);
+}
+
+weft_status wf_exec_pages_in(wf_exec *e, const int32_t *pages, uint32_t n, const void *host)
+{
+    return copy_pages(e, pages, n, false, (uint8_t *)host); /* only read from */
+}
+
 /* ---- views --------------------------------------------------------------------------------------------- */
 
 typedef struct span {

@@ -42,6 +42,10 @@ weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits, int32_t *i
 typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);
 /* Measuring only: steps become slow, for each op is waited for. fn NULL: no more. Between steps only. */
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
+/* K and V of n pages, all layers, to the host or from there: n * wf_exec_page_bytes bytes, page by page. Waits. */
+uint64_t wf_exec_page_bytes(const wf_exec *e);
+weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host);
+weft_status wf_exec_pages_in(wf_exec *e, const int32_t *pages, uint32_t n, const void *host);
 /* Fills every KV pool with NaN (tests). */
 weft_status wf_exec_poison(wf_exec *e);
 uint64_t wf_exec_kv_bytes(const wf_exec *e);

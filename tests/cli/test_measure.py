@@ -200,6 +200,7 @@ class Info(cli.TestCase):
         text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text
         for pattern in (r"architecture +llama", r"layers +5", r"heads +8, 4 of keys and values, 8 wide", r"width +64, 172",
                         r"context +512 tokens", r"formats +F32", r"memory need +[0-9.]+ MiB with a context of 512",
+                        r"memory budget +weights [0-9.]+ .iB, activations", r" +room for [0-9.]+. tokens on cpu ",
                         r"token_embd.weight +F32 +64 x 512 +131072", r"general.architecture +llama"):
             self.assertRegex(text, rf"(?m)^{pattern}")
         more = self.ok("info", "-m", cli.data("stories260K.gguf"), "-c", 100).text

@@ -2,7 +2,7 @@
 """Reads every #include of the source and fails on one that points left.
 
 A folder includes only itself and names to its right in ORDER; cl and cpu see only dev, tensor and
-base, and nothing includes them. cli and serve include only themselves, <weft/...> and base. Project
+base, and nothing includes them. cli and serve include only themselves (cli also serve), <weft/...> and base. Project
 headers are always written "folder/file.h".
 """
 import os
@@ -20,7 +20,7 @@ def allowed(folder):
     if folder in BACKENDS:
         return {folder, "dev", "tensor", "base"}
     if folder in ABOVE_ALL:
-        return {folder, "base"}
+        return set(ORDER[ORDER.index(folder):ORDER.index("tune")]) | {"base"}
     return set(ORDER[ORDER.index(folder):])
 
 

@@ -98,6 +98,84 @@ static void test_threads_cpu(void **state)
     run_threads("cpu");
 }
 
+/* ---- pages ------------------------------------------------------------------------------------------- */
+
+#define ANSWER 50
+
+static void submit_all(struct weft_engine *e, tally *t, int n)
+{
+    struct weft_request *r[16];
+    for (int i = 0; i < n; i++) {
+        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER, .ignore_eos = true,
+                                        .sampling = {.temperature = 1, .seed = (uint64_t)i}, .on_event = on_event, .user = &t[i]};
+        assert_int_equal(weft_submit(e, &p, &r[i]), WEFT_OK);
+    }
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(weft_wait(r[i], 0), WEFT_OK);
+        weft_request_free(r[i]);
+        assert_int_equal(t[i].tokens, ANSWER);
+    }
+}
+
+/* With KV pages for one context and eight sequences some are put aside; they write what they write otherwise. */
+static void test_put_aside(void **state)
+{
+    (void)state;
+    tally spacious[8] = {{0}}, tight[8] = {{0}};
+    struct weft_engine *e = open_engine("cpu", 8);
+    struct weft_stats stats;
+    submit_all(e, spacious, 8);
+    weft_engine_stats(e, &stats);
+    assert_int_equal(stats.preempted, 0);
+    weft_engine_close(e);
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .batch = 32};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
+    for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
+    submit_all(e, tight, 8);
+    for (int i = 0; i < 8; i++) assert_memory_equal(tight[i].ids, spacious[i].ids, ANSWER * sizeof(int32_t));
+    weft_engine_stats(e, &stats);
+    assert_true(stats.preempted > 0);
+    weft_engine_close(e);
+}
+
+static void test_kv_memory(void **state)
+{
+    (void)state;
+    struct weft_engine *e = NULL;
+    struct weft_stats stats;
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .context = 128, .force = FORCE, .kv_memory = 1000};
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
+    assert_non_null(strstr(weft_last_error(), "context"));
+    p.kv_memory = 1 << 20;
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    weft_engine_stats(e, &stats);
+    assert_true(stats.kv_bytes <= 1 << 20 && stats.kv_bytes > 900 << 10);
+    weft_engine_close(e);
+    p.policy = "best";
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
+}
+
+static void check_near(uint64_t told, uint64_t taken)
+{
+    if (told > taken + taken / 10 || told < taken - taken / 10) fail_msg("told %llu bytes, taken %llu", (unsigned long long)told, (unsigned long long)taken);
+}
+
+/* What weft_model_budget says beforehand is what an engine takes. */
+static void test_budget(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine("cpu", 8);
+    struct weft_stats stats;
+    struct weft_budget b;
+    weft_engine_stats(e, &stats);
+    assert_int_equal(weft_model_budget(model, 32, 32, &b), WEFT_OK); /* so few rows may all have logits */
+    check_near(b.weights, stats.weight_bytes);
+    check_near(b.kv_token * 128 * 8, stats.kv_bytes);
+    assert_in_range(stats.activation_bytes, b.activations, 2 * b.activations); /* the CPU may keep them in 32 bits */
+    weft_engine_close(e);
+}
+
 /* ---- ends -------------------------------------------------------------------------------------------- */
 
 static void test_finish_reasons(void **state)
@@ -219,7 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_put_aside), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

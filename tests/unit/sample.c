@@ -207,7 +207,7 @@ static void compare_on(const char *name)
         double margin = 1;
         random_logits(x);
         for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
-        assert_int_equal(wf_sample(&s, x, N, recent, n, how.counter, scratch, &want), WEFT_OK);
+        assert_int_equal(wf_sample(&s, NULL, x, N, recent, n, how.counter, scratch, &want), WEFT_OK);
         if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_choose(&how, z, N, more, &margin);
         int32_t got = on_device(&d, &s, x, recent, n, how.counter);
         unclear += margin < 2e-5;
@@ -237,7 +237,7 @@ static void test_not_finite(void **state)
     int32_t id = 0;
     x[7] = NAN;
     for (int hot = 0; hot < 2; hot++) {
-        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, x, N, NULL, 0, 1, scratch, &id), WEFT_ERR_DEVICE);
+        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, NULL, x, N, NULL, 0, 1, scratch, &id), WEFT_ERR_DEVICE);
         assert_non_null(strstr(wf_error(), "token 7"));
     }
     assert_int_equal(wf_sample_chosen(-8, &id), WEFT_ERR_DEVICE);

@@ -1,4 +1,8 @@
-/* sched: random requests through the scheduler with no device; every rule of a batch holds at each step. */
+/* sched: thousands of random requests through the scheduler with no device; every rule holds at each step.
+ *
+ * The KV cache is played by an array in which each slot holds a hash of the tokens up to its own. Before a row is
+ * computed, all slots that it sees must hold what its own tokens say: so a page that is lost, stale, given twice
+ * or shared by mistake is found at once. */
 #include "sched/sched.h"
 
 #include <setjmp.h>
@@ -8,111 +12,467 @@
 #include <string.h>
 #include <cmocka.h>
 
-#define PAGE 4
+#define PAGE   4
+#define LONGEST 64
 
 typedef struct sim {
-    wf_seq q;
-    int32_t tokens[64];
+    wf_seq q; /* first, so that it is found from its sequence */
+    int32_t tokens[LONGEST + 1];
+    uint64_t host[LONGEST + PAGE];
     uint32_t want;
+    int64_t began;
+    struct sim *link; /* of all that have not ended */
 } sim;
 
-static const wf_limits limits = {.rows = 24, .logit_rows = 6, .seqs = 5, .seq_pages = 16, .pages = 40};
+typedef struct world {
+    wf_sched s;
+    wf_batch b;
+    uint64_t *kv; /* [pages * PAGE] */
+    sim *alive;
+    int sent, ended, steps, moved, squeezed;
+    uint64_t rows;
+    bool spacious; /* never short of pages */
+} world;
 
-/* Rows are in range, positions go on where the sequence stood, slots lie in its own pages and in no other's. */
-static void check_batch(const wf_sched *s, const wf_batch *b)
+static const wf_limits tight = {.rows = 24, .logit_rows = 6, .seqs = 5, .seq_pages = LONGEST / PAGE, .pages = 40};
+static const wf_limits roomy = {.rows = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
+/* Far fewer pages than the sequences may want: the prediction is wrong again and again. */
+static const wf_limits starved = {.rows = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
+
+/* ---- the play ---------------------------------------------------------------------------------------------- */
+
+static uint64_t chain(const sim *r, uint32_t n)
 {
-    assert_true(b->n_rows <= limits.rows && b->n_logits <= limits.logit_rows && b->n_seqs <= limits.seqs);
-    char *slot_used = calloc(limits.pages * PAGE, 1), *page_used = calloc(limits.pages, 1);
-    for (const wf_seq *q = s->running; q; q = q->next)
-        for (uint32_t i = 0; i < q->n_pages; i++) {
-            assert_false(page_used[q->pages[i]]);
-            page_used[q->pages[i]] = 1;
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < n; i++) h = wf_random(h, (uint32_t)r->tokens[i]);
+    return h;
+}
+
+static void check_seen(const world *w, const sim *r, uint32_t n)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        h = wf_random(h, (uint32_t)r->tokens[i]);
+        assert_int_equal(w->kv[r->q.pages[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h);
+    }
+}
+
+static void play_moves(world *w)
+{
+    for (size_t i = 0; i < w->s.n_moves; i++) {
+        const wf_move *m = &w->s.moves[i];
+        sim *r = (sim *)m->q;
+        for (uint32_t k = 0; k < m->n * PAGE; k++) {
+            uint64_t *slot = &w->kv[m->pages[k / PAGE] * PAGE + (int32_t)(k % PAGE)];
+            if (m->out) r->host[k] = *slot;
+            else *slot = r->host[k];
         }
+        w->moved += m->out;
+    }
+}
+
+static void play_rows(world *w)
+{
+    for (const wf_seq *q = w->s.running; q; q = q->next) {
+        const sim *r = (const sim *)q;
+        if (q->n_rows) check_seen(w, r, q->n_done);
+        for (uint32_t i = q->n_done; i < q->n_done + q->n_rows; i++) {
+            int32_t page = q->pages[i / PAGE];
+            assert_int_equal(w->s.pages.list[page].refs, 1); /* what is shared is never written */
+            w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1);
+        }
+    }
+}
+
+/* ---- rules of every step ------------------------------------------------------------------------------------- */
+
+static bool decoding(const wf_seq *q)
+{
+    return q->n_done && q->n_tokens - q->n_done == 1 && q->n_tokens > q->n_prompt;
+}
+
+static void check_arrays(const world *w)
+{
+    const wf_batch *b = &w->b;
+    const wf_limits *l = &w->s.limits;
+    assert_true(b->n_rows <= l->rows && b->n_logits <= l->logit_rows && b->n_seqs <= l->seqs);
+    char *used = calloc(l->pages * PAGE, 1);
     for (uint32_t r = 0; r < b->n_rows; r++) {
         int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r], slot = b->in[WF_INPUT_SLOT][r];
-        int32_t page = b->in[WF_INPUT_PAGES][b->in[WF_INPUT_INDPTR][seq] + pos / PAGE];
-        assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv);
-        assert_true(b->in[WF_INPUT_INDPTR][seq] + pos / PAGE < b->in[WF_INPUT_INDPTR][seq + 1]);
-        assert_int_equal(slot, page * PAGE + pos % PAGE);
-        assert_false(slot_used[slot]);
-        slot_used[slot] = 1;
+        int32_t at = b->in[WF_INPUT_INDPTR][seq] + pos / PAGE;
+        assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv && at < b->in[WF_INPUT_INDPTR][seq + 1]);
+        assert_int_equal(slot, b->in[WF_INPUT_PAGES][at] * PAGE + pos % PAGE);
+        assert_false(used[slot]);
+        used[slot] = 1;
     }
     for (uint32_t i = 0; i < b->n_logits; i++) assert_in_range(b->in[WF_INPUT_LOGIT_ROWS][i], 0, b->n_rows - 1);
-    free(slot_used);
-    free(page_used);
+    free(used);
 }
 
-/* Decodes come first and none is left out. */
-static void check_decodes(const wf_sched *s)
+/* Each page is held as often as sequences list it, and no page is lost. */
+static void check_pages(const world *w)
 {
-    for (const wf_seq *q = s->running; q; q = q->next)
-        if (q->n_done && q->n_tokens - q->n_done == 1) assert_int_equal(q->n_rows, 1);
+    const wf_pages *p = &w->s.pages;
+    uint32_t *refs = calloc(p->n, sizeof *refs), held = 0;
+    for (const wf_seq *q = w->s.running; q; q = q->next)
+        for (uint32_t i = 0; i < q->n_pages; i++) refs[q->pages[i]]++;
+    for (uint32_t i = 0; i < p->n; i++) {
+        assert_int_equal(p->list[i].refs, refs[i]);
+        held += refs[i] > 0;
+    }
+    assert_int_equal(held + wf_pages_available(p), p->n);
+    free(refs);
 }
 
-static sim *new_request(uint64_t seed, uint64_t i)
+static void check_turns(world *w)
+{
+    uint32_t decodes = 0, prefills = 0, left_out = 0;
+    int64_t last = INT64_MIN;
+    for (const wf_seq *q = w->s.running; q; q = q->next) {
+        assert_true(q->order >= last); /* one order */
+        last = q->order;
+        assert_true(q->n_done < q->n_tokens);
+        decodes += decoding(q) && q->n_rows;
+        prefills += !decoding(q) && q->n_rows;
+        left_out += decoding(q) && !q->n_rows;
+    }
+    assert_true(w->s.n_running <= WF_MIN(w->s.limits.rows, w->s.limits.seqs));
+    if (w->s.running) assert_true(w->b.n_rows > 0);
+    if (w->s.p.policy == WF_POLICY_REQUEST) assert_true(!decodes || !prefills);
+    else if (w->spacious) assert_int_equal(left_out, 0);
+    if (w->s.p.policy == WF_POLICY_SARATHI) assert_true(prefills <= 1);
+}
+
+static void check_tiles(world *w)
+{
+    uint32_t decodes = 0, over = w->b.n_rows % w->s.p.tile;
+    for (const wf_seq *q = w->s.running; q; q = q->next) decodes += decoding(q) && q->n_rows;
+    if (w->s.p.policy > WF_POLICY_SARATHI || w->b.n_rows < w->s.p.tile) return;
+    assert_true(!over || over >= w->b.n_rows - decodes);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+/* What is written at a position, by all alike. */
+static int32_t answer(uint32_t position)
+{
+    return (int32_t)(wf_random(7, position) % 1000);
+}
+
+/* Some prompts begin alike, a few are whole repetitions, and some are what others write further on. */
+static sim *new_request(world *w, uint64_t seed, uint64_t i)
 {
     sim *r = calloc(1, sizeof *r);
-    uint32_t prompt = 1 + wf_random(seed, 3 * i) % 40;
-    r->want = prompt + wf_random(seed, 3 * i + 1) % (64 - prompt);
-    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = r->want};
-    r->q.all_logits = wf_random(seed, 3 * i + 2) % 5 == 0;
+    uint32_t prompt = 1 + wf_random(seed, 5 * i) % 40, common = wf_random(seed, 5 * i + 1) % 3 ? prompt : 13;
+    for (uint32_t k = 0; k < prompt; k++) r->tokens[k] = (int32_t)(k < common ? k + i % 2 : wf_random(seed, 1000 * i + k) % 1000);
+    uint32_t from = i % 3 ? 0 : PAGE * (1 + (uint32_t)wf_random(seed, 5 * i + 1) % 10);
+    for (uint32_t k = 0; from && k < prompt; k++) r->tokens[k] = answer(from + k);
+    r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
+    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
+    r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
     r->q.no_logits = r->want == prompt;
+    if (r->q.no_logits) r->q.max_tokens = prompt;
+    r->began = -1;
+    r->link = w->alive;
+    w->alive = r;
     return r;
 }
 
-static void run(uint64_t seed, int n_requests)
+static void end_request(world *w, sim *r, bool finished)
 {
-    wf_sched s;
-    wf_batch b;
-    int sent = 0, ended = 0, steps = 0;
-    assert_int_equal(wf_sched_init(&s, &limits, PAGE, seed), WEFT_OK);
-    assert_int_equal(wf_batch_init(&b, &limits), WEFT_OK);
-    while (ended < n_requests) {
-        assert_true(++steps < 100 * n_requests);
-        for (; sent < n_requests && wf_random(seed, 1000 + steps) % 3; sent++) wf_sched_add(&s, &new_request(seed, sent)->q);
-        wf_sched_batch(&s, &b);
-        check_batch(&s, &b);
-        check_decodes(&s);
-        wf_sched_advance(&s);
-        for (wf_seq *q = s.running, *next; q; q = next) {
-            next = q->next;
-            if (!q->n_rows || q->n_done < q->n_tokens) continue;
-            assert_int_equal(q->n_logits, q->all_logits ? q->n_rows : !q->no_logits);
-            if (q->n_tokens < ((sim *)q)->want) q->n_tokens++;
-            else wf_sched_remove(&s, q), free(q), ended++;
-        }
-    }
-    assert_int_equal(s.pages.n_free, limits.pages);
-    assert_true(!s.running && !s.waiting && !s.n_running && !s.n_waiting);
-    wf_batch_free(&b);
-    wf_sched_free(&s);
+    sim **at = &w->alive;
+    while (*at != r) at = &(*at)->link;
+    *at = r->link;
+    wf_sched_remove(&w->s, &r->q, finished);
+    free(r);
+    w->ended++;
 }
+
+static void take_tokens(world *w)
+{
+    for (wf_seq *q = w->s.running, *next; q; q = next) {
+        sim *r = (sim *)q;
+        next = q->next;
+        if (r->began < 0 && q->n_rows) r->began = w->steps;
+        if (!q->n_rows || q->n_done < q->n_tokens) continue;
+        assert_int_equal(q->n_logits, q->all_logits ? q->n_rows : !q->no_logits);
+        if (q->n_tokens >= r->want) end_request(w, r, true);
+        else r->tokens[q->n_tokens] = answer(q->n_tokens), q->n_tokens++;
+    }
+}
+
+static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
+{
+    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .spacious = l->pages == l->seqs * l->seq_pages};
+    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed};
+    assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
+    assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
+}
+
+static void close_world(world *w)
+{
+    assert_int_equal(wf_pages_available(&w->s.pages), w->s.limits.pages);
+    assert_true(!w->s.running && !w->s.waiting && !w->s.n_running && !w->s.n_waiting && !w->alive);
+    wf_batch_free(&w->b);
+    wf_sched_free(&w->s);
+    free(w->kv);
+}
+
+static void step(world *w)
+{
+    w->steps++;
+    wf_sched_batch(&w->s, &w->b);
+    check_arrays(w);
+    check_pages(w);
+    check_turns(w);
+    check_tiles(w);
+    play_moves(w);
+    play_rows(w);
+    w->rows += w->b.n_rows;
+    wf_sched_advance(&w->s);
+    take_tokens(w);
+}
+
+/* Now and then a client goes away, wherever its request is. */
+static void cancel_one(world *w, uint64_t seed)
+{
+    uint64_t n = wf_random(seed, 77 + (uint64_t)w->steps);
+    sim *r = w->alive;
+    if (n % 20) return;
+    for (n = n / 20 % 5; r && n; n--) r = r->link;
+    if (r) end_request(w, r, false);
+}
+
+static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel)
+{
+    world w;
+    open_world(&w, l, policy, tile, seed);
+    while (w.ended < n_requests) {
+        assert_true(w.steps < 200 * n_requests);
+        for (; w.sent < n_requests && wf_random(seed, 1000000 + (uint64_t)w.steps * 50 + (uint64_t)w.sent) % 3; w.sent++)
+            wf_sched_add(&w.s, &new_request(&w, seed, (uint64_t)w.sent)->q);
+        if (cancel) cancel_one(&w, seed);
+        step(&w);
+    }
+    assert_true(w.s.prefix_hits <= w.s.prefix_queries);
+    int moved = w.moved;
+    close_world(&w);
+    return moved;
+}
+
+/* ---- tests --------------------------------------------------------------------------------------------------------- */
 
 static void test_random_requests(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 50; seed++) run(seed, 100);
+    for (uint64_t seed = 1; seed <= 40; seed++)
+        for (int policy = 0; policy < 4; policy++) {
+            play(&tight, (enum wf_policy)policy, 1, seed, 60, seed % 2);
+            play(&roomy, (enum wf_policy)policy, 8, seed, 60, seed % 2);
+        }
 }
 
-static void test_cancel_waiting(void **state)
+static void test_too_few_pages(void **state)
 {
     (void)state;
-    wf_sched s;
-    wf_batch b;
-    sim *r[8];
-    assert_int_equal(wf_sched_init(&s, &limits, PAGE, 0), WEFT_OK);
-    assert_int_equal(wf_batch_init(&b, &limits), WEFT_OK);
-    for (int i = 0; i < 8; i++) wf_sched_add(&s, &(r[i] = new_request(5, i))->q);
-    wf_sched_batch(&s, &b);
-    assert_true(s.n_waiting > 0 && s.n_running > 0);
-    for (int i = 7; i >= 0; i--) wf_sched_remove(&s, &r[i]->q), free(r[i]);
-    assert_int_equal(s.pages.n_free, limits.pages);
-    wf_batch_free(&b);
-    wf_sched_free(&s);
+    int moved = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++)
+        for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2);
+    assert_true(moved > 100); /* or nothing was tried */
+}
+
+static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, int32_t priority)
+{
+    sim *r = calloc(1, sizeof *r);
+    for (uint32_t i = 0; i < n_prompt; i++) r->tokens[i] = first + (int32_t)i;
+    r->want = n_prompt + n_answer;
+    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = n_prompt, .max_tokens = r->want, .priority = priority};
+    r->began = -1;
+    r->link = w->alive;
+    w->alive = r;
+    wf_sched_add(&w->s, &r->q);
+    return r;
+}
+
+static void run_out(world *w)
+{
+    while (w->alive) step(w);
+    close_world(w);
+}
+
+/* A dense batch is full in every step in which there is enough to do. */
+static void test_dense_batch_is_full(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, &roomy, WF_POLICY_NANOFLOW, 8, 0);
+    for (int i = 0; i < 60; i++) add(&w, 20, 10, 1000 * i, 0);
+    int full = 0, few = 0;
+    while (w.s.waiting) {
+        step(&w);
+        *(w.b.n_rows == roomy.rows ? &full : &few) += 1;
+    }
+    assert_true(full > 20 && few <= full / 4); /* at the limit of running sequences there may be too little to do */
+    run_out(&w);
+}
+
+static void test_orca_takes_prompts_whole(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, &roomy, WF_POLICY_ORCA, 8, 0);
+    for (int i = 0; i < 30; i++) add(&w, 3 + (uint32_t)i, 10, 1000 * i, 0);
+    while (w.alive) {
+        step(&w);
+        for (const wf_seq *q = w.s.running; q; q = q->next) assert_true(!q->n_done || q->n_done >= q->n_prompt);
+    }
+    close_world(&w);
+}
+
+static void test_first_come_first_served(void **state)
+{
+    (void)state;
+    world w;
+    int64_t last = 0;
+    open_world(&w, &tight, WF_POLICY_NANOFLOW, 1, 0);
+    sim *first = add(&w, 30, 20, 0, 0), *second = add(&w, 30, 20, 1000, 0), *urgent = add(&w, 30, 20, 2000, 1);
+    for (int i = 0; i < 3; i++) step(&w);
+    assert_true(urgent->began >= 0 && (first->began < 0 || first->began >= urgent->began));
+    assert_true(second->began < 0 || second->began >= first->began);
+    run_out(&w);
+    open_world(&w, &tight, WF_POLICY_NANOFLOW, 1, 0);
+    sim *r[20];
+    for (int i = 0; i < 20; i++) r[i] = add(&w, 10 + (uint32_t)i, 1, 1000 * i, 0);
+    for (int i = 0; i < 20;) {
+        int64_t began = r[i]->began;
+        step(&w);
+        for (; i < 20; i++, last = began) {
+            bool ended = true;
+            for (const sim *a = w.alive; a; a = a->link) ended &= a != r[i];
+            if (!ended && r[i]->began < 0) break;
+            began = ended ? w.steps : r[i]->began;
+            assert_true(began >= last);
+        }
+    }
+    run_out(&w);
+}
+
+/* One of low priority runs though more urgent ones never stop coming. */
+static void test_nobody_starves(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, &starved, WF_POLICY_NANOFLOW, 1, 0);
+    sim *low = add(&w, 20, 5, 0, -1);
+    int steps = 0;
+    for (bool lives = true; lives; steps++) {
+        assert_true(steps < 3 * WF_PRIORITY_STEPS);
+        for (int i = 0; w.s.n_waiting < 20; i++) add(&w, 20, 5, 1000 + 500 * steps + 25 * i, 0);
+        step(&w);
+        lives = false;
+        for (const sim *a = w.alive; a; a = a->link) lives |= a == low;
+    }
+    assert_true(steps > WF_PRIORITY_STEPS / 2); /* it did wait for its turn */
+    run_out(&w);
+}
+
+static void test_shared_prefix(void **state)
+{
+    (void)state;
+    world w;
+    open_world(&w, &roomy, WF_POLICY_NANOFLOW, 1, 0);
+    add(&w, 22, 1, 5, 0);
+    while (w.alive) step(&w);
+    sim *again = add(&w, 22, 2, 5, 0), *other = add(&w, 22, 2, 6, 0);
+    step(&w);
+    assert_int_equal(again->q.n_cached, 20); /* whole pages only */
+    assert_int_equal(other->q.n_cached, 0);
+    assert_int_equal(w.s.prefix_hits, 20);
+    while (w.alive) step(&w);
+    sim *exact = add(&w, 20, 1, 5, 0); /* all its pages are there, but one token must be computed */
+    step(&w);
+    assert_int_equal(w.s.prefix_hits, 20 + 16);
+    (void)exact;
+    while (w.alive) step(&w);
+    for (int i = 0; i < 40; i++) add(&w, 40, 1, 100000 + 1000 * i, 0); /* others need the pages: the old content goes */
+    while (w.alive) step(&w);
+    add(&w, 22, 1, 5, 0);
+    step(&w);
+    assert_int_equal(w.s.prefix_hits, 20 + 16);
+    run_out(&w);
+}
+
+/* The same tokens behind other tokens are another content, also where a hash leads to the same place. */
+static void test_prefix_is_compared_whole(void **state)
+{
+    (void)state;
+    wf_pages pages;
+    wf_prefix x;
+    int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
+    uint64_t self = 0;
+    assert_int_equal(wf_pages_init(&pages, 8, 0), WEFT_OK);
+    assert_int_equal(wf_prefix_init(&x, &pages, PAGE), WEFT_OK);
+    assert_true(wf_pages_take(&pages, 1, &page));
+    uint64_t content = wf_prefix_add(&x, 0, tokens, page);
+    for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &self), -1);
+    for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &self), -1);
+    assert_int_equal(wf_prefix_find(&x, 0, tokens, &self), page);
+    assert_int_equal(self, content);
+    wf_prefix_free(&x);
+    wf_pages_free(&pages);
+}
+
+/* Once it has seen how long answers are, it lets more in than if all were as long as they may be. */
+static void test_prediction_learns(void **state)
+{
+    (void)state;
+    world w;
+    const wf_limits l = {.rows = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 3 * LONGEST / PAGE};
+    uint32_t most[2] = {0};
+    open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 40; i++) {
+            sim *r = add(&w, 8, 3, 100000 * round + 1000 * i, 0);
+            r->q.max_tokens = LONGEST;
+        }
+        for (int i = 0; w.alive; i++) {
+            step(&w);
+            if (i < 2) most[round] = WF_MAX(most[round], w.s.n_running);
+        }
+    }
+    assert_int_equal(most[0], 3);
+    assert_true(most[1] > 8);
+    assert_int_equal(w.s.n_preempted, 0);
+    close_world(&w);
+}
+
+/* Chunks beside decodes need fewer steps than batches of whole requests (sarathi fig. 11, nanoflow §4.2.1). */
+static void test_policies_compared(void **state)
+{
+    (void)state;
+    int steps[4];
+    for (int policy = 0; policy < 4; policy++) {
+        world w;
+        open_world(&w, &roomy, (enum wf_policy)policy, 1, 0);
+        for (int i = 0; i < 100; i++) add(&w, 5 + (uint32_t)(i * 7) % 30, 1 + (uint32_t)(i * 13) % 25, 1000 * i, 0);
+        while (w.alive) step(&w);
+        steps[policy] = w.steps;
+        close_world(&w);
+    }
+    assert_true(steps[WF_POLICY_NANOFLOW] <= steps[WF_POLICY_SARATHI] && steps[WF_POLICY_NANOFLOW] <= steps[WF_POLICY_ORCA]);
+    assert_true(4 * steps[WF_POLICY_NANOFLOW] < 3 * steps[WF_POLICY_REQUEST]);
+    printf("steps: nanoflow %d, sarathi %d, orca %d, request %d\n", steps[0], steps[1], steps[2], steps[3]);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_requests), cmocka_unit_test(test_cancel_waiting)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_requests),         cmocka_unit_test(test_too_few_pages),
+        cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_orca_takes_prompts_whole),
+        cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
+        cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
+        cmocka_unit_test(test_prefix_is_compared_whole),
+        cmocka_unit_test(test_policies_compared),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

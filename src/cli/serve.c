@@ -1,0 +1,128 @@
+/* serve: the server's options, and the opening of model and engine for it. */
+#include "cli/cli.h"
+
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+#define MANY      2147483647.0
+#define DEFAULT_SEQS     64
+#define DEFAULT_CONTEXTS 8 /* of KV cache: few sequences fill their context */
+
+static const wf_opt listen_rows[] = {
+    {0, "host", "ADDRESS", "address to listen on (default 127.0.0.1: this machine only)",
+     WF_OPT_TEXT, AT(serve.host)},
+    {0, "port", "PORT", "port to listen on; 0 takes a free one and tells which (default 8080)",
+     WF_OPT_U32, AT(serve.port), 0, 65535},
+    {0, "api-key-file", "FILE", "clients need one of the keys in this file, one a line",
+     WF_OPT_TEXT, AT(serve.api_key_file)},
+    {0, "allow-origin", "ORIGIN", "pages of this origin may call from a browser; * for all",
+     WF_OPT_TEXT, AT(serve.allow_origin)},
+};
+static const WF_GROUP(listen_group, "Listening", listen_rows);
+
+static const wf_opt served_rows[] = {
+    {0, "served-model-name", "NAME", "what clients call the model (default: the file's name)",
+     WF_OPT_TEXT, AT(serve.model_name)},
+    {0, "chat-template", "NAME", "format of conversations (default: the model's)", WF_OPT_TEXT,
+     AT(serve.chat_template)},
+};
+static const WF_GROUP(served_group, "What clients see", served_rows);
+
+static const wf_opt limit_rows[] = {
+    {0, "max-num-seqs", "N", "sequences that run together (default 64)", WF_OPT_U32,
+     AT(engine.n_seqs), 1, 65536},
+    {0, "kv-memory", "SIZE",
+     "KV cache that they share (default: what 8 sequences of a whole context take)", WF_OPT_SIZE,
+     AT(engine.kv_memory), 1, 0x1p63},
+    {0, "dense-batch", "N", "tokens computed in one step (default 512)", WF_OPT_U32,
+     AT(engine.batch), 1, 65536},
+    {0, "policy", "nanoflow|sarathi|orca|request",
+     "what a step is made of: decodes and chunks of any prompts, of one prompt, whole prompts; or "
+     "batches of whole requests (default nanoflow)",
+     WF_OPT_CHOICE, AT(engine.policy)},
+    {0, "no-prefix-cache", NULL, "compute equal starts of prompts again", WF_OPT_FLAG,
+     AT(engine.no_prefix)},
+    {0, "max-queue", "N", "sequences that may wait; above, clients get 503 (default 256)",
+     WF_OPT_U32, AT(serve.max_queue), 1, MANY},
+    {0, "request-timeout", "S", "seconds that a request may take (default 600)", WF_OPT_U32,
+     AT(serve.request_timeout_s), 1, 1e6},
+    {0, "read-timeout", "S",
+     "seconds in which a request must arrive, and an answer move (default 60)", WF_OPT_U32,
+     AT(serve.read_timeout_s), 1, 1e6},
+    {0, "shutdown-timeout", "S", "seconds that requests may still run after SIGTERM (default 30)",
+     WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
+    {0, "max-body", "SIZE", "largest body of a request (default 8M)", WF_OPT_SIZE,
+     AT(serve.max_body), 1, 1073741824.0},
+    {0, "max-connections", "N", "open connections (default 4096)", WF_OPT_U32,
+     AT(serve.max_connections), 4, 1e6},
+};
+static const WF_GROUP(limit_group, "Limits", limit_rows);
+
+static const wf_opt log_rows[] = {
+    {0, "metrics-prefix", "TEXT", "in front of the names in /metrics (default weft:)", WF_OPT_TEXT,
+     AT(serve.metrics_prefix)},
+    {0, "log-json", NULL, "log lines are JSON objects, one for each request too", WF_OPT_FLAG,
+     AT(serve.log_json)},
+};
+static const WF_GROUP(log_group, "Watching it", log_rows);
+
+typedef struct context {
+    const wf_opts *o;
+    struct weft_engine_params engine;
+} context;
+
+static int open_both(void *user, struct weft_model **m, struct weft_engine **e)
+{
+    const context *c = user;
+    int rc = wf_open_model(c->o, false, m);
+    return rc ? rc : wf_open_engine(c->o, *m, c->engine, e);
+}
+
+/* A name that no template has is found before the model loads. */
+static bool template_known(const char *name)
+{
+    for (const char *const *n = weft_chat_names(); name && *n; n++)
+        if (!strcmp(*n, name)) return true;
+    return !name;
+}
+
+static int run(const wf_opts *o)
+{
+    context c = {o, o->engine};
+    if (!c.engine.n_seqs) c.engine.n_seqs = DEFAULT_SEQS;
+    c.engine.kv_seqs = DEFAULT_CONTEXTS;
+    wf_serve_params p = o->serve;
+    if (!template_known(p.chat_template))
+        return wf_usage(
+            o->command,
+            "unknown chat template '%s'; `weft run --chat --chat-template ?` lists them",
+            p.chat_template);
+    if (!wf_opts_has(o, "port")) p.port = 8080;
+    p.max_running = c.engine.n_seqs;
+    p.quiet = o->quiet;
+    p.verbose = o->verbose;
+    p.open = open_both;
+    p.user = &c;
+    return wf_serve(&p);
+}
+
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,   &listen_group,    &served_group,     &limit_group,      &log_group,
+    &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
+};
+
+const wf_command wf_cmd_serve = {
+    .name = "serve",
+    .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
+    .summary = "Answers over HTTP, with the API of OpenAI's clients. Many requests run together in "
+               "one batch.",
+    .more = "Paths: /v1/completions, /v1/chat/completions, /v1/models, /tokenize,\n"
+            "/detokenize, /health, /metrics, /version. SIGTERM or Ctrl-C takes no more\n"
+            "requests, lets those that run end within --shutdown-timeout, and ends; a second\n"
+            "one cancels them.\n\n"
+            "Example:\n"
+            "  weft serve -m model.gguf --port 8080\n"
+            "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"One day\"}'\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,80 @@
+/* adjust: changes to logits before a token is chosen — biases of the request, presence and frequency
+ * penalties, a repetition penalty over the whole sequence, and the ban on ending too early. */
+#include "engine/engine.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static weft_status copy_bias(wf_adjust *a, const struct weft_request_params *p, uint32_t n_vocab)
+{
+    for (size_t i = 0; i < p->n_bias; i++)
+        if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= n_vocab || !(fabsf(p->bias[i].bias) <= 1e6f))
+            return wf_fail(WEFT_ERR_ARG, "logit bias of token %d: want an id from 0 to %u and a bias from -1e6 to 1e6", p->bias[i].id, n_vocab - 1);
+    if (!p->n_bias) return WEFT_OK;
+    if (!(a->bias = wf_calloc(p->n_bias, sizeof *a->bias))) return WEFT_ERR_NOMEM;
+    memcpy(a->bias, p->bias, p->n_bias * sizeof *a->bias);
+    a->n_bias = p->n_bias;
+    return WEFT_OK;
+}
+
+static weft_status list_ends(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p)
+{
+    uint32_t n_vocab = wf_token_count(t);
+    size_t cap = 0;
+    for (uint32_t id = 0; id < n_vocab + p->n_stop_ids; id++) {
+        int32_t end = id < n_vocab ? (int32_t)id : p->stop_ids[id - n_vocab];
+        if (id < n_vocab && (p->ignore_eos || !wf_token_is_eog(t, end))) continue;
+        if (!wf_grow(&a->ends, a->n_ends, &cap, sizeof *a->ends)) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for a request");
+        a->ends[a->n_ends++] = end;
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_adjust_init(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n)
+{
+    const struct weft_sampling *s = &p->sampling;
+    uint32_t n_vocab = wf_token_count(t);
+    bool repeat = s->repeat_all && s->repeat_penalty > 0 && s->repeat_penalty != 1;
+    *a = (wf_adjust){0};
+    WF_TRY(copy_bias(a, p, n_vocab));
+    if (p->min_tokens) WF_TRY(list_ends(a, t, p));
+    if (!repeat && s->presence_penalty == 0 && s->frequency_penalty == 0) return WEFT_OK;
+    if (!(a->seen = wf_calloc(n_vocab, sizeof *a->seen))) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) a->seen[prompt[i]] |= 1;
+    return WEFT_OK;
+}
+
+void wf_adjust_free(wf_adjust *a)
+{
+    free(a->bias);
+    free(a->seen);
+    free(a->ends);
+}
+
+void wf_adjust_token(wf_adjust *a, int32_t id)
+{
+    if (a->seen) a->seen[id] += 2;
+}
+
+bool wf_adjust_active(const wf_adjust *a)
+{
+    return a->n_bias || a->seen || (a->forbid_ends && a->n_ends);
+}
+
+static void penalise(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab)
+{
+    float repeat = p->repeat_all && p->repeat_penalty > 0 ? p->repeat_penalty : 1;
+    for (uint32_t i = 0; i < n_vocab; i++) {
+        uint32_t times = a->seen[i] >> 1;
+        if (a->seen[i]) c[i].logit = c[i].logit > 0 ? c[i].logit / repeat : c[i].logit * repeat;
+        if (times) c[i].logit -= p->presence_penalty + p->frequency_penalty * (float)times;
+    }
+}
+
+void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab)
+{
+    if (a->seen) penalise(a, p, c, n_vocab);
+    for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;
+    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) c[a->ends[i]].logit = -1e30f; /* finite: sums of exp stay numbers */
+}

@@ -1,0 +1,124 @@
+/* batch: the rows of a step. First how many rows each sequence gets, then the cut to whole tiles, then the arrays. */
+#include "sched/internal.h"
+
+#include <string.h>
+
+static bool decoding(const wf_seq *q)
+{
+    return q->n_done > 0 && q->n_tokens - q->n_done == 1 && q->n_tokens > q->n_prompt;
+}
+
+static uint32_t wanted_logits(const wf_seq *q, uint32_t n_rows)
+{
+    if (q->all_logits) return n_rows;
+    return n_rows && !q->no_logits && q->n_done + n_rows == q->n_tokens;
+}
+
+/* ---- how many rows ------------------------------------------------------------------------------------------ */
+
+typedef struct plan {
+    uint32_t rows, logits, decodes;
+} plan;
+
+/* Rows of q that fit beside those planned. */
+static uint32_t chunk(const wf_sched *s, const plan *p, const wf_seq *q)
+{
+    uint32_t n = WF_MIN(q->n_tokens - q->n_done, s->limits.rows - p->rows), logits = s->limits.logit_rows - p->logits;
+    if (q->all_logits) return WF_MIN(n, logits);
+    return n && wanted_logits(q, n) > logits ? n - 1 : n;
+}
+
+static void grant(plan *p, wf_seq *q, uint32_t n)
+{
+    q->n_rows = n;
+    p->rows += n;
+    p->logits += wanted_logits(q, n);
+}
+
+static void plan_decodes(wf_sched *s, plan *p)
+{
+    for (wf_seq *q = s->running; q; q = q->next)
+        if (decoding(q) && chunk(s, p, q)) grant(p, q, wf_sched_room(s, q, 1, true));
+    p->decodes = p->rows;
+}
+
+/* Orca takes prompts whole: one that would fit into an empty step waits until it fits. */
+static bool waits_for_room(const wf_sched *s, const wf_seq *q, uint32_t n)
+{
+    uint32_t all = q->n_tokens - q->n_done;
+    return s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.rows && !q->all_logits;
+}
+
+static void plan_prefills(wf_sched *s, plan *p)
+{
+    for (wf_seq *q = s->running; q; q = q->next) {
+        uint32_t n = decoding(q) ? 0 : chunk(s, p, q);
+        if (!n) continue;
+        if (p->rows && waits_for_room(s, q, n)) return;
+        grant(p, q, wf_sched_room(s, q, n, !p->rows)); /* an empty step must not stay empty */
+        if (s->p.policy == WF_POLICY_SARATHI && q->n_rows) return;
+    }
+}
+
+static bool prefilling(const wf_sched *s)
+{
+    const wf_seq *q = s->running;
+    while (q && decoding(q)) q = q->next;
+    return q != NULL;
+}
+
+/* Rows beyond a whole number of tiles cost a tile more; those of prefill can wait for the next step. */
+static void cut_to_tiles(wf_sched *s, plan *p)
+{
+    uint32_t over = p->rows % s->p.tile, prefill = p->rows - p->decodes;
+    bool cuts = s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
+    if (!cuts || !over || p->rows < s->p.tile || over >= prefill) return;
+    while (over) { /* the list is linked one way: its end is found anew for each */
+        wf_seq *last = NULL;
+        for (wf_seq *q = s->running; q; q = q->next)
+            if (q->n_rows && !decoding(q)) last = q;
+        uint32_t n = WF_MIN(over, last->n_rows);
+        last->n_rows -= n;
+        p->rows -= n;
+        over -= n;
+    }
+}
+
+/* ---- arrays --------------------------------------------------------------------------------------------------- */
+
+static void add_rows(const wf_sched *s, wf_batch *b, wf_seq *q)
+{
+    uint32_t seq = b->n_seqs++, first = b->n_rows, p = s->p.page_tokens, n = q->n_rows;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pos = q->n_done + i, row = b->n_rows++;
+        b->in[WF_INPUT_TOKEN][row] = q->tokens[pos];
+        b->in[WF_INPUT_POS][row] = (int32_t)pos;
+        b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
+        b->in[WF_INPUT_SLOT][row] = q->pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
+    }
+    uint32_t kv = q->n_done + n, pages = (kv + p - 1) / p;
+    memcpy(b->in[WF_INPUT_PAGES] + b->n_pages, q->pages, pages * sizeof(int32_t));
+    b->n_pages += pages;
+    b->in[WF_INPUT_INDPTR][seq + 1] = (int32_t)b->n_pages;
+    q->logit0 = b->n_logits;
+    q->n_logits = wanted_logits(q, n);
+    for (uint32_t i = n - q->n_logits; i < n; i++) b->in[WF_INPUT_LOGIT_ROWS][b->n_logits++] = (int32_t)(first + i);
+    b->max_kv = WF_MAX(b->max_kv, kv);
+    b->max_q = WF_MAX(b->max_q, n);
+}
+
+void wf_sched_batch(wf_sched *s, wf_batch *b)
+{
+    plan p = {0};
+    b->n_rows = b->n_seqs = b->n_pages = b->n_logits = b->max_kv = b->max_q = 0;
+    b->in[WF_INPUT_INDPTR][0] = 0;
+    wf_sched_clear_moves(s);
+    wf_sched_admit(s);
+    for (wf_seq *q = s->running; q; q = q->next) q->n_rows = q->n_logits = 0;
+    if (s->p.policy != WF_POLICY_REQUEST || !prefilling(s)) plan_decodes(s, &p);
+    plan_prefills(s, &p);
+    cut_to_tiles(s, &p);
+    for (int prefill = 0; prefill < 2; prefill++)
+        for (wf_seq *q = s->running; q; q = q->next)
+            if (q->n_rows && decoding(q) != (bool)prefill) add_rows(s, b, q);
+}

@@ -1,0 +1,409 @@
+/* http: libmicrohttpd's callbacks. A request's headers are judged at once but told only when its
+ * body has come, since many clients do not read while they write. A connection that waits for the
+ * engine is suspended and costs no thread. */
+#include "serve/internal.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define HTTP_THREADS  4
+#define HEADER_MEMORY 65536 /* of a connection: request line, headers, and the answer's buffer */
+#define DISCARD_MAX   (256u << 20) /* bytes of a body too large that are read before the answer */
+
+static const char *header(const wf_job *j, const char *name)
+{
+    return MHD_lookup_connection_value(j->conn, MHD_HEADER_KIND, name);
+}
+
+/* ---- may this request be answered?
+ * ------------------------------------------------------------------------ */
+
+/* host[:port], the port cut off; a bracketed address keeps its brackets. */
+static size_t host_len(const char *host)
+{
+    const char *end = *host == '[' ? strchr(host, ']') : strrchr(host, ':');
+    if (*host == '[') return end ? (size_t)(end - host) + 1 : strlen(host);
+    return end ? (size_t)(end - host) : strlen(host);
+}
+
+/* A page of any site can have its name lead to 127.0.0.1, but cannot choose another Host. */
+static bool check_host(wf_job *j)
+{
+    static const char *const local[] = {"localhost", "[::1]"};
+    const char *host = header(j, "Host"), *own = j->server->p.host;
+    if (!j->server->loopback || !host) return true;
+    size_t n = host_len(host);
+    for (size_t i = 0; i < WF_LEN(local); i++)
+        if (n == strlen(local[i]) && !strncasecmp(host, local[i], n)) return true;
+    struct in_addr a;
+    char text[64];
+    wf_copy(text, WF_MIN(n + 1, sizeof text), host);
+    if (n < sizeof text && inet_pton(AF_INET, text, &a) == 1 && ntohl(a.s_addr) >> 24 == 127)
+        return true;
+    if (n == strlen(own) && !strncasecmp(host, own, n)) return true;
+    return wf_refuse(&j->refusal, 403, "",
+                     "the Host header names '%.80s', but this server is for this machine only",
+                     host);
+}
+
+static bool check_origin(wf_job *j)
+{
+    const char *origin = header(j, "Origin"), *host = header(j, "Host"),
+               *allowed = j->server->p.allow_origin;
+    const char *site = origin ? strstr(origin, "://") : NULL;
+    if (!origin || (site && host && !strcasecmp(site + 3, host)))
+        return true; /* no browser, or our own page */
+    if (allowed && (!strcmp(allowed, "*") || !strcmp(allowed, origin))) return true;
+    return wf_refuse(&j->refusal, 403, "",
+                     "pages of %.100s may not use this server; see --allow-origin", origin);
+}
+
+static bool check_key(wf_job *j)
+{
+    if ((j->route && j->route->open) || wf_key_fits(j->server, header(j, "Authorization")))
+        return true;
+    return wf_refuse(&j->refusal, 401, "",
+                     "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
+}
+
+static bool check_length(wf_job *j)
+{
+    const char *length = header(j, "Content-Length");
+    if (length && header(j, "Transfer-Encoding"))
+        return wf_refuse(&j->refusal, 400, "",
+                         "Content-Length and Transfer-Encoding exclude each other");
+    if (!length || strtoull(length, NULL, 10) <= j->server->p.max_body) return true;
+    return wf_refuse(&j->refusal, 413, "", "the body has %.20s bytes, at most %llu are possible",
+                     length, (unsigned long long)j->server->p.max_body);
+}
+
+static bool check_headers(wf_job *j)
+{
+    wf_refusal none = {0};
+    j->route = wf_route_find(j->path, j->method, &none);
+    if (!check_host(j) || !check_origin(j)) return false;
+    if (!strcmp(j->method, "OPTIONS")) return true;
+    if (!check_key(j) || !check_length(j)) return false;
+    if (!j->route) j->refusal = none; /* who has no key does not learn what there is */
+    if (!j->route || j->route->early) return j->route != NULL;
+    if (!atomic_load(&j->server->loaded)) return wf_refuse(&j->refusal, 503, "", "Loading model");
+    if (atomic_load(&j->server->stopping))
+        return wf_refuse(&j->refusal, 503, "", "the server is shutting down");
+    return true;
+}
+
+/* ---- answers
+ * ---------------------------------------------------------------------------------------------- */
+
+static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
+{
+    const char *allowed = j->server->p.allow_origin;
+    MHD_add_response_header(r, "X-Request-Id", j->id);
+    MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
+    if (allowed) {
+        MHD_add_response_header(r, "Access-Control-Allow-Origin", allowed);
+        MHD_add_response_header(r, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+        MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
+        MHD_add_response_header(r, "Vary", "Origin");
+    }
+    if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (status == 503) MHD_add_response_header(r, "Retry-After", "1");
+    if (status == 405 && j->route) MHD_add_response_header(r, "Allow", j->route->method);
+    if (atomic_load(&j->server->stopping)) MHD_add_response_header(r, "Connection", "close");
+}
+
+static wf_mhd queue(wf_job *j, int status, struct MHD_Response *r)
+{
+    if (!r) return MHD_NO;
+    add_headers(j, r, status);
+    j->status = status;
+    wf_mhd ok = MHD_queue_response(j->conn, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+/* Takes text, which was malloc'ed. */
+static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const char *type)
+{
+    struct MHD_Response *r =
+        text ? MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE) : NULL;
+    if (!r)
+        free(text);
+    else
+        MHD_add_response_header(r, "Content-Type", type);
+    return queue(j, status, r);
+}
+
+static wf_mhd send_json(wf_job *j, int status, json_t *json)
+{
+    char *text = json ? json_dumps(json, WF_JSON_FLAGS) : NULL;
+    json_decref(json);
+    return send_text(j, status, text, text ? strlen(text) : 0, "application/json");
+}
+
+static wf_mhd send_refusal(wf_job *j, const wf_refusal *r)
+{
+    return send_json(j, r->status, wf_refusal_json(r));
+}
+
+static wf_mhd send_answer(wf_job *j)
+{
+    json_t *json = NULL;
+    wf_text text = {0};
+    if (!j->route->answer(j, &json, &text)) return send_refusal(j, &j->refusal);
+    return j->route->content_type ? send_text(j, 200, text.data, text.len, j->route->content_type)
+                                  : send_json(j, 200, json);
+}
+
+/* A stream begins with its first news, so that what fails at once has a status of its own. */
+static wf_mhd send_generated(wf_job *j)
+{
+    wf_refusal failed = {0};
+    pthread_mutex_lock(&j->lock);
+    bool news = !j->n_pending;
+    for (size_t i = 0; j->params.stream && i < j->n_choices; i++)
+        news |= j->choices[i].n_tokens > 0;
+    if (!news) wf_job_sleep(j);
+    bool fail = news && wf_job_failed(j, &failed);
+    pthread_mutex_unlock(&j->lock);
+    if (!news) return MHD_YES;
+    if (fail) return send_refusal(j, &failed);
+    return j->params.stream ? queue(j, 200, wf_sse_response(j))
+                            : send_json(j, 200, wf_reply_whole(j));
+}
+
+static wf_mhd generate(wf_job *j)
+{
+    json_t *body = wf_json_parse(j->body.data, j->body.len, &j->refusal);
+    bool ok = body && wf_params_read(j->server, body, j->route->chat, &j->params, &j->refusal);
+    json_decref(body);
+    free(j->body.data);
+    j->body = (wf_text){0};
+    if (!ok) return send_refusal(j, &j->refusal);
+    j->running = true;
+    j->deadline_ns = j->start_ns + j->server->p.request_timeout_s * 1000000000ull;
+    wf_watch_add(j);
+    if (!wf_job_submit(j)) return send_refusal(j, &j->refusal);
+    return send_generated(j);
+}
+
+static wf_mhd send_preflight(wf_job *j)
+{
+    return queue(j, 204, MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
+}
+
+/* ---- from the first header to the last byte
+ * --------------------------------------------------------------- */
+
+static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path, const char *method,
+                    void **job)
+{
+    wf_job *j = wf_job_create(s, conn);
+    if (!j) return MHD_NO;
+    *job = j;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    j->socket = info ? info->socket_context : NULL;
+    wf_copy(j->method, sizeof j->method, method);
+    wf_copy(j->path, sizeof j->path, path);
+    check_headers(j);
+    const char *expect = header(j, "Expect"), *length = header(j, "Content-Length");
+    bool huge = j->refusal.status == 413 && (expect || strtoull(length, NULL, 10) > DISCARD_MAX);
+    return huge ? send_refusal(j, &j->refusal) : MHD_YES;
+}
+
+static wf_mhd take_body(wf_job *j, const char *data, size_t *size)
+{
+    if (!j->refusal.status && j->body.len + *size > j->server->p.max_body)
+        wf_refuse(&j->refusal, 413, "", "the body has more than the %llu bytes that are possible",
+                  (unsigned long long)j->server->p.max_body);
+    if (j->refusal.status)
+        j->discarded += *size;
+    else
+        wf_text_add(&j->body, data, *size);
+    *size = 0;
+    if (j->body.failed) wf_refuse(&j->refusal, 500, "", "out of memory for the request");
+    return j->discarded > DISCARD_MAX ? MHD_NO : MHD_YES;
+}
+
+static wf_mhd finish(wf_job *j)
+{
+    wf_server *s = j->server;
+    if (j->socket) {
+        pthread_mutex_lock(&s->lock);
+        j->socket->busy = true;
+        pthread_mutex_unlock(&s->lock);
+    }
+    if (j->refusal.status) return send_refusal(j, &j->refusal);
+    if (!strcmp(j->method, "OPTIONS")) return send_preflight(j);
+    return j->route->answer ? send_answer(j) : generate(j);
+}
+
+static wf_mhd on_request(void *cls, struct MHD_Connection *conn, const char *path,
+                         const char *method, const char *version, const char *data, size_t *size,
+                         void **job)
+{
+    (void)version;
+    wf_job *j = *job;
+    if (!j) return begin(cls, conn, path, method, job);
+    if (*size) return take_body(j, data, size);
+    return j->running ? send_generated(j) : finish(j);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *conn, void **job,
+                         enum MHD_RequestTerminationCode why)
+{
+    wf_server *s = cls;
+    wf_job *j = *job;
+    (void)conn, (void)why;
+    if (!j) return;
+    *job = NULL;
+    wf_watch_remove(j);
+    if (j->socket) {
+        pthread_mutex_lock(&s->lock);
+        j->socket->busy = false;
+        j->socket->since_ns = wf_now_ns();
+        pthread_mutex_unlock(&s->lock);
+    }
+    wf_log_request(j);
+    wf_job_detach(j);
+}
+
+/* ---- connections
+ * ------------------------------------------------------------------------------------------- */
+
+static void open_conn(wf_server *s, struct MHD_Connection *conn, void **context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+    wf_conn *c = info ? wf_calloc(1, sizeof *c) : NULL;
+    *context = c;
+    if (!c) return; /* served without the limit on time */
+    c->fd = info->connect_fd;
+    c->since_ns = wf_now_ns();
+    pthread_mutex_lock(&s->lock);
+    c->next = s->conns;
+    if (s->conns) s->conns->prev = c;
+    s->conns = c;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void close_conn(wf_server *s, void **context)
+{
+    wf_conn *c = *context;
+    if (!c) return;
+    pthread_mutex_lock(&s->lock);
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        s->conns = c->next;
+    if (c->next) c->next->prev = c->prev;
+    pthread_mutex_unlock(&s->lock);
+    free(c);
+    *context = NULL;
+}
+
+static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+        open_conn(cls, conn, context);
+    else
+        close_conn(cls, context);
+}
+
+/* Paths are compared as they came: no route needs an escape, and %00 ends none. */
+static size_t keep_escapes(void *cls, struct MHD_Connection *conn, char *text)
+{
+    (void)cls, (void)conn;
+    return strlen(text);
+}
+
+static void on_log(void *cls, const char *fmt, va_list ap)
+{
+    char line[512];
+    (void)cls;
+    vsnprintf(line, sizeof line, fmt, ap);
+    size_t n = strlen(line);
+    while (n && line[n - 1] == '\n') line[--n] = 0;
+    wf_log(WEFT_LOG_DEBUG, "http: %s", line);
+}
+
+/* ---- daemon
+ * --------------------------------------------------------------------------------------------------
+ */
+
+static bool is_loopback(const struct sockaddr *a)
+{
+    if (a->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
+    return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
+}
+
+static void raise_file_limit(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l)) return;
+    l.rlim_cur = l.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &l);
+}
+
+static struct MHD_Daemon *start(wf_server *s, const struct addrinfo *a)
+{
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    if (a->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
+    return MHD_start_daemon(
+        flags, (uint16_t)s->p.port, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, a->ai_addr,
+        MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)s->p.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MEMORY,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.read_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT,
+        1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, s, MHD_OPTION_END);
+}
+
+bool wf_http_start(wf_server *s)
+{
+    char port[16];
+    struct addrinfo *a = NULL, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    snprintf(port, sizeof port, "%u", s->p.port);
+    int rc = getaddrinfo(s->p.host, port, &hints, &a);
+    if (rc) {
+        wf_fail(WEFT_ERR_ARG, "--host %s: %s", s->p.host, gai_strerror(rc));
+        return false;
+    }
+    raise_file_limit();
+    s->loopback = is_loopback(a->ai_addr);
+    s->daemon = start(s, a);
+    if (!s->daemon)
+        wf_fail(WEFT_ERR_IO,
+                "cannot listen on %s port %u; is another server there? --port takes another one",
+                s->p.host, s->p.port);
+    freeaddrinfo(a);
+    return s->daemon != NULL;
+}
+
+uint32_t wf_http_port(const wf_server *s)
+{
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    return info ? info->port : s->p.port;
+}
+
+void wf_http_quiesce(wf_server *s)
+{
+    MHD_socket fd = MHD_quiesce_daemon(s->daemon);
+    if (fd != MHD_INVALID_SOCKET) close(fd);
+}
+
+void wf_http_stop(wf_server *s)
+{
+    MHD_stop_daemon(s->daemon);
+    s->daemon = NULL;
+}

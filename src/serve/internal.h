@@ -1,0 +1,268 @@
+/* serve, inside: server, jobs and what passes between their files.
+ *
+ * A job is one HTTP request from its first header to its last byte. Locks: job.lock guards what the
+ * engine's thread writes (choices, n_pending) and the connection's sleep; server.lock guards the
+ * list of jobs and connections; metrics have their own. None is held while another is taken, except
+ * that the watcher takes job.lock inside server.lock.
+ */
+#ifndef WF_SERVE_INTERNAL_H
+#define WF_SERVE_INTERNAL_H
+
+#include "serve/serve.h"
+
+#include <jansson.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+typedef enum MHD_Result wf_mhd;
+typedef struct wf_server wf_server;
+typedef struct wf_job wf_job;
+
+/* What a client is told when something is wrong. */
+typedef struct wf_refusal {
+    int status; /* 0: nothing is wrong */
+    const char *type;
+    const char *code; /* NULL: null */
+    char param[48];   /* field that is wrong; "": null */
+    char message[400];
+} wf_refusal;
+/* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
+bool wf_refuse(wf_refusal *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
+json_t *wf_refusal_json(const wf_refusal *r);
+
+/* ---- text.c: buffers and UTF-8 ----------------------------------------------------------------
+ */
+
+typedef struct wf_text {
+    char *data;
+    size_t len, cap;
+    bool failed; /* memory ran out: the rest is lost */
+} wf_text;
+void wf_text_add(wf_text *t, const char *data, size_t len);
+void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
+#define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* a float whole */
+/* A JSON string; bytes that are no UTF-8 become U+FFFD. */
+json_t *wf_json_string(const char *data, size_t len);
+void wf_random_hex(char out[33]);
+
+/* ---- params.c: JSON to request
+ * -------------------------------------------------------------------- */
+
+typedef struct wf_prompt {
+    int32_t *ids;
+    size_t n;
+    char *text; /* what echo shows */
+    size_t len;
+} wf_prompt;
+
+typedef struct wf_params {
+    bool chat;
+    wf_prompt *prompts;
+    size_t n_prompts;
+    /* As fields of requests are named; ranges are in params.c. */
+    double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
+    int64_t n, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, seed, logprobs,
+        top_logprobs;
+    bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
+    bool include_usage, continuous_usage;
+    char **stop;
+    size_t n_stop;
+    int32_t *stop_ids;
+    size_t n_stop_ids;
+    struct weft_logit_bias *bias;
+    size_t n_bias;
+} wf_params;
+#define WF_MAX_CHOICES 256 /* n times prompts */
+
+/* JSON text with at most 64 levels; NULL: r says why. */
+json_t *wf_json_parse(const char *text, size_t len, wf_refusal *r);
+bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_refusal *r);
+void wf_params_free(wf_params *p);
+/* Of choice i: pointers into p. */
+struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
+
+/* ---- job.c: one HTTP request
+ * ------------------------------------------------------------------------ */
+
+typedef struct wf_token {
+    int32_t id;
+    float logprob;
+    size_t text_end; /* in the choice's text, after this token's part */
+    size_t top;      /* first of its alternatives */
+    uint32_t n_top;
+    bool prompt; /* a token of the prompt */
+} wf_token;
+
+typedef struct wf_choice {
+    wf_job *job;
+    uint32_t index;
+    struct weft_request *req; /* NULL: not submitted */
+    /* under job.lock; only ever appended to */
+    char *text;
+    size_t n_text, cap_text;
+    wf_token *tokens;
+    size_t n_tokens, cap_tokens;
+    struct weft_logprob *top;
+    size_t n_top, cap_top;
+    bool done;
+    struct weft_event end; /* the DONE event; message is below */
+    char message[256];
+    uint64_t last_ns; /* of the token before */
+    /* the HTTP thread only: what was written, and state of its output */
+    size_t sent_text, sent_tokens, generated, cached;
+    size_t offset; /* of the next token in the text shown, for text_offset */
+    bool opened, ended;
+} wf_choice;
+
+enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOWN };
+
+struct wf_job {
+    wf_server *server;
+    wf_job *prev, *next; /* in the server's list */
+    struct MHD_Connection *conn;
+    struct wf_conn *socket;
+    uint64_t serial; /* what the watcher knows it by */
+    const struct wf_route *route;
+    char id[33];
+    char method[12], path[100]; /* for the log */
+    uint64_t start_ns, deadline_ns;
+    int64_t created;
+    wf_text body;
+    size_t discarded;
+    wf_refusal refusal; /* from the headers; told once the body has come */
+    wf_params params;
+    wf_text out; /* of a stream: bytes not yet taken by the connection, from out_at on */
+    size_t out_at;
+    bool running; /* submitted */
+    bool stream_ended;
+    int status; /* of the answer, for the log */
+
+    pthread_mutex_t lock;
+    wf_choice *choices;
+    size_t n_choices;
+    size_t n_pending; /* choices whose DONE has not come */
+    bool attached;    /* the connection still belongs to it */
+    bool suspended;
+    bool lost; /* memory for text ran out */
+    enum wf_abort abort;
+};
+
+wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn);
+/* Submits all choices. False: refusal is set and nothing runs. */
+bool wf_job_submit(wf_job *j);
+/* Cancels what runs; the first reason stays. */
+void wf_job_abort(wf_job *j, enum wf_abort why);
+/* The connection has ended: the job goes as soon as the engine is done with it. */
+void wf_job_detach(wf_job *j);
+/* Puts the connection to sleep until the engine has news. Call with job.lock held and no news
+ * there. */
+void wf_job_sleep(wf_job *j);
+/* Why the job failed as a whole; false: it did not. */
+bool wf_job_failed(wf_job *j, wf_refusal *r);
+
+/* ---- reply.c and sse.c: events to JSON
+ * ---------------------------------------------------------------- */
+
+json_t *wf_reply_whole(wf_job *j);
+json_t *wf_reply_usage(const wf_job *j);
+const char *wf_reply_finish(enum weft_finish f);
+/* logprobs of tokens [first, n) of copies; offset: of the first in the shown text, moved on. */
+json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
+                          const struct weft_logprob *top, size_t *offset);
+json_t *wf_reply_head(const wf_job *j, bool chunk);
+struct MHD_Response *wf_sse_response(wf_job *j);
+
+/* ---- routes.c
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct wf_route {
+    const char *path, *method;
+    bool open;  /* needs no key */
+    bool early; /* answers before the model is loaded */
+    /* Gives JSON in *out, or text of content_type; false: the job's refusal is set. NULL: it
+     * generates. */
+    bool (*answer)(wf_job *j, json_t **out, wf_text *text);
+    const char *content_type; /* NULL: JSON */
+    bool chat;                /* of those that generate */
+} wf_route;
+/* NULL: r says 404 or 405. */
+const wf_route *wf_route_find(const char *path, const char *method, wf_refusal *r);
+
+/* ---- metrics.c
+ * ------------------------------------------------------------------------------------------ */
+
+enum wf_hist {
+    WF_HIST_PROMPT,
+    WF_HIST_GENERATION,
+    WF_HIST_TTFT,
+    WF_HIST_ITL,
+    WF_HIST_E2E,
+    WF_HIST_QUEUE,
+    WF_HIST_PREFILL,
+    WF_HIST_DECODE,
+    WF_N_HISTS
+};
+#define WF_HIST_BUCKETS 20
+typedef struct wf_metrics {
+    pthread_mutex_t lock;
+    uint64_t counts[WF_N_HISTS][WF_HIST_BUCKETS + 1];
+    double sums[WF_N_HISTS];
+    uint64_t prompt_tokens, generation_tokens, cached_tokens;
+    uint64_t finished[4]; /* stop, length, abort, error */
+} wf_metrics;
+void wf_metrics_token(wf_metrics *m, double seconds, bool first);
+void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e);
+void wf_metrics_print(wf_server *s, wf_text *out);
+
+/* ---- watch.c
+ * ---------------------------------------------------------------------------------------------- */
+
+bool wf_watch_start(wf_server *s);
+void wf_watch_stop(wf_server *s);
+void wf_watch_add(wf_job *j); /* a job that runs: its client may go away */
+void wf_watch_remove(wf_job *j);
+
+/* ---- http.c, server.c
+ * --------------------------------------------------------------------------------------- */
+
+typedef struct wf_conn { /* a TCP connection, to find those that never finish a request */
+    struct wf_conn *prev, *next;
+    int fd;
+    bool busy;         /* a whole request has come and is being answered */
+    uint64_t since_ns; /* when it was opened or its last answer ended */
+} wf_conn;
+
+struct wf_server {
+    wf_serve_params p;
+    struct MHD_Daemon *daemon;
+    char name[128]; /* of the model */
+    int64_t started;
+    bool loopback; /* bound to this machine only: Host is checked */
+    char **keys;
+    size_t n_keys;
+    wf_metrics metrics;
+    atomic_bool loaded, stopping;
+    const struct weft_model *model;
+    struct weft_engine *engine;
+    uint32_t context;
+    atomic_uint in_flight; /* sequences submitted and not done */
+    pthread_t watcher;
+    bool watching;
+    int epoll, wake[2];
+    pthread_mutex_t lock;
+    wf_job *jobs; /* those that run */
+    wf_conn *conns;
+};
+
+bool wf_http_start(wf_server *s);
+/* Takes no more connections; those that are open may go on. */
+void wf_http_quiesce(wf_server *s);
+void wf_http_stop(wf_server *s);
+uint32_t wf_http_port(const wf_server *s);
+bool wf_keys_load(wf_server *s);
+bool wf_key_fits(const wf_server *s, const char *authorization);
+void wf_keys_free(wf_server *s);
+void wf_log_request(const wf_job *j);
+
+#endif

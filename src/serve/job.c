@@ -1,0 +1,214 @@
+/* job: one HTTP request and the sequences it asks the engine for. Two sides hold it: the
+ * connection, and the engine until the last choice is done; who lets go last frees it. */
+#include "serve/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn)
+{
+    wf_job *j = wf_calloc(1, sizeof *j);
+    if (!j) return NULL;
+    j->server = s;
+    j->conn = conn;
+    j->attached = true;
+    j->start_ns = wf_now_ns();
+    j->created = (int64_t)time(NULL);
+    pthread_mutex_init(&j->lock, NULL);
+    wf_random_hex(j->id);
+    return j;
+}
+
+static void job_free(wf_job *j)
+{
+    for (size_t i = 0; i < j->n_choices; i++) {
+        wf_choice *c = &j->choices[i];
+        weft_request_free(c->req);
+        free(c->text);
+        free(c->tokens);
+        free(c->top);
+    }
+    free(j->choices);
+    free(j->body.data);
+    free(j->out.data);
+    wf_params_free(&j->params);
+    pthread_mutex_destroy(&j->lock);
+    free(j);
+}
+
+/* ---- from the engine's thread
+ * ------------------------------------------------------------------------- */
+
+/* Room for n more elements behind the first `used`. */
+static bool room(void *array, size_t used, size_t n, size_t *cap, size_t size)
+{
+    void **p = array;
+    if (used + n <= *cap) return true;
+    size_t want = WF_MAX(*cap * 2, used + n + 16);
+    void *grown = realloc(*p, want * size);
+    if (!grown) return false;
+    *p = grown;
+    *cap = want;
+    return true;
+}
+
+static bool append_event(wf_choice *c, const struct weft_event *ev)
+{
+    if (!room(&c->text, c->n_text, ev->text_len, &c->cap_text, 1) ||
+        !room(&c->top, c->n_top, ev->n_top, &c->cap_top, sizeof *c->top) ||
+        !room(&c->tokens, c->n_tokens, 1, &c->cap_tokens, sizeof *c->tokens))
+        return false;
+    if (ev->text_len) memcpy(c->text + c->n_text, ev->text, ev->text_len);
+    c->n_text += ev->text_len;
+    if (ev->id < 0) return true; /* text that was held back */
+    if (ev->n_top) memcpy(c->top + c->n_top, ev->top, ev->n_top * sizeof *c->top);
+    c->tokens[c->n_tokens++] = (wf_token){ev->id,   ev->logprob, c->n_text,
+                                          c->n_top, ev->n_top,   ev->kind == WEFT_EVENT_PROMPT};
+    c->n_top += ev->n_top;
+    return true;
+}
+
+static void measure(wf_choice *c, const struct weft_event *ev)
+{
+    wf_job *j = c->job;
+    uint64_t now = wf_now_ns();
+    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) {
+        bool first = !c->last_ns;
+        wf_metrics_token(&j->server->metrics,
+                         (double)(now - (first ? j->start_ns : c->last_ns)) * 1e-9, first);
+        c->last_ns = now;
+    }
+    if (ev->kind == WEFT_EVENT_DONE)
+        wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9);
+}
+
+static void end_choice(wf_choice *c, const struct weft_event *ev)
+{
+    c->done = true;
+    c->end = *ev;
+    c->end.text = c->end.message = NULL; /* valid during the event only */
+    wf_copy(c->message, sizeof c->message, ev->message ? ev->message : "");
+    c->job->n_pending--;
+    atomic_fetch_sub(&c->job->server->in_flight, 1);
+}
+
+static void wake(wf_job *j)
+{
+    if (!j->suspended) return;
+    j->suspended = false;
+    MHD_resume_connection(j->conn);
+}
+
+static void on_event(void *user, const struct weft_event *ev)
+{
+    wf_choice *c = user;
+    wf_job *j = c->job;
+    measure(c, ev);
+    pthread_mutex_lock(&j->lock);
+    if (ev->kind == WEFT_EVENT_DONE)
+        end_choice(c, ev);
+    else if (!j->lost && j->attached && !append_event(c, ev))
+        j->lost = true;
+    if (j->params.stream || !j->n_pending) wake(j);
+    bool last = !j->attached && !j->n_pending;
+    pthread_mutex_unlock(&j->lock);
+    if (last) job_free(j);
+}
+
+/* ---- from HTTP threads
+ * ----------------------------------------------------------------------------------- */
+
+/* Takes n places among those that may run or wait. */
+static bool reserve(wf_job *j, size_t n)
+{
+    wf_server *s = j->server;
+    unsigned most = s->p.max_running + s->p.max_queue, now = atomic_load(&s->in_flight);
+    do {
+        if (now + n > most)
+            return wf_refuse(
+                &j->refusal, 503, "",
+                "the server is busy: %u sequences run or wait, %u are possible; try again later",
+                now, most);
+    } while (!atomic_compare_exchange_weak(&s->in_flight, &now, now + (unsigned)n));
+    if (!atomic_load(&s->stopping)) return true; /* asked last: who passes here is waited for */
+    atomic_fetch_sub(&s->in_flight, (unsigned)n);
+    return wf_refuse(&j->refusal, 503, "", "the server is shutting down");
+}
+
+static bool submit_choice(wf_job *j, size_t i)
+{
+    wf_choice *c = &j->choices[i];
+    struct weft_request_params rp = wf_params_request(&j->params, i);
+    rp.on_event = on_event;
+    rp.user = c;
+    pthread_mutex_lock(&j->lock);
+    j->n_pending++; /* before the engine can end it */
+    pthread_mutex_unlock(&j->lock);
+    weft_status s = weft_submit(j->server->engine, &rp, &c->req);
+    if (s == WEFT_OK) return true;
+    pthread_mutex_lock(&j->lock);
+    j->n_pending--;
+    pthread_mutex_unlock(&j->lock);
+    return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s",
+                     weft_last_error());
+}
+
+bool wf_job_submit(wf_job *j)
+{
+    size_t n = j->params.n_prompts * (size_t)j->params.n, i = 0;
+    if (!reserve(j, n)) return false;
+    if (!(j->choices = wf_calloc(n, sizeof *j->choices))) {
+        atomic_fetch_sub(&j->server->in_flight, (unsigned)n);
+        return wf_refuse(&j->refusal, 500, "", "out of memory");
+    }
+    for (size_t k = 0; k < n; k++) j->choices[k].job = j, j->choices[k].index = (uint32_t)k;
+    j->n_choices = n;
+    while (i < n && submit_choice(j, i)) i++;
+    if (i == n) return true;
+    atomic_fetch_sub(&j->server->in_flight, (unsigned)(n - i));
+    wf_job_abort(j, WF_ABORT_SHUTDOWN);
+    return false;
+}
+
+void wf_job_abort(wf_job *j, enum wf_abort why)
+{
+    pthread_mutex_lock(&j->lock);
+    if (!j->abort) j->abort = why;
+    for (size_t i = 0; i < j->n_choices; i++)
+        if (j->choices[i].req && !j->choices[i].done) weft_cancel(j->choices[i].req);
+    pthread_mutex_unlock(&j->lock);
+}
+
+void wf_job_detach(wf_job *j)
+{
+    wf_job_abort(j, WF_ABORT_GONE); /* what still runs now runs for nobody */
+    pthread_mutex_lock(&j->lock);
+    j->attached = false;
+    bool last = !j->n_pending;
+    pthread_mutex_unlock(&j->lock);
+    if (last) job_free(j);
+}
+
+void wf_job_sleep(wf_job *j)
+{
+    j->suspended = true;
+    MHD_suspend_connection(j->conn);
+}
+
+bool wf_job_failed(wf_job *j, wf_refusal *r)
+{
+    if (j->abort == WF_ABORT_TIMEOUT)
+        return !wf_refuse(r, 504, "",
+                          "the request took longer than the %u s that this server allows",
+                          j->server->p.request_timeout_s);
+    if (j->abort == WF_ABORT_SHUTDOWN) return !wf_refuse(r, 503, "", "the server is shutting down");
+    if (j->lost) return !wf_refuse(r, 500, "", "out of memory for the answer");
+    for (size_t i = 0; i < j->n_choices; i++) {
+        const wf_choice *c = &j->choices[i];
+        if (c->done && c->end.status != WEFT_OK && c->end.status != WEFT_ERR_CANCELLED)
+            return !wf_refuse(r, 500, "", "%s", c->message);
+    }
+    return false;
+}

@@ -1,0 +1,60 @@
+/* keys: the API keys of a file, one a line. */
+#include "serve/internal.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define FILE_MAX (1u << 20)
+
+bool wf_keys_load(wf_server *s)
+{
+    char *text = NULL, *rest;
+    size_t len = 0, cap = 0;
+    if (!s->p.api_key_file) return true;
+    if (wf_read_file(s->p.api_key_file, FILE_MAX, &text, &len)) return false;
+    for (char *line = strtok_r(text, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
+        if (!wf_grow(&s->keys, s->n_keys, &cap, sizeof *s->keys) ||
+            !(s->keys[s->n_keys] = wf_strdup(line))) {
+            wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys");
+            break;
+        }
+        s->n_keys++;
+    }
+    bool ok = s->n_keys > 0;
+    if (!ok) wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line", s->p.api_key_file);
+    explicit_bzero(text, len);
+    free(text);
+    return ok;
+}
+
+/* Takes as long for a key that is wrong in its first byte as for one that is wrong in its last. */
+static bool same(const char *given, size_t n_given, const char *key)
+{
+    size_t n = strlen(key);
+    unsigned char differ = n != n_given;
+    for (size_t i = 0; i < n; i++)
+        differ |= (unsigned char)key[i] ^ (unsigned char)(n_given ? given[i % n_given] : 0);
+    return !differ;
+}
+
+bool wf_key_fits(const wf_server *s, const char *authorization)
+{
+    bool fits = false;
+    if (!s->n_keys) return true;
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7)) return false;
+    const char *given = authorization + 7;
+    given += strspn(given, " ");
+    for (size_t i = 0; i < s->n_keys; i++) fits |= same(given, strlen(given), s->keys[i]);
+    return fits;
+}
+
+void wf_keys_free(wf_server *s)
+{
+    for (size_t i = 0; i < s->n_keys; i++) {
+        explicit_bzero(s->keys[i], strlen(s->keys[i]));
+        free(s->keys[i]);
+    }
+    free(s->keys);
+}

@@ -1,0 +1,170 @@
+/* reply: what the engine gave, as OpenAI's JSON. */
+#include "serve/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *wf_reply_finish(enum weft_finish f)
+{
+    return f == WEFT_FINISH_STOP ? "stop" : f == WEFT_FINISH_CANCEL ? "abort" : "length";
+}
+
+json_t *wf_reply_head(const wf_job *j, bool chunk)
+{
+    char id[48];
+    bool chat = j->params.chat;
+    wf_copy(id, sizeof id, chat ? "chatcmpl-" : "cmpl-");
+    wf_copy(id + strlen(id), sizeof id - strlen(id), j->id);
+    const char *object = !chat   ? "text_completion"
+                         : chunk ? "chat.completion.chunk"
+                                 : "chat.completion";
+    return json_pack("{s:s,s:s,s:I,s:s}", "id", id, "object", object, "created",
+                     (json_int_t)j->created, "model", j->server->name);
+}
+
+/* Each prompt counts once, however many choices it has. */
+json_t *wf_reply_usage(const wf_job *j)
+{
+    json_int_t prompt = 0, completion = 0, cached = 0;
+    for (size_t i = 0; i < j->params.n_prompts; i++) {
+        prompt += (json_int_t)j->params.prompts[i].n;
+        cached += (json_int_t)j->choices[i * (size_t)j->params.n].cached;
+    }
+    for (size_t i = 0; i < j->n_choices; i++)
+        completion += (json_int_t)j->choices[i].generated;
+    return json_pack("{s:I,s:I,s:I,s:{s:I}}", "prompt_tokens", prompt, "completion_tokens",
+                     completion, "total_tokens", prompt + completion, "prompt_tokens_details",
+                     "cached_tokens", cached);
+}
+
+/* ---- logprobs
+ * ---------------------------------------------------------------------------------------- */
+
+static size_t piece(const wf_job *j, int32_t id, unsigned flags, char *buf, size_t cap)
+{
+    return WF_MIN(weft_token_text(j->server->model, id, flags, buf, cap), cap);
+}
+
+/* Of chat: text, bytes and logprob. */
+static json_t *chat_token(const wf_job *j, int32_t id, float logprob)
+{
+    char buf[256];
+    size_t n = piece(j, id, WEFT_TEXT_DEFAULT, buf, sizeof buf);
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)buf[i]));
+    return json_pack("{s:o?,s:f,s:o}", "token", wf_json_string(buf, n), "logprob", (double)logprob,
+                     "bytes", bytes);
+}
+
+static json_t *chat_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
+                             const struct weft_logprob *top)
+{
+    json_t *content = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *token = chat_token(j, tokens[i].id, tokens[i].logprob), *list = json_array();
+        for (uint32_t k = 0; k < tokens[i].n_top; k++, top++)
+            json_array_append_new(list, chat_token(j, top->id, top->logprob));
+        json_object_set_new(token, "top_logprobs", list);
+        json_array_append_new(content, token);
+    }
+    return json_pack("{s:o}", "content", content);
+}
+
+static json_t *top_object(const wf_job *j, const struct weft_logprob *top, uint32_t n)
+{
+    char buf[256];
+    json_t *out = json_object();
+    for (uint32_t k = 0; k < n; k++) {
+        json_t *key = wf_json_string(buf, piece(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
+        const char *text = json_string_value(key);
+        if (text && !json_object_get(out, text))
+            json_object_set_new_nocheck(out, text, json_real(top[k].logprob));
+        json_decref(key);
+    }
+    return out;
+}
+
+/* Bytes of a token in the text that is shown; a text does not begin with the space that tokenising
+ * put there. */
+static size_t shown(const wf_job *j, const wf_token *t, size_t offset)
+{
+    char buf[256];
+    size_t n =
+        piece(j, t->id, j->params.skip_special ? WEFT_TEXT_HIDE_SPECIAL : 0, buf, sizeof buf);
+    bool cut = !offset && t->prompt && n && buf[0] == ' ' && j->params.prompts[0].text[0] != ' ';
+    return n - cut;
+}
+
+/* Of completions: four lists side by side. */
+static json_t *text_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
+                             const struct weft_logprob *top, size_t *offset)
+{
+    json_t *texts = json_array(), *values = json_array(), *tops = json_array(),
+           *offsets = json_array();
+    for (size_t i = 0; i < n; i++) {
+        char buf[256];
+        bool first = tokens[i].prompt && !tokens[i].n_top &&
+                     tokens[i].logprob == 0; /* nothing stood in front of it */
+        json_array_append_new(
+            texts, wf_json_string(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
+        json_array_append_new(values, first ? json_null() : json_real(tokens[i].logprob));
+        json_array_append_new(tops, first ? json_null() : top_object(j, top, tokens[i].n_top));
+        json_array_append_new(offsets, json_integer((json_int_t)*offset));
+        *offset += shown(j, &tokens[i], *offset);
+        top += tokens[i].n_top;
+    }
+    return json_pack("{s:o,s:o,s:o,s:o}", "tokens", texts, "token_logprobs", values, "top_logprobs",
+                     tops, "text_offset", offsets);
+}
+
+json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
+                          const struct weft_logprob *top, size_t *offset)
+{
+    bool wanted =
+        j->params.chat ? j->params.chat_logprobs : wf_params_request(&j->params, 0).logprobs;
+    if (!wanted) return json_null();
+    return j->params.chat ? chat_logprobs(j, tokens, n, top)
+                          : text_logprobs(j, tokens, n, top, offset);
+}
+
+/* ---- whole answers
+ * ------------------------------------------------------------------------------------- */
+
+static json_t *choice_text(const wf_job *j, const wf_choice *c)
+{
+    wf_text all = {0};
+    const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
+    if (j->params.echo) wf_text_add(&all, p->text, p->len);
+    wf_text_add(&all, c->text ? c->text : "", c->n_text);
+    json_t *out = all.failed ? NULL : wf_json_string(all.data, all.len);
+    free(all.data);
+    return out;
+}
+
+static json_t *whole_choice(const wf_job *j, const wf_choice *c)
+{
+    size_t offset = 0;
+    json_t *logprobs = wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset),
+           *text = choice_text(j, c);
+    const char *finish = wf_reply_finish(c->end.finish);
+    if (!j->params.chat)
+        return json_pack("{s:i,s:o?,s:o,s:s}", "index", (int)c->index, "text", text, "logprobs",
+                         logprobs, "finish_reason", finish);
+    return json_pack("{s:i,s:{s:s,s:o?},s:o,s:s}", "index", (int)c->index, "message", "role",
+                     "assistant", "content", text, "logprobs", logprobs, "finish_reason", finish);
+}
+
+json_t *wf_reply_whole(wf_job *j)
+{
+    json_t *out = wf_reply_head(j, false), *choices = json_array();
+    for (size_t i = 0; i < j->n_choices; i++) {
+        wf_choice *c = &j->choices[i];
+        for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
+        c->cached = c->end.n_cached;
+        json_array_append_new(choices, whole_choice(j, c));
+    }
+    json_object_set_new(out, "choices", choices);
+    json_object_set_new(out, "usage", wf_reply_usage(j));
+    return out;
+}

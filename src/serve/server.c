@@ -1,0 +1,291 @@
+/* server: from start to SIGTERM. The calling thread waits for signals, looks after the engine and
+ * writes a line of statistics now and then. */
+#include "serve/internal.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TICK_MS   100
+#define REPORT_NS 10000000000ull
+#define EXIT_FAIL 1
+#define EXIT_LOST 5 /* as the program's table of exit codes has it */
+
+/* ---- log
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+static void log_json(json_t *line)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    json_object_set_new(line, "time",
+                        json_real((double)now.tv_sec + (double)(now.tv_nsec / 1000000) * 1e-3));
+    char *text = json_dumps(line, JSON_COMPACT);
+    if (text) fprintf(stderr, "%s\n", text);
+    free(text);
+    json_decref(line);
+}
+
+static void say(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
+static void say(const wf_server *s, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    if (s->p.quiet) return;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (s->p.log_json)
+        log_json(json_pack("{s:s,s:s}", "level", "info", "message", text));
+    else
+        fprintf(stderr, "weft: %s\n", text);
+}
+
+static void on_log(void *user, enum weft_log_level level, const char *line)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    (void)user;
+    log_json(json_pack("{s:s,s:o?}", "level", names[level], "message",
+                       wf_json_string(line, strlen(line))));
+}
+
+void wf_log_request(const wf_job *j)
+{
+    const wf_server *s = j->server;
+    double ms = (double)(wf_now_ns() - j->start_ns) * 1e-6;
+    size_t generated = 0;
+    if (s->p.quiet || !(s->p.log_json || s->p.verbose)) return;
+    for (size_t i = 0; i < j->n_choices; i++) generated += j->choices[i].generated;
+    if (s->p.log_json)
+        log_json(json_pack("{s:s,s:s,s:s,s:o?,s:i,s:I,s:f}", "level", "info", "request_id", j->id,
+                           "method", j->method, "path", wf_json_string(j->path, strlen(j->path)),
+                           "status", j->status, "generated_tokens", (json_int_t)generated, "ms",
+                           ms));
+    else
+        fprintf(stderr, "weft: %s %s %s %d, %zu tokens, %.1f ms\n", j->id, j->method, j->path,
+                j->status, generated, ms);
+}
+
+typedef struct report {
+    uint64_t ns, prompt, generated;
+} report;
+
+/* One line when something happened since the last. */
+static void report_rates(wf_server *s, report *last)
+{
+    uint64_t now = wf_now_ns();
+    struct weft_stats e = {0};
+    if (now - last->ns < REPORT_NS || !atomic_load(&s->loaded)) return;
+    weft_engine_stats(s->engine, &e);
+    pthread_mutex_lock(&s->metrics.lock);
+    report next = {now, s->metrics.prompt_tokens, s->metrics.generation_tokens};
+    pthread_mutex_unlock(&s->metrics.lock);
+    double seconds = (double)(now - last->ns) * 1e-9;
+    if (next.prompt != last->prompt || next.generated != last->generated || e.running || e.waiting)
+        say(s,
+            "prompt %.1f tokens/s, generation %.1f tokens/s, running %u, waiting %u, KV cache %.1f "
+            "%%",
+            (double)(next.prompt - last->prompt) / seconds,
+            (double)(next.generated - last->generated) / seconds, e.running, e.waiting,
+            e.kv_pages ? 100.0 * e.kv_pages_used / e.kv_pages : 0.0);
+    *last = next;
+}
+
+/* ---- model
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* What clients call the model: the name given, or that of the file without folder and ending. It
+ * goes into metrics, so quotes do not stay. */
+static void name_model(wf_server *s)
+{
+    const char *path = weft_model_info(s->model)->path, *name = s->p.model_name;
+    if (!name) name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+    wf_copy(s->name, sizeof s->name, name);
+    char *end = s->p.model_name ? NULL : strrchr(s->name, '.');
+    if (end && !strcmp(end, ".gguf")) *end = 0;
+    for (char *c = s->name; *c; c++)
+        if ((unsigned char)*c <= ' ' || *c == '"' || *c == '\\' || *c == 127) *c = '-';
+}
+
+typedef struct loader {
+    wf_server *server;
+    struct weft_model *model;
+    struct weft_engine *engine;
+    int rc;
+    atomic_bool done;
+} loader;
+
+static void *load(void *arg)
+{
+    loader *l = arg;
+    l->rc = l->server->p.open(l->server->p.user, &l->model, &l->engine);
+    atomic_store(&l->done, true);
+    return NULL;
+}
+
+static void publish(wf_server *s, const loader *l)
+{
+    s->model = l->model;
+    s->engine = l->engine;
+    s->context = weft_engine_context(l->engine);
+    name_model(s);
+    atomic_store(&s->loaded, true);
+    say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
+}
+
+/* ---- signals
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+/* Not by sigwait: libraries have threads of their own, which block no signal. */
+static sem_t wake;
+static volatile sig_atomic_t told; /* signals that came */
+
+static void on_signal(int sig)
+{
+    int saved = errno;
+    (void)sig;
+    told++;
+    sem_post(&wake);
+    errno = saved;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&sa.sa_mask);
+    sem_init(&wake, 0, 0);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGINT, &sa, NULL);
+}
+
+/* Waits a tick or until a signal comes; the number of signals so far. */
+static int wait_tick(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += TICK_MS * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    sem_timedwait(&wake, &until);
+    return told;
+}
+
+/* ---- end
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static size_t count_jobs(wf_server *s, bool abort)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    for (wf_job *j = s->jobs; j; j = j->next, n++)
+        if (abort) wf_job_abort(j, WF_ABORT_SHUTDOWN);
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* Takes no more, lets what runs end within the time, then cancels it. */
+static void drain(wf_server *s)
+{
+    uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
+    int signals = told;
+    atomic_store(&s->stopping, true);
+    wf_http_quiesce(s);
+    size_t n = count_jobs(s, false);
+    if (n) say(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
+    while (count_jobs(s, false) && wf_now_ns() < end)
+        if (wait_tick() > signals) break;
+    if (count_jobs(s, true)) say(s, "cancelling what still runs");
+    while (atomic_load(&s->in_flight))
+        wf_sleep_ns(1000000); /* each sequence ends: the engine promises it */
+    for (int i = 0; i < 100 && count_jobs(s, false); i++)
+        wf_sleep_ns(10000000); /* last bytes to clients that read */
+}
+
+static int wait_for_end(wf_server *s, loader *l)
+{
+    struct weft_stats e = {0};
+    report last = {.ns = wf_now_ns()};
+    for (bool stop = false; !stop;) {
+        stop = wait_tick() > 0;
+        bool loaded = atomic_load(&s->loaded), done = atomic_load(&l->done);
+        if (!loaded && stop)
+            _exit(0); /* nothing was accepted; loading cannot be interrupted otherwise */
+        if (!loaded && done && l->rc) return l->rc;
+        if (!loaded && done) publish(s, l);
+        if (!loaded) continue;
+        report_rates(s, &last);
+        weft_engine_stats(s->engine, &e);
+        if (e.failed) stop = true; /* its requests have failed already */
+    }
+    drain(s);
+    if (e.failed) fprintf(stderr, "weft: error: the device failed; the server ends\n");
+    return e.failed ? EXIT_LOST : 0;
+}
+
+/* ---- all of it
+ * ------------------------------------------------------------------------------------------------------
+ */
+
+#define DEFAULT(field, value)                                                                      \
+    if (!s->p.field) s->p.field = (value)
+
+static void set_defaults(wf_server *s)
+{
+    DEFAULT(host, "127.0.0.1");
+    DEFAULT(metrics_prefix, "weft:");
+    DEFAULT(max_queue, 256);
+    DEFAULT(max_running, 1);
+    DEFAULT(request_timeout_s, 600);
+    DEFAULT(shutdown_timeout_s, 30);
+    DEFAULT(read_timeout_s, 60);
+    DEFAULT(max_body, 8u << 20);
+    DEFAULT(max_connections, 4096);
+}
+
+static int serve(wf_server *s)
+{
+    loader l = {.server = s};
+    pthread_t thread;
+    const char *bracket = strchr(s->p.host, ':') ? "[" : "";
+    if (!wf_keys_load(s) || !wf_http_start(s) || !wf_watch_start(s)) {
+        fprintf(stderr, "weft: error: %s\n", weft_last_error());
+        return EXIT_FAIL;
+    }
+    say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "",
+        wf_http_port(s));
+    if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
+    int rc = wait_for_end(s, &l);
+    pthread_join(thread, NULL);
+    wf_http_stop(s);
+    weft_engine_close(l.engine);
+    weft_model_close(l.model);
+    if (!rc) say(s, "ended");
+    return rc;
+}
+
+int wf_serve(const wf_serve_params *p)
+{
+    wf_server *s = wf_calloc(1, sizeof *s);
+    if (!s) return EXIT_FAIL;
+    s->p = *p;
+    s->started = (int64_t)time(NULL);
+    set_defaults(s);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->metrics.lock, NULL);
+    catch_signals();
+    if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
+    int rc = serve(s);
+    if (s->daemon) wf_http_stop(s);
+    wf_watch_stop(s);
+    wf_keys_free(s);
+    free(s);
+    return rc;
+}

@@ -1,0 +1,199 @@
+/* sse: an answer as a stream of server-sent events. What came since the last look goes into one
+ * event a choice, so a slow reader gets fewer and longer ones; the copy under the lock keeps JSON
+ * off the engine's time. */
+#include "serve/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK 16384 /* most bytes the connection takes at a time */
+
+typedef struct part { /* of a choice: what is new */
+    char *text;
+    size_t n_text;
+    wf_token *tokens;
+    size_t n_tokens;
+    struct weft_logprob *top;
+    bool done;
+    enum weft_finish finish;
+} part;
+
+/* ---- from the job, under its lock
+ * ----------------------------------------------------------------------- */
+
+static void *copy_of(const void *p, size_t n, size_t size)
+{
+    void *copy = wf_calloc(n + 1, size);
+    if (copy && n) memcpy(copy, p, n * size);
+    return copy;
+}
+
+static bool has_news(const wf_choice *c)
+{
+    return c->n_text > c->sent_text || c->n_tokens > c->sent_tokens || (c->done && !c->ended) ||
+           !c->opened;
+}
+
+static void part_free(part *p)
+{
+    free(p->text);
+    free(p->tokens);
+    free(p->top);
+}
+
+static bool take(wf_choice *c, part *p)
+{
+    size_t n_top = 0, first = c->sent_tokens < c->n_tokens ? c->tokens[c->sent_tokens].top : 0;
+    *p = (part){.n_text = c->n_text - c->sent_text,
+                .n_tokens = c->n_tokens - c->sent_tokens,
+                .done = c->done,
+                .finish = c->end.finish};
+    for (size_t i = c->sent_tokens; i < c->n_tokens; i++) {
+        n_top += c->tokens[i].n_top;
+        c->generated += !c->tokens[i].prompt;
+    }
+    if (c->done) c->cached = c->end.n_cached;
+    p->text = copy_of(c->text + (c->text ? c->sent_text : 0), p->n_text, 1);
+    p->tokens =
+        copy_of(c->tokens + (c->tokens ? c->sent_tokens : 0), p->n_tokens, sizeof *p->tokens);
+    p->top = copy_of(c->top + (c->top ? first : 0), n_top, sizeof *p->top);
+    c->sent_text = c->n_text;
+    c->sent_tokens = c->n_tokens;
+    return p->text && p->tokens && p->top;
+}
+
+/* ---- events
+ * ------------------------------------------------------------------------------------------------
+ */
+
+static void write_event(wf_job *j, json_t *event)
+{
+    char *text = event ? json_dumps(event, WF_JSON_FLAGS) : NULL;
+    if (text) {
+        wf_text_add(&j->out, "data: ", 6);
+        wf_text_add(&j->out, text, strlen(text));
+        wf_text_add(&j->out, "\n\n", 2);
+    } else {
+        j->out.failed = true;
+    }
+    free(text);
+    json_decref(event);
+}
+
+static json_t *usage_or_null(wf_job *j, bool now)
+{
+    return now ? wf_reply_usage(j) : json_null();
+}
+
+/* choice NULL: the last event, with usage alone. */
+static void write_chunk(wf_job *j, json_t *choice)
+{
+    json_t *event = wf_reply_head(j, true);
+    json_object_set_new(event, "choices", choice ? json_pack("[o]", choice) : json_array());
+    if (j->params.include_usage)
+        json_object_set_new(event, "usage",
+                            usage_or_null(j, !choice || j->params.continuous_usage));
+    write_event(j, event);
+}
+
+static json_t *finish_json(const part *p)
+{
+    return p && p->done ? json_string(wf_reply_finish(p->finish)) : json_null();
+}
+
+/* text NULL: none; p NULL: nothing but the text. */
+static json_t *chunk_choice(wf_job *j, wf_choice *c, json_t *text, const part *p)
+{
+    json_t *logprobs =
+        p ? wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset) : json_null();
+    if (!j->params.chat)
+        return json_pack("{s:i,s:o,s:o,s:o}", "index", (int)c->index, "text",
+                         text ? text : json_string(""), "logprobs", logprobs, "finish_reason",
+                         finish_json(p));
+    json_t *delta = json_object();
+    if (!p) json_object_set_new(delta, "role", json_string("assistant"));
+    if (text) json_object_set_new(delta, "content", text);
+    return json_pack("{s:i,s:o,s:o,s:o}", "index", (int)c->index, "delta", delta, "logprobs",
+                     logprobs, "finish_reason", finish_json(p));
+}
+
+/* Chat opens with the role, echo with the prompt. */
+static void open_choice(wf_job *j, wf_choice *c)
+{
+    const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
+    if (j->params.chat)
+        write_chunk(j, chunk_choice(j, c, json_string(""), NULL));
+    else if (j->params.echo)
+        write_chunk(j, chunk_choice(j, c, wf_json_string(p->text, p->len), NULL));
+    c->opened = true;
+}
+
+static void write_part(wf_job *j, wf_choice *c, const part *p)
+{
+    if (!c->opened) open_choice(j, c);
+    if (!p->n_text && !p->n_tokens && !p->done) return;
+    bool plain = !j->params.chat_logprobs && j->params.chat;
+    if (!p->n_text && !p->done && plain) return; /* the text of these tokens is still held back */
+    json_t *text = p->n_text || !p->done ? wf_json_string(p->text, p->n_text) : NULL;
+    write_chunk(j, chunk_choice(j, c, text, p));
+    c->ended = p->done;
+}
+
+static void write_end(wf_job *j, const wf_refusal *failed)
+{
+    if (failed)
+        write_event(j, wf_refusal_json(failed));
+    else if (j->params.include_usage)
+        write_chunk(j, NULL);
+    wf_text_add(&j->out, "data: [DONE]\n\n", 14);
+    j->stream_ended = true;
+}
+
+/* Turns news into bytes of out, or puts the connection to sleep when there is none. */
+static void fill(wf_job *j)
+{
+    wf_refusal failed = {0};
+    bool ended = true, news = false;
+    part *parts = wf_calloc(j->n_choices, sizeof *parts);
+    pthread_mutex_lock(&j->lock);
+    if (!parts) j->lost = true;
+    bool fail = wf_job_failed(j, &failed);
+    for (size_t i = 0; !fail && i < j->n_choices; i++) news |= has_news(&j->choices[i]);
+    for (size_t i = 0; !fail && i < j->n_choices; i++)
+        if (has_news(&j->choices[i]) && !take(&j->choices[i], &parts[i])) j->lost = true;
+    for (size_t i = 0; i < j->n_choices; i++) ended &= j->choices[i].done;
+    if (!fail && !news && !ended) wf_job_sleep(j);
+    pthread_mutex_unlock(&j->lock);
+    for (size_t i = 0; !fail && news && i < j->n_choices; i++)
+        if (parts[i].text) write_part(j, &j->choices[i], &parts[i]);
+    for (size_t i = 0; parts && i < j->n_choices; i++) part_free(&parts[i]);
+    free(parts);
+    if (fail || ended) write_end(j, fail ? &failed : NULL);
+}
+
+static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
+{
+    wf_job *j = cls;
+    (void)pos;
+    if (j->out_at == j->out.len) {
+        j->out.len = j->out_at = 0;
+        if (j->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
+        fill(j);
+    }
+    if (j->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = WF_MIN(j->out.len - j->out_at, max);
+    if (n) memcpy(buf, j->out.data + j->out_at, n);
+    j->out_at += n;
+    return (ssize_t)n;
+}
+
+struct MHD_Response *wf_sse_response(wf_job *j)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, on_read, j, NULL);
+    if (!r) return NULL;
+    MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
+    MHD_add_response_header(r, "Cache-Control", "no-cache");
+    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx: pass each event on at once */
+    return r;
+}

@@ -1,0 +1,128 @@
+/* text: growing buffers, JSON strings from any bytes, random ids. */
+#include "serve/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+void wf_text_add(wf_text *t, const char *data, size_t len)
+{
+    if (t->failed) return;
+    if (t->len + len + 1 > t->cap) {
+        size_t cap = WF_MAX(t->cap * 2, t->len + len + 256);
+        char *grown = realloc(t->data, cap);
+        if (!grown) {
+            t->failed = true;
+            return;
+        }
+        t->data = grown;
+        t->cap = cap;
+    }
+    if (len) memcpy(t->data + t->len, data, len);
+    t->data[t->len += len] = 0;
+}
+
+void wf_text_print(wf_text *t, const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    wf_text_add(t, line, WF_MIN((size_t)WF_MAX(n, 0), sizeof line - 1));
+}
+
+/* Length of the UTF-8 character at p, 0 when there is none: as Unicode's table 3-7 has it. */
+static size_t character(const unsigned char *p, size_t len)
+{
+    if (p[0] < 0x80) return 1;
+    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || n > len) return 0;
+    unsigned low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high) return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    return n;
+}
+
+json_t *wf_json_string(const char *data, size_t len)
+{
+    wf_text clean = {0};
+    const unsigned char *p = (const unsigned char *)data;
+    size_t from = 0, at = 0;
+    while (at < len) {
+        size_t n = character(p + at, len - at);
+        if (n) {
+            at += n;
+            continue;
+        }
+        wf_text_add(&clean, data + from, at - from);
+        wf_text_add(&clean, "\xEF\xBF\xBD", 3);
+        from = ++at;
+    }
+    if (!from) return json_stringn_nocheck(data, len);
+    wf_text_add(&clean, data + from, len - from);
+    json_t *out = clean.failed ? NULL : json_stringn_nocheck(clean.data, clean.len);
+    free(clean.data);
+    return out;
+}
+
+void wf_random_hex(char out[33])
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+        static atomic_uint_fast64_t counter; /* before the kernel has entropy: unique is enough */
+        uint64_t r[2] = {wf_random(wf_now_ns(), atomic_fetch_add(&counter, 1)), wf_now_ns()};
+        memcpy(bytes, r, sizeof bytes);
+    }
+    for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* ---- refusals ---------------------------------------------------------------------------------
+ */
+
+static const char *type_of(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 404:
+    case 405:
+        return "not_found_error";
+    case 500:
+        return "server_error";
+    case 501:
+        return "not_supported_error";
+    case 503:
+        return "unavailable_error";
+    case 504:
+        return "timeout_error";
+    default:
+        return "invalid_request_error";
+    }
+}
+
+bool wf_refuse(wf_refusal *r, int status, const char *param, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    r->status = status;
+    r->type = type_of(status);
+    wf_copy(r->param, sizeof r->param, param);
+    vsnprintf(r->message, sizeof r->message, fmt, ap);
+    va_end(ap);
+    return false;
+}
+
+json_t *wf_refusal_json(const wf_refusal *r)
+{
+    json_t *message = wf_json_string(r->message, strlen(r->message));
+    json_t *param = r->param[0] ? wf_json_string(r->param, strlen(r->param)) : json_null();
+    return json_pack("{s:{s:o?,s:s,s:o?,s:o}}", "error", "message", message, "type", r->type,
+                     "param", param, "code",
+                     r->code ? json_string(r->code) : json_integer(r->status));
+}

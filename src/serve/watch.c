@@ -1,0 +1,109 @@
+/* watch: one thread that sees clients leave while the engine works for them, requests that take too
+ * long, and connections on which a request never becomes whole. libmicrohttpd does not look at a
+ * connection that sleeps. */
+#include "serve/internal.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TICK_MS 200
+
+/* server.lock is held. */
+static wf_job *find(const wf_server *s, uint64_t serial)
+{
+    wf_job *j = s->jobs;
+    while (j && j->serial != serial) j = j->next;
+    return j;
+}
+
+static void on_hangup(wf_server *s, uint64_t serial)
+{
+    pthread_mutex_lock(&s->lock);
+    wf_job *j = find(s, serial);
+    if (j) wf_job_abort(j, WF_ABORT_GONE);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void check_times(wf_server *s)
+{
+    uint64_t now = wf_now_ns(), patience = s->p.read_timeout_s * 1000000000ull;
+    pthread_mutex_lock(&s->lock);
+    for (wf_job *j = s->jobs; j; j = j->next)
+        if (now > j->deadline_ns) wf_job_abort(j, WF_ABORT_TIMEOUT);
+    for (wf_conn *c = s->conns; c; c = c->next)
+        if (!c->busy && now > c->since_ns + patience) shutdown(c->fd, SHUT_RDWR);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void *run(void *arg)
+{
+    wf_server *s = arg;
+    struct epoll_event events[64];
+    uint64_t checked = wf_now_ns();
+    for (;;) {
+        int n = epoll_wait(s->epoll, events, WF_LEN(events), TICK_MS);
+        for (int i = 0; i < n; i++) {
+            if (!events[i].data.u64) return NULL; /* the pipe: stop */
+            on_hangup(s, events[i].data.u64);
+        }
+        if (wf_now_ns() - checked < TICK_MS * 1000000ull) continue;
+        checked = wf_now_ns();
+        check_times(s);
+    }
+}
+
+bool wf_watch_start(wf_server *s)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = 0};
+    s->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (s->epoll < 0 || pipe(s->wake) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->wake[0], &ev))
+        return false;
+    s->watching = !pthread_create(&s->watcher, NULL, run, s);
+    return s->watching;
+}
+
+void wf_watch_stop(wf_server *s)
+{
+    if (!s->watching) return;
+    while (write(s->wake[1], "", 1) < 0 && errno == EINTR) {
+    }
+    pthread_join(s->watcher, NULL);
+    close(s->wake[0]);
+    close(s->wake[1]);
+    close(s->epoll);
+}
+
+void wf_watch_add(wf_job *j)
+{
+    wf_server *s = j->server;
+    static atomic_uint_fast64_t serials;
+    j->serial = atomic_fetch_add(&serials, 1) + 1;
+    /* A client that closes only its sending side counts as gone: it cannot be told from one that
+     * left. */
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = j->serial};
+    pthread_mutex_lock(&s->lock);
+    j->prev = NULL;
+    j->next = s->jobs;
+    if (s->jobs) s->jobs->prev = j;
+    s->jobs = j;
+    pthread_mutex_unlock(&s->lock);
+    if (j->socket && epoll_ctl(s->epoll, EPOLL_CTL_ADD, j->socket->fd, &ev) && errno == EEXIST)
+        epoll_ctl(s->epoll, EPOLL_CTL_MOD, j->socket->fd, &ev);
+}
+
+void wf_watch_remove(wf_job *j)
+{
+    wf_server *s = j->server;
+    if (!j->serial) return;
+    if (j->socket) epoll_ctl(s->epoll, EPOLL_CTL_DEL, j->socket->fd, NULL);
+    pthread_mutex_lock(&s->lock);
+    if (j->prev)
+        j->prev->next = j->next;
+    else
+        s->jobs = j->next;
+    if (j->next) j->next->prev = j->prev;
+    pthread_mutex_unlock(&s->lock);
+    j->serial = 0;
+}

@@ -1,0 +1,65 @@
+/* fuzz_request: libFuzzer target. The input is the body of a request to the server, behind a byte that says to
+ * which path. Either it is refused with a status and a message, or what goes to the engine is within bounds. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/internal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const wf_server *server(void)
+{
+    static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = "chatml"}};
+    static struct weft_model *m;
+    if (!m && weft_model_open(&(struct weft_model_params){0}, &m)) abort();
+    s.model = m;
+    return &s;
+}
+
+static void check_request(const wf_server *s, const wf_params *p)
+{
+    size_t n = p->n_prompts * (size_t)p->n;
+    if (!n || n > WF_MAX_CHOICES) abort();
+    for (size_t i = 0; i < n; i++) {
+        struct weft_request_params r = wf_params_request(p, i);
+        if (!r.n_tokens || r.n_tokens >= s->context || r.max_tokens > s->context || r.n_top > WEFT_MAX_TOP) abort();
+        for (size_t k = 0; k < r.n_tokens; k++)
+            if (r.tokens[k] < 0 || (uint32_t)r.tokens[k] >= weft_model_info(s->model)->n_vocab) abort();
+        for (size_t k = 0; k < r.n_stop; k++)
+            if (!r.stop[k][0]) abort();
+    }
+}
+
+static void check_refusal(const wf_refusal *r)
+{
+    json_t *j = wf_refusal_json(r);
+    char *text = j ? json_dumps(j, WF_JSON_FLAGS) : NULL;
+    if (r->status < 400 || r->status > 599 || !r->message[0] || !text) abort();
+    free(text);
+    json_decref(j);
+}
+
+/* Whatever the bytes are, they become a JSON string. */
+static void check_text(const char *data, size_t size)
+{
+    json_t *j = wf_json_string(data, size);
+    char *text = j ? json_dumps(j, WF_JSON_FLAGS | JSON_ENCODE_ANY) : NULL;
+    if (!text) abort();
+    free(text);
+    json_decref(j);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    wf_refusal r = {0};
+    wf_params p = {0};
+    if (!size) return 0;
+    const char *text = (const char *)data + 1;
+    check_text(text, size - 1);
+    json_t *body = wf_json_parse(text, size - 1, &r);
+    if (body && wf_params_read(server(), body, data[0] & 1, &p, &r)) check_request(server(), &p);
+    else check_refusal(&r);
+    json_decref(body);
+    wf_params_free(&p);
+    return 0;
+}

@@ -1,0 +1,216 @@
+"""What the tests of the server share: starting one, talking to it, ending it.
+
+The server takes a free port and says which; it runs the built-in model on the CPU path with the chatml
+template. Environment as in tests/cli/cli.py.
+"""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
+import cli  # noqa: E402
+
+PATIENCE = 120
+PROMPTS = ["One day", "The sun was", "Tom had a big", "There was a little", "A cat and a dog", "Mia went to the"]
+# Kernels of the matrix tier (AMX) round otherwise than those for few rows, so there a drawn token may depend on how
+# many rows a step has; where answers are compared across batches they stay out.
+ONE_ROUNDING = ["--tier", "fp16"]
+GOOD = {"prompt": "One day", "max_tokens": 12, "temperature": 0}
+
+
+class Reply:
+    def __init__(self, r):
+        self.status, self.headers, self.body = r.status, r.headers, r.read()
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+    @property
+    def text(self):
+        return self.json["choices"][0]["text"]
+
+
+class Server:
+    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), wait=True, env=None):
+        self.lines = []
+        self.p = subprocess.Popen([cli.WEFT, "serve", "--port", "0", "--chat-template", "chatml", *device, *map(str, args)],
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  env={**os.environ, **(env or {})})
+        self.told = threading.Condition()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.port = int(self.line(r"listening on http://[^\s\"]+:(\d+)").group(1))
+        if wait:
+            self.line("is ready on")
+
+    def _read(self):
+        for line in self.p.stderr:
+            with self.told:
+                self.lines.append(line.decode("utf-8", "replace").rstrip())
+                self.told.notify_all()
+        with self.told:
+            self.lines.append("(end)")
+            self.told.notify_all()
+
+    def line(self, pattern):
+        """The first line of its log that fits, when it comes."""
+        end, seen = time.monotonic() + PATIENCE, 0
+        with self.told:
+            while time.monotonic() < end:
+                for line in self.lines[seen:]:
+                    if m := re.search(pattern, line):
+                        return m
+                    if line == "(end)":
+                        raise AssertionError("the server ended:\n" + "\n".join(self.lines))
+                seen = len(self.lines)
+                self.told.wait(1)
+        raise AssertionError(f"no line {pattern}:\n" + "\n".join(self.lines))
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+
+    def request(self, method, path, body=None, headers=None):
+        c = self.connect()
+        try:
+            if isinstance(body, (dict, list)):
+                body = json.dumps(body)
+            c.request(method, path, body=body.encode() if isinstance(body, str) else body, headers=headers or {})
+            return Reply(c.getresponse())
+        finally:
+            c.close()
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers=headers)
+
+    def post(self, path, body, **headers):
+        return self.request("POST", path, body, headers)
+
+    def complete(self, **fields):
+        return self.post("/v1/completions", {**GOOD, **fields})
+
+    def chat(self, content="Hello", **fields):
+        return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "temperature": 0,
+                                                  "max_tokens": 12, **fields})
+
+    def open_stream(self, **fields):
+        """A connection that has asked for a stream, and its response."""
+        c = self.connect()
+        c.request("POST", "/v1/completions", body=json.dumps({**GOOD, "stream": True, **fields}))
+        return c, c.getresponse()
+
+    def stream(self, path="/v1/completions", **fields):
+        """The events of a stream as JSON, without [DONE], which must be there."""
+        r = self.post(path, {**({"prompt": "One day"} if "chat" not in path else {}), "temperature": 0, "max_tokens": 12,
+                             "stream": True, **fields})
+        assert r.status == 200, r.body
+        assert r.headers["Content-Type"].startswith("text/event-stream"), r.headers
+        events = r.body.decode("utf-8").split("\n\n")
+        assert events[-2:] == ["data: [DONE]", ""], events[-3:]
+        assert all(e.startswith("data: ") for e in events[:-1])
+        return [json.loads(e[6:]) for e in events[:-2]]
+
+    def raw(self, data, timeout=PATIENCE):
+        """Bytes as they are; what comes back until the server closes, or nothing comes for a second."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
+            got = b""
+            try:
+                s.sendall(data)
+                s.settimeout(1)
+                while part := s.recv(65536):
+                    got += part
+            except (ConnectionError, socket.timeout):
+                pass
+            return got
+
+    def metrics(self):
+        """Values by name with labels other than the model's."""
+        out = {}
+        for line in self.get("/metrics").body.decode().splitlines():
+            if m := re.fullmatch(r'weft:(\w+)\{model_name="[^"]*",?(.*)\} (\S+)', line):
+                out[m.group(1) + (f"{{{m.group(2)}}}" if m.group(2) else "")] = float(m.group(3))
+            elif not line.startswith("# "):
+                raise AssertionError(line)
+        return out
+
+    def until(self, check, what):
+        end = time.monotonic() + PATIENCE
+        while not check(self.metrics()):
+            if time.monotonic() > end:
+                raise AssertionError(f"not in time: {what}")
+            time.sleep(0.02)
+
+    def idle(self):
+        self.until(lambda m: not m["num_requests_running"] and not m["num_requests_waiting"], "idle")
+
+    def memory(self):
+        with open(f"/proc/{self.p.pid}/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def end(self, sig=signal.SIGTERM):
+        """Its exit code and its log."""
+        if self.p.poll() is None:
+            self.p.send_signal(sig)
+        code = self.p.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        self.p.stderr.close()
+        return code, "\n".join(self.lines)
+
+
+class TestCase(cli.TestCase):
+    """One server for all tests of a class; it must live through them and end well."""
+    ARGS = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.s = Server(*cls.ARGS)
+
+    @classmethod
+    def tearDownClass(cls):
+        code, log = cls.s.end()
+        if code:
+            raise AssertionError(f"exit code {code}:\n{log}")
+        for word in ("ERROR: AddressSanitizer", "WARNING: ThreadSanitizer", "runtime error"):
+            if word in log:
+                raise AssertionError(log)
+
+    def refused(self, reply, status, param=None):
+        self.assertEqual(reply.status, status, reply.body)
+        self.assertEqual(set(reply.error), {"message", "type", "param", "code"})
+        self.assertGreater(len(reply.error["message"]), 10)
+        if param is not None:
+            self.assertEqual(reply.error["param"], param, reply.body)
+        return reply.error
+
+
+def at_once(n, work):
+    """Runs work(0) .. work(n - 1) in threads; the first failure is raised."""
+    errors = []
+
+    def one(i):
+        try:
+            work(i)
+        except Exception as e:  # noqa: BLE001 -- told by the main thread
+            errors.append(e)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(n)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+
+
+main = cli.main

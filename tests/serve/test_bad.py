@@ -1,0 +1,250 @@
+"""What attackers and accidents send. After each of them a good request gets the same answer as before."""
+import json
+import socket
+import threading
+import unittest
+
+import serve
+
+BIG = 200_000
+
+
+def post(body, *headers, path="/v1/completions"):
+    """A request as bytes; a Content-Length only where headers give none."""
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *headers]
+    if not any(h.lower().startswith(("content-length", "transfer-encoding")) for h in headers):
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+GOOD_BODY = json.dumps(serve.GOOD).encode()
+
+
+class Bad(serve.TestCase):
+    ARGS = ["--max-body", "1M", "--max-queue", 300]
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.want = cls.s.complete().text
+
+    def tearDown(self):
+        self.assertEqual(self.s.complete().text, self.want)
+
+    # --- JSON and its fields ------------------------------------------------------------------------
+
+    def test_json(self):
+        bad = [b"", b"{", b"[]", b"1", b"null", b"\"x\"", b"{\"prompt\": }", b"{\"prompt\": \"\xff\xfe\"}", b"{'prompt': 1}",
+               b"{\"prompt\": \"\\ud800\"}", b"{\"prompt\": \"a\\u0000b\"}", b"{\"prompt\": \"a\"} x", b"\x00" * 100,
+               b"{\"prompt\": \"a\", \"temperature\": NaN}", b"{\"prompt\": \"a\", \"temperature\": 1e999}",
+               b"{\"prompt\": \"a\", \"temperature\": Infinity}", b"{\"prompt\": \"a\", \"seed\": 18446744073709551616}"]
+        for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"):
+            for body in bad:
+                with self.subTest(path=path, body=body):
+                    self.refused(self.s.post(path, body), 400)
+
+    def test_depth(self):
+        for body in ("[" * 100_000, "{\"a\":" * 100_000, "{\"prompt\": " + "[" * 65 + "]" * 65 + "}"):
+            e = self.refused(self.s.post("/v1/completions", body), 400)
+            self.assertIn("64", e["message"])
+        self.assertEqual(self.s.complete(x="[" * 1000).status, 200)  # brackets in a text are no depth
+
+    def test_wrong_types(self):
+        numbers = ["temperature", "top_p", "min_p", "top_k", "presence_penalty", "frequency_penalty", "repetition_penalty",
+                   "n", "best_of", "max_tokens", "min_tokens", "seed", "logprobs"]
+        flags = ["stream", "echo", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens"]
+        lists = ["stop", "stop_token_ids", "logit_bias", "stream_options", "suffix", "tools", "response_format", "model"]
+        for name in numbers:
+            for value in ("1", True, [], {}, [1]):
+                with self.subTest(name=name, value=value):
+                    self.refused(self.s.complete(**{name: value}), 400, name)
+        for name in flags:
+            for value in ("true", 1, [], {}):
+                self.refused(self.s.complete(**{name: value}), 400, name)
+        for name in lists:
+            for value in (1, True, 1.5):
+                self.refused(self.s.complete(**{name: value}), 400, name)
+        for name in ("n", "top_k", "max_tokens", "seed", "logprobs"):
+            self.refused(self.s.complete(**{name: 1.5}), 400, name)
+        self.assertEqual(self.s.complete(max_tokens=12.0).text, self.want)
+
+    def test_ranges(self):
+        bad = {"temperature": [-1, 99999, 2.1], "top_p": [0, -1, 2], "top_k": [-5, 2 ** 40], "min_p": [-1, 2], "n": [0, -1, 10 ** 6],
+               "max_tokens": [0, -1, 10 ** 9, 10 ** 12], "min_tokens": [-1, 13], "seed": [10 ** 19], "logprobs": [-1, 21],
+               "presence_penalty": [-3, 3], "frequency_penalty": [-3, 3], "repetition_penalty": [0, -1, 3],
+               "stop": ["", [""], [1], [None], {}, ["x"] * 100_000, ["x" * 2000]], "stop_token_ids": [[-1], [10 ** 6], [2 ** 40], ["a"], {}],
+               "logit_bias": [{"-1": 1}, {"1000000": 1}, {"x": 1}, {"": 1}, {"5": "x"}, {"5": 101}, {"5 ": 1}, [1]],
+               "stream_options": [{"include_usage": True}], "suffix": ["x"],
+               "prompt": [[], [[]], [-1], [10 ** 6], [2 ** 40], [1, "a"], [["a"]], [[1], [1.5]], {}, True, 5, [None], ["a"] * 65, "word " * 1000,
+                          [1] * 600]}
+        for name, values in bad.items():
+            for value in values:
+                with self.subTest(name=name, value=str(value)[:40]):
+                    if name == "seed":
+                        self.refused(self.s.complete(seed=value), 400)
+                    else:
+                        self.refused(self.s.complete(**{name: value}), 400, name)
+        self.refused(self.s.complete(best_of=3), 501, "best_of")
+        self.refused(self.s.complete(stream=True, stream_options=5), 400, "stream_options")
+        self.refused(self.s.complete(stream=True, stream_options={"include_usage": 5}), 400, "stream_options")
+        e = self.refused(self.s.complete(prompt="word " * 1000), 400, "prompt")
+        self.assertEqual(e["code"], "context_length_exceeded")
+
+    def test_missing_prompt(self):
+        self.refused(self.s.post("/v1/completions", {}), 400, "prompt")
+        self.refused(self.s.post("/v1/completions", {"prompt": None}), 400, "prompt")
+
+    def test_messages(self):
+        for messages in (None, [], {}, "x", [1], [{}], [{"role": 5}], [{"role": "king", "content": "a"}], [{"content": "a"}],
+                         [{"role": "user", "content": 5}], [{"role": "user", "content": [5]}],
+                         [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": "word " * 1000}]):
+            with self.subTest(messages=str(messages)[:60]):
+                self.refused(self.s.post("/v1/chat/completions", {"messages": messages}), 400, "messages")
+        self.refused(self.s.chat(top_logprobs=2), 400, "top_logprobs")
+        self.refused(self.s.chat(logprobs=5), 400, "logprobs")
+        self.refused(self.s.chat(max_completion_tokens=0), 400, "max_completion_tokens")
+
+    def test_one_long_word(self):
+        self.refused(self.s.complete(prompt="a" * 900_000), 400, "prompt")
+        r = self.s.post("/tokenize", {"prompt": "a" * 900_000})
+        self.assertGreater(r.json["count"], 100_000)
+
+    # --- bodies and headers ---------------------------------------------------------------------------
+
+    def test_body_too_large(self):
+        self.refused(self.s.complete(prompt="a" * 2_000_000), 413)
+        got = self.s.raw(post(b"", "Content-Length: 100000000000"))
+        self.assertIn(b" 413 ", got)
+        chunks = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
+        got = self.s.raw(post(chunks * 40 + b"0\r\n\r\n", "Transfer-Encoding: chunked"))
+        self.assertIn(b" 413 ", got)
+
+    def test_lengths(self):
+        for headers in (["Content-Length: -1"], ["Content-Length: x"], ["Content-Length: 99999999999999999999999"], ["Content-Length: 5, 6"],
+                        ["Content-Length: 10", "Transfer-Encoding: chunked"], ["Transfer-Encoding: gzip, x"]):
+            with self.subTest(headers):
+                got = self.s.raw(post(GOOD_BODY, *headers))
+                self.assertNotIn(b" 200 ", got)
+
+    def test_chunks(self):
+        good = b"%x\r\n%s\r\n0\r\n\r\n" % (len(GOOD_BODY), GOOD_BODY)
+        self.assertIn(b" 200 ", self.s.raw(post(good, "Transfer-Encoding: chunked", "Connection: close")))
+        for body in (b"zz\r\n" + GOOD_BODY, b"-5\r\n" + GOOD_BODY, b"fffffffffffffffff\r\n" + GOOD_BODY, b"\r\n\r\n", b"5\r\nabc"):
+            self.assertNotIn(b" 200 ", self.s.raw(post(body, "Transfer-Encoding: chunked")))
+
+    def test_headers(self):
+        self.assertNotIn(b" 200 ", self.s.raw(post(GOOD_BODY, "X-Long: " + "a" * (1 << 20))))
+        self.assertNotIn(b" 200 ", self.s.raw(post(GOOD_BODY, *[f"X-{i}: a" for i in range(10_000)])))
+        for line in (b"GET /health", b"GET", b"\r\n\r\n", b"\x00\x01\x02\r\n\r\n", b"GET /health HTTP/9.9\r\n\r\n", b"G" * 100_000,
+                     b"GET /health HTTP/1.1\r\n\r\n", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n: x\r\n\r\n"):
+            self.s.raw(line)
+
+    def test_paths(self):
+        for path in ("/../etc/passwd", "/%2e%2e/etc/passwd", "/health%00", "/v1/completions%00x", "//health", "/" + "a" * 10_000, "/%", "*"):
+            got = self.s.raw(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
+            self.assertRegex(got, rb"^HTTP/1.1 4\d\d |^$", path)
+        got = self.s.raw(b"GET /v1/\x00models HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        self.assertNotIn(b" 200 ", got)
+
+    def test_http_1_0(self):
+        got = self.s.raw(b"POST /v1/completions HTTP/1.0\r\nContent-Length: %d\r\n\r\n%s" % (len(GOOD_BODY), GOOD_BODY))
+        self.assertIn(b" 200 ", got)
+        self.assertIn(self.want.encode(), got)
+
+    def test_pipelined(self):
+        got = self.s.raw(post(GOOD_BODY) * 3)
+        self.assertEqual(got.count(b" 200 OK"), 3)
+
+    # --- clients that leave or dawdle -------------------------------------------------------------------
+
+    def test_half_a_request(self):
+        whole = post(GOOD_BODY)
+        for n in range(0, len(whole), 17):
+            with socket.create_connection(("127.0.0.1", self.s.port)) as s:
+                s.sendall(whole[:n])
+
+    def test_leaving_ends_the_work(self):
+        before = self.s.metrics()['request_success_total{finished_reason="abort"}']
+        for stream in (False, True):
+            body = json.dumps({"prompt": "One day", "max_tokens": 500, "ignore_eos": True, "n": 4, "stream": stream}).encode()
+            with socket.create_connection(("127.0.0.1", self.s.port)) as s:
+                s.sendall(post(body))
+                self.s.until(lambda m: m["num_requests_running"] > 0, "running")
+            self.s.idle()
+        self.s.until(lambda m: m['request_success_total{finished_reason="abort"}'] > before, "aborted")
+
+    def test_many_that_leave(self):
+        def leave(i):
+            body = json.dumps({"prompt": "One day", "max_tokens": 400, "ignore_eos": True, "stream": i % 2 == 0}).encode()
+            with socket.create_connection(("127.0.0.1", self.s.port)) as s:
+                s.sendall(post(body))
+                if i % 3 == 0:
+                    s.settimeout(5)
+                    try:
+                        s.recv(100)
+                    except socket.timeout:
+                        pass
+
+        threads = [threading.Thread(target=leave, args=(i,)) for i in range(60)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.s.idle()
+
+    def test_many_idle_connections(self):
+        conns = []
+        try:
+            for _ in range(500):
+                conns.append(socket.create_connection(("127.0.0.1", self.s.port)))
+            self.assertEqual(self.s.complete().text, self.want)
+        finally:
+            for c in conns:
+                c.close()
+
+
+class Limits(serve.TestCase):
+    ARGS = ["--max-num-seqs", 2, "--max-queue", 2, "--request-timeout", 1, "--read-timeout", 1]
+
+    def test_full_queue(self):
+        """With --max-num-seqs and --max-queue taken the next is told to come later."""
+        r = self.s.complete(n=5)
+        self.refused(r, 503)
+        self.assertEqual(r.headers["Retry-After"], "1")
+        self.assertEqual(self.s.complete(n=4).status, 200)
+
+    def test_slow_sender(self):
+        """A byte now and then does not keep a connection for ever."""
+        got = b""
+        with socket.create_connection(("127.0.0.1", self.s.port), timeout=0.2) as s:
+            for byte in b"POST /v1/completions HTTP/1.1\r\n" * 100:
+                try:
+                    s.sendall(bytes([byte]))
+                    got = s.recv(1000)
+                    break
+                except socket.timeout:
+                    pass
+                except ConnectionError:
+                    break
+            else:
+                self.fail("it may send for ever")
+        self.assertNotIn(b"200", got)
+
+
+class SlowEngine(serve.TestCase):
+    """A watchdog for requests; the reference kernels make a step slow."""
+    ARGS = ["--request-timeout", 1, "--force", "gemm=ref,attention=ref", "--max-num-seqs", 2]
+
+    def test_request_timeout(self):
+        r = self.s.complete(max_tokens=500, ignore_eos=True)
+        self.assertEqual(self.refused(r, 504)["type"], "timeout_error")
+        c, stream = self.s.open_stream(max_tokens=500, ignore_eos=True)
+        events = stream.read().decode().split("\n\n")
+        c.close()
+        self.assertIn('"timeout_error"', events[-3])
+        self.assertEqual(events[-2], "data: [DONE]")
+        self.s.idle()
+
+
+if __name__ == "__main__":
+    serve.main()

@@ -1,0 +1,149 @@
+"""Who may ask, what the options do, and the end of the server."""
+import json
+import signal
+import tempfile
+import time
+import unittest
+
+import serve
+from serve import Server, at_once, cli
+
+SLOW = ["--force", "gemm=ref,attention=ref"]  # so that something still runs when it is looked at
+
+
+class Keys(unittest.TestCase):
+    def test_keys(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+            f.write("first-key\nsecond-key\n")
+            f.flush()
+            s = Server("--api-key-file", f.name)
+            for key, status in ((None, 401), ("", 401), ("first-ke", 401), ("first-key2", 401), ("x" * 20_000, 401), ("first-keyfirst-key", 401),
+                                ("first-key", 200), ("second-key", 200)):
+                headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+                self.assertEqual(s.post("/v1/completions", serve.GOOD, **headers).status, status, str(key)[:30])
+                self.assertEqual(s.get("/metrics", **headers).status, status)
+                self.assertEqual(s.get("/nowhere", **headers).status, 404 if status == 200 else 401)
+            self.assertEqual(s.get("/health").status, 200)
+            self.assertEqual(s.end()[0], 0)
+
+    def test_no_keys_in_the_file(self):
+        for path in ("/dev/null", "/absent"):
+            r = cli.weft("serve", "--port", 0, "--api-key-file", path)
+            self.assertEqual(r.code, cli.RUNTIME)
+            self.assertIn(path, r.err)
+
+
+class Browsers(unittest.TestCase):
+    def test_host_and_origin(self):
+        s = Server()
+        own = f"127.0.0.1:{s.port}"
+        for host, status in ((own, 200), ("localhost", 200), ("[::1]:80", 200), ("127.1.2.3", 200), ("evil.example", 403),
+                             ("127.0.0.1.evil.example:80", 403), ("localhost.evil.example", 403), ("", 403)):
+            self.assertEqual(s.get("/health", Host=host).status, status, host)
+        for origin, status in ((f"http://{own}", 200), ("http://evil.example", 403), ("null", 403)):
+            r = s.get("/health", Origin=origin)
+            self.assertEqual(r.status, status, origin)
+            self.assertNotIn("Access-Control-Allow-Origin", r.headers)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_cors(self):
+        s = Server("--allow-origin", "http://page.example")
+        r = s.request("OPTIONS", "/v1/chat/completions", headers={"Origin": "http://page.example"})
+        self.assertEqual((r.status, r.headers["Access-Control-Allow-Origin"]), (204, "http://page.example"))
+        self.assertEqual(s.get("/health", Origin="http://page.example").status, 200)
+        self.assertEqual(s.get("/health", Origin="http://evil.example").status, 403)
+        self.assertEqual(s.end()[0], 0)
+
+
+class Ends(unittest.TestCase):
+    def test_sigterm_loses_no_request(self):
+        s = Server("--max-num-seqs", 4, "--shutdown-timeout", 300, *SLOW)
+        ask = {"max_tokens": 20, "ignore_eos": True}
+        got = []
+
+        def one(i):
+            if i == 8:
+                s.until(lambda m: m["num_requests_running"] + m["num_requests_waiting"] == 8, "all are in")
+                s.p.send_signal(signal.SIGTERM)
+            elif i % 2:
+                got.append(s.complete(**ask).json["usage"]["completion_tokens"])
+            else:
+                got.append(20 if s.stream(**ask)[-1]["choices"][0]["finish_reason"] == "length" else 0)
+
+        at_once(9, one)
+        self.assertEqual(got, [20] * 8)
+        code, log = s.end()
+        self.assertEqual(code, 0, log)
+        self.assertIn("ending: ", log)
+
+    def test_after_sigterm_nobody_gets_in(self):
+        s = Server(*SLOW)
+        kept = s.connect()
+        kept.request("GET", "/health")
+        self.assertEqual(kept.getresponse().read(), b'{"status":"ok"}')
+        c, r = s.open_stream(max_tokens=60, ignore_eos=True)
+        s.p.send_signal(signal.SIGTERM)
+        s.line("ending")
+        with self.assertRaises(ConnectionError):
+            s.get("/health")
+        kept.request("GET", "/health")
+        r2 = kept.getresponse()
+        self.assertEqual(r2.status, 503)
+        r2.read()
+        self.assertIn(b"[DONE]", r.read())
+        c.close()
+        kept.close()
+        self.assertEqual(s.end()[0], 0)
+
+    def test_shutdown_timeout(self):
+        s = Server(*SLOW, "--shutdown-timeout", 1)
+        c, r = s.open_stream(max_tokens=500, ignore_eos=True)
+        began = time.monotonic()
+        s.p.send_signal(signal.SIGTERM)
+        text = r.read()
+        c.close()
+        self.assertIn(b"shutting down", text)
+        code, log = s.end()
+        self.assertEqual(code, 0, log)
+        self.assertLess(time.monotonic() - began, 60)
+
+    def test_second_signal_cancels(self):
+        s = Server(*SLOW)
+        c, r = s.open_stream(max_tokens=500, ignore_eos=True)
+        s.p.send_signal(signal.SIGINT)
+        s.line("ending")
+        s.p.send_signal(signal.SIGINT)
+        self.assertIn(b"shutting down", r.read())
+        c.close()
+        self.assertEqual(s.end()[0], 0)
+
+    def test_port_in_use(self):
+        s = Server()
+        r = cli.weft("serve", "--port", s.port, *cli.CPU)
+        self.assertEqual(r.code, cli.RUNTIME)
+        self.assertIn("--port", r.err)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_bad_model_and_options(self):
+        r = cli.weft("serve", "--port", 0, "-m", "/absent")
+        self.assertEqual(r.code, cli.MODEL)
+        r = cli.weft("serve", "--port", 0, "--chat-template", "frob")
+        self.assertEqual(r.code, cli.USAGE)
+        r = cli.weft("serve", "--port", 0, "--host", "no.such.host.invalid")
+        self.assertEqual(r.code, cli.RUNTIME)
+
+    def test_json_log(self):
+        s = Server("--log-json", wait=False)
+        s.line('"message":"listening')
+        s.line("is ready on")
+        s.complete()
+        s.line('"path":"/v1/completions"')
+        code, log = s.end()
+        self.assertEqual(code, 0)
+        lines = [json.loads(line) for line in log.splitlines() if line != "(end)"]
+        (done,) = [x for x in lines if x.get("path")]
+        self.assertEqual((done["status"], done["generated_tokens"]), (200, 12))
+
+
+if __name__ == "__main__":
+    serve.main()

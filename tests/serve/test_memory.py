@@ -1,0 +1,44 @@
+"""What the scheduler does with KV memory and steps changes no answer."""
+import json
+import unittest
+
+import serve
+from serve import PROMPTS, Server, at_once
+
+
+class LittleMemory(serve.TestCase):
+    """KV cache for one context and a bit, shared by eight: sequences are put aside and come back."""
+    ARGS = ["--max-num-seqs", 8, "--kv-memory", "1400K", "--no-prefix-cache", "-c", 256, *serve.ONE_ROUNDING]
+
+    def test_answers_are_the_same(self):
+        ask = [{"prompt": PROMPTS[i % 6], "max_tokens": 100, "ignore_eos": True, "temperature": 1, "seed": i} for i in range(12)]
+        alone = [self.s.complete(**a).text for a in ask]
+
+        def one(i):
+            self.assertEqual(self.s.complete(**ask[i]).text, alone[i])
+
+        for i in range(6):
+            self.s.complete(prompt=PROMPTS[i], n=8, max_tokens=1)  # so that all seem to be short
+        at_once(12, one)
+        self.assertGreater(self.s.metrics()["num_preemptions_total"], 0)
+        self.s.until(lambda m: m["kv_cache_usage_perc"] == 0, "all pages are back")
+
+
+class Policies(unittest.TestCase):
+    def test_each_gives_the_same_text(self):
+        texts = set()
+        for policy in ("nanoflow", "sarathi", "orca", "request"):
+            s = Server("--policy", policy, "--dense-batch", 24, "--max-num-seqs", 4, *serve.ONE_ROUNDING)
+            got = {}
+
+            def one(i):
+                got[i] = s.complete(prompt=PROMPTS[i % 6] * (i + 1), max_tokens=20).text
+
+            at_once(10, one)
+            texts.add(json.dumps(got, sort_keys=True))
+            self.assertEqual(s.end()[0], 0)
+        self.assertEqual(len(texts), 1)
+
+
+if __name__ == "__main__":
+    serve.main()

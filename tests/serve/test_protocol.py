@@ -1,0 +1,364 @@
+"""What clients of OpenAI's API expect to work."""
+import json
+import math
+import os
+import shutil
+import subprocess
+import unittest
+
+import serve
+
+
+class State(serve.TestCase):
+    ARGS = ["--served-model-name", "little"]
+
+    def test_health_version_models(self):
+        self.assertEqual(self.s.get("/health").json, {"status": "ok"})
+        self.assertEqual(self.s.get("/v1/health").json, {"status": "ok"})
+        self.assertRegex(self.s.get("/version").json["version"], r"^\d+\.\d+\.\d+$")
+        (model,) = self.s.get("/v1/models").json["data"]
+        self.assertEqual((model["id"], model["object"]), ("little", "model"))
+
+    def test_head(self):
+        r = self.s.request("HEAD", "/health")
+        self.assertEqual((r.status, r.body), (200, b""))
+
+    def test_model_name(self):
+        self.assertEqual(self.s.complete(model="little").status, 200)
+        e = self.refused(self.s.complete(model="large"), 404, "model")
+        self.assertEqual(e["code"], "model_not_found")
+
+    def test_unknown_path_and_method(self):
+        self.refused(self.s.get("/nowhere"), 404)
+        self.refused(self.s.get("/v1/completions"), 405)
+        self.refused(self.s.post("/health", {}), 405)
+
+    def test_request_id(self):
+        a, b = self.s.get("/health"), self.s.get("/health")
+        self.assertNotEqual(a.headers["X-Request-Id"], b.headers["X-Request-Id"])
+
+    def test_keep_alive(self):
+        c = self.s.connect()
+        for _ in range(3):
+            c.request("POST", "/v1/completions", body=json.dumps(serve.GOOD))
+            r = c.getresponse()
+            self.assertEqual(r.status, 200)
+            r.read()
+        c.close()
+
+    def test_metrics(self):
+        before = self.s.metrics()
+        self.s.complete(max_tokens=7, ignore_eos=True)
+        after = self.s.metrics()
+
+        def grown(name):
+            return after[name] - before[name]
+
+        self.assertEqual(grown("generation_tokens_total"), 7)
+        self.assertEqual(grown("prompt_tokens_total"), 3)
+        self.assertEqual(grown('request_success_total{finished_reason="length"}'), 1)
+        self.assertEqual(grown("time_to_first_token_seconds_count"), 1)
+        self.assertEqual(grown("inter_token_latency_seconds_count"), 6)
+        self.assertEqual(grown("e2e_request_latency_seconds_count"), 1)
+        self.assertEqual(grown("iteration_tokens_total_sum"), 3 + 6)
+        self.assertEqual(grown("prefix_cache_queries_total"), 3)
+        self.assertEqual(grown('request_generation_tokens_bucket{le="10"}'), 1)
+        self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
+        self.assertEqual(after["num_requests_running"], 0)
+
+
+class Tokens(serve.TestCase):
+    def test_round_trip(self):
+        text = "One day, Zoë said: 你好 \U0001f600\n"
+        t = self.s.post("/tokenize", {"prompt": text}).json
+        self.assertEqual(t["count"], len(t["tokens"]))
+        plain = self.s.post("/tokenize", {"content": text}).json
+        self.assertEqual(t["tokens"][1:], plain["tokens"])  # content adds no BOS, as llama.cpp
+        self.assertEqual(self.s.post("/detokenize", {"tokens": plain["tokens"]}).json["content"], text)
+
+    def test_pieces(self):
+        t = self.s.post("/tokenize", {"prompt": "One day", "with_pieces": True, "return_token_strs": True}).json
+        self.assertEqual([p["piece"] for p in t["tokens"]], t["token_strs"])
+        self.assertEqual("".join(t["token_strs"][1:]), " One day")
+
+    def test_refusals(self):
+        self.refused(self.s.post("/tokenize", {}), 400, "prompt")
+        self.refused(self.s.post("/tokenize", {"prompt": 7}), 400, "prompt")
+        self.refused(self.s.post("/tokenize", {"prompt": "a", "with_pieces": 1}), 400, "with_pieces")
+        for tokens in ("x", [1.5], [-1], [10 ** 6], [2 ** 40], [None]):
+            self.refused(self.s.post("/detokenize", {"tokens": tokens}), 400, "tokens")
+
+
+class Completions(serve.TestCase):
+    def ids(self):
+        """Of the good answer; alone its text would begin with another token."""
+        return self.s.post("/tokenize", {"prompt": "One day" + self.s.complete().text}).json["tokens"][3:]
+
+    def test_shape(self):
+        r = self.s.complete(seed=1).json
+        self.assertEqual(set(r), {"id", "object", "created", "model", "choices", "usage"})
+        self.assertEqual(r["object"], "text_completion")
+        (c,) = r["choices"]
+        self.assertEqual((c["index"], c["finish_reason"], c["logprobs"]), (0, "length", None))
+        self.assertEqual(r["usage"], {"prompt_tokens": 3, "completion_tokens": 12, "total_tokens": 15,
+                                      "prompt_tokens_details": {"cached_tokens": 0}})
+
+    def test_greedy_is_what_the_program_writes(self):
+        want = self.ok("run", "--device", "cpu", "-t", 1, "-q", "-p", "One day", "-n", 12).text
+        self.assertEqual(self.s.complete().text, want)
+
+    def test_default_length(self):
+        r = self.s.post("/v1/completions", {"prompt": "One day", "temperature": 0, "ignore_eos": True}).json
+        self.assertEqual(r["usage"]["completion_tokens"], 16)
+
+    def test_prompts(self):
+        want = self.s.complete().text
+        ids = self.s.post("/tokenize", {"prompt": "One day"}).json["tokens"]
+        self.assertEqual(self.s.complete(prompt=ids).text, want)
+        r = self.s.complete(prompt=["One day", "The sun", "One day"], n=2).json
+        self.assertEqual([c["index"] for c in r["choices"]], list(range(6)))
+        texts = [c["text"] for c in r["choices"]]
+        self.assertEqual(texts[0:2] + texts[4:6], [want] * 4)
+        self.assertEqual(texts[2], self.s.complete(prompt="The sun").text)
+        self.assertEqual(r["usage"]["prompt_tokens"], 9)
+        self.assertEqual(self.s.complete(prompt=[ids, ids]).json["choices"][1]["text"], want)
+
+    def test_a_prompt_seen_before_is_not_computed_again(self):
+        prompt = "Once there was a little dog who had a red ball. " * 6
+        first = self.s.complete(prompt=prompt, max_tokens=30).json
+        again = self.s.complete(prompt=prompt, max_tokens=30).json
+        n = first["usage"]["prompt_tokens"]
+        self.assertEqual(first["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
+        self.assertEqual(again["usage"]["prompt_tokens_details"]["cached_tokens"], (n - 1) // 16 * 16)
+        self.assertEqual(again["choices"][0]["text"], first["choices"][0]["text"])
+        events = self.s.stream(prompt=prompt, stream_options={"include_usage": True})
+        self.assertEqual(events[-1]["usage"]["prompt_tokens_details"], again["usage"]["prompt_tokens_details"])
+
+    def test_empty_prompt_begins_from_bos(self):
+        self.assertGreater(len(self.s.complete(prompt="").text), 0)
+
+    def test_seed(self):
+        a, b, c = (self.s.complete(temperature=1, seed=s, max_tokens=30).text for s in (5, 5, 6))
+        self.assertEqual(a, b)
+        self.assertNotEqual(a, c)
+        n = [x["text"] for x in self.s.complete(temperature=1, seed=5, n=3, max_tokens=30).json["choices"]]
+        self.assertEqual(n[0], a)
+        self.assertEqual(n[1], c)
+        free = {self.s.complete(temperature=1, max_tokens=30).text for _ in range(3)}
+        self.assertGreater(len(free), 1)
+
+    def test_echo(self):
+        want = self.s.complete().text
+        self.assertEqual(self.s.complete(echo=True).text, "One day" + want)
+        self.assertEqual(self.s.complete(echo=True, max_tokens=0).text, "One day")
+        self.assertEqual("".join(e["choices"][0]["text"] for e in self.s.stream(echo=True)), "One day" + want)
+
+    def test_logprobs(self):
+        r = self.s.complete(logprobs=3, max_tokens=5).json
+        lp = r["choices"][0]["logprobs"]
+        self.assertEqual({len(v) for v in lp.values()}, {5})
+        self.assertEqual("".join(lp["tokens"]), r["choices"][0]["text"])
+        for text, value, top in zip(lp["tokens"], lp["token_logprobs"], lp["top_logprobs"]):
+            self.assertEqual(len(top), 3)
+            self.assertEqual(max(top.values()), top[text])  # greedy takes the likeliest
+            self.assertAlmostEqual(top[text], value, places=6)
+            self.assertLess(sum(map(math.exp, top.values())), 1.000001)
+        at = 0
+        for text, offset in zip(lp["tokens"], lp["text_offset"]):
+            self.assertEqual(offset, at)
+            at += len(text)
+
+    def test_prompt_logprobs_are_those_of_generating(self):
+        first = self.s.complete(logprobs=1, max_tokens=6)
+        told = first.json["choices"][0]["logprobs"]["token_logprobs"]
+        again = self.s.complete(prompt="One day" + first.text, logprobs=1, echo=True, max_tokens=0).json["choices"][0]
+        lp = again["logprobs"]
+        self.assertIsNone(lp["token_logprobs"][0])
+        for a, b in zip(lp["token_logprobs"][3:], told):
+            self.assertAlmostEqual(a, b, places=3)
+        text = again["text"]
+        for token, offset in list(zip(lp["tokens"], lp["text_offset"]))[2:]:
+            self.assertEqual(text[offset:offset + len(token)], token)
+
+    def test_stop_strings(self):
+        whole = self.s.complete(max_tokens=40).text
+        for stop in (whole[5:8], whole[1:20], whole[7], whole[30:33]):
+            r = self.s.complete(max_tokens=40, stop=["never there", stop]).json
+            self.assertEqual(r["choices"][0]["text"], whole[:whole.index(stop)], stop)
+            self.assertEqual(r["choices"][0]["finish_reason"], "stop")
+            r = self.s.complete(max_tokens=40, stop=stop, include_stop_str_in_output=True)
+            self.assertEqual(r.text, whole[:whole.index(stop)] + stop)
+            events = self.s.stream(max_tokens=40, stop=stop)
+            self.assertEqual("".join(e["choices"][0]["text"] for e in events), whole[:whole.index(stop)])
+
+    def test_a_stop_string_that_does_not_come_hides_nothing(self):
+        whole = self.s.complete().text
+        self.assertEqual(self.s.complete(stop=[whole[-3:] + "x"]).text, whole)
+
+    def test_stop_tokens_and_min_tokens(self):
+        ids = self.ids()
+        r = self.s.complete(stop_token_ids=[ids[3]]).json
+        self.assertEqual((r["usage"]["completion_tokens"], r["choices"][0]["finish_reason"]), (ids.index(ids[3]), "stop"))
+        r = self.s.complete(stop_token_ids=[ids[3]], min_tokens=6).json
+        self.assertGreaterEqual(r["usage"]["completion_tokens"], 6)
+
+    def test_bias_and_penalties(self):
+        ids = self.ids()
+        banned = self.s.complete(logit_bias={str(ids[0]): -100}, logprobs=0).json["choices"][0]["logprobs"]["tokens"]
+        self.assertNotEqual(banned[0], self.s.complete(logprobs=0).json["choices"][0]["logprobs"]["tokens"][0])
+        forced = self.s.complete(logit_bias={"335": 100}, max_tokens=5).text
+        self.assertEqual(forced, " day" * 5)
+        once = self.s.complete(logit_bias={"335": 20}, frequency_penalty=2, presence_penalty=2, max_tokens=30)
+        self.assertLess(once.text.count(" day"), 30)
+        self.assertNotEqual(self.s.complete(repetition_penalty=1.9, max_tokens=60).text, self.s.complete(max_tokens=60).text)
+
+    def test_streaming(self):
+        want = self.s.complete()
+        events = self.s.stream(stream_options={"include_usage": True})
+        self.assertEqual("".join(e["choices"][0]["text"] for e in events[:-1]), want.text)
+        self.assertEqual([e["choices"][0]["finish_reason"] for e in events[:-1]][-1], "length")
+        self.assertEqual((events[-1]["choices"], events[-1]["usage"]), ([], want.json["usage"]))
+        self.assertEqual(len({e["id"] for e in events}), 1)
+        self.assertTrue(all(e["usage"] is None for e in events[:-1]))
+        events = self.s.stream(stream_options={"include_usage": True, "continuous_usage_stats": True})
+        self.assertEqual(events[-2]["usage"]["completion_tokens"], 12)
+
+    def test_streaming_logprobs(self):
+        want = self.s.complete(logprobs=2).json["choices"][0]["logprobs"]
+        got = {k: [] for k in want}
+        for e in self.s.stream(logprobs=2):
+            for k in got:
+                got[k] += e["choices"][0]["logprobs"][k]
+        self.assertEqual(got, want)
+
+    def test_streams_of_n(self):
+        texts = {}
+        for e in self.s.stream(n=3, temperature=1, seed=9):
+            for c in e["choices"]:
+                texts[c["index"]] = texts.get(c["index"], "") + c["text"]
+        whole = self.s.complete(n=3, temperature=1, seed=9).json["choices"]
+        self.assertEqual(texts, {c["index"]: c["text"] for c in whole})
+
+    def test_every_chunk_is_whole_characters(self):
+        """Byte tokens make characters of several tokens; each event must be valid UTF-8 by itself."""
+        ids = self.s.post("/tokenize", {"content": "\U0001f600é你"}).json["tokens"]
+        bias = {str(i): 30 for i in ids}
+        events = self.s.stream(logit_bias=bias, temperature=1, seed=3, max_tokens=60, ignore_eos=True)
+        text = "".join(e["choices"][0]["text"] for e in events)
+        self.assertEqual(text, self.s.complete(logit_bias=bias, temperature=1, seed=3, max_tokens=60, ignore_eos=True).text)
+
+    def test_unknown_fields_are_ignored(self):
+        self.assertEqual(self.s.complete(frobnicate={"a": [1]}, user="me").text, self.s.complete().text)
+
+    def test_null_is_not_given(self):
+        self.assertEqual(self.s.complete(n=None, stop=None, seed=None, suffix=None).text, self.s.complete().text)
+
+
+class Chat(serve.TestCase):
+    def test_shape(self):
+        r = self.s.chat().json
+        self.assertEqual(r["object"], "chat.completion")
+        (c,) = r["choices"]
+        self.assertEqual(c["message"]["role"], "assistant")
+        self.assertIsInstance(c["message"]["content"], str)
+
+    def test_content_parts(self):
+        want = self.s.chat("Hello there").json["choices"][0]["message"]
+        parts = [{"type": "text", "text": "Hello"}, {"type": "text", "text": " there"}]
+        self.assertEqual(self.s.chat(parts).json["choices"][0]["message"], want)
+
+    def test_roles(self):
+        turns = [{"role": r, "content": "Go on"} for r in ("system", "user", "assistant", "user")]
+        a = self.s.chat(messages=turns).json
+        turns[0]["role"] = "developer"
+        self.assertEqual(self.s.chat(messages=turns).json["choices"], a["choices"])
+
+    def test_streaming(self):
+        events = self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}])
+        self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        text = "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+        self.assertEqual(text, self.s.chat().json["choices"][0]["message"]["content"])
+        self.assertEqual(events[-1]["choices"][0]["finish_reason"], "length")
+        self.assertEqual({e["object"] for e in events}, {"chat.completion.chunk"})
+
+    def test_logprobs(self):
+        c = self.s.chat(logprobs=True, top_logprobs=2).json["choices"][0]
+        tokens = c["logprobs"]["content"]
+        self.assertEqual(len(tokens), 12)
+        self.assertEqual(b"".join(bytes(t["bytes"]) for t in tokens).decode(), c["message"]["content"])
+        for t in tokens:
+            self.assertEqual(len(t["top_logprobs"]), 2)
+            self.assertEqual(t["top_logprobs"][0]["token"], t["token"])
+        self.assertEqual(self.s.chat(logprobs=True).json["choices"][0]["logprobs"]["content"][0]["top_logprobs"], [])
+
+    def test_max_completion_tokens(self):
+        self.assertEqual(self.s.chat(max_completion_tokens=3, ignore_eos=True).json["usage"]["completion_tokens"], 3)
+
+    def test_the_rest_of_the_context_is_the_default(self):
+        r = self.s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}], "ignore_eos": True}).json
+        self.assertEqual(r["usage"]["total_tokens"], self.s.get("/v1/models").json["data"][0]["max_model_len"])
+        self.assertEqual(r["choices"][0]["finish_reason"], "length")
+
+    def test_not_supported(self):
+        tool = [{"type": "function", "function": {"name": "f"}}]
+        self.refused(self.s.chat(tools=tool), 501, "tools")
+        self.assertEqual(self.s.chat(tools=tool, tool_choice="none").status, 200)
+        self.refused(self.s.chat(response_format={"type": "json_object"}), 501, "response_format")
+        self.assertEqual(self.s.chat(response_format={"type": "text"}).status, 200)
+        self.refused(self.s.chat([{"type": "image_url", "image_url": {"url": "x"}}]), 501, "messages")
+
+
+class Readme(serve.TestCase):
+    """The curl lines of README.md."""
+
+    def test_curl(self):
+        if not shutil.which("curl"):
+            self.skipTest("curl is not installed")
+        with open(os.path.join(serve.cli.ROOT, "README.md"), encoding="utf-8") as f:
+            lines = [line for line in f.read().splitlines() if line.startswith("curl ")]
+        self.assertGreaterEqual(len(lines), 4)
+        for line in lines:
+            out = subprocess.run(["sh", "-c", line.replace("8080", str(self.s.port)) + " -sS --fail"], capture_output=True, timeout=serve.PATIENCE)
+            self.assertEqual(out.returncode, 0, line + out.stderr.decode())
+            self.assertTrue(out.stdout)
+
+
+class OpenAI(serve.TestCase):
+    """The official client, where it is installed."""
+
+    def setUp(self):
+        try:
+            import openai
+        except ImportError:
+            self.skipTest("the Python package openai is not installed")
+        self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.s.port}/v1", api_key="none", max_retries=0)
+        self.errors = openai
+        self.model = self.client.models.list().data[0].id
+
+    def test_completions(self):
+        r = self.client.completions.create(model=self.model, prompt="One day", max_tokens=12, temperature=0, logprobs=1, n=2)
+        self.assertEqual(r.choices[1].text, self.s.complete().text)
+        self.assertEqual(len(r.choices[0].logprobs.tokens), 12)
+        parts = self.client.completions.create(model=self.model, prompt="One day", max_tokens=12, temperature=0, stream=True)
+        self.assertEqual("".join(p.choices[0].text for p in parts), r.choices[0].text)
+
+    def test_chat(self):
+        ask = {"model": self.model, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 12, "temperature": 0}
+        r = self.client.chat.completions.create(**ask, logprobs=True, top_logprobs=2, stop=["never"])
+        self.assertEqual(r.choices[0].message.content, self.s.chat().json["choices"][0]["message"]["content"])
+        self.assertEqual(len(r.choices[0].logprobs.content), 12)
+        parts = list(self.client.chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
+        text = "".join(p.choices[0].delta.content or "" for p in parts if p.choices)
+        self.assertEqual(text, r.choices[0].message.content)
+        self.assertEqual(parts[-1].usage.completion_tokens, 12)
+
+    def test_errors(self):
+        with self.assertRaises(self.errors.BadRequestError) as e:
+            self.client.completions.create(model=self.model, prompt="a", max_tokens=-1)
+        self.assertEqual(e.exception.param, "max_tokens")
+        with self.assertRaises(self.errors.NotFoundError):
+            self.client.completions.create(model="other", prompt="a")
+
+
+if __name__ == "__main__":
+    serve.main()
