@@ -213,15 +213,21 @@ static weft_status grow_scratch(cl_q *q, uint64_t bytes)
     const cl_uint zero = 0;
     cl_int err = CL_SUCCESS;
     if (bytes <= q->scratch_bytes) return WEFT_OK;
+    if (bytes > d->base.max_alloc)
+        return wf_fail(WEFT_ERR_NOMEM, "a kernel wants %llu bytes of scratch memory, above the limit of %s, %llu bytes",
+                       (unsigned long long)bytes, d->base.info.id, (unsigned long long)d->base.max_alloc);
     cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
     if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (err == CL_SUCCESS) {
+        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
+        if (err != CL_SUCCESS) clReleaseMemObject(mem); /* kernels rely on the zeros */
+    }
     if (err == CL_SUCCESS) {
         if (q->scratch) clReleaseMemObject(q->scratch);
         q->scratch = mem;
         q->scratch_bytes = bytes;
-        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
+        return WEFT_OK;
     }
-    if (err == CL_SUCCESS) return WEFT_OK;
     return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
 }
 

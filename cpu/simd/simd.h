@@ -32,7 +32,11 @@
 #define WF_CAT(a, b)  WF_CAT_(a, b)
 #define WF_SIMD(name) WF_CAT(name##_, WF_LEVEL) /* wf_cpu_gemm -> wf_cpu_gemm_avx2 */
 #define WF_PRAGMA(x)  _Pragma(#x)
+#ifdef __SANITIZE_ADDRESS__ /* its checks take loops apart first, and gcc then warns of the annotation */
+#define WF_UNROLL(n)
+#else
 #define WF_UNROLL(n)  WF_PRAGMA(GCC unroll n)
+#endif
 #define WF_INLINE     static inline __attribute__((always_inline))
 
 #define WF_LEVEL_IS_c      1

@@ -284,3 +284,14 @@ weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap)
     if (make && !make_path(buf)) return wf_fail(WEFT_ERR_IO, "cannot make %s: %s", buf, strerror(errno));
     return WEFT_OK;
 }
+
+weft_status wf_not_a_model(const char *path)
+{
+    char magic[4] = "";
+    struct stat st;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) return WEFT_OK;
+    FILE *f = fopen(path, "rb");
+    bool model = f && fread(magic, 1, 4, f) == 4 && !memcmp(magic, "GGUF", 4);
+    if (f) fclose(f);
+    return model ? wf_fail(WEFT_ERR_ARG, "%s is a model; choose another file to write to", path) : WEFT_OK;
+}

@@ -35,4 +35,7 @@ weft_status wf_cache_dir(char *buf, size_t cap);
  * be made. */
 weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap);
 
+/* An error if the file is a model (it begins with "GGUF"): outputs must not take the place of one by a slip. */
+weft_status wf_not_a_model(const char *path);
+
 #endif

@@ -7,6 +7,8 @@
  */
 #include "cli/cli.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -222,6 +224,8 @@ static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
 
 static int write_logits(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
 {
+    weft_status guard = wf_not_a_model(o->logits);
+    if (guard) return wf_say_error(guard);
     struct rows r = {.out = fopen(o->logits, "wb"), .n_vocab = weft_model_info(m)->n_vocab};
     if (!r.out) {
         weft_status s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->logits, strerror(errno));

@@ -68,6 +68,8 @@ weft_status wf_tuned_read(const char *path, const struct weft_device_info *info,
 /* Replaces the row of the same shape or adds it. */
 weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row);
 /* Writes the whole file in one step: readers see the old one or the new one. */
+/* An error if that path cannot or should not be written: a file of another kind, a folder, a device. */
+weft_status wf_tuned_may_write(const char *path);
 weft_status wf_tuned_write(const char *path, const struct weft_device_info *info, const wf_tuned_table *t);
 void wf_tuned_free(wf_tuned_table *t);
 /* "N=6144,K=4096" */

@@ -4,9 +4,12 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -263,10 +266,27 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
     }
 }
 
+weft_status wf_tuned_may_write(const char *path)
+{
+    char text[sizeof HEAD] = "", folder[1100];
+    struct stat st;
+    if (stat(path, &st)) {
+        wf_copy(folder, sizeof folder, path);
+        if (errno == ENOENT && !access(dirname(folder), W_OK)) return WEFT_OK;
+        return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+    }
+    FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r+") : NULL;
+    bool ours = f && (!fgets(text, 11, f) || !strcmp(text, "weft-tuned"));
+    if (f) fclose(f);
+    return ours ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s is there and is no file of weft tune that may be replaced; choose another path", path);
+}
+
 weft_status wf_tuned_write(const char *path, const struct weft_device_info *info,
                            const wf_tuned_table *t)
 {
-    char temp[1100];
+    char temp[1100], real[PATH_MAX];
+    WF_TRY(wf_tuned_may_write(path));
+    if (realpath(path, real)) path = real; /* what a link leads to, not the link */
     if ((size_t)snprintf(temp, sizeof temp, "%s.%ld", path, (long)getpid()) >= sizeof temp)
         return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
     FILE *f = fopen(temp, "w");

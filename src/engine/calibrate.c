@@ -166,6 +166,8 @@ static weft_status collect(collector *t, const struct weft_calibrate_params *p)
     return s;
 }
 
+#define LEAST_TOKENS 8 /* fewer are a slip, not a text */
+
 weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p, struct weft_calibration **out)
 {
     if (!e || !p || !p->text || !out) return wf_fail(WEFT_ERR_ARG, "weft_calibrate: want an engine, a text and a place for the result");
@@ -173,6 +175,9 @@ weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_pa
     collector t = {.e = e};
     WF_TRY(create(e, &t.c));
     weft_status s = collect(&t, p);
+    if (s == WEFT_OK && t.c->n_tokens < LEAST_TOKENS)
+        s = wf_fail(WEFT_ERR_ARG, "the text has %llu tokens, too few to calibrate by: give at least %d, ten thousand are enough",
+                    (unsigned long long)t.c->n_tokens, LEAST_TOKENS);
     if (s == WEFT_OK) choose(t.c), *out = t.c;
     else weft_calibration_free(t.c);
     if (e->dev->lost) wf_abandon(t.raw);

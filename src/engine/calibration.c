@@ -152,6 +152,7 @@ static void write_lines(FILE *f, const struct weft_calibration *c, uint64_t mode
 weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m, const char *path)
 {
     if (!c || !m || !path) return wf_fail(WEFT_ERR_ARG, "weft_calibration_save: no argument may be NULL");
+    WF_TRY(wf_not_a_model(path));
     FILE *f = fopen(path, "w");
     if (!f) return wf_fail(WEFT_ERR_IO, "cannot write the calibration to %s: %s", path, strerror(errno));
     write_lines(f, c, m->info.file_bytes);

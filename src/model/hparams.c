@@ -107,6 +107,7 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     uint32_t experts = 0;
     WF_TRY(wf_gguf_u32(f, key(k, arch, "expert_count"), false, &experts));
     if (experts) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u: mixture-of-experts models are not supported", f->path, k, experts);
+    if (!f->n_tensors) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s holds a vocabulary only, no weights: it can tokenize, not write", f->path);
     WF_TRY(read_u32(f, arch, "block_count", true, (uint32_t)WF_MIN(f->n_tensors, 4096), &hp->n_layer));
     WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->width));
     WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->ffn_width));

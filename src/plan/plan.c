@@ -143,6 +143,7 @@ weft_status wf_plan_load(const wf_graph *g, const char *path, wf_plan *out)
 
 weft_status wf_plan_save(const wf_plan *p, const char *path)
 {
+    WF_TRY(wf_not_a_model(path));
     FILE *f = fopen(path, "w");
     if (!f) return wf_fail(WEFT_ERR_IO, "cannot write the plan to %s: %s", path, strerror(errno));
     fprintf(f, "weft-plan 1\nqueues %u\n# when  op               rows queue    kernel      groups (0: all)\n", p->n_queues);

@@ -378,6 +378,7 @@ static weft_status run(tuner *t, char *path, size_t cap)
     if (t->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
     WF_TRY(find_path(t, path, cap));
+    WF_TRY(wf_tuned_may_write(path)); /* before minutes of measuring, not after */
     WF_TRY(wf_queue_create(t->dev, &t->q));
     for (t->at = 0; t->at < t->n_jobs; t->at++) {
         if (p->on_progress) p->on_progress(p->user, "tune", (double)t->at / (double)t->n_jobs);

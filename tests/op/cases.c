@@ -160,9 +160,9 @@ static bool gemms_long(op_cases *s, uint8_t w)
 /* F16 by F16 in sizes that matrix units like, with rows that only nearly fill their tiles. */
 static bool gemm_halves(op_cases *s)
 {
-    static const uint32_t ms[] = {1, 3, 8, 15, 33, 64, 100, 131, 300}, ns[] = {64, 260, 515, 1040}, ks[] = {64, 480, 1056, 2048};
+    static const uint32_t ms[] = {1, 3, 8, 15, 33, 64, 100, 131, 300}, ns[] = {64, 260, 515}, ks[] = {64, 480, 1056};
     for (size_t m = 0; m < WF_LEN(ms); m++)
-        for (int i = 0; i < 3; i++)
+        for (int i = 0; i < (s->level == OP_LONG ? 9 : 1); i++)
             if (!gemm(s, WF_F16, WF_F16, ANY(s, acts), ms[m], ANY(s, ns), ANY(s, ks))) return false;
     return true;
 }
@@ -170,8 +170,8 @@ static bool gemm_halves(op_cases *s)
 /* Norm in front, SiLU behind, both. */
 static bool gemm_fused(op_cases *s)
 {
-    static const uint32_t ms[] = {1, 2, 7, 8}, ks[] = {64, 480, 2048};
-    for (uint32_t i = 0; i < 12; i++) {
+    static const uint32_t ms[] = {1, 2, 7, 8}, ks[] = {64, 480, 1056};
+    for (uint32_t i = 0; i < (s->level == OP_LONG ? 48 : 6); i++) {
         wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % 4], .n = 64 * (1 + below(s, 9)),
                      .k = ANY(s, ks), .norm = i % 3 != 0, .bias = below(s, 2), .p = {.eps = 1e-5f, .silu = i % 3 != 1}};
         c.residual = !c.p.silu && below(s, 2);
