@@ -190,7 +190,8 @@ class Calibrate(cli.TestCase):
     def test_refusals(self):
         self.fails(cli.USAGE, "-f FILE", "calibrate")
         self.fails(cli.RUNTIME, "/absent", "calibrate", "-f", "/absent")
-        r = cli.weft("calibrate", *cli.CPU, "-p", "a", "-o", "/absent/x")
+        self.fails(cli.USAGE, "too few", "calibrate", *cli.CPU, "-p", "a", "-o", "/absent/x")
+        r = cli.weft("calibrate", *cli.CPU, "-p", TEXT, "-o", "/absent/x")
         self.assertEqual(r.code, cli.RUNTIME)
         self.assertIn("/absent/x", r.err)
 
