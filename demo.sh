@@ -18,7 +18,7 @@ if grep -q weft-clbuild "$out/build.ninja"; then ninja -C "$out" cl/weft-clbuild
 weft=$out/src/cli/weft
 
 echo
-echo "Devices, best first:"
+echo "Devices (auto takes the best GPU, and the CPU path where there is none):"
 "$weft" --list-devices
 
 # Greedy text, so that two right devices write the same story.
