@@ -236,8 +236,8 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     cl_int err = CL_SUCCESS;
     for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
         const cl_arg *a = &l->arg[*at];
-        const cl_mem *mem = a->buf ? &a->buf->mem : &q->scratch;
-        err = a->size ? clSetKernelArg(k, *at, a->size, &a->u64) : clSetKernelArg(k, *at, sizeof *mem, mem);
+        const cl_mem *mem = a->size ? NULL : a->buf ? &a->buf->mem : &q->scratch;
+        err = mem ? clSetKernelArg(k, *at, sizeof *mem, mem) : clSetKernelArg(k, *at, a->size, &a->u64);
     }
     return err;
 }
