@@ -56,9 +56,9 @@ void WF_SIMD(wf_cpu_probe_int8)(const wf_cpu_work *w)
             c[i] = _mm512_dpbusd_epi32(c[i], a, b);
             __asm__ volatile("" : "+v"(c[i])); /* or the products become one */
         }
-    int32_t all = 0;
-    for (int i = 0; i < CHAINS; i++) all += _mm512_reduce_add_epi32(c[i]);
-    keep(w, (float)all);
+    float all = 0; /* of what is left of the sums, which may fill 32 bits */
+    for (int i = 0; i < CHAINS; i++) all += (float)_mm512_reduce_add_epi32(_mm512_srai_epi32(c[i], 8));
+    keep(w, all);
 }
 
 uint32_t WF_SIMD(wf_cpu_probe_int8_ops)(void)
