@@ -90,6 +90,16 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     return common(v, c, l);
 }
 
+/* The tile of a work-group, that of a warp, and how many parts of K are in flight, for NVIDIA. */
+static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4], uint32_t group, uint32_t stages)
+{
+    static const char *const names[] = {"BM", "BN", "WM", "WN"};
+    l->prelude = "nvidia.clh";
+    wf_cl_group_knobs(l, caps, group);
+    for (size_t i = 0; i < WF_LEN(names); i++) wf_cl_knob(l, names[i], tile[i]);
+    wf_cl_knob(l, "STAGES", (int32_t)stages);
+}
+
 bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { LOCAL_BYTES = 48 << 10, WARP = 32 };
@@ -101,13 +111,7 @@ bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, 
     /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
     bool blocks = wf_dtypes[w->dtype].block > 1;
     if (!blocks && w->dtype != WF_F16) return false;
-    l->prelude = "nvidia.clh";
-    wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "BM", t[0]);
-    wf_cl_knob(l, "BN", t[1]);
-    wf_cl_knob(l, "WM", t[2]);
-    wf_cl_knob(l, "WN", t[3]);
-    wf_cl_knob(l, "STAGES", (int32_t)WF_MIN(4u, LOCAL_BYTES / part));
+    warp_knobs(l, caps, t, group, WF_MIN(4u, LOCAL_BYTES / part));
     wf_cl_knob(l, "W16", !blocks);
     l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
     return common(v, c, l);
@@ -148,13 +152,7 @@ bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
     if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
-    l->prelude = "nvidia.clh";
-    wf_cl_group_knobs(l, caps, group);
-    wf_cl_knob(l, "BM", t[0]);
-    wf_cl_knob(l, "BN", t[1]);
-    wf_cl_knob(l, "WM", t[2]);
-    wf_cl_knob(l, "WN", t[3]);
-    wf_cl_knob(l, "STAGES", STAGES);
+    warp_knobs(l, caps, t, group, STAGES);
     l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((c->out[0].cols + bn - 1) / bn);
     return common(v, c, l);
 }
