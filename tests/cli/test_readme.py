@@ -22,15 +22,13 @@ class Readme(cli.TestCase):
     def setUpClass(cls):
         temp = tempfile.TemporaryDirectory()
         cls.addClassCleanup(temp.cleanup)
-        cls.tuned = f"{temp.name}/cpu.tune"  # one line writes it, another one reads it
+        cls.folder = temp.name  # one line writes a file, another one reads it
 
     def run_line(self, line):
-        """With the program under test in place of the one that the line names."""
-        line = line.replace("build/cpu.tune", self.tuned)
-        with tempfile.TemporaryDirectory() as folder:
-            line = line.replace("build/logits.npy", f"{folder}/logits.npy").replace(BUILT, '"$WEFT"')
-            p = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=cli.ROOT, stdin=subprocess.DEVNULL,
-                               capture_output=True, timeout=240, env={**os.environ, "WEFT": cli.WEFT})
+        """With the program under test in place of the one that the line names, and a folder of ours for build/."""
+        line = re.sub(r"\bbuild/", self.folder + "/", line.replace(BUILT, '"$WEFT"'))
+        p = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=cli.ROOT, stdin=subprocess.DEVNULL,
+                           capture_output=True, timeout=240, env={**os.environ, "WEFT": cli.WEFT})
         self.assertEqual(p.returncode, 0, f"{line}\n{p.stderr.decode()}")
         return p.stdout
 
