@@ -24,6 +24,7 @@ static const struct tolerance {
     [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ARGMAX] = {0}, /* exact */
     [WF_OP_PAGE_COPY] = {0},
+    [WF_OP_FEED] = {0},
     [WF_OP_SAMPLE] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}}, /* its integers are exact */
 };
 

@@ -62,6 +62,9 @@
  *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) and
  *              scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice or
  *              both read and written. A page outside of either pool is not copied.
+ *   FEED       in  ids [M] I32; from [K] I32                      out y [M] I32
+ *              y[m] = ids[m], or from[-1 - ids[m]] where ids[m] is negative: a token that the step before chose and
+ *              the host has not seen yet. A place outside of from gives -1. y may be ids (same storage).
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
  * ((page * Hkv + head) * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).

@@ -90,9 +90,14 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_exec_prepare(e->exec, p->on_progress, p->user));
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
-    e->ids = wf_calloc(e->limits.logit_rows, sizeof *e->ids);
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
-    return e->logits && e->ids && e->scratch ? WEFT_OK : WEFT_ERR_NOMEM;
+    bool ok = e->logits && e->scratch;
+    for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        f->ids = wf_calloc(e->limits.logit_rows, sizeof *f->ids);
+        f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
+        ok = ok && f->ids && f->parts;
+    }
+    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
@@ -120,8 +125,12 @@ static void unload(struct weft_engine *e)
     wf_plan_free(&e->plan);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
-    if (e->dev && e->dev->lost) wf_abandon(e->logits), wf_abandon(e->ids);
-    else free(e->logits), free(e->ids);
+    bool lost = e->dev && e->dev->lost; /* then it may still write to host memory */
+    lost ? wf_abandon(e->logits) : free(e->logits);
+    for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        lost ? wf_abandon(f->ids) : free(f->ids);
+        free(f->parts);
+    }
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);

@@ -108,6 +108,20 @@ struct weft_request {
     char message[256];
 };
 
+/* A step under way: who has rows in it. */
+typedef struct wf_part {
+    struct weft_request *r; /* NULL: it has ended meanwhile, and what comes for it is thrown away */
+    uint32_t first, n_rows, logit0, n_logits; /* rows from position first on; of the logits, which are its */
+    bool chooses;           /* these are the last rows of its tokens */
+} wf_part;
+typedef struct wf_flight {
+    wf_part *parts;         /* [limits.seqs] */
+    uint32_t n_parts, n_rows;
+    bool have_logits;       /* the host gets logits; else the device has chosen ids */
+    int32_t *ids;           /* [limits.logit_rows] */
+    uint64_t start_ns;
+} wf_flight;
+
 struct weft_engine {
     const struct weft_model *model;
     wf_dev *dev;
@@ -120,8 +134,10 @@ struct weft_engine {
     wf_batch batch;
     wf_limits limits;
     uint32_t context;
-    float *logits;                 /* [limits.logit_rows, n_vocab]; or, where the device chose: */
-    int32_t *ids;                  /* [limits.logit_rows] */
+    wf_flight flights[WF_EXEC_DEPTH]; /* n_flights of them, flights[first_flight % WF_EXEC_DEPTH] the oldest */
+    uint32_t first_flight, n_flights;
+    uint64_t landed_ns;            /* when the last one ended */
+    float *logits;                 /* [limits.logit_rows, n_vocab], of the one step that brings any */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */
     pthread_t thread;
@@ -139,6 +155,7 @@ struct weft_engine {
 /* step.c: one iteration. */
 bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
+void wf_engine_forget(struct weft_engine *e, const struct weft_request *r); /* it has ended: steps under way leave it out */
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
 /* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */

@@ -326,6 +326,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     char text[sizeof r->message]; /* message may be this thread's error text, which callbacks may change */
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
+    wf_engine_forget(e, r);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);

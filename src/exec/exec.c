@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A step between submission and the end of its work. */
+typedef struct flight {
+    int32_t *staging; /* the batch's arrays, packed as on the device */
+    wf_event *done;
+} flight;
+
 struct wf_exec {
     wf_dev *dev;
     const wf_graph *g;
@@ -12,10 +18,11 @@ struct wf_exec {
     wf_limits limits;
     wf_queue *queues[WF_MAX_QUEUES];
     wf_event **events;                /* by nano-op; NULL where nobody waits */
-    wf_event *start, *done, *ends[WF_MAX_QUEUES];
+    wf_event *start, *ends[WF_MAX_QUEUES];
+    flight flights[WF_EXEC_DEPTH];
+    uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
     wf_arena acts, kv;
     wf_region *slots, *pools, inputs, ids;
-    int32_t *staging;                 /* the batch's arrays, packed as on the device */
     uint64_t input_at[WF_N_INPUTS];   /* bytes in the input region */
     uint64_t input_bytes;
     size_t n_pools;
@@ -43,8 +50,8 @@ static weft_status reserve_acts(wf_exec *e)
     }
     uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages + e->limits.logit_rows;
     e->input_bytes = ints * sizeof(int32_t) + WF_N_INPUTS * (uint64_t)e->dev->align;
-    e->staging = wf_calloc(e->input_bytes, 1);
-    if (!e->staging) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < WF_EXEC_DEPTH; i++)
+        if (!(e->flights[i].staging = wf_calloc(e->input_bytes, 1))) return WEFT_ERR_NOMEM;
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
     WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)e->limits.logit_rows * sizeof(int32_t), &e->ids));
     return wf_arena_commit(&e->acts);
@@ -57,7 +64,7 @@ static weft_status create_queues(wf_exec *e)
         WF_TRY(wf_event_create(e->dev, &e->ends[q]));
     }
     WF_TRY(wf_event_create(e->dev, &e->start));
-    WF_TRY(wf_event_create(e->dev, &e->done));
+    for (size_t i = 0; i < WF_EXEC_DEPTH; i++) WF_TRY(wf_event_create(e->dev, &e->flights[i].done));
     for (size_t i = 0; i < e->p->n_nanos; i++)
         if (e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &e->events[i]));
     return WEFT_OK;
@@ -100,14 +107,16 @@ void wf_exec_destroy(wf_exec *e)
     for (size_t i = 0; e->events && i < e->p->n_nanos; i++)
         if (e->events[i]) wf_event_destroy(e->events[i]);
     if (e->start) wf_event_destroy(e->start);
-    if (e->done) wf_event_destroy(e->done);
+    for (size_t i = 0; i < WF_EXEC_DEPTH; i++) {
+        if (e->flights[i].done) wf_event_destroy(e->flights[i].done);
+        if (e->dev->lost) wf_abandon(e->flights[i].staging);
+        else free(e->flights[i].staging);
+    }
     wf_arena_free(&e->acts);
     wf_arena_free(&e->kv);
     free(e->slots);
     free(e->pools);
     free(e->events);
-    if (e->dev->lost) wf_abandon(e->staging);
-    else free(e->staging);
     free(e);
 }
 
@@ -155,9 +164,7 @@ static weft_status copy_pages(wf_exec *e, const int32_t *pages, uint32_t n, bool
 {
     uint64_t bytes = wf_exec_page_bytes(e);
     for (uint32_t i = 0; i < n; i++) WF_TRY(copy_page(e, pages[i], out, host + i * bytes));
-    WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
-    WF_TRY(wf_flush(e->queues[0]));
-    return wf_wait(e->done, e->dev->params.watchdog_ms);
+    return wf_finish(e->queues[0]);
 }
 
 weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host)
@@ -276,22 +283,42 @@ static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
     return observe(e, b, n, &c);
 }
 
-static void pack_inputs(wf_exec *e, const wf_batch *b)
+static void pack_inputs(wf_exec *e, const wf_batch *b, uint8_t *staging)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < WF_N_INPUTS; i++) {
         size_t bytes = input_count(b, (enum wf_input)i) * sizeof(int32_t);
         e->input_at[i] = at;
-        memcpy((uint8_t *)e->staging + at, b->in[i], bytes);
+        memcpy(staging + at, b->in[i], bytes);
         at = WF_UP(at + bytes, (uint64_t)e->dev->align);
     }
 }
 
-static weft_status write_inputs(wf_exec *e, const wf_batch *b)
+static wf_view ids_view(const wf_exec *e, uint32_t n)
 {
-    pack_inputs(e, b);
+    return (wf_view){wf_arena_buf(&e->acts, e->ids), e->ids.offset, n, 1, 1, WF_I32, 0};
+}
+
+/* Tokens that the step before chose, from where they lie on the device. */
+static wf_call feed_call(const wf_exec *e, const wf_batch *b)
+{
+    wf_view tokens = {wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + e->input_at[WF_INPUT_TOKEN], b->n_rows, 1, 1, WF_I32, 0};
+    return (wf_call){.op = WF_OP_FEED, .variant = -1, .in = {tokens, ids_view(e, e->limits.logit_rows)}, .out = {tokens}};
+}
+
+static weft_status submit_own(wf_exec *e, wf_call c)
+{
+    WF_TRY(wf_prepare(e->dev, &c, &c.variant));
+    return wf_submit(e->queues[0], &c);
+}
+
+static weft_status write_inputs(wf_exec *e, const wf_batch *b, int32_t *staging)
+{
+    pack_inputs(e, b, (uint8_t *)staging);
     uint64_t last = e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, e->staging, WF_UP(last, (uint64_t)4), e->start));
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, staging, WF_UP(last, (uint64_t)4), NULL));
+    if (b->n_fed) WF_TRY(submit_own(e, feed_call(e, b)));
+    if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
     for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
     return WEFT_OK;
 }
@@ -301,16 +328,14 @@ static wf_call argmax_call(const wf_exec *e, const wf_batch *b)
     int32_t logits = e->g->logits;
     wf_call c = {.op = WF_OP_ARGMAX, .variant = -1};
     c.in[0] = act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
-    c.out[0] = (wf_view){wf_arena_buf(&e->acts, e->ids), e->ids.offset, b->n_logits, 1, 1, WF_I32, 0};
+    c.out[0] = ids_view(e, b->n_logits);
     return c;
 }
 
 static weft_status read_ids(wf_exec *e, const wf_batch *b, int32_t *ids)
 {
-    wf_call c = argmax_call(e, b);
-    WF_TRY(wf_prepare(e->dev, &c, &c.variant));
-    WF_TRY(wf_submit(e->queues[0], &c));
-    return wf_read(e->queues[0], c.out[0].buf, c.out[0].offset, ids, b->n_logits * sizeof *ids, NULL);
+    WF_TRY(submit_own(e, argmax_call(e, b)));
+    return wf_read(e->queues[0], wf_arena_buf(&e->acts, e->ids), e->ids.offset, ids, b->n_logits * sizeof *ids, NULL);
 }
 
 static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
@@ -326,7 +351,7 @@ static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
 }
 
 /* Queue 0 waits for the others, then gives back what was asked for. */
-static weft_status read_results(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
+static weft_status read_results(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids, wf_event *done)
 {
     for (uint32_t q = 1; q < e->p->n_queues; q++) {
         WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
@@ -335,19 +360,37 @@ static weft_status read_results(wf_exec *e, const wf_batch *b, float *logits, in
     }
     if (ids && b->n_logits) WF_TRY(read_ids(e, b, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
-    WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
-    WF_TRY(wf_flush(e->queues[0]));
-    return wf_wait(e->done, e->dev->params.watchdog_ms);
+    WF_TRY(wf_mark(e->queues[0], NULL, 0, done));
+    return wf_flush(e->queues[0]);
 }
 
-weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
+static weft_status submit_nanos(wf_exec *e, const wf_batch *b)
 {
-    WF_TRY(write_inputs(e, b));
     for (size_t i = 0; i < e->p->n_nanos; i++) {
         weft_status s = submit_nano(e, b, i);
         if (s != WEFT_OK) return wf_fail_more(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
     }
-    return read_results(e, b, logits, ids);
+    return WEFT_OK;
+}
+
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
+{
+    if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
+    const flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
+    weft_status s = write_inputs(e, b, f->staging);
+    if (s == WEFT_OK) s = submit_nanos(e, b);
+    if (s == WEFT_OK) s = read_results(e, b, logits, ids, f->done);
+    if (s == WEFT_OK) e->n_flights++;
+    for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->p->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
+    return s;
+}
+
+weft_status wf_exec_wait(wf_exec *e)
+{
+    if (!e->n_flights) return WEFT_OK;
+    const flight *f = &e->flights[e->first++ % WF_EXEC_DEPTH];
+    e->n_flights--;
+    return wf_wait(f->done, e->dev->params.watchdog_ms);
 }
 
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
@@ -362,8 +405,11 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
             if (part_of(&b, e->g->nodes[n->node].rows, n).count) WF_TRY(choose(e, n, &c));
             if (progress) progress(user, "prepare", (double)(r * e->p->n_nanos + i + 1) / (WF_LEN(rows) * e->p->n_nanos));
         }
-        wf_call c = argmax_call(e, &b);
-        WF_TRY(wf_prepare(e->dev, &c, &c.variant));
+        const wf_call own[] = {argmax_call(e, &b), feed_call(e, &b)};
+        for (size_t i = 0; i < WF_LEN(own); i++) {
+            int variant;
+            WF_TRY(wf_prepare(e->dev, &own[i], &variant));
+        }
     }
     return WEFT_OK;
 }
