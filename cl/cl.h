@@ -286,6 +286,7 @@ typedef struct cl_ev {
     wf_event base;
     cl_event ev;   /* of the last command that signals it; NULL: done */
     uint32_t slot; /* queue of that command; it may be gone by now */
+    uint64_t begin, end; /* of the command waited for last, on a device that profiles */
 } cl_ev;
 
 struct cl_dev {
@@ -323,6 +324,7 @@ weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
 

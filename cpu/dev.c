@@ -277,6 +277,7 @@ static const wf_dev_fns fns = {
     .mark = wf_cpu_mark,
     .flush = wf_cpu_flush,
     .wait = wf_cpu_wait,
+    .times = wf_cpu_event_times,
     .variants = variants,
     .supports = supports,
     .pick = wf_cpu_pick,

@@ -224,6 +224,8 @@ struct weft_engine_params {
     uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
     bool poison;             /* tests: fill KV pages with NaN before use */
     bool no_kernel_cache;    /* neither read nor write compiled kernels */
+    bool profile;            /* the device notes times, which may cost some: weft_stats.busy_ns and idle_ns */
+    const char *trace;       /* write a timeline of the engine's steps here, as Chrome trace JSON (Perfetto) */
     weft_progress_fn on_progress;
     void *user;
 };
@@ -346,6 +348,7 @@ struct weft_stats {
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
+    uint64_t busy_ns, idle_ns;   /* of the device, with `profile`: in steps, and between two while there was work */
     enum weft_status failed;     /* the device is lost and every request fails with this; WEFT_OK: it works */
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* thread-safe */

@@ -65,6 +65,7 @@ static const wf_opt testing[] = {
      AT(engine.max_alloc), 1, 0x1p63},
     {0, "plan", "FILE", "run the plan in this file", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
+    {0, "trace", "FILE", "write a timeline of the steps to this file, as Chrome trace JSON (Perfetto opens it)", WF_OPT_TEXT, AT(engine.trace)},
     {0, "calibration", "FILE", "ranges of attention logits (default: beside the model, if there)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "force", "OP=VARIANT,...", "take these kernel variants", WF_OPT_TEXT, AT(engine.force)},

@@ -255,6 +255,14 @@ weft_status wf_wait(wf_event *ev, uint32_t timeout_ms)
     return note(ev->dev, ev->dev->fns->wait(ev, timeout_ms));
 }
 
+weft_status wf_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
+{
+    WF_TRY(wf_dev_usable(ev->dev, "times"));
+    if (!ev->dev->params.profile || !ev->dev->fns->times)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s does not note when commands begin and end", ev->dev->info.id);
+    return note(ev->dev, ev->dev->fns->times(ev, begin, end));
+}
+
 weft_status wf_finish(wf_queue *q)
 {
     wf_event *done;

@@ -154,6 +154,7 @@ typedef struct wf_open_params {
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
+    bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* first compile */
     void *user;
 } wf_open_params;
@@ -188,6 +189,7 @@ typedef struct wf_dev_fns {
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
+    weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */
 
     /* Kernels. */
     size_t (*variants)(wf_dev *, enum wf_op, const wf_variant **list);
@@ -272,6 +274,10 @@ weft_status wf_submit(wf_queue *, const wf_call *);
 weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
+/* When the command that signalled ev last began and ended, in nanoseconds of the device's own clock. Only once ev, or
+ * a later event of its queue, has been waited for. WEFT_ERR_UNSUPPORTED: the backend cannot tell, or the device was
+ * opened without `profile`. */
+weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
 /* Does the call ask for more than its op's plain product (GEMM with norm or p.silu)? */

@@ -208,6 +208,13 @@ static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
     return WEFT_OK;
 }
 
+/* Of the fake clock; nobody knows when it began. */
+static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
+{
+    *begin = *end = ((null_event *)e)->at;
+    return WEFT_OK;
+}
+
 /* ---- variants: as many as the test asks for, all of which support everything ---------------------------- */
 
 static size_t null_variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
@@ -277,6 +284,7 @@ static const wf_dev_fns fns = {
     .mark = null_mark,
     .flush = null_flush,
     .wait = null_wait,
+    .times = null_times,
     .variants = null_variants,
     .supports = null_supports,
     .pick = null_pick,

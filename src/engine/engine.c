@@ -54,7 +54,7 @@ static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
+    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .profile = p->profile || p->trace, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     return wf_dev_open(p->device, &o, &e->dev);
@@ -112,6 +112,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     wf_calibration_use(m, p->calibration, &e->graph);
     WF_TRY(make_plan(e, p));
+    if (p->trace) WF_TRY(wf_trace_open(p->trace, &e->trace));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     return wf_sched_init(&e->sched, &e->limits, &sp);
@@ -134,6 +135,7 @@ static void unload(struct weft_engine *e)
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);
+    wf_trace_close(e->trace);
 }
 
 static void init_stats(struct weft_engine *e, uint64_t start_ns)
@@ -152,6 +154,7 @@ static void *run(void *arg)
     struct weft_engine *e = arg;
     for (;;) {
         pthread_mutex_lock(&e->lock);
+        if (!wf_engine_busy(e)) wf_exec_rest(e->exec);
         while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
         bool end = e->stop && !e->inbox && !wf_engine_busy(e);
         pthread_mutex_unlock(&e->lock);

@@ -108,6 +108,13 @@ struct weft_request {
     char message[256];
 };
 
+/* trace.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
+typedef struct wf_trace wf_trace;
+enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE };
+weft_status wf_trace_open(const char *path, wf_trace **out);
+void wf_trace_span(wf_trace *t, enum wf_track track, const char *name, uint64_t begin_ns, uint64_t step, uint32_t rows, uint64_t end_ns);
+void wf_trace_close(wf_trace *t);
+
 /* A step under way: who has rows in it. */
 typedef struct wf_part {
     struct weft_request *r; /* NULL: it has ended meanwhile, and what comes for it is thrown away */
@@ -119,7 +126,7 @@ typedef struct wf_flight {
     uint32_t n_parts, n_rows;
     bool have_logits;       /* the host gets logits; else the device has chosen ids */
     int32_t *ids;           /* [limits.logit_rows] */
-    uint64_t start_ns;
+    uint64_t number, start_ns;
 } wf_flight;
 
 struct weft_engine {
@@ -136,7 +143,8 @@ struct weft_engine {
     uint32_t context;
     wf_flight flights[WF_EXEC_DEPTH]; /* n_flights of them, flights[first_flight % WF_EXEC_DEPTH] the oldest */
     uint32_t first_flight, n_flights;
-    uint64_t landed_ns;            /* when the last one ended */
+    uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
+    wf_trace *trace;
     float *logits;                 /* [limits.logit_rows, n_vocab], of the one step that brings any */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */

@@ -80,7 +80,12 @@ static uint32_t bucket(uint32_t rows)
 static void count_step(struct weft_engine *e, const wf_flight *f)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(f->start_ns, e->landed_ns);
+    wf_exec_clock clock;
+    wf_exec_times(e->exec, &clock);
+    if (clock.last_ns) wf_trace_span(e->trace, WF_TRACK_DEVICE, "step", now - clock.last_ns, f->number, f->n_rows, now);
     pthread_mutex_lock(&e->lock);
+    e->stats.busy_ns = clock.busy_ns;
+    e->stats.idle_ns = clock.idle_ns;
     e->stats.steps++;
     e->stats.step_ns += now - start; /* steps that overlap count once */
     e->stats.rows += f->n_rows;
@@ -129,12 +134,14 @@ static bool set_off(struct weft_engine *e)
     e->n_flights++;
     wf_flight *f = newest(e);
     note_parts(e, f);
+    f->number = e->n_set_off++;
     f->start_ns = wf_now_ns();
     f->have_logits = needs_logits(e);
     weft_status s = move_pages(e);
     if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, f->have_logits ? e->logits : NULL, f->have_logits ? NULL : f->ids);
     if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !f->have_logits);
+    wf_trace_span(e->trace, WF_TRACK_ENGINE, "submit", f->start_ns, f->number, f->n_rows, wf_now_ns());
     return true;
 }
 
@@ -169,7 +176,9 @@ static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
 static void land(struct weft_engine *e)
 {
     wf_flight *f = &e->flights[e->first_flight % WF_EXEC_DEPTH];
+    uint64_t start = wf_now_ns();
     weft_status s = wf_exec_wait(e->exec);
+    wf_trace_span(e->trace, WF_TRACK_ENGINE, "wait", start, f->number, f->n_rows, wf_now_ns());
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     count_step(e, f);
@@ -179,6 +188,7 @@ static void land(struct weft_engine *e)
     }
     for (uint32_t i = 0; i < f->n_parts; i++)
         if (f->parts[i].r) deliver(e, f, &f->parts[i]); /* a callback may end others */
+    wf_trace_span(e->trace, WF_TRACK_ENGINE, "deliver", e->landed_ns, f->number, f->n_rows, wf_now_ns());
     e->first_flight++;
     e->n_flights--;
 }

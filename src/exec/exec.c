@@ -7,7 +7,7 @@
 /* A step between submission and the end of its work. */
 typedef struct flight {
     int32_t *staging; /* the batch's arrays, packed as on the device */
-    wf_event *done;
+    wf_event *begun, *done;
 } flight;
 
 struct wf_exec {
@@ -20,6 +20,8 @@ struct wf_exec {
     wf_event **events;                /* by nano-op; NULL where nobody waits */
     wf_event *start, *ends[WF_MAX_QUEUES];
     flight flights[WF_EXEC_DEPTH];
+    wf_exec_clock clock;
+    uint64_t ended_ns;                /* the last step, on the device's clock; 0: there was nothing to do since */
     uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
     wf_arena acts, kv;
     wf_region *slots, *pools, inputs, ids;
@@ -64,7 +66,10 @@ static weft_status create_queues(wf_exec *e)
         WF_TRY(wf_event_create(e->dev, &e->ends[q]));
     }
     WF_TRY(wf_event_create(e->dev, &e->start));
-    for (size_t i = 0; i < WF_EXEC_DEPTH; i++) WF_TRY(wf_event_create(e->dev, &e->flights[i].done));
+    for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        WF_TRY(wf_event_create(e->dev, &f->begun));
+        WF_TRY(wf_event_create(e->dev, &f->done));
+    }
     for (size_t i = 0; i < e->p->n_nanos; i++)
         if (e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &e->events[i]));
     return WEFT_OK;
@@ -107,10 +112,11 @@ void wf_exec_destroy(wf_exec *e)
     for (size_t i = 0; e->events && i < e->p->n_nanos; i++)
         if (e->events[i]) wf_event_destroy(e->events[i]);
     if (e->start) wf_event_destroy(e->start);
-    for (size_t i = 0; i < WF_EXEC_DEPTH; i++) {
-        if (e->flights[i].done) wf_event_destroy(e->flights[i].done);
-        if (e->dev->lost) wf_abandon(e->flights[i].staging);
-        else free(e->flights[i].staging);
+    for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        if (f->begun) wf_event_destroy(f->begun);
+        if (f->done) wf_event_destroy(f->done);
+        if (e->dev->lost) wf_abandon(f->staging);
+        else free(f->staging);
     }
     wf_arena_free(&e->acts);
     wf_arena_free(&e->kv);
@@ -312,11 +318,11 @@ static weft_status submit_own(wf_exec *e, wf_call c)
     return wf_submit(e->queues[0], &c);
 }
 
-static weft_status write_inputs(wf_exec *e, const wf_batch *b, int32_t *staging)
+static weft_status write_inputs(wf_exec *e, const wf_batch *b, const flight *f)
 {
-    pack_inputs(e, b, (uint8_t *)staging);
+    pack_inputs(e, b, (uint8_t *)f->staging);
     uint64_t last = e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, staging, WF_UP(last, (uint64_t)4), NULL));
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging, WF_UP(last, (uint64_t)4), f->begun));
     if (b->n_fed) WF_TRY(submit_own(e, feed_call(e, b)));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
     for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
@@ -377,7 +383,7 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, float *logits, int32_t
 {
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
     const flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
-    weft_status s = write_inputs(e, b, f->staging);
+    weft_status s = write_inputs(e, b, f);
     if (s == WEFT_OK) s = submit_nanos(e, b);
     if (s == WEFT_OK) s = read_results(e, b, logits, ids, f->done);
     if (s == WEFT_OK) e->n_flights++;
@@ -385,12 +391,34 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, float *logits, int32_t
     return s;
 }
 
+/* A device that cannot tell the times leaves the clock at zero. */
+static void take_times(wf_exec *e, const flight *f)
+{
+    uint64_t began, end, t;
+    if (wf_event_times(f->begun, &began, &t) || wf_event_times(f->done, &t, &end)) return;
+    e->clock.busy_ns += e->clock.last_ns = end - began;
+    if (e->ended_ns && began > e->ended_ns) e->clock.idle_ns += began - e->ended_ns;
+    e->ended_ns = end;
+}
+
 weft_status wf_exec_wait(wf_exec *e)
 {
     if (!e->n_flights) return WEFT_OK;
     const flight *f = &e->flights[e->first++ % WF_EXEC_DEPTH];
     e->n_flights--;
-    return wf_wait(f->done, e->dev->params.watchdog_ms);
+    WF_TRY(wf_wait(f->done, e->dev->params.watchdog_ms));
+    if (e->dev->params.profile) take_times(e, f);
+    return WEFT_OK;
+}
+
+void wf_exec_rest(wf_exec *e)
+{
+    e->ended_ns = 0;
+}
+
+void wf_exec_times(const wf_exec *e, wf_exec_clock *out)
+{
+    *out = e->clock;
 }
 
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)

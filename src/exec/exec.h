@@ -43,6 +43,13 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids);
 /* Waits for the oldest step under way; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
+/* On a device that was opened with `profile`: what it spent on steps, and doing nothing between them. */
+typedef struct wf_exec_clock {
+    uint64_t busy_ns, idle_ns, last_ns; /* last_ns: the step waited for last; 0: unknown */
+} wf_exec_clock;
+void wf_exec_times(const wf_exec *e, wf_exec_clock *out);
+/* There is nothing to do: the time to the next step is nobody's fault. */
+void wf_exec_rest(wf_exec *e);
 /* Called after each op of a step has ended and before the next one begins, so that nothing has overwritten
  * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
 typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);
