@@ -184,7 +184,7 @@ const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
 #define WF_CL_MAX_VARIANTS 32
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
-int wf_cl_pick(wf_dev *, const wf_call *);
+int wf_cl_pick(wf_dev *, const wf_call *, const char *class);
 void wf_cl_drop(wf_dev *, enum wf_op, int variant);
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */

@@ -312,7 +312,7 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
 {
     cl_dev *d = (cl_dev *)queue->dev;
     WF_TRY(wf_cl_check_lost(d));
-    int variant = c->variant >= 0 ? c->variant : wf_cl_pick(queue->dev, c);
+    int variant = c->variant >= 0 ? c->variant : wf_cl_pick(queue->dev, c, NULL);
     const cl_variant *v = variant >= 0 ? wf_cl_variant_at(c->op, variant) : NULL;
     if (!v) return wf_fail(WEFT_ERR_UNSUPPORTED, "no kernel of %s for this call", wf_ops[c->op].name);
     cl_launch l;

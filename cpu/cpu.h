@@ -107,7 +107,7 @@ void wf_cpu_fail(wf_cpu_dev *, weft_status,
                  const char *message);  /* from a leader; the first one stays */
 weft_status wf_cpu_check(wf_cpu_dev *); /* that failure, as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
-int wf_cpu_pick(wf_dev *, const wf_call *);
+int wf_cpu_pick(wf_dev *, const wf_call *, const char *class);
 
 /* ---- probe.c --------------------------------------------------------------------------------- */
 

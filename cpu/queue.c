@@ -233,7 +233,7 @@ weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call);
+    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call, NULL);
     if (v < 0)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: no kernel can run this %s",
                        wf_ops[call->op].name);

@@ -215,9 +215,13 @@ struct weft_engine_params {
     uint32_t page_tokens;    /* tokens of a KV page; 0: 16 */
     uint64_t max_alloc;      /* pretend that no device buffer can be larger; 0: the device's limit */
     uint32_t watchdog_ms;    /* a step longer than this is a lost device; 0: 60000 */
+    uint32_t nano_batches;   /* 2 or more: that many parts of a step, whose attention runs beside the others' GEMMs on
+                                a second queue; 0 or 1: one after the other */
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
     const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
+    bool deterministic;      /* a request gives the same bits alone and in any company: kernels of one kind for all
+                                numbers of rows, which costs speed */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
     const char *tuned;       /* kernel choices from this file (weft tune); "none": built-in ones; NULL: the
                                 device's own file, if there is one */

@@ -52,6 +52,7 @@ void wf_dev_close(wf_dev *dev)
     if (!dev) return;
     wf_verdicts_free(dev->verdicts);
     wf_tuned_close(dev);
+    wf_steady_forget(dev);
     dev->fns->close(dev);
 }
 

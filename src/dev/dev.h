@@ -142,7 +142,8 @@ typedef struct wf_variant {
     const char *name;
     enum wf_tier tier;
     uint8_t layout;     /* weight layout that it reads; 0: rows */
-    const char *class;  /* invariance class: two variants of one class give bit-identical rows */
+    const char *class;  /* invariance class: two variants of one class give bit-identical rows; in one whose name
+                           begins with ~ a row depends on what else is in the call */
     uint8_t arith;      /* enum wf_arith */
 } wf_variant;
 
@@ -154,6 +155,7 @@ typedef struct wf_open_params {
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
+    bool deterministic;      /* only kernels whose rows do not depend on their company, of one class a shape */
     bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* first compile */
     void *user;
@@ -194,7 +196,8 @@ typedef struct wf_dev_fns {
     /* Kernels. */
     size_t (*variants)(wf_dev *, enum wf_op, const wf_variant **list);
     bool (*supports)(wf_dev *, const wf_call *, int variant); /* can this variant run these shapes, dtypes, layouts here? */
-    int (*pick)(wf_dev *, const wf_call *);                   /* best supported variant not dropped; -1: none */
+    int (*pick)(wf_dev *, const wf_call *, const char *class); /* best supported variant not dropped, of this class
+                                                                 where it is not NULL; -1: none */
     weft_status (*prepare)(wf_dev *, const wf_call *, int variant); /* optional: build it now */
     void (*drop)(wf_dev *, enum wf_op, int variant);          /* never pick it again: wrong or unbuildable */
 
@@ -224,6 +227,7 @@ struct wf_dev {
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     struct wf_verdicts *verdicts; /* the front's: what wf_prepare has tested */
     struct wf_tuned *tuned;       /* the front's: choices by measurement */
+    struct wf_steady *steady;     /* the front's: classes chosen, where deterministic */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -293,7 +297,8 @@ weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
  * a quarter of the memory. */
 uint64_t wf_past_cache(const wf_dev *);
 /* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
- * pick(); -1: none. Variants named by params.force go first. */
+ * pick(); -1: none. Variants named by params.force go first. With params.deterministic: of the one class that
+ * serves the shape for any number of rows. */
 int wf_pick(wf_dev *, const wf_call *);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);

@@ -238,13 +238,13 @@ static bool null_supports(wf_dev *dev, const wf_call *c, int variant)
     return true;
 }
 
-static int null_pick(wf_dev *dev, const wf_call *c)
+static int null_pick(wf_dev *dev, const wf_call *c, const char *class)
 {
     const null_dev *d = (const null_dev *)dev;
     const wf_variant *list;
     size_t n = null_variants(dev, c->op, &list);
     for (size_t i = 0; i < n; i++) {
-        if (!(d->dropped[c->op] >> i & 1)) return (int)i;
+        if (!(d->dropped[c->op] >> i & 1) && (!class || !strcmp(class, list[i].class))) return (int)i;
     }
     return -1;
 }

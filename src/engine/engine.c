@@ -54,7 +54,7 @@ static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .profile = p->profile || p->trace, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
+    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->trace, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     return wf_dev_open(p->device, &o, &e->dev);
@@ -64,7 +64,10 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 static weft_status make_plan(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    WF_TRY(p->plan ? wf_plan_load(&e->graph, p->plan, &e->plan) : wf_plan_sequential(&e->graph, &e->plan));
+    if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
+    if (p->plan) WF_TRY(wf_plan_load(&e->graph, p->plan, &e->plan));
+    else if (p->nano_batches > 1) WF_TRY(wf_plan_overlap(&e->graph, p->nano_batches, &e->plan));
+    else WF_TRY(wf_plan_sequential(&e->graph, &e->plan));
     if (p->dump_plan) WF_TRY(wf_plan_save(&e->plan, p->dump_plan));
     WF_TRY(wf_plan_place(&e->graph, &e->plan, e->dev->align));
     return wf_plan_split(&e->graph, &e->plan);
