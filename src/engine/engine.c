@@ -94,7 +94,8 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
-    bool ok = e->logits && e->scratch;
+    e->how = wf_calloc(e->limits.logit_rows, sizeof *e->how);
+    bool ok = e->logits && e->scratch && e->how;
     for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         f->ids = wf_calloc(e->limits.logit_rows, sizeof *f->ids);
         f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
@@ -138,6 +139,7 @@ static void unload(struct weft_engine *e)
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);
+    free(e->how);
     wf_trace_close(e->trace);
 }
 

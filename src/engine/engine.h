@@ -124,7 +124,7 @@ typedef struct wf_part {
 typedef struct wf_flight {
     wf_part *parts;         /* [limits.seqs] */
     uint32_t n_parts, n_rows;
-    bool have_logits;       /* the host gets logits; else the device has chosen ids */
+    bool have_logits;       /* the host gets logits, for those requests that need them */
     int32_t *ids;           /* [limits.logit_rows] */
     uint64_t number, start_ns;
 } wf_flight;
@@ -145,6 +145,7 @@ struct weft_engine {
     uint32_t first_flight, n_flights;
     uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
     wf_trace *trace;
+    wf_choice *how;                /* [limits.logit_rows], of the step that sets off */
     float *logits;                 /* [limits.logit_rows, n_vocab], of the one step that brings any */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */
@@ -169,8 +170,10 @@ void wf_request_start(struct weft_request *r);
 /* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
 weft_status wf_request_move(struct weft_request *r, const wf_move *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
-/* Does its next token need the logits on the host? Else it is the likeliest one, which the device chooses. */
+/* Does its next token need the logits on the host? Else the device chooses it. This is a property of the request
+ * alone, so that it gives the same in any company. */
 bool wf_request_needs_logits(const struct weft_request *r);
+wf_choice wf_request_choice(const struct weft_request *r); /* how the device chooses the token behind those under way */
 /* Samples from the logits of the last row, or takes the device's choice where logits is NULL, and delivers; ends
  * the request if that was its last token. */
 void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen);

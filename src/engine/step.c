@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool wf_engine_busy(const struct weft_engine *e)
 {
@@ -40,14 +41,6 @@ static void reap(struct weft_engine *e)
         if (e->failed) wf_request_end(r, WEFT_FINISH_ERROR, e->failed, e->failure);
         else if (stop || atomic_load(&r->cancel)) wf_request_end(r, WEFT_FINISH_CANCEL, WEFT_ERR_CANCELLED, "cancelled");
     }
-}
-
-/* False: the device chooses the tokens of this step, and no logits come to the host. */
-static bool needs_logits(const struct weft_engine *e)
-{
-    for (const struct weft_request *r = e->live; r; r = r->next)
-        if (r->seq.n_logits && wf_request_needs_logits(r)) return true;
-    return false;
 }
 
 static weft_status move_pages(struct weft_engine *e)
@@ -118,12 +111,28 @@ static void note_parts(struct weft_engine *e, wf_flight *f)
 {
     f->n_parts = 0;
     f->n_rows = e->batch.n_rows;
+    f->have_logits = false;
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
         if (!q->n_rows) continue;
         f->parts[f->n_parts++] = (wf_part){r, q->n_done, q->n_rows, q->logit0, q->n_logits, q->n_done + q->n_rows == q->n_tokens + q->n_ahead};
+        f->have_logits |= q->n_logits && wf_request_needs_logits(r);
         if (!r->start_ns) wf_request_start(r);
     }
+}
+
+/* How the device chooses for those rows whose tokens it chooses; NULL: all that count are the likeliest. */
+static const wf_choice *choices(struct weft_engine *e, const wf_flight *f)
+{
+    bool draws = false;
+    memset(e->how, 0, e->batch.n_logits * sizeof *e->how);
+    for (const wf_part *p = f->parts; p < f->parts + f->n_parts; p++) {
+        if (!p->n_logits || wf_request_needs_logits(p->r)) continue;
+        wf_choice *how = &e->how[p->logit0 + p->n_logits - 1];
+        *how = wf_request_choice(p->r);
+        draws |= how->temperature != 0;
+    }
+    return draws ? e->how : NULL;
 }
 
 /* False: nothing to compute now. */
@@ -136,9 +145,8 @@ static bool set_off(struct weft_engine *e)
     note_parts(e, f);
     f->number = e->n_set_off++;
     f->start_ns = wf_now_ns();
-    f->have_logits = needs_logits(e);
     weft_status s = move_pages(e);
-    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, f->have_logits ? e->logits : NULL, f->have_logits ? NULL : f->ids);
+    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, f), f->have_logits ? e->logits : NULL, f->ids);
     if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !f->have_logits);
     wf_trace_span(e->trace, WF_TRACK_ENGINE, "submit", f->start_ns, f->number, f->n_rows, wf_now_ns());
@@ -161,7 +169,7 @@ static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
 {
     struct weft_request *r = p->r;
     size_t n_vocab = e->model->hp.n_vocab;
-    const float *logits = f->have_logits ? e->logits + p->logit0 * n_vocab : NULL;
+    const float *logits = f->have_logits && wf_request_needs_logits(r) ? e->logits + p->logit0 * n_vocab : NULL;
     uint32_t last = p->n_logits - 1;
     if (r->seq.all_logits) wf_request_prompt_logits(r, logits, p->n_logits, p->first);
     if (!p->chooses) return;

@@ -1,5 +1,6 @@
 /* exec: walks a plan in its order and submits each nano-op with the events it waits for. See exec.h. */
 #include "exec/exec.h"
+#include "exec/token.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +25,9 @@ struct wf_exec {
     uint64_t ended_ns;                /* the last step, on the device's clock; 0: there was nothing to do since */
     uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
     wf_arena acts, kv;
-    wf_region *slots, *pools, inputs, ids;
-    uint64_t input_at[WF_N_INPUTS];   /* bytes in the input region */
+    wf_region *slots, *pools, inputs;
+    wf_tokens tokens;
+    uint64_t input_at[WF_N_INPUTS], how_at, key_at; /* bytes in the input region; the latter of SAMPLE */
     uint64_t input_bytes;
     size_t n_pools;
     wf_exec_observer observer;        /* or NULL */
@@ -50,12 +52,13 @@ static weft_status reserve_acts(wf_exec *e)
         uint32_t rows = e->p->slots[i].rows == WF_ROWS_LOGITS ? e->limits.logit_rows : e->limits.rows;
         WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)rows * e->p->slots[i].pitch, &e->slots[i]));
     }
-    uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages + e->limits.logit_rows;
-    e->input_bytes = ints * sizeof(int32_t) + WF_N_INPUTS * (uint64_t)e->dev->align;
+    uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
+    ints += (1ull + WF_DRAW_FLOATS + WF_DRAW_INTS) * e->limits.logit_rows;
+    e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
     for (size_t i = 0; i < WF_EXEC_DEPTH; i++)
         if (!(e->flights[i].staging = wf_calloc(e->input_bytes, 1))) return WEFT_ERR_NOMEM;
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
-    WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)e->limits.logit_rows * sizeof(int32_t), &e->ids));
+    WF_TRY(wf_tokens_reserve(&e->tokens, e->dev, &e->acts, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols));
     return wf_arena_commit(&e->acts);
 }
 
@@ -289,6 +292,11 @@ static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
     return observe(e, b, n, &c);
 }
 
+static uint64_t align_up(const wf_exec *e, uint64_t at)
+{
+    return WF_UP(at, (uint64_t)e->dev->align);
+}
+
 static void pack_inputs(wf_exec *e, const wf_batch *b, uint8_t *staging)
 {
     uint64_t at = 0;
@@ -296,52 +304,55 @@ static void pack_inputs(wf_exec *e, const wf_batch *b, uint8_t *staging)
         size_t bytes = input_count(b, (enum wf_input)i) * sizeof(int32_t);
         e->input_at[i] = at;
         memcpy(staging + at, b->in[i], bytes);
-        at = WF_UP(at + bytes, (uint64_t)e->dev->align);
+        at = align_up(e, at + bytes);
     }
+    e->how_at = at;
+    e->key_at = align_up(e, at + b->n_logits * WF_DRAW_FLOATS * sizeof(float));
 }
 
-static wf_view ids_view(const wf_exec *e, uint32_t n)
+static void pack_draws(const wf_exec *e, const wf_batch *b, const wf_choice *how, uint8_t *staging)
 {
-    return (wf_view){wf_arena_buf(&e->acts, e->ids), e->ids.offset, n, 1, 1, WF_I32, 0};
+    float *floats = (float *)(staging + e->how_at);
+    int32_t *ints = (int32_t *)(staging + e->key_at);
+    for (uint32_t i = 0; i < b->n_logits; i++) wf_draw_pack(&how[i], floats + i * WF_DRAW_FLOATS, ints + i * WF_DRAW_INTS);
 }
 
-/* Tokens that the step before chose, from where they lie on the device. */
-static wf_call feed_call(const wf_exec *e, const wf_batch *b)
+/* An array of the input region. */
+static wf_view input_view(const wf_exec *e, uint64_t at, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
-    wf_view tokens = {wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + e->input_at[WF_INPUT_TOKEN], b->n_rows, 1, 1, WF_I32, 0};
-    return (wf_call){.op = WF_OP_FEED, .variant = -1, .in = {tokens, ids_view(e, e->limits.logit_rows)}, .out = {tokens}};
+    return (wf_view){wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + at, rows, cols, cols, (uint8_t)dtype, 0};
 }
 
-static weft_status submit_own(wf_exec *e, wf_call c)
+static wf_view tokens_view(const wf_exec *e, const wf_batch *b)
 {
-    WF_TRY(wf_prepare(e->dev, &c, &c.variant));
-    return wf_submit(e->queues[0], &c);
+    return input_view(e, e->input_at[WF_INPUT_TOKEN], WF_I32, b->n_rows, 1);
 }
 
-static weft_status write_inputs(wf_exec *e, const wf_batch *b, const flight *f)
+static wf_view logits_view(const wf_exec *e, const wf_batch *b)
+{
+    int32_t logits = e->g->logits;
+    return act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
+}
+
+static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *how, const flight *f)
 {
     pack_inputs(e, b, (uint8_t *)f->staging);
-    uint64_t last = e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging, WF_UP(last, (uint64_t)4), f->begun));
-    if (b->n_fed) WF_TRY(submit_own(e, feed_call(e, b)));
+    if (how) pack_draws(e, b, how, (uint8_t *)f->staging);
+    uint64_t end = how ? e->key_at + b->n_logits * WF_DRAW_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging, end, f->begun));
+    wf_view tokens = tokens_view(e, b);
+    if (b->n_fed) WF_TRY(wf_tokens_feed(&e->tokens, e->queues[0], &tokens));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
     for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
     return WEFT_OK;
 }
 
-static wf_call argmax_call(const wf_exec *e, const wf_batch *b)
+static weft_status choose_ids(wf_exec *e, const wf_batch *b, bool draw, int32_t *ids)
 {
-    int32_t logits = e->g->logits;
-    wf_call c = {.op = WF_OP_ARGMAX, .variant = -1};
-    c.in[0] = act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
-    c.out[0] = ids_view(e, b->n_logits);
-    return c;
-}
-
-static weft_status read_ids(wf_exec *e, const wf_batch *b, int32_t *ids)
-{
-    WF_TRY(submit_own(e, argmax_call(e, b)));
-    return wf_read(e->queues[0], wf_arena_buf(&e->acts, e->ids), e->ids.offset, ids, b->n_logits * sizeof *ids, NULL);
+    wf_view logits = logits_view(e, b), how = input_view(e, e->how_at, WF_F32, b->n_logits, WF_DRAW_FLOATS),
+            key = input_view(e, e->key_at, WF_I32, b->n_logits, WF_DRAW_INTS);
+    WF_TRY(draw ? wf_tokens_draw(&e->tokens, e->queues[0], &logits, &how, &key) : wf_tokens_take_best(&e->tokens, e->queues[0], &logits));
+    return wf_tokens_read(&e->tokens, e->queues[0], b->n_logits, ids);
 }
 
 static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
@@ -357,17 +368,22 @@ static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
 }
 
 /* Queue 0 waits for the others, then gives back what was asked for. */
-static weft_status read_results(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids, wf_event *done)
+static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float *logits, int32_t *ids, wf_event *done)
 {
     for (uint32_t q = 1; q < e->p->n_queues; q++) {
         WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
         WF_TRY(wf_flush(e->queues[q]));
         WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
     }
-    if (ids && b->n_logits) WF_TRY(read_ids(e, b, ids));
+    if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
     WF_TRY(wf_mark(e->queues[0], NULL, 0, done));
     return wf_flush(e->queues[0]);
+}
+
+bool wf_exec_can_draw(const wf_exec *e)
+{
+    return !e->tokens.cannot_draw;
 }
 
 static weft_status submit_nanos(wf_exec *e, const wf_batch *b)
@@ -379,13 +395,13 @@ static weft_status submit_nanos(wf_exec *e, const wf_batch *b)
     return WEFT_OK;
 }
 
-weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids)
 {
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
     const flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
-    weft_status s = write_inputs(e, b, f);
+    weft_status s = write_inputs(e, b, how, f);
     if (s == WEFT_OK) s = submit_nanos(e, b);
-    if (s == WEFT_OK) s = read_results(e, b, logits, ids, f->done);
+    if (s == WEFT_OK) s = read_results(e, b, how, logits, ids, f->done);
     if (s == WEFT_OK) e->n_flights++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->p->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
     return s;
@@ -433,11 +449,8 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
             if (part_of(&b, e->g->nodes[n->node].rows, n).count) WF_TRY(choose(e, n, &c));
             if (progress) progress(user, "prepare", (double)(r * e->p->n_nanos + i + 1) / (WF_LEN(rows) * e->p->n_nanos));
         }
-        const wf_call own[] = {argmax_call(e, &b), feed_call(e, &b)};
-        for (size_t i = 0; i < WF_LEN(own); i++) {
-            int variant;
-            WF_TRY(wf_prepare(e->dev, &own[i], &variant));
-        }
+        wf_view logits = logits_view(e, &b), tokens = tokens_view(e, &b);
+        WF_TRY(wf_tokens_prepare(&e->tokens, &logits, &tokens));
     }
     return WEFT_OK;
 }

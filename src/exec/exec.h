@@ -4,6 +4,7 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
+#include "dev/choose.h"
 #include "mem/arena.h"
 #include "plan/plan.h"
 
@@ -20,7 +21,7 @@ typedef struct wf_limits {
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
     uint32_t n_rows, n_seqs, n_pages, n_logits;
-    uint32_t n_fed;         /* rows whose token is -1 - k: what ARGMAX says of row k of the logits of the step before */
+    uint32_t n_fed;         /* rows whose token is -1 - k: what row k of the logits of the step before gave */
     uint32_t max_kv, max_q; /* most keys a row sees; most rows of a sequence */
 } wf_batch;
 
@@ -36,11 +37,12 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, con
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
 /* Steps that may be under way at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2
-/* Submits a step behind those under way and returns; b may be changed at once. logits: [b->n_logits, vocabulary] on
- * the host, or NULL. ids: what ARGMAX says of these rows, [b->n_logits], or NULL: four bytes a row to read instead of
- * a vocabulary. Both are filled when wf_exec_wait has returned for this step. After an error nothing of the step
+/* Submits a step behind those under way and returns; b and how may be changed at once. logits: [b->n_logits,
+ * vocabulary] on the host, or NULL. ids: the token of each of these rows, [b->n_logits], or NULL: four bytes a row to
+ * read instead of a vocabulary. how: [b->n_logits], how each is drawn; NULL: all are the likeliest. Both are filled when wf_exec_wait has returned for this step. After an error nothing of the step
  * is under way, or the device is lost; its values are void. */
-weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids);
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids);
+bool wf_exec_can_draw(const wf_exec *e); /* else how must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step under way; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
 /* On a device that was opened with `profile`: what it spent on steps, and doing nothing between them. */
