@@ -20,7 +20,11 @@ static level best_level(void)
         wf_cpu_probe_read_##l, wf_cpu_probe_fma_##l, wf_cpu_probe_int8_##l,                        \
             wf_cpu_probe_fma_ops_##l, wf_cpu_probe_int8_ops_##l                                    \
     }
-    return wf_cpu_has_avx512() ? LEVEL(avx512) : wf_cpu_has_avx2() ? LEVEL(avx2) : LEVEL(c);
+    return wf_cpu_has_avx512()    ? LEVEL(avx512)
+           : wf_cpu_has_avx2()    ? LEVEL(avx2)
+           : wf_cpu_has_dotprod() ? LEVEL(dotprod)
+           : wf_cpu_has_neon()    ? LEVEL(neon)
+                                  : LEVEL(c);
 #undef LEVEL
 }
 

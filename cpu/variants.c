@@ -25,6 +25,8 @@ enum {
     RANK_C = 10,
     RANK_AVX2 = 20,
     RANK_AVX512 = 30,
+    RANK_NEON = 20,
+    RANK_DOTPROD = 30,
     RANK_INT8 = 100,
     RANK_BLAS = 200,
     RANK_AMX = 300,
@@ -102,17 +104,20 @@ static bool floats(const wf_call *c)
 WF_CPU_LEVEL(c, RANK_C)
 WF_CPU_LEVEL(avx2, RANK_AVX2)
 WF_CPU_LEVEL(avx512, RANK_AVX512)
+WF_CPU_LEVEL(neon, RANK_NEON)
+WF_CPU_LEVEL(dotprod, RANK_DOTPROD)
 #undef WF_CPU_LEVEL
 
 void wf_cpu_describe(struct weft_device_info *info)
 {
-    bool simd = wf_cpu_has_avx2() || wf_cpu_has_avx512();
+    bool simd = wf_cpu_has_avx2() || wf_cpu_has_avx512() || wf_cpu_has_neon();
     const char *core = wf_blas_core();
     const char *tiers = wf_cpu_has_amx() ? "base fp16 matrix" : simd ? "base fp16" : "base";
     wf_copy(info->tiers, sizeof(info->tiers), tiers);
-    snprintf(info->features, sizeof(info->features), "%s%s%s%s%s",
+    snprintf(info->features, sizeof(info->features), "%s%s%s%s%s%s%s",
              wf_cpu_has_avx2() ? "avx2 fma f16c " : "", wf_cpu_has_avx512() ? "avx512 vnni " : "",
-             wf_cpu_has_amx() ? "amx " : "", core ? "OpenBLAS " : "", core ? core : "");
+             wf_cpu_has_amx() ? "amx " : "", wf_cpu_has_neon() ? "neon " : "",
+             wf_cpu_has_dotprod() ? "dotprod " : "", core ? "OpenBLAS " : "", core ? core : "");
     size_t n = strlen(info->features);
     if (n && info->features[n - 1] == ' ') info->features[n - 1] = '\0';
     if (core) snprintf(info->driver, sizeof(info->driver), "OpenBLAS %s", core);

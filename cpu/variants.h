@@ -20,6 +20,8 @@ uint32_t wf_cpu_rank_gemm_amx8(const wf_call *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)
+WF_CPU_LEVEL(neon)
+WF_CPU_LEVEL(dotprod)
 #undef WF_CPU_LEVEL
 
 /* Fills tiers, features and driver of the device's description. */

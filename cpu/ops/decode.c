@@ -35,7 +35,7 @@ static void decode_q6_k(const char *src, float *dst, size_t n)
     for (size_t s = 0; s < n / 256; s++, src += 210) {
         float scale[16];
         q_scales(src + 192, qf_half(src + 208), scale);
-        WF_UNROLL(8)
+        WF_UNROLL(Q6K_UNROLL)
         for (uint32_t j = 0; j < 8; j++)
             q_expand(q_6k(src, j), 32, qf_set(scale[2 * j]), qf_set(scale[2 * j + 1]),
                      dst + 256 * s + 32 * j);

@@ -10,6 +10,8 @@
 /* A prepared row: two planes of K int8, each followed by K/4 int32 (what makes up for unsigned
  * weights, for each 4); then the K/32 scales. x = scale * (first + second * FINE). */
 #define FINE (1.0f / 254)
+/* Activation rows of a tile, whose sums stay in registers. */
+#define INT8_MROW (VREGS * sizeof(vf) / sizeof(qf) >= 32 ? 4 : 2)
 
 static size_t int8_step(uint32_t k)
 {
@@ -106,7 +108,7 @@ WF_INLINE void block256(const char *w, size_t w_step, uint32_t s, const xq *x, c
         const char *p = w + r * w_step + (size_t)s * 210;
         float scale[16];
         q_scales(p + 192, qf_half(p + 208), scale);
-        WF_UNROLL(8)
+        WF_UNROLL(Q6K_UNROLL)
         for (uint32_t j = 0; j < 8; j++) {
             q8 wv = q_6k(p, j);
             qf sv = qf_pair(scale + 2 * j);
@@ -141,7 +143,7 @@ WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uin
                           const int nr)
 {
     uint32_t m = 0;
-    for (; m + MROW <= g->m; m += MROW) int8_tile(g, dtype, w, n, m, nr, MROW);
+    for (; m + INT8_MROW <= g->m; m += INT8_MROW) int8_tile(g, dtype, w, n, m, nr, INT8_MROW);
     for (; m < g->m; m++) int8_tile(g, dtype, w, n, m, nr, 1);
 }
 

@@ -46,15 +46,26 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
             for (int r = 0; r < nr; r++) acc[r][i] = v_fma(wv[r], xv, acc[r][i]);
         }
     }
-    if (k < g->k)
+    /* From here on, too, acc[] needs fixed indices, or gcc for ARM keeps a copy of it in memory. */
+    if (k < g->k) {
+        vf wv[NROW];
+        WF_UNROLL(4)
+        for (int r = 0; r < nr; r++) wv[r] = load_tail(load, size, w + r * w_step, k, g->k - k);
+        WF_UNROLL(4)
         for (int i = 0; i < mr; i++) {
             vf xv = v_load_n((const float *)(x + i * g->x_step) + k, g->k - k);
-            for (int r = 0; r < nr; r++)
-                acc[r][i] =
-                    v_fma(load_tail(load, size, w + r * w_step, k, g->k - k), xv, acc[r][i]);
+            WF_UNROLL(4)
+            for (int r = 0; r < nr; r++) acc[r][i] = v_fma(wv[r], xv, acc[r][i]);
         }
+    }
+    float sum[NROW][4];
+    WF_UNROLL(4)
+    for (int r = 0; r < nr; r++) {
+        WF_UNROLL(4)
+        for (int i = 0; i < mr; i++) sum[r][i] = v_sum(acc[r][i]);
+    }
     for (int i = 0; i < mr; i++)
-        for (int r = 0; r < nr; r++) put(g, m + i, n + r, v_sum(acc[r][i]));
+        for (int r = 0; r < nr; r++) put(g, m + i, n + r, sum[r][i]);
 }
 
 /* All activation rows against nr weight rows. */

@@ -25,6 +25,8 @@
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)
+WF_CPU_LEVEL(neon)
+WF_CPU_LEVEL(dotprod)
 #undef WF_CPU_LEVEL
 
 bool wf_cpu_has_amx(void);

@@ -45,25 +45,22 @@ uint32_t WF_SIMD(wf_cpu_probe_fma_ops)(void)
     return CHAINS * VL * 2;
 }
 
-#if WF_LEVEL_ID == WF_LEVEL_IS_avx512
+#ifdef QI_BYTES
 void WF_SIMD(wf_cpu_probe_int8)(const wf_cpu_work *w)
 {
-    __m512i c[CHAINS], a = _mm512_set1_epi8(3), b = _mm512_set1_epi8((char)(1 + w->id));
-    WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = _mm512_setzero_si512();
+    qi c[CHAINS], a = qi_set(3), b = qi_set((int8_t)(1 + w->id));
+    WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = qi_set(0);
     for (uint32_t r = 0; r < w->call->in[1].rows; r++)
         WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++)
-        {
-            c[i] = _mm512_dpbusd_epi32(c[i], a, b);
-            __asm__ volatile("" : "+v"(c[i])); /* or the products become one */
-        }
-    float all = 0; /* of what is left of the sums, which may fill 32 bits */
-    for (int i = 0; i < CHAINS; i++) all += (float)_mm512_reduce_add_epi32(_mm512_srai_epi32(c[i], 8));
+            c[i] = qi_dot(c[i], a, b);
+    float all = 0;
+    for (int i = 0; i < CHAINS; i++) all += (float)qi_sum(c[i]);
     keep(w, all);
 }
 
 uint32_t WF_SIMD(wf_cpu_probe_int8_ops)(void)
 {
-    return CHAINS * 64 * 2;
+    return CHAINS * QI_BYTES * 2;
 }
 #else
 void WF_SIMD(wf_cpu_probe_int8)(const wf_cpu_work *w)

@@ -40,7 +40,7 @@ static wf_choice choice_of(const wf_call *c, uint32_t m)
 static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p, uint32_t count)
 {
     double top = -INFINITY, sum = 0;
-    for (uint32_t k = 0; k < n; k++) top = fmax(top, x[k]);
+    for (uint32_t k = 0; k < n; k++) top = x[k] > top ? x[k] : top; /* fmax: see dev/choose.c */
     for (uint32_t k = 0; k < n; k++) sum += exp(x[k] - top);
     for (uint32_t t = 1; t < count; t++) {
         int32_t best = -1;

@@ -2,8 +2,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define VL    8
-#define VREGS 16
+#define VL         8
+#define VREGS      16
+#define Q6K_UNROLL 8
 typedef __m256 vf;
 
 /* clang-format off: one line each reads as a table */

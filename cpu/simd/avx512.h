@@ -2,8 +2,9 @@
 #include <immintrin.h>
 #include <string.h>
 
-#define VL    16
-#define VREGS 32
+#define VL         16
+#define VREGS      32
+#define Q6K_UNROLL 8
 typedef __m512 vf;
 
 /* clang-format off: one line each reads as a table */
@@ -104,6 +105,24 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
         _mm512_storeu_ps(out + i * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
         _mm512_storeu_ps(out + (i + 8) * out_step, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
     }
+}
+
+#define QI_BYTES 64
+typedef __m512i qi;
+
+WF_INLINE qi qi_set(int8_t x)
+{
+    return _mm512_set1_epi8(x);
+}
+WF_INLINE qi qi_dot(qi sum, qi a, qi b)
+{
+    sum = _mm512_dpbusd_epi32(sum, a, b);
+    __asm__ volatile("" : "+v"(sum));
+    return sum;
+}
+WF_INLINE int32_t qi_sum(qi a)
+{
+    return _mm512_reduce_add_epi32(_mm512_srai_epi32(a, 8));
 }
 
 #include "cpu/simd/avx_int8.h"

@@ -1,10 +1,20 @@
 /* Which levels this processor can run. A level that the build leaves out is absent.c. */
 #include "cpu/ops/ops.h"
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
 bool wf_cpu_has_c(void)
 {
     return true;
 }
+
+#define ABSENT(level)                                                                              \
+    bool wf_cpu_has_##level(void)                                                                  \
+    {                                                                                              \
+        return false;                                                                              \
+    }
 
 #if defined(__x86_64__)
 /* F16C is older than AVX2 and in every processor that has it; clang 14 cannot ask for it by name. */
@@ -20,15 +30,24 @@ bool wf_cpu_has_avx512(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 }
 #else
-bool wf_cpu_has_avx2(void)
+ABSENT(avx2)
+ABSENT(avx512)
+#endif
+
+#if defined(__aarch64__)
+/* Linux runs on no 64-bit ARM processor without it. */
+bool wf_cpu_has_neon(void)
 {
-    return false;
+    return true;
 }
 
-bool wf_cpu_has_avx512(void)
+bool wf_cpu_has_dotprod(void)
 {
-    return false;
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
 }
+#else
+ABSENT(neon)
+ABSENT(dotprod)
 #endif
 
 void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n)
@@ -37,6 +56,8 @@ void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n)
         wf_cpu_decode_avx512(dtype, src, dst, n);
     else if (wf_cpu_has_avx2())
         wf_cpu_decode_avx2(dtype, src, dst, n);
+    else if (wf_cpu_has_neon())
+        wf_cpu_decode_neon(dtype, src, dst, n);
     else
         wf_cpu_decode_c(dtype, src, dst, n);
 }

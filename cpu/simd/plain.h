@@ -3,8 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#define VL    4
-#define VREGS 16
+#define VL         4
+#define VREGS      16
+#define Q6K_UNROLL 8
 typedef struct vf {
     float f[4];
 } vf;

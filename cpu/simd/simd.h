@@ -1,6 +1,6 @@
 /* simd: one small vector vocabulary in which the kernels of cpu/ops are written; they are compiled
- * once for each level (WF_LEVEL: c, avx2, avx512). The level's header gives, for VL floats at a
- * time:
+ * once for each level (WF_LEVEL: c, avx2, avx512, neon, dotprod). The level's header gives, for VL
+ * floats at a time:
  *
  *   vf                      VL floats              VREGS  how many vectors stay in registers
  *   v_zero v_set v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a b + c
@@ -16,12 +16,19 @@
  *   q_load(p)               32 bytes
  *   q_nibbles(p)            16 bytes as 32: low nibbles, then high ones
  *   q_6k(p, i)              block i of 8 of a Q6_K superblock, unsigned 0..63
+ *   Q6K_UNROLL              how many of them in one piece: 8 if constant shifts are the faster ones
  *   q_dot(w, x, fix)        unsigned w (at most 63) times signed x, plus fix[lane]
  *   q_dot_signed(w, x, fix) signed w times signed x; fix is -128 times the lane's sum of x
  *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
  *   q_scales(p, d, out)     16 int8 times d[0] as floats
  *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
  * qf_fma qf_sum
+ *
+ * and where the level has a unit for int8 dot products, for the measurement of its ceiling:
+ *
+ *   qi                      QI_BYTES int8, or a quarter as many sums
+ *   qi_set qi_dot(sum, a, b)  opaque to the compiler, or equal products become one
+ *   qi_sum(a)               of the lanes >> 8: they may fill 32 bits
  */
 #ifndef WF_CPU_SIMD_H
 #define WF_CPU_SIMD_H
@@ -39,15 +46,19 @@
 #endif
 #define WF_INLINE     static inline __attribute__((always_inline))
 
-#define WF_LEVEL_IS_c      1
-#define WF_LEVEL_IS_avx2   2
-#define WF_LEVEL_IS_avx512 3
-#define WF_LEVEL_ID        WF_CAT(WF_LEVEL_IS_, WF_LEVEL)
+#define WF_LEVEL_IS_c       1
+#define WF_LEVEL_IS_avx2    2
+#define WF_LEVEL_IS_avx512  3
+#define WF_LEVEL_IS_neon    4
+#define WF_LEVEL_IS_dotprod 5
+#define WF_LEVEL_ID         WF_CAT(WF_LEVEL_IS_, WF_LEVEL)
 
 #if WF_LEVEL_ID == WF_LEVEL_IS_avx512
 #include "cpu/simd/avx512.h"
 #elif WF_LEVEL_ID == WF_LEVEL_IS_avx2
 #include "cpu/simd/avx2.h"
+#elif WF_LEVEL_ID == WF_LEVEL_IS_neon || WF_LEVEL_ID == WF_LEVEL_IS_dotprod
+#include "cpu/simd/neon.h"
 #else
 #include "cpu/simd/plain.h"
 #endif

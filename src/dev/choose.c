@@ -72,9 +72,10 @@ static wf_candidate largest(const float *z, uint32_t n)
 
 /* ---- cuts: each returns the last candidate it keeps ---------------------------------------------------------- */
 
+/* Not fmin: in a loop it ends gcc 12 for ARM with an internal error. */
 static void narrow(double *margin, double distance)
 {
-    *margin = fmin(*margin, fabs(distance));
+    if (fabs(distance) < *margin) *margin = fabs(distance);
 }
 
 /* The fewest of `kept` (in descending order at c[n - 1], c[n - 2], ...; the rest still a heap) whose weights
