@@ -5,12 +5,15 @@
 #include "cli/commit.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define TEXT_MAX ((size_t)1 << 30)
+#define DEFAULT_SEQS     64
+#define DEFAULT_CONTEXTS 8 /* of KV cache: few sequences fill their context */
 
 /* ---- messages ---------------------------------------------------------------------------------
  */
@@ -104,6 +107,35 @@ int wf_print_devices(void)
                memory, d->name, d->platform);
     }
     return 0;
+}
+
+void wf_batching_defaults(struct weft_engine_params *p)
+{
+    if (!p->n_seqs) p->n_seqs = DEFAULT_SEQS;
+    p->kv_seqs = DEFAULT_CONTEXTS;
+}
+
+/* ---- Ctrl-C -----------------------------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    interrupted = 1;
+}
+
+void wf_catch_interrupt(void)
+{
+    struct sigaction sa = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+}
+
+bool wf_interrupted(void)
+{
+    return interrupted;
 }
 
 /* ---- names and sizes --------------------------------------------------------------------------
