@@ -5,7 +5,7 @@ set -eu
 
 build="gcc libc6-dev meson ninja-build pkg-config git python3"
 libraries="libopenblas-dev libopenblas0-pthread libclblast-dev ocl-icd-opencl-dev opencl-headers
-    libpcre2-dev libutf8proc-dev libedit-dev libmicrohttpd-dev libjansson-dev"
+    libpcre2-dev libutf8proc-dev libedit-dev libmicrohttpd-dev libjansson-dev libcurl4-openssl-dev"
 opencl_on_cpu="pocl-opencl-icd" # OpenCL where there is no GPU
 tests="libcmocka-dev python3-pyopencl clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo python3-numpy"
 
