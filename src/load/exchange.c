@@ -146,6 +146,15 @@ static void fail_status(wf_exchange *x, long status)
     json_decref(body);
 }
 
+/* libcurl's own words where they are the same for every request: how many milliseconds it took is
+ * not. */
+static const char *transfer_error(const wf_exchange *x, CURLcode result)
+{
+    if (result == CURLE_OPERATION_TIMEDOUT) return "no whole answer in time (--request-timeout)";
+    if (result == CURLE_COULDNT_CONNECT || !x->curl_error[0]) return curl_easy_strerror(result);
+    return x->curl_error;
+}
+
 static void check_whole(wf_exchange *x, CURLcode result, long status)
 {
     if (x->error) return;
@@ -153,7 +162,7 @@ static void check_whole(wf_exchange *x, CURLcode result, long status)
     if (status && status != 200)
         fail_status(x, status);
     else if (!whole && result)
-        wf_exchange_fail(x, "%s", x->curl_error[0] ? x->curl_error : curl_easy_strerror(result));
+        wf_exchange_fail(x, "%s", transfer_error(x, result));
     else if (!x->sse.n_events)
         wf_exchange_fail(x, "the answer is no stream of events: %.100s",
                          x->n_head ? x->head : "(empty)");

@@ -44,6 +44,7 @@ static weft_status read_sharegpt(wf_target *t, size_t n, wf_asks *out)
     if (json)
         return wf_sharegpt_read(p->dataset_path, n, p->text_out, p->seed, wf_target_count, t, out);
     WF_TRY(wf_trace_read(p->dataset_path, out));
+    out->n = WF_MIN(out->n, n);
     for (size_t i = 0; i < out->n; i++) {
         wf_ask *a = &out->list[i];
         a->n_in = WF_MAX(a->n_in, 1u);

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-#define WF_SSE_LINE ((size_t)8 << 20) /* longest line */
+#define WF_SSE_LINE ((size_t)1 << 20) /* longest line */
 
 typedef struct wf_sse {
     char *line;
