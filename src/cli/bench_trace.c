@@ -123,7 +123,7 @@ static int check(const trace *t)
     if (!l->arrivals && l->plot)
         return wf_usage(t->o->command, "--plot shows latency against rate: it needs --arrivals");
     if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
-        return wf_usage(t->o->command, "--arrivals trace needs the times of a --trace");
+        return wf_usage(t->o->command, "--arrivals trace needs the times of a --dataset");
     return 0;
 }
 
@@ -229,6 +229,8 @@ static void fill_row(const trace *t, wf_trace_row *r, const struct weft_stats *b
     r->total_rate = (double)(r->stats.n_in + r->stats.n_out) / r->stats.seconds;
     r->mean_rows = steps ? (double)(after->rows - before->rows) / (double)steps : 0;
     r->preempted = after->preempted - before->preempted;
+    r->busy_ns = after->busy_ns - before->busy_ns;
+    r->idle_ns = after->idle_ns - before->idle_ns;
     r->optimum = t->head.peak_flops / (2 * params);
 }
 
@@ -367,8 +369,10 @@ static int run_policy(trace *t, const char *policy)
 static int run_all(trace *t)
 {
     const wf_opts *o = t->o;
-    t->head =
-        (wf_trace_head){.model = t->m, .device = &t->device, .arrivals = o->load.arrivals != NULL};
+    t->head = (wf_trace_head){.model = t->m,
+                              .device = &t->device,
+                              .arrivals = o->load.arrivals != NULL,
+                              .profile = o->engine.profile};
     bool given = o->load.peak_tflops > 0;
     t->head.peak_flops = given ? o->load.peak_tflops * 1e12 : probe_peak(o, t->m);
     wf_catch_interrupt();
@@ -413,9 +417,9 @@ static int run(const wf_opts *given)
 static const wf_opt rows[] = {
     {0, "const", "IN:OUT,...",
      "requests of constant lengths, in tokens; OUT 0: prompts only (default 512:512 where there is "
-     "no --trace)",
+     "no --dataset)",
      WF_OPT_TEXT, AT(load.lengths)},
-    {0, "trace", "FILE",
+    {0, "dataset", "FILE",
      "lengths from the columns ContextTokens and GeneratedTokens of a CSV file, in its order; may "
      "stand several times",
      WF_OPT_WORDS, AT(load.traces)},
@@ -431,6 +435,8 @@ static const wf_opt rows[] = {
      AT(load.rates), 1e-6, 1e6},
     {0, "seed", "SEED", "another one gives other prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
+    {0, "profile", NULL, "tell how long the device had nothing to do while there was work",
+     WF_OPT_FLAG, AT(engine.profile)},
     {0, "peak-tflops", "T",
      "what the device computes at most, for NanoFlow's optimum (default: measured, as `weft bench "
      "ops` does)",
@@ -460,7 +466,7 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_bench_trace = {
     .name = "bench trace",
-    .usage = "[-m FILE] [--const IN:OUT,...] [--trace FILE] [options]",
+    .usage = "[-m FILE] [--const IN:OUT,...] [--dataset FILE] [options]",
     .summary = "Measures whole loads with each scheduling policy: total throughput and latencies. "
                "Runs in this "
                "process, without a server; prompts are random tokens, and answers end at their "
@@ -473,8 +479,8 @@ const wf_command wf_cmd_bench_trace = {
             "of a request over its output tokens.\n\n"
             "Examples:\n"
             "  weft bench trace -m model.gguf --const 512:512,1024:512 -c 2048\n"
-            "  weft bench trace -m model.gguf --trace sharegpt.csv --num-requests 1000\n"
-            "  weft bench trace -m model.gguf --trace sharegpt.csv --arrivals poisson \\\n"
+            "  weft bench trace -m model.gguf --dataset sharegpt.csv --num-requests 1000\n"
+            "  weft bench trace -m model.gguf --dataset sharegpt.csv --arrivals poisson \\\n"
             "    --rate 1,2,4,8 --policy orca,nanoflow --plot latency.svg\n",
     .groups = groups,
     .run = run,

@@ -15,7 +15,7 @@ typedef struct wf_trace_row {
     wf_load_stats stats;
     double total_rate; /* input and output tokens a second: NanoFlow's total throughput */
     double mean_rows;  /* of a step */
-    uint64_t preempted;
+    uint64_t preempted, busy_ns, idle_ns;
     double optimum; /* tokens a second by NanoFlow's equation 5; 0: unknown */
 } wf_trace_row;
 double wf_trace_pct(const wf_trace_row *r); /* of the optimum; < 0: unknown */
@@ -27,6 +27,7 @@ typedef struct wf_trace_head {
     uint32_t context, n_seqs, batch;
     double peak_flops; /* 0: unknown */
     bool arrivals;     /* rows have rates and normalised latencies */
+    bool profile;      /* rows have the device's idle share */
 } wf_trace_head;
 
 typedef struct wf_trace_format {

@@ -80,37 +80,48 @@ static double preempted(const wf_trace_row *r)
 {
     return (double)r->preempted;
 }
+static double idle_pct(const wf_trace_row *r)
+{
+    double all = (double)(r->busy_ns + r->idle_ns);
+    return all > 0 ? 100 * (double)r->idle_ns / all : -1;
+}
 
 typedef struct column {
     const char *title, *key;
     int width, digits;
-    double (*value)(const wf_trace_row *r); /* negative: unknown */
-    bool arrivals;                          /* shown only where requests arrive over time */
+    double (*value)(const wf_trace_row *r);  /* negative: unknown */
+    enum { ALWAYS, ARRIVALS, PROFILE } when; /* ARRIVALS: only where requests arrive over time */
 } column;
 
 static const column columns[] = {
-    {"rate", "rate", 8, 3, rate, true},
-    {"requests", "requests", 8, 0, requests, false},
-    {"skipped", "skipped", 7, 0, skipped, false},
-    {"in", "input_tokens", 8, 0, n_in, false},
-    {"out", "output_tokens", 8, 0, n_out, false},
-    {"time s", "seconds", 8, 2, seconds, false},
-    {"tokens/s", "total_tokens_s", 9, 1, total_rate, false},
-    {"req/s", "requests_s", 8, 3, request_rate, false},
-    {"TTFT p50", "ttft_p50_ms", 9, 2, ttft_p50, false},
-    {"p99", "ttft_p99_ms", 9, 2, ttft_p99, false},
-    {"ITL p50", "itl_p50_ms", 8, 2, itl_p50, false},
-    {"p99", "itl_p99_ms", 8, 2, itl_p99, false},
-    {"norm. mean", "norm_mean_ms", 10, 2, norm_mean, true},
-    {"p99", "norm_p99_ms", 9, 2, norm_p99, true},
-    {"rows", "mean_rows", 7, 1, mean_rows, false},
-    {"preempted", "preempted", 9, 0, preempted, false},
-    {"% of opt.", "optimum_pct", 9, 2, wf_trace_pct, false},
+    {"rate", "rate", 8, 3, rate, ARRIVALS},
+    {"requests", "requests", 8, 0, requests, ALWAYS},
+    {"skipped", "skipped", 7, 0, skipped, ALWAYS},
+    {"in", "input_tokens", 8, 0, n_in, ALWAYS},
+    {"out", "output_tokens", 8, 0, n_out, ALWAYS},
+    {"time s", "seconds", 8, 2, seconds, ALWAYS},
+    {"tokens/s", "total_tokens_s", 9, 1, total_rate, ALWAYS},
+    {"req/s", "requests_s", 8, 3, request_rate, ALWAYS},
+    {"TTFT p50", "ttft_p50_ms", 9, 2, ttft_p50, ALWAYS},
+    {"p99", "ttft_p99_ms", 9, 2, ttft_p99, ALWAYS},
+    {"ITL p50", "itl_p50_ms", 8, 2, itl_p50, ALWAYS},
+    {"p99", "itl_p99_ms", 8, 2, itl_p99, ALWAYS},
+    {"norm. mean", "norm_mean_ms", 10, 2, norm_mean, ARRIVALS},
+    {"p99", "norm_p99_ms", 9, 2, norm_p99, ARRIVALS},
+    {"rows", "mean_rows", 7, 1, mean_rows, ALWAYS},
+    {"preempted", "preempted", 9, 0, preempted, ALWAYS},
+    {"idle %", "idle_pct", 7, 2, idle_pct, PROFILE},
+    {"% of opt.", "optimum_pct", 9, 2, wf_trace_pct, ALWAYS},
 };
+
+static bool is_shown(const wf_trace_head *h, const column *c)
+{
+    return c->when == ALWAYS || (c->when == ARRIVALS ? h->arrivals : h->profile);
+}
 
 static const column *next_column(const wf_trace_head *h, size_t *i)
 {
-    while (*i < WF_LEN(columns) && columns[*i].arrivals && !h->arrivals) ++*i;
+    while (*i < WF_LEN(columns) && !is_shown(h, &columns[*i])) ++*i;
     return *i < WF_LEN(columns) ? &columns[(*i)++] : NULL;
 }
 

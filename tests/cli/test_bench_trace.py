@@ -36,7 +36,7 @@ class Trace(cli.TestCase):
         return json.loads(self.ok(*trace("-o", "json", *args)).text)
 
     def test_every_policy_and_load(self):
-        rows = self.rows("--const", "20:8,30:0", "--trace", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--dense-batch", 16)
+        rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--dense-batch", 16)
         self.assertEqual([(r["policy"], r["load"]) for r in rows], [(p, w) for p in POLICIES for w in ("20:8", "30:0", "lengths")])
         n_params = None
         for r in rows:
@@ -84,13 +84,14 @@ class Trace(cli.TestCase):
 
     def test_arrivals_of_the_trace(self):
         """Its four requests that fit come within 60 s, so 1 in 20 s; a thousand times as fast when that rate is asked for."""
-        row, = self.rows("--trace", self.csv, "--arrivals", "trace", "--rate", 50, "--policy", "nanoflow")
+        row, = self.rows("--dataset", self.csv, "--arrivals", "trace", "--rate", 50, "--policy", "nanoflow")
         self.assertEqual((row["rate"], row["requests"], row["skipped"]), (50, 4, 1))
         self.assertGreaterEqual(row["seconds"], 0.06)
 
     def test_results_and_csv(self):
-        text = self.ok(*trace("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--results", self.folder)).text
+        text = self.ok(*trace("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text
         row, = csv.DictReader(io.StringIO(text))
+        self.assertTrue(row["idle_pct"] == "" or 0 <= float(row["idle_pct"]) <= 100)
         name, = (n for n in os.listdir(self.folder) if n.startswith("weft-cpu"))
         with open(os.path.join(self.folder, name), newline="") as f:
             saved = {r["op"]: r for r in csv.DictReader(f)}
@@ -118,19 +119,19 @@ class Trace(cli.TestCase):
         for message, *args in (("INPUT:OUTPUT", "--const", "5"), ("INPUT:OUTPUT", "--const", "0:5"), ("INPUT:OUTPUT", "--const", "5:5,"),
                                ("INPUT:OUTPUT", "--const", "-5:5"), ("--policy", "--policy", "best"), ("--policy", "--policy", "orca,"),
                                ("--rate", "--arrivals", "poisson"), ("--arrivals", "--rate", "5"), ("--arrivals", "--plot", "x.svg"),
-                               ("--trace", "--arrivals", "trace"), ("--rate", "--arrivals", "poisson", "--rate", "0")):
+                               ("--dataset", "--arrivals", "trace"), ("--rate", "--arrivals", "poisson", "--rate", "0")):
             self.fails(cli.USAGE, message, *trace(*args))
         bad = os.path.join(self.folder, "bad.csv")
         with open(bad, "w") as f:
             f.write("ContextTokens,GeneratedTokens\n5,x\n")
-        self.fails(cli.RUNTIME, "line 2", *trace("--trace", bad))
-        self.fails(cli.RUNTIME, "/absent", *trace("--trace", "/absent"))
+        self.fails(cli.RUNTIME, "line 2", *trace("--dataset", bad))
+        self.fails(cli.RUNTIME, "/absent", *trace("--dataset", "/absent"))
         self.fails(cli.RUNTIME, "fits the context", *trace("--const", "600:600"))
         self.fails(cli.RUNTIME, "model", *trace("--csv", os.path.join(cli.ROOT, "models", "demo.gguf")))
         no_times = os.path.join(self.folder, "no_times.csv")
         with open(no_times, "w") as f:
             f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
-        self.fails(cli.USAGE, "no times", *trace("--trace", no_times, "--arrivals", "trace"))
+        self.fails(cli.USAGE, "no times", *trace("--dataset", no_times, "--arrivals", "trace"))
 
 
 if __name__ == "__main__":
