@@ -183,8 +183,8 @@ static void on_progress(void *user, size_t done)
 {
     trace *t = user;
     if (t->o->quiet) return;
-    wf_progress_update(&t->bar, t->rows[t->n_rows].policy, (double)done / (double)t->n_asked);
     wf_progress_note(&t->bar, "%zu of %zu requests", done, t->n_asked);
+    wf_progress_update(&t->bar, t->rows[t->n_rows].policy, (double)done / (double)t->n_asked);
 }
 
 /* The first requests that the context holds. */

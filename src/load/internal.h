@@ -24,6 +24,7 @@ typedef struct wf_target {
     json_t *extra;              /* members of each body; NULL: none */
     int32_t *pool;              /* ids of tokens that the server knows; NULL: it does not tell */
     size_t n_pool;
+    bool no_tokenize;      /* it was asked for tokens in vain */
     char unreachable[256]; /* "" or why no connection is possible */
 } wf_target;
 

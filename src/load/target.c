@@ -85,15 +85,19 @@ static weft_status find_model(wf_target *t)
 
 /* ---- its tokens --------------------------------------------------------------------------- */
 
-/* llama.cpp reads content and add_special, vLLM prompt and add_special_tokens, weft either. */
+/* llama.cpp reads content and add_special, vLLM prompt and add_special_tokens, weft either. A
+ * server that fails here once is not asked again: it may have taken ASK_S to do so, and there may
+ * be many texts. */
 static json_t *tokenize(wf_target *t, const char *text)
 {
+    if (t->no_tokenize || (t->p->stop && t->p->stop())) return NULL;
     json_t *body = json_pack("{s:s,s:s,s:b,s:b}", "prompt", text, "content", text, "add_special", 0,
                              "add_special_tokens", 0);
     if (body && t->model) json_object_set_new(body, "model", json_string(t->model));
     char *sent = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_t *reply = sent ? question(t, "/tokenize", sent) : NULL;
     json_t *ids = json_incref(json_object_get(reply, "tokens"));
+    t->no_tokenize = !ids;
     json_decref(reply);
     json_decref(body);
     free(sent);
