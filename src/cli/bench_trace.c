@@ -280,10 +280,11 @@ static weft_status append(const trace *t, const wf_trace_row *r, const char *op,
                           double value, double pct, const char *unit)
 {
     static const wf_peers none;
-    char shape[160], rate[32] = "";
+    char shape[160], rate[32] = "", threads[16] = "";
     if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
-    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s", r->load, r->stats.completed,
-             t->head.n_seqs, t->head.context, t->head.batch, rate);
+    if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
+    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s", r->load, r->stats.completed,
+             t->head.n_seqs, t->head.context, t->head.batch, threads, rate);
     wf_result result = {&t->device, op,  wf_main_dtype(t->m), shape, r->policy, median_us, value,
                         pct,        unit};
     return wf_results_append(t->o->results, &result, &none);
