@@ -34,8 +34,9 @@ typedef struct trace {
     size_t n_rows, cap_rows;
     FILE *csv_file, *plot_file;
     wf_progress bar;
-    size_t n_asked; /* requests of the run that is on */
-    uint64_t n_runs;
+    size_t n_asked;  /* requests of the run that is on */
+    uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its
+                        KV pages */
 } trace;
 
 /* ---- what to run -------------------------------------------------------------------------- */
@@ -350,6 +351,7 @@ static int run_policy(trace *t, const char *policy)
     struct weft_engine_params p = t->o->engine;
     wf_batching_defaults(&p);
     p.policy = policy;
+    t->n_runs = 0; /* each policy gets the same prompts */
     int rc = wf_open_engine(t->o, t->m, p, &e);
     if (rc) return rc;
     t->device = *weft_engine_device(e);
