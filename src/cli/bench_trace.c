@@ -469,7 +469,7 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_bench_trace = {
     .name = "bench trace",
-    .usage = "[-m FILE] [--const IN:OUT,...] [--dataset FILE] [options]",
+    .usage = "[-m FILE] [--const IN:OUT] [--dataset FILE] [options]",
     .summary = "Measures whole loads with each scheduling policy: total throughput and latencies. "
                "Runs in this "
                "process, without a server; prompts are random tokens, and answers end at their "
