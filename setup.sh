@@ -1,16 +1,28 @@
 #!/bin/sh
-# Installs what weft needs to build, run and test, on Debian 12. Only what is missing is installed, so a
-# second call does nothing. Runs as root, or with sudo.
+# Installs what weft needs to build and run, on Debian 12; with --test also what only ./test.sh needs. Only what
+# is missing is installed, so a second call does nothing. Runs as root, or with sudo.
 set -eu
+
+case "${1:-}" in
+"" | --test) ;;
+*)
+    echo "usage: ./setup.sh [--test]" >&2
+    exit 2
+    ;;
+esac
 
 build="gcc libc6-dev meson ninja-build pkg-config git python3"
 libraries="libopenblas-dev libopenblas0-pthread libclblast-dev ocl-icd-opencl-dev opencl-headers
     libpcre2-dev libutf8proc-dev libedit-dev libmicrohttpd-dev libjansson-dev"
 opencl_on_cpu="pocl-opencl-icd" # OpenCL where there is no GPU
-tests="libcmocka-dev python3-pyopencl clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo python3-numpy"
+wanted="$build $libraries $opencl_on_cpu libcmocka-dev" # meson's default is to build the tests too
+if [ "${1:-}" = --test ]; then
+    wanted="$wanted python3-numpy python3-pyopencl clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo
+        chromium-headless-shell haproxy"
+fi
 
 missing=
-for package in $build $libraries $opencl_on_cpu $tests; do
+for package in $wanted; do
     state=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) || state=
     [ "$state" = "install ok installed" ] || missing="$missing $package"
 done

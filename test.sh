@@ -230,7 +230,7 @@ stage_fuzz() {
 
 # --- all of it -------------------------------------------------------------------------------------
 
-./setup.sh || { failed=1; end; }
+./setup.sh --test || { failed=1; end; }
 for stage in "${stages[@]}"; do "stage_$stage"; done
 echo "total $((SECONDS - began)) s"
 end

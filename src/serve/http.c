@@ -113,6 +113,7 @@ static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
         MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
         MHD_add_response_header(r, "Vary", "Origin");
     }
+    if (status == 200 && j->route && j->route->headers) j->route->headers(j, r);
     if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == 503) MHD_add_response_header(r, "Retry-After", "1");
     if (status == 405 && j->route) MHD_add_response_header(r, "Allow", j->route->method);
@@ -157,9 +158,12 @@ static wf_mhd send_answer(wf_job *j)
 {
     json_t *json = NULL;
     wf_text text = {0};
-    if (!j->route->answer(j, &json, &text)) return send_refusal(j, &j->refusal);
-    return j->route->content_type ? send_text(j, 200, text.data, text.len, j->route->content_type)
-                                  : send_json(j, 200, json);
+    if (j->route->answer(j, &json, &text))
+        return j->route->content_type
+                   ? send_text(j, 200, text.data, text.len, j->route->content_type)
+                   : send_json(j, 200, json);
+    free(text.data);
+    return send_refusal(j, &j->refusal);
 }
 
 /* A stream begins with its first news, so that what fails at once has a status of its own. */

@@ -184,10 +184,17 @@ typedef struct wf_route {
      * generates. */
     bool (*answer)(wf_job *j, json_t **out, wf_text *text);
     const char *content_type; /* NULL: JSON */
-    bool chat;                /* of those that generate */
+    void (*headers)(const wf_job *j, struct MHD_Response *r); /* more of them; NULL: none */
+    bool chat;                                                /* of those that generate */
 } wf_route;
 /* NULL: r says 404 or 405. */
 const wf_route *wf_route_find(const char *path, const char *method, wf_refusal *r);
+
+/* ---- page.c
+ * -------------------------------------------------------------------------------------------- */
+
+bool wf_page_print(wf_job *j, json_t **out, wf_text *text); /* a route's answer */
+void wf_page_headers(const wf_job *j, struct MHD_Response *r);
 
 /* ---- metrics.c
  * ------------------------------------------------------------------------------------------ */

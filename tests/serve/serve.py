@@ -43,9 +43,10 @@ class Reply:
 
 
 class Server:
-    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), wait=True, env=None):
+    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), template="chatml", wait=True, env=None):
         self.lines = []
-        self.p = subprocess.Popen([cli.WEFT, "serve", "--port", "0", "--chat-template", "chatml", *device, *map(str, args)],
+        self.p = subprocess.Popen([cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
+                                   *map(str, args)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   env={**os.environ, **(env or {})})
         self.told = threading.Condition()

@@ -2,11 +2,14 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import unittest
 
 import serve
+
+PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "page.html")
 
 
 class State(serve.TestCase):
@@ -61,10 +64,46 @@ class State(serve.TestCase):
         self.assertEqual(grown("inter_token_latency_seconds_count"), 6)
         self.assertEqual(grown("e2e_request_latency_seconds_count"), 1)
         self.assertEqual(grown("iteration_tokens_total_sum"), 3 + 6)
+        self.assertEqual(grown("step_seconds_count"), grown("iteration_tokens_total_count"))
+        self.assertGreater(grown("step_seconds_sum"), 0)
         self.assertEqual(grown("prefix_cache_queries_total"), 3)
         self.assertEqual(grown('request_generation_tokens_bucket{le="10"}'), 1)
         self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
         self.assertEqual(after["num_requests_running"], 0)
+
+
+class Page(serve.TestCase):
+    """What is sent of the page at /; test_page.py looks at it in a browser."""
+
+    def test_policy(self):
+        replies = [self.s.get("/"), self.s.get("/")]
+        nonces = set()
+        for r in replies:
+            self.assertEqual((r.status, r.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+            self.assertEqual((r.headers["Cache-Control"], r.headers["X-Content-Type-Options"]), ("no-store", "nosniff"))
+            policy = dict(p.split(" ", 1) for p in r.headers["Content-Security-Policy"].split("; "))
+            self.assertEqual(policy["default-src"], "'none'")
+            (nonce,) = re.fullmatch(r"'nonce-([0-9a-f]{32})'", policy["script-src"]).groups()
+            self.assertEqual(policy["style-src"], policy["script-src"])
+            self.assertEqual(set(re.findall(rb'nonce="([^"]*)"', r.body)), {nonce.encode()})
+            nonces.add(nonce)
+        self.assertEqual(len(nonces), 2)
+        with open(PAGE, "rb") as f:
+            self.assertEqual(replies[0].body.replace(replies[0].headers["X-Request-Id"].encode(), b"{{nonce}}"), f.read())
+
+    def test_nothing_from_outside(self):
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        self.assertEqual(re.findall(r"https?://[^'\"\s]+", page.replace("http://www.w3.org/2000/svg", "")), [])
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "@import"):
+            self.assertNotIn(word, page)
+
+    def test_methods(self):
+        self.assertEqual(self.s.request("HEAD", "/").status, 200)
+        self.refused(self.s.post("/", {}), 405)
+
+    def test_models_say_what_they_can(self):
+        self.assertEqual(self.s.get("/v1/models").json["data"][0]["capabilities"], ["completion", "chat"])
 
 
 class Tokens(serve.TestCase):
