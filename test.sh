@@ -206,7 +206,7 @@ stage_asan() {
     # Not the soak: the sanitizer keeps freed memory, which looks like a leak.
     only_pocl
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli [^s]|serve [^m]|serve many|golden opencl)'
+        '^(unit |fault |cli [^s]|serve (bad|life|many|protocol)|golden opencl)'
     unset OCL_ICD_VENDORS
 }
 

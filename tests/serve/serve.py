@@ -105,10 +105,10 @@ class Server:
         return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "temperature": 0,
                                                   "max_tokens": 12, **fields})
 
-    def open_stream(self, **fields):
+    def open_stream(self, headers=None, **fields):
         """A connection that has asked for a stream, and its response."""
         c = self.connect()
-        c.request("POST", "/v1/completions", body=json.dumps({**GOOD, "stream": True, **fields}))
+        c.request("POST", "/v1/completions", body=json.dumps({**GOOD, "stream": True, **fields}), headers=headers or {})
         return c, c.getresponse()
 
     def stream(self, path="/v1/completions", **fields):
@@ -145,12 +145,16 @@ class Server:
                 raise AssertionError(line)
         return out
 
-    def until(self, check, what):
+    @staticmethod
+    def wait(check, what):
         end = time.monotonic() + PATIENCE
-        while not check(self.metrics()):
+        while not check():
             if time.monotonic() > end:
                 raise AssertionError(f"not in time: {what}")
             time.sleep(0.02)
+
+    def until(self, check, what):
+        self.wait(lambda: check(self.metrics()), what)
 
     def idle(self):
         self.until(lambda m: not m["num_requests_running"] and not m["num_requests_waiting"], "idle")
