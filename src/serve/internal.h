@@ -172,6 +172,8 @@ json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
                           const struct weft_logprob *top, size_t *offset);
 json_t *wf_reply_head(const wf_job *j, bool chunk);
 struct MHD_Response *wf_sse_response(wf_job *j);
+/* libmicrohttpd's reader of that: at most max bytes into buf, 0 when there is no news, negative at the end. */
+ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max);
 
 /* ---- routes.c
  * ------------------------------------------------------------------------------------------ */
