@@ -240,6 +240,7 @@ typedef struct wf_conn { /* a TCP connection, to find those that never finish a 
     int fd;
     bool busy;         /* a whole request has come and is being answered */
     uint64_t since_ns; /* when it was opened or its last answer ended */
+    bool ended;        /* at the last look its client had stopped sending */
 } wf_conn;
 
 struct wf_server {

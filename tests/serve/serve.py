@@ -163,6 +163,12 @@ class Server:
         with open(f"/proc/{self.p.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
+    def sockets(self):
+        """Connections that it has open, by the kernel's table."""
+        with open(f"/proc/{self.p.pid}/net/tcp", encoding="ascii") as f:
+            rows = [line.split() for line in f.readlines()[1:]]
+        return sum(row[1].endswith(f":{self.port:04X}") and row[3] in ("01", "08") for row in rows)  # established, half closed
+
     def end(self, sig=signal.SIGTERM):
         """Its exit code and its log."""
         if self.p.poll() is None:

@@ -2,6 +2,7 @@
 import json
 import socket
 import threading
+import time
 import unittest
 
 import serve
@@ -21,7 +22,7 @@ GOOD_BODY = json.dumps(serve.GOOD).encode()
 
 
 class Bad(serve.TestCase):
-    ARGS = ["--max-body", "1M", "--max-queue", 300]
+    ARGS = ["--max-body", "1M", "--max-queue", 300, "--read-timeout", 1000]
 
     @classmethod
     def setUpClass(cls):
@@ -162,6 +163,8 @@ class Bad(serve.TestCase):
         for n in range(0, len(whole), 17):
             with socket.create_connection(("127.0.0.1", self.s.port)) as s:
                 s.sendall(whole[:n])
+            time.sleep(0.02)  # so that its end is all that is new
+        self.s.wait(lambda: self.s.sockets() == 0, "none stays until --read-timeout")
 
     def test_leaving_ends_the_work(self):
         before = self.s.metrics()['request_success_total{finished_reason="abort"}']
