@@ -340,9 +340,13 @@ class Chat(serve.TestCase):
 
     def test_not_supported(self):
         tool = [{"type": "function", "function": {"name": "f"}}]
-        self.refused(self.s.chat(tools=tool), 501, "tools")
+        e = self.refused(self.s.chat(tools=tool), 501, "tools")
+        self.assertEqual(e["type"], "not_supported_error")
+        self.assertIn("tool_choice", e["message"])  # what to do
         self.assertEqual(self.s.chat(tools=tool, tool_choice="none").status, 200)
-        self.refused(self.s.chat(response_format={"type": "json_object"}), 501, "response_format")
+        for kind in ("json_object", "json_schema"):
+            e = self.refused(self.s.chat(response_format={"type": kind}), 501, "response_format")
+            self.assertIn(kind + " is not supported: leave it out", e["message"])
         self.assertEqual(self.s.chat(response_format={"type": "text"}).status, 200)
         self.refused(self.s.chat([{"type": "image_url", "image_url": {"url": "x"}}]), 501, "messages")
 
@@ -397,6 +401,18 @@ class OpenAI(serve.TestCase):
         self.assertEqual(e.exception.param, "max_tokens")
         with self.assertRaises(self.errors.NotFoundError):
             self.client.completions.create(model="other", prompt="a")
+        with self.assertRaises(self.errors.APIStatusError) as e:
+            self.client.chat.completions.create(model=self.model, messages=[{"role": "user", "content": "a"}],
+                                                response_format={"type": "json_object"})
+        self.assertEqual((e.exception.status_code, e.exception.type), (501, "not_supported_error"))
+
+    def test_stop_and_stream_logprobs(self):
+        ask = {"model": self.model, "prompt": "One day", "max_tokens": 12, "temperature": 0}
+        whole = self.client.completions.create(**ask).choices[0].text
+        r = self.client.completions.create(**ask, stop=whole[5:9]).choices[0]
+        self.assertEqual((r.text, r.finish_reason), (whole[:5], "stop"))
+        parts = self.client.completions.create(**ask, stream=True, logprobs=1)
+        self.assertEqual(sum(len(p.choices[0].logprobs.tokens) for p in parts), 12)
 
 
 if __name__ == "__main__":
