@@ -225,9 +225,9 @@ stage_asan() {
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
         '^(unit |fault |cli [^s]|serve (bad|life|many|protocol)|golden opencl)'
     unset OCL_ICD_VENDORS
-    # At 4 requests a second it takes little from the stages beside which it runs.
+    # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, beside what follows" \
-        env WEFT="$out/asan/src/cli/weft" python3 tests/serve/soak.py 120 4
+        env WEFT="$out/asan/src/cli/weft" python3 tests/serve/soak.py 120 3
 }
 
 stage_tsan() {

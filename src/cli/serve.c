@@ -53,7 +53,7 @@ static const wf_opt limit_rows[] = {
      WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
     {0, "max-body", "SIZE", "largest body of a request (default 8M)", WF_OPT_SIZE,
      AT(serve.max_body), 1, 1073741824.0},
-    {0, "max-connections", "N", "open connections (default 4096)", WF_OPT_U32,
+    {0, "max-connections", "N", "open connections; more wait (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Limits", limit_rows);

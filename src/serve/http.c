@@ -15,6 +15,7 @@
 
 #define HTTP_THREADS  4
 #define HEADER_MEMORY 65536 /* of a connection: request line, headers, and the answer's buffer */
+#define SPARE_FILES   96    /* for models, devices and ourselves */
 #define DISCARD_MAX   (256u << 20) /* bytes of a body too large that are read before the answer */
 
 static const char *header(const wf_job *j, const char *name)
@@ -351,12 +352,22 @@ static bool is_loopback(const struct sockaddr *a)
     return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
 }
 
-static void raise_file_limit(void)
+/* A connection is a file. What cannot be opened is not promised: at the limit of connections new
+ * ones wait until one ends, but without files the devices would fail. */
+static void fit_file_limit(wf_server *s)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l)) return;
     l.rlim_cur = l.rlim_max;
     setrlimit(RLIMIT_NOFILE, &l);
+    if (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= (rlim_t)s->p.max_connections + SPARE_FILES)
+        return;
+    s->p.max_connections = l.rlim_cur > SPARE_FILES + HTTP_THREADS
+                               ? (uint32_t)(l.rlim_cur - SPARE_FILES)
+                               : HTTP_THREADS;
+    wf_log(WEFT_LOG_WARN,
+           "%llu files may be open, so there can be %u connections; ulimit -Hn allows more",
+           (unsigned long long)l.rlim_cur, s->p.max_connections);
 }
 
 static struct MHD_Daemon *start(wf_server *s, const struct addrinfo *a)
@@ -383,7 +394,7 @@ bool wf_http_start(wf_server *s)
         wf_fail(WEFT_ERR_ARG, "--host %s: %s", s->p.host, gai_strerror(rc));
         return false;
     }
-    raise_file_limit();
+    fit_file_limit(s);
     s->loopback = is_loopback(a->ai_addr);
     s->daemon = start(s, a);
     if (!s->daemon)

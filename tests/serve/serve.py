@@ -43,9 +43,9 @@ class Reply:
 
 
 class Server:
-    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), template="chatml", wait=True, env=None):
+    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), template="chatml", wait=True, env=None, wrapper=()):
         self.lines = []
-        self.p = subprocess.Popen([cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
+        self.p = subprocess.Popen([*wrapper, cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
                                    *map(str, args)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   env={**os.environ, **(env or {})})
@@ -203,6 +203,18 @@ class TestCase(cli.TestCase):
         if param is not None:
             self.assertEqual(reply.error["param"], param, reply.body)
         return reply.error
+
+
+class Unharmed(TestCase):
+    """Whatever a test sends: behind it a good request gets the same answer as before."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.want = cls.s.complete().text
+
+    def tearDown(self):
+        self.assertEqual(self.s.complete().text, self.want)
 
 
 def at_once(n, work):

@@ -1,7 +1,9 @@
 """Who may ask, what the options do, and the end of the server."""
+import itertools
 import json
 import signal
 import tempfile
+import threading
 import time
 import unittest
 
@@ -24,6 +26,8 @@ class Keys(unittest.TestCase):
                 self.assertEqual(s.get("/metrics", **headers).status, status)
                 self.assertEqual(s.get("/nowhere", **headers).status, 404 if status == 200 else 401)
             self.assertEqual(s.get("/health").status, 200)
+            self.assertEqual(s.get("/").status, 200)
+            self.assertEqual(s.get("/", Authorization="Bearer " + "x" * 200_000).status, 431)
             self.assertEqual(s.end()[0], 0)
 
     def test_no_keys_in_the_file(self):
@@ -75,6 +79,41 @@ class Ends(unittest.TestCase):
         code, log = s.end()
         self.assertEqual(code, 0, log)
         self.assertIn("ending: ", log)
+
+    def test_sigterm_under_load(self):
+        """Each of many that asked before it gets its whole answer, or is told in time that there will be none."""
+        s = Server("--max-num-seqs", 8, "--shutdown-timeout", 300, *SLOW)
+        ask = {**serve.GOOD, "max_tokens": 6}
+        want = s.complete(max_tokens=6).text
+        told, first, kinds = threading.Event(), threading.Barrier(17), []
+
+        def one(i):
+            if i == 16:
+                first.wait(serve.PATIENCE)
+                s.p.send_signal(signal.SIGTERM)
+                s.line("ending|ended")
+                told.set()
+                return
+            c = s.connect()
+            for turn in itertools.count():
+                if turn == 1:
+                    first.wait(serve.PATIENCE)
+                if told.is_set():
+                    break
+                c.request("POST", "/v1/completions", body=json.dumps({**ask, "stream": i % 2 == 0}))
+                r = c.getresponse()
+                body = r.read()
+                kinds.append(r.status)
+                if r.status != 200 or r.headers["Connection"] == "close":
+                    self.assertIn(b"shutting down" if r.status == 503 else b"[DONE]" if i % 2 == 0 else want.encode(), body)
+                    break
+                self.assertTrue(body.endswith(b"data: [DONE]\n\n") if i % 2 == 0 else want in json.loads(body)["choices"][0]["text"])
+            c.close()
+
+        at_once(17, one)
+        self.assertLessEqual(set(kinds), {200, 503})
+        self.assertGreaterEqual(kinds.count(200), 16)
+        self.assertEqual(s.end()[0], 0)
 
     def test_after_sigterm_nobody_gets_in(self):
         s = Server(*SLOW)
