@@ -172,6 +172,7 @@ bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_sample(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_feed(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 
 /* ---- launch.c, pick.c: the variants of each op --------------------------------------------------------- */
@@ -183,7 +184,7 @@ const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
 #define WF_CL_MAX_VARIANTS 32
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
-int wf_cl_pick(wf_dev *, const wf_call *);
+int wf_cl_pick(wf_dev *, const wf_call *, const char *class);
 void wf_cl_drop(wf_dev *, enum wf_op, int variant);
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
@@ -285,6 +286,7 @@ typedef struct cl_ev {
     wf_event base;
     cl_event ev;   /* of the last command that signals it; NULL: done */
     uint32_t slot; /* queue of that command; it may be gone by now */
+    uint64_t begin, end; /* of the command waited for last, on a device that profiles */
 } cl_ev;
 
 struct cl_dev {
@@ -322,6 +324,7 @@ weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
+weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
 

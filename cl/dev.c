@@ -146,6 +146,7 @@ static const wf_dev_fns fns = {
     .mark = wf_cl_mark,
     .flush = wf_cl_flush,
     .wait = wf_cl_wait,
+    .times = wf_cl_event_times,
     .variants = wf_cl_variants,
     .supports = wf_cl_supports,
     .pick = wf_cl_pick,

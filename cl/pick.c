@@ -65,16 +65,18 @@ void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
     if (wf_cl_variant_at(op, variant)) ((cl_dev *)base)->var[op][variant].dropped = true;
 }
 
-static bool usable(cl_dev *d, const wf_call *c, int i)
+/* class NULL: of any. */
+static bool usable(cl_dev *d, const wf_call *c, const char *class, int i)
 {
-    return i >= 0 && !d->var[c->op][i].dropped && wf_cl_supports(&d->base, c, i);
+    if (i < 0 || d->var[c->op][i].dropped || (class && strcmp(class, shown[first_of(c->op) + (size_t)i].class))) return false;
+    return wf_cl_supports(&d->base, c, i);
 }
 
 /* The order in which variants are tried; the first that can run wins. Rows of X against the reading
  * of W: few rows are bound by memory, so W must be read once and in whole lines. */
 static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
-    static const char *const gemv[] = {"gemv", "tile16", NULL};
+    static const char *const gemv[] = {"gemv", "mma16", "matrix16", "tile16", NULL};
     static const char *const small[] = {"mma16", "matrix16", "tile16", "tile64", NULL};
     static const char *const tile[] = {"mma64", "matrix64", "tile64", "tile16", NULL};
     static const char *const large[] = {"mma128", "matrix128", "wide128", "tile128", "tile64", "tile16", NULL};
@@ -86,8 +88,8 @@ static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint3
 /* Weights in fragments. Few columns make few work-groups, which then need more warps each. */
 static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
-    static const char *const narrow[] = {"flat8_split", "flat8", "flat16", NULL};
-    static const char *const few[] = {"flat8", "flat8_split", "flat16", NULL};
+    static const char *const narrow[] = {"flat8_split", "flat8", "flat16", "frag64", NULL};
+    static const char *const few[] = {"flat8", "flat8_split", "flat16", "frag64", NULL};
     static const char *const some[] = {"flat16", "frag64", NULL};
     static const char *const many[] = {"frag128", "frag64", NULL};
     if (m <= 8) return n / 32 <= caps->units ? narrow : few;
@@ -95,13 +97,13 @@ static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, u
 }
 
 /* The variant of wgmma that is expected to be the fastest, or -1. */
-static int fastest_wgmma(cl_dev *d, const wf_call *c)
+static int fastest_wgmma(cl_dev *d, const wf_call *c, const char *class)
 {
     double best = 0;
     int found = -1;
     for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
         const cl_variant *v = wf_cl_variant_at(c->op, i);
-        if (v->plan != wf_cl_plan_wgmma || !usable(d, c, i)) continue;
+        if (v->plan != wf_cl_plan_wgmma || !usable(d, c, class, i)) continue;
         double time = wf_cl_wgmma_time(&d->place.caps, v, c);
         if (found < 0 || time < best) best = time, found = i;
     }
@@ -136,21 +138,21 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     }
 }
 
-int wf_cl_pick(wf_dev *base, const wf_call *c)
+int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
 {
     cl_dev *d = (cl_dev *)base;
     int forced = *d->force[c->op] ? find(c->op, d->force[c->op]) : -1;
-    if (usable(d, c, forced)) return forced;
+    if (usable(d, c, class, forced)) return forced;
     if (forced >= 0 && wf_call_fused(c)) return -1; /* in parts, of which one is as asked */
     if (c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && c->out[0].rows > 16 && !wf_call_fused(c)) {
-        int i = fastest_wgmma(d, c);
+        int i = fastest_wgmma(d, c, class);
         if (i >= 0) return i;
     }
     for (const char *const *name = preference(&d->place.caps, c); *name; name++) {
         int i = find(c->op, *name);
-        if (usable(d, c, i)) return i;
+        if (usable(d, c, class, i)) return i;
     }
     for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++)
-        if (usable(d, c, i)) return i;
+        if (usable(d, c, class, i)) return i;
     return -1;
 }

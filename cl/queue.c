@@ -18,7 +18,7 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
     cl_q *q = wf_calloc(1, sizeof *q);
     if (!q) return WEFT_ERR_NOMEM;
     cl_int err = CL_SUCCESS;
-    q->q = clCreateCommandQueue(d->ctx, d->place.device, 0, &err);
+    q->q = clCreateCommandQueue(d->ctx, d->place.device, base->params.profile ? CL_QUEUE_PROFILING_ENABLE : 0, &err);
     if (err != CL_SUCCESS) {
         free(q);
         return wf_cl_fail(d, err, "clCreateCommandQueue");
@@ -133,6 +133,27 @@ static weft_status poll(cl_dev *d, cl_event ev, uint64_t limit_ms)
     return err == CL_SUCCESS ? WEFT_OK : wf_cl_fail(d, err, "clWaitForEvents");
 }
 
+/* Reads the times of the command, which has ended. */
+static weft_status note_times(cl_ev *e)
+{
+    cl_ulong begin = 0, end = 0;
+    cl_int err = clGetEventProfilingInfo(e->ev, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL);
+    if (err == CL_SUCCESS) err = clGetEventProfilingInfo(e->ev, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
+    if (err != CL_SUCCESS) return wf_fail(WEFT_ERR_UNSUPPORTED, "clGetEventProfilingInfo: %s", wf_cl_error_name(err));
+    e->begin = begin;
+    e->end = end;
+    return WEFT_OK;
+}
+
+weft_status wf_cl_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
+{
+    cl_ev *e = (cl_ev *)ev;
+    if (e->ev) WF_TRY(note_times(e));
+    *begin = e->begin;
+    *end = e->end;
+    return WEFT_OK;
+}
+
 weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
 {
     cl_ev *e = (cl_ev *)ev;
@@ -141,6 +162,7 @@ weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
     if (!e->ev) return WEFT_OK;
     if (d->queue[e->slot]) WF_TRY(flush(d->queue[e->slot]));
     WF_TRY(poll(d, e->ev, timeout_ms ? timeout_ms : d->base.params.watchdog_ms));
+    if (d->base.params.profile) note_times(e); /* unknown ones stay as they are */
     clReleaseEvent(e->ev);
     e->ev = NULL;
     return WEFT_OK;
@@ -290,7 +312,7 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
 {
     cl_dev *d = (cl_dev *)queue->dev;
     WF_TRY(wf_cl_check_lost(d));
-    int variant = c->variant >= 0 ? c->variant : wf_cl_pick(queue->dev, c);
+    int variant = c->variant >= 0 ? c->variant : wf_cl_pick(queue->dev, c, NULL);
     const cl_variant *v = variant >= 0 ? wf_cl_variant_at(c->op, variant) : NULL;
     if (!v) return wf_fail(WEFT_ERR_UNSUPPORTED, "no kernel of %s for this call", wf_ops[c->op].name);
     cl_launch l;

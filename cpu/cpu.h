@@ -38,11 +38,13 @@ typedef struct wf_cpu_event {
     wf_cpu_bell bell;
     uint32_t armed;    /* times submitted; the host's own */
     atomic_uint fired; /* times signalled, changed under bell.mutex */
+    uint64_t begin_ns, end_ns; /* of the command that signalled it last; written before it fires */
 } wf_cpu_event;
 
 weft_status wf_cpu_event_create(wf_dev *, wf_event **);
 void wf_cpu_event_destroy(wf_dev *, wf_event *);
 void wf_cpu_event_fire(wf_cpu_event *);
+weft_status wf_cpu_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 bool wf_cpu_event_due(const wf_cpu_event *, uint32_t target);
 /* Waits until fired `target` times or until the monotonic time `until`: true if fired. */
 bool wf_cpu_event_wait(wf_cpu_event *, uint32_t target, uint64_t until_ns);
@@ -105,7 +107,7 @@ void wf_cpu_fail(wf_cpu_dev *, weft_status,
                  const char *message);  /* from a leader; the first one stays */
 weft_status wf_cpu_check(wf_cpu_dev *); /* that failure, as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
-int wf_cpu_pick(wf_dev *, const wf_call *);
+int wf_cpu_pick(wf_dev *, const wf_call *, const char *class);
 
 /* ---- probe.c --------------------------------------------------------------------------------- */
 

@@ -81,16 +81,25 @@ static bool supports(wf_dev *dev, const wf_call *c, int variant)
     return rank_of(dev, c, variant) > 0;
 }
 
-int wf_cpu_pick(wf_dev *base, const wf_call *c)
+/* 0: it cannot run, is dropped, or is of another class. */
+static uint32_t rank_in(wf_cpu_dev *dev, const wf_call *c, const char *class, int v)
+{
+    size_t n;
+    const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
+    if (dev->dropped[c->op][v] || (class && strcmp(class, list[v].pub.class))) return 0;
+    return rank_of(&dev->base, c, v);
+}
+
+int wf_cpu_pick(wf_dev *base, const wf_call *c, const char *class)
 {
     wf_cpu_dev *dev = (wf_cpu_dev *)base;
     uint32_t best_rank = 0;
     int best = -1, forced = dev->forced[c->op];
     size_t n;
     wf_cpu_variant_of(c->op, &n);
-    if (forced >= 0 && !dev->dropped[c->op][forced] && rank_of(base, c, forced)) return forced;
+    if (forced >= 0 && rank_in(dev, c, class, forced)) return forced;
     for (size_t v = 0; v < n; v++) {
-        uint32_t rank = dev->dropped[c->op][v] ? 0 : rank_of(base, c, (int)v);
+        uint32_t rank = rank_in(dev, c, class, (int)v);
         if (rank > best_rank) {
             best_rank = rank;
             best = (int)v;
@@ -277,6 +286,7 @@ static const wf_dev_fns fns = {
     .mark = wf_cpu_mark,
     .flush = wf_cpu_flush,
     .wait = wf_cpu_wait,
+    .times = wf_cpu_event_times,
     .variants = variants,
     .supports = supports,
     .pick = wf_cpu_pick,

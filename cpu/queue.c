@@ -102,7 +102,9 @@ static void *leader_main(void *arg)
         wf_cpu_bell_wait(&q->bell, &q->head, tail);
         cmd *c = &q->ring[tail % RING];
         if (c->kind == CMD_STOP) return NULL;
+        uint64_t begin = c->signal ? wf_now_ns() : 0;
         run_cmd(q, c);
+        if (c->signal) c->signal->begin_ns = begin, c->signal->end_ns = wf_now_ns();
         if (c->signal) wf_cpu_event_fire(c->signal);
         atomic_store(&q->tail, tail + 1);
         wf_cpu_bell_ring(&q->bell);
@@ -231,7 +233,7 @@ weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call);
+    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call, NULL);
     if (v < 0)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: no kernel can run this %s",
                        wf_ops[call->op].name);
@@ -266,4 +268,12 @@ weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
         return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
     }
     return wf_cpu_check((wf_cpu_dev *)ev->dev);
+}
+
+weft_status wf_cpu_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
+{
+    const wf_cpu_event *e = (const wf_cpu_event *)ev;
+    *begin = e->begin_ns;
+    *end = e->end_ns;
+    return WEFT_OK;
 }

@@ -215,15 +215,21 @@ struct weft_engine_params {
     uint32_t page_tokens;    /* tokens of a KV page; 0: 16 */
     uint64_t max_alloc;      /* pretend that no device buffer can be larger; 0: the device's limit */
     uint32_t watchdog_ms;    /* a step longer than this is a lost device; 0: 60000 */
+    uint32_t nano_batches;   /* 2 or more: that many parts of a step, whose attention runs beside the others' GEMMs on
+                                a second queue; 0 or 1: one after the other */
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
     const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
+    bool deterministic;      /* a request gives the same bits alone and in any company: kernels of one kind for all
+                                numbers of rows, which costs speed */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
     const char *tuned;       /* kernel choices from this file (weft tune); "none": built-in ones; NULL: the
                                 device's own file, if there is one */
     uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
     bool poison;             /* tests: fill KV pages with NaN before use */
     bool no_kernel_cache;    /* neither read nor write compiled kernels */
+    bool profile;            /* the device notes times, which may cost some: weft_stats.busy_ns and idle_ns */
+    const char *trace;       /* write a timeline of the engine's steps here, as Chrome trace JSON (Perfetto) */
     weft_progress_fn on_progress;
     void *user;
 };
@@ -344,8 +350,10 @@ struct weft_stats {
     uint32_t kv_pages, kv_pages_used;
     uint64_t preempted;          /* sequences whose KV pages went to the host */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
+    uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
+    uint64_t busy_ns, idle_ns;   /* of the device, with `profile`: in steps, and between two while there was work */
     enum weft_status failed;     /* the device is lost and every request fails with this; WEFT_OK: it works */
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* thread-safe */

@@ -56,6 +56,7 @@ static const wf_opt device[] = {
      AT(engine.tier)},
     {0, "tuned", "FILE|none", "choose kernels by this file of `weft tune`, or by none (default: the device's own, if there is one)",
      WF_OPT_TEXT, AT(engine.tuned)},
+    {0, "deterministic", NULL, "the same request gives the same bits alone and in any batch; slower", WF_OPT_FLAG, AT(engine.deterministic)},
     {0, "list-devices", NULL, "list the devices and end", WF_OPT_FLAG, AT(list_devices)},
 };
 WF_GROUP(wf_group_device, "Device", device);
@@ -63,8 +64,11 @@ WF_GROUP(wf_group_device, "Device", device);
 static const wf_opt testing[] = {
     {0, "max-alloc", "SIZE", "pretend that no device buffer can be larger, e.g. 256M", WF_OPT_SIZE,
      AT(engine.max_alloc), 1, 0x1p63},
+    {0, "nano-batches", "N", "split steps into N parts; attention of one runs beside the GEMMs of the others (default 1: off)", WF_OPT_U32,
+     AT(engine.nano_batches), 1, 64},
     {0, "plan", "FILE", "run the plan in this file", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
+    {0, "trace", "FILE", "write a timeline of the steps to this file, as Chrome trace JSON (Perfetto opens it)", WF_OPT_TEXT, AT(engine.trace)},
     {0, "calibration", "FILE", "ranges of attention logits (default: beside the model, if there)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "force", "OP=VARIANT,...", "take these kernel variants", WF_OPT_TEXT, AT(engine.force)},

@@ -19,6 +19,7 @@ static const struct operands {
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
     [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
     [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
+    [WF_OP_FEED] = {{INT32, INT32}, {INT32}},
     [WF_OP_SAMPLE] = {{FLOAT32, FLOAT32, INT32, INT32 | OPTIONAL, INT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {INT32, FLOAT32, FLOAT32}},
 };
 
@@ -143,10 +144,10 @@ static bool same_storage(const wf_view *a, const wf_view *b)
            a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols;
 }
 
-/* What an output may be the same storage as: Y its residual, a pool itself. */
+/* What an output may be the same storage as: Y its residual, a pool or ids themselves. */
 static bool may_share(enum wf_op op, unsigned in)
 {
-    return (op == WF_OP_GEMM && in == 3) || (op == WF_OP_PAGE_COPY && in == 0);
+    return (op == WF_OP_GEMM && in == 3) || ((op == WF_OP_PAGE_COPY || op == WF_OP_FEED) && in == 0);
 }
 
 static weft_status check_aliases(const wf_dev *dev, const wf_call *c)
@@ -328,6 +329,14 @@ static weft_status check_page_copy(const wf_call *c)
     return WEFT_OK;
 }
 
+static weft_status check_feed(const wf_call *c)
+{
+    const wf_view *ids = &c->in[0], *from = &c->in[1];
+    if (!is_vector(ids, (uint64_t)ids->rows * ids->cols)) return bad(c, "ids is not a vector");
+    if (!is_vector(from, (uint64_t)from->rows * from->cols)) return bad(c, "from is not a vector");
+    return is_vector(&c->out[0], (uint64_t)ids->rows * ids->cols) ? WEFT_OK : bad(c, "ids and y differ in length");
+}
+
 static weft_status check_edits(const wf_call *c)
 {
     const wf_view *indptr = &c->in[3], *ids = &c->in[4], *edit = &c->in[5];
@@ -355,7 +364,7 @@ static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {
     [WF_OP_GEMM] = check_gemm,           [WF_OP_ROPE_KV] = check_rope_kv,
     [WF_OP_ATTENTION] = check_attention, [WF_OP_SILU_MUL] = check_silu_mul,
     [WF_OP_ARGMAX] = check_argmax,       [WF_OP_PAGE_COPY] = check_page_copy,
-    [WF_OP_SAMPLE] = check_sample,
+    [WF_OP_SAMPLE] = check_sample,       [WF_OP_FEED] = check_feed,
 };
 
 static weft_status check_variant(wf_dev *dev, const wf_call *c)

@@ -24,6 +24,7 @@ static const struct tolerance {
     [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ARGMAX] = {0}, /* exact */
     [WF_OP_PAGE_COPY] = {0},
+    [WF_OP_FEED] = {0},
     [WF_OP_SAMPLE] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}}, /* its integers are exact */
 };
 
@@ -311,6 +312,11 @@ static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v
     judge_mean(j, o);
     judge_guards(j, o, image, v, size);
     j->out->hash = hash_rows(v, image + v->offset, j->out->hash);
+    if (o) return;
+    wf_view row = *v;
+    row.rows = 1;
+    uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride);
+    j->out->row_hash = hash_rows(&row, image + v->offset + v->rows / 2 * pitch, 0xcbf29ce484222325u);
 }
 
 /* What ATTENTION adds to its counter: as many rows and heads as left phi's range, or nothing by variants that do
@@ -410,6 +416,32 @@ static bool can_run(const wf_check *k, wf_dev *dev, int variant)
     for (int i = 0; i < WF_MAX_IN; i++) c.in[i].buf = c.in[i].rows ? &stand_in : NULL;
     for (int i = 0; i < WF_MAX_OUT; i++) c.out[i].buf = c.out[i].rows ? &stand_in : NULL;
     return dev->fns->supports(dev, &c, variant);
+}
+
+/* Keeps row `row` of an operand. */
+static void keep_row(wf_operand *o, uint32_t row)
+{
+    if (!o->data) return;
+    bool vector = o->view.rows == 1; /* [1, rows]: its elements are what counts */
+    uint64_t pitch = wf_dtype_bytes(o->view.dtype, vector ? 1 : o->view.stride);
+    o->data += row * pitch;
+    o->bytes = wf_dtype_bytes(o->view.dtype, vector ? 1 : o->view.cols);
+    *(vector ? &o->view.cols : &o->view.rows) = 1;
+    if (vector) o->view.stride = 1;
+}
+
+bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
+{
+    static const uint8_t by_row[WF_N_OPS] = {[WF_OP_RMSNORM] = 1, [WF_OP_GEMM] = 1 | 1 << 3, [WF_OP_SILU_MUL] = 1,
+                                             [WF_OP_ATTENTION] = 1 | 1 << 3 | 1 << 4}; /* inputs, as bits */
+    *out = *k;
+    if (!by_row[k->c.op] || k->out[0].view.rows < 2) return false;
+    for (int i = 0; i < WF_MAX_IN; i++)
+        if (by_row[k->c.op] >> i & 1) keep_row(&out->in[i], row);
+    for (int i = 0; i < (k->c.op == WF_OP_GEMM ? WF_MAX_OUT : 1); i++) keep_row(&out->out[i], row), keep_row(&out->expect[i], row);
+    out->c.m = 1;
+    if (k->c.op == WF_OP_ATTENTION) out->c.p.max_q = out->c.max_q = 1, out->redo_least = 0;
+    return true;
 }
 
 weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed,

@@ -14,7 +14,7 @@
 /* One problem. Which fields an op reads:
  *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k; ROPE_KV m rows,
  *   n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
- *   are rows of this call, heads, phi and its range in p; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements
+ *   are rows of this call, heads, phi and its range in p; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; FEED m tokens from k
  *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
 typedef struct wf_case {
     enum wf_op op;
@@ -52,6 +52,7 @@ typedef struct wf_check_result {
     bool ok;
     double error;   /* the worst, in units of its tolerance: ok when <= 1 */
     uint64_t hash;  /* of the outputs: equal for bit-identical results */
+    uint64_t row_hash; /* the same of row rows / 2 of the first output alone */
     double median_ns; /* of one run; 0 unless timed */
     char message[224];
 } wf_check_result;
@@ -63,6 +64,9 @@ void wf_check_free(wf_check *);
  * result is out->ok false. */
 weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
                          wf_check_result *out);
+/* The part of k that computes this row of the first output, with the same operands; it borrows their memory. False:
+ * rows of this op are not independent, or cannot be taken apart. */
+bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out);
 /* Do an op's operands have the same dtypes always? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check as supports() and pick() take it: all but buffers. */

@@ -19,6 +19,7 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
     case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " edits" : "");
     case WF_OP_PAGE_COPY:
         return snprintf(buf, cap, "%u of %u pages x %u%s", c->m, c->n, c->k, c->in_place ? " in one pool" : "");
+    case WF_OP_FEED: return snprintf(buf, cap, "%u of %u%s", c->m, c->k, c->in_place ? " in place" : "");
     default: return snprintf(buf, cap, "%u x %u", c->m, c->k);
     }
 }
@@ -60,6 +61,7 @@ static const wf_case small[] = {
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},
     {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 9, .n = 14, .k = 260},
     {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 6, .n = 14, .k = 512, .in_place = true},
+    {.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = 70, .k = 33, .in_place = true},
 };
 
 static bool takes_weight(enum wf_op op)
@@ -69,7 +71,7 @@ static bool takes_weight(enum wf_op op)
 
 bool wf_op_fixed(enum wf_op op)
 {
-    return op == WF_OP_ARGMAX || op == WF_OP_PAGE_COPY || op == WF_OP_SAMPLE;
+    return op == WF_OP_ARGMAX || op == WF_OP_PAGE_COPY || op == WF_OP_SAMPLE || op == WF_OP_FEED;
 }
 
 /* Fills in the v-th choice of dtypes; false past the last. */

@@ -326,6 +326,23 @@ static weft_status draw_page_copy(wf_check *k, gen *g)
     return make(&k->out[0], WF_F16, to, c->k, 0);
 }
 
+/* Some tokens are there, some come from the step before, a few from nowhere. */
+static weft_status draw_feed(wf_check *k, gen *g)
+{
+    static const int32_t wild[] = {INT32_MIN, INT32_MIN + 1};
+    const wf_case *c = &k->c;
+    int32_t *ids, *from;
+    WF_TRY(ints(&k->in[0], c->m, &ids));
+    WF_TRY(ints(&k->in[1], c->k, &from));
+    for (uint32_t i = 0; i < c->k; i++) from[i] = (int32_t)below(g, 200000) - 100;
+    for (uint32_t i = 0; i < c->m; i++) {
+        ids[i] = below(g, 3) ? -1 - (int32_t)below(g, c->k) : (int32_t)below(g, 200000);
+        if (i % 7 == 5) ids[i] = below(g, 2) ? -1 - (int32_t)c->k : wild[below(g, 2)];
+    }
+    k->scale = -1;
+    return make(&k->out[0], WF_I32, c->m, 1, 0);
+}
+
 /* ---- attention: sequences of mixed lengths over shuffled pages ---------------------------------------- */
 
 typedef struct seqs {
@@ -480,7 +497,7 @@ static weft_status (*const draw_op[WF_N_OPS])(wf_check *, gen *) = {
     [WF_OP_GEMM] = draw_gemm,           [WF_OP_ROPE_KV] = draw_rope_kv,
     [WF_OP_ATTENTION] = draw_attention, [WF_OP_SILU_MUL] = draw_silu_mul,
     [WF_OP_ARGMAX] = draw_argmax,       [WF_OP_PAGE_COPY] = draw_page_copy,
-    [WF_OP_SAMPLE] = draw_sample,
+    [WF_OP_SAMPLE] = draw_sample,       [WF_OP_FEED] = draw_feed,
 };
 
 weft_status wf_check_draw(wf_check *c)

@@ -52,6 +52,7 @@ void wf_dev_close(wf_dev *dev)
     if (!dev) return;
     wf_verdicts_free(dev->verdicts);
     wf_tuned_close(dev);
+    wf_steady_forget(dev);
     dev->fns->close(dev);
 }
 
@@ -253,6 +254,14 @@ weft_status wf_wait(wf_event *ev, uint32_t timeout_ms)
 {
     WF_TRY(wf_dev_usable(ev->dev, "wait"));
     return note(ev->dev, ev->dev->fns->wait(ev, timeout_ms));
+}
+
+weft_status wf_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
+{
+    WF_TRY(wf_dev_usable(ev->dev, "times"));
+    if (!ev->dev->params.profile || !ev->dev->fns->times)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s does not note when commands begin and end", ev->dev->info.id);
+    return note(ev->dev, ev->dev->fns->times(ev, begin, end));
 }
 
 weft_status wf_finish(wf_queue *q)

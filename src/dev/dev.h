@@ -62,6 +62,9 @@
  *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) and
  *              scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice or
  *              both read and written. A page outside of either pool is not copied.
+ *   FEED       in  ids [M] I32; from [K] I32                      out y [M] I32
+ *              y[m] = ids[m], or from[-1 - ids[m]] where ids[m] is negative: a token that the step before chose and
+ *              the host has not seen yet. A place outside of from gives -1. y may be ids (same storage).
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
  * ((page * Hkv + head) * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).
@@ -139,7 +142,8 @@ typedef struct wf_variant {
     const char *name;
     enum wf_tier tier;
     uint8_t layout;     /* weight layout that it reads; 0: rows */
-    const char *class;  /* invariance class: two variants of one class give bit-identical rows */
+    const char *class;  /* invariance class: two variants of one class give bit-identical rows; in one whose name
+                           begins with ~ a row depends on what else is in the call */
     uint8_t arith;      /* enum wf_arith */
 } wf_variant;
 
@@ -151,6 +155,8 @@ typedef struct wf_open_params {
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
+    bool deterministic;      /* only kernels whose rows do not depend on their company, of one class a shape */
+    bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* first compile */
     void *user;
 } wf_open_params;
@@ -185,11 +191,13 @@ typedef struct wf_dev_fns {
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
+    weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */
 
     /* Kernels. */
     size_t (*variants)(wf_dev *, enum wf_op, const wf_variant **list);
     bool (*supports)(wf_dev *, const wf_call *, int variant); /* can this variant run these shapes, dtypes, layouts here? */
-    int (*pick)(wf_dev *, const wf_call *);                   /* best supported variant not dropped; -1: none */
+    int (*pick)(wf_dev *, const wf_call *, const char *class); /* best supported variant not dropped, of this class
+                                                                 where it is not NULL; -1: none */
     weft_status (*prepare)(wf_dev *, const wf_call *, int variant); /* optional: build it now */
     void (*drop)(wf_dev *, enum wf_op, int variant);          /* never pick it again: wrong or unbuildable */
 
@@ -219,6 +227,7 @@ struct wf_dev {
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     struct wf_verdicts *verdicts; /* the front's: what wf_prepare has tested */
     struct wf_tuned *tuned;       /* the front's: choices by measurement */
+    struct wf_steady *steady;     /* the front's: classes chosen, where deterministic */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -269,6 +278,10 @@ weft_status wf_submit(wf_queue *, const wf_call *);
 weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
+/* When the command that signalled ev last began and ended, in nanoseconds of the device's own clock. Only once ev, or
+ * a later event of its queue, has been waited for. WEFT_ERR_UNSUPPORTED: the backend cannot tell, or the device was
+ * opened without `profile`. */
+weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
 /* Does the call ask for more than its op's plain product (GEMM with norm or p.silu)? */
@@ -284,7 +297,8 @@ weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
  * a quarter of the memory. */
 uint64_t wf_past_cache(const wf_dev *);
 /* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
- * pick(); -1: none. Variants named by params.force go first. */
+ * pick(); -1: none. Variants named by params.force go first. With params.deterministic: of the one class that
+ * serves the shape for any number of rows. */
 int wf_pick(wf_dev *, const wf_call *);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);

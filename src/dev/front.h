@@ -17,6 +17,9 @@ void wf_verdicts_free(struct wf_verdicts *);
 /* Tuned choices of a device that was just opened; an error only where p->tuned names a file that is no good. */
 weft_status wf_tuned_open(wf_dev *, const wf_open_params *p);
 void wf_tuned_close(wf_dev *);
+/* steady.c: pick() where the results must not depend on the company. Freed before the device closes. */
+int wf_pick_steady(wf_dev *, const wf_call *);
+void wf_steady_forget(wf_dev *); /* choose the classes anew */
 /* Never pick this variant again: neither the backend nor the table. */
 void wf_drop(wf_dev *, enum wf_op, int variant);
 

@@ -208,6 +208,13 @@ static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
     return WEFT_OK;
 }
 
+/* Of the fake clock; nobody knows when it began. */
+static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
+{
+    *begin = *end = ((null_event *)e)->at;
+    return WEFT_OK;
+}
+
 /* ---- variants: as many as the test asks for, all of which support everything ---------------------------- */
 
 static size_t null_variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
@@ -231,13 +238,13 @@ static bool null_supports(wf_dev *dev, const wf_call *c, int variant)
     return true;
 }
 
-static int null_pick(wf_dev *dev, const wf_call *c)
+static int null_pick(wf_dev *dev, const wf_call *c, const char *class)
 {
     const null_dev *d = (const null_dev *)dev;
     const wf_variant *list;
     size_t n = null_variants(dev, c->op, &list);
     for (size_t i = 0; i < n; i++) {
-        if (!(d->dropped[c->op] >> i & 1)) return (int)i;
+        if (!(d->dropped[c->op] >> i & 1) && (!class || !strcmp(class, list[i].class))) return (int)i;
     }
     return -1;
 }
@@ -277,6 +284,7 @@ static const wf_dev_fns fns = {
     .mark = null_mark,
     .flush = null_flush,
     .wait = null_wait,
+    .times = null_times,
     .variants = null_variants,
     .supports = null_supports,
     .pick = null_pick,

@@ -61,7 +61,7 @@ static uint32_t weight_layout(const wf_call *c)
 
 static bool in_place(const wf_call *c)
 {
-    if (c->op == WF_OP_PAGE_COPY) return c->in[0].buf == c->out[0].buf && c->in[0].offset == c->out[0].offset;
+    if (c->op == WF_OP_PAGE_COPY || c->op == WF_OP_FEED) return c->in[0].buf == c->out[0].buf && c->in[0].offset == c->out[0].offset;
     return c->op == WF_OP_GEMM && c->in[3].buf && c->in[3].buf == c->out[0].buf;
 }
 
@@ -114,6 +114,7 @@ static wf_case case_of(const wf_call *c)
         k.n = x->rows;
         k.in_place = in_place(c);
     }
+    if (c->op == WF_OP_FEED) k.m = x->rows * x->cols, k.k = c->in[1].rows * c->in[1].cols, k.in_place = in_place(c);
     if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;

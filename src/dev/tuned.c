@@ -177,16 +177,18 @@ int wf_pick(wf_dev *dev, const wf_call *c)
     struct wf_tuned *t = dev->tuned;
     wf_tuned_row want;
     uint32_t size;
-    if (!t || t->forced[c->op] || !wf_tuned_key(c, &want, &size)) return dev->fns->pick(dev, c);
+    if (dev->params.deterministic) return wf_pick_steady(dev, c);
+    if (!t || t->forced[c->op] || !wf_tuned_key(c, &want, &size)) return dev->fns->pick(dev, c, NULL);
     if (!t->loaded) load(dev);
     int v = usable(dev, c, wf_tuned_find(&t->user, &want, size));
     if (v < 0) v = usable(dev, c, wf_tuned_find(&t->shipped, &want, size));
-    return v >= 0 ? v : dev->fns->pick(dev, c);
+    return v >= 0 ? v : dev->fns->pick(dev, c, NULL);
 }
 
 void wf_drop(wf_dev *dev, enum wf_op op, int variant)
 {
     if (dev->tuned && variant >= 0 && variant < MAX_VARIANTS)
         dev->tuned->dropped[op] |= 1ull << variant;
+    wf_steady_forget(dev);
     dev->fns->drop(dev, op, variant);
 }

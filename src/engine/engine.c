@@ -54,7 +54,7 @@ static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
+    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->trace, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     return wf_dev_open(p->device, &o, &e->dev);
@@ -64,7 +64,10 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 static weft_status make_plan(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    WF_TRY(p->plan ? wf_plan_load(&e->graph, p->plan, &e->plan) : wf_plan_sequential(&e->graph, &e->plan));
+    if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
+    if (p->plan) WF_TRY(wf_plan_load(&e->graph, p->plan, &e->plan));
+    else if (p->nano_batches > 1) WF_TRY(wf_plan_overlap(&e->graph, p->nano_batches, &e->plan));
+    else WF_TRY(wf_plan_sequential(&e->graph, &e->plan));
     if (p->dump_plan) WF_TRY(wf_plan_save(&e->plan, p->dump_plan));
     WF_TRY(wf_plan_place(&e->graph, &e->plan, e->dev->align));
     return wf_plan_split(&e->graph, &e->plan);
@@ -90,9 +93,15 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_exec_prepare(e->exec, p->on_progress, p->user));
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
-    e->ids = wf_calloc(e->limits.logit_rows, sizeof *e->ids);
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
-    return e->logits && e->ids && e->scratch ? WEFT_OK : WEFT_ERR_NOMEM;
+    e->how = wf_calloc(e->limits.logit_rows, sizeof *e->how);
+    bool ok = e->logits && e->scratch && e->how;
+    for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        f->ids = wf_calloc(e->limits.logit_rows, sizeof *f->ids);
+        f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
+        ok = ok && f->ids && f->parts;
+    }
+    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
@@ -107,6 +116,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     wf_calibration_use(m, p->calibration, &e->graph);
     WF_TRY(make_plan(e, p));
+    if (p->trace) WF_TRY(wf_trace_open(p->trace, &e->trace));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     return wf_sched_init(&e->sched, &e->limits, &sp);
@@ -120,11 +130,17 @@ static void unload(struct weft_engine *e)
     wf_plan_free(&e->plan);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
-    if (e->dev && e->dev->lost) wf_abandon(e->logits), wf_abandon(e->ids);
-    else free(e->logits), free(e->ids);
+    bool lost = e->dev && e->dev->lost; /* then it may still write to host memory */
+    lost ? wf_abandon(e->logits) : free(e->logits);
+    for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        lost ? wf_abandon(f->ids) : free(f->ids);
+        free(f->parts);
+    }
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);
+    free(e->how);
+    wf_trace_close(e->trace);
 }
 
 static void init_stats(struct weft_engine *e, uint64_t start_ns)
@@ -143,6 +159,7 @@ static void *run(void *arg)
     struct weft_engine *e = arg;
     for (;;) {
         pthread_mutex_lock(&e->lock);
+        if (!wf_engine_busy(e)) wf_exec_rest(e->exec);
         while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
         bool end = e->stop && !e->inbox && !wf_engine_busy(e);
         pthread_mutex_unlock(&e->lock);

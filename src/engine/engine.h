@@ -108,6 +108,27 @@ struct weft_request {
     char message[256];
 };
 
+/* trace.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
+typedef struct wf_trace wf_trace;
+enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE };
+weft_status wf_trace_open(const char *path, wf_trace **out);
+void wf_trace_span(wf_trace *t, enum wf_track track, const char *name, uint64_t begin_ns, uint64_t step, uint32_t rows, uint64_t end_ns);
+void wf_trace_close(wf_trace *t);
+
+/* A step under way: who has rows in it. */
+typedef struct wf_part {
+    struct weft_request *r; /* NULL: it has ended meanwhile, and what comes for it is thrown away */
+    uint32_t first, n_rows, logit0, n_logits; /* rows from position first on; of the logits, which are its */
+    bool chooses;           /* these are the last rows of its tokens */
+} wf_part;
+typedef struct wf_flight {
+    wf_part *parts;         /* [limits.seqs] */
+    uint32_t n_parts, n_rows;
+    bool have_logits;       /* the host gets logits, for those requests that need them */
+    int32_t *ids;           /* [limits.logit_rows] */
+    uint64_t number, start_ns;
+} wf_flight;
+
 struct weft_engine {
     const struct weft_model *model;
     wf_dev *dev;
@@ -120,8 +141,12 @@ struct weft_engine {
     wf_batch batch;
     wf_limits limits;
     uint32_t context;
-    float *logits;                 /* [limits.logit_rows, n_vocab]; or, where the device chose: */
-    int32_t *ids;                  /* [limits.logit_rows] */
+    wf_flight flights[WF_EXEC_DEPTH]; /* n_flights of them, flights[first_flight % WF_EXEC_DEPTH] the oldest */
+    uint32_t first_flight, n_flights;
+    uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
+    wf_trace *trace;
+    wf_choice *how;                /* [limits.logit_rows], of the step that sets off */
+    float *logits;                 /* [limits.logit_rows, n_vocab], of the one step that brings any */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */
     pthread_t thread;
@@ -139,13 +164,16 @@ struct weft_engine {
 /* step.c: one iteration. */
 bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
+void wf_engine_forget(struct weft_engine *e, const struct weft_request *r); /* it has ended: steps under way leave it out */
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
 /* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
 weft_status wf_request_move(struct weft_request *r, const wf_move *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
-/* Does its next token need the logits on the host? Else it is the likeliest one, which the device chooses. */
+/* Does its next token need the logits on the host? Else the device chooses it. This is a property of the request
+ * alone, so that it gives the same in any company. */
 bool wf_request_needs_logits(const struct weft_request *r);
+wf_choice wf_request_choice(const struct weft_request *r); /* how the device chooses the token behind those under way */
 /* Samples from the logits of the last row, or takes the device's choice where logits is NULL, and delivers; ends
  * the request if that was its last token. */
 void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen);

@@ -1,5 +1,6 @@
 /* model: weft_model — a file with its vocabulary, described for people. No device. */
 #include "engine/engine.h"
+#include "exec/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -123,10 +124,10 @@ void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key
     wf_gguf_print(kv, value, value_cap);
 }
 
-/* Of a step: the slots that the sequential plan places values in. */
-static uint64_t activation_bytes(const wf_plan *p, uint32_t rows, uint32_t n_seqs)
+/* Of a step: the slots that the sequential plan places values in, and what the choice of tokens takes. */
+static uint64_t activation_bytes(const wf_plan *p, uint32_t rows, uint32_t n_seqs, uint32_t n_vocab)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = wf_tokens_bytes(n_seqs, n_seqs, n_vocab);
     for (size_t i = 0; i < p->n_slots; i++) bytes += (uint64_t)p->slots[i].pitch * (p->slots[i].rows == WF_ROWS_LOGITS ? n_seqs : rows);
     return bytes;
 }
@@ -141,7 +142,7 @@ weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_
     weft_status s = try_build(m, WF_MIN(m->hp.context, 4096u), &g, &w);
     if (s == WEFT_OK) s = wf_plan_place(&g, &p, 256);
     if (s == WEFT_OK)
-        *out = (struct weft_budget){wf_weights_bytes(&w), activation_bytes(&p, rows, n_seqs),
+        *out = (struct weft_budget){wf_weights_bytes(&w), activation_bytes(&p, rows, n_seqs, m->hp.n_vocab),
                                     (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim};
     wf_plan_free(&p);
     wf_graph_free(&g);

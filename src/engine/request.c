@@ -241,7 +241,13 @@ bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
     bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->adjust.seen || r->p.min_tokens;
-    return r->seq.all_logits || r->p.logprobs || s->temperature != 0 || changed;
+    return r->seq.all_logits || r->p.logprobs || changed || (s->temperature != 0 && !wf_exec_can_draw(r->engine->exec));
+}
+
+wf_choice wf_request_choice(const struct weft_request *r)
+{
+    const struct weft_sampling *s = &r->p.sampling;
+    return (wf_choice){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, r->seq.n_tokens + r->seq.n_ahead};
 }
 
 static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)
@@ -326,6 +332,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     char text[sizeof r->message]; /* message may be this thread's error text, which callbacks may change */
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
+    wf_engine_forget(e, r);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);

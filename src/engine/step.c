@@ -1,14 +1,19 @@
 /* step: one iteration of the engine, the table of contents of weft.
  *
  *   requests -> sched -> batch -> exec (graph, plan, queues) -> logits -> sample -> stream -> callback
+ *
+ * Two steps are under way (nanoflow §4.2.1): while one runs, the next is formed and submitted, with the tokens of
+ * the first taken from where the device put them. So a text's end is seen a step late; the surplus row is thrown
+ * away. A step whose tokens the host must choose, from logits, is waited for instead.
  */
 #include "engine/engine.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool wf_engine_busy(const struct weft_engine *e)
 {
-    return e->live != NULL;
+    return e->live != NULL || e->n_flights;
 }
 
 /* Requests that arrived since the last step. After a failure they only pass through to their end. */
@@ -38,38 +43,6 @@ static void reap(struct weft_engine *e)
     }
 }
 
-static void start_new(struct weft_engine *e)
-{
-    for (struct weft_request *r = e->live; r; r = r->next)
-        if (r->seq.n_rows && !r->start_ns) wf_request_start(r);
-}
-
-/* False: the device chooses the tokens of this step, and no logits come to the host. */
-static bool needs_logits(const struct weft_engine *e)
-{
-    for (const struct weft_request *r = e->live; r; r = r->next)
-        if (r->seq.n_logits && wf_request_needs_logits(r)) return true;
-    return false;
-}
-
-/* Logits, or tokens, go to the requests whose rows they are; a request may end on them. */
-static void deliver(struct weft_engine *e, bool have_logits)
-{
-    uint32_t n_vocab = e->model->hp.n_vocab;
-    for (struct weft_request *r = e->live, *next; r; r = next) {
-        next = r->next;
-        wf_seq *q = &r->seq;
-        const float *logits = e->logits + (size_t)q->logit0 * n_vocab;
-        uint32_t last = q->n_logits - 1;
-        bool complete = q->n_rows && q->n_done == q->n_tokens;
-        uint32_t n_rows = q->n_rows;
-        q->n_rows = 0;
-        if (q->all_logits && n_rows) wf_request_prompt_logits(r, logits, q->n_logits, q->n_done - n_rows);
-        if (complete && r->p.prefill_only) wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
-        else if (complete) wf_request_token(r, have_logits ? logits + (size_t)last * n_vocab : NULL, e->ids[q->logit0 + last]);
-    }
-}
-
 static weft_status move_pages(struct weft_engine *e)
 {
     for (size_t i = 0; i < e->sched.n_moves; i++) {
@@ -87,6 +60,7 @@ static void fail_all(struct weft_engine *e, weft_status s)
     pthread_mutex_unlock(&e->lock);
     wf_log(WEFT_LOG_ERROR, "%s", wf_error());
     reap(e);
+    for (; e->n_flights; e->n_flights--) wf_exec_wait(e->exec); /* nobody wants their results */
 }
 
 static uint32_t bucket(uint32_t rows)
@@ -96,13 +70,29 @@ static uint32_t bucket(uint32_t rows)
     return i;
 }
 
-static void count(struct weft_engine *e, uint64_t ns)
+static void count_step(struct weft_engine *e, const wf_flight *f)
+{
+    uint64_t now = wf_now_ns(), start = WF_MAX(f->start_ns, e->landed_ns);
+    wf_exec_clock clock;
+    wf_exec_times(e->exec, &clock);
+    if (clock.last_ns) wf_trace_span(e->trace, WF_TRACK_DEVICE, "step", now - clock.last_ns, f->number, f->n_rows, now);
+    pthread_mutex_lock(&e->lock);
+    uint32_t recomputed = wf_exec_recomputed(e->exec);
+    e->stats.softmax_recomputed += (uint32_t)(recomputed - (uint32_t)e->stats.softmax_recomputed);
+    e->stats.busy_ns = clock.busy_ns;
+    e->stats.idle_ns = clock.idle_ns;
+    e->stats.steps++;
+    e->stats.step_ns += now - start; /* steps that overlap count once */
+    e->stats.rows += f->n_rows;
+    e->stats.rows_hist[bucket(f->n_rows)]++;
+    pthread_mutex_unlock(&e->lock);
+    e->landed_ns = now;
+}
+
+static void count_requests(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     struct weft_stats *s = &e->stats;
-    s->steps += ns > 0;
-    s->step_ns += ns;
-    if (ns) s->rows += e->batch.n_rows, s->rows_hist[bucket(e->batch.n_rows)]++;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
     s->kv_pages_used = e->sched.pages.n - wf_pages_available(&e->sched.pages);
@@ -112,28 +102,114 @@ static void count(struct weft_engine *e, uint64_t ns)
     pthread_mutex_unlock(&e->lock);
 }
 
-void wf_engine_step(struct weft_engine *e)
+/* ---- a step sets off ---------------------------------------------------------------------------------------- */
+
+static wf_flight *newest(struct weft_engine *e)
 {
-    take_inbox(e);
-    reap(e);
+    return &e->flights[(e->first_flight + e->n_flights - 1) % WF_EXEC_DEPTH];
+}
+
+static void note_parts(struct weft_engine *e, wf_flight *f)
+{
+    f->n_parts = 0;
+    f->n_rows = e->batch.n_rows;
+    f->have_logits = false;
+    for (struct weft_request *r = e->live; r; r = r->next) {
+        const wf_seq *q = &r->seq;
+        if (!q->n_rows) continue;
+        f->parts[f->n_parts++] = (wf_part){r, q->n_done, q->n_rows, q->logit0, q->n_logits, q->n_done + q->n_rows == q->n_tokens + q->n_ahead};
+        f->have_logits |= q->n_logits && wf_request_needs_logits(r);
+        if (!r->start_ns) wf_request_start(r);
+    }
+}
+
+/* How the device chooses for those rows whose tokens it chooses; NULL: all that count are the likeliest. */
+static const wf_choice *choices(struct weft_engine *e, const wf_flight *f)
+{
+    bool draws = false;
+    memset(e->how, 0, e->batch.n_logits * sizeof *e->how);
+    for (const wf_part *p = f->parts; p < f->parts + f->n_parts; p++) {
+        if (!p->n_logits || wf_request_needs_logits(p->r)) continue;
+        wf_choice *how = &e->how[p->logit0 + p->n_logits - 1];
+        *how = wf_request_choice(p->r);
+        draws |= how->temperature != 0;
+    }
+    return draws ? e->how : NULL;
+}
+
+/* False: nothing to compute now. */
+static bool set_off(struct weft_engine *e)
+{
     wf_sched_batch(&e->sched, &e->batch);
-    if (!e->batch.n_rows) {
-        count(e, 0);
+    if (!e->batch.n_rows) return false;
+    e->n_flights++;
+    wf_flight *f = newest(e);
+    note_parts(e, f);
+    f->number = e->n_set_off++;
+    f->start_ns = wf_now_ns();
+    weft_status s = move_pages(e);
+    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, f), f->have_logits ? e->logits : NULL, f->ids);
+    if (s != WEFT_OK) fail_all(e, s);
+    else wf_sched_advance(&e->sched, !f->have_logits);
+    wf_trace_span(e->trace, WF_TRACK_ENGINE, "submit", f->start_ns, f->number, f->n_rows, wf_now_ns());
+    return true;
+}
+
+/* ---- and lands ------------------------------------------------------------------------------------------------ */
+
+void wf_engine_forget(struct weft_engine *e, const struct weft_request *r)
+{
+    for (uint32_t i = 0; i < e->n_flights; i++) {
+        wf_flight *f = &e->flights[(e->first_flight + i) % WF_EXEC_DEPTH];
+        for (wf_part *p = f->parts; p < f->parts + f->n_parts; p++)
+            if (p->r == r) p->r = NULL;
+    }
+}
+
+/* Logits, or a token, go to the request whose rows they are; it may end on them. */
+static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
+{
+    struct weft_request *r = p->r;
+    size_t n_vocab = e->model->hp.n_vocab;
+    const float *logits = f->have_logits && wf_request_needs_logits(r) ? e->logits + p->logit0 * n_vocab : NULL;
+    uint32_t last = p->n_logits - 1;
+    if (r->seq.all_logits) wf_request_prompt_logits(r, logits, p->n_logits, p->first);
+    if (!p->chooses) return;
+    if (r->p.prefill_only) {
+        wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
         return;
     }
-    start_new(e);
+    r->seq.n_ahead -= r->seq.n_ahead > 0;
+    wf_request_token(r, logits ? logits + last * n_vocab : NULL, f->ids[p->logit0 + last]);
+}
+
+static void land(struct weft_engine *e)
+{
+    wf_flight *f = &e->flights[e->first_flight % WF_EXEC_DEPTH];
     uint64_t start = wf_now_ns();
-    bool logits = needs_logits(e);
-    weft_status s = move_pages(e);
-    if (s == WEFT_OK) s = wf_exec_run(e->exec, &e->batch, logits ? e->logits : NULL, logits ? NULL : e->ids);
+    weft_status s = wf_exec_wait(e->exec);
+    wf_trace_span(e->trace, WF_TRACK_ENGINE, "wait", start, f->number, f->n_rows, wf_now_ns());
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
-    count(e, wf_now_ns() - start);
+    count_step(e, f);
     if (s != WEFT_OK) {
         fail_all(e, s);
         return;
     }
-    wf_sched_advance(&e->sched);
-    deliver(e, logits);
-    count(e, 0);
+    for (uint32_t i = 0; i < f->n_parts; i++)
+        if (f->parts[i].r) deliver(e, f, &f->parts[i]); /* a callback may end others */
+    wf_trace_span(e->trace, WF_TRACK_ENGINE, "deliver", e->landed_ns, f->number, f->n_rows, wf_now_ns());
+    e->first_flight++;
+    e->n_flights--;
+}
+
+void wf_engine_step(struct weft_engine *e)
+{
+    take_inbox(e);
+    reap(e);
+    bool free_seat = !e->n_flights || (e->n_flights < WF_EXEC_DEPTH && !newest(e)->have_logits);
+    bool sets_off = free_seat && set_off(e);
+    count_requests(e);
+    if (e->n_flights && (!sets_off || e->n_flights == WF_EXEC_DEPTH)) land(e);
+    count_requests(e);
 }

@@ -1,8 +1,16 @@
 /* exec: walks a plan in its order and submits each nano-op with the events it waits for. See exec.h. */
 #include "exec/exec.h"
+#include "exec/token.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* A step between submission and the end of its work. */
+typedef struct flight {
+    int32_t *staging; /* the batch's arrays, packed as on the device */
+    wf_event *begun, *done;
+    int32_t recomputed; /* by asynchronous softmax, of all steps up to this one */
+} flight;
 
 struct wf_exec {
     wf_dev *dev;
@@ -12,11 +20,17 @@ struct wf_exec {
     wf_limits limits;
     wf_queue *queues[WF_MAX_QUEUES];
     wf_event **events;                /* by nano-op; NULL where nobody waits */
-    wf_event *start, *done, *ends[WF_MAX_QUEUES];
+    wf_event *start, *ends[WF_MAX_QUEUES];
+    flight flights[WF_EXEC_DEPTH];
+    bool counts;                      /* attention with asynchronous softmax counts what it computes again */
+    uint32_t n_recomputed;
+    wf_exec_clock clock;
+    uint64_t ended_ns;                /* the last step, on the device's clock; 0: there was nothing to do since */
+    uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
     wf_arena acts, kv;
-    wf_region *slots, *pools, inputs, ids;
-    int32_t *staging;                 /* the batch's arrays, packed as on the device */
-    uint64_t input_at[WF_N_INPUTS];   /* bytes in the input region */
+    wf_region *slots, *pools, inputs, recomputed;
+    wf_tokens tokens;
+    uint64_t input_at[WF_N_INPUTS], how_at, key_at; /* bytes in the input region; the latter of SAMPLE */
     uint64_t input_bytes;
     size_t n_pools;
     wf_exec_observer observer;        /* or NULL */
@@ -41,12 +55,14 @@ static weft_status reserve_acts(wf_exec *e)
         uint32_t rows = e->p->slots[i].rows == WF_ROWS_LOGITS ? e->limits.logit_rows : e->limits.rows;
         WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)rows * e->p->slots[i].pitch, &e->slots[i]));
     }
-    uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages + e->limits.logit_rows;
-    e->input_bytes = ints * sizeof(int32_t) + WF_N_INPUTS * (uint64_t)e->dev->align;
-    e->staging = wf_calloc(e->input_bytes, 1);
-    if (!e->staging) return WEFT_ERR_NOMEM;
+    uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
+    ints += (1ull + WF_DRAW_FLOATS + WF_DRAW_INTS) * e->limits.logit_rows;
+    e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
+    for (size_t i = 0; i < WF_EXEC_DEPTH; i++)
+        if (!(e->flights[i].staging = wf_calloc(e->input_bytes, 1))) return WEFT_ERR_NOMEM;
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
-    WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)e->limits.logit_rows * sizeof(int32_t), &e->ids));
+    WF_TRY(wf_arena_reserve(&e->acts, sizeof(int32_t), &e->recomputed));
+    WF_TRY(wf_tokens_reserve(&e->tokens, e->dev, &e->acts, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols));
     return wf_arena_commit(&e->acts);
 }
 
@@ -57,10 +73,19 @@ static weft_status create_queues(wf_exec *e)
         WF_TRY(wf_event_create(e->dev, &e->ends[q]));
     }
     WF_TRY(wf_event_create(e->dev, &e->start));
-    WF_TRY(wf_event_create(e->dev, &e->done));
+    for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        WF_TRY(wf_event_create(e->dev, &f->begun));
+        WF_TRY(wf_event_create(e->dev, &f->done));
+    }
     for (size_t i = 0; i < e->p->n_nanos; i++)
         if (e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &e->events[i]));
     return WEFT_OK;
+}
+
+static weft_status start_counter(wf_exec *e)
+{
+    for (size_t i = 0; i < e->g->n_nodes; i++) e->counts |= e->g->nodes[i].op == WF_OP_ATTENTION && e->g->nodes[i].p.phi_lo < e->g->nodes[i].p.phi_hi;
+    return wf_fill(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, sizeof(int32_t), 0);
 }
 
 static size_t count_pools(const wf_graph *g)
@@ -85,6 +110,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, con
     if (s == WEFT_OK) s = reserve_acts(e);
     if (s == WEFT_OK) s = reserve_kv(e);
     if (s == WEFT_OK) s = create_queues(e);
+    if (s == WEFT_OK) s = start_counter(e);
     if (s == WEFT_OK) *out = e;
     else wf_exec_destroy(e);
     return s;
@@ -100,14 +126,17 @@ void wf_exec_destroy(wf_exec *e)
     for (size_t i = 0; e->events && i < e->p->n_nanos; i++)
         if (e->events[i]) wf_event_destroy(e->events[i]);
     if (e->start) wf_event_destroy(e->start);
-    if (e->done) wf_event_destroy(e->done);
+    for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        if (f->begun) wf_event_destroy(f->begun);
+        if (f->done) wf_event_destroy(f->done);
+        if (e->dev->lost) wf_abandon(f->staging);
+        else free(f->staging);
+    }
     wf_arena_free(&e->acts);
     wf_arena_free(&e->kv);
     free(e->slots);
     free(e->pools);
     free(e->events);
-    if (e->dev->lost) wf_abandon(e->staging);
-    else free(e->staging);
     free(e);
 }
 
@@ -155,9 +184,7 @@ static weft_status copy_pages(wf_exec *e, const int32_t *pages, uint32_t n, bool
 {
     uint64_t bytes = wf_exec_page_bytes(e);
     for (uint32_t i = 0; i < n; i++) WF_TRY(copy_page(e, pages[i], out, host + i * bytes));
-    WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
-    WF_TRY(wf_flush(e->queues[0]));
-    return wf_wait(e->done, e->dev->params.watchdog_ms);
+    return wf_finish(e->queues[0]);
 }
 
 weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host)
@@ -228,6 +255,8 @@ static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n)
     c.p.max_q = b->max_q;
     for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, n, node->in[i]);
     for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, n, node->out[i]);
+    if (node->op == WF_OP_ATTENTION && e->counts)
+        c.out[1] = (wf_view){wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
     return c;
 }
 
@@ -276,41 +305,67 @@ static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
     return observe(e, b, n, &c);
 }
 
-static void pack_inputs(wf_exec *e, const wf_batch *b)
+static uint64_t align_up(const wf_exec *e, uint64_t at)
+{
+    return WF_UP(at, (uint64_t)e->dev->align);
+}
+
+static void pack_inputs(wf_exec *e, const wf_batch *b, uint8_t *staging)
 {
     uint64_t at = 0;
     for (size_t i = 0; i < WF_N_INPUTS; i++) {
         size_t bytes = input_count(b, (enum wf_input)i) * sizeof(int32_t);
         e->input_at[i] = at;
-        memcpy((uint8_t *)e->staging + at, b->in[i], bytes);
-        at = WF_UP(at + bytes, (uint64_t)e->dev->align);
+        memcpy(staging + at, b->in[i], bytes);
+        at = align_up(e, at + bytes);
     }
+    e->how_at = at;
+    e->key_at = align_up(e, at + b->n_logits * WF_DRAW_FLOATS * sizeof(float));
 }
 
-static weft_status write_inputs(wf_exec *e, const wf_batch *b)
+static void pack_draws(const wf_exec *e, const wf_batch *b, const wf_choice *how, uint8_t *staging)
 {
-    pack_inputs(e, b);
-    uint64_t last = e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, e->staging, WF_UP(last, (uint64_t)4), e->start));
+    float *floats = (float *)(staging + e->how_at);
+    int32_t *ints = (int32_t *)(staging + e->key_at);
+    for (uint32_t i = 0; i < b->n_logits; i++) wf_draw_pack(&how[i], floats + i * WF_DRAW_FLOATS, ints + i * WF_DRAW_INTS);
+}
+
+/* An array of the input region. */
+static wf_view input_view(const wf_exec *e, uint64_t at, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
+{
+    return (wf_view){wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + at, rows, cols, cols, (uint8_t)dtype, 0};
+}
+
+static wf_view tokens_view(const wf_exec *e, const wf_batch *b)
+{
+    return input_view(e, e->input_at[WF_INPUT_TOKEN], WF_I32, b->n_rows, 1);
+}
+
+static wf_view logits_view(const wf_exec *e, const wf_batch *b)
+{
+    int32_t logits = e->g->logits;
+    return act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
+}
+
+static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *how, const flight *f)
+{
+    pack_inputs(e, b, (uint8_t *)f->staging);
+    if (how) pack_draws(e, b, how, (uint8_t *)f->staging);
+    uint64_t end = how ? e->key_at + b->n_logits * WF_DRAW_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging, end, f->begun));
+    wf_view tokens = tokens_view(e, b);
+    if (b->n_fed) WF_TRY(wf_tokens_feed(&e->tokens, e->queues[0], &tokens));
+    if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
     for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
     return WEFT_OK;
 }
 
-static wf_call argmax_call(const wf_exec *e, const wf_batch *b)
+static weft_status choose_ids(wf_exec *e, const wf_batch *b, bool draw, int32_t *ids)
 {
-    int32_t logits = e->g->logits;
-    wf_call c = {.op = WF_OP_ARGMAX, .variant = -1};
-    c.in[0] = act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
-    c.out[0] = (wf_view){wf_arena_buf(&e->acts, e->ids), e->ids.offset, b->n_logits, 1, 1, WF_I32, 0};
-    return c;
-}
-
-static weft_status read_ids(wf_exec *e, const wf_batch *b, int32_t *ids)
-{
-    wf_call c = argmax_call(e, b);
-    WF_TRY(wf_prepare(e->dev, &c, &c.variant));
-    WF_TRY(wf_submit(e->queues[0], &c));
-    return wf_read(e->queues[0], c.out[0].buf, c.out[0].offset, ids, b->n_logits * sizeof *ids, NULL);
+    wf_view logits = logits_view(e, b), how = input_view(e, e->how_at, WF_F32, b->n_logits, WF_DRAW_FLOATS),
+            key = input_view(e, e->key_at, WF_I32, b->n_logits, WF_DRAW_INTS);
+    WF_TRY(draw ? wf_tokens_draw(&e->tokens, e->queues[0], &logits, &how, &key) : wf_tokens_take_best(&e->tokens, e->queues[0], &logits));
+    return wf_tokens_read(&e->tokens, e->queues[0], b->n_logits, ids);
 }
 
 static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
@@ -326,28 +381,80 @@ static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
 }
 
 /* Queue 0 waits for the others, then gives back what was asked for. */
-static weft_status read_results(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
+static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float *logits, int32_t *ids, flight *f)
 {
     for (uint32_t q = 1; q < e->p->n_queues; q++) {
         WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
         WF_TRY(wf_flush(e->queues[q]));
         WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
     }
-    if (ids && b->n_logits) WF_TRY(read_ids(e, b, ids));
+    if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
-    WF_TRY(wf_mark(e->queues[0], NULL, 0, e->done));
-    WF_TRY(wf_flush(e->queues[0]));
-    return wf_wait(e->done, e->dev->params.watchdog_ms);
+    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, &f->recomputed, sizeof f->recomputed, NULL));
+    WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
+    return wf_flush(e->queues[0]);
 }
 
-weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids)
+bool wf_exec_can_draw(const wf_exec *e)
 {
-    WF_TRY(write_inputs(e, b));
+    return !e->tokens.cannot_draw;
+}
+
+static weft_status submit_nanos(wf_exec *e, const wf_batch *b)
+{
     for (size_t i = 0; i < e->p->n_nanos; i++) {
         weft_status s = submit_nano(e, b, i);
         if (s != WEFT_OK) return wf_fail_more(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
     }
-    return read_results(e, b, logits, ids);
+    return WEFT_OK;
+}
+
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids)
+{
+    if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
+    flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
+    weft_status s = write_inputs(e, b, how, f);
+    if (s == WEFT_OK) s = submit_nanos(e, b);
+    if (s == WEFT_OK) s = read_results(e, b, how, logits, ids, f);
+    if (s == WEFT_OK) e->n_flights++;
+    for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->p->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
+    return s;
+}
+
+/* A device that cannot tell the times leaves the clock at zero. */
+static void take_times(wf_exec *e, const flight *f)
+{
+    uint64_t began, end, t;
+    if (wf_event_times(f->begun, &began, &t) || wf_event_times(f->done, &t, &end)) return;
+    e->clock.busy_ns += e->clock.last_ns = end - began;
+    if (e->ended_ns && began > e->ended_ns) e->clock.idle_ns += began - e->ended_ns;
+    e->ended_ns = end;
+}
+
+weft_status wf_exec_wait(wf_exec *e)
+{
+    if (!e->n_flights) return WEFT_OK;
+    const flight *f = &e->flights[e->first++ % WF_EXEC_DEPTH];
+    e->n_flights--;
+    WF_TRY(wf_wait(f->done, e->dev->params.watchdog_ms));
+    e->n_recomputed = (uint32_t)f->recomputed;
+    if (e->dev->params.profile) take_times(e, f);
+    return WEFT_OK;
+}
+
+void wf_exec_rest(wf_exec *e)
+{
+    e->ended_ns = 0;
+}
+
+uint32_t wf_exec_recomputed(const wf_exec *e)
+{
+    return e->n_recomputed;
+}
+
+void wf_exec_times(const wf_exec *e, wf_exec_clock *out)
+{
+    *out = e->clock;
 }
 
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
@@ -362,8 +469,8 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
             if (part_of(&b, e->g->nodes[n->node].rows, n).count) WF_TRY(choose(e, n, &c));
             if (progress) progress(user, "prepare", (double)(r * e->p->n_nanos + i + 1) / (WF_LEN(rows) * e->p->n_nanos));
         }
-        wf_call c = argmax_call(e, &b);
-        WF_TRY(wf_prepare(e->dev, &c, &c.variant));
+        wf_view logits = logits_view(e, &b), tokens = tokens_view(e, &b);
+        WF_TRY(wf_tokens_prepare(&e->tokens, &logits, &tokens));
     }
     return WEFT_OK;
 }

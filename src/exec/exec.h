@@ -4,6 +4,7 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
+#include "dev/choose.h"
 #include "mem/arena.h"
 #include "plan/plan.h"
 
@@ -20,6 +21,7 @@ typedef struct wf_limits {
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
     uint32_t n_rows, n_seqs, n_pages, n_logits;
+    uint32_t n_fed;         /* rows whose token is -1 - k: what row k of the logits of the step before gave */
     uint32_t max_kv, max_q; /* most keys a row sees; most rows of a sequence */
 } wf_batch;
 
@@ -33,10 +35,25 @@ typedef struct wf_exec wf_exec;
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out);
 /* Builds and checks the kernels for steps of 1, a few, and all rows, so that none is met by surprise later. */
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
-/* Runs one step and waits for it; logits: [b->n_logits, vocabulary] on the host, or NULL. ids: what ARGMAX says
- * of these rows, [b->n_logits], or NULL: four bytes a row to read instead of a vocabulary. After an error the
- * device is lost. */
-weft_status wf_exec_run(wf_exec *e, const wf_batch *b, float *logits, int32_t *ids);
+/* Steps that may be under way at one time: one runs while the next one is formed and submitted. */
+#define WF_EXEC_DEPTH 2
+/* Submits a step behind those under way and returns; b and how may be changed at once. logits: [b->n_logits,
+ * vocabulary] on the host, or NULL. ids: the token of each of these rows, [b->n_logits], or NULL: four bytes a row to
+ * read instead of a vocabulary. how: [b->n_logits], how each is drawn; NULL: all are the likeliest. Both are filled when wf_exec_wait has returned for this step. After an error nothing of the step
+ * is under way, or the device is lost; its values are void. */
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids);
+bool wf_exec_can_draw(const wf_exec *e); /* else how must be NULL: no kernel of SAMPLE works on this device */
+/* Waits for the oldest step under way; none: nothing. */
+weft_status wf_exec_wait(wf_exec *e);
+/* Rows and heads whose scores left the range of the asynchronous softmax so far; wraps. */
+uint32_t wf_exec_recomputed(const wf_exec *e);
+/* On a device that was opened with `profile`: what it spent on steps, and doing nothing between them. */
+typedef struct wf_exec_clock {
+    uint64_t busy_ns, idle_ns, last_ns; /* last_ns: the step waited for last; 0: unknown */
+} wf_exec_clock;
+void wf_exec_times(const wf_exec *e, wf_exec_clock *out);
+/* There is nothing to do: the time to the next step is nobody's fault. */
+void wf_exec_rest(wf_exec *e);
 /* Called after each op of a step has ended and before the next one begins, so that nothing has overwritten
  * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
 typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);

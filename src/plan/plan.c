@@ -44,6 +44,53 @@ weft_status wf_plan_sequential(const wf_graph *g, wf_plan *out)
     return WEFT_OK;
 }
 
+/* The lines of a layer up to and with attention, or those behind it, for one nano-batch. */
+static weft_status add_side(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, uint32_t part, uint32_t parts)
+{
+    for (size_t i = begin; i < end; i++) {
+        wf_plan_line l = whole->lines[i];
+        l.part = part;
+        l.parts = parts;
+        l.queue = !strcmp(l.name, "attention");
+        WF_TRY(add_line(p, &l));
+    }
+    return WEFT_OK;
+}
+
+/* Attention of part i stands before what the others compute meanwhile: all that come before it, then all behind. */
+static weft_status add_layer(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, uint32_t parts)
+{
+    size_t middle = begin;
+    while (middle < end && strcmp(whole->lines[middle].name, "attention")) middle++;
+    middle += middle < end;
+    for (uint32_t i = 0; i < parts; i++) WF_TRY(add_side(p, whole, begin, middle, i, parts));
+    for (uint32_t i = 0; i < parts; i++) WF_TRY(add_side(p, whole, middle, end, i, parts));
+    return WEFT_OK;
+}
+
+static weft_status split_layers(wf_plan *p, const wf_plan *whole, uint32_t parts)
+{
+    size_t begin = 0, end;
+    while (begin < whole->n_lines && !whole->lines[begin].layer) begin++;
+    for (end = begin; end < whole->n_lines && whole->lines[end].layer;) end++;
+    for (size_t i = 0; i < begin; i++) WF_TRY(add_line(p, &whole->lines[i]));
+    WF_TRY(add_layer(p, whole, begin, end, parts));
+    for (size_t i = end; i < whole->n_lines; i++) WF_TRY(add_line(p, &whole->lines[i]));
+    return WEFT_OK;
+}
+
+weft_status wf_plan_overlap(const wf_graph *g, uint32_t parts, wf_plan *out)
+{
+    wf_plan whole;
+    memset(out, 0, sizeof *out);
+    out->n_queues = 2;
+    if (parts < 2 || parts > MAX_PARTS) return wf_fail(WEFT_ERR_ARG, "%u nano-batches: want 2 to %d", parts, MAX_PARTS);
+    weft_status s = wf_plan_sequential(g, &whole);
+    if (s == WEFT_OK) s = split_layers(out, &whole, parts);
+    wf_plan_free(&whole);
+    return s;
+}
+
 /* ---- reading --------------------------------------------------------------------------------------- */
 
 static bool node_exists(const wf_graph *g, const wf_plan_line *l)

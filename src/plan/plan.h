@@ -62,6 +62,9 @@ typedef struct wf_plan {
 
 /* One queue, every op whole, kernels chosen by the backend. */
 weft_status wf_plan_sequential(const wf_graph *g, wf_plan *out);
+/* Two queues (nanoflow §4.1): the rows of a layer in `parts` nano-batches, and the attention of one runs on queue 1
+ * beside what queue 0 computes for the others. */
+weft_status wf_plan_overlap(const wf_graph *g, uint32_t parts, wf_plan *out);
 /* Reads the text form, which must name every op. Errors name the line. */
 weft_status wf_plan_load(const wf_graph *g, const char *path, wf_plan *out);
 weft_status wf_plan_save(const wf_plan *p, const char *path);

@@ -9,7 +9,7 @@
 /* Tokens that q will still write, if it writes as many as its class does on average. */
 static uint32_t remaining(const wf_sched *s, const wf_seq *q)
 {
-    uint32_t most = q->no_logits ? 0 : q->max_tokens - q->n_tokens, written = q->n_tokens - q->n_prompt;
+    uint32_t length = wf_seq_length(q), most = q->no_logits ? 0 : q->max_tokens - length, written = length - q->n_prompt;
     double average = s->average[q->class];
     if (average < 0) return most; /* none has ended yet: the worst */
     double rest = average > written ? average - written : average / 2 + 1; /* it outlived the average */
@@ -38,10 +38,10 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
     uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0;
     size_t n = 0;
     for (const wf_seq *q = s->running; q; q = q->next) {
-        s->peaks[n++] = (wf_peak){remaining(s, q), q->n_tokens};
+        s->peaks[n++] = (wf_peak){remaining(s, q), wf_seq_length(q)};
         listed += q->n_pages;
     }
-    if (with) s->peaks[n++] = (wf_peak){remaining(s, with), with->n_tokens};
+    if (with) s->peaks[n++] = (wf_peak){remaining(s, with), wf_seq_length(with)};
     qsort(s->peaks, n, sizeof *s->peaks, longest_first);
     memset(s->remainders, 0, p * sizeof *s->remainders);
     for (size_t i = 0; i < n; i++) {
@@ -98,7 +98,7 @@ static bool begin(wf_sched *s, wf_seq *q)
     if (!q->pages && !(q->pages = wf_calloc(s->limits.seq_pages, sizeof *q->pages))) return false; /* tried again next step */
     q->cap_pages = s->limits.seq_pages;
     if (q->aside && !bring_back(s, q)) return false;
-    bool first = !q->n_done && q->n_tokens == q->n_prompt;
+    bool first = !q->n_done && wf_seq_length(q) == q->n_prompt;
     if (!q->n_done) share_prefix(s, q);
     if (first) {
         s->prefix_queries += q->n_prompt;

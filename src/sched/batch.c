@@ -5,13 +5,19 @@
 
 static bool decoding(const wf_seq *q)
 {
-    return q->n_done > 0 && q->n_tokens - q->n_done == 1 && q->n_tokens > q->n_prompt;
+    return q->n_done > 0 && wf_seq_length(q) - q->n_done == 1 && wf_seq_length(q) > q->n_prompt;
+}
+
+/* Rows still to be computed: none of a sequence that ends with the token which is under way. */
+static uint32_t left(const wf_seq *q)
+{
+    return q->n_ahead && wf_seq_length(q) >= q->max_tokens ? 0 : wf_seq_length(q) - q->n_done;
 }
 
 static uint32_t wanted_logits(const wf_seq *q, uint32_t n_rows)
 {
     if (q->all_logits) return n_rows;
-    return n_rows && !q->no_logits && q->n_done + n_rows == q->n_tokens;
+    return n_rows && !q->no_logits && q->n_done + n_rows == wf_seq_length(q);
 }
 
 /* ---- how many rows ------------------------------------------------------------------------------------------ */
@@ -23,7 +29,7 @@ typedef struct plan {
 /* Rows of q that fit beside those planned. */
 static uint32_t chunk(const wf_sched *s, const plan *p, const wf_seq *q)
 {
-    uint32_t n = WF_MIN(q->n_tokens - q->n_done, s->limits.rows - p->rows), logits = s->limits.logit_rows - p->logits;
+    uint32_t n = WF_MIN(left(q), s->limits.rows - p->rows), logits = s->limits.logit_rows - p->logits;
     if (q->all_logits) return WF_MIN(n, logits);
     return n && wanted_logits(q, n) > logits ? n - 1 : n;
 }
@@ -45,7 +51,7 @@ static void plan_decodes(wf_sched *s, plan *p)
 /* Orca takes prompts whole: one that would fit into an empty step waits until it fits. */
 static bool waits_for_room(const wf_sched *s, const wf_seq *q, uint32_t n)
 {
-    uint32_t all = q->n_tokens - q->n_done;
+    uint32_t all = left(q);
     return s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.rows && !q->all_logits;
 }
 
@@ -63,7 +69,7 @@ static void plan_prefills(wf_sched *s, plan *p)
 static bool prefilling(const wf_sched *s)
 {
     const wf_seq *q = s->running;
-    while (q && decoding(q)) q = q->next;
+    while (q && (decoding(q) || !left(q))) q = q->next;
     return q != NULL;
 }
 
@@ -91,7 +97,9 @@ static void add_rows(const wf_sched *s, wf_batch *b, wf_seq *q)
     uint32_t seq = b->n_seqs++, first = b->n_rows, p = s->p.page_tokens, n = q->n_rows;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t pos = q->n_done + i, row = b->n_rows++;
-        b->in[WF_INPUT_TOKEN][row] = q->tokens[pos];
+        bool known = pos < q->n_tokens;
+        b->in[WF_INPUT_TOKEN][row] = known ? q->tokens[pos] : -1 - (int32_t)q->fed;
+        b->n_fed += !known;
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
         b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
         b->in[WF_INPUT_SLOT][row] = q->pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
@@ -110,7 +118,7 @@ static void add_rows(const wf_sched *s, wf_batch *b, wf_seq *q)
 void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
-    b->n_rows = b->n_seqs = b->n_pages = b->n_logits = b->max_kv = b->max_q = 0;
+    b->n_rows = b->n_seqs = b->n_pages = b->n_logits = b->n_fed = b->max_kv = b->max_q = 0;
     b->in[WF_INPUT_INDPTR][0] = 0;
     wf_sched_clear_moves(s);
     wf_sched_admit(s);

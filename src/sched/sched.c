@@ -74,6 +74,48 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     s->n_waiting++;
 }
 
+/* ---- copies ---------------------------------------------------------------------------------------------- */
+
+bool wf_sched_move(wf_sched *s, wf_seq *q, bool out, uint32_t n)
+{
+    int32_t *pages = wf_calloc(n + 1, sizeof *pages);
+    if (!pages || !wf_grow(&s->moves, s->n_moves, &s->cap_moves, sizeof *s->moves)) return free(pages), false;
+    memcpy(pages, q->pages, n * sizeof *pages);
+    s->moves[s->n_moves++] = (wf_move){q, out, pages, n};
+    return true;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------- */
+
+/* Pages that are full, computed, and of known tokens can be found by others from now on. */
+static void publish(wf_sched *s, wf_seq *q)
+{
+    uint32_t p = s->p.page_tokens, n = WF_MIN(q->n_done, q->n_tokens);
+    if (s->p.no_prefix) return;
+    for (; (q->n_registered + 1) * p <= n; q->n_registered++)
+        q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)q->n_registered * p, q->pages[q->n_registered]);
+}
+
+static bool chooses(const wf_seq *q)
+{
+    return q->n_logits && !q->no_logits && q->n_done == wf_seq_length(q) && q->n_done < q->max_tokens;
+}
+
+void wf_sched_advance(wf_sched *s, bool ahead)
+{
+    for (wf_seq *q = s->running; q; q = q->next) {
+        q->n_done += q->n_rows;
+        publish(s, q);
+        if (!q->n_rows || !ahead || !chooses(q)) continue;
+        q->n_ahead++;
+        q->fed = q->logit0 + q->n_logits - 1;
+    }
+    wf_sched_clear_moves(s);
+    s->step++;
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------------ */
+
 /* Moving average of decode lengths, over about the last 16. */
 static void learn(wf_sched *s, const wf_seq *q)
 {
@@ -84,6 +126,7 @@ static void learn(wf_sched *s, const wf_seq *q)
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
 {
     bool running = q->state == WF_SEQ_RUNNING;
+    if (running) publish(s, q);
     if (q->state != WF_SEQ_NEW) {
         wf_sched_unlink(running ? &s->running : &s->waiting, q);
         *(running ? &s->n_running : &s->n_waiting) -= 1;
@@ -102,36 +145,4 @@ void wf_sched_forget(wf_sched *s, wf_seq *q)
     (void)s;
     q->aside = false;
     q->n_done = 0;
-}
-
-/* ---- copies ---------------------------------------------------------------------------------------------- */
-
-bool wf_sched_move(wf_sched *s, wf_seq *q, bool out, uint32_t n)
-{
-    int32_t *pages = wf_calloc(n + 1, sizeof *pages);
-    if (!pages || !wf_grow(&s->moves, s->n_moves, &s->cap_moves, sizeof *s->moves)) return free(pages), false;
-    memcpy(pages, q->pages, n * sizeof *pages);
-    s->moves[s->n_moves++] = (wf_move){q, out, pages, n};
-    return true;
-}
-
-/* ---- a step ------------------------------------------------------------------------------------------------- */
-
-/* Pages that are full and computed can be found by others from now on. */
-static void publish(wf_sched *s, wf_seq *q)
-{
-    uint32_t p = s->p.page_tokens;
-    if (s->p.no_prefix) return;
-    for (; (q->n_registered + 1) * p <= q->n_done; q->n_registered++)
-        q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)q->n_registered * p, q->pages[q->n_registered]);
-}
-
-void wf_sched_advance(wf_sched *s)
-{
-    for (wf_seq *q = s->running; q; q = q->next) {
-        q->n_done += q->n_rows;
-        if (q->n_rows) publish(s, q);
-    }
-    wf_sched_clear_moves(s);
-    s->step++;
 }

@@ -8,7 +8,8 @@
  * recomputation. Full pages of equal tokens are shared (src/mem/prefix.h).
  *
  * Each step: decodes, then prefill as the policy says, cut so that the rows are a multiple of the GEMM's tile
- * (sarathi §4.4). One owner (the engine's thread); no locks.
+ * (sarathi §4.4). A step may be formed while the one before runs (nanoflow §4.2.1): tokens which that one chooses
+ * count as there, though only the device knows them. One owner (the engine's thread); no locks.
  */
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
@@ -43,7 +44,8 @@ enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_RUNNING };
 typedef struct wf_seq {
     struct wf_seq *next;
     const int32_t *tokens;  /* prompt and what was generated */
-    uint32_t n_tokens;      /* rows 0..n_tokens may be computed */
+    uint32_t n_tokens;      /* of these: that many are known */
+    uint32_t n_ahead;       /* and that many more are chosen by steps under way: rows 0..n_tokens + n_ahead may be computed */
     uint32_t n_prompt;      /* 0: n_tokens when it was added */
     uint32_t max_tokens;    /* length it may reach */
     uint32_t n_done;        /* rows whose K and V are in the pages */
@@ -60,6 +62,7 @@ typedef struct wf_seq {
     uint32_t n_registered;  /* pages whose content others can find */
     uint64_t prefix;        /* of the last one registered or shared, see prefix.h */
     uint32_t n_rows, logit0, n_logits; /* of the batch just formed */
+    uint32_t fed;           /* the logits' row, of the step formed last, that chooses token n_tokens + n_ahead - 1 */
 } wf_seq;
 
 /* What must be copied before the step runs, in this order: pages of q to the host, or from there. */
@@ -96,8 +99,9 @@ void wf_sched_add(wf_sched *s, wf_seq *q);
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
 /* Admits what fits, fills b and s->moves; b->n_rows 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
-/* The batch was computed: moves n_done of its sequences on. */
-void wf_sched_advance(wf_sched *s);
+/* The batch was computed, or will have been before the next one: moves n_done of its sequences on. ahead: the device
+ * chooses their next tokens, and who learns one adds it to its sequence and takes it off n_ahead. */
+void wf_sched_advance(wf_sched *s, bool ahead);
 /* The pages of q could not be kept on the host: what it had done is computed again. */
 void wf_sched_forget(wf_sched *s, wf_seq *q);
 /* Pages needed at most at one time if each running sequence decodes as long as the average of its class. */

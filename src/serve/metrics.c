@@ -133,6 +133,8 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked for in the KV cache.",
               (double)e.prefix_queries);
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found there.", (double)e.prefix_hits);
+    print_one(s, out, "softmax_recompute_total", "counter", "Attention rows and heads whose scores left the calibrated range.",
+              (double)e.softmax_recomputed);
     print_steps(s, out, &e);
     print_hist(s, out, "iteration_tokens_total", "Tokens of a step.", bounds, WEFT_ROWS_BUCKETS,
                counts, (double)e.rows);

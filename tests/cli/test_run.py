@@ -1,4 +1,5 @@
 """run without a terminal: what goes to stdout, how an answer ends, signals, closed pipes."""
+import json
 import os
 import signal
 import subprocess
@@ -79,6 +80,19 @@ class Text(cli.TestCase):
             want = self.ok(*args, "--dump-plan", plan).out
             self.assertGreater(os.path.getsize(plan), 0)
             self.assertEqual(self.ok(*args, "--plan", plan).out, want)
+
+
+    def test_trace(self):
+        """A step is submitted before the tokens of the one before are read; where the host draws from logits, after."""
+        for args, ahead in ((["--temp", 0], True), (["--temp", 0, "--repeat-penalty", 1.1], False)):
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "trace.json")
+                self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", *args, "--trace", path)
+                with open(path) as f:
+                    spans = [(e["name"], e["args"]["step"]) for e in json.load(f) if e["ph"] == "X" and e["tid"] == 1]
+            self.assertEqual(spans.count(("submit", 0)), 1)
+            for step in range(9):
+                self.assertEqual(spans.index(("submit", step + 1)) < spans.index(("wait", step)), ahead, spans)
 
 
 class Chat(cli.TestCase):

@@ -150,6 +150,8 @@ static void check_plans(void)
     check_from("prefill of 150 on two queues", (struct weft_engine_params){.plan = edited}, 150);
     unlink(dumped);
     unlink(edited);
+    check("two nano-batches", (struct weft_engine_params){.nano_batches = 2});
+    check_from("prefill of 150 in three nano-batches", (struct weft_engine_params){.nano_batches = 3}, 150);
 }
 
 /* ---- main ---------------------------------------------------------------------------------------------- */

@@ -71,7 +71,7 @@ static bool vectors(op_cases *s)
     return true;
 }
 
-/* ---- argmax, page_copy ------------------------------------------------------------------------------ */
+/* ---- argmax, page_copy, feed ------------------------------------------------------------------------------ */
 
 static bool argmaxes(op_cases *s)
 {
@@ -100,6 +100,15 @@ static bool page_copies(op_cases *s)
     static const uint32_t page[] = {1, 7, 8, 130, 2048, 16384};
     for (size_t i = 0; i < 2 * WF_LEN(page); i++) {
         wf_case c = {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = ANY(s, row_counts), .n = ANY(s, sizes), .k = page[i / 2], .in_place = i % 2};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
+static bool feeds(op_cases *s)
+{
+    for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
+        wf_case c = {.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = ANY(s, sizes), .k = sizes[i / 2], .in_place = i % 2};
         if (!add(s, c)) return false;
     }
     return true;
@@ -302,6 +311,7 @@ static bool tiny(op_cases *s)
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true}) &&
+           add(s, (wf_case){.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = 9, .k = 5, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ROPE_KV, .in = in, .out = out, .m = 3, .n = 5, .p = heads}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 1}) &&
@@ -314,5 +324,5 @@ bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
     *out = (op_cases){.seed = seed, .level = level};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && gemms(out) && ropes(out) && attentions(out);
+    return rows(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && ropes(out) && attentions(out);
 }

@@ -21,7 +21,7 @@ run() {
     failed=1
 }
 
-for op in rows rmsnorm rope_kv attention silu_mul argmax sample page_copy gemm; do
+for op in rows rmsnorm rope_kv attention silu_mul argmax sample page_copy feed gemm; do
     if test "$check" = races; then
         run --check-api --data-races "$op_test" first-opencl --tiny --op $op
     elif test $op != sample; then

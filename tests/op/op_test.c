@@ -81,6 +81,23 @@ static void check_class(session *s, const wf_case *c, const wf_variant *v, uint6
     if (*n < 64) list[(*n)++] = (seen){v->class, v->name, hash};
 }
 
+/* Where the class says so, a row alone has the bits that it has among others, by any variant of the class. */
+static void check_company(session *s, const wf_check *k, const wf_variant *v, uint64_t row_hash)
+{
+    wf_check one;
+    const wf_variant *w;
+    if (*v->class == '~' || !wf_check_one_row(k, k->out[0].view.rows / 2, &one)) return;
+    for (int i = 0; (w = wf_variant_at(s->dev, k->c.op, i)) && !s->dev->lost; i++) {
+        wf_check_result r = {0};
+        if (strcmp(w->class, v->class)) continue;
+        weft_status st = wf_check_run(&one, s->dev, s->q, i, false, &r);
+        if (st || !r.supported || r.row_hash == row_hash) continue;
+        char text[128];
+        snprintf(text, sizeof text, "a row alone by %s differs from the row among others: class \"%s\" is not steady", w->name, v->class);
+        complain(s, &k->c, v->name, text);
+    }
+}
+
 /* What an engine asks of a device: some variant must be able to. */
 static bool must_run(const session *s, const wf_case *c)
 {
@@ -108,6 +125,7 @@ static void check_case(session *s, const wf_case *c)
         bool ok = check_once(s, k, i, &r);
         ran += r.supported;
         if (ok) check_class(s, c, v, r.hash, list, &n);
+        if (ok) check_company(s, k, v, r.row_hash);
     }
     if (!ran && must_run(s, c)) complain(s, c, "-", "no variant can run this");
     s->cases++;

@@ -178,7 +178,7 @@ static void watchdog(void **state)
     c.in[0] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
     c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
     c.out[0] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
-    assert_int_equal(f->prepare(&d->base, &c, f->pick(&d->base, &c)), WEFT_OK);
+    assert_int_equal(f->prepare(&d->base, &c, f->pick(&d->base, &c, NULL)), WEFT_OK);
     uint64_t start = wf_now_ns();
     assert_int_equal(f->submit(q, &c), WEFT_OK);
     assert_int_equal(f->flush(q), WEFT_OK);
@@ -202,12 +202,12 @@ static void force(void **state)
     c.in[0] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
     c.in[1] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
     c.out[0] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
-    int naive = f->pick(&d->base, &c);
+    int naive = f->pick(&d->base, &c, NULL);
     assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, naive)->name, "naive");
     f->drop(&d->base, WF_OP_GEMM, naive);
-    assert_int_not_equal(f->pick(&d->base, &c), naive);
+    assert_int_not_equal(f->pick(&d->base, &c, NULL), naive);
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) f->drop(&d->base, WF_OP_GEMM, i);
-    assert_int_equal(f->pick(&d->base, &c), -1);
+    assert_int_equal(f->pick(&d->base, &c, NULL), -1);
 }
 
 int main(void)

@@ -240,7 +240,7 @@ static void test_force(void **state)
     wf_dev *dev = open_with(1, "*=ref,gemm=ref");
     wf_buf *b = cells(dev);
     wf_call c = add_one(b, 0, 1);
-    assert_int_equal(dev->fns->pick(dev, &c), 0);
+    assert_int_equal(dev->fns->pick(dev, &c, NULL), 0);
     dev->fns->buf_destroy(dev, b);
     dev->fns->close(dev);
     const char *bad[] = {"gemm", "gemm=", "gemm=nosuch", "nosuch=ref", "=", "gemm=ref,x=y"};

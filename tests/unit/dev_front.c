@@ -79,6 +79,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_PAGE_COPY:
         c.in[0] = V(F16, 6, 64), c.in[1] = V(I32, 1, 3), c.in[2] = V(I32, 3, 1), c.out[0] = V(F16, 5, 64);
         break;
+    case WF_OP_FEED: c.in[0] = V(I32, 3, 1), c.in[1] = V(I32, 1, 7), c.out[0] = V(I32, 1, 3); break;
     default: c.in[0] = V(F32, 3, 20), c.out[0] = V(F32, 3, 10); break;
     }
 #undef V
@@ -140,13 +141,14 @@ static void refused(fixture *f, const wf_call *c, const char *what, int i, int h
     if (!strstr(weft_last_error(), op)) fail_msg("%s: the message is \"%s\"", op, weft_last_error());
 }
 
-/* Lengths of these are free: of indptr and pages, the table's rows, both pools' together, a row to search, and
+/* Lengths of these are free: of indptr and pages, tokens chosen before, the table's rows, both pools' together, a row to search, and
  * pools to copy between. */
 static bool may_grow(const wf_call *c, bool out, int i, int how)
 {
     if (how != 0 && how != 1) return false;
     if (c->op == WF_OP_ARGMAX && !out) return how == 1;
     if (c->op == WF_OP_PAGE_COPY && (out || i == 0)) return how == 0;
+    if (c->op == WF_OP_FEED && !out && i == 1) return true;
     if (c->op == WF_OP_ATTENTION && !out && (i == 5 || i == 6)) return true;
     return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_ROWS && i == 0));
 }

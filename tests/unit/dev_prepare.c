@@ -101,7 +101,7 @@ static void drops_wrong_variants(void **state)
         assert_non_null(strstr(warnings, "null device): silu_mul kernel null computes wrong results"));
         assert_non_null(strstr(warnings, "silu_mul kernel null2 computes wrong results"));
         assert_null(strstr(warnings, "null3"));
-        assert_int_equal(f.dev->fns->pick(f.dev, &f.call), 2);
+        assert_int_equal(f.dev->fns->pick(f.dev, &f.call, NULL), 2);
         end(&f);
     }
 }

@@ -169,10 +169,10 @@ static void test_budget(void **state)
     struct weft_stats stats;
     struct weft_budget b;
     weft_engine_stats(e, &stats);
-    assert_int_equal(weft_model_budget(model, 32, 32, &b), WEFT_OK); /* so few rows may all have logits */
+    assert_int_equal(weft_model_budget(model, 32, 8, &b), WEFT_OK);
     check_near(b.weights, stats.weight_bytes);
     check_near(b.kv_token * 128 * 8, stats.kv_bytes);
-    assert_in_range(stats.activation_bytes, b.activations, 2 * b.activations); /* the CPU may keep them in 32 bits */
+    assert_in_range(stats.activation_bytes, b.activations, 3 * b.activations); /* the CPU may keep them in 32 bits, and so few rows may all have logits */
     weft_engine_close(e);
 }
 

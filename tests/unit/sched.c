@@ -2,7 +2,10 @@
  *
  * The KV cache is played by an array in which each slot holds a hash of the tokens up to its own. Before a row is
  * computed, all slots that it sees must hold what its own tokens say: so a page that is lost, stale, given twice
- * or shared by mistake is found at once. */
+ * or shared by mistake is found at once.
+ *
+ * Worlds that are ahead learn a step's tokens when the next step has been formed; until then the scheduler sees
+ * UNKNOWN in their place. */
 #include "sched/sched.h"
 
 #include <setjmp.h>
@@ -14,23 +17,38 @@
 
 #define PAGE   4
 #define LONGEST 64
+#define UNKNOWN (-12345)
+#define MOST    16 /* sequences of a step */
 
 typedef struct sim {
     wf_seq q; /* first, so that it is found from its sequence */
-    int32_t tokens[LONGEST + 1];
+    int32_t tokens[LONGEST + 1], truth[LONGEST + 1]; /* what the scheduler may see; what will have been there */
     uint64_t host[LONGEST + PAGE];
     uint32_t want;
     int64_t began;
     struct sim *link; /* of all that have not ended */
 } sim;
 
+/* A step until its tokens are known. */
+typedef struct flight {
+    struct {
+        sim *r; /* NULL: it has ended */
+        bool chooses;
+    } part[MOST];
+    sim *chooser[MOST]; /* by row of the logits */
+    int n;
+    bool sync;
+} flight;
+
 typedef struct world {
     wf_sched s;
     wf_batch b;
+    bool ahead;
+    flight now, before;
     uint64_t *kv; /* [pages * PAGE] */
+    int *row_at;  /* the same: row of the batch that writes there */
     sim *alive;
-    int sent, ended, steps, moved, squeezed;
-    uint64_t rows;
+    int sent, ended, steps, moved, fed;
     bool spacious; /* never short of pages */
 } world;
 
@@ -44,7 +62,7 @@ static const wf_limits starved = {.rows = 24, .logit_rows = 12, .seqs = 12, .seq
 static uint64_t chain(const sim *r, uint32_t n)
 {
     uint64_t h = 0;
-    for (uint32_t i = 0; i < n; i++) h = wf_random(h, (uint32_t)r->tokens[i]);
+    for (uint32_t i = 0; i < n; i++) h = wf_random(h, (uint32_t)r->truth[i]);
     return h;
 }
 
@@ -52,7 +70,7 @@ static void check_seen(const world *w, const sim *r, uint32_t n)
 {
     uint64_t h = 0;
     for (uint32_t i = 0; i < n; i++) {
-        h = wf_random(h, (uint32_t)r->tokens[i]);
+        h = wf_random(h, (uint32_t)r->truth[i]);
         assert_int_equal(w->kv[r->q.pages[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h);
     }
 }
@@ -71,6 +89,20 @@ static void play_moves(world *w)
     }
 }
 
+/* Known tokens stand there themselves, others by the row that chose them a step before. */
+static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
+{
+    int32_t token = w->b.in[WF_INPUT_TOKEN][w->row_at[slot]];
+    if (pos < r->q.n_tokens) {
+        assert_int_equal(token, r->truth[pos]);
+        return;
+    }
+    assert_int_equal(pos, r->q.n_tokens + r->q.n_ahead - 1);
+    assert_in_range(-1 - token, 0, MOST - 1);
+    assert_ptr_equal(w->before.chooser[-1 - token], r);
+    w->fed++;
+}
+
 static void play_rows(world *w)
 {
     for (const wf_seq *q = w->s.running; q; q = q->next) {
@@ -79,6 +111,7 @@ static void play_rows(world *w)
         for (uint32_t i = q->n_done; i < q->n_done + q->n_rows; i++) {
             int32_t page = q->pages[i / PAGE];
             assert_int_equal(w->s.pages.list[page].refs, 1); /* what is shared is never written */
+            check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
             w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1);
         }
     }
@@ -86,12 +119,23 @@ static void play_rows(world *w)
 
 /* ---- rules of every step ------------------------------------------------------------------------------------- */
 
-static bool decoding(const wf_seq *q)
+static uint32_t length(const wf_seq *q)
 {
-    return q->n_done && q->n_tokens - q->n_done == 1 && q->n_tokens > q->n_prompt;
+    return q->n_tokens + q->n_ahead;
 }
 
-static void check_arrays(const world *w)
+static bool decoding(const wf_seq *q)
+{
+    return q->n_done && length(q) - q->n_done == 1 && length(q) > q->n_prompt;
+}
+
+/* It ends with a token that is under way. */
+static bool ending(const wf_seq *q)
+{
+    return q->n_ahead && length(q) >= q->max_tokens;
+}
+
+static void check_arrays(world *w)
 {
     const wf_batch *b = &w->b;
     const wf_limits *l = &w->s.limits;
@@ -104,6 +148,7 @@ static void check_arrays(const world *w)
         assert_int_equal(slot, b->in[WF_INPUT_PAGES][at] * PAGE + pos % PAGE);
         assert_false(used[slot]);
         used[slot] = 1;
+        w->row_at[slot] = (int)r;
     }
     for (uint32_t i = 0; i < b->n_logits; i++) assert_in_range(b->in[WF_INPUT_LOGIT_ROWS][i], 0, b->n_rows - 1);
     free(used);
@@ -131,13 +176,13 @@ static void check_turns(world *w)
     for (const wf_seq *q = w->s.running; q; q = q->next) {
         assert_true(q->order >= last); /* one order */
         last = q->order;
-        assert_true(q->n_done < q->n_tokens);
+        assert_true(w->ahead ? q->n_done <= length(q) : q->n_done < q->n_tokens);
         decodes += decoding(q) && q->n_rows;
         prefills += !decoding(q) && q->n_rows;
-        left_out += decoding(q) && !q->n_rows;
+        left_out += decoding(q) && !q->n_rows && !ending(q);
     }
     assert_true(w->s.n_running <= WF_MIN(w->s.limits.rows, w->s.limits.seqs));
-    if (w->s.running) assert_true(w->b.n_rows > 0);
+    if (w->s.running && !w->before.n) assert_true(w->b.n_rows > 0);
     if (w->s.p.policy == WF_POLICY_REQUEST) assert_true(!decodes || !prefills);
     else if (w->spacious) assert_int_equal(left_out, 0);
     if (w->s.p.policy == WF_POLICY_SARATHI) assert_true(prefills <= 1);
@@ -159,6 +204,14 @@ static int32_t answer(uint32_t position)
     return (int32_t)(wf_random(7, position) % 1000);
 }
 
+static void set_truth(sim *r, uint32_t prompt)
+{
+    for (uint32_t i = 0; i <= LONGEST; i++) {
+        r->truth[i] = i < prompt ? r->tokens[i] : answer(i);
+        if (i >= prompt) r->tokens[i] = UNKNOWN;
+    }
+}
+
 /* Some prompts begin alike, a few are whole repetitions, and some are what others write further on. */
 static sim *new_request(world *w, uint64_t seed, uint64_t i)
 {
@@ -167,6 +220,7 @@ static sim *new_request(world *w, uint64_t seed, uint64_t i)
     for (uint32_t k = 0; k < prompt; k++) r->tokens[k] = (int32_t)(k < common ? k + i % 2 : wf_random(seed, 1000 * i + k) % 1000);
     uint32_t from = i % 3 ? 0 : PAGE * (1 + (uint32_t)wf_random(seed, 5 * i + 1) % 10);
     for (uint32_t k = 0; from && k < prompt; k++) r->tokens[k] = answer(from + k);
+    set_truth(r, prompt);
     r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
     r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
     r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
@@ -184,26 +238,47 @@ static void end_request(world *w, sim *r, bool finished)
     while (*at != r) at = &(*at)->link;
     *at = r->link;
     wf_sched_remove(&w->s, &r->q, finished);
+    for (int i = 0; i < w->now.n; i++)
+        if (w->now.part[i].r == r) w->now.part[i].r = NULL;
+    for (int i = 0; i < w->before.n; i++)
+        if (w->before.part[i].r == r) w->before.part[i].r = NULL;
     free(r);
     w->ended++;
 }
 
-static void take_tokens(world *w)
+/* Who has rows in the step just formed. Where all logits are wanted, the host gets them and learns its tokens at once. */
+static void note_flight(world *w)
 {
-    for (wf_seq *q = w->s.running, *next; q; q = next) {
+    w->now = (flight){.sync = !w->ahead};
+    for (wf_seq *q = w->s.running; q; q = q->next) {
         sim *r = (sim *)q;
-        next = q->next;
-        if (r->began < 0 && q->n_rows) r->began = w->steps;
-        if (!q->n_rows || q->n_done < q->n_tokens) continue;
-        assert_int_equal(q->n_logits, q->all_logits ? q->n_rows : !q->no_logits);
-        if (q->n_tokens >= r->want) end_request(w, r, true);
-        else r->tokens[q->n_tokens] = answer(q->n_tokens), q->n_tokens++;
+        if (!q->n_rows) continue;
+        if (r->began < 0) r->began = w->steps;
+        bool chooses = q->n_done + q->n_rows == length(q);
+        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_rows : !q->no_logits);
+        w->now.sync |= q->all_logits;
+        for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;
+        w->now.part[w->now.n].chooses = chooses;
+        w->now.part[w->now.n++].r = r;
     }
+}
+
+static void land(world *w, flight *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        sim *r = f->part[i].r;
+        if (!r || !f->part[i].chooses) continue;
+        wf_seq *q = &r->q;
+        q->n_ahead -= q->n_ahead > 0;
+        if (q->n_tokens >= r->want) end_request(w, r, true);
+        else r->tokens[q->n_tokens] = r->truth[q->n_tokens], q->n_tokens++;
+    }
+    f->n = 0;
 }
 
 static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
 {
-    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .spacious = l->pages == l->seqs * l->seq_pages};
+    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at), .spacious = l->pages == l->seqs * l->seq_pages};
     wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed};
     assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
     assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
@@ -216,6 +291,7 @@ static void close_world(world *w)
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
     free(w->kv);
+    free(w->row_at);
 }
 
 static void step(world *w)
@@ -226,11 +302,14 @@ static void step(world *w)
     check_pages(w);
     check_turns(w);
     check_tiles(w);
+    note_flight(w);
     play_moves(w);
     play_rows(w);
-    w->rows += w->b.n_rows;
-    wf_sched_advance(&w->s);
-    take_tokens(w);
+    wf_sched_advance(&w->s, !w->now.sync);
+    land(w, &w->before);
+    if (w->now.sync) land(w, &w->now);
+    else w->before = w->now;
+    w->now.n = 0;
 }
 
 /* Now and then a client goes away, wherever its request is. */
@@ -243,10 +322,12 @@ static void cancel_one(world *w, uint64_t seed)
     if (r) end_request(w, r, false);
 }
 
-static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel)
+/* Returns how many were put aside. */
+static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel, bool ahead)
 {
     world w;
     open_world(&w, l, policy, tile, seed);
+    w.ahead = ahead;
     while (w.ended < n_requests) {
         assert_true(w.steps < 200 * n_requests);
         for (; w.sent < n_requests && wf_random(seed, 1000000 + (uint64_t)w.steps * 50 + (uint64_t)w.sent) % 3; w.sent++)
@@ -255,6 +336,7 @@ static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64
         step(&w);
     }
     assert_true(w.s.prefix_hits <= w.s.prefix_queries);
+    assert_int_equal(w.fed > 0, ahead);
     int moved = w.moved;
     close_world(&w);
     return moved;
@@ -267,8 +349,9 @@ static void test_random_requests(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 40; seed++)
         for (int policy = 0; policy < 4; policy++) {
-            play(&tight, (enum wf_policy)policy, 1, seed, 60, seed % 2);
-            play(&roomy, (enum wf_policy)policy, 8, seed, 60, seed % 2);
+            bool ahead = seed / 2 % 2;
+            play(&tight, (enum wf_policy)policy, 1, seed, 60, seed % 2, ahead);
+            play(&roomy, (enum wf_policy)policy, 8, seed, 60, seed % 2, ahead);
         }
 }
 
@@ -277,7 +360,7 @@ static void test_too_few_pages(void **state)
     (void)state;
     int moved = 0;
     for (uint64_t seed = 1; seed <= 40; seed++)
-        for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2);
+        for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2, seed / 2 % 2);
     assert_true(moved > 100); /* or nothing was tried */
 }
 
@@ -285,6 +368,7 @@ static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, i
 {
     sim *r = calloc(1, sizeof *r);
     for (uint32_t i = 0; i < n_prompt; i++) r->tokens[i] = first + (int32_t)i;
+    set_truth(r, n_prompt);
     r->want = n_prompt + n_answer;
     r->q = (wf_seq){.tokens = r->tokens, .n_tokens = n_prompt, .max_tokens = r->want, .priority = priority};
     r->began = -1;

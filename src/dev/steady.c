@@ -1,0 +1,95 @@
+/* steady: one invariance class for each shape, whatever the number of rows, so that a row's result does not depend
+ * on which requests share a step (params.deterministic). The class that the backend would take for few rows goes
+ * first, since decoding is what most steps do. */
+#include "dev/front.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A call but for the number of its rows. */
+typedef struct shape {
+    uint32_t op, n, k, n_head, n_kv_head, head_dim;
+    uint8_t in, weight, layout, out, bias, residual;
+} shape;
+
+struct wf_steady {
+    struct choice {
+        shape shape;
+        const char *class; /* NULL: there is none */
+    } * list;
+    size_t n, cap;
+};
+
+static shape shape_of(const wf_call *c)
+{
+    shape s;
+    memset(&s, 0, sizeof s);
+    s.op = c->op, s.n = c->out[0].cols, s.k = c->in[0].cols;
+    s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
+    s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
+    s.bias = c->op == WF_OP_GEMM && c->in[2].buf, s.residual = c->op == WF_OP_GEMM && c->in[3].buf;
+    return s;
+}
+
+/* The same call of m rows. */
+static wf_call with_rows(const wf_call *c, uint32_t m)
+{
+    wf_call x = *c;
+    x.in[0].rows = x.out[0].rows = m;
+    if (c->op == WF_OP_GEMM) x.in[3].rows = m; /* the residual */
+    if (c->op == WF_OP_ATTENTION) x.in[3].rows = x.in[4].rows = m, x.p.max_q = m >= 64 ? m : 1; /* seq, pos */
+    return x;
+}
+
+static const uint32_t probes[] = {1, 8, 16, 64, 512};
+
+/* Can the class run the call with any number of rows? */
+static bool serves_all(wf_dev *dev, const wf_call *c, const char *class)
+{
+    for (size_t i = 0; i < WF_LEN(probes); i++) {
+        wf_call x = with_rows(c, probes[i]);
+        if (dev->fns->pick(dev, &x, class) < 0) return false;
+    }
+    return true;
+}
+
+static const char *choose(wf_dev *dev, const wf_call *c)
+{
+    const wf_variant *v, *best = NULL;
+    for (size_t i = 0; i < WF_LEN(probes); i++) {
+        wf_call x = with_rows(c, probes[i]);
+        int picked = dev->fns->pick(dev, &x, NULL);
+        v = picked >= 0 ? wf_variant_at(dev, c->op, picked) : NULL;
+        if (v && *v->class != '~' && serves_all(dev, c, v->class)) return v->class;
+    }
+    for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++)
+        if (*v->class != '~' && (!best || v->tier > best->tier) && serves_all(dev, c, v->class)) best = v;
+    return best ? best->class : NULL;
+}
+
+static const char *class_for(wf_dev *dev, const wf_call *c)
+{
+    struct wf_steady *s = dev->steady;
+    shape want = shape_of(c);
+    for (size_t i = 0; s && i < s->n; i++)
+        if (!memcmp(&s->list[i].shape, &want, sizeof want)) return s->list[i].class;
+    const char *class = choose(dev, c);
+    if (!s) s = dev->steady = wf_calloc(1, sizeof *s);
+    if (s && wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) s->list[s->n++] = (struct choice){want, class};
+    return class;
+}
+
+int wf_pick_steady(wf_dev *dev, const wf_call *c)
+{
+    bool sums = c->op == WF_OP_GEMM || c->op == WF_OP_ATTENTION || c->op == WF_OP_RMSNORM || c->op == WF_OP_SILU_MUL;
+    if (!sums) return dev->fns->pick(dev, c, NULL);
+    const char *class = class_for(dev, c);
+    return class ? dev->fns->pick(dev, c, class) : -1;
+}
+
+void wf_steady_forget(wf_dev *dev)
+{
+    if (dev->steady) free(dev->steady->list);
+    free(dev->steady);
+    dev->steady = NULL;
+}

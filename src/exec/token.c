@@ -1,0 +1,97 @@
+/* token: FEED, ARGMAX and SAMPLE around a step. See token.h. */
+#include "exec/token.h"
+
+uint64_t wf_tokens_bytes(uint32_t rows, uint32_t seqs, uint32_t n_vocab)
+{
+    return 4 * (2ull * rows + (uint64_t)WF_MIN(rows, seqs) * n_vocab);
+}
+
+weft_status wf_tokens_reserve(wf_tokens *t, wf_dev *dev, wf_arena *arena, uint32_t rows, uint32_t seqs, uint32_t n_vocab)
+{
+    *t = (wf_tokens){.dev = dev, .arena = arena, .rows = rows, .drawn = WF_MIN(rows, seqs), .n_vocab = n_vocab};
+    WF_TRY(wf_arena_reserve(arena, 4ull * rows, &t->ids));
+    WF_TRY(wf_arena_reserve(arena, 4ull * rows, &t->p));
+    return wf_arena_reserve(arena, 4ull * t->drawn * n_vocab, &t->z);
+}
+
+static wf_view at(const wf_tokens *t, wf_region r, enum wf_dtype dtype, uint32_t first, uint32_t rows, uint32_t cols)
+{
+    return (wf_view){wf_arena_buf(t->arena, r), r.offset + 4ull * first * cols, rows, cols, cols, (uint8_t)dtype, 0};
+}
+
+/* Rows [first, first + n) of v. */
+static wf_view part(const wf_view *v, uint32_t first, uint32_t n)
+{
+    wf_view p = *v;
+    p.offset += first * wf_dtype_bytes(v->dtype, v->stride);
+    p.rows = n;
+    return p;
+}
+
+static wf_call feed_call(const wf_tokens *t, const wf_view *tokens)
+{
+    return (wf_call){.op = WF_OP_FEED, .variant = -1, .in = {*tokens, at(t, t->ids, WF_I32, 0, t->rows, 1)}, .out = {*tokens}};
+}
+
+static wf_call best_call(const wf_tokens *t, const wf_view *logits)
+{
+    return (wf_call){.op = WF_OP_ARGMAX, .variant = -1, .in = {*logits}, .out = {at(t, t->ids, WF_I32, 0, logits->rows, 1)}};
+}
+
+static wf_call draw_call(const wf_tokens *t, const wf_view *logits, const wf_view *how, const wf_view *key, uint32_t first)
+{
+    uint32_t n = WF_MIN(t->drawn, logits->rows - first);
+    return (wf_call){.op = WF_OP_SAMPLE, .variant = -1, .in = {part(logits, first, n), part(how, first, n), part(key, first, n)},
+                     .out = {at(t, t->ids, WF_I32, first, n, 1), at(t, t->p, WF_F32, first, n, 1), at(t, t->z, WF_F32, 0, n, t->n_vocab)}};
+}
+
+static weft_status submit(const wf_tokens *t, wf_queue *q, wf_call c)
+{
+    WF_TRY(wf_prepare(t->dev, &c, &c.variant));
+    return wf_submit(q, &c);
+}
+
+weft_status wf_tokens_feed(const wf_tokens *t, wf_queue *q, const wf_view *tokens)
+{
+    return submit(t, q, feed_call(t, tokens));
+}
+
+weft_status wf_tokens_take_best(const wf_tokens *t, wf_queue *q, const wf_view *logits)
+{
+    return submit(t, q, best_call(t, logits));
+}
+
+/* As many at a time as there is room for changed logits. */
+weft_status wf_tokens_draw(const wf_tokens *t, wf_queue *q, const wf_view *logits, const wf_view *how, const wf_view *key)
+{
+    for (uint32_t first = 0; first < logits->rows; first += t->drawn) WF_TRY(submit(t, q, draw_call(t, logits, how, key, first)));
+    return WEFT_OK;
+}
+
+weft_status wf_tokens_prepare(wf_tokens *t, const wf_view *logits, const wf_view *tokens)
+{
+    wf_view how = at(t, t->z, WF_F32, 0, logits->rows, WF_DRAW_FLOATS), key = at(t, t->z, WF_I32, 0, logits->rows, WF_DRAW_INTS);
+    const wf_call feed = feed_call(t, tokens), best = best_call(t, logits);
+    int variant;
+    WF_TRY(wf_prepare(t->dev, &feed, &variant));
+    WF_TRY(wf_prepare(t->dev, &best, &variant));
+    how.buf = key.buf = logits->buf; /* stand-ins of the right shape */
+    how.offset = key.offset = logits->offset;
+    const wf_call draw = draw_call(t, logits, &how, &key, 0);
+    weft_status s = wf_prepare(t->dev, &draw, &variant);
+    t->cannot_draw = s != WEFT_OK;
+    return s != WEFT_OK && t->dev->lost ? s : WEFT_OK;
+}
+
+weft_status wf_tokens_read(const wf_tokens *t, wf_queue *q, uint32_t n, int32_t *ids)
+{
+    return wf_read(q, wf_arena_buf(t->arena, t->ids), t->ids.offset, ids, n * sizeof *ids, NULL);
+}
+
+void wf_draw_pack(const wf_choice *c, float how[WF_DRAW_FLOATS], int32_t key[WF_DRAW_INTS])
+{
+    how[0] = c->temperature, how[1] = c->top_p, how[2] = c->min_p;
+    key[0] = c->top_k;
+    key[1] = (int32_t)(uint32_t)c->seed, key[2] = (int32_t)(uint32_t)(c->seed >> 32);
+    key[3] = (int32_t)(uint32_t)c->counter, key[4] = (int32_t)(uint32_t)(c->counter >> 32);
+}
