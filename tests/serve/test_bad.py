@@ -60,8 +60,7 @@ class Bad(serve.Unharmed):
         for name in ("temperature", "n", "max_completion_tokens", "top_logprobs", "logprobs", "stream", "stop", "tools", "response_format"):
             for value in (5.5, {"a": {}}):
                 with self.subTest(name=name, value=value):
-                    if name != "temperature" or value != 5.5:
-                        self.refused(self.s.chat(**{name: value}), 400, name)
+                    self.refused(self.s.chat(**{name: value}), 400, name)
         for name in ("n", "top_k", "max_tokens", "seed", "logprobs"):
             self.refused(self.s.complete(**{name: 1.5}), 400, name)
         self.assertEqual(self.s.complete(max_tokens=12.0).text, self.want)

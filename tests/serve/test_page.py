@@ -131,6 +131,11 @@ class Page(unittest.TestCase):
         self.assertIn("stopped", self.text(".note"))
         self.assertTrue(self.s.complete(max_tokens=500).text.startswith(self.text(".answer .words")[len("One day"):]))
         s.until(lambda m: m['request_success_total{finished_reason="abort"}'] == 1, "the server's work has ended")
+        self.say("One day")
+        self.b.until("document.querySelectorAll('.answer').length === 2 && document.querySelector('[aria-busy] .words').textContent.length > 20")
+        self.b.click("#fresh")  # ends it, too
+        self.until_answered(0)
+        s.until(lambda m: m['request_success_total{finished_reason="abort"}'] == 2, "the server's work has ended")
         self.assertEqual(s.end()[0], 0)
 
     def test_figures(self):

@@ -17,7 +17,7 @@ from serve import Server
 EXAMPLE = os.path.join(serve.cli.ROOT, "examples", "haproxy.cfg")
 HAPROXY = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin")
 SLOW = ["--force", "gemm=ref,attention=ref", "--max-num-seqs", 4]  # so that something runs when its replica dies
-LONG = {"max_tokens": 120, "ignore_eos": True}
+LONG = {"max_tokens": 80, "ignore_eos": True}
 
 
 def text_of(body):
@@ -53,7 +53,7 @@ class Proxy(Server):
 class Clients:
     """Threads that ask one thing after the other until they are told to end; each keeps what became of it."""
 
-    def __init__(self, proxy, want, n=4):
+    def __init__(self, proxy, want, n=3):
         self.proxy, self.want, self.ended, self.done = proxy, want, threading.Event(), [[] for _ in range(n)]
         self.failed = []  # (replica, what)
         self.threads = [threading.Thread(target=self._work, args=(i,)) for i in range(n)]
