@@ -68,7 +68,7 @@ class Crowd(serve.Unharmed):
 
 class Limits(serve.Unharmed):
     """With few connections the rest waits; who does not ask in time makes room."""
-    ARGS = ["--max-connections", 8, "--read-timeout", 1]
+    ARGS = ["--max-connections", 8, "--read-timeout", 2]
 
     def test_idle_ones_make_room(self):
         idle = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(20)]
@@ -94,7 +94,7 @@ class FewFiles(serve.Unharmed):
 
     @classmethod
     def setUpClass(cls):
-        few = serve.Server("--read-timeout", 1, wrapper=["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"])
+        few = serve.Server("--read-timeout", 2, wrapper=["sh", "-c", "ulimit -n 128 && exec \"$@\"", "sh"])
         cls.s, cls.want = few, few.complete().text
 
     def test_more_than_there_are_files(self):
