@@ -395,6 +395,7 @@ bool wf_http_start(wf_server *s)
         return false;
     }
     fit_file_limit(s);
+    s->listener = MHD_INVALID_SOCKET;
     s->loopback = is_loopback(a->ai_addr);
     s->daemon = start(s, a);
     if (!s->daemon)
@@ -413,12 +414,14 @@ uint32_t wf_http_port(const wf_server *s)
 
 void wf_http_quiesce(wf_server *s)
 {
-    MHD_socket fd = MHD_quiesce_daemon(s->daemon);
-    if (fd != MHD_INVALID_SOCKET) close(fd);
+    s->listener = MHD_quiesce_daemon(s->daemon);
+    /* From here on connections are refused; its threads may still hold the number, so it stays. */
+    if (s->listener != MHD_INVALID_SOCKET) shutdown(s->listener, SHUT_RDWR);
 }
 
 void wf_http_stop(wf_server *s)
 {
     MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
+    if (s->listener != MHD_INVALID_SOCKET) close(s->listener);
 }

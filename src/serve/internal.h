@@ -246,6 +246,7 @@ typedef struct wf_conn { /* a TCP connection, to find those that never finish a 
 struct wf_server {
     wf_serve_params p;
     struct MHD_Daemon *daemon;
+    int listener;   /* once nobody is let in any more: to be closed when the daemon has stopped */
     char name[128]; /* of the model */
     int64_t started;
     bool loopback; /* bound to this machine only: Host is checked */
