@@ -1,6 +1,5 @@
 """Who may ask, what the options do, and the end of the server."""
 import contextlib
-import itertools
 import json
 import signal
 import tempfile
@@ -86,7 +85,7 @@ class Ends(unittest.TestCase):
         s = Server("--max-num-seqs", 8, "--shutdown-timeout", 300, *SLOW)
         ask = {**serve.GOOD, "max_tokens": 6}
         want = s.complete(max_tokens=6).text
-        told, first, statuses = threading.Event(), threading.Barrier(17), []
+        told, gate, statuses = threading.Event(), threading.Lock(), []
 
         def check(r, stream):
             body = r.read()
@@ -100,24 +99,24 @@ class Ends(unittest.TestCase):
             return r.status == 200 and r.headers["Connection"] != "close"
 
         def client(stream):
-            """Asks on one connection, until it is told that this ends."""
+            """Asks on one connection until it is told that this ends; nothing is sent after the signal."""
             with contextlib.closing(s.connect()) as c:
-                for turn in itertools.count():
-                    if turn == 1:
-                        first.wait(serve.PATIENCE)
-                    if told.is_set():
-                        break
-                    c.request("POST", "/v1/completions", body=json.dumps({**ask, "stream": stream}))
+                while True:
+                    with gate:
+                        if told.is_set():
+                            break
+                        c.request("POST", "/v1/completions", body=json.dumps({**ask, "stream": stream}))
                     if not check(c.getresponse(), stream):
                         break
 
         def one(i):
             if i < 16:
                 return client(stream=i % 2 == 0)
-            first.wait(serve.PATIENCE)
-            s.p.send_signal(signal.SIGTERM)
-            s.line("ending|ended")
-            return told.set()
+            s.wait(lambda: len(statuses) >= 16, "each has asked about once")
+            s.until(lambda m: m["num_requests_running"] + m["num_requests_waiting"] >= 10, "many ask")
+            with gate:
+                s.p.send_signal(signal.SIGTERM)
+                return told.set()
 
         at_once(17, one)
         self.assertLessEqual(set(statuses), {200, 503})
