@@ -1,4 +1,5 @@
 """A headless Chromium, driven over the DevTools protocol: JSON messages that end in a byte of 0, over two pipes."""
+import atexit
 import fcntl
 import json
 import os
@@ -52,6 +53,7 @@ class Browser:
             [program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe",
              f"--user-data-dir={self.profile.name}", f"--window-size={width},{height}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=place, pass_fds=(3, 4))
+        atexit.register(self.p.kill)
         for fd in (theirs_in, theirs_out, *high):
             os.close(fd)
 

@@ -3,6 +3,7 @@
 The server takes a free port and says which; it runs the built-in model on the CPU path with the chatml
 template. Environment as in tests/cli/cli.py.
 """
+import atexit
 import http.client
 import json
 import os
@@ -49,6 +50,7 @@ class Server:
                                    *map(str, args)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   env={**os.environ, **(env or {})})
+        atexit.register(self.p.kill)  # when a test fails; one that ended does not mind
         self.told = threading.Condition()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()

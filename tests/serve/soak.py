@@ -5,7 +5,6 @@ get the same answers, and memory, file descriptors and threads stop growing.
 
 Under a sanitizer memory is not looked at: it keeps what is freed.
 """
-import atexit
 import collections
 import json
 import os
@@ -117,7 +116,6 @@ def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10
     rate = float(sys.argv[2]) if len(sys.argv) > 2 else float("inf")
     rng, soak = random.Random(1), Soak()
-    atexit.register(soak.s.p.kill)  # whatever happens
     began, done, warm = time.monotonic(), 0, None
     while (now := time.monotonic() - began) < seconds or done < 100:
         done += soak.round(rng)

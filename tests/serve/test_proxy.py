@@ -1,4 +1,5 @@
 """Two replicas behind HAProxy, as examples/haproxy.cfg has it. One dies; only what it was writing is lost."""
+import atexit
 import contextlib
 import json
 import os
@@ -42,6 +43,7 @@ class Proxy(Server):
         self.file.write(text)
         self.file.flush()
         self.p = subprocess.Popen([HAPROXY, "-q", "-db", "-f", self.file.name], stdin=subprocess.DEVNULL, pass_fds=[self.socket.fileno()])
+        atexit.register(self.p.kill)
 
     def end(self, sig=signal.SIGTERM):
         self.p.send_signal(sig)
