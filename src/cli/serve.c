@@ -42,7 +42,7 @@ static const wf_opt limit_rows[] = {
      WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
     {0, "max-body", "SIZE", "largest body of a request (default 8M)", WF_OPT_SIZE,
      AT(serve.max_body), 1, 1073741824.0},
-    {0, "max-connections", "N", "open connections (default 4096)", WF_OPT_U32,
+    {0, "max-connections", "N", "open connections; more wait (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Limits", limit_rows);
@@ -104,10 +104,10 @@ const wf_command wf_cmd_serve = {
     .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
     .summary = "Answers over HTTP, with the API of OpenAI's clients. Many requests run together in "
                "one batch.",
-    .more = "Paths: /v1/completions, /v1/chat/completions, /v1/models, /tokenize,\n"
-            "/detokenize, /health, /metrics, /version. SIGTERM or Ctrl-C takes no more\n"
-            "requests, lets those that run end within --shutdown-timeout, and ends; a second\n"
-            "one cancels them.\n\n"
+    .more = "Paths: / (a page with a chat, for browsers), /v1/completions,\n"
+            "/v1/chat/completions, /v1/models, /tokenize, /detokenize, /health, /metrics,\n"
+            "/version. SIGTERM or Ctrl-C takes no more requests, lets those that run end\n"
+            "within --shutdown-timeout, and ends; a second one cancels them.\n\n"
             "Example:\n"
             "  weft serve -m model.gguf --port 8080\n"
             "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"One day\"}'\n",
