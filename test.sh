@@ -2,7 +2,7 @@
 # Builds weft in several ways and runs every test; the last line is `N passed, N failed, N skipped`.
 #
 #   ./test.sh               everything, at most 20 minutes on 2 cores
-#   ./test.sh --long        fuzzing for an hour each, and long soaks
+#   ./test.sh --long        fuzzing for an hour each, and soaks of half an hour and an hour
 #   ./test.sh asan fuzz     only these stages: plain, asan, tsan, cpu-only, fuzz
 #
 # All builds, logs and caches are in build-test/. Where CI is set in the environment, missing test data is a
@@ -53,21 +53,44 @@ end() {
 
 # --- one check after the other --------------------------------------------------------------------
 
-# Counts a check of our own: check NAME COMMAND...; the output goes to a log, on failure its end is shown.
-check() {
-    local name=$1 log=$out/log/${1//[^[:alnum:]]/-}.log start=$SECONDS
-    shift
-    "$@" >"$log" 2>&1
-    local rc=$?
-    if [ $rc = 0 ]; then
+log_of() { echo "$out/log/${1//[^[:alnum:]]/-}.log"; }
+
+# Counts a check that has ended: verdict NAME EXIT-CODE SECONDS; on failure the end of its log is shown.
+verdict() {
+    if [ "$2" = 0 ]; then
         passed=$((passed + 1))
-        echo "ok    $name ($((SECONDS - start)) s)"
+        echo "ok    $1 ($3 s)"
     else
         failed=$((failed + 1))
-        echo "FAIL  $name ($((SECONDS - start)) s, exit code $rc); the end of $log:"
-        tail -n 30 "$log" | sed 's/^/      /'
+        echo "FAIL  $1 ($3 s, exit code $2); the end of $(log_of "$1"):"
+        tail -n 30 "$(log_of "$1")" | sed 's/^/      /'
     fi
-    return $rc
+    return "$2"
+}
+
+# A check of our own: check NAME COMMAND...; the output goes to a log.
+check() {
+    local name=$1 start=$SECONDS
+    shift
+    "$@" >"$(log_of "$name")" 2>&1
+    verdict "$name" $? $((SECONDS - start))
+}
+
+# The same beside what comes next; it is counted by await_all.
+beside_names=() beside_pids=() beside_starts=()
+beside() {
+    local name=$1
+    shift
+    "$@" >"$(log_of "$name")" 2>&1 &
+    beside_names+=("$name") beside_pids+=($!) beside_starts+=($SECONDS)
+}
+
+await_all() {
+    for i in "${!beside_pids[@]}"; do
+        wait "${beside_pids[$i]}"
+        verdict "${beside_names[$i]}" $? $((SECONDS - beside_starts[i]))
+    done
+    beside_names=() beside_pids=() beside_starts=()
 }
 
 # A build without warnings: compile FOLDER MESON-OPTIONS... [-- TARGET-PATTERN]
@@ -155,24 +178,17 @@ fuzz() {
     mkdir -p "$folder"
     cp "$out/fuzz/tests/fuzz/$name"_*.seed "$folder" 2>/dev/null
     "$target" -max_total_time="$fuzz_seconds" -rss_limit_mb=2048 -timeout=20 -max_len=8192 \
-        -artifact_prefix="$out/log/fuzz-$name-" -print_final_stats=1 "$folder" >"$out/log/fuzz-$name.log" 2>&1
+        -artifact_prefix="$out/log/fuzz-$name-" -print_final_stats=1 "$folder"
 }
 
 fuzz_all() {
-    local target names=() pids=()
+    local target found=1
     for target in "$out"/fuzz/tests/fuzz/fuzz_*; do
         [ -x "$target" ] && [ -f "$target" ] || continue
-        fuzz "$target" &
-        pids+=($!)
-        names+=("${target##*/fuzz_}")
+        beside "fuzz ${target##*/fuzz_}, $fuzz_seconds s beside the others" fuzz "$target"
+        found=0
     done
-    [ ${#pids[@]} -gt 0 ] || { check "fuzz: there are targets" false; return; }
-    for i in "${!pids[@]}"; do
-        wait "${pids[$i]}"
-        local rc=$?
-        check "fuzz ${names[$i]}, ${fuzz_seconds} s beside the others" \
-            sh -c "tail -n 20 '$out/log/fuzz-${names[$i]}.log'; exit $rc"
-    done
+    [ $found = 0 ] || check "fuzz: there are targets" false
 }
 
 # --- leaks -----------------------------------------------------------------------------------------
@@ -189,6 +205,7 @@ stage_plain() {
     run_tests "tests" plain --
     if [ -n "${WEFT_TEST_LONG:-}" ]; then
         check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" python3 tests/cli/soak.py 1800
+        check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" python3 tests/serve/soak.py 3600
     fi
 }
 
@@ -203,11 +220,14 @@ sanitized=(-Dbuildtype=debugoptimized -Db_lundef=false)
 stage_asan() {
     check "build with address and undefined-behaviour sanitizers" compile asan "${sanitized[@]}" \
         -Db_sanitize=address,undefined || return
-    # Not the soak: the sanitizer keeps freed memory, which looks like a leak.
+    # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak.
     only_pocl
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli [^s]|serve [^m]|serve many|golden opencl)'
+        '^(unit |fault |cli [^s]|serve (bad|life|many|protocol)|golden opencl)'
     unset OCL_ICD_VENDORS
+    # At 3 requests a second it takes little from the stages beside which it runs.
+    beside "soak of the server with these sanitizers, beside what follows" \
+        env WEFT="$out/asan/src/cli/weft" python3 tests/serve/soak.py 120 3
 }
 
 stage_tsan() {
@@ -230,7 +250,8 @@ stage_fuzz() {
 
 # --- all of it -------------------------------------------------------------------------------------
 
-./setup.sh || { failed=1; end; }
+./setup.sh --test || { failed=1; end; }
 for stage in "${stages[@]}"; do "stage_$stage"; done
+await_all
 echo "total $((SECONDS - began)) s"
 end

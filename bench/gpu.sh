@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Builds weft on a machine with a GPU, checks it on every OpenCL device there, and times it.
-#   bench/gpu.sh OUT [check|ops|clblast|tune|time]...   (default: check ops time; logs and results go to OUT)
-# ops and clblast measure single ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time
-# measures whole models, whose Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory.
+# Builds weft on a machine with a GPU, checks it there, and times it.
+#   bench/gpu.sh OUT [check|check-all|ops|clblast|tune|time|load|overlap]...   (default: check ops time)
+# Logs and results go to OUT. check is for the GPU, check-all for every OpenCL device. ops and clblast measure single
+# ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time measures whole models, whose
+# Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory; load runs 1,000 requests of ShareGPT with
+# each policy on it (traces: $WEFT_TEST_DATA/traces or ../shared/data/traces); overlap compares one and two
+# nano-batches under a load of mostly decoding, and what --deterministic costs.
 set -u
 cd "$(dirname "$0")/.."
 out=$1
@@ -21,10 +24,12 @@ build() {
 
 devices() { $weft --list-devices | grep -o 'opencl:[0-9.]*' | sort -u; }
 
+# Of the devices named.
 check() {
-    for d in cpu $(devices); do
+    for d in "$@"; do
         echo "== $d"
         log=$out/check-${d//:/-}
+        timeout 100 build-gpu/tests/golden/company "$d" || true
         timeout 200 build-gpu/tests/golden/golden "$d" >"$log-golden.log" 2>&1 || grep FAILED "$log-golden.log" | head -5 | cut -c1-300
         tail -1 "$log-golden.log"
         timeout 400 build-gpu/tests/op/op_test "$d" >"$log-op.log" 2>&1 || grep -E 'FAIL|wrong' "$log-op.log" | head -5 | cut -c1-300
@@ -32,11 +37,31 @@ check() {
     done
 }
 
+# The file of the 8B shape in a format, written at first use.
+model_8b() {
+    local file=/tmp/llama3-8b-$1.gguf
+    [ -f "$file" ] || $python bench/make_model.py --shape llama3-8b --type "$1" "$file" >&2
+    echo "$file"
+}
+
 time_models() {
     for type in F16 Q4_0; do
-        model=/tmp/llama3-8b-$type.gguf
-        [ -f "$model" ] || $python bench/make_model.py --shape llama3-8b --type $type "$model"
-        timeout 280 $weft bench -m "$model" --device gpu -p 512,2048 -n 128 -r 3 --results "$out"
+        timeout 280 $weft bench -m "$(model_8b $type)" --device gpu -p 512,2048 -n 128 -r 3 --results "$out"
+    done
+}
+
+trace() {
+    timeout 400 $weft bench trace -q -m "$(model_8b F16)" --device gpu --dense-batch 2048 --kv-memory 60G --profile "$@"
+}
+
+load() {
+    trace --dataset "${WEFT_TEST_DATA:-../shared/data}/traces/sharegpt.csv" --num-requests 1000 --max-num-seqs 1000 -c 4096 --results "$out"
+}
+
+overlap() {
+    for more in "--nano-batches 1" "--nano-batches 2" --deterministic; do
+        echo "== $more"
+        trace --const 512:256 --num-requests 512 --max-num-seqs 512 -c 1024 --policy nanoflow $more
     done
 }
 
@@ -59,8 +84,9 @@ tune() {
 build
 for s in $steps; do
     case $s in
-    check) check ;;
-    ops | clblast | tune) $s ;;
+    check) check gpu ;;
+    check-all) check cpu $(devices) ;;
+    ops | clblast | tune | load | overlap) $s ;;
     time) time_models ;;
     *) echo "unknown step $s" >&2; exit 2 ;;
     esac

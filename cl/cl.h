@@ -277,6 +277,7 @@ typedef struct cl_q {
     wf_queue base;
     cl_command_queue q;
     uint32_t slot; /* in cl_dev.queue */
+    uint64_t id;   /* of all queues that the device ever had, since slots are used again */
     bool dirty;    /* has commands that were not flushed */
     cl_mem scratch; /* grown to what the launches so far needed */
     uint64_t scratch_bytes;
@@ -285,7 +286,8 @@ typedef struct cl_q {
 typedef struct cl_ev {
     wf_event base;
     cl_event ev;   /* of the last command that signals it; NULL: done */
-    uint32_t slot; /* queue of that command; it may be gone by now */
+    uint32_t slot; /* of the queue of that command, which may be gone by now; */
+    uint64_t id;   /* then its slot is free, or of a queue with another id */
     uint64_t begin, end; /* of the command waited for last, on a device that profiles */
 } cl_ev;
 
@@ -294,6 +296,7 @@ struct cl_dev {
     cl_place place;
     cl_context ctx;
     cl_q *queue[WF_CL_MAX_QUEUES];
+    uint64_t n_queues; /* ever created */
     cl_q *own;     /* queue of the backend itself, to touch new buffers */
     char cache[512]; /* folder of kernel binaries; "": none */
     cl_child child;

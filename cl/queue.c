@@ -25,6 +25,7 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
     }
     q->base.dev = base;
     q->slot = slot;
+    q->id = d->n_queues++;
     d->queue[slot] = q;
     *out = &q->base;
     return WEFT_OK;
@@ -83,6 +84,14 @@ static void arm(wf_event *signal, cl_q *q, cl_event ev)
     if (e->ev) clReleaseEvent(e->ev);
     e->ev = ev;
     e->slot = q->slot;
+    e->id = q->id;
+}
+
+/* The queue of the command that the event stands for, flushed if it is still there. */
+static weft_status flush_queue_of(cl_dev *d, const cl_ev *e)
+{
+    cl_q *q = d->queue[e->slot];
+    return q && q->id == e->id ? flush(q) : WEFT_OK;
 }
 
 /* Collects the OpenCL events to wait for; those of q itself are implied by its order. A queue waited
@@ -93,10 +102,10 @@ static weft_status collect(cl_q *q, wf_event *const *waits, uint32_t n, cl_event
     *out = 0;
     for (uint32_t i = 0; i < n; i++) {
         cl_ev *e = (cl_ev *)waits[i];
-        if (!e->ev || e->slot == q->slot) continue;
+        if (!e->ev || e->id == q->id) continue;
         if (*out == WF_CL_MAX_WAITS)
             return wf_fail(WEFT_ERR_ARG, "a call waits for more than %d events", WF_CL_MAX_WAITS);
-        if (d->queue[e->slot]) WF_TRY(flush(d->queue[e->slot]));
+        WF_TRY(flush_queue_of(d, e));
         list[(*out)++] = e->ev;
     }
     return WEFT_OK;
@@ -160,7 +169,7 @@ weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
     cl_dev *d = (cl_dev *)ev->dev;
     WF_TRY(wf_cl_check_lost(d));
     if (!e->ev) return WEFT_OK;
-    if (d->queue[e->slot]) WF_TRY(flush(d->queue[e->slot]));
+    WF_TRY(flush_queue_of(d, e));
     WF_TRY(poll(d, e->ev, timeout_ms ? timeout_ms : d->base.params.watchdog_ms));
     if (d->base.params.profile) note_times(e); /* unknown ones stay as they are */
     clReleaseEvent(e->ev);

@@ -350,6 +350,7 @@ struct weft_stats {
     uint32_t kv_pages, kv_pages_used;
     uint64_t preempted;          /* sequences whose KV pages went to the host */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
+    uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
     uint64_t busy_ns, idle_ns;   /* of the device, with `profile`: in steps, and between two while there was work */

@@ -17,6 +17,7 @@ static void draw(const wf_progress *p, double fraction, uint64_t now)
     double seconds = (double)(now - p->start_ns) / SECOND;
     double left = fraction > 0.02 ? seconds / fraction - seconds : 0;
     fprintf(stderr, "\r\033[K%s [%s] %3.0f %%", p->what, bar, fraction * 100);
+    if (p->note[0]) fprintf(stderr, ", %s", p->note);
     if (left >= 1) fprintf(stderr, ", %.0f s left", left);
     fflush(stderr);
 }
@@ -35,6 +36,14 @@ void wf_progress_update(wf_progress *p, const char *what, double fraction)
     draw(p, fraction, now);
     p->drawn_ns = now;
     p->shown = true;
+}
+
+void wf_progress_note(wf_progress *p, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(p->note, sizeof p->note, fmt, ap);
+    va_end(ap);
 }
 
 void wf_progress_hide(wf_progress *p)

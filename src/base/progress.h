@@ -6,12 +6,14 @@
 #include "base/base.h"
 
 typedef struct wf_progress {
-    char what[32];
+    char what[32], note[64];
     uint64_t start_ns, drawn_ns;
     bool shown;
 } wf_progress;
 
 void wf_progress_update(wf_progress *p, const char *what, double fraction);
+/* Said behind the bar from its next drawing on: what has been done, such as "12 of 100 requests". */
+void wf_progress_note(wf_progress *p, const char *fmt, ...) WF_PRINTF(2, 3);
 void wf_progress_hide(wf_progress *p); /* wipes the line until the next update */
 void wf_progress_end(wf_progress *p); /* wipes the line and forgets */
 

@@ -34,12 +34,32 @@ typedef struct wf_list { /* numbers separated by commas */
     size_t n;
 } wf_list;
 
+typedef struct wf_reals { /* the same, of any size */
+    double *v;
+    size_t n;
+} wf_reals;
+
 typedef struct wf_words { /* values of an option that may stand several times */
     const char **v;
     size_t n, cap;
 } wf_words;
 
 struct wf_opt;
+
+/* Of the load generators, `bench serve` and `bench trace`. */
+typedef struct wf_load_opts {
+    wf_words traces; /* files of lengths */
+    const char *lengths, *policies, *arrivals, *csv, *plot;
+    wf_reals rates, percentiles;
+    float burstiness, peak_tflops, range_ratio, temperature;
+    uint32_t n_requests, max_concurrency, n_warmups;
+    uint32_t input_len, output_len, prefix_len, text_output_len;
+    uint32_t port, timeout_s;
+    const char *base_url, *host, *endpoint, *backend, *model, *api_key_file, *extra_body;
+    const char *dataset, *dataset_path, *prompts, *metrics, *result_dir, *result_file, *label;
+    wf_words goodput, headers;
+    bool save, save_detailed, no_bar, insecure;
+} wf_load_opts;
 
 /* Values of all options of all commands; zero: not given. */
 typedef struct wf_opts {
@@ -64,6 +84,7 @@ typedef struct wf_opts {
     uint64_t rotate;
     uint64_t seed;
     wf_serve_params serve;
+    wf_load_opts load;
 
     const struct wf_opt *given[64]; /* rows seen, for messages about contradictions */
     size_t n_given;
@@ -82,6 +103,7 @@ enum wf_opt_kind {
     WF_OPT_SIZE, /* uint64_t bytes: 512M, 4G, 100000 */
     WF_OPT_REAL, /* float */
     WF_OPT_LIST, /* wf_list */
+    WF_OPT_REALS, /* wf_reals; "inf" where max is infinite */
     WF_OPT_WORDS, /* wf_words */
 };
 
@@ -114,10 +136,10 @@ typedef struct wf_command {
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
 extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, wf_group_text,
-    wf_group_special, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
+    wf_group_special, wf_group_batching, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_trace, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
     wf_cmd_serve;
 
 /* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
@@ -145,6 +167,11 @@ void wf_on_progress(void *user, const char *what, double fraction);
 int wf_print_devices(void);
 /* The text of -p, -f or, when use_stdin, of standard input. *text malloc'ed. 0 or an exit code. */
 int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
+/* For servers and their load: --max-num-seqs and --kv-memory where they are not given. */
+void wf_batching_defaults(struct weft_engine_params *p);
+/* From here on Ctrl-C only sets what wf_interrupted tells; a second one ends the program. */
+void wf_catch_interrupt(void);
+bool wf_interrupted(void);
 /* Format that holds most of the weights' bytes, and a name such as "llama 1.1B Q8_0". */
 const char *wf_main_dtype(const struct weft_model *m);
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap);

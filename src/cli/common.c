@@ -5,12 +5,16 @@
 #include "cli/commit.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define TEXT_MAX ((size_t)1 << 30)
+#define SECOND_NS 500000000u /* a second Ctrl-C is at least so much later */
+#define DEFAULT_SEQS     64
+#define DEFAULT_CONTEXTS 8 /* of KV cache: few sequences fill their context */
 
 /* ---- messages ---------------------------------------------------------------------------------
  */
@@ -104,6 +108,40 @@ int wf_print_devices(void)
                memory, d->name, d->platform);
     }
     return 0;
+}
+
+void wf_batching_defaults(struct weft_engine_params *p)
+{
+    if (!p->n_seqs) p->n_seqs = DEFAULT_SEQS;
+    p->kv_seqs = DEFAULT_CONTEXTS;
+}
+
+/* ---- Ctrl-C -----------------------------------------------------------------------------------
+ */
+
+static volatile sig_atomic_t interrupted;
+
+/* Some who pass the signal on do so twice at once: only one that comes later is a second one. */
+static void on_interrupt(int sig)
+{
+    static volatile uint64_t first_ns;
+    (void)sig;
+    uint64_t now = wf_now_ns();
+    if (interrupted && now - first_ns > SECOND_NS) _exit(WF_EXIT_INTERRUPTED);
+    if (!interrupted) first_ns = now;
+    interrupted = 1;
+}
+
+void wf_catch_interrupt(void)
+{
+    struct sigaction sa = {.sa_handler = on_interrupt};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+}
+
+bool wf_interrupted(void)
+{
+    return interrupted;
 }
 
 /* ---- names and sizes --------------------------------------------------------------------------

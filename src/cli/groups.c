@@ -49,6 +49,19 @@ static const wf_opt special[] = {
 };
 WF_GROUP(wf_group_special, "Special tokens", special);
 
+static const wf_opt batching[] = {
+    {0, "max-num-seqs", "N", "sequences that run together (default 64)", WF_OPT_U32,
+     AT(engine.n_seqs), 1, 65536},
+    {0, "kv-memory", "SIZE",
+     "KV cache that they share (default: what 8 sequences of a whole context take)", WF_OPT_SIZE,
+     AT(engine.kv_memory), 1, 0x1p63},
+    {0, "dense-batch", "N", "tokens computed in one step (default 512)", WF_OPT_U32,
+     AT(engine.batch), 1, 65536},
+    {0, "no-prefix-cache", NULL, "compute equal starts of prompts again", WF_OPT_FLAG,
+     AT(engine.no_prefix)},
+};
+WF_GROUP(wf_group_batching, "Batching", batching);
+
 static const wf_opt device[] = {
     {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
      WF_OPT_TEXT, AT(engine.device)},

@@ -77,6 +77,33 @@ static int set_list(const wf_command *c, const wf_opt *opt, const char *text, wf
     }
 }
 
+static bool read_real(const char *text, double *out)
+{
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && !*end && !isnan(*out);
+}
+
+static int set_reals(const wf_command *c, const wf_opt *opt, const char *text, wf_reals *list)
+{
+    size_t cap = 0;
+    free(list->v);
+    *list = (wf_reals){0};
+    for (const char *p = text;; p++) {
+        char word[32];
+        size_t len = strcspn(p, ", ");
+        double v;
+        wf_copy(word, WF_MIN(len + 1, sizeof word), p);
+        if (len >= sizeof word || !read_real(word, &v) || v < opt->min || v > opt->max)
+            return wf_usage(c, "--%s needs numbers from %g to %g separated by commas, not '%s'",
+                            opt->name, opt->min, opt->max, text);
+        if (!wf_grow(&list->v, list->n, &cap, sizeof *list->v)) return wf_say_error(WEFT_ERR_NOMEM);
+        list->v[list->n++] = v;
+        p += len;
+        if (!*p) return 0;
+    }
+}
+
 static int add_word(const char *text, wf_words *words)
 {
     if (!wf_grow(&words->v, words->n, &words->cap, sizeof *words->v)) return wf_say_error(WEFT_ERR_NOMEM);
@@ -115,9 +142,8 @@ static int set_number(const wf_command *c, const wf_opt *opt, const char *text, 
 
 static int set_real(const wf_command *c, const wf_opt *opt, const char *text, float *at)
 {
-    char *end;
-    double v = strtod(text, &end);
-    if (end == text || *end || !isfinite(v))
+    double v;
+    if (!read_real(text, &v) || !isfinite(v))
         return wf_usage(c, "--%s needs a number, not '%s'", opt->name, text);
     if (v < opt->min || v > opt->max)
         return wf_usage(c, "--%s %s is out of range: %g to %g are possible", opt->name, text,
@@ -147,6 +173,8 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         return 0;
     case WF_OPT_REAL:
         return set_real(c, opt, text, at);
+    case WF_OPT_REALS:
+        return set_reals(c, opt, text, at);
     case WF_OPT_WORDS:
         return add_word(text, at);
     case WF_OPT_LIST:
@@ -230,6 +258,11 @@ void wf_opts_free(wf_opts *o)
     free(o->n_gen.v);
     free(o->threads.v);
     free(o->shapes.v);
+    free(o->load.traces.v);
+    free(o->load.rates.v);
+    free(o->load.percentiles.v);
+    free(o->load.goodput.v);
+    free(o->load.headers.v);
 }
 
 /* ---- help -------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@
 
 #define AT(field) offsetof(wf_opts, field)
 #define MANY      2147483647.0
-#define DEFAULT_SEQS     64
-#define DEFAULT_CONTEXTS 8 /* of KV cache: few sequences fill their context */
 
 static const wf_opt listen_rows[] = {
     {0, "host", "ADDRESS", "address to listen on (default 127.0.0.1: this machine only)",
@@ -29,19 +27,10 @@ static const wf_opt served_rows[] = {
 static const WF_GROUP(served_group, "What clients see", served_rows);
 
 static const wf_opt limit_rows[] = {
-    {0, "max-num-seqs", "N", "sequences that run together (default 64)", WF_OPT_U32,
-     AT(engine.n_seqs), 1, 65536},
-    {0, "kv-memory", "SIZE",
-     "KV cache that they share (default: what 8 sequences of a whole context take)", WF_OPT_SIZE,
-     AT(engine.kv_memory), 1, 0x1p63},
-    {0, "dense-batch", "N", "tokens computed in one step (default 512)", WF_OPT_U32,
-     AT(engine.batch), 1, 65536},
     {0, "policy", "nanoflow|sarathi|orca|request",
      "what a step is made of: decodes and chunks of any prompts, of one prompt, whole prompts; or "
      "batches of whole requests (default nanoflow)",
      WF_OPT_CHOICE, AT(engine.policy)},
-    {0, "no-prefix-cache", NULL, "compute equal starts of prompts again", WF_OPT_FLAG,
-     AT(engine.no_prefix)},
     {0, "max-queue", "N", "sequences that may wait; above, clients get 503 (default 256)",
      WF_OPT_U32, AT(serve.max_queue), 1, MANY},
     {0, "request-timeout", "S", "seconds that a request may take (default 600)", WF_OPT_U32,
@@ -53,7 +42,7 @@ static const wf_opt limit_rows[] = {
      WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
     {0, "max-body", "SIZE", "largest body of a request (default 8M)", WF_OPT_SIZE,
      AT(serve.max_body), 1, 1073741824.0},
-    {0, "max-connections", "N", "open connections (default 4096)", WF_OPT_U32,
+    {0, "max-connections", "N", "open connections; more wait (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Limits", limit_rows);
@@ -89,8 +78,7 @@ static bool template_known(const char *name)
 static int run(const wf_opts *o)
 {
     context c = {o, o->engine};
-    if (!c.engine.n_seqs) c.engine.n_seqs = DEFAULT_SEQS;
-    c.engine.kv_seqs = DEFAULT_CONTEXTS;
+    wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
     if (!template_known(p.chat_template))
         return wf_usage(
@@ -107,7 +95,7 @@ static int run(const wf_opts *o)
 }
 
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &listen_group,    &served_group,     &limit_group,      &log_group,
+    &wf_group_model,   &listen_group,    &served_group,     &wf_group_batching, &limit_group, &log_group,
     &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
 };
 
@@ -116,10 +104,10 @@ const wf_command wf_cmd_serve = {
     .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
     .summary = "Answers over HTTP, with the API of OpenAI's clients. Many requests run together in "
                "one batch.",
-    .more = "Paths: /v1/completions, /v1/chat/completions, /v1/models, /tokenize,\n"
-            "/detokenize, /health, /metrics, /version. SIGTERM or Ctrl-C takes no more\n"
-            "requests, lets those that run end within --shutdown-timeout, and ends; a second\n"
-            "one cancels them.\n\n"
+    .more = "Paths: / (a page with a chat, for browsers), /v1/completions,\n"
+            "/v1/chat/completions, /v1/models, /tokenize, /detokenize, /health, /metrics,\n"
+            "/version. SIGTERM or Ctrl-C takes no more requests, lets those that run end\n"
+            "within --shutdown-timeout, and ends; a second one cancels them.\n\n"
             "Example:\n"
             "  weft serve -m model.gguf --port 8080\n"
             "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"One day\"}'\n",

@@ -197,13 +197,15 @@ static bool find_file(const struct weft_model *m, const char *path, char *out, s
     return path || (m->file->map.slot >= 0 && n > 0 && (size_t)n < cap && !stat(out, &st));
 }
 
-void wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g)
+weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g)
 {
     char file[4096];
-    if (!find_file(m, path, file, sizeof file)) return;
+    if (!find_file(m, path, file, sizeof file)) return WEFT_OK;
     wf_phi *layers = wf_calloc(m->hp.n_layer, sizeof *layers);
     weft_status s = layers ? wf_calibration_load(file, m->info.file_bytes, m->hp.n_layer, layers) : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) set_nodes(layers, g);
-    else wf_log(WEFT_LOG_WARN, "%s; this calibration is ignored, attention stays synchronous", wf_error());
     free(layers);
+    if (path) return s; /* asked for by name */
+    if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s; this calibration is ignored, attention stays synchronous", wf_error());
+    return WEFT_OK;
 }

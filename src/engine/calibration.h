@@ -35,8 +35,8 @@ bool wf_phi_fits(const wf_phi *p);
 
 /* Reads a calibration of a model file of that many bytes and layers. Errors name the line. */
 weft_status wf_calibration_load(const char *path, uint64_t model_bytes, uint32_t n_layers, wf_phi *out);
-/* Sets the ranges of g's ATTENTION nodes from path, or from beside the model. Without a file, and after a
- * warning for one that it cannot use, they stay synchronous. */
-void wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g);
+/* Sets the ranges of g's ATTENTION nodes from path, or, where that is NULL, from beside the model. Without a file there,
+ * and after a warning for one that it cannot use, they stay synchronous; a path that cannot be used is an error. */
+weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g);
 
 #endif

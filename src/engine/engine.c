@@ -114,7 +114,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
-    wf_calibration_use(m, p->calibration, &e->graph);
+    WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plan(e, p));
     if (p->trace) WF_TRY(wf_trace_open(p->trace, &e->trace));
     WF_TRY(load_weights(e, p));

@@ -77,6 +77,8 @@ static void count_step(struct weft_engine *e, const wf_flight *f)
     wf_exec_times(e->exec, &clock);
     if (clock.last_ns) wf_trace_span(e->trace, WF_TRACK_DEVICE, "step", now - clock.last_ns, f->number, f->n_rows, now);
     pthread_mutex_lock(&e->lock);
+    uint32_t recomputed = wf_exec_recomputed(e->exec);
+    e->stats.softmax_recomputed += (uint32_t)(recomputed - (uint32_t)e->stats.softmax_recomputed);
     e->stats.busy_ns = clock.busy_ns;
     e->stats.idle_ns = clock.idle_ns;
     e->stats.steps++;

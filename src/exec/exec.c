@@ -9,6 +9,7 @@
 typedef struct flight {
     int32_t *staging; /* the batch's arrays, packed as on the device */
     wf_event *begun, *done;
+    int32_t recomputed; /* by asynchronous softmax, of all steps up to this one */
 } flight;
 
 struct wf_exec {
@@ -21,11 +22,13 @@ struct wf_exec {
     wf_event **events;                /* by nano-op; NULL where nobody waits */
     wf_event *start, *ends[WF_MAX_QUEUES];
     flight flights[WF_EXEC_DEPTH];
+    bool counts;                      /* attention with asynchronous softmax counts what it computes again */
+    uint32_t n_recomputed;
     wf_exec_clock clock;
     uint64_t ended_ns;                /* the last step, on the device's clock; 0: there was nothing to do since */
     uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
     wf_arena acts, kv;
-    wf_region *slots, *pools, inputs;
+    wf_region *slots, *pools, inputs, recomputed;
     wf_tokens tokens;
     uint64_t input_at[WF_N_INPUTS], how_at, key_at; /* bytes in the input region; the latter of SAMPLE */
     uint64_t input_bytes;
@@ -58,6 +61,7 @@ static weft_status reserve_acts(wf_exec *e)
     for (size_t i = 0; i < WF_EXEC_DEPTH; i++)
         if (!(e->flights[i].staging = wf_calloc(e->input_bytes, 1))) return WEFT_ERR_NOMEM;
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
+    WF_TRY(wf_arena_reserve(&e->acts, sizeof(int32_t), &e->recomputed));
     WF_TRY(wf_tokens_reserve(&e->tokens, e->dev, &e->acts, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols));
     return wf_arena_commit(&e->acts);
 }
@@ -76,6 +80,12 @@ static weft_status create_queues(wf_exec *e)
     for (size_t i = 0; i < e->p->n_nanos; i++)
         if (e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &e->events[i]));
     return WEFT_OK;
+}
+
+static weft_status start_counter(wf_exec *e)
+{
+    for (size_t i = 0; i < e->g->n_nodes; i++) e->counts |= e->g->nodes[i].op == WF_OP_ATTENTION && e->g->nodes[i].p.phi_lo < e->g->nodes[i].p.phi_hi;
+    return wf_fill(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, sizeof(int32_t), 0);
 }
 
 static size_t count_pools(const wf_graph *g)
@@ -100,6 +110,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, con
     if (s == WEFT_OK) s = reserve_acts(e);
     if (s == WEFT_OK) s = reserve_kv(e);
     if (s == WEFT_OK) s = create_queues(e);
+    if (s == WEFT_OK) s = start_counter(e);
     if (s == WEFT_OK) *out = e;
     else wf_exec_destroy(e);
     return s;
@@ -244,6 +255,8 @@ static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n)
     c.p.max_q = b->max_q;
     for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, n, node->in[i]);
     for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, n, node->out[i]);
+    if (node->op == WF_OP_ATTENTION && e->counts)
+        c.out[1] = (wf_view){wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
     return c;
 }
 
@@ -368,7 +381,7 @@ static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
 }
 
 /* Queue 0 waits for the others, then gives back what was asked for. */
-static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float *logits, int32_t *ids, wf_event *done)
+static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float *logits, int32_t *ids, flight *f)
 {
     for (uint32_t q = 1; q < e->p->n_queues; q++) {
         WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
@@ -377,7 +390,8 @@ static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float 
     }
     if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
-    WF_TRY(wf_mark(e->queues[0], NULL, 0, done));
+    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, &f->recomputed, sizeof f->recomputed, NULL));
+    WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
     return wf_flush(e->queues[0]);
 }
 
@@ -398,10 +412,10 @@ static weft_status submit_nanos(wf_exec *e, const wf_batch *b)
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids)
 {
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
-    const flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
+    flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
     weft_status s = write_inputs(e, b, how, f);
     if (s == WEFT_OK) s = submit_nanos(e, b);
-    if (s == WEFT_OK) s = read_results(e, b, how, logits, ids, f->done);
+    if (s == WEFT_OK) s = read_results(e, b, how, logits, ids, f);
     if (s == WEFT_OK) e->n_flights++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->p->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
     return s;
@@ -423,6 +437,7 @@ weft_status wf_exec_wait(wf_exec *e)
     const flight *f = &e->flights[e->first++ % WF_EXEC_DEPTH];
     e->n_flights--;
     WF_TRY(wf_wait(f->done, e->dev->params.watchdog_ms));
+    e->n_recomputed = (uint32_t)f->recomputed;
     if (e->dev->params.profile) take_times(e, f);
     return WEFT_OK;
 }
@@ -430,6 +445,11 @@ weft_status wf_exec_wait(wf_exec *e)
 void wf_exec_rest(wf_exec *e)
 {
     e->ended_ns = 0;
+}
+
+uint32_t wf_exec_recomputed(const wf_exec *e)
+{
+    return e->n_recomputed;
 }
 
 void wf_exec_times(const wf_exec *e, wf_exec_clock *out)

@@ -45,6 +45,8 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, 
 bool wf_exec_can_draw(const wf_exec *e); /* else how must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step under way; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
+/* Rows and heads whose scores left the range of the asynchronous softmax so far; wraps. */
+uint32_t wf_exec_recomputed(const wf_exec *e);
 /* On a device that was opened with `profile`: what it spent on steps, and doing nothing between them. */
 typedef struct wf_exec_clock {
     uint64_t busy_ns, idle_ns, last_ns; /* last_ns: the step waited for last; 0: unknown */

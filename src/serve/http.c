@@ -15,6 +15,7 @@
 
 #define HTTP_THREADS  4
 #define HEADER_MEMORY 65536 /* of a connection: request line, headers, and the answer's buffer */
+#define SPARE_FILES   96    /* for models, devices and ourselves */
 #define DISCARD_MAX   (256u << 20) /* bytes of a body too large that are read before the answer */
 
 static const char *header(const wf_job *j, const char *name)
@@ -113,6 +114,7 @@ static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
         MHD_add_response_header(r, "Access-Control-Allow-Methods", "GET, POST, OPTIONS");
         MHD_add_response_header(r, "Vary", "Origin");
     }
+    if (status == 200 && j->route && j->route->headers) j->route->headers(j, r);
     if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == 503) MHD_add_response_header(r, "Retry-After", "1");
     if (status == 405 && j->route) MHD_add_response_header(r, "Allow", j->route->method);
@@ -157,9 +159,12 @@ static wf_mhd send_answer(wf_job *j)
 {
     json_t *json = NULL;
     wf_text text = {0};
-    if (!j->route->answer(j, &json, &text)) return send_refusal(j, &j->refusal);
-    return j->route->content_type ? send_text(j, 200, text.data, text.len, j->route->content_type)
-                                  : send_json(j, 200, json);
+    if (j->route->answer(j, &json, &text))
+        return j->route->content_type
+                   ? send_text(j, 200, text.data, text.len, j->route->content_type)
+                   : send_json(j, 200, json);
+    free(text.data);
+    return send_refusal(j, &j->refusal);
 }
 
 /* A stream begins with its first news, so that what fails at once has a status of its own. */
@@ -347,12 +352,22 @@ static bool is_loopback(const struct sockaddr *a)
     return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
 }
 
-static void raise_file_limit(void)
+/* A connection is a file. What cannot be opened is not promised: at the limit of connections new
+ * ones wait until one ends, but without files the devices would fail. */
+static void fit_file_limit(wf_server *s)
 {
     struct rlimit l;
     if (getrlimit(RLIMIT_NOFILE, &l)) return;
     l.rlim_cur = l.rlim_max;
     setrlimit(RLIMIT_NOFILE, &l);
+    if (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= (rlim_t)s->p.max_connections + SPARE_FILES)
+        return;
+    s->p.max_connections = l.rlim_cur > SPARE_FILES + HTTP_THREADS
+                               ? (uint32_t)(l.rlim_cur - SPARE_FILES)
+                               : HTTP_THREADS;
+    wf_log(WEFT_LOG_WARN,
+           "%llu files may be open, so there can be %u connections; ulimit -Hn allows more",
+           (unsigned long long)l.rlim_cur, s->p.max_connections);
 }
 
 static struct MHD_Daemon *start(wf_server *s, const struct addrinfo *a)
@@ -379,7 +394,8 @@ bool wf_http_start(wf_server *s)
         wf_fail(WEFT_ERR_ARG, "--host %s: %s", s->p.host, gai_strerror(rc));
         return false;
     }
-    raise_file_limit();
+    fit_file_limit(s);
+    s->listener = MHD_INVALID_SOCKET;
     s->loopback = is_loopback(a->ai_addr);
     s->daemon = start(s, a);
     if (!s->daemon)
@@ -398,12 +414,14 @@ uint32_t wf_http_port(const wf_server *s)
 
 void wf_http_quiesce(wf_server *s)
 {
-    MHD_socket fd = MHD_quiesce_daemon(s->daemon);
-    if (fd != MHD_INVALID_SOCKET) close(fd);
+    s->listener = MHD_quiesce_daemon(s->daemon);
+    /* From here on connections are refused; its threads may still hold the number, so it stays. */
+    if (s->listener != MHD_INVALID_SOCKET) shutdown(s->listener, SHUT_RDWR);
 }
 
 void wf_http_stop(wf_server *s)
 {
     MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
+    if (s->listener != MHD_INVALID_SOCKET) close(s->listener);
 }

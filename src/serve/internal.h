@@ -172,6 +172,8 @@ json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
                           const struct weft_logprob *top, size_t *offset);
 json_t *wf_reply_head(const wf_job *j, bool chunk);
 struct MHD_Response *wf_sse_response(wf_job *j);
+/* libmicrohttpd's reader of that: at most max bytes into buf, 0 when there is no news, negative at the end. */
+ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max);
 
 /* ---- routes.c
  * ------------------------------------------------------------------------------------------ */
@@ -184,10 +186,17 @@ typedef struct wf_route {
      * generates. */
     bool (*answer)(wf_job *j, json_t **out, wf_text *text);
     const char *content_type; /* NULL: JSON */
-    bool chat;                /* of those that generate */
+    void (*headers)(const wf_job *j, struct MHD_Response *r); /* more of them; NULL: none */
+    bool chat;                                                /* of those that generate */
 } wf_route;
 /* NULL: r says 404 or 405. */
 const wf_route *wf_route_find(const char *path, const char *method, wf_refusal *r);
+
+/* ---- page.c
+ * -------------------------------------------------------------------------------------------- */
+
+bool wf_page_print(wf_job *j, json_t **out, wf_text *text); /* a route's answer */
+void wf_page_headers(const wf_job *j, struct MHD_Response *r);
 
 /* ---- metrics.c
  * ------------------------------------------------------------------------------------------ */
@@ -231,11 +240,13 @@ typedef struct wf_conn { /* a TCP connection, to find those that never finish a 
     int fd;
     bool busy;         /* a whole request has come and is being answered */
     uint64_t since_ns; /* when it was opened or its last answer ended */
+    bool ended;        /* at the last look its client had stopped sending */
 } wf_conn;
 
 struct wf_server {
     wf_serve_params p;
     struct MHD_Daemon *daemon;
+    int listener;   /* once nobody is let in any more: to be closed when the daemon has stopped */
     char name[128]; /* of the model */
     int64_t started;
     bool loopback; /* bound to this machine only: Host is checked */

@@ -140,17 +140,22 @@ static bool reserve(wf_job *j, size_t n)
 static bool submit_choice(wf_job *j, size_t i)
 {
     wf_choice *c = &j->choices[i];
+    struct weft_request *req;
     struct weft_request_params rp = wf_params_request(&j->params, i);
     rp.on_event = on_event;
     rp.user = c;
     pthread_mutex_lock(&j->lock);
     j->n_pending++; /* before the engine can end it */
     pthread_mutex_unlock(&j->lock);
-    weft_status s = weft_submit(j->server->engine, &rp, &c->req);
-    if (s == WEFT_OK) return true;
+    weft_status s = weft_submit(j->server->engine, &rp, &req);
     pthread_mutex_lock(&j->lock);
-    j->n_pending--;
+    if (s == WEFT_OK)
+        c->req = req;
+    else
+        j->n_pending--;
+    if (s == WEFT_OK && j->abort && !c->done) weft_cancel(req); /* the watcher came before us */
     pthread_mutex_unlock(&j->lock);
+    if (s == WEFT_OK) return true;
     return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s",
                      weft_last_error());
 }
@@ -159,12 +164,16 @@ bool wf_job_submit(wf_job *j)
 {
     size_t n = j->params.n_prompts * (size_t)j->params.n, i = 0;
     if (!reserve(j, n)) return false;
-    if (!(j->choices = wf_calloc(n, sizeof *j->choices))) {
+    wf_choice *choices = wf_calloc(n, sizeof *choices);
+    if (!choices) {
         atomic_fetch_sub(&j->server->in_flight, (unsigned)n);
         return wf_refuse(&j->refusal, 500, "", "out of memory");
     }
-    for (size_t k = 0; k < n; k++) j->choices[k].job = j, j->choices[k].index = (uint32_t)k;
+    for (size_t k = 0; k < n; k++) choices[k].job = j, choices[k].index = (uint32_t)k;
+    pthread_mutex_lock(&j->lock);
+    j->choices = choices;
     j->n_choices = n;
+    pthread_mutex_unlock(&j->lock);
     while (i < n && submit_choice(j, i)) i++;
     if (i == n) return true;
     atomic_fetch_sub(&j->server->in_flight, (unsigned)(n - i));

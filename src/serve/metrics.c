@@ -106,6 +106,16 @@ static void print_hist(const wf_server *s, wf_text *out, const char *name, const
     wf_text_print(out, "%s%s_sum{model_name=\"%s\"} %.17g\n", p, name, s->name, sum);
 }
 
+static void print_steps(const wf_server *s, wf_text *out, const struct weft_stats *e)
+{
+    const char *p = prefix_of(s);
+    wf_text_print(out, "# HELP %sstep_seconds Time of a step.\n# TYPE %sstep_seconds summary\n", p, p);
+    wf_text_print(out, "%sstep_seconds_sum{model_name=\"%s\"} %.9f\n", p, s->name,
+                  (double)e->step_ns * 1e-9);
+    wf_text_print(out, "%sstep_seconds_count{model_name=\"%s\"} %llu\n", p, s->name,
+                  (unsigned long long)e->steps);
+}
+
 static void print_engine(wf_server *s, wf_text *out)
 {
     struct weft_stats e = {0};
@@ -123,6 +133,9 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked for in the KV cache.",
               (double)e.prefix_queries);
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found there.", (double)e.prefix_hits);
+    print_one(s, out, "softmax_recompute_total", "counter", "Attention rows and heads whose scores left the calibrated range.",
+              (double)e.softmax_recomputed);
+    print_steps(s, out, &e);
     print_hist(s, out, "iteration_tokens_total", "Tokens of a step.", bounds, WEFT_ROWS_BUCKETS,
                counts, (double)e.rows);
 }

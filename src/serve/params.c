@@ -161,7 +161,7 @@ static bool check_together(wf_params *p, wf_refusal *r)
         return wf_refuse(r, 400, "repetition_penalty",
                          "repetition_penalty must be above 0 and at most 2");
     if (GIVEN(p->best_of) && p->best_of != p->n)
-        return wf_refuse(r, 501, "best_of", "best_of other than n is not supported");
+        return wf_refuse(r, 501, "best_of", "best_of other than n is not supported: leave it out");
     if (p->chat && GIVEN(p->top_logprobs) && !p->chat_logprobs)
         return wf_refuse(r, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
     if (GIVEN(p->max_tokens) && p->max_tokens && p->min_tokens > p->max_tokens)
@@ -411,18 +411,21 @@ static bool check_unsupported(const json_t *body, wf_refusal *r)
 {
     json_t *tools = field(body, "tools"), *choice = field(body, "tool_choice"),
            *format = field(body, "response_format");
-    if (field(body, "suffix")) return wf_refuse(r, 400, "suffix", "suffix is not supported");
+    if (field(body, "suffix")) return wf_refuse(r, 400, "suffix", "suffix is not supported: leave it out");
     if (tools && !json_is_array(tools)) return wf_refuse(r, 400, "tools", "tools must be a list");
     bool none = json_is_string(choice) && !strcmp(json_string_value(choice), "none");
     if (json_array_size(tools) && !none)
-        return wf_refuse(r, 501, "tools", "tools are not supported");
+        return wf_refuse(r, 501, "tools",
+                         "tools are not supported: leave them out, or send tool_choice \"none\"");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (format && !type)
         return wf_refuse(r, 400, "response_format",
                          "response_format must be an object with a type");
     if (format && strcmp(type, "text"))
         return wf_refuse(r, 501, "response_format",
-                         "response_format other than text is not supported");
+                         "response_format %.40s is not supported: leave it out or send text, and "
+                         "ask for the format in the prompt",
+                         type);
     return true;
 }
 

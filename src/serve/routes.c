@@ -32,10 +32,12 @@ static bool version(wf_job *j, json_t **out, wf_text *text)
 static bool models(wf_job *j, json_t **out, wf_text *text)
 {
     const wf_server *s = j->server;
+    bool chat = s->p.chat_template || weft_model_info(s->model)->chat_name;
     (void)text;
-    *out = json_pack("{s:s,s:[{s:s,s:s,s:I,s:s,s:s,s:i}]}", "object", "list", "data", "id", s->name,
-                     "object", "model", "created", (json_int_t)s->started, "owned_by", "weft",
-                     "root", s->name, "max_model_len", (int)s->context);
+    *out = json_pack("{s:s,s:[{s:s,s:s,s:I,s:s,s:s,s:i,s:[s,s*]}]}", "object", "list", "data", "id",
+                     s->name, "object", "model", "created", (json_int_t)s->started, "owned_by",
+                     "weft", "root", s->name, "max_model_len", (int)s->context, "capabilities",
+                     "completion", chat ? "chat" : NULL);
     return true;
 }
 
@@ -160,6 +162,13 @@ static bool detokenize(wf_job *j, json_t **out, wf_text *text)
  */
 
 static const wf_route routes[] = {
+    {.path = "/",
+     .method = "GET",
+     .open = true,
+     .early = true,
+     .answer = wf_page_print,
+     .content_type = "text/html; charset=utf-8",
+     .headers = wf_page_headers},
     {.path = "/health", .method = "GET", .open = true, .early = true, .answer = health},
     {.path = "/v1/health", .method = "GET", .open = true, .early = true, .answer = health},
     {.path = "/version", .method = "GET", .early = true, .answer = version},

@@ -21,10 +21,11 @@ typedef struct part { /* of a choice: what is new */
 /* ---- from the job, under its lock
  * ----------------------------------------------------------------------- */
 
-static void *copy_of(const void *p, size_t n, size_t size)
+/* Of elements [first, first + n); p may be NULL when there are none. */
+static void *copy_of(const void *p, size_t first, size_t n, size_t size)
 {
     void *copy = wf_calloc(n + 1, size);
-    if (copy && n) memcpy(copy, p, n * size);
+    if (copy && n) memcpy(copy, (const char *)p + first * size, n * size);
     return copy;
 }
 
@@ -53,10 +54,9 @@ static bool take(wf_choice *c, part *p)
         c->generated += !c->tokens[i].prompt;
     }
     if (c->done) c->cached = c->end.n_cached;
-    p->text = copy_of(c->text + (c->text ? c->sent_text : 0), p->n_text, 1);
-    p->tokens =
-        copy_of(c->tokens + (c->tokens ? c->sent_tokens : 0), p->n_tokens, sizeof *p->tokens);
-    p->top = copy_of(c->top + (c->top ? first : 0), n_top, sizeof *p->top);
+    p->text = copy_of(c->text, c->sent_text, p->n_text, 1);
+    p->tokens = copy_of(c->tokens, c->sent_tokens, p->n_tokens, sizeof *p->tokens);
+    p->top = copy_of(c->top, first, n_top, sizeof *p->top);
     c->sent_text = c->n_text;
     c->sent_tokens = c->n_tokens;
     return p->text && p->tokens && p->top;
@@ -171,9 +171,9 @@ static void fill(wf_job *j)
     if (fail || ended) write_end(j, fail ? &failed : NULL);
 }
 
-static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
+ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max)
 {
-    wf_job *j = cls;
+    wf_job *j = job;
     (void)pos;
     if (j->out_at == j->out.len) {
         j->out.len = j->out_at = 0;
@@ -190,7 +190,7 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
 struct MHD_Response *wf_sse_response(wf_job *j)
 {
     struct MHD_Response *r =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, on_read, j, NULL);
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, wf_sse_read, j, NULL);
     if (!r) return NULL;
     MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, "Cache-Control", "no-cache");

@@ -26,6 +26,17 @@ static void on_hangup(wf_server *s, uint64_t serial)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* A client that left in the middle of a request. libmicrohttpd misses that where the last bytes and
+ * the end come together, since epoll tells it once. Two looks, as a request may just have become
+ * whole. */
+static bool is_abandoned(wf_conn *c)
+{
+    char byte;
+    bool before = c->ended;
+    c->ended = !c->busy && !recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return before && c->ended;
+}
+
 static void check_times(wf_server *s)
 {
     uint64_t now = wf_now_ns(), patience = s->p.read_timeout_s * 1000000000ull;
@@ -33,7 +44,8 @@ static void check_times(wf_server *s)
     for (wf_job *j = s->jobs; j; j = j->next)
         if (now > j->deadline_ns) wf_job_abort(j, WF_ABORT_TIMEOUT);
     for (wf_conn *c = s->conns; c; c = c->next)
-        if (!c->busy && now > c->since_ns + patience) shutdown(c->fd, SHUT_RDWR);
+        if (is_abandoned(c) || (!c->busy && now > c->since_ns + patience))
+            shutdown(c->fd, SHUT_RDWR);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -7,7 +7,7 @@ import unittest
 import cli
 from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "tokenize", "detokenize", "perplexity", "bench", "bench ops", "tune", "calibrate", "selftest"]
+COMMANDS = ["run", "serve", "info", "tokenize", "detokenize", "perplexity", "bench", "bench ops", "bench trace", "bench serve", "tune", "calibrate", "selftest"]
 
 
 class Help(cli.TestCase):

@@ -1,20 +1,10 @@
 /* fuzz_request: libFuzzer target. The input is the body of a request to the server, behind a byte that says to
  * which path. Either it is refused with a status and a message, or what goes to the engine is within bounds. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "serve/internal.h"
+#include "fuzz_serve.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static const wf_server *server(void)
-{
-    static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = "chatml"}};
-    static struct weft_model *m;
-    if (!m && weft_model_open(&(struct weft_model_params){0}, &m)) abort();
-    s.model = m;
-    return &s;
-}
 
 static void check_request(const wf_server *s, const wf_params *p)
 {

@@ -3,6 +3,7 @@
 The server takes a free port and says which; it runs the built-in model on the CPU path with the chatml
 template. Environment as in tests/cli/cli.py.
 """
+import atexit
 import http.client
 import json
 import os
@@ -43,11 +44,13 @@ class Reply:
 
 
 class Server:
-    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), wait=True, env=None):
+    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), template="chatml", wait=True, env=None, wrapper=()):
         self.lines = []
-        self.p = subprocess.Popen([cli.WEFT, "serve", "--port", "0", "--chat-template", "chatml", *device, *map(str, args)],
+        self.p = subprocess.Popen([*wrapper, cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
+                                   *map(str, args)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   env={**os.environ, **(env or {})})
+        atexit.register(self.p.kill)  # when a test fails; one that ended does not mind
         self.told = threading.Condition()
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -104,10 +107,10 @@ class Server:
         return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "temperature": 0,
                                                   "max_tokens": 12, **fields})
 
-    def open_stream(self, **fields):
+    def open_stream(self, headers=None, **fields):
         """A connection that has asked for a stream, and its response."""
         c = self.connect()
-        c.request("POST", "/v1/completions", body=json.dumps({**GOOD, "stream": True, **fields}))
+        c.request("POST", "/v1/completions", body=json.dumps({**GOOD, "stream": True, **fields}), headers=headers or {})
         return c, c.getresponse()
 
     def stream(self, path="/v1/completions", **fields):
@@ -144,12 +147,16 @@ class Server:
                 raise AssertionError(line)
         return out
 
-    def until(self, check, what):
+    @staticmethod
+    def wait(check, what):
         end = time.monotonic() + PATIENCE
-        while not check(self.metrics()):
+        while not check():
             if time.monotonic() > end:
                 raise AssertionError(f"not in time: {what}")
             time.sleep(0.02)
+
+    def until(self, check, what):
+        self.wait(lambda: check(self.metrics()), what)
 
     def idle(self):
         self.until(lambda m: not m["num_requests_running"] and not m["num_requests_waiting"], "idle")
@@ -157,6 +164,12 @@ class Server:
     def memory(self):
         with open(f"/proc/{self.p.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def sockets(self):
+        """Connections that it has open, by the kernel's table."""
+        with open(f"/proc/{self.p.pid}/net/tcp", encoding="ascii") as f:
+            rows = [line.split() for line in f.readlines()[1:]]
+        return sum(row[1].endswith(f":{self.port:04X}") and row[3] in ("01", "08") for row in rows)  # established, half closed
 
     def end(self, sig=signal.SIGTERM):
         """Its exit code and its log."""
@@ -192,6 +205,18 @@ class TestCase(cli.TestCase):
         if param is not None:
             self.assertEqual(reply.error["param"], param, reply.body)
         return reply.error
+
+
+class Unharmed(TestCase):
+    """Whatever a test sends: behind it a good request gets the same answer as before."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.want = cls.s.complete().text
+
+    def tearDown(self):
+        self.assertEqual(self.s.complete().text, self.want)
 
 
 def at_once(n, work):

@@ -1,7 +1,9 @@
 """Who may ask, what the options do, and the end of the server."""
+import contextlib
 import json
 import signal
 import tempfile
+import threading
 import time
 import unittest
 
@@ -24,6 +26,8 @@ class Keys(unittest.TestCase):
                 self.assertEqual(s.get("/metrics", **headers).status, status)
                 self.assertEqual(s.get("/nowhere", **headers).status, 404 if status == 200 else 401)
             self.assertEqual(s.get("/health").status, 200)
+            self.assertEqual(s.get("/").status, 200)
+            self.assertEqual(s.get("/", Authorization="Bearer " + "x" * 200_000).status, 431)
             self.assertEqual(s.end()[0], 0)
 
     def test_no_keys_in_the_file(self):
@@ -75,6 +79,49 @@ class Ends(unittest.TestCase):
         code, log = s.end()
         self.assertEqual(code, 0, log)
         self.assertIn("ending: ", log)
+
+    def test_sigterm_under_load(self):
+        """Each of many that asked before it gets its whole answer, or is told that there will be none."""
+        s = Server("--max-num-seqs", 8, "--shutdown-timeout", 300, *SLOW)
+        ask = {**serve.GOOD, "max_tokens": 6}
+        want = s.complete(max_tokens=6).text
+        told, gate, statuses = threading.Event(), threading.Lock(), []
+
+        def check(r, stream):
+            body = r.read()
+            statuses.append(r.status)
+            if r.status == 503:
+                self.assertIn(b"shutting down", body)
+            elif stream:
+                self.assertTrue(body.endswith(b"data: [DONE]\n\n"), body)
+            else:
+                self.assertEqual(json.loads(body)["choices"][0]["text"], want)
+            return r.status == 200 and r.headers["Connection"] != "close"
+
+        def client(stream):
+            """Asks on one connection until it is told that this ends; nothing is sent after the signal."""
+            with contextlib.closing(s.connect()) as c:
+                while True:
+                    with gate:
+                        if told.is_set():
+                            break
+                        c.request("POST", "/v1/completions", body=json.dumps({**ask, "stream": stream}))
+                    if not check(c.getresponse(), stream):
+                        break
+
+        def one(i):
+            if i < 16:
+                return client(stream=i % 2 == 0)
+            s.wait(lambda: len(statuses) >= 16, "each has asked about once")
+            s.until(lambda m: m["num_requests_running"] + m["num_requests_waiting"] >= 10, "many ask")
+            with gate:
+                s.p.send_signal(signal.SIGTERM)
+                return told.set()
+
+        at_once(17, one)
+        self.assertLessEqual(set(statuses), {200, 503})
+        self.assertGreaterEqual(statuses.count(200), 16)
+        self.assertEqual(s.end()[0], 0)
 
     def test_after_sigterm_nobody_gets_in(self):
         s = Server(*SLOW)

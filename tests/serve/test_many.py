@@ -7,7 +7,8 @@ import socket
 import serve
 from serve import PROMPTS, at_once
 
-class Many(serve.TestCase):
+
+class Many(serve.Unharmed):
     ARGS = ["--max-num-seqs", 16, "-c", 256, *serve.ONE_ROUNDING]
 
     def test_answers_do_not_mix(self):
@@ -49,6 +50,21 @@ class Many(serve.TestCase):
 
         at_once(120, one)
         self.assertGreater(len(left), 20)
+        self.s.idle()
+
+    def test_many_that_leave_at_once(self):
+        def leave(i):
+            body = json.dumps({"prompt": "One day", "max_tokens": 200, "ignore_eos": True, "stream": i % 2 == 0})
+            with socket.create_connection(("127.0.0.1", self.s.port)) as s:
+                s.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                if i % 3 == 0:
+                    s.settimeout(5)
+                    try:
+                        s.recv(100)
+                    except socket.timeout:
+                        pass
+
+        at_once(60, leave)
         self.s.idle()
 
     def test_slow_readers_hold_up_nobody(self):

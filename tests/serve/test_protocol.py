@@ -2,11 +2,14 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import unittest
 
 import serve
+
+PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "page.html")
 
 
 class State(serve.TestCase):
@@ -61,10 +64,46 @@ class State(serve.TestCase):
         self.assertEqual(grown("inter_token_latency_seconds_count"), 6)
         self.assertEqual(grown("e2e_request_latency_seconds_count"), 1)
         self.assertEqual(grown("iteration_tokens_total_sum"), 3 + 6)
+        self.assertEqual(grown("step_seconds_count"), grown("iteration_tokens_total_count"))
+        self.assertGreater(grown("step_seconds_sum"), 0)
         self.assertEqual(grown("prefix_cache_queries_total"), 3)
         self.assertEqual(grown('request_generation_tokens_bucket{le="10"}'), 1)
         self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
         self.assertEqual(after["num_requests_running"], 0)
+
+
+class Page(serve.TestCase):
+    """What is sent of the page at /; test_page.py looks at it in a browser."""
+
+    def test_policy(self):
+        replies = [self.s.get("/"), self.s.get("/")]
+        nonces = set()
+        for r in replies:
+            self.assertEqual((r.status, r.headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+            self.assertEqual((r.headers["Cache-Control"], r.headers["X-Content-Type-Options"]), ("no-store", "nosniff"))
+            policy = dict(p.split(" ", 1) for p in r.headers["Content-Security-Policy"].split("; "))
+            self.assertEqual(policy["default-src"], "'none'")
+            (nonce,) = re.fullmatch(r"'nonce-([0-9a-f]{32})'", policy["script-src"]).groups()
+            self.assertEqual(policy["style-src"], policy["script-src"])
+            self.assertEqual(set(re.findall(rb'nonce="([^"]*)"', r.body)), {nonce.encode()})
+            nonces.add(nonce)
+        self.assertEqual(len(nonces), 2)
+        with open(PAGE, "rb") as f:
+            self.assertEqual(replies[0].body.replace(replies[0].headers["X-Request-Id"].encode(), b"{{nonce}}"), f.read())
+
+    def test_nothing_from_outside(self):
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        self.assertEqual(re.findall(r"https?://[^'\"\s]+", page.replace("http://www.w3.org/2000/svg", "")), [])
+        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "@import"):
+            self.assertNotIn(word, page)
+
+    def test_methods(self):
+        self.assertEqual(self.s.request("HEAD", "/").status, 200)
+        self.refused(self.s.post("/", {}), 405)
+
+    def test_models_say_what_they_can(self):
+        self.assertEqual(self.s.get("/v1/models").json["data"][0]["capabilities"], ["completion", "chat"])
 
 
 class Tokens(serve.TestCase):
@@ -301,9 +340,13 @@ class Chat(serve.TestCase):
 
     def test_not_supported(self):
         tool = [{"type": "function", "function": {"name": "f"}}]
-        self.refused(self.s.chat(tools=tool), 501, "tools")
+        e = self.refused(self.s.chat(tools=tool), 501, "tools")
+        self.assertEqual(e["type"], "not_supported_error")
+        self.assertIn("tool_choice", e["message"])  # what to do
         self.assertEqual(self.s.chat(tools=tool, tool_choice="none").status, 200)
-        self.refused(self.s.chat(response_format={"type": "json_object"}), 501, "response_format")
+        for kind in ("json_object", "json_schema"):
+            e = self.refused(self.s.chat(response_format={"type": kind}), 501, "response_format")
+            self.assertIn(kind + " is not supported: leave it out", e["message"])
         self.assertEqual(self.s.chat(response_format={"type": "text"}).status, 200)
         self.refused(self.s.chat([{"type": "image_url", "image_url": {"url": "x"}}]), 501, "messages")
 
@@ -358,6 +401,18 @@ class OpenAI(serve.TestCase):
         self.assertEqual(e.exception.param, "max_tokens")
         with self.assertRaises(self.errors.NotFoundError):
             self.client.completions.create(model="other", prompt="a")
+        with self.assertRaises(self.errors.APIStatusError) as e:
+            self.client.chat.completions.create(model=self.model, messages=[{"role": "user", "content": "a"}],
+                                                response_format={"type": "json_object"})
+        self.assertEqual((e.exception.status_code, e.exception.type), (501, "not_supported_error"))
+
+    def test_stop_and_stream_logprobs(self):
+        ask = {"model": self.model, "prompt": "One day", "max_tokens": 12, "temperature": 0}
+        whole = self.client.completions.create(**ask).choices[0].text
+        r = self.client.completions.create(**ask, stop=whole[5:9]).choices[0]
+        self.assertEqual((r.text, r.finish_reason), (whole[:5], "stop"))
+        parts = self.client.completions.create(**ask, stream=True, logprobs=1)
+        self.assertEqual(sum(len(p.choices[0].logprobs.tokens) for p in parts), 12)
 
 
 if __name__ == "__main__":

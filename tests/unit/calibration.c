@@ -209,8 +209,12 @@ static void test_engine(void **state)
     assert_int_equal(used_layers(m, NULL, &p), 0);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(logged, path));
-    assert_int_equal(used_layers(m, "/nonexistent", &p), 0);
-    assert_int_equal(warnings, 2);
+    struct weft_engine *e = NULL;
+    struct weft_engine_params named = {.device = "null", .context = 64, .calibration = "/nonexistent"};
+    assert_int_equal(weft_engine_open(m, &named, &e), WEFT_ERR_IO); /* who names a file wants it used */
+    named.calibration = path;
+    assert_int_equal(weft_engine_open(m, &named, &e), WEFT_ERR_FORMAT);
+    assert_int_equal(warnings, 1);
     unlink(path);
     weft_model_close(m);
 }

@@ -154,6 +154,25 @@ static void too_many_queues(void **state)
     while (n) f->queue_destroy(&d->base, q[--n]);
 }
 
+/* A queue that takes the place of one destroyed does not take its events for its own: it waits for them. */
+static void place_used_again(void **state)
+{
+    wf_queue *q = queue_of();
+    wf_event *e = event_of();
+    uint32_t slot = ((cl_q *)q)->slot;
+    (void)state;
+    assert_int_equal(f->mark(q, NULL, 0, e), WEFT_OK);
+    assert_int_equal(f->flush(q), WEFT_OK);
+    f->queue_destroy(&d->base, q);
+    q = queue_of();
+    assert_int_equal(((cl_q *)q)->slot, slot);
+    assert_int_not_equal(((cl_q *)q)->id, ((cl_ev *)e)->id);
+    assert_int_equal(f->mark(q, &e, 1, NULL), WEFT_OK);
+    assert_int_equal(f->wait(e, 1000), WEFT_OK);
+    f->event_destroy(&d->base, e);
+    f->queue_destroy(&d->base, q);
+}
+
 static void too_much_memory(void **state)
 {
     wf_buf *b = NULL;
@@ -215,7 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(one_queue_is_in_order), T(ping_pong), T(join), T(events), T(too_many_queues),
-        T(too_much_memory), T(force), T(watchdog),
+        T(place_used_again), T(too_much_memory), T(force), T(watchdog),
     };
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,18 @@
+/* What the fuzzers of the server share: one that has the demo model and listens nowhere. */
+#ifndef WF_FUZZ_SERVE_H
+#define WF_FUZZ_SERVE_H
+
+#include <stdlib.h>
+
+#include "serve/internal.h"
+
+static inline wf_server *server(void)
+{
+    static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = "chatml"}};
+    static struct weft_model *m;
+    if (!m && weft_model_open(&(struct weft_model_params){0}, &m)) abort();
+    s.model = m;
+    return &s;
+}
+
+#endif

@@ -1,0 +1,209 @@
+/* fuzz_sse: libFuzzer target. The input is a script of what an engine writes into the choices of a stream, in any
+ * bytes, of when the connection reads, and how much. What is read must be server-sent events of valid JSON, and the
+ * texts in them what went in, with U+FFFD for what is no UTF-8, which another library judges here. */
+#include <string.h>
+#include <utf8proc.h>
+
+#include "fuzz_serve.h"
+
+#define MAX_CHOICES 3
+#define MAX_OPS     64
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Stands in for libmicrohttpd's, since there is no connection. */
+void MHD_suspend_connection(struct MHD_Connection *conn)
+{
+    (void)conn;
+}
+
+static const struct {
+    bool chat;
+    const char *body;
+} asks[] = {
+    {false, "{\"prompt\": \"One day\", \"stream\": true}"},
+    {false, "{\"prompt\": \"One \\\"day\\\"\\n\", \"n\": 3, \"stream\": true, \"echo\": true, \"logprobs\": 2}"},
+    {false, "{\"prompt\": [\"One\", \"Two\"], \"stream\": true, \"stream_options\": {\"include_usage\": true}}"},
+    {true, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true, \"n\": 2}"},
+    {true, "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stream\": true, \"logprobs\": true, \"top_logprobs\": 2,"
+           " \"stream_options\": {\"include_usage\": true, \"continuous_usage_stats\": true}}"},
+};
+
+typedef struct fuzz_stream {
+    wf_job job;
+    wf_choice choices[MAX_CHOICES];
+    wf_text out;               /* all that was read */
+    wf_text want[MAX_CHOICES]; /* what the texts in it must be */
+    wf_text got[MAX_CHOICES];
+    size_t tokens;
+    unsigned finished;
+    bool ended;
+} fuzz_stream;
+
+#define CHECK(x) ((x) ? (void)0 : abort())
+
+/* ---- what goes in --------------------------------------------------------------------------------- */
+
+static void want_text(wf_text *want, const char *data, size_t len)
+{
+    for (size_t at = 0; at < len;) {
+        utf8proc_int32_t c;
+        utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)data + at, (utf8proc_ssize_t)(len - at), &c);
+        wf_text_add(want, n > 0 ? data + at : "\xEF\xBF\xBD", n > 0 ? (size_t)n : 3);
+        at += n > 0 ? (size_t)n : 1;
+    }
+}
+
+static void begin(fuzz_stream *f, uint8_t which)
+{
+    wf_refusal r = {0};
+    wf_job *j = &f->job;
+    const char *text = asks[which % WF_LEN(asks)].body;
+    json_t *body = wf_json_parse(text, strlen(text), &r);
+    CHECK(body && wf_params_read(server(), body, asks[which % WF_LEN(asks)].chat, &j->params, &r));
+    json_decref(body);
+    j->server = server();
+    pthread_mutex_init(&j->lock, NULL);
+    wf_random_hex(j->id);
+    j->choices = f->choices;
+    j->n_choices = j->n_pending = j->params.n_prompts * (size_t)j->params.n;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        wf_prompt *p = &j->params.prompts[i / (size_t)j->params.n];
+        f->choices[i] = (wf_choice){.job = j, .index = (uint32_t)i};
+        if (j->params.echo) want_text(&f->want[i], p->text, p->len);
+    }
+}
+
+/* A token with its text and two alternatives; the arrays are as large as any script makes them. */
+static void add_token(fuzz_stream *f, wf_choice *c, const uint8_t *data, size_t len)
+{
+    if (!c->text) {
+        c->text = wf_calloc(MAX_OPS, 256);
+        c->tokens = wf_calloc(MAX_OPS, sizeof *c->tokens);
+        c->top = wf_calloc(2 * MAX_OPS, sizeof *c->top);
+        CHECK(c->text && c->tokens && c->top);
+    }
+    if (len) memcpy(c->text + c->n_text, data, len);
+    c->n_text += len;
+    int32_t id = len ? data[0] : 0;
+    for (int k = 0; k < 2; k++) c->top[c->n_top + (size_t)k] = (struct weft_logprob){id + k, -0.5f * (float)k};
+    c->tokens[c->n_tokens++] = (wf_token){.id = id, .logprob = -1.25f, .text_end = c->n_text, .top = c->n_top, .n_top = 2};
+    c->n_top += 2;
+    f->tokens++;
+}
+
+static void end_choice(fuzz_stream *f, wf_choice *c, uint8_t how)
+{
+    static const char message[] = "the device \xff\n\"failed\"";
+    if (c->done) return;
+    c->done = true;
+    c->end.finish = how & 1 ? WEFT_FINISH_STOP : WEFT_FINISH_LENGTH;
+    c->end.status = (how & 62) == 62 ? WEFT_ERR_DEVICE : WEFT_OK;
+    wf_copy(c->message, sizeof c->message, message);
+    f->job.n_pending--;
+}
+
+/* ---- what comes out ------------------------------------------------------------------------------- */
+
+static void read_some(fuzz_stream *f, size_t max)
+{
+    char buf[2048];
+    size_t sent[MAX_CHOICES];
+    for (size_t i = 0; i < f->job.n_choices; i++) sent[i] = f->choices[i].sent_text;
+    ssize_t n = wf_sse_read(&f->job, f->out.len, buf, WF_MIN(max, sizeof buf));
+    CHECK(n != MHD_CONTENT_READER_END_WITH_ERROR);
+    if (n == MHD_CONTENT_READER_END_OF_STREAM) f->ended = true;
+    else wf_text_add(&f->out, buf, (size_t)n);
+    for (size_t i = 0; i < f->job.n_choices; i++) {
+        const wf_choice *c = &f->choices[i];
+        if (c->text) want_text(&f->want[i], c->text + sent[i], c->sent_text - sent[i]);
+    }
+}
+
+static void check_choice(fuzz_stream *f, const json_t *choice)
+{
+    json_int_t i = json_integer_value(json_object_get(choice, "index"));
+    CHECK(i >= 0 && i < (json_int_t)f->job.n_choices && !(f->finished >> i & 1));
+    const json_t *delta = json_object_get(choice, "delta");
+    const json_t *text = delta ? json_object_get(delta, "content") : json_object_get(choice, "text");
+    CHECK(!text || json_is_string(text));
+    if (text) wf_text_add(&f->got[i], json_string_value(text), json_string_length(text));
+    if (json_is_string(json_object_get(choice, "finish_reason"))) f->finished |= 1u << i;
+}
+
+/* One event without the empty line; false: it is an error. */
+static bool check_event(fuzz_stream *f, const char *text, size_t len)
+{
+    json_error_t e;
+    CHECK(len > 6 && !memcmp(text, "data: ", 6) && !memchr(text, '\n', len));
+    json_t *event = json_loadb(text + 6, len - 6, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    CHECK(event);
+    const json_t *choices = json_object_get(event, "choices"), *usage = json_object_get(event, "usage");
+    bool fine = !json_object_get(event, "error");
+    CHECK(fine ? json_is_array(choices) : json_is_string(json_object_get(json_object_get(event, "error"), "message")));
+    for (size_t i = 0; i < json_array_size(choices); i++) check_choice(f, json_array_get(choices, i));
+    if (fine && !json_array_size(choices))
+        CHECK((size_t)json_integer_value(json_object_get(usage, "completion_tokens")) == f->tokens);
+    json_decref(event);
+    return fine;
+}
+
+static void check_out(fuzz_stream *f)
+{
+    static const char done[] = "data: [DONE]\n\n";
+    bool fine = true;
+    CHECK(f->out.len >= strlen(done) && !strcmp(f->out.data + f->out.len - strlen(done), done));
+    for (char *at = f->out.data, *end; strcmp(at, done); at = end + 2) {
+        end = strstr(at, "\n\n");
+        CHECK(end && fine); /* nothing comes behind an error but the end */
+        fine = check_event(f, at, (size_t)(end - at));
+    }
+    if (fine) CHECK(f->finished == (1u << f->job.n_choices) - 1);
+    for (size_t i = 0; i < f->job.n_choices; i++) {
+        const wf_text *got = &f->got[i], *want = &f->want[i];
+        CHECK(fine ? got->len == want->len : got->len <= want->len);
+        CHECK(!got->len || !memcmp(got->data, want->data, got->len));
+    }
+}
+
+static void end(fuzz_stream *f)
+{
+    for (size_t i = 0; i < f->job.n_choices; i++) {
+        free(f->choices[i].text);
+        free(f->choices[i].tokens);
+        free(f->choices[i].top);
+        free(f->want[i].data);
+        free(f->got[i].data);
+    }
+    free(f->out.data);
+    free(f->job.out.data);
+    wf_params_free(&f->job.params);
+    pthread_mutex_destroy(&f->job.lock);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_stream f = {0};
+    if (!size) return 0;
+    begin(&f, data[0]);
+    size_t at = 1, ops = 0;
+    while (at + 2 <= size && ops++ < MAX_OPS) {
+        uint8_t op = data[at], n = data[at + 1];
+        wf_choice *c = &f.choices[op % f.job.n_choices];
+        size_t len = WF_MIN((size_t)n, size - at - 2);
+        at += 2;
+        if (op >> 6 == 0) {
+            read_some(&f, 1 + 8u * n);
+        } else if (op >> 6 == 1) {
+            end_choice(&f, c, n);
+        } else if (!c->done) {
+            add_token(&f, c, data + at, len);
+            at += len;
+        }
+    }
+    for (size_t i = 0; i < f.job.n_choices; i++) end_choice(&f, &f.choices[i], 0);
+    while (!f.ended) read_some(&f, 1024);
+    check_out(&f);
+    end(&f);
+    return 0;
+}

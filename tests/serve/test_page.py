@@ -1,0 +1,236 @@
+"""The page for people at /, in a headless Chromium where there is one. What is sent of it: test_protocol.py."""
+import contextlib
+import json
+import tempfile
+import threading
+import unittest
+
+import browser
+import serve
+from serve import Server
+
+SLOW = ["--force", "gemm=ref,attention=ref"]  # so that something still runs when it is looked at
+STATUS = "document.querySelector('#status').textContent"
+# WCAG's contrast of two of the page's colours.
+CONTRAST = """
+(() => {
+    const light = name => {
+        const probe = document.body.appendChild(document.createElement('i'));
+        probe.style.color = `var(--${name})`;
+        const [r, g, b] = getComputedStyle(probe).color.match(/\\d+/g).map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
+        probe.remove();
+        return .2126 * r + .7152 * g + .0722 * b;
+    };
+    const pairs = ['ink paper', 'ink raised', 'ink sunk', 'ink wash', 'ink alarm', 'soft paper', 'soft raised', 'soft sunk', 'on-teal teal', 'paper red'];
+    return pairs.map(pair => {
+        const [b, a] = pair.split(' ').map(light).sort((x, y) => x - y);
+        return [pair, (a + .05) / (b + .05)];
+    });
+})()"""
+
+
+@unittest.skipUnless(browser.program(), "no Chromium is installed")
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.s = Server()
+        cls.b = browser.Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.b.end()
+        code, log = cls.s.end()
+        if code or "ERROR: AddressSanitizer" in log:
+            raise AssertionError(log)
+
+    def setUp(self):
+        self.b.size(1280, 800)
+        self.open(self.s)
+
+    def tearDown(self):
+        self.assertEqual(self.b.trouble, [])
+
+    def open(self, s, status="Ready"):
+        self.b.open(f"http://127.0.0.1:{s.port}/")
+        self.until_status(status)
+
+    def until_seen(self, code):
+        """Until the expression is true of what the page knows; it need not wait a second for its next look at the server."""
+        self.b.until(f"document.dispatchEvent(new Event('visibilitychange')), {code}")
+
+    def until_status(self, text):
+        self.until_seen(f"{STATUS} === {json.dumps(text)}")
+
+    def put(self, **fields):
+        for name, value in fields.items():
+            self.b.js(f"document.getElementById({json.dumps(name)}).value = {json.dumps(value)}")
+
+    def say(self, text):
+        self.b.click("#words")
+        self.b.type(text)
+        self.b.enter()
+
+    def text(self, selector):
+        """Of the last element that fits."""
+        return self.b.js(f"[...document.querySelectorAll({json.dumps(selector)})].at(-1)?.textContent")
+
+    def until_answered(self, n):
+        self.b.until(f"document.querySelectorAll('.answer').length === {n} && !document.querySelector('[aria-busy]') && document.querySelector('#stop').hidden")
+
+    @contextlib.contextmanager
+    def load(self):
+        """Something always runs meanwhile."""
+        ended = threading.Event()
+
+        def work():
+            while not ended.is_set():
+                self.s.complete(max_tokens=60, ignore_eos=True)
+
+        t = threading.Thread(target=work)
+        t.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            t.join()
+
+    def test_chat(self):
+        """What is typed goes to the model as it is, with what was said before, and is shown as it is."""
+        first, second = "Hello <img src=x onerror='throw 1'> & <b>you</b>\n  there", "Go on"
+        self.put(temperature="0", most="20", system="Be brief")
+        self.b.click("#words")
+        self.b.type(first)
+        self.b.enter(shift=True)  # with Shift: no end of the message
+        self.b.enter()
+        self.until_answered(1)
+        self.assertEqual(self.text(".user .words").rstrip("\n"), first)
+        self.assertEqual(self.b.js("getComputedStyle(document.querySelector('.words')).whiteSpace.slice(0, 8)"), "pre-wrap")
+        self.assertIsNone(self.b.js("document.querySelector('#turns img, #turns b')"))
+        turns = [{"role": "system", "content": "Be brief"}, {"role": "user", "content": self.text(".user .words")}]
+        want = self.s.chat(messages=turns, max_tokens=20).json
+        self.assertEqual(self.text(".answer .words"), want["choices"][0]["message"]["content"])
+        tokens = want["usage"]["completion_tokens"]
+        self.assertRegex(self.text(".note"), rf"^{tokens} tokens · [\d.]+ tokens/s · first after [\d.]+ s")
+        self.say(second)
+        self.until_answered(2)
+        turns += [want["choices"][0]["message"], {"role": "user", "content": second}]
+        want = self.s.chat(messages=turns, max_tokens=20).json["choices"][0]["message"]["content"]
+        self.assertEqual(self.text(".answer .words"), want)
+        self.b.click("#fresh")
+        self.assertEqual(self.b.js("document.querySelector('#turns').childElementCount"), 0)
+
+    def test_stop(self):
+        s = Server(*SLOW)
+        self.open(s)
+        self.b.js("document.querySelector('#mode-text').click()")
+        self.put(temperature="0", most="500")
+        self.say("One day")
+        self.b.until("document.querySelector('.answer .words').textContent.length > 20")
+        self.b.click("#stop")
+        self.until_answered(1)
+        self.assertIn("stopped", self.text(".note"))
+        self.assertTrue(self.s.complete(max_tokens=500).text.startswith(self.text(".answer .words")[len("One day"):]))
+        s.until(lambda m: m['request_success_total{finished_reason="abort"}'] == 1, "the server's work has ended")
+        self.say("One day")
+        self.b.until("document.querySelectorAll('.answer').length === 2 && document.querySelector('[aria-busy] .words').textContent.length > 20")
+        self.b.click("#fresh")  # ends it, too
+        self.until_answered(0)
+        s.until(lambda m: m['request_success_total{finished_reason="abort"}'] == 2, "the server's work has ended")
+        self.assertEqual(s.end()[0], 0)
+
+    def test_figures(self):
+        with self.load():
+            self.until_seen("document.querySelector('#running').textContent === '1'")
+            self.until_seen("parseFloat(document.querySelector('#rate').textContent) > 0")
+            self.until_seen("parseFloat(document.querySelector('#kv').textContent) > 0")
+            self.until_seen("/whole step[\\d.]+ ms/.test(document.querySelector('#steps').textContent)")
+        self.until_seen("document.querySelector('#running').textContent === '0'")
+        self.assertEqual(self.text("#waiting"), "0")
+
+    def test_step_classes(self):
+        """Where the server tells classes of work apart, each has its bar; the prefix of the names is the server's choice."""
+        script = self.b.call("Page.addScriptToEvaluateOnNewDocument", source="""
+            const real = fetch;
+            let looks = 0;
+            fetch = async (path, ...more) => {
+                if (path !== "/metrics") return real(path, ...more);
+                looks++;
+                const line = (name, kind, value) => `vllm:step_seconds_${name}{model_name="m",class="${kind}"} ${value}\\n`;
+                return new Response(line("sum", "compute", looks * 0.03) + line("count", "compute", looks * 10) +
+                                    line("sum", "memory", looks * 0.015) + line("count", "memory", looks * 10));
+            };""")["identifier"]
+        self.open(self.s)
+        self.b.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
+        self.until_seen("document.querySelectorAll('#steps .bar').length === 2")
+        self.assertEqual(self.b.js("[...document.querySelectorAll('#steps dl > div')].map(d => d.innerText.split('\\n').join(' '))"),
+                         ["compute 3.00 ms", "memory 1.50 ms"])
+        self.assertEqual(self.b.js("[...document.querySelectorAll('#steps i')].map(i => i.style.width)"), ["100%", "50%"])
+
+    def test_errors(self):
+        self.put(most="99999")
+        self.say("Hello")
+        self.until_answered(1)
+        self.assertIn("max_tokens is 99999", self.text("[role=alert] p"))
+        self.put(most="5")
+        self.b.click("[role=alert] button:last-child")
+        self.until_answered(1)
+        self.assertIsNone(self.text("[role=alert]"))
+        self.assertRegex(self.text(".note"), "^5 tokens .*cut off")
+
+    def test_key(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+            f.write("a-key\n")
+            f.flush()
+            s = Server("--api-key-file", f.name)
+        self.open(s, "API key needed")
+        for key, status in (("no-key", "Wrong API key"), ("a-key", "Ready")):
+            self.b.click("#key")
+            self.b.type(key)
+            self.b.enter()
+            self.until_status(status)
+        self.assertTrue(self.b.js("document.querySelector('#keys').hidden"))
+        self.put(most="5")
+        self.say("Hello")
+        self.until_answered(1)
+        self.assertIsNone(self.text("[role=alert]"))
+        self.assertEqual(s.end()[0], 0)
+        self.until_status("No connection")
+        self.assertTrue(self.b.js("document.querySelector('#go').disabled"))
+
+    def test_without_template(self):
+        s = Server(template=None)
+        self.open(s)
+        self.put(temperature="0", most="12")
+        self.assertTrue(self.b.js("document.querySelector('#mode-text').checked && document.querySelector('#mode-chat').disabled"))
+        self.say("One day")
+        self.until_answered(1)
+        self.assertEqual(self.text(".answer .words"), "One day" + self.s.complete().text)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_every_size(self):
+        """Nothing sticks out sideways or downwards, and what is needed is in sight."""
+        self.put(most="5")
+        self.say("w" * 400)
+        self.until_answered(1)
+        for width, height, mobile in ((320, 568, True), (390, 844, True), (1280, 800, False), (740, 360, True)):
+            self.b.size(width, height, mobile)
+            out = self.b.js("[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight,"
+                            "innerHeight - document.querySelector('#ask').getBoundingClientRect().bottom]")
+            self.assertLessEqual(max(out[:2]), 0, (width, out))
+            self.assertGreaterEqual(out[2], 0, width)
+
+    def test_names_and_contrast(self):
+        self.b.js("document.querySelector('#settings').open = true")
+        roles = {"button", "textbox", "spinbutton", "radio"}
+        nodes = [n for n in self.b.call("Accessibility.getFullAXTree")["nodes"] if n.get("role", {}).get("value") in roles]
+        self.assertGreaterEqual({n["role"]["value"] for n in nodes}, roles)
+        for n in nodes:
+            self.assertTrue(n["name"]["value"].strip(), n)
+        for scheme in ("light", "dark"):
+            self.b.scheme(scheme)
+            for pair, contrast in self.b.js(CONTRAST):
+                self.assertGreaterEqual(contrast, 4.5, (scheme, pair))
+
+
+if __name__ == "__main__":
+    serve.main()
