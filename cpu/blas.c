@@ -24,11 +24,11 @@ const char *wf_blas_core(void)
  */
 static void warn_core(void)
 {
+#if defined(__x86_64__)
     const char *set = getenv("OPENBLAS_CORETYPE");
     static const char *const slow[] = {"Haswell", "Zen",      "Sandybridge",
                                        "Nehalem", "Prescott", "Core2"};
     if (!set || !*set) return;
-#if defined(__x86_64__)
     for (size_t i = 0; i < WF_LEN(slow); i++)
         if (strcasecmp(openblas_get_corename(), slow[i]) == 0 && __builtin_cpu_supports("avx512f"))
             wf_log(WEFT_LOG_WARN,
