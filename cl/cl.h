@@ -315,6 +315,7 @@ weft_status wf_cl_fail(cl_dev *d, cl_int err, const char *fmt, ...) WF_PRINTF(3,
 weft_status wf_cl_check_lost(const cl_dev *d);
 
 weft_status wf_cl_buf_create(wf_dev *, uint64_t, wf_buf **);
+weft_status wf_cl_host_create(wf_dev *, uint64_t size, wf_buf **);
 void wf_cl_buf_destroy(wf_dev *, wf_buf *);
 weft_status wf_cl_queue_create(wf_dev *, wf_queue **);
 void wf_cl_queue_destroy(wf_dev *, wf_queue *);

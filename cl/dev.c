@@ -135,6 +135,7 @@ static const wf_dev_fns fns = {
     .close = cl_close,
     .buf_create = wf_cl_buf_create,
     .buf_destroy = wf_cl_buf_destroy,
+    .host_create = wf_cl_host_create,
     .queue_create = wf_cl_queue_create,
     .queue_destroy = wf_cl_queue_destroy,
     .event_create = wf_cl_event_create,

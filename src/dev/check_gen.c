@@ -340,7 +340,7 @@ static weft_status draw_feed(wf_check *k, gen *g)
         if (i % 7 == 5) ids[i] = below(g, 2) ? -1 - (int32_t)c->k : wild[below(g, 2)];
     }
     k->scale = -1;
-    return make(&k->out[0], WF_I32, c->m, 1, 0);
+    return make(&k->out[0], WF_I32, k->in[0].view.rows, k->in[0].view.cols, 0);
 }
 
 /* ---- attention: sequences of mixed lengths over shuffled pages ---------------------------------------- */

@@ -2,6 +2,7 @@
  * that are well formed, a lost device is never called again, and no wait is without a limit. */
 #include "dev/front.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const wf_op_info wf_ops[WF_N_OPS] = {
@@ -66,6 +67,28 @@ weft_status wf_buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
                        (unsigned long long)size, dev->info.id, (unsigned long long)dev->max_alloc);
     }
     return note(dev, dev->fns->buf_create(dev, size, out));
+}
+
+weft_status wf_host_create(wf_dev *dev, uint64_t size, wf_host *out)
+{
+    *out = (wf_host){0};
+    WF_TRY(wf_dev_usable(dev, "host memory"));
+    if (dev->fns->host_create && note(dev, dev->fns->host_create(dev, size, &out->pinned)) == WEFT_OK) {
+        out->data = out->pinned->host;
+        memset(out->data, 0, size);
+        return WEFT_OK;
+    }
+    WF_TRY(wf_dev_usable(dev, "host memory"));
+    out->data = wf_calloc(size, 1);
+    return out->data ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+void wf_host_destroy(wf_dev *dev, wf_host *h)
+{
+    if (h->pinned) wf_buf_destroy(h->pinned);
+    else if (dev->lost) wf_abandon(h->data);
+    else free(h->data);
+    *h = (wf_host){0};
 }
 
 weft_status wf_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)

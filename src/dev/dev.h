@@ -178,6 +178,9 @@ typedef struct wf_dev_fns {
     weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, wf_buf **); /* optional: use host
         memory in place, read-only; it outlives the buffer */
 
+    weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **); /* optional: memory of the host, at ->host, that
+        copies reach beside other work; goes with buf_destroy */
+
     /* Queues and events. waits/signal as in wf_call. write/read: host memory stays untouched until
      * the signal fires (signal NULL: until a later event of the queue). */
     weft_status (*queue_create)(wf_dev *, wf_queue **);
@@ -266,6 +269,14 @@ const char *wf_tier_name(enum wf_tier);
 weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
 weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED if absent */
 void wf_buf_destroy(wf_buf *);
+/* Host memory that copies may reach beside other work: drivers of GPUs wait where it is not pinned. Zeroed; plain memory
+ * where the backend has nothing better. */
+typedef struct wf_host {
+    void *data;
+    wf_buf *pinned; /* or NULL */
+} wf_host;
+weft_status wf_host_create(wf_dev *, uint64_t size, wf_host *out);
+void wf_host_destroy(wf_dev *, wf_host *); /* of a lost device, which may still write to it, it stays */
 weft_status wf_queue_create(wf_dev *, wf_queue **);
 void wf_queue_destroy(wf_queue *);
 weft_status wf_event_create(wf_dev *, wf_event **);

@@ -92,14 +92,14 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     if (p->poison) WF_TRY(wf_exec_poison(e->exec));
     WF_TRY(wf_exec_prepare(e->exec, p->on_progress, p->user));
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
-    e->logits = wf_calloc((size_t)e->limits.logit_rows * n_vocab, sizeof *e->logits);
+    WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     e->how = wf_calloc(e->limits.logit_rows, sizeof *e->how);
-    bool ok = e->logits && e->scratch && e->how;
+    bool ok = e->scratch && e->how;
     for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
-        f->ids = wf_calloc(e->limits.logit_rows, sizeof *f->ids);
+        WF_TRY(wf_host_create(e->dev, e->limits.logit_rows * sizeof(int32_t), &f->ids));
         f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
-        ok = ok && f->ids && f->parts;
+        ok = ok && f->parts;
     }
     return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
@@ -130,10 +130,9 @@ static void unload(struct weft_engine *e)
     wf_plan_free(&e->plan);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
-    bool lost = e->dev && e->dev->lost; /* then it may still write to host memory */
-    lost ? wf_abandon(e->logits) : free(e->logits);
+    if (e->dev) wf_host_destroy(e->dev, &e->logits);
     for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
-        lost ? wf_abandon(f->ids) : free(f->ids);
+        if (e->dev) wf_host_destroy(e->dev, &f->ids);
         free(f->parts);
     }
     if (e->dev) wf_dev_close(e->dev);

@@ -125,7 +125,7 @@ typedef struct wf_flight {
     wf_part *parts;         /* [limits.seqs] */
     uint32_t n_parts, n_rows;
     bool have_logits;       /* the host gets logits, for those requests that need them */
-    int32_t *ids;           /* [limits.logit_rows] */
+    wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
 } wf_flight;
 
@@ -146,7 +146,7 @@ struct weft_engine {
     uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
     wf_trace *trace;
     wf_choice *how;                /* [limits.logit_rows], of the step that sets off */
-    float *logits;                 /* [limits.logit_rows, n_vocab], of the one step that brings any */
+    wf_host logits;                /* float [limits.logit_rows, n_vocab], of the one step that brings any */
     wf_candidate *scratch;
     struct weft_request *live;     /* the engine's thread only */
     pthread_t thread;

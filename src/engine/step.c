@@ -148,7 +148,7 @@ static bool set_off(struct weft_engine *e)
     f->number = e->n_set_off++;
     f->start_ns = wf_now_ns();
     weft_status s = move_pages(e);
-    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, f), f->have_logits ? e->logits : NULL, f->ids);
+    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, f), f->have_logits ? e->logits.data : NULL, f->ids.data);
     if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !f->have_logits);
     wf_trace_span(e->trace, WF_TRACK_ENGINE, "submit", f->start_ns, f->number, f->n_rows, wf_now_ns());
@@ -171,7 +171,8 @@ static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
 {
     struct weft_request *r = p->r;
     size_t n_vocab = e->model->hp.n_vocab;
-    const float *logits = f->have_logits && wf_request_needs_logits(r) ? e->logits + p->logit0 * n_vocab : NULL;
+    const float *logits = f->have_logits && wf_request_needs_logits(r) ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
+    const int32_t *ids = f->ids.data;
     uint32_t last = p->n_logits - 1;
     if (r->seq.all_logits) wf_request_prompt_logits(r, logits, p->n_logits, p->first);
     if (!p->chooses) return;
@@ -180,7 +181,7 @@ static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
         return;
     }
     r->seq.n_ahead -= r->seq.n_ahead > 0;
-    wf_request_token(r, logits ? logits + last * n_vocab : NULL, f->ids[p->logit0 + last]);
+    wf_request_token(r, logits ? logits + last * n_vocab : NULL, ids[p->logit0 + last]);
 }
 
 static void land(struct weft_engine *e)

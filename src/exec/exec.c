@@ -7,7 +7,7 @@
 
 /* A step between submission and the end of its work. */
 typedef struct flight {
-    int32_t *staging; /* the batch's arrays, packed as on the device */
+    wf_host staging; /* the batch's arrays, packed as on the device */
     wf_event *begun, *done;
     int32_t recomputed; /* by asynchronous softmax, of all steps up to this one */
 } flight;
@@ -58,8 +58,7 @@ static weft_status reserve_acts(wf_exec *e)
     uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
     ints += (1ull + WF_DRAW_FLOATS + WF_DRAW_INTS) * e->limits.logit_rows;
     e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
-    for (size_t i = 0; i < WF_EXEC_DEPTH; i++)
-        if (!(e->flights[i].staging = wf_calloc(e->input_bytes, 1))) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < WF_EXEC_DEPTH; i++) WF_TRY(wf_host_create(e->dev, e->input_bytes, &e->flights[i].staging));
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
     WF_TRY(wf_arena_reserve(&e->acts, sizeof(int32_t), &e->recomputed));
     WF_TRY(wf_tokens_reserve(&e->tokens, e->dev, &e->acts, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols));
@@ -129,8 +128,7 @@ void wf_exec_destroy(wf_exec *e)
     for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         if (f->begun) wf_event_destroy(f->begun);
         if (f->done) wf_event_destroy(f->done);
-        if (e->dev->lost) wf_abandon(f->staging);
-        else free(f->staging);
+        wf_host_destroy(e->dev, &f->staging);
     }
     wf_arena_free(&e->acts);
     wf_arena_free(&e->kv);
@@ -349,10 +347,10 @@ static wf_view logits_view(const wf_exec *e, const wf_batch *b)
 
 static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *how, const flight *f)
 {
-    pack_inputs(e, b, (uint8_t *)f->staging);
-    if (how) pack_draws(e, b, how, (uint8_t *)f->staging);
+    pack_inputs(e, b, f->staging.data);
+    if (how) pack_draws(e, b, how, f->staging.data);
     uint64_t end = how ? e->key_at + b->n_logits * WF_DRAW_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging, end, f->begun));
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging.data, end, f->begun));
     wf_view tokens = tokens_view(e, b);
     if (b->n_fed) WF_TRY(wf_tokens_feed(&e->tokens, e->queues[0], &tokens));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
