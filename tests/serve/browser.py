@@ -18,6 +18,19 @@ def program():
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
+# As root Chromium wants no sandbox; pages of ours alone are opened.
+HOW = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]
+
+
+def works():
+    """Is one installed that runs here? Containers may lack what it needs of the kernel."""
+    try:
+        return bool(program()) and subprocess.run([program(), *HOW, "--dump-dom", "about:blank"], stdin=subprocess.DEVNULL, capture_output=True,
+                                                  timeout=PATIENCE).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
 def is_trouble(m):
     """An exception or a breach of the page's policy; answers other than 200 are none."""
     if m["method"] == "Log.entryAdded":
@@ -48,9 +61,8 @@ class Browser:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
-        # As root Chromium wants no sandbox; pages of ours alone are opened.
         self.p = subprocess.Popen(
-            [program(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe",
+            [program(), *HOW, "--remote-debugging-pipe",
              f"--user-data-dir={self.profile.name}", f"--window-size={width},{height}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=place, pass_fds=(3, 4))
         atexit.register(self.p.kill)

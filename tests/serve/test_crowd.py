@@ -30,7 +30,8 @@ class Crowd(serve.Unharmed):
 
     def test_a_third_of_a_thousand_leaves(self):
         """All are there before the first asks; each one that stays gets its answer."""
-        self.assertGreater(open_files(CLIENTS + 200), CLIENTS + 100, "ulimit -Hn is too low for this test")
+        if open_files(CLIENTS + 200) < CLIENTS + 100:
+            self.skipTest("ulimit -Hn is too low for a thousand clients")
         want = {p: self.s.post("/v1/completions", {"prompt": p, **ASK}).text for p in PROMPTS}
         got, left = [], []
 
