@@ -220,10 +220,11 @@ sanitized=(-Dbuildtype=debugoptimized -Db_lundef=false)
 stage_asan() {
     check "build with address and undefined-behaviour sanitizers" compile asan "${sanitized[@]}" \
         -Db_sanitize=address,undefined || return
-    # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak.
+    # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak. Nor what spends its time
+    # in drivers and kernels, which have no sanitizer.
     only_pocl
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli [^s]|serve (bad|life|many|protocol)|golden opencl)'
+        '^(unit |fault |cli (chat|run|tokenize|measure|bench_)|serve (bad|life|many|protocol)|company )'
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, beside what follows" \
@@ -239,7 +240,7 @@ stage_tsan() {
 
 stage_cpu-only() {
     check "build without OpenCL" compile cpu-only -Dopencl=disabled || return
-    run_tests "tests without OpenCL" cpu-only -- '^(golden cpu|cli |layers)'
+    run_tests "tests without OpenCL" cpu-only -- '^(golden cpu|cli [^or]|cli run|layers)'
     check "no leak after load, run and close" leaks
 }
 
