@@ -164,6 +164,7 @@ struct weft_engine {
 /* step.c: one iteration. */
 bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
+void wf_engine_count(struct weft_engine *e); /* how many run, wait, and use pages now, for weft_engine_stats */
 void wf_engine_forget(struct weft_engine *e, const struct weft_request *r); /* it has ended: steps under way leave it out */
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);

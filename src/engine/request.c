@@ -334,6 +334,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     unlink_live(r);
     wf_engine_forget(e, r);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
+    wf_engine_count(e); /* who hears of the end and asks at once finds it counted */
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;

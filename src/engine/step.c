@@ -89,7 +89,7 @@ static void count_step(struct weft_engine *e, const wf_flight *f)
     e->landed_ns = now;
 }
 
-static void count_requests(struct weft_engine *e)
+void wf_engine_count(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     struct weft_stats *s = &e->stats;
@@ -210,7 +210,7 @@ void wf_engine_step(struct weft_engine *e)
     reap(e);
     bool free_seat = !e->n_flights || (e->n_flights < WF_EXEC_DEPTH && !newest(e)->have_logits);
     bool sets_off = free_seat && set_off(e);
-    count_requests(e);
+    wf_engine_count(e);
     if (e->n_flights && (!sets_off || e->n_flights == WF_EXEC_DEPTH)) land(e);
-    count_requests(e);
+    wf_engine_count(e);
 }
