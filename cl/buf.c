@@ -4,67 +4,59 @@
 
 #include <stdlib.h>
 
-static weft_status touch(cl_dev *d, wf_buf *b)
+/* Until what the backend's own queue was given is done. */
+static weft_status finish(cl_dev *d)
 {
-    if (b->size < 4) return WEFT_OK;
     wf_event *ev = NULL;
     WF_TRY(wf_cl_event_create(&d->base, &ev));
-    weft_status st = wf_cl_fill(&d->own->base, b, 0, 4, 0);
-    if (st == WEFT_OK) st = wf_cl_mark(&d->own->base, NULL, 0, ev);
+    weft_status st = wf_cl_mark(&d->own->base, NULL, 0, ev);
     if (st == WEFT_OK) st = wf_cl_wait(ev, 0);
     wf_cl_event_destroy(&d->base, ev);
+    return st;
+}
+
+static weft_status touch(cl_dev *d, cl_buf *b)
+{
+    if (b->base.size < 4) return WEFT_OK;
+    WF_TRY(wf_cl_fill(&d->own->base, &b->base, 0, 4, 0));
+    return finish(d);
+}
+
+/* The whole buffer, for good. A driver that will not is no lost device: plain memory does, too. */
+static weft_status map(cl_dev *d, cl_buf *b)
+{
+    cl_int err = CL_SUCCESS;
+    b->base.host = clEnqueueMapBuffer(d->own->q, b->mem, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, 0, b->base.size, 0, NULL, NULL, &err);
+    if (err != CL_SUCCESS) return wf_fail(WEFT_ERR_NOMEM, "clEnqueueMapBuffer: %s", wf_cl_error_name(err));
+    return finish(d);
+}
+
+static weft_status create(cl_dev *d, uint64_t size, cl_mem_flags flags, weft_status (*use)(cl_dev *, cl_buf *), wf_buf **out)
+{
+    WF_TRY(wf_cl_check_lost(d));
+    cl_buf *b = wf_calloc(1, sizeof *b);
+    if (!b) return WEFT_ERR_NOMEM;
+    cl_int err = CL_SUCCESS;
+    b->base = (wf_buf){.dev = &d->base, .size = size};
+    b->mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE | flags, WF_MAX(size, 4), NULL, &err);
+    /* a size the driver will not have is a shortage, not a lost device */
+    if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    weft_status st = err == CL_SUCCESS ? use(d, b) : wf_cl_fail(d, err, "clCreateBuffer(%llu bytes)", (unsigned long long)size);
+    if (st == WEFT_OK) *out = &b->base;
+    else wf_cl_buf_destroy(&d->base, &b->base);
     return st;
 }
 
 weft_status wf_cl_buf_create(wf_dev *base, uint64_t size, wf_buf **out)
 {
-    cl_dev *d = (cl_dev *)base;
-    WF_TRY(wf_cl_check_lost(d));
-    cl_buf *b = wf_calloc(1, sizeof *b);
-    if (!b) return WEFT_ERR_NOMEM;
-    cl_int err = CL_SUCCESS;
-    b->base = (wf_buf){.dev = base, .size = size};
-    b->mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, WF_MAX(size, 4), NULL, &err);
-    /* a size the driver will not have is a shortage, not a lost device */
-    if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    weft_status st = err == CL_SUCCESS
-                         ? touch(d, &b->base)
-                         : wf_cl_fail(d, err, "clCreateBuffer(%llu bytes)", (unsigned long long)size);
-    if (st != WEFT_OK) {
-        wf_cl_buf_destroy(base, &b->base);
-        return wf_fail_more(st, "%llu bytes of device memory", (unsigned long long)size);
-    }
-    *out = &b->base;
-    return WEFT_OK;
-}
-
-/* Maps the whole buffer for good. */
-static weft_status map(cl_dev *d, cl_buf *b)
-{
-    wf_event *ev = NULL;
-    cl_int err = CL_SUCCESS;
-    WF_TRY(wf_cl_event_create(&d->base, &ev));
-    b->base.host = clEnqueueMapBuffer(d->own->q, b->mem, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, 0, b->base.size, 0, NULL, NULL, &err);
-    weft_status st = err == CL_SUCCESS ? wf_cl_mark(&d->own->base, NULL, 0, ev) : wf_cl_fail(d, err, "clEnqueueMapBuffer");
-    if (st == WEFT_OK) st = wf_cl_wait(ev, 0);
-    wf_cl_event_destroy(&d->base, ev);
-    return st;
+    weft_status st = create((cl_dev *)base, size, 0, touch, out);
+    return st == WEFT_OK ? st : wf_fail_more(st, "%llu bytes of device memory", (unsigned long long)size);
 }
 
 /* Memory that the driver allocates for the host is pinned where that matters. */
 weft_status wf_cl_host_create(wf_dev *base, uint64_t size, wf_buf **out)
 {
-    cl_dev *d = (cl_dev *)base;
-    WF_TRY(wf_cl_check_lost(d));
-    cl_buf *b = wf_calloc(1, sizeof *b);
-    if (!b) return WEFT_ERR_NOMEM;
-    cl_int err = CL_SUCCESS;
-    b->base = (wf_buf){.dev = base, .size = size};
-    b->mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, NULL, &err);
-    weft_status st = err == CL_SUCCESS ? map(d, b) : wf_fail(WEFT_ERR_NOMEM, "clCreateBuffer for the host: %s", wf_cl_error_name(err));
-    if (st == WEFT_OK) *out = &b->base;
-    else wf_cl_buf_destroy(base, &b->base);
-    return st;
+    return create((cl_dev *)base, size, CL_MEM_ALLOC_HOST_PTR, map, out);
 }
 
 void wf_cl_buf_destroy(wf_dev *base, wf_buf *buf)

@@ -73,14 +73,12 @@ static uint32_t bucket(uint32_t rows)
 static void count_step(struct weft_engine *e, const wf_flight *f)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(f->start_ns, e->landed_ns);
-    wf_exec_clock clock;
-    wf_exec_times(e->exec, &clock);
-    if (clock.last_ns) wf_trace_span(e->trace, WF_TRACK_DEVICE, "step", now - clock.last_ns, f->number, f->n_rows, now);
+    const wf_exec_stats *device = wf_exec_stats_of(e->exec);
+    if (device->last_ns) wf_trace_span(e->trace, WF_TRACK_DEVICE, "step", now - device->last_ns, f->number, f->n_rows, now);
     pthread_mutex_lock(&e->lock);
-    uint32_t recomputed = wf_exec_recomputed(e->exec);
-    e->stats.softmax_recomputed += (uint32_t)(recomputed - (uint32_t)e->stats.softmax_recomputed);
-    e->stats.busy_ns = clock.busy_ns;
-    e->stats.idle_ns = clock.idle_ns;
+    e->stats.softmax_recomputed = device->recomputed;
+    e->stats.busy_ns = device->busy_ns;
+    e->stats.idle_ns = device->idle_ns;
     e->stats.steps++;
     e->stats.step_ns += now - start; /* steps that overlap count once */
     e->stats.rows += f->n_rows;

@@ -7,9 +7,9 @@
 
 /* A step between submission and the end of its work. */
 typedef struct flight {
-    wf_host staging; /* the batch's arrays, packed as on the device */
+    wf_host staging;    /* the batch's arrays, packed as on the device */
+    wf_host recomputed; /* a uint32_t: by asynchronous softmax, of all steps up to this one */
     wf_event *begun, *done;
-    int32_t recomputed; /* by asynchronous softmax, of all steps up to this one */
 } flight;
 
 struct wf_exec {
@@ -23,8 +23,7 @@ struct wf_exec {
     wf_event *start, *ends[WF_MAX_QUEUES];
     flight flights[WF_EXEC_DEPTH];
     bool counts;                      /* attention with asynchronous softmax counts what it computes again */
-    uint32_t n_recomputed;
-    wf_exec_clock clock;
+    wf_exec_stats stats;
     uint64_t ended_ns;                /* the last step, on the device's clock; 0: there was nothing to do since */
     uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
     wf_arena acts, kv;
@@ -58,7 +57,10 @@ static weft_status reserve_acts(wf_exec *e)
     uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
     ints += (1ull + WF_DRAW_FLOATS + WF_DRAW_INTS) * e->limits.logit_rows;
     e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
-    for (size_t i = 0; i < WF_EXEC_DEPTH; i++) WF_TRY(wf_host_create(e->dev, e->input_bytes, &e->flights[i].staging));
+    for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+        WF_TRY(wf_host_create(e->dev, e->input_bytes, &f->staging));
+        WF_TRY(wf_host_create(e->dev, sizeof(uint32_t), &f->recomputed));
+    }
     WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
     WF_TRY(wf_arena_reserve(&e->acts, sizeof(int32_t), &e->recomputed));
     WF_TRY(wf_tokens_reserve(&e->tokens, e->dev, &e->acts, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols));
@@ -83,7 +85,7 @@ static weft_status create_queues(wf_exec *e)
 
 static weft_status start_counter(wf_exec *e)
 {
-    for (size_t i = 0; i < e->g->n_nodes; i++) e->counts |= e->g->nodes[i].op == WF_OP_ATTENTION && e->g->nodes[i].p.phi_lo < e->g->nodes[i].p.phi_hi;
+    for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++) e->counts |= n->op == WF_OP_ATTENTION && n->p.phi_lo < n->p.phi_hi;
     return wf_fill(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, sizeof(int32_t), 0);
 }
 
@@ -129,6 +131,7 @@ void wf_exec_destroy(wf_exec *e)
         if (f->begun) wf_event_destroy(f->begun);
         if (f->done) wf_event_destroy(f->done);
         wf_host_destroy(e->dev, &f->staging);
+        wf_host_destroy(e->dev, &f->recomputed);
     }
     wf_arena_free(&e->acts);
     wf_arena_free(&e->kv);
@@ -388,7 +391,7 @@ static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float 
     }
     if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
-    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, &f->recomputed, sizeof f->recomputed, NULL));
+    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, f->recomputed.data, sizeof(uint32_t), NULL));
     WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
     return wf_flush(e->queues[0]);
 }
@@ -424,8 +427,8 @@ static void take_times(wf_exec *e, const flight *f)
 {
     uint64_t began, end, t;
     if (wf_event_times(f->begun, &began, &t) || wf_event_times(f->done, &t, &end)) return;
-    e->clock.busy_ns += e->clock.last_ns = end - began;
-    if (e->ended_ns && began > e->ended_ns) e->clock.idle_ns += began - e->ended_ns;
+    e->stats.busy_ns += e->stats.last_ns = end - began;
+    if (e->ended_ns && began > e->ended_ns) e->stats.idle_ns += began - e->ended_ns;
     e->ended_ns = end;
 }
 
@@ -435,7 +438,7 @@ weft_status wf_exec_wait(wf_exec *e)
     const flight *f = &e->flights[e->first++ % WF_EXEC_DEPTH];
     e->n_flights--;
     WF_TRY(wf_wait(f->done, e->dev->params.watchdog_ms));
-    e->n_recomputed = (uint32_t)f->recomputed;
+    e->stats.recomputed += *(const uint32_t *)f->recomputed.data - (uint32_t)e->stats.recomputed; /* the device's counter wraps */
     if (e->dev->params.profile) take_times(e, f);
     return WEFT_OK;
 }
@@ -445,14 +448,9 @@ void wf_exec_rest(wf_exec *e)
     e->ended_ns = 0;
 }
 
-uint32_t wf_exec_recomputed(const wf_exec *e)
+const wf_exec_stats *wf_exec_stats_of(const wf_exec *e)
 {
-    return e->n_recomputed;
-}
-
-void wf_exec_times(const wf_exec *e, wf_exec_clock *out)
-{
-    *out = e->clock;
+    return &e->stats;
 }
 
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)

@@ -45,13 +45,12 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, 
 bool wf_exec_can_draw(const wf_exec *e); /* else how must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step under way; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
-/* Rows and heads whose scores left the range of the asynchronous softmax so far; wraps. */
-uint32_t wf_exec_recomputed(const wf_exec *e);
-/* On a device that was opened with `profile`: what it spent on steps, and doing nothing between them. */
-typedef struct wf_exec_clock {
-    uint64_t busy_ns, idle_ns, last_ns; /* last_ns: the step waited for last; 0: unknown */
-} wf_exec_clock;
-void wf_exec_times(const wf_exec *e, wf_exec_clock *out);
+/* Of the steps waited for. The times are the device's, where it was opened with `profile`; else 0. */
+typedef struct wf_exec_stats {
+    uint64_t busy_ns, idle_ns, last_ns; /* in steps, doing nothing between them, in the last step */
+    uint64_t recomputed;                /* rows and heads whose scores left the range of the asynchronous softmax */
+} wf_exec_stats;
+const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);
 /* There is nothing to do: the time to the next step is nobody's fault. */
 void wf_exec_rest(wf_exec *e);
 /* Called after each op of a step has ended and before the next one begins, so that nothing has overwritten

@@ -68,19 +68,20 @@ weft_status wf_tokens_draw(const wf_tokens *t, wf_queue *q, const wf_view *logit
     return WEFT_OK;
 }
 
+/* The logits stand in for what says how to draw: only shapes and types count. */
 weft_status wf_tokens_prepare(wf_tokens *t, const wf_view *logits, const wf_view *tokens)
 {
-    wf_view how = at(t, t->z, WF_F32, 0, logits->rows, WF_DRAW_FLOATS), key = at(t, t->z, WF_I32, 0, logits->rows, WF_DRAW_INTS);
-    const wf_call feed = feed_call(t, tokens), best = best_call(t, logits);
+    wf_view how = *logits, key = *logits;
+    how.cols = how.stride = WF_DRAW_FLOATS;
+    key.cols = key.stride = WF_DRAW_INTS;
+    key.dtype = WF_I32;
+    const wf_call feed = feed_call(t, tokens), best = best_call(t, logits), draw = draw_call(t, logits, &how, &key, 0);
     int variant;
     WF_TRY(wf_prepare(t->dev, &feed, &variant));
     WF_TRY(wf_prepare(t->dev, &best, &variant));
-    how.buf = key.buf = logits->buf; /* stand-ins of the right shape */
-    how.offset = key.offset = logits->offset;
-    const wf_call draw = draw_call(t, logits, &how, &key, 0);
     weft_status s = wf_prepare(t->dev, &draw, &variant);
     t->cannot_draw = s != WEFT_OK;
-    return s != WEFT_OK && t->dev->lost ? s : WEFT_OK;
+    return t->dev->lost ? s : WEFT_OK;
 }
 
 weft_status wf_tokens_read(const wf_tokens *t, wf_queue *q, uint32_t n, int32_t *ids)
