@@ -116,7 +116,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plan(e, p));
-    if (p->trace) WF_TRY(wf_trace_open(p->trace, &e->trace));
+    if (p->trace) WF_TRY(wf_timeline_open(p->trace, &e->timeline));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     return wf_sched_init(&e->sched, &e->limits, &sp);
@@ -139,7 +139,7 @@ static void unload(struct weft_engine *e)
     free(e->views);
     free(e->scratch);
     free(e->how);
-    wf_trace_close(e->trace);
+    wf_timeline_close(e->timeline);
 }
 
 static void init_stats(struct weft_engine *e, uint64_t start_ns)

@@ -108,12 +108,12 @@ struct weft_request {
     char message[256];
 };
 
-/* trace.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
-typedef struct wf_trace wf_trace;
+/* timeline.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
+typedef struct wf_timeline wf_timeline;
 enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE };
-weft_status wf_trace_open(const char *path, wf_trace **out);
-void wf_trace_span(wf_trace *t, enum wf_track track, const char *name, uint64_t begin_ns, uint64_t step, uint32_t rows, uint64_t end_ns);
-void wf_trace_close(wf_trace *t);
+weft_status wf_timeline_open(const char *path, wf_timeline **out);
+void wf_timeline_span(wf_timeline *t, enum wf_track track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows);
+void wf_timeline_close(wf_timeline *t);
 
 /* A step under way: who has rows in it. */
 typedef struct wf_part {
@@ -144,7 +144,7 @@ struct weft_engine {
     wf_flight flights[WF_EXEC_DEPTH]; /* n_flights of them, flights[first_flight % WF_EXEC_DEPTH] the oldest */
     uint32_t first_flight, n_flights;
     uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
-    wf_trace *trace;
+    wf_timeline *timeline;
     wf_choice *how;                /* [limits.logit_rows], of the step that sets off */
     wf_host logits;                /* float [limits.logit_rows, n_vocab], of the one step that brings any */
     wf_candidate *scratch;

@@ -247,7 +247,7 @@ bool wf_request_needs_logits(const struct weft_request *r)
 wf_choice wf_request_choice(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    return (wf_choice){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, r->seq.n_tokens + r->seq.n_ahead};
+    return (wf_choice){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, wf_seq_length(&r->seq)};
 }
 
 static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)

@@ -74,7 +74,7 @@ static void count_step(struct weft_engine *e, const wf_flight *f)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(f->start_ns, e->landed_ns);
     const wf_exec_stats *device = wf_exec_stats_of(e->exec);
-    if (device->last_ns) wf_trace_span(e->trace, WF_TRACK_DEVICE, "step", now - device->last_ns, f->number, f->n_rows, now);
+    if (device->last_ns) wf_timeline_span(e->timeline, WF_TRACK_DEVICE, "step", now - device->last_ns, now, f->number, f->n_rows);
     pthread_mutex_lock(&e->lock);
     e->stats.softmax_recomputed = device->recomputed;
     e->stats.busy_ns = device->busy_ns;
@@ -115,7 +115,7 @@ static void note_parts(struct weft_engine *e, wf_flight *f)
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
         if (!q->n_rows) continue;
-        f->parts[f->n_parts++] = (wf_part){r, q->n_done, q->n_rows, q->logit0, q->n_logits, q->n_done + q->n_rows == q->n_tokens + q->n_ahead};
+        f->parts[f->n_parts++] = (wf_part){r, q->n_done, q->n_rows, q->logit0, q->n_logits, q->n_done + q->n_rows == wf_seq_length(q)};
         f->have_logits |= q->n_logits && wf_request_needs_logits(r);
         if (!r->start_ns) wf_request_start(r);
     }
@@ -149,7 +149,7 @@ static bool set_off(struct weft_engine *e)
     if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, f), f->have_logits ? e->logits.data : NULL, f->ids.data);
     if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !f->have_logits);
-    wf_trace_span(e->trace, WF_TRACK_ENGINE, "submit", f->start_ns, f->number, f->n_rows, wf_now_ns());
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", f->start_ns, wf_now_ns(), f->number, f->n_rows);
     return true;
 }
 
@@ -187,7 +187,7 @@ static void land(struct weft_engine *e)
     wf_flight *f = &e->flights[e->first_flight % WF_EXEC_DEPTH];
     uint64_t start = wf_now_ns();
     weft_status s = wf_exec_wait(e->exec);
-    wf_trace_span(e->trace, WF_TRACK_ENGINE, "wait", start, f->number, f->n_rows, wf_now_ns());
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), f->number, f->n_rows);
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     count_step(e, f);
@@ -197,7 +197,7 @@ static void land(struct weft_engine *e)
     }
     for (uint32_t i = 0; i < f->n_parts; i++)
         if (f->parts[i].r) deliver(e, f, &f->parts[i]); /* a callback may end others */
-    wf_trace_span(e->trace, WF_TRACK_ENGINE, "deliver", e->landed_ns, f->number, f->n_rows, wf_now_ns());
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "deliver", e->landed_ns, wf_now_ns(), f->number, f->n_rows);
     e->first_flight++;
     e->n_flights--;
 }

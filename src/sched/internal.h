@@ -4,10 +4,6 @@
 
 #include "sched/sched.h"
 
-static inline uint32_t wf_seq_length(const wf_seq *q)
-{
-    return q->n_tokens + q->n_ahead;
-}
 uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens);
 void wf_sched_insert(wf_seq **list, wf_seq *q); /* by order */
 void wf_sched_unlink(wf_seq **list, wf_seq *q);

@@ -65,6 +65,12 @@ typedef struct wf_seq {
     uint32_t fed;           /* the logits' row, of the step formed last, that chooses token n_tokens + n_ahead - 1 */
 } wf_seq;
 
+/* Tokens that there are, known or under way. */
+static inline uint32_t wf_seq_length(const wf_seq *q)
+{
+    return q->n_tokens + q->n_ahead;
+}
+
 /* What must be copied before the step runs, in this order: pages of q to the host, or from there. */
 typedef struct wf_move {
     wf_seq *q;
