@@ -86,6 +86,7 @@ static void run_cmd(cpu_queue *q, cmd *c)
         while (!atomic_load(&q->stop) && !wf_cpu_event_wait(c->waits[i].event, c->waits[i].target,
                                                             wf_now_ns() + STOP_POLL_NS)) {
         }
+    uint64_t begin = c->signal ? wf_now_ns() : 0;
     if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed)) {
         weft_status s = WEFT_OK;
         if (c->kind == CMD_CALL) s = run_call(q, c);
@@ -93,6 +94,7 @@ static void run_cmd(cpu_queue *q, cmd *c)
         if (c->kind == CMD_FILL) fill(c->dst, c->size, c->pattern);
         if (s != WEFT_OK) wf_cpu_fail(q->dev, s, wf_error());
     }
+    if (c->signal) c->signal->begin_ns = begin, c->signal->end_ns = wf_now_ns();
 }
 
 static void *leader_main(void *arg)
@@ -102,9 +104,7 @@ static void *leader_main(void *arg)
         wf_cpu_bell_wait(&q->bell, &q->head, tail);
         cmd *c = &q->ring[tail % RING];
         if (c->kind == CMD_STOP) return NULL;
-        uint64_t begin = c->signal ? wf_now_ns() : 0;
         run_cmd(q, c);
-        if (c->signal) c->signal->begin_ns = begin, c->signal->end_ns = wf_now_ns();
         if (c->signal) wf_cpu_event_fire(c->signal);
         atomic_store(&q->tail, tail + 1);
         wf_cpu_bell_ring(&q->bell);

@@ -21,6 +21,7 @@ struct weft_bench_result {
     double mean, stddev, median; /* tokens a second, of all sequences together */
     uint32_t repeat;
 };
+/* With n_prompt the engine must have been opened with no_prefix. */
 WEFT_API enum weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,
                                      struct weft_bench_result *out);
 

@@ -205,7 +205,7 @@ struct weft_engine_params {
     const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
     uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run together; 0: 1 */
-    uint32_t batch;          /* rows a step, the dense batch; 0: 512 */
+    uint32_t batch;          /* rows a step, the dense batch; 0: 2048 on a GPU, else 512 */
     uint32_t tile;           /* rows of a step are a multiple of this where prefill can be cut; 0: 1 */
     const char *policy;      /* nanoflow (NULL), sarathi, orca or request: see src/sched/sched.h */
     uint32_t kv_seqs;        /* the KV cache holds this many whole contexts; 0: n_seqs, so that nobody waits for it */
@@ -228,7 +228,7 @@ struct weft_engine_params {
     uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
     bool poison;             /* tests: fill KV pages with NaN before use */
     bool no_kernel_cache;    /* neither read nor write compiled kernels */
-    bool profile;            /* the device notes times, which may cost some: weft_stats.busy_ns and idle_ns */
+    bool profile;            /* the device notes times, which may cost some: weft_stats.busy_ns and after */
     const char *trace;       /* write a timeline of the engine's steps here, as Chrome trace JSON (Perfetto) */
     weft_progress_fn on_progress;
     void *user;
@@ -242,6 +242,8 @@ WEFT_API void weft_engine_close(struct weft_engine *e);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
 /* Tokens that one sequence can have, prompt included. */
 WEFT_API uint32_t weft_engine_context(const struct weft_engine *e);
+/* Rows that a step can have. */
+WEFT_API uint32_t weft_engine_batch(const struct weft_engine *e);
 
 /* --- requests: any thread may submit, cancel and wait -------------------------------------------- */
 
@@ -353,7 +355,10 @@ struct weft_stats {
     uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
     uint64_t weight_bytes, kv_bytes, activation_bytes;
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
-    uint64_t busy_ns, idle_ns;   /* of the device, with `profile`: in steps, and between two while there was work */
+    /* Of the device, with `profile`: in steps, and between two while there was work. */
+    uint64_t busy_ns, idle_ns;
+    /* Sums over ops by their class, and the part of these in which ops of more than one queue ran together. */
+    uint64_t compute_ns, memory_ns, network_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost and every request fails with this; WEFT_OK: it works */
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* thread-safe */

@@ -85,6 +85,7 @@ static int bench(const wf_opts *o, const struct weft_model *m)
         ep.threads = o->threads.v[i];
         ep.context = context_needed(o);
         ep.n_seqs = o->n_seqs;
+        ep.no_prefix = true; /* every repetition computes its prompt */
         rc = wf_open_engine(o, m, ep, &e);
         if (!rc && i == 0 && b.format->head) b.format->head();
         if (!rc) rc = measure_all(&b, e, ep.threads);

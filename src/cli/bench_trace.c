@@ -13,7 +13,6 @@
 #define AT(field)        offsetof(wf_opts, field)
 #define MANY             2147483647.0
 #define DEFAULT_REQUESTS 100
-#define DEFAULT_BATCH    512 /* of the engine, to be shown */
 
 typedef struct load {
     char name[64];
@@ -357,7 +356,7 @@ static int run_policy(trace *t, const char *policy)
     t->device = *weft_engine_device(e);
     t->head.context = weft_engine_context(e);
     t->head.n_seqs = p.n_seqs;
-    t->head.batch = p.batch ? p.batch : DEFAULT_BATCH;
+    t->head.batch = weft_engine_batch(e);
     weft_status s = WEFT_OK;
     if (wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows))
         t->rows[t->n_rows] = (wf_trace_row){.policy = policy};

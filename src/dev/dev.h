@@ -81,7 +81,7 @@ enum wf_op {
 #undef X
     WF_N_OPS
 };
-enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK };
+enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK, WF_N_CLASSES };
 typedef struct wf_op_info {
     const char *name;
     uint8_t n_in, n_out;

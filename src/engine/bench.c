@@ -71,6 +71,7 @@ weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,
 {
     if (!e || !p || !out || (!p->n_prompt && !p->n_gen)) return wf_fail(WEFT_ERR_ARG, "weft_bench: want n_prompt or n_gen");
     uint32_t n = p->repeat ? p->repeat : 5;
+    if (p->n_prompt && !e->sched.p.no_prefix) return wf_fail(WEFT_ERR_ARG, "weft_bench: want an engine with no_prefix: else equal prompts are computed once");
     if (p->n_gen && (uint64_t)p->n_prompt + p->n_gen + 1 > e->context)
         return wf_fail(WEFT_ERR_FULL, "%u + %u tokens do not fit the context of %u", p->n_prompt, p->n_gen, e->context);
     int32_t *tokens = wf_calloc((size_t)p->n_prompt + 1, sizeof *tokens);

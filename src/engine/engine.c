@@ -7,6 +7,7 @@
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_BATCH 512
+#define DEFAULT_BATCH_GPU 2048 /* fewer rows leave a large GPU's matrix units idle */
 #define DEFAULT_PAGE 16
 #define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
 
@@ -29,14 +30,15 @@ static weft_status check_params(const struct weft_model *m, const struct weft_en
     return WEFT_OK;
 }
 
-static wf_limits limits_of(const struct weft_model *m, const struct weft_engine_params *p, uint32_t context)
+static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine_params *p, uint32_t context)
 {
     uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
-    wf_limits l = {.rows = p->batch ? p->batch : DEFAULT_BATCH, .seqs = p->n_seqs ? p->n_seqs : 1};
+    uint32_t batch = e->dev->info.type == WEFT_DEVICE_GPU ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
+    wf_limits l = {.rows = p->batch ? p->batch : batch, .seqs = p->n_seqs ? p->n_seqs : 1};
     l.rows = WF_MAX(WF_MIN(l.rows, context * l.seqs), l.seqs);
     l.seq_pages = (context + page - 1) / page;
     l.pages = l.seq_pages * (p->kv_seqs ? WF_MIN(p->kv_seqs, l.seqs) : l.seqs);
-    l.logit_rows = WF_MAX(l.seqs, WF_MIN(l.rows, LOGIT_BYTES / 4 / m->hp.n_vocab));
+    l.logit_rows = WF_MAX(l.seqs, WF_MIN(l.rows, LOGIT_BYTES / 4 / e->model->hp.n_vocab));
     return l;
 }
 
@@ -109,14 +111,14 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     const struct weft_model *m = e->model;
     uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
     e->context = p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
-    e->limits = limits_of(m, p, e->context);
+    e->limits = limits_of(e, p, e->context);
     wf_sched_params sp = {.page_tokens = page, .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix};
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plan(e, p));
-    if (p->trace) WF_TRY(wf_timeline_open(p->trace, &e->timeline));
+    if (p->trace) WF_TRY(wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     return wf_sched_init(&e->sched, &e->limits, &sp);
@@ -219,6 +221,11 @@ const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
 uint32_t weft_engine_context(const struct weft_engine *e)
 {
     return e->context;
+}
+
+uint32_t weft_engine_batch(const struct weft_engine *e)
+{
+    return e->limits.rows;
 }
 
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)

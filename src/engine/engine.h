@@ -110,9 +110,9 @@ struct weft_request {
 
 /* timeline.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
 typedef struct wf_timeline wf_timeline;
-enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE };
-weft_status wf_timeline_open(const char *path, wf_timeline **out);
-void wf_timeline_span(wf_timeline *t, enum wf_track track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows);
+enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE, WF_TRACK_QUEUES /* one each */ };
+weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **out);
+void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows);
 void wf_timeline_close(wf_timeline *t);
 
 /* A step under way: who has rows in it. */

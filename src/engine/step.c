@@ -70,15 +70,34 @@ static uint32_t bucket(uint32_t rows)
     return i;
 }
 
+/* The device's clock is another: what ended last there ended now. */
+static void draw_step(const struct weft_engine *e, const wf_flight *f, const wf_exec_stats *device, uint64_t now)
+{
+    if (!e->timeline || !device->last_ns) return;
+    wf_timeline_span(e->timeline, WF_TRACK_DEVICE, "step", now - device->last_ns, now, f->number, f->n_rows);
+    for (const wf_op_span *s = device->ops.spans; s < device->ops.spans + device->ops.n_spans; s++)
+        wf_timeline_span(e->timeline, WF_TRACK_QUEUES + s->queue, s->name, now - (device->ended_ns - s->begin),
+                         now - (device->ended_ns - s->end), f->number, f->n_rows);
+}
+
+static void count_device(struct weft_stats *s, const wf_exec_stats *device)
+{
+    s->softmax_recomputed = device->recomputed;
+    s->busy_ns = device->busy_ns;
+    s->idle_ns = device->idle_ns;
+    s->compute_ns = device->ops.class_ns[WF_CLASS_COMPUTE];
+    s->memory_ns = device->ops.class_ns[WF_CLASS_MEMORY];
+    s->network_ns = device->ops.class_ns[WF_CLASS_NETWORK];
+    s->overlap_ns = s->compute_ns + s->memory_ns + s->network_ns - device->ops.covered_ns;
+}
+
 static void count_step(struct weft_engine *e, const wf_flight *f)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(f->start_ns, e->landed_ns);
     const wf_exec_stats *device = wf_exec_stats_of(e->exec);
-    if (device->last_ns) wf_timeline_span(e->timeline, WF_TRACK_DEVICE, "step", now - device->last_ns, now, f->number, f->n_rows);
+    draw_step(e, f, device, now);
     pthread_mutex_lock(&e->lock);
-    e->stats.softmax_recomputed = device->recomputed;
-    e->stats.busy_ns = device->busy_ns;
-    e->stats.idle_ns = device->idle_ns;
+    count_device(&e->stats, device);
     e->stats.steps++;
     e->stats.step_ns += now - start; /* steps that overlap count once */
     e->stats.rows += f->n_rows;

@@ -1,5 +1,5 @@
-/* timeline: steps over time as Chrome trace JSON, which Perfetto opens. One track for the engine's thread, one for
- * the device. */
+/* timeline: steps and ops over time as Chrome trace JSON, which Perfetto opens. One track for the engine's thread, one
+ * for the device's steps, one for the ops of each queue. */
 #include "engine/engine.h"
 
 #include "base/file.h"
@@ -14,7 +14,12 @@ struct wf_timeline {
     uint64_t zero_ns;
 };
 
-weft_status wf_timeline_open(const char *path, wf_timeline **out)
+static void name_track(wf_timeline *t, uint32_t track, const char *name)
+{
+    fprintf(t->f, "%s{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"args\":{\"name\":\"%s\"}}", track == WF_TRACK_ENGINE ? "" : ",\n", track, name);
+}
+
+weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **out)
 {
     WF_TRY(wf_not_a_model(path));
     wf_timeline *t = wf_calloc(1, sizeof *t);
@@ -24,16 +29,18 @@ weft_status wf_timeline_open(const char *path, wf_timeline **out)
         free(t);
         return wf_fail(WEFT_ERR_IO, "cannot write the timeline to %s: %s", path, strerror(errno));
     }
-    fputs("[{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":1,\"args\":{\"name\":\"engine\"}},\n"
-          "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":2,\"args\":{\"name\":\"device\"}}", t->f);
+    fputc('[', t->f);
+    name_track(t, WF_TRACK_ENGINE, "engine");
+    name_track(t, WF_TRACK_DEVICE, "device");
+    for (uint32_t q = 0; q < n_queues; q++) name_track(t, WF_TRACK_QUEUES + q, "queue");
     *out = t;
     return WEFT_OK;
 }
 
-void wf_timeline_span(wf_timeline *t, enum wf_track track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows)
+void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows)
 {
     if (!t) return;
-    fprintf(t->f, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"rows\":%u}}", name,
+    fprintf(t->f, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"rows\":%u}}", name,
             track, ((double)begin_ns - (double)t->zero_ns) / 1e3, (double)(end_ns - begin_ns) / 1e3, step, rows);
 }
 

@@ -10,6 +10,7 @@ typedef struct flight {
     wf_host staging;    /* the batch's arrays, packed as on the device */
     wf_host recomputed; /* a uint32_t: by asynchronous softmax, of all steps up to this one */
     wf_event *begun, *done;
+    wf_event **events;  /* by nano-op; NULL where nobody waits and no times are wanted */
 } flight;
 
 struct wf_exec {
@@ -19,7 +20,6 @@ struct wf_exec {
     const wf_view *weights;
     wf_limits limits;
     wf_queue *queues[WF_MAX_QUEUES];
-    wf_event **events;                /* by nano-op; NULL where nobody waits */
     wf_event *start, *ends[WF_MAX_QUEUES];
     flight flights[WF_EXEC_DEPTH];
     bool counts;                      /* attention with asynchronous softmax counts what it computes again */
@@ -67,6 +67,15 @@ static weft_status reserve_acts(wf_exec *e)
     return wf_arena_commit(&e->acts);
 }
 
+static weft_status create_events(wf_exec *e, flight *f)
+{
+    f->events = wf_calloc(e->p->n_nanos, sizeof *f->events);
+    if (!f->events) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < e->p->n_nanos; i++)
+        if (e->p->nanos[i].signal || e->dev->params.profile) WF_TRY(wf_event_create(e->dev, &f->events[i]));
+    return WEFT_OK;
+}
+
 static weft_status create_queues(wf_exec *e)
 {
     for (uint32_t q = 0; q < e->p->n_queues; q++) {
@@ -77,9 +86,8 @@ static weft_status create_queues(wf_exec *e)
     for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_event_create(e->dev, &f->begun));
         WF_TRY(wf_event_create(e->dev, &f->done));
+        WF_TRY(create_events(e, f));
     }
-    for (size_t i = 0; i < e->p->n_nanos; i++)
-        if (e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &e->events[i]));
     return WEFT_OK;
 }
 
@@ -106,8 +114,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, con
     wf_arena_init(&e->kv, dev, "KV cache");
     e->slots = wf_calloc(p->n_slots, sizeof *e->slots);
     e->pools = wf_calloc(e->n_pools, sizeof *e->pools);
-    e->events = wf_calloc(p->n_nanos, sizeof *e->events);
-    weft_status s = e->slots && e->pools && e->events ? WEFT_OK : WEFT_ERR_NOMEM;
+    weft_status s = e->slots && e->pools ? wf_profile_init(&e->stats.ops, p) : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) s = reserve_acts(e);
     if (s == WEFT_OK) s = reserve_kv(e);
     if (s == WEFT_OK) s = create_queues(e);
@@ -124,12 +131,13 @@ void wf_exec_destroy(wf_exec *e)
         if (e->queues[q]) wf_queue_destroy(e->queues[q]);
         if (e->ends[q]) wf_event_destroy(e->ends[q]);
     }
-    for (size_t i = 0; e->events && i < e->p->n_nanos; i++)
-        if (e->events[i]) wf_event_destroy(e->events[i]);
     if (e->start) wf_event_destroy(e->start);
     for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         if (f->begun) wf_event_destroy(f->begun);
         if (f->done) wf_event_destroy(f->done);
+        for (size_t i = 0; f->events && i < e->p->n_nanos; i++)
+            if (f->events[i]) wf_event_destroy(f->events[i]);
+        free(f->events);
         wf_host_destroy(e->dev, &f->staging);
         wf_host_destroy(e->dev, &f->recomputed);
     }
@@ -137,7 +145,7 @@ void wf_exec_destroy(wf_exec *e)
     wf_arena_free(&e->kv);
     free(e->slots);
     free(e->pools);
-    free(e->events);
+    wf_profile_free(&e->stats.ops);
     free(e);
 }
 
@@ -289,19 +297,19 @@ void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user)
     e->observer_user = user;
 }
 
-static weft_status submit_nano(wf_exec *e, const wf_batch *b, size_t i)
+static weft_status submit_nano(wf_exec *e, const wf_batch *b, const flight *f, size_t i)
 {
     const wf_nano *n = &e->p->nanos[i];
     wf_event *waits[WF_MAX_QUEUES]; /* the plan needs at most one a queue: the latest covers the rest */
     wf_call c = call_of(e, b, n);
     uint32_t n_waits = WF_MIN(n->n_waits, (uint32_t)WF_LEN(waits));
-    for (uint32_t w = 0; w < n_waits; w++) waits[w] = e->events[e->p->waits[n->wait + w]];
+    for (uint32_t w = 0; w < n_waits; w++) waits[w] = f->events[e->p->waits[n->wait + w]];
     if (!part_of(b, e->g->nodes[n->node].rows, n).count) /* nothing to do, but others may wait for it */
-        return wf_mark(e->queues[n->queue], waits, n_waits, e->events[i]);
+        return wf_mark(e->queues[n->queue], waits, n_waits, f->events[i]);
     WF_TRY(choose(e, n, &c));
     c.waits = waits;
     c.n_waits = n_waits;
-    c.signal = e->events[i];
+    c.signal = f->events[i];
     WF_TRY(wf_submit(e->queues[n->queue], &c));
     return observe(e, b, n, &c);
 }
@@ -401,10 +409,10 @@ bool wf_exec_can_draw(const wf_exec *e)
     return !e->tokens.cannot_draw;
 }
 
-static weft_status submit_nanos(wf_exec *e, const wf_batch *b)
+static weft_status submit_nanos(wf_exec *e, const wf_batch *b, const flight *f)
 {
     for (size_t i = 0; i < e->p->n_nanos; i++) {
-        weft_status s = submit_nano(e, b, i);
+        weft_status s = submit_nano(e, b, f, i);
         if (s != WEFT_OK) return wf_fail_more(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
     }
     return WEFT_OK;
@@ -415,7 +423,7 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, 
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
     flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
     weft_status s = write_inputs(e, b, how, f);
-    if (s == WEFT_OK) s = submit_nanos(e, b);
+    if (s == WEFT_OK) s = submit_nanos(e, b, f);
     if (s == WEFT_OK) s = read_results(e, b, how, logits, ids, f);
     if (s == WEFT_OK) e->n_flights++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->p->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
@@ -429,7 +437,8 @@ static void take_times(wf_exec *e, const flight *f)
     if (wf_event_times(f->begun, &began, &t) || wf_event_times(f->done, &t, &end)) return;
     e->stats.busy_ns += e->stats.last_ns = end - began;
     if (e->ended_ns && began > e->ended_ns) e->stats.idle_ns += began - e->ended_ns;
-    e->ended_ns = end;
+    e->ended_ns = e->stats.ended_ns = end;
+    wf_profile_take(&e->stats.ops, e->g, e->p, f->events);
 }
 
 weft_status wf_exec_wait(wf_exec *e)

@@ -5,6 +5,7 @@
 #define WF_EXEC_H
 
 #include "dev/choose.h"
+#include "exec/profile.h"
 #include "mem/arena.h"
 #include "plan/plan.h"
 
@@ -39,8 +40,9 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
 #define WF_EXEC_DEPTH 2
 /* Submits a step behind those under way and returns; b and how may be changed at once. logits: [b->n_logits,
  * vocabulary] on the host, or NULL. ids: the token of each of these rows, [b->n_logits], or NULL: four bytes a row to
- * read instead of a vocabulary. how: [b->n_logits], how each is drawn; NULL: all are the likeliest. Both are filled when wf_exec_wait has returned for this step. After an error nothing of the step
- * is under way, or the device is lost; its values are void. */
+ * read instead of a vocabulary. how: [b->n_logits], how each is drawn; NULL: all are the likeliest. Both are filled when
+ * wf_exec_wait has returned for this step. After an error nothing of the step is under way, or the device is lost; its
+ * values are void. */
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids);
 bool wf_exec_can_draw(const wf_exec *e); /* else how must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step under way; none: nothing. */
@@ -48,6 +50,8 @@ weft_status wf_exec_wait(wf_exec *e);
 /* Of the steps waited for. The times are the device's, where it was opened with `profile`; else 0. */
 typedef struct wf_exec_stats {
     uint64_t busy_ns, idle_ns, last_ns; /* in steps, doing nothing between them, in the last step */
+    wf_profile ops;
+    uint64_t ended_ns;                  /* of the last step, on the clock of ops */
     uint64_t recomputed;                /* rows and heads whose scores left the range of the asynchronous softmax */
 } wf_exec_stats;
 const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);

@@ -1,0 +1,46 @@
+/* profile: the times of a step's ops. See profile.h. */
+#include "exec/profile.h"
+
+#include <stdlib.h>
+
+weft_status wf_profile_init(wf_profile *p, const wf_plan *plan)
+{
+    *p = (wf_profile){.spans = wf_calloc(plan->n_nanos, sizeof *p->spans)};
+    return p->spans ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+void wf_profile_free(wf_profile *p)
+{
+    free(p->spans);
+    *p = (wf_profile){0};
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    uint64_t x = ((const wf_op_span *)a)->begin, y = ((const wf_op_span *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+static void cover(wf_profile *p)
+{
+    uint64_t until = 0;
+    for (const wf_op_span *s = p->spans; s < p->spans + p->n_spans; s++) {
+        uint64_t from = WF_MAX(s->begin, until);
+        if (s->end > from) p->covered_ns += s->end - from;
+        until = WF_MAX(until, s->end);
+    }
+}
+
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *events)
+{
+    p->n_spans = 0;
+    for (size_t i = 0; i < plan->n_nanos; i++) {
+        const wf_node *node = &g->nodes[plan->nanos[i].node];
+        wf_op_span s = {.name = node->name, .queue = plan->nanos[i].queue};
+        if (wf_event_times(events[i], &s.begin, &s.end) || s.end <= s.begin) continue;
+        p->class_ns[wf_ops[node->op].class] += s.end - s.begin;
+        p->spans[p->n_spans++] = s;
+    }
+    qsort(p->spans, p->n_spans, sizeof *p->spans, by_begin);
+    cover(p);
+}

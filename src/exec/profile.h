@@ -1,0 +1,27 @@
+/* profile: when each op of a step ran, on the device's clock; sums by class, and how long ops of more than one queue
+ * ran together. Only on a device opened with `profile`.
+ */
+#ifndef WF_PROFILE_H
+#define WF_PROFILE_H
+
+#include "plan/plan.h"
+
+typedef struct wf_op_span {
+    const char *name; /* the node's */
+    uint32_t queue;
+    uint64_t begin, end;
+} wf_op_span;
+
+typedef struct wf_profile {
+    wf_op_span *spans; /* of the last step, in order of their begin */
+    size_t n_spans;
+    uint64_t class_ns[WF_N_CLASSES]; /* of all steps: sums over ops by their class */
+    uint64_t covered_ns;             /* in which at least one op ran; the sums above count twice what overlaps */
+} wf_profile;
+
+weft_status wf_profile_init(wf_profile *p, const wf_plan *plan);
+/* events: by nano-op; those with rows have ended. */
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *events);
+void wf_profile_free(wf_profile *p);
+
+#endif
