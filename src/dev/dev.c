@@ -242,7 +242,7 @@ size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
 {
     const wf_view none = {0};
     wf_call *p = part, plain = *c;
-    plain.waits = NULL, plain.n_waits = 0, plain.signal = NULL;
+    plain.waits = NULL, plain.n_waits = 0, plain.signal = plain.started = NULL;
     wf_call norm = plain, silu = plain;
     norm.variant = silu.variant = -1;
     norm.op = WF_OP_RMSNORM, silu.op = WF_OP_SILU_MUL;
@@ -255,7 +255,7 @@ size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
     if (plain.variant >= 0 && !dev->fns->supports(dev, &plain, plain.variant)) plain.variant = -1;
     *p++ = plain;
     if (c->p.silu) *p++ = silu;
-    part[0].waits = c->waits, part[0].n_waits = c->n_waits;
+    part[0].waits = c->waits, part[0].n_waits = c->n_waits, part[0].signal = c->started;
     p[-1].signal = c->signal;
     return (size_t)(p - part);
 }

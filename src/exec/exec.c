@@ -10,7 +10,8 @@ typedef struct flight {
     wf_host staging;    /* the batch's arrays, packed as on the device */
     wf_host recomputed; /* a uint32_t: by asynchronous softmax, of all steps up to this one */
     wf_event *begun, *done;
-    wf_event **events;  /* by nano-op; NULL where nobody waits and no times are wanted */
+    wf_event **ends;    /* by nano-op; NULL where nobody waits and no times are wanted */
+    wf_event **starts;  /* likewise: the first kernel of several; only where times are wanted */
 } flight;
 
 struct wf_exec {
@@ -69,10 +70,14 @@ static weft_status reserve_acts(wf_exec *e)
 
 static weft_status create_events(wf_exec *e, flight *f)
 {
-    f->events = wf_calloc(e->p->n_nanos, sizeof *f->events);
-    if (!f->events) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < e->p->n_nanos; i++)
-        if (e->p->nanos[i].signal || e->dev->params.profile) WF_TRY(wf_event_create(e->dev, &f->events[i]));
+    bool profile = e->dev->params.profile;
+    f->ends = wf_calloc(e->p->n_nanos, sizeof *f->ends);
+    f->starts = wf_calloc(e->p->n_nanos, sizeof *f->starts);
+    if (!f->ends || !f->starts) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < e->p->n_nanos; i++) {
+        if (profile || e->p->nanos[i].signal) WF_TRY(wf_event_create(e->dev, &f->ends[i]));
+        if (profile) WF_TRY(wf_event_create(e->dev, &f->starts[i]));
+    }
     return WEFT_OK;
 }
 
@@ -124,6 +129,13 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, con
     return s;
 }
 
+static void destroy_events(const wf_exec *e, wf_event **list)
+{
+    for (size_t i = 0; list && i < e->p->n_nanos; i++)
+        if (list[i]) wf_event_destroy(list[i]);
+    free(list);
+}
+
 void wf_exec_destroy(wf_exec *e)
 {
     if (!e) return;
@@ -135,9 +147,8 @@ void wf_exec_destroy(wf_exec *e)
     for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         if (f->begun) wf_event_destroy(f->begun);
         if (f->done) wf_event_destroy(f->done);
-        for (size_t i = 0; f->events && i < e->p->n_nanos; i++)
-            if (f->events[i]) wf_event_destroy(f->events[i]);
-        free(f->events);
+        destroy_events(e, f->ends);
+        destroy_events(e, f->starts);
         wf_host_destroy(e->dev, &f->staging);
         wf_host_destroy(e->dev, &f->recomputed);
     }
@@ -242,7 +253,8 @@ static wf_view act_view(const wf_exec *e, const wf_value *v, int32_t slot, wf_op
                      .cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(pitch / size), .dtype = v->dtype};
 }
 
-static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node, const wf_nano *n, wf_operand o)
+/* rows: those that the call computes. */
+static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node, span rows, wf_operand o)
 {
     if (o.value < 0) return (wf_view){0};
     const wf_value *v = &e->g->values[o.value];
@@ -250,20 +262,20 @@ static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node,
     if (v->kind == WF_VALUE_KV)
         return (wf_view){wf_arena_buf(&e->kv, e->pools[v->id]), e->pools[v->id].offset, e->limits.pages, v->cols, v->cols, v->dtype, 0};
     bool own = v->rows == node->rows;
-    span rows = own ? part_of(b, v->rows, n) : (span){0, rows_in(b, v->rows)};
+    if (!own) rows = (span){0, rows_in(b, v->rows)};
     if (v->kind == WF_VALUE_ACT) return act_view(e, v, e->p->slot_of[o.value], o, rows);
     if (!own) rows.count = input_count(b, (enum wf_input)v->id);
     return (wf_view){wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + e->input_at[v->id] + rows.first * sizeof(int32_t), rows.count, 1, 1, WF_I32, 0};
 }
 
-static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n)
+static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n, span rows)
 {
     const wf_node *node = &e->g->nodes[n->node];
     wf_call c = {.op = node->op, .variant = -1, .groups = n->groups, .p = node->p};
     c.p.max_kv = b->max_kv;
-    c.p.max_q = b->max_q;
-    for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, n, node->in[i]);
-    for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, n, node->out[i]);
+    c.p.max_q = rows.first + rows.count <= b->n_decodes ? 1 : b->max_q;
+    for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, rows, node->in[i]);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, rows, node->out[i]);
     if (node->op == WF_OP_ATTENTION && e->counts)
         c.out[1] = (wf_view){wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
     return c;
@@ -283,12 +295,11 @@ static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c)
     return wf_prepare(e->dev, c, &c->variant);
 }
 
-static weft_status observe(wf_exec *e, const wf_batch *b, const wf_nano *n, const wf_call *c)
+static weft_status observe(wf_exec *e, const wf_batch *b, const wf_nano *n, uint32_t first, const wf_call *c)
 {
-    const wf_node *node = &e->g->nodes[n->node];
     if (!e->observer) return WEFT_OK;
     WF_TRY(wf_finish(e->queues[n->queue]));
-    return e->observer(e->observer_user, e->queues[n->queue], node, b, part_of(b, node->rows, n).first, c);
+    return e->observer(e->observer_user, e->queues[n->queue], &e->g->nodes[n->node], b, first, c);
 }
 
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user)
@@ -297,21 +308,36 @@ void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user)
     e->observer_user = user;
 }
 
+/* The rows of the next call: decodes want another kernel for attention than prompts do. */
+static span piece_of(const wf_batch *b, const wf_node *node, span left)
+{
+    if (node->op == WF_OP_ATTENTION && left.first < b->n_decodes) left.count = WF_MIN(left.count, b->n_decodes - left.first);
+    return left;
+}
+
 static weft_status submit_nano(wf_exec *e, const wf_batch *b, const flight *f, size_t i)
 {
     const wf_nano *n = &e->p->nanos[i];
+    const wf_node *node = &e->g->nodes[n->node];
     wf_event *waits[WF_MAX_QUEUES]; /* the plan needs at most one a queue: the latest covers the rest */
-    wf_call c = call_of(e, b, n);
     uint32_t n_waits = WF_MIN(n->n_waits, (uint32_t)WF_LEN(waits));
-    for (uint32_t w = 0; w < n_waits; w++) waits[w] = f->events[e->p->waits[n->wait + w]];
-    if (!part_of(b, e->g->nodes[n->node].rows, n).count) /* nothing to do, but others may wait for it */
-        return wf_mark(e->queues[n->queue], waits, n_waits, f->events[i]);
-    WF_TRY(choose(e, n, &c));
-    c.waits = waits;
-    c.n_waits = n_waits;
-    c.signal = f->events[i];
-    WF_TRY(wf_submit(e->queues[n->queue], &c));
-    return observe(e, b, n, &c);
+    span left = part_of(b, node->rows, n);
+    for (uint32_t w = 0; w < n_waits; w++) waits[w] = f->ends[e->p->waits[n->wait + w]];
+    if (!left.count) /* nothing to do, but others may wait for it */
+        return wf_mark(e->queues[n->queue], waits, n_waits, f->ends[i]);
+    for (wf_event *start = f->starts[i]; left.count; start = NULL, n_waits = 0) {
+        span rows = piece_of(b, node, left);
+        left = (span){left.first + rows.count, left.count - rows.count};
+        wf_call c = call_of(e, b, n, rows);
+        WF_TRY(choose(e, n, &c));
+        c.waits = waits;
+        c.n_waits = n_waits;
+        c.signal = left.count ? start : f->ends[i];
+        c.started = left.count ? NULL : start;
+        WF_TRY(wf_submit(e->queues[n->queue], &c));
+        WF_TRY(observe(e, b, n, rows.first, &c));
+    }
+    return WEFT_OK;
 }
 
 static uint64_t align_up(const wf_exec *e, uint64_t at)
@@ -438,7 +464,7 @@ static void take_times(wf_exec *e, const flight *f)
     e->stats.busy_ns += e->stats.last_ns = end - began;
     if (e->ended_ns && began > e->ended_ns) e->stats.idle_ns += began - e->ended_ns;
     e->ended_ns = e->stats.ended_ns = end;
-    wf_profile_take(&e->stats.ops, e->g, e->p, f->events);
+    wf_profile_take(&e->stats.ops, e->g, e->p, f->starts, f->ends, began);
 }
 
 weft_status wf_exec_wait(wf_exec *e)
@@ -470,8 +496,9 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
         wf_batch b = {.n_rows = rows[r], .n_seqs = seqs, .n_pages = seqs, .n_logits = WF_MIN(rows[r], e->limits.logit_rows), .max_q = rows[r] / seqs};
         for (size_t i = 0; i < e->p->n_nanos; i++) {
             const wf_nano *n = &e->p->nanos[i];
-            wf_call c = call_of(e, &b, n);
-            if (part_of(&b, e->g->nodes[n->node].rows, n).count) WF_TRY(choose(e, n, &c));
+            span part = part_of(&b, e->g->nodes[n->node].rows, n);
+            wf_call c = call_of(e, &b, n, part);
+            if (part.count) WF_TRY(choose(e, n, &c));
             if (progress) progress(user, "prepare", (double)(r * e->p->n_nanos + i + 1) / (WF_LEN(rows) * e->p->n_nanos));
         }
         wf_view logits = logits_view(e, &b), tokens = tokens_view(e, &b);

@@ -31,13 +31,15 @@ static void cover(wf_profile *p)
     }
 }
 
-void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *events)
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *starts, wf_event *const *ends, uint64_t since)
 {
     p->n_spans = 0;
     for (size_t i = 0; i < plan->n_nanos; i++) {
         const wf_node *node = &g->nodes[plan->nanos[i].node];
         wf_op_span s = {.name = node->name, .queue = plan->nanos[i].queue};
-        if (wf_event_times(events[i], &s.begin, &s.end) || s.end <= s.begin) continue;
+        uint64_t start, t;
+        if (wf_event_times(ends[i], &s.begin, &s.end) || s.end <= s.begin) continue;
+        if (!wf_event_times(starts[i], &start, &t) && start >= since) s.begin = WF_MIN(s.begin, start);
         p->class_ns[wf_ops[node->op].class] += s.end - s.begin;
         p->spans[p->n_spans++] = s;
     }

@@ -20,8 +20,8 @@ typedef struct wf_profile {
 } wf_profile;
 
 weft_status wf_profile_init(wf_profile *p, const wf_plan *plan);
-/* events: by nano-op; those with rows have ended. */
-void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *events);
+/* starts, ends: by nano-op, of a step that has ended and began at `since`; a start of an earlier step tells nothing. */
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *starts, wf_event *const *ends, uint64_t since);
 void wf_profile_free(wf_profile *p);
 
 #endif

@@ -118,7 +118,7 @@ static void add_rows(const wf_sched *s, wf_batch *b, wf_seq *q)
 void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
-    b->n_rows = b->n_seqs = b->n_pages = b->n_logits = b->n_fed = b->max_kv = b->max_q = 0;
+    b->n_rows = b->n_seqs = b->n_pages = b->n_logits = b->n_fed = b->n_decodes = b->max_kv = b->max_q = 0;
     b->in[WF_INPUT_INDPTR][0] = 0;
     wf_sched_clear_moves(s);
     wf_sched_admit(s);
@@ -126,7 +126,9 @@ void wf_sched_batch(wf_sched *s, wf_batch *b)
     if (s->p.policy != WF_POLICY_REQUEST || !prefilling(s)) plan_decodes(s, &p);
     plan_prefills(s, &p);
     cut_to_tiles(s, &p);
-    for (int prefill = 0; prefill < 2; prefill++)
-        for (wf_seq *q = s->running; q; q = q->next)
-            if (q->n_rows && decoding(q) != (bool)prefill) add_rows(s, b, q);
+    for (wf_seq *q = s->running; q; q = q->next)
+        if (q->n_rows && decoding(q)) add_rows(s, b, q);
+    b->n_decodes = b->n_rows;
+    for (wf_seq *q = s->running; q; q = q->next)
+        if (q->n_rows && !decoding(q)) add_rows(s, b, q);
 }
