@@ -12,10 +12,8 @@
 
 #if VEC == 1
 #define LOAD(p, i) ACT_LOAD(p, i)
-#elif ACT == 16
-#define LOAD(p, i) vloada_half4(0, (p) + (i))
 #else
-#define LOAD(p, i) (*(const __global float4 *)((p) + (i)))
+#define LOAD(p, i) ACT_LOAD4(p, i)
 #endif
 
 KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_stride)
