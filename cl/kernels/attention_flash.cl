@@ -42,12 +42,12 @@
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
 /* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on: NONE. */
-void find_tile(__local ulong *at, const __global int *page, int k0, int end, uint kvh, uint Hkv,
-               uint P)
+void find_tile(__local ulong *at, const __global int *page, int k0, int end, uint kvh, uint P,
+               uint page_stride)
 {
     uint j = get_local_id(0), key = k0 + j;
     if (j < TK)
-        at[j] = (int)key < end ? (((ulong)page[key / P] * Hkv + kvh) * P + key % P) * D : NONE;
+        at[j] = (int)key < end ? (ulong)page[key / P] * page_stride + (kvh * P + key % P) * D : NONE;
 }
 
 void load_tile(__local float4 *tile, const __global half *pool, __local const ulong *at)
@@ -92,9 +92,9 @@ void add_chunks(__global float *scratch, uint chunk, uint chunks, const __global
 #endif
 
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
-                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
-                            uint o_stride, float scale, uint BR, uint HB, __global float *scratch,
-                            uint chunk, uint chunks, uint pass)
+                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
+                            uint page_stride, uint q_stride, uint o_stride, float scale, uint BR,
+                            uint HB, __global float *scratch, uint chunk, uint chunks, uint pass)
 {
 #if SPLIT
     if (pass == 1) {
@@ -139,7 +139,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 last[lid] = in ? pos[row] : -1;
             }
             end = min(end, stop);
-            find_tile(at, page, begin, end, kvh, Hkv, P);
+            find_tile(at, page, begin, end, kvh, P, page_stride);
             barrier(CLK_LOCAL_MEM_FENCE);
 
             for (int k0 = begin; k0 < end; k0 += TK) {
@@ -173,7 +173,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
                 for (int i = 0; i < S_ROWS; i++)
                     if (sr + i * S_STEP < R) score[(sr + i * S_STEP) * TK + sj] = p[i];
-                find_tile(at, page, k0 + TK, end, kvh, Hkv, P);
+                find_tile(at, page, k0 + TK, end, kvh, P, page_stride);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
                 for (int i = 0; i < O_ROWS; i++) {

@@ -13,8 +13,8 @@
 #endif
 
 KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
-                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
-                            uint o_stride, float scale)
+                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
+                            uint page_stride, uint q_stride, uint o_stride, float scale)
 {
     ulong n = (ulong)M * Hq;
     for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
@@ -25,7 +25,7 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         float acc[D], max_score = -INFINITY, sum = 0;
         for (uint d = 0; d < D; d++) acc[d] = 0;
         for (int j = 0; j <= last; j++) {
-            ulong at = (((ulong)page[j / P] * Hkv + kvh) * P + j % P) * D;
+            ulong at = (ulong)page[j / P] * page_stride + (kvh * P + j % P) * D;
             const __global half *k = IN_AT(half, kp) + at, *v = IN_AT(half, vp) + at;
             float s = 0;
             for (uint d = 0; d < D; d++) s = MAD(ACT_LOAD(q, d), vload_half(d, k), s);

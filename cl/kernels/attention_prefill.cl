@@ -154,10 +154,11 @@ int lanes_min(int x, uint from)
 
 #define OPERANDS                                                                                   \
     IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, \
-        uint P, uint q_stride, uint o_stride, float scale
+        uint P, uint page_stride, uint q_stride, uint o_stride, float scale
 #define THEM                                                                                       \
     q_base, q_off, kp_base, kp_off, vp_base, vp_off, seq_base, seq_off, pos_base, pos_off, indptr_base, \
-        indptr_off, pages_base, pages_off, o_base, o_off, o_half, M, Hq, Hkv, P, q_stride, o_stride, scale
+        indptr_off, pages_base, pages_off, o_base, o_off, o_half, M, Hq, Hkv, P, page_stride, q_stride, o_stride, \
+        scale
 
 /* Does a block and writes those of the lane's rows whose bit (2 i + h) is set in wanted. Returns those that the
  * given maximum did not suit: they are not written. */
@@ -198,7 +199,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     }
     uint mine = 0; /* bit 2 i + h: the row is in a run that this work-group has done */
     /* Where this work-item copies from and to, but for page and tile. */
-    uint page_halves = Hkv * P * D, from0 = b->kvh * P * D;
+    uint from0 = b->kvh * P * D;
 #if EVEN
     uint row0 = lid / CH, to0 = at0 + row0 * PITCH + CHUNK(row0, lid % CH);
     from0 += row0 * D + lid % CH * 8;
@@ -245,7 +246,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     _Pragma("unroll") for (int i_ = 0; i_ < LOADS; i_++)                                           \
     {                                                                                              \
         const uint r_ = i_ * STEP;                                                                 \
-        ulong from_ = (ulong)(uint)ids[r_ / 16] * page_halves +                                    \
+        ulong from_ = (ulong)(uint)ids[r_ / 16] * page_stride +                                    \
                       (from0 + ((uint)(j) * (BN / 16) + r_ / 16) % TP * (16 * D) + r_ % 16 * D);   \
         uint to_ = (to0 ^ r_ % 8 / 4 * 64) + (uint)(j) % STAGES * (2 * TILE) + r_ * PITCH;         \
         uint bytes_ = (int)((uint)(j) * BN + row0 + r_) <= end ? 16 : 0;                           \
@@ -258,7 +259,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     {                                                                                              \
         uint at_ = lid + i_ * WG, r_ = at_ / CH, c_ = at_ % CH, key_ = (uint)(j) * BN + r_;        \
         if (BN * CH % WG && at_ >= BN * CH) break;                                                 \
-        ulong from_ = (ulong)(uint)ids[i_] * page_halves + (from0 + key_ % (TP * 16) * D + c_ * 8); \
+        ulong from_ = (ulong)(uint)ids[i_] * page_stride + (from0 + key_ % (TP * 16) * D + c_ * 8); \
         uint to_ = at0 + (uint)(j) % STAGES * (2 * TILE) + r_ * PITCH + CHUNK(r_, c_);             \
         uint bytes_ = (int)key_ <= end ? 16 : 0;                                                   \
         COPY16(to_, IN_AT(half, kp) + from_, bytes_);                                              \

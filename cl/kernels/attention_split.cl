@@ -109,9 +109,9 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
 }
 
 KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
-                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P, uint q_stride,
-                            uint o_stride, float scale, __global uint *scratch, IN(count), float base,
-                            float low)
+                            OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
+                            uint page_stride, uint q_stride, uint o_stride, float scale,
+                            __global uint *scratch, IN(count), float base, float low)
 {
     __local float part[WARPS * 8 * PITCH] __attribute__((aligned(16)));
     __local float2 state[WARPS * 8]; /* maximum and sum of each warp's columns */
@@ -174,7 +174,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 for (int i = 0; i < 4; i++) acc[w][i] = 0;
 
             uint tile = a + warp;
-#define TILE_AT(page_id, t) ((((ulong)(page_id)*Hkv + kvh) * P + (t) % TP * 16) * D)
+#define TILE_AT(page_id, t) ((ulong)(uint)(page_id)*page_stride + (kvh * P + (t) % TP * 16) * D)
             uint k0[KW], k1[KW], va[VW], vb[VW], vc[VW], vd[VW];
             ulong off = 0;
             int id = 0;

@@ -16,12 +16,13 @@
 #define chunk_t ushort
 #endif
 
-/* n: chunks of a page. The pools may be one buffer. */
-KERNEL void page_copy(IN(from), IN(src), IN(dst), OUT(to), uint M, uint n, uint from_pages, uint to_pages)
+/* n: chunks of a page; strides: from page to page. The pools may be one buffer. */
+KERNEL void page_copy(IN(from), IN(src), IN(dst), OUT(to), uint M, uint n, uint from_pages, uint to_pages,
+                      uint from_stride, uint to_stride)
 {
     FOR_EACH (m, i, M, n) {
         uint a = IN_AT(uint, src)[m], b = IN_AT(uint, dst)[m]; /* negative ones are beyond every pool */
         if (a < from_pages && b < to_pages)
-            OUT_AT(chunk_t, to)[(ulong)b * n + i] = IN_AT(chunk_t, from)[(ulong)a * n + i];
+            OUT_AT(chunk_t, to)[(ulong)b * to_stride + i] = IN_AT(chunk_t, from)[(ulong)a * from_stride + i];
     }
 }

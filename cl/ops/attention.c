@@ -14,6 +14,7 @@ static void common(const wf_call *c, cl_launch *l)
     wf_cl_arg_u32(l, p->n_head);
     wf_cl_arg_u32(l, p->n_kv_head);
     wf_cl_arg_u32(l, p->page_tokens);
+    wf_cl_arg_u32(l, c->in[1].stride);
     wf_cl_arg_u32(l, q->stride);
     wf_cl_arg_u32(l, o->stride);
     wf_cl_arg_f32(l, p->scale);
@@ -63,7 +64,7 @@ bool wf_cl_plan_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c
     uint32_t most = 16, keys = 32; /* packed rows a work-group; keys a tile */
     while (most * d > 1024 && most > 1) most /= 2;
     while (keys * d > 2048) keys /= 2;
-    if (d % 4 || d > 4 * group || d > 512 || group < WF_MAX(keys, 16)) return false;
+    if (d % 4 || c->in[1].stride % 4 || (c->in[1].offset | c->in[2].offset) % 8 || d > 4 * group || d > 512 || group < WF_MAX(keys, 16)) return false;
     uint32_t heads = WF_MIN(g, most), rows = WF_MAX(most / heads, 1);
     uint32_t packed = 1; /* a power of two: few programs for all numbers of heads */
     if (v->tile[0]) rows = WF_MIN(rows, (uint32_t)v->tile[0]);
@@ -94,7 +95,7 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
     const wf_params *p = &c->p;
     return caps->nv_mma && c->in[0].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
-           p->page_tokens % 16 == 0 && c->in[1].offset % 16 == 0 && c->in[2].offset % 16 == 0;
+           p->page_tokens % 16 == 0 && c->in[1].stride % 8 == 0 && (c->in[1].offset | c->in[2].offset) % 16 == 0;
 }
 
 bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)

@@ -4,8 +4,8 @@
 bool wf_cl_plan_page_copy(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1];
-    bool wide = to->cols % 8 == 0 && from->offset % 16 == 0 && to->offset % 16 == 0;
-    uint32_t m = src->rows * src->cols, n = wide ? to->cols / 8 : to->cols;
+    bool wide = (to->cols | from->stride | to->stride) % 8 == 0 && (from->offset | to->offset) % 16 == 0;
+    uint32_t m = src->rows * src->cols, of = wide ? 8 : 1, n = to->cols / of;
     (void)v;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_knob(l, "WIDE", wide);
@@ -16,5 +16,7 @@ bool wf_cl_plan_page_copy(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_arg_u32(l, n);
     wf_cl_arg_u32(l, from->rows);
     wf_cl_arg_u32(l, to->rows);
+    wf_cl_arg_u32(l, from->stride / of);
+    wf_cl_arg_u32(l, to->stride / of);
     return true;
 }

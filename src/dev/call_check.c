@@ -252,7 +252,7 @@ static weft_status check_pools(const wf_call *c, const wf_view *k, const wf_view
         k->cols != page || v->cols != page) {
         return bad(c, "a row of the K or V pool is not KV heads x page tokens x head size");
     }
-    if (k->stride != k->cols || v->stride != v->cols) return bad(c, "a K or V pool has gaps");
+    if (k->stride != v->stride) return bad(c, "K and V pools differ in stride");
     return k->rows == v->rows ? WEFT_OK : bad(c, "K and V pools differ in pages");
 }
 
@@ -323,7 +323,6 @@ static weft_status check_page_copy(const wf_call *c)
 {
     const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1], *dst = &c->in[2];
     if (from->cols != to->cols) return bad(c, "the pages of the pools differ in size");
-    if (from->stride != from->cols || to->stride != to->cols) return bad(c, "a pool has gaps");
     if (!is_vector(src, (uint64_t)src->rows * src->cols)) return bad(c, "src is not a vector");
     if (!is_vector(dst, (uint64_t)src->rows * src->cols)) return bad(c, "src and dst differ in length");
     return WEFT_OK;

@@ -51,7 +51,7 @@ static const wf_case small[] = {
      .p = {.n_head = 6, .n_kv_head = 2, .head_dim = 64, .n_rot = 64, .page_tokens = 16}},
     {.op = WF_OP_ROPE_KV, .m = 5, .n = 40,
      .p = {.n_head = 2, .n_kv_head = 2, .head_dim = 80, .n_rot = 40, .neox = 1, .page_tokens = 16}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1,
+    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .pad = 4,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
@@ -59,8 +59,8 @@ static const wf_case small[] = {
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},
-    {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 9, .n = 14, .k = 260},
-    {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 6, .n = 14, .k = 512, .in_place = true},
+    {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 9, .n = 14, .k = 260, .pad = 3},
+    {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 6, .n = 14, .k = 512, .in_place = true, .pad = 8},
     {.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = 70, .k = 33, .in_place = true},
 };
 

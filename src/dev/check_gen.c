@@ -116,6 +116,12 @@ static double total_bytes(const wf_check *c)
     return sum;
 }
 
+/* A KV pool; the gaps between pages keep what vector loads are aligned to. */
+static weft_status make_pool(wf_operand *o, const wf_case *c, uint32_t pages, uint32_t page)
+{
+    return make(o, WF_F16, pages, page, 8 * c->pad);
+}
+
 /* ---- one function for each op ----------------------------------------------------------------------- */
 
 static weft_status draw_rows(wf_check *k, gen *g)
@@ -188,9 +194,9 @@ static weft_status draw_rope_kv(wf_check *k, gen *g)
     }
     free(order);
     WF_TRY(make(&k->out[0], c->out, c->m, p->n_head * d, c->pad));
-    WF_TRY(make(&k->out[1], WF_F16, pages, page, 0));
+    WF_TRY(make_pool(&k->out[1], c, pages, page));
     k->reduce = 2;
-    return make(&k->out[2], WF_F16, pages, page, 0);
+    return make_pool(&k->out[2], c, pages, page);
 }
 
 static weft_status draw_silu_mul(wf_check *k, gen *g)
@@ -310,7 +316,7 @@ static weft_status draw_page_copy(wf_check *k, gen *g)
     const wf_case *c = &k->c;
     uint32_t pages = c->in_place ? WF_MAX(c->n, 2 * c->m) : c->n, to = c->in_place ? pages : c->m + 3;
     int32_t *src, *dst;
-    WF_TRY(floats(&k->in[0], g, WF_F16, pages, c->k, 0, 3));
+    WF_TRY(floats(&k->in[0], g, WF_F16, pages, c->k, c->pad, 3));
     WF_TRY(ints(&k->in[1], c->m, &src));
     WF_TRY(ints(&k->in[2], c->m, &dst));
     uint32_t *order = permutation(g, to);
@@ -323,7 +329,7 @@ static weft_status draw_page_copy(wf_check *k, gen *g)
     free(order);
     k->scale = -1;
     k->bytes = 4.0 * c->m * c->k;
-    return make(&k->out[0], WF_F16, to, c->k, 0);
+    return make(&k->out[0], WF_F16, to, c->k, c->in_place ? c->pad : 2 * c->pad);
 }
 
 /* Some tokens are there, some come from the step before, a few from nowhere. */
@@ -409,8 +415,8 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     uint32_t page = c->p.n_kv_head * c->p.page_tokens * c->p.head_dim;
     int32_t *seq, *pos, *indptr, *pages;
     WF_TRY(floats(&k->in[0], g, c->in, s->m, cols, c->pad, 3));
-    WF_TRY(make(&k->in[1], WF_F16, s->pages + 3, page, 0));
-    WF_TRY(make(&k->in[2], WF_F16, s->pages + 3, page, 0));
+    WF_TRY(make_pool(&k->in[1], c, s->pages + 3, page));
+    WF_TRY(make_pool(&k->in[2], c, s->pages + 3, page));
     WF_TRY(ints(&k->in[3], s->m, &seq));
     WF_TRY(ints(&k->in[4], s->m, &pos));
     WF_TRY(ints(&k->in[5], s->n + 1, &indptr));

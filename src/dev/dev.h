@@ -67,7 +67,9 @@
  *              the host has not seen yet. A place outside of from gives -1. y may be ids (same storage).
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
- * ((page * Hkv + head) * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).
+ * page * stride + (head * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).
+ * stride may exceed the page: what lies between belongs to others, say to other layers. K and V of a call have
+ * the same.
  */
 #ifndef WF_DEV_H
 #define WF_DEV_H

@@ -117,6 +117,8 @@ static wf_case case_of(const wf_call *c)
     if (c->op == WF_OP_FEED) k.m = x->rows * x->cols, k.k = c->in[1].rows * c->in[1].cols, k.in_place = in_place(c);
     if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
+    const wf_view *pool = c->op == WF_OP_ROPE_KV ? &c->out[1] : c->op == WF_OP_ATTENTION ? &c->in[1] : NULL;
+    if (pool && pool->stride > pool->cols) k.pad = 8;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;
     k.max_q = c->p.max_q ? c->p.max_q : UINT32_MAX;
     k.n_seqs = 3;

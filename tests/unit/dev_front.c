@@ -102,6 +102,10 @@ static void good_calls_pass(void **state)
     c = good(f, WF_OP_ATTENTION);
     c.out[1].buf = NULL; /* nobody counts */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    c = good(f, WF_OP_ROPE_KV); /* K and V of a page side by side */
+    c.out[1].stride = c.out[2].stride = 128;
+    c.out[2].offset = c.out[1].offset + 64 * 2;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_PAGE_COPY);
     c.out[0] = c.in[0]; /* within one pool */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
@@ -253,7 +257,10 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_ATTENTION, (c.p.n_head = 1u << 31, c.p.n_kv_head = 1u << 31, c.p.page_tokens = 1u << 31));
     REFUSED(WF_OP_ATTENTION, c.in[5].cols = c.in[5].stride = 1);
     REFUSED(WF_OP_ATTENTION, (c.in[1].rows = 3));
-    REFUSED(WF_OP_ATTENTION, (c.in[1].rows = c.in[2].rows = 2, c.in[1].stride = c.in[2].stride = 96));
+    REFUSED(WF_OP_ATTENTION, (c.in[1].rows = c.in[2].rows = 2, c.in[1].stride = 96)); /* another stride than V's */
+    REFUSED(WF_OP_ATTENTION, c.in[1].stride = c.in[2].stride = UINT32_MAX);
+    REFUSED(WF_OP_ROPE_KV, (c.out[1].rows = c.out[2].rows = 2, c.out[2].stride = 96));
+    REFUSED(WF_OP_PAGE_COPY, c.in[0].stride = UINT32_MAX);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 0);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 3);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 16);
