@@ -61,11 +61,11 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_p
 
 static weft_status make_room(collector *t, const wf_call *c)
 {
-    size_t rows = t->e->limits.rows, pitch = c->in[0].stride;
+    size_t rows = t->e->limits.rows;
     if (t->raw) return WEFT_OK;
     t->n_q = rows * c->in[0].cols;
-    t->n_k = (size_t)c->in[1].rows * c->in[1].cols;
-    t->raw = wf_calloc(WF_MAX(rows * pitch, t->n_k), sizeof(float));
+    t->n_k = (size_t)t->e->limits.pages * c->in[1].cols; /* a step may see fewer pages */
+    t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
     return t->raw && t->q && t->k ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -74,10 +74,9 @@ static weft_status make_room(collector *t, const wf_call *c)
 static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, float *out)
 {
     uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride), row = wf_dtype_bytes(v->dtype, v->cols);
-    WF_TRY(wf_read(q, v->buf, v->offset, t->raw, (v->rows - 1) * pitch + row, NULL));
+    for (uint32_t r = 0; r < v->rows; r++) WF_TRY(wf_read(q, v->buf, v->offset + r * pitch, (uint8_t *)t->raw + r * row, row, NULL));
     WF_TRY(wf_finish(q));
-    for (uint32_t r = 0; r < v->rows; r++)
-        wf_dtypes[v->dtype].decode((uint8_t *)t->raw + r * pitch, out + (size_t)r * v->cols, v->cols);
+    wf_dtypes[v->dtype].decode(t->raw, out, (size_t)v->rows * v->cols);
     return WEFT_OK;
 }
 

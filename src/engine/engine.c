@@ -57,9 +57,7 @@ static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine
 /* Pages for that many bytes of KV cache. */
 static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
 {
-    uint64_t page = 0;
-    for (size_t v = 0; v < e->graph.n_values; v++)
-        if (e->graph.values[v].kind == WF_VALUE_KV) page += wf_dtype_bytes(e->graph.values[v].dtype, e->graph.values[v].cols);
+    uint64_t page = wf_page_bytes(&e->graph);
     e->limits.pages = (uint32_t)WF_MIN(bytes / page, (uint64_t)e->limits.seq_pages * e->limits.seqs);
     if (e->limits.pages >= e->limits.seq_pages) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu: enlarge it or shorten the context (-c)",

@@ -27,34 +27,19 @@ struct wf_exec {
     wf_exec_stats stats;
     uint64_t ended_ns;                /* the last step, on the device's clock; 0: there was nothing to do since */
     uint32_t first, n_flights;        /* flights[first % WF_EXEC_DEPTH] is the oldest in the air */
-    wf_arena acts, kv;
-    wf_region *slots, *pools, inputs, recomputed;
+    wf_memory mem;
+    wf_region inputs, recomputed;
     wf_tokens tokens;
     uint64_t input_at[WF_N_INPUTS], how_at, key_at; /* bytes in the input region; the latter of SAMPLE */
     uint64_t input_bytes;
-    size_t n_pools;
     wf_exec_observer observer;        /* or NULL */
     void *observer_user;
 };
 
 /* ---- memory ------------------------------------------------------------------------------------------ */
 
-static weft_status reserve_kv(wf_exec *e)
+static weft_status reserve_arrays(wf_exec *e)
 {
-    for (size_t v = 0; v < e->g->n_values; v++) {
-        const wf_value *val = &e->g->values[v];
-        if (val->kind != WF_VALUE_KV) continue;
-        WF_TRY(wf_arena_reserve(&e->kv, (uint64_t)e->limits.pages * wf_dtype_bytes(val->dtype, val->cols), &e->pools[val->id]));
-    }
-    return wf_arena_commit(&e->kv);
-}
-
-static weft_status reserve_acts(wf_exec *e)
-{
-    for (size_t i = 0; i < e->p->n_slots; i++) {
-        uint32_t rows = e->p->slots[i].rows == WF_ROWS_LOGITS ? e->limits.logit_rows : e->limits.rows;
-        WF_TRY(wf_arena_reserve(&e->acts, (uint64_t)rows * e->p->slots[i].pitch, &e->slots[i]));
-    }
     uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
     ints += (1ull + WF_DRAW_FLOATS + WF_DRAW_INTS) * e->limits.logit_rows;
     e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
@@ -62,10 +47,9 @@ static weft_status reserve_acts(wf_exec *e)
         WF_TRY(wf_host_create(e->dev, e->input_bytes, &f->staging));
         WF_TRY(wf_host_create(e->dev, sizeof(uint32_t), &f->recomputed));
     }
-    WF_TRY(wf_arena_reserve(&e->acts, e->input_bytes, &e->inputs));
-    WF_TRY(wf_arena_reserve(&e->acts, sizeof(int32_t), &e->recomputed));
-    WF_TRY(wf_tokens_reserve(&e->tokens, e->dev, &e->acts, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols));
-    return wf_arena_commit(&e->acts);
+    WF_TRY(wf_arena_reserve(&e->mem.steps, e->input_bytes, &e->inputs));
+    WF_TRY(wf_arena_reserve(&e->mem.steps, sizeof(int32_t), &e->recomputed));
+    return wf_tokens_reserve(&e->tokens, e->dev, &e->mem.steps, e->limits.logit_rows, e->limits.seqs, e->g->values[e->g->logits].cols);
 }
 
 static weft_status create_events(wf_exec *e, flight *f)
@@ -99,29 +83,18 @@ static weft_status create_queues(wf_exec *e)
 static weft_status start_counter(wf_exec *e)
 {
     for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++) e->counts |= n->op == WF_OP_ATTENTION && n->p.phi_lo < n->p.phi_hi;
-    return wf_fill(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, sizeof(int32_t), 0);
-}
-
-static size_t count_pools(const wf_graph *g)
-{
-    size_t n = 0;
-    for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, (size_t)g->values[v].id + 1);
-    return n;
+    return wf_fill(e->queues[0], wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, sizeof(int32_t), 0);
 }
 
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out)
 {
     wf_exec *e = wf_calloc(1, sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
-    *e = (wf_exec){.dev = dev, .g = g, .p = p, .weights = views, .limits = *l, .n_pools = count_pools(g)};
-    wf_arena_init(&e->acts, dev, "activations");
-    wf_arena_init(&e->kv, dev, "KV cache");
-    e->slots = wf_calloc(p->n_slots, sizeof *e->slots);
-    e->pools = wf_calloc(e->n_pools, sizeof *e->pools);
-    weft_status s = e->slots && e->pools ? wf_profile_init(&e->stats.ops, p) : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK) s = reserve_acts(e);
-    if (s == WEFT_OK) s = reserve_kv(e);
+    *e = (wf_exec){.dev = dev, .g = g, .p = p, .weights = views, .limits = *l};
+    weft_status s = wf_profile_init(&e->stats.ops, p);
+    if (s == WEFT_OK) s = wf_memory_init(&e->mem, dev, g, p, l);
+    if (s == WEFT_OK) s = reserve_arrays(e);
+    if (s == WEFT_OK) s = wf_memory_commit(&e->mem);
     if (s == WEFT_OK) s = create_queues(e);
     if (s == WEFT_OK) s = start_counter(e);
     if (s == WEFT_OK) *out = e;
@@ -152,58 +125,32 @@ void wf_exec_destroy(wf_exec *e)
         wf_host_destroy(e->dev, &f->staging);
         wf_host_destroy(e->dev, &f->recomputed);
     }
-    wf_arena_free(&e->acts);
-    wf_arena_free(&e->kv);
-    free(e->slots);
-    free(e->pools);
+    wf_memory_free(&e->mem);
     wf_profile_free(&e->stats.ops);
     free(e);
 }
 
 uint64_t wf_exec_kv_bytes(const wf_exec *e)
 {
-    return wf_arena_bytes(&e->kv);
+    return wf_memory_kv(&e->mem);
 }
 
 uint64_t wf_exec_activation_bytes(const wf_exec *e)
 {
-    return wf_arena_bytes(&e->acts);
+    return wf_memory_activations(&e->mem);
 }
 
 /* ---- pages to the host and back ------------------------------------------------------------------------- */
 
-/* Of a page in this pool; 0: the value is none. */
-static uint64_t pool_bytes(const wf_value *v)
-{
-    return v->kind == WF_VALUE_KV ? wf_dtype_bytes(v->dtype, v->cols) : 0;
-}
-
 uint64_t wf_exec_page_bytes(const wf_exec *e)
 {
-    uint64_t bytes = 0;
-    for (size_t v = 0; v < e->g->n_values; v++) bytes += pool_bytes(&e->g->values[v]);
-    return bytes;
-}
-
-static weft_status copy_page(wf_exec *e, int32_t page, bool out, uint8_t *host)
-{
-    for (size_t v = 0; v < e->g->n_values; v++) {
-        const wf_value *val = &e->g->values[v];
-        uint64_t bytes = pool_bytes(val);
-        if (!bytes) continue;
-        wf_region r = e->pools[val->id];
-        wf_buf *buf = wf_arena_buf(&e->kv, r);
-        uint64_t at = r.offset + (uint64_t)page * bytes;
-        WF_TRY(out ? wf_read(e->queues[0], buf, at, host, bytes, NULL) : wf_write(e->queues[0], buf, at, host, bytes, NULL));
-        host += bytes;
-    }
-    return WEFT_OK;
+    return wf_page_bytes(e->g);
 }
 
 static weft_status copy_pages(wf_exec *e, const int32_t *pages, uint32_t n, bool out, uint8_t *host)
 {
     uint64_t bytes = wf_exec_page_bytes(e);
-    for (uint32_t i = 0; i < n; i++) WF_TRY(copy_page(e, pages[i], out, host + i * bytes));
+    for (uint32_t i = 0; i < n; i++) WF_TRY(wf_memory_copy(&e->mem, e->queues[0], pages[i], out, host + i * bytes));
     return wf_finish(e->queues[0]);
 }
 
@@ -245,12 +192,16 @@ static uint32_t input_count(const wf_batch *b, enum wf_input i)
     }
 }
 
-static wf_view act_view(const wf_exec *e, const wf_value *v, int32_t slot, wf_operand o, span rows)
+static wf_view act_view(const wf_exec *e, const wf_batch *b, const wf_value *v, int32_t slot, wf_operand o, span rows)
 {
     uint64_t size = wf_dtype_bytes(v->dtype, 1), pitch = e->p->slots[slot].pitch;
-    wf_region r = e->slots[slot];
-    return (wf_view){.buf = wf_arena_buf(&e->acts, r), .offset = r.offset + rows.first * pitch + o.col * size, .rows = rows.count,
-                     .cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(pitch / size), .dtype = v->dtype};
+    wf_view view = wf_memory_slot(&e->mem, slot, b->n_rows, b->n_logits);
+    view.offset += rows.first * pitch + o.col * size;
+    view.rows = rows.count;
+    view.cols = o.cols ? o.cols : v->cols;
+    view.stride = (uint32_t)(pitch / size);
+    view.dtype = v->dtype;
+    return view;
 }
 
 /* rows: those that the call computes. */
@@ -259,13 +210,12 @@ static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node,
     if (o.value < 0) return (wf_view){0};
     const wf_value *v = &e->g->values[o.value];
     if (v->kind == WF_VALUE_WEIGHT) return e->weights[v->id];
-    if (v->kind == WF_VALUE_KV)
-        return (wf_view){wf_arena_buf(&e->kv, e->pools[v->id]), e->pools[v->id].offset, e->limits.pages, v->cols, v->cols, v->dtype, 0};
+    if (v->kind == WF_VALUE_KV) return wf_memory_pool(&e->mem, v, b->n_rows, b->n_logits);
     bool own = v->rows == node->rows;
     if (!own) rows = (span){0, rows_in(b, v->rows)};
-    if (v->kind == WF_VALUE_ACT) return act_view(e, v, e->p->slot_of[o.value], o, rows);
+    if (v->kind == WF_VALUE_ACT) return act_view(e, b, v, e->p->slot_of[o.value], o, rows);
     if (!own) rows.count = input_count(b, (enum wf_input)v->id);
-    return (wf_view){wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + e->input_at[v->id] + rows.first * sizeof(int32_t), rows.count, 1, 1, WF_I32, 0};
+    return (wf_view){wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset + e->input_at[v->id] + rows.first * sizeof(int32_t), rows.count, 1, 1, WF_I32, 0};
 }
 
 static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n, span rows)
@@ -277,7 +227,7 @@ static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n, sp
     for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, rows, node->in[i]);
     for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, rows, node->out[i]);
     if (node->op == WF_OP_ATTENTION && e->counts)
-        c.out[1] = (wf_view){wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
+        c.out[1] = (wf_view){wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
     return c;
 }
 
@@ -368,7 +318,7 @@ static void pack_draws(const wf_exec *e, const wf_batch *b, const wf_choice *how
 /* An array of the input region. */
 static wf_view input_view(const wf_exec *e, uint64_t at, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
-    return (wf_view){wf_arena_buf(&e->acts, e->inputs), e->inputs.offset + at, rows, cols, cols, (uint8_t)dtype, 0};
+    return (wf_view){wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset + at, rows, cols, cols, (uint8_t)dtype, 0};
 }
 
 static wf_view tokens_view(const wf_exec *e, const wf_batch *b)
@@ -379,7 +329,7 @@ static wf_view tokens_view(const wf_exec *e, const wf_batch *b)
 static wf_view logits_view(const wf_exec *e, const wf_batch *b)
 {
     int32_t logits = e->g->logits;
-    return act_view(e, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
+    return act_view(e, b, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
 }
 
 static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *how, const flight *f)
@@ -387,7 +337,7 @@ static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *
     pack_inputs(e, b, f->staging.data);
     if (how) pack_draws(e, b, how, f->staging.data);
     uint64_t end = how ? e->key_at + b->n_logits * WF_DRAW_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->acts, e->inputs), e->inputs.offset, f->staging.data, end, f->begun));
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset, f->staging.data, end, f->begun));
     wf_view tokens = tokens_view(e, b);
     if (b->n_fed) WF_TRY(wf_tokens_feed(&e->tokens, e->queues[0], &tokens));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
@@ -405,13 +355,11 @@ static weft_status choose_ids(wf_exec *e, const wf_batch *b, bool draw, int32_t 
 
 static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
 {
-    const wf_value *v = &e->g->values[e->g->logits];
-    int32_t slot = e->p->slot_of[e->g->logits];
-    uint64_t row = wf_dtype_bytes(v->dtype, v->cols), pitch = e->p->slots[slot].pitch;
-    wf_buf *buf = wf_arena_buf(&e->acts, e->slots[slot]);
+    wf_view v = logits_view(e, b);
+    uint64_t row = wf_dtype_bytes(v.dtype, v.cols), pitch = wf_dtype_bytes(v.dtype, v.stride);
     uint32_t step = pitch == row ? b->n_logits : 1; /* rows without gaps go in one */
     for (uint32_t i = 0; i < b->n_logits; i += step)
-        WF_TRY(wf_read(e->queues[0], buf, e->slots[slot].offset + i * pitch, logits + (size_t)i * v->cols, row * step, NULL));
+        WF_TRY(wf_read(e->queues[0], v.buf, v.offset + i * pitch, logits + (size_t)i * v.cols, row * step, NULL));
     return WEFT_OK;
 }
 
@@ -425,7 +373,7 @@ static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float 
     }
     if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
-    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->acts, e->recomputed), e->recomputed.offset, f->recomputed.data, sizeof(uint32_t), NULL));
+    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, f->recomputed.data, sizeof(uint32_t), NULL));
     WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
     return wf_flush(e->queues[0]);
 }
@@ -509,6 +457,5 @@ weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)
 
 weft_status wf_exec_poison(wf_exec *e)
 {
-    for (size_t i = 0; i < e->kv.n_slabs; i++) WF_TRY(wf_fill(e->queues[0], e->kv.slabs[i].buf, 0, e->kv.slabs[i].size & ~3ull, 0x7e007e00u));
-    return wf_finish(e->queues[0]);
+    return wf_memory_poison(&e->mem, e->queues[0]);
 }

@@ -1,23 +1,15 @@
-/* exec: runs a plan on a device. It owns the queues and all memory that changes: activations, KV pools, the
- * batch's arrays. One thread at a time.
+/* exec: runs a plan on a device. It owns the queues and all memory that changes (memory.h). One thread at a time.
  */
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
 #include "dev/choose.h"
+#include "exec/memory.h"
 #include "exec/profile.h"
-#include "mem/arena.h"
-#include "plan/plan.h"
-
-typedef struct wf_limits {
-    uint32_t rows, logit_rows, seqs; /* of a step */
-    uint32_t seq_pages;              /* pages of one sequence */
-    uint32_t pages;                  /* in each pool */
-} wf_limits;
 
 /* One step's work: the arrays that the graph's inputs name (enum wf_input), filled by the scheduler. Row m
  * computes token in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m], writes its K and V to slot
- * in[SLOT][m] and sees the pages in[PAGES][in[INDPTR][s]] onwards. in[LOGIT_ROWS] lists the rows that want
+ * in[SLOT][m] and sees the pages in[PAGES][in[INDPTR][s]] onwards, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the rows that want
  * logits. Ids count sequences of this batch. */
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
@@ -67,7 +59,7 @@ void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
 uint64_t wf_exec_page_bytes(const wf_exec *e);
 weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host);
 weft_status wf_exec_pages_in(wf_exec *e, const int32_t *pages, uint32_t n, const void *host);
-/* Fills every KV pool with NaN (tests). */
+/* Fills all KV pages with NaN (tests). */
 weft_status wf_exec_poison(wf_exec *e);
 uint64_t wf_exec_kv_bytes(const wf_exec *e);
 uint64_t wf_exec_activation_bytes(const wf_exec *e);

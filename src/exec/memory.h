@@ -1,0 +1,87 @@
+/* memory: where on the device everything lies that changes — pages of the KV cache, activations, and the arrays of
+ * a step. Nothing is allocated after start-up.
+ *
+ * A page holds K and V of all layers, one behind the other, so that it is copied in one piece; the pool of a layer is
+ * a view of the whole with an offset and a stride. Where all that and the activations fit in one buffer of the device
+ * they share it (mem/space.h). Where not, each buffer holds the pages of a group of layers, for a kernel takes one
+ * buffer; activations then lie apart, and nothing is shared: a page is there only if its part is in every buffer, so
+ * the room beside activations in one of them would need the same room in all others.
+ */
+#ifndef WF_MEMORY_H
+#define WF_MEMORY_H
+
+#include "mem/arena.h"
+#include "mem/space.h"
+#include "plan/plan.h"
+
+typedef struct wf_limits {
+    uint32_t rows, logit_rows, seqs; /* of a step */
+    uint32_t seq_pages;              /* pages of one sequence */
+    uint32_t pages;                  /* of all, at most */
+    wf_space space;                  /* zero: all pages are there in every step */
+} wf_limits;
+
+/* Pages that steps of so many rows leave. */
+static inline uint32_t wf_limits_pages(const wf_limits *l, uint32_t rows, uint32_t logits)
+{
+    return l->space.bytes ? (uint32_t)WF_MIN(wf_space_pages(&l->space, rows, logits), l->pages) : l->pages;
+}
+
+/* Pages that every step leaves. */
+static inline uint32_t wf_limits_base(const wf_limits *l)
+{
+    return wf_limits_pages(l, l->rows, l->logit_rows);
+}
+
+/* Pages that may be in use while so many sequences run: beside them there is always room for a row of each, and for
+ * a quarter of the largest step, or prompts would creep once answers have spread. */
+static inline uint32_t wf_limits_spread(const wf_limits *l, uint32_t seqs)
+{
+    return wf_limits_pages(l, WF_MAX(seqs, l->rows / 4), seqs);
+}
+
+/* Bytes of a page: K and V of all layers. */
+uint64_t wf_page_bytes(const wf_graph *g);
+/* Of the largest step's slots. */
+uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
+/* l with as many pages as the KV cache was given memory for: sets l->space, where one buffer can hold all, and raises
+ * l->pages by those that small steps leave, as far as sequences can use them. p is placed. */
+void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, const wf_dev *dev);
+
+typedef struct wf_pool {
+    uint32_t group;
+    uint64_t offset; /* in a page of its group */
+} wf_pool;
+
+typedef struct wf_group {
+    wf_region at;
+    uint64_t page; /* bytes of a page's part */
+} wf_group;
+
+typedef struct wf_memory {
+    const wf_graph *g;
+    const wf_plan *p;
+    wf_limits limits;
+    wf_arena steps, kv; /* arrays and slots; pages, and slots where they share */
+    wf_region *slots;   /* shared: offset is from the end, without what rows add */
+    uint64_t (*below)[2]; /* by slot, shared: bytes from its begin to the end for each row, for each row of logits */
+    wf_pool *pools;     /* by id of WF_VALUE_KV */
+    wf_group *groups;
+    size_t n_pools, n_groups;
+} wf_memory;
+
+/* Reserves; the caller may reserve more in ->steps, then commits. g and p outlive it. */
+weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l);
+weft_status wf_memory_commit(wf_memory *m);
+void wf_memory_free(wf_memory *m);
+/* Rows [first, first + count) of a slot in a step of so many rows; the caller sets dtype and columns. */
+wf_view wf_memory_slot(const wf_memory *m, int32_t slot, uint32_t rows, uint32_t logits);
+/* K or V of a layer in such a step: the pages that it leaves. */
+wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits);
+/* A page, to the host or from there. */
+weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool out, uint8_t *host);
+weft_status wf_memory_poison(const wf_memory *m, wf_queue *q); /* NaN in all pages */
+uint64_t wf_memory_kv(const wf_memory *m);          /* bytes of the pages that every step leaves */
+uint64_t wf_memory_activations(const wf_memory *m); /* all else */
+
+#endif
