@@ -129,6 +129,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plan(e, p));
+    wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev);
     if (p->trace) WF_TRY(wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));

@@ -112,7 +112,7 @@ void wf_engine_count(struct weft_engine *e)
     struct weft_stats *s = &e->stats;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
-    s->kv_pages_used = e->sched.pages.n - wf_pages_available(&e->sched.pages);
+    s->kv_pages_used = wf_pages_held(&e->sched.pages);
     s->preempted = e->sched.n_preempted;
     s->prefix_queries = e->sched.prefix_queries;
     s->prefix_hits = e->sched.prefix_hits;

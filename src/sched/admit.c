@@ -50,7 +50,7 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
         s->remainders[s->peaks[i].tokens % p]++;
         peak = WF_MAX(peak, (tokens + (i + 1) * (uint64_t)r + padding(s, r)) / p);
     }
-    uint64_t twice = listed - WF_MIN(listed, s->pages.n - wf_pages_available(&s->pages)); /* shared: counted for each holder */
+    uint64_t twice = listed - WF_MIN(listed, wf_pages_held(&s->pages)); /* shared: counted for each holder */
     return (uint32_t)(peak - WF_MIN(peak, twice));
 }
 
@@ -74,18 +74,21 @@ static void share_prefix(wf_sched *s, wf_seq *q)
     q->n_done = q->n_pages * p;
 }
 
-/* Whether q fits: now, with the pages it comes back to, and later, by prediction. Alone it always does. */
+/* Whether q fits: now, with the pages it comes back to, and later, by prediction. Alone it always does. With one more
+ * sequence decodes may need more activations: pages in use may not be in their way. */
 static bool fits(wf_sched *s, const wf_seq *q)
 {
     uint32_t now = q->aside ? wf_sched_pages_for(s, q->n_done + 1) : 1;
-    if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.rows) || wf_pages_available(&s->pages) < now) return false;
-    return !s->n_running || wf_sched_predict(s, q) <= s->limits.pages;
+    if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.rows)) return false;
+    uint32_t spread = wf_limits_spread(&s->limits, s->n_running + 1);
+    if (wf_pages_top(&s->pages) > spread || wf_pages_available(&s->pages, spread) < now) return false;
+    return !s->n_running || wf_sched_predict(s, q) <= spread;
 }
 
 static bool bring_back(wf_sched *s, wf_seq *q)
 {
     uint32_t n = wf_sched_pages_for(s, q->n_done);
-    if (!wf_pages_take(&s->pages, n, q->pages)) return false;
+    if (!wf_pages_take(&s->pages, n, wf_limits_spread(&s->limits, s->n_running + 1), q->pages)) return false;
     q->n_pages = n;
     if (wf_sched_move(s, q, false, n)) return q->aside = false, true;
     wf_pages_give(&s->pages, q->pages, n);
@@ -147,12 +150,9 @@ static wf_seq *victim(const wf_seq *q)
     return last;
 }
 
-uint32_t wf_sched_room(wf_sched *s, wf_seq *q, uint32_t n, bool force)
+bool wf_sched_preempt(wf_sched *s, const wf_seq *q)
 {
-    uint32_t p = s->p.page_tokens, want = wf_sched_pages_for(s, q->n_done + n), need = want > q->n_pages ? want - q->n_pages : 0;
-    for (wf_seq *v; force && wf_pages_available(&s->pages) < need && (v = victim(q));) put_aside(s, v);
-    need = WF_MIN(need, wf_pages_available(&s->pages));
-    wf_pages_take(&s->pages, need, q->pages + q->n_pages);
-    q->n_pages += need;
-    return WF_MIN(n, q->n_pages * p - q->n_done);
+    wf_seq *v = victim(q);
+    if (v) put_aside(s, v);
+    return v;
 }

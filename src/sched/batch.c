@@ -26,16 +26,64 @@ typedef struct plan {
     uint32_t rows, logits, decodes;
 } plan;
 
-/* Rows of q that fit beside those planned. */
-static uint32_t chunk(const wf_sched *s, const plan *p, const wf_seq *q)
+/* Pages that q has still to take for n rows. */
+static uint32_t need(const wf_sched *s, const wf_seq *q, uint32_t n)
 {
-    uint32_t n = WF_MIN(left(q), s->limits.rows - p->rows), logits = s->limits.logit_rows - p->logits;
-    if (q->all_logits) return WF_MIN(n, logits);
-    return n && wanted_logits(q, n) > logits ? n - 1 : n;
+    uint32_t want = wf_sched_pages_for(s, q->n_done + n);
+    return want > q->n_pages ? want - q->n_pages : 0;
 }
 
-static void grant(plan *p, wf_seq *q, uint32_t n)
+/* Pages that the step leaves with n rows of q. */
+static uint32_t left_by(const wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
+    return wf_limits_pages(&s->limits, p->rows + n, p->logits + wanted_logits(q, n));
+}
+
+/* Of these, what the steps to come leave, too. */
+static uint32_t below(const wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+{
+    return WF_MIN(left_by(s, p, q, n), wf_limits_spread(&s->limits, s->n_running));
+}
+
+static bool clears_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+{
+    return wf_pages_top(&s->pages) <= left_by(s, p, q, n);
+}
+
+static bool finds_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+{
+    return need(s, q, n) <= wf_pages_available(&s->pages, below(s, p, q, n));
+}
+
+/* The most of n rows for which it is so: fewer rows are never worse. */
+static uint32_t most(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n, bool (*so)(wf_sched *, const plan *, const wf_seq *, uint32_t))
+{
+    uint32_t yes = 0, no = n;
+    if (so(s, p, q, n)) return n;
+    while (no - yes > 1) {
+        uint32_t middle = yes + (no - yes) / 2;
+        *(so(s, p, q, middle) ? &yes : &no) = middle;
+    }
+    return yes;
+}
+
+/* Rows of q that fit beside those planned, and above the pages in use. */
+static uint32_t chunk(wf_sched *s, const plan *p, const wf_seq *q)
+{
+    uint32_t n = WF_MIN(left(q), s->limits.rows - p->rows), logits = s->limits.logit_rows - p->logits;
+    if (q->all_logits) n = WF_MIN(n, logits);
+    else if (n && wanted_logits(q, n) > logits) n--;
+    return most(s, p, q, n, clears_pages);
+}
+
+/* Gives q up to n rows, as many as there are pages for; with `force` the last in order are put aside for them. */
+static void grant(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force)
+{
+    while (force && !finds_pages(s, p, q, n) && wf_sched_preempt(s, q)) {}
+    n = most(s, p, q, n, finds_pages);
+    uint32_t pages = need(s, q, n);
+    wf_pages_take(&s->pages, pages, below(s, p, q, n), q->pages + q->n_pages);
+    q->n_pages += pages;
     q->n_rows = n;
     p->rows += n;
     p->logits += wanted_logits(q, n);
@@ -44,7 +92,7 @@ static void grant(plan *p, wf_seq *q, uint32_t n)
 static void plan_decodes(wf_sched *s, plan *p)
 {
     for (wf_seq *q = s->running; q; q = q->next)
-        if (decoding(q) && chunk(s, p, q)) grant(p, q, wf_sched_room(s, q, 1, true));
+        if (decoding(q) && chunk(s, p, q)) grant(s, p, q, 1, true);
     p->decodes = p->rows;
 }
 
@@ -61,7 +109,7 @@ static void plan_prefills(wf_sched *s, plan *p)
         uint32_t n = decoding(q) ? 0 : chunk(s, p, q);
         if (!n) continue;
         if (p->rows && waits_for_room(s, q, n)) return;
-        grant(p, q, wf_sched_room(s, q, n, !p->rows)); /* an empty step must not stay empty */
+        grant(s, p, q, n, !p->rows); /* an empty step must not stay empty */
         if (s->p.policy == WF_POLICY_SARATHI && q->n_rows) return;
     }
 }

@@ -11,8 +11,6 @@ void wf_sched_unlink(wf_seq **list, wf_seq *q);
 bool wf_sched_move(wf_sched *s, wf_seq *q, bool out, uint32_t n);
 void wf_sched_clear_moves(wf_sched *s);
 void wf_sched_admit(wf_sched *s); /* as many of those waiting as fit */
-/* Room in the pages for rows up to n_done + n of q; with `force` the last in order are put aside for it. Returns
- * the rows there is room for: at most n. */
-uint32_t wf_sched_room(wf_sched *s, wf_seq *q, uint32_t n, bool force);
+bool wf_sched_preempt(wf_sched *s, const wf_seq *q); /* puts the last in order behind q aside; false: there is none */
 
 #endif

@@ -19,7 +19,7 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
     *s = (wf_sched){.limits = *l, .p = *p};
     if (!s->p.tile) s->p.tile = 1;
     for (size_t i = 0; i < WF_CLASSES; i++) s->average[i] = -1;
-    weft_status st = wf_pages_init(&s->pages, l->pages, p->shuffle_pages);
+    weft_status st = wf_pages_init(&s->pages, l->pages, wf_limits_base(l), p->shuffle_pages);
     if (st == WEFT_OK) st = wf_prefix_init(&s->prefix, &s->pages, p->page_tokens);
     s->peaks = wf_calloc(l->seqs + 1, sizeof *s->peaks);
     s->remainders = wf_calloc(p->page_tokens, sizeof *s->remainders);

@@ -7,6 +7,11 @@
  * Where the prediction was wrong the last in order is put aside: its pages go to the host and come back without
  * recomputation. Full pages of equal tokens are shared (src/mem/prefix.h).
  *
+ * Where pages and activations share memory (mem/space.h), those from wf_limits_base on are there in small steps only.
+ * They are handed out last, and never so many that a row of each running sequence, or a quarter of the largest step,
+ * would not fit beside them: so decodes never wait for activations, and nobody begins while pages in use forbid it.
+ * Rows of prompts are cut so that the step's activations end above the highest page in use.
+ *
  * Each step: decodes, then prefill as the policy says, cut so that the rows are a multiple of the GEMM's tile
  * (sarathi §4.4). A step may be formed while the one before runs (nanoflow §4.2.1): tokens which that one chooses
  * count as there, though only the device knows them. One owner (the engine's thread); no locks.

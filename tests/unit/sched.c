@@ -4,6 +4,8 @@
  * computed, all slots that it sees must hold what its own tokens say: so a page that is lost, stale, given twice
  * or shared by mistake is found at once.
  *
+ * In worlds where pages share memory with activations, each step tears all slots that its activations cover.
+ *
  * Worlds that are ahead learn a step's tokens when the next step has been formed; until then the scheduler sees
  * UNKNOWN in their place. */
 #include "sched/sched.h"
@@ -18,6 +20,7 @@
 #define PAGE   4
 #define LONGEST 64
 #define UNKNOWN (-12345)
+#define TORN    UINT64_MAX
 #define MOST    16 /* sequences of a step */
 
 typedef struct sim {
@@ -48,7 +51,9 @@ typedef struct world {
     uint64_t *kv; /* [pages * PAGE] */
     int *row_at;  /* the same: row of the batch that writes there */
     sim *alive;
-    int sent, ended, steps, moved, fed;
+    int sent, ended, steps, moved, fed, torn; /* torn: steps whose activations covered pages that others used */
+    uint32_t most_running;
+    uint64_t most_bytes; /* that pages in use and activations took in a step */
     bool spacious; /* never short of pages */
 } world;
 
@@ -56,6 +61,16 @@ static const wf_limits tight = {.rows = 24, .logit_rows = 6, .seqs = 5, .seq_pag
 static const wf_limits roomy = {.rows = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
 /* Far fewer pages than the sequences may want: the prediction is wrong again and again. */
 static const wf_limits starved = {.rows = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
+
+/* As an engine with memory for l's pages beside activations of row and logit_row bytes, pages being of 100. */
+static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
+{
+    l.space = (wf_space){.page = 100, .row = row, .logit_row = logit_row};
+    l.space.bytes = l.pages * l.space.page + wf_space_step(&l.space, l.rows, l.logit_rows);
+    l.pages = l.seqs * l.seq_pages;
+    l.pages = wf_limits_spread(&l, 1);
+    return l;
+}
 
 /* ---- the play ---------------------------------------------------------------------------------------------- */
 
@@ -117,6 +132,21 @@ static void play_rows(world *w)
     }
 }
 
+/* No page that holds something lies where the step's activations are. */
+static void play_activations(world *w)
+{
+    uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_rows, w->b.n_logits), top = wf_limits_base(&w->s.limits);
+    for (const wf_seq *q = w->s.running; q; q = q->next)
+        for (uint32_t i = 0; i < q->n_pages; i++) top = WF_MAX(top, (uint32_t)q->pages[i] + 1);
+    assert_true(top <= left);
+    assert_true(top <= wf_limits_spread(&w->s.limits, w->s.n_running)); /* so that no decode ever waits for activations */
+    assert_int_equal(top, wf_pages_top(&w->s.pages));
+    for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++) w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
+    const wf_space *s = &w->s.limits.space;
+    w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_space_step(s, w->b.n_rows, w->b.n_logits));
+    w->most_running = WF_MAX(w->most_running, w->s.n_running);
+}
+
 /* ---- rules of every step ------------------------------------------------------------------------------------- */
 
 static uint32_t length(const wf_seq *q)
@@ -165,7 +195,8 @@ static void check_pages(const world *w)
         assert_int_equal(p->list[i].refs, refs[i]);
         held += refs[i] > 0;
     }
-    assert_int_equal(held + wf_pages_available(p), p->n);
+    assert_int_equal(held, wf_pages_held(p));
+    assert_int_equal(held + wf_pages_available(p, p->n), p->n);
     free(refs);
 }
 
@@ -286,7 +317,7 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
 
 static void close_world(world *w)
 {
-    assert_int_equal(wf_pages_available(&w->s.pages), w->s.limits.pages);
+    assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
     assert_true(!w->s.running && !w->s.waiting && !w->s.n_running && !w->s.n_waiting && !w->alive);
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
@@ -304,6 +335,7 @@ static void step(world *w)
     check_tiles(w);
     note_flight(w);
     play_moves(w);
+    play_activations(w);
     play_rows(w);
     wf_sched_advance(&w->s, !w->now.sync);
     land(w, &w->before);
@@ -323,7 +355,7 @@ static void cancel_one(world *w, uint64_t seed)
 }
 
 /* Returns how many were put aside. */
-static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel, bool ahead)
+static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel, bool ahead, int *torn)
 {
     world w;
     open_world(&w, l, policy, tile, seed);
@@ -338,6 +370,7 @@ static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64
     assert_true(w.s.prefix_hits <= w.s.prefix_queries);
     assert_int_equal(w.fed > 0, ahead);
     int moved = w.moved;
+    *torn += w.torn;
     close_world(&w);
     return moved;
 }
@@ -350,18 +383,37 @@ static void test_random_requests(void **state)
     for (uint64_t seed = 1; seed <= 40; seed++)
         for (int policy = 0; policy < 4; policy++) {
             bool ahead = seed / 2 % 2;
-            play(&tight, (enum wf_policy)policy, 1, seed, 60, seed % 2, ahead);
-            play(&roomy, (enum wf_policy)policy, 8, seed, 60, seed % 2, ahead);
+            int torn = 0;
+            play(&tight, (enum wf_policy)policy, 1, seed, 60, seed % 2, ahead, &torn);
+            play(&roomy, (enum wf_policy)policy, 8, seed, 60, seed % 2, ahead, &torn);
+            assert_int_equal(torn, 0);
         }
 }
 
 static void test_too_few_pages(void **state)
 {
     (void)state;
-    int moved = 0;
+    int moved = 0, torn = 0;
     for (uint64_t seed = 1; seed <= 40; seed++)
-        for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2, seed / 2 % 2);
+        for (int policy = 0; policy < 4; policy++) moved += play(&starved, (enum wf_policy)policy, 4, seed, 60, seed % 2, seed / 2 % 2, &torn);
     assert_true(moved > 100); /* or nothing was tried */
+}
+
+/* Activations of a whole step take as much as 4 to 60 pages. */
+static void test_one_space(void **state)
+{
+    (void)state;
+    int torn = 0, moved = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++)
+        for (int policy = 0; policy < 4; policy++) {
+            bool ahead = seed / 2 % 2, cancel = seed % 2;
+            const wf_limits few = sharing(starved, 20u << seed % 4, 30), wide = sharing(tight, 40, 100u << seed % 3);
+            assert_true(few.pages > starved.pages && wide.pages > tight.pages);
+            assert_int_equal(wf_limits_base(&few), starved.pages);
+            moved += play(&few, (enum wf_policy)policy, 4, seed, 60, cancel, ahead, &torn);
+            moved += play(&wide, (enum wf_policy)policy, 1, seed, 60, cancel, ahead, &torn);
+        }
+    assert_true(torn > 1000 && moved > 100); /* or nothing was tried */
 }
 
 static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, int32_t priority)
@@ -494,9 +546,9 @@ static void test_prefix_is_compared_whole(void **state)
     wf_prefix x;
     int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
     uint64_t self = 0;
-    assert_int_equal(wf_pages_init(&pages, 8, 0), WEFT_OK);
+    assert_int_equal(wf_pages_init(&pages, 8, 8, 0), WEFT_OK);
     assert_int_equal(wf_prefix_init(&x, &pages, PAGE), WEFT_OK);
-    assert_true(wf_pages_take(&pages, 1, &page));
+    assert_true(wf_pages_take(&pages, 1, 8, &page));
     uint64_t content = wf_prefix_add(&x, 0, tokens, page);
     for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &self), -1);
     for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &self), -1);
@@ -548,10 +600,54 @@ static void test_policies_compared(void **state)
     printf("steps: nanoflow %d, sarathi %d, orca %d, request %d\n", steps[0], steps[1], steps[2], steps[3]);
 }
 
+typedef struct outcome {
+    int steps;
+    uint32_t running;
+    uint64_t bytes;
+} outcome;
+
+/* Short prompts and long answers, whose length is known after a few. */
+static outcome answer_all(const wf_limits *l)
+{
+    world w;
+    open_world(&w, l, WF_POLICY_NANOFLOW, 1, 0);
+    for (int i = 0; i < 80; i++) add(&w, 6, 45, 1000 * i, 0);
+    while (w.alive) step(&w);
+    outcome o = {w.steps, w.most_running, w.most_bytes};
+    close_world(&w);
+    return o;
+}
+
+/* The same load in as much memory: pages and activations each with their own, or in one space; then how much memory
+ * the latter needs for as many sequences (flashdecoding-next fig. 10, 19). */
+static void test_space_compared(void **state)
+{
+    (void)state;
+    wf_limits apart = {.rows = 48, .logit_rows = 16, .seqs = 16, .seq_pages = LONGEST / PAGE, .pages = 120};
+    const wf_limits one = sharing(apart, 60, 90);
+    outcome a = answer_all(&apart), b = answer_all(&one);
+    uint64_t kept = apart.pages * one.space.page + wf_space_step(&one.space, apart.rows, apart.logit_rows);
+    printf("%llu bytes apart: %u sequences, %d steps; in one space: %u, %d\n", (unsigned long long)kept, a.running, a.steps, b.running, b.steps);
+    assert_int_equal(one.space.bytes, kept);
+    assert_true(b.running > a.running && b.steps < a.steps && b.bytes <= kept);
+    uint32_t least = apart.pages + 1;
+    for (int steps = 0; steps <= a.steps && least > apart.seq_pages; least--) {
+        wf_limits fewer = apart;
+        fewer.pages = least - 1;
+        fewer = sharing(fewer, 60, 90);
+        steps = answer_all(&fewer).steps;
+    }
+    assert_true(least < apart.pages);
+    uint64_t enough = kept - (apart.pages - least - 1) * one.space.page; /* least were one too few */
+    printf("as fast in one space: %llu bytes, %.0f %% less\n", (unsigned long long)enough, 100.0 * (double)(kept - enough) / (double)kept);
+    assert_true(100 * enough < 95 * kept);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_requests),         cmocka_unit_test(test_too_few_pages),
+        cmocka_unit_test(test_one_space),               cmocka_unit_test(test_space_compared),
         cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_orca_takes_prompts_whole),
         cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
