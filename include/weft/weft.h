@@ -155,10 +155,12 @@ WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct wef
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
 struct weft_budget {
     uint64_t weights;     /* bytes */
-    uint64_t activations; /* of a step */
+    uint64_t activations; /* of the largest step */
     uint64_t kv_token;    /* K and V of one token */
+    uint32_t short_rows;  /* a step of so many rows, */
+    uint64_t spared;      /* or fewer, leaves so much of the activations to the KV cache where both share a buffer */
 };
-/* What memory goes to, for steps of that many rows of which n_seqs want logits. WEFT_ERR_ARG for a file that
+/* What memory goes to, for steps of at most that many rows and n_seqs sequences. WEFT_ERR_ARG for a file that
  * holds a vocabulary only. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */

@@ -125,26 +125,55 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     }
 }
 
-/* Where memory goes, and how many tokens of KV cache each device has room for. */
-static void print_budget(const struct weft_model *m)
+/* What there is without options, as in `weft serve` on a CPU. */
+enum { ROWS = 512, SEQS = 64, CONTEXT = 4096, KV_SEQS = 8 };
+
+/* The KV cache of a server with these options, and the tokens that it holds. */
+static uint64_t print_kv(const wf_opts *o, const struct weft_model *m, const struct weft_budget *b,
+                         uint32_t seqs)
 {
-    enum { ROWS = 512, SEQS = 64 };
+    uint32_t own = weft_model_info(m)->context;
+    uint64_t context = o->engine.context ? o->engine.context : WF_MIN(own, (uint32_t)CONTEXT);
+    uint64_t bytes = b->kv_token * context * WF_MIN(seqs, (uint32_t)KV_SEQS);
+    char size[32], tokens[32], more[32];
+    if (o->engine.kv_memory) bytes = o->engine.kv_memory;
+    uint64_t all = context * seqs, fit = WF_MIN(bytes / b->kv_token, all);
+    wf_human(bytes, true, size, sizeof size);
+    wf_human(fit, false, tokens, sizeof tokens);
+    wf_human(WF_MIN((bytes + b->spared) / b->kv_token, all), false, more, sizeof more);
+    printf("                 KV cache of %s holds %s tokens (%.1f contexts of %llu), and %s while "
+           "steps have at most %u\n",
+           size, tokens, (double)fit / (double)context, (unsigned long long)context, more,
+           b->short_rows);
+    if (fit < context)
+        printf("                 that holds not even one context: enlarge it or shorten -c\n");
+    return bytes;
+}
+
+/* Where memory goes, and how many tokens of KV cache each device has room for. */
+static void print_budget(const wf_opts *o, const struct weft_model *m)
+{
+    uint32_t rows = o->engine.batch ? o->engine.batch : ROWS,
+             seqs = o->engine.n_seqs ? o->engine.n_seqs : SEQS;
     struct weft_budget b;
     struct weft_device_info list[64];
-    char weights[32], acts[32], kv[32];
-    if (weft_model_budget(m, ROWS, SEQS, &b)) return;
+    char weights[32], acts[32], token[32];
+    rows = WF_MAX(rows, seqs);
+    if (weft_model_budget(m, rows, seqs, &b)) return;
     wf_human(b.weights, true, weights, sizeof weights);
     wf_human(b.activations, true, acts, sizeof acts);
-    wf_human(b.kv_token, true, kv, sizeof kv);
-    printf("memory budget    weights %s, activations %s (steps of %d tokens, %d sequences), KV cache "
+    wf_human(b.kv_token, true, token, sizeof token);
+    printf("memory budget    weights %s, activations %s (steps of %u tokens, %u sequences), KV cache "
            "%s a token\n",
-           weights, acts, ROWS, SEQS, kv);
+           weights, acts, rows, seqs, token);
+    uint64_t kv = print_kv(o, m, &b, seqs);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
         uint64_t fixed = b.weights + b.activations, free = list[i].memory;
         char tokens[32];
         wf_human(free > fixed ? (free - fixed) / b.kv_token : 0, false, tokens, sizeof tokens);
-        printf("                 room for %s tokens on %s (%s)\n", tokens, list[i].id, list[i].name);
+        printf("                 room for %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
+               kv + b.activations > list[i].max_alloc ? ", whose buffers are too small to share" : "");
     }
 }
 
@@ -185,7 +214,7 @@ static int print_model(const wf_opts *o)
     if (i->n_tensors) {
         print_formats(m);
         print_memory(o, m);
-        print_budget(m);
+        print_budget(o, m);
         print_tensors(m, i->n_tensors);
     } else {
         printf("tensors          none: this file holds a vocabulary only\n");
@@ -204,6 +233,12 @@ static const wf_opt rows[] = {
     {'m', "model", "FILE", "describe this GGUF file", WF_OPT_TEXT, AT(model)},
     {'c', "ctx-size", "CONTEXT", "tokens of context for the memory need", WF_OPT_U32,
      AT(engine.context), 1, 2147483647.0},
+    {0, "max-num-seqs", "N", "sequences for the memory budget (default 64)", WF_OPT_U32,
+     AT(engine.n_seqs), 1, 65536},
+    {0, "kv-memory", "SIZE", "KV cache for it (default: 8 sequences of a whole context)", WF_OPT_SIZE,
+     AT(engine.kv_memory), 1, 0x1p63},
+    {0, "dense-batch", "N", "tokens of a step for it (default 512)", WF_OPT_U32, AT(engine.batch), 1,
+     65536},
     {0, "list-devices", NULL, "list the devices, one a line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);
@@ -211,7 +246,7 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
 
 const wf_command wf_cmd_info = {
     .name = "info",
-    .usage = "[-m FILE] [-v]",
+    .usage = "[-m FILE [-c CONTEXT] [--kv-memory SIZE]] [-v]",
     .summary =
         "Describes the devices, or a model file. Of a file it prints hyperparameters, formats, "
         "memory need and tensors; with -v also all metadata.",

@@ -10,7 +10,6 @@
 #define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 rows at 0.93 of its rate for 2048, in a third of the time that answers wait */
 #define DEFAULT_TILE_GPU 128   /* rows of X that its large products take at once */
 #define DEFAULT_PAGE 16
-#define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
@@ -50,7 +49,7 @@ static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine
     l.rows = WF_MAX(WF_MIN(l.rows, context * l.seqs), l.seqs);
     l.seq_pages = (context + page - 1) / page;
     l.pages = l.seq_pages * (p->kv_seqs ? WF_MIN(p->kv_seqs, l.seqs) : l.seqs);
-    l.logit_rows = WF_MAX(l.seqs, WF_MIN(l.rows, LOGIT_BYTES / 4 / e->model->hp.n_vocab));
+    l.logit_rows = wf_logit_rows(l.rows, l.seqs, e->model->hp.n_vocab);
     return l;
 }
 

@@ -25,6 +25,9 @@ struct weft_model {
     size_t n_strings;
 };
 
+/* model.c: rows of logits that a step has room for: one a sequence, and more for those who want all of a prompt. */
+uint32_t wf_logit_rows(uint32_t rows, uint32_t n_seqs, uint32_t n_vocab);
+
 /* stream.c: text of a growing token sequence, never a broken UTF-8 character. */
 typedef struct wf_stream {
     const wf_tokenizer *tokenizer;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
+
 extern const uint8_t wf_demo_model[], wf_demo_model_end[]; /* demo.S */
 
 static const char *keep_string(struct weft_model *m, const char *data, size_t len)
@@ -124,12 +126,22 @@ void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key
     wf_gguf_print(kv, value, value_cap);
 }
 
-/* Of a step: the slots that the sequential plan places values in, and what the choice of tokens takes. */
-static uint64_t activation_bytes(const wf_plan *p, uint32_t rows, uint32_t n_seqs, uint32_t n_vocab)
+uint32_t wf_logit_rows(uint32_t rows, uint32_t n_seqs, uint32_t n_vocab)
 {
-    uint64_t bytes = wf_tokens_bytes(n_seqs, n_seqs, n_vocab);
-    for (size_t i = 0; i < p->n_slots; i++) bytes += (uint64_t)p->slots[i].pitch * (p->slots[i].rows == WF_ROWS_LOGITS ? n_seqs : rows);
-    return bytes;
+    return WF_MAX(n_seqs, WF_MIN(rows, LOGIT_BYTES / 4 / n_vocab));
+}
+
+/* The slots that the sequential plan places values in, and what the choice of tokens takes. */
+static void count_budget(const struct weft_model *m, const wf_plan *p, uint32_t rows, uint32_t n_seqs, struct weft_budget *out)
+{
+    const wf_hparams *h = &m->hp;
+    uint32_t logit_rows = wf_logit_rows(rows, n_seqs, h->n_vocab);
+    uint64_t slots = wf_slot_bytes(p, rows, logit_rows);
+    wf_limits l = {.rows = rows, .logit_rows = logit_rows, .seqs = n_seqs};
+    out->activations = slots + wf_tokens_bytes(logit_rows, n_seqs, h->n_vocab);
+    out->kv_token = (uint64_t)h->n_layer * 2 * 2 * h->n_kv_head * h->head_dim;
+    out->short_rows = wf_limits_short(&l, n_seqs);
+    out->spared = slots - wf_slot_bytes(p, out->short_rows, n_seqs);
 }
 
 weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out)
@@ -141,9 +153,10 @@ weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
     weft_status s = try_build(m, WF_MIN(m->hp.context, 4096u), &g, &w);
     if (s == WEFT_OK) s = wf_plan_place(&g, &p, 256);
-    if (s == WEFT_OK)
-        *out = (struct weft_budget){wf_weights_bytes(&w), activation_bytes(&p, rows, n_seqs, m->hp.n_vocab),
-                                    (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim};
+    if (s == WEFT_OK) {
+        count_budget(m, &p, rows, n_seqs, out);
+        out->weights = wf_weights_bytes(&w);
+    }
     wf_plan_free(&p);
     wf_graph_free(&g);
     wf_weights_free(&w);

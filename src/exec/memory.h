@@ -33,11 +33,17 @@ static inline uint32_t wf_limits_base(const wf_limits *l)
     return wf_limits_pages(l, l->rows, l->logit_rows);
 }
 
-/* Pages that may be in use while so many sequences run: beside them there is always room for a row of each, and for
+/* Rows for which there is always room beside the pages in use while so many sequences run: a row of each, and at least
  * a quarter of the largest step, or prompts would creep once answers have spread. */
+static inline uint32_t wf_limits_short(const wf_limits *l, uint32_t seqs)
+{
+    return WF_MAX(seqs, l->rows / 4);
+}
+
+/* Pages that may be in use meanwhile. */
 static inline uint32_t wf_limits_spread(const wf_limits *l, uint32_t seqs)
 {
-    return wf_limits_pages(l, WF_MAX(seqs, l->rows / 4), seqs);
+    return wf_limits_pages(l, wf_limits_short(l, seqs), seqs);
 }
 
 /* Bytes of a page: K and V of all layers. */

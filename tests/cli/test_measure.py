@@ -207,6 +207,21 @@ class Info(cli.TestCase):
         more = self.ok("info", "-m", cli.data("stories260K.gguf"), "-c", 100).text
         self.assertRegex(more, r"with a context of 100 tokens")
 
+    def test_budget(self):
+        """5 layers of 4 KV heads, 8 wide: 640 bytes a token."""
+        def holds(*options):
+            text = self.ok("info", "-m", cli.data("stories260K.gguf"), *options).text
+            found = re.search(r"KV cache of \S+ .iB holds (\S+) tokens \((\S+) contexts of (\d+)\), and (\S+) while steps have at most (\d+)", text)
+            return found.groups()
+
+        fit, contexts, context, more, short = holds("-c", 100)
+        self.assertEqual((fit, contexts, context, short), ("800", "8.0", "100", "128"))
+        self.assertGreater(float(more.removesuffix("K")), 2) # 384 rows' activations, each at least 4 rows of the width, and logits
+        self.assertEqual(holds("-c", 100, "--kv-memory", 64000)[:3], ("100", "1.0", "100"))
+        self.assertEqual(holds("-c", 100, "--kv-memory", 64000, "--max-num-seqs", 1)[3], "100") # no more than it may want
+        self.assertEqual(holds("--dense-batch", 64, "--max-num-seqs", 4)[4], "16")
+        self.assertIn("not even one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
+
 
 class Selftest(cli.TestCase):
     def test_cpu(self):
