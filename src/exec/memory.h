@@ -68,10 +68,10 @@ typedef struct wf_memory {
     const wf_graph *g;
     const wf_plan *p;
     wf_limits limits;
-    wf_arena steps, kv; /* arrays and slots; pages, and slots where they share */
-    wf_region *slots;   /* shared: offset is from the end, without what rows add */
-    uint64_t (*below)[2]; /* by slot, shared: bytes from its begin to the end for each row, for each row of logits */
-    wf_pool *pools;     /* by id of WF_VALUE_KV */
+    wf_arena steps, kv;   /* arrays and slots; pages, and slots where they share */
+    wf_region *slots;     /* by slot; shared: the space */
+    uint64_t (*below)[2]; /* by slot: bytes from its begin to the end of the space for each row, each row of logits */
+    wf_pool *pools;       /* by id of WF_VALUE_KV */
     wf_group *groups;
     size_t n_pools, n_groups;
 } wf_memory;
@@ -80,7 +80,7 @@ typedef struct wf_memory {
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l);
 weft_status wf_memory_commit(wf_memory *m);
 void wf_memory_free(wf_memory *m);
-/* Rows [first, first + count) of a slot in a step of so many rows; the caller sets dtype and columns. */
+/* Where a slot begins in a step of so many rows; the caller sets shape and dtype. */
 wf_view wf_memory_slot(const wf_memory *m, int32_t slot, uint32_t rows, uint32_t logits);
 /* K or V of a layer in such a step: the pages that it leaves. */
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits);

@@ -105,7 +105,7 @@ static void test_threads_cpu(void **state)
 
 /* ---- pages ------------------------------------------------------------------------------------------- */
 
-#define ANSWER 50
+#define ANSWER 34
 
 static void submit_all(struct weft_engine *e, tally *t, int n)
 {
