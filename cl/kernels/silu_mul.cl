@@ -27,8 +27,7 @@ KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_
         STORE(y, at, g / (1.0f + exp(-g)) * u)
 #else
         float4 g = LOAD(gu, f), u = LOAD(gu, F + f), v = g / (1.0f + exp(-g)) * u;
-        if (y_half) vstorea_half4(v, 0, OUT_AT(half, y) + at);
-        else *(__global float4 *)(OUT_AT(float, y) + at) = v;
+        STORE4(y, at, v)
 #endif
     }
 }

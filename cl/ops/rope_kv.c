@@ -1,11 +1,11 @@
 /* rope_kv: rotation and the write into the KV pools. */
 #include "cl/cl.h"
 
-static bool in_fours(const wf_call *c)
+static bool in_eights(const wf_call *c)
 {
     const wf_params *p = &c->p;
-    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->out[0]) &&
-           wf_cl_in_fours(&c->out[1]) && wf_cl_in_fours(&c->out[2]);
+    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_in_eights(&c->in[0]) && wf_cl_in_eights(&c->out[0]) &&
+           wf_cl_in_eights(&c->out[1]) && wf_cl_in_eights(&c->out[2]);
 }
 
 bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -16,7 +16,7 @@ bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call 
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
-    uint32_t vec = in_fours(c) ? 4 : 1;
+    uint32_t vec = in_eights(c) ? 4 : 1;
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));

@@ -1,5 +1,6 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
 #include "engine/calibration.h"
+#include "dev/tuned.h"
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -38,7 +39,7 @@ static bool on_gpu(const struct weft_engine *e)
 /* Of the policies that take prompts whole, a step holds any of them. */
 static uint32_t default_batch(const struct weft_engine *e, enum wf_policy policy, uint32_t context)
 {
-    uint32_t batch = on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
+    uint32_t tuned = wf_tuned_dense_batch(e->dev), batch = tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
     return policy == WF_POLICY_ORCA || policy == WF_POLICY_REQUEST ? WF_MAX(batch, context) : batch;
 }
 
