@@ -437,8 +437,6 @@ static const wf_opt rows[] = {
      AT(load.rates), 1e-6, 1e6},
     {0, "seed", "SEED", "another one gives other prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
-    {0, "profile", NULL, "tell how long the device had nothing to do while there was work",
-     WF_OPT_FLAG, AT(engine.profile)},
     {0, "peak-tflops", "T",
      "what the device computes at most, for NanoFlow's optimum (default: measured, as `weft bench "
      "ops` does)",
@@ -458,6 +456,7 @@ static const wf_opt_group *const groups[] = {
     &wf_group_model,
     &group,
     &output_group,
+    &wf_group_profile,
     &wf_group_batching,
     &wf_group_context,
     &wf_group_device,
