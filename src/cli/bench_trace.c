@@ -160,19 +160,10 @@ static double probe_peak(const wf_opts *o, const struct weft_model *m)
 {
     static const char *const shape[] = {"M=8,N=256,K=256"};
     double peak = 0;
-    struct weft_op_params p = {.device = o->engine.device,
-                               .tier = o->engine.tier,
-                               .threads = o->engine.threads,
-                               .force = o->engine.force,
-                               .tuned = o->engine.tuned,
-                               .no_kernel_cache = o->engine.no_kernel_cache,
-                               .dtypes = wf_main_dtype(m),
-                               .shapes = shape,
-                               .n_shapes = 1,
-                               .repeat = 1,
-                               .rotate = 1,
-                               .on_row = on_op,
-                               .user = &peak};
+    struct weft_op_params p = wf_op_params(o, wf_main_dtype(m), shape, 1);
+    p.repeat = p.rotate = 1;
+    p.on_row = on_op;
+    p.user = &peak;
     if (weft_bench_ops(&p)) wf_note(o, "no ceiling for equation 5: %s", weft_last_error());
     return peak;
 }

@@ -169,6 +169,8 @@ int wf_print_devices(void);
 int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
 /* For servers and their load: --max-num-seqs and --kv-memory where they are not given. */
 void wf_batching_defaults(struct weft_engine_params *p);
+/* For weft_bench_ops: the device and its kernels as the options say, and what to measure. */
+struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
 /* From here on Ctrl-C only sets what wf_interrupted tells; a second one ends the program. */
 void wf_catch_interrupt(void);
 bool wf_interrupted(void);
