@@ -43,6 +43,13 @@ bool wf_cl_in_fours(const wf_view *v)
     return !v->buf || (v->cols % 4 == 0 && v->stride % 4 == 0 && v->offset % bytes == 0);
 }
 
+bool wf_cl_in_eights(const wf_view *v)
+{
+    const wf_dtype_info *t = &wf_dtypes[v->dtype];
+    if (t->block > 1) return true;
+    return v->cols % 8 == 0 && v->stride * t->block_bytes % 16 == 0 && v->offset % 16 == 0;
+}
+
 void wf_cl_arg_view(cl_launch *l, const wf_view *v)
 {
     /* Kernels test the offset, not the pointer; some drivers do not take a NULL buffer, so the first

@@ -5,13 +5,14 @@
  *   X is operand B: 8 of its rows a tile, so M is padded to 8 only
  *   the warps of a work-group share K; their sums meet in local memory, added in the order of the warps
  *
- * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way.
+ * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way,
+ * and keeps the result as F16 in local memory: rows of X read again with each tile of K would be waited for.
  * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
  *
  * Knobs: RB blocks of 16 rows of W a work-group; NT tiles of 8 rows of X (8 * NT >= M); UK tiles of K whose
  * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
  * K is a multiple of 32, rows of X are F16 aligned to 4 bytes.
- * With NORM NT is 1 and rows are aligned to four elements; with SILU RB is 2 and the rows of W a multiple of 32.
+ * With NORM NT is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU RB is 2 and the rows of W a multiple of 32.
  */
 #ifndef WF_COMMON
 #define ACT 16
@@ -28,6 +29,8 @@
 #ifndef NORM
 #define NORM 0
 #define SILU 0
+#define XK 4096
+#define XROWS 1
 #endif
 
 #define WARPS (WG / 32)
@@ -53,7 +56,7 @@
     _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
     {                                                                                              \
         uint k = (first) + u;                                                                      \
-        b[s][u][0] = k < to ? normed(x_at[0] + k * 64, IN_AT(uchar, norm) + (lane & 3) * 8 + k * 64, scale) : (uint2)(0); \
+        b[s][u][0] = k < to ? (uint2)(x_here[k * 8], x_here[k * 8 + 4]) : (uint2)(0);                              \
     }
 #else
 #define LOAD_XS(s, first)                                                                          \
@@ -75,13 +78,8 @@
                 MMA(acc[r][t], a[s][u][r].x, a[s][u][r].y, a[s][u][r].z, a[s][u][r].w, b[s][u][t].x, b[s][u][t].y);
 
 #if NORM
-/* Two pairs of x, 8 apart, times their weights and the row's scale, as F16. */
-uint2 normed(const __global uchar *x, const __global uchar *w, float scale)
-{
-    const __global float2 *xp = (const __global float2 *)x, *wp = (const __global float2 *)w;
-    float2 p = xp[0] * scale * wp[0], q = xp[4] * scale * wp[4];
-    return (uint2)(f16_pair(p.x, p.y), f16_pair(q.x, q.y));
-}
+#define XPITCH (XK / 2 + 4)                   /* words from row to row: eight rows in different banks */
+#define PER    ((XK / 4 + WG - 1) / WG)       /* float4 of a row that a work-item holds */
 
 /* Sum over the lanes of a warp; every lane gets it. */
 float warp_sum(float x)
@@ -110,10 +108,12 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     const __global uchar *x_at[NT], *w_at[RB];
 #pragma unroll
     for (int t = 0; t < NT; t++)
-        x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * (NORM ? 4 : 2) + (lane & 3) * (NORM ? 8 : 4);
+        x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * 2 + (lane & 3) * 4;
 #if NORM
-    __local float squares[8][WARPS];
-    float scale = 0; /* of row lane / 4; 0: not known yet */
+    __local float squares[XROWS][WARPS];
+    __local uint xs[XROWS * XPITCH] __attribute__((aligned(16)));
+    const __local uint *x_here = xs + min(lane >> 2, M - 1) * XPITCH + (lane & 3);
+    bool have_x = false;
 #endif
 
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
@@ -130,18 +130,34 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         }
         LOAD_WS(0, from)
 #if NORM
-        if (scale == 0) {
+        if (!have_x) {
+            const __global float4 *w4 = (const __global float4 *)IN_AT(float, norm);
+            float4 w[PER];
+#pragma unroll
+            for (uint i = 0; i < PER; i++) w[i] = lid + i * WG < XK / 4 ? w4[lid + i * WG] : (float4)(0);
             for (uint m = 0; m < M; m++) {
                 const __global float4 *row = (const __global float4 *)(IN_AT(float, x) + m * (ulong)x_stride);
                 float sum = 0;
-                for (uint k = lid; k < K / 4; k += WG) sum += dot(row[k], row[k]);
+                for (uint k = lid; k < XK / 4; k += WG) sum += dot(row[k], row[k]);
                 sum = warp_sum(sum);
                 if (lane == 0) squares[m][warp] = sum;
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            float sum = 0;
-            for (int i = 0; i < WARPS; i++) sum += squares[min(lane >> 2, M - 1)][i];
-            scale = 1.0f / sqrt(sum / K + eps);
+            for (uint m = 0; m < M; m++) {
+                const __global float4 *row = (const __global float4 *)(IN_AT(float, x) + m * (ulong)x_stride);
+                float sum = 0;
+                for (int i = 0; i < WARPS; i++) sum += squares[m][i];
+                float scale = 1.0f / sqrt(sum / K + eps);
+#pragma unroll
+                for (uint i = 0; i < PER; i++) {
+                    uint k = lid + i * WG;
+                    if (k >= XK / 4) continue;
+                    float4 v = row[k] * scale * w[i];
+                    *(__local uint2 *)(xs + m * XPITCH + 2 * k) = (uint2)(f16_pair(v.x, v.y), f16_pair(v.z, v.w));
+                }
+            }
+            barrier(CLK_LOCAL_MEM_FENCE);
+            have_x = true;
         }
 #endif
         LOAD_XS(0, from)

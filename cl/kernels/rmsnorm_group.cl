@@ -18,11 +18,7 @@
 typedef float4 vec_t;
 #define LOAD(p, k)   (*(const __global float4 *)((p) + (k)))
 #define SQUARES(v)   MAD((v).w, (v).w, MAD((v).z, (v).z, MAD((v).y, (v).y, (v).x * (v).x)))
-#define STORE_VEC(i, v)                                                                            \
-    {                                                                                              \
-        if (y_half) vstorea_half4((v), 0, OUT_AT(half, y) + (i));                                  \
-        else *(__global float4 *)(OUT_AT(float, y) + (i)) = (v);                                   \
-    }
+#define STORE_VEC(i, v) STORE4(y, i, v)
 #else
 typedef float vec_t;
 #define LOAD(p, k)      ((p)[k])

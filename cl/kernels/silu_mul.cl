@@ -12,10 +12,8 @@
 
 #if VEC == 1
 #define LOAD(p, i) ACT_LOAD(p, i)
-#elif ACT == 16
-#define LOAD(p, i) vloada_half4(0, (p) + (i))
 #else
-#define LOAD(p, i) (*(const __global float4 *)((p) + (i)))
+#define LOAD(p, i) ACT_LOAD4(p, i)
 #endif
 
 KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_stride)
@@ -29,8 +27,7 @@ KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_
         STORE(y, at, g / (1.0f + exp(-g)) * u)
 #else
         float4 g = LOAD(gu, f), u = LOAD(gu, F + f), v = g / (1.0f + exp(-g)) * u;
-        if (y_half) vstorea_half4(v, 0, OUT_AT(half, y) + at);
-        else *(__global float4 *)(OUT_AT(float, y) + at) = v;
+        STORE4(y, at, v)
 #endif
     }
 }

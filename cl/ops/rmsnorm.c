@@ -5,7 +5,7 @@
  * the same sum whatever the batch. */
 static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { PARTS = 2, MOST = 32 };
+    enum { PARTS = 4, MOST = 32 };
     uint32_t k = c->in[0].cols, vec = wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[1]) && wf_cl_in_fours(&c->out[0]) ? 4 : 1, want = 64;
     while (want < 1024 && want * PARTS * vec < k) want *= 2;
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);

@@ -1,6 +1,13 @@
 /* rope_kv: rotation and the write into the KV pools. */
 #include "cl/cl.h"
 
+static bool in_eights(const wf_call *c)
+{
+    const wf_params *p = &c->p;
+    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_in_eights(&c->in[0]) && wf_cl_in_eights(&c->out[0]) &&
+           wf_cl_in_eights(&c->out[1]) && wf_cl_in_eights(&c->out[2]);
+}
+
 bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
@@ -9,9 +16,11 @@ bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call 
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
+    uint32_t vec = in_eights(c) ? 4 : 1;
     wf_cl_knob(l, "NEOX", p->neox != 0);
-    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-    wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / 2));
+    wf_cl_knob(l, "VEC", (int32_t)vec);
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));
+    wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / (2 * vec)));
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, q);
     for (int i = 1; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
@@ -26,5 +35,6 @@ bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call 
     wf_cl_arg_u32(l, table->stride);
     wf_cl_arg_u32(l, table->rows);
     wf_cl_arg_u64(l, (uint64_t)k->rows * p->page_tokens);
+    wf_cl_arg_u64(l, k->stride);
     return true;
 }

@@ -9,7 +9,7 @@ bool wf_cl_plan_silu_mul(const cl_caps *caps, const cl_variant *v, const wf_call
     bool fours = wf_cl_in_fours(gu) && wf_cl_in_fours(y);
     wf_cl_act(l, gu);
     wf_cl_knob(l, "VEC", fours ? 4 : 1);
-    wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+    wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 256 : 64, limit));
     wf_cl_columns(l, y->rows, fours ? y->cols / 4 : y->cols);
     wf_cl_arg_view(l, gu);
     wf_cl_arg_out(l, y);

@@ -91,6 +91,8 @@ struct weft_tune_params {
     uint32_t repeat;                /* 0: 3 */
     uint64_t rotate;                /* as in weft_op_params */
     const char *path;               /* the file; NULL: the user's own */
+    uint32_t *dense_batch;          /* or NULL; gets the rows of a step that the file names for this model, 0: none,
+                                       for max_size was too small to tell */
     weft_tune_fn on_row;
     weft_progress_fn on_progress;
     void *user;

@@ -205,8 +205,9 @@ struct weft_engine_params {
     const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
     uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run together; 0: 1 */
-    uint32_t batch;          /* rows a step, the dense batch; 0: 2048 on a GPU, else 512 */
-    uint32_t tile;           /* rows of a step are a multiple of this where prefill can be cut; 0: 1 */
+    uint32_t batch;          /* rows a step, the dense batch; 0: as `weft tune` found, else 1024 on a GPU and 512
+                                elsewhere; of a policy that takes prompts whole at least the context */
+    uint32_t tile;           /* rows of a step are a multiple of this where prefill can be cut; 0: 128 on a GPU, else 1 */
     const char *policy;      /* nanoflow (NULL), sarathi, orca or request: see src/sched/sched.h */
     uint32_t kv_seqs;        /* the KV cache holds this many whole contexts; 0: n_seqs, so that nobody waits for it */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */

@@ -37,6 +37,7 @@ static int tune(const wf_opts *o, const struct weft_model *m)
 {
     char path[1100] = "";
     struct tune t = {.o = o};
+    uint32_t batch = 0;
     struct weft_tune_params p = {.device = o->engine.device,
                                  .tier = o->engine.tier,
                                  .threads = o->engine.threads,
@@ -49,12 +50,14 @@ static int tune(const wf_opts *o, const struct weft_model *m)
                                  .repeat = o->repeat,
                                  .rotate = o->rotate,
                                  .path = o->file,
+                                 .dense_batch = &batch,
                                  .on_row = on_row,
                                  .on_progress = on_progress,
                                  .user = &t};
     weft_status s = weft_tune(&p, path, sizeof path);
     wf_progress_end(&t.bar);
     if (s) return wf_say_error(s);
+    if (batch) printf("%-17s %-5s %-22s %9u  rows from which a step gains little\n", "dense_batch", "", "", batch);
     wf_note(o, "wrote %s", path);
     return 0;
 }
@@ -110,7 +113,7 @@ const wf_command wf_cmd_tune = {
     .name = "tune",
     .usage = "[-m FILE | --shape SHAPE...] [options]",
     .summary = "Measures which kernel is the fastest for each shape of a model, over the number of "
-               "rows, and keeps the choices for this device "
+               "rows, and how many rows a step should have, and keeps the choices for this device "
                "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned). Every later run on the "
                "device loads them; without such a file, weft "
                "chooses by what is known of the kind of device.",

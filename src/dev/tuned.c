@@ -185,6 +185,14 @@ int wf_pick(wf_dev *dev, const wf_call *c)
     return v >= 0 ? v : dev->fns->pick(dev, c, NULL);
 }
 
+uint32_t wf_tuned_dense_batch(wf_dev *dev)
+{
+    struct wf_tuned *t = dev->tuned;
+    if (!t) return 0;
+    if (!t->loaded) load(dev);
+    return t->user.dense_batch ? t->user.dense_batch : t->shipped.dense_batch;
+}
+
 void wf_drop(wf_dev *dev, enum wf_op op, int variant)
 {
     if (dev->tuned && variant >= 0 && variant < MAX_VARIANTS)

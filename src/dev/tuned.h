@@ -6,6 +6,7 @@
  *     units 132
  *     driver 580.159.04
  *     kernels 5b0c91f2
+ *     dense_batch 1024
  *     gemm F16 N=6144,K=4096 1:gemv 9:mma16 33:mma64 256:mma128
  *     decode_attention F16 H=32,KV=8,D=128,B=64 1:decode
  *     prefill_attention F16 H=32,KV=8,D=128 1:flash
@@ -17,7 +18,8 @@
  *
  * The user's file, written by `weft tune`, goes before the shipped one row by row; what neither has is left to
  * the backend. A file that is broken or of another device is ignored with a warning, and a kernel that no
- * longer exists or cannot run the call is passed over. `kernels` stands for the list that was measured: with
+ * longer exists or cannot run the call is passed over. `dense_batch` are the rows from which a step's products gain
+ * little (measured for the model that was tuned last). `kernels` stands for the list that was measured: with
  * another one the choices are out of date, and not used unless the file was asked for by name.
  */
 #ifndef WF_TUNED_H
@@ -42,6 +44,7 @@ typedef struct wf_tuned_kind {
 extern const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS];
 
 #define WF_TUNED_STEPS 24
+#define WF_TUNED_MOST_ROWS 65536 /* of a dense batch */
 typedef struct wf_tuned_step {
     uint32_t from; /* > the step's before */
     char variant[24];
@@ -58,6 +61,7 @@ typedef struct wf_tuned_row {
 typedef struct wf_tuned_table {
     wf_tuned_row *rows;
     size_t n, cap;
+    uint32_t dense_batch; /* 0: the file does not say */
     uint32_t kernels; /* wf_tuned_kernels of the device that was measured; 0: the file does not say */
 } wf_tuned_table;
 
@@ -84,6 +88,8 @@ weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, c
 
 /* The row and size of a call, for looking up and for tuning; false: a call that is never tuned. */
 bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size);
+/* Rows that a step should have on this device, as measured; 0: nobody has. */
+uint32_t wf_tuned_dense_batch(wf_dev *dev);
 /* The name that a table gives for that row and size, or NULL. */
 const char *wf_tuned_find(const wf_tuned_table *t, const wf_tuned_row *row, uint32_t size);
 

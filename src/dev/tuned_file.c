@@ -174,6 +174,12 @@ static weft_status read_kernels(const char *p, int at, wf_tuned_table *t)
     return WEFT_OK;
 }
 
+static weft_status read_dense_batch(const char *p, int at, wf_tuned_table *t)
+{
+    bool good = number(&p, &t->dense_batch) && !*p && t->dense_batch <= WF_TUNED_MOST_ROWS;
+    return good ? WEFT_OK : bad(at, "wants a number of rows, at most 65536");
+}
+
 typedef struct reader {
     const struct weft_device_info *info;
     wf_tuned_table *out;
@@ -192,6 +198,7 @@ static weft_status read_line(reader *r, char *line, int at)
         return r->begun ? WEFT_OK : bad(at, "should be \"" HEAD "\"");
     }
     if (!strncmp(line, "kernels ", 8)) return read_kernels(line + 8, at, r->out);
+    if (!strncmp(line, "dense_batch ", 12)) return read_dense_batch(line + 12, at, r->out);
     int head = head_of(line);
     if (head >= 0) {
         r->seen |= 1u << head;
@@ -255,6 +262,7 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
     fprintf(f, "device %s\nplatform %s\nunits %u\ndriver %s\n", info->name, info->platform,
             info->compute_units, info->driver);
     if (t->kernels) fprintf(f, "kernels %08x\n", t->kernels);
+    if (t->dense_batch) fprintf(f, "dense_batch %u\n", t->dense_batch);
     for (size_t i = 0; i < t->n; i++) {
         const wf_tuned_row *r = &t->rows[i];
         wf_tuned_shape(r, shape, sizeof shape);

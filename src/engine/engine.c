@@ -1,5 +1,6 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
 #include "engine/calibration.h"
+#include "dev/tuned.h"
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_BATCH 512
-#define DEFAULT_BATCH_GPU 2048 /* fewer rows leave a large GPU's matrix units idle */
+#define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 rows at 0.93 of its rate for 2048, in a third of the time that answers wait */
+#define DEFAULT_TILE_GPU 128   /* rows of X that its large products take at once */
 #define DEFAULT_PAGE 16
 #define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
 
@@ -30,11 +32,22 @@ static weft_status check_params(const struct weft_model *m, const struct weft_en
     return WEFT_OK;
 }
 
-static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine_params *p, uint32_t context)
+static bool on_gpu(const struct weft_engine *e)
+{
+    return e->dev->info.type == WEFT_DEVICE_GPU;
+}
+
+/* Of the policies that take prompts whole, a step holds any of them. */
+static uint32_t default_batch(const struct weft_engine *e, enum wf_policy policy, uint32_t context)
+{
+    uint32_t tuned = wf_tuned_dense_batch(e->dev), batch = tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
+    return policy == WF_POLICY_ORCA || policy == WF_POLICY_REQUEST ? WF_MAX(batch, context) : batch;
+}
+
+static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine_params *p, enum wf_policy policy, uint32_t context)
 {
     uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
-    uint32_t batch = e->dev->info.type == WEFT_DEVICE_GPU ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
-    wf_limits l = {.rows = p->batch ? p->batch : batch, .seqs = p->n_seqs ? p->n_seqs : 1};
+    wf_limits l = {.rows = p->batch ? p->batch : default_batch(e, policy, context), .seqs = p->n_seqs ? p->n_seqs : 1};
     l.rows = WF_MAX(WF_MIN(l.rows, context * l.seqs), l.seqs);
     l.seq_pages = (context + page - 1) / page;
     l.pages = l.seq_pages * (p->kv_seqs ? WF_MIN(p->kv_seqs, l.seqs) : l.seqs);
@@ -111,9 +124,10 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     const struct weft_model *m = e->model;
     uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
     e->context = p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
-    e->limits = limits_of(e, p, e->context);
     wf_sched_params sp = {.page_tokens = page, .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix};
+    if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
+    e->limits = limits_of(e, p, sp.policy, e->context);
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
     if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));

@@ -199,6 +199,7 @@ class Tune(Folder):
 
     def test_model(self):
         r = self.ok("tune", *cli.CPU, *QUICK, "-m", cli.data("stories260K.gguf"), "--max-size", 2, "-f", self.path("out"))
+        self.assertNotIn("dense_batch", r.text)  # 2 rows do not tell
         gemms = {tuple(line.split()[:3]) for line in r.text.splitlines() if line.startswith("gemm")}
         self.assertEqual(gemms, {("gemm", "F32", s) for s in ("N=64,K=64", "N=32,K=64", "N=172,K=64", "N=64,K=172", "N=512,K=64")})
         self.assertIn("H=8,KV=4,D=8", r.text)
@@ -208,6 +209,12 @@ class Tune(Folder):
             self.ok("tune", *cli.CPU, *QUICK, "--shape", shape, "--max-size", 1, "-f", self.path("out"))
         with open(self.path("out")) as f:
             self.assertEqual(re.findall(r"N=\d+,K=\d+", f.read()), ["N=64,K=64", "N=32,K=64"])
+
+    def test_dense_batch(self):
+        path = self.forced("ref", lambda text: text.replace("\ngemm", "\ndense_batch 96\ngemm"))
+        load = ["bench", "trace", *cli.CPU, "--const", "8:1", "--num-requests", 1, "--policy", "nanoflow", "--max-num-seqs", 4]
+        self.assertIn("dense batch 96", self.ok(*load, "--tuned", path).text)
+        self.assertIn("dense batch 32", self.ok(*load, "--tuned", path, "--dense-batch", 32).text)
 
     def forced(self, variant, edit=lambda text: text):
         """A tuned file of the CPU that names this variant."""

@@ -146,15 +146,15 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
 
 
 def main(folder):
-    def flat(rb, nt, uk, norm=0, silu=0):
-        return {"RB": rb, "NT": nt, "UK": uk, "NORM": norm, "SILU": silu}
+    def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
+        return {"RB": rb, "NT": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
 
     def frag(bm, bn, wm, wn):
         return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "STAGES": 4}
 
     good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
         check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
-        check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1), 3, 128, 256, bias=True, norm=True, silu=True),
+        check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
         check(folder, "gemm_frag", 64, frag(32, 32, 16, 32), 45, 72, 256, bias=True, residual=True),
     ]
     return 0 if all(good) else 1

@@ -96,6 +96,9 @@ static void broken_files_are_refused(void **state)
         {HEAD "gemm\n", "line 6"},
         {HEAD "kernels xyz\n", "line 6"},
         {HEAD "kernels 123456789\n", "line 6"},
+        {HEAD "dense_batch 0\n", "line 6"},
+        {HEAD "dense_batch 65537\n", "line 6"},
+        {HEAD "dense_batch 512 rows\n", "line 6"},
         {HEAD "matmul F16 N=1,K=1 1:a\n", "line 6: is neither"},
         {HEAD "gemm F17 N=1,K=1 1:a\n", "storage format"},
         {HEAD "gemm I32 N=1,K=1 1:a\n", "storage format"},
@@ -181,10 +184,12 @@ static void written_reads_back(void **state)
     memset(&row.step[1], 0, sizeof row.step[1]);
     assert_int_equal(wf_tuned_put(&t, &row), WEFT_OK); /* replaces */
     assert_int_equal(t.n, 2);
+    t.dense_batch = 768;
     snprintf(path, sizeof path, "%s/a.tune", folder);
     assert_int_equal(wf_tuned_write(path, &info, &t), WEFT_OK);
     if (wf_tuned_read(path, &info, &back)) fail_msg("%s", weft_last_error());
     assert_int_equal(back.n, t.n);
+    assert_int_equal(back.dense_batch, 768);
     assert_memory_equal(back.rows, t.rows, t.n * sizeof *t.rows);
     wf_tuned_free(&t);
     wf_tuned_free(&back);
