@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds weft on a machine with a GPU, checks it there, and times it.
-#   bench/gpu.sh OUT [check|check-all|ops|clblast|tune|time|load|overlap]...   (default: check ops time)
+#   bench/gpu.sh OUT [check|check-all|ops|clblast|tune|time|load|overlap|steady]...   (default: check ops time)
 # Logs and results go to OUT. check is for the GPU, check-all for every OpenCL device. ops and clblast measure single
 # ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time measures whole models, whose
 # Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory; load runs 1,000 requests of ShareGPT with
 # each policy on it (traces: $WEFT_TEST_DATA/traces or ../shared/data/traces); overlap compares one and two
-# nano-batches under a load of mostly decoding, and what --deterministic costs.
+# nano-batches under a load of mostly decoding (it needs 90 GB of device memory); steady tells what --deterministic costs.
 set -u
 cd "$(dirname "$0")/.."
 out=$1
@@ -51,17 +51,25 @@ time_models() {
 }
 
 trace() {
-    timeout 400 $weft bench trace -q -m "$(model_8b F16)" --device gpu --dense-batch 2048 --kv-memory 60G --profile "$@"
+    timeout 400 $weft bench trace -q -m "$(model_8b F16)" --device gpu --profile "$@"
 }
 
 load() {
-    trace --dataset "${WEFT_TEST_DATA:-../shared/data}/traces/sharegpt.csv" --num-requests 1000 --max-num-seqs 1000 -c 4096 --results "$out"
+    local sharegpt="--dataset ${WEFT_TEST_DATA:-../shared/data}/traces/sharegpt.csv --num-requests 1000 -c 4096 --kv-memory 60G"
+    trace $sharegpt --max-num-seqs 256 --results "$out"
+    trace $sharegpt --max-num-seqs 1000 --policy nanoflow --results "$out"
 }
 
 overlap() {
-    for more in "--nano-batches 1" "--nano-batches 2" --deterministic; do
-        echo "== $more"
-        trace --const 512:256 --num-requests 512 --max-num-seqs 512 -c 1024 --policy nanoflow $more
+    for n in 1 2; do
+        echo "== --nano-batches $n"
+        trace --const 512:1024 --num-requests 512 --max-num-seqs 512 -c 2048 --kv-memory 110G --policy nanoflow --nano-batches $n
+    done
+}
+
+steady() {
+    for more in "" --deterministic; do
+        timeout 100 $weft bench -m "$(model_8b F16)" --device gpu -p 512 -n 32 -r 2 $more
     done
 }
 
@@ -86,7 +94,7 @@ for s in $steps; do
     case $s in
     check) check gpu ;;
     check-all) check cpu $(devices) ;;
-    ops | clblast | tune | load | overlap) $s ;;
+    ops | clblast | tune | load | overlap | steady) $s ;;
     time) time_models ;;
     *) echo "unknown step $s" >&2; exit 2 ;;
     esac
