@@ -88,12 +88,12 @@ static bool compiles_slowly(const session *s)
     return s->dev->info.type == WEFT_DEVICE_CPU && !strncmp(s->dev->info.id, "opencl", 6);
 }
 
-/* There half of the formats meet each tile size of a product, others every time; the plain kernel, the op's first,
+/* There a third of the formats meets each tile size of a product, others every time; the plain kernel, the op's first,
  * meets all. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
     uint64_t compiled = (((uint64_t)variant * 16 + c->weight) * 16 + c->in) * 16 + c->out;
-    return compiles_slowly(s) && !s->all && c->op == WF_OP_GEMM && variant > 0 && !s->variant && wf_random(s->seed, compiled) % 2;
+    return compiles_slowly(s) && !s->all && c->op == WF_OP_GEMM && variant > 0 && !s->variant && wf_random(s->seed, compiled) % 3;
 }
 
 /* Where the class says so, a row alone has the bits that it has among others, by any variant of the class. */
