@@ -160,6 +160,8 @@ struct weft_budget {
     uint32_t short_rows;  /* a step of so many rows, */
     uint64_t spared;      /* or fewer, leaves so much of the activations to the KV cache where both share a buffer */
 };
+/* The KV cache takes what is spared where that is at least this part of it. */
+#define WEFT_WORTH_SPARING 64
 /* What memory goes to, for steps of at most that many rows and n_seqs sequences. WEFT_ERR_ARG for a file that
  * holds a vocabulary only. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out);
