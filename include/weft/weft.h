@@ -356,6 +356,7 @@ struct weft_stats {
     uint32_t running, waiting;
     uint32_t kv_pages, kv_pages_used;
     uint64_t preempted;          /* sequences whose KV pages went to the host */
+    uint64_t spilled_out, spilled_in; /* bytes of KV pages that went there, and that came back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
     uint64_t weight_bytes, kv_bytes, activation_bytes;

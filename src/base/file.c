@@ -99,11 +99,17 @@ static weft_status check_regular(const char *path, mode_t mode)
     return wf_fail(WEFT_ERR_IO, "%s is %s; a regular file is needed", path, kind);
 }
 
+weft_status wf_need_regular(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st)) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    return check_regular(path, st.st_mode);
+}
+
 /* Neither blocks on a FIFO nor opens a device: looks before opening, and again behind it. */
 static weft_status open_regular(const char *path, int *fd, struct stat *st)
 {
-    if (stat(path, st)) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    WF_TRY(check_regular(path, st->st_mode));
+    WF_TRY(wf_need_regular(path));
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     weft_status s = fstat(*fd, st)
@@ -220,6 +226,36 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     if (fd < 0) return wf_fail(WEFT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     weft_status s = wf_read_fd(fd, path, max, out, len);
     close(fd);
+    return s;
+}
+
+/* ---- files written whole --------------------------------------------------------------------- */
+
+static weft_status cannot_write(const char *path)
+{
+    return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+weft_status wf_output_open(const char *path, wf_output *o)
+{
+    struct stat st;
+    bool regular = stat(path, &st) || S_ISREG(st.st_mode);
+    if (!realpath(path, o->path)) wf_copy(o->path, sizeof o->path, path);
+    int n = snprintf(o->beside, sizeof o->beside, "%s.%ld", o->path, (long)getpid());
+    if (n < 0 || (size_t)n >= sizeof o->beside || strlen(path) >= sizeof o->path)
+        return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
+    if (!regular) *o->beside = 0;
+    o->f = fopen(regular ? o->beside : o->path, "wb");
+    return o->f ? WEFT_OK : cannot_write(path);
+}
+
+weft_status wf_output_end(wf_output *o, bool whole)
+{
+    bool failed = ferror(o->f);
+    failed |= fclose(o->f) != 0;
+    if (whole && !failed && *o->beside) failed = rename(o->beside, o->path) != 0;
+    weft_status s = whole && failed ? cannot_write(o->path) : WEFT_OK;
+    if (*o->beside && (!whole || failed)) unlink(o->beside);
     return s;
 }
 

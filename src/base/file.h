@@ -10,6 +10,9 @@
 
 #include "base/base.h"
 
+#include <limits.h>
+#include <stdio.h>
+
 typedef struct wf_map {
     const uint8_t *data;
     size_t size;
@@ -24,10 +27,22 @@ weft_status wf_map_open(const char *path, wf_map *out);
 bool wf_map_broken(const wf_map *m);
 void wf_map_close(wf_map *m);
 
+/* An error that says what it is where the path leads to no regular file. */
+weft_status wf_need_regular(const char *path);
 /* Reads a whole stream or file into malloc'ed memory with a NUL behind; at most max bytes. */
 weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len);
 /* The same from an open descriptor, which stays open; path is for messages. */
 weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len);
+/* A file that is written beside its place and put there when it is whole, so that nobody finds half of it. A link
+ * to a file stays one. What is no regular file, such as a pipe, is written as it is. */
+typedef struct wf_output {
+    FILE *f;
+    char path[PATH_MAX], beside[PATH_MAX]; /* beside "": f is path itself */
+} wf_output;
+weft_status wf_output_open(const char *path, wf_output *o);
+/* Closes it; whole false, or a failure: what was written beside is removed. */
+weft_status wf_output_end(wf_output *o, bool whole);
+
 /* $XDG_CACHE_HOME/weft or ~/.cache/weft or /tmp/weft-UID, made if missing (0700): the first that is owned
  * by this user, writable, and by no one else. WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);

@@ -170,23 +170,15 @@ static void on_progress(void *user, const char *what, double fraction)
 static int measure(struct ops *b)
 {
     const wf_opts *o = b->o;
-    struct weft_op_params p = {.device = o->engine.device,
-                               .tier = o->engine.tier,
-                               .force = o->engine.force,
-                               .tuned = o->engine.tuned,
-                               .threads = o->engine.threads,
-                               .no_kernel_cache = o->engine.no_kernel_cache,
-                               .ops = o->ops,
-                               .dtypes = o->dtypes,
-                               .shapes = o->shapes.v,
-                               .n_shapes = o->shapes.n,
-                               .variant = o->all_variants ? "all" : o->variant,
-                               .repeat = o->repeat,
-                               .rotate = o->rotate,
-                               .async = o->async,
-                               .on_row = on_row,
-                               .on_progress = on_progress,
-                               .user = b};
+    struct weft_op_params p = wf_op_params(o, o->dtypes, o->shapes.v, o->shapes.n);
+    p.ops = o->ops;
+    p.variant = o->all_variants ? "all" : o->variant;
+    p.repeat = o->repeat;
+    p.rotate = o->rotate;
+    p.async = o->async;
+    p.on_row = on_row;
+    p.on_progress = on_progress;
+    p.user = b;
     weft_status s = weft_bench_ops(&p);
     wf_progress_end(&b->bar);
     if (b->n && b->format->foot) b->format->foot();

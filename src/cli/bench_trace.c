@@ -160,19 +160,10 @@ static double probe_peak(const wf_opts *o, const struct weft_model *m)
 {
     static const char *const shape[] = {"M=8,N=256,K=256"};
     double peak = 0;
-    struct weft_op_params p = {.device = o->engine.device,
-                               .tier = o->engine.tier,
-                               .threads = o->engine.threads,
-                               .force = o->engine.force,
-                               .tuned = o->engine.tuned,
-                               .no_kernel_cache = o->engine.no_kernel_cache,
-                               .dtypes = wf_main_dtype(m),
-                               .shapes = shape,
-                               .n_shapes = 1,
-                               .repeat = 1,
-                               .rotate = 1,
-                               .on_row = on_op,
-                               .user = &peak};
+    struct weft_op_params p = wf_op_params(o, wf_main_dtype(m), shape, 1);
+    p.repeat = p.rotate = 1;
+    p.on_row = on_op;
+    p.user = &peak;
     if (weft_bench_ops(&p)) wf_note(o, "no ceiling for equation 5: %s", weft_last_error());
     return peak;
 }
@@ -437,8 +428,6 @@ static const wf_opt rows[] = {
      AT(load.rates), 1e-6, 1e6},
     {0, "seed", "SEED", "another one gives other prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
-    {0, "profile", NULL, "tell how long the device had nothing to do while there was work",
-     WF_OPT_FLAG, AT(engine.profile)},
     {0, "peak-tflops", "T",
      "what the device computes at most, for NanoFlow's optimum (default: measured, as `weft bench "
      "ops` does)",
@@ -458,6 +447,7 @@ static const wf_opt_group *const groups[] = {
     &wf_group_model,
     &group,
     &output_group,
+    &wf_group_profile,
     &wf_group_batching,
     &wf_group_context,
     &wf_group_device,

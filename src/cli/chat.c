@@ -145,6 +145,14 @@ static bool fatal(int rc)
     return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE;
 }
 
+/* What was too long has been told, and is no failure of the chat. */
+static int leave_out(const struct chat *c)
+{
+    size_t opening = c->o->system != NULL;
+    wf_note(c->o, "the line is left out%s", c->n > opening ? "; /clear begins a new conversation" : "");
+    return 0;
+}
+
 static int loop(struct chat *c, wf_line *in, bool has_template)
 {
     int rc = 0;
@@ -158,7 +166,7 @@ static int loop(struct chat *c, wf_line *in, bool has_template)
         wf_answer_catch_interrupts();
         wf_answered a = {0};
         rc = has_template ? turn(c, line, &a) : continue_line(c, line, &a);
-        if (a.end.status == WEFT_ERR_FULL) wf_note(c->o, "/clear begins a new conversation");
+        if (a.end.status == WEFT_ERR_FULL) rc = leave_out(c);
         free(a.text);
         if (a.closed) break;
     }

@@ -136,7 +136,7 @@ typedef struct wf_command {
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
 extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, wf_group_text,
-    wf_group_special, wf_group_batching, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
+    wf_group_special, wf_group_batching, wf_group_profile, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_trace, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
@@ -169,6 +169,8 @@ int wf_print_devices(void);
 int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
 /* For servers and their load: --max-num-seqs and --kv-memory where they are not given. */
 void wf_batching_defaults(struct weft_engine_params *p);
+/* For weft_bench_ops: the device and its kernels as the options say, and what to measure. */
+struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
 /* From here on Ctrl-C only sets what wf_interrupted tells; a second one ends the program. */
 void wf_catch_interrupt(void);
 bool wf_interrupted(void);

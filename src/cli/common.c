@@ -116,6 +116,20 @@ void wf_batching_defaults(struct weft_engine_params *p)
     p->kv_seqs = DEFAULT_CONTEXTS;
 }
 
+struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes,
+                                   size_t n_shapes)
+{
+    return (struct weft_op_params){.device = o->engine.device,
+                                   .tier = o->engine.tier,
+                                   .threads = o->engine.threads,
+                                   .force = o->engine.force,
+                                   .tuned = o->engine.tuned,
+                                   .no_kernel_cache = o->engine.no_kernel_cache,
+                                   .dtypes = dtypes,
+                                   .shapes = shapes,
+                                   .n_shapes = n_shapes};
+}
+
 /* ---- Ctrl-C -----------------------------------------------------------------------------------
  */
 

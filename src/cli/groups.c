@@ -62,6 +62,15 @@ static const wf_opt batching[] = {
 };
 WF_GROUP(wf_group_batching, "Batching", batching);
 
+static const wf_opt profile[] = {
+    {0, "profile", NULL,
+     "let the device note times. `bench trace` then tells how long it had nothing to do while there was work, and /metrics "
+     "step_seconds by class of work (compute, memory, network, host) and nano_batch_overlap_ratio. With a GPU's driver a "
+     "single sequence may take up to a tenth longer",
+     WF_OPT_FLAG, AT(engine.profile)},
+};
+WF_GROUP(wf_group_profile, "Profile", profile);
+
 static const wf_opt device[] = {
     {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
      WF_OPT_TEXT, AT(engine.device)},

@@ -1,4 +1,4 @@
-/* line: libedit on a terminal, getline elsewhere. See line.h. */
+/* line: libedit on a terminal, plain lines of a bounded length elsewhere. See line.h. */
 #include "cli/line.h"
 
 #include <histedit.h>
@@ -7,14 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 #include <unistd.h>
+
+#define MOST ((size_t)8 << 20)
 
 struct wf_line {
     EditLine *el; /* NULL: no terminal */
     History *history;
     char *text;
-    size_t cap;
+    size_t cap; /* of a line that was read plainly */
 };
 
 static char *prompt(EditLine *el)
@@ -86,13 +87,31 @@ static const char *read_edited(wf_line *l)
     return l->text = text;
 }
 
+/* Room for a character at n and a NUL behind it. */
+static bool has_room(wf_line *l, size_t n)
+{
+    return n < MOST && wf_grow(&l->text, n + 1, &l->cap, 1);
+}
+
+/* Of a line that is too long the rest is read and forgotten, so that it cannot fill the memory. */
+static const char *read_plain(wf_line *l)
+{
+    for (int c = 0; c != EOF;) {
+        size_t n = 0;
+        bool fits = has_room(l, 0);
+        while ((c = getc_unlocked(stdin)) != EOF && c != '\n')
+            if (fits && (fits = has_room(l, n))) l->text[n++] = (char)c;
+        if (!fits)
+            wf_log(WEFT_LOG_ERROR, "a line of more than %zu bytes is left out", n);
+        else if (n || c != EOF)
+            return l->text[n] = 0, l->text;
+    }
+    return NULL;
+}
+
 const char *wf_line_read(wf_line *l)
 {
-    if (l->el) return read_edited(l);
-    ssize_t n = getline(&l->text, &l->cap, stdin);
-    if (n < 0) return NULL;
-    if (n && l->text[n - 1] == '\n') l->text[n - 1] = 0;
-    return l->text;
+    return l->el ? read_edited(l) : read_plain(l);
 }
 
 void wf_line_close(wf_line *l)

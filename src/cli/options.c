@@ -55,6 +55,21 @@ static bool read_size(const char *text, uint64_t *out)
     return !*unit && *out >> shift == v;
 }
 
+/* The word at *p up to a comma, and *p moved there; false when it is too long for a number. */
+static bool cut_word(const char **p, char *word, size_t cap)
+{
+    size_t len = strcspn(*p, ", ");
+    wf_copy(word, len < cap ? len + 1 : 1, *p);
+    *p += len;
+    return len < cap;
+}
+
+static int bad_list(const wf_command *c, const wf_opt *opt, const char *text)
+{
+    return wf_usage(c, "--%s needs numbers from %.10g to %.10g separated by commas, not '%s'",
+                    opt->name, opt->min, opt->max, text);
+}
+
 static int set_list(const wf_command *c, const wf_opt *opt, const char *text, wf_list *list)
 {
     size_t cap = 0;
@@ -62,17 +77,13 @@ static int set_list(const wf_command *c, const wf_opt *opt, const char *text, wf
     *list = (wf_list){0};
     for (const char *p = text;; p++) {
         char word[32];
-        size_t len = strcspn(p, ", ");
         long long unused;
         unsigned long long v;
-        bool ok = len < sizeof word;
-        wf_copy(word, ok ? len + 1 : 1, p);
-        if (!ok || !read_whole(word, false, &unused, &v) || v < opt->min || v > opt->max)
-            return wf_usage(c, "--%s needs numbers from %.0f to %.0f separated by commas, not '%s'",
-                            opt->name, opt->min, opt->max, text);
+        if (!cut_word(&p, word, sizeof word) || !read_whole(word, false, &unused, &v) ||
+            v < opt->min || v > opt->max)
+            return bad_list(c, opt, text);
         if (!wf_grow(&list->v, list->n, &cap, sizeof *list->v)) return wf_say_error(WEFT_ERR_NOMEM);
         list->v[list->n++] = (uint32_t)v;
-        p += len;
         if (!*p) return 0;
     }
 }
@@ -91,15 +102,12 @@ static int set_reals(const wf_command *c, const wf_opt *opt, const char *text, w
     *list = (wf_reals){0};
     for (const char *p = text;; p++) {
         char word[32];
-        size_t len = strcspn(p, ", ");
         double v;
-        wf_copy(word, WF_MIN(len + 1, sizeof word), p);
-        if (len >= sizeof word || !read_real(word, &v) || v < opt->min || v > opt->max)
-            return wf_usage(c, "--%s needs numbers from %g to %g separated by commas, not '%s'",
-                            opt->name, opt->min, opt->max, text);
+        if (!cut_word(&p, word, sizeof word) || !read_real(word, &v) || v < opt->min ||
+            v > opt->max)
+            return bad_list(c, opt, text);
         if (!wf_grow(&list->v, list->n, &cap, sizeof *list->v)) return wf_say_error(WEFT_ERR_NOMEM);
         list->v[list->n++] = v;
-        p += len;
         if (!*p) return 0;
     }
 }

@@ -11,10 +11,10 @@
 
 #include <errno.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(wf_opts, field)
@@ -209,7 +209,7 @@ static void on_row_event(void *user, const struct weft_event *ev)
 static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
 {
     size_t n = o->tokens.n;
-    if (!write_npy_header(r->out, n, r->n_vocab)) r->error = errno;
+    if (!write_npy_header(r->out, n, r->n_vocab) || fflush(r->out)) r->error = errno;
     weft_status s =
         r->error ? WEFT_OK : prefill(e, (const int32_t *)o->tokens.v, n, on_row_event, r);
     if (s) return say_failure(&r->failure, s);
@@ -222,20 +222,33 @@ static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
     return s ? wf_say_error(s) : 0;
 }
 
+static wf_output out;
+
+static void on_end(int sig)
+{
+    if (*out.beside) unlink(out.beside);
+    _exit(128 + sig); /* as shells report it */
+}
+
+/* A signal leaves nothing behind: what was there before stays. */
+static void catch_end(void)
+{
+    struct sigaction sa = {.sa_handler = on_end};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+}
+
 static int write_logits(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
 {
-    weft_status guard = wf_not_a_model(o->logits);
-    if (guard) return wf_say_error(guard);
-    struct rows r = {.out = fopen(o->logits, "wb"), .n_vocab = weft_model_info(m)->n_vocab};
-    if (!r.out) {
-        weft_status s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->logits, strerror(errno));
-        return wf_say_error(s);
-    }
-    struct stat st;
-    bool is_file = !fstat(fileno(r.out), &st) && S_ISREG(st.st_mode); /* no pipe, no /dev/null */
+    weft_status s = wf_not_a_model(o->logits);
+    if (!s) s = wf_output_open(o->logits, &out);
+    if (s) return wf_say_error(s);
+    catch_end();
+    struct rows r = {.out = out.f, .n_vocab = weft_model_info(m)->n_vocab};
     int rc = write_rows(o, e, &r);
-    fclose(r.out);
-    if (rc && is_file) unlink(o->logits); /* half a file would be taken for a whole one */
+    s = wf_output_end(&out, !rc);
+    if (s) rc = wf_say_error(s);
     if (!rc)
         wf_note(o, "wrote %s: float32 [%zu, %u]", o->logits, o->tokens.n, r.n_vocab);
     return rc;

@@ -89,6 +89,7 @@ static int run(const wf_opts *o)
     p.max_running = c.engine.n_seqs;
     p.quiet = o->quiet;
     p.verbose = o->verbose;
+    p.profile = o->engine.profile;
     p.open = open_both;
     p.user = &c;
     return wf_serve(&p);
@@ -96,7 +97,7 @@ static int run(const wf_opts *o)
 
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &listen_group,    &served_group,     &wf_group_batching, &limit_group, &log_group,
-    &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_profile, &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_serve = {

@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <libgen.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -292,21 +291,11 @@ weft_status wf_tuned_may_write(const char *path)
 weft_status wf_tuned_write(const char *path, const struct weft_device_info *info,
                            const wf_tuned_table *t)
 {
-    char temp[1100], real[PATH_MAX];
+    wf_output out;
     WF_TRY(wf_tuned_may_write(path));
-    if (realpath(path, real)) path = real; /* what a link leads to, not the link */
-    if ((size_t)snprintf(temp, sizeof temp, "%s.%ld", path, (long)getpid()) >= sizeof temp)
-        return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
-    FILE *f = fopen(temp, "w");
-    if (!f) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", temp, strerror(errno));
-    print_table(f, info, t);
-    bool failed = ferror(f);
-    if (fclose(f) || failed || rename(temp, path)) {
-        weft_status s = wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-        unlink(temp);
-        return s;
-    }
-    return WEFT_OK;
+    WF_TRY(wf_output_open(path, &out));
+    print_table(out.f, info, t);
+    return wf_output_end(&out, true);
 }
 
 /* ---- names -------------------------------------------------------------------------------- */

@@ -153,12 +153,10 @@ weft_status weft_calibration_save(const struct weft_calibration *c, const struct
 {
     if (!c || !m || !path) return wf_fail(WEFT_ERR_ARG, "weft_calibration_save: no argument may be NULL");
     WF_TRY(wf_not_a_model(path));
-    FILE *f = fopen(path, "w");
-    if (!f) return wf_fail(WEFT_ERR_IO, "cannot write the calibration to %s: %s", path, strerror(errno));
-    write_lines(f, c, m->info.file_bytes);
-    bool bad = ferror(f);
-    if (fclose(f) || bad) return wf_fail(WEFT_ERR_IO, "cannot write the calibration to %s: %s", path, strerror(errno));
-    return WEFT_OK;
+    wf_output out;
+    WF_TRY(wf_output_open(path, &out));
+    write_lines(out.f, c, m->info.file_bytes);
+    return wf_output_end(&out, true);
 }
 
 void weft_calibration_free(struct weft_calibration *c)

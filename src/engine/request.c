@@ -222,19 +222,26 @@ void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
     }
 }
 
+static void count_move(struct weft_engine *e, const wf_move *m)
+{
+    pthread_mutex_lock(&e->lock);
+    *(m->out ? &e->stats.spilled_out : &e->stats.spilled_in) += m->n * wf_exec_page_bytes(e->exec);
+    pthread_mutex_unlock(&e->lock);
+}
+
 weft_status wf_request_move(struct weft_request *r, const wf_move *m)
 {
     struct weft_engine *e = r->engine;
-    if (!m->out) {
-        weft_status s = wf_exec_pages_in(e->exec, m->pages, m->n, r->host);
-        free(r->host);
-        r->host = NULL;
-        return s;
+    if (m->out && !r->host && !(r->host = wf_calloc(m->n, wf_exec_page_bytes(e->exec)))) {
+        wf_sched_forget(&e->sched, &r->seq);
+        return WEFT_OK;
     }
-    if (!r->host) r->host = wf_calloc(m->n, wf_exec_page_bytes(e->exec));
-    if (r->host) return wf_exec_pages_out(e->exec, m->pages, m->n, r->host);
-    wf_sched_forget(&e->sched, &r->seq);
-    return WEFT_OK;
+    count_move(e, m);
+    if (m->out) return wf_exec_pages_out(e->exec, m->pages, m->n, r->host);
+    weft_status s = wf_exec_pages_in(e->exec, m->pages, m->n, r->host);
+    free(r->host);
+    r->host = NULL;
+    return s;
 }
 
 bool wf_request_needs_logits(const struct weft_request *r)

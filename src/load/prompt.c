@@ -26,8 +26,9 @@ const char *const wf_prompt_words[WF_PROMPT_WORDS] = {
 /* A trace of lengths and ShareGPT's texts go by the same name; JSON begins with a bracket. */
 static weft_status is_json(const char *path, bool *out)
 {
-    FILE *f = fopen(path, "r");
     int c;
+    WF_TRY(wf_need_regular(path)); /* a pipe could not be read a second time */
+    FILE *f = fopen(path, "r");
     if (!f) return wf_fail(WEFT_ERR_IO, "cannot open %s: is --dataset-path right?", path);
     do c = getc(f);
     while (c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0xEF || c == 0xBB || c == 0xBF);

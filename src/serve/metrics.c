@@ -2,6 +2,7 @@
  * dashboards fit. */
 #include "serve/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SECONDS                                                                                    \
@@ -74,46 +75,72 @@ void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e)
  * -----------------------------------------------------------------------------------------------------
  */
 
-static const char *prefix_of(const wf_server *s)
+static void print_head(const wf_server *s, wf_text *out, const char *name, const char *type,
+                       const char *help)
 {
-    return s->p.metrics_prefix;
+    const char *p = s->p.metrics_prefix;
+    wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p, name, help, p, name, type);
+}
+
+/* A line of name and tail. label: one beside the model's, or NULL. */
+static void print_line(const wf_server *s, wf_text *out, const char *name, const char *tail,
+                       const char *label, const char *is, double v)
+{
+    wf_text_print(out, "%s%s%s{model_name=\"%s\"", s->p.metrics_prefix, name, tail, s->name);
+    if (label) wf_text_print(out, ",%s=\"%s\"", label, is);
+    wf_text_print(out, "} %.17g\n", v);
 }
 
 static void print_one(const wf_server *s, wf_text *out, const char *name, const char *type,
                       const char *help, double v)
 {
-    const char *p = prefix_of(s);
-    wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p, name, help, p, name, type);
-    wf_text_print(out, "%s%s{model_name=\"%s\"} %.17g\n", p, name, s->name, v);
+    print_head(s, out, name, type, help);
+    print_line(s, out, name, "", NULL, NULL, v);
 }
 
 static void print_hist(const wf_server *s, wf_text *out, const char *name, const char *help,
                        const double *bounds, size_t n, const uint64_t *counts, double sum)
 {
-    const char *p = prefix_of(s);
+    char bound[32];
     uint64_t total = 0;
-    wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s histogram\n", p, name, help, p, name);
-    for (size_t i = 0; i < n; i++) {
+    print_head(s, out, name, "histogram", help);
+    for (size_t i = 0; i <= n; i++) {
+        snprintf(bound, sizeof bound, "%g", i < n ? bounds[i] : 0);
         total += counts[i];
-        wf_text_print(out, "%s%s_bucket{model_name=\"%s\",le=\"%g\"} %llu\n", p, name, s->name,
-                      bounds[i], (unsigned long long)total);
+        print_line(s, out, name, "_bucket", "le", i < n ? bound : "+Inf", (double)total);
     }
-    total += counts[n];
-    wf_text_print(out, "%s%s_bucket{model_name=\"%s\",le=\"+Inf\"} %llu\n", p, name, s->name,
-                  (unsigned long long)total);
-    wf_text_print(out, "%s%s_count{model_name=\"%s\"} %llu\n", p, name, s->name,
-                  (unsigned long long)total);
-    wf_text_print(out, "%s%s_sum{model_name=\"%s\"} %.17g\n", p, name, s->name, sum);
+    print_line(s, out, name, "_count", NULL, NULL, (double)total);
+    print_line(s, out, name, "_sum", NULL, NULL, sum);
 }
 
+static void print_step(const wf_server *s, wf_text *out, const char *class, uint64_t ns, uint64_t n)
+{
+    const char *label = class ? "class" : NULL;
+    print_line(s, out, "step_seconds", "_sum", label, class, (double)ns * 1e-9);
+    print_line(s, out, "step_seconds", "_count", label, class, (double)n);
+}
+
+/* Times of steps as a whole; by class where the engine was opened with `profile`, and where the
+ * device can tell times: one that cannot has none after its first step. */
 static void print_steps(const wf_server *s, wf_text *out, const struct weft_stats *e)
 {
-    const char *p = prefix_of(s);
-    wf_text_print(out, "# HELP %sstep_seconds Time of a step.\n# TYPE %sstep_seconds summary\n", p, p);
-    wf_text_print(out, "%sstep_seconds_sum{model_name=\"%s\"} %.9f\n", p, s->name,
-                  (double)e->step_ns * 1e-9);
-    wf_text_print(out, "%sstep_seconds_count{model_name=\"%s\"} %llu\n", p, s->name,
-                  (unsigned long long)e->steps);
+    print_head(s, out, "step_seconds", "summary", "Time of a step; of a class: of its ops, or of the device waiting for the host.");
+    if (!s->p.profile || (e->steps && !e->busy_ns)) {
+        print_step(s, out, NULL, e->step_ns, e->steps);
+        return;
+    }
+    print_step(s, out, "compute", e->compute_ns, e->steps);
+    print_step(s, out, "memory", e->memory_ns, e->steps);
+    print_step(s, out, "network", e->network_ns, e->steps);
+    print_step(s, out, "host", e->idle_ns, e->steps);
+    print_one(s, out, "nano_batch_overlap_ratio", "gauge", "Part of the device's busy time in which ops of two queues ran together, since the start.",
+              e->busy_ns ? WF_MIN((double)e->overlap_ns / (double)e->busy_ns, 1.0) : 0);
+}
+
+static void print_spill(const wf_server *s, wf_text *out, const char *direction, uint64_t bytes)
+{
+    wf_text_print(out, "%sspill_bytes_total{model_name=\"%s\",direction=\"%s\",tier=\"host\"} %llu\n", s->p.metrics_prefix,
+                  s->name, direction, (unsigned long long)bytes);
 }
 
 static void print_engine(wf_server *s, wf_text *out)
@@ -135,6 +162,9 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found there.", (double)e.prefix_hits);
     print_one(s, out, "softmax_recompute_total", "counter", "Attention rows and heads whose scores left the calibrated range.",
               (double)e.softmax_recomputed);
+    print_head(s, out, "spill_bytes_total", "counter", "Bytes of KV cache of sequences put aside: out to another tier, and in again.");
+    print_spill(s, out, "out", e.spilled_out);
+    print_spill(s, out, "in", e.spilled_in);
     print_steps(s, out, &e);
     print_hist(s, out, "iteration_tokens_total", "Tokens of a step.", bounds, WEFT_ROWS_BUCKETS,
                counts, (double)e.rows);
@@ -143,21 +173,16 @@ static void print_engine(wf_server *s, wf_text *out)
 void wf_metrics_print(wf_server *s, wf_text *out)
 {
     wf_metrics *m = &s->metrics;
-    const char *p = prefix_of(s);
     print_engine(s, out);
     pthread_mutex_lock(&m->lock);
     print_one(s, out, "prompt_tokens_total", "counter", "Tokens of prompts.",
               (double)m->prompt_tokens);
     print_one(s, out, "generation_tokens_total", "counter", "Tokens of answers.",
               (double)m->generation_tokens);
-    wf_text_print(out,
-                  "# HELP %srequest_success_total Sequences that ended.\n# TYPE "
-                  "%srequest_success_total counter\n",
-                  p, p);
+    print_head(s, out, "request_success_total", "counter", "Sequences that ended.");
     for (size_t i = 0; i < WF_LEN(finishes); i++)
-        wf_text_print(out,
-                      "%srequest_success_total{model_name=\"%s\",finished_reason=\"%s\"} %llu\n", p,
-                      s->name, finishes[i], (unsigned long long)m->finished[i]);
+        print_line(s, out, "request_success_total", "", "finished_reason", finishes[i],
+                   (double)m->finished[i]);
     for (size_t h = 0; h < WF_N_HISTS; h++)
         print_hist(s, out, hists[h].name, hists[h].help, hists[h].bounds, WF_HIST_BUCKETS,
                    m->counts[h], m->sums[h]);

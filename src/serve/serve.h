@@ -27,6 +27,7 @@ typedef struct wf_serve_params {
     uint64_t max_body;           /* bytes; 0: 8 MiB */
     uint32_t max_connections;    /* 0: 4096 */
     bool log_json, quiet, verbose;
+    bool profile;                /* the engine is opened with it: /metrics tells classes of work apart */
     /* Opens model and engine while the server already answers /health; 0 or an exit code after a
      * message. */
     int (*open)(void *user, struct weft_model **model, struct weft_engine **engine);

@@ -255,7 +255,9 @@ static int serve(wf_server *s)
     loader l = {.server = s};
     pthread_t thread;
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
-    if (!wf_keys_load(s) || !wf_http_start(s) || !wf_watch_start(s)) {
+    bool ok = wf_keys_load(s);
+    catch_signals(); /* only now: the file of keys may be a pipe, which can keep us waiting */
+    if (!ok || !wf_http_start(s) || !wf_watch_start(s)) {
         fprintf(stderr, "weft: error: %s\n", weft_last_error());
         return EXIT_FAIL;
     }
@@ -280,7 +282,6 @@ int wf_serve(const wf_serve_params *p)
     set_defaults(s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
-    catch_signals();
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve(s);
     if (s->daemon) wf_http_stop(s);

@@ -334,6 +334,10 @@ class Misbehaving(cli.TestCase):
             r, bodies = run(text, name)
             self.assertEqual((r.code, bodies, r.out), (cli.RUNTIME, [], b""))
             self.assertIn(says, r.err)
+        with tempfile.TemporaryDirectory() as folder:  # it would have to be read twice
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            self.assertIn("is a FIFO", self.bench("/good", "--dataset-name", "sharegpt", "--dataset-path", fifo).err)
 
     def test_wrong_usage(self):
         for message, *args in (("unexpected word", "word"), ("ttft:MS", "--goodput", "ttft:x"), ("ttft:MS", "--goodput", "ttft:5", "itl:4"),

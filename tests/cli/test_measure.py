@@ -1,12 +1,16 @@
 """perplexity, bench, info of a file, selftest: what they print can be read by programs."""
 import csv
+import glob
 import io
 import json
 import math
 import os
 import re
+import signal
 import struct
+import subprocess
 import tempfile
+import time
 import unittest
 
 import cli
@@ -93,6 +97,24 @@ class Perplexity(cli.TestCase):
             self.fails(cli.USAGE, "99999", "perplexity", *cli.CPU, "--tokens", "1,99999", "--logits", path)
             self.assertFalse(os.path.exists(path))
             self.fails(cli.RUNTIME, "/absent/", "perplexity", *cli.CPU, "--tokens", "1", "--logits", "/absent/x.npy")
+
+    def test_ctrl_c(self):
+        """What was there stays, and nothing is left beside it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.npy")
+            with open(path, "w") as f:
+                f.write("old")
+            p = subprocess.Popen([cli.WEFT, "perplexity", *cli.CPU, "--force", "gemm=ref,attention=ref", "--tokens", "1" + ",2" * 9999, "--logits", path],
+                                 stderr=subprocess.PIPE)
+            while not any(map(os.path.getsize, glob.glob(path + ".*"))):  # it has not begun to write
+                self.assertIsNone(p.poll())
+                time.sleep(0.01)
+            p.send_signal(signal.SIGINT)
+            self.assertEqual(p.communicate(timeout=60)[1].count(b"wrote"), 0)
+            self.assertEqual(p.returncode, cli.INTERRUPTED)
+            self.assertEqual(os.listdir(folder), ["out.npy"])
+            with open(path) as f:
+                self.assertEqual(f.read(), "old")
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
     def test_full_disk(self):

@@ -116,12 +116,18 @@ class Chat(cli.TestCase):
         self.assertEqual(self.ok(*chat, stdin=b"Hello\n/clear\nHello\n").out, one.out * 2)
         self.assertEqual(self.ok(*chat, stdin=b"\n\nHello").out, one.out)  # empty lines do nothing
 
-    def test_a_failed_turn_leaves_the_chat_working(self):
+    def test_long_lines_leave_the_chat_working(self):
+        """One that the context does not hold, and one that would fill the memory if it never ended."""
         chat = [*RUN, "--chat-template", "chatml", "--chat", "-n", 8, "-c", 128]
         one = self.ok(*chat, stdin=b"Hello\n").out
-        r = self.ok(*chat, stdin=b"word " * 500 + b"\nHello\n")
-        self.assertIn("context", r.err)
-        self.assertEqual(r.out, one)
+        long, endless = b"word " * 500, b"x" * (9 << 20)
+        for lines, told in (([long, b"Hello"], ["context", "the line is left out\n"]),
+                            ([b"Hello", long], ["context", "the line is left out; /clear begins a new conversation\n"]),
+                            ([endless, b"Hello"], ["more than 8388608 bytes"]), ([b"Hello", endless], ["more than 8388608 bytes"])):
+            r = self.ok(*chat, stdin=b"\n".join(lines))
+            for words in told:
+                self.assertIn(words, r.err)
+            self.assertEqual(r.out, one)
 
 
 class Ends(cli.TestCase):

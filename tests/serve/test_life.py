@@ -1,7 +1,9 @@
 """Who may ask, what the options do, and the end of the server."""
 import contextlib
 import json
+import os
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -35,6 +37,16 @@ class Keys(unittest.TestCase):
             r = cli.weft("serve", "--port", 0, "--api-key-file", path)
             self.assertEqual(r.code, cli.RUNTIME)
             self.assertIn(path, r.err)
+
+    def test_keys_from_a_pipe(self):
+        """Who waits for them can be ended."""
+        with tempfile.TemporaryDirectory() as folder:
+            fifo = os.path.join(folder, "fifo")
+            os.mkfifo(fifo)
+            p = subprocess.Popen([cli.WEFT, "serve", "--port", "0", "--api-key-file", fifo], stderr=subprocess.DEVNULL)
+            with open(fifo, "w"):  # as soon as it reads
+                p.terminate()
+                self.assertEqual(p.wait(serve.PATIENCE), -signal.SIGTERM)
 
 
 class Browsers(unittest.TestCase):

@@ -1,5 +1,7 @@
 """What the scheduler does with KV memory and steps changes no answer."""
 import json
+import os
+import re
 import unittest
 
 import serve
@@ -20,8 +22,14 @@ class LittleMemory(serve.TestCase):
         for i in range(6):
             self.s.complete(prompt=PROMPTS[i], n=8, max_tokens=1)  # so that all seem to be short
         at_once(12, one)
-        self.assertGreater(self.s.metrics()["num_preemptions_total"], 0)
         self.s.until(lambda m: m["kv_cache_usage_perc"] == 0, "all pages are back")
+        m = self.s.metrics()
+        self.assertGreater(m["num_preemptions_total"], 0)
+        out, back = (m[f'spill_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in"))
+        info = self.ok("info", "-m", os.path.join(serve.cli.ROOT, "models", "demo.gguf")).text
+        page = 16 * 1024 * float(re.search(r"KV cache ([\d.]+) KiB a token", info).group(1))
+        self.assertGreater(out, 0)
+        self.assertEqual((out % page, back), (0, out))
 
 
 class Policies(unittest.TestCase):

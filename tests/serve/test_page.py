@@ -144,6 +144,7 @@ class Page(unittest.TestCase):
             self.until_seen("parseFloat(document.querySelector('#rate').textContent) > 0")
             self.until_seen("parseFloat(document.querySelector('#kv').textContent) > 0")
             self.until_seen("/whole step[\\d.]+ ms/.test(document.querySelector('#steps').textContent)")
+            self.assertTrue(self.b.js("document.querySelector('#overlap').hidden"))
         self.until_seen("document.querySelector('#running').textContent === '0'")
         self.assertEqual(self.text("#waiting"), "0")
 
@@ -157,7 +158,9 @@ class Page(unittest.TestCase):
                 looks++;
                 const line = (name, kind, value) => `vllm:step_seconds_${name}{model_name="m",class="${kind}"} ${value}\\n`;
                 return new Response(line("sum", "compute", looks * 0.03) + line("count", "compute", looks * 10) +
-                                    line("sum", "memory", looks * 0.015) + line("count", "memory", looks * 10));
+                                    line("sum", "memory", looks * 0.015) + line("count", "memory", looks * 10) +
+                                    line("sum", "network", 0) + line("count", "network", looks * 10) +
+                                    `vllm:nano_batch_overlap_ratio{model_name="m"} ${looks > 1 ? 0.25 : 0}\\n`);
             };""")["identifier"]
         self.open(self.s)
         self.b.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script)
@@ -165,6 +168,8 @@ class Page(unittest.TestCase):
         self.assertEqual(self.b.js("[...document.querySelectorAll('#steps dl > div')].map(d => d.innerText.split('\\n').join(' '))"),
                          ["compute 3.00 ms", "memory 1.50 ms"])
         self.assertEqual(self.b.js("[...document.querySelectorAll('#steps i')].map(i => i.style.width)"), ["100%", "50%"])
+        self.assertEqual(self.text("#overlap"), "Ops of two queues at once: 25.0 %")
+        self.assertFalse(self.b.js("document.querySelector('#overlap').hidden"))
 
     def test_errors(self):
         self.put(most="99999")

@@ -5,9 +5,11 @@ import os
 import re
 import shutil
 import subprocess
+import time
 import unittest
 
 import serve
+from serve import PROMPTS, Server, at_once
 
 PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "page.html")
 
@@ -70,6 +72,35 @@ class State(serve.TestCase):
         self.assertEqual(grown('request_generation_tokens_bucket{le="10"}'), 1)
         self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
         self.assertEqual(after["num_requests_running"], 0)
+        self.assertEqual([name for name in after if "class=" in name or "overlap" in name], [])  # those come with --profile
+        self.assertEqual([after[f'spill_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in")], [0, 0])
+
+    def test_metrics_of_classes(self):
+        """What the device notes with --profile adds up: one queue does one thing at a time, two overlap at some time."""
+        began = time.monotonic()
+        s = Server("--profile")
+        s.complete(max_tokens=30, ignore_eos=True)
+        m = s.metrics()
+        lasted = time.monotonic() - began
+        self.assertEqual(s.end()[0], 0)
+        steps = {name: v for name, v in m.items() if name.startswith("step_seconds")}
+        classes = [f'{{class="{c}"}}' for c in ("compute", "memory", "network", "host")]
+        self.assertEqual(sorted(steps), sorted("step_seconds_" + what + c for what in ("sum", "count") for c in classes))
+        self.assertEqual({steps["step_seconds_count" + c] for c in classes}, {m["iteration_tokens_total_count"]})
+        compute, memory, network, host = (steps["step_seconds_sum" + c] for c in classes)
+        self.assertGreater(min(compute, memory), 0)
+        self.assertEqual((network, m["nano_batch_overlap_ratio"]), (0, 0))
+        self.assertLess(compute + memory + host, lasted)
+
+        s = Server("--profile", "--nano-batches", 2)
+
+        def ratio():
+            at_once(4, lambda i: s.complete(prompt=PROMPTS[i], max_tokens=60, ignore_eos=True))
+            return s.metrics()["nano_batch_overlap_ratio"]
+
+        s.wait(ratio, "ops of two queues run together")
+        self.assertLess(ratio(), 1)
+        self.assertEqual(s.end()[0], 0)
 
 
 class Page(serve.TestCase):

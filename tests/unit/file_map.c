@@ -404,6 +404,50 @@ static void read_file(void **state)
     unlink(fifo);
 }
 
+/* ---- files written whole --------------------------------------------------------------------- */
+
+static void expect_text(const char *path, const char *want)
+{
+    char *text;
+    size_t n;
+    assert_int_equal(wf_read_file(path, 1000, &text, &n), WEFT_OK);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+/* Writes the text; whole or not, nothing is left beside it. */
+static weft_status put(const char *path, const char *text, bool whole)
+{
+    wf_output o;
+    WF_TRY(wf_output_open(path, &o));
+    fputs(text, o.f);
+    weft_status s = wf_output_end(&o, whole);
+    assert_true(!*o.beside || access(o.beside, F_OK));
+    return s;
+}
+
+static void write_whole(void **state)
+{
+    (void)state;
+    const char *path = in_dir("out"), *link = in_dir("link");
+    assert_int_equal(put(path, "half", false), WEFT_OK);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(put(path, "first", true), WEFT_OK);
+    assert_int_equal(put(path, "half", false), WEFT_OK);
+    expect_text(path, "first");
+    assert_int_equal(symlink(path, link), 0);
+    assert_int_equal(put(link, "second", true), WEFT_OK);
+    expect_text(path, "second");
+    char target[8];
+    assert_true(readlink(link, target, sizeof target) > 0); /* still a link */
+    assert_int_equal(put("/dev/null", "text", true), WEFT_OK);
+    assert_int_equal(put(in_dir("absent/out"), "text", true), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "absent/out: No such file"));
+    if (!access("/dev/full", W_OK)) assert_int_equal(put("/dev/full", "text", true), WEFT_ERR_IO);
+    unlink(link);
+    unlink(path);
+}
+
 /* ---- cache folder ---------------------------------------------------------------------------- */
 
 static void expect_cache(const char *want)
@@ -481,6 +525,7 @@ int main(void)
         cmocka_unit_test(many_maps),
         cmocka_unit_test(cannot_map),
         cmocka_unit_test(read_file),
+        cmocka_unit_test(write_whole),
         cmocka_unit_test(cache_folder),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
