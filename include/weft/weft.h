@@ -354,12 +354,12 @@ struct weft_stats {
     uint64_t rows;               /* sum over steps */
     uint64_t rows_hist[WEFT_ROWS_BUCKETS]; /* steps of at most 1, 2, 4, ... rows, each step in one bucket */
     uint32_t running, waiting;
-    uint32_t kv_pages, kv_pages_used;
+    uint32_t kv_pages, kv_pages_used; /* as many as short steps leave, and of these */
     uint64_t preempted;          /* sequences whose KV pages went to the host */
     uint64_t spilled_out, spilled_in; /* bytes of KV pages that went there, and that came back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
-    uint64_t weight_bytes, kv_bytes, activation_bytes;
+    uint64_t weight_bytes, kv_bytes, activation_bytes; /* as the longest steps take them */
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
     /* Of the device, with `profile`: in steps, and between two while there was work. */
     uint64_t busy_ns, idle_ns;
