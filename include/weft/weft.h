@@ -160,6 +160,8 @@ struct weft_budget {
     uint32_t short_rows;  /* a step of so many rows, */
     uint64_t spared;      /* or fewer, leaves so much of the activations to the KV cache where both share a buffer */
 };
+/* The KV cache takes what is spared where that is at least this part of it. */
+#define WEFT_WORTH_SPARING 64
 /* What memory goes to, for steps of at most that many rows and n_seqs sequences. WEFT_ERR_ARG for a file that
  * holds a vocabulary only. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out);
@@ -352,12 +354,12 @@ struct weft_stats {
     uint64_t rows;               /* sum over steps */
     uint64_t rows_hist[WEFT_ROWS_BUCKETS]; /* steps of at most 1, 2, 4, ... rows, each step in one bucket */
     uint32_t running, waiting;
-    uint32_t kv_pages, kv_pages_used;
+    uint32_t kv_pages, kv_pages_used; /* as many as short steps leave, and of these */
     uint64_t preempted;          /* sequences whose KV pages went to the host */
     uint64_t spilled_out, spilled_in; /* bytes of KV pages that went there, and that came back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
-    uint64_t weight_bytes, kv_bytes, activation_bytes;
+    uint64_t weight_bytes, kv_bytes, activation_bytes; /* as the longest steps take them */
     uint64_t load_ns, step_ns;   /* time spent loading; sum over steps */
     /* Of the device, with `profile`: in steps, and between two while there was work. */
     uint64_t busy_ns, idle_ns;

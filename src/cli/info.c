@@ -138,9 +138,10 @@ static uint64_t print_kv(const wf_opts *o, const struct weft_model *m, const str
     char size[32], tokens[32], more[32];
     if (o->engine.kv_memory) bytes = o->engine.kv_memory;
     uint64_t all = context * seqs, fit = WF_MIN(bytes / b->kv_token, all);
+    uint64_t spared = b->spared >= bytes / WEFT_WORTH_SPARING ? b->spared : 0;
     wf_human(bytes, true, size, sizeof size);
     wf_human(fit, false, tokens, sizeof tokens);
-    wf_human(WF_MIN((bytes + b->spared) / b->kv_token, all), false, more, sizeof more);
+    wf_human(WF_MIN((bytes + spared) / b->kv_token, all), false, more, sizeof more);
     printf("                 KV cache of %s holds %s tokens (%.1f contexts of %llu), and %s while "
            "steps have at most %u\n",
            size, tokens, (double)fit / (double)context, (unsigned long long)context, more,

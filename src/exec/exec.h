@@ -9,8 +9,8 @@
 
 /* One step's work: the arrays that the graph's inputs name (enum wf_input), filled by the scheduler. Row m
  * computes token in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m], writes its K and V to slot
- * in[SLOT][m] and sees the pages in[PAGES][in[INDPTR][s]] onwards, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the rows that want
- * logits. Ids count sequences of this batch. */
+ * in[SLOT][m] and sees the pages in[PAGES][in[INDPTR][s]] onwards, all below wf_limits_pages of the step.
+ * in[LOGIT_ROWS] lists the rows that want logits. Ids count sequences of this batch. */
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
     uint32_t n_rows, n_seqs, n_pages, n_logits;

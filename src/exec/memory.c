@@ -33,31 +33,41 @@ void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, const wf
     uint64_t wanted = (uint64_t)l->seq_pages * l->seqs;
     l->space = s;
     l->pages = (uint32_t)WF_MIN(WF_MAX(wanted, l->pages), (uint64_t)INT32_MAX);
-    l->pages = wf_limits_spread(l, 1);
+    uint32_t pages = wf_limits_spread(l, 1), base = wf_limits_base(l);
+    l->pages = pages - base >= base / WEFT_WORTH_SPARING ? pages : base;
 }
 
 /* ---- reserving --------------------------------------------------------------------------------------------- */
 
-static weft_status add_group(wf_memory *m, uint64_t page, uint64_t more)
+static weft_status add_group(wf_memory *m, uint64_t page, uint64_t bytes)
 {
     wf_group *last = &m->groups[m->n_groups++];
     last->page = page;
-    return wf_arena_reserve(&m->kv, m->limits.pages * page + more, &last->at);
+    return wf_arena_reserve(&m->kv, bytes, &last->at);
 }
 
-/* K and V of a layer lie in one group, for they have one stride. */
+/* Closes the last group where its pages and `more` would be too much for a buffer. */
+static weft_status make_room(wf_memory *m, uint64_t *page, uint64_t more)
+{
+    uint64_t most = WF_MIN(m->kv.dev->max_alloc / WF_MAX(m->limits.pages, 1u), UINT32_MAX); /* strides have 32 bits */
+    if (!*page || *page + more <= most) return WEFT_OK;
+    WF_TRY(add_group(m, *page, m->limits.pages * *page));
+    *page = 0;
+    return WEFT_OK;
+}
+
+/* K and V of a layer lie in one group, or each in one of its own: so they have one stride. */
 static weft_status reserve_apart(wf_memory *m, const uint64_t *bytes)
 {
-    uint64_t page = 0, most = WF_MIN(m->kv.dev->max_alloc / WF_MAX(m->limits.pages, 1u), UINT32_MAX); /* strides have 32 bits */
+    uint64_t page = 0;
     for (size_t id = 0; id < m->n_pools; id += 2) {
-        uint64_t layer = bytes[id] + (id + 1 < m->n_pools ? bytes[id + 1] : 0);
-        if (page && page + layer > most) {
-            WF_TRY(add_group(m, page, 0));
-            page = 0;
+        WF_TRY(make_room(m, &page, bytes[id] + (id + 1 < m->n_pools ? bytes[id + 1] : 0)));
+        for (size_t i = id; i < WF_MIN(id + 2, m->n_pools); page += bytes[i++]) {
+            WF_TRY(make_room(m, &page, bytes[i]));
+            m->pools[i] = (wf_pool){(uint32_t)m->n_groups, page};
         }
-        for (size_t i = id; i < WF_MIN(id + 2, m->n_pools); page += bytes[i++]) m->pools[i] = (wf_pool){(uint32_t)m->n_groups, page};
     }
-    return page ? add_group(m, page, 0) : WEFT_OK;
+    return page ? add_group(m, page, m->limits.pages * page) : WEFT_OK;
 }
 
 static void list_pools(wf_memory *m, uint64_t *bytes)
@@ -74,13 +84,7 @@ static weft_status reserve_kv(wf_memory *m)
     if (!bytes) return WEFT_ERR_NOMEM;
     list_pools(m, bytes);
     const wf_space *s = &m->limits.space;
-    weft_status st = WEFT_OK;
-    if (!s->bytes) {
-        st = reserve_apart(m, bytes);
-    } else {
-        m->groups[m->n_groups++] = (wf_group){.page = s->page};
-        st = wf_arena_reserve(&m->kv, s->bytes, &m->groups[0].at);
-    }
+    weft_status st = s->bytes ? add_group(m, s->page, s->bytes) : reserve_apart(m, bytes);
     free(bytes);
     return st;
 }

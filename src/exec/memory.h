@@ -3,8 +3,8 @@
  *
  * A page holds K and V of all layers, one behind the other, so that it is copied in one piece; the pool of a layer is
  * a view of the whole with an offset and a stride. Where all that and the activations fit in one buffer of the device
- * they share it (mem/space.h). Where not, each buffer holds the pages of a group of layers, for a kernel takes one
- * buffer; activations then lie apart, and nothing is shared: a page is there only if its part is in every buffer, so
+ * they share it (mem/space.h). Where not, each buffer holds the pages of a group of layers, for a kernel takes K or V
+ * from one buffer; activations then lie apart, and nothing is shared: a page is there only if its part is in every buffer, so
  * the room beside activations in one of them would need the same room in all others.
  */
 #ifndef WF_MEMORY_H
@@ -33,11 +33,11 @@ static inline uint32_t wf_limits_base(const wf_limits *l)
     return wf_limits_pages(l, l->rows, l->logit_rows);
 }
 
-/* Rows for which there is always room beside the pages in use while so many sequences run: a row of each, and at least
- * a quarter of the largest step, or prompts would creep once answers have spread. */
+/* Rows for which there is always room beside the pages in use while so many sequences run: one of each, and a quarter
+ * of the largest step for prompts, which would creep once answers have spread. */
 static inline uint32_t wf_limits_short(const wf_limits *l, uint32_t seqs)
 {
-    return WF_MAX(seqs, l->rows / 4);
+    return WF_MIN(l->rows, seqs + l->rows / 4);
 }
 
 /* Pages that may be in use meanwhile. */
@@ -48,10 +48,11 @@ static inline uint32_t wf_limits_spread(const wf_limits *l, uint32_t seqs)
 
 /* Bytes of a page: K and V of all layers. */
 uint64_t wf_page_bytes(const wf_graph *g);
-/* Of the largest step's slots. */
+/* Of all slots, for so many rows. */
 uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
 /* l with as many pages as the KV cache was given memory for: sets l->space, where one buffer can hold all, and raises
- * l->pages by those that small steps leave, as far as sequences can use them. p is placed. */
+ * l->pages by those that small steps leave, as far as sequences can use them. Not for less than WEFT_WORTH_SPARING:
+ * with far more pages than activations a few more are worth no shorter steps. p is placed. */
 void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, const wf_dev *dev);
 
 typedef struct wf_pool {

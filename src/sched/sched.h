@@ -8,7 +8,7 @@
  * recomputation. Full pages of equal tokens are shared (src/mem/prefix.h).
  *
  * Where pages and activations share memory (mem/space.h), those from wf_limits_base on are there in small steps only.
- * They are handed out last, and never so many that a row of each running sequence, or a quarter of the largest step,
+ * They are handed out last, and never so many that a row of each running sequence and a quarter of the largest step
  * would not fit beside them: so decodes never wait for activations, and nobody begins while pages in use forbid it.
  * Rows of prompts are cut so that the step's activations end above the highest page in use.
  *

@@ -237,11 +237,11 @@ class Info(cli.TestCase):
             return found.groups()
 
         fit, contexts, context, more, short = holds("-c", 100)
-        self.assertEqual((fit, contexts, context, short), ("800", "8.0", "100", "128"))
-        self.assertGreater(float(more.removesuffix("K")), 2) # 384 rows' activations, each at least 4 rows of the width, and logits
+        self.assertEqual((fit, contexts, context, short), ("800", "8.0", "100", str(64 + 128)))
+        self.assertGreater(float(more.removesuffix("K")), 2) # 320 rows' activations, each at least 4 rows of the width, and logits
         self.assertEqual(holds("-c", 100, "--kv-memory", 64000)[:3], ("100", "1.0", "100"))
         self.assertEqual(holds("-c", 100, "--kv-memory", 64000, "--max-num-seqs", 1)[3], "100") # no more than it may want
-        self.assertEqual(holds("--dense-batch", 64, "--max-num-seqs", 4)[4], "16")
+        self.assertEqual(holds("--dense-batch", 64, "--max-num-seqs", 4)[4], "20")
         self.assertIn("not even one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
 
 
