@@ -16,6 +16,7 @@
 typedef enum weft_status weft_status;
 
 #define WF_LEN(a) (sizeof(a) / sizeof(*(a)))
+/* Arguments are computed twice: nothing in them may change anything. */
 #define WF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WF_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define WF_UP(x, m) (((x) + (m)-1) / (m) * (m)) /* x rounded up to a multiple of m */

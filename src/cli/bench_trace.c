@@ -91,7 +91,10 @@ static int read_loads(trace *t)
 {
     const wf_load_opts *l = &t->o->load;
     int rc = 0;
-    if (l->lengths || !l->traces.n) rc = add_constants(t, l->lengths ? l->lengths : "512:512");
+    char usual[24];
+    uint32_t own = weft_model_info(t->m)->context, half = (t->o->engine.context ? t->o->engine.context : own) / 2;
+    snprintf(usual, sizeof usual, "%u:%u", WF_MIN(512u, half), WF_MIN(512u, half));
+    if (l->lengths || !l->traces.n) rc = add_constants(t, l->lengths ? l->lengths : usual);
     for (size_t i = 0; i < l->traces.n && !rc; i++) rc = add_trace(t, l->traces.v[i]);
     return rc;
 }
@@ -397,10 +400,10 @@ static int run(const wf_opts *given)
         .o = &o, .format = wf_trace_format_find(o.output), .csv = wf_trace_format_find("csv")};
     int rc = check(&t);
     if (!rc) rc = read_policies(&t);
-    if (!rc) rc = read_loads(&t);
-    if (!rc) rc = open_outputs(&t);
     if (!rc) rc = wf_open_model(&o, false, &m);
     t.m = m;
+    if (!rc) rc = read_loads(&t);
+    if (!rc) rc = open_outputs(&t);
     if (!rc) rc = run_all(&t);
     free_all(&t);
     weft_model_close(m);
@@ -409,8 +412,8 @@ static int run(const wf_opts *given)
 
 static const wf_opt rows[] = {
     {0, "const", "IN:OUT,...",
-     "requests of constant lengths, in tokens; OUT 0: prompts only (default 512:512 where there is "
-     "no --dataset)",
+     "requests of constant lengths, in tokens; OUT 0: prompts only (default 512:512, or half the "
+     "context each where that is less, if there is no --dataset)",
      WF_OPT_TEXT, AT(load.lengths)},
     {0, "dataset", "FILE",
      "lengths from the columns ContextTokens and GeneratedTokens of a CSV file, in its order; may "

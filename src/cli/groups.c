@@ -95,7 +95,7 @@ static const wf_opt testing[] = {
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "force", "OP=VARIANT,...", "take these kernel variants", WF_OPT_TEXT, AT(engine.force)},
     {0, "page-tokens", "N", "tokens of a KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
-     1, 65536},
+     1, 1024},
     {0, "shuffle-pages", "SEED", "hand KV pages out in an order drawn from SEED", WF_OPT_U64,
      AT(engine.shuffle_pages), 0, 0x1p64},
     {0, "poison", NULL, "fill KV pages with NaN before use", WF_OPT_FLAG, AT(engine.poison)},

@@ -159,7 +159,9 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     struct weft_budget b;
     struct weft_device_info list[64];
     char weights[32], acts[32], token[32];
-    rows = WF_MAX(rows, seqs);
+    uint64_t most = (uint64_t)(o->engine.context ? o->engine.context : weft_model_info(m)->context) * seqs;
+    rows = (uint32_t)WF_MIN(o->engine.batch ? rows : WF_MAX(rows, seqs), most);
+    seqs = WF_MIN(seqs, rows);
     if (weft_model_budget(m, rows, seqs, &b)) return;
     wf_human(b.weights, true, weights, sizeof weights);
     wf_human(b.activations, true, acts, sizeof acts);
@@ -227,13 +229,16 @@ static int print_model(const wf_opts *o)
 
 static int run(const wf_opts *o)
 {
+    const struct weft_engine_params *e = &o->engine;
+    if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->batch))
+        return wf_usage(o->command, "-c, --max-num-seqs, --kv-memory and --dense-batch need -m: they are about a model's memory");
     return o->model ? print_model(o) : print_devices();
 }
 
 static const wf_opt rows[] = {
     {'m', "model", "FILE", "describe this GGUF file", WF_OPT_TEXT, AT(model)},
     {'c', "ctx-size", "CONTEXT", "tokens of context for the memory need", WF_OPT_U32,
-     AT(engine.context), 1, 2147483647.0},
+     AT(engine.context), 1, 16777216},
     {0, "max-num-seqs", "N", "sequences for the memory budget (default 64)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "KV cache for it (default: 8 sequences of a whole context)", WF_OPT_SIZE,
@@ -247,7 +252,7 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
 
 const wf_command wf_cmd_info = {
     .name = "info",
-    .usage = "[-m FILE [-c CONTEXT] [--kv-memory SIZE]] [-v]",
+    .usage = "[-m FILE [-c CONTEXT] [options]] [-v]",
     .summary =
         "Describes the devices, or a model file. Of a file it prints hyperparameters, formats, "
         "memory need and tensors; with -v also all metadata.",

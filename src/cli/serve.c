@@ -11,7 +11,7 @@ static const wf_opt listen_rows[] = {
      WF_OPT_TEXT, AT(serve.host)},
     {0, "port", "PORT", "port to listen on; 0 takes a free one and tells which (default 8080)",
      WF_OPT_U32, AT(serve.port), 0, 65535},
-    {0, "api-key-file", "FILE", "clients need one of the keys in this file, one a line",
+    {0, "api-key-file", "FILE", "clients need one of the keys in this file, one a line (# begins a comment)",
      WF_OPT_TEXT, AT(serve.api_key_file)},
     {0, "allow-origin", "ORIGIN", "pages of this origin may call from a browser; * for all",
      WF_OPT_TEXT, AT(serve.allow_origin)},
@@ -75,6 +75,13 @@ static bool template_known(const char *name)
     return !name;
 }
 
+/* What Prometheus takes as the start of a name. */
+static bool prefix_good(const char *p)
+{
+    static const char digits[] = "0123456789", rest[] = "_:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+    return !p || (p[strspn(p, rest)] == 0 && (!*p || !strchr(digits, *p)));
+}
+
 static int run(const wf_opts *o)
 {
     context c = {o, o->engine};
@@ -83,8 +90,10 @@ static int run(const wf_opts *o)
     if (!template_known(p.chat_template))
         return wf_usage(
             o->command,
-            "unknown chat template '%s'; `weft run --chat --chat-template ?` lists them",
+            "unknown chat template '%s'; `weft run --chat --chat-template '?'` lists them",
             p.chat_template);
+    if (!prefix_good(p.metrics_prefix))
+        return wf_usage(o->command, "--metrics-prefix takes letters, digits, _ and :, and begins with no digit, not '%s'", p.metrics_prefix);
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.max_running = c.engine.n_seqs;
     p.quiet = o->quiet;

@@ -46,8 +46,10 @@ static uint32_t default_batch(const struct weft_engine *e, enum wf_policy policy
 static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine_params *p, enum wf_policy policy, uint32_t context)
 {
     uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
-    wf_limits l = {.rows = p->batch ? p->batch : default_batch(e, policy, context), .seqs = p->n_seqs ? p->n_seqs : 1};
-    l.rows = WF_MAX(WF_MIN(l.rows, context * l.seqs), l.seqs);
+    wf_limits l = {.seqs = p->n_seqs ? p->n_seqs : 1};
+    l.rows = p->batch ? p->batch : WF_MAX(default_batch(e, policy, context), l.seqs);
+    l.rows = (uint32_t)WF_MIN(l.rows, (uint64_t)context * l.seqs);
+    l.seqs = WF_MIN(l.seqs, l.rows); /* each that runs has a row in each step */
     l.seq_pages = (context + page - 1) / page;
     l.pages = l.seq_pages * (p->kv_seqs ? WF_MIN(p->kv_seqs, l.seqs) : l.seqs);
     l.logit_rows = wf_logit_rows(l.rows, l.seqs, e->model->hp.n_vocab);

@@ -167,7 +167,7 @@ uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_
 {
     struct weft_budget b;
     if (weft_model_budget(m, 512, n_seqs, &b)) return 0;
-    return b.weights + b.activations + b.kv_token * WF_MIN(context, m->hp.context) * n_seqs;
+    return b.weights + b.activations + b.kv_token * context * n_seqs;
 }
 
 /* ---- text --------------------------------------------------------------------------------------------- */

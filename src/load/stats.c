@@ -157,7 +157,7 @@ static weft_status find_peak_requests(const wf_answer *a, size_t n, size_t *out)
     return WEFT_OK;
 }
 
-/* Tokens are counted in whole seconds from the first start. */
+/* Tokens are counted in whole seconds from the first start; those of an answer that came together count alike. */
 static weft_status find_peak_out(const wf_answer *a, size_t n, double seconds, double *out)
 {
     uint64_t begin = UINT64_MAX;
@@ -168,10 +168,12 @@ static weft_status find_peak_out(const wf_answer *a, size_t n, double seconds, d
         if (a[i].ok) begin = WF_MIN(begin, a[i].start_ns);
     for (size_t i = 0; i < n; i++) {
         if (!a[i].ok || !a[i].first_ns) continue;
-        double at = (double)(a[i].first_ns - begin) * 1e-9;
-        bin[WF_MIN((size_t)at, bins - 1)]++;
-        for (size_t g = 0; g < a[i].n_gaps; g++)
-            bin[WF_MIN((size_t)(at += a[i].gaps[g]), bins - 1)]++;
+        double at = (double)(a[i].first_ns - begin) * 1e-9, each = (double)a[i].n_out / (double)(a[i].n_gaps + 1);
+        bin[WF_MIN((size_t)at, bins - 1)] += each;
+        for (size_t g = 0; g < a[i].n_gaps; g++) {
+            at += a[i].gaps[g];
+            bin[WF_MIN((size_t)at, bins - 1)] += each;
+        }
     }
     for (size_t i = 0; i < bins; i++) *out = WF_MAX(*out, bin[i]);
     free(bin);

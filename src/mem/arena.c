@@ -14,7 +14,7 @@ weft_status wf_arena_reserve(wf_arena *a, uint64_t bytes, wf_region *out)
     uint64_t limit = a->dev->max_alloc;
     bytes = WF_UP(WF_MAX(bytes, 1), (uint64_t)a->dev->align);
     if (bytes > limit)
-        return wf_fail(WEFT_ERR_NOMEM, "%s: one tensor needs %.1f MiB, but %s allows no buffer above %.1f MiB", a->what,
+        return wf_fail(WEFT_ERR_NOMEM, "%s: one tensor needs %.1f MiB, but %s allows no buffer above %.1f MiB: lower --dense-batch, --max-num-seqs or --kv-memory", a->what,
                        bytes / 1048576.0, a->dev->info.name, limit / 1048576.0);
     wf_slab *last = a->n_slabs ? &a->slabs[a->n_slabs - 1] : NULL;
     if (!last || last->size + bytes > limit) {

@@ -74,9 +74,19 @@ static bool check_key(wf_job *j)
                      "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
 }
 
+static wf_mhd count_lengths(void *n, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    (void)kind, (void)value;
+    *(unsigned *)n += !strcasecmp(key, "Content-Length");
+    return MHD_YES;
+}
+
 static bool check_length(wf_job *j)
 {
     const char *length = header(j, "Content-Length");
+    unsigned lengths = 0;
+    MHD_get_connection_values(j->conn, MHD_HEADER_KIND, count_lengths, &lengths);
+    if (lengths > 1) return wf_refuse(&j->refusal, 400, "", "Content-Length stands more than once");
     if (length && header(j, "Transfer-Encoding"))
         return wf_refuse(&j->refusal, 400, "",
                          "Content-Length and Transfer-Encoding exclude each other");

@@ -221,7 +221,8 @@ typedef struct wf_metrics {
     uint64_t finished[4]; /* stop, length, abort, error */
 } wf_metrics;
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);
-void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e);
+/* first: of the choices for its prompt, which counts once. */
+void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first);
 void wf_metrics_print(wf_server *s, wf_text *out);
 
 /* ---- watch.c

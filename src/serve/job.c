@@ -81,7 +81,7 @@ static void measure(wf_choice *c, const struct weft_event *ev)
         c->last_ns = now;
     }
     if (ev->kind == WEFT_EVENT_DONE)
-        wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9);
+        wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9, c->index % (uint32_t)j->params.n == 0);
 }
 
 static void end_choice(wf_choice *c, const struct weft_event *ev)

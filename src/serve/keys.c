@@ -1,4 +1,4 @@
-/* keys: the API keys of a file, one a line. */
+/* keys: the API keys of a file, one a line; a line that begins with # is a comment. */
 #include "serve/internal.h"
 #include "base/file.h"
 
@@ -15,6 +15,7 @@ bool wf_keys_load(wf_server *s)
     if (!s->p.api_key_file) return true;
     if (wf_read_file(s->p.api_key_file, FILE_MAX, &text, &len)) return false;
     for (char *line = strtok_r(text, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
+        if (*line == '#') continue;
         if (!wf_grow(&s->keys, s->n_keys, &cap, sizeof *s->keys) ||
             !(s->keys[s->n_keys] = wf_strdup(line))) {
             wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys");

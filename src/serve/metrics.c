@@ -57,12 +57,12 @@ static size_t finish_of(const struct weft_event *end)
     return end->finish == WEFT_FINISH_STOP ? 0 : end->finish == WEFT_FINISH_CANCEL ? 2 : 1;
 }
 
-void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e)
+void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first)
 {
     pthread_mutex_lock(&m->lock);
     m->finished[finish_of(end)]++;
-    m->prompt_tokens += end->n_prompt;
-    observe(m, WF_HIST_PROMPT, end->n_prompt);
+    if (first) m->prompt_tokens += end->n_prompt;
+    if (first) observe(m, WF_HIST_PROMPT, end->n_prompt);
     observe(m, WF_HIST_GENERATION, end->n_generated);
     observe(m, WF_HIST_E2E, e2e);
     observe(m, WF_HIST_QUEUE, (double)end->queue_ns * 1e-9);

@@ -30,7 +30,7 @@ static size_t depth_of(const char *text, size_t len)
         else if (string)
             continue;
         else if (c == '{' || c == '[')
-            deepest = WF_MAX(deepest, ++depth);
+            depth++, deepest = WF_MAX(deepest, depth);
         else if ((c == '}' || c == ']') && depth)
             depth--;
     }
@@ -132,7 +132,7 @@ static bool read_row(const json_t *body, const row *w, wf_params *p, wf_refusal 
         return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
                          w->kind == WHOLE ? "whole number" : "number");
     if (!(x >= w->min && x <= w->max))
-        return wf_refuse(r, 400, w->name, "%s is %g, but must be from %g to %g", w->name, x, w->min,
+        return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,
                          w->max);
     put(p, w, x, json_is_integer(v) ? json_integer_value(v) : (int64_t)x);
     return true;
@@ -458,10 +458,11 @@ static bool check_size(const wf_server *s, wf_params *p, wf_refusal *r)
             "max_tokens is %lld, but the context of %u tokens leaves %zu behind a prompt of %zu",
             (long long)p->max_tokens, s->context, s->context - longest, longest);
     r->code = NULL;
-    if (p->n_prompts * (size_t)p->n > WF_MAX_CHOICES)
+    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->p.max_running + s->p.max_queue);
+    if (p->n_prompts * (size_t)p->n > most)
         return wf_refuse(r, 400, "n",
-                         "n times the number of prompts is %zu, at most %d are possible",
-                         p->n_prompts * (size_t)p->n, WF_MAX_CHOICES);
+                         "n times the number of prompts is %zu, at most %zu are possible",
+                         p->n_prompts * (size_t)p->n, most);
     return true;
 }
 

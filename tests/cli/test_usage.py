@@ -84,6 +84,8 @@ class Wrong(cli.TestCase):
         self.usage("contradict", "tokenize", "-p", "x", "-f", "y")
         self.usage("base|fp16|subgroup|matrix", "run", "--tier", "best")
         self.usage("md|json|csv", "bench", "-o", "xml")
+        self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
+        self.usage("need -m", "info", "--kv-memory", "1G")
 
     def test_numbers(self):
         for option in ("-n", "-c", "-t", "--top-k", "--seed", "--page-tokens", "--watchdog", "--shuffle-pages"):

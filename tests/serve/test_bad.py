@@ -40,6 +40,9 @@ class Bad(serve.Unharmed):
             e = self.refused(self.s.post("/v1/completions", body), 400)
             self.assertIn("64", e["message"])
         self.assertEqual(self.s.complete(x="[" * 1000).status, 200)  # brackets in a text are no depth
+        self.assertEqual(self.s.complete(prompt=[[1]] * 64, max_tokens=1).status, 200)  # nor is a long list
+        deepest = "{\"prompt\": \"a\", \"max_tokens\": 1, \"x\": " + "[" * 63 + "]" * 63 + "}"
+        self.assertEqual(self.s.post("/v1/completions", deepest).status, 200)
 
     def test_wrong_types(self):
         numbers = ["temperature", "top_p", "min_p", "top_k", "presence_penalty", "frequency_penalty", "repetition_penalty",
@@ -130,7 +133,8 @@ class Bad(serve.Unharmed):
 
     def test_lengths(self):
         for headers in (["Content-Length: -1"], ["Content-Length: x"], ["Content-Length: 99999999999999999999999"], ["Content-Length: 5, 6"],
-                        ["Content-Length: 10", "Transfer-Encoding: chunked"], ["Transfer-Encoding: gzip, x"]):
+                        ["Content-Length: 10", "Transfer-Encoding: chunked"], ["Transfer-Encoding: gzip, x"],
+                        [f"Content-Length: {len(GOOD_BODY)}", "Content-Length: 3"]):
             with self.subTest(headers):
                 got = self.s.raw(post(GOOD_BODY, *headers))
                 self.assertNotIn(b" 200 ", got)
@@ -210,9 +214,16 @@ class Limits(serve.Unharmed):
 
     def test_full_queue(self):
         """With --max-num-seqs and --max-queue taken the next is told to come later."""
-        r = self.s.complete(n=5)
+        conn, stream = self.s.open_stream(n=4, max_tokens=400, ignore_eos=True)
+        r = self.s.complete()
+        conn.close()
+        self.s.wait(lambda: self.s.complete().status == 200, "the places are free again")
         self.refused(r, 503)
         self.assertEqual(r.headers["Retry-After"], "1")
+
+    def test_more_than_all_places(self):
+        """What would never fit is not told to come later."""
+        self.assertEqual(self.refused(self.s.complete(n=5), 400)["param"], "n")
         self.assertEqual(self.s.complete(n=4).status, 200)
 
     def test_slow_sender(self):

@@ -28,15 +28,16 @@ class LittleMemory(serve.TestCase):
         out, back = (m[f'spill_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in"))
         info = self.ok("info", "-m", os.path.join(serve.cli.ROOT, "models", "demo.gguf")).text
         page = 16 * 1024 * float(re.search(r"KV cache ([\d.]+) KiB a token", info).group(1))
-        self.assertGreater(out, 0)
-        self.assertEqual((out % page, back), (0, out))
+        self.assertGreater(back, 0)
+        self.assertLessEqual(back, out)  # one can end while it is put aside, by the token under way
+        self.assertEqual((out % page, back % page), (0, 0))
 
 
 class Policies(unittest.TestCase):
     def test_each_gives_the_same_text(self):
         texts = set()
         for policy in ("nanoflow", "sarathi", "orca", "request"):
-            s = Server("--policy", policy, "--dense-batch", 24, "--max-num-seqs", 4, *serve.ONE_ROUNDING)
+            s = Server("--policy", policy, "--dense-batch", 8, "--max-num-seqs", 16, *serve.ONE_ROUNDING)
             got = {}
 
             def one(i):
@@ -44,6 +45,8 @@ class Policies(unittest.TestCase):
 
             at_once(10, one)
             texts.add(json.dumps(got, sort_keys=True))
+            m = s.metrics()
+            self.assertEqual(m['iteration_tokens_total_bucket{le="8"}'], m["iteration_tokens_total_count"])
             self.assertEqual(s.end()[0], 0)
         self.assertEqual(len(texts), 1)
 

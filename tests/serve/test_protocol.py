@@ -61,6 +61,8 @@ class State(serve.TestCase):
 
         self.assertEqual(grown("generation_tokens_total"), 7)
         self.assertEqual(grown("prompt_tokens_total"), 3)
+        self.s.complete(max_tokens=1, n=3)
+        self.assertEqual(self.s.metrics()["prompt_tokens_total"] - after["prompt_tokens_total"], 3)  # of all choices together
         self.assertEqual(grown('request_success_total{finished_reason="length"}'), 1)
         self.assertEqual(grown("time_to_first_token_seconds_count"), 1)
         self.assertEqual(grown("inter_token_latency_seconds_count"), 6)
