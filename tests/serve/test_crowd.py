@@ -57,7 +57,7 @@ class Crowd(serve.Unharmed):
 
         async def all_of_them():
             streams = [await asyncio.open_connection("127.0.0.1", self.s.port) for _ in range(CLIENTS)]
-            self.assertEqual(self.s.sockets(), CLIENTS)
+            self.s.wait(lambda: self.s.sockets() == CLIENTS, "all are connected")
             await asyncio.wait_for(asyncio.gather(*(one(i, s) for i, s in enumerate(streams))), serve.PATIENCE)
 
         asyncio.run(all_of_them())
