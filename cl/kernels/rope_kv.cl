@@ -18,12 +18,17 @@
 #if VEC == 4
 typedef float4 vec_t;
 typedef float8 pairs_t;
-#define EVEN(v)    (v).even
-#define ODD(v)     (v).odd
-#define TABLE(t)   vload8(0, t)
+#define EVEN(v)     (float4)((v).s0, (v).s2, (v).s4, (v).s6)
+#define ODD(v)      (float4)((v).s1, (v).s3, (v).s5, (v).s7)
+#define TABLE(t)    vload8(0, t)
+#define PAIRS(a, b) (float8)((a).x, (b).x, (a).y, (b).y, (a).z, (b).z, (a).w, (b).w)
+#define APART(a, b) JOINED(a, b)
 /* Elements e0 .. e0 + VEC and e1 .. e1 + VEC, which lie together unless they are the halves of a NEOX head. */
-#define LOAD(p, e0, e1)                                                                            \
-    (NEOX && (e1) != (e0) + VEC ? (float8)(ACT_LOAD4(p, e0), ACT_LOAD4(p, e1)) : ACT_LOAD8(p, e0))
+#define LOAD(v, p, e0, e1)                                                                         \
+    if (NEOX && (e1) != (e0) + VEC) {                                                              \
+        float4 a_ = ACT_LOAD4(p, e0), b_ = ACT_LOAD4(p, e1);                                       \
+        v = JOINED(a_, b_);                                                                        \
+    } else v = ACT_LOAD8(p, e0);
 #define PUT(dst, e0, e1, v)                                                                        \
     {                                                                                              \
         if (NEOX && (e1) != (e0) + VEC) {                                                          \
@@ -42,7 +47,9 @@ typedef float2 pairs_t;
 #define EVEN(v)         (v).x
 #define ODD(v)          (v).y
 #define TABLE(t)        (float2)((t)[0], (t)[1])
-#define LOAD(p, e0, e1) (float2)(ACT_LOAD(p, e0), ACT_LOAD(p, e1))
+#define PAIRS(a, b)     (float2)(a, b)
+#define APART(a, b)     (float2)(a, b)
+#define LOAD(v, p, e0, e1) v = (float2)(ACT_LOAD(p, e0), ACT_LOAD(p, e1));
 #define PUT(dst, e0, e1, v)                                                                        \
     {                                                                                              \
         vstore_half((v).x, e0, dst);                                                                 \
@@ -55,20 +62,15 @@ typedef float2 pairs_t;
     }
 #endif
 
-/* (a, b) of each pair to (a cos - b sin, a sin + b cos). In NEOX order the a stand in the lower half. */
-pairs_t rotated(pairs_t v, pairs_t t)
-{
-    pairs_t r;
-    vec_t c = EVEN(t), s = ODD(t);
-#if NEOX
-    r.lo = v.lo * c - v.hi * s;
-    r.hi = v.lo * s + v.hi * c;
+#if NEOX /* the first of each pair stand in the lower half */
+#define FIRST(v)   (v).lo
+#define SECOND(v)  (v).hi
+#define MADE(a, b) APART(a, b)
 #else
-    EVEN(r) = EVEN(v) * c - ODD(v) * s;
-    ODD(r) = EVEN(v) * s + ODD(v) * c;
+#define FIRST(v)   EVEN(v)
+#define SECOND(v)  ODD(v)
+#define MADE(a, b) PAIRS(a, b)
 #endif
-    return r;
-}
 
 KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT_ACT(q), OUT(kp), OUT(vp), uint M,
                     uint Hq, uint Hkv, uint D, uint n_rot, uint P, uint qkv_stride, uint q_stride,
@@ -81,10 +83,14 @@ KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT_ACT(q), OUT(kp), 
         bool turn = p < n_rot / 2, apart = NEOX && turn;
         uint e0 = apart ? p : 2 * p, e1 = apart ? p + n_rot / 2 : 2 * p + VEC;
         const __global act_t *x = IN_AT(act_t, qkv) + (ulong)m * qkv_stride + h * D;
-        pairs_t v = LOAD(x, e0, e1);
+        pairs_t v;
+        LOAD(v, x, e0, e1)
         if (turn && h < Hq + Hkv) {
             at = clamp(at, 0, (int)positions - 1);
-            v = rotated(v, TABLE(IN_AT(float, table) + (ulong)at * table_stride + 2 * p));
+            pairs_t t = TABLE(IN_AT(float, table) + (ulong)at * table_stride + 2 * p);
+            vec_t c = EVEN(t), s = ODD(t), a = FIRST(v), b = SECOND(v);
+            vec_t first = a * c - b * s, second = a * s + b * c;
+            v = MADE(first, second);
         }
         if (h < Hq) {
             ulong y = (ulong)m * q_stride + h * D;
