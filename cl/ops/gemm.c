@@ -117,14 +117,14 @@ static bool rows_of_halves(const wf_view *x, uint32_t align)
     return x->dtype == WF_F16 && x->offset % align == 0 && x->stride * 2 % align == 0;
 }
 
-/* With the norm in front: can a work-group keep the rows of X in local memory, beside its sums? */
-static bool normalises(const cl_caps *caps, const wf_call *c, uint32_t sums, cl_launch *l)
+/* With the norm in front a work-group keeps the rows of X in local memory, beside its sums. False where it cannot. */
+static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    uint32_t k = c->in[0].cols, rows = 1;
+    uint32_t sums = (uint32_t)(v->tile[0] / 32 * v->tile[1]) * 16 * 8 * sizeof(float), k = c->in[0].cols, rows = 1;
     while (rows < c->out[0].rows) rows *= 2; /* few programs */
     wf_cl_knob(l, "XK", (int32_t)k);
     wf_cl_knob(l, "XROWS", (int32_t)rows);
-    return wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
+    return v->tile[2] == 1 && wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
 }
 
 bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
@@ -132,7 +132,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
     bool norm = c->in[4].rows, silu = c->p.silu;
     if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (norm ? tiles > 1 || !normalises(caps, c, group / 32 * blocks * 16 * 8 * (uint32_t)sizeof(float), l) : !rows_of_halves(&c->in[0], 4)) return false;
+    if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[0], 4)) return false;
     if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
     l->prelude = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);

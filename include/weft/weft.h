@@ -153,18 +153,19 @@ WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
 /* Metadata entry i < info->n_meta as text, truncated to the buffers; long arrays are abbreviated. */
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
+struct weft_engine_params;
 struct weft_budget {
-    uint64_t weights;     /* bytes */
-    uint64_t activations; /* of the largest step */
-    uint64_t kv_token;    /* K and V of one token */
-    uint32_t short_rows;  /* a step of so many rows, */
-    uint64_t spared;      /* or fewer, leaves so much of the activations to the KV cache where both share a buffer */
+    uint64_t weights, activations, kv; /* bytes; the second of the largest step */
+    uint32_t context, rows, n_seqs;    /* tokens a sequence, rows of the largest step, sequences that run together */
+    uint64_t kv_token, kv_tokens;      /* bytes of K and V of one token; tokens that the KV cache holds, */
+    uint32_t contexts;                 /* which are so many whole contexts, in pages; */
+    uint32_t short_rows;               /* and while steps have at most so many rows, where the cache shares a buffer */
+    uint64_t short_tokens;             /* with activations, so many tokens */
 };
-/* The KV cache takes what is spared where that is at least this part of it. */
-#define WEFT_WORTH_SPARING 64
-/* What memory goes to, for steps of at most that many rows and n_seqs sequences. WEFT_ERR_ARG for a file that
- * holds a vocabulary only. */
-WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out);
+/* What the memory of an engine with these parameters goes to, on a device whose buffers are large enough to share. Steps
+ * have 512 rows where they say nothing, though the device may have another default. WEFT_ERR_ARG for a file that holds a
+ * vocabulary only, and for a KV cache too small for one context. */
+WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 

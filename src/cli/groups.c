@@ -66,7 +66,7 @@ static const wf_opt profile[] = {
     {0, "profile", NULL,
      "let the device note times. `bench trace` then tells how long it had nothing to do while there was work, and /metrics "
      "step_seconds by class of work (compute, memory, network, host) and nano_batch_overlap_ratio. With a GPU's driver a "
-     "single sequence may take up to a tenth longer",
+     "single sequence may take a seventh longer",
      WF_OPT_FLAG, AT(engine.profile)},
 };
 WF_GROUP(wf_group_profile, "Profile", profile);

@@ -125,58 +125,42 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     }
 }
 
-/* What there is without options, as in `weft serve` on a CPU. */
-enum { ROWS = 512, SEQS = 64, CONTEXT = 4096, KV_SEQS = 8 };
-
-/* The KV cache of a server with these options, and the tokens that it holds. */
-static uint64_t print_kv(const wf_opts *o, const struct weft_model *m, const struct weft_budget *b,
-                         uint32_t seqs)
+static void print_kv(const struct weft_budget *b)
 {
-    uint32_t own = weft_model_info(m)->context;
-    uint64_t context = o->engine.context ? o->engine.context : WF_MIN(own, (uint32_t)CONTEXT);
-    uint64_t bytes = b->kv_token * context * WF_MIN(seqs, (uint32_t)KV_SEQS);
     char size[32], tokens[32], more[32];
-    if (o->engine.kv_memory) bytes = o->engine.kv_memory;
-    uint64_t all = context * seqs, fit = WF_MIN(bytes / b->kv_token, all);
-    uint64_t spared = b->spared >= bytes / WEFT_WORTH_SPARING ? b->spared : 0;
-    wf_human(bytes, true, size, sizeof size);
-    wf_human(fit, false, tokens, sizeof tokens);
-    wf_human(WF_MIN((bytes + spared) / b->kv_token, all), false, more, sizeof more);
-    printf("                 KV cache of %s holds %s tokens (%.1f contexts of %llu), and %s while "
-           "steps have at most %u\n",
-           size, tokens, (double)fit / (double)context, (unsigned long long)context, more,
-           b->short_rows);
-    if (fit < context)
-        printf("                 that holds not even one context: enlarge it or shorten -c\n");
-    return bytes;
+    wf_human(b->kv, true, size, sizeof size);
+    wf_human(b->kv_tokens, false, tokens, sizeof tokens);
+    wf_human(b->short_tokens, false, more, sizeof more);
+    printf("                 KV cache of %s holds %s tokens (%u whole contexts of %u), and %s while steps have at most %u\n",
+           size, tokens, b->contexts, b->context, more, b->short_rows);
 }
 
-/* Where memory goes, and how many tokens of KV cache each device has room for. */
+/* Where the memory of a server with these options goes, and how many tokens of KV cache each device has room for. */
 static void print_budget(const wf_opts *o, const struct weft_model *m)
 {
-    uint32_t rows = o->engine.batch ? o->engine.batch : ROWS,
-             seqs = o->engine.n_seqs ? o->engine.n_seqs : SEQS;
     struct weft_budget b;
     struct weft_device_info list[64];
+    struct weft_engine_params p = o->engine;
     char weights[32], acts[32], token[32];
-    uint64_t most = (uint64_t)(o->engine.context ? o->engine.context : weft_model_info(m)->context) * seqs;
-    rows = (uint32_t)WF_MIN(o->engine.batch ? rows : WF_MAX(rows, seqs), most);
-    seqs = WF_MIN(seqs, rows);
-    if (weft_model_budget(m, rows, seqs, &b)) return;
+    wf_batching_defaults(&p);
+    if (weft_model_budget(m, &p, &b)) {
+        printf("memory budget    %s\n", weft_last_error());
+        return;
+    }
     wf_human(b.weights, true, weights, sizeof weights);
     wf_human(b.activations, true, acts, sizeof acts);
     wf_human(b.kv_token, true, token, sizeof token);
     printf("memory budget    weights %s, activations %s (steps of %u tokens, %u sequences), KV cache "
            "%s a token\n",
-           weights, acts, rows, seqs, token);
-    uint64_t kv = print_kv(o, m, &b, seqs);
+           weights, acts, b.rows, b.n_seqs, token);
+    print_kv(&b);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
         uint64_t fixed = b.weights + b.activations, free = list[i].memory;
         char tokens[32];
         wf_human(free > fixed ? (free - fixed) / b.kv_token : 0, false, tokens, sizeof tokens);
         printf("                 room for %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
-               kv + b.activations > list[i].max_alloc ? ", whose buffers are too small to share" : "");
+               b.kv + b.activations > list[i].max_alloc ? ", whose buffers are too small to share" : "");
     }
 }
 

@@ -6,11 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_CONTEXT 4096
 #define DEFAULT_BATCH 512
 #define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 rows at 0.93 of its rate for 2048, in a third of the time that answers wait */
 #define DEFAULT_TILE_GPU 128   /* rows of X that its large products take at once */
-#define DEFAULT_PAGE 16
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
@@ -36,34 +34,10 @@ static bool on_gpu(const struct weft_engine *e)
     return e->dev->info.type == WEFT_DEVICE_GPU;
 }
 
-/* Of the policies that take prompts whole, a step holds any of them. */
-static uint32_t default_batch(const struct weft_engine *e, enum wf_policy policy, uint32_t context)
+static uint32_t default_rows(const struct weft_engine *e)
 {
-    uint32_t tuned = wf_tuned_dense_batch(e->dev), batch = tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
-    return policy == WF_POLICY_ORCA || policy == WF_POLICY_REQUEST ? WF_MAX(batch, context) : batch;
-}
-
-static wf_limits limits_of(const struct weft_engine *e, const struct weft_engine_params *p, enum wf_policy policy, uint32_t context)
-{
-    uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
-    wf_limits l = {.seqs = p->n_seqs ? p->n_seqs : 1};
-    l.rows = p->batch ? p->batch : WF_MAX(default_batch(e, policy, context), l.seqs);
-    l.rows = (uint32_t)WF_MIN(l.rows, (uint64_t)context * l.seqs);
-    l.seqs = WF_MIN(l.seqs, l.rows); /* each that runs has a row in each step */
-    l.seq_pages = (context + page - 1) / page;
-    l.pages = l.seq_pages * (p->kv_seqs ? WF_MIN(p->kv_seqs, l.seqs) : l.seqs);
-    l.logit_rows = wf_logit_rows(l.rows, l.seqs, e->model->hp.n_vocab);
-    return l;
-}
-
-/* Pages for that many bytes of KV cache. */
-static weft_status limit_pages(struct weft_engine *e, uint64_t bytes)
-{
-    uint64_t page = wf_page_bytes(&e->graph);
-    e->limits.pages = (uint32_t)WF_MIN(bytes / page, (uint64_t)e->limits.seq_pages * e->limits.seqs);
-    if (e->limits.pages >= e->limits.seq_pages) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu: enlarge it or shorten the context (-c)",
-                   (unsigned long long)bytes, e->context, (unsigned long long)(page * e->limits.seq_pages));
+    uint32_t tuned = wf_tuned_dense_batch(e->dev);
+    return tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
 }
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
@@ -121,17 +95,15 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
 {
     const struct weft_model *m = e->model;
-    uint32_t page = p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
-    e->context = p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
-    wf_sched_params sp = {.page_tokens = page, .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix};
+    wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix};
     if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
+    e->context = wf_engine_context(m, p);
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
-    e->limits = limits_of(e, p, sp.policy, e->context);
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, page, &e->graph, &e->weights));
-    if (p->kv_memory) WF_TRY(limit_pages(e, p->kv_memory));
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, sp.page_tokens, &e->graph, &e->weights));
+    WF_TRY(wf_engine_limits(m, p, sp.policy, default_rows(e), &e->graph, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plan(e, p));
-    wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev);
+    wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
     if (p->trace) WF_TRY(wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));

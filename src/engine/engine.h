@@ -25,8 +25,11 @@ struct weft_model {
     size_t n_strings;
 };
 
-/* model.c: rows of logits that a step has room for: one a sequence, and more for those who want all of a prompt. */
-uint32_t wf_logit_rows(uint32_t rows, uint32_t n_seqs, uint32_t n_vocab);
+/* limits.c: what an engine's parameters come to, tokens of a page and of a sequence, and all else. rows: of a step, where
+ * p names none. */
+uint32_t wf_engine_page(const struct weft_engine_params *p);
+uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, const wf_graph *g, wf_limits *l);
 
 /* stream.c: text of a growing token sequence, never a broken UTF-8 character. */
 typedef struct wf_stream {

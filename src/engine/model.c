@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
-
 extern const uint8_t wf_demo_model[], wf_demo_model_end[]; /* demo.S */
 
 static const char *keep_string(struct weft_model *m, const char *data, size_t len)
@@ -58,11 +56,6 @@ static void describe_numbers(struct weft_model *m)
 }
 
 /* A tensor that is missing or misshapen is found here, before any device is opened. */
-static weft_status try_build(const struct weft_model *m, uint32_t context, wf_graph *g, wf_weights *w)
-{
-    return wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, context, 16, g, w);
-}
-
 static weft_status open_arch(struct weft_model *m)
 {
     wf_graph g = {0};
@@ -72,7 +65,7 @@ static weft_status open_arch(struct weft_model *m)
     if (m->hp.n_vocab != wf_token_count(m->tokenizer))
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %u rows but tokenizer.ggml.tokens has %u entries", m->file->path,
                        m->hp.n_vocab, wf_token_count(m->tokenizer));
-    weft_status s = try_build(m, 1, &g, &w);
+    weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, 1, 16, &g, &w);
     wf_graph_free(&g);
     wf_weights_free(&w);
     return s;
@@ -124,50 +117,6 @@ void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key
     const wf_gguf_kv *kv = &m->file->kv[i];
     snprintf(key, key_cap, "%.*s", (int)kv->key.len, kv->key.data);
     wf_gguf_print(kv, value, value_cap);
-}
-
-uint32_t wf_logit_rows(uint32_t rows, uint32_t n_seqs, uint32_t n_vocab)
-{
-    return WF_MAX(n_seqs, WF_MIN(rows, LOGIT_BYTES / 4 / n_vocab));
-}
-
-/* The slots that the sequential plan places values in, and what the choice of tokens takes. */
-static void count_budget(const struct weft_model *m, const wf_plan *p, uint32_t rows, uint32_t n_seqs, struct weft_budget *out)
-{
-    const wf_hparams *h = &m->hp;
-    uint32_t logit_rows = wf_logit_rows(rows, n_seqs, h->n_vocab);
-    uint64_t slots = wf_slot_bytes(p, rows, logit_rows);
-    wf_limits l = {.rows = rows, .logit_rows = logit_rows, .seqs = n_seqs};
-    out->activations = slots + wf_tokens_bytes(logit_rows, n_seqs, h->n_vocab);
-    out->kv_token = (uint64_t)h->n_layer * 2 * 2 * h->n_kv_head * h->head_dim;
-    out->short_rows = wf_limits_short(&l, n_seqs);
-    out->spared = slots - wf_slot_bytes(p, out->short_rows, n_seqs);
-}
-
-weft_status weft_model_budget(const struct weft_model *m, uint32_t rows, uint32_t n_seqs, struct weft_budget *out)
-{
-    wf_graph g = {0};
-    wf_weights w = {0};
-    wf_plan p = {0};
-    *out = (struct weft_budget){0};
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
-    weft_status s = try_build(m, WF_MIN(m->hp.context, 4096u), &g, &w);
-    if (s == WEFT_OK) s = wf_plan_place(&g, &p, 256);
-    if (s == WEFT_OK) {
-        count_budget(m, &p, rows, n_seqs, out);
-        out->weights = wf_weights_bytes(&w);
-    }
-    wf_plan_free(&p);
-    wf_graph_free(&g);
-    wf_weights_free(&w);
-    return s;
-}
-
-uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)
-{
-    struct weft_budget b;
-    if (weft_model_budget(m, 512, n_seqs, &b)) return 0;
-    return b.weights + b.activations + b.kv_token * context * n_seqs;
 }
 
 /* ---- text --------------------------------------------------------------------------------------------- */

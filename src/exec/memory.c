@@ -25,16 +25,17 @@ uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows)
     return bytes;
 }
 
-void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, const wf_dev *dev)
+void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc)
 {
+    enum { WORTH_SHARING = 64 /* that part more pages */ };
     wf_space s = {.page = wf_page_bytes(g), .row = wf_slot_bytes(p, 1, 0), .logit_row = wf_slot_bytes(p, 0, 1)};
-    s.bytes = WF_UP(l->pages * s.page, (uint64_t)dev->align) + wf_space_step(&s, l->rows, l->logit_rows);
-    if (!s.page || s.page > UINT32_MAX || s.bytes > dev->max_alloc) return;
+    s.bytes = WF_UP(l->pages * s.page, align) + wf_space_step(&s, l->rows, l->logit_rows);
+    if (!s.page || s.page > UINT32_MAX || s.bytes > max_alloc) return;
     uint64_t wanted = (uint64_t)l->seq_pages * l->seqs;
     l->space = s;
     l->pages = (uint32_t)WF_MIN(WF_MAX(wanted, l->pages), (uint64_t)INT32_MAX);
     uint32_t pages = wf_limits_spread(l, 1), base = wf_limits_base(l);
-    l->pages = pages - base >= base / WEFT_WORTH_SPARING ? pages : base;
+    l->pages = pages - base >= base / WORTH_SHARING ? pages : base;
 }
 
 /* ---- reserving --------------------------------------------------------------------------------------------- */

@@ -51,9 +51,10 @@ uint64_t wf_page_bytes(const wf_graph *g);
 /* Of all slots, for so many rows. */
 uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
 /* l with as many pages as the KV cache was given memory for: sets l->space, where one buffer can hold all, and raises
- * l->pages by those that small steps leave, as far as sequences can use them. Not for less than WEFT_WORTH_SPARING:
- * with far more pages than activations a few more are worth no shorter steps. p is placed. */
-void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, const wf_dev *dev);
+ * l->pages by those that small steps leave, as far as sequences can use them. Not for less than a part of them:
+ * with far more pages than activations a few more are worth no shorter steps. p is placed; align and max_alloc are the
+ * device's. */
+void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc);
 
 typedef struct wf_pool {
     uint32_t group;

@@ -233,16 +233,17 @@ class Info(cli.TestCase):
         """5 layers of 4 KV heads, 8 wide: 640 bytes a token."""
         def holds(*options):
             text = self.ok("info", "-m", cli.data("stories260K.gguf"), *options).text
-            found = re.search(r"KV cache of \S+ .iB holds (\S+) tokens \((\S+) contexts of (\d+)\), and (\S+) while steps have at most (\d+)", text)
+            found = re.search(r"KV cache of \S+ .iB holds (\S+) tokens \((\d+) whole contexts of (\d+)\), and (\S+) while steps have at most (\d+)", text)
             return found.groups()
 
         fit, contexts, context, more, short = holds("-c", 100)
-        self.assertEqual((fit, contexts, context, short), ("800", "8.0", "100", str(64 + 128)))
+        # 8 contexts of 7 pages of 16 tokens each.
+        self.assertEqual((fit, contexts, context, short), ("896", "8", "100", str(64 + 128)))
         self.assertGreater(float(more.removesuffix("K")), 2) # 320 rows' activations, each at least 4 rows of the width, and logits
-        self.assertEqual(holds("-c", 100, "--kv-memory", 64000)[:3], ("100", "1.0", "100"))
-        self.assertEqual(holds("-c", 100, "--kv-memory", 64000, "--max-num-seqs", 1)[3], "100") # no more than it may want
+        self.assertEqual(holds("-c", 100, "--kv-memory", 71680)[:3], ("112", "1", "100"))
+        self.assertEqual(holds("-c", 100, "--kv-memory", 71680, "--max-num-seqs", 1)[3], "112") # no more than it may want
         self.assertEqual(holds("--dense-batch", 64, "--max-num-seqs", 4)[4], "20")
-        self.assertIn("not even one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
+        self.assertIn("does not hold one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
 
 
 class Selftest(cli.TestCase):

@@ -190,11 +190,13 @@ static void test_budget(void **state)
     struct weft_stats stats;
     struct weft_budget b;
     weft_engine_stats(e, &stats);
-    assert_int_equal(weft_model_budget(model, 32, 8, &b), WEFT_OK);
+    assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .batch = 32}, &b), WEFT_OK);
     check_near(b.weights, stats.weight_bytes);
-    check_near(b.kv_token * 128 * 8, stats.kv_bytes);
+    check_near(b.kv, stats.kv_bytes);
+    assert_int_equal(b.kv_tokens, 128 * 8);
+    assert_int_equal(b.kv, b.kv_tokens * b.kv_token);
     assert_in_range(stats.activation_bytes, b.activations, 2 * b.activations); /* the CPU may keep them in 32 bits */
-    assert_in_range(b.spared, b.activations / 4, b.activations);
+    assert_in_range(b.short_tokens, b.kv_tokens, b.kv_tokens + b.activations / b.kv_token);
     assert_int_equal(b.short_rows, 8 + 32 / 4);
     weft_engine_close(e);
 }

@@ -1,0 +1,98 @@
+/* limits: how many rows, sequences and pages an engine has, from its parameters; and, before there is one, what memory
+ * that takes. */
+#include "engine/engine.h"
+
+#include "exec/token.h"
+#include <string.h>
+
+#define DEFAULT_CONTEXT 4096
+#define DEFAULT_PAGE 16
+#define DEFAULT_ROWS 512        /* for a budget: a device may have another default */
+#define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
+
+uint32_t wf_engine_page(const struct weft_engine_params *p)
+{
+    return p->page_tokens ? p->page_tokens : DEFAULT_PAGE;
+}
+
+uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p)
+{
+    return p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
+}
+
+/* Of the policies that take prompts whole, a step holds any of them. */
+static uint32_t rows_of(const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, uint32_t context, uint32_t seqs)
+{
+    bool whole = policy == WF_POLICY_ORCA || policy == WF_POLICY_REQUEST;
+    uint32_t wanted = p->batch ? p->batch : WF_MAX(WF_MAX(rows, seqs), whole ? context : 0);
+    return (uint32_t)WF_MIN(wanted, (uint64_t)context * seqs);
+}
+
+/* Pages of the KV cache: for that many bytes, or for whole contexts. */
+static weft_status count_pages(const struct weft_engine_params *p, const wf_graph *g, uint32_t context, wf_limits *l)
+{
+    uint64_t page = wf_page_bytes(g), most = (uint64_t)l->seq_pages * l->seqs;
+    uint64_t contexts = p->kv_seqs ? WF_MIN(p->kv_seqs, l->seqs) : l->seqs;
+    uint64_t pages = p->kv_memory ? WF_MIN(p->kv_memory / page, most) : l->seq_pages * contexts;
+    l->pages = (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX);
+    if (l->pages >= l->seq_pages) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu: enlarge it or shorten the context (-c)",
+                   (unsigned long long)p->kv_memory, context, (unsigned long long)(page * l->seq_pages));
+}
+
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, const wf_graph *g, wf_limits *l)
+{
+    uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
+    *l = (wf_limits){.rows = rows_of(p, policy, rows, context, seqs), .seq_pages = (context + page - 1) / page};
+    l->seqs = WF_MIN(seqs, l->rows); /* each that runs has a row in each step */
+    l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->rows, LOGIT_BYTES / 4 / m->hp.n_vocab));
+    return count_pages(p, g, context, l);
+}
+
+/* ---- the budget ------------------------------------------------------------------------------------------- */
+
+static void fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
+{
+    uint64_t bytes = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
+    out->activations = wf_slot_bytes(plan, l->rows, l->logit_rows) + wf_tokens_bytes(l->logit_rows, l->seqs, m->hp.n_vocab);
+    out->rows = l->rows;
+    out->n_seqs = l->seqs;
+    out->kv_token = bytes;
+    out->kv_tokens = (uint64_t)wf_limits_base(l) * page;
+    out->contexts = wf_limits_base(l) / l->seq_pages;
+    out->kv = out->kv_tokens * bytes;
+    out->short_rows = wf_limits_short(l, l->seqs);
+    out->short_tokens = (uint64_t)wf_limits_spread(l, l->seqs) * page;
+}
+
+weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out)
+{
+    enum { ALIGN = 256 /* of rows, as most devices want it */ };
+    wf_graph g = {0};
+    wf_weights w = {0};
+    wf_plan plan = {0};
+    wf_limits l;
+    enum wf_policy policy;
+    *out = (struct weft_budget){.context = wf_engine_context(m, p)};
+    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    WF_TRY(wf_policy_parse(p->policy, &policy));
+    weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
+    if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
+    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_ROWS, &g, &l);
+    if (s == WEFT_OK) {
+        wf_limits_share(&l, &g, &plan, ALIGN, UINT64_MAX);
+        fill_budget(m, &plan, &l, wf_engine_page(p), out);
+        out->weights = wf_weights_bytes(&w);
+    }
+    wf_plan_free(&plan);
+    wf_graph_free(&g);
+    wf_weights_free(&w);
+    return s;
+}
+
+uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs)
+{
+    struct weft_engine_params p = {.context = context, .n_seqs = n_seqs};
+    struct weft_budget b;
+    return weft_model_budget(m, &p, &b) ? 0 : b.weights + b.activations + b.kv;
+}
