@@ -1,4 +1,5 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
+#include "base/file.h"
 #include "engine/calibration.h"
 #include "dev/tuned.h"
 #include "engine/engine.h"
@@ -105,10 +106,11 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plan(e, p));
     wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
-    if (p->trace) WF_TRY(wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline));
+    if (p->trace) WF_TRY(wf_output_check(p->trace));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
-    return wf_sched_init(&e->sched, &e->limits, &sp);
+    WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
+    return p->trace ? wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline) : WEFT_OK;
 }
 
 static void unload(struct weft_engine *e)
