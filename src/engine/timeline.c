@@ -30,7 +30,11 @@ weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **
     fputc('[', t->f);
     name_track(t, WF_TRACK_ENGINE, "engine");
     name_track(t, WF_TRACK_DEVICE, "device");
-    for (uint32_t q = 0; q < n_queues; q++) name_track(t, WF_TRACK_QUEUES + q, "queue");
+    for (uint32_t q = 0; q < n_queues; q++) {
+        char name[24];
+        snprintf(name, sizeof name, "queue %u", q);
+        name_track(t, WF_TRACK_QUEUES + q, name);
+    }
     *out = t;
     return WEFT_OK;
 }

@@ -98,10 +98,17 @@ class Text(cli.TestCase):
 
     def test_trace_of_a_failed_run(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trace.json")
-            args = [*RUN, "-p", "One day", "-n", 3, "--trace", path]
-            self.fails(RUNTIME, "no buffer above", *args, "--max-alloc", "1K")
+            self.fails(RUNTIME, "no buffer above", *RUN, "-p", "x", "--trace", os.path.join(folder, "trace.json"), "--max-alloc", "1K")
             self.assertEqual(os.listdir(folder), [])
+
+    def test_trace_of_two_queues(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            self.ok(*RUN, "-p", "One day", "-n", 3, "--nano-batches", 2, "--trace", path)
+            with open(path) as f:
+                events = json.load(f)
+        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertEqual(names, {1: "engine", 2: "device", 3: "queue 0", 4: "queue 1"})
 
     def test_bad_files(self):
         """What an option names and cannot be used is wrong usage, whatever is wrong with it."""
