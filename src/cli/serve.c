@@ -58,13 +58,28 @@ static const WF_GROUP(log_group, "Watching it", log_rows);
 typedef struct context {
     const wf_opts *o;
     struct weft_engine_params engine;
+    wf_opening *out;
+    wf_progress bar;
 } context;
 
-static int open_both(void *user, struct weft_model **m, struct weft_engine **e)
+/* The engine reports "load" when it has looked at all parameters and files. */
+static void on_progress(void *user, const char *what, double fraction)
 {
-    const context *c = user;
-    int rc = wf_open_model(c->o, false, m);
-    return rc ? rc : wf_open_engine(c->o, *m, c->engine, e);
+    context *c = user;
+    if (!strcmp(what, "load")) c->out->checked(c->out);
+    wf_on_progress(c->o->quiet ? NULL : &c->bar, what, fraction);
+}
+
+static int open_both(void *user, wf_opening *out)
+{
+    context *c = user;
+    c->out = out;
+    c->engine.on_progress = on_progress;
+    c->engine.user = c;
+    int rc = wf_open_model(c->o, false, &out->model);
+    if (!rc) rc = wf_open_engine(c->o, out->model, c->engine, &out->engine);
+    wf_progress_end(&c->bar);
+    return rc;
 }
 
 /* A name that no template has is found before the model loads. */
@@ -84,7 +99,7 @@ static bool prefix_good(const char *p)
 
 static int run(const wf_opts *o)
 {
-    context c = {o, o->engine};
+    context c = {.o = o, .engine = o->engine};
     wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
     if (!template_known(p.chat_template))
