@@ -10,46 +10,32 @@
  *   sums in registers --> local memory --> whole lines of Y
  *
  * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tokens` rows of X. Only X passes
- * through local memory, of which 48 KiB are enough. Where tiles are too few for the device, `split` work-groups share
- * the K of a tile: each leaves its sums in scratch memory, waits for the others, and finishes its share of the tokens,
- * adding in the order of K. They wait in a loop, which ends because work-groups begin in the order of their numbers and
- * the lowest tile that is not finished never waits for a later one.
+ * through local memory, of which 48 KiB are enough. Large products pack it first (wgmma_pack.c).
+ * Where tiles are too few for the device, `split` work-groups share the K of a tile: each leaves its sums in scratch
+ * memory, waits for the others, and finishes its share of the tokens, adding in the order of K. They wait in a loop, which
+ * ends because work-groups begin in the order of their numbers and the lowest tile that is not finished never waits for a
+ * later one.
  *
- * pack: many tiles read the same X, a few bytes of a row at a time, which costs a seventh of the time of large products.
- * So the work-groups first copy it to scratch memory as the slots want it, and then fetch each slot as one piece by the
- * copy engine, which leaves room for larger steps. They draw parts to copy until none is left, and wait for those that
- * others still copy: whoever is waited for runs, and waits for nobody. More local memory than the device says it has for
- * a work-group is given to a program in PTX, up to 227 KiB.
- *
- * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes), "cp.async.bulk", "mbarrier".
+ * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
  */
-#include "cl/cl.h"
+#include "cl/wgmma.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define put         wf_ptx_put
 #define WARPGROUP   128
 #define REGISTERS   65536 /* of a multiprocessor */
 #define LOCAL_BYTES (48 << 10)
 #define FRAGMENT    512 /* bytes: 16 rows and 16 of K of W */
 #define TOGETHER    4 /* loads of sums that are under way together: its square */
 #define AHEAD_L2    16 /* products that W is fetched into L2 ahead of its loads */
-#define PACK_SLOTS  4
-#define PART        2 /* slots of neighbouring steps that a work-group packs at once */
-#define COUNTERS    (WF_CL_ZEROS - 16) /* in scratch memory, where X is packed: parts drawn, parts packed, work-groups gone */
 
 /* ---- text ----------------------------------------------------------------------------------------------- */
 
-typedef struct text {
-    char *s;
-    size_t len, cap;
-    bool lost;
-} text;
-
-static void put(text *t, const char *fmt, ...) WF_PRINTF(2, 3);
-static void put(text *t, const char *fmt, ...)
+void wf_ptx_put(wf_ptx *t, const char *fmt, ...)
 {
     va_list args;
     for (;;) {
@@ -71,22 +57,9 @@ static void put(text *t, const char *fmt, ...)
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
-typedef struct shape {
-    int warpgroups, pack, tokens, batch;
-    int products;           /* of 16 of K, a step */
-    int row_bytes, chunks;  /* of a step's row of X; the latter of 16 bytes */
-    int unroll, slots;      /* steps in the loop's text; slots divide them, so that places are constants */
-    int threads, rows;      /* of a work-group */
-    int slot_bytes, copies; /* 16-byte chunks of X a work-item and step, rounded up */
-    int sums;               /* registers of sums */
-    int pass, pitch;        /* the end: tokens a pass through local memory, floats from token to token */
-    int resident;           /* work-groups that a multiprocessor holds at once */
-    int at_once;            /* tokens that the work-group finishes at once, four features a work-item */
-} shape;
-
-static shape derive(const int32_t knob[4])
+static wf_wgmma derive(const int32_t knob[4])
 {
-    shape s = {.warpgroups = knob[0], .pack = knob[1], .tokens = knob[2], .batch = knob[3]};
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tokens = knob[2], .batch = knob[3]};
     s.threads = s.warpgroups * WARPGROUP;
     s.rows = s.warpgroups * 64;
     s.products = s.pack ? 4 : 2;
@@ -94,7 +67,7 @@ static shape derive(const int32_t knob[4])
     s.chunks = s.row_bytes / 16;
     s.slot_bytes = s.tokens * s.row_bytes;
     s.unroll = 2 * s.batch;
-    s.slots = s.pack ? PACK_SLOTS : s.unroll;
+    s.slots = s.pack ? WF_WGMMA_SLOTS : s.unroll;
     while (!s.pack && s.slots * s.slot_bytes > LOCAL_BYTES) s.slots--;
     while (s.unroll % s.slots) s.slots--;
     s.copies = (s.tokens * s.chunks + s.threads - 1) / s.threads;
@@ -109,12 +82,12 @@ static shape derive(const int32_t knob[4])
 
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4])
 {
-    shape s = derive(knob);
+    wf_wgmma s = derive(knob);
     return (cl_wgmma){(uint32_t)s.threads, (uint32_t)s.rows, (uint32_t)s.tokens, (uint32_t)s.resident, (uint32_t)s.products * 16, s.pack};
 }
 
 /* Number of the first of the four registers of W that product i of step u of the text reads. */
-static int fragment(const shape *s, int u, int i)
+static int fragment(const wf_wgmma *s, int u, int i)
 {
     return (u % s->unroll * s->products + i) * 4;
 }
@@ -123,7 +96,7 @@ static int fragment(const shape *s, int u, int i)
 
 static const char *const operands[] = {"x", "w", "bias", "res", "y"};
 
-static void head(text *t, const shape *s)
+static void head(wf_ptx *t, const wf_wgmma *s)
 {
     int local = WF_MAX(s->slots * s->slot_bytes, s->pass * s->pitch * 4);
     put(t, ".version 8.0\n.target sm_90a, texmode_independent\n.address_size 64\n.entry gemm_wgmma(\n");
@@ -134,16 +107,16 @@ static void head(text *t, const shape *s)
            " .param .u32 res_stride, .param .u32 y_stride,\n"
            " .param .u64 .ptr .global .align 1 scratch, .param .u32 split)\n.reqntid %d, 1, 1\n.minnctapersm %d\n{\n"
            " .shared .align 1024 .b8 part[%d];\n", s->threads, s->resident, local);
-    if (s->pack) put(t, " .shared .align 8 .b64 full[%d];\n .shared .align 8 .b32 drawn[2];\n .reg .b32 bars, turns, ticket, mine, slot_bytes;\n .reg .b64 parts;\n .reg .pred lead;\n", s->slots);
+    if (s->pack) wf_wgmma_declare_pack(t, s);
     put(t, " .reg .b32 tid, lane, group, in_group, unit, units, grid, tile, rank, ranks, m_tiles, m, n, k, kt, steps, stride;\n"
            " .reg .b32 m0, n0, row, chunk, last, to_x, at, half_out, y_pitch, res_pitch, i, token, tmp, tmp2, bytes<%d>;\n"
            " .reg .b64 x, w, bias, res, y, sums, count, off, from, skip, skip_share, part_desc, desc, wide, from_w;\n"
            " .reg .b32 a<%d>, h<2>;\n .reg .f32 c<%d>, f<4>, b<4>, r<4>;\n"
            " .reg .pred p, q, first, has_bias, has_res, to_half;\n",
-        s->copies, WF_MAX(s->unroll * s->products * 4, s->copies * PART * 4), WF_MAX(s->sums, TOGETHER * (TOGETHER + 1) * 4));
+        s->copies, WF_MAX(s->unroll * s->products * 4, wf_wgmma_pack_registers(s)), WF_MAX(s->sums, TOGETHER * (TOGETHER + 1) * 4));
 }
 
-static void arguments(text *t)
+static void arguments(wf_ptx *t)
 {
     for (size_t i = 0; i < WF_LEN(operands); i++)
         put(t, " ld.param.u64 %s, [%s_base]; ld.param.u64 off, [%s_off]; add.s64 %s, %s, off; setp.ne.s64 p, off, -1;\n%s",
@@ -155,7 +128,7 @@ static void arguments(text *t)
 }
 
 /* What holds for all units of work. A unit is one share of the K of one tile. */
-static void begin(text *t, const shape *s)
+static void begin(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " mov.u32 tid, %%tid.x; mov.u32 unit, %%ctaid.x; mov.u32 grid, %%nctaid.x;\n"
            " and.b32 lane, tid, 31; shr.u32 group, tid, 7; shr.u32 in_group, tid, 5; and.b32 in_group, in_group, 3;\n"
@@ -168,23 +141,18 @@ static void begin(text *t, const shape *s)
         (s->pack ? 1ULL : 2ULL) << 62 | (8ULL * (unsigned)s->row_bytes >> 4) << 32 | 1ULL << 16);
 }
 
-static int log2_step(const shape *s)
-{
-    return s->pack ? 6 : 5;
-}
-
-static void place_unit(text *t, const shape *s)
+static void place_unit(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " div.u32 tile, unit, ranks; rem.u32 rank, unit, ranks;\n"
            " rem.u32 m0, tile, m_tiles; mul.lo.u32 m0, m0, %d; div.u32 n0, tile, m_tiles; mul.lo.u32 n0, n0, %d;\n",
         s->tokens, s->rows);
     /* Steps [rank * all / ranks, (rank + 1) * all / ranks) of K; kt counts from 0. */
     put(t, " shr.u32 steps, k, %d; mul.lo.u32 tmp, rank, steps; div.u32 at, tmp, ranks; add.u32 tmp, tmp, steps; div.u32 tmp, tmp, ranks;\n"
-           " sub.u32 steps, tmp, at; mov.u32 kt, 0;\n", log2_step(s));
+           " sub.u32 steps, tmp, at; mov.u32 kt, 0;\n", wf_wgmma_log2_step(s));
 }
 
 /* Where this work-item reads W. Past the last rows: the last block again, whose sums are thrown away. */
-static void place_w(text *t, const shape *s)
+static void place_w(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " add.u32 last, n, 15; shr.u32 last, last, 4; sub.u32 last, last, 1; setp.eq.u32 first, lane, 0; setp.eq.and.u32 first, m0, 0, first;\n"
            " shr.u32 tmp, n0, 4; mad.lo.u32 tmp, group, 4, tmp; add.u32 tmp, tmp, in_group; min.u32 tmp, tmp, last;\n"
@@ -194,7 +162,7 @@ static void place_w(text *t, const shape *s)
 
 /* Where it reads X and writes it to local memory: chunk c of row r lies at chunk c ^ (r / 2 % 4). Of rows past the
  * last no bytes are asked for, and their address is the matrix itself. */
-static void place_x(text *t, const shape *s)
+static void place_x(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " div.u32 row, tid, %d; and.b32 chunk, tid, %d; shr.u32 tmp, row, 1; and.b32 tmp, tmp, 3; xor.b32 tmp, tmp, chunk; shl.b32 tmp, tmp, 4;\n"
            " mov.u32 to_x, part; add.u32 to_x, to_x, tmp; mad.lo.u32 to_x, row, %d, to_x;\n"
@@ -205,108 +173,10 @@ static void place_x(text *t, const shape *s)
         put(t, " add.u32 tmp2, tmp, %d; setp.lt.u32 p, tmp2, m; selp.u32 bytes%d, 16, 0, p;\n", c * s->threads / s->chunks, c);
 }
 
-/* ---- X as the slots want it ---------------------------------------------------------------------------------- */
-
-/* Work-item tid copies chunk tid % chunks of rows tid / chunks + ... of part i, to chunk ^ row % 8 of its slots. */
-static void place_part(text *t, const shape *s)
-{
-    put(t, " div.u32 m0, i, last; rem.u32 kt, i, last; mul.lo.u32 kt, kt, %d; div.u32 row, tid, %d; and.b32 chunk, tid, %d;\n"
-           " mad.lo.u32 tmp, m0, steps, kt; mul.wide.u32 from, tmp, %d; mul.wide.u32 wide, row, %d; add.s64 from, from, wide;\n"
-           " and.b32 tmp, row, 7; xor.b32 tmp, tmp, chunk; mul.wide.u32 wide, tmp, 16; add.s64 from, from, wide;\n"
-           " add.s64 from, from, parts; add.s64 from, from, %u; mad.lo.u32 m0, m0, %d, row;\n",
-        PART, s->chunks, s->chunks - 1, s->slot_bytes, s->row_bytes, WF_CL_ZEROS - COUNTERS, s->tokens);
-    put(t, " mul.wide.u32 off, m0, stride; mul.wide.u32 wide, kt, %d; add.s64 off, off, wide;\n"
-           " mul.wide.u32 wide, chunk, 8; add.s64 off, off, wide; shl.b64 off, off, 1; add.s64 off, off, x;\n",
-        s->products * 16);
-}
-
-/* Chunk c of slot j of the part. */
-static int register_of(int c, int j)
-{
-    return (c * PART + j) * 4;
-}
-
-/* All loads first, since each takes as long as all. Rows past the last are zeros; past the last step there is no slot. */
-static void copy_part(text *t, const shape *s)
-{
-    int rows = s->threads / s->chunks;
-    for (int c = 0; c < s->copies; c++) {
-        for (int j = 0; j < PART; j++) {
-            int a = register_of(c, j);
-            put(t, " mov.b32 a%d, 0; mov.b32 a%d, 0; mov.b32 a%d, 0; mov.b32 a%d, 0; add.u32 tmp, kt, %d; setp.lt.u32 q, tmp, steps;\n"
-                   " add.u32 tmp, m0, %d; setp.lt.and.u32 p, tmp, m, q; @p ld.global.v4.u32 {a%d,a%d,a%d,a%d}, [off+%d];\n",
-                a, a + 1, a + 2, a + 3, j, c * rows, a, a + 1, a + 2, a + 3, j * s->row_bytes);
-        }
-        put(t, " add.s64 off, off, skip;\n");
-    }
-    for (int c = 0; c < s->copies; c++)
-        for (int j = 0; j < PART; j++) {
-            int a = register_of(c, j);
-            put(t, " add.u32 tmp, kt, %d; setp.lt.u32 q, tmp, steps; add.u32 tmp, row, %d; setp.lt.and.u32 p, tmp, %d, q;\n"
-                   " @p st.global.v4.u32 [from+%d], {a%d,a%d,a%d,a%d};\n",
-                j, c * rows, s->tokens, j * s->slot_bytes + c * rows * s->row_bytes, a, a + 1, a + 2, a + 3);
-        }
-}
-
-/* The next number is drawn while a slot is copied; no work-item overtakes another by more than a number. */
-static void draw_parts(text *t, const shape *s)
-{
-    put(t, " mov.u32 tmp2, drawn; mov.u32 mine, 0; @lead atom.add.relaxed.gpu.global.u32 ticket, [parts], 1;\n"
-           "DRAW: @lead st.shared.u32 [tmp2], ticket; bar.sync 0; ld.shared.u32 i, [tmp2]; xor.b32 tmp2, tmp2, 4;\n"
-           " setp.ge.u32 p, i, tile; @p bra DRAWN; @lead atom.add.relaxed.gpu.global.u32 ticket, [parts], 1;\n");
-    place_part(t, s);
-    copy_part(t, s);
-    put(t, " add.u32 mine, mine, 1; bra DRAW;\nDRAWN:\n");
-}
-
-/* Until the whole of X lies in scratch memory, as [tile of tokens][step] slots. What ordinary stores wrote, the copy engine
- * reads only past a proxy fence. */
-static void pack_x(text *t, const shape *s)
-{
-    put(t, " mov.u32 bars, full; mov.u32 turns, 0; mov.u32 slot_bytes, %d; setp.eq.u32 lead, tid, 0; @!lead bra READY;\n", s->slot_bytes);
-    for (int i = 0; i < s->slots; i++) put(t, " mbarrier.init.shared.b64 [bars+%d], 1;", i * 8);
-    put(t, " fence.proxy.async.shared::cta;\nREADY: ld.param.u64 parts, [scratch]; add.s64 parts, parts, %u;\n"
-           " shr.u32 steps, k, %d;\n"
-           " add.u32 last, steps, %d; div.u32 last, last, %d; mul.lo.u32 tile, last, m_tiles;\n",
-        COUNTERS, log2_step(s), PART - 1, PART);
-    draw_parts(t, s);
-    put(t, " fence.proxy.async; membar.gl; bar.sync 0; @!lead bra PACKED; red.release.gpu.global.add.u32 [parts+4], mine;\n"
-           "WAIT: ld.acquire.gpu.global.u32 tmp, [parts+4]; setp.lt.u32 p, tmp, tile; @p bra WAIT;\n fence.proxy.async;\nPACKED:\n");
-}
-
-/* The next slot for this unit. */
-static void place_packed(text *t, const shape *s)
-{
-    put(t, " div.u32 tmp, m0, %d; shr.u32 tmp2, k, %d; mad.lo.u32 tmp, tmp, tmp2, at; mul.wide.u32 from, tmp, %d;\n"
-           " add.s64 from, from, parts; add.s64 from, from, %u;\n",
-        s->tokens, log2_step(s), s->slot_bytes, WF_CL_ZEROS - COUNTERS);
-}
-
-static void fetch_packed(text *t, const shape *s, int slot)
-{
-    put(t, " mov.u32 tmp, part; add.u32 tmp, tmp, %d; @lead mbarrier.arrive.expect_tx.shared.b64 _, [bars+%d], %d;\n"
-           " @lead cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tmp], [from], %d, [bars+%d]; add.s64 from, from, %d;\n",
-        slot * s->slot_bytes, slot * 8, s->slot_bytes, s->slot_bytes, slot * 8, s->slot_bytes);
-}
-
-/* turns: one bit a slot, whether it is filled for an odd time. */
-static void await_packed(text *t, int slot, int u)
-{
-    put(t, " bfe.u32 tmp, turns, %d, 1;\nFULL%d: mbarrier.try_wait.parity.shared.b64 q, [bars+%d], tmp; @!q bra FULL%d; xor.b32 turns, turns, %d;\n",
-        slot, u, slot * 8, u, 1 << slot);
-}
-
-/* The last work-group that goes leaves the counters as it found them. */
-static void leave_packed(text *t)
-{
-    put(t, " @!lead bra GONE; atom.add.acq_rel.gpu.global.u32 tmp, [parts+8], 1; sub.u32 grid, grid, 1; setp.ne.u32 p, tmp, grid; @p bra GONE;\n"
-           " mov.u32 tmp, 0; st.relaxed.gpu.global.u32 [parts], tmp; st.relaxed.gpu.global.u32 [parts+4], tmp; st.relaxed.gpu.global.u32 [parts+8], tmp;\nGONE:\n");
-}
-
 /* ---- the sums ------------------------------------------------------------------------------------------------ */
 
 /* Sends this work-item's chunks of the next part of X on their way. */
-static void copy_x(text *t, const shape *s, int slot)
+static void copy_x(wf_ptx *t, const wf_wgmma *s, int slot)
 {
     put(t, " mov.b64 wide, from;\n");
     for (int c = 0; c < s->copies; c++) {
@@ -321,7 +191,7 @@ static void copy_x(text *t, const shape *s, int slot)
 
 /* Loads W for `batch` steps from kt + ahead on, all at once: the assembler has one scoreboard for them all,
  * so that a wait for one load is a wait for every load asked for since (measured: 575 against 645 TFLOP/s). */
-static void load_w(text *t, const shape *s, int u, int ahead)
+static void load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
 {
     for (int i = 0; i < s->batch; i++) {
         put(t, " add.u32 tmp, kt, %d; setp.lt.u32 p, tmp, steps;\n", ahead + i);
@@ -339,7 +209,7 @@ static void load_w(text *t, const shape *s, int u, int ahead)
 }
 
 /* Begins the products of a step and waits for those of the step before. */
-static void multiply(text *t, const shape *s, int u)
+static void multiply(wf_ptx *t, const wf_wgmma *s, int u)
 {
     put(t, " add.s64 desc, part_desc, %d; wgmma.fence.sync.aligned;\n", u % s->slots * s->slot_bytes >> 4);
     for (int ks = 0; ks < s->products; ks++) {
@@ -356,15 +226,15 @@ static void multiply(text *t, const shape *s, int u)
  * fence would wait for all loads of W as well (measured: 5 to 15 % of small tiles).
  * Parts of X are asked for slots - 2 steps ahead: of the two other slots, one is read by the products just begun
  * and one by those before, which a slower warp may still wait for. */
-static void fetch_x(text *t, const shape *s, int slot)
+static void fetch_x(wf_ptx *t, const wf_wgmma *s, int slot)
 {
     if (s->pack)
-        fetch_packed(t, s, slot);
+        wf_wgmma_fetch_packed(t, s, slot);
     else
         copy_x(t, s, slot);
 }
 
-static void sum_over_k(text *t, const shape *s)
+static void sum_over_k(wf_ptx *t, const wf_wgmma *s)
 {
     int ahead = s->slots - 2;
     const char *sent = s->pack ? "" : "cp.async.commit_group;";
@@ -378,7 +248,7 @@ static void sum_over_k(text *t, const shape *s)
     put(t, "STEPS:\n");
     for (int u = 0; u < s->unroll; u++) {
         if (s->pack)
-            await_packed(t, u % s->slots, u);
+            wf_wgmma_await_packed(t, u % s->slots, u);
         else
             put(t, " cp.async.wait_group %d;", ahead - 1);
         put(t, " bar.sync 0;\n");
@@ -394,7 +264,7 @@ static void sum_over_k(text *t, const shape *s)
 /* ---- the end -------------------------------------------------------------------------------------------------- */
 
 /* Registers of sums to local memory, [token][row] in F32: tokens of one pass. */
-static void stage(text *t, const shape *s, int pass)
+static void stage(wf_ptx *t, const wf_wgmma *s, int pass)
 {
     put(t, " bar.sync 0;\n");
     for (int j = pass * s->pass / 8; j < (pass + 1) * s->pass / 8; j++)
@@ -404,7 +274,7 @@ static void stage(text *t, const shape *s, int pass)
 }
 
 /* Each work-item has four neighbouring features: from column `chunk` on, of tokens `row`, row + at_once ... */
-static void place_end(text *t, const shape *s)
+static void place_end(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " shr.u32 tmp, lane, 2; and.b32 tmp2, lane, 3; shl.b32 tmp2, tmp2, 1; mad.lo.u32 tmp, tmp2, %d, tmp;\n"
            " mad.lo.u32 tmp, group, 64, tmp; mad.lo.u32 tmp, in_group, 16, tmp; mov.u32 to_x, part; mad.lo.u32 to_x, tmp, 4, to_x;\n",
@@ -424,7 +294,7 @@ static void place_end(text *t, const shape *s)
 }
 
 /* Bias, residual and rounding for f0 to f3 of row `token` of Y, which exists; one store. */
-static void finish_four(text *t, const char *label)
+static void finish_four(wf_ptx *t, const char *label)
 {
     for (int v = 0; v < 4; v++) put(t, " mov.f32 r%d, 0f00000000;", v);
     put(t, "\n mul.wide.u32 off, token, res_pitch; cvt.u64.u32 wide, chunk; add.s64 off, off, wide; shl.b64 off, off, 2; add.s64 off, off, res;\n"
@@ -438,7 +308,7 @@ static void finish_four(text *t, const char *label)
 }
 
 /* One work-group has the whole sums. */
-static void finish_alone(text *t, const shape *s)
+static void finish_alone(wf_ptx *t, const wf_wgmma *s)
 {
     for (int p = 0; p < s->tokens / s->pass; p++) {
         stage(t, s, p);
@@ -454,7 +324,7 @@ static void finish_alone(text *t, const shape *s)
 }
 
 /* Leaves the sums of this share where the others find them. */
-static void leave_sums(text *t, const shape *s)
+static void leave_sums(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " mul.wide.u32 off, rank, %d; add.s64 desc, sums, off;\n", s->tokens * s->rows * 4);
     for (int p = 0; p < s->tokens / s->pass; p++) {
@@ -470,7 +340,7 @@ static void leave_sums(text *t, const shape *s)
 
 /* Adds the sums of TOGETHER ranks from tmp on, of TOGETHER groups of tokens from i on, to c0 and what follows; all loads
  * first, since each takes as long as all. */
-static void add_sums(text *t, const shape *s)
+static void add_sums(wf_ptx *t, const wf_wgmma *s)
 {
     int at = TOGETHER * 4;
     put(t, " mul.lo.u32 tmp2, ranks, %d; mul.wide.u32 skip_share, tmp2, %d;\n", s->at_once, s->rows * 4);
@@ -491,7 +361,7 @@ static void add_sums(text *t, const shape *s)
 
 /* Tokens rank * at_once + row, then ranks * at_once further on: a share of the tile. The counter goes up to
  * twice the ranks, then back to zero for the next call. */
-static void finish_together(text *t, const shape *s)
+static void finish_together(wf_ptx *t, const wf_wgmma *s)
 {
     leave_sums(t, s);
     put(t, " membar.gl; bar.sync 0; setp.ne.u32 p, tid, 0; @p bra MET;\n atom.add.acq_rel.gpu.global.u32 tmp, [count], 1;\n"
@@ -518,17 +388,17 @@ static void finish_together(text *t, const shape *s)
 
 char *wf_cl_wgmma_text(const int32_t knob[4])
 {
-    shape s = derive(knob);
-    text t = {0};
+    wf_wgmma s = derive(knob);
+    wf_ptx t = {0};
     head(&t, &s);
     arguments(&t);
     begin(&t, &s);
-    if (s.pack) pack_x(&t, &s);
+    if (s.pack) wf_wgmma_pack(&t, &s);
     put(&t, "UNIT:\n");
     place_unit(&t, &s);
     place_w(&t, &s);
     if (s.pack)
-        place_packed(&t, &s);
+        wf_wgmma_place_packed(&t, &s);
     else
         place_x(&t, &s);
     sum_over_k(&t, &s);
@@ -538,7 +408,7 @@ char *wf_cl_wgmma_text(const int32_t knob[4])
     put(&t, " bra FINISHED;\nSHARED:\n");
     finish_together(&t, &s);
     put(&t, "FINISHED: %s add.u32 unit, unit, grid; setp.lt.u32 p, unit, units; bar.sync 0; @p bra UNIT;\n", s.pack ? "fence.proxy.async.shared::cta;" : "");
-    if (s.pack) leave_packed(&t);
+    if (s.pack) wf_wgmma_leave_packed(&t);
     put(&t, " ret;\n}\n");
     if (!t.lost) return t.s;
     free(t.s);
