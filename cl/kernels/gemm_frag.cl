@@ -23,6 +23,7 @@
 #endif
 
 #define PART (BM * 64) /* bytes of a stage */
+#define AHEAD_L2 8     /* parts that W is fetched into L2 ahead of its loads, by one of the tiles that read it */
 #define RB   (WN / 16)
 #define NT   (WM / 8)
 
@@ -30,6 +31,7 @@
     asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"                                        \
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
                  : "l"(p))
+#define PREFETCH_L2(p) asm volatile("prefetch.global.L2 [%0];" ::"l"(p))
 #define LOAD_X(p)                                                                                  \
     for (uint at = lid; at < BM * 4; at += WG) {                                                   \
         uint r = at >> 2, c = at & 3;                                                              \
@@ -53,6 +55,7 @@
         if (next < parts) LOAD_X(next)                                                             \
         COMMIT();                                                                                  \
         LOAD_A(1 - s, (p) + 1)                                                                     \
+        if (fetches && (p) + AHEAD_L2 < parts) PREFETCH_L2(line + ((p) + AHEAD_L2) * 1024ul);      \
         _Pragma("unroll") for (int k = 0; k < 2; k++)                                              \
         {                                                                                          \
             uint b[NT][2];                                                                         \
@@ -95,6 +98,9 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             if (p < parts) LOAD_X(p)
             COMMIT();
         }
+        /* A line of 128 bytes a lane: eight are a part of a block. */
+        bool fetches = m0 == 0 && wm == 0 && lane < RB * 8;
+        const __global uchar *line = IN_AT(uchar, w) + (ulong)min((n0 + wn) / 16 + lane / 8, blocks - 1) * (K / 16) * 512 + lane % 8 * 128;
         LOAD_A(0, 0)
         for (uint p = 0; p < parts; p += 2) {
             STEP(0, p)
