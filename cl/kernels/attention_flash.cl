@@ -255,9 +255,12 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                     int n = min(TK, last[r] - k0 + 1);
                     acc[i] *= keep;
                     sum[i] *= keep;
+#if SPANS
+                    int gap = sink - k0, on = after[r] - k0;
+#endif
                     for (int j = 0; j < n; j++) {
 #if SPANS
-                        if (!SEES(k0 + j, r)) continue;
+                        if (j >= gap && j < on) continue;
 #endif
                         float w = score[r * TK + j];
                         acc[i] = MAD((float4)(w), tile[j * PITCH + od], acc[i]);

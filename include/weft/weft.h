@@ -166,6 +166,8 @@ struct weft_budget {
  * have 512 rows where they say nothing, though the device may have another default. WEFT_ERR_ARG for a file that holds a
  * vocabulary only, and for a KV cache too small for one context. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
+/* Can an engine of this model take that file as its `spans`? Errors name the line. */
+WEFT_API enum weft_status weft_spans_check(const struct weft_model *m, const char *path);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
@@ -226,6 +228,8 @@ struct weft_engine_params {
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
     const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
+    const char *spans;       /* file that says how many of the last keys each KV head of each layer sees (sparse attention;
+                                the README shows one); NULL: all */
     bool deterministic;      /* a request gives the same bits alone and in any company: kernels of one kind for all
                                 numbers of rows, which costs speed */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */

@@ -58,13 +58,24 @@ static const WF_GROUP(log_group, "Watching it", log_rows);
 typedef struct context {
     const wf_opts *o;
     struct weft_engine_params engine;
+    struct weft_model *model; /* or NULL: it is opened later, or the server's already */
 } context;
 
 static int open_both(void *user, struct weft_model **m, struct weft_engine **e)
 {
-    const context *c = user;
-    int rc = wf_open_model(c->o, false, m);
+    context *c = user;
+    int rc = c->model ? 0 : wf_open_model(c->o, false, m);
+    if (c->model) *m = c->model, c->model = NULL;
     return rc ? rc : wf_open_engine(c->o, *m, c->engine, e);
+}
+
+/* A file that does not suit the model is refused before the server listens. */
+static int check_spans(context *c)
+{
+    int rc = c->engine.spans ? wf_open_model(c->o, false, &c->model) : 0;
+    if (rc || !c->engine.spans) return rc;
+    weft_status s = weft_spans_check(c->model, c->engine.spans);
+    return s ? wf_say_error(s) : 0;
 }
 
 /* A name that no template has is found before the model loads. */
@@ -84,7 +95,7 @@ static bool prefix_good(const char *p)
 
 static int run(const wf_opts *o)
 {
-    context c = {o, o->engine};
+    context c = {o, o->engine, NULL};
     wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
     if (!template_known(p.chat_template))
@@ -101,7 +112,10 @@ static int run(const wf_opts *o)
     p.profile = o->engine.profile;
     p.open = open_both;
     p.user = &c;
-    return wf_serve(&p);
+    int rc = check_spans(&c);
+    if (!rc) rc = wf_serve(&p);
+    weft_model_close(c.model);
+    return rc;
 }
 
 static const wf_opt_group *const groups[] = {

@@ -186,6 +186,13 @@ class Ends(unittest.TestCase):
     def test_bad_model_and_options(self):
         r = cli.weft("serve", "--port", 0, "-m", "/absent")
         self.assertEqual(r.code, cli.MODEL)
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("weft-spans 1\nlayer 0 -1\n")
+            f.flush()
+            r = cli.weft("serve", "--port", 0, *cli.CPU, "--spans", f.name)
+            self.assertEqual(r.code, cli.MODEL)
+            self.assertIn("line 2: layer 0: '-1' is no span", r.err)
+            self.assertNotIn("listening", r.err)
         r = cli.weft("serve", "--port", 0, "--chat-template", "frob")
         self.assertEqual(r.code, cli.USAGE)
         r = cli.weft("serve", "--port", 0, "--host", "no.such.host.invalid")
