@@ -198,12 +198,14 @@ void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, u
 
 /* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, blocks, tokens, batch (variants.def); malloc'ed, NULL on shortage of memory. */
+/* The program for the knobs warpgroups, pack, tokens, batch (variants.def); malloc'ed, NULL on shortage of memory. */
 char *wf_cl_wgmma_text(const int32_t knob[4]);
 /* What a launch of it takes, for planning. */
 typedef struct cl_wgmma {
     uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
+    uint32_t step;                  /* of K, a multiple of which it wants */
+    bool pack;                      /* scratch memory also holds X, of whole tiles, and counters have room but for 16 bytes */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4]);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */

@@ -4,18 +4,24 @@
  *   Y[M, N] = X W^T + bias + residual; W in fragments (layout.c), X in F16 rows, sums in F32
  *
  *   W: device memory --> registers, operand A; a warp reads 512 bytes at once, each lane its own part
- *   X: device memory --> local memory, operand B; `slots` parts of 32 of K, swizzled as its descriptor says
- *          |  one step: wgmma m64 x tokens x 16, twice for each block of 64 rows
+ *   X: device memory --> local memory, operand B; `slots` parts of a step's K, swizzled as its descriptor says
+ *          |  one step: `products` times wgmma m64 x tokens x 16
  *          v
  *   sums in registers --> local memory --> whole lines of Y
  *
- * A work-group has `warpgroups` of four warps; each multiplies `blocks` times 64 rows of W with `tokens` rows
- * of X. Only X passes through local memory, which is why 48 KiB is enough. Where tiles are too few for the
- * device, `split` work-groups share the K of a tile: each leaves its sums in scratch memory, waits for the
- * others, and finishes its share of the tokens, adding in the order of K. They wait in a loop, which ends because
- * work-groups begin in the order of their numbers and the lowest tile that is not finished never waits for a later one.
+ * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tokens` rows of X. Only X passes
+ * through local memory, of which 48 KiB are enough. Where tiles are too few for the device, `split` work-groups share
+ * the K of a tile: each leaves its sums in scratch memory, waits for the others, and finishes its share of the tokens,
+ * adding in the order of K. They wait in a loop, which ends because work-groups begin in the order of their numbers and
+ * the lowest tile that is not finished never waits for a later one.
  *
- * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
+ * pack: many tiles read the same X, a few bytes of a row at a time, which costs a seventh of the time of large products.
+ * So the work-groups first copy it to scratch memory as the slots want it, and then fetch each slot as one piece by the
+ * copy engine, which leaves room for larger steps. They draw parts to copy until none is left, and wait for those that
+ * others still copy: whoever is waited for runs, and waits for nobody. More local memory than the device says it has for
+ * a work-group is given to a program in PTX, up to 227 KiB.
+ *
+ * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes), "cp.async.bulk", "mbarrier".
  */
 #include "cl/cl.h"
 
@@ -27,11 +33,12 @@
 #define WARPGROUP   128
 #define REGISTERS   65536 /* of a multiprocessor */
 #define LOCAL_BYTES (48 << 10)
-#define STEP_K      32 /* of K a step; its rows of X are 64 bytes */
-#define ROW_BYTES   (STEP_K * 2)
-#define CHUNKS      (ROW_BYTES / 16)
+#define FRAGMENT    512 /* bytes: 16 rows and 16 of K of W */
 #define TOGETHER    4 /* loads of sums that are under way together: its square */
-#define AHEAD_L2    8 /* steps that W is fetched into L2 ahead of its loads */
+#define AHEAD_L2    16 /* products that W is fetched into L2 ahead of its loads */
+#define PACK_SLOTS  4
+#define PART        2 /* slots of neighbouring steps that a work-group packs at once */
+#define COUNTERS    (WF_CL_ZEROS - 16) /* in scratch memory, where X is packed: parts drawn, parts packed, work-groups gone */
 
 /* ---- text ----------------------------------------------------------------------------------------------- */
 
@@ -65,11 +72,13 @@ static void put(text *t, const char *fmt, ...)
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
 typedef struct shape {
-    int warpgroups, blocks, tokens, batch;
+    int warpgroups, pack, tokens, batch;
+    int products;           /* of 16 of K, a step */
+    int row_bytes, chunks;  /* of a step's row of X; the latter of 16 bytes */
     int unroll, slots;      /* steps in the loop's text; slots divide them, so that places are constants */
     int threads, rows;      /* of a work-group */
     int slot_bytes, copies; /* 16-byte chunks of X a work-item and step, rounded up */
-    int sums;               /* registers of sums a block */
+    int sums;               /* registers of sums */
     int pass, pitch;        /* the end: tokens a pass through local memory, floats from token to token */
     int resident;           /* work-groups that a multiprocessor holds at once */
     int at_once;            /* tokens that the work-group finishes at once, four features a work-item */
@@ -77,20 +86,23 @@ typedef struct shape {
 
 static shape derive(const int32_t knob[4])
 {
-    shape s = {.warpgroups = knob[0], .blocks = knob[1], .tokens = knob[2], .batch = knob[3]};
+    shape s = {.warpgroups = knob[0], .pack = knob[1], .tokens = knob[2], .batch = knob[3]};
     s.threads = s.warpgroups * WARPGROUP;
-    s.rows = s.warpgroups * s.blocks * 64;
-    s.slot_bytes = s.tokens * ROW_BYTES;
+    s.rows = s.warpgroups * 64;
+    s.products = s.pack ? 4 : 2;
+    s.row_bytes = s.products * 32;
+    s.chunks = s.row_bytes / 16;
+    s.slot_bytes = s.tokens * s.row_bytes;
     s.unroll = 2 * s.batch;
-    s.slots = s.unroll;
-    while (s.slots * s.slot_bytes > LOCAL_BYTES) s.slots--;
+    s.slots = s.pack ? PACK_SLOTS : s.unroll;
+    while (!s.pack && s.slots * s.slot_bytes > LOCAL_BYTES) s.slots--;
     while (s.unroll % s.slots) s.slots--;
-    s.copies = (s.tokens * CHUNKS + s.threads - 1) / s.threads;
+    s.copies = (s.tokens * s.chunks + s.threads - 1) / s.threads;
     s.sums = s.tokens / 2;
     s.pitch = s.rows + 4; /* the 32 lanes of a store hit 32 banks */
     s.pass = 64;
     while (s.pass > s.tokens || s.pass * s.pitch * 4 > LOCAL_BYTES) s.pass /= 2;
-    s.resident = REGISTERS / (s.threads * (s.blocks * (s.sums + s.unroll * 8) + 32));
+    s.resident = REGISTERS / (s.threads * (s.sums + s.unroll * s.products * 4 + 32));
     s.at_once = s.threads / (s.rows / 4);
     return s;
 }
@@ -98,13 +110,13 @@ static shape derive(const int32_t knob[4])
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4])
 {
     shape s = derive(knob);
-    return (cl_wgmma){(uint32_t)s.threads, (uint32_t)s.rows, (uint32_t)s.tokens, (uint32_t)s.resident};
+    return (cl_wgmma){(uint32_t)s.threads, (uint32_t)s.rows, (uint32_t)s.tokens, (uint32_t)s.resident, (uint32_t)s.products * 16, s.pack};
 }
 
-/* Number of the first of the eight registers of W that step u of the text reads for a block. */
-static int fragment(const shape *s, int u, int block)
+/* Number of the first of the four registers of W that product i of step u of the text reads. */
+static int fragment(const shape *s, int u, int i)
 {
-    return (u % s->unroll * s->blocks + block) * 8;
+    return (u % s->unroll * s->products + i) * 4;
 }
 
 /* ---- before the sums ---------------------------------------------------------------------------------------- */
@@ -122,12 +134,13 @@ static void head(text *t, const shape *s)
            " .param .u32 res_stride, .param .u32 y_stride,\n"
            " .param .u64 .ptr .global .align 1 scratch, .param .u32 split)\n.reqntid %d, 1, 1\n.minnctapersm %d\n{\n"
            " .shared .align 1024 .b8 part[%d];\n", s->threads, s->resident, local);
+    if (s->pack) put(t, " .shared .align 8 .b64 full[%d];\n .shared .align 8 .b32 drawn[2];\n .reg .b32 bars, turns, ticket, mine, slot_bytes;\n .reg .b64 parts;\n .reg .pred lead;\n", s->slots);
     put(t, " .reg .b32 tid, lane, group, in_group, unit, units, grid, tile, rank, ranks, m_tiles, m, n, k, kt, steps, stride;\n"
            " .reg .b32 m0, n0, row, chunk, last, to_x, at, half_out, y_pitch, res_pitch, i, token, tmp, tmp2, bytes<%d>;\n"
-           " .reg .b64 x, w, bias, res, y, sums, count, off, from, skip, skip_share, part_desc, desc, wide, from_w<%d>;\n"
+           " .reg .b64 x, w, bias, res, y, sums, count, off, from, skip, skip_share, part_desc, desc, wide, from_w;\n"
            " .reg .b32 a<%d>, h<2>;\n .reg .f32 c<%d>, f<4>, b<4>, r<4>;\n"
            " .reg .pred p, q, first, has_bias, has_res, to_half;\n",
-        s->copies, s->blocks, s->unroll * s->blocks * 8, WF_MAX(s->blocks * s->sums, TOGETHER * (TOGETHER + 1) * 4));
+        s->copies, WF_MAX(s->unroll * s->products * 4, s->copies * PART * 4), WF_MAX(s->sums, TOGETHER * (TOGETHER + 1) * 4));
 }
 
 static void arguments(text *t)
@@ -149,10 +162,15 @@ static void begin(text *t, const shape *s)
            " add.u32 m_tiles, m, %d; div.u32 m_tiles, m_tiles, %d;\n"
            " add.u32 units, n, %d; div.u32 units, units, %d; mul.lo.u32 units, units, m_tiles; mul.lo.u32 units, units, ranks;\n"
            " mul.wide.u32 skip, stride, %d;\n",
-        s->tokens - 1, s->tokens, s->rows - 1, s->rows, s->threads / CHUNKS * 2);
-    /* Operand B: K is contiguous, 64-byte swizzle (mode 2), 8 rows are 512 bytes. */
+        s->tokens - 1, s->tokens, s->rows - 1, s->rows, s->threads / s->chunks * 2);
+    /* Operand B: K is contiguous; rows of 64 bytes have swizzling mode 2, those of 128 have 1. */
     put(t, " mov.u32 tmp, part; shr.u32 tmp, tmp, 4; and.b32 tmp, tmp, 16383; cvt.u64.u32 part_desc, tmp; or.b64 part_desc, part_desc, %llu;\n",
-        2ULL << 62 | (8ULL * ROW_BYTES >> 4) << 32 | 1ULL << 16);
+        (s->pack ? 1ULL : 2ULL) << 62 | (8ULL * (unsigned)s->row_bytes >> 4) << 32 | 1ULL << 16);
+}
+
+static int log2_step(const shape *s)
+{
+    return s->pack ? 6 : 5;
 }
 
 static void place_unit(text *t, const shape *s)
@@ -161,19 +179,17 @@ static void place_unit(text *t, const shape *s)
            " rem.u32 m0, tile, m_tiles; mul.lo.u32 m0, m0, %d; div.u32 n0, tile, m_tiles; mul.lo.u32 n0, n0, %d;\n",
         s->tokens, s->rows);
     /* Steps [rank * all / ranks, (rank + 1) * all / ranks) of K; kt counts from 0. */
-    put(t, " shr.u32 steps, k, 5; mul.lo.u32 tmp, rank, steps; div.u32 at, tmp, ranks; add.u32 tmp, tmp, steps; div.u32 tmp, tmp, ranks;\n"
-           " sub.u32 steps, tmp, at; mov.u32 kt, 0;\n");
+    put(t, " shr.u32 steps, k, %d; mul.lo.u32 tmp, rank, steps; div.u32 at, tmp, ranks; add.u32 tmp, tmp, steps; div.u32 tmp, tmp, ranks;\n"
+           " sub.u32 steps, tmp, at; mov.u32 kt, 0;\n", log2_step(s));
 }
 
 /* Where this work-item reads W. Past the last rows: the last block again, whose sums are thrown away. */
 static void place_w(text *t, const shape *s)
 {
-    put(t, " add.u32 last, n, 15; shr.u32 last, last, 4; sub.u32 last, last, 1; setp.eq.u32 first, lane, 0; setp.eq.and.u32 first, m0, 0, first;\n");
-    for (int b = 0; b < s->blocks; b++)
-        put(t, " shr.u32 tmp, n0, 4; mad.lo.u32 tmp, group, %d, tmp; add.u32 tmp, tmp, in_group; add.u32 tmp, tmp, %d; min.u32 tmp, tmp, last;\n"
-               " mul.wide.u32 off, tmp, k; shl.b64 off, off, 5; mul.wide.u32 wide, lane, 16; add.s64 off, off, wide;\n"
-               " mul.wide.u32 wide, at, 1024; add.s64 off, off, wide; add.s64 from_w%d, off, w;\n",
-            s->blocks * 4, b * 4, b);
+    put(t, " add.u32 last, n, 15; shr.u32 last, last, 4; sub.u32 last, last, 1; setp.eq.u32 first, lane, 0; setp.eq.and.u32 first, m0, 0, first;\n"
+           " shr.u32 tmp, n0, 4; mad.lo.u32 tmp, group, 4, tmp; add.u32 tmp, tmp, in_group; min.u32 tmp, tmp, last;\n"
+           " mul.wide.u32 off, tmp, k; shl.b64 off, off, 5; mul.wide.u32 wide, lane, 16; add.s64 off, off, wide;\n"
+           " mul.wide.u32 wide, at, %d; add.s64 off, off, wide; add.s64 from_w, off, w;\n", s->products * FRAGMENT);
 }
 
 /* Where it reads X and writes it to local memory: chunk c of row r lies at chunk c ^ (r / 2 % 4). Of rows past the
@@ -184,9 +200,107 @@ static void place_x(text *t, const shape *s)
            " mov.u32 to_x, part; add.u32 to_x, to_x, tmp; mad.lo.u32 to_x, row, %d, to_x;\n"
            " add.u32 tmp, m0, row; mul.wide.u32 from, tmp, stride; mul.wide.u32 wide, chunk, 8; add.s64 from, from, wide; shl.b64 from, from, 1;\n"
            " mul.wide.u32 wide, at, %d; add.s64 from, from, wide; add.s64 from, from, x;\n",
-        CHUNKS, CHUNKS - 1, ROW_BYTES, ROW_BYTES);
+        s->chunks, s->chunks - 1, s->row_bytes, s->row_bytes);
     for (int c = 0; c < s->copies; c++)
-        put(t, " add.u32 tmp2, tmp, %d; setp.lt.u32 p, tmp2, m; selp.u32 bytes%d, 16, 0, p;\n", c * s->threads / CHUNKS, c);
+        put(t, " add.u32 tmp2, tmp, %d; setp.lt.u32 p, tmp2, m; selp.u32 bytes%d, 16, 0, p;\n", c * s->threads / s->chunks, c);
+}
+
+/* ---- X as the slots want it ---------------------------------------------------------------------------------- */
+
+/* Work-item tid copies chunk tid % chunks of rows tid / chunks + ... of part i, to chunk ^ row % 8 of its slots. */
+static void place_part(text *t, const shape *s)
+{
+    put(t, " div.u32 m0, i, last; rem.u32 kt, i, last; mul.lo.u32 kt, kt, %d; div.u32 row, tid, %d; and.b32 chunk, tid, %d;\n"
+           " mad.lo.u32 tmp, m0, steps, kt; mul.wide.u32 from, tmp, %d; mul.wide.u32 wide, row, %d; add.s64 from, from, wide;\n"
+           " and.b32 tmp, row, 7; xor.b32 tmp, tmp, chunk; mul.wide.u32 wide, tmp, 16; add.s64 from, from, wide;\n"
+           " add.s64 from, from, parts; add.s64 from, from, %u; mad.lo.u32 m0, m0, %d, row;\n",
+        PART, s->chunks, s->chunks - 1, s->slot_bytes, s->row_bytes, WF_CL_ZEROS - COUNTERS, s->tokens);
+    put(t, " mul.wide.u32 off, m0, stride; mul.wide.u32 wide, kt, %d; add.s64 off, off, wide;\n"
+           " mul.wide.u32 wide, chunk, 8; add.s64 off, off, wide; shl.b64 off, off, 1; add.s64 off, off, x;\n",
+        s->products * 16);
+}
+
+/* Chunk c of slot j of the part. */
+static int register_of(int c, int j)
+{
+    return (c * PART + j) * 4;
+}
+
+/* All loads first, since each takes as long as all. Rows past the last are zeros; past the last step there is no slot. */
+static void copy_part(text *t, const shape *s)
+{
+    int rows = s->threads / s->chunks;
+    for (int c = 0; c < s->copies; c++) {
+        for (int j = 0; j < PART; j++) {
+            int a = register_of(c, j);
+            put(t, " mov.b32 a%d, 0; mov.b32 a%d, 0; mov.b32 a%d, 0; mov.b32 a%d, 0; add.u32 tmp, kt, %d; setp.lt.u32 q, tmp, steps;\n"
+                   " add.u32 tmp, m0, %d; setp.lt.and.u32 p, tmp, m, q; @p ld.global.v4.u32 {a%d,a%d,a%d,a%d}, [off+%d];\n",
+                a, a + 1, a + 2, a + 3, j, c * rows, a, a + 1, a + 2, a + 3, j * s->row_bytes);
+        }
+        put(t, " add.s64 off, off, skip;\n");
+    }
+    for (int c = 0; c < s->copies; c++)
+        for (int j = 0; j < PART; j++) {
+            int a = register_of(c, j);
+            put(t, " add.u32 tmp, kt, %d; setp.lt.u32 q, tmp, steps; add.u32 tmp, row, %d; setp.lt.and.u32 p, tmp, %d, q;\n"
+                   " @p st.global.v4.u32 [from+%d], {a%d,a%d,a%d,a%d};\n",
+                j, c * rows, s->tokens, j * s->slot_bytes + c * rows * s->row_bytes, a, a + 1, a + 2, a + 3);
+        }
+}
+
+/* The next number is drawn while a slot is copied; no work-item overtakes another by more than a number. */
+static void draw_parts(text *t, const shape *s)
+{
+    put(t, " mov.u32 tmp2, drawn; mov.u32 mine, 0; @lead atom.add.relaxed.gpu.global.u32 ticket, [parts], 1;\n"
+           "DRAW: @lead st.shared.u32 [tmp2], ticket; bar.sync 0; ld.shared.u32 i, [tmp2]; xor.b32 tmp2, tmp2, 4;\n"
+           " setp.ge.u32 p, i, tile; @p bra DRAWN; @lead atom.add.relaxed.gpu.global.u32 ticket, [parts], 1;\n");
+    place_part(t, s);
+    copy_part(t, s);
+    put(t, " add.u32 mine, mine, 1; bra DRAW;\nDRAWN:\n");
+}
+
+/* Until the whole of X lies in scratch memory, as [tile of tokens][step] slots. What ordinary stores wrote, the copy engine
+ * reads only past a proxy fence. */
+static void pack_x(text *t, const shape *s)
+{
+    put(t, " mov.u32 bars, full; mov.u32 turns, 0; mov.u32 slot_bytes, %d; setp.eq.u32 lead, tid, 0; @!lead bra READY;\n", s->slot_bytes);
+    for (int i = 0; i < s->slots; i++) put(t, " mbarrier.init.shared.b64 [bars+%d], 1;", i * 8);
+    put(t, " fence.proxy.async.shared::cta;\nREADY: ld.param.u64 parts, [scratch]; add.s64 parts, parts, %u;\n"
+           " shr.u32 steps, k, %d;\n"
+           " add.u32 last, steps, %d; div.u32 last, last, %d; mul.lo.u32 tile, last, m_tiles;\n",
+        COUNTERS, log2_step(s), PART - 1, PART);
+    draw_parts(t, s);
+    put(t, " fence.proxy.async; membar.gl; bar.sync 0; @!lead bra PACKED; red.release.gpu.global.add.u32 [parts+4], mine;\n"
+           "WAIT: ld.acquire.gpu.global.u32 tmp, [parts+4]; setp.lt.u32 p, tmp, tile; @p bra WAIT;\n fence.proxy.async;\nPACKED:\n");
+}
+
+/* The next slot for this unit. */
+static void place_packed(text *t, const shape *s)
+{
+    put(t, " div.u32 tmp, m0, %d; shr.u32 tmp2, k, %d; mad.lo.u32 tmp, tmp, tmp2, at; mul.wide.u32 from, tmp, %d;\n"
+           " add.s64 from, from, parts; add.s64 from, from, %u;\n",
+        s->tokens, log2_step(s), s->slot_bytes, WF_CL_ZEROS - COUNTERS);
+}
+
+static void fetch_packed(text *t, const shape *s, int slot)
+{
+    put(t, " mov.u32 tmp, part; add.u32 tmp, tmp, %d; @lead mbarrier.arrive.expect_tx.shared.b64 _, [bars+%d], %d;\n"
+           " @lead cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tmp], [from], %d, [bars+%d]; add.s64 from, from, %d;\n",
+        slot * s->slot_bytes, slot * 8, s->slot_bytes, s->slot_bytes, slot * 8, s->slot_bytes);
+}
+
+/* turns: one bit a slot, whether it is filled for an odd time. */
+static void await_packed(text *t, int slot, int u)
+{
+    put(t, " bfe.u32 tmp, turns, %d, 1;\nFULL%d: mbarrier.try_wait.parity.shared.b64 q, [bars+%d], tmp; @!q bra FULL%d; xor.b32 turns, turns, %d;\n",
+        slot, u, slot * 8, u, 1 << slot);
+}
+
+/* The last work-group that goes leaves the counters as it found them. */
+static void leave_packed(text *t)
+{
+    put(t, " @!lead bra GONE; atom.add.acq_rel.gpu.global.u32 tmp, [parts+8], 1; sub.u32 grid, grid, 1; setp.ne.u32 p, tmp, grid; @p bra GONE;\n"
+           " mov.u32 tmp, 0; st.relaxed.gpu.global.u32 [parts], tmp; st.relaxed.gpu.global.u32 [parts+4], tmp; st.relaxed.gpu.global.u32 [parts+8], tmp;\nGONE:\n");
 }
 
 /* ---- the sums ------------------------------------------------------------------------------------------------ */
@@ -196,13 +310,13 @@ static void copy_x(text *t, const shape *s, int slot)
 {
     put(t, " mov.b64 wide, from;\n");
     for (int c = 0; c < s->copies; c++) {
-        int left = s->tokens * CHUNKS - c * s->threads;
+        int left = s->tokens * s->chunks - c * s->threads;
         if (left < s->threads) put(t, " setp.lt.u32 p, tid, %d;\n", left);
         put(t, " setp.ne.u32 q, bytes%d, 0; selp.b64 off, wide, x, q; add.s64 wide, wide, skip;\n"
                "%s cp.async.cg.shared.global [to_x+%d], [off], 16, bytes%d;\n",
             c, left < s->threads ? " @p" : "", slot * s->slot_bytes + c * s->threads * 16, c);
     }
-    put(t, " add.s64 from, from, %d;\n", ROW_BYTES);
+    put(t, " add.s64 from, from, %d;\n", s->row_bytes);
 }
 
 /* Loads W for `batch` steps from kt + ahead on, all at once: the assembler has one scoreboard for them all,
@@ -211,34 +325,29 @@ static void load_w(text *t, const shape *s, int u, int ahead)
 {
     for (int i = 0; i < s->batch; i++) {
         put(t, " add.u32 tmp, kt, %d; setp.lt.u32 p, tmp, steps;\n", ahead + i);
-        for (int b = 0; b < s->blocks; b++)
-            for (int ks = 0; ks < 2; ks++) {
-                int a = fragment(s, u + i, b) + ks * 4;
-                put(t, " @p ld.global.nc.L1::no_allocate.v4.u32 {a%d,a%d,a%d,a%d}, [from_w%d+%d];\n", a, a + 1, a + 2, a + 3, b,
-                    i * 1024 + ks * 512);
-            }
+        for (int ks = 0; ks < s->products; ks++) {
+            int a = fragment(s, u + i, ks);
+            put(t, " @p ld.global.nc.L1::no_allocate.v4.u32 {a%d,a%d,a%d,a%d}, [from_w+%d];\n", a, a + 1, a + 2, a + 3, (i * s->products + ks) * FRAGMENT);
+        }
     }
-    for (int b = 0; b < s->blocks; b++) put(t, " add.s64 from_w%d, from_w%d, %d;\n", b, b, s->batch * 1024);
+    put(t, " add.s64 from_w, from_w, %d;\n", s->batch * s->products * FRAGMENT);
     /* The tiles that read the same W do so at the same time: without this all of them wait for memory. Where two
      * work-groups are resident they cover for each other, and this only costs. */
     if (s->resident > 1) return;
-    put(t, " add.u32 tmp, kt, %d; setp.lt.and.u32 q, tmp, steps, first;\n", ahead + AHEAD_L2 + s->batch - 1);
-    for (int b = 0; b < s->blocks; b++)
-        put(t, " @q cp.async.bulk.prefetch.L2.global [from_w%d+%d], %d;\n", b, (AHEAD_L2 - s->batch) * 1024, s->batch * 1024);
+    put(t, " add.u32 tmp, kt, %d; setp.lt.and.u32 q, tmp, steps, first;\n", ahead + AHEAD_L2 / s->products + s->batch - 1);
+    put(t, " @q cp.async.bulk.prefetch.L2.global [from_w+%d], %d;\n", (AHEAD_L2 - s->batch * s->products) * FRAGMENT, s->batch * s->products * FRAGMENT);
 }
 
 /* Begins the products of a step and waits for those of the step before. */
 static void multiply(text *t, const shape *s, int u)
 {
     put(t, " add.s64 desc, part_desc, %d; wgmma.fence.sync.aligned;\n", u % s->slots * s->slot_bytes >> 4);
-    for (int ks = 0; ks < 2; ks++) {
-        for (int b = 0; b < s->blocks; b++) {
-            int a = fragment(s, u, b) + ks * 4;
-            put(t, " wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {", s->tokens);
-            for (int i = 0; i < s->sums; i++) put(t, "%sc%d", i ? "," : "", b * s->sums + i);
-            put(t, "}, {a%d,a%d,a%d,a%d}, desc, 1, 1, 1, 0;\n", a, a + 1, a + 2, a + 3);
-        }
-        if (!ks) put(t, " add.s64 desc, desc, 2;\n"); /* 16 of K are 32 bytes */
+    for (int ks = 0; ks < s->products; ks++) {
+        int a = fragment(s, u, ks);
+        put(t, " wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {", s->tokens);
+        for (int i = 0; i < s->sums; i++) put(t, "%sc%d", i ? "," : "", i);
+        put(t, "}, {a%d,a%d,a%d,a%d}, desc, 1, 1, 1, 0;\n", a, a + 1, a + 2, a + 3);
+        if (ks + 1 < s->products) put(t, " add.s64 desc, desc, 2;\n"); /* 16 of K are 32 bytes */
     }
     put(t, " wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 1;\n");
 }
@@ -247,26 +356,39 @@ static void multiply(text *t, const shape *s, int u)
  * fence would wait for all loads of W as well (measured: 5 to 15 % of small tiles).
  * Parts of X are asked for slots - 2 steps ahead: of the two other slots, one is read by the products just begun
  * and one by those before, which a slower warp may still wait for. */
+static void fetch_x(text *t, const shape *s, int slot)
+{
+    if (s->pack)
+        fetch_packed(t, s, slot);
+    else
+        copy_x(t, s, slot);
+}
+
 static void sum_over_k(text *t, const shape *s)
 {
     int ahead = s->slots - 2;
-    for (int i = 0; i < s->blocks * s->sums; i++) put(t, " mov.f32 c%d, 0f00000000;%s", i, i % 8 == 7 ? "\n" : "");
+    const char *sent = s->pack ? "" : "cp.async.commit_group;";
+    for (int i = 0; i < s->sums; i++) put(t, " mov.f32 c%d, 0f00000000;%s", i, i % 8 == 7 ? "\n" : "");
     for (int i = 0; i < ahead; i++) {
         put(t, " setp.gt.u32 p, steps, %d; @!p bra BEFORE%d;\n", i, i);
-        copy_x(t, s, i);
-        put(t, "BEFORE%d: cp.async.commit_group;\n", i);
+        fetch_x(t, s, i);
+        put(t, "BEFORE%d: %s\n", i, sent);
     }
     load_w(t, s, 0, 0);
     put(t, "STEPS:\n");
     for (int u = 0; u < s->unroll; u++) {
-        put(t, " cp.async.wait_group %d; bar.sync 0;\n", ahead - 1);
+        if (s->pack)
+            await_packed(t, u % s->slots, u);
+        else
+            put(t, " cp.async.wait_group %d;", ahead - 1);
+        put(t, " bar.sync 0;\n");
         multiply(t, s, u);
         if (u % s->batch == 0) load_w(t, s, u + s->batch, s->batch);
         put(t, " add.u32 tmp, kt, %d; setp.lt.u32 p, tmp, steps; @!p bra STEP%d;\n", ahead, u);
-        copy_x(t, s, (u + ahead) % s->slots);
-        put(t, "STEP%d: cp.async.commit_group; add.u32 kt, kt, 1; setp.ge.u32 p, kt, steps; @p bra SUMMED;\n", u);
+        fetch_x(t, s, (u + ahead) % s->slots);
+        put(t, "STEP%d: %s add.u32 kt, kt, 1; setp.ge.u32 p, kt, steps; @p bra SUMMED;\n", u, sent);
     }
-    put(t, " bra STEPS;\nSUMMED: wgmma.wait_group.sync.aligned 0; cp.async.wait_group 0;\n");
+    put(t, " bra STEPS;\nSUMMED: wgmma.wait_group.sync.aligned 0;%s\n", s->pack ? "" : " cp.async.wait_group 0;");
 }
 
 /* ---- the end -------------------------------------------------------------------------------------------------- */
@@ -276,11 +398,8 @@ static void stage(text *t, const shape *s, int pass)
 {
     put(t, " bar.sync 0;\n");
     for (int j = pass * s->pass / 8; j < (pass + 1) * s->pass / 8; j++)
-        for (int b = 0; b < s->blocks; b++)
-            for (int v = 0; v < 4; v++) {
-                int token = j * 8 + v % 2 - pass * s->pass, row = b * 64 + v / 2 * 8;
-                put(t, " st.shared.f32 [to_x+%d], c%d;\n", (token * s->pitch + row) * 4, b * s->sums + j * 4 + v);
-            }
+        for (int v = 0; v < 4; v++)
+            put(t, " st.shared.f32 [to_x+%d], c%d;\n", ((j * 8 + v % 2 - pass * s->pass) * s->pitch + v / 2 * 8) * 4, j * 4 + v);
     put(t, " bar.sync 0;\n");
 }
 
@@ -288,16 +407,17 @@ static void stage(text *t, const shape *s, int pass)
 static void place_end(text *t, const shape *s)
 {
     put(t, " shr.u32 tmp, lane, 2; and.b32 tmp2, lane, 3; shl.b32 tmp2, tmp2, 1; mad.lo.u32 tmp, tmp2, %d, tmp;\n"
-           " mad.lo.u32 tmp, group, %d, tmp; mad.lo.u32 tmp, in_group, 16, tmp; mov.u32 to_x, part; mad.lo.u32 to_x, tmp, 4, to_x;\n",
-        s->pitch, s->blocks * 64);
+           " mad.lo.u32 tmp, group, 64, tmp; mad.lo.u32 tmp, in_group, 16, tmp; mov.u32 to_x, part; mad.lo.u32 to_x, tmp, 4, to_x;\n",
+        s->pitch);
     put(t, " div.u32 row, tid, %d; rem.u32 chunk, tid, %d; shl.b32 chunk, chunk, 2;\n"
            " mad.lo.u32 at, row, %d, chunk; mov.u32 tmp, part; mad.lo.u32 at, at, 4, tmp;\n",
         s->rows / 4, s->rows / 4, s->pitch);
     /* The sums of this tile in scratch memory: [rank][token][row]. */
     put(t, " ld.param.u64 count, [scratch]; mul.lo.u32 tmp, tile, ranks; mul.wide.u32 sums, tmp, %d; mad.lo.u32 tmp2, row, %d, chunk; mul.wide.u32 wide, tmp2, 4;\n"
-           " add.s64 sums, sums, wide; add.s64 sums, sums, %u; add.s64 sums, sums, count; mul.wide.u32 wide, tile, 4; add.s64 count, count, wide;\n"
+           " add.s64 sums, sums, wide; add.s64 sums, sums, %u; add.s64 sums, sums, count; mul.wide.u32 wide, tile, 4; add.s64 count, count, wide;\n%s"
            " add.u32 chunk, chunk, n0;\n",
-        s->tokens * s->rows * 4, s->rows, WF_CL_ZEROS);
+        s->tokens * s->rows * 4, s->rows, WF_CL_ZEROS,
+        s->pack ? " shr.u32 tmp, k, 6; mul.lo.u32 tmp, tmp, m_tiles; mul.wide.u32 wide, tmp, slot_bytes; add.s64 sums, sums, wide;\n" : "");
     for (int v = 0; v < 4; v++) put(t, " mov.f32 b%d, 0f00000000;", v);
     put(t, "\n setp.lt.and.u32 p, chunk, n, has_bias; mul.wide.u32 off, chunk, 4; add.s64 off, off, bias;\n"
            " @p ld.global.v4.f32 {b0,b1,b2,b3}, [off];\n");
@@ -403,17 +523,23 @@ char *wf_cl_wgmma_text(const int32_t knob[4])
     head(&t, &s);
     arguments(&t);
     begin(&t, &s);
+    if (s.pack) pack_x(&t, &s);
     put(&t, "UNIT:\n");
     place_unit(&t, &s);
     place_w(&t, &s);
-    place_x(&t, &s);
+    if (s.pack)
+        place_packed(&t, &s);
+    else
+        place_x(&t, &s);
     sum_over_k(&t, &s);
     place_end(&t, &s);
     put(&t, " setp.gt.u32 p, ranks, 1; @p bra SHARED;\n");
     finish_alone(&t, &s);
     put(&t, " bra FINISHED;\nSHARED:\n");
     finish_together(&t, &s);
-    put(&t, "FINISHED: add.u32 unit, unit, grid; setp.lt.u32 p, unit, units; bar.sync 0; @p bra UNIT;\n ret;\n}\n");
+    put(&t, "FINISHED: %s add.u32 unit, unit, grid; setp.lt.u32 p, unit, units; bar.sync 0; @p bra UNIT;\n", s.pack ? "fence.proxy.async.shared::cta;" : "");
+    if (s.pack) leave_packed(&t);
+    put(&t, " ret;\n}\n");
     if (!t.lost) return t.s;
     free(t.s);
     return NULL;

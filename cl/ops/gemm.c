@@ -159,17 +159,29 @@ bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     return common(v, c, l);
 }
 
+static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
+{
+    return (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->rows - 1) / g->rows);
+}
+
+/* X in whole tiles. */
+static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
+{
+    return g->pack ? (c->out[0].rows + g->tokens - 1) / g->tokens * g->tokens * (uint64_t)c->in[0].cols * 2 : 0;
+}
+
 /* Microseconds that a launch takes if `split` work-groups share the K of each tile: a model of the H200, exact
  * enough to choose by (measured against all Llama-3-8B shapes for M from 128 to 2048). */
 static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t split)
 {
-    double tflops = 5.15, step = 2e-6 * g->rows * g->tokens * 32, least = 0.13 + 0.0015 * g->tokens, time = 0;
-    uint32_t tiles = (c->out[0].rows + g->tokens - 1) / g->tokens * ((c->out[0].cols + g->rows - 1) / g->rows);
-    uint32_t steps = (c->in[0].cols / 32 + split - 1) / split, at_once = caps->units * g->resident;
+    double tflops = g->pack ? 4.05 + 0.0043 * g->tokens : 4, step = 2e-6 * g->rows * g->tokens * 32;
+    double least = g->pack ? 0 : 0.13 + 0.0015 * g->tokens, begin = !g->pack && g->resident == 1 ? 4 : 2;
+    double time = g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0;
+    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), steps = (c->in[0].cols / 32 + split - 1) / split, at_once = caps->units * g->resident;
     if (c->groups) at_once = WF_MIN(at_once, c->groups);
     for (uint32_t left = tiles * split; left;) {
         uint32_t now = WF_MIN(left, at_once), each = (now + caps->units - 1) / caps->units;
-        time += steps * WF_MAX(each * step / tflops, least) + 2;
+        time += steps * WF_MAX(each * step / tflops, least) + begin;
         left -= now;
     }
     return time + (split > 1 ? 5 : 0);
@@ -179,10 +191,10 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
 static uint32_t wgmma_split(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, double *time)
 {
     uint32_t best = 1, most = WF_MIN(8u, c->in[0].cols / 32);
-    uint64_t tiles = (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->rows - 1) / g->rows);
+    uint64_t tiles = wgmma_tiles(g, c), counters = WF_CL_ZEROS / 4 - 4; /* one a tile, and those of packing */
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, g, c, 1);
-    for (uint32_t split = 2; split <= most && tiles * split <= caps->units * g->resident && tiles * 4 <= WF_CL_ZEROS; split++) {
+    for (uint32_t split = 2; split <= most && tiles * split <= caps->units * g->resident && tiles <= counters; split++) {
         double t = wgmma_time(caps, g, c, split);
         if (t < *time) *time = t, best = split;
     }
@@ -192,18 +204,18 @@ static uint32_t wgmma_split(const cl_caps *caps, const cl_wgmma *g, const wf_cal
 bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     cl_wgmma g = wf_cl_wgmma_shape(v->tile);
-    uint32_t m = c->out[0].rows, n = c->out[0].cols;
     if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    if (c->in[0].cols % g.step) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_in_fours(&c->in[i])) return false;
     if (!wf_cl_in_fours(&c->out[0])) return false;
     double time;
-    uint64_t tiles = (uint64_t)((m + g.tokens - 1) / g.tokens) * ((n + g.rows - 1) / g.rows);
     uint32_t split = wgmma_split(caps, &g, c, &time);
+    uint64_t units = wgmma_tiles(&g, c) * split, sums = split > 1 ? units * g.tokens * g.rows * sizeof(float) : 0;
     wf_cl_group_knobs(l, caps, g.threads);
-    l->groups = tiles * split;
+    l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
-    wf_cl_arg_scratch(l, split > 1 ? WF_CL_ZEROS + tiles * split * g.tokens * g.rows * sizeof(float) : 0);
+    wf_cl_arg_scratch(l, WF_CL_ZEROS + packed_bytes(&g, c) + sums);
     wf_cl_arg_u32(l, split);
     return fits;
 }
