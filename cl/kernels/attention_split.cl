@@ -403,12 +403,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                         for (uint i = 0; i < AT_ONCE; i++) {
                             uint u = min(w + i, to);
                             const __global float *get = parts + (ulong)(2 * u + (u == from)) * PART;
-                            asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
-                                         : "=f"(add[i].x), "=f"(add[i].y), "=f"(add[i].z), "=f"(add[i].w)
-                                         : "l"(get + col * D + d));
-                            asm volatile("ld.global.cg.v2.f32 {%0,%1}, [%2];"
-                                         : "=f"(with[i].x), "=f"(with[i].y)
-                                         : "l"(get + 8 * D + 2 * col));
+                            LD_SHARED4(add[i], get + col * D + d);
+                            LD_SHARED2(with[i], get + 8 * D + 2 * col);
                         }
 #pragma unroll
                         for (uint i = 0; i < AT_ONCE; i++) {
