@@ -117,25 +117,6 @@ compile() {
     fi
 }
 
-# Adds the tests of a meson log to our counts and names those that failed.
-count() {
-    python3 - "$1" <<'PY'
-import json, sys
-ok = bad = skip = 0
-names = []
-for line in open(sys.argv[1]):
-    t = json.loads(line)
-    if t["result"] in ("OK", "EXPECTEDFAIL"):
-        ok += 1
-    elif t["result"] == "SKIP":
-        skip += 1
-    else:
-        bad += 1
-        names.append(f'{t["name"]} ({t["result"]})')
-print(ok, bad, skip, "; ".join(names))
-PY
-}
-
 # Runs tests of a build: run_tests TITLE FOLDER [WRAPPER...] -- [NAME-PATTERN]; without a pattern, all.
 run_tests() {
     local title=$1 folder=$out/$2 wrapper=() start=$SECONDS
@@ -154,7 +135,7 @@ run_tests() {
     "${wrapper[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${names[@]}" >"$log" 2>&1
     local ok=0 bad=1 skip=0 bad_names="no test ran"
     if [ -f "$folder/meson-logs/testlog.json" ]; then
-        read -r ok bad skip bad_names < <(count "$folder/meson-logs/testlog.json")
+        read -r ok bad skip bad_names < <(python3 tests/count.py "$folder/meson-logs/testlog.json")
     fi
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
     if [ "$bad" = 0 ] && [ $((ok + skip)) -gt 0 ]; then

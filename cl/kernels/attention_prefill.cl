@@ -73,13 +73,6 @@
 #define IDS LOADS
 #define ID_KEY(i) ((lid + (i) * WG) / CH)
 #endif
-#if STAGES == 2
-#define LATER "0"
-#elif STAGES == 3
-#define LATER "1"
-#else
-#define LATER "2"
-#endif
 
 uint pair_at(const __global half *p, bool aligned)
 {
@@ -278,7 +271,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
             COMMIT();
         }
         for (int j = 0; j * BN <= end; j++) {
-            WAIT(LATER);
+            WAIT(LATER(STAGES));
             barrier(CLK_LOCAL_MEM_FENCE); /* tile j is there; everyone is done with the one that is overwritten */
             if ((j + STAGES - 1) * BN <= end) {
                 LOAD_TILE(j + STAGES - 1)

@@ -26,11 +26,6 @@
 #define RB   (WN / 16)
 #define NT   (WM / 8)
 
-#if STAGES == 3 /* parts that may still be on their way when one is used: a literal for the assembler */
-#define LATER "1"
-#else
-#define LATER "2"
-#endif
 #define LOAD_W(a, p)                                                                               \
     asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"                                        \
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
@@ -52,7 +47,7 @@
 /* Multiplies part p with fragments s, after part p + STAGES - 1 of X was asked for. */
 #define STEP(s, p)                                                                                 \
     {                                                                                              \
-        WAIT(LATER);                                                                               \
+        WAIT(LATER(STAGES));                                                                               \
         barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; nobody reads any more what next overwrites */ \
         uint next = (p) + STAGES - 1, here = base + (p) % STAGES * PART;                           \
         if (next < parts) LOAD_X(next)                                                             \

@@ -40,13 +40,6 @@
 #define MT (WM / 16)
 #define NT (WN / 8)
 #define W_LOADS (BN * 4 / WG) /* 16-byte chunks a work-item, when they pass through registers */
-#if STAGES == 2 /* parts that may still be on their way when one is used: a literal for the assembler */
-#define LATER "0"
-#elif STAGES == 3
-#define LATER "1"
-#else
-#define LATER "2"
-#endif
 
 /* Byte of chunk c of row r inside a matrix of 64-byte rows. */
 uint place(uint r, uint c)
@@ -131,7 +124,7 @@ KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N
         }
         for (uint p = 0; p < n_parts; p++) {
             uint next = p + STAGES - 1;
-            WAIT(LATER);
+            WAIT(LATER(STAGES));
             barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; everyone is done with the one that next overwrites */
             if (next < n_parts) {
                 LOAD_X(next)

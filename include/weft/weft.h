@@ -62,7 +62,7 @@ extern "C" {
 
 enum weft_status {
     WEFT_OK = 0,
-    WEFT_ERR_ARG,         /* a parameter is out of range or contradicts another */
+    WEFT_ERR_ARG,         /* a parameter is out of range, contradicts another, or names a file that is no good for it */
     WEFT_ERR_NOMEM,       /* host or device memory does not suffice; the message has the sizes */
     WEFT_ERR_IO,          /* a file cannot be opened, read or mapped */
     WEFT_ERR_FORMAT,      /* a model file is malformed */
@@ -166,8 +166,6 @@ struct weft_budget {
  * have 512 rows where they say nothing, though the device may have another default. WEFT_ERR_ARG for a file that holds a
  * vocabulary only, and for a KV cache too small for one context. */
 WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out);
-/* Can an engine of this model take that file as its `spans`? Errors name the line. */
-WEFT_API enum weft_status weft_spans_check(const struct weft_model *m, const char *path);
 /* Bytes a device needs for this model with a context of that many tokens for each of n sequences. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
@@ -244,7 +242,8 @@ struct weft_engine_params {
     void *user;
 };
 
-/* Loads the weights onto a device, takes all memory the engine will ever need, and starts its thread. */
+/* Loads the weights onto a device, takes all memory the engine will ever need, and starts its thread. Parameters, and
+ * the files that they name, are looked at before: the first report of "load" says that they are good. */
 WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,
                                            struct weft_engine **out);
 /* Cancels what runs, delivers the last events and frees. Free every request first. NULL is allowed. */

@@ -33,6 +33,11 @@ weft_status wf_fail_more(weft_status s, const char *fmt, ...)
     return wf_fail(s, "%s: %s", where, error_text);
 }
 
+weft_status wf_fail_named(weft_status s, const char *parameter)
+{
+    return s && s != WEFT_ERR_NOMEM ? wf_fail_more(WEFT_ERR_ARG, "%s", parameter) : s;
+}
+
 const char *wf_error(void)
 {
     return error_text;

@@ -31,6 +31,8 @@ typedef enum weft_status weft_status;
 
 weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
 weft_status wf_fail_more(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
+/* What came of reading the file that a parameter names: whatever is wrong with it is wrong with the parameter. */
+weft_status wf_fail_named(weft_status s, const char *parameter);
 const char *wf_error(void);  /* this thread's message */
 
 void wf_log(enum weft_log_level level, const char *fmt, ...) WF_PRINTF(2, 3);

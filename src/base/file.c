@@ -286,6 +286,17 @@ weft_status wf_output_end(wf_output *o, bool whole)
     return s;
 }
 
+weft_status wf_output_check(const char *path)
+{
+    struct stat st;
+    wf_output o;
+    WF_TRY(wf_not_a_model(path));
+    bool special = !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    if (special) return access(path, W_OK) ? cannot_write(path) : WEFT_OK; /* who reads a pipe would take closing for its end */
+    WF_TRY(wf_output_open(path, &o));
+    return wf_output_end(&o, false);
+}
+
 /* ---- folders of the user ---------------------------------------------------------------------------- */
 
 /* Makes the folder and its parents, private; those that exist stay as they are. */

@@ -44,6 +44,8 @@ typedef struct wf_output {
     char path[PATH_MAX], beside[PATH_MAX]; /* beside "": f is path itself */
 } wf_output;
 weft_status wf_output_open(const char *path, wf_output *o);
+/* Could it be written? For before long work whose result goes there; leaves nothing behind. Not over a model. */
+weft_status wf_output_check(const char *path);
 /* Closes it; whole false, or a failure: what was written beside is removed. */
 weft_status wf_output_end(wf_output *o, bool whole);
 

@@ -31,7 +31,7 @@ typedef struct trace {
     size_t n_policies, cap_policies;
     wf_trace_row *rows;
     size_t n_rows, cap_rows;
-    FILE *csv_file, *plot_file;
+    FILE *csv_file; /* from the first row on */
     wf_progress bar;
     size_t n_asked;  /* requests of the run that is on */
     uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its
@@ -130,23 +130,14 @@ static int check(const trace *t)
     return 0;
 }
 
-static FILE *open_output(const char *path)
-{
-    if (wf_not_a_model(path)) return NULL;
-    FILE *f = fopen(path, "w");
-    if (!f) wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    return f;
-}
-
-/* Files are opened before minutes of measuring. */
-static int open_outputs(trace *t)
+/* Before minutes of measuring, not after. */
+static int check_outputs(const trace *t)
 {
     const wf_load_opts *l = &t->o->load;
     weft_status s = t->o->results ? wf_results_check(t->o->results) : WEFT_OK;
-    if (s) return wf_say_error(s);
-    if (l->csv && !(t->csv_file = open_output(l->csv))) return wf_say_error(WEFT_ERR_IO);
-    if (l->plot && !(t->plot_file = open_output(l->plot))) return wf_say_error(WEFT_ERR_IO);
-    return 0;
+    if (!s && l->csv) s = wf_output_check(l->csv);
+    if (!s && l->plot) s = wf_output_check(l->plot);
+    return s ? wf_say_error(s) : 0;
 }
 
 /* ---- the ceiling of equation 5 ------------------------------------------------------------ */
@@ -299,15 +290,35 @@ static weft_status append_all(const trace *t, const wf_trace_row *r)
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
+static weft_status write_csv(trace *t, const wf_trace_row *r)
+{
+    const char *path = t->o->load.csv;
+    bool first = !t->csv_file;
+    if (first) t->csv_file = fopen(path, "w");
+    if (t->csv_file && first) t->csv->head(t->csv_file, &t->head);
+    if (t->csv_file) t->csv->row(t->csv_file, &t->head, r, false);
+    if (t->csv_file && !fflush(t->csv_file)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+static weft_status draw_plot(const trace *t)
+{
+    const char *path = t->o->load.plot;
+    wf_output out;
+    WF_TRY(wf_output_open(path, &out));
+    weft_status s = wf_trace_plot(out.f, path, &t->head, t->rows, t->n_rows);
+    weft_status end = wf_output_end(&out, !s);
+    return s ? s : end;
+}
+
 static weft_status show(trace *t)
 {
     const wf_trace_row *r = &t->rows[t->n_rows];
     if (!t->n_rows) t->format->head(stdout, &t->head);
     t->format->row(stdout, &t->head, r, !t->n_rows);
     fflush(stdout);
-    if (t->csv_file && !t->n_rows) t->csv->head(t->csv_file, &t->head);
-    if (t->csv_file) t->csv->row(t->csv_file, &t->head, r, false), fflush(t->csv_file);
     t->n_rows++;
+    if (t->o->load.csv) WF_TRY(write_csv(t, r));
     return t->o->results && !wf_interrupted() ? append_all(t, r) : WEFT_OK;
 }
 
@@ -376,9 +387,7 @@ static int run_all(trace *t)
     for (size_t i = 0; i < t->n_policies && !rc && !wf_interrupted(); i++)
         rc = run_policy(t, t->policies[i]);
     if (t->n_rows && t->format->foot) t->format->foot(stdout, &t->head, t->rows, t->n_rows);
-    if (t->plot_file && t->n_rows &&
-        wf_trace_plot(t->plot_file, o->load.plot, &t->head, t->rows, t->n_rows))
-        rc = wf_say_error(WEFT_ERR_IO);
+    if (o->load.plot && t->n_rows && draw_plot(t)) rc = wf_say_error(WEFT_ERR_IO);
     return wf_interrupted() ? WF_EXIT_INTERRUPTED : rc;
 }
 
@@ -388,7 +397,6 @@ static void free_all(trace *t)
     for (size_t i = 0; i < t->n_rows; i++) wf_load_stats_free(&t->rows[i].stats);
     free(t->loads), free(t->policies), free(t->rows);
     if (t->csv_file) fclose(t->csv_file);
-    if (t->plot_file) fclose(t->plot_file);
 }
 
 static int run(const wf_opts *given)
@@ -403,7 +411,7 @@ static int run(const wf_opts *given)
     if (!rc) rc = wf_open_model(&o, false, &m);
     t.m = m;
     if (!rc) rc = read_loads(&t);
-    if (!rc) rc = open_outputs(&t);
+    if (!rc) rc = check_outputs(&t);
     if (!rc) rc = run_all(&t);
     free_all(&t);
     weft_model_close(m);

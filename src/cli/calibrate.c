@@ -1,6 +1,8 @@
 /* calibrate: how a model's attention logits spread over a text, and the ranges that follow from it. */
 #include "cli/cli.h"
 
+#include "base/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,16 +106,23 @@ static void print_histogram(const struct weft_calibration *c)
 /* ---- command -----------------------------------------------------------------------------------
  */
 
-/* Where the file goes: -o, or beside the model. The built-in model has no such place. */
-static int save(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c)
+/* Where the file goes: -o, or beside the model. The built-in model has no such place: "". */
+static int find_path(const wf_opts *o, char *path, size_t cap)
 {
-    char path[4096];
-    if (!o->write_to && !o->model) {
+    const char *base = o->write_to ? o->write_to : o->model;
+    *path = 0;
+    if (!base) return 0;
+    int n = snprintf(path, cap, "%s%s", base, o->write_to ? "" : WEFT_CALIBRATION_SUFFIX);
+    weft_status s = (size_t)n < cap ? wf_output_check(path) : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", base);
+    return s ? wf_say_error(s) : 0;
+}
+
+static int save(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const char *path)
+{
+    if (!*path) {
         wf_note(o, "the built-in model lies in no folder: no file is written without -o FILE");
         return 0;
     }
-    snprintf(path, sizeof path, "%s%s", o->write_to ? o->write_to : o->model,
-             o->write_to ? "" : WEFT_CALIBRATION_SUFFIX);
     weft_status s = weft_calibration_save(c, m, path);
     if (s) return wf_say_error(s);
     wf_note(o, "wrote %s, from %llu tokens in pieces of at most %u", path,
@@ -122,7 +131,7 @@ static int save(const wf_opts *o, const struct weft_model *m, const struct weft_
 }
 
 static int measure(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                   const char *text, size_t len)
+                   const char *text, size_t len, const char *path)
 {
     struct weft_calibration *c = NULL;
     wf_progress bar = {0};
@@ -133,7 +142,7 @@ static int measure(const wf_opts *o, const struct weft_model *m, struct weft_eng
     if (s) return wf_say_error(s);
     print_table(c);
     print_histogram(c);
-    int rc = save(o, m, c);
+    int rc = save(o, m, c, path);
     weft_calibration_free(c);
     return rc;
 }
@@ -142,13 +151,14 @@ static int run(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
-    char *text = NULL;
+    char *text = NULL, path[4096];
     size_t len = 0;
     if (!o->prompt && !o->file) return wf_usage(o->command, "give a text with -f FILE");
     int rc = wf_open_model(o, false, &m);
     if (!rc) rc = wf_read_text(o, false, &text, &len);
+    if (!rc) rc = find_path(o, path, sizeof path); /* before minutes of measuring, not after */
     if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
-    if (!rc) rc = measure(o, m, e, text, len);
+    if (!rc) rc = measure(o, m, e, text, len, path);
     weft_engine_close(e);
     weft_model_close(m);
     free(text);

@@ -160,6 +160,7 @@ int wf_say_error(weft_status s);
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
 /* A failing model file is always WF_EXIT_MODEL. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
+/* Draws a bar where p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out);
 /* weft_progress_fn; user is a wf_progress, NULL: nothing is drawn. */

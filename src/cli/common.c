@@ -83,8 +83,7 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
                    struct weft_engine **out)
 {
     wf_progress bar = {0};
-    p.on_progress = wf_on_progress;
-    p.user = o->quiet ? NULL : &bar;
+    if (!p.on_progress) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar;
     weft_status s = weft_engine_open(m, &p, out);
     wf_progress_end(&bar);
     return s ? wf_say_error(s) : 0;

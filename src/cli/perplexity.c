@@ -241,8 +241,7 @@ static void catch_end(void)
 
 static int write_logits(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
 {
-    weft_status s = wf_not_a_model(o->logits);
-    if (!s) s = wf_output_open(o->logits, &out);
+    weft_status s = wf_output_open(o->logits, &out);
     if (s) return wf_say_error(s);
     catch_end();
     struct rows r = {.out = out.f, .n_vocab = weft_model_info(m)->n_vocab};
@@ -262,7 +261,8 @@ static int of_tokens(const wf_opts *o, const struct weft_model *m)
         return wf_usage(o->command, "-c %u is less than the %zu tokens given", ep.context,
                         o->tokens.n);
     if (!ep.context) ep.context = (uint32_t)o->tokens.n;
-    int rc = wf_open_engine(o, m, ep, &e);
+    weft_status s = wf_output_check(o->logits); /* before the weights load */
+    int rc = s ? wf_say_error(s) : wf_open_engine(o, m, ep, &e);
     if (!rc) rc = write_logits(o, m, e);
     weft_engine_close(e);
     return rc;

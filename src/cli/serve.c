@@ -58,24 +58,28 @@ static const WF_GROUP(log_group, "Watching it", log_rows);
 typedef struct context {
     const wf_opts *o;
     struct weft_engine_params engine;
-    struct weft_model *model; /* or NULL: it is opened later, or the server's already */
+    wf_opening *out;
+    wf_progress bar;
 } context;
 
-static int open_both(void *user, struct weft_model **m, struct weft_engine **e)
+/* The engine reports "load" when it has looked at all parameters and files. */
+static void on_progress(void *user, const char *what, double fraction)
 {
     context *c = user;
-    int rc = c->model ? 0 : wf_open_model(c->o, false, m);
-    if (c->model) *m = c->model, c->model = NULL;
-    return rc ? rc : wf_open_engine(c->o, *m, c->engine, e);
+    if (!strcmp(what, "load")) c->out->checked(c->out);
+    wf_on_progress(c->o->quiet ? NULL : &c->bar, what, fraction);
 }
 
-/* A file that does not suit the model is refused before the server listens. */
-static int check_spans(context *c)
+static int open_both(void *user, wf_opening *out)
 {
-    int rc = c->engine.spans ? wf_open_model(c->o, false, &c->model) : 0;
-    if (rc || !c->engine.spans) return rc;
-    weft_status s = weft_spans_check(c->model, c->engine.spans);
-    return s ? wf_say_error(s) : 0;
+    context *c = user;
+    c->out = out;
+    c->engine.on_progress = on_progress;
+    c->engine.user = c;
+    int rc = wf_open_model(c->o, false, &out->model);
+    if (!rc) rc = wf_open_engine(c->o, out->model, c->engine, &out->engine);
+    wf_progress_end(&c->bar);
+    return rc;
 }
 
 /* A name that no template has is found before the model loads. */
@@ -95,7 +99,7 @@ static bool prefix_good(const char *p)
 
 static int run(const wf_opts *o)
 {
-    context c = {o, o->engine, NULL};
+    context c = {.o = o, .engine = o->engine};
     wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
     if (!template_known(p.chat_template))
@@ -112,10 +116,7 @@ static int run(const wf_opts *o)
     p.profile = o->engine.profile;
     p.open = open_both;
     p.user = &c;
-    int rc = check_spans(&c);
-    if (!rc) rc = wf_serve(&p);
-    weft_model_close(c.model);
-    return rc;
+    return wf_serve(&p);
 }
 
 static const wf_opt_group *const groups[] = {

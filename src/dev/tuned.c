@@ -93,7 +93,7 @@ weft_status wf_tuned_open(wf_dev *dev, const wf_open_params *p)
     if (!p->tuned || !strcmp(p->tuned, "none")) return WEFT_OK;
     weft_status s = wf_tuned_read(p->tuned, &dev->info, &dev->tuned->user);
     if (!s) up_to_date(dev, &dev->tuned->user, p->tuned);
-    return s && s != WEFT_ERR_NOMEM ? wf_fail_more(WEFT_ERR_ARG, "tuned") : s;
+    return wf_fail_named(s, "tuned");
 }
 
 void wf_tuned_close(wf_dev *dev)

@@ -3,14 +3,11 @@
 #include "dev/tuned.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MAX_BYTES (1u << 20)
 #define MAX_ROWS  4096
@@ -275,13 +272,10 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
 
 weft_status wf_tuned_may_write(const char *path)
 {
-    char text[sizeof HEAD] = "", folder[1100];
+    char text[sizeof HEAD] = "";
     struct stat st;
-    if (stat(path, &st)) {
-        wf_copy(folder, sizeof folder, path);
-        if (errno == ENOENT && !access(dirname(folder), W_OK)) return WEFT_OK;
-        return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    }
+    WF_TRY(wf_output_check(path));
+    if (stat(path, &st)) return WEFT_OK;
     FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r+") : NULL;
     bool ours = f && (!fgets(text, 11, f) || !strcmp(text, "weft-tuned"));
     if (f) fclose(f);

@@ -198,7 +198,7 @@ weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_
     weft_status s = layers ? wf_calibration_load(file, m->info.file_bytes, m->hp.n_layer, layers) : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) set_nodes(layers, g);
     free(layers);
-    if (path) return s; /* asked for by name */
+    if (path) return wf_fail_named(s, "calibration");
     if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s; this calibration is ignored, attention stays synchronous", wf_error());
     return WEFT_OK;
 }

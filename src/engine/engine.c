@@ -1,4 +1,5 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
+#include "base/file.h"
 #include "engine/calibration.h"
 #include "dev/tuned.h"
 #include "engine/engine.h"
@@ -54,7 +55,7 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 static weft_status make_plan(struct weft_engine *e, const struct weft_engine_params *p)
 {
     if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
-    if (p->plan) WF_TRY(wf_plan_load(&e->graph, p->plan, &e->plan));
+    if (p->plan) WF_TRY(wf_fail_named(wf_plan_load(&e->graph, p->plan, &e->plan), "plan"));
     else if (p->nano_batches > 1) WF_TRY(wf_plan_overlap(&e->graph, p->nano_batches, &e->plan));
     else WF_TRY(wf_plan_sequential(&e->graph, &e->plan));
     if (p->dump_plan) WF_TRY(wf_plan_save(&e->plan, p->dump_plan));
@@ -65,6 +66,7 @@ static weft_status make_plan(struct weft_engine *e, const struct weft_engine_par
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_queue *q = NULL;
+    if (p->on_progress) p->on_progress(p->user, "load", 0); /* small models have no other report */
     WF_TRY(wf_queue_create(e->dev, &q));
     weft_status s = wf_weights_upload(&e->weights, e->model->file, e->dev, q, p->on_progress, p->user);
     wf_queue_destroy(q);
@@ -106,10 +108,11 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_spans_use(m, p->spans, &e->graph, &e->weights));
     WF_TRY(make_plan(e, p));
     wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
-    if (p->trace) WF_TRY(wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline));
+    if (p->trace) WF_TRY(wf_output_check(p->trace));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
-    return wf_sched_init(&e->sched, &e->limits, &sp);
+    WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
+    return p->trace ? wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline) : WEFT_OK;
 }
 
 static void unload(struct weft_engine *e)

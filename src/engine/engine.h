@@ -117,6 +117,7 @@ struct weft_request {
 /* timeline.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
 typedef struct wf_timeline wf_timeline;
 enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE, WF_TRACK_QUEUES /* one each */ };
+/* path: one that wf_output_check lets through. Not written beside its place, for what led to a crash is worth seeing. */
 weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **out);
 void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows);
 void wf_timeline_close(wf_timeline *t);

@@ -118,30 +118,13 @@ static weft_status set_nodes(const int32_t *spans, uint32_t n_heads, uint32_t si
     return WEFT_OK;
 }
 
-/* All spans of a file for a model; *spans is malloc'ed. */
-static weft_status read_for(const struct weft_model *m, const char *path, int32_t **spans, uint32_t *sink)
-{
-    *spans = wf_calloc((size_t)m->hp.n_layer * m->hp.n_kv_head, sizeof **spans);
-    return *spans ? wf_spans_load(path, m->hp.n_layer, m->hp.n_kv_head, *spans, sink) : WEFT_ERR_NOMEM;
-}
-
-weft_status weft_spans_check(const struct weft_model *m, const char *path)
-{
-    int32_t *spans;
-    uint32_t sink;
-    if (!m || !path || !m->arch) return wf_fail(WEFT_ERR_ARG, "weft_spans_check: want a model that can be run, and a path");
-    weft_status s = read_for(m, path, &spans, &sink);
-    free(spans);
-    return s;
-}
-
 weft_status wf_spans_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w)
 {
-    int32_t *spans;
     uint32_t sink;
     if (!path) return WEFT_OK;
-    weft_status s = read_for(m, path, &spans, &sink);
+    int32_t *spans = wf_calloc((size_t)m->hp.n_layer * m->hp.n_kv_head, sizeof *spans);
+    weft_status s = spans ? wf_spans_load(path, m->hp.n_layer, m->hp.n_kv_head, spans, &sink) : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) s = set_nodes(spans, m->hp.n_kv_head, sink, g, w);
     free(spans);
-    return s;
+    return wf_fail_named(s, "spans");
 }

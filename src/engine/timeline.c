@@ -2,7 +2,6 @@
  * for the device's steps, one for the ops of each queue. */
 #include "engine/engine.h"
 
-#include "base/file.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +20,6 @@ static void name_track(wf_timeline *t, uint32_t track, const char *name)
 
 weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **out)
 {
-    WF_TRY(wf_not_a_model(path));
     wf_timeline *t = wf_calloc(1, sizeof *t);
     if (!t) return WEFT_ERR_NOMEM;
     t->zero_ns = wf_now_ns();
@@ -32,7 +30,11 @@ weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **
     fputc('[', t->f);
     name_track(t, WF_TRACK_ENGINE, "engine");
     name_track(t, WF_TRACK_DEVICE, "device");
-    for (uint32_t q = 0; q < n_queues; q++) name_track(t, WF_TRACK_QUEUES + q, "queue");
+    for (uint32_t q = 0; q < n_queues; q++) {
+        char name[24];
+        snprintf(name, sizeof name, "queue %u", q);
+        name_track(t, WF_TRACK_QUEUES + q, name);
+    }
     *out = t;
     return WEFT_OK;
 }

@@ -101,6 +101,7 @@ int wf_client_run(const wf_client_params *p)
     if (curl_global_init(CURL_GLOBAL_DEFAULT))
         return fprintf(stderr, "weft: error: libcurl does not start\n"), EXIT_NONE;
     weft_status s = wf_target_open(p, &t);
+    if (!s && p->save) s = wf_result_check(&t); /* before minutes of measuring, not after */
     bool random = p->dataset == WF_DATASET_RANDOM;
     if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO && !t.unreachable[0])
         note(p, "the server has no /tokenize: prompts are words, and their lengths in tokens "

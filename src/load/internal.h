@@ -94,6 +94,7 @@ void wf_run_free(wf_run *r);
 void wf_report_print(const wf_client_params *p, const wf_load_stats *s);
 /* The few reasons that failed requests have, on stderr. */
 void wf_report_failures(const wf_run *r);
+weft_status wf_result_check(const wf_target *t); /* can it be saved? */
 weft_status wf_result_save(const wf_target *t, const wf_run *r, const wf_load_stats *s);
 
 #endif

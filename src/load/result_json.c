@@ -1,7 +1,8 @@
 /* result_json: the result as a file, with the keys of `vllm bench serve --save-result`. */
 #include "load/internal.h"
 
-#include <errno.h>
+#include "base/file.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +21,16 @@ static json_t *text(const char *s)
 
 /* ---- what was asked for, what came of it --------------------------------------------------- */
 
-static void add_setup(json_t *o, const wf_target *t)
+static void date_now(char *buf, size_t cap)
 {
-    const wf_client_params *p = t->p;
-    char date[40];
     time_t now = time(NULL);
     struct tm tm;
-    strftime(date, sizeof date, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+    strftime(buf, cap, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+}
+
+static void add_setup(json_t *o, const wf_target *t, const char *date)
+{
+    const wf_client_params *p = t->p;
     set(o, "date", text(date));
     set(o, "endpoint_type", text(p->backend));
     set(o, "backend", text(p->backend));
@@ -106,40 +110,60 @@ static void add_details(json_t *o, const wf_run *r)
 /* ---- the file ------------------------------------------------------------------------------ */
 
 /* As vLLM names it, where no name was given. */
-static void default_name(const wf_target *t, const json_t *o, char *buf, size_t cap)
+static void default_name(const wf_target *t, const char *date, char *buf, size_t cap)
 {
     const wf_client_params *p = t->p;
     const char *model = t->model ? t->model : "model", *slash = strrchr(model, '/');
     char limit[40] = "";
     if (p->max_concurrency) snprintf(limit, sizeof limit, "-concurrency%zu", p->max_concurrency);
     snprintf(buf, cap, "%s-%gqps%s-%s-%s.json", p->label ? p->label : p->backend, p->rate, limit,
-             slash ? slash + 1 : model, json_string_value(json_object_get(o, "date")));
+             slash ? slash + 1 : model, date);
 }
 
-static weft_status write_file(const wf_target *t, const json_t *o)
+static weft_status find_path(const wf_target *t, const char *date, char *path, size_t cap)
 {
-    char name[512], path[1200];
+    char name[512];
     const wf_client_params *p = t->p;
-    default_name(t, o, name, sizeof name);
+    default_name(t, date, name, sizeof name);
     bool here = !p->result_dir || (p->result_file && p->result_file[0] == '/');
-    snprintf(path, sizeof path, "%s%s%s", here ? "" : p->result_dir, here ? "" : "/",
-             p->result_file ? p->result_file : name);
-    if (json_dump_file(o, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9)))
-        return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
-    if (!p->quiet) fprintf(stderr, "weft: wrote %s\n", path);
+    int n = snprintf(path, cap, "%s%s%s", here ? "" : p->result_dir, here ? "" : "/",
+                     p->result_file ? p->result_file : name);
+    return (size_t)n < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
+}
+
+weft_status wf_result_check(const wf_target *t)
+{
+    char date[40], path[1200];
+    date_now(date, sizeof date);
+    WF_TRY(find_path(t, date, path, sizeof path));
+    return wf_output_check(path);
+}
+
+static weft_status write_file(const wf_target *t, const char *date, const json_t *o)
+{
+    char path[1200];
+    wf_output out;
+    WF_TRY(find_path(t, date, path, sizeof path));
+    WF_TRY(wf_output_open(path, &out));
+    bool whole = !json_dumpf(o, out.f, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    WF_TRY(wf_output_end(&out, whole));
+    if (!whole) return wf_fail(WEFT_ERR_IO, "cannot write %s: the disk is full, or memory", path);
+    if (!t->p->quiet) fprintf(stderr, "weft: wrote %s\n", path);
     return WEFT_OK;
 }
 
 weft_status wf_result_save(const wf_target *t, const wf_run *r, const wf_load_stats *s)
 {
+    char date[40];
     json_t *o = json_object();
+    date_now(date, sizeof date);
     if (!o) return wf_fail(WEFT_ERR_NOMEM, "out of memory for the result");
-    add_setup(o, t);
+    add_setup(o, t, date);
     add_totals(o, s);
     for (int m = 0; m < WF_N_METRICS; m++)
         if (t->p->shown[m]) add_metric(o, t->p, &s->metric[m], wf_metric_names[m].key);
     if (t->p->save_detailed) add_details(o, r);
-    weft_status st = write_file(t, o);
+    weft_status st = write_file(t, date, o);
     json_decref(o);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "serve/internal.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -380,12 +381,11 @@ static void fit_file_limit(wf_server *s)
            (unsigned long long)l.rlim_cur, s->p.max_connections);
 }
 
-static struct MHD_Daemon *start(wf_server *s, const struct addrinfo *a)
+static struct MHD_Daemon *start(wf_server *s)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
-    if (a->ai_family == AF_INET6) flags |= MHD_USE_IPv6;
     return MHD_start_daemon(
-        flags, (uint16_t)s->p.port, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, a->ai_addr,
+        flags, (uint16_t)s->p.port, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listener,
         MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)s->p.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MEMORY,
@@ -394,7 +394,29 @@ static struct MHD_Daemon *start(wf_server *s, const struct addrinfo *a)
         on_connection, s, MHD_OPTION_END);
 }
 
-bool wf_http_start(wf_server *s)
+/* A socket with this address, which does not listen yet; MHD_INVALID_SOCKET and errno. */
+static int take_address(const struct addrinfo *a)
+{
+    const int on = 1;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return MHD_INVALID_SOCKET;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of a server before us may linger */
+    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    if (!bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
+    int e = errno;
+    close(fd);
+    errno = e;
+    return MHD_INVALID_SOCKET;
+}
+
+static bool cannot_listen(const wf_server *s)
+{
+    wf_fail(WEFT_ERR_IO, "cannot listen on %s port %u: %s; choose another with --port or --host", s->p.host, s->p.port,
+            strerror(errno));
+    return false;
+}
+
+bool wf_http_bind(wf_server *s)
 {
     char port[16];
     struct addrinfo *a = NULL, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
@@ -404,15 +426,20 @@ bool wf_http_start(wf_server *s)
         wf_fail(WEFT_ERR_ARG, "--host %s: %s", s->p.host, gai_strerror(rc));
         return false;
     }
-    fit_file_limit(s);
-    s->listener = MHD_INVALID_SOCKET;
     s->loopback = is_loopback(a->ai_addr);
-    s->daemon = start(s, a);
-    if (!s->daemon)
-        wf_fail(WEFT_ERR_IO,
-                "cannot listen on %s port %u; is another server there? --port takes another one",
-                s->p.host, s->p.port);
+    s->listener = take_address(a);
+    bool ok = s->listener != MHD_INVALID_SOCKET || cannot_listen(s);
     freeaddrinfo(a);
+    return ok;
+}
+
+bool wf_http_start(wf_server *s)
+{
+    fit_file_limit(s);
+    if (listen(s->listener, SOMAXCONN)) return cannot_listen(s);
+    s->daemon = start(s);
+    s->listener = MHD_INVALID_SOCKET; /* the daemon's now */
+    if (!s->daemon) wf_fail(WEFT_ERR_IO, "cannot start the HTTP server; too few threads or files? See ulimit -a");
     return s->daemon != NULL;
 }
 
@@ -431,7 +458,8 @@ void wf_http_quiesce(wf_server *s)
 
 void wf_http_stop(wf_server *s)
 {
-    MHD_stop_daemon(s->daemon);
+    if (s->daemon) MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
     if (s->listener != MHD_INVALID_SOCKET) close(s->listener);
+    s->listener = MHD_INVALID_SOCKET;
 }

@@ -247,7 +247,7 @@ typedef struct wf_conn { /* a TCP connection, to find those that never finish a 
 struct wf_server {
     wf_serve_params p;
     struct MHD_Daemon *daemon;
-    int listener;   /* once nobody is let in any more: to be closed when the daemon has stopped */
+    int listener;   /* until the daemon has it, and again once nobody is let in any more; MHD_INVALID_SOCKET between */
     char name[128]; /* of the model */
     int64_t started;
     bool loopback; /* bound to this machine only: Host is checked */
@@ -267,10 +267,12 @@ struct wf_server {
     wf_conn *conns;
 };
 
+/* Takes the address, so that it is known to be free; nobody can connect before wf_http_start. */
+bool wf_http_bind(wf_server *s);
 bool wf_http_start(wf_server *s);
 /* Takes no more connections; those that are open may go on. */
 void wf_http_quiesce(wf_server *s);
-void wf_http_stop(wf_server *s);
+void wf_http_stop(wf_server *s); /* also one that was not started */
 uint32_t wf_http_port(const wf_server *s);
 bool wf_keys_load(wf_server *s);
 bool wf_key_fits(const wf_server *s, const char *authorization);

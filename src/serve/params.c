@@ -16,32 +16,53 @@
 /* ---- JSON
  * ----------------------------------------------------------------------------------------- */
 
-/* Levels of brackets outside of strings; the parser recurses, so this comes before it. */
-static size_t depth_of(const char *text, size_t len)
+/* What a look at brackets and strings alone tells about len bytes of JSON. */
+typedef struct outline {
+    size_t deepest;       /* levels of brackets */
+    size_t name, n_name;  /* of the last string in the outermost object: the name of the member that the bytes end in,
+                             unless they end behind a string */
+} outline;
+
+static outline outline_of(const char *text, size_t len)
 {
-    size_t depth = 0, deepest = 0;
+    outline o = {0};
+    size_t depth = 0, begin = 0;
     bool string = false;
     for (size_t i = 0; i < len; i++) {
         char c = text[i];
         if (string && c == '\\')
             i++;
-        else if (c == '"')
+        else if (c == '"') {
+            if (!string) begin = i + 1;
+            if (string && depth == 1) o.name = begin, o.n_name = i - begin;
             string = !string;
-        else if (string)
+        } else if (string)
             continue;
         else if (c == '{' || c == '[')
-            depth++, deepest = WF_MAX(deepest, depth);
+            depth++, o.deepest = WF_MAX(o.deepest, depth);
         else if ((c == '}' || c == ']') && depth)
             depth--;
     }
-    return deepest;
+    return o;
+}
+
+static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_refusal *r)
+{
+    char name[48];
+    if (json_error_code(e) != json_error_numeric_overflow) {
+        wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %d, column %d)", e->text, e->line, e->column);
+        return;
+    }
+    outline o = outline_of(text, WF_MIN(len, (size_t)e->position)); /* as far as the number */
+    snprintf(name, sizeof name, "%.*s", (int)WF_MIN(o.n_name, sizeof name - 1), text + o.name);
+    wf_refuse(r, 400, name, "%s holds a number that is too large (line %d, column %d)", *name ? name : "the body", e->line, e->column);
 }
 
 json_t *wf_json_parse(const char *text, size_t len, wf_refusal *r)
 {
     json_error_t e;
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
-    if (depth_of(text, len) > MAX_DEPTH) {
+    if (outline_of(text, len).deepest > MAX_DEPTH) { /* the parser recurses */
         wf_refuse(r, 400, "", "the JSON is nested deeper than %d levels", MAX_DEPTH);
         return NULL;
     }
@@ -50,8 +71,7 @@ json_t *wf_json_parse(const char *text, size_t len, wf_refusal *r)
     if (j)
         wf_refuse(r, 400, "", "the body must be a JSON object");
     else
-        wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %d, column %d)", e.text, e.line,
-                  e.column);
+        refuse_syntax(text, len, &e, r);
     json_decref(j);
     return NULL;
 }

@@ -10,6 +10,15 @@
 
 #include "base/base.h"
 
+/* Model and engine while they are opened. */
+typedef struct wf_opening {
+    struct weft_model *model;
+    struct weft_engine *engine;
+    /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
+     * long is left: from then on the server answers /health. */
+    void (*checked)(struct wf_opening *o);
+} wf_opening;
+
 /* Zero is the default. */
 typedef struct wf_serve_params {
     const char *host;           /* address to listen on; NULL: 127.0.0.1 */
@@ -28,9 +37,8 @@ typedef struct wf_serve_params {
     uint32_t max_connections;    /* 0: 4096 */
     bool log_json, quiet, verbose;
     bool profile;                /* the engine is opened with it: /metrics tells classes of work apart */
-    /* Opens model and engine while the server already answers /health; 0 or an exit code after a
-     * message. */
-    int (*open)(void *user, struct weft_model **model, struct weft_engine **engine);
+    /* Fills model and engine; 0, or an exit code after a message. */
+    int (*open)(void *user, wf_opening *o);
     void *user;
 } wf_serve_params;
 

@@ -47,6 +47,12 @@ static void say(const wf_server *s, const char *fmt, ...)
         fprintf(stderr, "weft: %s\n", text);
 }
 
+static int say_error(void)
+{
+    fprintf(stderr, "weft: error: %s\n", weft_last_error());
+    return EXIT_FAIL;
+}
+
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
@@ -81,7 +87,7 @@ static void report_rates(wf_server *s, report *last)
 {
     uint64_t now = wf_now_ns();
     struct weft_stats e = {0};
-    if (now - last->ns < REPORT_NS || !atomic_load(&s->loaded)) return;
+    if (now - last->ns < REPORT_NS) return;
     weft_engine_stats(s->engine, &e);
     pthread_mutex_lock(&s->metrics.lock);
     report next = {now, s->metrics.prompt_tokens, s->metrics.generation_tokens};
@@ -112,32 +118,6 @@ static void name_model(wf_server *s)
     if (end && !strcmp(end, ".gguf")) *end = 0;
     for (char *c = s->name; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == '"' || *c == '\\' || *c == 127) *c = '-';
-}
-
-typedef struct loader {
-    wf_server *server;
-    struct weft_model *model;
-    struct weft_engine *engine;
-    int rc;
-    atomic_bool done;
-} loader;
-
-static void *load(void *arg)
-{
-    loader *l = arg;
-    l->rc = l->server->p.open(l->server->p.user, &l->model, &l->engine);
-    atomic_store(&l->done, true);
-    return NULL;
-}
-
-static void publish(wf_server *s, const loader *l)
-{
-    s->model = l->model;
-    s->engine = l->engine;
-    s->context = weft_engine_context(l->engine);
-    name_model(s);
-    atomic_store(&s->loaded, true);
-    say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
 /* ---- signals
@@ -177,6 +157,67 @@ static int wait_tick(void)
     return told;
 }
 
+/* ---- start
+ * ----------------------------------------------------------------------------------------------------
+ */
+
+typedef struct loader {
+    wf_opening opening; /* first: what on_checked is called with */
+    wf_server *server;
+    int rc;
+    atomic_bool checked, done;
+} loader;
+
+static void on_checked(wf_opening *o)
+{
+    loader *l = (loader *)o;
+    if (!atomic_exchange(&l->checked, true)) sem_post(&wake);
+}
+
+static void *load(void *arg)
+{
+    loader *l = arg;
+    l->rc = l->server->p.open(l->server->p.user, &l->opening);
+    atomic_store(&l->done, true);
+    sem_post(&wake);
+    return NULL;
+}
+
+static bool let_in(wf_server *s)
+{
+    const char *bracket = strchr(s->p.host, ':') ? "[" : "";
+    if (!wf_http_start(s) || !wf_watch_start(s)) return false;
+    say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "",
+        wf_http_port(s));
+    return true;
+}
+
+static void publish(wf_server *s, const loader *l)
+{
+    s->model = l->opening.model;
+    s->engine = l->opening.engine;
+    s->context = weft_engine_context(s->engine);
+    name_model(s);
+    atomic_store(&s->loaded, true);
+    say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
+}
+
+/* Until the engine is there; clients are let in when only what takes long is left of its opening, which cannot be
+ * interrupted. */
+static int wait_for_engine(wf_server *s, loader *l)
+{
+    for (bool done = false; !done;) {
+        if (wait_tick() > 0) _exit(0); /* nothing was accepted */
+        done = atomic_load(&l->done);
+        if (done && l->rc) return l->rc;
+        if (s->daemon || !(done || atomic_load(&l->checked)) || let_in(s)) continue;
+        say_error();
+        _exit(EXIT_FAIL);
+    }
+    publish(s, l);
+    return 0;
+}
+
 /* ---- end
  * ----------------------------------------------------------------------------------------------------------
  */
@@ -209,18 +250,12 @@ static void drain(wf_server *s)
         wf_sleep_ns(10000000); /* last bytes to clients that read */
 }
 
-static int wait_for_end(wf_server *s, loader *l)
+static int wait_for_end(wf_server *s)
 {
     struct weft_stats e = {0};
     report last = {.ns = wf_now_ns()};
     for (bool stop = false; !stop;) {
         stop = wait_tick() > 0;
-        bool loaded = atomic_load(&s->loaded), done = atomic_load(&l->done);
-        if (!loaded && stop)
-            _exit(0); /* nothing was accepted; loading cannot be interrupted otherwise */
-        if (!loaded && done && l->rc) return l->rc;
-        if (!loaded && done) publish(s, l);
-        if (!loaded) continue;
         report_rates(s, &last);
         weft_engine_stats(s->engine, &e);
         if (e.failed) stop = true; /* its requests have failed already */
@@ -252,23 +287,18 @@ static void set_defaults(wf_server *s)
 
 static int serve(wf_server *s)
 {
-    loader l = {.server = s};
+    loader l = {.opening.checked = on_checked, .server = s};
     pthread_t thread;
-    const char *bracket = strchr(s->p.host, ':') ? "[" : "";
     bool ok = wf_keys_load(s);
     catch_signals(); /* only now: the file of keys may be a pipe, which can keep us waiting */
-    if (!ok || !wf_http_start(s) || !wf_watch_start(s)) {
-        fprintf(stderr, "weft: error: %s\n", weft_last_error());
-        return EXIT_FAIL;
-    }
-    say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "",
-        wf_http_port(s));
+    if (!ok || !wf_http_bind(s)) return say_error();
     if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
-    int rc = wait_for_end(s, &l);
+    int rc = wait_for_engine(s, &l);
+    if (!rc) rc = wait_for_end(s);
     pthread_join(thread, NULL);
     wf_http_stop(s);
-    weft_engine_close(l.engine);
-    weft_model_close(l.model);
+    weft_engine_close(l.opening.engine);
+    weft_model_close(l.opening.model);
     if (!rc) say(s, "ended");
     return rc;
 }
@@ -278,13 +308,14 @@ int wf_serve(const wf_serve_params *p)
     wf_server *s = wf_calloc(1, sizeof *s);
     if (!s) return EXIT_FAIL;
     s->p = *p;
+    s->listener = MHD_INVALID_SOCKET;
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve(s);
-    if (s->daemon) wf_http_stop(s);
+    wf_http_stop(s);
     wf_watch_stop(s);
     wf_keys_free(s);
     free(s);

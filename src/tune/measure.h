@@ -2,7 +2,7 @@
  *
  *   shape (text) --> problem (operands on the device) --> clock (median time of a variant) --> row
  *
- * ops.c is `weft bench ops`, tune.c is `weft tune`.
+ * ops.c is `weft bench ops`, tune.c is `weft tune`, which chooses kernels, and batch.c rows of a step.
  */
 #ifndef WF_MEASURE_H
 #define WF_MEASURE_H
@@ -67,5 +67,18 @@ weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double
 bool wf_clock_reference(const wf_variant *v);
 /* Can it run the problem, and is it right? Builds and checks it. */
 weft_status wf_clock_usable(wf_problem *p, int variant, bool *usable);
+
+/* ---- batch.c: rows of a step ------------------------------------------------------------------------ */
+
+#define WF_STEP_DOUBLINGS 24
+typedef struct wf_step_times { /* of steps with 1, 2, 4, ... rows: the products measured so far, each with its fastest kernel */
+    double ns[WF_STEP_DOUBLINGS];
+    size_t n_products[WF_STEP_DOUBLINGS];
+} wf_step_times;
+/* One product of a layer; rows: a power of two. Not the output matrix, which few rows of a step see. */
+void wf_step_times_add(wf_step_times *t, uint32_t rows, double ns);
+/* The fewest rows with which all products of a layer run nearly as fast as they can; 0: too few sizes were measured to
+ * tell. */
+uint32_t wf_dense_batch(const wf_step_times *t);
 
 #endif

@@ -19,9 +19,6 @@
 #define MAX_SIZE     2048
 #define MAX_LOGITS   64 /* rows of the output matrix: sequences that decode together */
 #define REPEAT       3
-#define MAX_DOUBLINGS 24
-#define NEAR_BEST    0.92 /* of the highest rate: more rows only keep answers waiting */
-#define LEAST_BATCH  128  /* fewer save nobody time */
 
 typedef struct job {
     wf_shape shape;
@@ -46,8 +43,7 @@ typedef struct tuner {
     bool have;                    /* problem is there */
     bool no_async[WF_N_MEASURED]; /* kinds without asynchronous kernels */
     racer racers[MAX_VARIANTS];
-    double step_ns[MAX_DOUBLINGS]; /* of 2^i rows: the products measured so far, each with its fastest kernel */
-    size_t n_products[MAX_DOUBLINGS];
+    wf_step_times steps;
 } tuner;
 
 /* ---- what to measure ---------------------------------------------------------------------- */
@@ -287,26 +283,6 @@ static bool has_async(tuner *t)
     return false;
 }
 
-/* Not of the output matrix, which few rows of a step see. */
-static void note_product(tuner *t, uint32_t size, double ns)
-{
-    uint32_t i = 0;
-    while (size >>= 1) i++;
-    t->step_ns[i] += ns;
-    t->n_products[i]++;
-}
-
-/* The fewest rows of a step with which all products of a layer run nearly as fast as they can. */
-static uint32_t dense_batch(const tuner *t)
-{
-    double best = 0;
-    uint32_t n = 0, rows = 1;
-    while (n < MAX_DOUBLINGS && t->n_products[n] && t->n_products[n] == t->n_products[0]) n++;
-    for (uint32_t i = 0; i < n; i++) best = WF_MAX(best, (double)(1u << i) / t->step_ns[i]);
-    for (uint32_t i = 0; i < n && rows / t->step_ns[i] < NEAR_BEST * best; i++) rows *= 2;
-    return n && 1u << (n - 1) >= LEAST_BATCH ? WF_MAX(rows, (uint32_t)LEAST_BATCH) : 0;
-}
-
 static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int *before,
                              wf_tuned_row *row)
 {
@@ -327,7 +303,7 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
     if (shape->op == WF_TUNED_GEMM && *before >= 0 && best != *before)
         WF_TRY(bisect(t, shape, *before, best, size / 2, &from));
     add_step(t, row, from, best);
-    if (shape->op == WF_TUNED_GEMM && t->jobs[t->at].max_size == max_size(t)) note_product(t, size, ns[best]);
+    if (shape->op == WF_TUNED_GEMM && t->jobs[t->at].max_size == max_size(t)) wf_step_times_add(&t->steps, size, ns[best]);
     *before = best;
     return WEFT_OK;
 }
@@ -378,7 +354,7 @@ static weft_status find_path(const tuner *t, char *path, size_t cap)
 /* Rows of other shapes stay; a file that is no good, or of other kernels, is replaced. */
 static weft_status merge_and_write(tuner *t, const char *path)
 {
-    uint32_t batch = t->p->model ? dense_batch(t) : 0; /* single shapes are no step */
+    uint32_t batch = t->p->model ? wf_dense_batch(&t->steps) : 0; /* single shapes are no step */
     wf_tuned_table all = {0};
     weft_status s = WEFT_OK;
     uint32_t kernels = wf_tuned_kernels(t->dev);

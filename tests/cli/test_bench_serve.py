@@ -364,6 +364,13 @@ class Serving(unittest.TestCase):
         self.assertEqual(r.code, 0, r.err)
         return r
 
+    def test_result_that_cannot_be_written(self):
+        """Said before anything is measured."""
+        for args in (["--result-dir", "/absent"], ["--result-filename", "/absent/r.json"], ["--result-filename", "/"]):
+            r = bench("--port", self.s.port, "--num-prompts", 1, "--save-result", *args)
+            self.assertEqual((r.code, r.out), (cli.RUNTIME, b""), r.err)
+            self.assertIn("cannot write /", r.err)
+
     def test_result(self):
         """What is printed and saved follows from the times of the single requests."""
         with tempfile.TemporaryDirectory() as folder:

@@ -127,7 +127,14 @@ class Trace(cli.TestCase):
         self.fails(cli.RUNTIME, "line 2", *trace("--dataset", bad))
         self.fails(cli.RUNTIME, "/absent", *trace("--dataset", "/absent"))
         self.fails(cli.RUNTIME, "fits the context", *trace("--const", "600:600"))
-        self.fails(cli.RUNTIME, "model", *trace("--csv", os.path.join(cli.ROOT, "models", "demo.gguf")))
+        self.fails(cli.USAGE, "is a model", *trace("--csv", os.path.join(cli.ROOT, "models", "demo.gguf")))
+        self.fails(cli.RUNTIME, "/absent/x", *trace("--plot", "/absent/x", "--arrivals", "poisson", "--rate", "5"))
+
+    def test_failed_run_leaves_no_file(self):
+        before = os.listdir(self.folder)
+        paths = [os.path.join(self.folder, name) for name in ("a.csv", "a.svg")]
+        self.fails(cli.RUNTIME, "no buffer above", *trace("--max-alloc", "1K", "--csv", paths[0], "--plot", paths[1], "--arrivals", "poisson", "--rate", "5"))
+        self.assertEqual(os.listdir(self.folder), before)
         no_times = os.path.join(self.folder, "no_times.csv")
         with open(no_times, "w") as f:
             f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")

@@ -212,10 +212,17 @@ class Calibrate(cli.TestCase):
     def test_refusals(self):
         self.fails(cli.USAGE, "-f FILE", "calibrate")
         self.fails(cli.RUNTIME, "/absent", "calibrate", "-f", "/absent")
-        self.fails(cli.USAGE, "too few", "calibrate", *cli.CPU, "-p", "a", "-o", "/absent/x")
-        r = cli.weft("calibrate", *cli.CPU, "-p", TEXT, "-o", "/absent/x")
-        self.assertEqual(r.code, cli.RUNTIME)
-        self.assertIn("/absent/x", r.err)
+        self.fails(cli.USAGE, "too few", "calibrate", *cli.CPU, "-p", "a")
+
+    def test_place_of_the_file(self):
+        """Said before anything is measured; what fails later leaves nothing there."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x")
+            for bad in ("/absent/x", folder):
+                self.fails(cli.RUNTIME, f"cannot write {bad}", "calibrate", *cli.CPU, "-p", TEXT, "-o", bad)
+            self.fails(cli.USAGE, "is a model", "calibrate", *cli.CPU, "-p", TEXT, "-o", os.path.join(cli.ROOT, "models", "demo.gguf"))
+            self.fails(cli.RUNTIME, "no buffer above", "calibrate", *cli.CPU, "--max-alloc", "1K", "-p", TEXT, "-o", path)
+            self.assertEqual(os.listdir(folder), [])
 
 
 class Info(cli.TestCase):

@@ -89,8 +89,8 @@ class Text(cli.TestCase):
                 f.write("weft-spans 1\nlayer 0 1 2 3\n")
             for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
                             ["bench", "trace", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
-                self.fails(cli.MODEL, f"{path}: line 2: layer 0 has 3 spans: want 4, one for each KV head", *command, "--spans", path)
-            self.fails(RUNTIME, "/absent", *RUN, "--spans", "/absent")
+                self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 spans: want 4, one for each KV head", *command, "--spans", path)
+            self.fails(cli.USAGE, "/absent", *RUN, "--spans", "/absent")
 
     def test_trace(self):
         """A step is submitted before the tokens of the one before are read; where the host draws from logits, after."""
@@ -99,10 +99,36 @@ class Text(cli.TestCase):
                 path = os.path.join(folder, "trace.json")
                 self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", *args, "--trace", path)
                 with open(path) as f:
-                    spans = [(e["name"], e["args"]["step"]) for e in json.load(f) if e["ph"] == "X" and e["tid"] == 1]
+                    events = json.load(f)
+            spans = [(e["name"], e["args"]["step"]) for e in events if e["ph"] == "X" and e["tid"] == 1]
             self.assertEqual(spans.count(("submit", 0)), 1)
             for step in range(9):
                 self.assertEqual(spans.index(("submit", step + 1)) < spans.index(("wait", step)), ahead, spans)
+
+
+    def test_trace_of_a_failed_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.fails(RUNTIME, "no buffer above", *RUN, "-p", "x", "--trace", os.path.join(folder, "trace.json"), "--max-alloc", "1K")
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_trace_of_two_queues(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            self.ok(*RUN, "-p", "One day", "-n", 3, "--nano-batches", 2, "--trace", path)
+            with open(path) as f:
+                events = json.load(f)
+        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertEqual(names, {1: "engine", 2: "device", 3: "queue 0", 4: "queue 1"})
+
+    def test_bad_files(self):
+        """What an option names and cannot be used is wrong usage, whatever is wrong with it."""
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("nonsense\n")
+            f.flush()
+            for option in ("--plan", "--calibration", "--tuned"):
+                for path in (f.name, "/absent", "/"):
+                    self.fails(cli.USAGE, path, *RUN, "-p", "x", "-n", 1, option, path)
+        self.fails(RUNTIME, "/absent/x", *RUN, "-p", "x", "-n", 1, "--trace", "/absent/x")
 
 
 class Chat(cli.TestCase):

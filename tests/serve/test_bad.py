@@ -79,15 +79,29 @@ class Bad(serve.Unharmed):
         for name, values in bad.items():
             for value in values:
                 with self.subTest(name=name, value=str(value)[:40]):
-                    if name == "seed":
-                        self.refused(self.s.complete(seed=value), 400)
-                    else:
-                        self.refused(self.s.complete(**{name: value}), 400, name)
+                    self.refused(self.s.complete(**{name: value}), 400, name)
         self.refused(self.s.complete(best_of=3), 501, "best_of")
         self.refused(self.s.complete(stream=True, stream_options=5), 400, "stream_options")
         self.refused(self.s.complete(stream=True, stream_options={"include_usage": 5}), 400, "stream_options")
         e = self.refused(self.s.complete(prompt="word " * 1000), 400, "prompt")
         self.assertEqual(e["code"], "context_length_exceeded")
+
+    def test_numbers_too_large(self):
+        """No reader of JSON holds them; the error names the field all the same."""
+        huge = 1 << 64
+        for name, value in (("max_tokens", huge), ("n", -huge), ("seed", 10 ** 30), ("temperature", huge), ("stop_token_ids", [1, huge]),
+                            ("logit_bias", {"max_tokens": huge}), ("prompt", [[1], [huge]]), ("unknown \"field\\", huge)):
+            for more in ({}, {"user": "a \"b\" {[", "stop": ["}", "]"]}):
+                fields = {**more, name: value, "min_tokens": 1}
+                e = self.refused(self.s.post("/v1/completions", {**fields, "echo": False}), 400)
+                self.assertEqual(e["param"], json.dumps(name)[1:-1])
+                self.assertTrue(e["message"].startswith(e["param"]), e)
+        self.refused(self.s.post("/v1/completions", b'{"prompt": "a", "temperature": 1e999}'), 400, "temperature")
+        self.refused(self.s.chat(max_completion_tokens=huge), 400, "max_completion_tokens")
+        self.refused(self.s.chat(messages=[{"role": "user", "content": "a", "x": huge}]), 400, "messages")
+        self.refused(self.s.post("/detokenize", {"tokens": [1, huge]}), 400, "tokens")
+        e = self.refused(self.s.post("/v1/completions", str(huge).encode()), 400)
+        self.assertIsNone(e["param"])
 
     def test_missing_prompt(self):
         self.refused(self.s.post("/v1/completions", {}), 400, "prompt")

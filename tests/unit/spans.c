@@ -140,9 +140,9 @@ static void test_engine(void **state)
         if (e->graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->graph.nodes[i]);
     weft_engine_close(e);
     write_bytes(HEAD TWO, strlen(HEAD TWO)); /* of another model */
-    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_FORMAT);
+    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
     p.spans = "/nonexistent";
-    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_IO);
+    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
     weft_model_close(m);
 }
 

@@ -238,6 +238,71 @@ static void too_large(void **state)
     assert_int_equal(wf_problem_create(f->dev, f->q, &s, 1, &p), WEFT_ERR_ARG);
 }
 
+/* ---- rows of a step ----------------------------------------------------------------------- */
+
+/* Times of two products for 1, 2, ... up to `most` rows, by a law of how a device behaves. */
+static wf_step_times steps(double (*ns)(double rows), uint32_t most)
+{
+    wf_step_times t = {0};
+    for (uint32_t rows = 1; rows <= most; rows *= 2) {
+        wf_step_times_add(&t, rows, 0.25 * ns(rows));
+        wf_step_times_add(&t, rows, 0.75 * ns(rows));
+    }
+    return t;
+}
+
+static double until_512(double rows) /* reading the weights, up to there */
+{
+    return 1000 * (rows < 512 ? 512 : rows);
+}
+
+static double until_16(double rows)
+{
+    return rows < 16 ? 16 : rows;
+}
+
+static double creeping(double rows) /* rates: 0.780 at 1024, 0.877 at 2048, 0.934 at 4096 */
+{
+    return 288 + rows;
+}
+
+static double steep_end(double rows) /* cache misses from 1024 on: half the rate of 512 */
+{
+    return rows <= 512 ? until_512(rows) : 2000 * rows;
+}
+
+/* The fewest rows that come within 8 % of the highest rate; at least 128. */
+static void rows_of_a_step(void **state)
+{
+    (void)state;
+    static const struct {
+        double (*ns)(double);
+        uint32_t most, want;
+    } cases[] = {
+        {until_512, 2048, 512}, {until_512, 512, 512},   {until_512, 256, 256},  {until_16, 2048, 128},
+        {creeping, 4096, 2048}, {creeping, 2048, 2048},  {steep_end, 4096, 512}, {until_16, 128, 128},
+        {until_16, 64, 0}, /* too few sizes to tell */
+    };
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_step_times t = steps(cases[i].ns, cases[i].most);
+        uint32_t got = wf_dense_batch(&t);
+        if (got != cases[i].want) fail_msg("case %zu: %u rows, not %u", i, got, cases[i].want);
+    }
+    wf_step_times none = {0};
+    assert_int_equal(wf_dense_batch(&none), 0);
+}
+
+/* Where a product did not fit into memory, the others alone would seem fast. */
+static void only_whole_steps_count(void **state)
+{
+    (void)state;
+    wf_step_times t = steps(until_512, 256);
+    wf_step_times_add(&t, 512, 1);
+    assert_int_equal(wf_dense_batch(&t), 256);
+    wf_step_times_add(&t, 512, 1);
+    assert_int_equal(wf_dense_batch(&t), 512);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +311,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(pages_rotate, setup, teardown),
         cmocka_unit_test_setup_teardown(prompts_are_causal, setup, teardown),
         cmocka_unit_test_setup_teardown(too_large, setup, teardown),
+        cmocka_unit_test(rows_of_a_step),
+        cmocka_unit_test(only_whole_steps_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

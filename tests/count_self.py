@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The counting of test.sh: real programs of tests, of which some are skipped, and what meson would log of them.
+
+    count_self.py count.py
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = """
+import sys, unittest
+sys.path.insert(0, {cli!r})
+import cli
+class T(unittest.TestCase):
+    def test_runs(self):
+        self.assertTrue({runs})
+    def test_skips(self):
+        self.skipTest("OK (skipped=50)")
+    @unittest.skip("no reason")
+    def test_skips_too(self):
+        pass
+@unittest.skip("none of them")
+class U(unittest.TestCase):
+    def test_one(self):
+        pass
+cli.main()
+"""
+CMOCKA = "[==========] Running 3 test(s).\n[  SKIPPED ] absent\n[==========] 3 test(s) run.\n[  SKIPPED ] 2 test(s), listed below:\n[  SKIPPED ] absent\n"
+
+
+def run(text):
+    """Its exit code and what it said, as meson logs them."""
+    p = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    return {"result": {0: "OK", 77: "SKIP"}.get(p.returncode, "FAIL"), "stdout": p.stdout, "stderr": p.stderr}
+
+
+def program(runs, *args):
+    cli = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cli")
+    text = PROGRAM.format(cli=cli, runs=runs)
+    return run(text.replace("cli.main()", f"sys.argv[1:] = {list(args)}\ncli.main()"))
+
+
+class Count(unittest.TestCase):
+    def count(self, *tests):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            for i, t in enumerate(tests):
+                f.write(json.dumps({"name": f"t{i}", **t}) + "\n")
+            f.flush()
+            return subprocess.run([sys.executable, COUNT, f.name], capture_output=True, text=True, check=True).stdout.rstrip("\n")
+
+    def test_python(self):
+        self.assertEqual(self.count(program(True)), "1 0 3 ")
+        self.assertEqual(self.count(program(True, "T.test_runs")), "1 0 0 ")
+        self.assertEqual(self.count(program(True, "T.test_skips", "U")), "0 0 2 ")
+        self.assertEqual(self.count(program(False)), "0 1 0 t0 (FAIL)")
+
+    def test_others(self):
+        passed, gone = {"result": "OK", "stdout": "skipped=4\n", "stderr": ""}, {"result": "SKIP"}
+        self.assertEqual(self.count(passed, gone, {"result": "OK", "stdout": CMOCKA}, {"result": "TIMEOUT"}, {"result": "ERROR"}),
+                         "2 2 3 t3 (TIMEOUT); t4 (ERROR)")
+
+
+if __name__ == "__main__":
+    COUNT = sys.argv.pop(1)
+    unittest.main()
