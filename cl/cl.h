@@ -110,7 +110,7 @@ typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
     const char *wtype;   /* storage format whose kernels/quant file goes in front, or NULL */
-    const char *prelude; /* one more file of kernels/ in front, or NULL */
+    const char *prelude[2]; /* more files of kernels/ in front, or NULL */
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];

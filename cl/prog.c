@@ -29,19 +29,25 @@ bool wf_cl_has_format(const char *wtype)
     return format_source(wtype) != NULL;
 }
 
+static const char *shared_source(const char *name)
+{
+    return name ? wf_cl_source(name) : "";
+}
+
 /* Common parts, storage format, kernel: one text, malloc'ed. */
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
     if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile);
     snprintf(name, sizeof name, "%s.cl", v->family);
-    const char *common = wf_cl_source("common.clh"), *shared = l->prelude ? wf_cl_source(l->prelude) : "", *kernel = wf_cl_source(name);
+    const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
+    const char *shared = shared_source(l->prelude[0]), *more = shared_source(l->prelude[1]);
     const char *format = l->wtype ? format_source(l->wtype) : "";
-    if (!common || !shared || !kernel || !format)
+    if (!common || !shared || !more || !kernel || !format)
         return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;
-    size_t n = strlen(common) + strlen(shared) + strlen(format) + strlen(kernel) + 1;
+    size_t n = strlen(common) + strlen(shared) + strlen(more) + strlen(format) + strlen(kernel) + 1;
     char *all = wf_calloc(n, 1);
-    if (all) snprintf(all, n, "%s%s%s%s", common, shared, format, kernel);
+    if (all) snprintf(all, n, "%s%s%s%s%s", common, shared, more, format, kernel);
     return all;
 }
 

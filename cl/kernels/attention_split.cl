@@ -18,6 +18,10 @@
  * (a counter says so) adds them in the order of the groups: the same call gives the same bits. Another batch
  * cuts the line elsewhere, so a row's last bits may depend on it.
  *
+ * SPANS 1: each KV head has a span (spans.clh), and only tiles of which the row sees some key stand in the line: of each
+ * row and KV head those of the sink and of the span. That the line is cut evenly is what ordering the heads by length is
+ * for elsewhere: no work-group has a longer head than another.
+ *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^LAG, and sums are scaled down.
  * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row
  * whose largest score leaves (low, 15), relative to base, is done again in the synchronous way, by
@@ -26,7 +30,7 @@
  * Scratch: counters (COUNTERS of them, 0 between launches), then for each group two parts, of its first
  * segment and of its last, each 8 * D sums and 8 pairs (maximum, sum).
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC. WG: a multiple of 32. Pools are
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, SPANS. WG: a multiple of 32. Pools are
  * aligned to 16 bytes, q is F16.
  */
 #ifndef WF_COMMON
@@ -43,6 +47,10 @@
 #endif
 #ifndef ASYNC
 #define ASYNC 0
+#endif
+#ifndef SPANS
+#define SPANS 0
+#define SPAN_ARGS
 #endif
 
 #define WARPS (WG / 32)
@@ -81,6 +89,40 @@ uint length_of(int pos)
     return START + ((uint)max(pos + 16, 0) >> 4);
 }
 
+#if SPANS
+/* Tiles of which a row sees nothing; they stand behind those of the sink. */
+uint hidden_tiles(int pos, int span, int sink)
+{
+    return (uint)max(after_gap(pos, span, sink) / 16 - (sink + 15) / 16, 0);
+}
+
+/* Length of one segment of each KV head of a row. */
+uint length_of_row(int pos, const __global int *spans, uint Hkv, int sink)
+{
+    uint sum = 0;
+    for (uint h = 0; h < Hkv; h++) sum += length_of(pos) - hidden_tiles(pos, spans[h], sink);
+    return sum;
+}
+
+#define ROW_LENGTH(pos) length_of_row(pos, spans, Hkv, sink)
+/* The tile of a row that is number t of those that it sees. */
+#define TILE_OF_ROW(t) ((t) + ((t) < sink_tiles ? 0 : hidden))
+#define UNSEEN(key)    ((key) >= keys || ((key) >= (uint)sink && (key) < after))
+#define IN_GAP(t)      (((t) + 1) * 16 > (uint)sink && (t) * 16 < after) /* a part of that tile */
+#define LOOK_AT_SEGMENT                                                                            \
+    {                                                                                              \
+        int span = spans[segment / blocks];                                                        \
+        hidden = hidden_tiles(row_pos, span, sink);                                                \
+        after = (uint)after_gap(row_pos, span, sink);                                              \
+        length = length_of(row_pos) - hidden;                                                      \
+    }
+#else
+#define ROW_LENGTH(pos) length_of(pos)
+#define TILE_OF_ROW(t)  (t)
+#define UNSEEN(key)     ((key) >= keys)
+#define IN_GAP(t)       false
+#endif
+
 /* x * y / z; most calls are small enough for 32 bits. */
 ulong part_of(ulong x, ulong y, ulong z)
 {
@@ -110,7 +152,7 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
 
 KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                            uint page_stride, uint q_stride, uint o_stride, float scale,
+                            uint page_stride, uint q_stride, uint o_stride, float scale SPAN_ARGS,
                             __global uint *scratch, IN(count), float base, float low)
 {
     __local float part[WARPS * 8 * PITCH] __attribute__((aligned(16)));
@@ -120,6 +162,12 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     uint per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, segments = Hkv * blocks;
     const __global int *pos = IN_AT(int, pos);
     float c = scale * 1.44269504f;
+#if SPANS
+    const __global int *spans = IN_AT(int, spans);
+    uint sink_tiles = ((uint)sink + 15) / 16, alike = blocks; /* segments of one length that follow each other */
+#else
+    uint alike = segments;
+#endif
 
     /* Where in the line this group begins: each lane adds up a run of rows. Where that is one row at most, lanes
      * also keep what all will need of it, rather than wait for it later. */
@@ -128,33 +176,48 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     if (run == 1 && lane < M) {
         kept_pos = (uint)pos[lane];
         kept_page = (uint)indptr[seq[lane]];
-        own = length_of((int)kept_pos);
+        own = ROW_LENGTH((int)kept_pos);
     }
-    for (uint i = lane * run; run > 1 && i < min(M, (lane + 1) * run); i++) own += length_of(pos[i]);
+    for (uint i = lane * run; run > 1 && i < min(M, (lane + 1) * run); i++) own += ROW_LENGTH(pos[i]);
 #define ROW_POS  (run == 1 ? (int)lane_at(kept_pos, m) : pos[m])
 #define ROW_PAGE (IN_AT(int, pages) + (run == 1 ? (int)lane_at(kept_page, m) : indptr[seq[m]]))
     uint upto = own;
 #pragma unroll
     for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane);
-    ulong total = (ulong)lane_at(upto, 31) * segments;
+    ulong total = (ulong)lane_at(upto, 31) * alike;
     uint groups = (uint)min((ulong)get_num_groups(0), (total + LEAST - 1) / LEAST);
     if (get_group_id(0) >= groups) return;
     ulong at = part_of(get_group_id(0), total, groups), end = part_of(get_group_id(0) + 1, total, groups), begin = at;
-    uint in_rows = (uint)part_of(at, 1, segments), before = upto - own;
+    uint in_rows = (uint)part_of(at, 1, alike), before = upto - own;
     uint owner = 31 - clz(lanes_with(in_rows >= before && own)); /* the last one that begins before */
     uint m = lane * run;
     if (lane == owner && run > 1)
-        for (uint n; in_rows >= before + (n = length_of(pos[m])); m++) before += n;
+        for (uint n; in_rows >= before + (n = ROW_LENGTH(pos[m])); m++) before += n;
     m = lane_at(m, owner);
-    ulong row_at = (ulong)lane_at(before, owner) * segments;
+    ulong row_at = (ulong)lane_at(before, owner) * alike;
     int row_pos = ROW_POS;
+#if SPANS
+    uint keys = (uint)max(row_pos + 1, 0), length, hidden, after, segment = 0, first = (uint)(at - row_at);
+    for (;; segment++) {
+        LOOK_AT_SEGMENT
+        if (first < length) break;
+        first -= length;
+    }
+    ulong next_at = at - first; /* where the segment begins in the line, below */
+#else
     uint keys = (uint)max(row_pos + 1, 0), length = length_of(row_pos);
     uint segment = (uint)(at - row_at) / length, first = (uint)(at - row_at) % length;
+#endif
     const __global int *page = ROW_PAGE;
 
     while (at < end) {
         uint last = (uint)min((ulong)length, first + (end - at));
+#if SPANS
+        ulong segment_at = next_at;
+        next_at += length;
+#else
         ulong segment_at = row_at + (ulong)segment * length;
+#endif
         uint kvh = segment / blocks, head0 = segment % blocks * 8, heads = min(8u, per_kv - head0);
         const __global half *qp = IN_AT(half, q) + (ulong)m * q_stride;
         bool aligned = (((ulong)qp | (ulong)q_stride * 2) & 7) == 0;
@@ -179,10 +242,10 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             ulong off = 0;
             int id = 0;
             if (tile < b) {
-                off = TILE_AT(page[tile / TP], tile);
+                off = TILE_AT(page[TILE_OF_ROW(tile) / TP], TILE_OF_ROW(tile));
                 LOAD(KW, k0, IN_AT(half, kp) + off + g * D, quad, 4)
                 LOAD(KW, k1, IN_AT(half, kp) + off + (g + 8) * D, quad, 4)
-                id = page[min(tile + WARPS, b - 1) / TP];
+                id = page[TILE_OF_ROW(min(tile + WARPS, b - 1)) / TP];
             }
             for (; tile < b; tile += WARPS) {
                 const __global half *v = IN_AT(half, vp) + off + 2 * quad * D;
@@ -191,8 +254,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 LOAD(VW, vc, v + 8 * D, g, 8)
                 LOAD(VW, vd, v + 9 * D, g, 8)
                 uint next = min(tile + WARPS, b - 1);
-                off = TILE_AT(id, next);
-                id = page[min(next + WARPS, b - 1) / TP];
+                off = TILE_AT(id, TILE_OF_ROW(next));
+                id = page[TILE_OF_ROW(min(next + WARPS, b - 1)) / TP];
 
                 float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}; /* two chains of sums: less to wait for */
 #pragma unroll
@@ -204,16 +267,16 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 }
                 float x0 = (s[0][0] + s[1][0]) * c, x1 = (s[0][1] + s[1][1]) * c;
                 float x2 = (s[0][2] + s[1][2]) * c, x3 = (s[0][3] + s[1][3]) * c;
-                if ((tile + 1) * 16 > keys) { /* slots past the row may hold NaN */
-                    uint k = tile * 16 + g, v0 = tile * 16 + 2 * quad;
-                    if (k >= keys) x0 = x1 = -INFINITY;
-                    if (k + 8 >= keys) x2 = x3 = -INFINITY;
+                if ((TILE_OF_ROW(tile) + 1) * 16 > keys || IN_GAP(TILE_OF_ROW(tile))) { /* slots of others may hold NaN */
+                    uint k = TILE_OF_ROW(tile) * 16 + g, v0 = TILE_OF_ROW(tile) * 16 + 2 * quad;
+                    if (UNSEEN(k)) x0 = x1 = -INFINITY;
+                    if (UNSEEN(k + 8)) x2 = x3 = -INFINITY;
 #pragma unroll
                     for (int w = 0; w < VW; w++) {
-                        if (v0 >= keys) va[w] = 0;
-                        if (v0 + 1 >= keys) vb[w] = 0;
-                        if (v0 + 8 >= keys) vc[w] = 0;
-                        if (v0 + 9 >= keys) vd[w] = 0;
+                        if (UNSEEN(v0)) va[w] = 0;
+                        if (UNSEEN(v0 + 1)) vb[w] = 0;
+                        if (UNSEEN(v0 + 8)) vc[w] = 0;
+                        if (UNSEEN(v0 + 9)) vd[w] = 0;
                     }
                 }
                 top0 = fmax(top0, fmax(x0, x2));
@@ -340,12 +403,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                         for (uint i = 0; i < AT_ONCE; i++) {
                             uint u = min(w + i, to);
                             const __global float *get = parts + (ulong)(2 * u + (u == from)) * PART;
-                            asm volatile("ld.global.cg.v4.f32 {%0,%1,%2,%3}, [%4];"
-                                         : "=f"(add[i].x), "=f"(add[i].y), "=f"(add[i].z), "=f"(add[i].w)
-                                         : "l"(get + col * D + d));
-                            asm volatile("ld.global.cg.v2.f32 {%0,%1}, [%2];"
-                                         : "=f"(with[i].x), "=f"(with[i].y)
-                                         : "l"(get + 8 * D + 2 * col));
+                            LD_SHARED4(add[i], get + col * D + d);
+                            LD_SHARED2(with[i], get + 8 * D + 2 * col);
                         }
 #pragma unroll
                         for (uint i = 0; i < AT_ONCE; i++) {
@@ -389,13 +448,20 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         at += last - first;
         first = 0;
         if (++segment == segments && at < end) {
+#if !SPANS
             row_at += (ulong)segments * length;
+#endif
             segment = 0;
             m++;
             row_pos = ROW_POS;
             keys = (uint)max(row_pos + 1, 0);
+#if !SPANS
             length = length_of(row_pos);
+#endif
             page = ROW_PAGE;
         }
+#if SPANS
+        if (at < end) LOOK_AT_SEGMENT
+#endif
     }
 }

@@ -1,7 +1,7 @@
 /* attention: rows of queries against paged keys and values. */
 #include "cl/cl.h"
 
-/* The arguments that every attention kernel takes, in this order. */
+/* The arguments that every attention kernel takes, in this order. Spans make another program: calls without pay nothing. */
 static void common(const wf_call *c, cl_launch *l)
 {
     const wf_view *q = &c->in[0], *o = &c->out[0];
@@ -18,6 +18,11 @@ static void common(const wf_call *c, cl_launch *l)
     wf_cl_arg_u32(l, q->stride);
     wf_cl_arg_u32(l, o->stride);
     wf_cl_arg_f32(l, p->scale);
+    if (!c->in[7].buf) return;
+    wf_cl_knob(l, "SPANS", 1);
+    l->prelude[1] = "spans.clh";
+    wf_cl_arg_view(l, &c->in[7]);
+    wf_cl_arg_u32(l, p->sink);
 }
 
 bool wf_cl_plan_attention(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -98,15 +103,23 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
            p->page_tokens % 16 == 0 && c->in[1].stride % 8 == 0 && (c->in[1].offset | c->in[2].offset) % 16 == 0;
 }
 
+/* With spans the length of the line is counted in 32 bits. */
+static bool line_fits(const wf_call *c)
+{
+    const wf_params *p = &c->p;
+    uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[6].rows * c->in[6].cols * p->page_tokens;
+    return !c->in[7].buf || (keys / 16 + 8) * c->out[0].rows * p->n_kv_head < UINT32_MAX;
+}
+
 bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { GROUP = 128 };
     uint32_t d = c->p.head_dim, groups = WF_MIN((uint32_t)v->tile[0] * caps->units, WF_CL_ZEROS / 4);
     bool async = v->tile[1];
     float base = 0, low = 0;
-    if (!suits_mma(caps, c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (!suits_mma(caps, c) || !line_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
-    l->prelude = "nvidia.clh";
+    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
@@ -135,10 +148,11 @@ bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call 
     uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
     bool async = v->tile[2];
     float base = 0, low = 0;
+    if (c->in[7].buf) return false; /* it walks all keys of a run */
     if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !async_range(p, &base, &low)) return false;
-    l->prelude = "nvidia.clh";
+    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);

@@ -86,7 +86,7 @@ bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c,
 static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4], uint32_t group, uint32_t stages)
 {
     static const char *const names[] = {"BM", "BN", "WM", "WN"};
-    l->prelude = "nvidia.clh";
+    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     for (size_t i = 0; i < WF_LEN(names); i++) wf_cl_knob(l, names[i], tile[i]);
     wf_cl_knob(l, "STAGES", (int32_t)stages);
@@ -134,7 +134,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[0], 4)) return false;
     if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
-    l->prelude = "nvidia.clh";
+    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "NORM", norm);
     wf_cl_knob(l, "SILU", silu);
@@ -256,7 +256,7 @@ bool wf_cl_plan_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *
     wf_cl_knob(l, "WM", wm);
     wf_cl_knob(l, "WN", wn);
     wf_cl_knob(l, "W16", w->block == 1);
-    l->prelude = "matrix.clh";
+    l->prelude[0] = "matrix.clh";
     l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
     return common(v, c, l);
 }

@@ -26,12 +26,15 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     const wf_view *q = &c->in[0], *o = &c->out[0];
     int32_t seq = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
     int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[4]))[m];
+    const int32_t *spans = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
     const int32_t *indptr = wf_cpu_at(&c->in[5]);
     const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[6]) + indptr[seq];
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
     double *sum = score + n, top = -INFINITY, total = 0;
+    int32_t span = spans ? spans[kv_head] : 0;
 
     for (uint32_t j = 0; j < n; j++) {
+        if (!wf_sees(span, p->sink, pos, (int32_t)j)) continue;
         const uint16_t *k = token(&c->in[1], p, pages, j, kv_head);
         double s = 0;
         for (uint32_t d = 0; d < dim; d++)
@@ -42,6 +45,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     }
     for (uint32_t d = 0; d < dim; d++) sum[d] = 0;
     for (uint32_t j = 0; j < n; j++) {
+        if (!wf_sees(span, p->sink, pos, (int32_t)j)) continue;
         const uint16_t *v = token(&c->in[2], p, pages, j, kv_head);
         double e = exp(score[j] - top);
         total += e;

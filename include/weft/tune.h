@@ -56,7 +56,7 @@ struct weft_op_params {
     bool no_kernel_cache;
     const char *ops;           /* of gemm,decode_attention,prefill_attention; NULL: all that the shapes are for */
     const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. KV is always F16 */
-    const char *const *shapes; /* "M=8,N=6144,K=4096" (no M: 1 to 2048), "B=64,L=4096" (H=32,KV=8,D=128) */
+    const char *const *shapes; /* "M=8,N=6144,K=4096" (no M: 1 to 2048), "B=64,L=4096" (H=32,KV=8,D=128,S=1024) */
     size_t n_shapes;           /* 0: those of Llama-3-8B */
     const char *variant;       /* NULL: the picked one; "all": each but the references; or a name */
     uint32_t repeat;           /* samples, of which the median counts; 0: 5 */

@@ -226,6 +226,8 @@ struct weft_engine_params {
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
     const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
+    const char *spans;       /* file that says how many of the last keys each KV head of each layer sees (sparse attention;
+                                the README shows one); NULL: all */
     bool deterministic;      /* a request gives the same bits alone and in any company: kernels of one kind for all
                                 numbers of rows, which costs speed */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */

@@ -229,6 +229,33 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
     return s;
 }
 
+#define MAX_LINES_BYTES (4u << 20)
+
+static weft_status read_lines(char *text, const char *head, wf_line_fn fn, void *user)
+{
+    char *rest = text;
+    for (unsigned number = 1; rest; number++) {
+        char *line = strsep(&rest, "\n");
+        line[strcspn(line, "#\r")] = 0;
+        if (number == 1 && strcmp(line, head)) return wf_fail(WEFT_ERR_FORMAT, "the first line is not '%s'", head);
+        if (number == 1 || !line[strspn(line, " \t")]) continue;
+        weft_status s = fn(user, line);
+        if (s) return wf_fail_more(s, "line %u", number);
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, void *user)
+{
+    char *text = NULL;
+    size_t len;
+    WF_TRY(wf_need_regular(path));
+    WF_TRY(wf_read_file(path, MAX_LINES_BYTES, &text, &len));
+    weft_status s = strlen(text) == len ? read_lines(text, head, fn, user) : wf_fail(WEFT_ERR_FORMAT, "holds a zero byte");
+    free(text);
+    return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
+}
+
 /* ---- files written whole --------------------------------------------------------------------- */
 
 static weft_status cannot_write(const char *path)

@@ -33,6 +33,10 @@ weft_status wf_need_regular(const char *path);
 weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len);
 /* The same from an open descriptor, which stays open; path is for messages. */
 weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t *len);
+/* Takes a small text file apart: the first line must be `head`; fn gets each other one up to a '#', if that is not blank,
+ * and may change it. An error ends the reading and gets path and number of the line in front. */
+typedef weft_status (*wf_line_fn)(void *user, char *line);
+weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, void *user);
 /* A file that is written beside its place and put there when it is whole, so that nobody finds half of it. A link
  * to a file stays one. What is no regular file, such as a pipe, is written as it is. */
 typedef struct wf_output {

@@ -208,8 +208,8 @@ static const wf_opt rows[] = {
      "gemm, decode_attention, prefill_attention (default: all, or those that the shapes are for)",
      WF_OPT_TEXT, AT(ops)},
     {0, "shape", "SHAPE",
-     "M=8,N=6144,K=4096 (without M: 1 to 2048) or B=64,L=4096 (also H=32,KV=8,D=128); may stand "
-     "several times (default: those of "
+     "M=8,N=6144,K=4096 (without M: 1 to 2048) or B=64,L=4096 (also H=32,KV=8,D=128, and S=1024: "
+     "each KV head sees only so many of the last keys); may stand several times (default: those of "
      "Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",

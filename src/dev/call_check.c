@@ -15,7 +15,7 @@ static const struct operands {
     [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL},
                     {ACT, ACT | OPTIONAL, ACT | OPTIONAL}},
     [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
-    [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32}, {ACT, INT32 | OPTIONAL}},
+    [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32, INT32 | OPTIONAL}, {ACT, INT32 | OPTIONAL}},
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
     [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
     [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
@@ -298,6 +298,8 @@ static weft_status check_attention(const wf_call *c)
         return bad(c, "indptr is not a vector of at least 2");
     }
     if (!is_vector(&c->in[6], (uint64_t)c->in[6].rows * c->in[6].cols)) return bad(c, "pages is not a vector");
+    if (c->in[7].buf && !is_vector(&c->in[7], p->n_kv_head)) return bad(c, "spans are not one for each KV head");
+    if (p->sink > WF_MAX_SINK) return bad(c, "sink is too large");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");
     if (c->out[1].buf && !is_vector(&c->out[1], 1)) return bad(c, "n is not one number");
     if (!isfinite(p->phi) || !isfinite(p->phi_lo) || !isfinite(p->phi_hi) || p->phi_lo > p->phi_hi) {

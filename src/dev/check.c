@@ -444,6 +444,13 @@ bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
     return true;
 }
 
+wf_check wf_check_no_spans(const wf_check *k)
+{
+    wf_check out = *k;
+    out.in[7] = (wf_operand){0};
+    return out;
+}
+
 weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed,
                          wf_check_result *out)
 {

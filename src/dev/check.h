@@ -14,14 +14,20 @@
 /* One problem. Which fields an op reads:
  *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k; ROPE_KV m rows,
  *   n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
- *   are rows of this call, heads, phi and its range in p; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; FEED m tokens from k
+ *   are rows of this call, heads, phi and its range in p, spans and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; FEED m tokens from k
  *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
+enum wf_case_spans {
+    WF_SPANS_NONE,
+    WF_SPANS_MIXED, /* of every kind, as many as there are KV heads */
+    WF_SPANS_WIDE,  /* that hide nothing */
+};
 typedef struct wf_case {
     enum wf_op op;
     uint64_t seed;
     uint8_t in, weight, out; /* enum wf_dtype of activations read, weight or table, activations written */
     uint32_t m, n, k;
     uint32_t n_seqs, max_kv, max_q;
+    uint8_t spans;   /* enum wf_case_spans */
     wf_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t groups; /* as in wf_call */
@@ -67,6 +73,8 @@ weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool
 /* The part of k that computes this row of the first output, with the same operands; it borrows their memory. False:
  * rows of this op are not independent, or cannot be taken apart. */
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out);
+/* k without its spans, which must hide nothing: the same answer. It borrows the memory of k's operands. */
+wf_check wf_check_no_spans(const wf_check *k);
 /* Do an op's operands have the same dtypes always? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check as supports() and pick() take it: all but buffers. */

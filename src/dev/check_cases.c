@@ -14,8 +14,8 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
         return snprintf(buf, cap, "M %u heads %u/%u x %u rot %u%s page %u", c->m, p->n_head,
                         p->n_kv_head, p->head_dim, p->n_rot, p->neox ? " neox" : "", p->page_tokens);
     case WF_OP_ATTENTION:
-        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u", c->n_seqs, c->max_kv,
-                        c->max_q, p->n_head, p->n_kv_head, p->head_dim, p->page_tokens);
+        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
+                        p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " spans", " wide spans"}[c->spans]);
     case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " edits" : "");
     case WF_OP_PAGE_COPY:
         return snprintf(buf, cap, "%u of %u pages x %u%s", c->m, c->n, c->k, c->in_place ? " in one pool" : "");
@@ -55,6 +55,8 @@ static const wf_case small[] = {
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
+    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .spans = WF_SPANS_MIXED,
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
     {.op = WF_OP_SILU_MUL, .m = 3, .k = 333, .pad = 1},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},

@@ -376,7 +376,30 @@ static void draw_seqs(const wf_case *c, gen *g, seqs *s)
 #define KEY 1.7f
 #define LARGE_KEY 1000.0f
 
-static void fill_sequence(wf_check *k, gen *g, uint32_t len, const int32_t *pages)
+static int32_t span_of(const wf_check *k, uint32_t head)
+{
+    return k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
+}
+
+/* Does some row see key t of a KV head? The first row is at position first, and each key behind it has one. */
+static bool is_seen(const wf_check *k, uint32_t head, uint32_t first, uint32_t t)
+{
+    return t > first || wf_sees(span_of(k, head), k->c.p.sink, (int32_t)first, (int32_t)t);
+}
+
+/* Keys of all KV heads that the row at pos sees. */
+static double count_seen(const wf_check *k, uint32_t pos)
+{
+    double n = 0;
+    for (uint32_t h = 0; h < k->c.p.n_kv_head; h++) {
+        int64_t span = span_of(k, h), hidden = span ? (int64_t)pos + 1 - span - k->c.p.sink : 0;
+        n += (double)(pos + 1 - WF_MAX(hidden, 0));
+    }
+    return n;
+}
+
+/* Of len keys, the last `rows` of which have rows; what none of these sees stays NaN. */
+static void fill_sequence(wf_check *k, gen *g, uint32_t len, uint32_t rows, const int32_t *pages)
 {
     const wf_params *p = &k->c.p;
     uint32_t spike = k->c.in == WF_F16 && !below(g, 4) ? below(g, len) : len;
@@ -385,6 +408,8 @@ static void fill_sequence(wf_check *k, gen *g, uint32_t len, const int32_t *page
         for (uint32_t h = 0; h < p->n_kv_head; h++) {
             uint64_t at = ((uint64_t)h * p->page_tokens + t % p->page_tokens) * p->head_dim;
             uint32_t page = (uint32_t)pages[t / p->page_tokens];
+            if (!is_seen(k, h, len - rows, t)) continue;
+            k->bytes += 4.0 * p->head_dim;
             uint16_t *key = (uint16_t *)row_of(&k->in[1], page) + at;
             uint16_t *value = (uint16_t *)row_of(&k->in[2], page) + at;
             for (uint32_t d = 0; d < p->head_dim; d++) {
@@ -407,6 +432,21 @@ static void fill_rows(const seqs *s, const uint32_t *order, int32_t *seq, int32_
     }
 }
 
+/* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone, any. */
+static weft_status draw_spans(wf_check *k, gen *g)
+{
+    const wf_params *p = &k->c.p;
+    int32_t *spans;
+    if (k->c.spans == WF_SPANS_NONE) return WEFT_OK;
+    WF_TRY(ints(&k->in[7], p->n_kv_head, &spans));
+    for (uint32_t h = 0, turn = below(g, 6); h < p->n_kv_head; h++, turn++) {
+        const uint32_t kinds[] = {0, 1 + below(g, WF_MAX(p->sink, 1u)), p->page_tokens + 1 + below(g, p->page_tokens),
+                                  k->c.max_kv + below(g, 2), 1, 1 + below(g, k->c.max_kv)};
+        spans[h] = (int32_t)(k->c.spans == WF_SPANS_WIDE ? kinds[turn % 2 * 3] : kinds[turn % 6]);
+    }
+    return WEFT_OK;
+}
+
 static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const uint32_t *order,
                                       const uint32_t *where)
 {
@@ -421,15 +461,15 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     WF_TRY(ints(&k->in[4], s->m, &pos));
     WF_TRY(ints(&k->in[5], s->n + 1, &indptr));
     WF_TRY(ints(&k->in[6], s->pages, &pages));
+    WF_TRY(draw_spans(k, g));
     for (uint32_t i = 0; i <= s->n; i++) indptr[i] = (int32_t)s->first[i];
     for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
     for (uint32_t i = 0; i < s->n; i++) {
         if (!s->rows[i]) continue; /* its pages stay NaN */
-        fill_sequence(k, g, s->len[i], pages + s->first[i]);
+        fill_sequence(k, g, s->len[i], s->rows[i], pages + s->first[i]);
         for (uint32_t r = 0; r < s->rows[i]; r++) {
-            k->flops += 4.0 * cols * (s->len[i] - r);
+            k->flops += 4.0 * cols / c->p.n_kv_head * count_seen(k, s->len[i] - 1 - r);
         }
-        k->bytes += 4.0 * s->len[i] * c->p.n_kv_head * c->p.head_dim;
     }
     fill_rows(s, order, seq, pos);
     return make(&k->out[0], c->out, s->m, cols, c->pad);
@@ -446,8 +486,10 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
     const wf_params *p = &k->c.p;
     uint32_t seq = ((const uint32_t *)k->in[3].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
     const int32_t *pages = (const int32_t *)k->in[6].data + ((const int32_t *)k->in[5].data)[seq];
+    int32_t pos = ((const int32_t *)k->in[4].data)[m], span = span_of(k, kv_head);
     double top = -INFINITY;
-    for (int32_t j = 0; j <= ((const int32_t *)k->in[4].data)[m]; j++) {
+    for (int32_t j = 0; j <= pos; j++) {
+        if (!wf_sees(span, p->sink, pos, j)) continue;
         uint32_t page = (uint32_t)pages[(uint32_t)j / p->page_tokens];
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;

@@ -31,11 +31,14 @@
  *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1); writes k and v of row m to slot
  *              slot[m] = page * P + index in page. slot < 0: no write. q is scaled by nothing.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32;
- *                  pages [*] I32                                  out o [M, Hq D] act;
+ *                  pages [*] I32; spans [Hkv] I32 or absent       out o [M, Hq D] act;
  *                                                                    n [1] I32 or absent
  *              Row m attends keys 0..pos[m] of its sequence s = seq[m], whose key j lies in page
  *              pages[indptr[s] + j / P] at index j % P. o = softmax(q.k * p.scale) v; query head h uses
  *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
+ *              With spans each KV head sees the first p.sink keys and the last spans[head] of those (0 or less: all),
+ *              as wf_sees says: MoA's sparse attention. All query heads of a KV head share its span, since keys are read
+ *              once for all of them. Slots of keys that a row does not see may hold NaN and must not matter.
  *              Asynchronous variants sum exp(q.k * p.scale - p.phi) instead of seeking each row's maximum. A
  *              row and head whose largest q.k * p.scale - p.phi is not inside (p.phi_lo, p.phi_hi), or of the
  *              part of it that the variant can hold, is computed again with its own maximum in the same
@@ -91,7 +94,7 @@ typedef struct wf_op_info {
 } wf_op_info;
 extern const wf_op_info wf_ops[WF_N_OPS];
 
-#define WF_MAX_IN 7
+#define WF_MAX_IN 8
 #define WF_MAX_OUT 3
 
 /* Capability tiers, each including the ones before. What a tier means is in kernels' README; on the
@@ -119,11 +122,19 @@ typedef struct wf_params {
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
+    uint32_t sink;   /* ATTENTION with spans: the first keys, which every row sees; at most WF_MAX_SINK */
     uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
                                   row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
                                   = 0: never. A range wider than 13 is used from phi_hi down */
 } wf_params;
+
+#define WF_MAX_SINK (1u << 30)
+/* ATTENTION: does a row at position pos see key j of a KV head of that span? */
+static inline bool wf_sees(int32_t span, uint32_t sink, int32_t pos, int32_t j)
+{
+    return j <= pos && (span <= 0 || (uint32_t)j < sink || j > pos - span);
+}
 
 typedef struct wf_call {
     enum wf_op op;

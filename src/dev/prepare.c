@@ -117,6 +117,7 @@ static wf_case case_of(const wf_call *c)
     if (c->op == WF_OP_FEED) k.m = x->rows * x->cols, k.k = c->in[1].rows * c->in[1].cols, k.in_place = in_place(c);
     if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
+    if (c->op == WF_OP_ATTENTION) k.spans = c->in[7].buf ? WF_SPANS_MIXED : WF_SPANS_NONE;
     const wf_view *pool = c->op == WF_OP_ROPE_KV ? &c->out[1] : c->op == WF_OP_ATTENTION ? &c->in[1] : NULL;
     if (pool && pool->stride > pool->cols) k.pad = 8;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;

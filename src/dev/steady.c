@@ -9,7 +9,7 @@
 /* A call but for the number of its rows. */
 typedef struct shape {
     uint32_t op, n, k, n_head, n_kv_head, head_dim;
-    uint8_t in, weight, layout, out, bias, residual;
+    uint8_t in, weight, layout, out, bias, residual, spans;
 } shape;
 
 struct wf_steady {
@@ -28,6 +28,7 @@ static shape shape_of(const wf_call *c)
     s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
     s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
     s.bias = c->op == WF_OP_GEMM && c->in[2].buf, s.residual = c->op == WF_OP_GEMM && c->in[3].buf;
+    s.spans = c->op == WF_OP_ATTENTION && c->in[7].buf;
     return s;
 }
 

@@ -12,6 +12,7 @@ typedef struct collector {
     struct weft_calibration *c;
     void *raw;    /* as on the device: queries of a call or the K pool of a layer */
     float *q, *k; /* the same as numbers */
+    int32_t *spans; /* [KV heads] of a layer; all 0 where it has none */
     size_t n_q, n_k;
     bool broken;  /* a logit was no finite number */
 } collector;
@@ -42,12 +43,14 @@ static float dot(const float *a, const float *b, uint32_t n)
 static void count_row(collector *t, struct weft_calibration_layer *l, const wf_params *p, const wf_batch *b, uint32_t row, const float *q)
 {
     const int32_t *pages = b->in[WF_INPUT_PAGES] + b->in[WF_INPUT_INDPTR][b->in[WF_INPUT_SEQ][row]];
-    uint32_t n = (uint32_t)b->in[WF_INPUT_POS][row] + 1, size = p->page_tokens;
+    int32_t pos = b->in[WF_INPUT_POS][row];
+    int32_t size = (int32_t)p->page_tokens;
     for (uint32_t h = 0; h < p->n_head; h++) {
         uint32_t kv_head = h / (p->n_head / p->n_kv_head);
         double top = -INFINITY;
-        for (uint32_t j = 0; j < n; j++) {
-            size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * size + j % size;
+        for (int32_t j = 0; j <= pos; j++) {
+            if (!wf_sees(t->spans[kv_head], p->sink, pos, j)) continue;
+            size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * (size_t)size + (size_t)(j % size);
             double x = (double)p->scale * dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim);
             if (isfinite(x)) add(&l->all, x);
             else t->broken = true;
@@ -68,7 +71,17 @@ static weft_status make_room(collector *t, const wf_call *c)
     t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
-    return t->raw && t->q && t->k ? WEFT_OK : WEFT_ERR_NOMEM;
+    t->spans = wf_calloc(c->p.n_kv_head, sizeof *t->spans);
+    return t->raw && t->q && t->k && t->spans ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status fetch_spans(collector *t, wf_queue *q, const wf_call *c)
+{
+    size_t bytes = c->p.n_kv_head * sizeof *t->spans;
+    memset(t->spans, 0, bytes);
+    if (!c->in[7].buf) return WEFT_OK;
+    WF_TRY(wf_read(q, c->in[7].buf, c->in[7].offset, t->spans, bytes, NULL));
+    return wf_finish(q);
 }
 
 static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, float *out)
@@ -87,6 +100,7 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
     WF_TRY(make_room(t, c));
     WF_TRY(fetch(t, q, &c->in[0], t->q));
     WF_TRY(fetch(t, q, &c->in[1], t->k));
+    WF_TRY(fetch_spans(t, q, c));
     for (uint32_t r = 0; r < c->in[0].rows; r++)
         count_row(t, &t->c->layers[node->layer], &c->p, b, first + r, t->q + (size_t)r * c->in[0].cols);
     return WEFT_OK;
@@ -179,8 +193,8 @@ weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_pa
                     (unsigned long long)t.c->n_tokens, LEAST_TOKENS);
     if (s == WEFT_OK) choose(t.c), *out = t.c;
     else weft_calibration_free(t.c);
-    if (e->dev->lost) wf_abandon(t.raw);
-    else free(t.raw);
+    if (e->dev->lost) wf_abandon(t.raw), wf_abandon(t.spans);
+    else free(t.raw), free(t.spans);
     free(t.q);
     free(t.k);
     return s;

@@ -9,14 +9,12 @@
 
 #include "base/file.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define MAX_FILE_BYTES (4u << 20)
 #define MOST_OUTSIDE 0.01
 
 /* ---- the rule -------------------------------------------------------------------------------------------- */
@@ -70,68 +68,65 @@ bool wf_phi_fits(const wf_phi *p)
 
 /* ---- reading ---------------------------------------------------------------------------------------------- */
 
-static weft_status read_model(const char *line, uint64_t model_bytes, bool *found)
+typedef struct reader {
+    uint64_t model_bytes;
+    uint32_t n_layers;
+    wf_phi *out;
+    bool *seen; /* by layer */
+    bool model; /* the line of the model was there */
+} reader;
+
+/* False: the line is of another kind. */
+static bool read_model(reader *r, const char *line, weft_status *s)
 {
     unsigned long long bytes;
     int end = 0;
-    if (sscanf(line, " model %llu bytes %n", &bytes, &end) != 1 || !end || line[end]) return WEFT_OK;
-    *found = true;
-    if (bytes == model_bytes) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "it was made for a model of %llu bytes, this one has %llu: run weft calibrate again", bytes,
-                   (unsigned long long)model_bytes);
+    if (sscanf(line, " model %llu bytes %n", &bytes, &end) != 1 || !end || line[end]) return false;
+    r->model = true;
+    *s = bytes == r->model_bytes ? WEFT_OK
+                                 : wf_fail(WEFT_ERR_FORMAT, "it was made for a model of %llu bytes, this one has %llu: run weft calibrate again",
+                                           bytes, (unsigned long long)r->model_bytes);
+    return true;
 }
 
-static weft_status read_layer(const char *line, uint32_t n_layers, wf_phi *out, bool *seen)
+static weft_status read_layer(reader *r, const char *line)
 {
     unsigned layer;
     int end = 0;
     wf_phi p;
     if (sscanf(line, " layer %u phi %f a %f b %f %n", &layer, &p.phi, &p.a, &p.b, &end) != 4 || line[end])
         return wf_fail(WEFT_ERR_FORMAT, "want 'model N bytes' or 'layer N phi X a X b X'");
-    if (layer >= n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, n_layers - 1);
-    if (seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u stands here twice", layer);
+    if (layer >= r->n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, r->n_layers - 1);
+    if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u stands here twice", layer);
     if (!isfinite(p.phi) || !isfinite(p.a) || !isfinite(p.b) || p.a > p.b)
         return wf_fail(WEFT_ERR_FORMAT, "layer %u: phi, a and b must be numbers, a at most b", layer);
-    seen[layer] = true;
-    out[layer] = p;
+    r->seen[layer] = true;
+    r->out[layer] = p;
     return WEFT_OK;
 }
 
-static weft_status read_lines(char *text, uint64_t model_bytes, uint32_t n_layers, wf_phi *out, bool *seen)
+static weft_status read_line(void *user, char *line)
 {
-    bool model = false;
-    char *rest = text;
-    for (unsigned number = 1; rest; number++) {
-        char *line = strsep(&rest, "\n");
-        line[strcspn(line, "#\r")] = 0;
-        if (number == 1 && strcmp(line, "weft-calibration 1")) return wf_fail(WEFT_ERR_FORMAT, "the first line is not 'weft-calibration 1'");
-        if (number == 1 || !line[strspn(line, " \t")]) continue;
-        bool was_model = false;
-        weft_status s = read_model(line, model_bytes, &was_model);
-        if (s == WEFT_OK && !was_model) s = read_layer(line, n_layers, out, seen);
-        if (s != WEFT_OK) return wf_fail_more(s, "line %u", number);
-        model |= was_model;
-    }
-    if (!model) return wf_fail(WEFT_ERR_FORMAT, "no line says 'model N bytes'");
-    for (uint32_t i = 0; i < n_layers; i++)
-        if (!seen[i]) return wf_fail(WEFT_ERR_FORMAT, "layer %u is missing", i);
+    weft_status s;
+    return read_model(user, line, &s) ? s : read_layer(user, line);
+}
+
+static weft_status check_complete(const reader *r)
+{
+    if (!r->model) return wf_fail(WEFT_ERR_FORMAT, "no line says 'model N bytes'");
+    for (uint32_t i = 0; i < r->n_layers; i++)
+        if (!r->seen[i]) return wf_fail(WEFT_ERR_FORMAT, "layer %u is missing", i);
     return WEFT_OK;
 }
 
 weft_status wf_calibration_load(const char *path, uint64_t model_bytes, uint32_t n_layers, wf_phi *out)
 {
-    struct stat st;
-    char *text = NULL;
-    size_t len;
-    if (stat(path, &st)) return wf_fail(WEFT_ERR_IO, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return wf_fail(WEFT_ERR_IO, "%s: not a regular file", path);
-    WF_TRY(wf_read_file(path, MAX_FILE_BYTES, &text, &len));
-    bool *seen = wf_calloc(n_layers, sizeof *seen);
-    weft_status s = !seen ? WEFT_ERR_NOMEM : strlen(text) != len ? wf_fail(WEFT_ERR_FORMAT, "holds a zero byte") : WEFT_OK;
-    if (s == WEFT_OK) s = read_lines(text, model_bytes, n_layers, out, seen);
-    free(seen);
-    free(text);
-    return s == WEFT_OK ? s : wf_fail_more(s, "%s", path);
+    reader r = {model_bytes, n_layers, out, wf_calloc(n_layers, sizeof *r.seen), false};
+    if (!r.seen) return WEFT_ERR_NOMEM;
+    weft_status s = wf_read_lines(path, "weft-calibration 1", read_line, &r);
+    if (s == WEFT_OK && (s = check_complete(&r)) != WEFT_OK) wf_fail_more(s, "%s", path);
+    free(r.seen);
+    return s;
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
 #include "engine/calibration.h"
 #include "dev/tuned.h"
 #include "engine/engine.h"
+#include "engine/spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, sp.page_tokens, &e->graph, &e->weights));
     WF_TRY(wf_engine_limits(m, p, sp.policy, default_rows(e), &e->graph, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
+    WF_TRY(wf_spans_use(m, p->spans, &e->graph, &e->weights));
     WF_TRY(make_plan(e, p));
     wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
     if (p->trace) WF_TRY(wf_output_check(p->trace));

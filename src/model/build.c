@@ -45,10 +45,7 @@ static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t
 
 static int32_t add_weight(wf_builder *b, const wf_weight *w)
 {
-    wf_weights *all = b->weights;
-    if (!wf_grow(&all->list, all->n, &all->cap, sizeof *w)) return fail(b, WEFT_ERR_NOMEM);
-    all->list[all->n] = *w;
-    int32_t v = wf_graph_value(b->graph, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, w->dtype, w->cols, (uint32_t)all->n++});
+    int32_t v = wf_weights_add(b->weights, b->graph, w);
     return v < 0 ? fail(b, WEFT_ERR_NOMEM) : v;
 }
 

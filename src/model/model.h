@@ -37,7 +37,7 @@ weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
 typedef struct wf_weight {
     const wf_gguf_tensor *parts[WF_MAX_PARTS];
     uint32_t n_parts;
-    const float *made; /* F32 rows x cols, owned by the list; when n_parts is 0 */
+    const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 */
     enum wf_dtype dtype;
     uint32_t rows, cols;
     bool matrix;       /* the W of a GEMM: the backend may choose its layout */
@@ -51,6 +51,8 @@ typedef struct wf_weights {
     wf_buf *file; /* the mapped file as a buffer, where the device can use it in place */
 } wf_weights;
 
+/* Adds one to the list and gives its value in g; -1 with a message when memory runs out, and made is still the caller's. */
+int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file */
 /* Puts every weight on the device. q is any queue of dev. */
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);

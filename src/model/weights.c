@@ -21,6 +21,14 @@ static uint64_t row_bytes(const wf_weight *w)
     return wf_dtype_bytes(w->dtype, w->cols);
 }
 
+int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one)
+{
+    if (!wf_grow(&w->list, w->n, &w->cap, sizeof *one)) return -1;
+    int32_t v = wf_graph_value(g, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, one->dtype, one->cols, (uint32_t)w->n});
+    if (v >= 0) w->list[w->n++] = *one;
+    return v;
+}
+
 uint64_t wf_weights_bytes(const wf_weights *w)
 {
     uint64_t sum = 0;
@@ -93,7 +101,7 @@ static weft_status copy(upload *u, wf_view *v, uint64_t at, const uint8_t *src, 
 
 static weft_status copy_rows(upload *u, wf_weight *w)
 {
-    if (!w->n_parts) return copy(u, &w->view, 0, (const uint8_t *)w->made, w->rows * row_bytes(w));
+    if (!w->n_parts) return copy(u, &w->view, 0, w->made, w->rows * row_bytes(w));
     uint64_t at = 0;
     for (uint32_t i = 0; i < w->n_parts; i++) {
         WF_TRY(copy(u, &w->view, at, w->parts[i]->data, w->parts[i]->bytes));

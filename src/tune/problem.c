@@ -202,6 +202,16 @@ static weft_status write_rows(wf_problem *p)
     return st ? st : more ? more : last;
 }
 
+static weft_status write_spans(wf_problem *p)
+{
+    const wf_shape *s = &p->shape;
+    if (!s->span) return WEFT_OK;
+    int32_t *spans = wf_calloc(s->n_kv_head, sizeof *spans);
+    if (!spans) return WEFT_ERR_NOMEM;
+    for (uint32_t h = 0; h < s->n_kv_head; h++) spans[h] = (int32_t)s->span;
+    return write_ints(p, &p->call.in[7], spans);
+}
+
 /* Each copy's own pages, in random order. */
 static weft_status write_pages(wf_problem *p, uint32_t n)
 {
@@ -221,14 +231,14 @@ static weft_status write_pages(wf_problem *p, uint32_t n)
 static weft_status place_pages(wf_problem *p, uint32_t n)
 {
     wf_call *c = &p->call;
-    wf_view *const views[] = {&c->in[0], &c->in[3], &c->in[4], &c->in[5], &c->out[0]};
+    wf_view *const views[] = {&c->in[0], &c->in[3], &c->in[4], &c->in[5], &c->out[0], &c->in[7]};
     wf_region *r = wf_calloc(p->copies, sizeof *r);
     weft_status s = r ? WEFT_OK : WEFT_ERR_NOMEM;
     for (uint32_t i = 0; !s && i < p->copies; i++) {
         p->copy[i] = view_of(WF_I32, 1, n);
         s = wf_arena_reserve(&p->small, size_of(&p->copy[i]), &r[i]);
     }
-    if (!s) s = place(&p->small, views, WF_LEN(views));
+    if (!s) s = place(&p->small, views, WF_LEN(views) - !p->shape.span);
     for (uint32_t i = 0; !s && i < p->copies; i++) bind(&p->small, r[i], &p->copy[i]);
     if (!s) c->in[6] = p->copy[0];
     free(r);
@@ -260,11 +270,13 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     c->in[1] = c->in[2] = view_of(WF_F16, p->copies * pages, page);
     c->in[3] = c->in[4] = view_of(WF_I32, 1, rows);
     c->in[5] = view_of(WF_I32, 1, s->seqs + 1);
+    if (s->span) c->in[7] = view_of(WF_I32, 1, s->n_kv_head);
     p->slot = 6;
     WF_TRY(place(&p->big, (wf_view *const[]){&c->in[1], &c->in[2]}, 2));
     WF_TRY(place_pages(p, pages));
     for (int i = 0; i < 3; i++) WF_TRY(fill(p, &c->in[i], 1));
     WF_TRY(write_rows(p));
+    WF_TRY(write_spans(p));
     return write_pages(p, pages);
 }
 

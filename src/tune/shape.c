@@ -15,7 +15,7 @@ typedef struct field {
 static const field fields[] = {
     {"M", AT(m), false},         {"N", AT(n), false},       {"K", AT(k), false},
     {"B", AT(seqs), true},       {"L", AT(length), true},   {"H", AT(n_head), true},
-    {"KV", AT(n_kv_head), true}, {"D", AT(head_dim), true},
+    {"KV", AT(n_kv_head), true}, {"D", AT(head_dim), true}, {"S", AT(span), true},
 };
 
 static uint32_t *value_of(wf_shape *s, const field *f)
@@ -45,7 +45,7 @@ static weft_status read_part(const char *text, const char *p, size_t n, wf_shape
         *kinds |= f->attention ? 2 : 1;
         return *value_of(s, f) ? WEFT_OK : bad(text, "a value is 0");
     }
-    return bad(text, "a part is none of M, N, K, B, L, H, KV, D with a number");
+    return bad(text, "a part is none of M, N, K, B, L, S, H, KV, D with a number");
 }
 
 weft_status wf_shape_parse(const char *text, wf_shape *out)
@@ -76,6 +76,7 @@ void wf_shape_text(const wf_shape *s, char *buf, size_t cap)
         return;
     }
     int n = snprintf(buf, cap, "B=%u,L=%u", s->seqs, s->length);
+    if (s->span) n = snprintf(buf, cap, "B=%u,L=%u,S=%u", s->seqs, s->length, s->span);
     if (n < 0 || (size_t)n >= cap || (s->n_head == 32 && s->n_kv_head == 8 && s->head_dim == 128))
         return;
     snprintf(buf + n, cap - (size_t)n, ",H=%u,KV=%u,D=%u", s->n_head, s->n_kv_head, s->head_dim);
@@ -119,10 +120,11 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
 
 /* ---- what they cost ----------------------------------------------------------------------- */
 
+/* Of one KV head: a row of length l sees them all, or its span; before it has got so long, all. */
 static double keys_seen(const wf_shape *s)
 {
-    double l = s->length;
-    return s->seqs * (s->op == WF_TUNED_DECODE ? l : l * (l + 1) / 2);
+    double l = s->length, span = s->span ? WF_MIN(s->span, s->length) : l;
+    return s->seqs * (s->op == WF_TUNED_DECODE ? span : span * (span + 1) / 2 + (l - span) * span);
 }
 
 double wf_shape_flops(const wf_shape *s)
@@ -133,7 +135,7 @@ double wf_shape_flops(const wf_shape *s)
 
 double wf_shape_bytes(const wf_shape *s)
 {
-    double kv = 4.0 * s->seqs * s->length * s->n_kv_head * s->head_dim;
+    double kv = 4.0 * (s->op == WF_TUNED_DECODE ? keys_seen(s) : (double)s->seqs * s->length) * s->n_kv_head * s->head_dim;
     double q = 4.0 * s->seqs * s->length * s->n_head * s->head_dim;
     if (s->op == WF_TUNED_GEMM)
         return (double)wf_dtype_bytes(s->dtype, (uint64_t)s->n * s->k) + 2.0 * s->m * s->k +

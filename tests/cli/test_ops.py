@@ -56,10 +56,10 @@ class Folder(cli.TestCase):
 class Ops(Folder):
     def test_every_device(self):
         for device in devices():
-            rows = self.ops(*GEMM, "--shape", "B=2,L=20", "--shape", "L=9,B=1,H=4,KV=2,D=64", device=device)
+            rows = self.ops(*GEMM, "--shape", "B=2,L=20", "--shape", "L=9,B=1,H=4,KV=2,D=64", "--shape", "B=2,L=20,S=5", device=device)
             self.assertEqual([(r["op"], r["dtype"], r["shape"]) for r in rows],
                              [("gemm", "F16", "M=3,N=64,K=64")] + [(op, "F16", shape) for op in ("decode_attention", "prefill_attention")
-                                                                  for shape in ("B=2,L=20", "B=1,L=9,H=4,KV=2,D=64")])
+                                                                  for shape in ("B=2,L=20", "B=1,L=9,H=4,KV=2,D=64", "B=2,L=20,S=5")])
             for r in rows:
                 self.assertEqual((r["device"], r["picked"]), (device, "1"))
                 self.assertGreater(float(r["median_us"]), 0)
@@ -69,10 +69,11 @@ class Ops(Folder):
 
     def check_rates(self, rows):
         """The rate is work over time: the sizes of the shapes, by hand."""
-        gemm, decode, _, prefill, _ = rows
+        gemm, decode, _, sparse_decode, prefill, _, sparse_prefill = rows
         self.assertEqual([r["unit"] for r in (gemm, decode, prefill)], ["GB/s", "GB/s", "TFLOP/s"])
         for r, work in ((gemm, 2 * (64 * 64 + 3 * 64 + 3 * 64) / 1e3), (decode, 2 * 2 * 20 * 8 * 128 * 2 / 1e3),
-                        (prefill, 4 * 32 * 128 * 2 * (20 * 21 / 2) / 1e6)):
+                        (prefill, 4 * 32 * 128 * 2 * (20 * 21 / 2) / 1e6), (sparse_decode, 2 * 2 * 5 * 8 * 128 * 2 / 1e3),
+                        (sparse_prefill, 4 * 32 * 128 * 2 * (1 + 2 + 3 + 4 + 16 * 5) / 1e6)):
             self.assertAlmostEqual(float(r["rate"]) * float(r["median_us"]) / work, 1, 2)
 
     def test_formats_of_weights_and_rows(self):
@@ -253,7 +254,7 @@ class Tune(Folder):
 
     def test_bad_options(self):
         for message, *args in (("contradict", "-m", "x.gguf", "--shape", "N=1,K=1"), ("--shape", "--dtype", "F16"),
-                               ("tuned over", "--shape", "M=1,N=1,K=1"), ("tuned over", "--shape", "B=1,L=1"),
+                               ("tuned over", "--shape", "M=1,N=1,K=1"), ("tuned over", "--shape", "B=1,L=1"), ("no choices", "--shape", "H=4,S=9"),
                                ("multiple", "--shape", "N=8,K=33", "--dtype", "Q8_0"), ("storage format", "--shape", "N=8,K=8", "--dtype", "x")):
             self.fails(cli.USAGE, message, "tune", *cli.CPU, *args)
         self.fails(cli.MODEL, "/absent", "tune", *cli.CPU, "-m", "/absent")

@@ -81,6 +81,16 @@ class Text(cli.TestCase):
             self.assertGreater(os.path.getsize(plan), 0)
             self.assertEqual(self.ok(*args, "--plan", plan).out, want)
 
+    def test_bad_spans_file(self):
+        """The file itself: tests/unit/spans.c, and what it does: tests/golden/spans.py."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "spans")
+            with open(path, "w") as f:
+                f.write("weft-spans 1\nlayer 0 1 2 3\n")
+            for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
+                            ["bench", "trace", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
+                self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 spans: want 4, one for each KV head", *command, "--spans", path)
+            self.fails(cli.USAGE, "/absent", *RUN, "--spans", "/absent")
 
     def test_trace(self):
         """A step is submitted before the tokens of the one before are read; where the host draws from logits, after."""

@@ -18,10 +18,23 @@ from device import resolve
 FORMATS = ['F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q6_K']
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias']
 LIMIT = 1e-3
+SPANS = """weft-spans 1
+sink 2
+layer 0 5 0
+layer 1 0 0  # as without
+layer 2 1 9
+"""
 TOKENS = '1,15,200,77,3,3,290,42,128,64,31,7,99,250,181,12,55,301,222,9'
 
 
 def cases():
+    """Architecture, format, variant and whether there are spans."""
+    for case in plain_cases():
+        yield *case, False
+    yield 'llama', 'F16', 'gqa', True
+
+
+def plain_cases():
     for arch in ('llama', 'qwen2'):
         for fmt in FORMATS:
             yield arch, fmt, 'bias' if arch == 'qwen2' else 'gqa'
@@ -36,13 +49,16 @@ def run(*command):
         raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
 
 
-def worst_error(args, folder, arch, fmt, variant, seed):
-    model, want, got = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy'))
+def worst_error(args, folder, arch, fmt, variant, spans, seed):
+    model, want, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy', 'spans'))
+    with open(file, 'w', encoding='utf-8') as f:
+        f.write(SPANS)
+    more = ['--spans', file] if spans else []
     tools = os.path.join(args.sources, 'tests', 'model')
     run(sys.executable, os.path.join(tools, 'tiny.py'), '--arch', arch, '--type', fmt, '--variant', variant, '--seed', seed, model)
-    run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', TOKENS, want)
+    run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', TOKENS, *more, want)
     force = ['--force', args.force] if args.force else []
-    run(args.weft, 'perplexity', '-m', model, '--tokens', TOKENS, '--logits', got, '--device', args.device, *force)
+    run(args.weft, 'perplexity', '-m', model, '--tokens', TOKENS, '--logits', got, '--device', args.device, *force, *more)
     a, b = np.load(want), np.load(got)
     assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
     return np.abs(a - b).max() / (a.max() - a.min())
@@ -60,11 +76,11 @@ def main():
     print(f'seed {seed}')
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for arch, fmt, variant in cases():
-            error = worst_error(args, folder, arch, fmt, variant, seed)
+        for arch, fmt, variant, spans in cases():
+            error = worst_error(args, folder, arch, fmt, variant, spans, seed)
             ok = error <= LIMIT  # NaN is not
             failed += not ok
-            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {arch} {fmt} {variant}: {error:.2e} of the range, limit {LIMIT:g}', flush=True)
+            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {arch} {fmt} {variant}{" spans" if spans else ""}: {error:.2e} of the range, limit {LIMIT:g}', flush=True)
     sys.exit(failed > 0)
 
 

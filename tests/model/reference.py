@@ -6,6 +6,8 @@ and computes everything in plain numpy, in double precision, over the dequantise
 
     reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
+
+--spans FILE: sparse attention as that file says (src/engine/spans.h).
 """
 
 import argparse
@@ -169,6 +171,8 @@ class Model:
             for b in range(self.layers)
         ]
 
+        self.spans = None  # or what read_spans gives
+
     def rms(self, x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
 
@@ -187,12 +191,19 @@ class Model:
         y[b] = x[a] * sin + x[b] * cos
         return y
 
+    def hidden(self, t, kv_head):
+        """[t, t] of each row and key: does the row not see the key?"""
+        pos, key = np.arange(t)[:, None], np.arange(t)
+        sink, spans = self.spans or (0, None)
+        span = spans[self.layer][kv_head] if spans else 0
+        return (key > pos) | ((span > 0) & (key >= sink) & (key <= pos - span))
+
     def attention(self, q, k, v):
         t, rep = len(q), self.heads // self.kv_heads
-        mask = np.triu(np.full((t, t), -np.inf), 1)
         out = np.empty_like(q)
         for h in range(self.heads):
-            s = q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim) + mask
+            s = q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim)
+            s[self.hidden(t, h // rep)] = -np.inf
             p = np.exp(s - s.max(1, keepdims=True))
             out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // rep]
         return out
@@ -214,9 +225,22 @@ class Model:
 
     def logits(self, tokens):
         x = self.embd[tokens]
-        for b in self.blocks:
+        for self.layer, b in enumerate(self.blocks):
             x = self.block(x, b)
         return self.rms(x, self.norm) @ self.out.T
+
+
+def read_spans(path):
+    """The sink, and a list of spans for each layer."""
+    sink, layers = 0, {}
+    with open(path, encoding='utf-8') as f:
+        rows = [line.split('#')[0].split() for line in f][1:]
+    for kind, first, *spans in filter(None, rows):
+        if kind == 'sink':
+            sink = int(first)
+        else:
+            layers[int(first)] = [int(s) for s in spans]
+    return sink, layers
 
 
 def main():
@@ -226,9 +250,11 @@ def main():
     p.add_argument('file')
     p.add_argument('--tokens', required=True, type=lambda s: [int(t) for t in s.split(',')])
     p.add_argument('--generate', type=int, default=0)
+    p.add_argument('--spans')
     p.add_argument('out', nargs='?')
     a = p.parse_intermixed_args()
     m = Model(a.file)
+    m.spans = read_spans(a.spans) if a.spans else None
     tokens = list(a.tokens)
     for _ in range(a.generate):
         tokens.append(int(m.logits(tokens)[-1].argmax()))

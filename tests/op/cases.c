@@ -242,9 +242,11 @@ static void draw_phi(op_cases *s, wf_params *p)
     p->phi = one[0], p->phi_lo = one[1], p->phi_hi = one[2];
 }
 
-static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_params *p)
+static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_params *p, uint8_t spans)
 {
-    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p};
+    static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
+    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .spans = spans};
+    if (spans) c.p.sink = ANY(s, sinks);
     c.max_kv = ANY(s, lengths);
     draw_phi(s, &c.p);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
@@ -252,21 +254,25 @@ static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, cons
     return add(s, c);
 }
 
-/* One head shape, page size and dtype in every mode, twice: one compiled kernel serves them all. */
-static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn)
+/* One head shape, page size and dtype in every mode, twice: one compiled kernel serves them all. With spans, which
+ * make another kernel of it, once more. */
+static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool spans)
 {
     uint8_t in = acts[turn & 1], out = below(s, 3) ? in : ANY(s, acts);
     wf_params p = heads(s, head_dim, turn);
     for (int i = 0; i < 2 * N_MODES; i++) {
-        if (!attention(s, i % N_MODES, in, out, &p)) return false;
+        if (!attention(s, i % N_MODES, in, out, &p, WF_SPANS_NONE)) return false;
+    }
+    for (int i = 0; spans && i < N_MODES + 2; i++) {
+        if (!attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_SPANS_WIDE : WF_SPANS_MIXED)) return false;
     }
     return true;
 }
 
-static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs)
+static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t spans)
 {
-    wf_case c = {.op = WF_OP_ATTENTION, .in = ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q,
-                 .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16}};
+    wf_case c = {.op = WF_OP_ATTENTION, .in = ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .spans = spans,
+                 .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16, .sink = 21}};
     c.out = c.in;
     draw_phi(s, &c.p);
     return add(s, c);
@@ -276,14 +282,16 @@ static bool attentions(op_cases *s)
 {
     uint32_t turn = below(s, 15), repeat = s->level == OP_LONG ? 15 : 1;
     for (uint32_t r = 0; r < repeat; r++) {
+        size_t with_spans = below(s, 4); /* of small heads: the reference takes its time */
         for (size_t d = 0; d < WF_LEN(head_dims); d++) {
-            if (!attention_shape(s, head_dims[d], turn++)) return false;
+            if (!attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_spans)) return false;
         }
     }
-    bool ok = attention_long(s, 128, LARGE, 1, 2) && attention_long(s, 64, LARGE, 1, 1) &&
-              attention_long(s, 64, 600, 129, 2);
+    bool ok = attention_long(s, 128, LARGE, 1, 2, WF_SPANS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_SPANS_NONE) &&
+              attention_long(s, 64, 600, 1, 2, WF_SPANS_MIXED) &&
+              attention_long(s, 64, 600, 129, 2, WF_SPANS_NONE);
     if (!ok || s->level != OP_LONG) return ok;
-    return attention_long(s, 128, LARGE, 515, 3) && attention_long(s, 128, 30000, 1, 3);
+    return attention_long(s, 128, LARGE, 515, 3, WF_SPANS_NONE) && attention_long(s, 128, 30000, 1, 3, WF_SPANS_NONE);
 }
 
 static bool quick(op_cases *s)
@@ -298,7 +306,7 @@ static bool quick(op_cases *s)
 
 static bool tiny(op_cases *s)
 {
-    wf_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
+    wf_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1};
     uint8_t in = ANY(s, acts), out = ANY(s, acts);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
         uint32_t k = whole_blocks(32, weights[w]);
@@ -316,7 +324,9 @@ static bool tiny(op_cases *s)
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 1}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
-                            .max_q = 3});
+                            .max_q = 3}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
+                            .max_q = 2, .spans = WF_SPANS_MIXED});
 }
 
 bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)

@@ -1,180 +1,18 @@
-/* matrix_host: plays AMD's and Intel's matrix units on the host, lane by lane, so that gemm_matrix.cl can be
- * run where neither is: do its loads, its stores and the documented layouts of the units fit together?
+/* matrix_host: runs gemm_matrix.cl on AMD's and Intel's matrix units as host.c plays them, so that it can be run where
+ * neither is: do its loads, its stores and the documented layouts of the units fit together?
  *
  *   matrix_host --knobs               a line for each unit, variant and format: its name, then build options
  *   matrix_host KERNEL.so UNIT VARIANT FORMAT    runs the kernel, built with those (matrix.py), and compares
- *
- * A work-group runs at a time, a coroutine a work-item: it stops at a barrier and at the unit, where the
- * lanes of a wave meet. What the units do is written here from the vendors' documents alone: AMD's ISA guides
- * (CDNA3 7.1, RDNA3 7.9, RDNA4 7.12) and Intel's extension text.
  */
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #include "cl/cl.h"
 #include "dev/check.h"
-
-enum { MAX_ITEMS = 256, STACK = 256 << 10, K_STEP = 16 };
-
-/* ---- the units ------------------------------------------------------------------------------------------ */
-
-typedef struct place {
-    int line, k; /* row of A or column of B, and K; of C: row and column */
-} place;
-
-typedef struct unit {
-    const char *name, *macros;
-    int lanes, rows, cols, n_a, n_b, n_c; /* n: elements that a lane holds */
-    place (*a)(int lane, int i), (*b)(int lane, int i), (*c)(int lane, int v);
-} unit;
-
-/* 4 of K a lane, 16 lanes a K block; C: 4 rows of one column. */
-static place mfma_ab(int lane, int i) { return (place){lane % 16, 4 * (lane / 16) + i}; }
-static place mfma_c(int lane, int v) { return (place){4 * (lane / 16) + v, lane % 16}; }
-/* A row in lanes l and l + 16; C: even rows in the lower half of the wave, odd ones in the upper. */
-static place gfx11_ab(int lane, int i) { return (place){lane % 16, i}; }
-static place gfx11_c(int lane, int v) { return (place){2 * v + lane / 16, lane % 16}; }
-/* K 0 to 7 in the lower half of the wave, 8 to 15 in the upper; C: rows likewise. */
-static place gfx12_ab(int lane, int i) { return (place){lane % 16, 8 * (lane / 16) + i}; }
-static place gfx12_c(int lane, int v) { return (place){8 * (lane / 16) + v, lane % 16}; }
-/* A: component m is row m, of which each lane has its part; B and C: a lane is a column. */
-static place dpas16_a(int lane, int i) { return (place){i, lane}; }
-static place dpas8_a(int lane, int i) { return (place){i / 2, 2 * lane + i % 2}; }
-static place dpas_b(int lane, int i) { return (place){lane, i}; }
-static place dpas_c(int lane, int v) { return (place){v, lane}; }
-
-static const unit units[] = {
-    {"mfma", "-D__AMDGCN__", 64, 16, 16, 4, 4, 4, mfma_ab, mfma_ab, mfma_c},
-    {"wmma11", "-D__AMDGCN__", 32, 16, 16, 16, 16, 8, gfx11_ab, gfx11_ab, gfx11_c},
-    {"wmma12", "-D__AMDGCN__ -D__GFX12__", 32, 16, 16, 8, 8, 8, gfx12_ab, gfx12_ab, gfx12_c},
-    {"dpas16", "-DDPAS", 16, 8, 16, 8, 16, 8, dpas16_a, dpas_b, dpas_c},
-    {"dpas8", "-DDPAS", 8, 8, 8, 16, 16, 8, dpas8_a, dpas_b, dpas_c},
-};
-
-/* ---- a work-group ----------------------------------------------------------------------------------------- */
-
-enum stop { RUNNING, AT_BARRIER, AT_UNIT, ENDED };
-
-typedef struct item {
-    ucontext_t at;
-    char *stack;
-    enum stop stop;
-    const uint16_t *a, *b;
-    float *c;
-} item;
-
-static struct {
-    const unit *unit;
-    ucontext_t home;
-    item item[MAX_ITEMS];
-    unsigned n, now, group, groups;
-    void (*body)(void);
-    unsigned mistakes, products;
-} host;
-
-#define EXPORT __attribute__((visibility("default")))
-EXPORT unsigned host_local_id(void);
-EXPORT unsigned host_group_id(void);
-EXPORT unsigned host_num_groups(void);
-EXPORT unsigned host_lane(void);
-EXPORT unsigned host_wave(void);
-EXPORT void host_barrier(void);
-EXPORT float host_from_half(unsigned long address);
-EXPORT unsigned short host_to_half(float f);
-EXPORT void host_mma(unsigned long a, unsigned long b, unsigned long c);
-
-unsigned host_local_id(void) { return host.now; }
-unsigned host_group_id(void) { return host.group; }
-unsigned host_num_groups(void) { return host.groups; }
-unsigned host_lane(void) { return host.now % (unsigned)host.unit->lanes; }
-unsigned host_wave(void) { return host.now / (unsigned)host.unit->lanes; }
-float host_from_half(unsigned long address) { return wf_half_to_float(*(const uint16_t *)address); }
-unsigned short host_to_half(float f) { return wf_float_to_half(f); }
-
-static void stop_at(enum stop where)
-{
-    item *me = &host.item[host.now];
-    me->stop = where;
-    swapcontext(&me->at, &host.home);
-}
-
-void host_barrier(void) { stop_at(AT_BARRIER); }
-
-void host_mma(unsigned long a, unsigned long b, unsigned long c)
-{
-    item *me = &host.item[host.now];
-    me->a = (const uint16_t *)a, me->b = (const uint16_t *)b, me->c = (float *)c;
-    stop_at(AT_UNIT);
-}
-
-/* Lanes that hold the same element must agree; NaN (never given to a unit by a right kernel) counts, too. */
-static void gather(const item *wave, bool of_a, float m[16][K_STEP])
-{
-    const unit *u = host.unit;
-    bool seen[16][K_STEP] = {{false}};
-    for (int lane = 0; lane < u->lanes; lane++) {
-        for (int i = 0; i < (of_a ? u->n_a : u->n_b); i++) {
-            place p = of_a ? u->a(lane, i) : u->b(lane, i);
-            float x = wf_half_to_float((of_a ? wave[lane].a : wave[lane].b)[i]);
-            if (isnan(x) || (seen[p.line][p.k] && m[p.line][p.k] != x)) host.mistakes++;
-            m[p.line][p.k] = x;
-            seen[p.line][p.k] = true;
-        }
-    }
-}
-
-static void multiply(item *wave)
-{
-    const unit *u = host.unit;
-    float a[16][K_STEP], b[16][K_STEP];
-    gather(wave, true, a);
-    gather(wave, false, b);
-    for (int lane = 0; lane < u->lanes; lane++) {
-        for (int v = 0; v < u->n_c; v++) {
-            place p = u->c(lane, v);
-            for (int k = 0; k < K_STEP; k++) wave[lane].c[v] += a[p.line][k] * b[p.k][k];
-        }
-    }
-    host.products++;
-}
-
-static void start_item(void)
-{
-    host.body();
-    stop_at(ENDED);
-}
-
-static void enter(item *it)
-{
-    getcontext(&it->at);
-    it->at.uc_stack.ss_sp = it->stack;
-    it->at.uc_stack.ss_size = STACK;
-    it->stop = RUNNING;
-    makecontext(&it->at, start_item, 0);
-}
-
-/* All work-items to their next stop, which must be the same for all. */
-static enum stop advance(void)
-{
-    for (host.now = 0; host.now < host.n; host.now++) swapcontext(&host.home, &host.item[host.now].at);
-    for (unsigned i = 1; i < host.n; i++) {
-        if (host.item[i].stop != host.item[0].stop) host.mistakes++;
-    }
-    return host.item[0].stop;
-}
-
-static void run_group(void)
-{
-    enum stop where;
-    for (unsigned i = 0; i < host.n; i++) enter(&host.item[i]);
-    while ((where = advance()) != ENDED && !host.mistakes) {
-        for (unsigned i = 0; where == AT_UNIT && i < host.n; i += (unsigned)host.unit->lanes) multiply(&host.item[i]);
-    }
-}
+#include "op/host.h"
 
 /* ---- a problem ---------------------------------------------------------------------------------------------- */
 
@@ -233,9 +71,8 @@ static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t
     if (wf_check_new(ref, c, &problem)) return false;
     result = malloc(problem->out[0].bytes);
     memset(result, 0xFF, problem->out[0].bytes);
-    host.n = l->group;
-    host.groups = groups ? groups : (uint32_t)l->groups;
-    for (host.group = 0; host.group < host.groups; host.group++) run_group();
+    host_groups(l->group, groups ? groups : (uint32_t)l->groups, call_kernel);
+    host_run host = host_result();
     double d = distance(problem);
     char text[160];
     wf_case_text(c, text, sizeof text);
@@ -275,11 +112,12 @@ static bool plan(const unit *u, const char *variant, uint8_t format, uint32_t tu
 static int print_knobs(void)
 {
     cl_launch l;
-    for (size_t u = 0; u < WF_LEN(units); u++) {
+    for (unsigned u = 0; u < n_host_units; u++) {
+        if (host_units[u].takes_nan) continue; /* not of gemm_matrix.cl */
         for (size_t v = 0; v < WF_LEN(variants); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
-                if (!plan(&units[u], variants[v], format_ids[f], 0, &l)) return 1;
-                printf("%s %s %s %s", units[u].name, variants[v], formats[f], units[u].macros);
+                if (!plan(&host_units[u], variants[v], format_ids[f], 0, &l)) return 1;
+                printf("%s %s %s %s", host_units[u].name, variants[v], formats[f], host_units[u].macros);
                 for (uint32_t i = 0; i < l.n_knobs; i++) printf(" -D%s=%d", l.knob[i].name, l.knob[i].value);
                 printf("\n");
             }
@@ -290,25 +128,23 @@ static int print_knobs(void)
 
 static int run(const char *path, const char *unit_name, const char *variant, const char *format)
 {
-    size_t u = 0, f = 0;
+    size_t f = 0;
+    const unit *u = host_unit_named(unit_name);
     wf_dev *ref = NULL;
     void *lib = dlopen(path, RTLD_NOW);
     if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
     *(void **)&kernel = dlsym(lib, "gemm_matrix");
-    while (u < WF_LEN(units) && strcmp(units[u].name, unit_name)) u++;
     while (f < WF_LEN(formats) && strcmp(formats[f], format)) f++;
-    if (!kernel || u == WF_LEN(units) || f == WF_LEN(formats)) return 2;
+    if (!kernel || !u || f == WF_LEN(formats)) return 2;
     if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;
-    host.unit = &units[u];
-    host.body = call_kernel;
-    for (unsigned i = 0; i < MAX_ITEMS; i++) host.item[i].stack = malloc(STACK);
+    host_start(u);
     bool ok = true;
     for (uint32_t turn = 0; turn < 4; turn++) {
         cl_launch l;
         wf_case c = case_of(format_ids[f], turn);
-        ok = plan(host.unit, variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
+        ok = plan(u, variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
     }
-    for (unsigned i = 0; i < MAX_ITEMS; i++) free(host.item[i].stack);
+    host_end();
     wf_dev_close(ref);
     return ok ? 0 : 1;
 }

@@ -124,6 +124,16 @@ static bool must_run(const session *s, const wf_case *c)
     return act_in && act_out && !s->variant && !fused;
 }
 
+/* Spans that hide nothing leave each bit as it is without spans. */
+static void check_wide_spans(session *s, const wf_check *k, int i, uint64_t hash)
+{
+    wf_check plain = wf_check_no_spans(k);
+    wf_check_result r = {0};
+    if (k->c.spans != WF_SPANS_WIDE) return;
+    if (wf_check_run(&plain, s->dev, s->q, i, false, &r) || r.hash != hash)
+        complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "differs from the same without spans");
+}
+
 static void check_case(session *s, const wf_case *c)
 {
     wf_check *k;
@@ -141,6 +151,7 @@ static void check_case(session *s, const wf_case *c)
         bool ok = check_once(s, k, i, &r);
         ran += r.supported;
         if (ok) check_class(s, c, v, r.hash, list, &n);
+        if (ok) check_wide_spans(s, k, i, r.hash);
         if (ok) check_company(s, k, v, r.row_hash);
     }
     if (!ran && must_run(s, c)) complain(s, c, "-", "no variant can run this");

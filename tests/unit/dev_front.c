@@ -69,7 +69,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_ATTENTION:
         c.in[0] = V(F32, 3, 32), c.in[1] = V(F16, 6, 64), c.in[2] = V(F16, 6, 64), c.in[3] = V(I32, 1, 3);
         c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
-        c.out[1] = V(I32, 1, 1);
+        c.out[1] = V(I32, 1, 1), c.in[7] = V(I32, 1, 2);
         break;
     case WF_OP_ARGMAX: c.in[0] = V(F32, 3, 10), c.out[0] = V(I32, 3, 1); break;
     case WF_OP_SAMPLE:
@@ -101,6 +101,7 @@ static void good_calls_pass(void **state)
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_ATTENTION);
     c.out[1].buf = NULL; /* nobody counts */
+    c.in[7].buf = NULL;  /* nobody looks less far than to the first key */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_ROPE_KV); /* K and V of a page side by side */
     c.out[1].stride = c.out[2].stride = 128;
@@ -185,7 +186,7 @@ static void missing_and_extra_operands(void **state)
     for (int op = 0; op < WF_N_OPS; op++) {
         for (int i = 0; i < WF_MAX_IN; i++) {
             wf_call c = good(f, (enum wf_op)op);
-            if (op == WF_OP_GEMM && (i == 2 || i == 3)) continue;
+            if ((op == WF_OP_GEMM && (i == 2 || i == 3)) || (op == WF_OP_ATTENTION && i == 7)) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
             refused(f, &c, "in", i, -1);
@@ -243,6 +244,7 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
+    REFUSED(WF_OP_ATTENTION, c.p.sink = WF_MAX_SINK + 1);
     REFUSED(WF_OP_ATTENTION, c.p.scale = INFINITY);
     REFUSED(WF_OP_ATTENTION, c.p.phi = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.phi_hi = INFINITY);

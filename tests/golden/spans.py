@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Sparse attention with --spans, over prompt and answer, in the built-in model.
+
+    spans.py WEFT SOURCES DEVICE
+
+With spans as long as the context the text is the one of models/demo.expected.json. With short ones it is the one that
+an independent float64 forward pass gives under the same mask, as far as no two logits nearly tie, and another text.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from device import resolve
+
+weft, sources, device = sys.argv[1:4]
+device = resolve(weft, device)
+sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
+import reference  # noqa: E402
+
+# One kernel for prompt and answer, where drivers compile for seconds; the op tests meet the others.
+FORCE = ['--force', 'attention=decode'] if device.startswith('opencl') else []
+CONTEXT, STEPS, SINK = 512, 48, 2
+NEAR = 0.05  # logits that lie closer may change places by the rounding of F16
+
+
+def run(*command):
+    done = subprocess.run([weft, *command], capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
+    return done.stdout
+
+
+def write(path, model, span):
+    rows = [' '.join(str(span(layer, head)) for head in range(model.kv_heads)) for layer in range(model.layers)]
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write('weft-spans 1\nsink %d\n%s' % (SINK, ''.join(f'layer {i} {row}\n' for i, row in enumerate(rows))))
+
+
+def greedy(model, tokens):
+    """Ids, up to where two nearly tie."""
+    new = []
+    while len(new) < STEPS:
+        logits = model.logits(tokens + new)[-1]
+        second, first = np.sort(logits)[-2:]
+        if first - second < NEAR:
+            break
+        new.append(int(logits.argmax()))
+    return new
+
+
+def main():
+    model = reference.Model(os.path.join(sources, 'models', 'demo.gguf'))
+    with open(os.path.join(sources, 'models', 'demo.expected.json'), encoding='utf-8') as f:
+        case = json.load(f)['cases'][0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'spans')
+
+        def answer(span):
+            write(path, model, span)
+            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--spans', path, *FORCE).rstrip('\n')
+
+        wide = answer(lambda layer, head: CONTEXT)
+        short = answer(lambda layer, head: (3, 7, 16, 0)[(layer + head) % 4])
+        model.spans = reference.read_spans(path)
+    ids = greedy(model, case['prompt_ids'])
+    want = run('detokenize', '--hide-special', *map(str, case['prompt_ids'] + ids)).rstrip('\n')
+    print(f'{device}: {len(ids)} tokens before the first near tie')
+    print(f'wide  {wide!r}\nshort {short!r}\nwant  {want!r}')
+    return 0 if case['text'].startswith(wide) and short.startswith(want) and len(ids) > 9 and not case['text'].startswith(want) else 1
+
+
+sys.exit(main())

@@ -1,0 +1,233 @@
+/* See host.h. Documents: AMD's ISA guides (CDNA3 7.1, RDNA3 7.9, RDNA4 7.12), Intel's extension text, NVIDIA's PTX ISA. */
+#include "op/host.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "tensor/tensor.h"
+
+enum { MAX_ITEMS = 256, STACK = 256 << 10, K_STEP = 16 };
+
+/* ---- the units ------------------------------------------------------------------------------------------ */
+
+/* 4 of K a lane, 16 lanes a K block; C: 4 rows of one column. */
+static place mfma_ab(int lane, int i) { return (place){lane % 16, 4 * (lane / 16) + i}; }
+static place mfma_c(int lane, int v) { return (place){4 * (lane / 16) + v, lane % 16}; }
+/* A row in lanes l and l + 16; C: even rows in the lower half of the wave, odd ones in the upper. */
+static place gfx11_ab(int lane, int i) { return (place){lane % 16, i}; }
+static place gfx11_c(int lane, int v) { return (place){2 * v + lane / 16, lane % 16}; }
+/* K 0 to 7 in the lower half of the wave, 8 to 15 in the upper; C: rows likewise. */
+static place gfx12_ab(int lane, int i) { return (place){lane % 16, 8 * (lane / 16) + i}; }
+static place gfx12_c(int lane, int v) { return (place){8 * (lane / 16) + v, lane % 16}; }
+/* A: component m is row m, of which each lane has its part; B and C: a lane is a column. */
+static place dpas16_a(int lane, int i) { return (place){i, lane}; }
+static place dpas8_a(int lane, int i) { return (place){i / 2, 2 * lane + i % 2}; }
+static place dpas_b(int lane, int i) { return (place){lane, i}; }
+static place dpas_c(int lane, int v) { return (place){v, lane}; }
+
+/* PTX, mma.m16n8k16: pairs of K, the second ones in the rows 8 below, the third and fourth 8 of K on. */
+static place nv_a(int lane, int i) { return (place){lane / 4 + i / 2 % 2 * 8, lane % 4 * 2 + i % 2 + i / 4 * 8}; }
+static place nv_b(int lane, int i) { return (place){lane / 4, lane % 4 * 2 + i % 2 + i / 2 * 8}; }
+static place nv_c(int lane, int v) { return (place){lane / 4 + v / 2 * 8, lane % 4 * 2 + v % 2}; }
+
+const unit host_units[] = {
+    {"mfma", "-D__AMDGCN__", 64, 16, 16, 4, 4, 4, mfma_ab, mfma_ab, mfma_c},
+    {"wmma11", "-D__AMDGCN__", 32, 16, 16, 16, 16, 8, gfx11_ab, gfx11_ab, gfx11_c},
+    {"wmma12", "-D__AMDGCN__ -D__GFX12__", 32, 16, 16, 8, 8, 8, gfx12_ab, gfx12_ab, gfx12_c},
+    {"dpas16", "-DDPAS", 16, 8, 16, 8, 16, 8, dpas16_a, dpas_b, dpas_c},
+    {"dpas8", "-DDPAS", 8, 8, 8, 16, 16, 8, dpas8_a, dpas_b, dpas_c},
+    {"nvidia", "", 32, 16, 8, 8, 4, 4, nv_a, nv_b, nv_c, .takes_nan = true},
+};
+const unsigned n_host_units = WF_LEN(host_units);
+
+const unit *host_unit_named(const char *name)
+{
+    unsigned u = 0;
+    while (u < n_host_units && strcmp(host_units[u].name, name)) u++;
+    return u < n_host_units ? &host_units[u] : NULL;
+}
+
+/* ---- a work-group ----------------------------------------------------------------------------------------- */
+
+enum stop { RUNNING, AT_BARRIER, AT_UNIT, AT_WORDS, ENDED };
+
+typedef struct item {
+    ucontext_t at;
+    char *stack;
+    enum stop stop;
+    const uint16_t *a, *b;
+    float *c;
+    uint32_t word, from, got, ballot; /* given, and whose is asked for; that one, and a bit for each that is not 0 */
+} item;
+
+static struct {
+    const unit *unit;
+    ucontext_t home;
+    item item[MAX_ITEMS];
+    unsigned n, now, group, groups;
+    void (*body)(void);
+    unsigned mistakes, products;
+} host;
+
+#define EXPORT __attribute__((visibility("default")))
+EXPORT unsigned host_local_id(void);
+EXPORT unsigned host_group_id(void);
+EXPORT unsigned host_num_groups(void);
+EXPORT unsigned host_lane(void);
+EXPORT unsigned host_wave(void);
+EXPORT void host_barrier(void);
+EXPORT float host_from_half(unsigned long address);
+EXPORT unsigned short host_to_half(float f);
+EXPORT void host_mma(unsigned long a, unsigned long b, unsigned long c);
+EXPORT unsigned host_word(unsigned word, unsigned from);
+EXPORT unsigned host_ballot(unsigned word);
+EXPORT float host_exp2(float x);
+
+unsigned host_local_id(void) { return host.now; }
+unsigned host_group_id(void) { return host.group; }
+unsigned host_num_groups(void) { return host.groups; }
+unsigned host_lane(void) { return host.now % (unsigned)host.unit->lanes; }
+unsigned host_wave(void) { return host.now / (unsigned)host.unit->lanes; }
+float host_from_half(unsigned long address) { return wf_half_to_float(*(const uint16_t *)address); }
+unsigned short host_to_half(float f) { return wf_float_to_half(f); }
+
+static void stop_at(enum stop where)
+{
+    item *me = &host.item[host.now];
+    me->stop = where;
+    swapcontext(&me->at, &host.home);
+}
+
+void host_barrier(void) { stop_at(AT_BARRIER); }
+
+void host_mma(unsigned long a, unsigned long b, unsigned long c)
+{
+    item *me = &host.item[host.now];
+    me->a = (const uint16_t *)a, me->b = (const uint16_t *)b, me->c = (float *)c;
+    stop_at(AT_UNIT);
+}
+
+static item *exchange(unsigned word, unsigned from)
+{
+    item *me = &host.item[host.now];
+    me->word = word, me->from = from % (unsigned)host.unit->lanes;
+    stop_at(AT_WORDS);
+    return me;
+}
+
+unsigned host_word(unsigned word, unsigned from) { return exchange(word, from)->got; }
+unsigned host_ballot(unsigned word) { return exchange(word, 0)->ballot; }
+float host_exp2(float x) { return exp2f(x); }
+
+/* Lanes that hold the same element must agree; NaN (never given to a unit by a right kernel) counts, too. */
+static void gather(const item *wave, bool of_a, float m[16][K_STEP])
+{
+    const unit *u = host.unit;
+    bool seen[16][K_STEP] = {{false}};
+    for (int lane = 0; lane < u->lanes; lane++) {
+        for (int i = 0; i < (of_a ? u->n_a : u->n_b); i++) {
+            place p = of_a ? u->a(lane, i) : u->b(lane, i);
+            float x = wf_half_to_float((of_a ? wave[lane].a : wave[lane].b)[i]);
+            if ((isnan(x) && !u->takes_nan) || (seen[p.line][p.k] && m[p.line][p.k] != x)) host.mistakes++;
+            m[p.line][p.k] = x;
+            seen[p.line][p.k] = true;
+        }
+    }
+}
+
+static void multiply(item *wave)
+{
+    const unit *u = host.unit;
+    float a[16][K_STEP], b[16][K_STEP];
+    gather(wave, true, a);
+    gather(wave, false, b);
+    for (int lane = 0; lane < u->lanes; lane++) {
+        for (int v = 0; v < u->n_c; v++) {
+            place p = u->c(lane, v);
+            for (int k = 0; k < K_STEP; k++) wave[lane].c[v] += a[p.line][k] * b[p.k][k];
+        }
+    }
+    host.products++;
+}
+
+static void start_item(void)
+{
+    host.body();
+    stop_at(ENDED);
+}
+
+static void enter(item *it)
+{
+    getcontext(&it->at);
+    it->at.uc_stack.ss_sp = it->stack;
+    it->at.uc_stack.ss_size = STACK;
+    it->stop = RUNNING;
+    makecontext(&it->at, start_item, 0);
+}
+
+static void hand_out(item *wave)
+{
+    unsigned lanes = (unsigned)host.unit->lanes;
+    uint32_t ballot = 0;
+    for (unsigned l = 0; l < lanes && l < 32; l++) ballot |= (uint32_t)(wave[l].word != 0) << l;
+    for (unsigned l = 0; l < lanes; l++) wave[l].ballot = ballot, wave[l].got = wave[wave[l].from].word;
+}
+
+/* A wave to its next stop, which must be the same for all lanes. */
+static void advance(unsigned first)
+{
+    item *wave = &host.item[first];
+    for (unsigned l = 0; l < (unsigned)host.unit->lanes; l++) {
+        host.now = first + l;
+        swapcontext(&host.home, &wave[l].at);
+        if (wave[l].stop != wave->stop) host.mistakes += l > 0;
+    }
+    if (wave->stop == AT_UNIT) multiply(wave);
+    if (wave->stop == AT_WORDS) hand_out(wave);
+}
+
+/* Each wave to the next barrier, or to its end; true: all ended. */
+static bool to_barrier(void)
+{
+    unsigned ended = 0, lanes = (unsigned)host.unit->lanes;
+    for (unsigned first = 0; first < host.n; first += lanes) {
+        do advance(first);
+        while (host.item[first].stop != AT_BARRIER && host.item[first].stop != ENDED && !host.mistakes);
+        ended += host.item[first].stop == ENDED;
+    }
+    if (ended && ended != host.n / lanes) host.mistakes++;
+    return ended || host.mistakes;
+}
+
+static void run_group(void)
+{
+    for (unsigned i = 0; i < host.n; i++) enter(&host.item[i]);
+    while (!to_barrier()) continue;
+}
+
+/* ---- what programs call ------------------------------------------------------------------------------------- */
+
+void host_start(const unit *u)
+{
+    memset(&host, 0, sizeof host);
+    host.unit = u;
+    for (unsigned i = 0; i < MAX_ITEMS; i++) host.item[i].stack = malloc(STACK);
+}
+
+void host_groups(unsigned items, unsigned groups, void (*body)(void))
+{
+    host.n = items, host.groups = groups, host.body = body;
+    for (host.group = 0; host.group < groups; host.group++) run_group();
+}
+
+host_run host_result(void)
+{
+    return (host_run){host.mistakes, host.products};
+}
+
+void host_end(void)
+{
+    for (unsigned i = 0; i < MAX_ITEMS; i++) free(host.item[i].stack);
+}

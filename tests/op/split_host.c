@@ -1,0 +1,211 @@
+/* split_host: runs attention_split.cl on NVIDIA's warps as host.c plays them.
+ *
+ *   split_host --knobs                a line for each program: its name, then build options
+ *   split_host KERNEL.so NAME         runs the kernel, built with those (split.py), and compares with the reference; counts,
+ *                                     too, that it multiplies no tile of keys that is not seen
+ */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cl/cl.h"
+#include "dev/check.h"
+#include "op/host.h"
+
+/* A program: a variant, with or without spans. */
+static const struct program {
+    const char *name, *variant;
+    uint8_t spans;
+    uint32_t head_dim, per_kv, page_tokens;
+} programs[] = {
+    {"plain", "mma_decode", WF_SPANS_NONE, 64, 4, 16},
+    {"spans", "mma_decode", WF_SPANS_MIXED, 48, 9, 32},
+    {"spans-async", "mma_decode_async", WF_SPANS_MIXED, 64, 4, 16},
+};
+
+enum { UNITS = 3 /* compute units: few work-groups share segments in many ways */, CASES = 6 };
+
+static const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = UNITS, .gpu = true,
+                             .nv_mma = true, .tier = WF_TIER_MATRIX};
+
+static const cl_variant *variant_named(const char *name)
+{
+    const cl_variant *v = NULL;
+    for (int i = 0; (v = wf_cl_variant_at(WF_OP_ATTENTION, i)) && strcmp(v->name, name);) i++;
+    return v;
+}
+
+/* Few and many rows (a warp's lanes have one each, or a run of them), short and long ones. */
+static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
+{
+    static const uint32_t seqs[] = {1, 5, 3}, keys[] = {400, 50, 130}, rows[] = {1, 1, 25};
+    static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
+    uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
+    wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
+                 .max_kv = keys[i], .max_q = rows[i], .spans = p->spans, .pad = turn % 5};
+    c.p = (wf_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
+                      .sink = sinks[turn % 6], .phi = (float)(turn % 2), .phi_lo = -6, .phi_hi = turn % 2 ? 3 : 7};
+    return c;
+}
+
+/* Of the operands' shapes; a stand-in tells which are there. */
+static bool plan(const struct program *p, const wf_check *k, cl_launch *l)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    const cl_variant *v = variant_named(p->variant);
+    wf_call call;
+    wf_check_call(k, NULL, &call);
+    for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;
+    for (int i = 0; i < WF_MAX_OUT; i++) call.out[i].buf = call.out[i].rows ? &stand_in : NULL;
+    *l = (cl_launch){0};
+    return v && v->plan(&caps, v, &call, 0, l);
+}
+
+/* ---- one case ------------------------------------------------------------------------------------------------- */
+
+#define VIEW const void *, uint64_t
+#define HEAD VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float
+#define TAIL void *, void *, uint64_t, float, float
+typedef void plain_fn(HEAD, TAIL);
+typedef void spans_fn(HEAD, VIEW, int32_t, TAIL);
+
+static void *kernel;
+static wf_check *problem;
+static cl_launch launch;
+static uint8_t *result;
+static uint32_t *scratch, count;
+
+#define AT(i) p->in[i].data, 0
+static void call_kernel(void)
+{
+    const wf_check *p = problem;
+    const wf_view *q = &p->in[0].view, *o = &p->out[0].view;
+    const wf_params *w = &p->c.p;
+    float base = launch.arg[launch.n_args - 2].f32, low = launch.arg[launch.n_args - 1].f32;
+#define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
+              p->in[1].view.stride, q->stride, o->stride, w->scale
+#define END scratch, &count, 0, base, low
+    if (p->in[7].data) ((spans_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
+    else ((plain_fn *)kernel)(BEGIN, END);
+}
+
+/* The largest error, as a part of the values' size; infinite for a write outside. */
+static double distance(const wf_check *p)
+{
+    const wf_view *v = &p->out[0].view, *e = &p->expect[0].view;
+    double worst = 0;
+    for (uint64_t i = 0; i < (uint64_t)v->rows * v->stride; i++) {
+        double got = v->dtype == WF_F16 ? wf_half_to_float(((uint16_t *)result)[i]) : ((float *)result)[i];
+        if (i % v->stride >= v->cols) {
+            if (!isnan(got)) return INFINITY;
+            continue;
+        }
+        double error = fabs(got - ((const float *)p->expect[0].data)[i / v->stride * e->stride + i % v->stride]);
+        if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+    }
+    return worst;
+}
+
+/* Launches leave the counters at 0. */
+static bool clean(void)
+{
+    for (uint32_t i = 0; i < WF_CL_ZEROS / 4; i++)
+        if (scratch[i]) return false;
+    return true;
+}
+
+static bool sees_tile(const wf_check *k, uint32_t m, uint32_t head, int32_t tile)
+{
+    int32_t pos = ((const int32_t *)k->in[4].data)[m], span = k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
+    for (int32_t j = 16 * tile; j < 16 * tile + 16; j++)
+        if (wf_sees(span, k->c.p.sink, pos, j)) return true;
+    return false;
+}
+
+/* Matrix products for each tile of which a row sees some key, and no other: the work follows the spans. D / 16 for K, as
+ * many for V, for each 8 query heads of a KV head. */
+static uint32_t products_needed(const wf_check *k)
+{
+    const wf_params *p = &k->c.p;
+    uint32_t tiles = 0;
+    for (uint32_t m = 0; m < k->out[0].view.rows; m++)
+        for (uint32_t h = 0; h < p->n_kv_head; h++)
+            for (uint32_t t = 0; t <= k->c.max_kv / 16; t++) tiles += sees_tile(k, m, h, (int32_t)t);
+    return tiles * ((p->n_head / p->n_kv_head + 7) / 8) * (p->head_dim / 8);
+}
+
+static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
+{
+    char text[160];
+    wf_case_text(c, text, sizeof text);
+    if (wf_check_new(ref, c, &problem)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
+    if (!plan(p, problem, &launch)) return fprintf(stderr, "%s: no plan\n", text), false;
+    result = malloc(problem->out[0].bytes);
+    memset(result, 0xFF, problem->out[0].bytes);
+    scratch = calloc(launch.scratch, 1);
+    count = 0;
+    uint32_t before = host_result().products, need = products_needed(problem);
+    host_groups(launch.group, (uint32_t)launch.groups, call_kernel);
+    host_run host = host_result();
+    uint32_t products = host.products - before;
+    bool async = strstr(p->variant, "async"), counted = async ? count >= problem->redo_least && count <= problem->redo_most : !count;
+    double d = distance(problem);
+    bool worked = async && count ? products > need : products == need;
+    bool ok = d <= 4e-3 && counted && clean() && !host.mistakes && worked;
+    printf("%-4s %s: %s: error %.2g, %u of %u to %u again, %u products of %u, %u mistakes\n", ok ? "ok" : "FAIL", p->name, text, d, count,
+           problem->redo_least, problem->redo_most, products, need, host.mistakes);
+    free(result);
+    free(scratch);
+    wf_check_free(problem);
+    return ok;
+}
+
+/* ---- the program ---------------------------------------------------------------------------------------------- */
+
+static int print_knobs(wf_dev *ref)
+{
+    for (size_t i = 0; i < WF_LEN(programs); i++) {
+        wf_case c = case_of(&programs[i], 1, 0);
+        wf_check *k;
+        cl_launch l;
+        if (wf_check_new(ref, &c, &k) || !plan(&programs[i], k, &l)) return 1;
+        printf("%s %s", programs[i].name, l.prelude[1] ? l.prelude[1] : "-");
+        for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
+        printf("\n");
+        wf_check_free(k);
+    }
+    return 0;
+}
+
+static int run(wf_dev *ref, const char *path, const char *name)
+{
+    size_t i = 0;
+    uint64_t seed = wf_now_ns();
+    void *lib = dlopen(path, RTLD_NOW);
+    bool ok = true;
+    if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
+    kernel = dlsym(lib, "attention_split");
+    while (i < WF_LEN(programs) && strcmp(programs[i].name, name)) i++;
+    if (!kernel || i == WF_LEN(programs)) return 2;
+    printf("seed %llu\n", (unsigned long long)seed);
+    host_start(host_unit_named("nvidia"));
+    for (uint32_t turn = 0; turn < CASES; turn++) {
+        wf_case c = case_of(&programs[i], seed, turn);
+        ok = run_case(&programs[i], ref, &c) && ok;
+    }
+    host_end();
+    return ok ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    wf_dev *ref = NULL;
+    bool knobs = argc == 2 && !strcmp(argv[1], "--knobs");
+    if (!knobs && argc != 3) return fprintf(stderr, "usage: split_host --knobs | KERNEL.so NAME\n"), 2;
+    if (wf_dev_open("cpu", &(wf_open_params){.tier = WF_TIER_BASE}, &ref)) return 1;
+    int rc = knobs ? print_knobs(ref) : run(ref, argv[1], argv[2]);
+    wf_dev_close(ref);
+    return rc;
+}

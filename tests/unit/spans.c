@@ -1,0 +1,168 @@
+/* spans: the file with every kind of damage, and that an engine gives its layers what the file says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/spans.h"
+
+#define HEAD "weft-spans 1\n"
+#define TWO  "layer 1 0 2147483647\nlayer 0 16 8 # the first layer\n"
+
+static char folder[] = "/tmp/weft-spans-XXXXXX", path[64];
+
+static void write_bytes(const char *text, size_t len)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(text, 1, len, f), len);
+    fclose(f);
+}
+
+static weft_status load(int32_t *spans, uint32_t *sink)
+{
+    return wf_spans_load(path, 2, 2, spans, sink);
+}
+
+static void test_good_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint32_t sink;
+    } good[] = {
+        {HEAD TWO, 0},
+        {HEAD "sink 64\n" TWO, 64},
+        {HEAD "# remark\n\n \t\n" TWO "\tsink   1073741824  ", 1u << 30},
+        {"weft-spans 1\r\nsink 0\r\n" TWO, 0},
+    };
+    for (size_t i = 0; i < WF_LEN(good); i++) {
+        int32_t s[4] = {0};
+        uint32_t sink = 77;
+        write_bytes(good[i].text, strlen(good[i].text));
+        if (load(s, &sink)) fail_msg("case %zu: %s", i, wf_error());
+        assert_int_equal(sink, good[i].sink);
+        assert_true(s[0] == 16 && s[1] == 8 && s[2] == 0 && s[3] == INT32_MAX);
+    }
+}
+
+static void test_broken_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"", "first line"},
+        {TWO, "first line"},
+        {"weft-spans 2\n" TWO, "first line"},
+        {HEAD, "layer 0 is missing"},
+        {HEAD "layer 0 1 1\n", "layer 1 is missing"},
+        {HEAD TWO "layer 2 1 1\n", "line 4: layer 2: the model has 0 to 1"},
+        {HEAD TWO "layer 4294967296 1 1\n", "line 4: want 'layer N'"},
+        {HEAD TWO "layer -1 1 1\n", "line 4: want 'layer N'"},
+        {HEAD TWO "layer\n", "line 4: want 'layer N'"},
+        {HEAD TWO TWO, "line 4: layer 1 stands here twice"},
+        {HEAD "layer 0 1\n", "line 2: layer 0 has 1 spans: want 2, one for each KV head"},
+        {HEAD "layer 0\n", "line 2: layer 0 has 0 spans"},
+        {HEAD "layer 0 1 2 3\n", "line 2: layer 0 has 3 spans"},
+        {HEAD "layer 0 1 -2\n", "line 2: layer 0: '-2' is no span"},
+        {HEAD "layer 0 1 +2\n", "line 2: layer 0: '+2' is no span"},
+        {HEAD "layer 0 1 2147483648\n", "line 2: layer 0: '2147483648' is no span"},
+        {HEAD "layer 0 1 99999999999999999999999\n", "line 2: layer 0: '999"},
+        {HEAD "layer 0 1 2x\n", "line 2: layer 0: '2x' is no span"},
+        {HEAD "layer 0 1,2\n", "line 2: layer 0: '1,2' is no span"},
+        {HEAD "layer 0: 1 2\n", "line 2: want 'layer N'"},
+        {HEAD "sink\n" TWO, "line 2: want 'sink N'"},
+        {HEAD "sink -1\n" TWO, "line 2: want 'sink N'"},
+        {HEAD "sink 1 2\n" TWO, "line 2: want 'sink N'"},
+        {HEAD "sink 1073741825\n" TWO, "line 2: want 'sink N'"},
+        {HEAD "sink 1\n" TWO "sink 1\n", "line 5: sink stands here twice"},
+        {HEAD "\n\nspan 1 2\n", "line 4: 'span': want"},
+        {HEAD "layers 1 2\n", "line 2: 'layers': want"},
+    };
+    int32_t s[4];
+    uint32_t sink;
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        write_bytes(bad[i].text, strlen(bad[i].text));
+        if (load(s, &sink) != WEFT_ERR_FORMAT) fail_msg("case %zu was read, or failed otherwise", i);
+        if (!strstr(wf_error(), bad[i].message) || !strstr(wf_error(), path)) fail_msg("case %zu: %s", i, wf_error());
+    }
+    char zero[] = HEAD "\0" TWO;
+    write_bytes(zero, sizeof zero - 1);
+    assert_int_equal(load(s, &sink), WEFT_ERR_FORMAT);
+    unlink(path);
+    assert_int_equal(load(s, &sink), WEFT_ERR_IO);
+    assert_int_equal(wf_spans_load(folder, 2, 2, s, &sink), WEFT_ERR_IO);
+}
+
+/* Layer 0 of the built-in model is sparse, the others are not. */
+static void write_first_layer(const struct weft_model *m)
+{
+    char text[4096];
+    int at = snprintf(text, sizeof text, HEAD "sink 3\n");
+    for (uint32_t i = 0; i < m->hp.n_layer; i++) {
+        at += snprintf(text + at, sizeof text - (size_t)at, "layer %u", i);
+        for (uint32_t h = 0; h < m->hp.n_kv_head; h++) at += snprintf(text + at, sizeof text - (size_t)at, " %u", i ? 0 : 10 + h);
+        at += snprintf(text + at, sizeof text - (size_t)at, "\n");
+    }
+    write_bytes(text, (size_t)at);
+}
+
+static void check_node(const struct weft_engine *e, const wf_node *n)
+{
+    if (n->layer) {
+        assert_int_equal(n->in[7].value, -1);
+        return;
+    }
+    const wf_view *v = &e->views[e->graph.values[n->in[7].value].id];
+    int32_t spans[64];
+    assert_int_equal(n->p.sink, 3);
+    assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_kv_head && v->cols <= WF_LEN(spans));
+    memcpy(spans, (const uint8_t *)v->buf->host + v->offset, v->cols * sizeof *spans);
+    for (uint32_t h = 0; h < v->cols; h++) assert_int_equal(spans[h], 10 + h);
+}
+
+static void test_engine(void **state)
+{
+    (void)state;
+    struct weft_model *m = NULL;
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .context = 64, .spans = path};
+    assert_int_equal(weft_model_open(&(struct weft_model_params){0}, &m), WEFT_OK);
+    write_first_layer(m);
+    if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
+    for (size_t i = 0; i < e->graph.n_nodes; i++)
+        if (e->graph.nodes[i].op == WF_OP_ATTENTION) check_node(e, &e->graph.nodes[i]);
+    weft_engine_close(e);
+    write_bytes(HEAD TWO, strlen(HEAD TWO)); /* of another model */
+    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
+    p.spans = "/nonexistent";
+    assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
+    weft_model_close(m);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder)) return 1;
+    snprintf(path, sizeof path, "%s/file", folder);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unlink(path);
+    return rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good_files), cmocka_unit_test(test_broken_files), cmocka_unit_test(test_engine)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
