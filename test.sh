@@ -202,10 +202,10 @@ stage_asan() {
     check "build with address and undefined-behaviour sanitizers" compile asan "${sanitized[@]}" \
         -Db_sanitize=address,undefined || return
     # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak. Nor what spends its time
-    # in drivers and kernels, which have no sanitizer.
+    # in drivers and kernels, which have no sanitizer; tokenizers have unit tests and a fuzzer.
     only_pocl
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli (chat|run|tokenize|measure|bench_)|serve (bad|life|many|protocol)|company )'
+        '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|life|many|protocol)|company )'
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, beside what follows" \

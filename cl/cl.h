@@ -31,6 +31,7 @@ typedef struct cl_caps {
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
+    uint64_t scratch; /* bytes of a queue's scratch buffer from the start, so that no step has to enlarge it */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
     uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */

@@ -159,6 +159,8 @@ static const wf_dev_fns fns = {
     .measure = wf_cl_measure,
 };
 
+#define PACK_BYTES (128u << 20) /* 2,048 rows of X for a K of 14,336 take 59 MB */
+
 static void set_up(cl_dev *d, const wf_open_params *p)
 {
     wf_dev *b = &d->base;
@@ -175,6 +177,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
     b->fuses = d->place.caps.nv_wgmma;
+    if (d->place.caps.nv_wgmma) d->place.caps.scratch = WF_MIN((uint64_t)PACK_BYTES, b->max_alloc);
     parse_force(d, p->force);
     find_cache(d);
 }

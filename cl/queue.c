@@ -7,6 +7,32 @@
 
 /* ---- queues ------------------------------------------------------------------------------------------- */
 
+/* A larger scratch buffer; the driver frees the old one after the commands that use it. */
+static weft_status grow_scratch(cl_q *q, uint64_t bytes)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    const cl_uint zero = 0;
+    cl_int err = CL_SUCCESS;
+    if (bytes <= q->scratch_bytes) return WEFT_OK;
+    if (bytes > d->base.max_alloc)
+        return wf_fail(WEFT_ERR_NOMEM, "a kernel wants %llu bytes of scratch memory, above the limit of %s, %llu bytes",
+                       (unsigned long long)bytes, d->base.info.id, (unsigned long long)d->base.max_alloc);
+    cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
+    if (err == CL_SUCCESS) {
+        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
+        if (err != CL_SUCCESS) clReleaseMemObject(mem); /* kernels rely on the zeros */
+    }
+    /* Some drivers find the memory at first use. */
+    if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (err == CL_SUCCESS) {
+        if (q->scratch) clReleaseMemObject(q->scratch);
+        q->scratch = mem;
+        q->scratch_bytes = bytes;
+        return WEFT_OK;
+    }
+    return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
+}
+
 weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
 {
     cl_dev *d = (cl_dev *)base;
@@ -24,6 +50,12 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
         return wf_cl_fail(d, err, "clCreateCommandQueue");
     }
     q->base.dev = base;
+    weft_status s = grow_scratch(q, d->place.caps.scratch);
+    if (s) {
+        clReleaseCommandQueue(q->q);
+        free(q);
+        return s;
+    }
     q->slot = slot;
     q->id = d->n_queues++;
     d->queue[slot] = q;
@@ -235,31 +267,6 @@ weft_status wf_cl_mark(wf_queue *queue, wf_event *const *waits, uint32_t n_waits
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueBarrierWithWaitList");
     arm(signal, q, ev);
     return WEFT_OK;
-}
-
-/* A larger scratch buffer; the driver frees the old one after the commands that use it. */
-static weft_status grow_scratch(cl_q *q, uint64_t bytes)
-{
-    cl_dev *d = (cl_dev *)q->base.dev;
-    const cl_uint zero = 0;
-    cl_int err = CL_SUCCESS;
-    if (bytes <= q->scratch_bytes) return WEFT_OK;
-    if (bytes > d->base.max_alloc)
-        return wf_fail(WEFT_ERR_NOMEM, "a kernel wants %llu bytes of scratch memory, above the limit of %s, %llu bytes",
-                       (unsigned long long)bytes, d->base.info.id, (unsigned long long)d->base.max_alloc);
-    cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
-    if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
-    if (err == CL_SUCCESS) {
-        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
-        if (err != CL_SUCCESS) clReleaseMemObject(mem); /* kernels rely on the zeros */
-    }
-    if (err == CL_SUCCESS) {
-        if (q->scratch) clReleaseMemObject(q->scratch);
-        q->scratch = mem;
-        q->scratch_bytes = bytes;
-        return WEFT_OK;
-    }
-    return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
 }
 
 static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t *at)

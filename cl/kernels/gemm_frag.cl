@@ -31,7 +31,6 @@
     asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"                                        \
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
                  : "l"(p))
-#define PREFETCH_L2(p) asm volatile("prefetch.global.L2 [%0];" ::"l"(p))
 #define LOAD_X(p)                                                                                  \
     for (uint at = lid; at < BM * 4; at += WG) {                                                   \
         uint r = at >> 2, c = at & 3;                                                              \

@@ -174,10 +174,10 @@ static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
  * enough to choose by (measured against all Llama-3-8B shapes for M from 128 to 2048). */
 static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t split)
 {
-    double tflops = g->pack ? 4.05 + 0.0043 * g->tokens : 4, step = 2e-6 * g->rows * g->tokens * 32;
+    double tflops = g->pack ? 4.05 + 0.0043 * g->tokens : 4, step = 2e-6 * g->rows * g->tokens * g->step;
     double least = g->pack ? 0 : 0.13 + 0.0015 * g->tokens, begin = !g->pack && g->resident == 1 ? 4 : 2;
     double time = g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0;
-    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), steps = (c->in[0].cols / 32 + split - 1) / split, at_once = caps->units * g->resident;
+    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), steps = (c->in[0].cols / g->step + split - 1) / split, at_once = caps->units * g->resident;
     if (c->groups) at_once = WF_MIN(at_once, c->groups);
     for (uint32_t left = tiles * split; left;) {
         uint32_t now = WF_MIN(left, at_once), each = (now + caps->units - 1) / caps->units;
@@ -190,7 +190,7 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
 /* The fastest split that scratch memory and counters allow, and its time. */
 static uint32_t wgmma_split(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, double *time)
 {
-    uint32_t best = 1, most = WF_MIN(8u, c->in[0].cols / 32);
+    uint32_t best = 1, most = WF_MIN(8u, c->in[0].cols / g->step); /* each has a step */
     uint64_t tiles = wgmma_tiles(g, c), counters = WF_CL_ZEROS / 4 - 4; /* one a tile, and those of packing */
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, g, c, 1);
@@ -212,10 +212,12 @@ bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c
     double time;
     uint32_t split = wgmma_split(caps, &g, c, &time);
     uint64_t units = wgmma_tiles(&g, c) * split, sums = split > 1 ? units * g.tokens * g.rows * sizeof(float) : 0;
+    uint64_t scratch = WF_CL_ZEROS + packed_bytes(&g, c) + sums;
+    if (scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
-    wf_cl_arg_scratch(l, WF_CL_ZEROS + packed_bytes(&g, c) + sums);
+    wf_cl_arg_scratch(l, scratch);
     wf_cl_arg_u32(l, split);
     return fits;
 }

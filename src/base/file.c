@@ -291,8 +291,10 @@ weft_status wf_output_check(const char *path)
     struct stat st;
     wf_output o;
     WF_TRY(wf_not_a_model(path));
-    bool special = !stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-    if (special) return access(path, W_OK) ? cannot_write(path) : WEFT_OK; /* who reads a pipe would take closing for its end */
+    bool there = !stat(path, &st), special = there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+    if (!*path) return wf_fail(WEFT_ERR_ARG, "the name of a file to write is empty");
+    if (there && access(path, W_OK)) return cannot_write(path);
+    if (special) return WEFT_OK; /* who reads a pipe would take closing for its end */
     WF_TRY(wf_output_open(path, &o));
     return wf_output_end(&o, false);
 }

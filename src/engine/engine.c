@@ -95,6 +95,13 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     return ok ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
+static void say_limits(const struct weft_engine *e, uint32_t page)
+{
+    const wf_limits *l = &e->limits;
+    wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->rows,
+           l->pages, page);
+}
+
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
 {
     const struct weft_model *m = e->model;
@@ -109,6 +116,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(make_plan(e, p));
     wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
     if (p->trace) WF_TRY(wf_output_check(p->trace));
+    say_limits(e, sp.page_tokens);
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));

@@ -385,8 +385,8 @@ static struct MHD_Daemon *start(wf_server *s)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     return MHD_start_daemon(
-        flags, (uint16_t)s->p.port, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listener,
-        MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        flags, (uint16_t)s->p.port, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        MHD_OPTION_LISTEN_SOCKET, s->listener, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)s->p.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MEMORY,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.read_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT,
@@ -400,9 +400,11 @@ static int take_address(const struct addrinfo *a)
     const int on = 1;
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return MHD_INVALID_SOCKET;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of a server before us may linger */
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (!bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
+    /* Connections of a server before us may linger. Not from the start: two that share an address before they listen
+     * would both have it. */
+    if (errno == EADDRINUSE && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) && !bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
     int e = errno;
     close(fd);
     errno = e;

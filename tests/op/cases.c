@@ -176,6 +176,15 @@ static bool gemm_halves(op_cases *s)
     return true;
 }
 
+/* The same for kernels that pack X, which want K by 64 and N by 4: odd and even numbers of such steps, several tiles. */
+static bool gemm_packed(op_cases *s)
+{
+    static const uint32_t ns[] = {196, 260, 388}, ks[] = {192, 448, 576, 832};
+    for (size_t i = 0; i < WF_LEN(ks); i++)
+        if (!gemm(s, WF_F16, WF_F16, ANY(s, acts), i % 2 ? 300 : 130, ANY(s, ns), ks[i])) return false;
+    return true;
+}
+
 /* Norm in front, SiLU behind, both. */
 static bool gemm_fused(op_cases *s)
 {
@@ -191,7 +200,7 @@ static bool gemm_fused(op_cases *s)
 
 static bool gemms(op_cases *s)
 {
-    if (!gemm_halves(s) || !gemm_fused(s)) return false;
+    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_fused(s)) return false;
     uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);

@@ -68,6 +68,7 @@ EMULATED += r"""
 #define f16_pair(low, high) emu_pair(low, high)
 #define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
 #define COPY16(to, from, bytes) *(__local uint4 *)(stages + (to)) = (bytes) ? *(const __global uint4 *)(from) : (uint4)(0)
+#define PREFETCH_L2(p)
 #define COMMIT()
 #define WAIT(n)
 #define LDMATRIX(trans, r0, r1, r2, r3, from)                                                 \
