@@ -402,8 +402,8 @@ static int take_address(const struct addrinfo *a)
     if (fd < 0) return MHD_INVALID_SOCKET;
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     if (!bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
-    /* Connections of a server before us may linger. Not from the start: two that share an address before they listen
-     * would both have it. */
+    /* Connections of a server before us may linger. Not from the start: two that may share an address before they
+     * listen would both have it. */
     if (errno == EADDRINUSE && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) && !bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
     int e = errno;
     close(fd);
@@ -437,7 +437,9 @@ bool wf_http_bind(wf_server *s)
 
 bool wf_http_start(wf_server *s)
 {
+    const int on = 1;
     fit_file_limit(s);
+    setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* our connections may linger for who comes after us */
     if (listen(s->listener, SOMAXCONN)) return cannot_listen(s);
     s->daemon = start(s);
     s->listener = MHD_INVALID_SOCKET; /* the daemon's now */
