@@ -18,7 +18,7 @@ opencl_on_cpu="pocl-opencl-icd" # OpenCL where there is no GPU
 wanted="$build $libraries $opencl_on_cpu libcmocka-dev" # meson's default is to build the tests too
 skippable=                                              # tests do without
 if [ "${1:-}" = --test ]; then
-    wanted="$wanted python3-numpy python3-pyopencl clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo"
+    wanted="$wanted python3-numpy python3-pyopencl clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo python3-pip"
     skippable="chromium-headless-shell haproxy"
 fi
 

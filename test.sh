@@ -230,9 +230,27 @@ stage_fuzz() {
         -- '^tests/fuzz/(fuzz_[a-z0-9_]*|[a-z0-9_]*\.seed)$' && fuzz_all
 }
 
+# --- what Debian has no package of ------------------------------------------------------------------
+
+# The official client, for tests of the server that are skipped without it.
+openai_client() {
+    local site=$out/site
+    python3 -c 'import openai' 2>/dev/null && return
+    if [ ! -d "$site" ]; then
+        rm -rf "$site.part"
+        if ! python3 -m pip install -q --disable-pip-version-check --target "$site.part" openai >"$out/log/pip.log" 2>&1; then
+            echo "test.sh: the Python package openai could not be installed, its tests are skipped; see $out/log/pip.log" >&2
+            return
+        fi
+        mv "$site.part" "$site"
+    fi
+    export PYTHONPATH=$site${PYTHONPATH:+:$PYTHONPATH}
+}
+
 # --- all of it -------------------------------------------------------------------------------------
 
 ./setup.sh --test || { failed=1; end; }
+openai_client
 for stage in "${stages[@]}"; do "stage_$stage"; done
 await_all
 echo "total $((SECONDS - began)) s"
