@@ -137,6 +137,7 @@ void wf_cl_arg_f32(cl_launch *l, float x);
  * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
 #define WF_CL_ZEROS 16384u
+#define WF_CL_TILE_ZEROS (WF_CL_ZEROS - 16) /* of them those that count for tiles of wgmma; the others are for packing */
 bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
@@ -206,7 +207,7 @@ typedef struct cl_wgmma {
     uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t step;                  /* of K, a multiple of which it wants */
-    bool pack;                      /* scratch memory also holds X, of whole tiles, and counters have room but for 16 bytes */
+    bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeros */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4]);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */

@@ -284,10 +284,10 @@ static void place_end(wf_ptx *t, const wf_wgmma *s)
         s->rows / 4, s->rows / 4, s->pitch);
     /* The sums of this tile in scratch memory: [rank][token][row]. */
     put(t, " ld.param.u64 count, [scratch]; mul.lo.u32 tmp, tile, ranks; mul.wide.u32 sums, tmp, %d; mad.lo.u32 tmp2, row, %d, chunk; mul.wide.u32 wide, tmp2, 4;\n"
-           " add.s64 sums, sums, wide; add.s64 sums, sums, %u; add.s64 sums, sums, count; mul.wide.u32 wide, tile, 4; add.s64 count, count, wide;\n%s"
-           " add.u32 chunk, chunk, n0;\n",
-        s->tokens * s->rows * 4, s->rows, WF_CL_ZEROS,
-        s->pack ? " shr.u32 tmp, k, 6; mul.lo.u32 tmp, tmp, m_tiles; mul.wide.u32 wide, tmp, slot_bytes; add.s64 sums, sums, wide;\n" : "");
+           " add.s64 sums, sums, wide; add.s64 sums, sums, %u; add.s64 sums, sums, count; mul.wide.u32 wide, tile, 4; add.s64 count, count, wide;\n",
+        s->tokens * s->rows * 4, s->rows, WF_CL_ZEROS);
+    if (s->pack) wf_wgmma_skip_packed(t, s);
+    put(t, " add.u32 chunk, chunk, n0;\n");
     for (int v = 0; v < 4; v++) put(t, " mov.f32 b%d, 0f00000000;", v);
     put(t, "\n setp.lt.and.u32 p, chunk, n, has_bias; mul.wide.u32 off, chunk, 4; add.s64 off, off, bias;\n"
            " @p ld.global.v4.f32 {b0,b1,b2,b3}, [off];\n");

@@ -44,6 +44,8 @@ void wf_wgmma_pack(wf_ptx *t, const wf_wgmma *s);
 void wf_wgmma_place_packed(wf_ptx *t, const wf_wgmma *s);
 void wf_wgmma_fetch_packed(wf_ptx *t, const wf_wgmma *s, int slot);
 void wf_wgmma_await_packed(wf_ptx *t, int slot, int u);
+/* Moves `sums` behind it, after the first zeros. */
+void wf_wgmma_skip_packed(wf_ptx *t, const wf_wgmma *s);
 /* At the end of the program. */
 void wf_wgmma_leave_packed(wf_ptx *t);
 

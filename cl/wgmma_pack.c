@@ -12,7 +12,7 @@
 
 #define put      wf_ptx_put
 #define PART     2                  /* slots of neighbouring steps that a work-group packs at once */
-#define COUNTERS (WF_CL_ZEROS - 16) /* in scratch memory: parts drawn, parts packed, work-groups gone */
+#define COUNTERS WF_CL_TILE_ZEROS   /* in scratch memory: parts drawn, parts packed, work-groups gone */
 
 void wf_wgmma_declare_pack(wf_ptx *t, const wf_wgmma *s)
 {
@@ -112,6 +112,11 @@ void wf_wgmma_await_packed(wf_ptx *t, int slot, int u)
 {
     put(t, " bfe.u32 tmp, turns, %d, 1;\nFULL%d: mbarrier.try_wait.parity.shared.b64 q, [bars+%d], tmp; @!q bra FULL%d; xor.b32 turns, turns, %d;\n",
         slot, u, slot * 8, u, 1 << slot);
+}
+
+void wf_wgmma_skip_packed(wf_ptx *t, const wf_wgmma *s)
+{
+    put(t, " shr.u32 tmp, k, %d; mul.lo.u32 tmp, tmp, m_tiles; mul.wide.u32 wide, tmp, slot_bytes; add.s64 sums, sums, wide;\n", wf_wgmma_log2_step(s));
 }
 
 /* The last work-group that goes leaves the counters as it found them. */

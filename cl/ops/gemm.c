@@ -187,16 +187,22 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
     return time + (split > 1 ? 5 : 0);
 }
 
+static uint64_t wgmma_scratch(const cl_wgmma *g, const wf_call *c, uint32_t split)
+{
+    uint64_t sums = split > 1 ? wgmma_tiles(g, c) * split * g->tokens * g->rows * sizeof(float) : 0;
+    return WF_CL_ZEROS + packed_bytes(g, c) + sums;
+}
+
 /* The fastest split that scratch memory and counters allow, and its time. */
 static uint32_t wgmma_split(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, double *time)
 {
     uint32_t best = 1, most = WF_MIN(8u, c->in[0].cols / g->step); /* each has a step */
-    uint64_t tiles = wgmma_tiles(g, c), counters = WF_CL_ZEROS / 4 - 4; /* one a tile, and those of packing */
+    uint64_t tiles = wgmma_tiles(g, c), counters = WF_CL_TILE_ZEROS / 4;
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, g, c, 1);
     for (uint32_t split = 2; split <= most && tiles * split <= caps->units * g->resident && tiles <= counters; split++) {
         double t = wgmma_time(caps, g, c, split);
-        if (t < *time) *time = t, best = split;
+        if (wgmma_scratch(g, c, split) <= caps->scratch && t < *time) *time = t, best = split;
     }
     return best;
 }
@@ -211,8 +217,7 @@ bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c
     if (!wf_cl_in_fours(&c->out[0])) return false;
     double time;
     uint32_t split = wgmma_split(caps, &g, c, &time);
-    uint64_t units = wgmma_tiles(&g, c) * split, sums = split > 1 ? units * g.tokens * g.rows * sizeof(float) : 0;
-    uint64_t scratch = WF_CL_ZEROS + packed_bytes(&g, c) + sums;
+    uint64_t units = wgmma_tiles(&g, c) * split, scratch = wgmma_scratch(&g, c, split);
     if (scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
