@@ -138,14 +138,11 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     }
 }
 
-/* More rows than flat products are for; of matrices so large that a shared sum costs little, more than eight (H200,
- * 16 rows: 60 us in place of 67 for N=28672, K=4096, but 20 in place of 18 for N=6144). */
+/* More rows than a tile of mma.sync has (H200, 16 rows: 16 us in place of 17 for N=6144, K=4096, 30 in place of 41 for
+ * N=4096, K=14336). */
 static bool suits_wgmma(const wf_call *c)
 {
-    enum { LARGE = 32 << 20 };
-    const wf_view *w = &c->in[1];
-    if (c->op != WF_OP_GEMM || w->layout != WF_CL_FRAGMENTS || wf_call_fused(c)) return false;
-    return c->out[0].rows > ((uint64_t)w->rows * w->cols >= LARGE ? 8 : 16);
+    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !wf_call_fused(c) && c->out[0].rows > 8;
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)

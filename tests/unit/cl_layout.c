@@ -121,6 +121,23 @@ static void assemble(const char *text, const char *name)
     if (rc) fail_msg("%s does not assemble", name);
 }
 
+static void check_program(const cl_variant *v, uint32_t split, bool assembler)
+{
+    char *text = wf_cl_wgmma_text(v->tile, split);
+    assert_non_null(text);
+    assert_int_equal(strncmp(text, ".version", 8), 0);
+    assert_null(strstr(text, "(null)"));
+    long local = strtol(strstr(text, "part[") + 5, NULL, 10);
+    assert_true(local > 0 && local * wf_cl_wgmma_shape(v->tile, split).resident <= 227 << 10); /* of a multiprocessor */
+    check_labels(text);
+    check_registers(text, "a");
+    check_registers(text, "c");
+    check_registers(text, "e");
+    check_registers(text, "r");
+    if (assembler) assemble(text, v->name);
+    free(text);
+}
+
 static void wgmma_programs_are_sound(void **state)
 {
     (void)state;
@@ -130,17 +147,9 @@ static void wgmma_programs_are_sound(void **state)
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->plan != wf_cl_plan_wgmma) continue;
-        char *text = wf_cl_wgmma_text(v->tile);
-        assert_non_null(text);
-        assert_int_equal(strncmp(text, ".version", 8), 0);
-        assert_null(strstr(text, "(null)"));
-        long local = strtol(strstr(text, "part[") + 5, NULL, 10);
-        assert_true(local > 0 && local <= (v->tile[1] ? 227 : 48) << 10); /* of a multiprocessor; what the device names */
-        check_labels(text);
-        check_registers(text, "a");
-        check_registers(text, "c");
-        if (assembler) assemble(text, v->name);
-        free(text);
+        check_program(v, 1, assembler);
+        check_program(v, 5, assembler);
+        check_program(v, 8, assembler);
         found++;
     }
     assert_true(found > 0);
