@@ -171,6 +171,7 @@ bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_attention_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -210,6 +211,8 @@ typedef struct cl_wgmma {
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeros */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4]);
+/* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. */
+char *wf_cl_attention_text(const int32_t knob[4], int32_t head_dim);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
 double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
