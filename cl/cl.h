@@ -173,6 +173,7 @@ bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_attention_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -215,6 +216,8 @@ typedef struct cl_wgmma {
     uint64_t box_bytes;             /* of zeros that a tile takes */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split);
+/* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. */
+char *wf_cl_attention_text(const int32_t knob[4], int32_t head_dim);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
 double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 

@@ -110,14 +110,14 @@ static int fastest_wgmma(cl_dev *d, const wf_call *c, const char *class)
     return found;
 }
 
-/* Asynchronous softmax pays where the matrix units are the limit (H200: 1.06 to 1.09), not where memory is (0.97
- * to 1.00). Blocks of 64 rows are for calls that have not enough of 128 for the device. */
+/* Asynchronous softmax pays where the units of mma.sync are the limit (H200: 1.06 to 1.09), not where memory is (0.97
+ * to 1.00) nor beside wgmma. Blocks of 64 rows are for calls that have not enough of 128 for the device. */
 static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
-    static const char *const flash[] = {"mma_prefill64", "flash", "decode", NULL};
-    static const char *const long_flash[] = {"mma_prefill_async", "mma_prefill", "mma_prefill64_async",
+    static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", NULL};
+    static const char *const long_flash[] = {"wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", NULL};
     uint32_t m = c->out[0].rows;
     if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;

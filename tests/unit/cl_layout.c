@@ -121,35 +121,49 @@ static void assemble(const char *text, const char *name)
     if (rc) fail_msg("%s does not assemble", name);
 }
 
-static void check_program(const cl_variant *v, uint32_t split, bool assembler)
+/* Frees the text. kinds: of registers, NULL at the end; kib: local memory that it may ask for. */
+static void check_program(char *text, const char *name, const char *const *kinds, long kib)
 {
-    char *text = wf_cl_wgmma_text(v->tile, split);
+    static int assembler = -1;
+    if (assembler < 0) assembler = system("ptxas --version >/dev/null 2>&1") == 0;
     assert_non_null(text);
     assert_int_equal(strncmp(text, ".version", 8), 0);
     assert_null(strstr(text, "(null)"));
     long local = strtol(strstr(text, "part[") + 5, NULL, 10);
-    assert_true(local > 0 && local * wf_cl_wgmma_shape(v->tile, split).resident <= 227 << 10); /* of a multiprocessor */
+    assert_true(local > 0 && local <= kib << 10);
     check_labels(text);
-    check_registers(text, "a");
-    check_registers(text, "c");
-    check_registers(text, "e");
-    check_registers(text, "r");
-    if (assembler) assemble(text, v->name);
+    for (; *kinds; kinds++) check_registers(text, *kinds);
+    if (assembler) assemble(text, name);
+    else print_message("no ptxas: %s is not assembled\n", name);
     free(text);
 }
 
+#define MULTIPROCESSOR 227 /* KiB of local memory */
+
 static void wgmma_programs_are_sound(void **state)
 {
+    static const char *const kinds[] = {"a", "c", "e", "r", NULL};
     (void)state;
-    bool assembler = system("ptxas --version >/dev/null 2>&1") == 0;
     int found = 0;
-    if (!assembler) print_message("no ptxas: the programs are not assembled\n");
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->plan != wf_cl_plan_wgmma) continue;
-        check_program(v, 1, assembler);
-        check_program(v, 5, assembler);
-        check_program(v, 8, assembler);
+        for (uint32_t split = 1; split <= 8; split += 7)
+            check_program(wf_cl_wgmma_text(v->tile, split), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, split).resident);
+        found++;
+    }
+    assert_true(found > 0);
+}
+
+static void attention_programs_are_sound(void **state)
+{
+    static const char *const kinds[] = {"s", "o", "p", "to", NULL};
+    (void)state;
+    int found = 0;
+    for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
+        const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
+        if (v->plan != wf_cl_plan_attention_wgmma) continue;
+        for (int d = 64; d <= 128; d += 64) check_program(wf_cl_attention_text(v->tile, d), v->name, kinds, MULTIPROCESSOR);
         found++;
     }
     assert_true(found > 0);
@@ -161,6 +175,7 @@ int main(void)
         cmocka_unit_test(fragments_multiply),
         cmocka_unit_test(layout_follows_the_device),
         cmocka_unit_test(wgmma_programs_are_sound),
+        cmocka_unit_test(attention_programs_are_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
