@@ -289,6 +289,13 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     return err;
 }
 
+/* The kernel is no good here; the device is. Want of resources may also be the echo of a fault before, which the queue
+ * then repeats. */
+static bool asks_too_much(cl_q *q, cl_int err)
+{
+    return err == CL_INVALID_WORK_GROUP_SIZE || (err == CL_OUT_OF_RESOURCES && wf_finish(&q->base) == WEFT_OK);
+}
+
 /* One launch of the kernel, whose arguments are set. */
 static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launch *l, uint64_t most,
                           const char *name, const cl_event *waits, cl_uint n_waits, cl_event *signal)
@@ -297,7 +304,7 @@ static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     size_t local = l->group;
     size_t global = local * (size_t)(c->groups ? WF_MIN(most, c->groups) : most);
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
-    if (err == CL_INVALID_WORK_GROUP_SIZE) /* the kernel is no good here; the device is */
+    if (asks_too_much(q, err))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
                        d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
     if (err != CL_SUCCESS)
