@@ -177,7 +177,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->cache = d->place.caps.cache;
     b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
-    b->fuses = d->place.caps.nv_wgmma;
+    b->fuses = d->place.caps.nv_mma;
     if (d->place.caps.nv_wgmma) {
         d->place.caps.scratch = WF_MIN((uint64_t)WGMMA_SCRATCH, b->max_alloc);
         d->place.caps.zeros = WF_MIN((uint64_t)WGMMA_ZEROS, b->max_alloc);

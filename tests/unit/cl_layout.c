@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static wf_dev *device(bool wgmma, enum wf_tier tier)
+static wf_dev *device(bool mma, enum wf_tier tier)
 {
     static cl_dev d;
     memset(&d, 0, sizeof d);
-    d.place.caps.nv_wgmma = wgmma;
+    d.place.caps.nv_mma = mma;
     d.base.params.tier = tier;
     return &d.base;
 }
