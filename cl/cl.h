@@ -30,6 +30,7 @@ typedef struct cl_caps {
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
+    uint32_t nv_local_bytes; /* of local memory that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
     uint64_t scratch, zeros; /* bytes of a queue's scratch buffer and of its zeros from the start, so that no step has to enlarge them */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */

@@ -177,7 +177,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->cache = d->place.caps.cache;
     b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
-    b->fuses = d->place.caps.nv_wgmma;
+    b->fuses = d->place.caps.nv_mma;
     if (d->place.caps.nv_wgmma) {
         uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROS at least */
         d->place.caps.scratch = most < WF_CL_ZEROS ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);

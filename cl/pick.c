@@ -85,15 +85,28 @@ static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint3
     return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
 }
 
+/* Large tiles read least, if there are enough of them for more than half of the device: two of half the size that share a
+ * multiprocessor take longer (H200, K = 4096: tiles of 128 x 256 71 us, 128 x 128 43, 64 x 128 31 while each has one for itself). */
+static const char *const *frag_preference(const cl_caps *caps, uint32_t m, uint32_t n)
+{
+    static const char *const tiles[] = {"frag256", "frag128", "frag64", "frag_small", NULL};
+    const char *const *best = tiles;
+    for (; best < tiles + 2; best++) {
+        const int32_t *t = wf_cl_variant_at(WF_OP_GEMM, find(WF_OP_GEMM, *best))->tile;
+        uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1];
+        if (m > bm / 2 && (uint64_t)((m + bm - 1) / bm) * ((n + bn - 1) / bn) * 2 > caps->units) break;
+    }
+    return best;
+}
+
 /* Weights in fragments. Few columns make few work-groups, which then need more warps each. */
 static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
     static const char *const narrow[] = {"flat8_split", "flat8", "flat16", "frag64", NULL};
     static const char *const few[] = {"flat8", "flat8_split", "flat16", "frag64", NULL};
     static const char *const some[] = {"flat16", "frag64", NULL};
-    static const char *const many[] = {"frag128", "frag64", NULL};
     if (m <= 8) return n / 32 <= caps->units ? narrow : few;
-    return m <= 16 ? some : many;
+    return m <= 16 ? some : frag_preference(caps, m, n);
 }
 
 /* The variant of wgmma that is expected to be the fastest, or -1. */

@@ -50,6 +50,13 @@ void wf_ptx_put(wf_ptx *t, const char *fmt, ...)
     }
 }
 
+char *wf_ptx_text(wf_ptx *t)
+{
+    if (!t->lost) return t->s;
+    free(t->s);
+    return NULL;
+}
+
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
 static wf_wgmma derive(const int32_t knob[4], uint32_t split)
@@ -269,7 +276,5 @@ char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split)
     put(&t, " %s add.u32 unit, unit, grid; setp.lt.u32 p, unit, units; bar.sync 0; @p bra UNIT;\n", s.pack ? "fence.proxy.async.shared::cta;" : "");
     if (s.pack) wf_wgmma_leave_packed(&t);
     put(&t, " ret;\n}\n");
-    if (!t.lost) return t.s;
-    free(t.s);
-    return NULL;
+    return wf_ptx_text(&t);
 }

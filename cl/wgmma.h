@@ -18,6 +18,7 @@ typedef struct wf_ptx {
     bool lost; /* memory ran out */
 } wf_ptx;
 void wf_ptx_put(wf_ptx *t, const char *fmt, ...) WF_PRINTF(2, 3);
+char *wf_ptx_text(wf_ptx *t); /* malloc'ed; NULL: memory ran out */
 
 /* What is derived from the knobs. */
 typedef struct wf_wgmma {

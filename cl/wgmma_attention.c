@@ -20,7 +20,6 @@
 #include "cl/wgmma.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define put     wf_ptx_put
 #define ROWS    128 /* packed rows of a work-group */
@@ -474,7 +473,5 @@ char *wf_cl_attention_text(const int32_t knob[4], int32_t d)
     put(&t, " ret;\nCOPIES: setmaxnreg.dec.sync.aligned.u32 %d;\n", FEW);
     walk(&t, &s, true);
     put(&t, " ret;\n}\n");
-    if (!t.lost) return t.s;
-    free(t.s);
-    return NULL;
+    return wf_ptx_text(&t);
 }

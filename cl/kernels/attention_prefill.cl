@@ -383,7 +383,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                     }
             }
         }
-        WAIT("0");
+        WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */
 #pragma unroll
         for (int i = 0; i < MT; i++)

@@ -1,16 +1,16 @@
 /* Weights in fragments, without the device that reads them: packed tiles multiplied as the PTX ISA defines the
- * operands of mma.m16n8k16 give the product; and the generated wgmma program is sound as a text (and for
+ * operands of mma.m16n8k16 give the product; tiles suit the device; and the generated wgmma program is sound as a text (and for
  * NVIDIA's assembler, where there is one). */
 #include "unit/cl_test.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-static wf_dev *device(bool wgmma, enum wf_tier tier)
+static wf_dev *device(bool mma, enum wf_tier tier)
 {
     static cl_dev d;
     memset(&d, 0, sizeof d);
-    d.place.caps.nv_wgmma = wgmma;
+    d.place.caps.nv_mma = mma;
     d.base.params.tier = tier;
     return &d.base;
 }
@@ -72,6 +72,74 @@ static void layout_follows_the_device(void **state)
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_BASE), WF_F16, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_ROWS);
+}
+
+/* ---- tiles of mma.sync -------------------------------------------------------------------------------------- */
+
+static const cl_dev *with_units(uint32_t units, uint32_t local_kib)
+{
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
+    d->place.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units, .nv_local_bytes = local_kib << 10,
+                              .tier = WF_TIER_MATRIX};
+    return d;
+}
+
+static wf_call product(uint32_t m, uint32_t n, uint32_t k)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    wf_call c = {.op = WF_OP_GEMM};
+    c.in[0] = (wf_view){&stand_in, 0, m, k, k, WF_F16, 0};
+    c.in[1] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENTS};
+    c.out[0] = (wf_view){&stand_in, 0, m, n, n, WF_F16, 0};
+    return c;
+}
+
+static const char *picked(const cl_dev *d, uint32_t m, uint32_t n)
+{
+    wf_call c = product(m, n, 4096);
+    return wf_cl_variant_at(WF_OP_GEMM, wf_cl_pick((wf_dev *)&d->base, &c, NULL))->name;
+}
+
+/* Those that were the fastest where they were compared. */
+static void tiles_follow_the_device(void **state)
+{
+    (void)state;
+    const cl_dev *d = with_units(132, 227);
+    assert_string_equal(picked(d, 2048, 4096), "frag256");
+    assert_string_equal(picked(d, 128, 28672), "frag256");
+    assert_string_equal(picked(d, 256, 6144), "frag128");
+    assert_string_equal(picked(d, 256, 4096), "frag64");
+    assert_string_equal(picked(d, 64, 28672), "frag64");
+    assert_string_equal(picked(with_units(24, 99), 256, 4096), "frag256");
+}
+
+static int32_t knob(const cl_launch *l, const char *name)
+{
+    for (uint32_t i = 0; i < l->n_knobs; i++)
+        if (!strcmp(l->knob[i].name, name)) return l->knob[i].value;
+    fail_msg("no knob %s", name);
+    return 0;
+}
+
+/* As many work-groups as registers allow (eight warps) have room on a multiprocessor together; the last resort stays
+ * within what OpenCL promises. */
+static void parts_fit_local_memory(void **state)
+{
+    static const uint32_t kib[] = {227, 163, 99}, depth[] = {4096, 4096 + 32};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(kib) * WF_LEN(depth); i++)
+        for (int j = 0; j < (int)wf_cl_n_variants(WF_OP_GEMM); j++) {
+            const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, j);
+            const cl_dev *d = with_units(132, kib[i / WF_LEN(depth)]);
+            wf_call c = product(512, 4096, depth[i % WF_LEN(depth)]);
+            cl_launch l;
+            if (v->plan != wf_cl_plan_frag) continue;
+            assert_true(wf_cl_plan(d, j, &c, &l));
+            int32_t bytes = knob(&l, "STAGES") * (v->tile[0] + v->tile[1]) * knob(&l, "PK") * 2;
+            assert_true(bytes * (256 / (int32_t)l.group) <= (int32_t)d->place.caps.nv_local_bytes);
+            assert_true(knob(&l, "STAGES") >= 2 && c.in[0].cols % (uint32_t)knob(&l, "PK") == 0);
+            if (!strcmp(v->name, "frag_small")) assert_true(bytes <= 48 << 10);
+        }
 }
 
 /* ---- the generated program ---------------------------------------------------------------------------- */
@@ -174,6 +242,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fragments_multiply),
         cmocka_unit_test(layout_follows_the_device),
+        cmocka_unit_test(tiles_follow_the_device),
+        cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
     };
