@@ -87,7 +87,6 @@ class Warp:
         self.at = np.zeros(LANES, int)
         self.copies, self.products, self.open = [], [], []
         self.values = {name: np.zeros(LANES, kind) for name, kind in group.program.types.items()}
-        self.here = 0
         self.met = None
 
     # ---- operands
