@@ -45,6 +45,18 @@ static void release(cl_q *q)
     clReleaseCommandQueue(q->q);
 }
 
+/* What fast kernels want of memory from the start; where it is refused, all queues do without these kernels. */
+static weft_status first_buffers(cl_q *q)
+{
+    cl_dev *d = (cl_dev *)q->base.dev;
+    cl_caps *c = &d->place.caps;
+    weft_status s = grow_both(q, c->scratch, c->zeros);
+    if (s != WEFT_ERR_NOMEM || !(c->scratch | c->zeros)) return s;
+    wf_log(WEFT_LOG_WARN, "%s (%s): slower kernels for large products, for want of memory: %s", d->base.info.id, d->base.info.name, wf_error());
+    c->scratch = c->zeros = 0;
+    return WEFT_OK;
+}
+
 weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
 {
     cl_dev *d = (cl_dev *)base;
@@ -62,7 +74,7 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
         return wf_cl_fail(d, err, "clCreateCommandQueue");
     }
     q->base.dev = base;
-    weft_status s = grow_both(q, d->place.caps.scratch, d->place.caps.zeros);
+    weft_status s = first_buffers(q);
     if (s) {
         release(q);
         free(q);
@@ -352,5 +364,7 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
     WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
     let_child_go(d);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
-    return wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    weft_status s = wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    if (s == WEFT_ERR_UNSUPPORTED) wf_cl_drop(queue->dev, c->op, variant); /* the next call takes another */
+    return s;
 }

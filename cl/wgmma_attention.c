@@ -11,6 +11,8 @@
  * is what a matrix descriptor calls 128-byte swizzling, with K across for Q K^T and down for P V.
  * Barriers: `full` counts the lanes whose copies of a tile are there, `empty` the warps that are done with it; keys and
  * values of a tile have one each, so that products begin when the keys are there.
+ * No proxy fence between cp.async and wgmma: the barrier that counts the copies does, as in CUTLASS's loops of that kind
+ * (MainloopSm90CpAsyncGmmaWarpSpecialized).
  * Maximum of a row: as in attention_prefill.cl, synchronous. Asynchronous softmax gained nothing here (H200: 0.96 to 0.98 of
  * this at 2,048 and 8,192 rows): the maximum is looked for while the matrix units work on the values of the tile before.
  *
