@@ -410,10 +410,15 @@ static void store(const att *a, state s, const block *b)
         }
 }
 
-/* Moves *b (of item *at) on to item `item`: items count KV heads, then blocks. */
+/* Moves *b (of item *at) to item `item`: items count KV heads, then blocks. Blocks are found one after the other, so
+ * for an earlier one, which another member has left, it begins again. */
 static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
 {
     uint32_t heads = a->p->n_kv_head;
+    if (item / heads < *at / heads) {
+        *b = (block){.end = block_end(a, 0)};
+        *at = 0;
+    }
     for (; *at / heads < item / heads; *at = (*at / heads + 1) * heads) {
         b->begin = b->end;
         b->end = block_end(a, b->begin);
