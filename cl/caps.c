@@ -66,7 +66,8 @@ static void get_info(cl_place *pl)
     i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
 }
 
-enum { NV_CAPABILITY_MAJOR = 0x4000, NV_CAPABILITY_MINOR = 0x4001 }; /* cl_nv_device_attribute_query */
+/* cl_nv_device_attribute_query; cl_nv_kernel_attribute: bytes of a multiprocessor */
+enum { NV_CAPABILITY_MAJOR = 0x4000, NV_CAPABILITY_MINOR = 0x4001, NV_LOCAL_PER_UNIT = 0x400B };
 
 /* AMD names the device by its target: CDNA from gfx908 has MFMA and waves of 64, RDNA from gfx11 WMMA and 32. */
 static uint32_t amd_lanes(const char *name)
@@ -103,6 +104,13 @@ static bool has_matrix(const cl_place *pl, const char *ext)
     return matrix_lanes(pl, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
+/* A work-group can have all of a multiprocessor's but 1 KiB. Those of compute capability 8.0 and up have 100 KiB or more. */
+static uint32_t nv_local_bytes(const cl_place *pl)
+{
+    enum { LEAST = 100 << 10, KEPT = 1 << 10 };
+    return WF_MAX((uint32_t)get_number(pl->device, NV_LOCAL_PER_UNIT), (uint32_t)LEAST) - KEPT;
+}
+
 static void get_tiers(cl_place *pl, const char *ext)
 {
     enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
@@ -113,6 +121,7 @@ static void get_tiers(cl_place *pl, const char *ext)
     c->matrix = has_matrix(pl, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
     c->nv_wgmma = c->nv_mma && get_number(pl->device, NV_CAPABILITY_MAJOR) == 9 && get_number(pl->device, NV_CAPABILITY_MINOR) == 0;
+    c->nv_local_bytes = c->nv_mma ? nv_local_bytes(pl) : 0;
     c->lanes = matrix_lanes(pl, ext);
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP

@@ -30,8 +30,9 @@ typedef struct cl_caps {
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
+    uint32_t nv_local_bytes; /* of local memory that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
-    uint64_t scratch; /* bytes of a queue's scratch buffer from the start, so that no step has to enlarge it */
+    uint64_t scratch, zeros; /* bytes of a queue's scratch buffer and of its zeros from the start, so that no step has to enlarge them */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
     uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
@@ -98,7 +99,8 @@ typedef struct cl_knob {
 
 struct cl_buf;
 typedef struct cl_arg {
-    uint8_t size; /* 0: buffer, or the queue's scratch where buf is NULL */
+    uint8_t size; /* 0: buffer, or one of the queue's where buf is NULL */
+    bool zeros;   /* which of these */
     union {
         const struct cl_buf *buf; /* looked into at enqueue only: supports() gets stand-ins */
         uint32_t u32;
@@ -117,7 +119,7 @@ typedef struct cl_launch {
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
     uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
-    uint64_t scratch;    /* bytes of the queue's scratch buffer that it needs */
+    uint64_t scratch, zeros; /* bytes of the queue's buffers that it needs */
 } cl_launch;
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
@@ -137,7 +139,8 @@ void wf_cl_arg_f32(cl_launch *l, float x);
  * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
 #define WF_CL_ZEROS 16384u
-#define WF_CL_TILE_ZEROS (WF_CL_ZEROS - 16) /* of them those that count for tiles of wgmma; the others are for packing */
+/* A buffer of the queue of which all bytes are zeros, and a kernel leaves them so. */
+void wf_cl_arg_zeros(cl_launch *l, uint64_t bytes);
 bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
@@ -171,6 +174,7 @@ bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, ui
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_attention_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -200,16 +204,21 @@ void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, u
 
 /* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tokens, batch (variants.def); malloc'ed, NULL on shortage of memory. */
-char *wf_cl_wgmma_text(const int32_t knob[4]);
+/* The program for the knobs warpgroups, pack, tokens, batch (variants.def), with so many work-groups for the K of a tile;
+ * malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split);
 /* What a launch of it takes, for planning. */
 typedef struct cl_wgmma {
     uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t step;                  /* of K, a multiple of which it wants */
+    uint32_t split;                 /* work-groups that share the K of a tile */
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeros */
+    uint64_t box_bytes;             /* of zeros that a tile takes */
 } cl_wgmma;
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4]);
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split);
+/* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. */
+char *wf_cl_attention_text(const int32_t knob[4], int32_t head_dim);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
 double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
@@ -278,14 +287,19 @@ typedef struct cl_buf {
     cl_mem mem;
 } cl_buf;
 
+/* A buffer that grows to what the launches so far needed. */
+typedef struct cl_grown {
+    cl_mem mem;
+    uint64_t bytes;
+} cl_grown;
+
 typedef struct cl_q {
     wf_queue base;
     cl_command_queue q;
     uint32_t slot; /* in cl_dev.queue */
     uint64_t id;   /* of all queues that the device ever had, since slots are used again */
     bool dirty;    /* has commands that were not flushed */
-    cl_mem scratch; /* grown to what the launches so far needed */
-    uint64_t scratch_bytes;
+    cl_grown scratch, zeros;
 } cl_q;
 
 typedef struct cl_ev {

@@ -159,7 +159,8 @@ static const wf_dev_fns fns = {
     .measure = wf_cl_measure,
 };
 
-#define WGMMA_SCRATCH (128u << 20) /* 2,048 packed rows of X for a K of 14,336 take 59 MB, sums that work-groups share 17 */
+#define WGMMA_SCRATCH (128u << 20) /* 2,048 packed rows of X for a K of 14,336 take 59 MB */
+#define WGMMA_ZEROS   (20u << 20)  /* sums that work-groups share: at most as many as run at once, of 66 KB each */
 
 static void set_up(cl_dev *d, const wf_open_params *p)
 {
@@ -176,8 +177,11 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->cache = d->place.caps.cache;
     b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
-    b->fuses = d->place.caps.nv_wgmma;
-    if (d->place.caps.nv_wgmma) d->place.caps.scratch = WF_MIN((uint64_t)WGMMA_SCRATCH, b->max_alloc);
+    b->fuses = d->place.caps.nv_mma;
+    if (d->place.caps.nv_wgmma) {
+        d->place.caps.scratch = WF_MIN((uint64_t)WGMMA_SCRATCH, b->max_alloc);
+        d->place.caps.zeros = WF_MIN((uint64_t)WGMMA_ZEROS, b->max_alloc);
+    }
     parse_force(d, p->force);
     find_cache(d);
 }

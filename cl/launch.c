@@ -86,6 +86,12 @@ void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes)
     l->arg[l->n_args++] = (cl_arg){.size = 0, .buf = NULL};
 }
 
+void wf_cl_arg_zeros(cl_launch *l, uint64_t bytes)
+{
+    l->zeros = bytes;
+    l->arg[l->n_args++] = (cl_arg){.size = 0, .zeros = true, .buf = NULL};
+}
+
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)
 {
     uint32_t most = caps->max_group;

@@ -19,7 +19,7 @@ uint8_t wf_cl_weight_layout(wf_dev *base, enum wf_dtype dtype, uint32_t rows, ui
 {
     const cl_dev *d = (const cl_dev *)base;
     (void)rows;
-    if (!d->place.caps.nv_wgmma || base->params.tier < WF_TIER_MATRIX) return WF_CL_ROWS;
+    if (!d->place.caps.nv_mma || base->params.tier < WF_TIER_MATRIX) return WF_CL_ROWS;
     return dtype == WF_F16 && cols % MIN_K == 0 ? WF_CL_FRAGMENTS : WF_CL_ROWS;
 }
 

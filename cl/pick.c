@@ -85,15 +85,28 @@ static const char *const *gemm_preference(const cl_caps *caps, uint32_t m, uint3
     return caps->gpu && m >= 256 && n >= 1024 ? large : tile;
 }
 
+/* Large tiles read least, if there are enough of them for more than half of the device: two of half the size that share a
+ * multiprocessor take longer (H200, K = 4096: tiles of 128 x 256 71 us, 128 x 128 43, 64 x 128 31 while each has one for itself). */
+static const char *const *frag_preference(const cl_caps *caps, uint32_t m, uint32_t n)
+{
+    static const char *const tiles[] = {"frag256", "frag128", "frag64", "frag_small", NULL};
+    const char *const *best = tiles;
+    for (; best < tiles + 2; best++) {
+        const int32_t *t = wf_cl_variant_at(WF_OP_GEMM, find(WF_OP_GEMM, *best))->tile;
+        uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1];
+        if (m > bm / 2 && (uint64_t)((m + bm - 1) / bm) * ((n + bn - 1) / bn) * 2 > caps->units) break;
+    }
+    return best;
+}
+
 /* Weights in fragments. Few columns make few work-groups, which then need more warps each. */
 static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
     static const char *const narrow[] = {"flat8_split", "flat8", "flat16", "frag64", NULL};
     static const char *const few[] = {"flat8", "flat8_split", "flat16", "frag64", NULL};
     static const char *const some[] = {"flat16", "frag64", NULL};
-    static const char *const many[] = {"frag128", "frag64", NULL};
     if (m <= 8) return n / 32 <= caps->units ? narrow : few;
-    return m <= 16 ? some : many;
+    return m <= 16 ? some : frag_preference(caps, m, n);
 }
 
 /* The variant of wgmma that is expected to be the fastest, or -1. */
@@ -110,14 +123,14 @@ static int fastest_wgmma(cl_dev *d, const wf_call *c, const char *class)
     return found;
 }
 
-/* Asynchronous softmax pays where the matrix units are the limit (H200: 1.06 to 1.09), not where memory is (0.97
- * to 1.00). Blocks of 64 rows are for calls that have not enough of 128 for the device. */
+/* Asynchronous softmax pays where the units of mma.sync are the limit (H200: 1.06 to 1.09), not where memory is (0.97
+ * to 1.00) nor beside wgmma. Blocks of 64 rows are for calls that have not enough of 128 for the device. */
 static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const decode[] = {"mma_decode", "decode", "flash", NULL};
     static const char *const lonely[] = {"mma_decode", "decode_split", "decode", "flash", NULL};
-    static const char *const flash[] = {"mma_prefill64", "flash", "decode", NULL};
-    static const char *const long_flash[] = {"mma_prefill_async", "mma_prefill", "mma_prefill64_async",
+    static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", NULL};
+    static const char *const long_flash[] = {"wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", NULL};
     uint32_t m = c->out[0].rows;
     if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
@@ -138,14 +151,11 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     }
 }
 
-/* More rows than flat products are for; of matrices so large that a shared sum costs little, more than eight (H200,
- * 16 rows: 60 us in place of 67 for N=28672, K=4096, but 20 in place of 18 for N=6144). */
+/* More rows than a tile of mma.sync has (H200, 16 rows: 16 us in place of 17 for N=6144, K=4096, 30 in place of 41 for
+ * N=4096, K=14336). */
 static bool suits_wgmma(const wf_call *c)
 {
-    enum { LARGE = 32 << 20 };
-    const wf_view *w = &c->in[1];
-    if (c->op != WF_OP_GEMM || w->layout != WF_CL_FRAGMENTS || wf_call_fused(c)) return false;
-    return c->out[0].rows > ((uint64_t)w->rows * w->cols >= LARGE ? 8 : 16);
+    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !wf_call_fused(c) && c->out[0].rows > 8;
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)

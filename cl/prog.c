@@ -34,11 +34,19 @@ static const char *shared_source(const char *name)
     return name ? wf_cl_source(name) : "";
 }
 
+static int32_t knob_of(const cl_launch *l, const char *name)
+{
+    uint32_t i = 0;
+    while (strcmp(l->knob[i].name, name)) i++;
+    return l->knob[i].value;
+}
+
 /* Common parts, storage format, kernel: one text, malloc'ed. */
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
-    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile);
+    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile, (uint32_t)knob_of(l, "SPLIT"));
+    if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_text(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
     const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
     const char *shared = shared_source(l->prelude[0]), *more = shared_source(l->prelude[1]);

@@ -7,30 +7,42 @@
 
 /* ---- queues ------------------------------------------------------------------------------------------- */
 
-/* A larger scratch buffer; the driver frees the old one after the commands that use it. */
-static weft_status grow_scratch(cl_q *q, uint64_t bytes)
+/* A larger buffer of the queue's, which begins with so many zeros; the driver frees the old one after the commands that use it. */
+static weft_status grow(cl_q *q, cl_grown *g, uint64_t bytes, uint64_t zeros)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     const cl_uint zero = 0;
     cl_int err = CL_SUCCESS;
-    if (bytes <= q->scratch_bytes) return WEFT_OK;
+    if (bytes <= g->bytes) return WEFT_OK;
     if (bytes > d->base.max_alloc)
         return wf_fail(WEFT_ERR_NOMEM, "a kernel wants %llu bytes of scratch memory, above the limit of %s, %llu bytes",
                        (unsigned long long)bytes, d->base.info.id, (unsigned long long)d->base.max_alloc);
     cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
     if (err == CL_SUCCESS) {
-        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, WF_CL_ZEROS, 0, NULL, NULL);
+        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, zeros, 0, NULL, NULL);
         if (err != CL_SUCCESS) clReleaseMemObject(mem); /* kernels rely on the zeros */
     }
     /* Some drivers find the memory at first use. */
     if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     if (err == CL_SUCCESS) {
-        if (q->scratch) clReleaseMemObject(q->scratch);
-        q->scratch = mem;
-        q->scratch_bytes = bytes;
+        if (g->mem) clReleaseMemObject(g->mem);
+        *g = (cl_grown){mem, bytes};
         return WEFT_OK;
     }
     return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
+}
+
+static weft_status grow_both(cl_q *q, uint64_t scratch, uint64_t zeros)
+{
+    WF_TRY(grow(q, &q->scratch, scratch, WF_CL_ZEROS));
+    return grow(q, &q->zeros, zeros, zeros);
+}
+
+static void release(cl_q *q)
+{
+    if (q->scratch.mem) clReleaseMemObject(q->scratch.mem);
+    if (q->zeros.mem) clReleaseMemObject(q->zeros.mem);
+    clReleaseCommandQueue(q->q);
 }
 
 weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
@@ -50,9 +62,9 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
         return wf_cl_fail(d, err, "clCreateCommandQueue");
     }
     q->base.dev = base;
-    weft_status s = grow_scratch(q, d->place.caps.scratch);
+    weft_status s = grow_both(q, d->place.caps.scratch, d->place.caps.zeros);
     if (s) {
-        clReleaseCommandQueue(q->q);
+        release(q);
         free(q);
         return s;
     }
@@ -67,10 +79,7 @@ void wf_cl_queue_destroy(wf_dev *base, wf_queue *queue)
 {
     cl_q *q = (cl_q *)queue;
     ((cl_dev *)base)->queue[q->slot] = NULL;
-    if (!base->lost) { /* else it may block: leaked on purpose */
-        if (q->scratch) clReleaseMemObject(q->scratch);
-        clReleaseCommandQueue(q->q);
-    }
+    if (!base->lost) release(q); /* else it may block: leaked on purpose */
     free(q);
 }
 
@@ -274,10 +283,17 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     cl_int err = CL_SUCCESS;
     for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
         const cl_arg *a = &l->arg[*at];
-        const cl_mem *mem = a->size ? NULL : a->buf ? &a->buf->mem : &q->scratch;
+        const cl_mem *mem = a->size ? NULL : a->buf ? &a->buf->mem : a->zeros ? &q->zeros.mem : &q->scratch.mem;
         err = mem ? clSetKernelArg(k, *at, sizeof *mem, mem) : clSetKernelArg(k, *at, a->size, &a->u64);
     }
     return err;
+}
+
+/* The kernel is no good here; the device is. Want of resources may also be the echo of a fault before, which the queue
+ * then repeats. */
+static bool asks_too_much(cl_q *q, cl_int err)
+{
+    return err == CL_INVALID_WORK_GROUP_SIZE || (err == CL_OUT_OF_RESOURCES && wf_finish(&q->base) == WEFT_OK);
 }
 
 /* One launch of the kernel, whose arguments are set. */
@@ -288,7 +304,7 @@ static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     size_t local = l->group;
     size_t global = local * (size_t)(c->groups ? WF_MIN(most, c->groups) : most);
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
-    if (err == CL_INVALID_WORK_GROUP_SIZE) /* the kernel is no good here; the device is */
+    if (asks_too_much(q, err))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
                        d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
     if (err != CL_SUCCESS)
@@ -303,7 +319,7 @@ weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     cl_uint n = 0;
     uint32_t at;
     WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
-    WF_TRY(grow_scratch(q, l->scratch));
+    WF_TRY(grow_both(q, l->scratch, l->zeros));
     cl_int err = set_args(q, k, l, &at);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);

@@ -11,13 +11,12 @@
 #include "cl/wgmma.h"
 
 #define put      wf_ptx_put
-#define PART     2                  /* slots of neighbouring steps that a work-group packs at once */
-#define COUNTERS WF_CL_TILE_ZEROS   /* in scratch memory: parts drawn, parts packed, work-groups gone */
+#define PART     2 /* slots of neighbouring steps that a work-group packs at once */
 
-void wf_wgmma_declare_pack(wf_ptx *t, const wf_wgmma *s)
+void wf_wgmma_declare_pack(wf_ptx *t)
 {
     put(t, " .shared .align 8 .b64 full[%d];\n .shared .align 8 .b32 drawn[2];\n"
-           " .reg .b32 bars, turns, ticket, mine, slot_bytes;\n .reg .b64 parts;\n .reg .pred lead;\n", s->slots);
+           " .reg .b32 bars, turns, ticket, mine;\n .reg .b64 parts;\n .reg .pred lead;\n", WF_WGMMA_SLOTS);
 }
 
 int wf_wgmma_pack_registers(const wf_wgmma *s)
@@ -32,10 +31,10 @@ static void place_part(wf_ptx *t, const wf_wgmma *s)
            " mad.lo.u32 tmp, m0, steps, kt; mul.wide.u32 from, tmp, %d; mul.wide.u32 wide, row, %d; add.s64 from, from, wide;\n"
            " and.b32 tmp, row, 7; xor.b32 tmp, tmp, chunk; mul.wide.u32 wide, tmp, 16; add.s64 from, from, wide;\n"
            " add.s64 from, from, parts; add.s64 from, from, %u; mad.lo.u32 m0, m0, %d, row;\n",
-        PART, s->chunks, s->chunks - 1, s->slot_bytes, s->row_bytes, WF_CL_ZEROS - COUNTERS, s->tokens);
+        PART, WF_WGMMA_CHUNKS, WF_WGMMA_CHUNKS - 1, s->slot_bytes, WF_WGMMA_ROW_BYTES, WF_CL_ZEROS, s->tokens);
     put(t, " mul.wide.u32 off, m0, stride; mul.wide.u32 wide, kt, %d; add.s64 off, off, wide;\n"
            " mul.wide.u32 wide, chunk, 8; add.s64 off, off, wide; shl.b64 off, off, 1; add.s64 off, off, x;\n",
-        s->products * 16);
+        WF_WGMMA_PRODUCTS * 16);
 }
 
 /* Chunk c of slot j of the part. */
@@ -47,13 +46,13 @@ static int register_of(int c, int j)
 /* All loads first, since each takes as long as all. Rows past the last are zeros; past the last step there is no slot. */
 static void copy_part(wf_ptx *t, const wf_wgmma *s)
 {
-    int rows = s->threads / s->chunks;
+    int rows = s->threads / WF_WGMMA_CHUNKS;
     for (int c = 0; c < s->copies; c++) {
         for (int j = 0; j < PART; j++) {
             int a = register_of(c, j);
             put(t, " mov.b32 a%d, 0; mov.b32 a%d, 0; mov.b32 a%d, 0; mov.b32 a%d, 0; add.u32 tmp, kt, %d; setp.lt.u32 q, tmp, steps;\n"
                    " add.u32 tmp, m0, %d; setp.lt.and.u32 p, tmp, m, q; @p ld.global.v4.u32 {a%d,a%d,a%d,a%d}, [off+%d];\n",
-                a, a + 1, a + 2, a + 3, j, c * rows, a, a + 1, a + 2, a + 3, j * s->row_bytes);
+                a, a + 1, a + 2, a + 3, j, c * rows, a, a + 1, a + 2, a + 3, j * WF_WGMMA_ROW_BYTES);
         }
         put(t, " add.s64 off, off, skip;\n");
     }
@@ -62,7 +61,7 @@ static void copy_part(wf_ptx *t, const wf_wgmma *s)
             int a = register_of(c, j);
             put(t, " add.u32 tmp, kt, %d; setp.lt.u32 q, tmp, steps; add.u32 tmp, row, %d; setp.lt.and.u32 p, tmp, %d, q;\n"
                    " @p st.global.v4.u32 [from+%d], {a%d,a%d,a%d,a%d};\n",
-                j, c * rows, s->tokens, j * s->slot_bytes + c * rows * s->row_bytes, a, a + 1, a + 2, a + 3);
+                j, c * rows, s->tokens, j * s->slot_bytes + c * rows * WF_WGMMA_ROW_BYTES, a, a + 1, a + 2, a + 3);
         }
 }
 
@@ -77,16 +76,17 @@ static void draw_parts(wf_ptx *t, const wf_wgmma *s)
     put(t, " add.u32 mine, mine, 1; bra DRAW;\nDRAWN:\n");
 }
 
-/* Until the whole of X lies in scratch memory, as [tile of tokens][step] slots. What ordinary stores wrote, the copy engine
+/* Until the whole of X lies in scratch memory, as [tile of tokens][step] slots. The first zeros count the parts drawn, the
+ * parts packed, and the work-groups gone. What ordinary stores wrote, the copy engine
  * reads only past a proxy fence. */
 void wf_wgmma_pack(wf_ptx *t, const wf_wgmma *s)
 {
-    put(t, " mov.u32 bars, full; mov.u32 turns, 0; mov.u32 slot_bytes, %d; setp.eq.u32 lead, tid, 0; @!lead bra READY;\n", s->slot_bytes);
-    for (int i = 0; i < s->slots; i++) put(t, " mbarrier.init.shared.b64 [bars+%d], 1;", i * 8);
-    put(t, " fence.proxy.async.shared::cta;\nREADY: ld.param.u64 parts, [scratch]; add.s64 parts, parts, %u;\n"
+    put(t, " mov.u32 bars, full; mov.u32 turns, 0; setp.eq.u32 lead, tid, 0; @!lead bra READY;\n");
+    for (int i = 0; i < WF_WGMMA_SLOTS; i++) put(t, " mbarrier.init.shared.b64 [bars+%d], 1;", i * 8);
+    put(t, " fence.proxy.async.shared::cta;\nREADY: ld.param.u64 parts, [scratch];\n"
            " shr.u32 steps, k, %d;\n"
            " add.u32 last, steps, %d; div.u32 last, last, %d; mul.lo.u32 tile, last, m_tiles;\n",
-        COUNTERS, wf_wgmma_log2_step(s), PART - 1, PART);
+        WF_WGMMA_LOG2_STEP, PART - 1, PART);
     draw_parts(t, s);
     put(t, " fence.proxy.async; membar.gl; bar.sync 0; @!lead bra PACKED; red.release.gpu.global.add.u32 [parts+4], mine;\n"
            "WAIT: ld.acquire.gpu.global.u32 tmp, [parts+4]; setp.lt.u32 p, tmp, tile; @p bra WAIT;\n fence.proxy.async;\nPACKED:\n");
@@ -97,7 +97,7 @@ void wf_wgmma_place_packed(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " div.u32 tmp, m0, %d; shr.u32 tmp2, k, %d; mad.lo.u32 tmp, tmp, tmp2, at; mul.wide.u32 from, tmp, %d;\n"
            " add.s64 from, from, parts; add.s64 from, from, %u;\n",
-        s->tokens, wf_wgmma_log2_step(s), s->slot_bytes, WF_CL_ZEROS - COUNTERS);
+        s->tokens, WF_WGMMA_LOG2_STEP, s->slot_bytes, WF_CL_ZEROS);
 }
 
 void wf_wgmma_fetch_packed(wf_ptx *t, const wf_wgmma *s, int slot)
@@ -112,11 +112,6 @@ void wf_wgmma_await_packed(wf_ptx *t, int slot, int u)
 {
     put(t, " bfe.u32 tmp, turns, %d, 1;\nFULL%d: mbarrier.try_wait.parity.shared.b64 q, [bars+%d], tmp; @!q bra FULL%d; xor.b32 turns, turns, %d;\n",
         slot, u, slot * 8, u, 1 << slot);
-}
-
-void wf_wgmma_skip_packed(wf_ptx *t, const wf_wgmma *s)
-{
-    put(t, " shr.u32 tmp, k, %d; mul.lo.u32 tmp, tmp, m_tiles; mul.wide.u32 wide, tmp, slot_bytes; add.s64 sums, sums, wide;\n", wf_wgmma_log2_step(s));
 }
 
 /* The last work-group that goes leaves the counters as it found them. */

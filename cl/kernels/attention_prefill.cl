@@ -169,11 +169,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     float acc[MT][D / 8][4], top[MT][2], sum[MT][2];
     uint met[MT][2]; /* the largest P, in pairs */
 #pragma unroll
-    for (int i = 0; i < MT; i++) {
-#pragma unroll
-        for (int n = 0; n < D / 8; n++)
-#pragma unroll
-            for (int v = 0; v < 4; v++) acc[i][n][v] = 0;
+    for (int i = 0; i < MT; i++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             packed_row row = row_of(b, i, h);
@@ -185,12 +181,8 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                 qf[i][k][h] = row.in ? pair_at(from + k * 16, aligned) : 0;
                 qf[i][k][2 + h] = row.in ? pair_at(from + k * 16 + 8, aligned) : 0;
             }
-            top[i][h] = online ? NO_MAX : base;
-            sum[i][h] = 0;
-            met[i][h] = 0;
         }
-    }
-    uint mine = 0; /* bit 2 i + h: the row is in a run that this work-group has done */
+    uint redo = 0;
     /* Where this work-item copies from and to, but for page and tile. */
     uint from0 = b->kvh * P * D;
 #if EVEN
@@ -211,6 +203,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
         m = of.end;
         if (turn % b->share != b->turn) continue;
         bool steady = true;
+        uint mine = 0; /* bit 2 i + h: the row is in this run */
         for (uint row = of.m + lane; row < of.end; row += 32) {
             end = max(end, pos[row]);
             steady &= pos[row] - (int)row == of.from;
@@ -227,6 +220,20 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                 if (row.in) most = min(most, -last);
                 if (row.in && row.token >= of.m && row.token < of.end) mine |= 1u << (2 * i + h);
             }
+        /* Each run begins anew: what a sequence left here does not reach the rows of another, be it NaN. */
+#pragma unroll
+        for (int i = 0; i < MT; i++) {
+#pragma unroll
+            for (int n = 0; n < D / 8; n++)
+#pragma unroll
+                for (int v = 0; v < 4; v++) acc[i][n][v] = 0;
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                top[i][h] = online ? NO_MAX : base;
+                sum[i][h] = 0;
+                met[i][h] = 0;
+            }
+        }
         least = lanes_min(least, 4);
         most = -lanes_min(most, 4); /* below 0 where no row of this warp is in the run */
         const __global int *page = IN_AT(int, pages) + first_page;
@@ -376,35 +383,33 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                     }
             }
         }
-        WAIT("0");
+        WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */
+#pragma unroll
+        for (int i = 0; i < MT; i++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                packed_row row = row_of(b, i, h);
+                float l = sum[i][h];
+                l += lane_xor(l, 1);
+                l += lane_xor(l, 2);
+                if (!online) {
+                    float t = larger_of_pair(met[i][h]);
+                    t = fmax(t, lane_xor(t, 1));
+                    t = fmax(t, lane_xor(t, 2));
+                    bool suits = t < 32768 && t > power_of_two(low);
+                    if (!suits && mine >> (2 * i + h) & 1 && pos[row.token] >= 0) redo |= 1u << (2 * i + h);
+                }
+                if (!(mine & wanted & ~redo & 1u << (2 * i + h))) continue;
+                float over = l == 0 ? 0 : 1 / l;
+                ulong to = (ulong)row.token * o_stride + (b->kvh * b->per_kv + row.head) * D + 2 * quad;
+#pragma unroll
+                for (int n = 0; n < D / 8; n++) {
+                    STORE(o, to + n * 8, acc[i][n][2 * h] * over)
+                    STORE(o, to + n * 8 + 1, acc[i][n][2 * h + 1] * over)
+                }
+            }
     }
-
-    uint redo = 0;
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            packed_row row = row_of(b, i, h);
-            float l = sum[i][h];
-            l += lane_xor(l, 1);
-            l += lane_xor(l, 2);
-            if (!online) {
-                float t = larger_of_pair(met[i][h]);
-                t = fmax(t, lane_xor(t, 1));
-                t = fmax(t, lane_xor(t, 2));
-                bool suits = t < 32768 && t > power_of_two(low);
-                if (!suits && mine >> (2 * i + h) & 1 && pos[row.token] >= 0) redo |= 1u << (2 * i + h);
-            }
-            if (!(mine & wanted & ~redo & 1u << (2 * i + h))) continue;
-            float over = l == 0 ? 0 : 1 / l;
-            ulong to = (ulong)row.token * o_stride + (b->kvh * b->per_kv + row.head) * D + 2 * quad;
-#pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                STORE(o, to + n * 8, acc[i][n][2 * h] * over)
-                STORE(o, to + n * 8 + 1, acc[i][n][2 * h + 1] * over)
-            }
-        }
     return redo;
 }
 

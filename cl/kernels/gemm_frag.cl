@@ -1,12 +1,18 @@
 /* gemm_frag: Y = X W^T + bias + residual on NVIDIA's matrix units (mma.sync m16n8k16), W in fragments (layout.c).
  * BN outputs of each of BM rows of X a work-group; a warp multiplies WN rows of W with WM rows of X.
  *
- *   W: operand A, from device memory straight to registers, one part of K ahead
- *   X: operand B, in parts of 32 of K through local memory: rows of 64 bytes, the 16-byte chunk c of row r at
- *      c ^ (r / 2 % 4), so that the 8 rows that ldmatrix reads at once lie in 8 different groups of banks
+ *   W, X: device memory --> local memory (cp.async), in parts of PK of K; STAGES parts are there or on their way
+ *             |  for each 16 of K, one ahead: W by loads of 16 bytes a lane, X by ldmatrix
+ *             v
+ *         registers, operands A and B --> sums --> local memory, a warp by itself --> whole lines of Y
  *
- * STAGES parts of X are in flight (cp.async). Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a
- * multiple of 16, WN of 16. K is a multiple of 32, rows of X are F16 aligned to 16 bytes.
+ * A part of W is a row of whole fragments; of X, rows of PK elements whose 16-byte chunks are swizzled so that the 8
+ * rows which ldmatrix reads at once lie in 8 different groups of banks. Local memory is the limit: warps of 64 x 64
+ * read 128 bytes a product, smaller ones more.
+ *
+ * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
+ * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
+ * multiples of four. Rows of X are F16 aligned to 16 bytes.
  */
 #ifndef WF_COMMON
 #define ACT 16
@@ -19,107 +25,160 @@
 #define BN 256
 #define WM 64
 #define WN 64
-#define STAGES 4
+#define PK 64
+#define STAGES 3
+#define VEC 1
 #endif
 
-#define PART (BM * 64) /* bytes of a stage */
-#define AHEAD_L2 8     /* parts that W is fetched into L2 ahead of its loads, by one of the tiles that read it */
-#define RB   (WN / 16)
-#define NT   (WM / 8)
+#define FRAGMENT 512          /* bytes of 16 rows x 16 of K of W */
+#define STEPS    (PK / 16)    /* of a part */
+#define X_ROW    (PK * 2)     /* bytes of a row of X in a part */
+#define CHUNKS   (X_ROW / 16) /* of such a row */
+#define X_BYTES  (BM * X_ROW)
+#define PART     (X_BYTES + BN * X_ROW)
+#define RB       (WN / 16)
+#define NT       (WM / 8)
+#define X_COPIES (BM * CHUNKS / WG) /* of 16 bytes, of each work-item for a part */
+#define W_COPIES (BN * CHUNKS / WG)
+#define SWIZZLE(r) (PK == 32 ? (r) >> 1 & 3 : (r) & 7) /* chunk c of row r lies at c ^ SWIZZLE(r) */
 
-#define LOAD_W(a, p)                                                                               \
-    asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"                                        \
-                 : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
-                 : "l"(p))
-#define LOAD_X(p)                                                                                  \
-    for (uint at = lid; at < BM * 4; at += WG) {                                                   \
-        uint r = at >> 2, c = at & 3;                                                              \
-        bool in = m0 + r < M;                                                                      \
-        const __global half *from = IN_AT(half, x) + (in ? (ulong)(m0 + r) * x_stride + (p)*32 + c * 8 : 0); \
-        uint to = base + (p) % STAGES * PART + r * 64 + ((c ^ (r >> 1 & 3)) << 4), bytes = in ? 16 : 0;      \
-        COPY16(to, from, bytes);                                                                   \
-    }
-/* The two tiles of part p of K of each block; behind the end the last part again. */
-#define LOAD_A(s, p)                                                                               \
-    _Pragma("unroll") for (int r = 0; r < RB; r++)                                                 \
-        _Pragma("unroll") for (int k = 0; k < 2; k++)                                              \
-            LOAD_W(a[s][r][k], w_at[r] + min((uint)(p), parts - 1) * 1024ul + k * 512);
+/* What a warp leaves of its sums at a time: 16 rows of Y, so far apart that the lanes of a store hit 32 banks. */
+#define PITCH ((WN + 4) * 4)
+#define SUMS  (WG / 32 * 16 * PITCH)
 
-/* Multiplies part p with fragments s, after part p + STAGES - 1 of X was asked for. */
-#define STEP(s, p)                                                                                 \
+/* Sends this work-item's share of the next part on its way. */
+#define FETCH()                                                                                    \
     {                                                                                              \
-        WAIT(LATER(STAGES));                                                                               \
-        barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; nobody reads any more what next overwrites */ \
-        uint next = (p) + STAGES - 1, here = base + (p) % STAGES * PART;                           \
-        if (next < parts) LOAD_X(next)                                                             \
-        COMMIT();                                                                                  \
-        LOAD_A(1 - s, (p) + 1)                                                                     \
-        if (fetches && (p) + AHEAD_L2 < parts) PREFETCH_L2(line + ((p) + AHEAD_L2) * 1024ul);      \
-        _Pragma("unroll") for (int k = 0; k < 2; k++)                                              \
-        {                                                                                          \
-            uint b[NT][2];                                                                         \
-            _Pragma("unroll") for (int j = 0; j < NT; j += 2)                                      \
-            {                                                                                      \
-                uint r = x_row + j * 8, c = x_chunk + k * 2;                                       \
-                LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], here + r * 64 + ((c ^ (r >> 1 & 3)) << 4)); \
-            }                                                                                      \
-            _Pragma("unroll") for (int r = 0; r < RB; r++)                                         \
-                _Pragma("unroll") for (int j = 0; j < NT; j++) \
-                    MMA(acc[r][j], a[s][r][k].x, a[s][r][k].y, a[s][r][k].z, a[s][r][k].w, b[j][0], b[j][1]); \
-        }                                                                                          \
+        _Pragma("unroll") for (int i = 0; i < X_COPIES; i++)                                       \
+            COPY16(x_to + i * (WG / CHUNKS) * X_ROW, x_from + x_skip[i], x_bytes[i]);              \
+        _Pragma("unroll") for (int i = 0; i < W_COPIES; i++)                                       \
+            COPY16(w_to + i * WG * 16, w_from + w_skip[i], 16u);                                   \
+        x_from += X_ROW, w_from += STEPS * FRAGMENT, x_to += PART, w_to += PART;                   \
+        if (x_to >= x_end) x_to -= STAGES * PART, w_to -= STAGES * PART;                           \
     }
+
+/* Operands s of step k of the part that lies at here. */
+#define LOAD(s, k)                                                                                 \
+    {                                                                                              \
+        _Pragma("unroll") for (int r = 0; r < RB; r++)                                             \
+            LOAD_LOCAL4(a[s][r], here + w_at + (r * STEPS + (k)) * FRAGMENT);                      \
+        _Pragma("unroll") for (int j = 0; j < NT; j += 2)                                          \
+            LDMATRIX("", b[s][j][0], b[s][j][1], b[s][j + 1][0], b[s][j + 1][1], here + x_at[k] + j * 8 * X_ROW); \
+    }
+
+/* There and back over X: neighbours share an operand, which registers near the unit keep. */
+#define MULTIPLY(s)                                                                                \
+    _Pragma("unroll") for (int r = 0; r < RB; r++)                                                 \
+        _Pragma("unroll") for (int i = 0; i < NT; i++)                                             \
+        {                                                                                          \
+            int j = r % 2 ? NT - 1 - i : i;                                                        \
+            MMA(acc[r][j], a[s][r].x, a[s][r].y, a[s][r].z, a[s][r].w, b[s][j][0], b[s][j][1]);    \
+        }
 
 KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                       ulong w_row_bytes, uint res_stride, uint y_stride)
 {
-    __local uchar stages[STAGES * PART] __attribute__((aligned(128)));
-    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, base = (uint)(ulong)stages;
+    LOCAL_ROOM(base, STAGES * PART > SUMS ? STAGES * PART : SUMS)
+    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
     uint wm = warp / (BN / WN) * WM, wn = warp % (BN / WN) * WN; /* of this warp in the tile */
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, blocks = (N + 15) / 16, parts = K / 32;
+    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, last = (N + 15) / 16 - 1, parts = K / PK;
     /* What this lane gives ldmatrix: rows 0 to 7 of X at two chunks of K, then rows 8 to 15. */
     uint x_row = wm + (lane & 7) + (lane >> 4 << 3), x_chunk = lane >> 3 & 1;
+    uint w_at = X_BYTES + wn / 16 * STEPS * FRAGMENT + lane * 16, x_at[STEPS];
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) x_at[k] = x_row * X_ROW + (((x_chunk + k * 2) ^ SWIZZLE(x_row)) << 4);
 
     for (uint tile = get_group_id(0); tile < m_tiles * n_tiles; tile += get_num_groups(0)) {
-        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
-        const __global uchar *w_at[RB];
-        uint4 a[2][RB][2];
+        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN, block0 = n0 / 16; /* neighbours share W */
+        uint4 a[2][RB];
+        uint b[2][NT][2];
         float acc[RB][NT][4];
-#pragma unroll
-        for (int r = 0; r < RB; r++) {
-            uint block = min((n0 + wn) / 16 + r, blocks - 1);
-            w_at[r] = IN_AT(uchar, w) + ((ulong)block * (K / 16) * 32 + lane) * 16;
-#pragma unroll
-            for (int j = 0; j < NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) acc[r][j][v] = 0;
-        }
-        for (uint p = 0; p < STAGES - 1; p++) {
-            if (p < parts) LOAD_X(p)
-            COMMIT();
-        }
-        /* A line of 128 bytes a lane: eight are a part of a block. */
-        bool fetches = m0 == 0 && wm == 0 && lane < RB * 8;
-        const __global uchar *line = IN_AT(uchar, w) + (ulong)min((n0 + wn) / 16 + lane / 8, blocks - 1) * (K / 16) * 512 + lane % 8 * 128;
-        LOAD_A(0, 0)
-        for (uint p = 0; p < parts; p += 2) {
-            STEP(0, p)
-            if (p + 1 < parts) STEP(1, p + 1)
-        }
-        WAIT("0");
-        barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all parts */
 #pragma unroll
         for (int r = 0; r < RB; r++)
 #pragma unroll
             for (int j = 0; j < NT; j++)
 #pragma unroll
-                for (int v = 0; v < 4; v++) {
-                    uint m = m0 + wm + j * 8 + (lane & 3) * 2 + v % 2;
-                    uint col = n0 + wn + r * 16 + (lane >> 2) + v / 2 * 8;
-                    if (m >= M || col >= N) continue;
-                    float sum = acc[r][j][v];
-                    if (bias_off != NONE) sum += IN_AT(float, bias)[col];
-                    if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-                    STORE(y, (ulong)m * y_stride + col, sum)
+                for (int v = 0; v < 4; v++) acc[r][j][v] = 0;
+
+        /* Of rows past the last of X no bytes are asked for; behind the last block of W it comes again. */
+        uint row = lid / CHUNKS, chunk = lid % CHUNKS, x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES];
+        const __global uchar *x_from = (const __global uchar *)(IN_AT(half, x) + (ulong)m0 * x_stride + chunk * 8);
+        const __global uchar *w_from = IN_AT(uchar, w) + (ulong)block0 * (K / 16) * FRAGMENT;
+        uint x_to = base + row * X_ROW + ((chunk ^ SWIZZLE(row)) << 4), x_end = x_to + STAGES * PART;
+        uint w_to = base + X_BYTES + lid * 16;
+#pragma unroll
+        for (int i = 0; i < X_COPIES; i++) {
+            uint r = row + i * (WG / CHUNKS);
+            bool in = m0 + r < M;
+            x_skip[i] = in ? r * x_stride * 2 : 0;
+            x_bytes[i] = in ? 16 : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < W_COPIES; i++) {
+            uint at = lid + i * WG;
+            w_skip[i] = min(at / (STEPS * 32), last - block0) * (K / 16) * FRAGMENT + at % (STEPS * 32) * 16;
+        }
+
+        for (uint p = 0; p < STAGES; p++) {
+            if (p < parts) FETCH()
+            COMMIT();
+        }
+        WAIT(STAGES - 1);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        uint here = base;
+        LOAD(0, 0)
+        for (uint p = 0; p < parts; p++) {
+#pragma unroll
+            for (int k = 0; k < STEPS - 1; k++) {
+                LOAD(1 - k % 2, k + 1)
+                MULTIPLY(k % 2)
+            }
+            WAIT(STAGES - 2);
+            barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what FETCH overwrites */
+            here = here + PART == base + STAGES * PART ? base : here + PART;
+            LOAD(0, 0) /* after the last part anything, which is not multiplied */
+            if (p + STAGES < parts) FETCH()
+            COMMIT();
+            MULTIPLY(1)
+        }
+        WAIT(0);
+        barrier(CLK_LOCAL_MEM_FENCE); /* sums overwrite the parts */
+
+        uint mine = base + warp * 16 * PITCH;
+#pragma unroll
+        for (int j = 0; j < NT; j += 2) {
+#pragma unroll
+            for (int r = 0; r < RB; r++)
+#pragma unroll
+                for (int v = 0; v < 8; v++) {
+                    uint m = v / 4 * 8 + (lane & 3) * 2 + v % 2, n = r * 16 + (lane >> 2) + v % 4 / 2 * 8;
+                    STORE_LOCAL(mine + m * PITCH + n * 4, as_uint(acc[r][j + v / 4][v % 4]));
                 }
+            MEET_WARP();
+#pragma unroll
+            for (int i = 0; i < WN / 8; i++) {
+                uint at = i * 128 + lane * 4, m = m0 + wm + j * 8 + at / WN, col = n0 + wn + at % WN;
+                uint4 bits;
+                LOAD_LOCAL4(bits, mine + at / WN * PITCH + at % WN * 4);
+                float4 sum = as_float4(bits);
+                if (m >= M || col >= N) continue;
+#if VEC
+                if (bias_off != NONE) sum += *(const __global float4 *)(IN_AT(float, bias) + col);
+                if (res_off != NONE) sum += *(const __global float4 *)(IN_AT(float, res) + (ulong)m * res_stride + col);
+                STORE4(y, (ulong)m * y_stride + col, sum)
+#else
+                float one[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+                for (uint v = 0; v < 4; v++) {
+                    if (col + v >= N) continue;
+                    if (bias_off != NONE) one[v] += IN_AT(float, bias)[col + v];
+                    if (res_off != NONE) one[v] += IN_AT(float, res)[(ulong)m * res_stride + col + v];
+                    STORE(y, (ulong)m * y_stride + col + v, one[v])
+                }
+#endif
+            }
+            MEET_WARP(); /* the next rows overwrite these */
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all of it */
     }
 }

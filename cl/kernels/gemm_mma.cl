@@ -151,7 +151,7 @@ KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N
                 STORE_W(next)
             }
         }
-        WAIT("0");
+        WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all parts */
 #pragma unroll
         for (int i = 0; i < MT; i++)

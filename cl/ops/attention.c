@@ -140,6 +140,22 @@ static uint32_t stages(uint32_t d, uint32_t keys)
     return WF_MIN(LOCAL_BYTES / (2 * keys * pitch), 3u);
 }
 
+static uint64_t sequences(const wf_call *c)
+{
+    return (uint64_t)c->in[5].rows * c->in[5].cols - 1;
+}
+
+/* Blocks of `rows` rows by `heads` heads. Rows of several sequences in one block wait for each other: more groups share
+ * them, unless more than `idle` would only find out that there is nothing to share. */
+static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t heads, uint32_t idle)
+{
+    uint32_t g = c->p.n_head / c->p.n_kv_head;
+    uint64_t blocks = (uint64_t)(c->out[0].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
+    uint64_t share = WF_MIN(WF_MIN(sequences(c), rows), 1 + idle / blocks);
+    wf_cl_arg_u32(l, (uint32_t)share);
+    l->groups = blocks * share;
+}
+
 bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARPS = 4, GROUP = 32 * WARPS, IDLE_GROUPS = 4096 };
@@ -162,15 +178,27 @@ bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call 
     wf_cl_knob(l, "STAGES", (int32_t)stages(d, keys));
     wf_cl_knob(l, "HB", (int32_t)heads);
     wf_cl_knob(l, "ASYNC", async);
-    /* Rows of several sequences in one block wait for each other: more groups share them, unless most would only
-     * find out that there is nothing to share. */
-    uint64_t blocks = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    uint64_t sequences = (uint64_t)c->in[5].rows * c->in[5].cols - 1;
-    uint64_t share = WF_MIN(WF_MIN(sequences, rows), 1 + IDLE_GROUPS / blocks);
-    wf_cl_arg_u32(l, (uint32_t)share);
+    share_runs(l, c, rows, heads, IDLE_GROUPS);
     wf_cl_arg_view(l, &c->out[1]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
-    l->groups = blocks * share;
     return true;
+}
+
+/* Head sizes of whole panels. One sequence's blocks are dealt to as many work-groups as there are multiprocessors, which
+ * fetch the first keys of the next block before they have written the last; of several the longest are not known. */
+bool wf_cl_plan_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+{
+    enum { GROUP = 384, ROWS = 128, IDLE_GROUPS = 1024 };
+    const wf_params *p = &c->p;
+    const wf_view *q = &c->in[0], *o = &c->out[0];
+    uint32_t heads = WF_MIN(p->n_head / p->n_kv_head, (uint32_t)ROWS);
+    (void)v;
+    if (!caps->nv_wgmma || c->in[7].buf || !suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2) return false;
+    wf_cl_group_knobs(l, caps, GROUP);
+    common(c, l);
+    share_runs(l, c, ROWS / heads, heads, IDLE_GROUPS);
+    if (sequences(c) == 1) l->groups = WF_MIN(l->groups, caps->units);
+    return l->groups < UINT32_MAX;
 }

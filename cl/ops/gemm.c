@@ -1,6 +1,7 @@
 /* gemm: Y = X W^T + bias + residual. */
 #include "cl/cl.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The arguments that every gemm kernel takes, in this order. */
@@ -148,13 +149,30 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     return fits;
 }
 
+/* Long parts of K need fewer barriers (H200, M = 2048: 419 TFLOP/s with parts of 64, 397 of 32), and a third one hides
+ * more of memory's latency. Registers allow eight warps a multiprocessor, which share its local memory. */
+static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uint32_t group, cl_launch *l)
+{
+    enum { MOST = 3, TOGETHER = 256 };
+    uint32_t room = caps->nv_local_bytes * group / TOGETHER, rows = (uint32_t)(v->tile[0] + v->tile[1]);
+    for (uint32_t part = k % 64 ? 32 : 64; part >= 32; part /= 2) {
+        uint32_t stages = WF_MIN((uint32_t)MOST, room / (rows * part * 2));
+        if (stages < 2) continue;
+        warp_knobs(l, caps, v->tile, group, stages);
+        wf_cl_knob(l, "PK", (int32_t)part);
+        return true;
+    }
+    return false;
+}
+
 bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { WARP = 32, STAGES = 4 };
+    enum { WARP = 32 };
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
     if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
-    warp_knobs(l, caps, t, group, STAGES);
+    if (!part_knobs(caps, v, c->in[0].cols, group, l)) return false;
+    wf_cl_knob(l, "VEC", wf_cl_in_fours(&c->in[2]) && wf_cl_in_fours(&c->in[3]) && wf_cl_in_fours(&c->out[0]));
     l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((c->out[0].cols + bn - 1) / bn);
     return common(v, c, l);
 }
@@ -170,68 +188,86 @@ static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
     return g->pack ? (c->out[0].rows + g->tokens - 1) / g->tokens * g->tokens * (uint64_t)c->in[0].cols * 2 : 0;
 }
 
-/* Microseconds that a launch takes if `split` work-groups share the K of each tile: a model of the H200, exact
- * enough to choose by (measured against all Llama-3-8B shapes for M from 128 to 2048). */
-static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t split)
+/* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the limit, or
+ * latency and memory together. Tiles that differ in X only share what they read of W. */
+static double wgmma_step(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
-    double tflops = g->pack ? 4.05 + 0.0043 * g->tokens : 4, step = 2e-6 * g->rows * g->tokens * g->step;
-    double least = g->pack ? 0 : 0.13 + 0.0015 * g->tokens, begin = !g->pack && g->resident == 1 ? 4 : 2;
-    double time = g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0;
-    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), steps = (c->in[0].cols / g->step + split - 1) / split, at_once = caps->units * g->resident;
+    enum { K_BYTES = 128 };
+    double m_tiles = (c->out[0].rows + g->tokens - 1) / g->tokens, w = g->rows * K_BYTES, x = g->tokens * K_BYTES;
+    double latency = 0.29 + 0.0008 * g->rows + 0.0009 * g->tokens;
+    double memory = groups * (w / m_tiles / 4.1e6 + (w - w / m_tiles + x) / 67e6);
+    uint32_t each = (groups + caps->units - 1) / caps->units;
+    return WF_MAX(each * 2e-6 * g->rows * g->tokens * g->step / 3.75, cbrt(pow(latency, 3) + pow(memory, 3)));
+}
+
+static double wgmma_step_packed(const cl_wgmma *g)
+{
+    return 2e-6 * g->rows * g->tokens * g->step / (4.05 + 0.0043 * g->tokens);
+}
+
+/* Until the sums of all work-groups have met. */
+static double wgmma_meet(const cl_wgmma *g, uint32_t tiles)
+{
+    double sums = 1e-6 * tiles * g->split * g->tokens * g->rows * sizeof(float);
+    return g->split == 1 ? 0 : g->pack ? 4.0 * g->split : 0.05 * g->split + 0.6 * sums;
+}
+
+/* Microseconds that a launch takes: a model of the H200, exact enough to choose by (measured against all Llama-3-8B shapes
+ * for M from 16 to 256, X packed from 128 to 2048). */
+static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
+{
+    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), steps = (c->in[0].cols / g->step + g->split - 1) / g->split, at_once = caps->units * g->resident;
+    double time = wgmma_meet(g, tiles) + (g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0);
     if (c->groups) at_once = WF_MIN(at_once, c->groups);
-    for (uint32_t left = tiles * split; left;) {
-        uint32_t now = WF_MIN(left, at_once), each = (now + caps->units - 1) / caps->units;
-        time += steps * WF_MAX(each * step / tflops, least) + begin;
+    for (uint32_t left = tiles * g->split; left;) {
+        uint32_t now = WF_MIN(left, at_once);
+        time += g->pack ? steps * wgmma_step_packed(g) + 2 : steps * wgmma_step(caps, g, c, now) + 1.5;
         left -= now;
     }
-    return time + (split > 1 ? 5 : 0);
+    return time;
 }
 
-static uint64_t wgmma_scratch(const cl_wgmma *g, const wf_call *c, uint32_t split)
+/* The fastest split that fits, and its time. */
+static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_call *c, double *time)
 {
-    uint64_t sums = split > 1 ? wgmma_tiles(g, c) * split * g->tokens * g->rows * sizeof(float) : 0;
-    return WF_CL_ZEROS + packed_bytes(g, c) + sums;
-}
-
-/* The fastest split that scratch memory and counters allow, and its time. */
-static uint32_t wgmma_split(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, double *time)
-{
-    uint32_t best = 1, most = WF_MIN(8u, c->in[0].cols / g->step); /* each has a step */
-    uint64_t tiles = wgmma_tiles(g, c), counters = WF_CL_TILE_ZEROS / 4;
+    static const uint32_t splits[] = {2, 4, 8};
+    cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1);
+    uint32_t most = c->in[0].cols / best.step; /* each has a step */
+    uint64_t tiles = wgmma_tiles(&best, c);
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
-    *time = wgmma_time(caps, g, c, 1);
-    for (uint32_t split = 2; split <= most && tiles * split <= caps->units * g->resident && tiles <= counters; split++) {
-        double t = wgmma_time(caps, g, c, split);
-        if (wgmma_scratch(g, c, split) <= caps->scratch && t < *time) *time = t, best = split;
+    *time = wgmma_time(caps, &best, c);
+    for (size_t i = 0; i < WF_LEN(splits) && splits[i] <= most; i++) {
+        cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i]);
+        double t = wgmma_time(caps, &g, c);
+        if (tiles * g.split <= caps->units * g.resident && tiles * g.box_bytes <= caps->zeros && t < *time) *time = t, best = g;
     }
     return best;
 }
 
 bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    cl_wgmma g = wf_cl_wgmma_shape(v->tile);
-    if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
-    if (c->in[0].cols % g.step) return false;
+    double time;
+    if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_in_fours(&c->in[i])) return false;
     if (!wf_cl_in_fours(&c->out[0])) return false;
-    double time;
-    uint32_t split = wgmma_split(caps, &g, c, &time);
-    uint64_t units = wgmma_tiles(&g, c) * split, scratch = wgmma_scratch(&g, c, split);
-    if (scratch > caps->scratch) return false;
+    cl_wgmma g = wgmma_best(caps, v, c, &time);
+    uint64_t units = wgmma_tiles(&g, c) * g.split, scratch = WF_CL_ZEROS + packed_bytes(&g, c);
+    if (c->in[0].cols % g.step || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
+    wf_cl_knob(l, "SPLIT", (int32_t)g.split);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
-    wf_cl_arg_scratch(l, scratch);
-    wf_cl_arg_u32(l, split);
+    if (g.pack) wf_cl_arg_scratch(l, scratch);
+    if (g.split > 1) wf_cl_arg_zeros(l, wgmma_tiles(&g, c) * g.box_bytes);
     return fits;
 }
 
 double wf_cl_wgmma_time(const cl_caps *caps, const cl_variant *v, const wf_call *c)
 {
-    cl_wgmma g = wf_cl_wgmma_shape(v->tile);
     double time;
-    wgmma_split(caps, &g, c, &time);
+    wgmma_best(caps, v, c, &time);
     return time;
 }
 

@@ -229,6 +229,8 @@ static const wf_opt rows[] = {
      AT(engine.kv_memory), 1, 0x1p63},
     {0, "dense-batch", "N", "tokens of a step for it (default 512)", WF_OPT_U32, AT(engine.batch), 1,
      65536},
+    {0, "policy", "nanoflow|sarathi|orca|request", "policy of a server for it (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
+    {0, "page-tokens", "N", "tokens of a KV page for it (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
     {0, "list-devices", NULL, "list the devices, one a line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);

@@ -130,7 +130,8 @@ static wf_case case_of(const wf_call *c)
 static wf_case shrink(const wf_case *from, int step)
 {
     static const uint32_t rows[] = {1, 5, 33, 70};
-    static const uint32_t sizes[][3] = {{48, 256, 67}, {128, 256, 67}, {256, 512, 600}, {2048, 2048, 1100}};
+    /* A K of 512 is twice around the four slots of cl/wgmma.c, 300 keys are more tiles than cl/wgmma_attention.c has under way. */
+    static const uint32_t sizes[][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
     wf_case c = *from;
     c.n = WF_MIN(c.n, sizes[step][0]);
     c.m = WF_MIN(c.m, c.op == WF_OP_GEMM ? rows[rows_class(c.m)] : 7);

@@ -250,6 +250,9 @@ class Info(cli.TestCase):
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680)[:3], ("112", "1", "100"))
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680, "--max-num-seqs", 1)[3], "112") # no more than it may want
         self.assertEqual(holds("--dense-batch", 64, "--max-num-seqs", 4)[4], "20")
+        self.assertEqual(holds("-c", 100, "--page-tokens", 32)[0], "1.0K") # 8 contexts of 4 pages
+        self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4)[4], "132")
+        self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4, "--policy", "orca")[4], "254") # a whole prompt is one step
         self.assertIn("does not hold one context", self.ok("info", "-m", cli.data("stories260K.gguf"), "--kv-memory", "100K").text)
 
 

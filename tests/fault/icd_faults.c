@@ -169,6 +169,20 @@ static void builds_that_fail(void **state)
     works();
 }
 
+/* Too little of something for this kernel: the next variant runs instead, and the device stays. */
+static void launches_that_ask_too_much(void **state)
+{
+    static const char *const faults[] = {"clEnqueueNDRangeKernel:fail=-5@1", "clEnqueueNDRangeKernel:fail=-54@1"};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(faults); i++) {
+        bool lost;
+        assert_int_equal(run_with(faults[i], &lost), WEFT_OK);
+        assert_false(lost);
+        assert_non_null(strstr(warnings, "cannot run"));
+    }
+    works();
+}
+
 static void no_build_helper(void **state)
 {
     bool lost;
@@ -375,7 +389,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(builds_that_crash), cmocka_unit_test(builds_that_hang),
-        cmocka_unit_test(builds_that_fail), cmocka_unit_test(no_build_helper),
+        cmocka_unit_test(builds_that_fail), cmocka_unit_test(launches_that_ask_too_much), cmocka_unit_test(no_build_helper),
         cmocka_unit_test(binaries_that_do_not_load), cmocka_unit_test(binaries_that_crash),
         cmocka_unit_test(every_call_fails), cmocka_unit_test(every_call_fails_without_binaries),
         cmocka_unit_test(polls_fail), cmocka_unit_test(out_of_memory), cmocka_unit_test(no_devices), cmocka_unit_test(no_platforms),

@@ -278,9 +278,10 @@ static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool 
     return true;
 }
 
+/* Many rows in F16, which matrix units want. */
 static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t spans)
 {
-    wf_case c = {.op = WF_OP_ATTENTION, .in = ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .spans = spans,
+    wf_case c = {.op = WF_OP_ATTENTION, .in = q > 1 ? WF_F16 : ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .spans = spans,
                  .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16, .sink = 21}};
     c.out = c.in;
     draw_phi(s, &c.p);
@@ -298,7 +299,7 @@ static bool attentions(op_cases *s)
     }
     bool ok = attention_long(s, 128, LARGE, 1, 2, WF_SPANS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_SPANS_NONE) &&
               attention_long(s, 64, 600, 1, 2, WF_SPANS_MIXED) &&
-              attention_long(s, 64, 600, 129, 2, WF_SPANS_NONE);
+              attention_long(s, 64, 600, 129, 2, WF_SPANS_NONE) && attention_long(s, 128, 400, 70, 5, WF_SPANS_NONE);
     if (!ok || s->level != OP_LONG) return ok;
     return attention_long(s, 128, LARGE, 515, 3, WF_SPANS_NONE) && attention_long(s, 128, 30000, 1, 3, WF_SPANS_NONE);
 }

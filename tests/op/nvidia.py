@@ -67,8 +67,11 @@ EMULATED += r"""
 #define MMA(c, a0, a1, a2, a3, b0, b1) EMU_MMA(c, (uint4)(a0, a1, a2, a3), b0, b1)
 #define f16_pair(low, high) emu_pair(low, high)
 #define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
-#define COPY16(to, from, bytes) *(__local uint4 *)(stages + (to)) = (bytes) ? *(const __global uint4 *)(from) : (uint4)(0)
-#define PREFETCH_L2(p)
+#define LOCAL_ROOM(at, bytes) __local uchar room[bytes] __attribute__((aligned(128))); uint at = 0;
+#define LOAD_LOCAL4(r, from) r = *(__local uint4 *)(room + (from))
+#define STORE_LOCAL(to, word) *(__local uint *)(room + (to)) = (word)
+#define MEET_WARP() barrier(CLK_LOCAL_MEM_FENCE)
+#define COPY16(to, from, bytes) *(__local uint4 *)(room + (to)) = (bytes) ? *(const __global uint4 *)(from) : (uint4)(0)
 #define COMMIT()
 #define WAIT(n)
 #define LDMATRIX(trans, r0, r1, r2, r3, from)                                                 \
@@ -76,7 +79,7 @@ EMULATED += r"""
         uint me = get_local_id(0), w = me & ~31u, i = me & 31;                                \
         emu_at[me] = (from);                                                                  \
         barrier(CLK_LOCAL_MEM_FENCE);                                                         \
-        __local uchar *s = stages + i % 4 * 4;                                                \
+        __local uchar *s = room + i % 4 * 4;                                                  \
         r0 = *(__local uint *)(s + emu_at[w + i / 4]);                                        \
         r1 = *(__local uint *)(s + emu_at[w + 8 + i / 4]);                                    \
         r2 = *(__local uint *)(s + emu_at[w + 16 + i / 4]);                                   \
@@ -91,7 +94,6 @@ def emulated(source):
     body = source.split("*/", 1)[1]
     body = re.sub(r"#define LOAD_W\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: "#define LOAD_W(a, p) a = *(const __global uint4 *)(p)\n", body)
     body = re.sub(r"(float warp_sum\()float x\)", r"\1float x, __local float *emu_f)", body).replace("warp_sum(sum)", "warp_sum(sum, emu_f)")
-    body = body.replace("(uint)(ulong)stages", "0")
     body = re.sub(r"(KERNEL void [^{]*\{\n)", r"\1    EMU_ROOM\n", body)
     assert "asm" not in body, [line for line in body.split("\n") if "asm" in line]
     return EMULATED + body
@@ -150,13 +152,14 @@ def main(folder):
     def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
         return {"RB": rb, "NT": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
 
-    def frag(bm, bn, wm, wn):
-        return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "STAGES": 4}
+    def frag(bm, bn, wm, wn, pk, stages, vec):
+        return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "PK": pk, "STAGES": stages, "VEC": vec}
 
     good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
         check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
         check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
-        check(folder, "gemm_frag", 64, frag(32, 32, 16, 32), 45, 72, 256, bias=True, residual=True),
+        check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
+        check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
     ]
     return 0 if all(good) else 1
 

@@ -134,6 +134,17 @@ static void check_wide_spans(session *s, const wf_check *k, int i, uint64_t hash
         complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "differs from the same without spans");
 }
 
+/* What is not a number in one sequence's keys does not reach another's rows. */
+static void check_sick(session *s, const wf_check *k, int i, uint64_t row_hash)
+{
+    wf_check sick;
+    wf_check_result r = {0};
+    if (s->tiny || !wf_check_sick(k, &sick)) return;
+    if (wf_check_run(&sick, s->dev, s->q, i, false, &r) || r.row_hash != row_hash)
+        complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "NaN in the keys of one sequence reaches another's row");
+    if (!sick.in_flight) wf_check_sick_free(&sick);
+}
+
 static void check_case(session *s, const wf_case *c)
 {
     wf_check *k;
@@ -152,6 +163,7 @@ static void check_case(session *s, const wf_case *c)
         ran += r.supported;
         if (ok) check_class(s, c, v, r.hash, list, &n);
         if (ok) check_wide_spans(s, k, i, r.hash);
+        if (ok) check_sick(s, k, i, r.row_hash);
         if (ok) check_company(s, k, v, r.row_hash);
     }
     if (!ran && must_run(s, c)) complain(s, c, "-", "no variant can run this");

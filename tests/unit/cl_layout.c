@@ -1,16 +1,16 @@
 /* Weights in fragments, without the device that reads them: packed tiles multiplied as the PTX ISA defines the
- * operands of mma.m16n8k16 give the product; and the generated wgmma program is sound as a text (and for
+ * operands of mma.m16n8k16 give the product; tiles suit the device; and the generated wgmma program is sound as a text (and for
  * NVIDIA's assembler, where there is one). */
 #include "unit/cl_test.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-static wf_dev *device(bool wgmma, enum wf_tier tier)
+static wf_dev *device(bool mma, enum wf_tier tier)
 {
     static cl_dev d;
     memset(&d, 0, sizeof d);
-    d.place.caps.nv_wgmma = wgmma;
+    d.place.caps.nv_mma = mma;
     d.base.params.tier = tier;
     return &d.base;
 }
@@ -74,6 +74,74 @@ static void layout_follows_the_device(void **state)
     assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_ROWS);
 }
 
+/* ---- tiles of mma.sync -------------------------------------------------------------------------------------- */
+
+static const cl_dev *with_units(uint32_t units, uint32_t local_kib)
+{
+    cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
+    d->place.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units, .nv_local_bytes = local_kib << 10,
+                              .tier = WF_TIER_MATRIX};
+    return d;
+}
+
+static wf_call product(uint32_t m, uint32_t n, uint32_t k)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    wf_call c = {.op = WF_OP_GEMM};
+    c.in[0] = (wf_view){&stand_in, 0, m, k, k, WF_F16, 0};
+    c.in[1] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENTS};
+    c.out[0] = (wf_view){&stand_in, 0, m, n, n, WF_F16, 0};
+    return c;
+}
+
+static const char *picked(const cl_dev *d, uint32_t m, uint32_t n)
+{
+    wf_call c = product(m, n, 4096);
+    return wf_cl_variant_at(WF_OP_GEMM, wf_cl_pick((wf_dev *)&d->base, &c, NULL))->name;
+}
+
+/* Those that were the fastest where they were compared. */
+static void tiles_follow_the_device(void **state)
+{
+    (void)state;
+    const cl_dev *d = with_units(132, 227);
+    assert_string_equal(picked(d, 2048, 4096), "frag256");
+    assert_string_equal(picked(d, 128, 28672), "frag256");
+    assert_string_equal(picked(d, 256, 6144), "frag128");
+    assert_string_equal(picked(d, 256, 4096), "frag64");
+    assert_string_equal(picked(d, 64, 28672), "frag64");
+    assert_string_equal(picked(with_units(24, 99), 256, 4096), "frag256");
+}
+
+static int32_t knob(const cl_launch *l, const char *name)
+{
+    for (uint32_t i = 0; i < l->n_knobs; i++)
+        if (!strcmp(l->knob[i].name, name)) return l->knob[i].value;
+    fail_msg("no knob %s", name);
+    return 0;
+}
+
+/* As many work-groups as registers allow (eight warps) have room on a multiprocessor together; the last resort stays
+ * within what OpenCL promises. */
+static void parts_fit_local_memory(void **state)
+{
+    static const uint32_t kib[] = {227, 163, 99}, depth[] = {4096, 4096 + 32};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(kib) * WF_LEN(depth); i++)
+        for (int j = 0; j < (int)wf_cl_n_variants(WF_OP_GEMM); j++) {
+            const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, j);
+            const cl_dev *d = with_units(132, kib[i / WF_LEN(depth)]);
+            wf_call c = product(512, 4096, depth[i % WF_LEN(depth)]);
+            cl_launch l;
+            if (v->plan != wf_cl_plan_frag) continue;
+            assert_true(wf_cl_plan(d, j, &c, &l));
+            int32_t bytes = knob(&l, "STAGES") * (v->tile[0] + v->tile[1]) * knob(&l, "PK") * 2;
+            assert_true(bytes * (256 / (int32_t)l.group) <= (int32_t)d->place.caps.nv_local_bytes);
+            assert_true(knob(&l, "STAGES") >= 2 && c.in[0].cols % (uint32_t)knob(&l, "PK") == 0);
+            if (!strcmp(v->name, "frag_small")) assert_true(bytes <= 48 << 10);
+        }
+}
+
 /* ---- the generated program ---------------------------------------------------------------------------- */
 
 static size_t count(const char *text, const char *what)
@@ -121,26 +189,49 @@ static void assemble(const char *text, const char *name)
     if (rc) fail_msg("%s does not assemble", name);
 }
 
+/* Frees the text. kinds: of registers, NULL at the end; kib: local memory that it may ask for. */
+static void check_program(char *text, const char *name, const char *const *kinds, long kib)
+{
+    static int assembler = -1;
+    if (assembler < 0) assembler = system("ptxas --version >/dev/null 2>&1") == 0;
+    assert_non_null(text);
+    assert_int_equal(strncmp(text, ".version", 8), 0);
+    assert_null(strstr(text, "(null)"));
+    long local = strtol(strstr(text, "part[") + 5, NULL, 10);
+    assert_true(local > 0 && local <= kib << 10);
+    check_labels(text);
+    for (; *kinds; kinds++) check_registers(text, *kinds);
+    if (assembler) assemble(text, name);
+    else print_message("no ptxas: %s is not assembled\n", name);
+    free(text);
+}
+
+#define MULTIPROCESSOR 227 /* KiB of local memory */
+
 static void wgmma_programs_are_sound(void **state)
 {
+    static const char *const kinds[] = {"a", "c", "e", "r", NULL};
     (void)state;
-    bool assembler = system("ptxas --version >/dev/null 2>&1") == 0;
     int found = 0;
-    if (!assembler) print_message("no ptxas: the programs are not assembled\n");
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->plan != wf_cl_plan_wgmma) continue;
-        char *text = wf_cl_wgmma_text(v->tile);
-        assert_non_null(text);
-        assert_int_equal(strncmp(text, ".version", 8), 0);
-        assert_null(strstr(text, "(null)"));
-        long local = strtol(strstr(text, "part[") + 5, NULL, 10);
-        assert_true(local > 0 && local <= (v->tile[1] ? 227 : 48) << 10); /* of a multiprocessor; what the device names */
-        check_labels(text);
-        check_registers(text, "a");
-        check_registers(text, "c");
-        if (assembler) assemble(text, v->name);
-        free(text);
+        for (uint32_t split = 1; split <= 8; split += 7)
+            check_program(wf_cl_wgmma_text(v->tile, split), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, split).resident);
+        found++;
+    }
+    assert_true(found > 0);
+}
+
+static void attention_programs_are_sound(void **state)
+{
+    static const char *const kinds[] = {"s", "o", "p", "to", NULL};
+    (void)state;
+    int found = 0;
+    for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
+        const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
+        if (v->plan != wf_cl_plan_attention_wgmma) continue;
+        for (int d = 64; d <= 128; d += 64) check_program(wf_cl_attention_text(v->tile, d), v->name, kinds, MULTIPROCESSOR);
         found++;
     }
     assert_true(found > 0);
@@ -151,7 +242,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fragments_multiply),
         cmocka_unit_test(layout_follows_the_device),
+        cmocka_unit_test(tiles_follow_the_device),
+        cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(wgmma_programs_are_sound),
+        cmocka_unit_test(attention_programs_are_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

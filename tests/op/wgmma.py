@@ -1,0 +1,298 @@
+#!/usr/bin/env python3
+"""The programs of cl/wgmma.c without a GPU: their PTX is played here, a statement for all work-items of a work-group at once,
+and Y compared with numpy's. The work-groups of a call take turns at every jump back, so that they can wait for each other.
+
+    wgmma.py WGMMA_TEXT
+
+Copies have arrived as soon as they are asked for, so missing waits are not seen; reads and writes past the ends of buffers are,
+and that the zeros are zeros again. wgmma as the PTX ISA 8.0 defines its operands: A in registers, B in local memory in rows of
+128 bytes, whose 16-byte chunks are swizzled by the row.
+"""
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+LOCAL = 1 << 18
+STRIDE = 1 << 32  # of the buffers' addresses
+
+
+class Memory:
+    """Buffers in one address space: buffer i is at (i + 1) * STRIDE; buffer -1 is local memory."""
+
+    def __init__(self, buffers):
+        self.buffers = buffers
+
+    def find(self, at, size):
+        i = int(at[0]) // STRIDE - 1
+        offset = at.astype(np.int64) - (i + 1) * STRIDE
+        buffer = self.buffers[i]
+        assert (offset >= 0).all() and (offset + size <= len(buffer)).all(), f"outside of buffer {i}"
+        assert (offset % size == 0).all(), f"address of buffer {i} is not aligned"
+        return buffer, offset[:, None] + np.arange(size)
+
+    def load(self, at, size):
+        buffer, where = self.find(at, size)
+        return buffer[where]
+
+    def store(self, at, data):
+        buffer, where = self.find(at, data.shape[1])
+        buffer[where] = data
+
+
+def parse(text):
+    """Statements of the body, (predicate, negated, operation, operands), and the labels among them."""
+    body = re.sub(r"/\*.*?\*/", "", text[text.index("\n{") + 2:text.rindex("}")])
+    statements, labels = [], {}
+    for part in re.split(r"[;\n]", body):
+        part = part.strip()
+        while match := re.match(r"([A-Z]\w*):\s*", part):
+            labels[match[1]] = len(statements)
+            part = part[match.end():]
+        if not part or part.startswith((".reg", ".shared")):
+            continue
+        predicate, negated, operation, rest = re.match(r"(?:@(!?)(\w+)\s+)?(\S+)\s*(.*)", part).group(2, 1, 3, 4)
+        operands = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+", rest)
+        statements.append((predicate, bool(negated), operation, operands))
+    return statements, labels
+
+
+def f32(x):
+    return x.astype(np.uint32).view(np.float32)
+
+
+def bits(x):
+    return x.astype(np.float32).view(np.uint32).astype(np.uint64)
+
+
+def half_bits(x):
+    return f32(x).astype(np.float16).view(np.uint16).astype(np.uint64)
+
+
+def narrow(operation):
+    return operation.endswith(("u32", "b32", "s32")) and ".wide" not in operation
+
+
+COMPARE = {"lt": np.less, "ge": np.greater_equal, "gt": np.greater, "eq": np.equal, "ne": np.not_equal}
+VALUE = {
+    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "mad": lambda a, b, c: a * b + c,
+    "div": lambda a, b: a // b, "rem": lambda a, b: a % b, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "shr": np.right_shift, "shl": np.left_shift, "mov": lambda a: a, "cvt": lambda a: a,
+}
+NOTHING = ("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "cp.async.commit_group", "cp.async.wait_group",
+           "cp.async.bulk.prefetch")
+
+
+class Group:
+    """One work-group."""
+
+    def __init__(self, program, threads, group, grid, params, memory):
+        self.statements, self.labels = program
+        self.params, self.memory, self.n = params, memory, threads
+        self.local = Memory([np.zeros(LOCAL, np.uint8)])
+        self.special = {"%tid.x": np.arange(threads), "%ctaid.x": group, "%nctaid.x": grid, "part": 0}
+        self.values, self.predicates = {}, {}
+
+    def every(self, x):
+        return np.broadcast_to(np.asarray(x, dtype=np.uint64), (self.n,))
+
+    def value(self, name):
+        if name in self.special:
+            return self.every(self.special[name])
+        if name.startswith("0f"):
+            return self.every(int(name[2:], 16))
+        if re.match(r"-?\d", name):
+            return self.every(int(name, 0) & (1 << 64) - 1)
+        return self.values[name]
+
+    def set(self, name, value, active):
+        self.values[name] = np.where(active, value, self.values.get(name, self.every(0)))
+
+    def address(self, operand):
+        name, offset = re.match(r"\[(\w+)(?:\+(\d+))?\]", operand).groups()
+        return self.value(name) + np.uint64(int(offset or 0))
+
+    def space(self, operation, at):
+        """Local memory is played as buffer 0 of a memory of its own."""
+        return (self.local, at + np.uint64(STRIDE)) if ".shared" in operation else (self.memory, at)
+
+    def load(self, operation, operands, active):
+        names = re.findall(r"\w+", operands[0])
+        if "param" in operation:
+            return self.set(names[0], self.every(self.params[operands[1][1:-1]]), active)
+        memory, at = self.space(operation, self.address(operands[1]))
+        if not active.any():
+            return None
+        words = memory.load(at[active], 4 * len(names)).copy().view(np.uint32)
+        for i, name in enumerate(names):
+            whole = np.array(self.values.get(name, self.every(0)))
+            whole[active] = words[:, i]
+            self.values[name] = whole
+
+    def store(self, operation, operands, active):
+        memory, at = self.space(operation, self.address(operands[0]))
+        words = [self.value(name)[active].astype(np.uint32) for name in re.findall(r"\w+", operands[1])]
+        if active.any():
+            memory.store(at[active], np.stack(words, axis=1).view(np.uint8))
+
+    def copy(self, operands, active):
+        """cp.async of 16 bytes, or of zeros."""
+        to, start, count = self.address(operands[0]), self.address(operands[1]), self.value(operands[3])
+        data = np.zeros((self.n, 16), np.uint8)
+        some = active & (count > 0)
+        if some.any():
+            data[some] = self.memory.load(start[some], 16)
+        if active.any():
+            self.local.store(to[active] + np.uint64(STRIDE), data[active])
+
+    def multiply(self, operation, operands):
+        tokens = int(re.search(r"m64n(\d+)k16", operation)[1])
+        sums, a = (re.findall(r"\w+", operand) for operand in operands[:2])
+        descriptor = int(self.value(operands[2])[0])
+        assert descriptor >> 62 == 1 and operands[3:] == ["1", "1", "1", "0"]
+        row = np.arange(tokens)[:, None]
+        at = ((descriptor & 0x3FFF) << 4) + row * 128 + np.arange(32)
+        at ^= (at >> 7 & 7) << 4
+        b = self.local.buffers[0][at].copy().view(np.float16).astype(np.float32)
+        halves = np.stack([self.value(name).astype(np.uint32) for name in a], axis=1).view(np.float16)
+        thread, lane = np.arange(self.n), np.arange(self.n) % 32
+        w = np.zeros((self.n // 2, 16), np.float32)
+        for i in range(8):
+            w[thread // 32 * 16 + lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8] = halves[:, i]
+        product = w @ b.T
+        for i, name in enumerate(sums):
+            part = product[thread // 32 * 16 + lane // 4 + i % 4 // 2 * 8, i // 4 * 8 + lane % 4 * 2 + i % 2]
+            self.values[name] = bits(f32(self.value(name)) + part)
+
+    def compare(self, operation, operands, active):
+        kind = operation.split(".")
+        values = [self.value(name) for name in operands[1:3]]
+        if kind[-1].startswith("s"):
+            values = [x.astype(np.int64) for x in values]
+        result = COMPARE[kind[1]](*values)
+        if kind[2] == "and":
+            result = result & self.predicates[operands[3]]
+        self.set_predicate(operands[0], result, active)
+
+    def set_predicate(self, name, value, active):
+        self.predicates[name] = np.where(active, value, self.predicates.get(name, np.zeros(self.n, bool)))
+
+    def compute(self, operation, operands, active):
+        name, *rest = operands
+        stem = operation.split(".")[0]
+        if operation == "and.pred":
+            return self.set_predicate(name, self.predicates[rest[0]] & self.predicates[rest[1]], active)
+        if operation == "mov.pred":
+            return self.set_predicate(name, self.predicates[rest[0]], active)
+        if stem == "selp":
+            result = np.where(self.predicates[rest[2]], self.value(rest[0]), self.value(rest[1]))
+        elif operation == "cvt.rn.f16x2.f32":
+            result = half_bits(self.value(rest[0])) << np.uint64(16) | half_bits(self.value(rest[1]))
+        elif operation == "add.f32":
+            result = bits(f32(self.value(rest[0])) + f32(self.value(rest[1])))
+        else:
+            result = VALUE[stem](*(self.value(x) for x in rest))
+            if narrow(operation):
+                result = result & np.uint64(0xFFFFFFFF)
+        return self.set(name, result, active)
+
+    def statement(self, operation, operands, active):
+        if operation.startswith(NOTHING):
+            return
+        if operation.startswith("wgmma.mma_async"):
+            self.multiply(operation, operands)
+        elif operation.startswith("cp.async"):
+            self.copy(operands, active)
+        elif operation.startswith("ld."):
+            self.load(operation, operands, active)
+        elif operation.startswith("st."):
+            self.store(operation, operands, active)
+        elif operation.startswith("setp"):
+            self.compare(operation, operands, active)
+        else:
+            self.compute(operation, operands, active)
+
+    def run(self):
+        """Work-items that are behind go first; yields at each jump back."""
+        at = np.zeros(self.n, int)
+        while True:
+            here = int(at.min())
+            predicate, negated, operation, operands = self.statements[here]
+            active = at == here
+            at[active] += 1
+            if predicate:
+                active = active & (self.predicates[predicate] ^ negated)
+            if operation == "ret":
+                return
+            if operation.startswith("bar.sync"):
+                assert (at == here + 1).all(), "not all work-items come to a barrier"
+            elif operation == "bra":
+                to = self.labels[operands[0]]
+                at[active] = to
+                if to <= here and active.any():
+                    yield
+            else:
+                self.statement(operation, operands, active)
+
+
+def fragments(w):
+    """W as layout.c packs it."""
+    rows, k = w.shape
+    tiles = np.zeros((-(-rows // 16) * 16, k), np.float16)
+    tiles[:rows] = w
+    tiles = tiles.reshape(-1, 2, 8, k // 16, 2, 4, 2)  # block, half of rows, row, tile of K, half of K, pair, element
+    return tiles.transpose(0, 3, 2, 5, 4, 1, 6).copy()
+
+
+def bytes_of(array):
+    return array.reshape(-1).view(np.uint8).copy()
+
+
+def check(program, rows, tokens, split, shape, extras, half):
+    m, n, k = shape
+    random = np.random.default_rng(m * n + k)
+    x, w = (random.integers(-4, 5, size).astype(np.float16) for size in ((m, k), (n, k)))
+    w[::3] = 0  # sums that are zero have to arrive, too
+    bias, residual = random.integers(-9, 9, n).astype(np.float32), random.integers(-9, 9, (m, n)).astype(np.float32)
+    tiles = -(-m // tokens) * -(-n // rows)
+    share = -(-tokens // split)
+    y = np.full(m * n * (2 if half else 4), 0x5A, np.uint8)
+    zeros = np.zeros(tiles * split * split * share * rows * 4, np.uint8)
+    memory = Memory([bytes_of(x), bytes_of(fragments(w)), bytes_of(bias), bytes_of(residual), y, zeros])
+    params = {"M": m, "N": n, "K": k, "x_stride": k, "res_stride": n, "y_stride": n, "y_half": int(half), "w_row_bytes": k * 2,
+              "boxes": 6 * STRIDE}
+    for i, name in enumerate(("x", "w", "bias", "res", "y")):
+        there = extras or name not in ("bias", "res")
+        params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0 if there else (1 << 64) - 1
+    groups = [Group(program, rows * 2, g, tiles * split, params, memory).run() for g in range(tiles * split)]
+    turns = 0
+    while groups:
+        groups = [g for g in groups if next(g, groups) is not groups]
+        turns += 1
+        assert turns < 1000, "the work-groups wait for ever"
+    want = x.astype(np.float32) @ w.astype(np.float32).T
+    if extras:
+        want += bias + residual
+    got = y.view(np.float16 if half else np.float32).reshape(m, n)
+    assert np.array_equal(got, want.astype(got.dtype)), f"{np.sum(got != want.astype(got.dtype))} of {m * n} outputs are wrong"
+    assert not zeros.any(), "the zeros are not zeros any more"
+
+
+def main():
+    np.seterr(all="ignore")
+    variants = [line.split() for line in subprocess.check_output(sys.argv[1:2], text=True).splitlines()]
+    failed = 0
+    for name, rows, tokens in variants:
+        for split, shape in ((1, (13, 132, 320)), (5, (int(tokens) + 3, 72, 384)), (8, (int(tokens) - 3, int(rows), 576))):
+            program = parse(subprocess.check_output([sys.argv[1], name, str(split)], text=True))
+            try:
+                check(program, int(rows), int(tokens), split, shape, split != 8, split == 8)
+            except AssertionError as error:
+                print(f"{name}, {split} work-groups a tile, {shape}: {error}")
+                failed += 1
+    print(f"{len(variants)} variants, {failed} failures")
+    return 1 if failed or not variants else 0
+
+
+sys.exit(main())
