@@ -7,7 +7,7 @@
  * once a call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
- *   activations  tile of 16 pairs of k x 16 rows of X x the pair       B
+ *   activations  tile of 16 pairs of k (i and i + 16) x 16 rows of X   B
  *   sums         tile of 16 output columns x 16 rows of X              C, turned when it is written
  *
  * The order of sums over K is fixed: results depend neither on the rows beside them nor on threads.
