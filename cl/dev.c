@@ -179,8 +179,9 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->fuse_rows = true;
     b->fuses = d->place.caps.nv_mma;
     if (d->place.caps.nv_wgmma) {
-        d->place.caps.scratch = WF_MIN((uint64_t)WGMMA_SCRATCH, b->max_alloc);
-        d->place.caps.zeros = WF_MIN((uint64_t)WGMMA_ZEROS, b->max_alloc);
+        uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROS at least */
+        d->place.caps.scratch = most < WF_CL_ZEROS ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);
+        d->place.caps.zeros = WF_MIN((uint64_t)WGMMA_ZEROS, most);
     }
     parse_force(d, p->force);
     find_cache(d);

@@ -278,7 +278,7 @@ static void place_run(wf_ptx *t, const shape *s)
     put(t, " min.s32 least, last0, last1; redux.sync.min.s32 least, least, -1;\n"
            " shr.u32 tmp, warp, 2; shl.b32 tmp, tmp, 6; add.u32 tmp2, tmp, 63; div.u32 tmp, tmp, hb; div.u32 tmp2, tmp2, hb; add.u32 tmp, tmp, m0; add.u32 tmp2, tmp2, m0;\n"
            " sub.u32 i, run_end, 1; min.u32 tmp2, tmp2, i; setp.lt.u32 y, tmp, run_end; setp.ge.and.u32 y, tmp2, run, y; add.u32 most, tmp2, from;\n"
-           " setp.ne.u32 z, unsteady, 0; @z mov.u32 most, end; selp.b32 most, most, -1, y; min.s32 most, most, end;\n"
+           " setp.ne.u32 z, unsteady, 0; @z mov.u32 most, end; selp.b32 most, most, -1, y; min.s32 most, most, end; max.s32 most, most, -1;\n"
            " add.s32 tiles, end, %d; div.u32 tiles, tiles, %d; add.s32 left, most, %d; div.u32 left, left, %d; sub.u32 tiles, tiles, left;\n",
         s->keys, s->keys, s->keys, s->keys);
 }

@@ -212,18 +212,22 @@ static double wgmma_meet(const cl_wgmma *g, uint32_t tiles)
     return g->split == 1 ? 0 : g->pack ? 4.0 * g->split : 0.05 * g->split + 0.6 * sums;
 }
 
+/* Microseconds of so many work-groups that run together. */
+static double wgmma_round(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
+{
+    uint32_t steps = (c->in[0].cols / g->step + g->split - 1) / g->split;
+    return g->pack ? steps * wgmma_step_packed(g) + 2 : steps * wgmma_step(caps, g, c, groups) + 1.5;
+}
+
 /* Microseconds that a launch takes: a model of the H200, exact enough to choose by (measured against all Llama-3-8B shapes
- * for M from 16 to 256, X packed from 128 to 2048). */
+ * for M from 16 to 256, X packed from 128 to 2048). Each submit asks for many of these: no loop over the rounds. */
 static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
 {
-    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), steps = (c->in[0].cols / g->step + g->split - 1) / g->split, at_once = caps->units * g->resident;
+    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split, at_once = caps->units * g->resident;
     double time = wgmma_meet(g, tiles) + (g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0);
     if (c->groups) at_once = WF_MIN(at_once, c->groups);
-    for (uint32_t left = tiles * g->split; left;) {
-        uint32_t now = WF_MIN(left, at_once);
-        time += g->pack ? steps * wgmma_step_packed(g) + 2 : steps * wgmma_step(caps, g, c, now) + 1.5;
-        left -= now;
-    }
+    if (groups >= at_once) time += groups / at_once * wgmma_round(caps, g, c, at_once);
+    if (groups % at_once) time += wgmma_round(caps, g, c, groups % at_once);
     return time;
 }
 

@@ -451,31 +451,26 @@ wf_check wf_check_no_spans(const wf_check *k)
     return out;
 }
 
-/* The sequence nearest to row rows / 2 that this row is not of; -1: there is none. */
-static int32_t neighbour(const wf_check *k)
+/* NaN for all that pages of sequence s hold in a pool. */
+static void sicken(wf_operand *pool, const wf_check *k, uint32_t s)
 {
-    const int32_t *seq = (const int32_t *)k->in[3].data;
-    uint32_t rows = k->out[0].view.rows, row = rows / 2;
-    for (uint32_t d = 1; d < rows; d++) {
-        if (d <= row && seq[row - d] != seq[row]) return seq[row - d];
-        if (row + d < rows && seq[row + d] != seq[row]) return seq[row + d];
-    }
-    return -1;
+    const int32_t *first = (const int32_t *)k->in[5].data + s, *pages = (const int32_t *)k->in[6].data;
+    uint64_t pitch = wf_dtype_bytes(pool->view.dtype, pool->view.stride), used = wf_dtype_bytes(pool->view.dtype, pool->view.cols);
+    for (int32_t p = first[0]; p < first[1]; p++) memset(pool->data + (uint32_t)pages[p] * pitch, 0xFF, used);
 }
 
 bool wf_check_sick(const wf_check *k, wf_check *out)
 {
-    int32_t s = k->c.op == WF_OP_ATTENTION ? neighbour(k) : -1;
-    if (s < 0) return false;
-    const int32_t *first = (const int32_t *)k->in[5].data + s, *pages = (const int32_t *)k->in[6].data;
+    if (k->c.op != WF_OP_ATTENTION || k->c.n_seqs < 2) return false;
+    uint32_t well = ((const uint32_t *)k->in[3].data)[k->out[0].view.rows / 2];
     *out = *k;
     out->in[1].data = out->in[2].data = NULL;
     for (int i = 1; i <= 2; i++) {
         wf_operand *o = &out->in[i];
-        uint64_t pitch = wf_dtype_bytes(o->view.dtype, o->view.stride);
         if (!(o->data = wf_calloc(1, o->bytes))) return wf_check_sick_free(out), false;
         memcpy(o->data, k->in[i].data, o->bytes);
-        for (int32_t p = first[0]; p < first[1]; p++) memset(o->data + (uint32_t)pages[p] * pitch, 0xFF, wf_dtype_bytes(o->view.dtype, o->view.cols));
+        for (uint32_t s = 0; s < k->c.n_seqs; s++)
+            if (s != well) sicken(o, k, s);
     }
     return true;
 }

@@ -75,8 +75,8 @@ weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out);
 /* k without its spans, which must hide nothing: the same answer. It borrows the memory of k's operands. */
 wf_check wf_check_no_spans(const wf_check *k);
-/* k with NaN for all keys and values of another sequence, near that of row rows / 2, whose answer stays: row_hash says
- * so, and nothing else counts. False: not attention, or one sequence only. */
+/* k with NaN for all keys and values of other sequences than that of row rows / 2, whose answer stays: row_hash says so,
+ * and nothing else counts. False: not attention, or one sequence only. */
 bool wf_check_sick(const wf_check *k, wf_check *out);
 void wf_check_sick_free(wf_check *sick); /* what it does not borrow from k */
 /* Do an op's operands have the same dtypes always? Else some are activations. */

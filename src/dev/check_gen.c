@@ -432,6 +432,17 @@ static void fill_rows(const seqs *s, const uint32_t *order, int32_t *seq, int32_
     }
 }
 
+/* Now and then rows are neither in order nor side by side, so that sequences meet again and again. */
+static void scatter_rows(gen *g, uint32_t m, int32_t *seq, int32_t *pos)
+{
+    for (uint32_t n = below(g, 3) ? 0 : WF_MIN(m, 24); n; n--) {
+        uint32_t a = below(g, m), b = below(g, m);
+        int32_t s = seq[a], p = pos[a];
+        seq[a] = seq[b], pos[a] = pos[b];
+        seq[b] = s, pos[b] = p;
+    }
+}
+
 /* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone, any. */
 static weft_status draw_spans(wf_check *k, gen *g)
 {
@@ -472,6 +483,7 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
         }
     }
     fill_rows(s, order, seq, pos);
+    scatter_rows(g, s->m, seq, pos);
     return make(&k->out[0], c->out, s->m, cols, c->pad);
 }
 

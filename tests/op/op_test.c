@@ -134,14 +134,14 @@ static void check_wide_spans(session *s, const wf_check *k, int i, uint64_t hash
         complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "differs from the same without spans");
 }
 
-/* What is not a number in one sequence's keys does not reach another's rows. */
+/* What is not a number in some sequences' keys does not reach another's rows. */
 static void check_sick(session *s, const wf_check *k, int i, uint64_t row_hash)
 {
     wf_check sick;
     wf_check_result r = {0};
     if (s->tiny || !wf_check_sick(k, &sick)) return;
     if (wf_check_run(&sick, s->dev, s->q, i, false, &r) || r.row_hash != row_hash)
-        complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "NaN in the keys of one sequence reaches another's row");
+        complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "NaN in the keys of other sequences reaches a row");
     if (!sick.in_flight) wf_check_sick_free(&sick);
 }
 

@@ -1,22 +1,38 @@
 /* wgmma_text: prints a line for each variant of wgmma that loads X as it is (its name and knobs), or the program of one with
- * so many work-groups for the K of a tile; for wgmma.py. */
+ * so many work-groups for the K of a tile; or, asked for attention, that program for a head size. For wgmma.py and
+ * wgmma_attention.py. */
 #include "cl/cl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static int print_text(char *text)
+{
+    if (!text) return 1;
+    fputs(text, stdout);
+    free(text);
+    return 0;
+}
+
+static int print_attention(int head_dim)
+{
+    for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
+        const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
+        if (v->plan == wf_cl_plan_attention_wgmma) return print_text(wf_cl_attention_text(v->tile, head_dim));
+    }
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc == 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]));
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->plan != wf_cl_plan_wgmma || v->tile[1]) continue;
         if (argc < 3) printf("%s %d %d\n", v->name, v->tile[0] * 64, v->tile[2]);
         if (argc < 3 || strcmp(argv[1], v->name)) continue;
-        char *text = wf_cl_wgmma_text(v->tile, (uint32_t)atoi(argv[2]));
-        if (!text) return 1;
-        fputs(text, stdout);
-        free(text);
+        return print_text(wf_cl_wgmma_text(v->tile, (uint32_t)atoi(argv[2])));
     }
     return 0;
 }

@@ -1,0 +1,467 @@
+#!/usr/bin/env python3
+"""The program of cl/wgmma_attention.c without a GPU: its PTX is played here, warp by warp in an order drawn anew each time, and
+o compared with a plain softmax.
+
+    wgmma_attention.py WGMMA_TEXT [SEED]
+
+What the device may do late happens late as often as not: copies arrive between the instruction and its barrier, products
+read their operands between the instruction and the wait. Slots that no row may see hold NaN. Warps that all wait for each
+other, addresses outside of buffers, and outputs that nobody writes are failures. Proxies (fence.proxy.async) are not played.
+"""
+import random
+import re
+import subprocess
+import sys
+
+import numpy as np
+
+from wgmma import STRIDE, Memory, bytes_of, parse
+
+LANES, ROWS = 32, 128
+NUMBER = {"b32": np.uint32, "b64": np.uint64, "f32": np.float32, "pred": bool}
+SIGNED = {np.uint32: np.int32, np.uint64: np.int64}
+COMPARE = {"lt": np.less, "le": np.less_equal, "ge": np.greater_equal, "gt": np.greater, "eq": np.equal, "ne": np.not_equal}
+PLAIN = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.floor_divide, "rem": np.remainder, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor, "shr": np.right_shift, "shl": np.left_shift, "min": np.minimum, "max": np.maximum,
+    "fma": lambda a, b, c: a * b + c, "mad": lambda a, b, c: a * b + c, "neg": np.negative, "mov": lambda a: a, "ex2": np.exp2,
+    "rcp": np.reciprocal,
+}
+WAIT = object()  # what a statement returns that cannot be done yet
+
+
+class Program:
+    def __init__(self, text):
+        self.statements, self.labels = parse(text)
+        self.types = {}
+        for kind, names in re.findall(r"\.reg \.(\w+) ([^;]*);", text):
+            for name in names.split(","):
+                stem, count = re.fullmatch(r"(\w+?)(?:<(\d+)>)?", name.strip()).groups()
+                for register in [stem] if count is None else [f"{stem}{i}" for i in range(int(count))]:
+                    self.types[register] = NUMBER[kind]
+        self.local_bytes = int(re.search(r"part\[(\d+)\]", text)[1])
+        self.threads = int(re.search(r"reqntid (\d+)", text)[1])
+
+
+class Barrier:
+    def __init__(self, count):
+        self.count = self.left = count
+        self.turn = 0
+
+    def arrive(self):
+        assert self.left > 0, "more arrivals than a barrier takes"
+        self.left -= 1
+        if not self.left:
+            self.left, self.turn = self.count, self.turn + 1
+
+
+class Group:
+    """A work-group: what its warps share."""
+
+    def __init__(self, program, group, grid, params, memory, draw):
+        self.program, self.params, self.memory, self.draw = program, params, memory, draw
+        self.special = {"%ctaid.x": group, "%nctaid.x": grid, "part": 0, "bars": program.local_bytes}
+        self.local = Memory([np.full(program.local_bytes, 0xFF, np.uint8)])
+        self.bars, self.meeting, self.still = {}, {}, []
+        self.warps = [Warp(self, w) for w in range(program.threads // LANES)]
+
+    def run(self):
+        """Some warps stand still for a while, until the others can do nothing more."""
+        left = list(self.warps)
+        while left:
+            if not self.still and self.draw.random() < 0.1:
+                self.still = self.warps[self.draw.choice((0, 4, 8)):][:self.draw.choice((1, 4))]
+            going = [warp for warp in left if warp not in self.still]
+            moved = any([warp.go(self.draw.choice((10, 100, 1000))) for warp in self.draw.sample(going, len(going))])
+            moved |= any([warp.late(self.draw.choice((0, 0.3, 0.9))) for warp in self.warps if warp not in self.still])
+            moved = moved or any([warp.late(1) for warp in self.warps if warp not in self.still])
+            assert moved or self.still, "all warps wait for each other"
+            self.still = self.still if moved else []
+            left = [warp for warp in left if not warp.done]
+        assert not any(warp.copies for warp in self.warps), "copies that nobody waited for"
+
+
+class Warp:
+    def __init__(self, group, number):
+        self.group, self.number, self.done = group, number, False
+        self.at = np.zeros(LANES, int)
+        self.copies, self.products, self.open = [], [], []
+        self.values = {name: np.zeros(LANES, kind) for name, kind in group.program.types.items()}
+        self.met = None
+
+    # ---- operands
+
+    def value(self, name, kind=np.uint32):
+        if name in self.values:
+            return self.values[name]
+        if name == "%tid.x":
+            return np.arange(LANES, dtype=kind) + kind(self.number * LANES)
+        if name in self.group.special:
+            return np.full(LANES, self.group.special[name], kind)
+        if name.startswith("0f"):
+            return np.full(LANES, int(name[2:], 16), np.uint32).view(np.float32)
+        return np.full(LANES, int(name) & (1 << np.dtype(kind).itemsize * 8) - 1, kind)
+
+    def set(self, name, value, active):
+        if name == "_":
+            return
+        kind = self.group.program.types[name]
+        if value.dtype != kind and value.dtype.itemsize == np.dtype(kind).itemsize:
+            value = value.view(kind)
+        np.copyto(self.values[name], value, where=active, casting="unsafe")
+
+    def address(self, operand):
+        name, offset = re.match(r"\[(\w+)(?:\+(\d+))?\]", operand).groups()
+        return self.value(name).astype(np.uint64) + np.uint64(int(offset or 0))
+
+    # ---- what may come late
+
+    def late(self, chance):
+        """Does some of what was put off."""
+        done = False
+        while self.copies and self.group.draw.random() < chance:
+            self.arrive()
+            done = True
+        while self.products and self.group.draw.random() < chance:
+            self.multiply(*self.products.pop(0)[0])
+            done = True
+        return done
+
+    def arrive(self):
+        kind, *rest = self.copies.pop(0)
+        if kind == "barrier":
+            for lane in range(LANES):
+                rest[0].arrive()
+            return
+        to, start, some = rest
+        data = np.zeros((LANES, 16), np.uint8)
+        if some.any():
+            data[some] = self.group.memory.load(start[some], 16)
+        self.group.local.store(to + np.uint64(STRIDE), data)
+
+    def matrix(self, descriptor, rows, across):
+        """128-byte rows with their chunks swizzled: [rows, 16] of halves where K is across, else [16, rows]."""
+        start, panel = (descriptor & 0x3FFF) << 4, (descriptor >> 16 & 0x3FFF) << 4
+        assert descriptor >> 62 == 1 and descriptor >> 32 & 0x3FFF == 64
+        if across:
+            at = start + np.arange(rows)[:, None] * 128 + np.arange(16) * 2
+        else:
+            column = np.arange(rows)
+            at = start + np.arange(16)[:, None] * 128 + column // 64 * panel + column % 64 * 2
+        at ^= (at >> 7 & 7) << 4
+        local = self.group.local.buffers[0]
+        return (local[at] | local[at + 1].astype(np.uint16) << 8).view(np.float16).astype(np.float32)
+
+    def multiply(self, operation, operands):
+        columns = int(re.search(r"m64n(\d+)k16", operation)[1])
+        sums = re.findall(r"\w+", operands[0])
+        lane = np.arange(LANES)
+        if operands[1].startswith("{"):
+            names = re.findall(r"\w+", operands[1])
+            a = np.zeros((16, 16), np.float32)
+            halves = np.stack([self.values[name] for name in names], axis=1).view(np.float16)
+            for i in range(8):
+                a[lane // 4 + i // 2 % 2 * 8, lane % 4 * 2 + i % 2 + i // 4 * 8] = halves[:, i]
+        else:
+            a = self.matrix(int(operands[1]), 64, True)[self.number % 4 * 16:][:16]
+        assert operands[4:6] == ["1", "1"]
+        down = operands[-1] == "1"
+        b = self.matrix(int(operands[2]), columns, not down)
+        product = a @ (b if down else b.T)
+        for i, name in enumerate(sums):
+            part = product[lane // 4 + i % 4 // 2 * 8, i // 4 * 8 + lane % 4 * 2 + i % 2]
+            self.values[name] = part + (self.values[name] if operands[3] == "1" else np.float32(0))
+
+    # ---- statements
+
+    def load(self, operation, operands, active):
+        names = re.findall(r"\w+", operands[0])
+        if "param" in operation:
+            value = self.group.params[operands[1][1:-1]]
+            kind = self.group.program.types[names[0]]
+            return self.set(names[0], np.full(LANES, value, kind), active)
+        at = self.address(operands[1])[active]
+        words = self.group.memory.load(at, 4 * len(names)).copy().view(np.uint32) if len(at) else None
+        for i, name in enumerate(names):
+            if len(at):
+                self.values[name][active] = words[:, i]
+
+    def store(self, operation, operands, active):
+        at = self.address(operands[0])[active]
+        words = [self.values[name][active].view(np.uint32) for name in re.findall(r"\w+", operands[1])]
+        if len(at) and ".shared" in operation:
+            self.group.local.store(at + np.uint64(STRIDE), np.stack(words, axis=1).view(np.uint8))
+        elif len(at):
+            self.group.memory.store(at, np.stack(words, axis=1).view(np.uint8))
+
+    def barrier(self, operation, operands, active):
+        at = int(self.address(operands[-1 if "arrive.shared" in operation else 0 if "try" not in operation else 1])[0])
+        if "init" in operation:
+            if active.any():
+                self.group.bars[at] = Barrier(int(operands[1]))
+        elif "try_wait" in operation:
+            bar, turn = self.group.bars[at], int(self.value(operands[2])[0])
+            over = bar.turn % 2 != turn
+            self.set(operands[0], np.full(LANES, over), active)
+            return None if over else WAIT
+        elif operation.startswith("cp.async"):
+            self.copies.append(("barrier", self.group.bars[at]))
+        else:
+            for lane in range(int(active.sum())):
+                self.group.bars[at].arrive()
+
+    def meet(self, operands):
+        """bar.sync: here until as many warps have come."""
+        number, count = int(self.value(operands[0])[0]), int(operands[1]) if len(operands) > 1 else self.group.program.threads
+        meeting = self.group.meeting.setdefault(number, [0, 0])
+        if self.met is None:
+            self.met = meeting[1]
+            meeting[0] += LANES
+            if meeting[0] == count:
+                meeting[0], meeting[1] = 0, meeting[1] + 1
+        if meeting[1] == self.met:
+            return WAIT
+        self.met = None
+
+    def warpgroup(self, operation, operands):
+        if ".mma_async" in operation:
+            fixed = [operands[0], operands[1] if operands[1].startswith("{") else str(self.value(operands[1])[0]), str(self.value(operands[2])[0])]
+            self.open.append((operation, fixed + operands[3:]))
+        elif ".commit_group" in operation:
+            self.products += [(product, i + 1 == len(self.open)) for i, product in enumerate(self.open)]
+            self.open = []
+        elif ".wait_group" in operation:
+            assert not self.open
+            while sum(last for _, last in self.products) > int(operands[0]):
+                self.multiply(*self.products.pop(0)[0])
+
+    def compare(self, operation, operands, active):
+        kind = operation.split(".")
+        types = [self.group.program.types[name] for name in operands[1:3] if name in self.group.program.types]
+        a, b = (self.value(name, types[0] if types else np.uint32) for name in operands[1:3])
+        if kind[-1] == "s32":
+            a, b = a.view(np.int32), b.view(np.int32)
+        result = COMPARE[kind[1]](a, b)
+        if kind[2] == "and":
+            result = result & self.values[operands[3]]
+        elif kind[2] == "or":
+            result = result | self.values[operands[3]]
+        self.set(operands[0], result, active)
+
+    def shuffle(self, operation, operands, active):
+        assert active.all()
+        lane = np.arange(LANES)
+        other = lane ^ int(operands[2]) if "bfly" in operation else np.full(LANES, int(operands[2]))
+        self.set(operands[0], self.value(operands[1])[other], active)
+
+    def vote(self, operation, operands, active):
+        assert active.all()
+        mask = sum(1 << lane for lane in range(LANES) if self.values[operands[1]][lane])
+        ballot = "ballot" in operation
+        self.set(operands[0], np.full(LANES, mask if ballot else mask > 0, np.uint32 if ballot else bool), active)
+
+    def reduce(self, operation, operands, active):
+        assert active.all()
+        all_of = self.value(operands[1]).view(np.int32)
+        self.set(operands[0], np.full(LANES, all_of.max() if "max" in operation else all_of.min(), np.int32), active)
+
+    def move_wide(self, operands, active):
+        """mov.b64 between a register and two halves."""
+        if operands[0].startswith("{"):
+            low, high = re.findall(r"\w+", operands[0])
+            value = self.value(operands[1], np.uint64)
+            self.set(low, value.astype(np.uint32), active)
+            self.set(high, (value >> np.uint64(32)).astype(np.uint32), active)
+        elif operands[1].startswith("{"):
+            low, high = (self.values[name].astype(np.uint64) for name in re.findall(r"\w+", operands[1]))
+            self.set(operands[0], high << np.uint64(32) | low, active)
+        else:
+            self.set(operands[0], self.value(operands[1], np.uint64), active)
+
+    def compute(self, operation, operands, active):
+        name, *rest = operands
+        stem, *kind = operation.split(".")
+        if stem == "selp":
+            kind = self.group.program.types[name]
+            result = np.where(self.values[rest[2]], self.value(rest[0], kind), self.value(rest[1], kind))
+        elif operation == "cvt.rn.f16x2.f32":
+            high, low = (self.value(x).astype(np.float16).view(np.uint16).astype(np.uint32) for x in rest)
+            result = high << np.uint32(16) | low
+        elif stem == "cvt":
+            result = self.value(rest[0]).astype(np.uint64)
+        elif stem == "brev":
+            result = np.array([int(f"{x:032b}"[::-1], 2) for x in self.value(rest[0])], np.uint32)
+        elif stem == "clz":
+            result = np.array([32 - int(x).bit_length() for x in self.value(rest[0])], np.uint32)
+        elif kind[:1] == ["wide"]:
+            narrow = [self.value(x) for x in rest]
+            result = np.multiply(*(x.view(np.int32).astype(np.int64) if kind[1] == "s32" else x.astype(np.uint64) for x in narrow))
+        else:
+            types = self.group.program.types[name]
+            values = [self.value(x, types) for x in rest]
+            if kind[-1] in ("s32", "s64"):
+                values = [x.view(SIGNED[types]) for x in values]
+            if stem in ("shl", "shr"):
+                values[1] = values[1].astype(values[0].dtype)
+            op = np.fmax if operation == "max.f32" else PLAIN[stem]
+            result = op(*values)
+        self.set(name, result, active)
+
+    def statement(self, operation, operands, active):
+        if operation.startswith(("mbarrier", "cp.async.mbarrier")):
+            return self.barrier(operation, operands, active)
+        if operation.startswith("cp.async"):
+            count = self.value(operands[3])[:] if len(operands) > 3 else np.full(LANES, 16)
+            self.copies.append(("copy", self.address(operands[0]), self.address(operands[1]), count > 0))
+        elif operation.startswith("wgmma"):
+            self.warpgroup(operation, operands)
+        elif operation.startswith("ld."):
+            self.load(operation, operands, active)
+        elif operation.startswith("st."):
+            self.store(operation, operands, active)
+        elif operation.startswith("setp"):
+            self.compare(operation, operands, active)
+        elif operation.startswith("shfl"):
+            self.shuffle(operation, operands, active)
+        elif operation.startswith("vote"):
+            self.vote(operation, operands, active)
+        elif operation.startswith("redux"):
+            self.reduce(operation, operands, active)
+        elif operation == "mov.b64":
+            self.move_wide(operands, active)
+        elif not operation.startswith(("setmaxnreg", "fence")):
+            self.compute(operation, operands, active)
+        return None
+
+    def go(self, most):
+        """Up to so many statements; False if not one could be done. Lanes that are behind go first."""
+        for n in range(most):
+            if self.done:
+                return n > 0
+            here = int(self.at.min())
+            predicate, negated, operation, operands = self.group.program.statements[here]
+            there = self.at == here
+            active = there & (self.values[predicate] ^ negated) if predicate else there
+            if operation == "ret":
+                assert there.all() and not self.products
+                self.done = True
+                return True
+            if operation == "bra":
+                self.at[there] = here + 1
+                self.at[active] = self.group.program.labels[operands[0]]
+                continue
+            waits = self.meet(operands) if operation == "bar.sync" else self.statement(operation, operands, active)
+            if waits is WAIT:
+                return n > 0
+            self.at[there] = here + 1
+            if operation.startswith("mbarrier.arrive") and not self.group.still and self.group.draw.random() < 0.2:
+                self.group.still = [self]
+                return True
+        return True
+
+
+# ---- cases
+
+
+class Case:
+    """Rows as runs (sequence, positions); P keys a page, so many heads, Hq and Hkv."""
+
+    def __init__(self, name, d, heads, page, runs, grid=1, share=1, half=True, steep=1, sick=-1):
+        self.name, self.d, self.heads, self.page, self.grid, self.share, self.half = name, d, heads, page, grid, share, half
+        self.steep, self.sick = steep, sick  # how far maxima rise on the way; the sequence whose keys are NaN
+        self.seq = np.array([s for s, positions in runs for _ in positions], np.int32)
+        self.pos = np.array([p for _, positions in runs for p in positions], np.int32)
+
+
+def make_pools(case, numbers):
+    """K and V of each sequence in pages that are dealt at random; slots past the last key hold NaN."""
+    hq, hkv = case.heads
+    sequences = int(case.seq.max()) + 1
+    length = [max(int(case.pos[case.seq == s].max(initial=-1)), -1) + 1 for s in range(sequences)]
+    counts = [-(-n // case.page) for n in length]
+    pages = numbers.permutation(sum(counts) + 3)[:sum(counts)].astype(np.int32)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    stride = hkv * case.page * case.d + 24
+    pools = [np.full((sum(counts) + 3, stride), np.nan, np.float16) for _ in range(2)]
+    keys = []
+    for s in range(sequences):
+        kv = numbers.standard_normal((2, length[s], hkv, case.d)).astype(np.float16)
+        kv[0] *= np.linspace(0.2, case.steep, length[s])[:, None, None].astype(np.float16)
+        kv *= np.float16(np.nan if s == case.sick else 1)
+        for j in range(length[s]):
+            page = pages[indptr[s] + j // case.page]
+            for pool, x in zip(pools, kv):
+                pool[page, :hkv * case.page * case.d].reshape(hkv, case.page, case.d)[:, j % case.page] = x[j]
+        keys.append(kv.astype(np.float64))
+    return pools, stride, pages if len(pages) else np.zeros(1, np.int32), indptr, keys
+
+
+def reference(case, q, keys, scale):
+    hq, hkv = case.heads
+    out = np.zeros((len(case.seq), hq, case.d))
+    for m, (s, p) in enumerate(zip(case.seq, case.pos)):
+        if p < 0:
+            continue
+        for h in range(hq):
+            k, v = (x[:p + 1, h // (hq // hkv)] for x in keys[s])
+            x = k @ q[m, h].astype(np.float64) * scale
+            w = np.exp(x - x.max())
+            out[m, h] = w @ v / w.sum()
+    return out
+
+
+def check(program, case, seed):
+    numbers, draw = np.random.default_rng(seed), random.Random(seed)
+    hq, hkv = case.heads
+    m, q_stride, o_stride, scale = len(case.seq), hq * case.d + 8, hq * case.d + 2, case.d ** -0.5
+    (k, v), stride, pages, indptr, keys = make_pools(case, numbers)
+    q = np.full((m, q_stride), np.nan, np.float16)
+    q[:, :hq * case.d] = numbers.standard_normal((m, hq * case.d))
+    kind = np.float16 if case.half else np.float32
+    o = np.full(m * o_stride * np.dtype(kind).itemsize, 0x5A, np.uint8)
+    untouched = o.view(kind)[0]
+    memory = Memory([bytes_of(x) for x in (q, k, v, case.seq, case.pos, indptr, pages)] + [o])
+    params = {"o_half": int(case.half), "M_size": m, "Hq_size": hq, "Hkv_size": hkv, "P_size": case.page, "page_stride_size": stride,
+              "q_stride_size": q_stride, "o_stride_size": o_stride, "scale_": np.float32(scale), "share_": case.share}
+    for i, name in enumerate(("q", "kp", "vp", "seq", "pos", "indptr", "pages", "o")):
+        params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0
+    for g in range(case.grid):
+        Group(program, g, case.grid, params, memory, draw).run()
+    rows = o.view(kind).reshape(m, o_stride)
+    assert (rows[:, hq * case.d:] == untouched).all(), "writes past a row"
+    want = reference(case, q[:, :hq * case.d].reshape(m, hq, case.d), keys, scale)
+    error = np.abs(rows[:, :hq * case.d].reshape(want.shape).astype(np.float64) - want)
+    bad = ~(error < 0.01).all(axis=2) & (case.seq != case.sick)[:, None]
+    assert not bad.any(), f"{bad.sum()} of {bad.size} rows and heads are wrong, first {np.argwhere(bad)[0]}"
+
+
+def cases():
+    yield Case("one row", 64, (2, 1), 16, [(0, [400])], steep=12)
+    yield Case("many tiles", 64, (1, 1), 128, [(0, range(390, 490))])
+    yield Case("rows of one sequence, several blocks on two work-groups", 64, (3, 1), 32, [(0, range(200, 250))], grid=2, steep=8)
+    yield Case("runs and their shares", 64, (2, 2), 48, [(0, [0]), (1, range(120, 140)), (0, range(1, 30)), (2, [260, 5, 130]), (1, [-1, 3])],
+               grid=3, share=2, half=False)
+    yield Case("another sequence is no number", 64, (1, 1), 64, [(0, range(40)), (1, range(100, 150)), (0, range(40, 70))], sick=1)
+    yield Case("heads of a KV head fill more than a block", 64, (130, 1), 16, [(0, [3, 130])])
+    yield Case("no keys", 64, (1, 1), 256, [(1, [-1, -1]), (0, [-400]), (1, [2])])
+    yield Case("head size 128", 128, (5, 1), 16, [(0, range(100, 140)), (1, [257])], grid=2, steep=8)
+
+
+def main():
+    np.seterr(all="ignore")
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
+    print(f"seed {seed}")
+    programs = {d: Program(subprocess.check_output([sys.argv[1], "attention", str(d)], text=True)) for d in (64, 128)}
+    failed = 0
+    for case in cases():
+        try:
+            check(programs[case.d], case, seed)
+        except AssertionError as error:
+            print(f"{case.name}, head size {case.d}: {error}")
+            failed += 1
+    print(f"{failed} failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
