@@ -73,8 +73,8 @@ uint32_t wf_cpu_team_size(const wf_cpu_team *);
 /* Runs on n members (the caller is member 0) and returns when all are through. */
 weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_need);
 void wf_cpu_barrier(const wf_cpu_work *); /* all members of the call */
-/* Takes the next `chunk` of 0..total, first come first served; false when none is left. Once a
- * call. */
+/* Takes the next `chunk` of this member's share of 0..total, then of what others have left of theirs;
+ * false when none is left. Once a call. */
 bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin,
                  uint32_t *end);
 /* This member's fixed share of 0..total, in multiples of unit. */

@@ -18,6 +18,8 @@ typedef struct helper {
     uint32_t id;
     pthread_t thread;
     scratch own;
+    char apart[64];    /* cache lines of what members write all the time */
+    atomic_uint taken; /* chunks of its share, also by others */
 } helper;
 
 struct wf_cpu_team {
@@ -27,7 +29,6 @@ struct wf_cpu_team {
     atomic_uint job;            /* counts calls handed out */
     atomic_uint left;           /* helpers that have not finished this one */
     atomic_uint arrived, phase; /* barrier */
-    atomic_uint next;           /* chunks handed out */
     wf_cpu_run_fn run;          /* this call; NULL: go home */
     const wf_call *call;
     uint32_t n;
@@ -70,7 +71,7 @@ static void post(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_
     t->run = run;
     t->call = call;
     t->n = n;
-    atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++) atomic_store_explicit(&t->members[i].taken, 0, memory_order_relaxed);
     if (run && n <= 1) return;
     atomic_store(&t->left, t->started);
     atomic_fetch_add(&t->job, 1);
@@ -151,15 +152,28 @@ void wf_cpu_barrier(const wf_cpu_work *w)
     wf_cpu_bell_ring(&t->bell);
 }
 
+/* The share is one run of memory, which it streams faster than pieces here and there. */
+static bool take(const wf_cpu_work *w, uint32_t member, uint64_t chunks, uint64_t *chunk)
+{
+    uint64_t first = chunks * member / w->n, end = chunks * (member + 1) / w->n;
+    atomic_uint *taken = &w->team->members[member].taken;
+    *chunk = first + atomic_load_explicit(taken, memory_order_relaxed);
+    if (*chunk >= end) return false; /* without a write that the others would wait for */
+    *chunk = first + atomic_fetch_add_explicit(taken, 1, memory_order_relaxed);
+    return *chunk < end;
+}
+
 bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t *begin,
                  uint32_t *end)
 {
-    uint64_t b =
-        (uint64_t)atomic_fetch_add_explicit(&w->team->next, 1, memory_order_relaxed) * chunk;
-    if (b >= total) return false;
-    *begin = (uint32_t)b;
-    *end = (uint32_t)WF_MIN((uint64_t)total, b + chunk);
-    return true;
+    uint64_t chunks = ((uint64_t)total + chunk - 1) / chunk, at;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (take(w, (w->id + i) % w->n, chunks, &at)) {
+            *begin = (uint32_t)(at * chunk);
+            *end = (uint32_t)WF_MIN((uint64_t)total, (at + 1) * chunk);
+            return true;
+        }
+    return false;
 }
 
 void wf_cpu_part(const wf_cpu_work *w, uint32_t total, uint32_t unit, uint32_t *begin,

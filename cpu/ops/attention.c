@@ -217,26 +217,31 @@ static void load_keys(const att *a, const room *r, uint32_t head, const int32_t 
             v_transpose(r->v + (size_t)j * a->wide + d, a->wide, r->k + (size_t)d * TILE + j, TILE);
 }
 
-/* Scores of nq queries with n keys: CV vectors of keys at a time. */
-WF_INLINE void scores(const att *a, const float *q, const float *k, float *score, uint32_t n,
-                      const int nq)
+/* Scores of nq queries with nc vectors of keys. */
+WF_INLINE void score(const att *a, const float *q, const float *k, float *to, const int nq, const int nc)
 {
-    for (uint32_t j = 0; j < n; j += CV * VL) {
-        vf acc[4][CV];
-        for (int i = 0; i < nq; i++)
-            for (int c = 0; c < CV; c++) acc[i][c] = v_zero();
-        for (uint32_t d = 0; d < a->dim; d++) {
-            const float *row = k + (size_t)d * TILE + j;
-            vf kv[CV];
-            for (int c = 0; c < CV; c++) kv[c] = v_load(row + c * VL);
-            for (int i = 0; i < nq; i++) {
-                vf qv = v_set(q[(size_t)i * a->wide + d]);
-                for (int c = 0; c < CV; c++) acc[i][c] = v_fma(qv, kv[c], acc[i][c]);
-            }
+    vf acc[4][CV];
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < nc; c++) acc[i][c] = v_zero();
+    for (uint32_t d = 0; d < a->dim; d++) {
+        vf kv[CV];
+        for (int c = 0; c < nc; c++) kv[c] = v_load(k + (size_t)d * TILE + c * VL);
+        for (int i = 0; i < nq; i++) {
+            vf qv = v_set(q[(size_t)i * a->wide + d]);
+            for (int c = 0; c < nc; c++) acc[i][c] = v_fma(qv, kv[c], acc[i][c]);
         }
-        for (int i = 0; i < nq; i++)
-            for (int c = 0; c < CV; c++) v_store(score + (size_t)i * TILE + j + c * VL, acc[i][c]);
     }
+    for (int i = 0; i < nq; i++)
+        for (int c = 0; c < nc; c++) v_store(to + (size_t)i * TILE + c * VL, acc[i][c]);
+}
+
+/* With n keys; vectors without one are left out, for what lies there may be denormal, which takes a hundred times as
+ * long. */
+WF_INLINE void scores(const att *a, const float *q, const float *k, float *to, uint32_t n, const int nq)
+{
+    uint32_t j = 0;
+    for (; j + (CV - 1) * VL < n; j += CV * VL) score(a, q, k + j, to + j, nq, CV);
+    for (; j < n; j += VL) score(a, q, k + j, to + j, nq, 1);
 }
 
 /* Turns one query's scores into weights; what it has so far must shrink by the result. */
@@ -410,10 +415,15 @@ static void store(const att *a, state s, const block *b)
         }
 }
 
-/* Moves *b (of item *at) on to item `item`: items count KV heads, then blocks. */
+/* Moves *b (of item *at) to item `item`: items count KV heads, then blocks. Blocks are found one after the other, so
+ * for an earlier one, which another member has left, it begins again. */
 static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
 {
     uint32_t heads = a->p->n_kv_head;
+    if (item / heads < *at / heads) {
+        *b = (block){.end = block_end(a, 0)};
+        *at = 0;
+    }
     for (; *at / heads < item / heads; *at = (*at / heads + 1) * heads) {
         b->begin = b->end;
         b->end = block_end(a, b->begin);

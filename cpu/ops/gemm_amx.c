@@ -7,7 +7,7 @@
  * once a call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
- *   activations  tile of 16 pairs of k x 16 rows of X x the pair       B
+ *   activations  tile of 16 pairs of k (i and i + 16) x 16 rows of X   B
  *   sums         tile of 16 output columns x 16 rows of X              C, turned when it is written
  *
  * The order of sums over K is fixed: results depend neither on the rows beside them nor on threads.
@@ -69,13 +69,13 @@ wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *c)
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
-/* The upper halves of 32 F32: bf16 by cutting off. */
+/* The upper halves of 32 F32, bf16 by cutting off, in pairs of one of a and one of b: weights and activations agree
+ * on that order of k, and it takes no permutation. */
 WF_INLINE __m512i upper(__m512 a, __m512 b)
 {
-    const __m512i odd =
-        _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31, 29, 27,
-                         25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
-    return _mm512_permutex2var_epi16(_mm512_castps_si512(a), odd, _mm512_castps_si512(b));
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+    __m512i low = _mm512_srli_epi32(_mm512_castps_si512(a), 16);
+    return _mm512_ternarylogic_epi32(high, _mm512_castps_si512(b), low, 0xea); /* (high & b) | low */
 }
 
 WF_INLINE __m512 rest(__m512 a)
@@ -179,6 +179,14 @@ static void fetch_row(const amx *a, uint32_t row, uint32_t k, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
 }
 
+/* A row's part of what the next strip reads, in the order in which it lies in memory: there the processor foresees it,
+ * in pieces of each row it does not. */
+static void fetch_next(const amx *a, uint32_t begin, uint32_t row, uint32_t k, size_t bytes)
+{
+    const char *src = row_at(a->w, begin + a->nb, 0) + (k / a->kc * a->nb + row) * bytes;
+    for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i, 0, 2);
+}
+
 /* Rows begin..begin + nb of the weights, kc from k on; rows past n become zeros. */
 static void pack_w(const amx *a, uint32_t begin, uint32_t k)
 {
@@ -187,6 +195,7 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
     for (uint32_t r = 0; r < a->nb; r++) {
         char *out = a->panel + (size_t)(r / TILE) * (a->kc / TILE_K) * BOTH + r % TILE * 64;
         fetch_row(a, begin + r + AHEAD, k, bytes);
+        if (a->m <= FEW) fetch_next(a, begin, r, k, bytes);
         if (begin + r < a->n) {
             split_row(a->w, begin + r, k, n, out);
             continue;

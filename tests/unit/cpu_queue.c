@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "cpu/cpu.h"
+#include "cpu/ops/ops.h"
 
 #define WAIT_MS 60000
 
@@ -250,13 +250,83 @@ static void test_force(void **state)
     }
 }
 
+/* ---- shares: member 0 comes late, so that the others take its chunks, too ----------------------- */
+
+#define CHUNKS 23
+
+static void count(const wf_cpu_work *w)
+{
+    uint32_t begin, end, *taken = wf_cpu_at(&w->call->out[0]);
+    if (w->id == 0) wf_cpu_barrier(w);
+    while (wf_cpu_next(w, CHUNKS, 3, &begin, &end))
+        for (uint32_t i = begin; i < end; i++) taken[i] += w->id ? 1 : CHUNKS;
+    if (w->id) wf_cpu_barrier(w);
+}
+
+static void test_shares(void **state)
+{
+    (void)state;
+    wf_dev *dev = open_with(1, NULL);
+    wf_buf *b = buf_of(dev, CHUNKS * 4);
+    wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
+    wf_cpu_team *t;
+    assert_int_equal(wf_cpu_team_create(3, &t), WEFT_OK);
+    assert_int_equal(wf_cpu_team_run(t, count, &c, 3, (wf_cpu_need){0}), WEFT_OK);
+    for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
+    wf_cpu_team_destroy(t);
+    dev->fns->buf_destroy(dev, b);
+    dev->fns->close(dev);
+}
+
+static void late_attention(const wf_cpu_work *w)
+{
+    if (w->id == 0) wf_cpu_barrier(w);
+    wf_cpu_attention_c(w);
+    if (w->id) wf_cpu_barrier(w);
+}
+
+/* Rows of as many sequences, each of one key, whose value is the row's number: who takes a share that others have left
+ * goes back to earlier rows. */
+#define ROWS 6
+#define DIM  16
+
+static void test_late_attention(void **state)
+{
+    (void)state;
+    struct {
+        float q[ROWS][DIM], out[ROWS][DIM];
+        uint16_t k[ROWS][DIM], v[ROWS][DIM];
+        int32_t seq[ROWS], pos[ROWS], indptr[ROWS + 1], pages[ROWS];
+    } m = {0};
+    wf_buf b = {.host = &m};
+    wf_cpu_team *t;
+    for (int i = 0; i < ROWS; i++) {
+        m.seq[i] = m.pages[i] = i;
+        m.indptr[i + 1] = i + 1;
+        for (int d = 0; d < DIM; d++) m.v[i][d] = wf_float_to_half((float)i);
+    }
+#define VIEW(field, dtype_) {.buf = &b, .offset = offsetof(__typeof__(m), field), .rows = ROWS, .cols = DIM, .stride = DIM, .dtype = dtype_}
+    wf_call c = {.op = WF_OP_ATTENTION,
+                 .in = {VIEW(q, WF_F32), VIEW(k, WF_F16), VIEW(v, WF_F16), VIEW(seq, WF_F32), VIEW(pos, WF_F32),
+                        VIEW(indptr, WF_F32), VIEW(pages, WF_F32)},
+                 .out = {VIEW(out, WF_F32)},
+                 .p = {.n_head = 1, .n_kv_head = 1, .head_dim = DIM, .page_tokens = 1, .scale = 1}};
+#undef VIEW
+    assert_int_equal(wf_cpu_team_create(2, &t), WEFT_OK);
+    assert_int_equal(wf_cpu_team_run(t, late_attention, &c, 2, wf_cpu_attention_need_c(&c)), WEFT_OK);
+    for (int i = 0; i < ROWS; i++)
+        for (int d = 0; d < DIM; d++) assert_true(m.out[i][d] == (float)i);
+    wf_cpu_team_destroy(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),      cmocka_unit_test(test_ping_pong),
         cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_force),
+        cmocka_unit_test(test_force),      cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_late_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
