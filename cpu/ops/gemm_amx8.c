@@ -1,9 +1,8 @@
 /* GEMM on AMX for some activation rows, a batch of sequences that decode: Q8_0 and Q4_0 weights go
  * into the unit as the bytes they are, so that nothing is decoded for so few uses. Activations are
- * two int8 (planes.h): for Q8_0 15 bits, and a product for each. Weights of 4 bits leave room for 16 times
- * themselves beside them: one product of twice the length takes both planes of 12 bits.
+ * 15 bits in two int8 (planes.h), one product for each.
  *
- * 16 weight rows meet 16 rows of X, block by block of 32 k: sums of int32 are taken
+ * 16 weight rows meet 16 rows of X, block by block of 32 k: sums of int32 for each plane are taken
  * out of the unit, put together, scaled and added to F32 sums, which stay in registers, one for
  * each weight row. While one block is scaled the unit works on the next. The order of sums is
  * fixed.
@@ -18,24 +17,24 @@
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Blocks begin..end of tile t of X; rows that X does not have are zero. */
+/* Blocks begin..end of tile t of X; rows that X does not have stay zero. */
 static void pack_x(const gemm *g, uint32_t t, uint32_t begin, uint32_t end, char *out)
 {
     const wf_dtype_info *in = &wf_dtypes[g->x->dtype];
-    const float step = g->w->dtype == WF_Q8_0 ? 256 : 16;
-    _Alignas(64) int8_t q[TILE][64] = {0}; /* both planes of a row */
-    uint32_t rows = WF_MIN(TILE, g->m - t * TILE);
-    const char *row[TILE];
-    for (uint32_t r = 0; r < rows; r++) row[r] = wf_cpu_row(g->x, t * TILE + r);
-    for (uint32_t b = begin; b < end; b++) {
-        char *to = out + (size_t)b * BLOCK;
-        float x[32], *scale = (float *)(to + 2 * PLANE);
-        memset(scale, 0, TILE * sizeof(float));
-        for (uint32_t r = 0; r < rows; r++) {
-            in->decode(row[r] + (size_t)b * 32 * in->block_bytes, x, 32);
-            scale[r] = round_block(x, step, q[r], q[r] + 32);
+    memset(out + (size_t)begin * BLOCK, 0, (size_t)(end - begin) * BLOCK);
+    for (uint32_t r = 0; r < TILE && t * TILE + r < g->m; r++) {
+        const char *row = wf_cpu_row(g->x, t * TILE + r);
+        for (uint32_t b = begin; b < end; b++) {
+            char *to = out + (size_t)b * BLOCK;
+            int8_t q[2][32];
+            float x[32];
+            in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32);
+            ((float *)(to + 2 * PLANE))[r] = round_block(x, q[0], q[1]);
+            for (uint32_t i = 0; i < 8; i++) {
+                memcpy(to + 64 * i + 4 * r, q[0] + 4 * i, 4);
+                memcpy(to + PLANE + 64 * i + 4 * r, q[1] + 4 * i, 4);
+            }
         }
-        v_transpose((const float *)q, TILE, (float *)to, TILE);
     }
 }
 
@@ -53,39 +52,32 @@ typedef struct strip {
 typedef struct stage {
     int32_t sum[2][TILE * TILE];
     float scale[TILE]; /* of the weight rows */
-    int8_t w[TILE * 64];
+    int8_t w[TILE * 32];
 } stage;
 
-/* Compilers do not know what the unit reads and writes. */
-#define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
-
-static void configure(uint8_t dtype)
+static void configure(void)
 {
-    const bool both = dtype == WF_Q4_0; /* planes in one product */
     struct {
         uint8_t palette, start, zero[14];
         uint16_t row_bytes[16];
         uint8_t rows[16];
     } c = {.palette = 1};
     for (int i = 0; i < 7; i++) { /* sums 0, 1; weights 4; activations 5, 6 */
-        c.row_bytes[i] = i == 4 && !both ? 32 : 64;
-        c.rows[i] = i > 4 && !both ? 8 : TILE;
+        c.row_bytes[i] = i == 4 ? 32 : 64;
+        c.rows[i] = i > 4 ? 8 : TILE;
     }
-    TILES_SEE_MEMORY();
+    __asm__ volatile("" ::: "memory"); /* compilers do not know what the unit reads */
     _tile_loadconfig(&c);
 }
 
-/* A quarter of a register each: low nibbles and high ones, times 16, then the same times 1; all minus 8 before. */
+/* Low nibbles, then high ones, minus 8. */
 WF_INLINE void unpack(const strip *s, const char *block, int8_t *out)
 {
-    const __m512i by = _mm512_set_epi32(28, 28, 28, 28, 0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4);
-    const __m512i bits = _mm512_inserti64x4(_mm512_set1_epi8(15), _mm256_set1_epi8(-16), 0);
-    const __m512i eight = _mm512_inserti64x4(_mm512_set1_epi8(8), _mm256_set1_epi8(-128), 0);
-    WF_UNROLL(16)
     for (uint32_t r = 0; r < TILE; r++) {
-        __m512i q = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)(block + r * s->step + 2)));
-        q = _mm512_and_si512(_mm512_rolv_epi32(q, by), bits);
-        _mm512_storeu_si512(out + 64 * r, _mm512_sub_epi8(q, eight));
+        __m128i b = _mm_loadu_si128((const void *)(block + r * s->step + 2));
+        __m256i q = _mm256_set_m128i(_mm_srli_epi16(b, 4), b);
+        q = _mm256_and_si256(q, _mm256_set1_epi8(15));
+        _mm256_storeu_si256((void *)(out + 32 * r), _mm256_sub_epi8(q, _mm256_set1_epi8(8)));
     }
 }
 
@@ -96,33 +88,30 @@ WF_INLINE void multiply(const strip *s, const uint8_t dtype, uint32_t b, stage *
     __m512i d = _mm512_i32gather_epi32(s->rows, block, 1);
     _mm512_storeu_ps(to->scale, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(d)));
     if (dtype == WF_Q4_0) unpack(s, block, to->w);
-    TILES_SEE_MEMORY();
+    __asm__ volatile("" ::: "memory");
     _tile_zero(0);
+    _tile_zero(1);
     if (dtype == WF_Q4_0)
-        _tile_loadd(4, to->w, 64);
+        _tile_loadd(4, to->w, 32);
     else
         _tile_loadd(4, block + 2, s->step);
     _tile_loadd(5, x, 64);
     _tile_dpbssd(0, 4, 5);
+    _tile_loadd(6, x + PLANE, 64);
+    _tile_dpbssd(1, 4, 6);
     _tile_stored(0, to->sum[0], 64);
-    if (dtype == WF_Q8_0) {
-        _tile_zero(1);
-        _tile_loadd(6, x + PLANE, 64);
-        _tile_dpbssd(1, 4, 6);
-        _tile_stored(1, to->sum[1], 64);
-    }
-    TILES_SEE_MEMORY();
+    _tile_stored(1, to->sum[1], 64);
+    __asm__ volatile("" ::: "memory");
 }
 
-WF_INLINE void scale(const strip *s, const uint8_t dtype, uint32_t b, const stage *from, __m512 *acc)
+WF_INLINE void scale(const strip *s, uint32_t b, const stage *from, __m512 *acc)
 {
     __m512 xs = _mm512_loadu_ps(s->x + (size_t)b * BLOCK + 2 * PLANE);
     WF_UNROLL(16)
     for (uint32_t r = 0; r < TILE; r++) {
-        __m512i sum = _mm512_loadu_si512(from->sum[0] + TILE * r);
-        if (dtype == WF_Q8_0)
-            sum = _mm512_add_epi32(_mm512_slli_epi32(sum, 8), _mm512_loadu_si512(from->sum[1] + TILE * r));
-        __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), xs);
+        __m512i first = _mm512_slli_epi32(_mm512_loadu_si512(from->sum[0] + TILE * r), 8);
+        __m512i both = _mm512_add_epi32(first, _mm512_loadu_si512(from->sum[1] + TILE * r));
+        __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(both), xs);
         acc[r] = _mm512_fmadd_ps(x, _mm512_set1_ps(from->scale[r]), acc[r]);
     }
 }
@@ -144,7 +133,7 @@ WF_INLINE void run(const strip *s, const uint8_t dtype, bool first, float *sum)
     for (uint32_t b = 0; b < s->blocks; b++) {
         if (first) fetch(s, dtype == WF_Q8_0 ? 34 : 18, b);
         if (b + 1 < s->blocks) multiply(s, dtype, b + 1, &stages[(b + 1) % DEPTH]);
-        scale(s, dtype, b, &stages[b % DEPTH], acc);
+        scale(s, b, &stages[b % DEPTH], acc);
     }
     for (uint32_t r = 0; r < TILE; r++) _mm512_storeu_ps(sum + TILE * r, acc[r]);
 }
@@ -184,7 +173,7 @@ void wf_cpu_gemm_amx8(const wf_cpu_work *work)
     }
     wf_cpu_barrier(work);
     g.xp = work->shared;
-    configure(g.w->dtype);
+    configure();
     while (wf_cpu_next(work, g.n, 2 * TILE, &begin, &end))
         for (uint32_t n = begin; n < end; n += TILE) strip_of(&g, n, WF_MIN(n + TILE, end));
     _tile_release();

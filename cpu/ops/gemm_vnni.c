@@ -68,7 +68,7 @@ static void prep_group(const kind t, const float *x, uint32_t blocks, char *out,
     memset(out, 0, group_bytes(t));
     for (uint32_t b = 0; b < blocks; b++) {
         int8_t q[2][32];
-        scale[b] = round_block(x + 32 * b, 256, q[0], q[1]);
+        scale[b] = round_block(x + 32 * b, q[0], q[1]);
         for (uint32_t p = 0; p < 2; p++)
             for (uint32_t half = 0; half < 2; half++)
                 memcpy(out + p * plane + place(t, b, half), q[p] + 16 * half, 16);
