@@ -217,7 +217,9 @@ typedef struct cl_wgmma {
     uint64_t box_bytes;             /* of zeros that a tile takes */
 } cl_wgmma;
 cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split);
-/* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. */
+/* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. Its work-groups have so
+ * many work-items for so many packed rows. */
+enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };
 char *wf_cl_attention_text(const int32_t knob[4], int32_t head_dim);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
 double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);

@@ -24,10 +24,10 @@
 #include <stdio.h>
 
 #define put     wf_ptx_put
-#define ROWS    128 /* packed rows of a work-group */
+#define ROWS    WF_CL_ATTENTION_ROWS
 #define WARPS   8   /* that multiply */
-#define COPIERS 4   /* warps that copy */
-#define THREADS ((WARPS + COPIERS) * 32)
+#define THREADS WF_CL_ATTENTION_THREADS
+#define COPIERS (THREADS / 32 - WARPS) /* warps that copy */
 #define FEW     40  /* registers of those that copy, and of the others: together three times 168 */
 #define MANY    232
 #define PANEL   128 /* bytes of a row */
@@ -350,12 +350,18 @@ static void weigh(wf_ptx *t, const shape *s)
         put(t, " fma.rn.f32 s%d, s%d, c, below%d; ex2.approx.ftz.f32 s%d, s%d; add.f32 sum%d, sum%d, s%d;\n", i, i, i / 2 % 2, i, i, i / 2 % 2, i / 2 % 2, i);
 }
 
+/* Scores to weights; what rows have so far must be rescaled. */
+static void softmax(wf_ptx *t, shape *s)
+{
+    mask(t, s);
+    raise(t, s);
+    weigh(t, s);
+}
+
 /* S's layout as a result is P's as an operand. */
 static void round_weights(wf_ptx *t, const shape *s)
 {
-    for (int i = 0; i < s->p; i++) {
-        put(t, " cvt.rn.f16x2.f32 p%d, s%d, s%d;%s", i, 2 * i + 1, 2 * i, i % 4 == 3 ? "\n" : "");
-    }
+    for (int i = 0; i < s->p; i++) put(t, " cvt.rn.f16x2.f32 p%d, s%d, s%d;%s", i, 2 * i + 1, 2 * i, i % 4 == 3 ? "\n" : "");
 }
 
 static void rescale(wf_ptx *t, shape *s)
@@ -377,9 +383,7 @@ static void attend_run(wf_ptx *t, shape *s)
     scores(t, s);
     put(t, " wgmma.wait_group.sync.aligned 0;\n");
     release(t, "k_bar", empty);
-    mask(t, s);
-    raise(t, s);
-    weigh(t, s);
+    softmax(t, s);
     rescale(t, s);
     round_weights(t, s);
     put(t, "TILE: ");
@@ -393,9 +397,7 @@ static void attend_run(wf_ptx *t, shape *s)
     add_values(t, s);
     put(t, " wgmma.wait_group.sync.aligned 1;\n");
     release(t, "k_bar", empty);
-    mask(t, s);
-    raise(t, s);
-    weigh(t, s);
+    softmax(t, s);
     put(t, " wgmma.wait_group.sync.aligned 0;\n");
     release(t, "v_bar", empty + value);
     rescale(t, s);

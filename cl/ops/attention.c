@@ -189,7 +189,7 @@ bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call 
  * fetch the first keys of the next block before they have written the last; of several the longest are not known. */
 bool wf_cl_plan_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { GROUP = 384, ROWS = 128, IDLE_GROUPS = 1024 };
+    enum { GROUP = WF_CL_ATTENTION_THREADS, ROWS = WF_CL_ATTENTION_ROWS, IDLE_GROUPS = 1024 };
     const wf_params *p = &c->p;
     const wf_view *q = &c->in[0], *o = &c->out[0];
     uint32_t heads = WF_MIN(p->n_head / p->n_kv_head, (uint32_t)ROWS);
