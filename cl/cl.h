@@ -135,6 +135,8 @@ void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is 
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);
+/* ROPE_ARGS of kernels/rope.clh: table, pos and slot from `in` on, both pools from `pools` on. */
+void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *);
 /* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
  * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);

@@ -14,7 +14,7 @@ static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
-    wf_cl_arg_u32(l, y->cols);
+    wf_cl_arg_u32(l, c->p.rope ? w->rows : y->cols);
     wf_cl_arg_u32(l, x->cols);
     wf_cl_arg_u32(l, x->stride);
     wf_cl_arg_u64(l, wf_cl_row_bytes(w));
@@ -128,6 +128,19 @@ static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     return v->tile[2] == 1 && wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
 }
 
+/* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
+static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    const wf_params *p = &c->p;
+    l->prelude[1] = "rope.clh";
+    wf_cl_knob(l, "ROPE", 1);
+    wf_cl_knob(l, "NEOX", p->neox != 0);
+    wf_cl_knob(l, "HEAD", (int32_t)p->head_dim);
+    wf_cl_knob(l, "N_ROT", (int32_t)p->n_rot);
+    if (v->tile[1] != 2 || v->tile[0] < v->tile[2] * 128 || p->head_dim % 2) return false;
+    return !p->neox || (p->head_dim % 32 == 0 && p->n_rot % 32 == 0);
+}
+
 bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
@@ -135,6 +148,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[0], 4)) return false;
     if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
+    if (c->p.rope && !rope_knobs(v, c, l)) return false;
     l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "NORM", norm);
@@ -146,6 +160,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     bool fits = common(v, c, l);
     wf_cl_arg_view(l, &c->in[4]);
     wf_cl_arg_f32(l, c->p.eps);
+    if (c->p.rope) wf_cl_arg_rope(l, &c->in[5], &c->out[3], &c->p);
     return fits;
 }
 
