@@ -4,11 +4,18 @@
 #include <math.h>
 #include <string.h>
 
+/* Can the variant's kernels do what the call wants besides the product? */
+static bool fuses(const cl_variant *v, const wf_call *c)
+{
+    if (!wf_call_fused(c) || v->plan == wf_cl_plan_flat) return true;
+    return v->plan == wf_cl_plan_wgmma && !c->in[4].buf && !c->p.rope;
+}
+
 /* The arguments that every gemm kernel takes, in this order. */
 static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
-    if (w->layout != v->layout || (wf_call_fused(c) && v->plan != wf_cl_plan_flat)) return false;
+    if (w->layout != v->layout || !fuses(v, c)) return false;
     l->wtype = wf_dtypes[w->dtype].name;
     wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
@@ -194,7 +201,7 @@ bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c,
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
-    return (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->rows - 1) / g->rows);
+    return (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->features - 1) / g->features);
 }
 
 /* X in whole tiles. */
@@ -250,13 +257,13 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
 static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_call *c, double *time)
 {
     static const uint32_t splits[] = {2, 4, 8};
-    cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1);
+    cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1, c->p.silu);
     uint32_t most = c->in[0].cols / best.step; /* each has a step */
     uint64_t tiles = wgmma_tiles(&best, c);
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, &best, c);
     for (size_t i = 0; i < WF_LEN(splits) && splits[i] <= most; i++) {
-        cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i]);
+        cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i], c->p.silu);
         double t = wgmma_time(caps, &g, c);
         if (tiles * g.split <= caps->units * g.resident && tiles * g.box_bytes <= caps->zeros && t < *time) *time = t, best = g;
     }
@@ -269,13 +276,14 @@ bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c
     if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_in_fours(&c->in[i])) return false;
-    if (!wf_cl_in_fours(&c->out[0])) return false;
+    if (!wf_cl_in_fours(&c->out[0]) || (c->p.silu && c->in[1].rows % 32)) return false;
     cl_wgmma g = wgmma_best(caps, v, c, &time);
     uint64_t units = wgmma_tiles(&g, c) * g.split, scratch = WF_CL_ZEROS + packed_bytes(&g, c);
     if (c->in[0].cols % g.step || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SPLIT", (int32_t)g.split);
+    wf_cl_knob(l, "SILU", c->p.silu != 0);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);
