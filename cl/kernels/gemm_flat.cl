@@ -226,11 +226,11 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             have_x = true;
         }
 #endif
+        LOAD_XS(0, from)
 #if ROPE
         float2 angle = 0;
         if (here && PAIR_TURNS(pair)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), ANGLES(at));
 #endif
-        LOAD_XS(0, from)
         for (uint k0 = from; k0 < to; k0 += 2 * UK) {
             LOAD(1, k0 + UK)
             USE(0)
