@@ -255,18 +255,42 @@ static wf_call after_product(const wf_call *c)
     return after;
 }
 
-size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
+static wf_call norm_of(const wf_call *c)
 {
-    wf_call *p = part, plain = part_of(c, c->op), norm = part_of(c, WF_OP_RMSNORM);
-    bool after = c->p.silu || c->p.rope;
+    wf_call norm = part_of(c, WF_OP_RMSNORM);
     norm.in[0] = c->in[0], norm.in[1] = c->in[4], norm.out[0] = c->out[1];
+    return norm;
+}
+
+/* What is left of c behind its norm. */
+static wf_call behind_norm(const wf_call *c)
+{
+    wf_call left = *c;
+    left.waits = NULL, left.n_waits = 0, left.signal = left.started = NULL;
+    if (!c->in[4].buf) return left;
+    left.in[0] = c->out[1];
+    left.in[4] = left.out[1] = (wf_view){0};
+    return left;
+}
+
+/* The product alone. */
+static wf_call product_of(wf_dev *dev, const wf_call *c)
+{
+    wf_call plain = part_of(c, c->op);
     for (int i = 0; i < 4; i++) plain.in[i] = c->in[i];
-    if (c->in[4].buf) *p++ = norm, plain.in[0] = c->out[1];
-    plain.out[0] = c->out[after ? 2 : 0];
+    plain.out[0] = c->out[c->p.silu || c->p.rope ? 2 : 0];
     plain.p.silu = plain.p.rope = 0;
     if (c->variant >= 0 && dev->fns->supports(dev, &plain, c->variant)) plain.variant = c->variant;
-    *p++ = plain;
-    if (after) *p++ = after_product(c);
+    return plain;
+}
+
+size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
+{
+    wf_call *p = part, left = behind_norm(c);
+    bool norm = c->in[4].buf, together = norm && wf_call_fused(&left) && wf_call_whole(dev, &left);
+    if (norm) *p++ = norm_of(c);
+    *p++ = together ? left : product_of(dev, &left);
+    if (!together && (c->p.silu || c->p.rope)) *p++ = after_product(c);
     part[0].waits = c->waits, part[0].n_waits = c->n_waits, part[0].signal = c->started;
     p[-1].signal = c->signal;
     return (size_t)(p - part);

@@ -248,7 +248,10 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
     size_t n = wf_call_parts(dev, c, part);
     for (size_t i = 0; i < n; i++) {
         int picked;
-        WF_TRY(prepare_whole(dev, v, &part[i], &picked));
+        weft_status s = prepare_whole(dev, v, &part[i], &picked);
+        /* A fused kernel that was dropped leaves smaller parts. */
+        if (s && !dev->lost && !wf_call_whole(dev, &part[i])) return wf_prepare(dev, c, variant);
+        WF_TRY(s);
         if (part[i].op == c->op) *variant = picked;
     }
     return WEFT_OK;

@@ -198,6 +198,18 @@ static bool gemm_fused(op_cases *s)
     return true;
 }
 
+/* SiLU behind products of more rows. */
+static bool gemm_silu(op_cases *s)
+{
+    static const uint32_t ms[] = {12, 31, 64, 100, 131, 300}, ks[] = {64, 192, 448, 832};
+    for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * WF_LEN(ms); i++) {
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % WF_LEN(ms)], .n = 32 * (1 + below(s, 20)),
+                     .k = ANY(s, ks), .bias = below(s, 2), .p = {.silu = 1}};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 /* turn walks over the ratios and page sizes, so that all are met in each run. */
 static wf_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
 {
@@ -228,7 +240,7 @@ static bool gemm_rope(op_cases *s)
 
 static bool gemms(op_cases *s)
 {
-    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_fused(s) || !gemm_rope(s)) return false;
+    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
     uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);
