@@ -211,7 +211,7 @@ def main(folder):
         return {"RB": rb, "NT": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
 
     def rope(head, n_rot, neox, **more):
-        return {**flat(2, 1, 2, **more), "ROPE": 1, "NEOX": neox, "HEAD": head, "N_ROT": n_rot}
+        return {**flat(2, 1, 1, **more), "ROPE": 1, "NEOX": neox, "HEAD": head, "N_ROT": n_rot}
 
     def frag(bm, bn, wm, wn, pk, stages, vec):
         return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "PK": pk, "STAGES": stages, "VEC": vec}

@@ -142,6 +142,48 @@ static void parts_fit_local_memory(void **state)
         }
 }
 
+/* ---- a rotation behind the product ------------------------------------------------------------------------- */
+
+static wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
+{
+    wf_call c = product(m, 48 * head_dim, 4096);
+    wf_buf *stand_in = c.in[0].buf;
+    uint32_t page = 8 * 16 * head_dim;
+    c.p = (wf_params){.rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
+    c.out[2] = c.out[0];
+    c.out[0].cols = c.out[0].stride = 32 * head_dim;
+    c.in[5] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
+    c.in[6] = c.in[7] = (wf_view){stand_in, 0, 1, m, m, WF_I32, 0};
+    c.out[3] = c.out[4] = (wf_view){stand_in, 0, 9, page, page, WF_F16, 0};
+    return c;
+}
+
+/* Few rows, where a work-group can hold whole pairs; as many work-groups as for the product alone. */
+static void rotations_behind_products(void **state)
+{
+    static const struct {
+        uint32_t m, head_dim, n_rot, neox;
+        const char *variant;
+    } cases[] = {{1, 128, 128, 0, "flat8"},  {8, 128, 128, 1, "flat8"},       {13, 256, 64, 1, "flat16"},  {1, 80, 40, 0, "flat8_split"},
+                 {1, 80, 40, 1, NULL},       {1, 64, 64, 1, "flat8_split"},   {2, 128, 96, 1, "flat8"},    {2, 128, 80, 1, NULL},
+                 {17, 128, 128, 0, NULL}};
+    (void)state;
+    const cl_dev *d = with_units(132, 227);
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = qkv(cases[i].m, cases[i].head_dim, cases[i].n_rot, cases[i].neox);
+        int v = wf_cl_pick((wf_dev *)&d->base, &c, NULL);
+        cl_launch l;
+        if (!cases[i].variant) assert_int_equal(v, -1);
+        if (!cases[i].variant) continue;
+        assert_true(v >= 0);
+        assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
+        assert_true(wf_cl_plan(d, v, &c, &l));
+        assert_int_equal(l.groups, 48 * cases[i].head_dim / 32);
+        assert_int_equal(knob(&l, "NEOX"), cases[i].neox);
+        assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
+    }
+}
+
 /* ---- the generated program ---------------------------------------------------------------------------- */
 
 static size_t count(const char *text, const char *what)
@@ -247,6 +289,7 @@ int main(void)
         cmocka_unit_test(layout_follows_the_device),
         cmocka_unit_test(tiles_follow_the_device),
         cmocka_unit_test(parts_fit_local_memory),
+        cmocka_unit_test(rotations_behind_products),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
     };
