@@ -10,7 +10,8 @@
  *   sums in registers --> wgmma_end.c
  *
  * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tokens` rows of X. Only X passes
- * through local memory. Large products pack it first (wgmma_pack.c). Where tiles are too few for the device, `split`
+ * through local memory. Large products pack it first (wgmma_pack.c). With SiLU half of a work-group's rows of W are gate, and
+ * half the same of up; they meet in local memory behind the sums. Where tiles are too few for the device, `split`
  * work-groups share the K of a tile, and meet at the end (wgmma_end.c).
  *
  * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).

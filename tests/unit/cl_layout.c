@@ -3,6 +3,8 @@
  * NVIDIA's assembler, where there is one). */
 #include "unit/cl_test.h"
 
+#include "dev/front.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -184,6 +186,40 @@ static void rotations_behind_products(void **state)
     }
 }
 
+/* ---- in how many launches ---------------------------------------------------------------------------------- */
+
+/* Gate and up of M rows, the norm in front and SiLU behind: each product is one launch with what it can take along. */
+static void products_keep_what_follows(void **state)
+{
+    static const struct {
+        uint32_t m;
+        bool wgmma;
+        size_t parts;
+    } cases[] = {{4, true, 1}, {4, false, 1}, {12, true, 2}, {12, false, 2}, {64, true, 2}, {2048, true, 2}, {64, false, 3}};
+    static const wf_dev_fns fns = {.supports = wf_cl_supports, .pick = wf_cl_pick};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        cl_dev *d = (cl_dev *)with_units(132, 227);
+        wf_call c = product(cases[i].m, 28672, 4096), part[WF_MAX_PARTS];
+        d->base.fns = &fns, d->base.fuses = true;
+        d->place.caps.nv_wgmma = cases[i].wgmma;
+        d->place.caps.local_bytes = 48 << 10;
+        d->place.caps.scratch = d->place.caps.zeros = 1 << 28;
+        c.variant = -1;
+        c.p.silu = 1;
+        c.out[1] = c.in[0], c.out[2] = c.out[0];
+        c.out[0].cols = c.out[0].stride = 14336;
+        c.in[0].dtype = WF_F32;
+        c.in[4] = (wf_view){c.in[0].buf, 0, 1, 4096, 4096, WF_F32, 0};
+        size_t n = wf_call_whole(&d->base, &c) ? 1 : wf_call_parts(&d->base, &c, part);
+        assert_int_equal(n, cases[i].parts);
+        if (n != 2) continue;
+        assert_int_equal(part[0].op, WF_OP_RMSNORM);
+        assert_true(part[1].op == WF_OP_GEMM && part[1].p.silu && !part[1].in[4].buf && !part[1].out[1].buf);
+        assert_int_equal(part[1].in[0].dtype, WF_F16);
+    }
+}
+
 /* ---- the generated program ---------------------------------------------------------------------------- */
 
 static size_t count(const char *text, const char *what)
@@ -290,6 +326,7 @@ int main(void)
         cmocka_unit_test(tiles_follow_the_device),
         cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(rotations_behind_products),
+        cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
     };
