@@ -141,7 +141,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const any[] = {"naive", NULL};
     static const char *const group[] = {"group", NULL};
-    uint32_t m = c->out[0].rows, n = c->op == WF_OP_GEMM && c->p.rope ? c->in[1].rows : c->out[0].cols;
+    uint32_t m = c->out[0].rows, n = c->in[1].rows; /* of GEMM: those of W */
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION: return attention_preference(caps, c);

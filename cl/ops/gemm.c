@@ -8,7 +8,7 @@
 static bool fuses(const cl_variant *v, const wf_call *c)
 {
     if (!wf_call_fused(c) || v->plan == wf_cl_plan_flat) return true;
-    return v->plan == wf_cl_plan_wgmma && !c->in[4].buf && !c->p.rope;
+    return (v->plan == wf_cl_plan_wgmma || v->plan == wf_cl_plan_frag) && !c->in[4].buf && !c->p.rope;
 }
 
 /* The arguments that every gemm kernel takes, in this order. */
@@ -190,12 +190,16 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uin
 bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARP = 32 };
+    const wf_view *w = &c->in[1];
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
     if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
     if (!part_knobs(caps, v, c->in[0].cols, group, l)) return false;
+    /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
+    if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[2].buf)) return false;
+    wf_cl_knob(l, "SILU", c->p.silu != 0);
     wf_cl_knob(l, "VEC", wf_cl_in_fours(&c->in[2]) && wf_cl_in_fours(&c->in[3]) && wf_cl_in_fours(&c->out[0]));
-    l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((c->out[0].cols + bn - 1) / bn);
+    l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return common(v, c, l);
 }
 

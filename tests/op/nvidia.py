@@ -223,6 +223,7 @@ def main(folder):
         check_rope(folder, 128, rope(128, 64, 1, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
+        check(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),
     ]
     return 0 if all(good) else 1
 
