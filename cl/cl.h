@@ -365,6 +365,7 @@ void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
 
 /* ---- ops/clblast.c, or clblast_none.c: a variant without a kernel of ours ---------------------------------------- */
 
+bool wf_cl_has_clblast(void);
 /* Puts the commands of a product to which the variant's plan agreed in the queue. WEFT_ERR_UNSUPPORTED: CLBlast refuses
  * the call, the device is well. */
 weft_status wf_cl_clblast(cl_q *, const wf_call *c, int variant);

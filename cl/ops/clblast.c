@@ -11,6 +11,11 @@
 
 static const wf_view none;
 
+bool wf_cl_has_clblast(void)
+{
+    return true;
+}
+
 /* Which operands need a panel, and where in scratch memory that lies. */
 typedef struct panels {
     bool x, w, y;
