@@ -33,7 +33,7 @@ typedef struct cl_caps {
     uint32_t nv_local_bytes; /* of local memory that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
     uint64_t scratch, zeros; /* bytes of a queue's scratch buffer and of its zeros from the start, so that no step has to enlarge them */
-    uint64_t panels; /* bytes of scratch that operands in F32 for CLBlast may take, beside what caps.scratch is */
+    uint64_t panels; /* bytes of scratch at most that a call of CLBlast may take */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
     uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */

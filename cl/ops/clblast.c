@@ -9,7 +9,7 @@
 /* Its kernels count elements of a buffer in 32 bits with a sign, tiles past the end included. */
 #define REACH (1u << 30)
 
-static const wf_view none;
+static const wf_view none = {0};
 
 bool wf_cl_has_clblast(void)
 {
@@ -191,5 +191,5 @@ weft_status wf_cl_clblast(cl_q *q, const wf_call *c, int variant)
 
 void wf_cl_clblast_close(cl_dev *d)
 {
-    if (d->clblast) CLBlastClearCache(); /* of programs, which hold the context, and in which the driver might no longer be at exit */
+    if (d->clblast) CLBlastClearCache(); /* programs, which hold the context: at exit the driver may be gone before them */
 }
