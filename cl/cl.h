@@ -136,6 +136,8 @@ void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is 
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);
+/* ROPE_ARGS of kernels/rope.clh: table, pos and slot from `in` on, both pools from `pools` on. */
+void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *);
 /* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
  * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
@@ -206,19 +208,20 @@ void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, u
 
 /* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tokens, batch (variants.def), with so many work-groups for the K of a tile;
- * malloc'ed, NULL on shortage of memory. */
-char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split);
+/* The program for the knobs warpgroups, pack, tokens, batch (variants.def), with so many work-groups for the K of a tile,
+ * and SiLU behind it or not; malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split, bool silu);
 /* What a launch of it takes, for planning. */
 typedef struct cl_wgmma {
     uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
+    uint32_t features;              /* of Y a work-group: rows, or with SiLU half as many */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t step;                  /* of K, a multiple of which it wants */
     uint32_t split;                 /* work-groups that share the K of a tile */
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeros */
     uint64_t box_bytes;             /* of zeros that a tile takes */
 } cl_wgmma;
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split);
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split, bool silu);
 /* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. Its work-groups have so
  * many work-items for so many packed rows. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };

@@ -141,7 +141,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const any[] = {"naive", NULL};
     static const char *const group[] = {"group", NULL};
-    uint32_t m = c->out[0].rows, n = c->out[0].cols;
+    uint32_t m = c->out[0].rows, n = c->op == WF_OP_GEMM && c->p.rope ? c->in[1].rows : c->out[0].cols;
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION: return attention_preference(caps, c);
@@ -155,7 +155,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
  * N=4096, K=14336). */
 static bool suits_wgmma(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !wf_call_fused(c) && c->out[0].rows > 8;
+    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !c->in[4].buf && !c->p.rope && c->out[0].rows > 8;
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)

@@ -45,7 +45,7 @@ static int32_t knob_of(const cl_launch *l, const char *name)
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
-    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile, (uint32_t)knob_of(l, "SPLIT"));
+    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile, (uint32_t)knob_of(l, "SPLIT"), knob_of(l, "SILU"));
     if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_text(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
     const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
