@@ -172,7 +172,9 @@ int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
         int i = find(c->op, *name);
         if (usable(d, c, class, i)) return i;
     }
-    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++)
-        if (usable(d, c, class, i)) return i;
+    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
+        bool asked_only = wf_cl_variant_at(c->op, i)->plan == wf_cl_plan_clblast;
+        if (!asked_only && usable(d, c, class, i)) return i;
+    }
     return -1;
 }

@@ -149,8 +149,8 @@ typedef struct wf_call {
     wf_event *const *waits; /* must have been submitted before */
     uint32_t n_waits;
     wf_event *signal;       /* or NULL */
-    wf_event *started;      /* or NULL; else the front signals it with the first of several kernels that a fused call
-                               is run as; where it is one kernel, it stays as it was */
+    wf_event *started;      /* or NULL; else signalled by the first of several kernels that a call is run as: by the front
+                               for a fused call in parts; where it is one kernel, it stays as it was */
 } wf_call;
 
 /* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
