@@ -25,10 +25,7 @@ static const struct program {
     {"spans-async", "mma_decode_async", WF_SPANS_MIXED, 64, 4, 16},
 };
 
-enum { UNITS = 3 /* compute units: few work-groups share segments in many ways */, CASES = 6 };
-
-static const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = UNITS, .gpu = true,
-                             .nv_mma = true, .tier = WF_TIER_MATRIX};
+enum { UNITS = 3 /* compute units: few work-groups share segments in many ways */, MANY = 20, LONG = 4000, CASES = 6 };
 
 static const cl_variant *variant_named(const char *name)
 {
@@ -37,10 +34,12 @@ static const cl_variant *variant_named(const char *name)
     return v;
 }
 
-/* Few and many rows (a warp's lanes have one each, or a run of them), short and long ones. */
+/* Few and many rows (a warp's lanes have one each, or a run of them), short and long ones; the first is one of which more
+ * work-groups have a part than are added at once. */
 static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 {
-    static const uint32_t seqs[] = {1, 5, 3}, keys[] = {400, 50, 130}, rows[] = {1, 1, 25};
+    static const uint32_t seqs[] = {1, 5, 3}, rows[] = {1, 1, 25};
+    const uint32_t keys[] = {turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
@@ -55,6 +54,8 @@ static bool plan(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     const cl_variant *v = variant_named(p->variant);
+    const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = k->c.max_kv < LONG ? UNITS : MANY, .gpu = true,
+                          .nv_mma = true, .tier = WF_TIER_MATRIX};
     wf_call call;
     wf_check_call(k, NULL, &call);
     for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;
