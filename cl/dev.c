@@ -89,18 +89,24 @@ weft_status wf_cl_check_lost(const cl_dev *d)
 
 /* ---- open, close ---------------------------------------------------------------------------------------- */
 
-/* "op=variant,op=variant"; op "*" is every op. Names of no variant here may be another backend's. */
-static void parse_force(cl_dev *d, const char *text)
+/* "op=variant,op=variant"; op "*" is every op that has such a variant. A wrong name would measure something else. */
+static weft_status parse_force(cl_dev *d, const char *text)
 {
     while (text && *text) {
         char op[32] = "", name[32] = "";
+        int len = (int)strcspn(text, ","), found = 0;
         sscanf(text, "%31[^=,]=%31[^,]", op, name);
-        for (int i = 0; i < WF_N_OPS; i++)
-            if (!strcmp(op, "*") || !strcmp(op, wf_ops[i].name))
-                wf_copy(d->force[i], sizeof d->force[i], name);
-        text = strchr(text, ',');
-        if (text) text++;
+        for (int i = 0; i < WF_N_OPS; i++) {
+            if ((strcmp(op, "*") && strcmp(op, wf_ops[i].name)) || wf_variant_find(&d->base, i, name) < 0) continue;
+            wf_copy(d->force[i], sizeof d->force[i], name);
+            found++;
+        }
+        if (len && !found) {
+            return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant; write op=variant, for example gemm=naive", len, text);
+        }
+        text += len + (text[len] == ',');
     }
+    return WEFT_OK;
 }
 
 /* Where kernels are kept between runs; without such a place they are built each time. */
@@ -186,7 +192,6 @@ static void set_up(cl_dev *d, const wf_open_params *p)
         d->place.caps.scratch = most < WF_CL_ZEROS ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);
         d->place.caps.zeros = WF_MIN((uint64_t)WGMMA_ZEROS, most);
     }
-    parse_force(d, p->force);
     find_cache(d);
 }
 
@@ -199,12 +204,16 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
         return wf_fail(WEFT_ERR_NODEVICE, "OpenCL device %zu is gone; list devices again", i);
     }
     set_up(d, p);
+    weft_status st = parse_force(d, p->force);
+    if (st != WEFT_OK) {
+        free(d);
+        return st;
+    }
     cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (intptr_t)d->place.platform, 0};
     cl_int err = CL_SUCCESS;
     d->ctx = clCreateContext(props, 1, &d->place.device, NULL, NULL, &err);
     wf_queue *own = NULL;
-    weft_status st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, &own)
-                                       : wf_cl_fail(d, err, "clCreateContext");
+    st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, &own) : wf_cl_fail(d, err, "clCreateContext");
     if (st != WEFT_OK) {
         if (err == CL_SUCCESS) clReleaseContext(d->ctx);
         free(d);

@@ -134,7 +134,7 @@ static weft_status force_one(wf_cpu_dev *dev, const char *text, size_t len)
     }
     if (found) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG,
-                   "cpu: force: \"%.*s\" names no kernel variant; write op=variant, "
+                   "force: \"%.*s\" names no kernel variant; write op=variant, "
                    "for example gemm=ref",
                    (int)len, text);
 }

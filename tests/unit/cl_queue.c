@@ -227,6 +227,12 @@ static void force(void **state)
     assert_int_not_equal(f->pick(&d->base, &c, NULL), naive);
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) f->drop(&d->base, WF_OP_GEMM, i);
     assert_int_equal(f->pick(&d->base, &c, NULL), -1);
+    const char *bad[] = {"gemm", "gemm=", "gemm=nosuch", "nosuch=naive", "=", "gemm=naive,x=y"};
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        wf_open_params p = {.force = bad[i]};
+        wf_dev *none = NULL;
+        assert_int_equal(wf_backend_cl.open(0, &p, &none), WEFT_ERR_ARG);
+    }
 }
 
 int main(void)
