@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dev/front.h"
 #include "dev/null.h"
 
 static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
@@ -48,7 +49,7 @@ typedef struct fixture {
 static fixture open_null(wf_null_config config)
 {
     fixture f = {0};
-    config.compute = silu_mul;
+    if (!config.compute) config.compute = silu_mul;
     computed = 0;
     warnings[0] = 0;
     wf_null_configure(&config);
@@ -157,12 +158,91 @@ static void a_lost_device_is_no_verdict(void **state)
     end(&f);
 }
 
+/* ---- kernels for a product and what stands around it ------------------------------------------------------------ */
+
+static void rmsnorm(const wf_call *c)
+{
+    const wf_view *x = &c->in[0];
+    for (uint32_t r = 0; r < x->rows; r++) {
+        float sum = 0;
+        for (uint32_t i = 0; i < x->cols; i++) sum += at(x, r)[i] * at(x, r)[i];
+        for (uint32_t i = 0; i < x->cols; i++)
+            at(&c->out[0], r)[i] = at(x, r)[i] / sqrtf(sum / (float)x->cols + c->p.eps) * at(&c->in[1], 0)[i];
+    }
+}
+
+static void product(const wf_call *c)
+{
+    for (uint32_t r = 0; r < c->out[0].rows; r++)
+        for (uint32_t n = 0; n < c->out[0].cols; n++) {
+            float sum = 0;
+            for (uint32_t i = 0; i < c->in[0].cols; i++) sum += at(&c->in[0], r)[i] * at(&c->in[1], n)[i];
+            at(&c->out[0], r)[n] = sum;
+        }
+}
+
+/* Right in parts alone: a fused product leaves Y as it was. */
+static weft_status in_parts(const wf_call *c)
+{
+    if (c->op == WF_OP_SILU_MUL) return silu_mul(c);
+    if (c->op == WF_OP_RMSNORM) rmsnorm(c);
+    else if (!wf_call_fused(c)) product(c);
+    return WEFT_OK;
+}
+
+static const wf_dev_fns *null_fns;
+
+static bool no_norm_supports(wf_dev *dev, const wf_call *c, int variant)
+{
+    return !(c->op == WF_OP_GEMM && c->in[4].buf) && null_fns->supports(dev, c, variant);
+}
+
+static int no_norm_pick(wf_dev *dev, const wf_call *c, const char *class)
+{
+    return c->op == WF_OP_GEMM && c->in[4].buf ? -1 : null_fns->pick(dev, c, class);
+}
+
+/* One fused kernel that is wrong, for all or for what is left behind the norm, leaves the three parts. */
+static void fused_kernels_that_are_wrong(void **state)
+{
+    (void)state;
+    right_from = 0;
+    for (int norm_apart = 0; norm_apart < 2; norm_apart++) {
+        int variant = -1;
+        wf_call part[WF_MAX_PARTS];
+        fixture f = open_null((wf_null_config){.compute = in_parts});
+        wf_dev_fns fns = *f.dev->fns;
+        null_fns = f.dev->fns;
+        if (norm_apart) fns.supports = no_norm_supports, fns.pick = no_norm_pick;
+        f.dev->fns = &fns;
+        f.dev->fuses = true;
+        wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.silu = 1, .eps = 1e-5f}};
+        c.in[0] = (wf_view){.buf = f.y, .rows = 1, .cols = 32, .stride = 32};
+        c.in[1] = (wf_view){.buf = f.gu, .rows = 16, .cols = 32, .stride = 32};
+        c.in[4] = (wf_view){.buf = f.y, .offset = 128, .rows = 1, .cols = 32, .stride = 32};
+        c.out[0] = (wf_view){.buf = f.y, .offset = 256, .rows = 1, .cols = 8, .stride = 8};
+        c.out[1] = (wf_view){.buf = f.y, .offset = 384, .rows = 1, .cols = 32, .stride = 32};
+        c.out[2] = (wf_view){.buf = f.y, .offset = 512, .rows = 1, .cols = 16, .stride = 16};
+        assert_int_equal(wf_call_whole(f.dev, &c), !norm_apart);
+        assert_int_equal(wf_call_parts(f.dev, &c, part), 2);
+        assert_int_equal(wf_prepare(f.dev, &c, &variant), WEFT_OK);
+        assert_int_equal(variant, 0);
+        assert_non_null(strstr(warnings, "gemm kernel null computes wrong results"));
+        assert_false(f.dev->fuses);
+        assert_int_equal(wf_call_parts(f.dev, &c, part), 3);
+        assert_int_equal(f.dev->fns->pick(f.dev, &part[1], NULL), 0); /* the plain product's kernel is not dropped */
+        f.dev->fns = null_fns;
+        end(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tests_each_kernel_once),       cmocka_unit_test(drops_wrong_variants),
         cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
         cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
+        cmocka_unit_test(fused_kernels_that_are_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
