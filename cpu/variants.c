@@ -61,9 +61,8 @@ static bool quantised(const wf_call *c)
 uint32_t wf_cpu_rank_gemm_amx8(const wf_call *c)
 {
     uint8_t t = c->in[1].dtype;
-    uint32_t m = c->out[0].rows;
-    if (!wf_cpu_has_amx() || (t != WF_Q8_0 && t != WF_Q4_0) || c->out[0].cols < 16) return 0;
-    return m >= AMX8_ROWS && m <= AMX8_MOST ? RANK_AMX8 : RANK_AMX_FEW;
+    if (!wf_cpu_has_amx() || (t != WF_F16 && t != WF_Q8_0 && t != WF_Q4_0)) return 0;
+    return c->out[0].rows >= AMX8_ROWS ? RANK_AMX8 : RANK_AMX_FEW;
 }
 
 static bool floats(const wf_call *c)

@@ -14,10 +14,8 @@
  */
 #include <string.h>
 
-#include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/gemm_amx.h"
 
-#define TILE   16u         /* rows of every tile, and columns of a sum */
 #define TILE_K 32u         /* k of a tile */
 #define PLANE  1024u       /* bytes of a tile */
 #define BOTH   (2 * PLANE) /* the first bits, then the next */
@@ -27,9 +25,7 @@
 #define NB_FEW 32u
 #define KC_FEW                                                                                     \
     128u           /* with NB_FEW: both panels' tiles stay in the first-level cache; not for Q6_K */
-#define FEW   64u  /* rows of X up to which panels are NB_FEW wide, for they are soon used up */
 #define AHEAD 4u   /* rows of weights fetched before they are decoded */
-#define MB    512u /* rows of X at a time */
 
 typedef struct amx {
     const wf_view *x, *w, *y;
@@ -207,25 +203,7 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
-/* Compilers do not know what the unit reads and writes. */
-#define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
-
 /* Tiles 0..3 are sums [2 of columns][2 of rows of X], 4 and 5 weights, 6 and 7 activations. */
-static void configure(void)
-{
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } c = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        c.row_bytes[i] = 64;
-        c.rows[i] = TILE;
-    }
-    TILES_SEE_MEMORY();
-    _tile_loadconfig(&c);
-}
-
 #define PRODUCTS(two)                                                                              \
     do {                                                                                           \
         _tile_dpbf16ps(0, 4, 6);                                                                   \
@@ -302,42 +280,8 @@ static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k
     }
 }
 
-/* ---- the result ------------------------------------------------------------------------------ */
-
-/* 16 outputs of row m from column n on. */
-static void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
-{
-    const wf_view *y = &c->out[0];
-    uint32_t count = WF_MIN(TILE, y->cols - n);
-    const float *bias = wf_cpu_has(&c->in[2]) ? (const float *)wf_cpu_at(&c->in[2]) + n : NULL;
-    const float *res = wf_cpu_has(&c->in[3]) ? (const float *)wf_cpu_row(&c->in[3], m) + n : NULL;
-    vf v = v_load(sum);
-    if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
-    if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
-    char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
-    const __mmask16 some = (__mmask16)((1u << count) - 1);
-    if (y->dtype == WF_F32)
-        _mm512_mask_storeu_ps(to, some, v);
-    else
-        _mm256_mask_storeu_epi16(to, some, _mm512_cvtps_ph(v, 0));
-}
-
-static void put_sums(const wf_cpu_work *work, const amx *a, uint32_t begin, uint32_t m_tile,
-                     uint32_t m_tiles)
-{
-    float turned[TILE * TILE];
-    for (uint32_t n = 0; n < a->nb && begin + n < a->n; n += TILE)
-        for (uint32_t t = 0; t < m_tiles; t++) {
-            uint32_t first = (m_tile + t) * TILE;
-            v_transpose(a->sums + ((size_t)n / TILE * m_tiles + t) * TILE * TILE, TILE, turned,
-                        TILE);
-            for (uint32_t r = 0; r < TILE && first + r < a->m; r++)
-                put_row(work->call, first + r, begin + n, turned + r * TILE);
-        }
-}
-
 /* Output columns begin.. of this panel's width. */
-static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
+static void strip(const wf_call *c, const amx *a, uint32_t begin)
 {
     for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
         uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
@@ -345,7 +289,7 @@ static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
             pack_w(a, begin, k);
             multiply(a, m, m_tiles, k);
         }
-        put_sums(work, a, begin, m, m_tiles);
+        put_sums(c, begin, a->nb, m, m_tiles, a->sums);
     }
 }
 
@@ -363,6 +307,6 @@ void wf_cpu_gemm_amx(const wf_cpu_work *work)
     }
     wf_cpu_barrier(work);
     configure();
-    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work, &a, begin);
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work->call, &a, begin);
     _tile_release();
 }
