@@ -1,10 +1,9 @@
-/* GEMM on AMX, the matrix unit of some x86 processors: bf16 products, F32 sums.
+/* GEMM on AMX, the matrix unit of some x86 processors, for F32 and BF16 weights: bf16 products, F32 sums.
  *
  * Every number is split in two bf16, its first 8 bits and the next 8, and three of the four
  * products are summed (both low parts: left out), so that the result is as good as with F16
- * products. F16 weights are exact. Weights of all types go through the same panel, which one thread
- * decodes for its own strip of nb output columns and kc elements of K; the activations are split
- * once a call.
+ * products. Weights go through a panel, which one thread decodes for its own strip of nb output
+ * columns and kc elements of K; the activations are split once a call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
  *   activations  tile of 16 pairs of k (i and i + 16) x 16 rows of X   B
@@ -19,13 +18,11 @@
 #define TILE_K 32u         /* k of a tile */
 #define PLANE  1024u       /* bytes of a tile */
 #define BOTH   (2 * PLANE) /* the first bits, then the next */
-#define KC     256u        /* k of a panel: a multiple of all blocks */
-#define NB_MAX                                                                                     \
-    128u /* output columns of a panel: with KC, and the sums, about half a second-level cache */
-#define NB_FEW 32u
-#define KC_FEW                                                                                     \
-    128u           /* with NB_FEW: both panels' tiles stay in the first-level cache; not for Q6_K */
-#define AHEAD 4u   /* rows of weights fetched before they are decoded */
+#define KC     256u        /* k of a panel */
+#define NB_MAX 128u        /* output columns of a panel: with KC, and the sums, about half a second-level cache */
+#define NB_FEW 32u         /* the same for few rows of X */
+#define KC_FEW 128u        /* with NB_FEW: both panels' tiles stay in the first-level cache */
+#define AHEAD  4u          /* rows of weights fetched before they are decoded */
 
 typedef struct amx {
     const wf_view *x, *w, *y;
@@ -46,7 +43,7 @@ static amx amx_of(const wf_call *c)
     a.m_tiles = WF_UP(a.m, TILE) / TILE;
     a.k_tiles = WF_UP(a.k, TILE_K) / TILE_K;
     a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
-    a.kc = a.m <= FEW && a.w->dtype != WF_Q6_K ? KC_FEW : KC;
+    a.kc = a.m <= FEW ? KC_FEW : KC;
     return a;
 }
 
@@ -87,44 +84,10 @@ WF_INLINE void split(__m512 a, __m512 b, char *dst)
     _mm512_storeu_si512(dst + PLANE, upper(rest(a), rest(b)));
 }
 
-WF_INLINE __m512 whole(__m128i bytes, __m512 scale)
+static void split_f32(const float *x, uint32_t n, char *out)
 {
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), scale);
+    for (uint32_t i = 0; i < n; i += TILE_K) split(v_load(x + i), v_load(x + i + 16), out + (size_t)i / TILE_K * BOTH);
 }
-
-/* Weights `at`..+32 of a row: of the types that models are mostly made of, straight from there. */
-WF_INLINE void split_weights(const uint8_t dtype, const char *row, size_t at, char *dst)
-{
-    if (dtype == WF_F16) {
-        const uint16_t *p = (const uint16_t *)row + at;
-        split(v_load_f16(p), v_load_f16(p + 16), dst);
-    } else if (dtype == WF_Q8_0) {
-        const char *p = row + at / 32 * 34;
-        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
-        const __m128i *q = (const __m128i *)(p + 2);
-        split(whole(_mm_loadu_si128(q), d), whole(_mm_loadu_si128(q + 1), d), dst);
-    } else if (dtype == WF_Q4_0) {
-        const char *p = row + at / 32 * 18;
-        const __m128i low = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
-        __m128i q = _mm_loadu_si128((const __m128i *)(p + 2));
-        split(whole(_mm_sub_epi8(_mm_and_si128(q, low), eight), d),
-              whole(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), low), eight), d), dst);
-    } else {
-        split(v_load((const float *)row + at), v_load((const float *)row + at + 16), dst);
-    }
-}
-
-#define SPLIT_ROW(name, dtype)                                                                     \
-    static void name(const char *row, uint32_t n, char *out)                                       \
-    {                                                                                              \
-        for (uint32_t i = 0; i < n; i += TILE_K)                                                   \
-            split_weights(dtype, row, i, out + (size_t)i / TILE_K * BOTH);                         \
-    }
-SPLIT_ROW(split_f32, WF_F32)
-SPLIT_ROW(split_f16, WF_F16)
-SPLIT_ROW(split_q8_0, WF_Q8_0)
-SPLIT_ROW(split_q4_0, WF_Q4_0)
 
 static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
 {
@@ -136,20 +99,13 @@ static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
 static void split_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, char *out)
 {
     const char *src = row_at(v, row, k);
-    bool full = n % TILE_K == 0;
     float floats[KC];
-    if (full && v->dtype == WF_F16) {
-        split_f16(src, n, out);
-    } else if (v->dtype == WF_Q8_0) {
-        split_q8_0(src, n, out);
-    } else if (v->dtype == WF_Q4_0) {
-        split_q4_0(src, n, out);
-    } else if (full && v->dtype == WF_F32) {
-        split_f32(src, n, out);
+    if (n % TILE_K == 0 && v->dtype == WF_F32) {
+        split_f32((const float *)src, n, out);
     } else {
         WF_SIMD(wf_cpu_decode)(v->dtype, src, floats, n);
         memset(floats + n, 0, (WF_UP(n, TILE_K) - n) * sizeof(float));
-        split_f32((const char *)floats, n, out);
+        split_f32(floats, n, out);
     }
 }
 
@@ -197,7 +153,7 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
             continue;
         }
         const float zeros[KC] = {0};
-        split_f32((const char *)zeros, n, out);
+        split_f32(zeros, n, out);
     }
 }
 

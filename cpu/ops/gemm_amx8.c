@@ -1,4 +1,4 @@
-/* GEMM on AMX with int8 products, for F16, Q8_0 and Q4_0 weights.
+/* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0 and Q6_K weights.
  *
  * Both sides become whole numbers of 15 bits with one scale for each row and panel of 256 k, in two int8:
  * 256 first + second. Three of the four products are summed, exactly, in int32, without looking at scales
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "cpu/ops/gemm_amx.h"
+#include "cpu/ops/planes.h"
 
 #define UNIT    64u            /* k of a tile */
 #define PANEL   256u           /* k that share a scale: int32 holds their sums */
@@ -23,7 +24,7 @@
 #define PLANE   1024u          /* bytes of a tile */
 #define BOTH    (2 * PLANE)    /* first, second */
 #define NB_MAX  128u           /* output columns at a time */
-#define CHUNK   64u            /* output columns handed to a thread at a time where rows of X are few */
+#define NB_FEW  32u            /* the same where rows of X are few */
 #define ROW_MAX 512u           /* bytes of a panel of a row as it lies in the file */
 
 /* A panel of 16 rows, of weights or of activations. */
@@ -51,7 +52,7 @@ static amx8 amx8_of(const wf_call *c)
     a.k = a.x->cols;
     a.m_tiles = WF_UP(a.m, TILE) / TILE;
     a.panels = WF_UP(a.k, PANEL) / PANEL;
-    a.nb = a.m <= FEW ? TILE : NB_MAX;
+    a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
     a.w_step = (size_t)((char *)wf_cpu_row(a.w, 1) - (char *)wf_cpu_at(a.w));
     a.w_bytes = wf_dtype_bytes(a.w->dtype, PANEL);
     return a;
@@ -133,10 +134,14 @@ static void pack_x(const amx8 *a, uint32_t t, uint32_t p, panel *out)
     panel plain;
     if (rows < TILE) memset(&plain, 0, sizeof(plain));
     for (uint32_t r = 0; r < rows; r++) {
-        float x[PANEL];
-        in->decode((char *)wf_cpu_row(a->x, t * TILE + r) + (size_t)p * PANEL * in->block_bytes, x, n);
-        memset(x + n, 0, (PANEL - n) * sizeof(float));
-        round_row(a->w->dtype, x, &plain, r);
+        const char *src = (char *)wf_cpu_row(a->x, t * TILE + r) + (size_t)p * PANEL * in->block_bytes;
+        float copy[PANEL];
+        bool whole_panel = a->x->dtype == WF_F32 && n == PANEL;
+        if (!whole_panel) {
+            in->decode(src, copy, n);
+            memset(copy + n, 0, (PANEL - n) * sizeof(float));
+        }
+        round_row(a->w->dtype, whole_panel ? (const float *)src : copy, &plain, r);
     }
     memcpy(out->scale, plain.scale, sizeof(plain.scale));
     memcpy(out->fix, plain.fix, sizeof(plain.fix));
@@ -182,12 +187,6 @@ WF_INLINE __m512i part_at(const int32_t *p, __m512i others, const __mmask16 lane
     return _mm512_castps_si512(_mm512_mask_broadcastss_ps(_mm512_castsi512_ps(others), lanes, _mm_load_ss((const float *)p)));
 }
 
-WF_INLINE __m512i two(const char *low, const char *high)
-{
-    __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)low));
-    return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);
-}
-
 /* 16 rows of weights, one panel of them. */
 typedef struct source {
     const char *w;
@@ -216,11 +215,6 @@ WF_INLINE __m512i nibbles(__m512i q, __m512i by)
 {
     const __m512i mask = _mm512_set1_epi16((short)0xf000), eight = _mm512_set1_epi16((short)0x8000);
     return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(q, mask, eight, 0x6a), by); /* (q & mask) ^ eight */
-}
-
-WF_INLINE __m128i load16(const char *p)
-{
-    return _mm_loadu_si128((const void *)p);
 }
 
 WF_INLINE void q4_0_row(const source *s, uint32_t r, panel *out)
@@ -268,14 +262,42 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     memcpy(&out->scale[r], &scale, sizeof(scale)); /* 2^-shift */
 }
 
+/* The scales of the panel's 16s as parts of the largest, and that one into *most. */
+WF_INLINE __m512i q6_k_parts(const char *p, float *most)
+{
+    __m512i scale = _mm512_cvtepi8_epi32(load16(p + 192));
+    int top = _mm512_reduce_max_epi32(_mm512_abs_epi32(scale));
+    const __m512 factor = _mm512_set1_ps(top ? 32767.0f / (float)top : 0);
+    __m512i by = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(scale), factor));
+    *most = _cvtsh_ss(*(const unsigned short *)(p + 208)) * (float)top * (32768.0f / 32767 / 1024);
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, by, _mm512_slli_epi32(by, 16));
+}
+
+WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
+{
+    const __m512i minus32 = _mm512_set1_epi16((short)0x8000), mask = _mm512_set1_epi16((short)0xfc00);
+    const __m512i quarter = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    const char *p = s->w + r * s->step;
+    __m512i parts = q6_k_parts(p, &out->scale[r]);
+    WF_UNROLL(4)
+    for (uint32_t u = 0; u < UNITS; u++) {
+        __m512i q = q6_k_bytes(p, u);
+        __m512i by = _mm512_permutexvar_epi32(_mm512_add_epi32(quarter, _mm512_set1_epi32((int)(4 * u))), parts);
+        __m512i even = _mm512_xor_si512(_mm512_slli_epi16(q, 10), minus32);
+        __m512i odd = _mm512_ternarylogic_epi32(_mm512_slli_epi16(q, 2), mask, minus32, 0x6a);
+        store_planes(_mm512_mulhrs_epi16(even, by), _mm512_mulhrs_epi16(odd, by), out->tile[u][0] + r * 64);
+    }
+}
+
 /* Panel p of 16 rows of weights from n on; what there is not is zero. Meanwhile the rows after this call's width are
  * fetched, in the order in which they lie in memory: there the processor foresees it, in pieces of each row it does not. */
 WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
 {
     const char *w = (const char *)wf_cpu_at(a->w) + n * a->w_step;
     uint32_t rows = n < a->n ? WF_MIN(TILE, a->n - n) : 0, k = WF_MIN(PANEL, a->k - p * PANEL);
+    uint32_t strip = n % a->nb / TILE; /* of those that begin at a multiple of nb */
     s->bytes = a->w_bytes;
-    s->next = w + a->nb * a->w_step + p * TILE * s->bytes;
+    s->next = w + (a->nb - strip * TILE) * a->w_step + (p * a->nb / TILE + strip) * TILE * s->bytes;
     s->w = w + p * s->bytes;
     s->step = a->w_step;
     if (rows < TILE || k < PANEL) {
@@ -294,6 +316,7 @@ WF_INLINE void unpack_row(const source *s, const uint8_t dtype, uint32_t r, pane
     if (dtype == WF_F16) f16_row(s, r, out);
     if (dtype == WF_Q8_0) q8_0_row(s, r, out);
     if (dtype == WF_Q4_0) q4_0_row(s, r, out);
+    if (dtype == WF_Q6_K) q6_k_row(s, r, out);
 }
 
 WF_INLINE void unpack(const source *s, const uint8_t dtype, panel *out)
@@ -432,30 +455,31 @@ WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first
     scale_sums(w, x, two_x, stage, first, sum);
 }
 
-/* Output columns begin..end, 16 at a time; after the last one's last panel the first is unpacked once more. */
+/* Output columns begin..end: a panel of X stays in the first-level cache for all of them. After the last panel of
+ * weights the first is unpacked once more. */
 WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     source s;
-    uint32_t at = 0;
+    uint32_t strips = (end - begin + TILE - 1) / TILE, at = 0;
     open_panel(a, dtype, begin, 0, &s, &a->wp[0]);
     unpack(&s, dtype, &a->wp[0]);
-    for (uint32_t n = begin; n < end; n += TILE) {
-        for (uint32_t p = 0; p < a->panels; p++, at ^= 1) {
+    for (uint32_t p = 0; p < a->panels; p++)
+        for (uint32_t n = 0; n < strips; n++, at ^= 1) {
             const panel *x = a->xp + (size_t)p * a->m_tiles, *w = &a->wp[at];
-            bool last = p + 1 == a->panels;
-            open_panel(a, dtype, !last ? n : n + TILE < end ? n + TILE : n, last ? 0 : p + 1, &s, &a->wp[at ^ 1]);
+            float *sum = a->sums + (size_t)n * a->m_tiles * TILE * TILE;
+            uint32_t next = (n + 1) % strips, next_p = (p + (next == 0)) % a->panels;
+            open_panel(a, dtype, begin + next * TILE, next_p, &s, &a->wp[at ^ 1]);
             if (a->m_tiles == 1)
-                step(w, x, false, p == 0, a->sums, &s, dtype, &a->wp[at ^ 1]);
+                step(w, x, false, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
             else
-                step(w, x, true, p == 0, a->sums, &s, dtype, &a->wp[at ^ 1]);
+                step(w, x, true, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
             for (uint32_t m = 2; m < a->m_tiles; m += 2)
                 if (m + 1 < a->m_tiles)
-                    multiply(w, x + m, true, p == 0, a->sums + m * TILE * TILE);
+                    multiply(w, x + m, true, p == 0, sum + m * TILE * TILE);
                 else
-                    multiply(w, x + m, false, p == 0, a->sums + m * TILE * TILE);
+                    multiply(w, x + m, false, p == 0, sum + m * TILE * TILE);
         }
-        put_sums(c, n, TILE, 0, a->m_tiles, a->sums);
-    }
+    put_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
 }
 
 #define STRIPS(name, dtype)                                                                        \
@@ -469,6 +493,7 @@ WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint
 STRIPS(strips_f16, WF_F16)
 STRIPS(strips_q8_0, WF_Q8_0)
 STRIPS(strips_q4_0, WF_Q4_0)
+STRIPS(strips_q6_k, WF_Q6_K)
 
 void wf_cpu_gemm_amx8(const wf_cpu_work *work)
 {
@@ -481,10 +506,11 @@ void wf_cpu_gemm_amx8(const wf_cpu_work *work)
     for (uint32_t i = begin; i < end; i++) pack_x(&a, i % a.m_tiles, i / a.m_tiles, &a.xp[i]);
     wf_cpu_barrier(work);
     configure();
-    while (wf_cpu_next(work, a.n, a.m <= FEW ? CHUNK : a.nb, &begin, &end)) {
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) {
         if (a.w->dtype == WF_F16) strips_f16(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q8_0) strips_q8_0(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q4_0) strips_q4_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q6_K) strips_q6_k(work->call, &a, begin, end);
     }
     _tile_release();
 }
