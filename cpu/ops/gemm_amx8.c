@@ -22,7 +22,6 @@
 #define UNITS   (PANEL / UNIT)
 #define BLOCKS  (PANEL / 32)
 #define PLANE   1024u          /* bytes of a tile */
-#define BOTH    (2 * PLANE)    /* first, second */
 #define NB_MAX  128u           /* output columns at a time */
 #define NB_FEW  32u            /* the same where rows of X are few */
 #define ROW_MAX 512u           /* bytes of a panel of a row as it lies in the file */
@@ -84,6 +83,12 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
     }
 }
 
+/* The larger sizes; what is no number is larger than all. */
+WF_INLINE __m512i larger(__m512i top, __m512 v)
+{
+    return _mm512_max_epi32(top, _mm512_castps_si512(_mm512_abs_ps(v)));
+}
+
 /* 32 F32 to 15 bits. */
 WF_INLINE __m512i whole(const float *x, __m512 factor)
 {
@@ -100,11 +105,10 @@ WF_INLINE __m512i bytes(__m512i low, __m512i high)
 /* One row's panel, into its 64 bytes of each tile that begins at `out`. */
 static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t r)
 {
-    __m512 top = _mm512_setzero_ps();
-    for (uint32_t i = 0; i < PANEL; i += 16) top = _mm512_max_ps(top, _mm512_abs_ps(_mm512_loadu_ps(x + i)));
-    float most = _mm512_reduce_max_ps(top);
+    __m512i top = _mm512_setzero_si512(), sum = top;
+    for (uint32_t i = 0; i < PANEL; i += 16) top = larger(top, _mm512_loadu_ps(x + i));
+    float most = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(top))));
     const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
-    __m512i sum = _mm512_setzero_si512();
     for (uint32_t i = 0; i < PANEL; i += 2 * UNIT) {
         __m512i first[2], second[2];
         for (uint32_t u = 0; u < 2; u++) {
@@ -166,12 +170,14 @@ WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const fl
 {
     const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i rows = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)step));
-    __m512 d[BLOCKS], top = _mm512_setzero_ps();
+    __m512i most = _mm512_setzero_si512();
+    __m512 d[BLOCKS];
     for (uint32_t b = 0; b < BLOCKS; b++) {
         __m512i half = _mm512_i32gather_epi32(rows, w + b * block, 1);
         d[b] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(half));
-        top = _mm512_max_ps(top, _mm512_abs_ps(d[b]));
+        most = larger(most, d[b]);
     }
+    __m512 top = _mm512_castsi512_ps(most);
     __mmask16 some = _mm512_cmp_ps_mask(top, _mm512_setzero_ps(), _CMP_NEQ_UQ);
     __m512 factor = _mm512_maskz_div_ps(some, _mm512_set1_ps(32767), top);
     for (uint32_t b = 0; b < BLOCKS; b++) {
@@ -191,8 +197,8 @@ WF_INLINE __m512i part_at(const int32_t *p, __m512i others, const __mmask16 lane
 typedef struct source {
     const char *w;
     size_t step;
-    const char *next; /* memory to fetch meanwhile, `bytes` for each row */
-    size_t bytes;
+    const char *next; /* what these rows, or at their end others, give next: `bytes` of each to fetch meanwhile */
+    size_t next_step, bytes;
     int32_t part[BLOCKS][TILE];
     char copy[TILE][ROW_MAX]; /* of rows that are not all there */
 } source;
@@ -252,14 +258,15 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     __m512i top = _mm512_setzero_si512();
     for (uint32_t i = 0; i < PANEL * 2; i += 64)
         top = _mm512_max_epu16(top, _mm512_and_si512(_mm512_loadu_si512(w + i), _mm512_set1_epi16(0x7fff)));
-    uint32_t shift = 29 - WF_MAX(largest(top) >> 10, 1u), scale = (127 - shift) << 23;
+    uint32_t exponent = WF_MAX(largest(top) >> 10, 1u), shift = 29 - exponent;
+    uint32_t scale = exponent < 31 ? (127 - shift) << 23 : 0x7fc00000; /* 2^-shift, or not a number */
     const __m512h by = _mm512_cvtepi16_ph(_mm512_set1_epi16((short)shift));
     WF_UNROLL(4)
     for (uint32_t u = 0; u < UNITS; u++, w += 128) {
         __m512h even = _mm512_scalef_ph(_mm512_loadu_ph(w), by), odd = _mm512_scalef_ph(_mm512_loadu_ph(w + 64), by);
         store_planes(_mm512_cvtph_epi16(even), _mm512_cvtph_epi16(odd), out->tile[u][0] + r * 64);
     }
-    memcpy(&out->scale[r], &scale, sizeof(scale)); /* 2^-shift */
+    memcpy(&out->scale[r], &scale, sizeof(scale));
 }
 
 /* The scales of the panel's 16s as parts of the largest, and that one into *most. */
@@ -289,15 +296,14 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
     }
 }
 
-/* Panel p of 16 rows of weights from n on; what there is not is zero. Meanwhile the rows after this call's width are
- * fetched, in the order in which they lie in memory: there the processor foresees it, in pieces of each row it does not. */
+/* Panel p of 16 rows of weights from n on; what there is not is zero. */
 WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
 {
     const char *w = (const char *)wf_cpu_at(a->w) + n * a->w_step;
     uint32_t rows = n < a->n ? WF_MIN(TILE, a->n - n) : 0, k = WF_MIN(PANEL, a->k - p * PANEL);
-    uint32_t strip = n % a->nb / TILE; /* of those that begin at a multiple of nb */
     s->bytes = a->w_bytes;
-    s->next = w + (a->nb - strip * TILE) * a->w_step + (p * a->nb / TILE + strip) * TILE * s->bytes;
+    s->next = p + 1 < a->panels ? w + (p + 1) * s->bytes : w + a->nb * a->w_step;
+    s->next_step = a->w_step;
     s->w = w + p * s->bytes;
     s->step = a->w_step;
     if (rows < TILE || k < PANEL) {
@@ -312,7 +318,12 @@ WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32
 
 WF_INLINE void unpack_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
 {
-    for (size_t i = 0; i < s->bytes; i += 64) __builtin_prefetch(s->next + r * s->bytes + i, 0, 2);
+    const char *next = s->next + r * s->next_step;
+    for (size_t i = 0; i < s->bytes; i += 64) /* F16's are too long for the first-level cache */
+        if (dtype == WF_F16)
+            __builtin_prefetch(next + i, 0, 2);
+        else
+            __builtin_prefetch(next + i, 0, 3);
     if (dtype == WF_F16) f16_row(s, r, out);
     if (dtype == WF_Q8_0) q8_0_row(s, r, out);
     if (dtype == WF_Q4_0) q4_0_row(s, r, out);
