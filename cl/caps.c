@@ -147,6 +147,7 @@ static void get_features(cl_place *pl, const char *ext)
         if (!has_word(ext, known[i]) || n + strlen(known[i]) + 2 > cap) continue;
         n += (size_t)snprintf(out + n, cap - n, "%s%s", n ? " " : "", known[i]);
     }
+    if (wf_cl_has_clblast()) snprintf(out + n, cap - n, "%sCLBlast", n ? " " : "");
 }
 
 /* Why the device cannot be used at all, or NULL. */

@@ -33,6 +33,7 @@ typedef struct cl_caps {
     uint32_t nv_local_bytes; /* of local memory that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
     uint64_t scratch, zeros; /* bytes of a queue's scratch buffer and of its zeros from the start, so that no step has to enlarge them */
+    uint64_t panels; /* bytes of scratch at most that a call of CLBlast may take */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
     uint32_t lanes; /* work-items that share a matrix unit of kernels/matrix.clh; 0: none */
@@ -135,6 +136,8 @@ void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is 
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);
+/* ROPE_ARGS of kernels/rope.clh: table, pos and slot from `in` on, both pools from `pools` on. */
+void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *);
 /* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
  * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
@@ -170,6 +173,7 @@ bool wf_cl_plan_frag(const cl_caps *, const cl_variant *, const wf_call *, uint3
 bool wf_cl_plan_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_plan_clblast(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -204,19 +208,20 @@ void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, u
 
 /* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tokens, batch (variants.def), with so many work-groups for the K of a tile;
- * malloc'ed, NULL on shortage of memory. */
-char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split);
+/* The program for the knobs warpgroups, pack, tokens, batch (variants.def), with so many work-groups for the K of a tile,
+ * and SiLU behind it or not; malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split, bool silu);
 /* What a launch of it takes, for planning. */
 typedef struct cl_wgmma {
     uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
+    uint32_t features;              /* of Y a work-group: rows, or with SiLU half as many */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
     uint32_t step;                  /* of K, a multiple of which it wants */
     uint32_t split;                 /* work-groups that share the K of a tile */
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeros */
     uint64_t box_bytes;             /* of zeros that a tile takes */
 } cl_wgmma;
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split);
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split, bool silu);
 /* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. Its work-groups have so
  * many work-items for so many packed rows. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };
@@ -239,6 +244,8 @@ typedef struct cl_kern {
 /* The kernel for a launch, built on first use; plans again with smaller work-groups if this device
  * cannot run it with those of *l. */
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
+/* The kernel for a launch as it is; *out NULL: the device wants smaller work-groups, and plans know by now. */
+weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_launch *l, cl_kern **out);
 /* A kernel that no call asks for; the caller frees it. */
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
 void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
@@ -322,6 +329,7 @@ struct cl_dev {
     char cache[512]; /* folder of kernel binaries; "": none */
     cl_child child;
     uint32_t n_built;
+    bool clblast;  /* CLBlast has been called for it */
     struct {
         cl_kern *kern;
         uint32_t limit; /* work-items a work-group at most, learnt from builds; 0: none */
@@ -352,6 +360,20 @@ weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
+
+/* For commands that others than wf_cl_enqueue put in a queue: scratch memory of at least so many bytes, and the event, or NULL,
+ * that stands for the command just put there. */
+weft_status wf_cl_scratch(cl_q *, uint64_t bytes);
+void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
+
+/* ---- ops/clblast.c, or clblast_none.c: a variant without a kernel of ours ---------------------------------------- */
+
+bool wf_cl_has_clblast(void);
+/* Puts the commands of a product to which the variant's plan agreed in the queue. WEFT_ERR_UNSUPPORTED: CLBlast refuses
+ * the call, the device is well. */
+weft_status wf_cl_clblast(cl_q *, const wf_call *c, int variant);
+/* What CLBlast holds of contexts ends here. Other devices of the process that use it build again. */
+void wf_cl_clblast_close(cl_dev *);
 
 /* ---- probe.c ------------------------------------------------------------------------------------------------ */
 

@@ -123,6 +123,7 @@ static void cl_close(wf_dev *base)
     if (!d->base.lost) {
         if (d->own) wf_cl_queue_destroy(base, &d->own->base);
         wf_cl_kern_free(d);
+        wf_cl_clblast_close(d);
         if (d->ctx) clReleaseContext(d->ctx);
     } else {
         wf_cl_kern_free(d);
@@ -160,6 +161,7 @@ static const wf_dev_fns fns = {
 };
 
 #define WGMMA_SCRATCH (128u << 20) /* 2,048 packed rows of X for a K of 14,336 take 59 MB */
+#define PANELS        (512u << 20) /* a quarter holds 8,192 rows of W for a K of 4,096 */
 #define WGMMA_ZEROS   (20u << 20)  /* sums that work-groups share: at most as many as run at once, of 66 KB each */
 
 static void set_up(cl_dev *d, const wf_open_params *p)
@@ -172,6 +174,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->max_alloc = b->info.max_alloc;
     if (p->max_alloc) b->max_alloc = WF_MIN(b->max_alloc, p->max_alloc);
     b->info.max_alloc = b->max_alloc;
+    d->place.caps.panels = WF_MIN((uint64_t)PANELS, b->max_alloc);
     b->align = 128;
     while (b->align < d->place.caps.mem_align) b->align *= 2;
     b->cache = d->place.caps.cache;

@@ -141,7 +141,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
 {
     static const char *const any[] = {"naive", NULL};
     static const char *const group[] = {"group", NULL};
-    uint32_t m = c->out[0].rows, n = c->out[0].cols;
+    uint32_t m = c->out[0].rows, n = c->in[1].rows; /* of GEMM: those of W */
     switch (c->op) {
     case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION: return attention_preference(caps, c);
@@ -155,7 +155,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
  * N=4096, K=14336). */
 static bool suits_wgmma(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !wf_call_fused(c) && c->out[0].rows > 8;
+    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !c->in[4].buf && !c->p.rope && c->out[0].rows > 8;
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
@@ -172,7 +172,9 @@ int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
         int i = find(c->op, *name);
         if (usable(d, c, class, i)) return i;
     }
-    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++)
-        if (usable(d, c, class, i)) return i;
+    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
+        bool asked_only = wf_cl_variant_at(c->op, i)->plan == wf_cl_plan_clblast;
+        if (!asked_only && usable(d, c, class, i)) return i;
+    }
     return -1;
 }

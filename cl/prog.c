@@ -45,7 +45,7 @@ static int32_t knob_of(const cl_launch *l, const char *name)
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
-    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile, (uint32_t)knob_of(l, "SPLIT"));
+    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile, (uint32_t)knob_of(l, "SPLIT"), knob_of(l, "SILU"));
     if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_text(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
     const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
@@ -228,6 +228,26 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     return WEFT_OK;
 }
 
+weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_launch *l, cl_kern **out)
+{
+    const cl_variant *v = wf_cl_variant_at(op, variant);
+    cl_kern *k;
+    for (k = d->var[op][variant].kern; k; k = k->next)
+        if (same(k, l)) return *out = k, WEFT_OK;
+    WF_TRY(wf_cl_kernel_alone(d, v, l, &k));
+    size_t limit = kernel_limit(d, k->kernel);
+    *out = limit >= l->group ? k : NULL;
+    if (*out) {
+        k->next = d->var[op][variant].kern;
+        d->var[op][variant].kern = k;
+        return WEFT_OK;
+    }
+    wf_cl_kernel_free(d, k);
+    d->var[op][variant].limit = (uint32_t)WF_MAX(limit, 1);
+    if (limit) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s: no work-group size", wf_ops[op].name, v->name);
+}
+
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out)
 {
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
@@ -235,21 +255,9 @@ weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l,
         if (!wf_cl_plan(d, variant, c, l))
             return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s cannot run this call on %s", wf_ops[c->op].name,
                            v->name, d->place.info.name);
-        for (cl_kern *k = d->var[c->op][variant].kern; k; k = k->next)
-            if (same(k, l)) return *out = k, WEFT_OK;
-        cl_kern *k = NULL;
-        WF_TRY(wf_cl_kernel_alone(d, v, l, &k));
-        size_t limit = kernel_limit(d, k->kernel);
-        if (limit >= l->group) {
-            k->next = d->var[c->op][variant].kern;
-            d->var[c->op][variant].kern = k;
-            return *out = k, WEFT_OK;
-        }
+        WF_TRY(wf_cl_kernel_of(d, c->op, variant, l, out));
+        if (*out) return WEFT_OK;
         /* Registers or local memory allow less than the device as a whole: plan again, smaller. */
-        wf_cl_kernel_free(d, k);
-        d->var[c->op][variant].limit = (uint32_t)WF_MAX(limit, 1);
-        if (limit == 0)
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s: no work-group size", wf_ops[c->op].name, v->name);
     }
 }
 

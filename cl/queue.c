@@ -38,6 +38,11 @@ static weft_status grow_both(cl_q *q, uint64_t scratch, uint64_t zeros)
     return grow(q, &q->zeros, zeros, zeros);
 }
 
+weft_status wf_cl_scratch(cl_q *q, uint64_t bytes)
+{
+    return grow_both(q, bytes, 0);
+}
+
 static void release(cl_q *q)
 {
     if (q->scratch.mem) clReleaseMemObject(q->scratch.mem);
@@ -128,8 +133,7 @@ void wf_cl_event_destroy(wf_dev *base, wf_event *ev)
     free(e);
 }
 
-/* The event stands for the command just enqueued on q. */
-static void arm(wf_event *signal, cl_q *q, cl_event ev)
+void wf_cl_arm(wf_event *signal, cl_q *q, cl_event ev)
 {
     cl_ev *e = (cl_ev *)signal;
     q->dirty = true;
@@ -243,7 +247,7 @@ weft_status wf_cl_write(wf_queue *queue, wf_buf *buf, uint64_t off, const void *
     cl_int err = clEnqueueWriteBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, src, 0, NULL,
                                       signal ? &ev : NULL);
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueWriteBuffer");
-    arm(signal, q, ev);
+    wf_cl_arm(signal, q, ev);
     return WEFT_OK;
 }
 
@@ -258,7 +262,7 @@ weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, ui
     cl_int err = clEnqueueReadBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, dst, 0, NULL,
                                      signal ? &ev : NULL);
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueReadBuffer");
-    arm(signal, q, ev);
+    wf_cl_arm(signal, q, ev);
     return WEFT_OK;
 }
 
@@ -286,7 +290,7 @@ weft_status wf_cl_mark(wf_queue *queue, wf_event *const *waits, uint32_t n_waits
     /* a barrier, not a marker: later commands of this queue wait for the events, too */
     cl_int err = clEnqueueBarrierWithWaitList(q->q, n, n ? list : NULL, signal ? &ev : NULL);
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueBarrierWithWaitList");
-    arm(signal, q, ev);
+    wf_cl_arm(signal, q, ev);
     return WEFT_OK;
 }
 
@@ -342,7 +346,7 @@ weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
         if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clSetKernelArg(%s/%s)", wf_ops[c->op].name, name);
         WF_TRY(launch(q, c, k, l, l->then_groups, name, NULL, 0, signal));
     }
-    arm(c->signal, q, ev);
+    wf_cl_arm(c->signal, q, ev);
     return WEFT_OK;
 }
 
@@ -364,7 +368,8 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
     WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
     let_child_go(d);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
-    weft_status s = wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    weft_status s = v->plan == wf_cl_plan_clblast ? wf_cl_clblast((cl_q *)queue, c, variant)
+                                                  : wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
     if (s == WEFT_ERR_UNSUPPORTED) wf_cl_drop(queue->dev, c->op, variant); /* the next call takes another */
     return s;
 }

@@ -10,7 +10,8 @@
  *   sums in registers --> wgmma_end.c
  *
  * A work-group has `warpgroups` of four warps; each multiplies 64 rows of W with `tokens` rows of X. Only X passes
- * through local memory. Large products pack it first (wgmma_pack.c). Where tiles are too few for the device, `split`
+ * through local memory. Large products pack it first (wgmma_pack.c). With SiLU half of a work-group's rows of W are gate, and
+ * half the same of up; they meet in local memory behind the sums. Where tiles are too few for the device, `split`
  * work-groups share the K of a tile, and meet at the end (wgmma_end.c).
  *
  * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
@@ -59,11 +60,12 @@ char *wf_ptx_text(wf_ptx *t)
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
-static wf_wgmma derive(const int32_t knob[4], uint32_t split)
+static wf_wgmma derive(const int32_t knob[4], uint32_t split, bool silu)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tokens = knob[2], .batch = knob[3], .split = (int)split};
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tokens = knob[2], .batch = knob[3], .split = (int)split, .silu = silu};
     s.threads = s.warpgroups * WARPGROUP;
     s.rows = s.warpgroups * 64;
+    s.features = s.rows / (1 + s.silu);
     s.slot_bytes = s.tokens * WF_WGMMA_ROW_BYTES;
     s.copies = (s.tokens * WF_WGMMA_CHUNKS + s.threads - 1) / s.threads;
     s.sums = s.tokens / 2;
@@ -72,10 +74,10 @@ static wf_wgmma derive(const int32_t knob[4], uint32_t split)
     return s;
 }
 
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split)
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split, bool silu)
 {
-    wf_wgmma s = derive(knob, split);
-    return (cl_wgmma){.threads = (uint32_t)s.threads, .rows = (uint32_t)s.rows, .tokens = (uint32_t)s.tokens, .split = split,
+    wf_wgmma s = derive(knob, split, silu);
+    return (cl_wgmma){.threads = (uint32_t)s.threads, .rows = (uint32_t)s.rows, .features = (uint32_t)s.features, .tokens = (uint32_t)s.tokens, .split = split,
                       .resident = (uint32_t)s.resident, .step = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .box_bytes = wf_wgmma_box_bytes(&s)};
 }
 
@@ -130,7 +132,7 @@ static void begin(wf_ptx *t, const wf_wgmma *s)
            " add.u32 m_tiles, m, %d; div.u32 m_tiles, m_tiles, %d;\n"
            " add.u32 units, n, %d; div.u32 units, units, %d; mul.lo.u32 units, units, m_tiles; mul.lo.u32 units, units, %d;\n"
            " mul.wide.u32 skip, stride, %d;\n",
-        s->tokens - 1, s->tokens, s->rows - 1, s->rows, s->split, s->threads / WF_WGMMA_CHUNKS * 2);
+        s->tokens - 1, s->tokens, s->features - 1, s->features, s->split, s->threads / WF_WGMMA_CHUNKS * 2);
     /* Operand B: K is contiguous; rows of 128 bytes have swizzling mode 1. */
     put(t, " mov.u32 tmp, part; shr.u32 tmp, tmp, 4; and.b32 tmp, tmp, 16383; cvt.u64.u32 part_desc, tmp; or.b64 part_desc, part_desc, %llu;\n",
         1ULL << 62 | (8ULL * WF_WGMMA_ROW_BYTES >> 4) << 32 | 1ULL << 16);
@@ -140,18 +142,23 @@ static void place_unit(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " div.u32 tile, unit, %d; rem.u32 rank, unit, %d;\n"
            " rem.u32 m0, tile, m_tiles; mul.lo.u32 m0, m0, %d; div.u32 n0, tile, m_tiles; mul.lo.u32 n0, n0, %d;\n",
-        s->split, s->split, s->tokens, s->rows);
+        s->split, s->split, s->tokens, s->features);
     /* Steps [rank * all / split, (rank + 1) * all / split) of K; kt counts from 0. */
     put(t, " shr.u32 steps, k, %d; mul.lo.u32 tmp, rank, steps; div.u32 at, tmp, %d; add.u32 tmp, tmp, steps; div.u32 tmp, tmp, %d;\n"
            " sub.u32 steps, tmp, at; mov.u32 kt, 0;\n", WF_WGMMA_LOG2_STEP, s->split, s->split);
 }
 
-/* Where this work-item reads W. Past the last rows: the last block again, whose sums are thrown away. */
-static void place_w(wf_ptx *t)
+/* Where this work-item reads W. Past the last rows: the last block again, whose sums are thrown away. With SiLU the first
+ * half of the warps has blocks of gate, the other half the same blocks of up. */
+static void place_w(wf_ptx *t, const wf_wgmma *s)
 {
+    int half = s->warpgroups * 2;
     put(t, " add.u32 last, n, 15; shr.u32 last, last, 4; sub.u32 last, last, 1; setp.eq.u32 first, lane, 0; setp.eq.and.u32 first, m0, 0, first;\n"
-           " shr.u32 tmp, n0, 4; mad.lo.u32 tmp, group, 4, tmp; add.u32 tmp, tmp, in_group; min.u32 tmp, tmp, last;\n"
-           " mul.wide.u32 off, tmp, k; shl.b64 off, off, 5; mul.wide.u32 wide, lane, 16; add.s64 off, off, wide;\n"
+           " mad.lo.u32 row, group, 4, in_group; shr.u32 tmp, n0, 4;\n");
+    if (s->silu) put(t, " setp.ge.u32 q, row, %d; @q sub.u32 row, row, %d;\n", half, half);
+    put(t, " add.u32 tmp, tmp, row; min.u32 tmp, tmp, last;\n");
+    if (s->silu) put(t, " @q add.u32 tmp, tmp, last; @q add.u32 tmp, tmp, 1;\n");
+    put(t, " mul.wide.u32 off, tmp, k; shl.b64 off, off, 5; mul.wide.u32 wide, lane, 16; add.s64 off, off, wide;\n"
            " mul.wide.u32 wide, at, %d; add.s64 off, off, wide; add.s64 from_w, off, w;\n", WF_WGMMA_PRODUCTS * FRAGMENT);
 }
 
@@ -256,9 +263,9 @@ static void sum_over_k(wf_ptx *t, const wf_wgmma *s)
     put(t, " bra STEPS;\nSUMMED: wgmma.wait_group.sync.aligned 0;%s\n", s->pack ? "" : " cp.async.wait_group 0;");
 }
 
-char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split)
+char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split, bool silu)
 {
-    wf_wgmma s = derive(knob, split);
+    wf_wgmma s = derive(knob, split, silu);
     wf_ptx t = {0};
     head(&t, &s);
     arguments(&t);
@@ -266,7 +273,7 @@ char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split)
     if (s.pack) wf_wgmma_pack(&t, &s);
     put(&t, "UNIT:\n");
     place_unit(&t, &s);
-    place_w(&t);
+    place_w(&t, &s);
     if (s.pack)
         wf_wgmma_place_packed(&t, &s);
     else

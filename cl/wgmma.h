@@ -24,7 +24,9 @@ char *wf_ptx_text(wf_ptx *t); /* malloc'ed; NULL: memory ran out */
 typedef struct wf_wgmma {
     int warpgroups, pack, tokens, batch; /* batch: 1 or 2, so that two of them divide the steps in the loop's text */
     int split;              /* work-groups that share the K of a tile */
+    int silu;               /* 1: rows of W are gate, then up */
     int threads, rows;      /* of a work-group */
+    int features;           /* of Y a tile: rows, or half of them gate and half up */
     int slot_bytes, copies; /* 16-byte chunks of X a work-item and step, rounded up */
     int sums, w_registers;  /* registers that hold sums, and W of two batches */
     int resident;           /* work-groups that a multiprocessor holds at once */

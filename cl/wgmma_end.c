@@ -1,4 +1,4 @@
-/* wgmma_end: from the sums of wgmma.c to Y, with bias and residual.
+/* wgmma_end: from the sums of wgmma.c to Y, with bias and residual, or with SiLU.
  *
  *   sums in registers --> local memory --> whole lines of Y
  *
@@ -13,8 +13,14 @@
 #include <stdio.h>
 
 #define put      wf_ptx_put
-#define AT_ONCE  8 /* tokens that the work-group finishes at once: four features a work-item */
 #define TOGETHER 4 /* such groups whose residuals are asked for together */
+
+/* Tokens that the work-group finishes at once: a work-item has four features of Y, which are of four rows of W, or of four
+ * of gate and four of up. */
+static int at_once(const wf_wgmma *s)
+{
+    return s->threads * 4 / s->features;
+}
 
 /* Tokens of one owner, at most. */
 static int share(const wf_wgmma *s)
@@ -24,7 +30,7 @@ static int share(const wf_wgmma *s)
 
 static int groups(const wf_wgmma *s)
 {
-    return (share(s) + AT_ONCE - 1) / AT_ONCE;
+    return (share(s) + at_once(s) - 1) / at_once(s);
 }
 
 /* A token of a tile in local memory: the 32 lanes of a store hit 32 banks. */
@@ -46,7 +52,7 @@ uint64_t wf_wgmma_box_bytes(const wf_wgmma *s)
 
 void wf_wgmma_declare_end(wf_ptx *t, const wf_wgmma *s)
 {
-    put(t, " .reg .b32 own, column, token, e<%d>, h<2>;\n .reg .b64 box;\n .reg .f32 f<4>, b<4>, r<%d>, got;\n", s->split * 4, TOGETHER * 4);
+    put(t, " .reg .b32 own, column, token, e<%d>, h<2>;\n .reg .b64 box;\n .reg .f32 f<8>, b<8>, r<%d>, got;\n", s->split * 4, TOGETHER * 4);
 }
 
 /* Registers of sums to local memory, [token][row] in F32. */
@@ -64,10 +70,11 @@ static void place(wf_ptx *t, const wf_wgmma *s)
 {
     put(t, " div.u32 row, tid, %d; rem.u32 chunk, tid, %d; shl.b32 chunk, chunk, 2; add.u32 column, chunk, n0;\n"
            " mov.u32 at, part; mad.lo.u32 at, row, %d, at; mad.lo.u32 at, chunk, 4, at; mad.lo.u32 own, row, %d, rank;\n",
-        s->rows / 4, s->rows / 4, pitch(s), s->split);
-    for (int v = 0; v < 4; v++) put(t, " mov.f32 b%d, 0f00000000;", v);
+        s->features / 4, s->features / 4, pitch(s), s->split);
+    for (int v = 0; v < 8; v++) put(t, " mov.f32 b%d, 0f00000000;", v);
     put(t, "\n setp.lt.and.u32 p, column, n, has_bias; mul.wide.u32 off, column, 4; add.s64 off, off, bias;\n"
            " @p ld.global.v4.f32 {b0,b1,b2,b3}, [off];\n");
+    if (s->silu) put(t, " mul.wide.u32 wide, n, 4; add.s64 off, off, wide; @p ld.global.v4.f32 {b4,b5,b6,b7}, [off];\n");
 }
 
 /* Sends token `row` + of the tile to its owner, for each group of tokens. */
@@ -76,13 +83,16 @@ static void send(wf_ptx *t, const wf_wgmma *s)
     uint64_t one = wf_wgmma_box_bytes(s) / s->split / s->split;
     put(t, " ld.param.u64 box, [boxes]; mul.wide.u32 off, tile, %llu; add.s64 box, box, off; mul.wide.u32 off, chunk, 4; add.s64 box, box, off;\n",
         (unsigned long long)wf_wgmma_box_bytes(s));
-    for (int i = 0; i < s->tokens; i += AT_ONCE) {
+    for (int i = 0; i < s->tokens; i += at_once(s)) {
         put(t, " add.u32 tmp, row, %d; add.u32 token, tmp, m0; setp.lt.u32 p, token, m; setp.lt.and.u32 p, column, n, p;\n"
                " rem.u32 tmp2, tmp, %d; div.u32 tmp, tmp, %d; mad.lo.u32 tmp2, tmp2, %d, rank; mul.wide.u32 off, tmp2, %llu;\n"
-               " mul.wide.u32 wide, tmp, %d; add.s64 off, off, wide; add.s64 off, off, box; ld.shared.v4.u32 {e0,e1,e2,e3}, [at+%d];\n",
-            i, s->split, s->split, s->split, (unsigned long long)one, s->rows * 4, i * pitch(s));
-        for (int v = 0; v < 4; v++) put(t, " setp.eq.u32 q, e%d, 0; selp.b32 e%d, 0x80000000, e%d, q;", v, v, v);
-        put(t, "\n @p st.relaxed.gpu.global.v4.u32 [off], {e0,e1,e2,e3};\n");
+               " mul.wide.u32 wide, tmp, %d; add.s64 off, off, wide; add.s64 off, off, box;\n",
+            i, s->split, s->split, s->split, (unsigned long long)one, s->rows * 4);
+        for (int half = 0; half <= s->silu; half++) {
+            put(t, " ld.shared.v4.u32 {e0,e1,e2,e3}, [at+%d];\n", i * pitch(s) + half * s->features * 4);
+            for (int v = 0; v < 4; v++) put(t, " setp.eq.u32 q, e%d, 0; selp.b32 e%d, 0x80000000, e%d, q;", v, v, v);
+            put(t, "\n @p st.relaxed.gpu.global.v4.u32 [off+%d], {e0,e1,e2,e3};\n", half * s->features * 4);
+        }
     }
     put(t, " mul.wide.u32 off, rank, %llu; add.s64 box, box, off; mul.wide.u32 off, row, %d; add.s64 box, box, off;\n",
         (unsigned long long)one * (unsigned)s->split, s->rows * 4);
@@ -92,7 +102,7 @@ static void send(wf_ptx *t, const wf_wgmma *s)
 static void find_token(wf_ptx *t, const wf_wgmma *s, int i)
 {
     put(t, " add.u32 tmp, own, %d; add.u32 token, tmp, m0; setp.lt.u32 p, token, m; setp.lt.and.u32 p, column, n, p; setp.lt.and.u32 p, tmp, %d, p;\n",
-        i * AT_ONCE * s->split, s->tokens);
+        i * at_once(s) * s->split, s->tokens);
 }
 
 static void ask_residual(wf_ptx *t, const wf_wgmma *s, int i)
@@ -104,32 +114,49 @@ static void ask_residual(wf_ptx *t, const wf_wgmma *s, int i)
            " shl.b64 off, off, 2; add.s64 off, off, res; @p ld.global.v4.f32 {r%d,r%d,r%d,r%d}, [off];\n", r, r + 1, r + 2, r + 3);
 }
 
-/* f0 to f3: the sums of all, once they have come. */
-static void receive(wf_ptx *t, const wf_wgmma *s, int i)
+/* Four sums of all, once they have come: f0 to f3, of the second half of the rows f4 to f7. */
+static void receive(wf_ptx *t, const wf_wgmma *s, int i, int half)
 {
-    int from = share(s) * s->rows * 4, at = i * AT_ONCE * s->rows * 4;
-    put(t, "POLL%d: mov.u32 tmp, -1;\n", i);
+    int from = share(s) * s->rows * 4, at = (i * at_once(s) * s->rows + half * s->features) * 4, label = 2 * i + half;
+    put(t, "POLL%d: mov.u32 tmp, -1;\n", label);
     for (int r = 0; r < s->split; r++)
         put(t, " ld.relaxed.gpu.global.v4.u32 {e%d,e%d,e%d,e%d}, [box+%d];\n", r * 4, r * 4 + 1, r * 4 + 2, r * 4 + 3, r * from + at);
     for (int v = 0; v < s->split * 4; v++) put(t, " min.u32 tmp, tmp, e%d;", v);
-    put(t, "\n setp.eq.u32 p, tmp, 0; @p bra POLL%d; mov.u32 tmp, 0;\n", i);
+    put(t, "\n setp.eq.u32 p, tmp, 0; @p bra POLL%d; mov.u32 tmp, 0;\n", label);
     for (int r = 0; r < s->split; r++) put(t, " st.global.v4.u32 [box+%d], {tmp,tmp,tmp,tmp};\n", r * from + at);
-    for (int v = 0; v < 4; v++) put(t, " mov.f32 f%d, 0f00000000;", v);
-    for (int v = 0; v < s->split * 4; v++) put(t, "%s mov.b32 got, e%d; add.f32 f%d, f%d, got;", v % 4 ? "" : "\n", v, v % 4, v % 4);
+    for (int v = 0; v < 4; v++) put(t, " mov.f32 f%d, 0f00000000;", half * 4 + v);
+    for (int v = 0; v < s->split * 4; v++)
+        put(t, "%s mov.b32 got, e%d; add.f32 f%d, f%d, got;", v % 4 ? "" : "\n", v, half * 4 + v % 4, half * 4 + v % 4);
     put(t, "\n");
 }
 
-/* Bias, residual, rounding; one store. */
+/* f0 to f3 are gate, f4 to f7 up: gate / (1 + 2^(-gate log2 e)) * up. */
+static void silu(wf_ptx *t)
+{
+    for (int v = 0; v < 4; v++)
+        put(t, " mul.f32 got, f%d, 0fBFB8AA3B; ex2.approx.ftz.f32 got, got; add.f32 got, got, 0f3F800000; div.full.f32 f%d, f%d, got; mul.f32 f%d, f%d, f%d;\n",
+            v, v, v, v, v, v + 4);
+}
+
+/* Bias, residual or SiLU, rounding; one store. */
 static void finish(wf_ptx *t, const wf_wgmma *s, int i)
 {
     find_token(t, s, i);
     put(t, " @!p bra END%d;\n", i);
-    if (s->split > 1)
-        receive(t, s, i);
+    for (int half = 0; half <= s->silu; half++) {
+        int f = half * 4;
+        if (s->split > 1)
+            receive(t, s, i, half);
+        else
+            put(t, " ld.shared.v4.f32 {f%d,f%d,f%d,f%d}, [at+%d];\n", f, f + 1, f + 2, f + 3, i * at_once(s) * pitch(s) + half * s->features * 4);
+        for (int v = f; v < f + 4; v++) put(t, " add.f32 f%d, f%d, b%d;", v, v, v);
+        put(t, "\n");
+    }
+    if (s->silu)
+        silu(t);
     else
-        put(t, " ld.shared.v4.f32 {f0,f1,f2,f3}, [at+%d];\n", i * AT_ONCE * pitch(s));
-    for (int v = 0; v < 4; v++) put(t, " add.f32 f%d, f%d, b%d; add.f32 f%d, f%d, r%d;", v, v, v, v, v, i % TOGETHER * 4 + v);
-    put(t, "\n mul.wide.u32 off, token, y_pitch; cvt.u64.u32 wide, column; add.s64 off, off, wide; @to_half bra HALF%d;\n"
+        for (int v = 0; v < 4; v++) put(t, " add.f32 f%d, f%d, r%d;", v, v, i % TOGETHER * 4 + v);
+    put(t, " mul.wide.u32 off, token, y_pitch; cvt.u64.u32 wide, column; add.s64 off, off, wide; @to_half bra HALF%d;\n"
            " shl.b64 off, off, 2; add.s64 off, off, y; st.global.v4.f32 [off], {f0,f1,f2,f3}; bra END%d;\n"
            "HALF%d: cvt.rn.f16x2.f32 h0, f1, f0; cvt.rn.f16x2.f32 h1, f3, f2;\n"
            " shl.b64 off, off, 1; add.s64 off, off, y; st.global.v2.b32 [off], {h0,h1};\nEND%d:\n", i, i, i, i);
@@ -141,7 +168,7 @@ void wf_wgmma_end(wf_ptx *t, const wf_wgmma *s)
     stage(t, s);
     if (s->split > 1) send(t, s);
     for (int i = 0; i < groups(s); i++) {
-        if (i % TOGETHER == 0)
+        if (!s->silu && i % TOGETHER == 0)
             for (int j = i; j < groups(s) && j < i + TOGETHER; j++) ask_residual(t, s, j);
         finish(t, s, i);
     }

@@ -62,7 +62,8 @@
 #define PART (8 * (D + 2)) /* floats */
 #define START 4u /* tiles that would take as long as the start and the end of a segment */
 #define LEAST (START + WARPS) /* length that a group is worth starting for */
-#define AT_ONCE 17 /* parts read before they are added */
+#define WHOLE 20u /* up to this length on average a group a segment: to share one takes longer than to do it */
+#define AT_ONCE 12 /* parts read before they are added */
 
 /* Words are read by 4, then by 2, then one: the element at which word w of lane i of n begins. */
 uint word_at(uint w, uint words, uint i, uint n)
@@ -185,7 +186,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #pragma unroll
     for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane);
     ulong total = (ulong)lane_at(upto, 31) * alike;
-    uint groups = (uint)min((ulong)get_num_groups(0), (total + LEAST - 1) / LEAST);
+    ulong all = (ulong)M * segments;
+    uint groups = (uint)min((ulong)get_num_groups(0), total <= all * WHOLE ? all : (total + LEAST - 1) / LEAST);
     if (get_group_id(0) >= groups) return;
     ulong at = part_of(get_group_id(0), total, groups), end = part_of(get_group_id(0) + 1, total, groups), begin = at;
     uint in_rows = (uint)part_of(at, 1, alike), before = upto - own;
@@ -406,15 +408,18 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                             LD_SHARED4(add[i], get + col * D + d);
                             LD_SHARED2(with[i], get + 8 * D + 2 * col);
                         }
+                        float higher = t;
+#pragma unroll
+                        for (uint i = 0; i < AT_ONCE; i++) higher = fmax(higher, with[i].x);
+                        float old = online ? power_of_two(t - higher) : 1;
+                        sum *= old;
+                        l *= old;
+                        t = higher;
 #pragma unroll
                         for (uint i = 0; i < AT_ONCE; i++) {
-                            if (w + i > to) continue;
-                            float higher = fmax(t, with[i].x);
-                            float old = online ? power_of_two(t - higher) : 1;
-                            float new = online ? power_of_two(with[i].x - higher) : 1;
-                            sum = sum * old + add[i] * new;
-                            l = l * old + with[i].y * new;
-                            t = higher;
+                            float new = w + i > to ? 0 : online ? power_of_two(with[i].x - t) : 1;
+                            sum += add[i] * new;
+                            l += with[i].y * new;
                         }
                     }
                 }

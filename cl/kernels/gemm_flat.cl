@@ -8,17 +8,22 @@
  * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way,
  * and keeps the result as F16 in local memory: rows of X read again with each tile of K would be waited for.
  * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
+ * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
+ * whole pairs: with NEOX, of which the halves lie apart, a block of first and that of second elements, then the rest of the
+ * head by twos. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
  * Knobs: RB blocks of 16 rows of W a work-group; NT tiles of 8 rows of X (8 * NT >= M); UK tiles of K whose
  * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
  * K is a multiple of 32, rows of X are F16 aligned to 4 bytes.
  * With NORM NT is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU RB is 2 and the rows of W a multiple of 32.
+ * With ROPE RB is 2, WG >= 128 * NT, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
  */
 #ifndef WF_COMMON
 #define ACT 16
 #define WG 512
 #include "common.clh"
 #include "nvidia.clh"
+#include "rope.clh"
 #endif
 #ifndef RB
 #define RB 1
@@ -31,6 +36,15 @@
 #define SILU 0
 #define XK 4096
 #define XROWS 1
+#endif
+
+#ifndef ROPE
+#define ROPE 0
+#endif
+#if !ROPE
+#undef ROPE_ARGS
+#define ROPE_ARGS
+#define NEOX 0
 #endif
 
 #define WARPS (WG / 32)
@@ -89,8 +103,53 @@ float warp_sum(float x)
 }
 #endif
 
+#if ROPE
+#if NEOX
+#define IN_HEAD(tile)  ((tile) % (HEAD / 32))
+#define BLOCK(tile, r)                                                                             \
+    ((tile) / (HEAD / 32) * (HEAD / 16) +                                                          \
+     (IN_HEAD(tile) < N_ROT / 32 ? IN_HEAD(tile) + (r) * (N_ROT / 32) : 2 * IN_HEAD(tile) + (r)))
+#endif
+
+/* The pair of outputs that work-item lid has of a tile: for row m of X, rows row0 and row1 of the tile, which are elements e0
+ * and e1 of a head. */
+typedef struct pair_t {
+    uint m, row0, row1, head, e0, e1;
+} pair_t;
+
+pair_t pair_at(uint lid, uint tile)
+{
+    pair_t p;
+    uint i = lid % 16;
+    p.m = lid / 16;
+#if NEOX
+    p.row0 = i, p.row1 = 16 + i;
+    p.head = tile / (HEAD / 32);
+    p.e0 = BLOCK(tile, 0) * 16 + i - p.head * HEAD;
+    p.e1 = BLOCK(tile, 1) * 16 + i - p.head * HEAD;
+#else
+    p.row0 = 2 * i, p.row1 = 2 * i + 1;
+    p.head = (tile * 32 + p.row0) / HEAD;
+    p.e0 = (tile * 32 + p.row0) % HEAD;
+    p.e1 = p.e0 + 1;
+#endif
+    return p;
+}
+#define PAIR_HERE(p)  ((p).m < M && (p).head < Hq + 2 * Hkv)
+#define PAIR_TURNS(p) ((p).head < Hq + Hkv && (p).e0 < N_ROT / (NEOX ? 2 : 1))
+#endif
+
+/* Output `at` of a tile: the sums of all warps. */
+float total(const __local float *part, uint at)
+{
+    float sum = 0;
+#pragma unroll
+    for (int s = 0; s < WARPS; s++) sum += part[s * OUTS + at];
+    return sum;
+}
+
 KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                      ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps)
+                      ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS)
 {
     __local float part[WARPS * OUTS];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
@@ -98,6 +157,8 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     uint gate = N / 16, blocks = 2 * gate, tiles = gate; /* tile t: blocks t of gate and of up */
 #define BLOCK(tile, r) ((tile) + (r)*gate)
 #define COLUMNS        16 /* of Y a tile */
+#elif NEOX
+    uint tiles = N / 32;
 #else
     uint blocks = (N + 15) / 16, tiles = (blocks + RB - 1) / RB;
 #define BLOCK(tile, r) min((tile)*RB + (r), blocks - 1)
@@ -129,6 +190,11 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                 for (int v = 0; v < 4; v++) acc[r][t][v] = 0;
         }
         LOAD_WS(0, from)
+#if ROPE
+        pair_t pair = pair_at(anew(lid), tile);
+        bool here = PAIR_HERE(pair);
+        int at = here ? IN_AT(int, pos)[pair.m] : 0, into = here ? IN_AT(int, slot)[pair.m] : -1;
+#endif
 #if NORM
         if (!have_x) {
             const __global float4 *w4 = (const __global float4 *)IN_AT(float, norm);
@@ -161,6 +227,10 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         }
 #endif
         LOAD_XS(0, from)
+#if ROPE
+        float2 angle = 0;
+        if (here && PAIR_TURNS(pair)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), ANGLES(at));
+#endif
         for (uint k0 = from; k0 < to; k0 += 2 * UK) {
             LOAD(1, k0 + UK)
             USE(0)
@@ -176,22 +246,39 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                 for (int v = 0; v < 4; v++)
                     mine[(t * 8 + (lane & 3) * 2 + v % 2) * ROWS + r * 16 + (lane >> 2) + v / 2 * 8] = acc[r][t][v];
         barrier(CLK_LOCAL_MEM_FENCE);
+#if ROPE
+        pair = pair_at(anew(lid), tile);
+        if (PAIR_HERE(pair)) {
+            uint col = pair.head * HEAD;
+            float a = total(part, pair.m * ROWS + pair.row0), b = total(part, pair.m * ROWS + pair.row1), first, second;
+            if (bias_off != NONE) a += IN_AT(float, bias)[col + pair.e0], b += IN_AT(float, bias)[col + pair.e1];
+            if (PAIR_TURNS(pair)) TURNED(first, second, a, b, angle.x, angle.y);
+            else first = a, second = b;
+            if (pair.head < Hq) {
+                ulong q = (ulong)pair.m * y_stride + col;
+                STORE(y, q + pair.e0, first)
+                STORE(y, q + pair.e1, second)
+            } else if (HAS_SLOT(into)) {
+                __global half *kv = IN_SLOT(pair.head, into, HEAD);
+                vstore_half(first, pair.e0, kv);
+                vstore_half(second, pair.e1, kv);
+            }
+        }
+#else
         for (uint i = lid; i < COLUMNS * NT * 8; i += WG) {
             uint m = i / COLUMNS, row = i % COLUMNS, col = tile * COLUMNS + row;
             if (m >= M || col >= N) continue;
-            float sum = 0;
-#pragma unroll
-            for (int s = 0; s < WARPS; s++) sum += part[s * OUTS + m * ROWS + row];
+            float sum = total(part, m * ROWS + row);
             if (bias_off != NONE) sum += IN_AT(float, bias)[col];
 #if SILU
-            float up = bias_off != NONE ? IN_AT(float, bias)[N + col] : 0;
-#pragma unroll
-            for (int s = 0; s < WARPS; s++) up += part[s * OUTS + m * ROWS + 16 + row];
+            float up = total(part, m * ROWS + 16 + row);
+            if (bias_off != NONE) up += IN_AT(float, bias)[N + col];
             sum = sum / (1.0f + exp(-sum)) * up;
 #endif
             if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
             STORE(y, (ulong)m * y_stride + col, sum)
         }
+#endif
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }
 }

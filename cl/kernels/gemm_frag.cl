@@ -10,9 +10,12 @@
  * rows which ldmatrix reads at once lie in 8 different groups of banks. Local memory is the limit: warps of 64 x 64
  * read 128 bytes a product, smaller ones more.
  *
+ * SILU: Y = silu(gate) * up. Half of the blocks of a warp are gate, and half the same of up, so that a lane has both.
+ *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
  * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
- * multiples of four. Rows of X are F16 aligned to 16 bytes.
+ * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
+ * nothing is added.
  */
 #ifndef WF_COMMON
 #define ACT 16
@@ -30,6 +33,10 @@
 #define VEC 1
 #endif
 
+#ifndef SILU
+#define SILU 0
+#endif
+
 #define FRAGMENT 512          /* bytes of 16 rows x 16 of K of W */
 #define STEPS    (PK / 16)    /* of a part */
 #define X_ROW    (PK * 2)     /* bytes of a row of X in a part */
@@ -37,14 +44,23 @@
 #define X_BYTES  (BM * X_ROW)
 #define PART     (X_BYTES + BN * X_ROW)
 #define RB       (WN / 16)
+#define YB       (RB >> SILU) /* blocks of Y that a warp has */
+#define YN       (WN >> SILU)
 #define NT       (WM / 8)
 #define X_COPIES (BM * CHUNKS / WG) /* of 16 bytes, of each work-item for a part */
 #define W_COPIES (BN * CHUNKS / WG)
 #define SWIZZLE(r) (PK == 32 ? (r) >> 1 & 3 : (r) & 7) /* chunk c of row r lies at c ^ SWIZZLE(r) */
 
 /* What a warp leaves of its sums at a time: 16 rows of Y, so far apart that the lanes of a store hit 32 banks. */
-#define PITCH ((WN + 4) * 4)
+#define PITCH ((YN + 4) * 4)
 #define SUMS  (WG / 32 * 16 * PITCH)
+
+#if SILU
+/* Block b of a tile whose blocks of Y begin at y0: gate, or behind the rest of gate up. */
+#define W_BLOCK_OF(b) (min(y0 + (b) / RB * YB + (b) % YB, last) + ((b) % RB < YB ? 0 : last + 1))
+#else
+#define W_BLOCK_OF(b) min(y0 + (b), last)
+#endif
 
 /* Sends this work-item's share of the next part on its way. */
 #define FETCH()                                                                                    \
@@ -81,7 +97,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     LOCAL_ROOM(base, STAGES * PART > SUMS ? STAGES * PART : SUMS)
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
     uint wm = warp / (BN / WN) * WM, wn = warp % (BN / WN) * WN; /* of this warp in the tile */
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, last = (N + 15) / 16 - 1, parts = K / PK;
+    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + (BN >> SILU) - 1) / (BN >> SILU), last = (N + 15) / 16 - 1, parts = K / PK;
     /* What this lane gives ldmatrix: rows 0 to 7 of X at two chunks of K, then rows 8 to 15. */
     uint x_row = wm + (lane & 7) + (lane >> 4 << 3), x_chunk = lane >> 3 & 1;
     uint w_at = X_BYTES + wn / 16 * STEPS * FRAGMENT + lane * 16, x_at[STEPS];
@@ -89,7 +105,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     for (int k = 0; k < STEPS; k++) x_at[k] = x_row * X_ROW + (((x_chunk + k * 2) ^ SWIZZLE(x_row)) << 4);
 
     for (uint tile = get_group_id(0); tile < m_tiles * n_tiles; tile += get_num_groups(0)) {
-        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN, block0 = n0 / 16; /* neighbours share W */
+        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * (BN >> SILU), y0 = n0 / 16; /* neighbours share W */
         uint4 a[2][RB];
         uint b[2][NT][2];
         float acc[RB][NT][4];
@@ -103,7 +119,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         /* Of rows past the last of X no bytes are asked for; behind the last block of W it comes again. */
         uint row = lid / CHUNKS, chunk = lid % CHUNKS, x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES];
         const __global uchar *x_from = (const __global uchar *)(IN_AT(half, x) + (ulong)m0 * x_stride + chunk * 8);
-        const __global uchar *w_from = IN_AT(uchar, w) + (ulong)block0 * (K / 16) * FRAGMENT;
+        const __global uchar *w_from = IN_AT(uchar, w) + (ulong)y0 * (K / 16) * FRAGMENT;
         uint x_to = base + row * X_ROW + ((chunk ^ SWIZZLE(row)) << 4), x_end = x_to + STAGES * PART;
         uint w_to = base + X_BYTES + lid * 16;
 #pragma unroll
@@ -116,7 +132,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #pragma unroll
         for (int i = 0; i < W_COPIES; i++) {
             uint at = lid + i * WG;
-            w_skip[i] = min(at / (STEPS * 32), last - block0) * (K / 16) * FRAGMENT + at % (STEPS * 32) * 16;
+            w_skip[i] = (W_BLOCK_OF(at / (STEPS * 32)) - y0) * (K / 16) * FRAGMENT + at % (STEPS * 32) * 16;
         }
 
         for (uint p = 0; p < STAGES; p++) {
@@ -144,11 +160,19 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* sums overwrite the parts */
 
+#if SILU
+#pragma unroll
+        for (int r = 0; r < YB; r++)
+#pragma unroll
+            for (int j = 0; j < NT; j++)
+#pragma unroll
+                for (int v = 0; v < 4; v++) acc[r][j][v] = acc[r][j][v] / (1 + exp(-acc[r][j][v])) * acc[r + YB][j][v];
+#endif
         uint mine = base + warp * 16 * PITCH;
 #pragma unroll
         for (int j = 0; j < NT; j += 2) {
 #pragma unroll
-            for (int r = 0; r < RB; r++)
+            for (int r = 0; r < YB; r++)
 #pragma unroll
                 for (int v = 0; v < 8; v++) {
                     uint m = v / 4 * 8 + (lane & 3) * 2 + v % 2, n = r * 16 + (lane >> 2) + v % 4 / 2 * 8;
@@ -156,10 +180,10 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                 }
             MEET_WARP();
 #pragma unroll
-            for (int i = 0; i < WN / 8; i++) {
-                uint at = i * 128 + lane * 4, m = m0 + wm + j * 8 + at / WN, col = n0 + wn + at % WN;
+            for (int i = 0; i < YN / 8; i++) {
+                uint at = i * 128 + lane * 4, m = m0 + wm + j * 8 + at / YN, col = n0 + (wn >> SILU) + at % YN;
                 uint4 bits;
-                LOAD_LOCAL4(bits, mine + at / WN * PITCH + at % WN * 4);
+                LOAD_LOCAL4(bits, mine + at / YN * PITCH + at % YN * 4);
                 float4 sum = as_float4(bits);
                 if (m >= M || col >= N) continue;
 #if VEC

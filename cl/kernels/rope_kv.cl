@@ -9,6 +9,7 @@
  */
 #ifndef WF_COMMON
 #include "common.clh"
+#include "rope.clh"
 #endif
 #ifndef NEOX
 #define NEOX 0
@@ -72,9 +73,7 @@ typedef float2 pairs_t;
 #define MADE(a, b) PAIRS(a, b)
 #endif
 
-KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT_ACT(q), OUT(kp), OUT(vp), uint M,
-                    uint Hq, uint Hkv, uint D, uint n_rot, uint P, uint qkv_stride, uint q_stride,
-                    uint table_stride, uint positions, ulong slots, ulong page_stride)
+KERNEL void rope_kv(IN(qkv), OUT_ACT(q), uint M, uint D, uint n_rot, uint qkv_stride, uint q_stride ROPE_ARGS)
 {
     uint parts = D / (2 * VEC);
     FOR_EACH (m, i, M, (Hq + 2 * Hkv) * parts) {
@@ -86,21 +85,17 @@ KERNEL void rope_kv(IN(qkv), IN(table), IN(pos), IN(slot), OUT_ACT(q), OUT(kp), 
         pairs_t v;
         LOAD(v, x, e0, e1)
         if (turn && h < Hq + Hkv) {
-            at = clamp(at, 0, (int)positions - 1);
-            pairs_t t = TABLE(IN_AT(float, table) + (ulong)at * table_stride + 2 * p);
-            vec_t c = EVEN(t), s = ODD(t), a = FIRST(v), b = SECOND(v);
-            vec_t first = a * c - b * s, second = a * s + b * c;
+            pairs_t t = TABLE(ANGLES(at) + 2 * p);
+            vec_t c = EVEN(t), s = ODD(t), a = FIRST(v), b = SECOND(v), first, second;
+            TURNED(first, second, a, b, c, s);
             v = MADE(first, second);
         }
         if (h < Hq) {
             ulong y = (ulong)m * q_stride + h * D;
             if (q_half) PUT(OUT_AT(half, q) + y, e0, e1, v)
             else PUT_FLOATS(OUT_AT(float, q) + y, e0, e1, v)
-        } else if (to >= 0 && (ulong)to < slots) {
-            bool is_k = h < Hq + Hkv;
-            uint page = (uint)to / P, kvh = h - Hq - (is_k ? 0 : Hkv);
-            __global half *y = is_k ? OUT_AT(half, kp) : OUT_AT(half, vp);
-            y += page * page_stride + (kvh * P + (uint)to % P) * D;
+        } else if (HAS_SLOT(to)) {
+            __global half *y = IN_SLOT(h, to, D);
             PUT(y, e0, e1, v)
         }
     }

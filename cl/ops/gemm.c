@@ -4,17 +4,24 @@
 #include <math.h>
 #include <string.h>
 
+/* Can the variant's kernels do what the call wants besides the product? */
+static bool fuses(const cl_variant *v, const wf_call *c)
+{
+    if (!wf_call_fused(c) || v->plan == wf_cl_plan_flat) return true;
+    return (v->plan == wf_cl_plan_wgmma || v->plan == wf_cl_plan_frag) && !c->in[4].buf && !c->p.rope;
+}
+
 /* The arguments that every gemm kernel takes, in this order. */
 static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
-    if (w->layout != v->layout || (wf_call_fused(c) && v->plan != wf_cl_plan_flat)) return false;
+    if (w->layout != v->layout || !fuses(v, c)) return false;
     l->wtype = wf_dtypes[w->dtype].name;
     wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
-    wf_cl_arg_u32(l, y->cols);
+    wf_cl_arg_u32(l, c->p.rope ? w->rows : y->cols);
     wf_cl_arg_u32(l, x->cols);
     wf_cl_arg_u32(l, x->stride);
     wf_cl_arg_u64(l, wf_cl_row_bytes(w));
@@ -128,6 +135,19 @@ static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     return v->tile[2] == 1 && wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
 }
 
+/* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
+static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    const wf_params *p = &c->p;
+    l->prelude[1] = "rope.clh";
+    wf_cl_knob(l, "ROPE", 1);
+    wf_cl_knob(l, "NEOX", p->neox != 0);
+    wf_cl_knob(l, "HEAD", (int32_t)p->head_dim);
+    wf_cl_knob(l, "N_ROT", (int32_t)p->n_rot);
+    if (v->tile[1] != 2 || v->tile[0] < v->tile[2] * 128 || p->head_dim % 2) return false;
+    return !p->neox || (p->head_dim % 32 == 0 && p->n_rot % 32 == 0);
+}
+
 bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
@@ -135,6 +155,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[0], 4)) return false;
     if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
+    if (c->p.rope && !rope_knobs(v, c, l)) return false;
     l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "NORM", norm);
@@ -146,6 +167,7 @@ bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     bool fits = common(v, c, l);
     wf_cl_arg_view(l, &c->in[4]);
     wf_cl_arg_f32(l, c->p.eps);
+    if (c->p.rope) wf_cl_arg_rope(l, &c->in[5], &c->out[3], &c->p);
     return fits;
 }
 
@@ -168,18 +190,22 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uin
 bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARP = 32 };
+    const wf_view *w = &c->in[1];
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
     if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
     if (!part_knobs(caps, v, c->in[0].cols, group, l)) return false;
+    /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
+    if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[2].buf)) return false;
+    wf_cl_knob(l, "SILU", c->p.silu != 0);
     wf_cl_knob(l, "VEC", wf_cl_in_fours(&c->in[2]) && wf_cl_in_fours(&c->in[3]) && wf_cl_in_fours(&c->out[0]));
-    l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((c->out[0].cols + bn - 1) / bn);
+    l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return common(v, c, l);
 }
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
-    return (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->rows - 1) / g->rows);
+    return (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->features - 1) / g->features);
 }
 
 /* X in whole tiles. */
@@ -235,13 +261,13 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
 static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_call *c, double *time)
 {
     static const uint32_t splits[] = {2, 4, 8};
-    cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1);
+    cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1, c->p.silu);
     uint32_t most = c->in[0].cols / best.step; /* each has a step */
     uint64_t tiles = wgmma_tiles(&best, c);
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, &best, c);
     for (size_t i = 0; i < WF_LEN(splits) && splits[i] <= most; i++) {
-        cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i]);
+        cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i], c->p.silu);
         double t = wgmma_time(caps, &g, c);
         if (tiles * g.split <= caps->units * g.resident && tiles * g.box_bytes <= caps->zeros && t < *time) *time = t, best = g;
     }
@@ -254,13 +280,14 @@ bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c
     if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_in_fours(&c->in[i])) return false;
-    if (!wf_cl_in_fours(&c->out[0])) return false;
+    if (!wf_cl_in_fours(&c->out[0]) || (c->p.silu && c->in[1].rows % 32)) return false;
     cl_wgmma g = wgmma_best(caps, v, c, &time);
     uint64_t units = wgmma_tiles(&g, c) * g.split, scratch = WF_CL_ZEROS + packed_bytes(&g, c);
     if (c->in[0].cols % g.step || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SPLIT", (int32_t)g.split);
+    wf_cl_knob(l, "SILU", c->p.silu != 0);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);

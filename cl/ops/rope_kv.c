@@ -8,33 +8,40 @@ static bool in_eights(const wf_call *c)
            wf_cl_in_eights(&c->out[1]) && wf_cl_in_eights(&c->out[2]);
 }
 
+void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *p)
+{
+    for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &in[i]);
+    for (int i = 0; i < 2; i++) wf_cl_arg_view(l, &pools[i]);
+    wf_cl_arg_u32(l, p->n_head);
+    wf_cl_arg_u32(l, p->n_kv_head);
+    wf_cl_arg_u32(l, p->page_tokens);
+    wf_cl_arg_u32(l, in[0].stride);
+    wf_cl_arg_u32(l, in[0].rows);
+    wf_cl_arg_u64(l, (uint64_t)pools[0].rows * p->page_tokens);
+    wf_cl_arg_u64(l, pools[0].stride);
+}
+
 bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
-    const wf_view *qkv = &c->in[0], *table = &c->in[1], *q = &c->out[0], *k = &c->out[1];
+    const wf_view *qkv = &c->in[0], *q = &c->out[0];
     const wf_params *p = &c->p;
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
     uint32_t vec = in_eights(c) ? 4 : 1;
+    l->prelude[0] = "rope.clh";
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));
     wf_cl_columns(l, q->rows, (p->n_head + 2 * p->n_kv_head) * (p->head_dim / (2 * vec)));
-    for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
+    wf_cl_arg_view(l, qkv);
     wf_cl_arg_out(l, q);
-    for (int i = 1; i < 3; i++) wf_cl_arg_view(l, &c->out[i]);
     wf_cl_arg_u32(l, q->rows);
-    wf_cl_arg_u32(l, p->n_head);
-    wf_cl_arg_u32(l, p->n_kv_head);
     wf_cl_arg_u32(l, p->head_dim);
     wf_cl_arg_u32(l, p->n_rot);
-    wf_cl_arg_u32(l, p->page_tokens);
     wf_cl_arg_u32(l, qkv->stride);
     wf_cl_arg_u32(l, q->stride);
-    wf_cl_arg_u32(l, table->stride);
-    wf_cl_arg_u32(l, table->rows);
-    wf_cl_arg_u64(l, (uint64_t)k->rows * p->page_tokens);
-    wf_cl_arg_u64(l, k->stride);
+    wf_cl_arg_rope(l, &c->in[1], &c->out[1], p);
     return true;
 }

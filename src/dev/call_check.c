@@ -12,8 +12,8 @@ static const struct operands {
 } operands[WF_N_OPS] = {
     [WF_OP_ROWS] = {{WEIGHT, INT32}, {FLOAT32}},
     [WF_OP_RMSNORM] = {{FLOAT32, FLOAT32}, {ACT}},
-    [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL},
-                    {ACT, ACT | OPTIONAL, ACT | OPTIONAL}},
+    [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, INT32 | OPTIONAL, INT32 | OPTIONAL},
+                    {ACT, ACT | OPTIONAL, ACT | OPTIONAL, HALF | OPTIONAL, HALF | OPTIONAL}},
     [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
     [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32, INT32 | OPTIONAL}, {ACT, INT32 | OPTIONAL}},
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
@@ -200,40 +200,6 @@ static weft_status check_rmsnorm(const wf_call *c)
     return check_eps(c);
 }
 
-/* What comes in front of the product. */
-static weft_status check_norm(const wf_call *c)
-{
-    const wf_view *x = &c->in[0], *norm = &c->in[4], *normed = &c->out[1];
-    if (!norm->buf != !normed->buf) return bad(c, "norm and the room for what it gives come together");
-    if (!norm->buf) return WEFT_OK;
-    if (x->dtype != WF_F32) return bad(c, "X has a norm and is not F32");
-    if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
-    if (!is(normed, x->rows, x->cols)) return bad(c, "X and the room for its norm differ in shape");
-    return check_eps(c);
-}
-
-/* What comes after it. */
-static weft_status check_silu(const wf_call *c)
-{
-    const wf_view *w = &c->in[1], *y = &c->out[0], *wide = &c->out[2];
-    if (!c->p.silu != !wide->buf) return bad(c, "silu and the room for gate and up come together");
-    if (!wide->buf) return WEFT_OK;
-    if (w->rows % 2 || c->in[3].buf) return bad(c, "silu wants gate and up in W, and no residual");
-    return is(wide, y->rows, w->rows) ? WEFT_OK : bad(c, "the room for gate and up is not [rows of X, rows of W]");
-}
-
-static weft_status check_gemm(const wf_call *c)
-{
-    const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
-    if (x->cols != w->cols) return bad(c, "X and W differ in columns");
-    WF_TRY(check_norm(c));
-    WF_TRY(check_silu(c));
-    if (!is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
-    if (c->in[2].buf && !is_vector(&c->in[2], w->rows)) return bad(c, "bias is not one for each row of W");
-    if (c->in[3].buf && !is(&c->in[3], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
-    return WEFT_OK;
-}
-
 static weft_status check_heads(const wf_call *c)
 {
     const wf_params *p = &c->p;
@@ -280,6 +246,54 @@ static weft_status check_rope_kv(const wf_call *c)
     if (c->in[1].cols != p->n_rot) return bad(c, "the table has not n_rot columns");
     if (!is_vector(&c->in[2], qkv->rows)) return bad(c, "pos is not one for each row");
     if (!is_vector(&c->in[3], qkv->rows)) return bad(c, "slot is not one for each row");
+    return WEFT_OK;
+}
+
+/* What comes in front of the product. */
+static weft_status check_norm(const wf_call *c)
+{
+    const wf_view *x = &c->in[0], *norm = &c->in[4], *normed = &c->out[1];
+    if (!norm->buf != !normed->buf) return bad(c, "norm and the room for what it gives come together");
+    if (!norm->buf) return WEFT_OK;
+    if (x->dtype != WF_F32) return bad(c, "X has a norm and is not F32");
+    if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
+    if (!is(normed, x->rows, x->cols)) return bad(c, "X and the room for its norm differ in shape");
+    return check_eps(c);
+}
+
+/* What comes after it. */
+static weft_status check_wide(const wf_call *c)
+{
+    const wf_view *wide = &c->out[2];
+    if (c->p.silu && c->p.rope) return bad(c, "silu and rope exclude each other");
+    if (!(c->p.silu || c->p.rope) != !wide->buf) return bad(c, "silu or rope and the room for the product come together");
+    if (!wide->buf) return WEFT_OK;
+    if (c->in[3].buf) return bad(c, "silu and rope want no residual");
+    return is(wide, c->in[0].rows, c->in[1].rows) ? WEFT_OK : bad(c, "the room for the product is not [rows of X, rows of W]");
+}
+
+/* What the product's ROPE_KV takes, and its result. */
+static weft_status check_rope(const wf_call *c)
+{
+    const wf_view *const own[] = {&c->in[5], &c->in[6], &c->in[7], &c->out[3], &c->out[4]};
+    for (size_t i = 0; i < WF_LEN(own); i++)
+        if (!own[i]->buf != !c->p.rope) return bad(c, "rope comes with table, pos, slot and pools");
+    if (!c->p.rope) return WEFT_OK;
+    wf_call rope = {.op = c->op, .p = c->p, .in = {c->out[2], c->in[5], c->in[6], c->in[7]}, .out = {c->out[0], c->out[3], c->out[4]}};
+    return check_rope_kv(&rope);
+}
+
+static weft_status check_gemm(const wf_call *c)
+{
+    const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    if (x->cols != w->cols) return bad(c, "X and W differ in columns");
+    WF_TRY(check_norm(c));
+    WF_TRY(check_wide(c));
+    WF_TRY(check_rope(c));
+    if (c->p.silu && w->rows % 2) return bad(c, "silu wants gate and up in W");
+    if (!c->p.rope && !is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
+    if (c->in[2].buf && !is_vector(&c->in[2], w->rows)) return bad(c, "bias is not one for each row of W");
+    if (c->in[3].buf && !is(&c->in[3], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
     return WEFT_OK;
 }
 

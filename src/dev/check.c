@@ -336,7 +336,7 @@ static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v,
 /* What a fused call may use for anything. */
 static bool is_room(const wf_check *k, int o)
 {
-    return k->c.op == WF_OP_GEMM && o > 0;
+    return k->c.op == WF_OP_GEMM && (o == 1 || o == 2);
 }
 
 static weft_status judge_all(run *r, const wf_check *k, const wf_variant *variant, wf_check_result *out)
@@ -432,13 +432,13 @@ static void keep_row(wf_operand *o, uint32_t row)
 
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
 {
-    static const uint8_t by_row[WF_N_OPS] = {[WF_OP_RMSNORM] = 1, [WF_OP_GEMM] = 1 | 1 << 3, [WF_OP_SILU_MUL] = 1,
+    static const uint8_t by_row[WF_N_OPS] = {[WF_OP_RMSNORM] = 1, [WF_OP_GEMM] = 1 | 1 << 3 | 1 << 6 | 1 << 7, [WF_OP_SILU_MUL] = 1,
                                              [WF_OP_ATTENTION] = 1 | 1 << 3 | 1 << 4}; /* inputs, as bits */
     *out = *k;
     if (!by_row[k->c.op] || k->out[0].view.rows < 2) return false;
     for (int i = 0; i < WF_MAX_IN; i++)
         if (by_row[k->c.op] >> i & 1) keep_row(&out->in[i], row);
-    for (int i = 0; i < (k->c.op == WF_OP_GEMM ? WF_MAX_OUT : 1); i++) keep_row(&out->out[i], row), keep_row(&out->expect[i], row);
+    for (int i = 0; i < (k->c.op == WF_OP_GEMM ? 3 : 1); i++) keep_row(&out->out[i], row), keep_row(&out->expect[i], row);
     out->c.m = 1;
     if (k->c.op == WF_OP_ATTENTION) out->c.p.max_q = out->c.max_q = 1, out->redo_least = 0;
     return true;

@@ -12,8 +12,8 @@
 #include "dev/dev.h"
 
 /* One problem. Which fields an op reads:
- *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k; ROPE_KV m rows,
- *   n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
+ *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k, with p.rope heads in p, of
+ *   which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
  *   are rows of this call, heads, phi and its range in p, spans and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; FEED m tokens from k
  *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
 enum wf_case_spans {
@@ -32,7 +32,7 @@ typedef struct wf_case {
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t groups; /* as in wf_call */
     bool bias, residual, in_place; /* GEMM; in_place: residual is Y; PAGE_COPY: both pools are one */
-    bool norm;       /* GEMM: of X, which is F32 then; p.silu: n counts gate and up */
+    bool norm;       /* GEMM: of X, which is F32 then; p.silu: n counts gate and up, p.rope: q, k and v */
 } wf_case;
 
 typedef struct wf_operand {

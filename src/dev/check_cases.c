@@ -4,15 +4,25 @@
 #include <stdio.h>
 #include <string.h>
 
+static int text_heads(const wf_case *c, char *buf, size_t cap)
+{
+    const wf_params *p = &c->p;
+    return snprintf(buf, cap, "heads %u/%u x %u rot %u%s page %u", p->n_head, p->n_kv_head, p->head_dim, p->n_rot,
+                    p->neox ? " neox" : "", p->page_tokens);
+}
+
 static int text_shape(const wf_case *c, char *buf, size_t cap)
 {
     const wf_params *p = &c->p;
+    int n;
     switch (c->op) {
     case WF_OP_ROWS: return snprintf(buf, cap, "%u of %u x %u", c->m, c->n, c->k);
-    case WF_OP_GEMM: return snprintf(buf, cap, "M %u N %u K %u", c->m, c->n, c->k);
+    case WF_OP_GEMM:
+        n = snprintf(buf, cap, "M %u N %u K %u%s", c->m, c->n, c->k, p->rope ? " rope " : "");
+        return p->rope && n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
     case WF_OP_ROPE_KV:
-        return snprintf(buf, cap, "M %u heads %u/%u x %u rot %u%s page %u", c->m, p->n_head,
-                        p->n_kv_head, p->head_dim, p->n_rot, p->neox ? " neox" : "", p->page_tokens);
+        n = snprintf(buf, cap, "M %u ", c->m);
+        return n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
     case WF_OP_ATTENTION:
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " spans", " wide spans"}[c->spans]);

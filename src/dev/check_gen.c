@@ -152,18 +152,48 @@ static weft_status draw_rmsnorm(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
-static weft_status draw_gemm(wf_check *k, gen *g)
+/* Table, pos and slot, and the pools, of a rotation of m rows. */
+static weft_status draw_rotation(wf_check *k, gen *g, uint32_t positions, wf_operand in[3], wf_operand pools[2])
 {
     const wf_case *c = &k->c;
+    const wf_params *p = &c->p;
+    uint32_t pages = c->m / p->page_tokens + 3, page = p->n_kv_head * p->page_tokens * p->head_dim;
+    int32_t *pos, *slot;
+    WF_TRY(make(&in[0], WF_F32, positions, p->n_rot, c->pad));
+    for (uint32_t i = 0; i < positions * p->n_rot / 2; i++) {
+        float *pair = (float *)row_of(&in[0], i / (p->n_rot / 2)) + i % (p->n_rot / 2) * 2;
+        double angle = 7.0 * unit(g);
+        pair[0] = (float)cos(angle);
+        pair[1] = (float)sin(angle);
+    }
+    WF_TRY(ints(&in[1], c->m, &pos));
+    WF_TRY(ints(&in[2], c->m, &slot));
+    uint32_t *order = permutation(g, pages * p->page_tokens);
+    if (!order) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < c->m; i++) {
+        pos[i] = (int32_t)below(g, positions);
+        slot[i] = i % 5 == 3 ? -1 : (int32_t)order[i];
+    }
+    free(order);
+    WF_TRY(make_pool(&pools[0], c, pages, page));
+    return make_pool(&pools[1], c, pages, page);
+}
+
+static weft_status draw_gemm(wf_check *k, gen *g)
+{
+    enum { POSITIONS = 37 };
+    const wf_case *c = &k->c;
     float w = 1 / sqrtf((float)c->k);
+    uint32_t cols = c->p.silu ? c->n / 2 : c->p.rope ? c->p.n_head * c->p.head_dim : c->n;
     WF_TRY(floats(&k->in[0], g, c->norm ? WF_F32 : c->in, c->m, c->k, c->pad, 2));
     WF_TRY(floats(&k->in[1], g, c->weight, c->n, c->k, c->pad, w));
     if (c->bias) WF_TRY(floats(&k->in[2], g, WF_F32, 1, c->n, 0, 1));
     if (c->residual) WF_TRY(floats(&k->in[3], g, WF_F32, c->m, c->n, c->pad, 1));
     if (c->norm) WF_TRY(floats(&k->in[4], g, WF_F32, 1, c->k, 0, 2));
-    WF_TRY(make(&k->out[0], c->out, c->m, c->p.silu ? c->n / 2 : c->n, c->pad));
+    if (c->p.rope) WF_TRY(draw_rotation(k, g, POSITIONS, &k->in[5], &k->out[3]));
+    WF_TRY(make(&k->out[0], c->out, c->m, cols, c->pad));
     if (c->norm) WF_TRY(make(&k->out[1], WF_F32, c->m, c->k, c->pad));
-    if (c->p.silu) WF_TRY(make(&k->out[2], WF_F32, c->m, c->n, c->pad));
+    if (c->p.silu || c->p.rope) WF_TRY(make(&k->out[2], WF_F32, c->m, c->n, c->pad));
     k->reduce = c->k;
     k->scale = c->p.silu ? 0 : 2.0 / 3; /* sqrt(K) x rms of X x rms of W */
     k->flops = 2.0 * c->m * c->n * c->k;
@@ -174,29 +204,10 @@ static weft_status draw_rope_kv(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     const wf_params *p = &c->p;
-    uint32_t d = p->head_dim, pages = c->m / p->page_tokens + 3, page = p->n_kv_head * p->page_tokens * d;
-    int32_t *pos, *slot;
-    WF_TRY(floats(&k->in[0], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * d, c->pad, 2));
-    WF_TRY(make(&k->in[1], WF_F32, c->n, p->n_rot, c->pad));
-    for (uint32_t i = 0; i < c->n * p->n_rot / 2; i++) {
-        float *pair = (float *)row_of(&k->in[1], i / (p->n_rot / 2)) + i % (p->n_rot / 2) * 2;
-        double angle = 7.0 * unit(g);
-        pair[0] = (float)cos(angle);
-        pair[1] = (float)sin(angle);
-    }
-    WF_TRY(ints(&k->in[2], c->m, &pos));
-    WF_TRY(ints(&k->in[3], c->m, &slot));
-    uint32_t *order = permutation(g, pages * p->page_tokens);
-    if (!order) return WEFT_ERR_NOMEM;
-    for (uint32_t i = 0; i < c->m; i++) {
-        pos[i] = (int32_t)below(g, c->n);
-        slot[i] = i % 5 == 3 ? -1 : (int32_t)order[i];
-    }
-    free(order);
-    WF_TRY(make(&k->out[0], c->out, c->m, p->n_head * d, c->pad));
-    WF_TRY(make_pool(&k->out[1], c, pages, page));
+    WF_TRY(floats(&k->in[0], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * p->head_dim, c->pad, 2));
+    WF_TRY(draw_rotation(k, g, c->n, &k->in[1], &k->out[1]));
     k->reduce = 2;
-    return make_pool(&k->out[2], c, pages, page);
+    return make(&k->out[0], c->out, c->m, p->n_head * p->head_dim, c->pad);
 }
 
 static weft_status draw_silu_mul(wf_check *k, gen *g)

@@ -228,7 +228,7 @@ weft_status wf_submit(wf_queue *q, const wf_call *c)
 
 bool wf_call_fused(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && (c->in[4].buf || c->p.silu);
+    return c->op == WF_OP_GEMM && (c->in[4].buf || c->p.silu || c->p.rope);
 }
 
 bool wf_call_whole(wf_dev *dev, const wf_call *c)
@@ -238,23 +238,59 @@ bool wf_call_whole(wf_dev *dev, const wf_call *c)
     return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : wf_pick(dev, c) >= 0;
 }
 
+/* A call of another op on behalf of c, without operands. */
+static wf_call part_of(const wf_call *c, enum wf_op op)
+{
+    return (wf_call){.op = op, .variant = -1, .groups = c->groups, .p = c->p};
+}
+
+/* What follows the product of c, which is in the room for it. */
+static wf_call after_product(const wf_call *c)
+{
+    wf_call after = part_of(c, c->p.silu ? WF_OP_SILU_MUL : WF_OP_ROPE_KV);
+    after.in[0] = c->out[2];
+    after.out[0] = c->out[0];
+    for (int i = 1; c->p.rope && i < 4; i++) after.in[i] = c->in[4 + i];
+    for (int i = 1; c->p.rope && i < 3; i++) after.out[i] = c->out[2 + i];
+    return after;
+}
+
+static wf_call norm_of(const wf_call *c)
+{
+    wf_call norm = part_of(c, WF_OP_RMSNORM);
+    norm.in[0] = c->in[0], norm.in[1] = c->in[4], norm.out[0] = c->out[1];
+    return norm;
+}
+
+/* What is left of c behind its norm. */
+static wf_call behind_norm(const wf_call *c)
+{
+    wf_call left = *c;
+    left.waits = NULL, left.n_waits = 0, left.signal = left.started = NULL;
+    if (!c->in[4].buf) return left;
+    left.in[0] = c->out[1];
+    left.in[4] = left.out[1] = (wf_view){0};
+    return left;
+}
+
+/* The product alone. */
+static wf_call product_of(wf_dev *dev, const wf_call *c)
+{
+    wf_call plain = part_of(c, c->op);
+    for (int i = 0; i < 4; i++) plain.in[i] = c->in[i];
+    plain.out[0] = c->out[c->p.silu || c->p.rope ? 2 : 0];
+    plain.p.silu = plain.p.rope = 0;
+    if (c->variant >= 0 && dev->fns->supports(dev, &plain, c->variant)) plain.variant = c->variant;
+    return plain;
+}
+
 size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
 {
-    const wf_view none = {0};
-    wf_call *p = part, plain = *c;
-    plain.waits = NULL, plain.n_waits = 0, plain.signal = plain.started = NULL;
-    wf_call norm = plain, silu = plain;
-    norm.variant = silu.variant = -1;
-    norm.op = WF_OP_RMSNORM, silu.op = WF_OP_SILU_MUL;
-    for (int i = 0; i < WF_MAX_IN; i++) norm.in[i] = silu.in[i] = none;
-    for (int i = 1; i < WF_MAX_OUT; i++) norm.out[i] = silu.out[i] = plain.out[i] = none;
-    norm.in[0] = c->in[0], norm.in[1] = c->in[4], norm.out[0] = c->out[1];
-    silu.in[0] = c->out[2];
-    if (c->in[4].buf) *p++ = norm, plain.in[0] = c->out[1], plain.in[4] = none;
-    if (c->p.silu) plain.out[0] = c->out[2], plain.p.silu = 0;
-    if (plain.variant >= 0 && !dev->fns->supports(dev, &plain, plain.variant)) plain.variant = -1;
-    *p++ = plain;
-    if (c->p.silu) *p++ = silu;
+    wf_call *p = part, left = behind_norm(c);
+    bool norm = c->in[4].buf, together = norm && wf_call_fused(&left) && wf_call_whole(dev, &left);
+    if (norm) *p++ = norm_of(c);
+    *p++ = together ? left : product_of(dev, &left);
+    if (!together && (c->p.silu || c->p.rope)) *p++ = after_product(c);
     part[0].waits = c->waits, part[0].n_waits = c->n_waits, part[0].signal = c->started;
     p[-1].signal = c->signal;
     return (size_t)(p - part);

@@ -16,14 +16,17 @@
  *   RMSNORM    in  x [M, K] F32; w [K] F32                        out y [M, K] act
  *              y = x / sqrt(mean(x^2) + p.eps) * w
  *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent;
- *                  residual [M, N] F32 or absent; norm [K] F32 or absent
+ *                  residual [M, N] F32 or absent; norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
  *                                                                out Y [M, N] act; normed [M, K] act or
- *                                                                    absent; wide [M, N] act or absent
+ *                                                                    absent; wide [M, N] act or absent; K, V
+ *                                                                    pools of ROPE_KV or absent
  *              Y = X W^T + bias + residual. residual may be Y itself (same storage).
  *              Fused: with norm, X is F32 and becomes RMSNORM(X, norm, p.eps) first; with p.silu, W holds
- *              gate and up, Y is [M, N / 2] = SILU_MUL of the product, and there is no residual. normed and
- *              wide are present exactly then and hold nothing that may be read: a device that has no kernel
- *              for the whole gets it in parts from the front, which meet there.
+ *              gate and up, Y is [M, N / 2] = SILU_MUL of the product, and there is no residual; with p.rope, W
+ *              holds q, k and v, Y is q of the product's ROPE_KV, which writes to the pools, and there is neither
+ *              residual nor SiLU. normed and wide are present exactly then and hold nothing that may be read: a
+ *              device that has no kernel for the whole gets it in parts from the front, which meet there. A
+ *              kernel for the whole does not round what would meet there.
  *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin);
  *                  pos [M] I32; slot [M] I32
  *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
@@ -95,7 +98,7 @@ typedef struct wf_op_info {
 extern const wf_op_info wf_ops[WF_N_OPS];
 
 #define WF_MAX_IN 8
-#define WF_MAX_OUT 3
+#define WF_MAX_OUT 5
 
 /* Capability tiers, each including the ones before. What a tier means is in kernels' README; on the
  * CPU everything above base is SIMD. */
@@ -124,6 +127,7 @@ typedef struct wf_params {
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
     uint32_t sink;   /* ATTENTION with spans: the first keys, which every row sees; at most WF_MAX_SINK */
     uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
+    uint32_t rope;   /* GEMM: the product is qkv of a ROPE_KV */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
                                   row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
                                   = 0: never. A range wider than 13 is used from phi_hi down */
@@ -145,8 +149,8 @@ typedef struct wf_call {
     wf_event *const *waits; /* must have been submitted before */
     uint32_t n_waits;
     wf_event *signal;       /* or NULL */
-    wf_event *started;      /* or NULL; else the front signals it with the first of several kernels that a fused call
-                               is run as; where it is one kernel, it stays as it was */
+    wf_event *started;      /* or NULL; else signalled by the first of several kernels that a call is run as: by the front
+                               for a fused call in parts; where it is one kernel, it stays as it was */
 } wf_call;
 
 /* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
@@ -310,7 +314,7 @@ weft_status wf_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
-/* Does the call ask for more than its op's plain product (GEMM with norm or p.silu)? */
+/* Does the call ask for more than its op's plain product (GEMM with norm, p.silu or p.rope)? */
 bool wf_call_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);

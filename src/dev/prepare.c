@@ -77,7 +77,7 @@ static key key_of(const wf_call *c, int variant)
     if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[0].rows);
     for (int i = 0; i < WF_MAX_IN; i++) k.in[i] = c->in[i].buf ? 1 + c->in[i].dtype : 0;
     for (int i = 0; i < WF_MAX_OUT; i++) k.out[i] = c->out[i].buf ? 1 + c->out[i].dtype : 0;
-    if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION) return k;
+    if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION && !(c->op == WF_OP_GEMM && p->rope)) return k;
     k.decode = c->op == WF_OP_ATTENTION && p->max_q == 1;
     k.n_head = p->n_head, k.n_kv_head = p->n_kv_head, k.head_dim = p->head_dim;
     k.n_rot = p->n_rot, k.neox = p->neox, k.page_tokens = p->page_tokens;
@@ -118,12 +118,22 @@ static wf_case case_of(const wf_call *c)
     if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
     if (c->op == WF_OP_ATTENTION) k.spans = c->in[7].buf ? WF_SPANS_MIXED : WF_SPANS_NONE;
-    const wf_view *pool = c->op == WF_OP_ROPE_KV ? &c->out[1] : c->op == WF_OP_ATTENTION ? &c->in[1] : NULL;
+    const wf_view *pool = c->op == WF_OP_ROPE_KV ? &c->out[1] : c->op == WF_OP_ATTENTION ? &c->in[1] : c->op == WF_OP_GEMM && c->p.rope ? &c->out[3] : NULL;
     if (pool && pool->stride > pool->cols) k.pad = 8;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;
     k.max_q = c->p.max_q ? c->p.max_q : UINT32_MAX;
     k.n_seqs = 3;
     return k;
+}
+
+/* q, k and v of two KV heads at most. */
+static void few_heads(wf_case *c)
+{
+    wf_params *p = &c->p;
+    uint32_t queries = p->n_head / p->n_kv_head;
+    p->n_kv_head = WF_MIN(p->n_kv_head, 2u);
+    p->n_head = p->n_kv_head * queries;
+    c->n = (p->n_head + 2 * p->n_kv_head) * p->head_dim;
 }
 
 /* Sizes to try, small ones first: a variant may need more rows or columns than the least. */
@@ -136,6 +146,7 @@ static wf_case shrink(const wf_case *from, int step)
     c.n = WF_MIN(c.n, sizes[step][0]);
     c.m = WF_MIN(c.m, c.op == WF_OP_GEMM ? rows[rows_class(c.m)] : 7);
     if (c.op == WF_OP_GEMM) c.k = WF_MIN(c.k, sizes[step][1]);
+    if (c.op == WF_OP_GEMM && c.p.rope) few_heads(&c);
     c.max_kv = WF_MIN(c.max_kv, sizes[step][2]);
     c.max_q = WF_MIN(c.max_q, WF_MIN(c.max_kv, 20u << step));
     return c;
@@ -237,7 +248,10 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
     size_t n = wf_call_parts(dev, c, part);
     for (size_t i = 0; i < n; i++) {
         int picked;
-        WF_TRY(prepare_whole(dev, v, &part[i], &picked));
+        weft_status s = prepare_whole(dev, v, &part[i], &picked);
+        /* A fused kernel that was dropped leaves smaller parts. */
+        if (s && !dev->lost && !wf_call_whole(dev, &part[i])) return wf_prepare(dev, c, variant);
+        WF_TRY(s);
         if (part[i].op == c->op) *variant = picked;
     }
     return WEFT_OK;

@@ -58,7 +58,6 @@ static weft_status make_plan(struct weft_engine *e, const struct weft_engine_par
     if (p->plan) WF_TRY(wf_fail_named(wf_plan_load(&e->graph, p->plan, &e->plan), "plan"));
     else if (p->nano_batches > 1) WF_TRY(wf_plan_overlap(&e->graph, p->nano_batches, &e->plan));
     else WF_TRY(wf_plan_sequential(&e->graph, &e->plan));
-    if (p->dump_plan) WF_TRY(wf_plan_save(&e->plan, p->dump_plan));
     WF_TRY(wf_plan_place(&e->graph, &e->plan, e->dev->align));
     return wf_plan_split(&e->graph, &e->plan);
 }
@@ -92,7 +91,8 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
         f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
         ok = ok && f->parts;
     }
-    return ok ? WEFT_OK : WEFT_ERR_NOMEM;
+    if (!ok) return WEFT_ERR_NOMEM;
+    return p->dump_plan ? wf_plan_save(&e->plan, p->dump_plan) : WEFT_OK; /* last: only what runs replaces a file */
 }
 
 static void say_limits(const struct weft_engine *e, uint32_t page)

@@ -190,6 +190,15 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
     return n.out[0].value;
 }
 
+/* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
+static void rotation(const wf_builder *b, const int32_t *pools, wf_operand in[3], wf_operand out[2])
+{
+    in[0] = WF_ALL(b->rope);
+    in[1] = WF_ALL(b->graph->inputs[WF_INPUT_POS]);
+    in[2] = WF_ALL(b->graph->inputs[WF_INPUT_SLOT]);
+    for (int i = 0; i < 2; i++) out[i] = WF_ALL(pools[i]);
+}
+
 /* One GEMM into columns [col, col + rows of the matrices) of y, after a norm of x and before a SiLU if so asked. */
 static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, wf_operand y)
 {
@@ -206,7 +215,9 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
         node.out[1] = WF_ALL(activation(b, node.rows, b->act, b->hp->width));
     }
     node.p.silu = fuse && fuse->silu;
-    if (node.p.silu) node.out[2] = WF_ALL(activation(b, node.rows, b->act, rows));
+    node.p.rope = fuse && fuse->pools;
+    if (node.p.silu || node.p.rope) node.out[2] = WF_ALL(activation(b, node.rows, b->act, rows));
+    if (node.p.rope) rotation(b, fuse->pools, &node.in[5], &node.out[3]);
     add_node(b, &node);
 }
 
@@ -220,13 +231,31 @@ static int32_t silu_mul(wf_builder *b, int32_t gate_up)
     return silu.out[0].value;
 }
 
+static int32_t rope_kv(wf_builder *b, int32_t qkv, const int32_t *pools)
+{
+    if (b->status != WEFT_OK) return -1;
+    wf_node rope = node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
+    rope.in[0] = WF_ALL(qkv);
+    rope.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
+    rotation(b, pools, &rope.in[1], &rope.out[1]);
+    add_node(b, &rope);
+    return rope.out[0].value;
+}
+
+/* Columns of what is left of a product of so many. */
+static uint32_t cols_left(const wf_builder *b, const wf_fuse *fuse, uint32_t cols)
+{
+    if (fuse && fuse->pools) return b->hp->n_head * b->hp->head_dim;
+    return fuse && fuse->silu ? cols / 2 : cols;
+}
+
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
     uint32_t cols = 0;
     for (uint32_t i = 0; i < n; i++) cols += l[i].rows;
     if (can_stack(b, l, n)) {
-        int32_t y = activation(b, rows_of(b, x), out, fuse && fuse->silu ? cols / 2 : cols);
+        int32_t y = activation(b, rows_of(b, x), out, cols_left(b, fuse, cols));
         linear(b, name, l, n, x, fuse, residual, WF_ALL(y));
         return y;
     }
@@ -234,6 +263,7 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
     int32_t y = activation(b, rows_of(b, x), out, cols);
     for (uint32_t i = 0, col = 0; i < n && b->status == WEFT_OK; col += l[i++].rows)
         linear(b, l[i].name, &l[i], 1, x, NULL, residual, (wf_operand){y, col, l[i].rows});
+    if (fuse && fuse->pools) return rope_kv(b, y, fuse->pools);
     return fuse && fuse->silu ? silu_mul(b, y) : y;
 }
 
@@ -254,20 +284,14 @@ static int32_t kv_value(wf_builder *b, uint32_t v)
     return value < 0 ? fail(b, WEFT_ERR_NOMEM) : value;
 }
 
-static int32_t rope_and_attend(wf_builder *b, int32_t qkv)
+static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools)
 {
-    const wf_hparams *hp = b->hp;
     const int32_t *in = b->graph->inputs;
-    int32_t k = kv_value(b, 0), v = kv_value(b, 1), q = activation(b, WF_ROWS_BATCH, b->act, hp->n_head * hp->head_dim);
-    wf_node rope = node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
-    int32_t rope_in[] = {qkv, b->rope, in[WF_INPUT_POS], in[WF_INPUT_SLOT]}, rope_out[] = {q, k, v};
-    for (size_t i = 0; i < WF_LEN(rope_in); i++) rope.in[i] = WF_ALL(rope_in[i]);
-    for (size_t i = 0; i < WF_LEN(rope_out); i++) rope.out[i] = WF_ALL(rope_out[i]);
-    add_node(b, &rope);
+    if (b->status != WEFT_OK) return -1;
     wf_node attend = node_of(b, WF_OP_ATTENTION, "attention", WF_ROWS_BATCH);
-    int32_t attend_in[] = {q, k, v, in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
+    int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
-    attend.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, hp->n_head * hp->head_dim));
+    attend.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
     add_node(b, &attend);
     return attend.out[0].value;
 }
@@ -279,10 +303,11 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
                              {"k", "attn_k", hp->n_kv_head * hp->head_dim},
                              {"v", "attn_v", hp->n_kv_head * hp->head_dim}};
     const wf_linear o = {"attn_out", "attn_output", hp->width};
-    const wf_fuse norm = {"attn_norm", false};
-    int32_t y = wf_build_linears(b, "qkv", qkv, 3, x, &norm, -1, b->act);
     if (b->status != WEFT_OK) return -1;
-    return wf_build_linears(b, "attn_out", &o, 1, rope_and_attend(b, y), NULL, x, WF_F32);
+    const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
+    const wf_fuse around = {.norm = "attn_norm", .pools = pools};
+    int32_t q = wf_build_linears(b, "qkv", qkv, 3, x, &around, -1, b->act);
+    return wf_build_linears(b, "attn_out", &o, 1, attend(b, q, pools), NULL, x, WF_F32);
 }
 
 int32_t wf_build_swiglu(wf_builder *b, int32_t x)
@@ -290,7 +315,7 @@ int32_t wf_build_swiglu(wf_builder *b, int32_t x)
     const wf_hparams *hp = b->hp;
     const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->ffn_width}, {"up", "ffn_up", hp->ffn_width}};
     const wf_linear down = {"down", "ffn_down", hp->width};
-    const wf_fuse around = {"ffn_norm", true};
+    const wf_fuse around = {.norm = "ffn_norm", .silu = true};
     int32_t h = wf_build_linears(b, "gate_up", gate_up, 2, x, &around, -1, b->act);
     if (b->status != WEFT_OK) return -1;
     return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
@@ -303,7 +328,7 @@ void wf_build_logits(wf_builder *b, int32_t x)
     bool tied = !find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
     int32_t picked = gather(b, "pick", x, WF_INPUT_LOGIT_ROWS);
-    const wf_fuse norm = {"output_norm", false};
+    const wf_fuse norm = {.norm = "output_norm"};
     if (!tied) {
         b->graph->logits = wf_build_linears(b, "logits", &out, 1, picked, &norm, -1, WF_F32);
         return;

@@ -86,10 +86,12 @@ typedef struct wf_linear {
 } wf_linear;
 
 /* What a matrix product does on the way: RMSNorm of its input by that tensor (NULL: none) and, for gate and up,
- * SiLU and their product. One node where the matrices stack. */
+ * SiLU and their product, or, for q, k and v, the rotation of q and k and the write to the pools (of K, then V; NULL:
+ * none); then what remains is q. One node where the matrices stack. */
 typedef struct wf_fuse {
     const char *norm;
     bool silu;
+    const int32_t *pools;
 } wf_fuse;
 
 /* All return value indexes; names inside a layer are completed to "blk.<layer>.<tensor>.weight". */

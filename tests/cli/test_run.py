@@ -80,6 +80,14 @@ class Text(cli.TestCase):
             want = self.ok(*args, "--dump-plan", plan).out
             self.assertGreater(os.path.getsize(plan), 0)
             self.assertEqual(self.ok(*args, "--plan", plan).out, want)
+            with open(plan) as f:
+                good = f.read()
+            bad = plan + ".bad"
+            with open(bad, "w") as f:
+                f.write(good.replace("kernel auto", "kernel absent", 1))
+            self.fails(cli.USAGE, "has no kernel 'absent'", *args, "--plan", bad, "--dump-plan", plan)
+            with open(plan) as f:
+                self.assertEqual(f.read(), good, "replaced by a plan that cannot run")
 
     def test_bad_spans_file(self):
         """The file itself: tests/unit/spans.c, and what it does: tests/golden/spans.py."""

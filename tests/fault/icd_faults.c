@@ -28,7 +28,7 @@ static fake_icd_alive_fn *alive;
 static char cache[] = "/tmp/weft-fault-XXXXXX";
 static const char *self, *library;
 static wf_dev *reference;
-static wf_check *problems[N_CASES];
+static wf_check *problems[N_CASES + 1]; /* the last one: a test's own */
 static char warnings[4096];
 
 static void on_log(void *user, enum weft_log_level level, const char *line)
@@ -83,13 +83,13 @@ static weft_status run_case(wf_dev *dev, wf_queue *q, wf_buf *buf, wf_check *k)
     return WEFT_OK;
 }
 
-static weft_status run_on(wf_dev *dev, int n_cases)
+static weft_status run_on(wf_dev *dev, int first, int n_cases)
 {
     wf_queue *q = NULL;
     wf_buf *buf = NULL;
     weft_status s = wf_queue_create(dev, &q);
     if (!s) s = wf_buf_create(dev, 1 << 16, &buf);
-    for (int i = 0; i < n_cases && !s; i++) s = run_case(dev, q, buf, problems[i]);
+    for (int i = 0; i < n_cases && !s; i++) s = run_case(dev, q, buf, problems[first + i]);
     wf_buf_destroy(buf);
     wf_queue_destroy(q);
     return s;
@@ -102,7 +102,7 @@ static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
     int before = alive();
     warnings[0] = 0;
     weft_status s = wf_dev_open("opencl:0.0", &p, &dev);
-    if (!s) s = run_on(dev, n_cases);
+    if (!s) s = run_on(dev, 0, n_cases);
     *lost = dev && dev->lost;
     wf_dev_close(dev);
     if (s) assert_true(weft_last_error()[0] != 0);
@@ -181,6 +181,36 @@ static void launches_that_ask_too_much(void **state)
         assert_non_null(strstr(warnings, "cannot run"));
     }
     works();
+}
+
+/* CLBlast builds in this process, and alone: our kernels come from the helper. Its refusal costs the variant, not the device. */
+static void products_that_clblast_refuses(void **state)
+{
+    static const wf_case product = {.op = WF_OP_GEMM, .seed = 5, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = 20000, .force = "gemm=clblast"};
+    int before = alive();
+    wf_dev *dev;
+    wf_check *k;
+    wf_call c;
+    (void)state;
+    warnings[0] = 0;
+    arm("clCreateProgramWithSource:fail=-6");
+    assert_int_equal(wf_check_new(reference, &product, &k), WEFT_OK);
+    assert_int_equal(wf_dev_open("opencl:0.0", &p, &dev), WEFT_OK);
+    wf_check_call(k, NULL, &c);
+    bool built_in = dev->fns->supports(dev, &c, wf_variant_find(dev, WF_OP_GEMM, "clblast"));
+    problems[N_CASES] = k;
+    weft_status s = run_on(dev, N_CASES, 1);
+    bool happened = hit(), lost = dev->lost;
+    arm(NULL);
+    wf_check_free(k);
+    wf_dev_close(dev);
+    if (!built_in) skip();
+    assert_int_equal(s, WEFT_OK); /* by the next variant */
+    assert_true(happened && !lost);
+    assert_non_null(strstr(warnings, "clblast cannot run, it is not used"));
+    assert_non_null(strstr(warnings, "CLBlastSgemm(3, 5, 64): status -6 (CL_OUT_OF_HOST_MEMORY)"));
+    assert_int_equal(alive(), before);
 }
 
 static void no_build_helper(void **state)
@@ -389,7 +419,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(builds_that_crash), cmocka_unit_test(builds_that_hang),
-        cmocka_unit_test(builds_that_fail), cmocka_unit_test(launches_that_ask_too_much), cmocka_unit_test(no_build_helper),
+        cmocka_unit_test(builds_that_fail), cmocka_unit_test(launches_that_ask_too_much),
+        cmocka_unit_test(products_that_clblast_refuses), cmocka_unit_test(no_build_helper),
         cmocka_unit_test(binaries_that_do_not_load), cmocka_unit_test(binaries_that_crash),
         cmocka_unit_test(every_call_fails), cmocka_unit_test(every_call_fails_without_binaries),
         cmocka_unit_test(polls_fail), cmocka_unit_test(out_of_memory), cmocka_unit_test(no_devices), cmocka_unit_test(no_platforms),

@@ -198,9 +198,49 @@ static bool gemm_fused(op_cases *s)
     return true;
 }
 
+/* SiLU behind products of more rows. */
+static bool gemm_silu(op_cases *s)
+{
+    static const uint32_t ms[] = {12, 31, 64, 100, 131, 300}, ks[] = {64, 192, 448, 832};
+    for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * WF_LEN(ms); i++) {
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ms[i % WF_LEN(ms)], .n = 32 * (1 + below(s, 20)),
+                     .k = ANY(s, ks), .bias = below(s, 2), .p = {.silu = 1}};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
+/* turn walks over the ratios and page sizes, so that all are met in each run. */
+static wf_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
+{
+    wf_params p = {.head_dim = head_dim, .n_kv_head = 1 + below(s, 3)};
+    p.n_head = p.n_kv_head * ratios[turn % WF_LEN(ratios)];
+    p.page_tokens = page_sizes[turn % WF_LEN(page_sizes)];
+    return p;
+}
+
+/* q, k and v that are rotated and go to their slots behind the product: each head size with both orders of pairs. */
+static bool gemm_rope(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 2, 7, 8, 13, 16}, ks[] = {64, 480, 1056};
+    uint32_t turn = below(s, 30);
+    for (uint32_t i = 0; i < (s->level == OP_LONG ? 8 : 1) * 2 * WF_LEN(head_dims); i++, turn++) {
+        wf_case c = {.op = WF_OP_GEMM, .weight = WF_F16, .in = WF_F16, .out = ANY(s, acts), .m = ANY(s, ms), .k = ANY(s, ks),
+                     .norm = below(s, 3), .bias = below(s, 2), .p = heads(s, head_dims[i / 2 % WF_LEN(head_dims)], turn)};
+        c.p.eps = 1e-5f;
+        c.p.rope = 1;
+        c.p.neox = i % 2;
+        c.p.n_rot = below(s, 2) ? c.p.head_dim : 2 * (1 + below(s, c.p.head_dim / 2));
+        if (c.p.n_rot > 32 && below(s, 2)) c.p.n_rot -= c.p.n_rot % 32;
+        c.n = (c.p.n_head + 2 * c.p.n_kv_head) * c.p.head_dim;
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 static bool gemms(op_cases *s)
 {
-    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_fused(s)) return false;
+    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
     uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);
@@ -212,16 +252,7 @@ static bool gemms(op_cases *s)
     return true;
 }
 
-/* ---- rope_kv and attention: head shapes ------------------------------------------------------------- */
-
-/* turn walks over the ratios and page sizes, so that all are met in each run. */
-static wf_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
-{
-    wf_params p = {.head_dim = head_dim, .n_kv_head = 1 + below(s, 3)};
-    p.n_head = p.n_kv_head * ratios[turn % WF_LEN(ratios)];
-    p.page_tokens = page_sizes[turn % WF_LEN(page_sizes)];
-    return p;
-}
+/* ---- rope_kv and attention ------------------------------------------------------------------------------- */
 
 static bool ropes(op_cases *s)
 {

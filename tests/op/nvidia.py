@@ -66,6 +66,7 @@ float emu_lane(float x, uint from, __local float *f)
 EMULATED += r"""
 #define MMA(c, a0, a1, a2, a3, b0, b1) EMU_MMA(c, (uint4)(a0, a1, a2, a3), b0, b1)
 #define f16_pair(low, high) emu_pair(low, high)
+#define anew(x) (x)
 #define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
 #define LOCAL_ROOM(at, bytes) __local uchar room[bytes] __attribute__((aligned(128))); uint at = 0;
 #define LOAD_LOCAL4(r, from) r = *(__local uint4 *)(room + (from))
@@ -117,10 +118,20 @@ def buffer(a):
     return cl.Buffer(QUEUE.context, FLAGS, hostbuf=np.ascontiguousarray(a))
 
 
-def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False):
-    source = open(f"{folder}/common.clh").read() + "\n#define WF_NVIDIA\n" + emulated(open(f"{folder}/{family}.cl").read())
+def built(folder, family, group, knobs):
+    prelude = "".join(open(f"{folder}/{name}.clh").read() + "\n" for name in ["common"] + ["rope"] * knobs.get("ROPE", 0))
+    source = prelude + "#define WF_NVIDIA\n" + emulated(open(f"{folder}/{family}.cl").read())
     options = ["-cl-std=CL1.2", "-DACT=16", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
-    kernel = getattr(cl.Program(QUEUE.context, source).build(options), family)
+    return getattr(cl.Program(QUEUE.context, source).build(options), family)
+
+
+def told(family, knobs, m, n, k, good, error):
+    print("ok  " if good else "FAIL", family, knobs, f"M {m} N {n} K {k}", f"error {error:.1e}", flush=True)
+    return good
+
+
+def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False):
+    kernel = built(folder, family, group, knobs)
     g = np.random.default_rng(m * 131 + n * 7 + k)
     cols = n // 2 if silu else n
     x = g.standard_normal((m, k)).astype(np.float32 if norm else np.float16)
@@ -143,14 +154,64 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
         want = want[:, :cols] / (1 + np.exp(-want[:, :cols])) * want[:, cols:]
     want = want + (res if residual else 0)
     error = np.abs(y - want).max() / np.abs(want).max()
-    good = bool(error < 2e-3)
-    print("ok  " if good else "FAIL", family, knobs, f"M {m} N {n} K {k}", f"error {error:.1e}", flush=True)
-    return good
+    return told(family, knobs, m, n, k, bool(error < 2e-3), error)
+
+
+def turned(qkv, angle, heads, d, n_rot, neox):
+    """The first n_rot of each of so many heads, by (cos, sin) of each row."""
+    out = qkv.copy().reshape(len(qkv), -1, d)
+    first, second = (slice(0, n_rot // 2), slice(n_rot // 2, n_rot)) if neox else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+    a, b = out[:, :heads, first].copy(), out[:, :heads, second].copy()
+    c, s = angle[:, None, 0::2], angle[:, None, 1::2]
+    out[:, :heads, first], out[:, :heads, second] = a * c - b * s, a * s + b * c
+    return out
+
+
+def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=False, page=4, positions=9):
+    """q goes out, k and v into pools of pages with gaps between them, of which all else stays as it was."""
+    d, n_rot = knobs["HEAD"], knobs["N_ROT"]
+    n, size = (heads + 2 * kv_heads) * d, kv_heads * page * d
+    kernel = built(folder, "gemm_flat", group, knobs)
+    g = np.random.default_rng(m * 131 + n * 7 + k)
+    x = g.standard_normal((m, k)).astype(np.float32 if knobs["NORM"] else np.float16)
+    w = (g.standard_normal((n, k)) / np.sqrt(k)).astype(np.float16)
+    b, scale = (g.standard_normal(s).astype(np.float32) for s in (n, k))
+    table = g.standard_normal((positions, n_rot + 2)).astype(np.float32)
+    pos = g.integers(0, positions, m).astype(np.int32)
+    pages = m // page + 2
+    slot = g.permutation(pages * page)[:m].astype(np.int32)
+    slot[-1:] = -1
+    y, empty = np.full((m, heads * d), np.nan, np.float16 if half else np.float32), np.full((pages, size + 8), 7, np.float16)
+    out, pools, zero = buffer(y), [buffer(empty), buffer(empty)], np.uint64(0)
+    args = [buffer(x), zero, buffer(fragments(w)), zero, buffer(b), zero if bias else NONE, out, NONE, out, zero, np.uint32(half)]
+    args += [np.uint32(m), np.uint32(n), np.uint32(k), np.uint32(k), np.uint64(2 * k), np.uint32(0), np.uint32(heads * d)]
+    args += [buffer(scale), zero if knobs["NORM"] else NONE, np.float32(1e-5)]
+    for a in (buffer(table), buffer(pos), buffer(slot), *pools):
+        args += [a, zero]
+    args += [np.uint32(a) for a in (heads, kv_heads, page, n_rot + 2, positions)] + [np.uint64(pages * page), np.uint64(size + 8)]
+    kernel(QUEUE, (3 * group,), (group,), *args)
+    want = x.astype(np.float64)
+    if knobs["NORM"]:
+        want = want / np.sqrt((want**2).mean(1, keepdims=True) + 1e-5) * scale
+    want = turned(want @ w.astype(np.float64).T + (b if bias else 0), table[pos, :n_rot], heads + kv_heads, d, n_rot, knobs["NEOX"])
+    cl.enqueue_copy(QUEUE, y, out)
+    error = np.abs(y - want[:, :heads].reshape(m, -1)).max()
+    for i, pool in enumerate(pools):
+        got, expect = np.empty_like(empty), empty.astype(np.float64)
+        cl.enqueue_copy(QUEUE, got, pool)
+        for row in range(m - 1):
+            cells = expect[slot[row] // page, :size].reshape(kv_heads, page, d)
+            cells[:, slot[row] % page] = want[row, heads + i * kv_heads : heads + (i + 1) * kv_heads]
+        error = max(error, np.abs(got - expect).max())
+    return told("gemm_flat", knobs, m, n, k, bool(error / np.abs(want).max() < 2e-3), error / np.abs(want).max())
 
 
 def main(folder):
     def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
         return {"RB": rb, "NT": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
+
+    def rope(head, n_rot, neox, **more):
+        return {**flat(2, 1, 1, **more), "ROPE": 1, "NEOX": neox, "HEAD": head, "N_ROT": n_rot}
 
     def frag(bm, bn, wm, wn, pk, stages, vec):
         return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "PK": pk, "STAGES": stages, "VEC": vec}
@@ -158,8 +219,11 @@ def main(folder):
     good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
         check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
         check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
+        check_rope(folder, 128, rope(64, 64, 0), 8, 256, 2, 1, bias=True, half=True),
+        check_rope(folder, 128, rope(128, 64, 1, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
+        check(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),
     ]
     return 0 if all(good) else 1
 

@@ -123,7 +123,7 @@ static bool must_run(const session *s, const wf_case *c)
     if (wf_op_fixed(c->op)) return !s->variant;
     bool act_in = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in == s->dev->act;
     bool act_out = c->op == WF_OP_ROWS || c->out == s->dev->act || c->op == WF_OP_GEMM;
-    bool fused = c->norm || c->p.silu; /* what no kernel can do whole is done in parts */
+    bool fused = c->norm || c->p.silu || c->p.rope; /* what no kernel can do whole is done in parts */
     return act_in && act_out && !s->variant && !fused;
 }
 

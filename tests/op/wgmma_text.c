@@ -1,5 +1,5 @@
 /* wgmma_text: prints a line for each variant of wgmma that loads X as it is (its name and knobs), or the program of one with
- * so many work-groups for the K of a tile; or, asked for attention, that program for a head size. For wgmma.py and
+ * so many work-groups for the K of a tile, and with SiLU if there is one more word; or, asked for attention, that program for a head size. For wgmma.py and
  * wgmma_attention.py. */
 #include "cl/cl.h"
 
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
         if (v->plan != wf_cl_plan_wgmma || v->tile[1]) continue;
         if (argc < 3) printf("%s %d %d\n", v->name, v->tile[0] * 64, v->tile[2]);
         if (argc < 3 || strcmp(argv[1], v->name)) continue;
-        return print_text(wf_cl_wgmma_text(v->tile, (uint32_t)atoi(argv[2])));
+        return print_text(wf_cl_wgmma_text(v->tile, (uint32_t)atoi(argv[2]), argc > 3));
     }
     return 0;
 }

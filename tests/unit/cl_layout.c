@@ -3,6 +3,8 @@
  * NVIDIA's assembler, where there is one). */
 #include "unit/cl_test.h"
 
+#include "dev/front.h"
+
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -142,6 +144,82 @@ static void parts_fit_local_memory(void **state)
         }
 }
 
+/* ---- a rotation behind the product ------------------------------------------------------------------------- */
+
+static wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
+{
+    wf_call c = product(m, 48 * head_dim, 4096);
+    wf_buf *stand_in = c.in[0].buf;
+    uint32_t page = 8 * 16 * head_dim;
+    c.p = (wf_params){.rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
+    c.out[2] = c.out[0];
+    c.out[0].cols = c.out[0].stride = 32 * head_dim;
+    c.in[5] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
+    c.in[6] = c.in[7] = (wf_view){stand_in, 0, 1, m, m, WF_I32, 0};
+    c.out[3] = c.out[4] = (wf_view){stand_in, 0, 9, page, page, WF_F16, 0};
+    return c;
+}
+
+/* Few rows, where a work-group can hold whole pairs; as many work-groups as for the product alone. */
+static void rotations_behind_products(void **state)
+{
+    static const struct {
+        uint32_t m, head_dim, n_rot, neox;
+        const char *variant;
+    } cases[] = {{1, 128, 128, 0, "flat8"},  {8, 128, 128, 1, "flat8"},       {13, 256, 64, 1, "flat16"},  {1, 80, 40, 0, "flat8_split"},
+                 {1, 80, 40, 1, NULL},       {1, 64, 64, 1, "flat8_split"},   {2, 128, 96, 1, "flat8"},    {2, 128, 80, 1, NULL},
+                 {17, 128, 128, 0, NULL}};
+    (void)state;
+    const cl_dev *d = with_units(132, 227);
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = qkv(cases[i].m, cases[i].head_dim, cases[i].n_rot, cases[i].neox);
+        int v = wf_cl_pick((wf_dev *)&d->base, &c, NULL);
+        cl_launch l;
+        if (!cases[i].variant) assert_int_equal(v, -1);
+        if (!cases[i].variant) continue;
+        assert_true(v >= 0);
+        assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
+        assert_true(wf_cl_plan(d, v, &c, &l));
+        assert_int_equal(l.groups, 48 * cases[i].head_dim / 32);
+        assert_int_equal(knob(&l, "NEOX"), cases[i].neox);
+        assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
+    }
+}
+
+/* ---- in how many launches ---------------------------------------------------------------------------------- */
+
+/* Gate and up of M rows, the norm in front and SiLU behind: each product is one launch with what it can take along. */
+static void products_keep_what_follows(void **state)
+{
+    static const struct {
+        uint32_t m;
+        bool wgmma;
+        size_t parts;
+    } cases[] = {{4, true, 1}, {4, false, 1}, {12, true, 2}, {12, false, 2}, {64, true, 2}, {2048, true, 2}, {64, false, 2}};
+    static const wf_dev_fns fns = {.supports = wf_cl_supports, .pick = wf_cl_pick};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        cl_dev *d = (cl_dev *)with_units(132, 227);
+        wf_call c = product(cases[i].m, 28672, 4096), part[WF_MAX_PARTS];
+        d->base.fns = &fns, d->base.fuses = true;
+        d->place.caps.nv_wgmma = cases[i].wgmma;
+        d->place.caps.local_bytes = 48 << 10;
+        d->place.caps.scratch = d->place.caps.zeros = 1 << 28;
+        c.variant = -1;
+        c.p.silu = 1;
+        c.out[1] = c.in[0], c.out[2] = c.out[0];
+        c.out[0].cols = c.out[0].stride = 14336;
+        c.in[0].dtype = WF_F32;
+        c.in[4] = (wf_view){c.in[0].buf, 0, 1, 4096, 4096, WF_F32, 0};
+        size_t n = wf_call_whole(&d->base, &c) ? 1 : wf_call_parts(&d->base, &c, part);
+        assert_int_equal(n, cases[i].parts);
+        if (n != 2) continue;
+        assert_int_equal(part[0].op, WF_OP_RMSNORM);
+        assert_true(part[1].op == WF_OP_GEMM && part[1].p.silu && !part[1].in[4].buf && !part[1].out[1].buf);
+        assert_int_equal(part[1].in[0].dtype, WF_F16);
+    }
+}
+
 /* ---- the generated program ---------------------------------------------------------------------------- */
 
 static size_t count(const char *text, const char *what)
@@ -216,8 +294,11 @@ static void wgmma_programs_are_sound(void **state)
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->plan != wf_cl_plan_wgmma) continue;
-        for (uint32_t split = 1; split <= 8; split += 7)
-            check_program(wf_cl_wgmma_text(v->tile, split), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, split).resident);
+        for (uint32_t kind = 0; kind < 4; kind++) {
+            uint32_t split = kind % 2 ? 8 : 1;
+            bool silu = kind > 1;
+            check_program(wf_cl_wgmma_text(v->tile, split, silu), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, split, silu).resident);
+        }
         found++;
     }
     assert_true(found > 0);
@@ -244,6 +325,8 @@ int main(void)
         cmocka_unit_test(layout_follows_the_device),
         cmocka_unit_test(tiles_follow_the_device),
         cmocka_unit_test(parts_fit_local_memory),
+        cmocka_unit_test(rotations_behind_products),
+        cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
     };

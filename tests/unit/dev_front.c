@@ -229,6 +229,39 @@ static void fused_gemms(void **state)
     refused(f, &wrong, "eps", 0, -1);
 }
 
+/* A rotation behind, with all that it takes. */
+static void fused_ropes(void **state)
+{
+    fixture *f = *state;
+    uint64_t at = 0;
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1};
+    c.p = (wf_params){.rope = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
+    c.in[0] = view(f, &at, WF_F16, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 64, 64), c.in[5] = view(f, &at, WF_F32, 20, 8);
+    c.in[6] = view(f, &at, WF_I32, 1, 3), c.in[7] = view(f, &at, WF_I32, 3, 1), c.out[0] = view(f, &at, WF_F32, 3, 32);
+    c.out[2] = view(f, &at, WF_F16, 3, 64), c.out[3] = view(f, &at, WF_F16, 6, 64), c.out[4] = view(f, &at, WF_F16, 6, 64);
+    assert_true(wf_call_fused(&c));
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
+    for (int i = 5; i < WF_MAX_IN + WF_MAX_OUT; i++) {
+        for (int how = -1; how < N_SPOILS; how++) {
+            wf_call bad = c;
+            wf_view *v = i < WF_MAX_IN ? &bad.in[i] : &bad.out[i - WF_MAX_IN];
+            if (!v->buf || (i == 5 && how == 0)) continue; /* more positions do no harm */
+            if (how < 0) v->buf = NULL;
+            else if (!spoil(f, v, how)) continue;
+            refused(f, &bad, "operand", i, how);
+        }
+    }
+    wf_call silu = c, residual = c, heads = c, plain = c;
+    silu.p.silu = 1;
+    refused(f, &silu, "silu", 0, -1);
+    residual.in[3] = view(f, &at, WF_F32, 3, 32);
+    refused(f, &residual, "in", 3, -1);
+    heads.p.n_head = 6;
+    refused(f, &heads, "heads", 0, -1);
+    plain.p.rope = 0;
+    refused(f, &plain, "rope", 0, -1);
+}
+
 /* ---- params, aliasing ----------------------------------------------------------------------------------- */
 
 static void spoilt_params_are_refused(void **state)
@@ -423,6 +456,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(spoilt_operands_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(missing_and_extra_operands, setup, teardown),
         cmocka_unit_test_setup_teardown(fused_gemms, setup, teardown),
+        cmocka_unit_test_setup_teardown(fused_ropes, setup, teardown),
         cmocka_unit_test_setup_teardown(spoilt_params_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(overlaps_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(random_calls, setup, teardown),
