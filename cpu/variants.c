@@ -8,11 +8,9 @@
 
 /* Activation rows from which OpenBLAS on decoded panels beats reading the blocks ourselves. */
 #define BLAS_ROWS 128u
-/* Activation rows from which the matrix unit, which decodes weights into panels, beats vectors. */
-#define AMX_ROWS 6u
-/* Activation rows for which its int8 products, which take weights as they are, beat both. */
+/* Activation rows from which the matrix unit beats vectors: with bf16 products, with int8 products. */
+#define AMX_ROWS  6u
 #define AMX8_ROWS 5u
-#define AMX8_MOST 48u
 /* Activation rows below which int8 products are picked: there they are bound by memory or twice as
  * fast; with more rows F32 is as fast and exact. */
 #define INT8_ROWS 16u
@@ -29,8 +27,7 @@ enum {
     RANK_DOTPROD = 30,
     RANK_INT8 = 100,
     RANK_BLAS = 200,
-    RANK_AMX = 300,
-    RANK_AMX8 = 400
+    RANK_AMX = 300
 };
 
 uint32_t wf_cpu_rank_ref(const wf_call *c)
@@ -47,9 +44,9 @@ uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
 
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *c)
 {
-    if (!wf_cpu_has_amx()) return 0;
-    uint32_t from = c->in[1].dtype == WF_Q6_K ? INT8_ROWS : AMX_ROWS;
-    return c->out[0].rows >= from ? RANK_AMX : RANK_AMX_FEW;
+    uint8_t t = c->in[1].dtype;
+    if (!wf_cpu_has_amx() || (t != WF_F32 && t != WF_BF16)) return 0;
+    return c->out[0].rows >= AMX_ROWS ? RANK_AMX : RANK_AMX_FEW;
 }
 
 static bool quantised(const wf_call *c)
@@ -60,10 +57,8 @@ static bool quantised(const wf_call *c)
 
 uint32_t wf_cpu_rank_gemm_amx8(const wf_call *c)
 {
-    uint8_t t = c->in[1].dtype;
-    uint32_t m = c->out[0].rows;
-    if (!wf_cpu_has_amx() || (t != WF_Q8_0 && t != WF_Q4_0) || c->out[0].cols < 16) return 0;
-    return m >= AMX8_ROWS && m <= AMX8_MOST ? RANK_AMX8 : RANK_AMX_FEW;
+    if (!wf_cpu_has_amx() || (c->in[1].dtype != WF_F16 && !quantised(c))) return 0;
+    return c->out[0].rows >= AMX8_ROWS ? RANK_AMX : RANK_AMX_FEW;
 }
 
 static bool floats(const wf_call *c)

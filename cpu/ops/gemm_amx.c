@@ -1,10 +1,9 @@
-/* GEMM on AMX, the matrix unit of some x86 processors: bf16 products, F32 sums.
+/* GEMM on AMX, the matrix unit of some x86 processors, for F32 and BF16 weights: bf16 products, F32 sums.
  *
  * Every number is split in two bf16, its first 8 bits and the next 8, and three of the four
  * products are summed (both low parts: left out), so that the result is as good as with F16
- * products. F16 weights are exact. Weights of all types go through the same panel, which one thread
- * decodes for its own strip of nb output columns and kc elements of K; the activations are split
- * once a call.
+ * products. Weights go through a panel, which one thread decodes for its own strip of nb output
+ * columns and kc elements of K; the activations are split once a call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
  *   activations  tile of 16 pairs of k (i and i + 16) x 16 rows of X   B
@@ -14,22 +13,16 @@
  */
 #include <string.h>
 
-#include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/gemm_amx.h"
 
-#define TILE   16u         /* rows of every tile, and columns of a sum */
 #define TILE_K 32u         /* k of a tile */
 #define PLANE  1024u       /* bytes of a tile */
 #define BOTH   (2 * PLANE) /* the first bits, then the next */
-#define KC     256u        /* k of a panel: a multiple of all blocks */
-#define NB_MAX                                                                                     \
-    128u /* output columns of a panel: with KC, and the sums, about half a second-level cache */
-#define NB_FEW 32u
-#define KC_FEW                                                                                     \
-    128u           /* with NB_FEW: both panels' tiles stay in the first-level cache; not for Q6_K */
-#define FEW   64u  /* rows of X up to which panels are NB_FEW wide, for they are soon used up */
-#define AHEAD 4u   /* rows of weights fetched before they are decoded */
-#define MB    512u /* rows of X at a time */
+#define KC     256u        /* k of a panel */
+#define NB_MAX 128u        /* output columns of a panel: with KC, and the sums, about half a second-level cache */
+#define NB_FEW 32u         /* the same for few rows of X */
+#define KC_FEW 128u        /* with NB_FEW: both panels' tiles stay in the first-level cache */
+#define AHEAD  4u          /* rows of weights fetched before they are decoded */
 
 typedef struct amx {
     const wf_view *x, *w, *y;
@@ -50,7 +43,7 @@ static amx amx_of(const wf_call *c)
     a.m_tiles = WF_UP(a.m, TILE) / TILE;
     a.k_tiles = WF_UP(a.k, TILE_K) / TILE_K;
     a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
-    a.kc = a.m <= FEW && a.w->dtype != WF_Q6_K ? KC_FEW : KC;
+    a.kc = a.m <= FEW ? KC_FEW : KC;
     return a;
 }
 
@@ -91,44 +84,10 @@ WF_INLINE void split(__m512 a, __m512 b, char *dst)
     _mm512_storeu_si512(dst + PLANE, upper(rest(a), rest(b)));
 }
 
-WF_INLINE __m512 whole(__m128i bytes, __m512 scale)
+static void split_f32(const float *x, uint32_t n, char *out)
 {
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)), scale);
+    for (uint32_t i = 0; i < n; i += TILE_K) split(v_load(x + i), v_load(x + i + 16), out + (size_t)i / TILE_K * BOTH);
 }
-
-/* Weights `at`..+32 of a row: of the types that models are mostly made of, straight from there. */
-WF_INLINE void split_weights(const uint8_t dtype, const char *row, size_t at, char *dst)
-{
-    if (dtype == WF_F16) {
-        const uint16_t *p = (const uint16_t *)row + at;
-        split(v_load_f16(p), v_load_f16(p + 16), dst);
-    } else if (dtype == WF_Q8_0) {
-        const char *p = row + at / 32 * 34;
-        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
-        const __m128i *q = (const __m128i *)(p + 2);
-        split(whole(_mm_loadu_si128(q), d), whole(_mm_loadu_si128(q + 1), d), dst);
-    } else if (dtype == WF_Q4_0) {
-        const char *p = row + at / 32 * 18;
-        const __m128i low = _mm_set1_epi8(15), eight = _mm_set1_epi8(8);
-        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)p));
-        __m128i q = _mm_loadu_si128((const __m128i *)(p + 2));
-        split(whole(_mm_sub_epi8(_mm_and_si128(q, low), eight), d),
-              whole(_mm_sub_epi8(_mm_and_si128(_mm_srli_epi16(q, 4), low), eight), d), dst);
-    } else {
-        split(v_load((const float *)row + at), v_load((const float *)row + at + 16), dst);
-    }
-}
-
-#define SPLIT_ROW(name, dtype)                                                                     \
-    static void name(const char *row, uint32_t n, char *out)                                       \
-    {                                                                                              \
-        for (uint32_t i = 0; i < n; i += TILE_K)                                                   \
-            split_weights(dtype, row, i, out + (size_t)i / TILE_K * BOTH);                         \
-    }
-SPLIT_ROW(split_f32, WF_F32)
-SPLIT_ROW(split_f16, WF_F16)
-SPLIT_ROW(split_q8_0, WF_Q8_0)
-SPLIT_ROW(split_q4_0, WF_Q4_0)
 
 static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
 {
@@ -140,20 +99,13 @@ static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
 static void split_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, char *out)
 {
     const char *src = row_at(v, row, k);
-    bool full = n % TILE_K == 0;
     float floats[KC];
-    if (full && v->dtype == WF_F16) {
-        split_f16(src, n, out);
-    } else if (v->dtype == WF_Q8_0) {
-        split_q8_0(src, n, out);
-    } else if (v->dtype == WF_Q4_0) {
-        split_q4_0(src, n, out);
-    } else if (full && v->dtype == WF_F32) {
-        split_f32(src, n, out);
+    if (n % TILE_K == 0 && v->dtype == WF_F32) {
+        split_f32((const float *)src, n, out);
     } else {
         WF_SIMD(wf_cpu_decode)(v->dtype, src, floats, n);
         memset(floats + n, 0, (WF_UP(n, TILE_K) - n) * sizeof(float));
-        split_f32((const char *)floats, n, out);
+        split_f32(floats, n, out);
     }
 }
 
@@ -201,31 +153,13 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
             continue;
         }
         const float zeros[KC] = {0};
-        split_f32((const char *)zeros, n, out);
+        split_f32(zeros, n, out);
     }
 }
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
-/* Compilers do not know what the unit reads and writes. */
-#define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
-
 /* Tiles 0..3 are sums [2 of columns][2 of rows of X], 4 and 5 weights, 6 and 7 activations. */
-static void configure(void)
-{
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } c = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        c.row_bytes[i] = 64;
-        c.rows[i] = TILE;
-    }
-    TILES_SEE_MEMORY();
-    _tile_loadconfig(&c);
-}
-
 #define PRODUCTS(two)                                                                              \
     do {                                                                                           \
         _tile_dpbf16ps(0, 4, 6);                                                                   \
@@ -302,42 +236,8 @@ static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k
     }
 }
 
-/* ---- the result ------------------------------------------------------------------------------ */
-
-/* 16 outputs of row m from column n on. */
-static void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
-{
-    const wf_view *y = &c->out[0];
-    uint32_t count = WF_MIN(TILE, y->cols - n);
-    const float *bias = wf_cpu_has(&c->in[2]) ? (const float *)wf_cpu_at(&c->in[2]) + n : NULL;
-    const float *res = wf_cpu_has(&c->in[3]) ? (const float *)wf_cpu_row(&c->in[3], m) + n : NULL;
-    vf v = v_load(sum);
-    if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
-    if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
-    char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
-    const __mmask16 some = (__mmask16)((1u << count) - 1);
-    if (y->dtype == WF_F32)
-        _mm512_mask_storeu_ps(to, some, v);
-    else
-        _mm256_mask_storeu_epi16(to, some, _mm512_cvtps_ph(v, 0));
-}
-
-static void put_sums(const wf_cpu_work *work, const amx *a, uint32_t begin, uint32_t m_tile,
-                     uint32_t m_tiles)
-{
-    float turned[TILE * TILE];
-    for (uint32_t n = 0; n < a->nb && begin + n < a->n; n += TILE)
-        for (uint32_t t = 0; t < m_tiles; t++) {
-            uint32_t first = (m_tile + t) * TILE;
-            v_transpose(a->sums + ((size_t)n / TILE * m_tiles + t) * TILE * TILE, TILE, turned,
-                        TILE);
-            for (uint32_t r = 0; r < TILE && first + r < a->m; r++)
-                put_row(work->call, first + r, begin + n, turned + r * TILE);
-        }
-}
-
 /* Output columns begin.. of this panel's width. */
-static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
+static void strip(const wf_call *c, const amx *a, uint32_t begin)
 {
     for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
         uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
@@ -345,7 +245,7 @@ static void strip(const wf_cpu_work *work, const amx *a, uint32_t begin)
             pack_w(a, begin, k);
             multiply(a, m, m_tiles, k);
         }
-        put_sums(work, a, begin, m, m_tiles);
+        put_sums(c, begin, a->nb, m, m_tiles, a->sums);
     }
 }
 
@@ -363,6 +263,6 @@ void wf_cpu_gemm_amx(const wf_cpu_work *work)
     }
     wf_cpu_barrier(work);
     configure();
-    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work, &a, begin);
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work->call, &a, begin);
     _tile_release();
 }

@@ -1,180 +1,527 @@
-/* GEMM on AMX for some activation rows, a batch of sequences that decode: Q8_0 and Q4_0 weights go
- * into the unit as the bytes they are, so that nothing is decoded for so few uses. Activations are
- * 15 bits in two int8 (planes.h), one product for each.
+/* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0 and Q6_K weights.
  *
- * 16 weight rows meet 16 rows of X, block by block of 32 k: sums of int32 for each plane are taken
- * out of the unit, put together, scaled and added to F32 sums, which stay in registers, one for
- * each weight row. While one block is scaled the unit works on the next. The order of sums is
- * fixed.
+ * Both sides become whole numbers of 15 bits with one scale for each row and panel of 256 k, in two int8:
+ * 256 first + second. Three of the four products are summed, exactly, in int32, without looking at scales
+ * before the panel's end; both second parts are left out, but for the mean of the weights' one.
+ *
+ *   weights      w = 256 a + b, b unsigned      tile of 16 rows x 64 k
+ *   activations  x = 256 c + e, both signed     tile of 16 fours of k x 16 rows of X
+ *   sums         256 (a c) + (a e + b c + 128 e)
+ *
+ * Weights are made into such numbers one panel at a time, from the blocks as they lie in the file, by one
+ * multiplication with the block's part of the largest scale. A panel's order of k is what the format gives
+ * at least cost; activations are packed in the same one.
  */
-#include "cpu/ops/gemm.h"
+#include <string.h>
+
+#include "cpu/ops/gemm_amx.h"
 #include "cpu/ops/planes.h"
 
-#define TILE  16u
-#define PLANE 512u              /* bytes of a block of 16 rows of X: [8][16 rows][4] */
-#define BLOCK (2 * PLANE + 64u) /* both planes, then 16 scales */
-#define DEPTH 2u                /* blocks in flight */
+#define UNIT    64u            /* k of a tile */
+#define PANEL   256u           /* k that share a scale: int32 holds their sums */
+#define UNITS   (PANEL / UNIT)
+#define BLOCKS  (PANEL / 32)
+#define PLANE   1024u          /* bytes of a tile */
+#define NB_MAX  128u           /* output columns at a time */
+#define NB_FEW  32u            /* the same where rows of X are few */
+#define ROW_MAX 512u           /* bytes of a panel of a row as it lies in the file */
 
-/* ---- activations ----------------------------------------------------------------------------- */
+/* A panel of 16 rows, of weights or of activations. */
+typedef struct panel {
+    char tile[UNITS][2][PLANE];
+    float scale[TILE];
+    int32_t fix[TILE]; /* of activations: what the mean of b adds */
+} panel;
 
-/* Blocks begin..end of tile t of X; rows that X does not have stay zero. */
-static void pack_x(const gemm *g, uint32_t t, uint32_t begin, uint32_t end, char *out)
+typedef struct amx8 {
+    const wf_view *x, *w;
+    uint32_t m, n, k;
+    uint32_t m_tiles, panels, nb;
+    size_t w_step, w_bytes; /* of a row, and of a panel in it */
+    panel *xp;              /* [panels][m_tiles] */
+    panel *wp;              /* [nb / TILE], or 2 */
+    float *sums;            /* [nb / TILE][tiles of a block of X][TILE][TILE] */
+} amx8;
+
+static amx8 amx8_of(const wf_call *c)
 {
-    const wf_dtype_info *in = &wf_dtypes[g->x->dtype];
-    memset(out + (size_t)begin * BLOCK, 0, (size_t)(end - begin) * BLOCK);
-    for (uint32_t r = 0; r < TILE && t * TILE + r < g->m; r++) {
-        const char *row = wf_cpu_row(g->x, t * TILE + r);
-        for (uint32_t b = begin; b < end; b++) {
-            char *to = out + (size_t)b * BLOCK;
-            int8_t q[2][32];
-            float x[32];
-            in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32);
-            ((float *)(to + 2 * PLANE))[r] = round_block(x, q[0], q[1]);
-            for (uint32_t i = 0; i < 8; i++) {
-                memcpy(to + 64 * i + 4 * r, q[0] + 4 * i, 4);
-                memcpy(to + PLANE + 64 * i + 4 * r, q[1] + 4 * i, 4);
-            }
-        }
-    }
-}
-
-/* ---- one strip ------------------------------------------------------------------------------- */
-
-typedef struct strip {
-    const char *w; /* 16 rows of weights */
-    size_t step;
-    const char *x;
-    uint32_t blocks;
-    __m512i rows; /* byte offsets of the 16 rows */
-} strip;
-
-/* What is between a block's products and its scaling. */
-typedef struct stage {
-    int32_t sum[2][TILE * TILE];
-    float scale[TILE]; /* of the weight rows */
-    int8_t w[TILE * 32];
-} stage;
-
-static void configure(void)
-{
-    struct {
-        uint8_t palette, start, zero[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } c = {.palette = 1};
-    for (int i = 0; i < 7; i++) { /* sums 0, 1; weights 4; activations 5, 6 */
-        c.row_bytes[i] = i == 4 ? 32 : 64;
-        c.rows[i] = i > 4 ? 8 : TILE;
-    }
-    __asm__ volatile("" ::: "memory"); /* compilers do not know what the unit reads */
-    _tile_loadconfig(&c);
-}
-
-/* Low nibbles, then high ones, minus 8. */
-WF_INLINE void unpack(const strip *s, const char *block, int8_t *out)
-{
-    for (uint32_t r = 0; r < TILE; r++) {
-        __m128i b = _mm_loadu_si128((const void *)(block + r * s->step + 2));
-        __m256i q = _mm256_set_m128i(_mm_srli_epi16(b, 4), b);
-        q = _mm256_and_si256(q, _mm256_set1_epi8(15));
-        _mm256_storeu_si256((void *)(out + 32 * r), _mm256_sub_epi8(q, _mm256_set1_epi8(8)));
-    }
-}
-
-WF_INLINE void multiply(const strip *s, const uint8_t dtype, uint32_t b, stage *to)
-{
-    const size_t bytes = dtype == WF_Q8_0 ? 34 : 18;
-    const char *block = s->w + b * bytes, *x = s->x + (size_t)b * BLOCK;
-    __m512i d = _mm512_i32gather_epi32(s->rows, block, 1);
-    _mm512_storeu_ps(to->scale, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(d)));
-    if (dtype == WF_Q4_0) unpack(s, block, to->w);
-    __asm__ volatile("" ::: "memory");
-    _tile_zero(0);
-    _tile_zero(1);
-    if (dtype == WF_Q4_0)
-        _tile_loadd(4, to->w, 32);
-    else
-        _tile_loadd(4, block + 2, s->step);
-    _tile_loadd(5, x, 64);
-    _tile_dpbssd(0, 4, 5);
-    _tile_loadd(6, x + PLANE, 64);
-    _tile_dpbssd(1, 4, 6);
-    _tile_stored(0, to->sum[0], 64);
-    _tile_stored(1, to->sum[1], 64);
-    __asm__ volatile("" ::: "memory");
-}
-
-WF_INLINE void scale(const strip *s, uint32_t b, const stage *from, __m512 *acc)
-{
-    __m512 xs = _mm512_loadu_ps(s->x + (size_t)b * BLOCK + 2 * PLANE);
-    WF_UNROLL(16)
-    for (uint32_t r = 0; r < TILE; r++) {
-        __m512i first = _mm512_slli_epi32(_mm512_loadu_si512(from->sum[0] + TILE * r), 8);
-        __m512i both = _mm512_add_epi32(first, _mm512_loadu_si512(from->sum[1] + TILE * r));
-        __m512 x = _mm512_mul_ps(_mm512_cvtepi32_ps(both), xs);
-        acc[r] = _mm512_fmadd_ps(x, _mm512_set1_ps(from->scale[r]), acc[r]);
-    }
-}
-
-/* What the next strip begins with, a block's share at a time. */
-WF_INLINE void fetch(const strip *s, const size_t bytes, uint32_t b)
-{
-    for (size_t i = 0; i < TILE * bytes; i += 64)
-        __builtin_prefetch(s->w + TILE * (s->step + b * bytes) + i, 0, 2);
-}
-
-/* sum[weight row][row of X] */
-WF_INLINE void run(const strip *s, const uint8_t dtype, bool first, float *sum)
-{
-    stage stages[DEPTH];
-    __m512 acc[TILE];
-    for (uint32_t r = 0; r < TILE; r++) acc[r] = _mm512_setzero_ps();
-    multiply(s, dtype, 0, &stages[0]);
-    for (uint32_t b = 0; b < s->blocks; b++) {
-        if (first) fetch(s, dtype == WF_Q8_0 ? 34 : 18, b);
-        if (b + 1 < s->blocks) multiply(s, dtype, b + 1, &stages[(b + 1) % DEPTH]);
-        scale(s, b, &stages[b % DEPTH], acc);
-    }
-    for (uint32_t r = 0; r < TILE; r++) _mm512_storeu_ps(sum + TILE * r, acc[r]);
-}
-
-/* Weight rows begin..end, at most 16; where fewer are left the tile begins with earlier ones. */
-static void strip_of(const gemm *g, uint32_t begin, uint32_t end)
-{
-    uint32_t n = WF_MIN(begin, g->n - TILE);
-    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
-    strip s = {g->wp + n * g->w_step, g->w_step, g->xp, g->k / 32};
-    s.rows = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)g->w_step));
-    for (uint32_t m = 0; m < g->m; m += TILE, s.x += (size_t)s.blocks * BLOCK) {
-        float sum[TILE * TILE];
-        if (g->w->dtype == WF_Q8_0)
-            run(&s, WF_Q8_0, m == 0, sum);
-        else
-            run(&s, WF_Q4_0, m == 0, sum);
-        for (uint32_t r = begin - n; r < end - n; r++)
-            for (uint32_t i = 0; i < TILE && m + i < g->m; i++)
-                put(g, m + i, n + r, sum[TILE * r + i]);
-    }
+    amx8 a = {&c->in[0], &c->in[1]};
+    a.m = c->out[0].rows;
+    a.n = c->out[0].cols;
+    a.k = a.x->cols;
+    a.m_tiles = WF_UP(a.m, TILE) / TILE;
+    a.panels = WF_UP(a.k, PANEL) / PANEL;
+    a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
+    a.w_step = (size_t)((char *)wf_cpu_row(a.w, 1) - (char *)wf_cpu_at(a.w));
+    a.w_bytes = wf_dtype_bytes(a.w->dtype, PANEL);
+    return a;
 }
 
 wf_cpu_need wf_cpu_gemm_amx8_need(const wf_call *c)
 {
-    size_t tiles = WF_UP((size_t)c->out[0].rows, (size_t)TILE) / TILE;
-    return (wf_cpu_need){.shared = tiles * (c->in[0].cols / 32) * BLOCK};
+    amx8 a = amx8_of(c);
+    size_t sums = (size_t)WF_MIN(a.m_tiles * TILE, MB) * a.nb * sizeof(float);
+    return (wf_cpu_need){.shared = (size_t)a.m_tiles * a.panels * sizeof(panel),
+                         .own = WF_MAX(2u, a.nb / TILE) * sizeof(panel) + sums};
 }
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+/* The order of k in which the weights of a type come, for 128 bytes. */
+WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
+{
+    __m512i a = v[0], b = v[1];
+    if (dtype == WF_Q4_0) { /* first halves of four blocks, then second halves */
+        v[0] = _mm512_shuffle_i32x4(a, b, 0x88);
+        v[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    } else if (dtype == WF_F16) { /* k and k + 32 in turns */
+        for (int i = 0; i < 2; i++) {
+            __m512i odd = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(v[i], 1));
+            __m512i even = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(v[i]));
+            v[i] = _mm512_or_si512(even, _mm512_slli_epi16(odd, 8));
+        }
+    }
+}
+
+/* The larger sizes; what is no number is larger than all. */
+WF_INLINE __m512i larger(__m512i top, __m512 v)
+{
+    return _mm512_max_epi32(top, _mm512_castps_si512(_mm512_abs_ps(v)));
+}
+
+/* 32 F32 to 15 bits. */
+WF_INLINE __m512i whole(const float *x, __m512 factor)
+{
+    __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
+    __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), factor));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(low)), _mm512_cvtepi32_epi16(high), 1);
+}
+
+WF_INLINE __m512i bytes(__m512i low, __m512i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)), _mm512_cvtepi16_epi8(high), 1);
+}
+
+/* One row's panel, into its 64 bytes of each tile that begins at `out`. */
+static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t r)
+{
+    __m512i top = _mm512_setzero_si512(), sum = top;
+    for (uint32_t i = 0; i < PANEL; i += 16) top = larger(top, _mm512_loadu_ps(x + i));
+    float most = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(top))));
+    const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
+    for (uint32_t i = 0; i < PANEL; i += 2 * UNIT) {
+        __m512i first[2], second[2];
+        for (uint32_t u = 0; u < 2; u++) {
+            __m512i a = whole(x + i + UNIT * u, factor), b = whole(x + i + UNIT * u + 32, factor);
+            const __m512i half = _mm512_set1_epi16(128);
+            second[u] = bytes(a, b);
+            first[u] = bytes(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8),
+                             _mm512_srai_epi16(_mm512_add_epi16(b, half), 8));
+            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), second[u]);
+        }
+        arrange(dtype, first);
+        arrange(dtype, second);
+        for (uint32_t u = 0; u < 2; u++) {
+            _mm512_storeu_si512(out->tile[i / UNIT + u][0] + r * 64, first[u]);
+            _mm512_storeu_si512(out->tile[i / UNIT + u][1] + r * 64, second[u]);
+        }
+    }
+    out->scale[r] = most / (127 * 256) * 256;
+    out->fix[r] = (_mm512_reduce_add_epi32(sum) + 1) >> 1;
+}
+
+/* Row by row, then turned so that fours of k come first; what X does not have is zero. */
+static void pack_x(const amx8 *a, uint32_t t, uint32_t p, panel *out)
+{
+    const wf_dtype_info *in = &wf_dtypes[a->x->dtype];
+    uint32_t rows = WF_MIN(TILE, a->m - t * TILE), n = WF_MIN(PANEL, a->k - p * PANEL);
+    panel plain;
+    if (rows < TILE) memset(&plain, 0, sizeof(plain));
+    for (uint32_t r = 0; r < rows; r++) {
+        const char *src = (char *)wf_cpu_row(a->x, t * TILE + r) + (size_t)p * PANEL * in->block_bytes;
+        float copy[PANEL];
+        bool whole_panel = a->x->dtype == WF_F32 && n == PANEL;
+        if (!whole_panel) {
+            in->decode(src, copy, n);
+            memset(copy + n, 0, (PANEL - n) * sizeof(float));
+        }
+        round_row(a->w->dtype, whole_panel ? (const float *)src : copy, &plain, r);
+    }
+    memcpy(out->scale, plain.scale, sizeof(plain.scale));
+    memcpy(out->fix, plain.fix, sizeof(plain.fix));
+    for (uint32_t u = 0; u < UNITS; u++)
+        for (uint32_t s = 0; s < 2; s++)
+            v_transpose((const float *)plain.tile[u][s], TILE, (float *)out->tile[u][s], TILE);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* Numbers of even and of odd bytes, as words, into a tile's row of both planes. */
+WF_INLINE void store_planes(__m512i even, __m512i odd, char *to)
+{
+    const __mmask64 odds = 0xaaaaaaaaaaaaaaaau;
+    _mm512_storeu_si512(to, _mm512_mask_blend_epi8(odds, _mm512_srli_epi16(even, 8), odd));
+    _mm512_storeu_si512(to + PLANE, _mm512_mask_blend_epi8(odds, even, _mm512_slli_epi16(odd, 8)));
+}
+
+/* Each block's scale as a part of the largest one of its row, 15 bits in both halves of a word: part[block][row]. */
+WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const float unit, panel *out,
+                        int32_t part[BLOCKS][TILE])
+{
+    const __m512i lane = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i rows = _mm512_mullo_epi32(lane, _mm512_set1_epi32((int)step));
+    __m512i most = _mm512_setzero_si512();
+    __m512 d[BLOCKS];
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        __m512i half = _mm512_i32gather_epi32(rows, w + b * block, 1);
+        d[b] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(half));
+        most = larger(most, d[b]);
+    }
+    __m512 top = _mm512_castsi512_ps(most);
+    __mmask16 some = _mm512_cmp_ps_mask(top, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    __m512 factor = _mm512_maskz_div_ps(some, _mm512_set1_ps(32767), top);
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        __m512i i = _mm512_cvtps_epi32(_mm512_mul_ps(d[b], factor));
+        i = _mm512_mask_blend_epi16(0xaaaaaaaau, i, _mm512_slli_epi32(i, 16));
+        _mm512_storeu_si512(part[b], i);
+    }
+    _mm512_storeu_ps(out->scale, _mm512_mul_ps(top, _mm512_set1_ps(32768.0f / 32767 / unit)));
+}
+
+WF_INLINE __m512i part_at(const int32_t *p, __m512i others, const __mmask16 lanes)
+{
+    return _mm512_castps_si512(_mm512_mask_broadcastss_ps(_mm512_castsi512_ps(others), lanes, _mm_load_ss((const float *)p)));
+}
+
+/* 16 rows of weights, one panel of them. */
+typedef struct source {
+    const char *w;
+    size_t step;
+    const char *next; /* what these rows, or at their end others, give next: `bytes` of each to fetch meanwhile */
+    size_t next_step, bytes;
+    int32_t part[BLOCKS][TILE];
+    char copy[TILE][ROW_MAX]; /* of rows that are not all there */
+} source;
+
+WF_INLINE void q8_0_row(const source *s, uint32_t r, panel *out)
+{
+    const char *p = s->w + r * s->step + 2;
+    WF_UNROLL(4)
+    for (uint32_t u = 0; u < UNITS; u++, p += 68) {
+        __m512i q = two(p, p + 34), by = _mm512_set1_epi32(s->part[2 * u][r]);
+        by = part_at(&s->part[2 * u + 1][r], by, 0xff00);
+        __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(q, 8), by);
+        __m512i odd = _mm512_mulhrs_epi16(_mm512_and_si512(q, _mm512_set1_epi16(-256)), by);
+        store_planes(even, odd, out->tile[u][0] + r * 64);
+    }
+}
+
+/* One of the four nibbles of each word, shifted to its end, times its block's part. */
+WF_INLINE __m512i nibbles(__m512i q, __m512i by)
+{
+    const __m512i mask = _mm512_set1_epi16((short)0xf000), eight = _mm512_set1_epi16((short)0x8000);
+    return _mm512_mulhrs_epi16(_mm512_ternarylogic_epi32(q, mask, eight, 0x6a), by); /* (q & mask) ^ eight */
+}
+
+WF_INLINE void q4_0_row(const source *s, uint32_t r, panel *out)
+{
+    const char *p = s->w + r * s->step + 2;
+    WF_UNROLL(2)
+    for (uint32_t u = 0; u < UNITS; u += 2, p += 72) {
+        const int32_t(*part)[TILE] = &s->part[2 * u];
+        __m512i q = _mm512_castsi128_si512(load16(p)), by = _mm512_set1_epi32(part[0][r]);
+        q = _mm512_inserti32x4(q, load16(p + 18), 1);
+        q = _mm512_inserti32x4(q, load16(p + 36), 2);
+        q = _mm512_inserti32x4(q, load16(p + 54), 3);
+        by = part_at(&part[1][r], by, 0x00f0);
+        by = part_at(&part[2][r], by, 0x0f00);
+        by = part_at(&part[3][r], by, 0xf000);
+        store_planes(nibbles(_mm512_slli_epi16(q, 12), by), nibbles(_mm512_slli_epi16(q, 4), by),
+                     out->tile[u][0] + r * 64);
+        store_planes(nibbles(_mm512_slli_epi16(q, 8), by), nibbles(q, by), out->tile[u + 1][0] + r * 64);
+    }
+}
+
+/* The largest of 32 unsigned words. */
+WF_INLINE uint32_t largest(__m512i v)
+{
+    __m256i a = _mm256_max_epu16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    __m128i b = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    b = _mm_minpos_epu16(_mm_xor_si128(b, _mm_set1_epi16(-1))); /* the instruction there is, for the smallest */
+    return 0xffffu ^ (uint32_t)_mm_extract_epi16(b, 0);
+}
+
+/* By a power of two, so that all but what is small beside the largest one stays exact. */
+WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
+{
+    const char *w = s->w + r * s->step;
+    __m512i top = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < PANEL * 2; i += 64)
+        top = _mm512_max_epu16(top, _mm512_and_si512(_mm512_loadu_si512(w + i), _mm512_set1_epi16(0x7fff)));
+    uint32_t exponent = WF_MAX(largest(top) >> 10, 1u), shift = 29 - exponent;
+    uint32_t scale = exponent < 31 ? (127 - shift) << 23 : 0x7fc00000; /* 2^-shift, or not a number */
+    const __m512h by = _mm512_cvtepi16_ph(_mm512_set1_epi16((short)shift));
+    WF_UNROLL(4)
+    for (uint32_t u = 0; u < UNITS; u++, w += 128) {
+        __m512h even = _mm512_scalef_ph(_mm512_loadu_ph(w), by), odd = _mm512_scalef_ph(_mm512_loadu_ph(w + 64), by);
+        store_planes(_mm512_cvtph_epi16(even), _mm512_cvtph_epi16(odd), out->tile[u][0] + r * 64);
+    }
+    memcpy(&out->scale[r], &scale, sizeof(scale));
+}
+
+/* The scales of the panel's 16s as parts of the largest, and that one into *most. */
+WF_INLINE __m512i q6_k_parts(const char *p, float *most)
+{
+    __m512i scale = _mm512_cvtepi8_epi32(load16(p + 192));
+    int top = _mm512_reduce_max_epi32(_mm512_abs_epi32(scale));
+    const __m512 factor = _mm512_set1_ps(top ? 32767.0f / (float)top : 0);
+    __m512i by = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(scale), factor));
+    *most = _cvtsh_ss(*(const unsigned short *)(p + 208)) * (float)top * (32768.0f / 32767 / 1024);
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, by, _mm512_slli_epi32(by, 16));
+}
+
+WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
+{
+    const __m512i minus32 = _mm512_set1_epi16((short)0x8000), mask = _mm512_set1_epi16((short)0xfc00);
+    const __m512i quarter = _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0);
+    const char *p = s->w + r * s->step;
+    __m512i parts = q6_k_parts(p, &out->scale[r]);
+    WF_UNROLL(4)
+    for (uint32_t u = 0; u < UNITS; u++) {
+        __m512i q = q6_k_bytes(p, u);
+        __m512i by = _mm512_permutexvar_epi32(_mm512_add_epi32(quarter, _mm512_set1_epi32((int)(4 * u))), parts);
+        __m512i even = _mm512_xor_si512(_mm512_slli_epi16(q, 10), minus32);
+        __m512i odd = _mm512_ternarylogic_epi32(_mm512_slli_epi16(q, 2), mask, minus32, 0x6a);
+        store_planes(_mm512_mulhrs_epi16(even, by), _mm512_mulhrs_epi16(odd, by), out->tile[u][0] + r * 64);
+    }
+}
+
+/* Panel p of 16 rows of weights from n on; what there is not is zero. */
+WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
+{
+    const char *w = (const char *)wf_cpu_at(a->w) + n * a->w_step;
+    uint32_t rows = n < a->n ? WF_MIN(TILE, a->n - n) : 0, k = WF_MIN(PANEL, a->k - p * PANEL);
+    s->bytes = a->w_bytes;
+    s->next = p + 1 < a->panels ? w + (p + 1) * s->bytes : w + a->nb * a->w_step;
+    s->next_step = a->w_step;
+    s->w = w + p * s->bytes;
+    s->step = a->w_step;
+    if (rows < TILE || k < PANEL) {
+        memset(s->copy, 0, sizeof(s->copy));
+        for (uint32_t r = 0; r < rows; r++) memcpy(s->copy[r], s->w + r * s->step, wf_dtype_bytes(dtype, k));
+        s->w = s->copy[0];
+        s->step = ROW_MAX;
+    }
+    if (dtype == WF_Q8_0) parts_of(s->w, s->step, 34, 256, out, s->part);
+    if (dtype == WF_Q4_0) parts_of(s->w, s->step, 18, 4096, out, s->part);
+}
+
+WF_INLINE void unpack_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
+{
+    const char *next = s->next + r * s->next_step;
+    for (size_t i = 0; i < s->bytes; i += 64) /* F16's are too long for the first-level cache */
+        if (dtype == WF_F16)
+            __builtin_prefetch(next + i, 0, 2);
+        else
+            __builtin_prefetch(next + i, 0, 3);
+    if (dtype == WF_F16) f16_row(s, r, out);
+    if (dtype == WF_Q8_0) q8_0_row(s, r, out);
+    if (dtype == WF_Q4_0) q4_0_row(s, r, out);
+    if (dtype == WF_Q6_K) q6_k_row(s, r, out);
+}
+
+WF_INLINE void unpack(const source *s, const uint8_t dtype, panel *out)
+{
+    for (uint32_t r = 0; r < TILE; r++) unpack_row(s, dtype, r, out);
+}
+
+/* ---- the products ---------------------------------------------------------------------------- */
+
+/* Tiles: 0 and 1 sums (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5 weights, 6 and 7 activations. */
+WF_INLINE void begin_sums(const panel *x, const bool two_x)
+{
+    TILES_SEE_MEMORY();
+    _tile_zero(0);
+    _tile_loadd(1, x->fix, 0); /* the same for each row */
+    if (!two_x) return;
+    _tile_zero(2);
+    _tile_loadd(3, x[1].fix, 0);
+}
+
+/* A quarter of what there is to do with unit u. */
+WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uint32_t u, const uint32_t quarter)
+{
+    if (quarter == 0) {
+        _tile_loadd(4, w->tile[u][0], 64);
+        _tile_loadd(6, x->tile[u][0], 64);
+        _tile_dpbssd(0, 4, 6);
+    } else if (quarter == 1) {
+        _tile_loadd(7, x->tile[u][1], 64);
+        _tile_dpbssd(1, 4, 7);
+    } else if (quarter == 2) {
+        _tile_loadd(5, w->tile[u][1], 64);
+        _tile_dpbusd(1, 5, 6);
+    }
+    if (!two_x) return;
+    if (quarter == 2) {
+        _tile_loadd(6, x[1].tile[u][0], 64);
+        _tile_dpbssd(2, 4, 6);
+    } else if (quarter == 3) {
+        _tile_dpbusd(3, 5, 6);
+        _tile_loadd(7, x[1].tile[u][1], 64);
+        _tile_dpbssd(3, 4, 7);
+    }
+}
+
+WF_INLINE void end_sums(const bool two_x, int32_t stage[4][TILE * TILE])
+{
+    _tile_stored(0, stage[0], 64);
+    _tile_stored(1, stage[1], 64);
+    if (two_x) {
+        _tile_stored(2, stage[2], 64);
+        _tile_stored(3, stage[3], 64);
+    }
+    TILES_SEE_MEMORY();
+}
+
+/* Adds a panel's sums to those before. */
+WF_INLINE void scale_one(const panel *w, const panel *x, const int32_t *high, const int32_t *low, bool first, float *sum)
+{
+    const __m512 by = _mm512_loadu_ps(x->scale);
+    WF_UNROLL(16)
+    for (uint32_t r = 0; r < TILE; r++) {
+        __m512i h = _mm512_slli_epi32(_mm512_loadu_si512(high + TILE * r), 8);
+        __m512 v = _mm512_cvtepi32_ps(_mm512_add_epi32(h, _mm512_loadu_si512(low + TILE * r)));
+        v = _mm512_mul_ps(v, _mm512_mul_ps(by, _mm512_set1_ps(w->scale[r])));
+        if (!first) v = _mm512_add_ps(v, _mm512_loadu_ps(sum + TILE * r));
+        _mm512_storeu_ps(sum + TILE * r, v);
+    }
+}
+
+WF_INLINE void scale_sums(const panel *w, const panel *x, const bool two_x, int32_t stage[4][TILE * TILE], bool first,
+                          float *sum)
+{
+    scale_one(w, x, stage[0], stage[1], first, sum);
+    if (two_x) scale_one(w, x + 1, stage[2], stage[3], first, sum + TILE * TILE);
+}
+
+WF_INLINE void multiply(const panel *w, const panel *x, const bool two_x, bool first, float *sum)
+{
+    int32_t stage[4][TILE * TILE];
+    begin_sums(x, two_x);
+    for (uint32_t u = 0; u < UNITS; u++)
+        for (uint32_t i = 0; i < 4; i++) add_quarter(w, x, two_x, u, i);
+    end_sums(two_x, stage);
+    scale_sums(w, x, two_x, stage, first, sum);
+}
+
+/* ---- many rows of X: a wide panel, then all its products ------------------------------------- */
+
+/* Panel p by m_tiles tiles of X from m_tile on. */
+static void multiply_wide(const amx8 *a, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
+{
+    for (uint32_t m = 0; m < m_tiles; m += 2) {
+        const panel *x = a->xp + (size_t)p * a->m_tiles + m_tile + m;
+        for (uint32_t n = 0; n < a->nb / TILE; n++) {
+            float *sum = a->sums + ((size_t)n * m_tiles + m) * TILE * TILE;
+            if (m + 1 < m_tiles)
+                multiply(&a->wp[n], x, true, p == 0, sum);
+            else
+                multiply(&a->wp[n], x, false, p == 0, sum);
+        }
+    }
+}
+
+WF_INLINE void wide_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint32_t begin)
+{
+    source s;
+    for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
+        uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
+        for (uint32_t p = 0; p < a->panels; p++) {
+            for (uint32_t n = 0; n < a->nb / TILE; n++) {
+                open_panel(a, dtype, begin + n * TILE, p, &s, &a->wp[n]);
+                unpack(&s, dtype, &a->wp[n]);
+            }
+            multiply_wide(a, m, m_tiles, p);
+        }
+        put_sums(c, begin, a->nb, m, m_tiles, a->sums);
+    }
+}
+
+/* ---- few: the unit multiplies one panel while vectors unpack the next ------------------------ */
+
+WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first, float *sum, const source *s,
+                    const uint8_t dtype, panel *next)
+{
+    int32_t stage[4][TILE * TILE];
+    begin_sums(x, two_x);
+    for (uint32_t u = 0; u < UNITS; u++) {
+        WF_UNROLL(4)
+        for (uint32_t i = 0; i < 4; i++) {
+            add_quarter(w, x, two_x, u, i);
+            unpack_row(s, dtype, 4 * u + i, next);
+        }
+    }
+    end_sums(two_x, stage);
+    scale_sums(w, x, two_x, stage, first, sum);
+}
+
+/* Output columns begin..end: a panel of X stays in the first-level cache for all of them. After the last panel of
+ * weights the first is unpacked once more. */
+WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
+{
+    source s;
+    uint32_t strips = (end - begin + TILE - 1) / TILE, at = 0;
+    open_panel(a, dtype, begin, 0, &s, &a->wp[0]);
+    unpack(&s, dtype, &a->wp[0]);
+    for (uint32_t p = 0; p < a->panels; p++)
+        for (uint32_t n = 0; n < strips; n++, at ^= 1) {
+            const panel *x = a->xp + (size_t)p * a->m_tiles, *w = &a->wp[at];
+            float *sum = a->sums + (size_t)n * a->m_tiles * TILE * TILE;
+            uint32_t next = (n + 1) % strips, next_p = (p + (next == 0)) % a->panels;
+            open_panel(a, dtype, begin + next * TILE, next_p, &s, &a->wp[at ^ 1]);
+            if (a->m_tiles == 1)
+                step(w, x, false, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
+            else
+                step(w, x, true, p == 0, sum, &s, dtype, &a->wp[at ^ 1]);
+            for (uint32_t m = 2; m < a->m_tiles; m += 2)
+                if (m + 1 < a->m_tiles)
+                    multiply(w, x + m, true, p == 0, sum + m * TILE * TILE);
+                else
+                    multiply(w, x + m, false, p == 0, sum + m * TILE * TILE);
+        }
+    put_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
+}
+
+#define STRIPS(name, dtype)                                                                        \
+    static void name(const wf_call *c, const amx8 *a, uint32_t begin, uint32_t end)                \
+    {                                                                                              \
+        if (a->m <= FEW)                                                                           \
+            few_of(c, a, dtype, begin, end);                                                       \
+        else                                                                                       \
+            wide_of(c, a, dtype, begin);                                                           \
+    }
+STRIPS(strips_f16, WF_F16)
+STRIPS(strips_q8_0, WF_Q8_0)
+STRIPS(strips_q4_0, WF_Q4_0)
+STRIPS(strips_q6_k, WF_Q6_K)
 
 void wf_cpu_gemm_amx8(const wf_cpu_work *work)
 {
-    gemm g = gemm_of(work);
-    uint32_t begin, end, blocks = g.k / 32;
-    for (uint32_t t = 0; t * TILE < g.m; t++) {
-        wf_cpu_part(work, blocks, 1, &begin, &end);
-        pack_x(&g, t, begin, end, (char *)work->shared + (size_t)t * blocks * BLOCK);
-    }
+    amx8 a = amx8_of(work->call);
+    uint32_t begin, end;
+    a.xp = work->shared;
+    a.wp = work->own;
+    a.sums = (float *)(a.wp + WF_MAX(2u, a.nb / TILE));
+    wf_cpu_part(work, a.m_tiles * a.panels, 1, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) pack_x(&a, i % a.m_tiles, i / a.m_tiles, &a.xp[i]);
     wf_cpu_barrier(work);
-    g.xp = work->shared;
     configure();
-    while (wf_cpu_next(work, g.n, 2 * TILE, &begin, &end))
-        for (uint32_t n = begin; n < end; n += TILE) strip_of(&g, n, WF_MIN(n + TILE, end));
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) {
+        if (a.w->dtype == WF_F16) strips_f16(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q8_0) strips_q8_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q4_0) strips_q4_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q6_K) strips_q6_k(work->call, &a, begin, end);
+    }
     _tile_release();
 }

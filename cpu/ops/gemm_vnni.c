@@ -98,17 +98,6 @@ static void prep(const gemm *g, uint32_t m, void *dst)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-WF_INLINE __m512i two(const char *low, const char *high)
-{
-    __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)low));
-    return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);
-}
-
-WF_INLINE __m128i load16(const char *p)
-{
-    return _mm_loadu_si128((const void *)p);
-}
-
 /* The unsigned bytes of a group that begins at p; of Q6_K pair i of 4 of the superblock at p. */
 WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
 {
@@ -123,14 +112,7 @@ WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m5
         w[0] = _mm512_and_si512(q, low);
         w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
     } else {
-        const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16(4 * (i & 1)),
-                                              _mm256_set1_epi16(4 * (i & 1) + 2), 1);
-        __m512i ql = _mm512_loadu_si512(p + 64 * (i / 2));
-        __m512i qh =
-            _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(p + 128 + 32 * (i / 2))));
-        __m512i high = _mm512_and_si512(_mm512_srlv_epi16(qh, by), _mm512_set1_epi8(3));
-        ql = _mm512_and_si512(i & 1 ? _mm512_srli_epi16(ql, 4) : ql, low);
-        w[0] = _mm512_or_si512(ql, _mm512_slli_epi16(high, 4));
+        w[0] = q6_k_bytes(p, i);
     }
 }
 

@@ -1,5 +1,5 @@
-/* Activations as 15 bits in two int8, with AVX-512: x = scale * (256 first + second), a scale for
- * each block of 32. */
+/* Bytes of blocks with AVX-512: activations as 15 bits in two int8, x = scale * (256 first + second) with a scale for
+ * each block of 32, and pieces of weights as they lie in the file. */
 #ifndef WF_CPU_OPS_PLANES_H
 #define WF_CPU_OPS_PLANES_H
 
@@ -22,6 +22,31 @@ static inline float round_block(const float *x, int8_t *first, int8_t *second)
                          _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(left)));
     }
     return top / 127 / 256;
+}
+
+/* 32 bytes at each. */
+WF_INLINE __m512i two(const char *low, const char *high)
+{
+    __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)low));
+    return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);
+}
+
+WF_INLINE __m128i load16(const char *p)
+{
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* Weights 64 i.. of the Q6_K superblock at p, 0..63. */
+WF_INLINE __m512i q6_k_bytes(const char *p, const uint32_t i)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16(4 * (i & 1)),
+                                          _mm256_set1_epi16(4 * (i & 1) + 2), 1);
+    __m512i ql = _mm512_loadu_si512(p + 64 * (i / 2));
+    __m512i qh = _mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(p + 128 + 32 * (i / 2))));
+    __m512i high = _mm512_and_si512(_mm512_srlv_epi16(qh, by), _mm512_set1_epi8(3));
+    ql = _mm512_and_si512(i & 1 ? _mm512_srli_epi16(ql, 4) : ql, low);
+    return _mm512_or_si512(ql, _mm512_slli_epi16(high, 4));
 }
 
 #endif

@@ -8,7 +8,7 @@
 
 #define REQUEST_PERMISSION 0x1023 /* ARCH_REQ_XCOMP_PERM, which older headers lack */
 #define TILE_DATA          18     /* XFEATURE_XTILEDATA */
-#define LEAF7_AMX          (1u << 22 | 1u << 24 | 1u << 25) /* EDX: AMX-BF16, AMX-TILE, AMX-INT8 */
+#define LEAF7_AMX          (1u << 22 | 1u << 23 | 1u << 24 | 1u << 25) /* EDX: AMX-BF16, AVX512-FP16, AMX-TILE, AMX-INT8 */
 
 static bool may_use;
 

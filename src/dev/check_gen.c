@@ -195,7 +195,9 @@ static weft_status draw_gemm(wf_check *k, gen *g)
     if (c->norm) WF_TRY(make(&k->out[1], WF_F32, c->m, c->k, c->pad));
     if (c->p.silu || c->p.rope) WF_TRY(make(&k->out[2], WF_F32, c->m, c->n, c->pad));
     k->reduce = c->k;
-    k->scale = c->p.silu ? 0 : 2.0 / 3; /* sqrt(K) x rms of X x rms of W */
+    /* sqrt(K) x rms of X x rms of W. Behind SiLU, where gate and up multiply each other's errors by about as much, the outputs'
+     * own size would be too little for the few large ones. */
+    k->scale = 2.0 / 3;
     k->flops = 2.0 * c->m * c->n * c->k;
     return WEFT_OK;
 }

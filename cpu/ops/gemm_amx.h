@@ -1,0 +1,64 @@
+/* What the kernels on AMX share: their grid of tiles, and writing results. */
+#ifndef WF_CPU_OPS_GEMM_AMX_H
+#define WF_CPU_OPS_GEMM_AMX_H
+
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define TILE 16u   /* rows of every tile, and columns of a sum */
+#define FEW  64u   /* rows of X up to which panels are narrow, for they are soon used up */
+#define MB   512u  /* rows of X at a time */
+
+/* Compilers do not know what the unit reads and writes. */
+#define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
+
+/* All tiles are 16 rows of 64 bytes. */
+static inline void configure(void)
+{
+    struct {
+        uint8_t palette, start, zero[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } c = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        c.row_bytes[i] = 64;
+        c.rows[i] = TILE;
+    }
+    TILES_SEE_MEMORY();
+    _tile_loadconfig(&c);
+}
+
+/* 16 outputs of row m from column n on. */
+static inline void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
+{
+    const wf_view *y = &c->out[0];
+    uint32_t count = WF_MIN(TILE, y->cols - n);
+    const float *bias = wf_cpu_has(&c->in[2]) ? (const float *)wf_cpu_at(&c->in[2]) + n : NULL;
+    const float *res = wf_cpu_has(&c->in[3]) ? (const float *)wf_cpu_row(&c->in[3], m) + n : NULL;
+    vf v = v_load(sum);
+    if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
+    if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
+    char *to = (char *)wf_cpu_row(y, m) + (size_t)n * wf_dtypes[y->dtype].block_bytes;
+    const __mmask16 some = (__mmask16)((1u << count) - 1);
+    if (y->dtype == WF_F32)
+        _mm512_mask_storeu_ps(to, some, v);
+    else
+        _mm256_mask_storeu_epi16(to, some, _mm512_cvtps_ph(v, 0));
+}
+
+/* Writes `width` output columns from n on of tiles m_tile.. of X from sums [width / TILE][m_tiles][TILE][TILE]. */
+static inline void put_sums(const wf_call *c, uint32_t n, uint32_t width, uint32_t m_tile, uint32_t m_tiles,
+                            const float *sums)
+{
+    float turned[TILE * TILE];
+    uint32_t rows = c->out[0].rows;
+    for (uint32_t end = WF_MIN(n + width, c->out[0].cols); n < end; n += TILE)
+        for (uint32_t t = 0; t < m_tiles; t++, sums += TILE * TILE) {
+            uint32_t first = (m_tile + t) * TILE;
+            v_transpose(sums, TILE, turned, TILE);
+            for (uint32_t r = 0; r < TILE && first + r < rows; r++)
+                put_row(c, first + r, n, turned + r * TILE);
+        }
+}
+
+#endif
