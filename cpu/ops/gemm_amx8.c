@@ -83,12 +83,6 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
     }
 }
 
-/* The larger sizes; what is no number is larger than all. */
-WF_INLINE __m512i larger(__m512i top, __m512 v)
-{
-    return _mm512_max_epi32(top, _mm512_castps_si512(_mm512_abs_ps(v)));
-}
-
 /* 32 F32 to 15 bits. */
 WF_INLINE __m512i whole(const float *x, __m512 factor)
 {
@@ -107,7 +101,7 @@ static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t 
 {
     __m512i top = _mm512_setzero_si512(), sum = top;
     for (uint32_t i = 0; i < PANEL; i += 16) top = larger(top, _mm512_loadu_ps(x + i));
-    float most = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(top))));
+    float most = largest_of(top);
     const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
     for (uint32_t i = 0; i < PANEL; i += 2 * UNIT) {
         __m512i first[2], second[2];

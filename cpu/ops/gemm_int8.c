@@ -4,6 +4,7 @@
  * product. With AVX-512: gemm_vnni.c.
  */
 #include <math.h>
+#include <string.h>
 
 #include "cpu/ops/gemm.h"
 
@@ -30,6 +31,19 @@ static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *
         fix[i] = -offset * (q[4 * i] + q[4 * i + 1] + q[4 * i + 2] + q[4 * i + 3]);
 }
 
+/* The largest size of 32 numbers; what is no number is larger than all. */
+static float largest_of(const float *x)
+{
+    uint32_t top = 0, bits;
+    float size;
+    for (int i = 0; i < 32; i++) {
+        memcpy(&bits, &x[i], sizeof bits);
+        top = WF_MAX(top, bits & 0x7fffffffu);
+    }
+    memcpy(&size, &top, sizeof size);
+    return size;
+}
+
 typedef struct xq {
     const int8_t *q[2];
     const int32_t *fix[2];
@@ -52,9 +66,10 @@ static void prep_int8(const gemm *g, uint32_t m, void *dst)
     const size_t bytes = 32 * (size_t)wf_dtypes[g->x->dtype].block_bytes;
     xq to = xq_at(dst, g->k);
     for (uint32_t b = 0; b < g->k / 32; b++) {
-        float x[32], top = 0;
+        float x[32];
         wf_dtypes[g->x->dtype].decode(row + b * bytes, x, 32);
-        for (int i = 0; i < 32; i++) top = WF_MAX(top, fabsf(x[i]));
+        const float top = largest_of(x);
+        if (!isfinite(top)) memset(x, 0, sizeof x); /* the scale says it */
         for (int p = 0; p < 2; p++)
             round_block(x,
                         p         ? 1 / FINE

@@ -5,12 +5,23 @@
 
 #include "cpu/simd/simd.h"
 
+/* The larger sizes; what is no number is larger than all, so that it stays in a scale. */
+WF_INLINE __m512i larger(__m512i top, __m512 v)
+{
+    return _mm512_max_epi32(top, _mm512_castps_si512(_mm512_abs_ps(v)));
+}
+
+WF_INLINE float largest_of(__m512i sizes)
+{
+    return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(sizes))));
+}
+
 /* Rounds 32 numbers; returns the scale. */
 static inline float round_block(const float *x, int8_t *first, int8_t *second)
 {
     const __m512 bound = _mm512_set1_ps(127);
     __m512 v[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
-    float top = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(v[0]), _mm512_abs_ps(v[1])));
+    float top = largest_of(larger(larger(_mm512_setzero_si512(), v[0]), v[1]));
     __m512 factor = _mm512_set1_ps(top > 0 ? 127 / top : 0);
     for (int i = 0; i < 2; i++) {
         __m512 scaled = _mm512_mul_ps(v[i], factor), whole = v_round(scaled);
