@@ -105,11 +105,14 @@ static weft_status reserve_slots(wf_memory *m)
     return WEFT_OK;
 }
 
+/* Not all commands have these. */
+#define SMALLER "where the command has them, lower --dense-batch, --max-num-seqs, --kv-memory or --ctx-size"
+
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l)
 {
     *m = (wf_memory){.g = g, .p = p, .limits = *l};
-    wf_arena_init(&m->steps, dev, "activations");
-    wf_arena_init(&m->kv, dev, l->space.bytes ? "KV cache and activations" : "KV cache");
+    wf_arena_init(&m->steps, dev, "activations", SMALLER);
+    wf_arena_init(&m->kv, dev, l->space.bytes ? "KV cache and activations" : "KV cache", SMALLER);
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == WF_VALUE_KV) m->n_pools = WF_MAX(m->n_pools, (size_t)g->values[v].id + 1);
     m->slots = wf_calloc(p->n_slots, sizeof *m->slots);

@@ -19,12 +19,12 @@ typedef struct wf_slab {
 
 typedef struct wf_arena {
     wf_dev *dev;
-    const char *what; /* for messages: "weights", "KV cache" */
+    const char *what, *remedy; /* for messages: "weights", "KV cache"; what to do where a region is too large */
     wf_slab *slabs;
     size_t n_slabs, cap_slabs;
 } wf_arena;
 
-void wf_arena_init(wf_arena *a, wf_dev *dev, const char *what);
+void wf_arena_init(wf_arena *a, wf_dev *dev, const char *what, const char *remedy);
 /* WEFT_ERR_NOMEM with the sizes if bytes exceed the largest buffer. */
 weft_status wf_arena_reserve(wf_arena *a, uint64_t bytes, wf_region *out);
 /* WEFT_ERR_NOMEM with the sizes if the device has less. */

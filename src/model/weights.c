@@ -143,7 +143,7 @@ static weft_status copy_all(upload *u)
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user)
 {
     upload u = {.w = w, .dev = dev, .q = q, .progress = progress, .user = user};
-    wf_arena_init(&w->arena, dev, "weights");
+    wf_arena_init(&w->arena, dev, "weights", "use a file with smaller weights");
     weft_status s = wf_buf_wrap(dev, f->map.data, f->map.size, &w->file);
     if (s != WEFT_OK && s != WEFT_ERR_UNSUPPORTED) return s;
     WF_TRY(place(&u, f));

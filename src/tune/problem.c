@@ -160,7 +160,7 @@ weft_status wf_problem_rows(wf_problem *p, uint32_t m)
     uint8_t act = p->dev->act;
     p->shape.m = m;
     wf_arena_free(&p->small);
-    wf_arena_init(&p->small, p->dev, "activations");
+    wf_arena_init(&p->small, p->dev, "activations", "use smaller shapes");
     *c = (wf_call){.op = WF_OP_GEMM, .variant = -1};
     c->in[0] = view_of(act, m, p->shape.k);
     c->in[1] = p->copy[0];
@@ -287,8 +287,8 @@ weft_status wf_problem_create(wf_dev *dev, wf_queue *q, const wf_shape *s, uint6
 {
     WF_TRY(wf_shape_check(s));
     *out = (wf_problem){.dev = dev, .q = q, .shape = *s};
-    wf_arena_init(&out->big, dev, s->op == WF_TUNED_GEMM ? "weights" : "KV pages");
-    wf_arena_init(&out->small, dev, "activations");
+    wf_arena_init(&out->big, dev, s->op == WF_TUNED_GEMM ? "weights" : "KV pages", "use smaller shapes");
+    wf_arena_init(&out->small, dev, "activations", "use smaller shapes");
     weft_status st = s->op == WF_TUNED_GEMM ? make_gemm(out, rotate) : make_attention(out, rotate);
     if (st) wf_problem_destroy(out);
     return st;

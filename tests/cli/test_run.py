@@ -116,7 +116,7 @@ class Text(cli.TestCase):
 
     def test_trace_of_a_failed_run(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.fails(RUNTIME, "no buffer above", *RUN, "-p", "x", "--trace", os.path.join(folder, "trace.json"), "--max-alloc", "1K")
+            self.fails(RUNTIME, "use a file with smaller weights", *RUN, "-p", "x", "--trace", os.path.join(folder, "trace.json"), "--max-alloc", "1K")
             self.assertEqual(os.listdir(folder), [])
 
     def test_trace_of_two_queues(self):
