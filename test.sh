@@ -10,7 +10,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-fuzz_seconds=60
+fuzz_seconds=40
 stages=()
 for word in "$@"; do
     case $word in
