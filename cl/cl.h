@@ -99,6 +99,7 @@ typedef struct cl_knob {
 } cl_knob;
 
 struct cl_buf;
+struct cl_q;
 typedef struct cl_arg {
     uint8_t size; /* 0: buffer, or one of the queue's where buf is NULL */
     bool zeros;   /* which of these */
@@ -121,6 +122,9 @@ typedef struct cl_launch {
     uint32_t n_args;
     uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
     uint64_t scratch, zeros; /* bytes of the queue's buffers that it needs */
+    /* What puts the call in the queue, where a library does; NULL: the kernel. WEFT_ERR_UNSUPPORTED: it refuses, and the device
+     * is well. */
+    weft_status (*run)(struct cl_q *, const wf_call *, int variant);
 } cl_launch;
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
@@ -369,9 +373,6 @@ void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
 /* ---- ops/clblast.c, or clblast_none.c: a variant without a kernel of ours ---------------------------------------- */
 
 bool wf_cl_has_clblast(void);
-/* Puts the commands of a product to which the variant's plan agreed in the queue. WEFT_ERR_UNSUPPORTED: CLBlast refuses
- * the call, the device is well. */
-weft_status wf_cl_clblast(cl_q *, const wf_call *c, int variant);
 /* What CLBlast holds of contexts ends here. Other devices of the process that use it build again. */
 void wf_cl_clblast_close(cl_dev *);
 

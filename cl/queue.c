@@ -368,8 +368,8 @@ weft_status wf_cl_submit(wf_queue *queue, const wf_call *c)
     WF_TRY(wf_cl_kernel(d, variant, c, &l, &kern));
     let_child_go(d);
     if (l.groups == 0) return wf_cl_mark(queue, c->waits, c->n_waits, c->signal); /* no rows */
-    weft_status s = v->plan == wf_cl_plan_clblast ? wf_cl_clblast((cl_q *)queue, c, variant)
-                                                  : wf_cl_enqueue((cl_q *)queue, c, kern->kernel, &l, v->name);
+    cl_q *q = (cl_q *)queue;
+    weft_status s = l.run ? l.run(q, c, variant) : wf_cl_enqueue(q, c, kern->kernel, &l, v->name);
     if (s == WEFT_ERR_UNSUPPORTED) wf_cl_drop(queue->dev, c->op, variant); /* the next call takes another */
     return s;
 }

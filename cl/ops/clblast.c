@@ -62,6 +62,8 @@ static bool plan_panel(const cl_caps *caps, const wf_view *from, const wf_view *
     return wf_cl_has_format(l->wtype);
 }
 
+static weft_status run_call(cl_q *q, const wf_call *c, int variant);
+
 /* The launch is that of the panel of W, the kernel that differs between formats. */
 bool wf_cl_plan_clblast(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
@@ -71,6 +73,7 @@ bool wf_cl_plan_clblast(const cl_caps *caps, const cl_variant *v, const wf_call 
     if (w->layout != v->layout || wf_call_fused(c) || c->groups) return false;
     if (p.bytes > caps->panels || !plan_panel(caps, w, &none, &none, &panel, limit, l)) return false;
     if (!c->out[0].rows) l->groups = 0; /* no work */
+    l->run = run_call;
     return true;
 }
 
@@ -172,7 +175,7 @@ static weft_status run_columns(product *p, const panels *at, const wf_view *x, u
     return at->y ? run_panel(p, &y32, &bias, &res, &y) : WEFT_OK;
 }
 
-weft_status wf_cl_clblast(cl_q *q, const wf_call *c, int variant)
+static weft_status run_call(cl_q *q, const wf_call *c, int variant)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     panels at = panels_of(&d->place.caps, c);

@@ -12,12 +12,6 @@ bool wf_cl_plan_clblast(const cl_caps *caps, const cl_variant *v, const wf_call 
     return false;
 }
 
-weft_status wf_cl_clblast(cl_q *q, const wf_call *c, int variant)
-{
-    (void)q, (void)variant;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "weft was built without CLBlast; choose another kernel for %s", wf_ops[c->op].name);
-}
-
 void wf_cl_clblast_close(cl_dev *d)
 {
     (void)d;
