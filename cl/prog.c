@@ -204,6 +204,8 @@ static size_t kernel_limit(const cl_dev *d, cl_kernel k)
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out)
 {
     char options[1024];
+    uint32_t before = d->n_built;
+    uint64_t began = wf_now_ns();
     cl_kern *k = wf_calloc(1, sizeof *k);
     char *source = k ? full_source(v, l) : NULL;
     weft_status st = source ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -221,6 +223,8 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
         return wf_fail_more(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,
                             d->place.info.name);
     }
+    if (d->n_built > before)
+        wf_log(WEFT_LOG_DEBUG, "%s/%s (%s) built in %.0f ms", wf_ops[v->op].name, v->name, options, (double)(wf_now_ns() - began) / 1e6);
     memcpy(k->knob, l->knob, sizeof k->knob);
     k->n_knobs = l->n_knobs;
     k->wtype = l->wtype;

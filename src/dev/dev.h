@@ -322,6 +322,9 @@ weft_status wf_call_check(const wf_dev *, const wf_call *);
  * reference on a small problem of the same op, dtypes and head shape; a variant that fails to build or is wrong is dropped
  * with a warning and the next one tried. On success *variant holds it. */
 weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
+/* The same, and this very call's kernel is built, also where another of its kind was tested: a kernel's build may depend on
+ * the number of rows. Nothing is left to compile when the call is submitted. */
+weft_status wf_prepare_built(wf_dev *, const wf_call *, int *variant);
 /* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
  * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
  * a quarter of the memory. */

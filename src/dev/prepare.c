@@ -11,7 +11,7 @@
 typedef struct key {
     uint32_t op, variant, rows_class, decode;
     uint8_t in[WF_MAX_IN], out[WF_MAX_OUT]; /* 1 + dtype; 0: absent */
-    uint32_t layout, in_place;
+    uint32_t layout, in_place, silu;
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
 } key;
 
@@ -74,7 +74,7 @@ static key key_of(const wf_call *c, int variant)
     k.variant = (uint32_t)variant;
     k.layout = weight_layout(c);
     k.in_place = in_place(c);
-    if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[0].rows);
+    if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[0].rows), k.silu = p->silu;
     for (int i = 0; i < WF_MAX_IN; i++) k.in[i] = c->in[i].buf ? 1 + c->in[i].dtype : 0;
     for (int i = 0; i < WF_MAX_OUT; i++) k.out[i] = c->out[i].buf ? 1 + c->out[i].dtype : 0;
     if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION && !(c->op == WF_OP_GEMM && p->rope)) return k;
@@ -180,14 +180,15 @@ static void warn(wf_dev *dev, const char *op, const char *name, const char *what
            name, what, why);
 }
 
-static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, enum verdict *out)
+/* tested: others of its kind were right, only this one is to be built. */
+static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, enum verdict *out)
 {
     const char *op = wf_ops[c->op].name, *name = wf_variant_at(dev, c->op, variant)->name;
-    wf_check_result r;
+    wf_check_result r = {0};
     *out = BAD;
     weft_status s = dev->fns->prepare ? dev->fns->prepare(dev, c, variant) : WEFT_OK;
     bool built = !s;
-    if (!s) s = self_test(dev, c, variant, &r);
+    if (!s && !tested) s = self_test(dev, c, variant, &r);
     if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_more(s, "%s kernel %s", op, name);
     if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *out = NOT_HERE;
     else if (s) warn(dev, op, name, built ? "cannot run" : "does not build", wf_error());
@@ -214,7 +215,7 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
                    wf_ops[op].name);
 }
 
-static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_call *c, int *variant)
+static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_call *c, bool build, int *variant)
 {
     int tried = 0;
     for (int asked = c->variant;; asked = -1, tried++) {
@@ -223,17 +224,18 @@ static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_ca
         key k = key_of(c, pick);
         enum verdict verdict;
         *variant = pick;
-        if (passed(v, &k)) return WEFT_OK;
+        bool tested = passed(v, &k);
+        if (tested && !build) return WEFT_OK;
         if (dev->no_math) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
-        WF_TRY(try_variant(dev, c, pick, &verdict));
-        if (verdict == GOOD) return remember(v, &k);
+        WF_TRY(try_variant(dev, c, pick, tested, &verdict));
+        if (verdict == GOOD) return tested ? WEFT_OK : remember(v, &k);
         /* A kernel that fails as a fused one may still do the plain product well. */
         if (verdict == BAD && wf_call_fused(c)) dev->fuses = false;
         else if (verdict == BAD) wf_drop(dev, c->op, pick);
     }
 }
 
-weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
+static weft_status prepare(wf_dev *dev, const wf_call *c, bool build, int *variant)
 {
     struct wf_verdicts *v;
     wf_call part[WF_MAX_PARTS];
@@ -241,18 +243,28 @@ weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(verdicts_of(dev, &v));
     while (wf_call_whole(dev, c)) {
-        weft_status s = prepare_whole(dev, v, c, variant);
+        weft_status s = prepare_whole(dev, v, c, build, variant);
         /* A fused kernel that was dropped leaves the parts. */
         if (!s || dev->lost || !wf_call_fused(c) || wf_call_whole(dev, c)) return s;
     }
     size_t n = wf_call_parts(dev, c, part);
     for (size_t i = 0; i < n; i++) {
         int picked;
-        weft_status s = prepare_whole(dev, v, &part[i], &picked);
+        weft_status s = prepare_whole(dev, v, &part[i], build, &picked);
         /* A fused kernel that was dropped leaves smaller parts. */
-        if (s && !dev->lost && !wf_call_whole(dev, &part[i])) return wf_prepare(dev, c, variant);
+        if (s && !dev->lost && !wf_call_whole(dev, &part[i])) return prepare(dev, c, build, variant);
         WF_TRY(s);
         if (part[i].op == c->op) *variant = picked;
     }
     return WEFT_OK;
+}
+
+weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
+{
+    return prepare(dev, c, false, variant);
+}
+
+weft_status wf_prepare_built(wf_dev *dev, const wf_call *c, int *variant)
+{
+    return prepare(dev, c, true, variant);
 }

@@ -88,6 +88,27 @@ static void tests_each_kernel_once(void **state)
     end(&f);
 }
 
+/* Tested once for all of a kind, built for each call that asks; one that does not build leaves the next. */
+static void builds_what_was_tested(void **state)
+{
+    (void)state;
+    int variant = -1;
+    right_from = 0;
+    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_PREPARE, .nth = 3, .status = WEFT_ERR_DEVICE});
+    assert_int_equal(wf_prepare_built(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(wf_null_calls(WF_NULL_PREPARE), 1);
+    assert_int_equal(wf_prepare_built(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(wf_null_calls(WF_NULL_PREPARE), 2);
+    assert_int_equal(computed, 1);
+    assert_int_equal(variant, 0);
+    assert_int_equal(wf_prepare_built(f.dev, &f.call, &variant), WEFT_OK);
+    assert_int_equal(variant, 1);
+    assert_int_equal(computed, 2);
+    assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
+    end(&f);
+}
+
 static void drops_wrong_variants(void **state)
 {
     static const float values[] = {1e9f, NAN, INFINITY};
@@ -239,7 +260,8 @@ static void fused_kernels_that_are_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tests_each_kernel_once),       cmocka_unit_test(drops_wrong_variants),
+        cmocka_unit_test(tests_each_kernel_once),
+        cmocka_unit_test(builds_what_was_tested), cmocka_unit_test(drops_wrong_variants),
         cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
         cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
         cmocka_unit_test(fused_kernels_that_are_wrong),
