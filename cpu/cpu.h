@@ -16,6 +16,12 @@
 
 #include "dev/dev.h"
 
+/* ---- buf.c: see wf_dev_fns ------------------------------------------------------------------- */
+
+weft_status wf_cpu_buf_create(wf_dev *, uint64_t size, wf_buf **);
+weft_status wf_cpu_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **);
+void wf_cpu_buf_destroy(wf_dev *, wf_buf *);
+
 /* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------- */
 
 typedef struct wf_cpu_bell {

@@ -1,6 +1,5 @@
 /* The CPU backend: memory is the host's, a queue is a worker team, an event an atomic. Weights are
- * used where they lie (buf_wrap), in the file's row layout. The kernels are the rows of
- * variants.def.
+ * used in the file's row layout. The kernels are the rows of variants.def.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -16,7 +15,6 @@
 #include "cpu/ref/ref.h"
 #include "cpu/variants.h"
 
-#define BUF_ALIGN   4096
 #define MAX_THREADS 256u
 
 /* ---- variants -------------------------------------------------------------------------------- */
@@ -172,47 +170,6 @@ weft_status wf_cpu_check(wf_cpu_dev *dev)
     return s;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
-typedef struct cpu_buf {
-    wf_buf base;
-    void *mem; /* to free; NULL when wrapped */
-} cpu_buf;
-
-static weft_status new_buf(wf_dev *dev, void *host, uint64_t size, void *mem, wf_buf **out)
-{
-    cpu_buf *b = wf_calloc(1, sizeof(*b));
-    if (!b) {
-        free(mem);
-        return WEFT_ERR_NOMEM;
-    }
-    b->base = (wf_buf){.dev = dev, .size = size, .host = host};
-    b->mem = mem;
-    *out = &b->base;
-    return WEFT_OK;
-}
-
-static weft_status buf_create(wf_dev *dev, uint64_t size, wf_buf **out)
-{
-    void *mem = NULL;
-    if (size > SIZE_MAX - BUF_ALIGN || posix_memalign(&mem, BUF_ALIGN, (size_t)WF_MAX(size, 1u)))
-        return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for a buffer of %llu bytes",
-                       (unsigned long long)size);
-    return new_buf(dev, mem, size, mem, out);
-}
-
-static weft_status buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
-{
-    return new_buf(dev, (void *)(uintptr_t)host, size, NULL, out); /* only ever read */
-}
-
-static void buf_destroy(wf_dev *dev, wf_buf *b)
-{
-    (void)dev;
-    free(((cpu_buf *)b)->mem);
-    free(b);
-}
-
 /* ---- the device ------------------------------------------------------------------------------ */
 
 static uint32_t core_count(void)
@@ -272,9 +229,9 @@ static void close_dev(wf_dev *base)
 
 static const wf_dev_fns fns = {
     .close = close_dev,
-    .buf_create = buf_create,
-    .buf_destroy = buf_destroy,
-    .buf_wrap = buf_wrap,
+    .buf_create = wf_cpu_buf_create,
+    .buf_destroy = wf_cpu_buf_destroy,
+    .buf_wrap = wf_cpu_buf_wrap,
     .queue_create = wf_cpu_queue_create,
     .queue_destroy = wf_cpu_queue_destroy,
     .event_create = wf_cpu_event_create,

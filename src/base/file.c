@@ -171,6 +171,11 @@ bool wf_map_broken(const wf_map *m)
            now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec;
 }
 
+void wf_map_rest(const wf_map *m)
+{
+    if (m->slot >= 0) madvise((void *)m->data, m->size, MADV_DONTNEED);
+}
+
 void wf_map_close(wf_map *m)
 {
     if (m->slot >= 0) {

@@ -25,6 +25,8 @@ weft_status wf_map_open(const char *path, wf_map *out);
 /* The file was cut, or its size or time changed, while mapped: data cannot be trusted. One system call. A
  * file that was removed, or replaced by rename, is still whole. */
 bool wf_map_broken(const wf_map *m);
+/* Most of it will not be read again soon: its pages no longer count as this process's until they are. */
+void wf_map_rest(const wf_map *m);
 void wf_map_close(wf_map *m);
 
 /* An error that says what it is where the path leads to no regular file. */

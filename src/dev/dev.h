@@ -195,7 +195,7 @@ typedef struct wf_dev_fns {
     weft_status (*buf_create)(wf_dev *, uint64_t size, wf_buf **);
     void (*buf_destroy)(wf_dev *, wf_buf *);
     weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, wf_buf **); /* optional: use host
-        memory in place, read-only; it outlives the buffer */
+        memory in place, read-only; it outlives the buffer. WEFT_ERR_UNSUPPORTED where a copy serves better */
 
     weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **); /* optional: memory of the host, at ->host, that
         copies reach beside other work; goes with buf_destroy */
@@ -286,7 +286,7 @@ weft_status wf_tier_parse(const char *name, enum wf_tier *out); /* NULL: MATRIX 
 const char *wf_tier_name(enum wf_tier);
 
 weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
-weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED if absent */
+weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED: copy it */
 void wf_buf_destroy(wf_buf *);
 /* Host memory that copies may reach beside other work: drivers of GPUs wait where it is not pinned. Zeroed; plain memory
  * where the backend has nothing better. */

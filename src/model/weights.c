@@ -1,5 +1,5 @@
-/* weights: puts a model's matrices on a device. A device that reads host memory uses the mapped file in
- * place; any other gets slabs, filled in the layout that it asked for. */
+/* weights: puts a model's matrices on a device. A device that would rather read host memory uses the
+ * mapped file in place; any other gets slabs, filled in the layout that it asked for. */
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -149,6 +149,7 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     WF_TRY(place(&u, f));
     WF_TRY(copy_all(&u));
     if (wf_map_broken(&f->map)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
+    if (!w->file) wf_map_rest(&f->map);
     return WEFT_OK;
 }
 
