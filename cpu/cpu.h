@@ -24,6 +24,22 @@ void wf_cpu_buf_destroy(wf_dev *, wf_buf *);
 /* root: where the control groups are mounted; text: as /proc/self/cgroup gives it, taken apart. UINT64_MAX: no limit. */
 uint64_t wf_cpu_group_left(const char *root, char *text);
 
+/* ---- layout.c: see wf_dev_fns ---------------------------------------------------------------- */
+
+#define WF_CPU_STRIPS  1     /* the layout */
+#define WF_STRIP_ROWS  16u
+#define WF_STRIP_K     64u   /* columns of a group */
+#define WF_STRIP_GROUP 1088u /* its bytes */
+
+static inline size_t wf_strip_bytes(uint32_t k)
+{
+    return (size_t)(k / WF_STRIP_K) * WF_STRIP_GROUP;
+}
+
+uint8_t wf_cpu_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
+uint64_t wf_cpu_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
+void wf_cpu_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src, void *dst);
+
 /* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------- */
 
 typedef struct wf_cpu_bell {

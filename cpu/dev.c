@@ -1,5 +1,5 @@
 /* The CPU backend: memory is the host's, a queue is a worker team, an event an atomic. Weights are
- * used in the file's row layout. The kernels are the rows of variants.def.
+ * used in the file's row layout or in strips (layout.c). The kernels are the rows of variants.def.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -27,10 +27,12 @@ typedef struct variant_row {
 } variant_row;
 
 static const variant_row rows[] = {
-#define X(op_, name_, tier_, class_, arith_, run_, rank_, need_)                                   \
-    {WF_OP_##op_, {{name_, WF_TIER_##tier_, 0, class_, WF_ARITH_##arith_}, run_, rank_, need_}},
+#define XL(layout_, op_, name_, tier_, class_, arith_, run_, rank_, need_)                         \
+    {WF_OP_##op_, {{name_, WF_TIER_##tier_, layout_, class_, WF_ARITH_##arith_}, run_, rank_, need_}},
+#define X(...) XL(0, __VA_ARGS__)
 #include "cpu/variants.def"
 #undef X
+#undef XL
 };
 
 /* The rows sorted by op, once. */
@@ -71,6 +73,7 @@ static uint32_t rank_of(const wf_dev *dev, const wf_call *c, int variant)
     size_t n;
     const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
     if (variant < 0 || (size_t)variant >= n || list[variant].pub.tier > dev->params.tier) return 0;
+    if (c->op == WF_OP_GEMM && c->in[1].layout != list[variant].pub.layout) return 0;
     return list[variant].rank(c);
 }
 
@@ -248,6 +251,9 @@ static const wf_dev_fns fns = {
     .supports = supports,
     .pick = wf_cpu_pick,
     .drop = drop,
+    .weight_layout = wf_cpu_weight_layout,
+    .weight_bytes = wf_cpu_weight_bytes,
+    .weight_pack = wf_cpu_weight_pack,
     .measure = wf_cpu_measure,
 };
 

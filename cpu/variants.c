@@ -61,6 +61,12 @@ uint32_t wf_cpu_rank_gemm_amx8(const wf_call *c)
     return c->out[0].rows >= AMX8_ROWS ? RANK_AMX : RANK_AMX_FEW;
 }
 
+uint32_t wf_cpu_rank_gemm_strips(const wf_call *c)
+{
+    if (!wf_cpu_has_amx()) return 0;
+    return c->out[0].rows < AMX8_ROWS ? RANK_INT8 : RANK_INT8_MANY;
+}
+
 static bool floats(const wf_call *c)
 {
     return c->in[0].dtype == WF_F32 && c->out[0].dtype == WF_F32;

@@ -25,6 +25,7 @@
 #define NB_MAX  128u           /* output columns at a time */
 #define NB_FEW  32u            /* the same where rows of X are few */
 #define ROW_MAX 512u           /* bytes of a panel of a row as it lies in the file */
+#define STRIPS  255            /* beside the types of weights: Q8_0 in strips (layout.c) */
 
 /* A panel of 16 rows, of weights or of activations. */
 typedef struct panel {
@@ -54,6 +55,7 @@ static amx8 amx8_of(const wf_call *c)
     a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
     a.w_step = (size_t)((char *)wf_cpu_row(a.w, 1) - (char *)wf_cpu_at(a.w));
     a.w_bytes = wf_dtype_bytes(a.w->dtype, PANEL);
+    if (a.w->layout) a.w_step = wf_strip_bytes(a.k) / TILE;
     return a;
 }
 
@@ -158,7 +160,8 @@ WF_INLINE void store_planes(__m512i even, __m512i odd, char *to)
     _mm512_storeu_si512(to + PLANE, _mm512_mask_blend_epi8(odds, even, _mm512_slli_epi16(odd, 8)));
 }
 
-/* Each block's scale as a part of the largest one of its row, 15 bits in both halves of a word: part[block][row]. */
+/* Each block's scale as a part of the largest one of its row, 15 bits in both halves of a word: part[block][row]. Blocks
+ * are `block` bytes long, or 0: in strips. */
 WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const float unit, panel *out,
                         int32_t part[BLOCKS][TILE])
 {
@@ -167,8 +170,10 @@ WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const fl
     __m512i most = _mm512_setzero_si512();
     __m512 d[BLOCKS];
     for (uint32_t b = 0; b < BLOCKS; b++) {
-        __m512i half = _mm512_i32gather_epi32(rows, w + b * block, 1);
-        d[b] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(half));
+        if (block)
+            d[b] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(rows, w + b * block, 1)));
+        else
+            d[b] = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + b / 2 * WF_STRIP_GROUP + b % 2 * 32)));
         most = larger(most, d[b]);
     }
     __m512 top = _mm512_castsi512_ps(most);
@@ -195,19 +200,31 @@ typedef struct source {
     size_t next_step, bytes;
     int32_t part[BLOCKS][TILE];
     char copy[TILE][ROW_MAX]; /* of rows that are not all there */
+    char turned[TILE][UNIT];  /* of strips: a group's rows */
 } source;
+
+/* Unit u of row r, two blocks. */
+WF_INLINE void q8_0_unit(const source *s, __m512i q, uint32_t u, uint32_t r, panel *out)
+{
+    __m512i by = part_at(&s->part[2 * u + 1][r], _mm512_set1_epi32(s->part[2 * u][r]), 0xff00);
+    __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(q, 8), by);
+    __m512i odd = _mm512_mulhrs_epi16(_mm512_and_si512(q, _mm512_set1_epi16(-256)), by);
+    store_planes(even, odd, out->tile[u][0] + r * 64);
+}
 
 WF_INLINE void q8_0_row(const source *s, uint32_t r, panel *out)
 {
     const char *p = s->w + r * s->step + 2;
     WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++, p += 68) {
-        __m512i q = two(p, p + 34), by = _mm512_set1_epi32(s->part[2 * u][r]);
-        by = part_at(&s->part[2 * u + 1][r], by, 0xff00);
-        __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(q, 8), by);
-        __m512i odd = _mm512_mulhrs_epi16(_mm512_and_si512(q, _mm512_set1_epi16(-256)), by);
-        store_planes(even, odd, out->tile[u][0] + r * 64);
-    }
+    for (uint32_t u = 0; u < UNITS; u++, p += 68) q8_0_unit(s, two(p, p + 34), u, r, out);
+}
+
+/* A sixteenth of a panel in a strip, of which a row alone cannot be had: four rows of a unit, turned with its first. */
+WF_INLINE void strip_part(source *s, uint32_t part, panel *out)
+{
+    uint32_t u = part / 4, r = part % 4 * 4;
+    if (r == 0) v_transpose((const float *)(s->w + u * WF_STRIP_GROUP + 64), TILE, (float *)s->turned, TILE);
+    for (uint32_t end = r + 4; r < end; r++) q8_0_unit(s, _mm512_loadu_si512(s->turned[r]), u, r, out);
 }
 
 /* One of the four nibbles of each word, shifted to its end, times its block's part. */
@@ -290,6 +307,19 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
     }
 }
 
+/* The same of strips, which have all 16 rows, and zeros where there are none. */
+WF_INLINE void open_strip(const amx8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
+{
+    const size_t step = wf_strip_bytes(a->k), panel_bytes = wf_strip_bytes(PANEL), here = n < a->n ? wf_strip_bytes(k) : 0;
+    s->w = (const char *)wf_cpu_at(a->w) + n / TILE * step + p * panel_bytes;
+    s->next = p + 1 < a->panels ? s->w + panel_bytes : s->w + a->nb / TILE * step - p * panel_bytes;
+    s->next_step = s->bytes;
+    if (here == panel_bytes) return;
+    memset(s->copy, 0, sizeof(s->copy));
+    memcpy(s->copy, s->w, here);
+    s->w = s->copy[0];
+}
+
 /* Panel p of 16 rows of weights from n on; what there is not is zero. */
 WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
 {
@@ -300,6 +330,11 @@ WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32
     s->next_step = a->w_step;
     s->w = w + p * s->bytes;
     s->step = a->w_step;
+    if (dtype == STRIPS) {
+        open_strip(a, n, p, k, s);
+        parts_of(s->w, 0, 0, 256, out, s->part);
+        return;
+    }
     if (rows < TILE || k < PANEL) {
         memset(s->copy, 0, sizeof(s->copy));
         for (uint32_t r = 0; r < rows; r++) memcpy(s->copy[r], s->w + r * s->step, wf_dtype_bytes(dtype, k));
@@ -310,7 +345,7 @@ WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32
     if (dtype == WF_Q4_0) parts_of(s->w, s->step, 18, 4096, out, s->part);
 }
 
-WF_INLINE void unpack_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
+WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out)
 {
     const char *next = s->next + r * s->next_step;
     for (size_t i = 0; i < s->bytes; i += 64) /* F16's are too long for the first-level cache */
@@ -320,11 +355,12 @@ WF_INLINE void unpack_row(const source *s, const uint8_t dtype, uint32_t r, pane
             __builtin_prefetch(next + i, 0, 3);
     if (dtype == WF_F16) f16_row(s, r, out);
     if (dtype == WF_Q8_0) q8_0_row(s, r, out);
+    if (dtype == STRIPS) strip_part(s, r, out);
     if (dtype == WF_Q4_0) q4_0_row(s, r, out);
     if (dtype == WF_Q6_K) q6_k_row(s, r, out);
 }
 
-WF_INLINE void unpack(const source *s, const uint8_t dtype, panel *out)
+WF_INLINE void unpack(source *s, const uint8_t dtype, panel *out)
 {
     for (uint32_t r = 0; r < TILE; r++) unpack_row(s, dtype, r, out);
 }
@@ -444,7 +480,7 @@ WF_INLINE void wide_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uin
 
 /* ---- few: the unit multiplies one panel while vectors unpack the next ------------------------ */
 
-WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first, float *sum, const source *s,
+WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first, float *sum, source *s,
                     const uint8_t dtype, panel *next)
 {
     int32_t stage[4][TILE * TILE];
@@ -487,7 +523,7 @@ WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint
     put_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
 }
 
-#define STRIPS(name, dtype)                                                                        \
+#define EACH(name, dtype)                                                                          \
     static void name(const wf_call *c, const amx8 *a, uint32_t begin, uint32_t end)                \
     {                                                                                              \
         if (a->m <= FEW)                                                                           \
@@ -495,10 +531,11 @@ WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint
         else                                                                                       \
             wide_of(c, a, dtype, begin);                                                           \
     }
-STRIPS(strips_f16, WF_F16)
-STRIPS(strips_q8_0, WF_Q8_0)
-STRIPS(strips_q4_0, WF_Q4_0)
-STRIPS(strips_q6_k, WF_Q6_K)
+EACH(strips_f16, WF_F16)
+EACH(strips_q8_0, WF_Q8_0)
+EACH(strips_q4_0, WF_Q4_0)
+EACH(strips_q6_k, WF_Q6_K)
+EACH(strips_of_strips, STRIPS)
 
 void wf_cpu_gemm_amx8(const wf_cpu_work *work)
 {
@@ -513,7 +550,8 @@ void wf_cpu_gemm_amx8(const wf_cpu_work *work)
     configure();
     while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) {
         if (a.w->dtype == WF_F16) strips_f16(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q8_0) strips_q8_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q8_0 && a.w->layout) strips_of_strips(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q8_0 && !a.w->layout) strips_q8_0(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q4_0) strips_q4_0(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q6_K) strips_q6_k(work->call, &a, begin, end);
     }

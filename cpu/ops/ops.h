@@ -30,6 +30,8 @@ WF_CPU_LEVEL(dotprod)
 #undef WF_CPU_LEVEL
 
 bool wf_cpu_has_amx(void);
+void wf_cpu_gemm_strips(const wf_cpu_work *);
+wf_cpu_need wf_cpu_gemm_strips_need(const wf_call *);
 void wf_cpu_gemm_amx8(const wf_cpu_work *);
 wf_cpu_need wf_cpu_gemm_amx8_need(const wf_call *);
 void wf_cpu_gemm_amx(const wf_cpu_work *);

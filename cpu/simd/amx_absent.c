@@ -18,6 +18,17 @@ wf_cpu_need wf_cpu_gemm_amx8_need(const wf_call *c)
     return (wf_cpu_need){0};
 }
 
+void wf_cpu_gemm_strips(const wf_cpu_work *w)
+{
+    (void)w;
+}
+
+wf_cpu_need wf_cpu_gemm_strips_need(const wf_call *c)
+{
+    (void)c;
+    return (wf_cpu_need){0};
+}
+
 void wf_cpu_gemm_amx(const wf_cpu_work *w)
 {
     (void)w;

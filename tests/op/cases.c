@@ -185,6 +185,15 @@ static bool gemm_packed(op_cases *s)
     return true;
 }
 
+/* Q8_0 in strips of 16 rows and groups of 64 columns: whole ones and not, one panel of 256 columns and several. */
+static bool gemm_strips(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 1, 2, 4, 5, 7, 16, 17, 33, 70}, ns[] = {16, 40, 64, 72, 200}, ks[] = {64, 192, 256, 320, 768};
+    for (size_t m = 0; m < WF_LEN(ms); m++)
+        if (!gemm(s, WF_Q8_0, ANY(s, acts), ANY(s, acts), ms[m], ANY(s, ns), ANY(s, ks))) return false;
+    return true;
+}
+
 /* Norm in front, SiLU behind, both. */
 static bool gemm_fused(op_cases *s)
 {
@@ -240,7 +249,7 @@ static bool gemm_rope(op_cases *s)
 
 static bool gemms(op_cases *s)
 {
-    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
+    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_strips(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
     uint32_t turn = below(s, 2);
     for (size_t w = 0; w < WF_LEN(weights); w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);

@@ -1,0 +1,53 @@
+/* layout: Q8_0 weights in strips, for processors that multiply what lies side by side.
+ *
+ *   a strip   16 rows; groups of 64 columns follow each other
+ *   a group   1,088 bytes: 2 x 16 scales, one for each row and block of 32 columns, then 16 lines of 64 bytes:
+ *             line i holds columns 4i to 4i + 3 of each row
+ *
+ * Lanes are rows: sums need no adding across lanes, a block's scales are one load, every line begins at a cache line.
+ * Rows beyond the last are zeros. What a row in the file has as 34 bytes a block has as many here.
+ */
+#include <string.h>
+
+#include "cpu/ops/ops.h"
+
+enum { LINE = 64, BLOCK = 34, IN_BLOCK = 32 };
+
+/* Only where both kernels for it run, and none for rows is asked for. */
+uint8_t wf_cpu_weight_layout(wf_dev *base, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
+{
+    const wf_cpu_dev *dev = (const wf_cpu_dev *)base;
+    size_t n;
+    const wf_cpu_variant *list = wf_cpu_variant_of(WF_OP_GEMM, &n);
+    int forced = dev->forced[WF_OP_GEMM];
+    (void)rows;
+    if (dtype != WF_Q8_0 || cols % WF_STRIP_K || !wf_cpu_has_amx() || base->params.tier < WF_TIER_MATRIX) return 0;
+    return forced < 0 ? WF_CPU_STRIPS : list[forced].pub.layout;
+}
+
+uint64_t wf_cpu_weight_bytes(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
+{
+    (void)dev, (void)layout, (void)dtype;
+    return WF_UP((uint64_t)rows, WF_STRIP_ROWS) / WF_STRIP_ROWS * wf_strip_bytes(cols);
+}
+
+/* Block h of a group's row r. */
+static void pack_block(const char *src, char *group, uint32_t h, uint32_t r)
+{
+    char *line = group + LINE + h * IN_BLOCK / 4 * LINE + 4 * r;
+    memcpy(group + (h * WF_STRIP_ROWS + r) * 2, src, 2);
+    for (uint32_t i = 0; i < IN_BLOCK / 4; i++) memcpy(line + i * LINE, src + 2 + 4 * i, 4);
+}
+
+void wf_cpu_weight_pack(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols, const void *src,
+                        void *dst)
+{
+    size_t row_bytes = wf_dtype_bytes(dtype, cols), groups = cols / WF_STRIP_K;
+    memset(dst, 0, wf_cpu_weight_bytes(dev, layout, dtype, rows, cols));
+    for (uint32_t row = 0; row < rows; row++) {
+        const char *from = (const char *)src + row * row_bytes;
+        char *to = (char *)dst + row / WF_STRIP_ROWS * wf_strip_bytes(cols);
+        for (size_t g = 0; g < groups; g++, to += WF_STRIP_GROUP)
+            for (uint32_t h = 0; h < 2; h++, from += BLOCK) pack_block(from, to, h, row % WF_STRIP_ROWS);
+    }
+}
