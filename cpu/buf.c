@@ -74,34 +74,64 @@ static uint64_t number_in(const char *path, const char *key)
     return found ? n : UINT64_MAX;
 }
 
-/* What this process's control group leaves of its limit; what the page cache holds counts as used. */
-static uint64_t group_left(void)
+/* What the groups of one hierarchy, from ours up to the root, leave of their limits: the least counts. A container may
+ * be told a path that it does not see; its own group is the root then. */
+static uint64_t groups_left(const char *mount, const char *group, const char *limit_name, const char *used_name)
 {
-    char *text = text_of("/proc/self/cgroup"), *at = text ? strstr(text, "0::/") : NULL, path[512];
-    uint64_t limit = UINT64_MAX, used = 0;
-    if (at) {
-        at[strcspn(at, "\n")] = '\0';
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/memory.max", at + 4);
-        limit = number_in(path, "");
-        snprintf(path, sizeof(path), "/sys/fs/cgroup/%s/memory.current", at + 4);
-        used = limit == UINT64_MAX ? 0 : number_in(path, "");
+    char path[1024], file[1200];
+    uint64_t left = UINT64_MAX;
+    snprintf(path, sizeof(path), "%s%s", mount, group);
+    for (char *end;; *end = '\0') {
+        snprintf(file, sizeof(file), "%s/%s", path, limit_name);
+        uint64_t limit = number_in(file, ""), used = 0;
+        snprintf(file, sizeof(file), "%s/%s", path, used_name);
+        if (limit != UINT64_MAX) used = number_in(file, "");
+        left = WF_MIN(left, limit - WF_MIN(limit, used));
+        if (!(end = strrchr(path + strlen(mount), '/'))) return left;
     }
-    free(text);
-    return limit - WF_MIN(limit, used);
+}
+
+/* What the control groups of a process leave of its memory, by a text as in /proc/self/cgroup: version 2 and 1, which
+ * may be side by side. What the page cache holds counts as used. */
+uint64_t wf_cpu_group_left(const char *root, char *text)
+{
+    uint64_t left = UINT64_MAX;
+    for (char *line; (line = strsep(&text, "\n"));) {
+        char mount[512], *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = '\0';
+        bool v2 = !names[1];
+        if (!v2 && strcmp(names + 1, "memory")) continue;
+        snprintf(mount, sizeof(mount), "%s%s", root, v2 ? "" : "/memory");
+        left = WF_MIN(left, v2 ? groups_left(mount, group, "memory.max", "memory.current")
+                               : groups_left(mount, group, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+    }
+    return left;
 }
 
 static uint64_t memory_left(void)
 {
     uint64_t kib = number_in("/proc/meminfo", "MemAvailable:");
-    uint64_t host = kib == UINT64_MAX ? 0 : kib * 1024;
-    return WF_MIN(host, group_left());
+    uint64_t left = kib == UINT64_MAX ? 0 : kib * 1024;
+    char *text = text_of("/proc/self/cgroup");
+    if (text) left = WF_MIN(left, wf_cpu_group_left("/sys/fs/cgroup", text));
+    free(text);
+    return left;
+}
+
+/* `ulimit -v` and a system that promises no more memory than it has say no here. */
+static bool can_map(uint64_t size)
+{
+    void *p = size <= SIZE_MAX ? mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+    if (p != MAP_FAILED) munmap(p, (size_t)size);
+    return p != MAP_FAILED;
 }
 
 /* Files are not in huge pages, from which streams come 10 to 20 % faster: where a copy takes less than half of what is
  * left, it is worth its second a GB. */
 weft_status wf_cpu_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
 {
-    if (size >= HUGE_PAGE && size < memory_left() / 2 && has_huge_pages())
+    if (size >= HUGE_PAGE && size < memory_left() / 2 && has_huge_pages() && can_map(2 * size))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: there is room for a copy in huge pages");
     return new_buf(dev, (void *)(uintptr_t)host, size, NULL, out); /* only ever read */
 }

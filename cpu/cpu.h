@@ -21,6 +21,8 @@
 weft_status wf_cpu_buf_create(wf_dev *, uint64_t size, wf_buf **);
 weft_status wf_cpu_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **);
 void wf_cpu_buf_destroy(wf_dev *, wf_buf *);
+/* root: where the control groups are mounted; text: as /proc/self/cgroup gives it, taken apart. UINT64_MAX: no limit. */
+uint64_t wf_cpu_group_left(const char *root, char *text);
 
 /* ---- layout.c: see wf_dev_fns ---------------------------------------------------------------- */
 

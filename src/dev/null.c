@@ -251,9 +251,9 @@ static int null_pick(wf_dev *dev, const wf_call *c, const char *class)
 
 static weft_status null_prepare(wf_dev *dev, const wf_call *c, int variant)
 {
-    (void)dev;
-    (void)c;
     (void)variant;
+    if (state.c.prepared) state.c.prepared(c);
+    if (dev->params.on_progress) dev->params.on_progress(dev->params.user, "compile", 0); /* as those that compile do */
     return count(WF_NULL_PREPARE);
 }
 

@@ -30,6 +30,7 @@ typedef struct wf_null_config {
     uint32_t variants;      /* of each op; 0: 1 */
     /* Arithmetic on buf->host; NULL: none, and no_math is set. */
     weft_status (*compute)(const wf_call *);
+    void (*prepared)(const wf_call *);    /* sees each call that is prepared, or NULL */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
 } wf_null_config;
 

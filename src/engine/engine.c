@@ -195,6 +195,7 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
     if (s == WEFT_OK) init_stats(e, start);
+    if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, and p->user be gone by then */
     if (s == WEFT_OK && pthread_create(&e->thread, NULL, run, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
     if (s == WEFT_OK) *out = e;
     else destroy(e);

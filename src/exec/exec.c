@@ -438,17 +438,32 @@ const wf_exec_stats *wf_exec_stats_of(const wf_exec *e)
     return &e->stats;
 }
 
-/* Builds what a step of so many rows submits. */
+/* Of attention alone: at another shape of the batch the other ops are the same. */
+static weft_status prepare_batch(wf_exec *e, const wf_batch *b, bool attention)
+{
+    for (size_t i = 0; i < e->p->n_nanos; i++) {
+        const wf_nano *n = &e->p->nanos[i];
+        const wf_node *node = &e->g->nodes[n->node];
+        span part = part_of(b, node->rows, n);
+        wf_call c = call_of(e, b, n, part);
+        if (attention && node->op != WF_OP_ATTENTION) continue;
+        if (attention) c.p.max_kv = e->limits.seq_pages * c.p.page_tokens;
+        if (part.count) WF_TRY(choose(e, n, &c, wf_prepare_built));
+    }
+    return WEFT_OK;
+}
+
+/* Builds what a step of so many rows submits: of as many sequences as there may be; and, where compiling is cheap, of
+ * whole contexts, whose keys some kernels cut into parts, and of one prompt. */
 static weft_status prepare_rows(wf_exec *e, uint32_t rows)
 {
     uint32_t seqs = WF_MIN(rows, e->limits.seqs);
     wf_batch b = {.n_rows = rows, .n_seqs = seqs, .n_pages = seqs, .n_logits = WF_MIN(rows, e->limits.logit_rows), .max_q = rows / seqs};
-    for (size_t i = 0; i < e->p->n_nanos; i++) {
-        const wf_nano *n = &e->p->nanos[i];
-        span part = part_of(&b, e->g->nodes[n->node].rows, n);
-        wf_call c = call_of(e, &b, n, part);
-        if (part.count) WF_TRY(choose(e, n, &c, wf_prepare_built));
-    }
+    wf_batch prompt = b;
+    prompt.n_seqs = prompt.n_pages = 1, prompt.max_q = rows;
+    WF_TRY(prepare_batch(e, &b, false));
+    if (e->dev->info.type != WEFT_DEVICE_CPU) WF_TRY(prepare_batch(e, &b, true));
+    if (e->dev->info.type != WEFT_DEVICE_CPU) WF_TRY(prepare_batch(e, &prompt, true));
     wf_view logits = logits_view(e, &b), tokens = tokens_view(e, &b);
     return wf_tokens_prepare(&e->tokens, &logits, &tokens);
 }

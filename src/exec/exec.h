@@ -27,7 +27,8 @@ typedef struct wf_exec wf_exec;
 /* views: of each weight, as wf_value.id numbers them. graph, plan (split and placed) and views outlive it.
  * Errors name sizes. */
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out);
-/* Builds and checks the kernels for steps of 1, a few, and all rows, so that none is met by surprise later. */
+/* Builds and checks the kernels for steps of any number of rows, so that none is met by surprise later; on CPUs, where a kernel
+ * is compiled for seconds, of 1, 8 and all rows. */
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
 /* Steps that may be under way at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2

@@ -1,13 +1,17 @@
-/* Buffers of the CPU backend: huge pages for large ones, small memory in place. */
+/* Buffers of the CPU backend: huge pages for large ones, small memory in place, and what limits leave. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "dev/dev.h"
+#include "cpu/cpu.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
@@ -52,11 +56,121 @@ static void small_memory_stays_in_place(void **state)
     wf_dev_close(dev);
 }
 
+/* A copy that `ulimit -v` would refuse is not asked for. */
+static void in_place_under_a_limit(void **state)
+{
+    (void)state;
+    size_t size = 128 * HUGE_PAGE, pages = 0;
+    wf_dev *dev = open_cpu();
+    wf_buf *b = NULL;
+    char *mem = calloc(size, 1);
+    struct rlimit old, tight;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(mem);
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%zu", &pages), 1);
+    fclose(f);
+    assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+    tight = (struct rlimit){pages * (size_t)sysconf(_SC_PAGESIZE) + size + size / 2, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &tight), 0);
+    weft_status s = wf_buf_wrap(dev, mem, size, &b);
+    assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+    assert_int_equal(s, WEFT_OK);
+    assert_ptr_equal(b->host, mem);
+    wf_buf_destroy(b);
+    free(mem);
+    wf_dev_close(dev);
+}
+
+/* ---- control groups --------------------------------------------------------------------------- */
+
+static char root[64];
+
+static void put(const char *path, const char *text)
+{
+    char full[200];
+    snprintf(full, sizeof full, "%s/%s", root, path);
+    for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); *p++ = '/') {
+        *p = '\0';
+        mkdir(full, 0700);
+        *p = '/';
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/weft-groups-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state)
+{
+    char command[100];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", root);
+    return system(command);
+}
+
+static uint64_t left(const char *groups)
+{
+    char text[200];
+    snprintf(text, sizeof text, "%s", groups);
+    return wf_cpu_group_left(root, text);
+}
+
+static void the_least_of_all_groups_counts(void **state)
+{
+    (void)state;
+    put("a/b/memory.max", "max\n");
+    put("a/b/memory.current", "700\n");
+    put("a/memory.max", "1000\n");
+    put("a/memory.current", "800\n");
+    assert_int_equal(left("0::/a/b\n"), 200); /* the limit is the parent's */
+    put("a/b/memory.max", "750\n");
+    assert_int_equal(left("0::/a/b\n"), 50);
+    put("a/b/memory.current", "751\n");
+    assert_int_equal(left("0::/a/b"), 0);
+    assert_true(left("0::/\n") == UINT64_MAX); /* the root of a host has no such files */
+    assert_true(left("") == UINT64_MAX);
+    assert_true(left("0\n:\n0:\n::") == UINT64_MAX);
+}
+
+static void a_container_sees_its_group_as_the_root(void **state)
+{
+    (void)state;
+    put("memory.max", "5000\n");
+    put("memory.current", "1000\n");
+    assert_int_equal(left("0::/\n"), 4000);
+    assert_int_equal(left("0::/docker/0123456789\n"), 4000);
+}
+
+static void version_1_beside_version_2(void **state)
+{
+    (void)state;
+    put("memory/a/memory.limit_in_bytes", "3000\n");
+    put("memory/a/memory.usage_in_bytes", "1000\n");
+    put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("memory/memory.usage_in_bytes", "100000\n");
+    assert_int_equal(left("4:memory:/a\n1:cpu:/b\n0::/\n"), 2000);
+    assert_int_equal(left("1:cpu:/b\n4:memory:/a/deeper"), 2000);
+    assert_true(left("4:memory:/\n0::/\n") > 1ull << 60);
+    assert_true(left("1:cpu:/a\n0::/\n") == UINT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_ones_begin_at_a_huge_page),
         cmocka_unit_test(small_memory_stays_in_place),
+        cmocka_unit_test(in_place_under_a_limit),
+        cmocka_unit_test_setup_teardown(the_least_of_all_groups_counts, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_container_sees_its_group_as_the_root, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(version_1_beside_version_2, make_root, remove_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

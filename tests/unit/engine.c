@@ -13,6 +13,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "dev/null.h"
+
 #define THREADS 2
 #define FORCE "gemm=ref,attention=ref" /* no library under the sanitizer */
 
@@ -223,6 +225,53 @@ static void test_finish_reasons(void **state)
     weft_engine_close(e);
 }
 
+/* Who opened an engine may forget what on_progress was told: kernels that are built later are not reported. */
+static void count_report(void *user, const char *what, double fraction)
+{
+    (void)what, (void)fraction;
+    ++*(int *)user;
+}
+
+static void test_progress_ends(void **state)
+{
+    (void)state;
+    int reports = 0;
+    struct weft_engine *e = NULL;
+    struct weft_request *r = NULL;
+    struct weft_engine_params ep = {.device = "null", .context = 128, .on_progress = count_report, .user = &reports};
+    struct weft_request_params p = {.prompt = "a", .max_tokens = 3, .ignore_eos = true};
+    assert_int_equal(weft_engine_open(model, &ep, &e), WEFT_OK);
+    assert_true(reports > 0);
+    reports = 0;
+    assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_int_equal(reports, 0);
+    weft_request_free(r);
+    weft_engine_close(e);
+}
+
+/* Attention by rows: of whole contexts, and of one prompt of so many. */
+static bool decodes[33], prompts[33];
+
+static void note_attention(const wf_call *c)
+{
+    uint32_t rows = c->out[0].rows, seqs = c->in[5].rows - 1;
+    if (c->op != WF_OP_ATTENTION || rows > 32 || c->p.max_kv != 128) return;
+    if (c->p.max_q == 1 && seqs == rows) decodes[rows] = true;
+    if (c->p.max_q == rows && seqs == 1) prompts[rows] = true;
+}
+
+/* Where as many sequences may run as a step has rows, prompts come all the same; all is built before they do. */
+static void test_prepared(void **state)
+{
+    (void)state;
+    wf_null_configure(&(wf_null_config){.prepared = note_attention});
+    weft_engine_close(open_engine("null", 32));
+    wf_null_configure(NULL);
+    for (uint32_t rows = 1; rows <= 16; rows++) assert_true(decodes[rows] && prompts[rows]);
+    assert_true(decodes[32] && prompts[32]);
+}
+
 static void test_close_while_running(void **state)
 {
     (void)state;
@@ -321,7 +370,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
-        cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_free_in_callback),
+        cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
+        cmocka_unit_test(test_free_in_callback),
         cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_put_aside), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
