@@ -39,6 +39,8 @@ static inline size_t wf_strip_bytes(uint32_t k)
 uint8_t wf_cpu_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 uint64_t wf_cpu_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
 void wf_cpu_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src, void *dst);
+/* A row of weights in strips, decoded. */
+void wf_cpu_strip_row(const wf_view *w, uint32_t row, float *out);
 
 /* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------- */
 

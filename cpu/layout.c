@@ -51,3 +51,18 @@ void wf_cpu_weight_pack(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32
             for (uint32_t h = 0; h < 2; h++, from += BLOCK) pack_block(from, to, h, row % WF_STRIP_ROWS);
     }
 }
+
+void wf_cpu_strip_row(const wf_view *w, uint32_t row, float *out)
+{
+    const char *group = (const char *)wf_cpu_at(w) + row / WF_STRIP_ROWS * wf_strip_bytes(w->cols);
+    uint32_t r = row % WF_STRIP_ROWS;
+    for (uint32_t k = 0; k < w->cols; k += IN_BLOCK, out += IN_BLOCK) {
+        char block[BLOCK];
+        uint32_t h = k / IN_BLOCK % 2;
+        const char *line = group + LINE + h * IN_BLOCK / 4 * LINE + 4 * r;
+        memcpy(block, group + (h * WF_STRIP_ROWS + r) * 2, 2);
+        for (uint32_t i = 0; i < IN_BLOCK / 4; i++) memcpy(block + 2 + 4 * i, line + i * LINE, 4);
+        wf_dtypes[w->dtype].decode(block, out, IN_BLOCK);
+        group += h * WF_STRIP_GROUP;
+    }
+}

@@ -22,7 +22,10 @@ void wf_cpu_ref_gemm(const wf_cpu_work *w)
     float *w_row = w->own, *x_row = w_row + k_size;
     wf_cpu_part(w, y->cols, 1, &begin, &end);
     for (uint32_t n = begin; n < end; n++) {
-        wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, n), w_row, k_size);
+        if (weight->layout)
+            wf_cpu_strip_row(weight, n, w_row);
+        else
+            wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, n), w_row, k_size);
         for (uint32_t m = 0; m < y->rows; m++) {
             wf_dtypes[x->dtype].decode(wf_cpu_row(x, m), x_row, k_size);
             double sum = dot(x_row, w_row, k_size);
