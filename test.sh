@@ -10,7 +10,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-fuzz_seconds=40
+fuzz_seconds=30
 stages=()
 for word in "$@"; do
     case $word in
@@ -209,7 +209,7 @@ stage_asan() {
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, beside what follows" \
-        env WEFT="$out/asan/src/cli/weft" python3 tests/serve/soak.py 120 3
+        env WEFT="$out/asan/src/cli/weft" python3 tests/serve/soak.py 60 3
 }
 
 stage_tsan() {
