@@ -213,7 +213,7 @@ static const wf_opt rows[] = {
      "Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
-     "storage formats of weights: F32, F16, BF16, Q8_0, Q4_0, Q6_K (default F16)", WF_OPT_TEXT,
+     "storage formats of weights, such as F16,Q4_0 (default F16; a wrong name lists them)", WF_OPT_TEXT,
      AT(dtypes)},
     {0, "variant", "NAME", "this kernel variant instead of the one that would be picked",
      WF_OPT_TEXT, AT(variant)},

@@ -81,7 +81,7 @@ static const wf_opt rows[] = {
      "stand several times",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
-     "storage formats of the matrices given: F32, F16, BF16, Q8_0, Q4_0, Q6_K (default F16)",
+     "storage formats of the matrices given, such as F16,Q4_0 (default F16; a wrong name lists them)",
      WF_OPT_TEXT, AT(dtypes)},
     {0, "max-size", "N", "measure up to N rows of a matrix, or keys of a sequence (default 2048)",
      WF_OPT_U32, AT(max_size), 1, 1048576},

@@ -89,14 +89,13 @@ bool wf_op_fixed(enum wf_op op)
 /* Fills in the v-th choice of dtypes; false past the last. */
 static bool dtypes_of(wf_case *c, size_t v)
 {
-    static const uint8_t weights[] = {WF_F32, WF_F16, WF_BF16, WF_Q8_0, WF_Q4_0, WF_Q6_K};
     static const uint8_t acts[] = {WF_F32, WF_F16};
     if (wf_op_fixed(c->op)) return v == 0;
-    size_t n_weights = takes_weight(c->op) ? WF_LEN(weights) : 1;
+    size_t n_weights = takes_weight(c->op) ? WF_N_WEIGHT_DTYPES : 1;
     size_t n_acts = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in_place ? 1 : 2;
     size_t n_outs = c->op == WF_OP_ROWS || c->in_place ? 1 : 2;
     if (v >= n_weights * n_acts * n_outs) return false;
-    c->weight = weights[v % n_weights];
+    c->weight = (uint8_t)(v % n_weights);
     c->in = acts[v / n_weights % n_acts];
     c->out = acts[v / n_weights / n_acts];
     return true;

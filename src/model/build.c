@@ -37,8 +37,8 @@ static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
                        (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
     if (t->dtype < 0 || t->dtype == WF_I32)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads F32, F16, BF16, Q8_0, Q4_0 and Q6_K (requantise the model)",
-                       path, len, t->name.data, wf_ggml_type_name(t->ggml_type));
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads %s (requantise the model)",
+                       path, len, t->name.data, wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
     b->used[t - b->file->tensors] = 1;
     return WEFT_OK;
 }

@@ -10,25 +10,23 @@ const wf_dtype_info wf_dtypes[WF_N_DTYPES] = {
 #undef X
 };
 
-/* Types that GGUF files may hold and weft has no dtype for (ggml.h, ggml-common.h). bytes 0: once
- * existed, and was taken out of the format. */
+static const char formats[] =
+#define WF_DTYPES_CONVERTIBLE
+#define X(id, name, ...) ", " name
+#include "tensor/dtypes.def"
+#undef X
+#undef WF_DTYPES_CONVERTIBLE
+    ;
+const char *const wf_weight_dtype_names = formats + 2;
+
 static const struct other {
     uint32_t ggml;
     const char *name;
     uint32_t block, bytes;
 } others[] = {
-    {3, "Q4_1", 32, 20},      {4, "Q4_2", 0, 0},         {5, "Q4_3", 0, 0},
-    {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},       {9, "Q8_1", 32, 36},
-    {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},    {12, "Q4_K", 256, 144},
-    {13, "Q5_K", 256, 176},   {15, "Q8_K", 256, 292},    {16, "IQ2_XXS", 256, 66},
-    {17, "IQ2_XS", 256, 74},  {18, "IQ3_XXS", 256, 98},  {19, "IQ1_S", 256, 50},
-    {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},   {22, "IQ2_S", 256, 82},
-    {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},          {25, "I16", 1, 2},
-    {27, "I64", 1, 8},        {28, "F64", 1, 8},         {29, "IQ1_M", 256, 56},
-    {31, "Q4_0_4_4", 0, 0},   {32, "Q4_0_4_8", 0, 0},    {33, "Q4_0_8_8", 0, 0},
-    {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},    {36, "IQ4_NL_4_4", 0, 0},
-    {37, "IQ4_NL_4_8", 0, 0}, {38, "IQ4_NL_8_8", 0, 0},  {39, "MXFP4", 32, 17},
-    {40, "NVFP4", 64, 36},    {41, "Q1_0", 128, 18},     {42, "Q2_0", 64, 18},
+#define UNREAD(...) {__VA_ARGS__},
+#include "tensor/dtypes.def"
+#undef UNREAD
 };
 
 static const struct other *other_of(uint32_t ggml)

@@ -8,7 +8,8 @@ enum wf_dtype {
 #define X(id, ...) WF_##id,
 #include "tensor/dtypes.def"
 #undef X
-    WF_N_DTYPES
+    WF_N_DTYPES,
+    WF_N_WEIGHT_DTYPES = WF_I32 /* the rows before it are formats of weights, from 0 on */
 };
 
 typedef struct wf_dtype_info {
@@ -21,6 +22,8 @@ typedef struct wf_dtype_info {
 } wf_dtype_info;
 
 extern const wf_dtype_info wf_dtypes[WF_N_DTYPES];
+
+extern const char *const wf_weight_dtype_names; /* "F32, F16, ...", for messages */
 
 int wf_dtype_of_ggml(uint32_t ggml);          /* enum wf_dtype, or -1 */
 const char *wf_ggml_type_name(uint32_t ggml); /* also of types that weft does not read; "unknown" if no such type */

@@ -108,10 +108,8 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
         wf_copy(word, len < sizeof word ? len + 1 : 1, p);
         while (t < WF_N_DTYPES && (strcmp(word, wf_dtypes[t].name) || !wf_dtypes[t].decode)) t++;
         if (t == WF_N_DTYPES)
-            return wf_fail(
-                WEFT_ERR_ARG,
-                "'%.*s' is no storage format of weights: F32, F16, BF16, Q8_0, Q4_0 and Q6_K are",
-                (int)len, p);
+            return wf_fail(WEFT_ERR_ARG, "'%.*s' is not a storage format of weights; those are %s", (int)len, p,
+                           wf_weight_dtype_names);
         if (*n < cap) out[(*n)++] = (uint8_t)t;
         p += len;
         if (!*p) return WEFT_OK;

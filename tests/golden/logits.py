@@ -15,7 +15,9 @@ import numpy as np
 
 from device import resolve
 
-FORMATS = ['F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q6_K']
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'model'))
+from gguf_write import TYPES as FORMATS
+
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias']
 LIMIT = 1e-3
 SPANS = """weft-spans 1

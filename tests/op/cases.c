@@ -7,7 +7,6 @@ static const uint32_t head_dims[] = {8, 64, 80, 96, 128, 256};
 static const uint32_t ratios[] = {1, 2, 4, 7, 8};
 static const uint32_t page_sizes[] = {1, 16, 32};
 static const uint32_t lengths[] = {1, 7, 33, 64, 65, 127, 300};
-static const uint8_t weights[] = {WF_F32, WF_F16, WF_BF16, WF_Q8_0, WF_Q4_0, WF_Q6_K};
 static const uint8_t acts[] = {WF_F32, WF_F16};
 
 #define LARGE (4096 + 3)
@@ -39,11 +38,11 @@ static uint32_t whole_blocks(uint32_t k, uint8_t dtype)
 
 static bool rows(op_cases *s)
 {
-    for (size_t w = 0; w < WF_LEN(weights); w++) {
+    for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         for (size_t i = 0; i <= WF_LEN(sizes); i++) {
             uint32_t k = i < WF_LEN(sizes) ? sizes[i] : LARGE;
-            wf_case c = {.op = WF_OP_ROWS, .weight = weights[w], .m = ANY(s, row_counts),
-                         .n = ANY(s, sizes), .k = whole_blocks(k, weights[w])};
+            wf_case c = {.op = WF_OP_ROWS, .weight = w, .m = ANY(s, row_counts),
+                         .n = ANY(s, sizes), .k = whole_blocks(k, w)};
             if (!add(s, c)) return false;
         }
     }
@@ -251,11 +250,11 @@ static bool gemms(op_cases *s)
 {
     if (!gemm_halves(s) || !gemm_packed(s) || !gemm_strips(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
     uint32_t turn = below(s, 2);
-    for (size_t w = 0; w < WF_LEN(weights); w++) {
+    for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);
-        bool ok = s->level == OP_LONG ? gemms_long(s, weights[w])
-                                      : gemm_small(s, weights[w], in, out) && gemm_small(s, weights[w], in, out) &&
-                                            gemm_large(s, weights[w], in, out);
+        bool ok = s->level == OP_LONG ? gemms_long(s, w)
+                                      : gemm_small(s, w, in, out) && gemm_small(s, w, in, out) &&
+                                            gemm_large(s, w, in, out);
         if (!ok) return false;
     }
     return true;
@@ -358,10 +357,10 @@ static bool tiny(op_cases *s)
 {
     wf_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1};
     uint8_t in = ANY(s, acts), out = ANY(s, acts);
-    for (size_t w = 0; w < WF_LEN(weights); w++) {
-        uint32_t k = whole_blocks(32, weights[w]);
-        wf_case c = {.op = WF_OP_ROWS, .weight = weights[w], .m = 2, .n = 3, .k = k};
-        if (!add(s, c) || !gemm(s, weights[w], in, out, w % 2 ? 1 : 3, 5, k)) return false;
+    for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
+        uint32_t k = whole_blocks(32, w);
+        wf_case c = {.op = WF_OP_ROWS, .weight = w, .m = 2, .n = 3, .k = k};
+        if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
            add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = out, .m = 2, .k = 17}) &&

@@ -88,12 +88,12 @@ static bool compiles_slowly(const session *s)
     return s->dev->info.type == WEFT_DEVICE_CPU && !strncmp(s->dev->info.id, "opencl", 6);
 }
 
-/* There a tile size of a product meets one of six formats of W for each of X and Y, a kernel of attention a third of the
+/* There a tile size of a product meets one format of W for each of X and Y, a kernel of attention a third of the
  * head sizes, others every time; the plain kernel, the op's first, meets all. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
     if (!compiles_slowly(s) || s->all || s->variant || variant == 0) return false;
-    if (c->op == WF_OP_GEMM) return (wf_random(s->seed, (uint64_t)variant) % 6 + c->weight + c->in + c->out) % 6 > 0;
+    if (c->op == WF_OP_GEMM) return (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
     return c->op == WF_OP_ATTENTION && wf_random(s->seed, ((uint64_t)variant * 512 + c->p.head_dim) * 16 + c->out) % 3 > 0;
 }
 

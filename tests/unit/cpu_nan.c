@@ -76,16 +76,15 @@ static void check_rows(wf_call c, uint32_t rows)
 
 static void products_keep_what_is_no_number(void **state)
 {
-    static const uint8_t dtypes[] = {WF_F32, WF_F16, WF_BF16, WF_Q8_0, WF_Q4_0, WF_Q6_K};
     static const uint32_t rows[] = {1, 3, 6, 20, M_MAX};
     (void)state;
     draw(floats(x), M_MAX * K);
-    for (size_t t = 0; t < WF_LEN(dtypes); t++) {
-        set_weights(dtypes[t]);
+    for (uint8_t t = 0; t < WF_N_WEIGHT_DTYPES; t++) {
+        set_weights(t);
         for (int v = 0; wf_variant_at(dev, WF_OP_GEMM, v); v++)
             for (size_t m = 0; m < WF_LEN(rows); m++) {
                 wf_call c = {.op = WF_OP_GEMM, .variant = v};
-                c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K, .dtype = dtypes[t]};
+                c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K, .dtype = t};
                 check_rows(c, rows[m]);
             }
     }
