@@ -237,30 +237,34 @@ weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
 /* ---- commands ------------------------------------------------------------------------------------------ */
 
 weft_status wf_cl_write(wf_queue *queue, wf_buf *buf, uint64_t off, const void *src, uint64_t size,
-                        wf_event *signal)
+                        wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     cl_q *q = (cl_q *)queue;
     cl_dev *d = (cl_dev *)queue->dev;
-    cl_event ev = NULL;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
+    cl_uint n = 0;
     WF_TRY(wf_cl_check_lost(d));
-    if (!size) return wf_cl_mark(queue, NULL, 0, signal);
-    cl_int err = clEnqueueWriteBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, src, 0, NULL,
-                                      signal ? &ev : NULL);
+    if (!size) return wf_cl_mark(queue, waits, n_waits, signal);
+    WF_TRY(collect(q, waits, n_waits, list, &n));
+    cl_int err = clEnqueueWriteBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, src, n,
+                                      n ? list : NULL, signal ? &ev : NULL);
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueWriteBuffer");
     wf_cl_arm(signal, q, ev);
     return WEFT_OK;
 }
 
 weft_status wf_cl_read(wf_queue *queue, wf_buf *buf, uint64_t off, void *dst, uint64_t size,
-                       wf_event *signal)
+                       wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     cl_q *q = (cl_q *)queue;
     cl_dev *d = (cl_dev *)queue->dev;
-    cl_event ev = NULL;
+    cl_event list[WF_CL_MAX_WAITS], ev = NULL;
+    cl_uint n = 0;
     WF_TRY(wf_cl_check_lost(d));
-    if (!size) return wf_cl_mark(queue, NULL, 0, signal);
-    cl_int err = clEnqueueReadBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, dst, 0, NULL,
-                                     signal ? &ev : NULL);
+    if (!size) return wf_cl_mark(queue, waits, n_waits, signal);
+    WF_TRY(collect(q, waits, n_waits, list, &n));
+    cl_int err = clEnqueueReadBuffer(q->q, ((cl_buf *)buf)->mem, CL_FALSE, off, size, dst, n,
+                                     n ? list : NULL, signal ? &ev : NULL);
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueReadBuffer");
     wf_cl_arm(signal, q, ev);
     return WEFT_OK;

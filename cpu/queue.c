@@ -193,11 +193,11 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
 }
 
 static weft_status copy(wf_queue *queue, void *dst, const void *src, uint64_t size,
-                        wf_event *signal)
+                        wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    cmd *c = begin(q, CMD_COPY);
+    cmd *c = add_waits(q, begin(q, CMD_COPY), waits, n_waits);
     c->dst = dst;
     c->src = src;
     c->size = size;
@@ -206,15 +206,15 @@ static weft_status copy(wf_queue *queue, void *dst, const void *src, uint64_t si
 }
 
 weft_status wf_cpu_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
-                         wf_event *signal)
+                         wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    return copy(q, (char *)b->host + off, src, size, signal);
+    return copy(q, (char *)b->host + off, src, size, waits, n_waits, signal);
 }
 
 weft_status wf_cpu_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
-                        wf_event *signal)
+                        wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
-    return copy(q, dst, (const char *)b->host + off, size, signal);
+    return copy(q, dst, (const char *)b->host + off, size, waits, n_waits, signal);
 }
 
 weft_status wf_cpu_fill(wf_queue *queue, wf_buf *b, uint64_t off, uint64_t size, uint32_t pattern)

@@ -87,7 +87,7 @@ static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_ope
     if (!image) return WEFT_ERR_NOMEM;
     memset(image, byte, v->buf->size);
     memcpy(image + v->offset, o->data, o->bytes);
-    weft_status s = settle(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL));
+    weft_status s = settle(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL, 0, NULL));
     if (r->in_flight) wf_abandon(image);
     else free(image);
     return s;
@@ -165,7 +165,7 @@ static weft_status read_back(run *r, int i, uint8_t **image)
     wf_buf *b = r->call.out[i].buf;
     *image = wf_calloc(b->size, 1);
     if (!*image) return WEFT_ERR_NOMEM;
-    return settle(r, wf_read(r->q, b, 0, *image, b->size, NULL));
+    return settle(r, wf_read(r->q, b, 0, *image, b->size, NULL, 0, NULL));
 }
 
 /* ---- judging ------------------------------------------------------------------------------------------ */
@@ -518,7 +518,7 @@ static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int vari
     for (int o = 0; !s && o < WF_MAX_OUT; o++) {
         wf_operand *e = &k->expect[o];
         if (!e->data) continue;
-        s = settle(&r, wf_read(q, r.call.out[o].buf, r.call.out[o].offset, e->data, e->bytes, NULL));
+        s = settle(&r, wf_read(q, r.call.out[o].buf, r.call.out[o].offset, e->data, e->bytes, NULL, 0, NULL));
     }
     run_end(&r);
     k->in_flight |= r.in_flight;

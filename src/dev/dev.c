@@ -166,20 +166,21 @@ static weft_status check_events(const wf_dev *dev, wf_event *const *waits, uint3
 }
 
 weft_status wf_write(wf_queue *q, wf_buf *buf, uint64_t off, const void *src, uint64_t size,
-                     wf_event *signal)
+                     wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     WF_TRY(check_range(q, buf, off, size, "write"));
-    WF_TRY(check_events(q->dev, NULL, 0, signal, "write"));
+    WF_TRY(check_events(q->dev, waits, n_waits, signal, "write"));
     if (!src && size) return wf_fail(WEFT_ERR_ARG, "write from NULL");
-    return note(q->dev, q->dev->fns->write(q, buf, off, src, size, signal));
+    return note(q->dev, q->dev->fns->write(q, buf, off, src, size, waits, n_waits, signal));
 }
 
-weft_status wf_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size, wf_event *signal)
+weft_status wf_read(wf_queue *q, wf_buf *buf, uint64_t off, void *dst, uint64_t size,
+                    wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
     WF_TRY(check_range(q, buf, off, size, "read"));
-    WF_TRY(check_events(q->dev, NULL, 0, signal, "read"));
+    WF_TRY(check_events(q->dev, waits, n_waits, signal, "read"));
     if (!dst && size) return wf_fail(WEFT_ERR_ARG, "read to NULL");
-    return note(q->dev, q->dev->fns->read(q, buf, off, dst, size, signal));
+    return note(q->dev, q->dev->fns->read(q, buf, off, dst, size, waits, n_waits, signal));
 }
 
 weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint32_t pattern)

@@ -201,13 +201,14 @@ typedef struct wf_dev_fns {
         copies reach beside other work; goes with buf_destroy */
 
     /* Queues and events. waits/signal as in wf_call. write/read: host memory stays untouched until
-     * the signal fires (signal NULL: until a later event of the queue). */
+     * the signal fires (signal NULL: until a later event of the queue). Where it is not wf_host memory, a driver may
+     * block until the waits and the copy are over. */
     weft_status (*queue_create)(wf_dev *, wf_queue **);
     void (*queue_destroy)(wf_dev *, wf_queue *); /* after its work has ended or the device is lost */
     weft_status (*event_create)(wf_dev *, wf_event **);
     void (*event_destroy)(wf_dev *, wf_event *);
-    weft_status (*write)(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *signal);
-    weft_status (*read)(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *signal);
+    weft_status (*write)(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
+    weft_status (*read)(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
     weft_status (*fill)(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern); /* multiple of 4 */
     weft_status (*submit)(wf_queue *, const wf_call *);
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
@@ -300,8 +301,8 @@ weft_status wf_queue_create(wf_dev *, wf_queue **);
 void wf_queue_destroy(wf_queue *);
 weft_status wf_event_create(wf_dev *, wf_event **);
 void wf_event_destroy(wf_event *);
-weft_status wf_write(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *signal);
-weft_status wf_read(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *signal);
+weft_status wf_write(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
+weft_status wf_read(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_fill(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern);
 /* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. */
 weft_status wf_submit(wf_queue *, const wf_call *);

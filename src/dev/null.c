@@ -158,15 +158,17 @@ static void await(wf_queue *q, wf_event *const *waits, uint32_t n)
 }
 
 static weft_status null_write(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size,
-                              wf_event *signal)
+                              wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
+    await(q, waits, n_waits);
     if (size) memcpy((char *)b->host + off, src, size);
     return advance(q, WF_NULL_WRITE, 1000, signal);
 }
 
 static weft_status null_read(wf_queue *q, wf_buf *b, uint64_t off, void *dst, uint64_t size,
-                             wf_event *signal)
+                             wf_event *const *waits, uint32_t n_waits, wf_event *signal)
 {
+    await(q, waits, n_waits);
     if (size) memcpy(dst, (char *)b->host + off, size);
     return advance(q, WF_NULL_READ, 1000, signal);
 }

@@ -80,14 +80,14 @@ static weft_status fetch_spans(collector *t, wf_queue *q, const wf_call *c)
     size_t bytes = c->p.n_kv_head * sizeof *t->spans;
     memset(t->spans, 0, bytes);
     if (!c->in[7].buf) return WEFT_OK;
-    WF_TRY(wf_read(q, c->in[7].buf, c->in[7].offset, t->spans, bytes, NULL));
+    WF_TRY(wf_read(q, c->in[7].buf, c->in[7].offset, t->spans, bytes, NULL, 0, NULL));
     return wf_finish(q);
 }
 
 static weft_status fetch(collector *t, wf_queue *q, const wf_view *v, float *out)
 {
     uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride), row = wf_dtype_bytes(v->dtype, v->cols);
-    for (uint32_t r = 0; r < v->rows; r++) WF_TRY(wf_read(q, v->buf, v->offset + r * pitch, (uint8_t *)t->raw + r * row, row, NULL));
+    for (uint32_t r = 0; r < v->rows; r++) WF_TRY(wf_read(q, v->buf, v->offset + r * pitch, (uint8_t *)t->raw + r * row, row, NULL, 0, NULL));
     WF_TRY(wf_finish(q));
     wf_dtypes[v->dtype].decode(t->raw, out, (size_t)v->rows * v->cols);
     return WEFT_OK;

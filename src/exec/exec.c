@@ -339,7 +339,7 @@ static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *
     pack_inputs(e, b, f->staging.data);
     if (how) pack_draws(e, b, how, f->staging.data);
     uint64_t end = how ? e->key_at + b->n_logits * WF_DRAW_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
-    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset, f->staging.data, end, f->begun));
+    WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset, f->staging.data, end, NULL, 0, f->begun));
     wf_view tokens = tokens_view(e, b);
     if (b->n_fed) WF_TRY(wf_tokens_feed(&e->tokens, e->queues[0], &tokens));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
@@ -361,7 +361,7 @@ static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
     uint64_t row = wf_dtype_bytes(v.dtype, v.cols), pitch = wf_dtype_bytes(v.dtype, v.stride);
     uint32_t step = pitch == row ? b->n_logits : 1; /* rows without gaps go in one */
     for (uint32_t i = 0; i < b->n_logits; i += step)
-        WF_TRY(wf_read(e->queues[0], v.buf, v.offset + i * pitch, logits + (size_t)i * v.cols, row * step, NULL));
+        WF_TRY(wf_read(e->queues[0], v.buf, v.offset + i * pitch, logits + (size_t)i * v.cols, row * step, NULL, 0, NULL));
     return WEFT_OK;
 }
 
@@ -375,7 +375,7 @@ static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float 
     }
     if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
-    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, f->recomputed.data, sizeof(uint32_t), NULL));
+    if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, f->recomputed.data, sizeof(uint32_t), NULL, 0, NULL));
     WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
     return wf_flush(e->queues[0]);
 }

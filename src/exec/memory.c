@@ -176,7 +176,7 @@ weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool o
     for (const wf_group *g = m->groups; g < m->groups + m->n_groups; host += g++->page) {
         wf_buf *buf = wf_arena_buf(&m->kv, g->at);
         uint64_t at = g->at.offset + (uint64_t)page * g->page;
-        WF_TRY(out ? wf_read(q, buf, at, host, g->page, NULL) : wf_write(q, buf, at, host, g->page, NULL));
+        WF_TRY(out ? wf_read(q, buf, at, host, g->page, NULL, 0, NULL) : wf_write(q, buf, at, host, g->page, NULL, 0, NULL));
     }
     return WEFT_OK;
 }

@@ -86,7 +86,7 @@ weft_status wf_tokens_prepare(wf_tokens *t, const wf_view *logits, const wf_view
 
 weft_status wf_tokens_read(const wf_tokens *t, wf_queue *q, uint32_t n, int32_t *ids)
 {
-    return wf_read(q, wf_arena_buf(t->arena, t->ids), t->ids.offset, ids, n * sizeof *ids, NULL);
+    return wf_read(q, wf_arena_buf(t->arena, t->ids), t->ids.offset, ids, n * sizeof *ids, NULL, 0, NULL);
 }
 
 void wf_draw_pack(const wf_choice *c, float how[WF_DRAW_FLOATS], int32_t key[WF_DRAW_INTS])

@@ -92,7 +92,7 @@ static weft_status copy(upload *u, wf_view *v, uint64_t at, const uint8_t *src, 
 {
     for (uint64_t done = 0; done < bytes;) {
         uint64_t step = WF_MIN(bytes - done, STEP_BYTES);
-        WF_TRY(wf_write(u->q, v->buf, v->offset + at + done, src + done, step, NULL));
+        WF_TRY(wf_write(u->q, v->buf, v->offset + at + done, src + done, step, NULL, 0, NULL));
         WF_TRY(advance(u, step));
         done += step;
     }
@@ -120,7 +120,7 @@ static weft_status copy_packed(upload *u, wf_weight *w)
         memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
     if (s == WEFT_OK) {
         u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, w->rows, w->cols, rows ? rows : w->parts[0]->data, packed);
-        s = wf_write(u->q, w->view.buf, w->view.offset, packed, packed_bytes, NULL);
+        s = wf_write(u->q, w->view.buf, w->view.offset, packed, packed_bytes, NULL, 0, NULL);
         if (s == WEFT_OK) s = wf_finish(u->q); /* packed goes away */
         if (s == WEFT_OK) s = advance(u, bytes);
     }

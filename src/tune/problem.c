@@ -58,7 +58,7 @@ static weft_status fill_all(wf_problem *p, const wf_view *v, uint32_t n, uint64_
     for (uint32_t i = 0; i < n; i++)
         for (uint64_t at = 0; !s && at < bytes; at += r.bytes)
             s = wf_write(p->q, v[i].buf, v[i].offset + at, r.data, WF_MIN(r.bytes, bytes - at),
-                         NULL);
+                         NULL, 0, NULL);
     settle(p, &s, r.data);
     return s;
 }
@@ -93,7 +93,7 @@ static weft_status place(wf_arena *a, wf_view *const *views, size_t n)
 
 static weft_status write_ints(wf_problem *p, const wf_view *v, int32_t *values)
 {
-    weft_status s = wf_write(p->q, v->buf, v->offset, values, size_of(v), NULL);
+    weft_status s = wf_write(p->q, v->buf, v->offset, values, size_of(v), NULL, 0, NULL);
     settle(p, &s, values);
     return s;
 }
@@ -124,7 +124,7 @@ static weft_status pack(wf_problem *p, const wf_view *w, uint64_t bytes)
         memcpy(rows + at, r.data, WF_MIN(r.bytes, raw - at));
     if (!s) p->dev->fns->weight_pack(p->dev, w->layout, w->dtype, w->rows, w->cols, rows, packed);
     for (uint32_t i = 0; !s && i < p->copies; i++)
-        s = wf_write(p->q, p->copy[i].buf, p->copy[i].offset, packed, bytes, NULL);
+        s = wf_write(p->q, p->copy[i].buf, p->copy[i].offset, packed, bytes, NULL, 0, NULL);
     settle(p, &s, packed);
     free(rows);
     free(r.data);

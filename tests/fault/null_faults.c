@@ -38,7 +38,7 @@ static weft_status work(run *r)
     int variant;
     WF_TRY(wf_prepare(r->dev, &c, &variant));
     WF_TRY(wf_fill(r->q[0], r->gu, 0, 4096, 0));
-    WF_TRY(wf_write(r->q[0], r->gu, 0, host, sizeof host, NULL));
+    WF_TRY(wf_write(r->q[0], r->gu, 0, host, sizeof host, NULL, 0, NULL));
     WF_TRY(wf_submit(r->q[0], &c));
     WF_TRY(wf_flush(r->q[0]));
     c.waits = &r->done[0];
@@ -46,7 +46,7 @@ static weft_status work(run *r)
     c.signal = r->done[1];
     WF_TRY(wf_submit(r->q[1], &c));
     WF_TRY(wf_mark(r->q[1], &r->done[1], 0, NULL));
-    WF_TRY(wf_read(r->q[1], r->y, 0, host, sizeof host, NULL));
+    WF_TRY(wf_read(r->q[1], r->y, 0, host, sizeof host, NULL, 0, NULL));
     WF_TRY(wf_flush(r->q[1]));
     WF_TRY(wf_wait(r->done[1], 100));
     return wf_finish(r->q[1]);
@@ -144,6 +144,10 @@ static void queues_overlap(void **state)
     assert_int_equal(wf_submit(r.q[1], &c), WEFT_OK);
     assert_int_equal(wf_wait(r.done[1], 1), WEFT_OK);
     assert_int_equal(wf_null_now(r.dev), 10000);
+    char host[64];
+    assert_int_equal(wf_read(r.q[0], r.y, 0, host, sizeof host, &r.done[1], 1, r.done[0]), WEFT_OK); /* a copy waits, too */
+    assert_int_equal(wf_wait(r.done[0], 1), WEFT_OK);
+    assert_int_equal(wf_null_now(r.dev), 11000);
     end(&r);
     wf_null_configure(NULL);
 }

@@ -132,7 +132,7 @@ static void order(void **state)
         assert_int_equal(f->queue_create(&d->base, &q[i]), WEFT_OK);
         assert_int_equal(f->event_create(&d->base, &e[i]), WEFT_OK);
     }
-    assert_int_equal(f->write(q[1], b, 0, cells, sizeof cells, e[1]), WEFT_OK);
+    assert_int_equal(f->write(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);
     for (int i = 0; i < 2 * PAIRS; i++) {
         wf_call c = product(1, 1, 1);
         c.in[0].buf = c.in[1].buf = c.in[2].buf = c.out[0].buf = b;
@@ -146,7 +146,7 @@ static void order(void **state)
     assert_int_equal(f->wait(first, 0), WEFT_OK);
     assert_int_equal(f->times(first, &from, &to), WEFT_OK);
     assert_true(from < to && to <= begin && begin < end); /* the product, then what adds the bias */
-    assert_int_equal(f->read(q[1], b, 0, cells, sizeof cells, e[1]), WEFT_OK);
+    assert_int_equal(f->read(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);
     assert_int_equal(f->wait(e[1], 0), WEFT_OK);
     assert_true(cells[0] == 2 * PAIRS && cells[1] == 2 * PAIRS - 1);
     f->buf_destroy(&d->base, b);

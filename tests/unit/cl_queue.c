@@ -44,7 +44,7 @@ static wf_buf *cells(wf_queue *q, int n)
     wf_event *e = event_of();
     assert_int_equal(f->buf_create(&d->base, (uint64_t)(n + 1) * CELL, &b), WEFT_OK);
     assert_int_equal(f->fill(q, b, 0, (uint64_t)(n + 1) * CELL, 0), WEFT_OK);
-    assert_int_equal(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, e), WEFT_OK);
+    assert_int_equal(f->write(q, b, (uint64_t)n * CELL, &one, sizeof one, NULL, 0, e), WEFT_OK);
     assert_int_equal(f->wait(e, 0), WEFT_OK);
     f->event_destroy(&d->base, e);
     return b;
@@ -54,7 +54,7 @@ static float cell(wf_queue *q, wf_buf *b, int i)
 {
     float x = -1;
     wf_event *e = event_of();
-    assert_int_equal(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, e), WEFT_OK);
+    assert_int_equal(f->read(q, b, (uint64_t)i * CELL, &x, sizeof x, NULL, 0, e), WEFT_OK);
     assert_int_equal(f->wait(e, 0), WEFT_OK);
     f->event_destroy(&d->base, e);
     return x;
@@ -95,6 +95,29 @@ static void ping_pong(void **state)
     assert_true(cell(q[0], b, 0) == 200);
     for (int i = 0; i < 2; i++) f->event_destroy(&d->base, e[i]), f->queue_destroy(&d->base, q[i]);
     f->buf_destroy(&d->base, b);
+}
+
+/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and back. */
+static void copies_wait(void **state)
+{
+    wf_queue *work = queue_of(), *copies = queue_of();
+    wf_event *done = event_of(), *copied = event_of();
+    wf_buf *b = cells(work, 2);
+    float host = 0;
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        add_one(work, b, 2, 0, 1, copied, done);
+        assert_int_equal(f->read(copies, b, CELL, &host, sizeof host, &done, 1, NULL), WEFT_OK);
+        assert_int_equal(f->write(copies, b, 0, &host, sizeof host, NULL, 0, copied), WEFT_OK);
+    }
+    assert_int_equal(f->read(work, b, 0, NULL, 0, &copied, 1, done), WEFT_OK); /* of nothing, it waits all the same */
+    assert_int_equal(f->wait(done, 0), WEFT_OK);
+    assert_true(host == 100);
+    f->event_destroy(&d->base, done);
+    f->event_destroy(&d->base, copied);
+    f->buf_destroy(&d->base, b);
+    f->queue_destroy(&d->base, work);
+    f->queue_destroy(&d->base, copies);
 }
 
 /* Many queues, joined by a mark that waits for all. */
@@ -239,7 +262,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-        T(one_queue_is_in_order), T(ping_pong), T(join), T(events), T(too_many_queues),
+        T(one_queue_is_in_order), T(ping_pong), T(copies_wait), T(join), T(events), T(too_many_queues),
         T(place_used_again), T(too_much_memory), T(force), T(watchdog),
     };
     need_device();

@@ -99,9 +99,9 @@ static inline weft_status run_small(bench *b)
     float in[8] = {0, 0, 0, 0, 1, 2, 3, 4}, out[4] = {9, 9, 9, 9};
     wf_call c = small_call(b);
     in[1] = 30;
-    WF_TRY(f->write(b->q, b->in, 0, in, sizeof in, NULL));
+    WF_TRY(f->write(b->q, b->in, 0, in, sizeof in, NULL, 0, NULL));
     WF_TRY(f->submit(b->q, &c));
-    WF_TRY(f->read(b->q, b->out, 0, out, sizeof out, b->done));
+    WF_TRY(f->read(b->q, b->out, 0, out, sizeof out, NULL, 0, b->done));
     WF_TRY(f->wait(b->done, 0));
     assert_true(out[0] == 0 && out[1] == 60 && out[2] == 0 && out[3] == 0);
     return WEFT_OK;

@@ -94,6 +94,32 @@ static void test_order(void **state)
     dev->fns->close(dev);
 }
 
+/* A copy that waits for the call of another queue, and a call that waits for a copy: a number goes to the host and back. */
+static void test_copies_wait(void **state)
+{
+    (void)state;
+    wf_dev *dev = open_with(2, NULL);
+    wf_buf *b = cells(dev);
+    wf_queue *work = queue_of(dev), *copies = queue_of(dev);
+    wf_event *done = event_of(dev), *copied = event_of(dev);
+    float host = 0;
+    for (int i = 0; i < 2000; i++) {
+        wf_call c = add_one(b, 0, 1);
+        c.waits = &copied, c.n_waits = 1, c.signal = done;
+        assert_int_equal(dev->fns->submit(work, &c), WEFT_OK);
+        assert_int_equal(dev->fns->read(copies, b, 64, &host, sizeof host, &done, 1, NULL), WEFT_OK);
+        assert_int_equal(dev->fns->write(copies, b, 0, &host, sizeof host, NULL, 0, copied), WEFT_OK);
+    }
+    assert_int_equal(dev->fns->wait(copied, WAIT_MS), WEFT_OK);
+    assert_true(host == 2000);
+    dev->fns->queue_destroy(dev, work);
+    dev->fns->queue_destroy(dev, copies);
+    dev->fns->event_destroy(dev, done);
+    dev->fns->event_destroy(dev, copied);
+    dev->fns->buf_destroy(dev, b);
+    dev->fns->close(dev);
+}
+
 /* Two queues take turns; each event is re-armed 2000 times. */
 static void test_ping_pong(void **state)
 {
@@ -136,9 +162,9 @@ static void test_many_waits(void **state)
             src[i] = (uint32_t)round * 1000 + i;
         }
         for (uint32_t i = 0; i < N; i++)
-            assert_int_equal(dev->fns->write(a, b, 4 * i, &src[i], 4, e[i]), WEFT_OK);
+            assert_int_equal(dev->fns->write(a, b, 4 * i, &src[i], 4, NULL, 0, e[i]), WEFT_OK);
         assert_int_equal(dev->fns->mark(z, e, N, NULL), WEFT_OK);
-        assert_int_equal(dev->fns->read(z, b, 0, dst, sizeof(dst), done), WEFT_OK);
+        assert_int_equal(dev->fns->read(z, b, 0, dst, sizeof(dst), NULL, 0, done), WEFT_OK);
         assert_int_equal(dev->fns->wait(done, WAIT_MS), WEFT_OK);
         assert_memory_equal(src, dst, sizeof(src));
     }
@@ -326,7 +352,7 @@ int main(void)
         cmocka_unit_test(test_many_waits), cmocka_unit_test(test_threads_agree),
         cmocka_unit_test(test_timeout),    cmocka_unit_test(test_failure),
         cmocka_unit_test(test_force),      cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_late_attention),
+        cmocka_unit_test(test_late_attention), cmocka_unit_test(test_copies_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,7 @@ static void close_device(device *d)
 
 static void put(device *d, int operand, const void *data, size_t size)
 {
-    assert_int_equal(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL), WEFT_OK);
+    assert_int_equal(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL, 0, NULL), WEFT_OK);
 }
 
 /* A request's repetition penalty becomes edits, each token of the window once. */
@@ -186,7 +186,7 @@ static int32_t on_device(device *d, const struct weft_sampling *s, const float *
     put(d, 0, x, N * sizeof *x), put(d, 1, how, sizeof how), put(d, 2, key, sizeof key);
     put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, edit, sizeof edit);
     assert_int_equal(wf_submit(d->q, &d->call), WEFT_OK);
-    assert_int_equal(wf_read(d->q, d->buf, d->call.out[0].offset, &id, sizeof id, NULL), WEFT_OK);
+    assert_int_equal(wf_read(d->q, d->buf, d->call.out[0].offset, &id, sizeof id, NULL, 0, NULL), WEFT_OK);
     assert_int_equal(wf_finish(d->q), WEFT_OK);
     return id;
 }
