@@ -46,15 +46,15 @@ static void platform_text(cl_platform_id p, cl_platform_info what, char *buf, si
     wf_copy(buf, cap, all);
 }
 
-static void get_info(cl_place *pl)
+static void get_info(cl_device_ref *ref)
 {
-    struct weft_device_info *i = &pl->info;
-    cl_device_id dev = pl->device;
-    snprintf(i->id, sizeof i->id, "opencl:%u.%u", pl->p, pl->d);
+    struct weft_device_info *i = &ref->info;
+    cl_device_id dev = ref->device;
+    snprintf(i->id, sizeof i->id, "opencl:%u.%u", ref->p, ref->d);
     get_text(dev, CL_DEVICE_NAME, i->name, sizeof i->name);
     get_text(dev, CL_DRIVER_VERSION, i->driver, sizeof i->driver);
     get_text(dev, CL_DEVICE_VERSION, i->version, sizeof i->version);
-    platform_text(pl->platform, CL_PLATFORM_NAME, i->platform, sizeof i->platform);
+    platform_text(ref->platform, CL_PLATFORM_NAME, i->platform, sizeof i->platform);
     uint64_t type = get_number(dev, CL_DEVICE_TYPE);
     i->type = type & CL_DEVICE_TYPE_GPU   ? WEFT_DEVICE_GPU
               : type & CL_DEVICE_TYPE_CPU ? WEFT_DEVICE_CPU
@@ -89,59 +89,59 @@ static uint32_t intel_lanes(cl_device_id dev)
 }
 
 /* Work-items that share a matrix unit of kernels/matrix.clh; 0: none. */
-static uint32_t matrix_lanes(const cl_place *pl, const char *ext)
+static uint32_t matrix_lanes(const cl_device_ref *ref, const char *ext)
 {
-    if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate")) return intel_lanes(pl->device);
-    return has_word(ext, "cl_amd_device_attribute_query") ? amd_lanes(pl->info.name) : 0;
+    if (has_word(ext, "cl_intel_subgroup_matrix_multiply_accumulate")) return intel_lanes(ref->device);
+    return has_word(ext, "cl_amd_device_attribute_query") ? amd_lanes(ref->info.name) : 0;
 }
 
 /* A matrix unit that some kernel could reach: NVIDIA from compute capability 8.0 by inline PTX, AMD
  * by compiler builtins, Intel and ARM by extension. */
-static bool has_matrix(const cl_place *pl, const char *ext)
+static bool has_matrix(const cl_device_ref *ref, const char *ext)
 {
     if (has_word(ext, "cl_nv_device_attribute_query"))
-        return get_number(pl->device, NV_CAPABILITY_MAJOR) >= 8;
-    return matrix_lanes(pl, ext) || has_word(ext, "cl_arm_matrix_multiply");
+        return get_number(ref->device, NV_CAPABILITY_MAJOR) >= 8;
+    return matrix_lanes(ref, ext) || has_word(ext, "cl_arm_matrix_multiply");
 }
 
 /* A work-group can have all of a multiprocessor's but 1 KiB. Those of compute capability 8.0 and up have 100 KiB or more. */
-static uint32_t nv_local_bytes(const cl_place *pl)
+static uint32_t nv_local_bytes(const cl_device_ref *ref)
 {
     enum { LEAST = 100 << 10, KEPT = 1 << 10 };
-    return WF_MAX((uint32_t)get_number(pl->device, NV_LOCAL_PER_UNIT), (uint32_t)LEAST) - KEPT;
+    return WF_MAX((uint32_t)get_number(ref->device, NV_LOCAL_PER_UNIT), (uint32_t)LEAST) - KEPT;
 }
 
-static void get_tiers(cl_place *pl, const char *ext)
+static void get_tiers(cl_device_ref *ref, const char *ext)
 {
     enum { MAX_NUM_SUB_GROUPS = 0x105C }; /* OpenCL 2.1; optional in 3.0, then 0 */
-    cl_caps *c = &pl->caps;
+    cl_caps *c = &ref->caps;
     c->fp16 = has_word(ext, "cl_khr_fp16");
     c->subgroup = has_word(ext, "cl_khr_subgroups") || has_word(ext, "cl_intel_subgroups") ||
-                  get_number(pl->device, MAX_NUM_SUB_GROUPS) > 0;
-    c->matrix = has_matrix(pl, ext);
+                  get_number(ref->device, MAX_NUM_SUB_GROUPS) > 0;
+    c->matrix = has_matrix(ref, ext);
     c->nv_mma = c->matrix && has_word(ext, "cl_nv_device_attribute_query");
-    c->nv_wgmma = c->nv_mma && get_number(pl->device, NV_CAPABILITY_MAJOR) == 9 && get_number(pl->device, NV_CAPABILITY_MINOR) == 0;
-    c->nv_local_bytes = c->nv_mma ? nv_local_bytes(pl) : 0;
-    c->lanes = matrix_lanes(pl, ext);
+    c->nv_wgmma = c->nv_mma && get_number(ref->device, NV_CAPABILITY_MAJOR) == 9 && get_number(ref->device, NV_CAPABILITY_MINOR) == 0;
+    c->nv_local_bytes = c->nv_mma ? nv_local_bytes(ref) : 0;
+    c->lanes = matrix_lanes(ref, ext);
     c->tier = c->matrix     ? WF_TIER_MATRIX
               : c->subgroup ? WF_TIER_SUBGROUP
               : c->fp16     ? WF_TIER_FP16
                             : WF_TIER_BASE;
-    snprintf(pl->info.tiers, sizeof pl->info.tiers, "%s%s%s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
+    snprintf(ref->info.tiers, sizeof ref->info.tiers, "%s%s%s%s%s%s%s", wf_tier_name(WF_TIER_BASE),
              c->fp16 ? " " : "", c->fp16 ? wf_tier_name(WF_TIER_FP16) : "", c->subgroup ? " " : "",
              c->subgroup ? wf_tier_name(WF_TIER_SUBGROUP) : "", c->matrix ? " " : "",
              c->matrix ? wf_tier_name(WF_TIER_MATRIX) : "");
 }
 
-static void get_features(cl_place *pl, const char *ext)
+static void get_features(cl_device_ref *ref, const char *ext)
 {
     static const char *const known[] = {
         "cl_khr_fp16",  "cl_khr_subgroups",         "cl_khr_integer_dot_product",
         "cl_khr_int64_base_atomics", "cl_khr_command_buffer",
         "cl_intel_subgroup_matrix_multiply_accumulate", "cl_arm_matrix_multiply",
     };
-    char *out = pl->info.features;
-    size_t n = 0, cap = sizeof pl->info.features;
+    char *out = ref->info.features;
+    size_t n = 0, cap = sizeof ref->info.features;
     *out = 0;
     for (size_t i = 0; i < WF_LEN(known); i++) {
         if (!has_word(ext, known[i]) || n + strlen(known[i]) + 2 > cap) continue;
@@ -151,45 +151,45 @@ static void get_features(cl_place *pl, const char *ext)
 }
 
 /* Why the device cannot be used at all, or NULL. */
-static const char *unusable(const cl_place *pl)
+static const char *unusable(const cl_device_ref *ref)
 {
     unsigned major = 0, minor = 0;
-    sscanf(pl->info.version, "OpenCL %u.%u", &major, &minor);
-    if (pl->quirks.skip) return "its driver is known not to work";
+    sscanf(ref->info.version, "OpenCL %u.%u", &major, &minor);
+    if (ref->quirks.skip) return "its driver is known not to work";
     if (major * 10 + minor < 12) return "older than OpenCL 1.2";
-    if (!get_number(pl->device, CL_DEVICE_AVAILABLE)) return "not available";
-    if (!get_number(pl->device, CL_DEVICE_COMPILER_AVAILABLE)) return "has no compiler";
-    if (!get_number(pl->device, CL_DEVICE_ENDIAN_LITTLE)) return "big endian";
-    if (pl->info.max_alloc == 0 || pl->info.max_group == 0) return "gives no limits";
+    if (!get_number(ref->device, CL_DEVICE_AVAILABLE)) return "not available";
+    if (!get_number(ref->device, CL_DEVICE_COMPILER_AVAILABLE)) return "has no compiler";
+    if (!get_number(ref->device, CL_DEVICE_ENDIAN_LITTLE)) return "big endian";
+    if (ref->info.max_alloc == 0 || ref->info.max_group == 0) return "gives no limits";
     return NULL;
 }
 
-bool wf_cl_caps(cl_place *pl)
+bool wf_cl_caps(cl_device_ref *ref)
 {
     static const size_t ext_cap = 32768;
-    cl_caps *c = &pl->caps;
-    get_info(pl);
-    pl->quirks = wf_cl_quirks(&pl->info);
-    const char *why = unusable(pl);
+    cl_caps *c = &ref->caps;
+    get_info(ref);
+    ref->quirks = wf_cl_quirks(&ref->info);
+    const char *why = unusable(ref);
     if (why) {
-        wf_log(WEFT_LOG_DEBUG, "%s (%s, %s) left out: %s", pl->info.id, pl->info.name,
-               pl->info.version, why);
+        wf_log(WEFT_LOG_DEBUG, "%s (%s, %s) left out: %s", ref->info.id, ref->info.name,
+               ref->info.version, why);
         return false;
     }
     char *ext = wf_calloc(ext_cap, 1);
     if (!ext) return false;
-    get_text(pl->device, CL_DEVICE_EXTENSIONS, ext, ext_cap);
-    c->gpu = pl->info.type == WEFT_DEVICE_GPU;
+    get_text(ref->device, CL_DEVICE_EXTENSIONS, ext, ext_cap);
+    c->gpu = ref->info.type == WEFT_DEVICE_GPU;
     /* CPUs report FMA whether or not the compiler may assume it; a library call would be slow */
-    c->fma = pl->quirks.fma || (c->gpu && (get_number(pl->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA));
+    c->fma = ref->quirks.fma || (c->gpu && (get_number(ref->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA));
     c->registers = has_word(ext, "cl_nv_device_attribute_query") || has_word(ext, "cl_amd_device_attribute_query");
-    c->max_group = pl->info.max_group;
-    c->units = WF_MAX(pl->info.compute_units, 1u);
-    c->cache = get_number(pl->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
-    c->local_bytes = pl->info.local_memory;
-    c->mem_align = (uint32_t)get_number(pl->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
-    get_tiers(pl, ext);
-    get_features(pl, ext);
+    c->max_group = ref->info.max_group;
+    c->units = WF_MAX(ref->info.compute_units, 1u);
+    c->cache = get_number(ref->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
+    c->local_bytes = ref->info.local_memory;
+    c->mem_align = (uint32_t)get_number(ref->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;
+    get_tiers(ref, ext);
+    get_features(ref, ext);
     free(ext);
     return true;
 }

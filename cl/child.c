@@ -128,9 +128,9 @@ static bool transfer(int fd, void *data, size_t n, bool out, uint64_t deadline)
 
 static bool ask(cl_dev *d, const char *source, const char *options, uint64_t deadline)
 {
-    const char *name = d->place.info.name;
+    const char *name = d->ref.info.name;
     int fd = d->child.fd;
-    cl_ask a = {.magic = WF_CL_MAGIC, .p = d->place.p, .d = d->place.d,
+    cl_build_request a = {.magic = WF_CL_MAGIC, .p = d->ref.p, .d = d->ref.d,
                 .seconds = d->base.params.watchdog_ms / 1000 + 5,
                 .options = (uint32_t)strlen(options) + 1, .name = (uint32_t)strlen(name) + 1,
                 .source = (uint32_t)strlen(source) + 1};
@@ -141,7 +141,7 @@ static bool ask(cl_dev *d, const char *source, const char *options, uint64_t dea
 }
 
 /* Its answer, NUL-terminated and malloc'ed; NULL if it died, hung or spoke nonsense. */
-static void *hear(cl_dev *d, cl_answer *a, uint64_t deadline)
+static void *hear(cl_dev *d, cl_build_reply *a, uint64_t deadline)
 {
     if (!transfer(d->child.fd, a, sizeof *a, false, deadline)) return NULL;
     if (a->magic != WF_CL_MAGIC || a->size > (uint64_t)1 << 30) return errno = 0, NULL;
@@ -181,8 +181,8 @@ static enum cl_child_result lost(cl_dev *d, bool late)
 enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char *options, void **bin,
                                        size_t *size)
 {
-    cl_answer a = {0};
-    if (d->place.quirks.no_child || !start(&d->child)) return CL_CHILD_NONE;
+    cl_build_reply a = {0};
+    if (d->ref.quirks.no_child || !start(&d->child)) return CL_CHILD_NONE;
     uint64_t deadline = wf_now_ns() + (uint64_t)d->base.params.watchdog_ms * 1000000u;
     errno = 0;
     char *data = ask(d, source, options, deadline) ? hear(d, &a, deadline) : NULL;

@@ -1,8 +1,8 @@
 /* cl: inside of the OpenCL backend (contract: dev/dev.h).
  *
- *   call --> plan (ops/<op>.c) --> launch --> kernel (prog.c) --> enqueue (queue.c) --> event
+ *   call --> configure (ops/<op>.c) --> launch --> kernel (prog.c) --> enqueue (queue.c) --> event
  *
- * A plan is a pure function from a call to a launch: which compile-time knobs, how many work-groups,
+ * A configure function is pure, from a call to a launch: which compile-time knobs, how many work-groups,
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  */
@@ -32,7 +32,7 @@ typedef struct cl_caps {
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
     uint32_t nv_local_bytes; /* of local memory that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
-    uint64_t scratch, zeros; /* bytes of a queue's scratch buffer and of its zeros from the start, so that no step has to enlarge them */
+    uint64_t scratch, zeroed; /* bytes of a queue's scratch buffer and of its zeroed workspace from the start, so that no step has to enlarge them */
     uint64_t panels; /* bytes of scratch at most that a call of CLBlast may take */
     uint64_t cache; /* bytes of the cache in front of global memory; drivers may mean another level */
     bool registers; /* a work-item can have 256 */
@@ -51,17 +51,17 @@ typedef struct cl_quirks {
 } cl_quirks;
 
 /* One device that the loader shows. Indices are those of "opencl:P.D". */
-typedef struct cl_place {
+typedef struct cl_device_ref {
     uint32_t p, d;
     cl_platform_id platform;
     cl_device_id device;
     struct weft_device_info info;
     cl_caps caps;
     cl_quirks quirks;
-} cl_place;
+} cl_device_ref;
 
-/* Fills info, caps and quirks of place->device; false (with a debug log) if weft cannot use it. */
-bool wf_cl_caps(cl_place *place);
+/* Fills info, caps and quirks of ref->device; false (with a debug log) if weft cannot use it. */
+bool wf_cl_caps(cl_device_ref *ref);
 cl_quirks wf_cl_quirks(const struct weft_device_info *info);
 
 /* ---- compile.c: one program, in whatever process ------------------------------------------------------ */
@@ -79,16 +79,16 @@ const char *wf_cl_error_name(cl_int err);
 /* Device i of the loader's platform p with that name, or NULL. */
 cl_device_id wf_cl_device_at(uint32_t p, uint32_t d, const char *name, cl_int *err);
 
-/* What the build helper is asked, followed by options, device name and source (lengths with NUL),
- * and what it answers, followed by the binary or the log. */
-typedef struct cl_ask {
+/* A request to the build helper, followed by options, device name and source (lengths with NUL),
+ * and its reply, followed by the binary or the log. */
+typedef struct cl_build_request {
     uint32_t magic, p, d, seconds, options, name, source; /* seconds: then the helper ends itself */
-} cl_ask;
-typedef struct cl_answer {
+} cl_build_request;
+typedef struct cl_build_reply {
     uint32_t magic;
     int32_t err; /* CL_SUCCESS: a binary follows; else a log */
     uint64_t size;
-} cl_answer;
+} cl_build_reply;
 #define WF_CL_MAGIC 0x77664331u /* "wfC1" */
 
 /* ---- launches ----------------------------------------------------------------------------------------- */
@@ -101,8 +101,8 @@ typedef struct cl_knob {
 struct cl_buf;
 struct cl_q;
 typedef struct cl_arg {
-    uint8_t size; /* 0: buffer, or one of the queue's where buf is NULL */
-    bool zeros;   /* which of these */
+    uint8_t size; /* 0: buffer, or where buf is NULL one of the queue's: */
+    bool zeroed;  /* its zeroed workspace, or its scratch buffer */
     union {
         const struct cl_buf *buf; /* looked into at enqueue only: supports() gets stand-ins */
         uint32_t u32;
@@ -121,7 +121,7 @@ typedef struct cl_launch {
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
     uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
-    uint64_t scratch, zeros; /* bytes of the queue's buffers that it needs */
+    uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     /* What puts the call in the queue, where a library does; NULL: the kernel. WEFT_ERR_UNSUPPORTED: it refuses, and the device
      * is well. */
     weft_status (*run)(struct cl_q *, const wf_call *, int variant);
@@ -133,8 +133,8 @@ void wf_cl_group_knobs(cl_launch *l, const cl_caps *caps, uint32_t group); /* gr
 void wf_cl_items(cl_launch *l, uint64_t items); /* groups for that many independent work-items */
 void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n); /* groups for FOR_EACH of common.clh */
 uint64_t wf_cl_row_bytes(const wf_view *v);
-bool wf_cl_in_eights(const wf_view *v); /* can its rows be read or written eight elements, 16 bytes, at a time? */
-bool wf_cl_in_fours(const wf_view *v); /* can its rows be read or written four elements at a time? absent ones can */
+bool wf_cl_vec8_ok(const wf_view *v); /* can its rows be read and written in vectors of eight elements, 16 bytes? */
+bool wf_cl_vec4_ok(const wf_view *v); /* can its rows be read and written in vectors of four elements? an absent one can */
 void wf_cl_arg_view(cl_launch *l, const wf_view *v);       /* base, offset; an absent one: offset -1 */
 void wf_cl_arg_out(cl_launch *l, const wf_view *v);        /* OUT_ACT: view, is it F16? */
 void wf_cl_arg_u32(cl_launch *l, uint32_t x);
@@ -143,11 +143,11 @@ void wf_cl_arg_f32(cl_launch *l, float x);
 /* ROPE_ARGS of kernels/rope.clh: table, pos and slot from `in` on, both pools from `pools` on. */
 void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *);
 /* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
- * has it to itself. Its first WF_CL_ZEROS bytes are zeros, and a kernel leaves them so; the rest is anything. */
+ * has it to itself. Its first WF_CL_ZEROED bytes are zero, and a kernel leaves them zero; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
-#define WF_CL_ZEROS 16384u
-/* A buffer of the queue of which all bytes are zeros, and a kernel leaves them so. */
-void wf_cl_arg_zeros(cl_launch *l, uint64_t bytes);
+#define WF_CL_ZEROED 16384u
+/* The zeroed workspace of the queue: all of its bytes are zero, and a kernel leaves them zero. */
+void wf_cl_arg_zeroed(cl_launch *l, uint64_t bytes);
 bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
@@ -155,7 +155,7 @@ uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
 typedef struct cl_variant cl_variant;
 /* Fills l for the call, or returns false: this variant cannot do it here. limit: work-items a
  * work-group at most. Must not touch the device. */
-typedef bool (*cl_plan_fn)(const cl_caps *caps, const cl_variant *v, const wf_call *c,
+typedef bool (*cl_configure_fn)(const cl_caps *caps, const cl_variant *v, const wf_call *c,
                            uint32_t limit, cl_launch *l);
 struct cl_variant {
     enum wf_op op;
@@ -164,36 +164,36 @@ struct cl_variant {
     uint8_t layout;      /* of the weights that it reads */
     const char *family;  /* kernels/<family>.cl, or made by a function; it holds a kernel of that name */
     int32_t tile[4];     /* knobs of the family, see variants.def */
-    cl_plan_fn plan;
+    cl_configure_fn configure;
 };
 
-bool wf_cl_plan_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_flat(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_frag(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_clblast(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_attention_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_sample(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_feed(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_plan_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_flat(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_frag(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_clblast(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_attention_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_sample(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_feed(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 
 /* ---- launch.c, pick.c: the variants of each op --------------------------------------------------------- */
 
-/* Plans a call with a variant of its op, within the limits learnt so far. */
-bool wf_cl_plan(const cl_dev *d, int variant, const wf_call *c, cl_launch *l);
+/* Configures a call with a variant of its op, within the limits learnt so far. */
+bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *l);
 size_t wf_cl_variants(wf_dev *, enum wf_op, const wf_variant **list);
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
@@ -204,32 +204,32 @@ void wf_cl_drop(wf_dev *, enum wf_op, int variant);
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
 
-enum { WF_CL_ROWS, WF_CL_FRAGMENTS };
+enum { WF_CL_ROWS, WF_CL_FRAGMENT_MAJOR };
 uint8_t wf_cl_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
 void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
                        void *dst);
 
-/* ---- wgmma.c: a kernel as PTX text ------------------------------------------------------------------------- */
+/* ---- wgmma.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tokens, batch (variants.def), with so many work-groups for the K of a tile,
- * and SiLU behind it or not; malloc'ed, NULL on shortage of memory. */
-char *wf_cl_wgmma_text(const int32_t knob[4], uint32_t split, bool silu);
-/* What a launch of it takes, for planning. */
+/* The program for the knobs warpgroups, pack, tile_m, batch (variants.def), with split_k work-groups for the K of a tile,
+ * with or without SiLU in the epilogue; malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_ptx(const int32_t knob[4], uint32_t split_k, bool silu);
+/* What a launch of it takes. */
 typedef struct cl_wgmma {
-    uint32_t threads, rows, tokens; /* of a work-group: work-items, rows of W and of X */
-    uint32_t features;              /* of Y a work-group: rows, or with SiLU half as many */
+    uint32_t threads, w_rows, tile_m; /* of a work-group: work-items, rows of W, rows of X */
+    uint32_t tile_n;                /* columns of Y a work-group: w_rows, or with SiLU half as many */
     uint32_t resident;              /* work-groups that a multiprocessor holds at once */
-    uint32_t step;                  /* of K, a multiple of which it wants */
-    uint32_t split;                 /* work-groups that share the K of a tile */
-    bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeros */
-    uint64_t box_bytes;             /* of zeros that a tile takes */
+    uint32_t tile_k;                /* K is a multiple of it */
+    uint32_t split_k;               /* work-groups that share the K of a tile */
+    bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeroed bytes */
+    uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split, bool silu);
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split_k, bool silu);
 /* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. Its work-groups have so
  * many work-items for so many packed rows. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };
-char *wf_cl_attention_text(const int32_t knob[4], int32_t head_dim);
+char *wf_cl_attention_ptx(const int32_t knob[4], int32_t head_dim);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
 double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
@@ -245,10 +245,10 @@ typedef struct cl_kern {
     cl_kernel kernel;
 } cl_kern;
 
-/* The kernel for a launch, built on first use; plans again with smaller work-groups if this device
+/* The kernel for a launch, built on first use; configures again with smaller work-groups if this device
  * cannot run it with those of *l. */
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
-/* The kernel for a launch as it is; *out NULL: the device wants smaller work-groups, and plans know by now. */
+/* The kernel for a launch as it is; *out NULL: the device wants smaller work-groups, and wf_cl_configure knows by now. */
 weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_launch *l, cl_kern **out);
 /* A kernel that no call asks for; the caller frees it. */
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
@@ -301,10 +301,10 @@ typedef struct cl_buf {
 } cl_buf;
 
 /* A buffer that grows to what the launches so far needed. */
-typedef struct cl_grown {
+typedef struct cl_growable {
     cl_mem mem;
     uint64_t bytes;
-} cl_grown;
+} cl_growable;
 
 typedef struct cl_q {
     wf_queue base;
@@ -312,7 +312,7 @@ typedef struct cl_q {
     uint32_t slot; /* in cl_dev.queue */
     uint64_t id;   /* of all queues that the device ever had, since slots are used again */
     bool dirty;    /* has commands that were not flushed */
-    cl_grown scratch, zeros;
+    cl_growable scratch, zeroed;
 } cl_q;
 
 typedef struct cl_ev {
@@ -325,7 +325,7 @@ typedef struct cl_ev {
 
 struct cl_dev {
     wf_dev base;
-    cl_place place;
+    cl_device_ref ref;
     cl_context ctx;
     cl_q *queue[WF_CL_MAX_QUEUES];
     uint64_t n_queues; /* ever created */

@@ -1,6 +1,6 @@
 /* weft-clbuild: builds OpenCL programs for a weft process that would rather not do it itself.
  *
- * Reads requests from a socket on descriptor 0 and answers there (cl_ask, cl_answer in cl.h) until the
+ * Reads requests from a socket on descriptor 0 and answers there (cl_build_request, cl_build_reply in cl.h) until the
  * stream ends. Not meant to be run by hand.
  */
 #include "cl/cl.h"
@@ -47,7 +47,7 @@ static char *get_text(uint32_t n)
 
 static bool answer(cl_int err, const void *data, size_t n)
 {
-    cl_answer a = {WF_CL_MAGIC, err, n};
+    cl_build_reply a = {WF_CL_MAGIC, err, n};
     return put(&a, sizeof a) && put(data, n);
 }
 
@@ -60,7 +60,7 @@ static cl_context get_context(cl_device_id dev, cl_int *err)
     return ctx;
 }
 
-static bool build(const cl_ask *a, const char *options, const char *name, const char *source)
+static bool build(const cl_build_request *a, const char *options, const char *name, const char *source)
 {
     cl_int err;
     cl_program prog;
@@ -84,7 +84,7 @@ static bool build(const cl_ask *a, const char *options, const char *name, const 
 
 int main(void)
 {
-    cl_ask a;
+    cl_build_request a;
     while (get(&a, sizeof a) && a.magic == WF_CL_MAGIC) {
         alarm(a.seconds); /* who asked may be gone while the compiler hangs */
         char *options = get_text(a.options), *name = get_text(a.name), *source = get_text(a.source);

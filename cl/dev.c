@@ -10,7 +10,7 @@
 /* ---- enumeration -------------------------------------------------------------------------------------- */
 
 /* Usable devices of platform p, appended to out; returns the new total. Devices past cap are counted. */
-static size_t platform_devices(cl_platform_id platform, uint32_t p, cl_place *out, size_t cap,
+static size_t platform_devices(cl_platform_id platform, uint32_t p, cl_device_ref *out, size_t cap,
                                size_t n)
 {
     cl_device_id ids[64];
@@ -21,15 +21,15 @@ static size_t platform_devices(cl_platform_id platform, uint32_t p, cl_place *ou
         return n;
     }
     for (uint32_t d = 0; d < WF_MIN(nd, WF_LEN(ids)); d++) {
-        cl_place place = {.p = p, .d = d, .platform = platform, .device = ids[d]};
-        if (!wf_cl_caps(&place)) continue;
-        if (n < cap) out[n] = place;
+        cl_device_ref ref = {.p = p, .d = d, .platform = platform, .device = ids[d]};
+        if (!wf_cl_caps(&ref)) continue;
+        if (n < cap) out[n] = ref;
         n++;
     }
     return n;
 }
 
-static size_t enumerate(cl_place *out, size_t cap)
+static size_t enumerate(cl_device_ref *out, size_t cap)
 {
     cl_platform_id ids[32];
     cl_uint np = 0;
@@ -43,25 +43,25 @@ static size_t enumerate(cl_place *out, size_t cap)
     return n;
 }
 
-#define MAX_PLACES 64
+#define MAX_DEVICES 64
 
 static size_t cl_list(struct weft_device_info *out, size_t cap)
 {
-    cl_place *places = wf_calloc(MAX_PLACES, sizeof *places);
-    if (!places) return 0;
-    size_t n = WF_MIN(enumerate(places, MAX_PLACES), MAX_PLACES);
-    for (size_t i = 0; i < WF_MIN(n, cap); i++) out[i] = places[i].info;
-    free(places);
+    cl_device_ref *refs = wf_calloc(MAX_DEVICES, sizeof *refs);
+    if (!refs) return 0;
+    size_t n = WF_MIN(enumerate(refs, MAX_DEVICES), MAX_DEVICES);
+    for (size_t i = 0; i < WF_MIN(n, cap); i++) out[i] = refs[i].info;
+    free(refs);
     return n;
 }
 
-static bool place_at(size_t i, cl_place *out)
+static bool device_at(size_t i, cl_device_ref *out)
 {
-    cl_place *places = wf_calloc(MAX_PLACES, sizeof *places);
-    if (!places) return false;
-    size_t n = WF_MIN(enumerate(places, MAX_PLACES), MAX_PLACES);
-    if (i < n) *out = places[i];
-    free(places);
+    cl_device_ref *refs = wf_calloc(MAX_DEVICES, sizeof *refs);
+    if (!refs) return false;
+    size_t n = WF_MIN(enumerate(refs, MAX_DEVICES), MAX_DEVICES);
+    if (i < n) *out = refs[i];
+    free(refs);
     return i < n;
 }
 
@@ -77,14 +77,14 @@ weft_status wf_cl_fail(cl_dev *d, cl_int err, const char *fmt, ...)
     bool memory = err == CL_MEM_OBJECT_ALLOCATION_FAILURE || err == CL_OUT_OF_HOST_MEMORY;
     if (!memory) d->base.lost = true;
     return wf_fail(memory ? WEFT_ERR_NOMEM : WEFT_ERR_DEVICE, "%s (%s): %s: %s (%d)",
-                   d->place.info.name, d->place.info.id, call, wf_cl_error_name(err), err);
+                   d->ref.info.name, d->ref.info.id, call, wf_cl_error_name(err), err);
 }
 
 weft_status wf_cl_check_lost(const cl_dev *d)
 {
     if (!d->base.lost) return WEFT_OK;
     return wf_fail(WEFT_ERR_DEVICE, "%s (%s) failed before and is lost; open it again",
-                   d->place.info.name, d->place.info.id);
+                   d->ref.info.name, d->ref.info.id);
 }
 
 /* ---- open, close ---------------------------------------------------------------------------------------- */
@@ -109,11 +109,11 @@ static weft_status parse_force(cl_dev *d, const char *text)
     return WEFT_OK;
 }
 
-/* Where kernels are kept between runs; without such a place they are built each time. */
+/* Where kernels are kept between runs; without such a folder they are built each time. */
 static void find_cache(cl_dev *d)
 {
     char dir[480];
-    if (d->base.params.no_kernel_cache || d->place.quirks.no_binaries) return;
+    if (d->base.params.no_kernel_cache || d->ref.quirks.no_binaries) return;
     if (wf_cache_dir(dir, sizeof dir) != WEFT_OK) {
         wf_log(WEFT_LOG_DEBUG, "kernels are not kept: %s", wf_error());
         return;
@@ -168,29 +168,29 @@ static const wf_dev_fns fns = {
 
 #define WGMMA_SCRATCH (128u << 20) /* 2,048 packed rows of X for a K of 14,336 take 59 MB */
 #define PANELS        (512u << 20) /* a quarter holds 8,192 rows of W for a K of 4,096 */
-#define WGMMA_ZEROS   (20u << 20)  /* sums that work-groups share: at most as many as run at once, of 66 KB each */
+#define WGMMA_ZEROED   (20u << 20)  /* sums that work-groups share: at most as many as run at once, of 66 KB each */
 
 static void set_up(cl_dev *d, const wf_open_params *p)
 {
     wf_dev *b = &d->base;
     b->fns = &fns;
-    b->info = d->place.info;
+    b->info = d->ref.info;
     b->params = *p;
     if (!b->params.watchdog_ms) b->params.watchdog_ms = 60000;
     b->max_alloc = b->info.max_alloc;
     if (p->max_alloc) b->max_alloc = WF_MIN(b->max_alloc, p->max_alloc);
     b->info.max_alloc = b->max_alloc;
-    d->place.caps.panels = WF_MIN((uint64_t)PANELS, b->max_alloc);
+    d->ref.caps.panels = WF_MIN((uint64_t)PANELS, b->max_alloc);
     b->align = 128;
-    while (b->align < d->place.caps.mem_align) b->align *= 2;
-    b->cache = d->place.caps.cache;
-    b->act = d->place.caps.gpu ? WF_F16 : WF_F32;
+    while (b->align < d->ref.caps.mem_align) b->align *= 2;
+    b->cache = d->ref.caps.cache;
+    b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
     b->fuse_rows = true;
-    b->fuses = d->place.caps.nv_mma;
-    if (d->place.caps.nv_wgmma) {
-        uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROS at least */
-        d->place.caps.scratch = most < WF_CL_ZEROS ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);
-        d->place.caps.zeros = WF_MIN((uint64_t)WGMMA_ZEROS, most);
+    b->fuses = d->ref.caps.nv_mma;
+    if (d->ref.caps.nv_wgmma) {
+        uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROED at least */
+        d->ref.caps.scratch = most < WF_CL_ZEROED ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);
+        d->ref.caps.zeroed = WF_MIN((uint64_t)WGMMA_ZEROED, most);
     }
     find_cache(d);
 }
@@ -199,7 +199,7 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
 {
     cl_dev *d = wf_calloc(1, sizeof *d);
     if (!d) return WEFT_ERR_NOMEM;
-    if (!place_at(i, &d->place)) {
+    if (!device_at(i, &d->ref)) {
         free(d);
         return wf_fail(WEFT_ERR_NODEVICE, "OpenCL device %zu is gone; list devices again", i);
     }
@@ -209,9 +209,9 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
         free(d);
         return st;
     }
-    cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (intptr_t)d->place.platform, 0};
+    cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (intptr_t)d->ref.platform, 0};
     cl_int err = CL_SUCCESS;
-    d->ctx = clCreateContext(props, 1, &d->place.device, NULL, NULL, &err);
+    d->ctx = clCreateContext(props, 1, &d->ref.device, NULL, NULL, &err);
     wf_queue *own = NULL;
     st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, &own) : wf_cl_fail(d, err, "clCreateContext");
     if (st != WEFT_OK) {

@@ -1,4 +1,4 @@
-/* Small steps that every plan is made of. */
+/* The small steps that every configure function is made of. */
 #include "cl/cl.h"
 
 #include <string.h>
@@ -37,13 +37,13 @@ void wf_cl_columns(cl_launch *l, uint32_t rows, uint32_t n)
     l->groups = WF_MIN((uint64_t)rows * ((n + l->group - 1) / l->group), 1u << 20);
 }
 
-bool wf_cl_in_fours(const wf_view *v)
+bool wf_cl_vec4_ok(const wf_view *v)
 {
     uint32_t bytes = wf_dtypes[v->dtype].block_bytes * 4;
     return !v->buf || (v->cols % 4 == 0 && v->stride % 4 == 0 && v->offset % bytes == 0);
 }
 
-bool wf_cl_in_eights(const wf_view *v)
+bool wf_cl_vec8_ok(const wf_view *v)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
     if (t->block > 1) return true;
@@ -82,14 +82,14 @@ void wf_cl_arg_f32(cl_launch *l, float x)
 
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes)
 {
-    l->scratch = WF_MAX(bytes, WF_CL_ZEROS);
+    l->scratch = WF_MAX(bytes, WF_CL_ZEROED);
     l->arg[l->n_args++] = (cl_arg){.size = 0, .buf = NULL};
 }
 
-void wf_cl_arg_zeros(cl_launch *l, uint64_t bytes)
+void wf_cl_arg_zeroed(cl_launch *l, uint64_t bytes)
 {
-    l->zeros = bytes;
-    l->arg[l->n_args++] = (cl_arg){.size = 0, .zeros = true, .buf = NULL};
+    l->zeroed = bytes;
+    l->arg[l->n_args++] = (cl_arg){.size = 0, .zeroed = true, .buf = NULL};
 }
 
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)
@@ -100,12 +100,12 @@ uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)
     return want ? want : 1;
 }
 
-bool wf_cl_plan(const cl_dev *d, int variant, const wf_call *c, cl_launch *l)
+bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *l)
 {
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
     uint32_t limit = d->var[c->op][variant].limit;
     memset(l, 0, sizeof *l);
-    if (!v->plan(&d->place.caps, v, c, limit, l)) return false;
-    if (l->group == 0 || l->group > d->place.caps.max_group) return false;
+    if (!v->configure(&d->ref.caps, v, c, limit, l)) return false;
+    if (l->group == 0 || l->group > d->ref.caps.max_group) return false;
     return !limit || l->group <= limit;
 }

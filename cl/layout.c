@@ -1,7 +1,7 @@
 /* layout: the arrangements of weights that kernels read.
  *
  *   0  rows as in the file
- *   1  fragments, F16: a tile of 16 rows x 16 of K is 32 parts of 16 bytes, one for each lane of a warp: operand A of
+ *   1  MMA-fragment-major, F16: a tile of 16 rows x 16 of K is 32 fragments of 16 bytes, one for each lane of a warp: operand A of
  *      NVIDIA's mma.m16n8k16, which a warp of wgmma.m64 has in registers, too. Lane l holds the pairs of elements
  *      (row l / 4, k 2 (l % 4)), the same 8 rows further, 8 of K further, and both. Tiles follow each other
  *      along K, then along the rows; missing rows are zeros.
@@ -19,14 +19,14 @@ uint8_t wf_cl_weight_layout(wf_dev *base, enum wf_dtype dtype, uint32_t rows, ui
 {
     const cl_dev *d = (const cl_dev *)base;
     (void)rows;
-    if (!d->place.caps.nv_mma || base->params.tier < WF_TIER_MATRIX) return WF_CL_ROWS;
-    return dtype == WF_F16 && cols % MIN_K == 0 ? WF_CL_FRAGMENTS : WF_CL_ROWS;
+    if (!d->ref.caps.nv_mma || base->params.tier < WF_TIER_MATRIX) return WF_CL_ROWS;
+    return dtype == WF_F16 && cols % MIN_K == 0 ? WF_CL_FRAGMENT_MAJOR : WF_CL_ROWS;
 }
 
 uint64_t wf_cl_weight_bytes(wf_dev *base, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
     (void)base;
-    if (layout == WF_CL_FRAGMENTS) rows = (rows + TILE - 1) / TILE * TILE;
+    if (layout == WF_CL_FRAGMENT_MAJOR) rows = (rows + TILE - 1) / TILE * TILE;
     return (uint64_t)rows * wf_dtype_bytes(dtype, cols);
 }
 
@@ -34,8 +34,8 @@ uint64_t wf_cl_weight_bytes(wf_dev *base, uint8_t layout, enum wf_dtype dtype, u
 static void pack_tile(const uint16_t *src, uint32_t rows, uint32_t cols, uint16_t *dst)
 {
     for (uint32_t lane = 0; lane < LANES; lane++)
-        for (uint32_t part = 0; part < 4; part++, dst += 2) {
-            uint32_t row = lane / 4 + part % 2 * 8, k = lane % 4 * 2 + part / 2 * 8;
+        for (uint32_t pair = 0; pair < 4; pair++, dst += 2) {
+            uint32_t row = lane / 4 + pair % 2 * 8, k = lane % 4 * 2 + pair / 2 * 8;
             if (row < rows) memcpy(dst, src + (size_t)row * cols + k, 4);
             else memset(dst, 0, 4);
         }
@@ -45,7 +45,7 @@ void wf_cl_weight_pack(wf_dev *base, uint8_t layout, enum wf_dtype dtype, uint32
                        void *dst)
 {
     (void)base;
-    if (layout != WF_CL_FRAGMENTS) {
+    if (layout != WF_CL_FRAGMENT_MAJOR) {
         memcpy(dst, src, (size_t)rows * wf_dtype_bytes(dtype, cols));
         return;
     }

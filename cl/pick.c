@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const cl_variant table[] = {
-#define X(op_, name_, tier_, layout_, class_, family_, plan_, a, b, c, d)                           \
-    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_plan_##plan_},
+#define X(op_, name_, tier_, layout_, class_, family_, configure_, a, b, c, d)                           \
+    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_configure_##configure_},
 #include "cl/variants.def"
 #undef X
 };
@@ -56,8 +56,8 @@ bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
     cl_dev *d = (cl_dev *)base;
     cl_launch l;
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
-    if (!v || v->tier > d->place.caps.tier || v->tier > d->base.params.tier) return false;
-    return wf_cl_plan(d, variant, c, &l);
+    if (!v || v->tier > d->ref.caps.tier || v->tier > d->base.params.tier) return false;
+    return wf_cl_configure(d, variant, c, &l);
 }
 
 void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
@@ -99,7 +99,7 @@ static const char *const *frag_preference(const cl_caps *caps, uint32_t m, uint3
     return best;
 }
 
-/* Weights in fragments. Few columns make few work-groups, which then need more warps each. */
+/* MMA-fragment-major weights. Few columns make few work-groups, which then need more warps each. */
 static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, uint32_t n)
 {
     static const char *const narrow[] = {"flat8_split", "flat8", "flat16", "frag64", NULL};
@@ -116,8 +116,8 @@ static int fastest_wgmma(cl_dev *d, const wf_call *c, const char *class)
     int found = -1;
     for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
         const cl_variant *v = wf_cl_variant_at(c->op, i);
-        if (v->plan != wf_cl_plan_wgmma || !usable(d, c, class, i)) continue;
-        double time = wf_cl_wgmma_time(&d->place.caps, v, c);
+        if (v->configure != wf_cl_configure_wgmma || !usable(d, c, class, i)) continue;
+        double time = wf_cl_wgmma_time(&d->ref.caps, v, c);
         if (found < 0 || time < best) best = time, found = i;
     }
     return found;
@@ -146,7 +146,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION: return attention_preference(caps, c);
     case WF_OP_GEMM:
-        return c->in[1].layout == WF_CL_FRAGMENTS ? fragment_preference(caps, m, n) : gemm_preference(caps, m, n);
+        return c->in[1].layout == WF_CL_FRAGMENT_MAJOR ? fragment_preference(caps, m, n) : gemm_preference(caps, m, n);
     default: return any;
     }
 }
@@ -155,7 +155,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
  * N=4096, K=14336). */
 static bool suits_wgmma(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENTS && !c->in[4].buf && !c->p.rope && c->out[0].rows > 8;
+    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENT_MAJOR && !c->in[4].buf && !c->p.rope && c->out[0].rows > 8;
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
@@ -168,12 +168,12 @@ int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
         int i = fastest_wgmma(d, c, class);
         if (i >= 0) return i;
     }
-    for (const char *const *name = preference(&d->place.caps, c); *name; name++) {
+    for (const char *const *name = preference(&d->ref.caps, c); *name; name++) {
         int i = find(c->op, *name);
         if (usable(d, c, class, i)) return i;
     }
     for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
-        bool asked_only = wf_cl_variant_at(c->op, i)->plan == wf_cl_plan_clblast;
+        bool asked_only = wf_cl_variant_at(c->op, i)->configure == wf_cl_configure_clblast;
         if (!asked_only && usable(d, c, class, i)) return i;
     }
     return -1;

@@ -46,7 +46,7 @@ static weft_status fastest(probe *p, uint32_t n, bool grow, double *per_second)
 static weft_status build(probe *p, const char *family, uint32_t group)
 {
     cl_variant v = {.op = WF_OP_ROWS, .name = family, .family = family};
-    wf_cl_group_knobs(&p->l, &p->d->place.caps, wf_cl_group(&p->d->place.caps, group, 0));
+    wf_cl_group_knobs(&p->l, &p->d->ref.caps, wf_cl_group(&p->d->ref.caps, group, 0));
     return wf_cl_kernel_alone(p->d, &v, &p->l, &p->kern);
 }
 
@@ -57,7 +57,7 @@ static weft_status measure_read(cl_dev *d, wf_buf *y, wf_ceilings *out)
     probe p = {.d = d, .n_arg = 4};
     wf_buf *x = NULL;
     uint64_t bytes = WF_MIN(wf_past_cache(&d->base), d->base.max_alloc);
-    bool gpu = d->place.caps.gpu;
+    bool gpu = d->ref.caps.gpu;
     wf_cl_knob(&p.l, "OWN", !gpu);
     WF_TRY(build(&p, "probe_read", gpu ? 256 : 1));
     uint64_t unit = (uint64_t)p.l.group * DEPTH * CHUNK;
@@ -86,7 +86,7 @@ static weft_status measure_ops(cl_dev *d, wf_buf *y, const char *family, uint32_
     wf_view to = {.buf = y};
     double rounds = 0;
     WF_TRY(build(&p, family, group));
-    p.l.groups = (uint64_t)d->base.info.compute_units * (d->place.caps.gpu ? 16 : 1);
+    p.l.groups = (uint64_t)d->base.info.compute_units * (d->ref.caps.gpu ? 16 : 1);
     wf_cl_arg_view(&p.l, &to);
     wf_cl_arg_u32(&p.l, 0);
     wf_cl_arg_f32(&p.l, 0.999f);
@@ -106,7 +106,7 @@ weft_status wf_cl_measure(wf_dev *base, wf_ceilings *out)
     WF_TRY(wf_cl_buf_create(base, 64, &y));
     weft_status s = measure_read(d, y, out);
     if (!s) s = measure_ops(d, y, "probe_fma", 256, 4 * 16 * 2.0, &out->ops[WF_ARITH_F32]);
-    bool mma = d->place.caps.nv_mma && base->params.tier >= WF_TIER_MATRIX;
+    bool mma = d->ref.caps.nv_mma && base->params.tier >= WF_TIER_MATRIX;
     if (!s && mma)
         s = measure_ops(d, y, "probe_mma", 256, 8 * 16 * 8 * 16 * 2.0 / 32,
                         &out->ops[WF_ARITH_F16]);

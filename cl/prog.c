@@ -45,8 +45,8 @@ static int32_t knob_of(const cl_launch *l, const char *name)
 static char *full_source(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
-    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_text(v->tile, (uint32_t)knob_of(l, "SPLIT"), knob_of(l, "SILU"));
-    if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_text(v->tile, knob_of(l, "D"));
+    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_ptx(v->tile, (uint32_t)knob_of(l, "SPLIT"), knob_of(l, "SILU"));
+    if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_ptx(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
     const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
     const char *shared = shared_source(l->prelude[0]), *more = shared_source(l->prelude[1]);
@@ -61,7 +61,7 @@ static char *full_source(const cl_variant *v, const cl_launch *l)
 
 static void full_options(const cl_dev *d, const cl_launch *l, char *buf, size_t cap)
 {
-    size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", d->place.quirks.options);
+    size_t n = (size_t)snprintf(buf, cap, "-cl-std=CL1.2 %s", d->ref.quirks.options);
     for (uint32_t i = 0; i < l->n_knobs && n < cap; i++)
         n += (size_t)snprintf(buf + n, cap - n, " -D%s=%d", l->knob[i].name, (int)l->knob[i].value);
 }
@@ -84,7 +84,7 @@ static cl_program from_cache(cl_dev *d, const cl_key *key, const char *options)
     void *bin = wf_cl_cache_get(d->cache, key, &size);
     if (!bin) return NULL;
     if (wf_cl_canary_arm(d->cache, key)) {
-        cl_int err = wf_cl_load(d->ctx, d->place.device, bin, size, options, &prog);
+        cl_int err = wf_cl_load(d->ctx, d->ref.device, bin, size, options, &prog);
         wf_cl_canary_clear(d->cache, key);
         if (err != CL_SUCCESS) {
             wf_log(WEFT_LOG_DEBUG, "kept kernel %s is refused (%s); building it", key->name,
@@ -101,7 +101,7 @@ static cl_program from_cache(cl_dev *d, const cl_key *key, const char *options)
 static weft_status build_here(cl_dev *d, const char *source, const char *options, cl_program *out)
 {
     char *log = NULL;
-    cl_int err = wf_cl_compile(d->ctx, d->place.device, source, options, out, &log);
+    cl_int err = wf_cl_compile(d->ctx, d->ref.device, source, options, out, &log);
     if (err == CL_SUCCESS) return WEFT_OK;
     if (log) first_lines(log);
     wf_fail(WEFT_ERR_UNSUPPORTED, "clBuildProgram: %s%s%s", wf_cl_error_name(err), log ? ": " : "",
@@ -128,7 +128,7 @@ static weft_status build(cl_dev *d, const cl_key *key, const char *source, const
     case CL_CHILD_FAILED: return WEFT_ERR_UNSUPPORTED;
     case CL_CHILD_NONE: break;
     case CL_CHILD_OK:
-        if (size && wf_cl_load(d->ctx, d->place.device, bin, size, options, out) == CL_SUCCESS) {
+        if (size && wf_cl_load(d->ctx, d->ref.device, bin, size, options, out) == CL_SUCCESS) {
             if (*d->cache) wf_cl_cache_put(d->cache, key, bin, size);
             free(bin);
             return WEFT_OK;
@@ -147,7 +147,7 @@ static void progress(cl_dev *d, double fraction)
 
 static weft_status get_program(cl_dev *d, const char *source, const char *options, cl_program *out)
 {
-    cl_key key = wf_cl_key(&d->place.info, source, options);
+    cl_key key = wf_cl_key(&d->ref.info, source, options);
     if (!key.text) return WEFT_ERR_NOMEM;
     weft_status st = WEFT_OK;
     *out = from_cache(d, &key, options);
@@ -195,8 +195,8 @@ static bool same(const cl_kern *k, const cl_launch *l)
 static size_t kernel_limit(const cl_dev *d, cl_kernel k)
 {
     size_t n = 0;
-    if (d->place.quirks.no_kernel_limit) return SIZE_MAX;
-    if (clGetKernelWorkGroupInfo(k, d->place.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL))
+    if (d->ref.quirks.no_kernel_limit) return SIZE_MAX;
+    if (clGetKernelWorkGroupInfo(k, d->ref.device, CL_KERNEL_WORK_GROUP_SIZE, sizeof n, &n, NULL))
         return 0;
     return n;
 }
@@ -221,7 +221,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     if (st != WEFT_OK) {
         if (k) wf_cl_kernel_free(d, k);
         return wf_fail_more(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,
-                            d->place.info.name);
+                            d->ref.info.name);
     }
     if (d->n_built > before)
         wf_log(WEFT_LOG_DEBUG, "%s/%s (%s) built in %.0f ms", wf_ops[v->op].name, v->name, options, (double)(wf_now_ns() - began) / 1e6);
@@ -256,12 +256,12 @@ weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l,
 {
     const cl_variant *v = wf_cl_variant_at(c->op, variant);
     for (;;) {
-        if (!wf_cl_plan(d, variant, c, l))
+        if (!wf_cl_configure(d, variant, c, l))
             return wf_fail(WEFT_ERR_UNSUPPORTED, "%s/%s cannot run this call on %s", wf_ops[c->op].name,
-                           v->name, d->place.info.name);
+                           v->name, d->ref.info.name);
         WF_TRY(wf_cl_kernel_of(d, c->op, variant, l, out));
         if (*out) return WEFT_OK;
-        /* Registers or local memory allow less than the device as a whole: plan again, smaller. */
+        /* Registers or local memory allow less than the device as a whole: configure again, smaller. */
     }
 }
 

@@ -8,7 +8,7 @@
 /* ---- queues ------------------------------------------------------------------------------------------- */
 
 /* A larger buffer of the queue's, which begins with so many zeros; the driver frees the old one after the commands that use it. */
-static weft_status grow(cl_q *q, cl_grown *g, uint64_t bytes, uint64_t zeros)
+static weft_status grow(cl_q *q, cl_growable *g, uint64_t bytes, uint64_t zeroed)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     const cl_uint zero = 0;
@@ -19,23 +19,23 @@ static weft_status grow(cl_q *q, cl_grown *g, uint64_t bytes, uint64_t zeros)
                        (unsigned long long)bytes, d->base.info.id, (unsigned long long)d->base.max_alloc);
     cl_mem mem = clCreateBuffer(d->ctx, CL_MEM_READ_WRITE, bytes, NULL, &err);
     if (err == CL_SUCCESS) {
-        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, zeros, 0, NULL, NULL);
+        err = clEnqueueFillBuffer(q->q, mem, &zero, sizeof zero, 0, zeroed, 0, NULL, NULL);
         if (err != CL_SUCCESS) clReleaseMemObject(mem); /* kernels rely on the zeros */
     }
     /* Some drivers find the memory at first use. */
     if (err == CL_INVALID_BUFFER_SIZE || err == CL_OUT_OF_RESOURCES) err = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     if (err == CL_SUCCESS) {
         if (g->mem) clReleaseMemObject(g->mem);
-        *g = (cl_grown){mem, bytes};
+        *g = (cl_growable){mem, bytes};
         return WEFT_OK;
     }
     return wf_cl_fail(d, err, "%llu bytes of scratch memory", (unsigned long long)bytes);
 }
 
-static weft_status grow_both(cl_q *q, uint64_t scratch, uint64_t zeros)
+static weft_status grow_both(cl_q *q, uint64_t scratch, uint64_t zeroed)
 {
-    WF_TRY(grow(q, &q->scratch, scratch, WF_CL_ZEROS));
-    return grow(q, &q->zeros, zeros, zeros);
+    WF_TRY(grow(q, &q->scratch, scratch, WF_CL_ZEROED));
+    return grow(q, &q->zeroed, zeroed, zeroed);
 }
 
 weft_status wf_cl_scratch(cl_q *q, uint64_t bytes)
@@ -46,7 +46,7 @@ weft_status wf_cl_scratch(cl_q *q, uint64_t bytes)
 static void release(cl_q *q)
 {
     if (q->scratch.mem) clReleaseMemObject(q->scratch.mem);
-    if (q->zeros.mem) clReleaseMemObject(q->zeros.mem);
+    if (q->zeroed.mem) clReleaseMemObject(q->zeroed.mem);
     clReleaseCommandQueue(q->q);
 }
 
@@ -54,11 +54,11 @@ static void release(cl_q *q)
 static weft_status first_buffers(cl_q *q)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
-    cl_caps *c = &d->place.caps;
-    weft_status s = grow_both(q, c->scratch, c->zeros);
-    if (s != WEFT_ERR_NOMEM || !(c->scratch | c->zeros)) return s;
+    cl_caps *c = &d->ref.caps;
+    weft_status s = grow_both(q, c->scratch, c->zeroed);
+    if (s != WEFT_ERR_NOMEM || !(c->scratch | c->zeroed)) return s;
     wf_log(WEFT_LOG_WARN, "%s (%s): slower kernels for large products, for want of memory: %s", d->base.info.id, d->base.info.name, wf_error());
-    c->scratch = c->zeros = 0;
+    c->scratch = c->zeroed = 0;
     return WEFT_OK;
 }
 
@@ -73,7 +73,7 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
     cl_q *q = wf_calloc(1, sizeof *q);
     if (!q) return WEFT_ERR_NOMEM;
     cl_int err = CL_SUCCESS;
-    q->q = clCreateCommandQueue(d->ctx, d->place.device, base->params.profile ? CL_QUEUE_PROFILING_ENABLE : 0, &err);
+    q->q = clCreateCommandQueue(d->ctx, d->ref.device, base->params.profile ? CL_QUEUE_PROFILING_ENABLE : 0, &err);
     if (err != CL_SUCCESS) {
         free(q);
         return wf_cl_fail(d, err, "clCreateCommandQueue");
@@ -190,7 +190,7 @@ static weft_status poll(cl_dev *d, cl_event ev, uint64_t limit_ms)
         if (waited > limit_ms * 1000000u) {
             d->base.lost = true;
             return wf_fail(WEFT_ERR_TIMEOUT, "%s (%s): a command did not end within %llu ms",
-                           d->place.info.name, d->place.info.id, (unsigned long long)limit_ms);
+                           d->ref.info.name, d->ref.info.id, (unsigned long long)limit_ms);
         }
         poll_pause(waited);
     }
@@ -303,7 +303,7 @@ static cl_int set_args(const cl_q *q, cl_kernel k, const cl_launch *l, uint32_t 
     cl_int err = CL_SUCCESS;
     for (*at = 0; *at < l->n_args && err == CL_SUCCESS; ++*at) {
         const cl_arg *a = &l->arg[*at];
-        const cl_mem *mem = a->size ? NULL : a->buf ? &a->buf->mem : a->zeros ? &q->zeros.mem : &q->scratch.mem;
+        const cl_mem *mem = a->size ? NULL : a->buf ? &a->buf->mem : a->zeroed ? &q->zeroed.mem : &q->scratch.mem;
         err = mem ? clSetKernelArg(k, *at, sizeof *mem, mem) : clSetKernelArg(k, *at, a->size, &a->u64);
     }
     return err;
@@ -326,7 +326,7 @@ static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
     if (asks_too_much(q, err))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",
-                       d->place.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
+                       d->ref.info.name, wf_ops[c->op].name, name, wf_cl_error_name(err), l->group);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clEnqueueNDRangeKernel(%s/%s)", wf_ops[c->op].name, name);
     return WEFT_OK;
@@ -339,7 +339,7 @@ weft_status wf_cl_enqueue(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
     cl_uint n = 0;
     uint32_t at;
     WF_TRY(collect(q, c->waits, c->n_waits, list, &n));
-    WF_TRY(grow_both(q, l->scratch, l->zeros));
+    WF_TRY(grow_both(q, l->scratch, l->zeroed));
     cl_int err = set_args(q, k, l, &at);
     if (err != CL_SUCCESS)
         return wf_cl_fail(d, err, "clSetKernelArg(%s/%s, %u)", wf_ops[c->op].name, name, at - 1);

@@ -107,7 +107,7 @@ void load_tile(__local float4 *tile, const __global half *pool, __local const ul
 #endif
 
 /* Part c of row m and query head h: D sums, their total, their maximum. */
-__global float *part_of(__global float *scratch, ulong row_head, uint chunks, uint c)
+__global float *partial_of(__global float *scratch, ulong row_head, uint chunks, uint c)
 {
     return scratch + FIRST + (row_head * chunks + c) * (D + 2);
 }
@@ -119,19 +119,19 @@ void add_chunks(__global float *scratch, uint chunk, uint chunks, const __global
     for (ulong i = get_global_id(0); i < (ulong)M * Hq * D4; i += get_global_size(0)) {
         ulong row_head = i / D4, m = row_head / Hq;
         uint d = i % D4 * 4, n = pos[m] < 0 ? 0 : min(chunks, (uint)pos[m] / chunk + 1);
-        float top = -INFINITY, total = 0;
+        float all_max = -INFINITY, total = 0;
         float4 sum = (float4)(0);
 #if SPANS
         int after = after_gap(pos[m], IN_AT(int, spans)[row_head % Hq / G], sink);
 #endif
         for (uint c = 0; c < n; c++)
-            if (WRITTEN(c)) top = fmax(top, part_of(scratch, row_head, chunks, c)[D + 1]);
+            if (WRITTEN(c)) all_max = fmax(all_max, partial_of(scratch, row_head, chunks, c)[D + 1]);
         for (uint c = 0; c < n; c++) {
             if (!WRITTEN(c)) continue;
-            const __global float *part = part_of(scratch, row_head, chunks, c);
-            float w = exp(part[D + 1] - top);
-            sum = MAD((float4)(w), vload4(0, part + d), sum);
-            total = MAD(w, part[D], total);
+            const __global float *partial = partial_of(scratch, row_head, chunks, c);
+            float w = exp(partial[D + 1] - all_max);
+            sum = MAD((float4)(w), vload4(0, partial + d), sum);
+            total = MAD(w, partial[D], total);
         }
         ulong to = m * o_stride + row_head % Hq * D + d;
         sum = total == 0 ? (float4)(0) : sum / total;
@@ -156,7 +156,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #endif
     __local float4 qs[R * D4], tile[TK * PITCH];
     __local ulong at[TK];
-    __local float score[R * TK], top[2][R]; /* top: running maxima before and after the tile */
+    __local float score[R * TK], row_max[2][R]; /* row_max: running maxima before and after the tile */
     __local int last[R];                    /* the last key that a packed row sees; -1: none */
 #if SPANS
     __local int after[R]; /* the first key behind a packed row's gap */
@@ -191,7 +191,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             const __global act_t *q = IN_AT(act_t, q) + (ulong)(in ? m : 0) * q_stride;
             ((__local float *)qs)[c] = in ? ACT_LOAD(q, (kvh * G + (in ? h : 0)) * D + c % D) : 0;
         }
-        if (lid < R) top[0][lid] = -INFINITY;
+        if (lid < R) row_max[0][lid] = -INFINITY;
 
         for (uint m = m0; m < m_end;) { /* runs of rows of one sequence */
             int s = seq[m], end = 0;
@@ -237,10 +237,10 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 for (int i = 0; i < S_ROWS; i++) {
                     uint r = sr + i * S_STEP;
                     if (r >= R) continue;
-                    float t = top[flip][r];
+                    float t = row_max[flip][r];
                     for (uint j = 0; j < TK; j++) t = fmax(t, score[r * TK + j]);
                     p[i] = SEES(k0 + (int)sj, r) ? exp(score[r * TK + sj] - t) : 0;
-                    if (sj == 0) top[1 - flip][r] = t;
+                    if (sj == 0) row_max[1 - flip][r] = t;
                 }
                 barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
                 for (int i = 0; i < S_ROWS; i++)
@@ -251,10 +251,10 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 for (int i = 0; i < O_ROWS; i++) {
                     uint r = orow + i * O_STEP;
                     if (orow >= O_STEP || r >= R || !SEES_TILE(k0, r)) continue;
-                    float keep = exp(top[flip][r] - top[1 - flip][r]);
+                    float alpha = exp(row_max[flip][r] - row_max[1 - flip][r]);
                     int n = min(TK, last[r] - k0 + 1);
-                    acc[i] *= keep;
-                    sum[i] *= keep;
+                    acc[i] *= alpha;
+                    sum[i] *= alpha;
 #if SPANS
                     int gap = sink - k0, on = after[r] - k0;
 #endif
@@ -280,9 +280,9 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             if (!sees_any(begin, stop, pos[m], after_gap(pos[m], span, sink), sink)) continue;
 #endif
             if (begin > pos[m]) continue; /* no key of this chunk is the row's */
-            __global float *part = part_of(scratch, (ulong)m * Hq + kvh * G + h, chunks, c_own);
-            vstore4(acc[i], od, part);
-            if (od == 0) part[D] = sum[i], part[D + 1] = top[flip][r];
+            __global float *partial = partial_of(scratch, (ulong)m * Hq + kvh * G + h, chunks, c_own);
+            vstore4(acc[i], od, partial);
+            if (od == 0) partial[D] = sum[i], partial[D + 1] = row_max[flip][r];
             continue;
 #endif
             ulong to = (ulong)m * o_stride + (kvh * G + h) * D + 4 * od;

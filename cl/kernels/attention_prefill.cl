@@ -14,9 +14,9 @@
  * see weigh 0. Tiles begin at multiples of BN from key 0: a row's result does not depend on the others.
  * The longest rows come first, for the device to be full to the end.
  *
- * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^LAG, and sums are scaled down.
+ * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
  * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. Rows
- * whose largest score leaves (low, 15), relative to base, are done again in the synchronous way; count, if
+ * whose largest score leaves (low, 15), relative to base, are computed again in the synchronous way; count, if
  * there is one, is raised by 1 for each such row and head.
  *
  * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK (of 16),
@@ -141,14 +141,14 @@ int last_of(const packed_row *row, const run *of, const __global int *pos)
 
 int lanes_min(int x, uint from)
 {
-    for (uint far = from; far < 32; far *= 2) x = min(x, as_int(lane_xor(as_float(x), far)));
+    for (uint xor_distance = from; xor_distance < 32; xor_distance *= 2) x = min(x, as_int(lane_xor(as_float(x), xor_distance)));
     return x;
 }
 
 #define OPERANDS                                                                                   \
     IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages), OUT_ACT(o), uint M, uint Hq, uint Hkv, \
         uint P, uint page_stride, uint q_stride, uint o_stride, float scale
-#define THEM                                                                                       \
+#define ARGS                                                                                       \
     q_base, q_off, kp_base, kp_off, vp_base, vp_off, seq_base, seq_off, pos_base, pos_off, indptr_base, \
         indptr_off, pages_base, pages_off, o_base, o_off, o_half, M, Hq, Hkv, P, page_stride, q_stride, o_stride, \
         scale
@@ -166,8 +166,8 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
     uint k_row = (lane & 7) + (lane >> 4 << 3), v_row = lane & 15;
     uint k_place = k_row * PITCH + CHUNK(k_row, lane >> 3 & 1), v_place = v_row * PITCH + CHUNK(v_row, lane >> 4);
     uint qf[MT][D / 16][4];
-    float acc[MT][D / 8][4], top[MT][2], sum[MT][2];
-    uint met[MT][2]; /* the largest P, in pairs */
+    float acc[MT][D / 8][4], row_max[MT][2], sum[MT][2];
+    uint seen_max[MT][2]; /* the largest P, in pairs */
 #pragma unroll
     for (int i = 0; i < MT; i++)
 #pragma unroll
@@ -229,9 +229,9 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                 for (int v = 0; v < 4; v++) acc[i][n][v] = 0;
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                top[i][h] = online ? NO_MAX : base;
+                row_max[i][h] = online ? NO_MAX : base;
                 sum[i][h] = 0;
-                met[i][h] = 0;
+                seen_max[i][h] = 0;
             }
         }
         least = lanes_min(least, 4);
@@ -334,7 +334,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
 #pragma unroll
                             for (int n = 0; n < SK / 8; n++) t = fmax(t, fmax(x[i][n][2 * h], x[i][n][2 * h + 1]));
                             seen[i][h] = t * c;
-                            raise |= seen[i][h] > top[i][h] + LAG;
+                            raise |= seen[i][h] > row_max[i][h] + RESCALE_THRESHOLD;
                         }
                     if (lanes_with(raise)) {
 #pragma unroll
@@ -343,14 +343,14 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                             for (int h = 0; h < 2; h++) {
                                 float t = fmax(seen[i][h], lane_xor(seen[i][h], 1));
                                 t = fmax(t, lane_xor(t, 2));
-                                t = t > top[i][h] + LAG ? t : top[i][h];
-                                float keep = power_of_two(top[i][h] - t);
-                                top[i][h] = t;
-                                sum[i][h] *= keep;
+                                t = t > row_max[i][h] + RESCALE_THRESHOLD ? t : row_max[i][h];
+                                float alpha = power_of_two(row_max[i][h] - t);
+                                row_max[i][h] = t;
+                                sum[i][h] *= alpha;
 #pragma unroll
                                 for (int n = 0; n < D / 8; n++) {
-                                    acc[i][n][2 * h] *= keep;
-                                    acc[i][n][2 * h + 1] *= keep;
+                                    acc[i][n][2 * h] *= alpha;
+                                    acc[i][n][2 * h + 1] *= alpha;
                                 }
                             }
                     }
@@ -362,12 +362,12 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                     for (int n = 0; n < SK / 8; n++)
 #pragma unroll
                         for (int h = 0; h < 2; h++) {
-                            float above = online ? top[i][h] : base;
+                            float above = online ? row_max[i][h] : base;
                             float even = power_of_two(fma(x[i][n][2 * h], c, -above));
                             float odd = power_of_two(fma(x[i][n][2 * h + 1], c, -above));
                             sum[i][h] += even + odd;
                             p[i][n][h] = f16_pair(even, odd);
-                            if (!online) met[i][h] = larger_pair(met[i][h], p[i][n][h]);
+                            if (!online) seen_max[i][h] = larger_pair(seen_max[i][h], p[i][n][h]);
                         }
 #pragma unroll
                 for (int n = 0; n < SK / 8; n += 2)
@@ -394,7 +394,7 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
                 l += lane_xor(l, 1);
                 l += lane_xor(l, 2);
                 if (!online) {
-                    float t = larger_of_pair(met[i][h]);
+                    float t = larger_of_pair(seen_max[i][h]);
                     t = fmax(t, lane_xor(t, 1));
                     t = fmax(t, lane_xor(t, 2));
                     bool suits = t < 32768 && t > power_of_two(low);
@@ -433,19 +433,19 @@ KERNEL void attention_prefill(OPERANDS, uint SHARE, IN(count), float base, float
         block b = {m0, m_end, column / blocks, column % blocks * HB, per_kv, SHARE, turn % SHARE};
         if (b.turn && b.turn >= runs_of(m0, m_end, IN_AT(int, seq))) continue;
 #if !ASYNC
-        attend(true, ~0u, &b, tiles, base, low, THEM);
+        attend(true, ~0u, &b, tiles, base, low, ARGS);
 #else
-        uint redo = attend(false, ~0u, &b, tiles, base, low, THEM);
-        __local uint *again = (__local uint *)tiles; /* do rows of any warp have to be done again? */
-        if (get_local_id(0) == 0) *again = 0;
+        uint redo = attend(false, ~0u, &b, tiles, base, low, ARGS);
+        __local uint *any_redo = (__local uint *)tiles; /* do rows of any warp have to be computed again? */
+        if (get_local_id(0) == 0) *any_redo = 0;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (redo) atomic_or(again, 1u);
+        if (redo) atomic_or(any_redo, 1u);
         if (redo && get_local_id(0) % 4 == 0 && count_off != NONE)
             atomic_add((volatile __global uint *)(count_base + count_off), popcount(redo));
         barrier(CLK_LOCAL_MEM_FENCE);
-        bool some = *again;
+        bool some = *any_redo;
         barrier(CLK_LOCAL_MEM_FENCE); /* tiles are written again */
-        if (some) attend(true, redo, &b, tiles, base, low, THEM);
+        if (some) attend(true, redo, &b, tiles, base, low, ARGS);
 #endif
     }
 }

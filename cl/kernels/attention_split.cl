@@ -1,8 +1,8 @@
 /* attention_split: softmax(q . k * scale) v over paged keys for few rows of many sequences, on NVIDIA's matrix
- * units. All keys of all rows form one line of tiles, which is cut evenly: each work-group takes as much,
+ * units. All keys of all rows form one work list of tiles, which is cut evenly: each work-group gets the same amount,
  * however lengths are mixed, and one long sequence uses the whole device.
  *
- *   row 0, KV head 0 | row 0, KV head 1 | ... | row 1, KV head 0 | ...      a segment: 16 keys a tile
+ *   row 0, KV head 0 | row 0, KV head 1 | ... | row 1, KV head 0 | ...      a (row, KV head) item: 16 keys a tile
  *   |--- work-group 0 ---|--- work-group 1 ---|--- work-group 2 ---|
  *
  * Up to 8 query heads of a KV head are the columns of one product, so that keys and values are read once:
@@ -12,23 +12,23 @@
  *   P^T [16 keys, 8]              in f16, transposed between lanes by movmatrix
  *   O^T [D, 8] += V^T P^T         V^T from 16 bytes of a value a lane, two keys' halves joined by prmt
  *
- * so nothing passes through local memory but the sums of the warps at a segment's end; the next tile's keys
- * are loaded while this one is multiplied. The warps of a group take turns at the tiles of a segment. A
- * segment that several groups share leaves partial sums in the scratch buffer, and the last group to arrive
- * (a counter says so) adds them in the order of the groups: the same call gives the same bits. Another batch
- * cuts the line elsewhere, so a row's last bits may depend on it.
+ * so nothing passes through local memory but the sums of the warps at an item's end; the next tile's keys
+ * are loaded while this one is multiplied. The tiles of an item are dealt to the warps of a group one by one. An
+ * item that several groups share leaves partial sums in the scratch buffer, and the last group to arrive
+ * (a counter tells) adds them in the order of the groups: the same call gives the same bits. Another batch
+ * cuts the work list elsewhere, so a row's last bits may depend on it.
  *
- * SPANS 1: each KV head has a span (spans.clh), and only tiles of which the row sees some key stand in the line: of each
- * row and KV head those of the sink and of the span. That the line is cut evenly is what ordering the heads by length is
- * for elsewhere: no work-group has a longer head than another.
+ * SPANS 1: each KV head has a span (spans.clh), and the work list holds only tiles of which the row sees some key: of each
+ * row and KV head those of the sink and of the span. Other kernels order the heads by length to balance the work-groups;
+ * cutting the work list evenly makes that unnecessary.
  *
- * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^LAG, and sums are scaled down.
+ * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
  * ASYNC 1: it is given (base: such that the largest admissible score gives 2^15) and sums are just added. A row
- * whose largest score leaves (low, 15), relative to base, is done again in the synchronous way, by
+ * whose largest score leaves (low, 15), relative to base, is computed again in the synchronous way, by
  * the group that finds out; count, if there is one, is raised by 1 for each such row and head.
  *
- * Scratch: counters (COUNTERS of them, 0 between launches), then for each group two parts, of its first
- * segment and of its last, each 8 * D sums and 8 pairs (maximum, sum).
+ * Scratch: counters (COUNTERS of them, 0 between launches), then for each group two partial results, of its first
+ * item and of its last, each 8 * D sums and 8 pairs (maximum, sum).
  *
  * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, SPANS. WG: a multiple of 32. Pools are
  * aligned to 16 bytes, q is F16.
@@ -59,11 +59,11 @@
 #define PITCH (D + 4)
 #define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
 #define COUNTERS 4096
-#define PART (8 * (D + 2)) /* floats */
-#define START 4u /* tiles that would take as long as the start and the end of a segment */
+#define PARTIAL (8 * (D + 2)) /* floats */
+#define START 4u /* tiles that would take as long as the start and the end of an item */
 #define LEAST (START + WARPS) /* length that a group is worth starting for */
-#define WHOLE 20u /* up to this length on average a group a segment: to share one takes longer than to do it */
-#define AT_ONCE 12 /* parts read before they are added */
+#define WHOLE 20u /* up to this length on average each group has a whole item: sharing one takes longer than computing it */
+#define AT_ONCE 12 /* partial results read before they are added */
 
 /* Words are read by 4, then by 2, then one: the element at which word w of lane i of n begins. */
 uint word_at(uint w, uint words, uint i, uint n)
@@ -84,7 +84,7 @@ uint word_at(uint w, uint words, uint i, uint n)
         if (words & 1) LD_WORDS1(r, words - 1, (from) + word_at(words - 1, words, i, n));          \
     }
 
-/* Length of a row's segments in the line: its tiles, after as many as its start and end cost. */
+/* Length of a row's items in the work list: its tiles, after as many as its start and end cost. */
 uint length_of(int pos)
 {
     return START + ((uint)max(pos + 16, 0) >> 4);
@@ -97,7 +97,7 @@ uint hidden_tiles(int pos, int span, int sink)
     return (uint)max(after_gap(pos, span, sink) / 16 - (sink + 15) / 16, 0);
 }
 
-/* Length of one segment of each KV head of a row. */
+/* Length of one item of each KV head of a row. */
 uint length_of_row(int pos, const __global int *spans, uint Hkv, int sink)
 {
     uint sum = 0;
@@ -109,10 +109,10 @@ uint length_of_row(int pos, const __global int *spans, uint Hkv, int sink)
 /* The tile of a row that is number t of those that it sees. */
 #define TILE_OF_ROW(t) ((t) + ((t) < sink_tiles ? 0 : hidden))
 #define UNSEEN(key)    ((key) >= keys || ((key) >= (uint)sink && (key) < after))
-#define IN_GAP(t)      (((t) + 1) * 16 > (uint)sink && (t) * 16 < after) /* a part of that tile */
-#define LOOK_AT_SEGMENT                                                                            \
+#define IN_GAP(t)      (((t) + 1) * 16 > (uint)sink && (t) * 16 < after) /* a partial of that tile */
+#define LOAD_ITEM                                                                            \
     {                                                                                              \
-        int span = spans[segment / blocks];                                                        \
+        int span = spans[item / blocks];                                                        \
         hidden = hidden_tiles(row_pos, span, sink);                                                \
         after = (uint)after_gap(row_pos, span, sink);                                              \
         length = length_of(row_pos) - hidden;                                                      \
@@ -156,18 +156,18 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                             uint page_stride, uint q_stride, uint o_stride, float scale SPAN_ARGS,
                             __global uint *scratch, IN(count), float base, float low)
 {
-    __local float part[WARPS * 8 * PITCH] __attribute__((aligned(16)));
+    __local float partial[WARPS * 8 * PITCH] __attribute__((aligned(16)));
     __local float2 state[WARPS * 8]; /* maximum and sum of each warp's columns */
-    __local uint said, again; /* arrivals before this one; columns to be done again */
+    __local uint arrivals, redo_mask; /* arrivals before this one; columns to be computed again */
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, g = lane >> 2, quad = lane & 3;
-    uint per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, segments = Hkv * blocks;
+    uint per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, items = Hkv * blocks;
     const __global int *pos = IN_AT(int, pos);
     float c = scale * 1.44269504f;
 #if SPANS
     const __global int *spans = IN_AT(int, spans);
-    uint sink_tiles = ((uint)sink + 15) / 16, alike = blocks; /* segments of one length that follow each other */
+    uint sink_tiles = ((uint)sink + 15) / 16, alike = blocks; /* items of one length that follow each other */
 #else
-    uint alike = segments;
+    uint alike = items;
 #endif
 
     /* Where in the line this group begins: each lane adds up a run of rows. Where that is one row at most, lanes
@@ -186,7 +186,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #pragma unroll
     for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane);
     ulong total = (ulong)lane_at(upto, 31) * alike;
-    ulong all = (ulong)M * segments;
+    ulong all = (ulong)M * items;
     uint groups = (uint)min((ulong)get_num_groups(0), total <= all * WHOLE ? all : (total + LEAST - 1) / LEAST);
     if (get_group_id(0) >= groups) return;
     ulong at = part_of(get_group_id(0), total, groups), end = part_of(get_group_id(0) + 1, total, groups), begin = at;
@@ -199,28 +199,28 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     ulong row_at = (ulong)lane_at(before, owner) * alike;
     int row_pos = ROW_POS;
 #if SPANS
-    uint keys = (uint)max(row_pos + 1, 0), length, hidden, after, segment = 0, first = (uint)(at - row_at);
-    for (;; segment++) {
-        LOOK_AT_SEGMENT
+    uint keys = (uint)max(row_pos + 1, 0), length, hidden, after, item = 0, first = (uint)(at - row_at);
+    for (;; item++) {
+        LOAD_ITEM
         if (first < length) break;
         first -= length;
     }
-    ulong next_at = at - first; /* where the segment begins in the line, below */
+    ulong next_at = at - first; /* where the item begins in the work list, below */
 #else
     uint keys = (uint)max(row_pos + 1, 0), length = length_of(row_pos);
-    uint segment = (uint)(at - row_at) / length, first = (uint)(at - row_at) % length;
+    uint item = (uint)(at - row_at) / length, first = (uint)(at - row_at) % length;
 #endif
     const __global int *page = ROW_PAGE;
 
     while (at < end) {
         uint last = (uint)min((ulong)length, first + (end - at));
 #if SPANS
-        ulong segment_at = next_at;
+        ulong item_at = next_at;
         next_at += length;
 #else
-        ulong segment_at = row_at + (ulong)segment * length;
+        ulong item_at = row_at + (ulong)item * length;
 #endif
-        uint kvh = segment / blocks, head0 = segment % blocks * 8, heads = min(8u, per_kv - head0);
+        uint kvh = item / blocks, head0 = item % blocks * 8, heads = min(8u, per_kv - head0);
         const __global half *qp = IN_AT(half, q) + (ulong)m * q_stride;
         bool aligned = (((ulong)qp | (ulong)q_stride * 2) & 7) == 0;
         uint qw[KW];
@@ -231,8 +231,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         bool whole = last - first == length;
 
         for (;;) {
-            float acc[VW][4], top0 = NO_MAX, top1 = NO_MAX, sum0 = 0, sum1 = 0;
-            float max0 = online ? NO_MAX : base, max1 = max0; /* what scores are taken relative to */
+            float acc[VW][4], seen_max0 = NO_MAX, seen_max1 = NO_MAX, sum0 = 0, sum1 = 0;
+            float row_max0 = online ? NO_MAX : base, row_max1 = row_max0; /* what scores are taken relative to */
 #pragma unroll
             for (int w = 0; w < VW; w++)
 #pragma unroll
@@ -281,34 +281,34 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                         if (UNSEEN(v0 + 9)) vd[w] = 0;
                     }
                 }
-                top0 = fmax(top0, fmax(x0, x2));
-                top1 = fmax(top1, fmax(x1, x3));
-                if (online && lanes_with(top0 > max0 + LAG || top1 > max1 + LAG)) {
-                    float t0 = top0, t1 = top1;
+                seen_max0 = fmax(seen_max0, fmax(x0, x2));
+                seen_max1 = fmax(seen_max1, fmax(x1, x3));
+                if (online && lanes_with(seen_max0 > row_max0 + RESCALE_THRESHOLD || seen_max1 > row_max1 + RESCALE_THRESHOLD)) {
+                    float t0 = seen_max0, t1 = seen_max1;
 #pragma unroll
-                    for (uint far = 4; far < 32; far *= 2) {
-                        t0 = fmax(t0, lane_xor(t0, far));
-                        t1 = fmax(t1, lane_xor(t1, far));
+                    for (uint xor_distance = 4; xor_distance < 32; xor_distance *= 2) {
+                        t0 = fmax(t0, lane_xor(t0, xor_distance));
+                        t1 = fmax(t1, lane_xor(t1, xor_distance));
                     }
-                    t0 = t0 > max0 + LAG ? t0 : max0;
-                    t1 = t1 > max1 + LAG ? t1 : max1;
-                    float keep0 = power_of_two(max0 - t0), keep1 = power_of_two(max1 - t1);
-                    sum0 *= keep0;
-                    sum1 *= keep1;
+                    t0 = t0 > row_max0 + RESCALE_THRESHOLD ? t0 : row_max0;
+                    t1 = t1 > row_max1 + RESCALE_THRESHOLD ? t1 : row_max1;
+                    float alpha0 = power_of_two(row_max0 - t0), alpha1 = power_of_two(row_max1 - t1);
+                    sum0 *= alpha0;
+                    sum1 *= alpha1;
 #pragma unroll
                     for (int w = 0; w < VW; w++) {
-                        acc[w][0] *= keep0;
-                        acc[w][1] *= keep1;
-                        acc[w][2] *= keep0;
-                        acc[w][3] *= keep1;
+                        acc[w][0] *= alpha0;
+                        acc[w][1] *= alpha1;
+                        acc[w][2] *= alpha0;
+                        acc[w][3] *= alpha1;
                     }
-                    max0 = t0;
-                    max1 = t1;
+                    row_max0 = t0;
+                    row_max1 = t1;
                 }
-                x0 = power_of_two(x0 - max0);
-                x1 = power_of_two(x1 - max1);
-                x2 = power_of_two(x2 - max0);
-                x3 = power_of_two(x3 - max1);
+                x0 = power_of_two(x0 - row_max0);
+                x1 = power_of_two(x1 - row_max1);
+                x2 = power_of_two(x2 - row_max0);
+                x3 = power_of_two(x3 - row_max1);
                 sum0 += x0 + x2;
                 sum1 += x1 + x3;
                 uint p0 = transpose8(f16_pair(x0, x1)), p1 = transpose8(f16_pair(x2, x3));
@@ -318,57 +318,57 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                         permute_bytes(vc[w], vd[w], 0x5410), permute_bytes(vc[w], vd[w], 0x7632), p0, p1);
             }
 
-            /* The warps' sums, brought to one maximum. Asynchronous: the maximum only tells what was met. */
+            /* The warps' sums, brought to one maximum. Asynchronous: the maximum only records what was seen. */
 #pragma unroll
-            for (uint far = 4; far < 32; far *= 2) {
-                sum0 += lane_xor(sum0, far);
-                sum1 += lane_xor(sum1, far);
+            for (uint xor_distance = 4; xor_distance < 32; xor_distance *= 2) {
+                sum0 += lane_xor(sum0, xor_distance);
+                sum1 += lane_xor(sum1, xor_distance);
                 if (ASYNC) {
-                    top0 = fmax(top0, lane_xor(top0, far));
-                    top1 = fmax(top1, lane_xor(top1, far));
+                    seen_max0 = fmax(seen_max0, lane_xor(seen_max0, xor_distance));
+                    seen_max1 = fmax(seen_max1, lane_xor(seen_max1, xor_distance));
                 }
             }
             if (g == 0) {
-                state[warp * 8 + 2 * quad] = (float2)(online ? max0 : top0, sum0);
-                state[warp * 8 + 2 * quad + 1] = (float2)(online ? max1 : top1, sum1);
+                state[warp * 8 + 2 * quad] = (float2)(online ? row_max0 : seen_max0, sum0);
+                state[warp * 8 + 2 * quad + 1] = (float2)(online ? row_max1 : seen_max1, sum1);
             }
             barrier(CLK_LOCAL_MEM_FENCE);
-            float keep0 = 1, keep1 = 1;
+            float alpha0 = 1, alpha1 = 1;
             if (online) {
                 float t0 = NO_MAX, t1 = NO_MAX;
                 for (int i = 0; i < WARPS; i++) {
                     t0 = fmax(t0, state[i * 8 + 2 * quad].x);
                     t1 = fmax(t1, state[i * 8 + 2 * quad + 1].x);
                 }
-                keep0 = power_of_two(max0 - t0);
-                keep1 = power_of_two(max1 - t1);
+                alpha0 = power_of_two(row_max0 - t0);
+                alpha1 = power_of_two(row_max1 - t1);
             }
-            __local float *mine = part + (warp * 8 + 2 * quad) * PITCH;
+            __local float *mine = partial + (warp * 8 + 2 * quad) * PITCH;
 #pragma unroll
             for (int w = 0; w < VW; w++) {
                 uint d = word_at(w, VW, g, 8);
                 if (2 * quad < heads) {
-                    mine[d] = acc[w][0] * keep0;
-                    mine[d + 1] = acc[w][2] * keep0;
+                    mine[d] = acc[w][0] * alpha0;
+                    mine[d + 1] = acc[w][2] * alpha0;
                 }
                 if (2 * quad + 1 < heads) {
-                    mine[PITCH + d] = acc[w][1] * keep1;
-                    mine[PITCH + d + 1] = acc[w][3] * keep1;
+                    mine[PITCH + d] = acc[w][1] * alpha1;
+                    mine[PITCH + d + 1] = acc[w][3] * alpha1;
                 }
             }
             barrier(CLK_LOCAL_MEM_FENCE);
 
             /* Four sums a work-item: of this group, then, if it is the last one, of all. */
-            uint from = 0, to = 0; /* the groups that share this segment */
+            uint from = 0, to = 0; /* the groups that share this item */
             if (!whole) {
-                from = (uint)part_of((segment_at + 1) * groups - 1, 1, total);
-                to = (uint)part_of((segment_at + length) * groups - 1, 1, total);
-                uint slot = 2 * get_group_id(0) + (segment_at >= begin);
-                __global float *put = (__global float *)(scratch + COUNTERS) + (ulong)slot * PART;
+                from = (uint)part_of((item_at + 1) * groups - 1, 1, total);
+                to = (uint)part_of((item_at + length) * groups - 1, 1, total);
+                uint index = 2 * get_group_id(0) + (item_at >= begin);
+                __global float *put = (__global float *)(scratch + COUNTERS) + (ulong)index * PARTIAL;
                 for (uint i = lid; i < heads * (D / 4); i += WG) {
                     uint col = i / (D / 4), d = i % (D / 4) * 4;
-                    float4 sum = FOUR(part, col * PITCH + d);
-                    for (int w = 1; w < WARPS; w++) sum += FOUR(part, (w * 8 + col) * PITCH + d);
+                    float4 sum = FOUR(partial, col * PITCH + d);
+                    for (int w = 1; w < WARPS; w++) sum += FOUR(partial, (w * 8 + col) * PITCH + d);
                     *(__global float4 *)(put + col * D + d) = sum;
                 }
                 if (lid < heads) {
@@ -379,9 +379,9 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                     ((__global float2 *)(put + 8 * D))[lid] = (float2)(t, sum);
                 }
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-                if (lid == 0) said = arrive(scratch + from);
+                if (lid == 0) arrivals = arrive(scratch + from);
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
-                if (said != to - from) break;
+                if (arrivals != to - from) break;
                 if (lid == 0) scratch[from] = 0;
             }
             uint redo = 0;
@@ -391,7 +391,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 float t = NO_MAX, l = 0;
                 if (whole) {
                     for (int w = 0; w < WARPS; w++) {
-                        sum += FOUR(part, (w * 8 + col) * PITCH + d);
+                        sum += FOUR(partial, (w * 8 + col) * PITCH + d);
                         t = fmax(t, state[w * 8 + col].x);
                     }
                     for (int w = 0; w < WARPS; w++)
@@ -404,7 +404,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #pragma unroll
                         for (uint i = 0; i < AT_ONCE; i++) {
                             uint u = min(w + i, to);
-                            const __global float *get = parts + (ulong)(2 * u + (u == from)) * PART;
+                            const __global float *get = parts + (ulong)(2 * u + (u == from)) * PARTIAL;
                             LD_SHARED4(add[i], get + col * D + d);
                             LD_SHARED2(with[i], get + 8 * D + 2 * col);
                         }
@@ -437,11 +437,11 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 STORE(o, to_o + 3, sum.w)
             }
             if (online) break;
-            if (lid == 0) again = 0;
+            if (lid == 0) redo_mask = 0;
             barrier(CLK_LOCAL_MEM_FENCE);
-            if (redo) atomic_or(&again, redo);
+            if (redo) atomic_or(&redo_mask, redo);
             barrier(CLK_LOCAL_MEM_FENCE);
-            wanted = again;
+            wanted = redo_mask;
             if (!wanted) break;
             if (lid == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), popcount(wanted));
             online = true;
@@ -449,14 +449,14 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             a = 0;
             b = length - START;
         }
-        barrier(CLK_LOCAL_MEM_FENCE); /* part and state are written again */
+        barrier(CLK_LOCAL_MEM_FENCE); /* partial and state are written again */
         at += last - first;
         first = 0;
-        if (++segment == segments && at < end) {
+        if (++item == items && at < end) {
 #if !SPANS
-            row_at += (ulong)segments * length;
+            row_at += (ulong)items * length;
 #endif
-            segment = 0;
+            item = 0;
             m++;
             row_pos = ROW_POS;
             keys = (uint)max(row_pos + 1, 0);
@@ -466,7 +466,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             page = ROW_PAGE;
         }
 #if SPANS
-        if (at < end) LOOK_AT_SEGMENT
+        if (at < end) LOAD_ITEM
 #endif
     }
 }

@@ -1,5 +1,5 @@
 /* gemm_flat: Y = X W^T + bias + residual for few rows of X on NVIDIA's matrix units (mma.sync m16n8k16, f16 in,
- * f32 sums), W in fragments (layout.c). Bound by the reading of W, which happens once.
+ * f32 sums), W MMA-fragment-major (layout.c). Bound by the reading of W, which happens once.
  *
  *   W is operand A: 16 of its rows a tile, a warp reads tile (block, k) as 512 bytes straight to registers
  *   X is operand B: 8 of its rows a tile, so M is padded to 8 only
@@ -136,22 +136,22 @@ pair_t pair_at(uint lid, uint tile)
     return p;
 }
 #define PAIR_HERE(p)  ((p).m < M && (p).head < Hq + 2 * Hkv)
-#define PAIR_TURNS(p) ((p).head < Hq + Hkv && (p).e0 < N_ROT / (NEOX ? 2 : 1))
+#define IS_ROTATED(p) ((p).head < Hq + Hkv && (p).e0 < N_ROT / (NEOX ? 2 : 1))
 #endif
 
 /* Output `at` of a tile: the sums of all warps. */
-float total(const __local float *part, uint at)
+float total(const __local float *partial, uint at)
 {
     float sum = 0;
 #pragma unroll
-    for (int s = 0; s < WARPS; s++) sum += part[s * OUTS + at];
+    for (int s = 0; s < WARPS; s++) sum += partial[s * OUTS + at];
     return sum;
 }
 
 KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                       ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS)
 {
-    __local float part[WARPS * OUTS];
+    __local float partial[WARPS * OUTS];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
 #if SILU
     uint gate = N / 16, blocks = 2 * gate, tiles = gate; /* tile t: blocks t of gate and of up */
@@ -191,7 +191,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         }
         LOAD_WS(0, from)
 #if ROPE
-        pair_t pair = pair_at(anew(lid), tile);
+        pair_t pair = pair_at(opaque(lid), tile);
         bool here = PAIR_HERE(pair);
         int at = here ? IN_AT(int, pos)[pair.m] : 0, into = here ? IN_AT(int, slot)[pair.m] : -1;
 #endif
@@ -229,7 +229,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         LOAD_XS(0, from)
 #if ROPE
         float2 angle = 0;
-        if (here && PAIR_TURNS(pair)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), ANGLES(at));
+        if (here && IS_ROTATED(pair)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), COS_SIN(at));
 #endif
         for (uint k0 = from; k0 < to; k0 += 2 * UK) {
             LOAD(1, k0 + UK)
@@ -237,7 +237,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             LOAD(0, k0 + 2 * UK)
             USE(1)
         }
-        __local float *mine = part + warp * OUTS;
+        __local float *mine = partial + warp * OUTS;
 #pragma unroll
         for (int r = 0; r < RB; r++)
 #pragma unroll
@@ -247,12 +247,12 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                     mine[(t * 8 + (lane & 3) * 2 + v % 2) * ROWS + r * 16 + (lane >> 2) + v / 2 * 8] = acc[r][t][v];
         barrier(CLK_LOCAL_MEM_FENCE);
 #if ROPE
-        pair = pair_at(anew(lid), tile);
+        pair = pair_at(opaque(lid), tile);
         if (PAIR_HERE(pair)) {
             uint col = pair.head * HEAD;
-            float a = total(part, pair.m * ROWS + pair.row0), b = total(part, pair.m * ROWS + pair.row1), first, second;
+            float a = total(partial, pair.m * ROWS + pair.row0), b = total(partial, pair.m * ROWS + pair.row1), first, second;
             if (bias_off != NONE) a += IN_AT(float, bias)[col + pair.e0], b += IN_AT(float, bias)[col + pair.e1];
-            if (PAIR_TURNS(pair)) TURNED(first, second, a, b, angle.x, angle.y);
+            if (IS_ROTATED(pair)) ROTATE(first, second, a, b, angle.x, angle.y);
             else first = a, second = b;
             if (pair.head < Hq) {
                 ulong q = (ulong)pair.m * y_stride + col;
@@ -268,10 +268,10 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         for (uint i = lid; i < COLUMNS * NT * 8; i += WG) {
             uint m = i / COLUMNS, row = i % COLUMNS, col = tile * COLUMNS + row;
             if (m >= M || col >= N) continue;
-            float sum = total(part, m * ROWS + row);
+            float sum = total(partial, m * ROWS + row);
             if (bias_off != NONE) sum += IN_AT(float, bias)[col];
 #if SILU
-            float up = total(part, m * ROWS + 16 + row);
+            float up = total(partial, m * ROWS + 16 + row);
             if (bias_off != NONE) up += IN_AT(float, bias)[N + col];
             sum = sum / (1.0f + exp(-sum)) * up;
 #endif
@@ -279,6 +279,6 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             STORE(y, (ulong)m * y_stride + col, sum)
         }
 #endif
-        barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
+        barrier(CLK_LOCAL_MEM_FENCE); /* partial is written again */
     }
 }

@@ -1,4 +1,4 @@
-/* gemm_frag: Y = X W^T + bias + residual on NVIDIA's matrix units (mma.sync m16n8k16), W in fragments (layout.c).
+/* gemm_frag: Y = X W^T + bias + residual on NVIDIA's matrix units (mma.sync m16n8k16), W MMA-fragment-major (layout.c).
  * BN outputs of each of BM rows of X a work-group; a warp multiplies WN rows of W with WM rows of X.
  *
  *   W, X: device memory --> local memory (cp.async), in parts of PK of K; STAGES parts are there or on their way
@@ -178,7 +178,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                     uint m = v / 4 * 8 + (lane & 3) * 2 + v % 2, n = r * 16 + (lane >> 2) + v % 4 / 2 * 8;
                     STORE_LOCAL(mine + m * PITCH + n * 4, as_uint(acc[r][j + v / 4][v % 4]));
                 }
-            MEET_WARP();
+            SYNCWARP();
 #pragma unroll
             for (int i = 0; i < YN / 8; i++) {
                 uint at = i * 128 + lane * 4, m = m0 + wm + j * 8 + at / YN, col = n0 + (wn >> SILU) + at % YN;
@@ -201,7 +201,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                 }
 #endif
             }
-            MEET_WARP(); /* the next rows overwrite these */
+            SYNCWARP(); /* the next rows overwrite these */
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all of it */
     }

@@ -3,7 +3,7 @@
  * The kernel that the faster ones are checked against on a device, and the last resort: no local
  * memory, no barrier, any M, N, K. Neighbours share a row of X and read different rows of W.
  *
- * Knob FRAG 1: W is in F16 fragments (layout.c).
+ * Knob FRAG 1: W is F16, MMA-fragment-major (layout.c).
  */
 #ifndef WF_COMMON
 #include "common.clh"

@@ -85,9 +85,9 @@ KERNEL void rope_kv(IN(qkv), OUT_ACT(q), uint M, uint D, uint n_rot, uint qkv_st
         pairs_t v;
         LOAD(v, x, e0, e1)
         if (turn && h < Hq + Hkv) {
-            pairs_t t = TABLE(ANGLES(at) + 2 * p);
+            pairs_t t = TABLE(COS_SIN(at) + 2 * p);
             vec_t c = EVEN(t), s = ODD(t), a = FIRST(v), b = SECOND(v), first, second;
-            TURNED(first, second, a, b, c, s);
+            ROTATE(first, second, a, b, c, s);
             v = MADE(first, second);
         }
         if (h < Hq) {

@@ -25,7 +25,7 @@ static void common(const wf_call *c, cl_launch *l)
     wf_cl_arg_u32(l, p->sink);
 }
 
-bool wf_cl_plan_attention(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                           cl_launch *l)
 {
     (void)v;
@@ -52,7 +52,7 @@ static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch 
         l->groups *= parts;
     }
     wf_cl_knob(l, "SPLIT", split);
-    wf_cl_arg_scratch(l, split ? WF_CL_ZEROS + row_heads * parts * (p->head_dim + 2) * sizeof(float) : 0);
+    wf_cl_arg_scratch(l, split ? WF_CL_ZEROED + row_heads * parts * (p->head_dim + 2) * sizeof(float) : 0);
     wf_cl_arg_u32(l, chunk);
     wf_cl_arg_u32(l, parts);
     wf_cl_arg_u32(l, 0);
@@ -60,8 +60,8 @@ static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch 
 }
 
 /* Local memory of attention_flash: queries 4 KiB, a tile of keys about 8 KiB, scores 2 KiB. The tile's
- * length follows from the head size alone, so that all plans add in the same order. */
-bool wf_cl_plan_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+ * length follows from the head size alone, so that all variants add in the same order. */
+bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                       cl_launch *l)
 {
     const wf_params *p = &c->p;
@@ -103,21 +103,21 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
            p->page_tokens % 16 == 0 && c->in[1].stride % 8 == 0 && (c->in[1].offset | c->in[2].offset) % 16 == 0;
 }
 
-/* With spans the length of the line is counted in 32 bits. */
-static bool line_fits(const wf_call *c)
+/* With spans the length of the work list is counted in 32 bits. */
+static bool work_list_fits(const wf_call *c)
 {
     const wf_params *p = &c->p;
     uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[6].rows * c->in[6].cols * p->page_tokens;
     return !c->in[7].buf || (keys / 16 + 8) * c->out[0].rows * p->n_kv_head < UINT32_MAX;
 }
 
-bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { GROUP = 128 };
-    uint32_t d = c->p.head_dim, groups = WF_MIN((uint32_t)v->tile[0] * caps->units, WF_CL_ZEROS / 4);
+    uint32_t d = c->p.head_dim, groups = WF_MIN((uint32_t)v->tile[0] * caps->units, WF_CL_ZEROED / 4);
     bool async = v->tile[1];
     float base = 0, low = 0;
-    if (!suits_mma(caps, c) || !line_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
     l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
@@ -125,7 +125,7 @@ bool wf_cl_plan_split(const cl_caps *caps, const cl_variant *v, const wf_call *c
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "ASYNC", async);
     l->groups = groups;
-    wf_cl_arg_scratch(l, WF_CL_ZEROS + 2ull * groups * 8 * (d + 2) * sizeof(float));
+    wf_cl_arg_scratch(l, WF_CL_ZEROED + 2ull * groups * 8 * (d + 2) * sizeof(float));
     wf_cl_arg_view(l, &c->out[1]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
@@ -156,7 +156,7 @@ static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t h
     l->groups = blocks * share;
 }
 
-bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARPS = 4, GROUP = 32 * WARPS, IDLE_GROUPS = 4096 };
     const wf_params *p = &c->p;
@@ -187,7 +187,7 @@ bool wf_cl_plan_prefill(const cl_caps *caps, const cl_variant *v, const wf_call 
 
 /* Head sizes of whole panels. One sequence's blocks are dealt to as many work-groups as there are multiprocessors, which
  * fetch the first keys of the next block before they have written the last; of several the longest are not known. */
-bool wf_cl_plan_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { GROUP = WF_CL_ATTENTION_THREADS, ROWS = WF_CL_ATTENTION_ROWS, IDLE_GROUPS = 1024 };
     const wf_params *p = &c->p;

@@ -36,7 +36,7 @@ static panels panels_of(const cl_caps *caps, const wf_call *c)
     p.y = !fits_as_it_is(&c->out[0]) || c->in[2].buf || c->in[3].buf;
     uint64_t most = caps->panels / 4 / f / WF_MAX(WF_MAX(m, k), 1);
     p.cols = (uint32_t)(p.w || p.y ? WF_MIN(n, WF_MAX(most, 1)) : n);
-    p.x_at = WF_CL_ZEROS;
+    p.x_at = WF_CL_ZEROED;
     p.w_at = p.x_at + p.x * m * k * f;
     p.y_at = p.w_at + p.w * p.cols * k * f;
     p.bytes = p.y_at + p.y * m * p.cols * f;
@@ -44,7 +44,7 @@ static panels panels_of(const cl_caps *caps, const wf_call *c)
 }
 
 /* The kernel that makes panel `to` of `from`. */
-static bool plan_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res, const wf_view *to,
+static bool configure_panel(const cl_caps *caps, const wf_view *from, const wf_view *bias, const wf_view *res, const wf_view *to,
                        uint32_t limit, cl_launch *l)
 {
     l->wtype = wf_dtypes[from->dtype].name;
@@ -65,13 +65,13 @@ static bool plan_panel(const cl_caps *caps, const wf_view *from, const wf_view *
 static weft_status run_call(cl_q *q, const wf_call *c, int variant);
 
 /* The launch is that of the panel of W, the kernel that differs between formats. */
-bool wf_cl_plan_clblast(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_clblast(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *w = &c->in[1];
     wf_view panel = {.rows = w->rows, .cols = w->cols, .stride = w->cols, .dtype = WF_F32};
     panels p = panels_of(caps, c);
     if (w->layout != v->layout || wf_call_fused(c) || c->groups) return false;
-    if (p.bytes > caps->panels || !plan_panel(caps, w, &none, &none, &panel, limit, l)) return false;
+    if (p.bytes > caps->panels || !configure_panel(caps, w, &none, &none, &panel, limit, l)) return false;
     if (!c->out[0].rows) l->groups = 0; /* no work */
     l->run = run_call;
     return true;
@@ -124,9 +124,9 @@ static weft_status run_panel(product *p, const wf_view *from, const wf_view *bia
     cl_launch l = {0};
     cl_kern *kern;
     wf_call part = {.op = p->c->op, .signal = next_signal(p)};
-    plan_panel(&d->place.caps, from, bias, res, to, d->var[WF_OP_GEMM][p->variant].limit, &l);
+    configure_panel(&d->ref.caps, from, bias, res, to, d->var[WF_OP_GEMM][p->variant].limit, &l);
     WF_TRY(wf_cl_kernel_of(d, WF_OP_GEMM, p->variant, &l, &kern));
-    if (!kern) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: no work-group is small enough for panels", d->place.info.name);
+    if (!kern) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: no work-group is small enough for panels", d->ref.info.name);
     return wf_cl_enqueue(p->q, &part, kern->kernel, &l, "panel");
 }
 
@@ -136,7 +136,7 @@ static weft_status refused(const product *p, CLBlastStatusCode s, const wf_view 
     cl_dev *d = dev_of(p);
     const char *name = s < -1000 ? "of its own, see clblast_c.h" : wf_cl_error_name((cl_int)s);
     WF_TRY(wf_finish(&p->q->base));
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: CLBlastSgemm(%u, %u, %u): status %d (%s); choose another kernel", d->place.info.name,
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: CLBlastSgemm(%u, %u, %u): status %d (%s); choose another kernel", d->ref.info.name,
                    y->rows, y->cols, x->cols, (int)s, name);
 }
 
@@ -178,7 +178,7 @@ static weft_status run_columns(product *p, const panels *at, const wf_view *x, u
 static weft_status run_call(cl_q *q, const wf_call *c, int variant)
 {
     cl_dev *d = (cl_dev *)q->base.dev;
-    panels at = panels_of(&d->place.caps, c);
+    panels at = panels_of(&d->ref.caps, c);
     product p = {.q = q, .c = c, .variant = variant};
     uint32_t n = c->out[0].cols;
     p.steps = at.x + (n + at.cols - 1) / at.cols * (at.w + 1u + at.y);

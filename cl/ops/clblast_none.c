@@ -6,7 +6,7 @@ bool wf_cl_has_clblast(void)
     return false;
 }
 
-bool wf_cl_plan_clblast(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_clblast(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     (void)caps, (void)v, (void)c, (void)limit, (void)l;
     return false;

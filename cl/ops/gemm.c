@@ -7,8 +7,8 @@
 /* Can the variant's kernels do what the call wants besides the product? */
 static bool fuses(const cl_variant *v, const wf_call *c)
 {
-    if (!wf_call_fused(c) || v->plan == wf_cl_plan_flat) return true;
-    return (v->plan == wf_cl_plan_wgmma || v->plan == wf_cl_plan_frag) && !c->in[4].buf && !c->p.rope;
+    if (!wf_call_fused(c) || v->configure == wf_cl_configure_flat) return true;
+    return (v->configure == wf_cl_configure_wgmma || v->configure == wf_cl_configure_frag) && !c->in[4].buf && !c->p.rope;
 }
 
 /* The arguments that every gemm kernel takes, in this order. */
@@ -30,23 +30,23 @@ static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
     return wf_cl_has_format(l->wtype);
 }
 
-bool wf_cl_plan_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-    wf_cl_knob(l, "FRAG", v->layout == WF_CL_FRAGMENTS);
+    wf_cl_knob(l, "FRAG", v->layout == WF_CL_FRAGMENT_MAJOR);
     wf_cl_items(l, (uint64_t)c->out[0].rows * c->out[0].cols);
     return common(v, c, l);
 }
 
 static bool vectors(const wf_call *c)
 {
-    return wf_cl_in_eights(&c->in[0]) && wf_cl_in_eights(&c->in[1]);
+    return wf_cl_vec8_ok(&c->in[0]) && wf_cl_vec8_ok(&c->in[1]);
 }
 
 /* Outputs do not depend on MR and RPL, only speed does: the more rows of X, the more rows of W share
  * what was read of X. */
-bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
     uint32_t m = c->out[0].rows, n = c->out[0].cols, lanes = (uint32_t)v->tile[0];
@@ -65,7 +65,7 @@ bool wf_cl_plan_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     return common(v, c, l);
 }
 
-bool wf_cl_plan_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
     enum { BASE_LOCAL = 16 << 10 };
@@ -100,7 +100,7 @@ static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4],
     wf_cl_knob(l, "STAGES", (int32_t)stages);
 }
 
-bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { LOCAL_BYTES = 48 << 10, WARP = 32 };
     const wf_view *x = &c->in[0], *w = &c->in[1];
@@ -117,7 +117,7 @@ bool wf_cl_plan_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, 
     return common(v, c, l);
 }
 
-/* ---- weights in fragments ------------------------------------------------------------------------------- */
+/* ---- MMA-fragment-major weights ------------------------------------------------------------------------- */
 
 /* Rows of X in F16, aligned to that many bytes. */
 static bool rows_of_halves(const wf_view *x, uint32_t align)
@@ -132,7 +132,7 @@ static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
     while (rows < c->out[0].rows) rows *= 2; /* few programs */
     wf_cl_knob(l, "XK", (int32_t)k);
     wf_cl_knob(l, "XROWS", (int32_t)rows);
-    return v->tile[2] == 1 && wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
+    return v->tile[2] == 1 && wf_cl_vec4_ok(&c->in[0]) && wf_cl_vec4_ok(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
 }
 
 /* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
@@ -148,7 +148,7 @@ static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
     return !p->neox || (p->head_dim % 32 == 0 && p->n_rot % 32 == 0);
 }
 
-bool wf_cl_plan_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
     bool norm = c->in[4].rows, silu = c->p.silu;
@@ -187,7 +187,7 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uin
     return false;
 }
 
-bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARP = 32 };
     const wf_view *w = &c->in[1];
@@ -198,20 +198,20 @@ bool wf_cl_plan_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c,
     /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
     if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[2].buf)) return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "VEC", wf_cl_in_fours(&c->in[2]) && wf_cl_in_fours(&c->in[3]) && wf_cl_in_fours(&c->out[0]));
+    wf_cl_knob(l, "VEC", wf_cl_vec4_ok(&c->in[2]) && wf_cl_vec4_ok(&c->in[3]) && wf_cl_vec4_ok(&c->out[0]));
     l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return common(v, c, l);
 }
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
-    return (uint64_t)((c->out[0].rows + g->tokens - 1) / g->tokens) * ((c->out[0].cols + g->features - 1) / g->features);
+    return (uint64_t)((c->out[0].rows + g->tile_m - 1) / g->tile_m) * ((c->out[0].cols + g->tile_n - 1) / g->tile_n);
 }
 
 /* X in whole tiles. */
 static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 {
-    return g->pack ? (c->out[0].rows + g->tokens - 1) / g->tokens * g->tokens * (uint64_t)c->in[0].cols * 2 : 0;
+    return g->pack ? (c->out[0].rows + g->tile_m - 1) / g->tile_m * g->tile_m * (uint64_t)c->in[0].cols * 2 : 0;
 }
 
 /* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the limit, or
@@ -219,29 +219,29 @@ static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 static double wgmma_step(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
     enum { K_BYTES = 128 };
-    double m_tiles = (c->out[0].rows + g->tokens - 1) / g->tokens, w = g->rows * K_BYTES, x = g->tokens * K_BYTES;
-    double latency = 0.29 + 0.0008 * g->rows + 0.0009 * g->tokens;
+    double m_tiles = (c->out[0].rows + g->tile_m - 1) / g->tile_m, w = g->w_rows * K_BYTES, x = g->tile_m * K_BYTES;
+    double latency = 0.29 + 0.0008 * g->w_rows + 0.0009 * g->tile_m;
     double memory = groups * (w / m_tiles / 4.1e6 + (w - w / m_tiles + x) / 67e6);
     uint32_t each = (groups + caps->units - 1) / caps->units;
-    return WF_MAX(each * 2e-6 * g->rows * g->tokens * g->step / 3.75, cbrt(pow(latency, 3) + pow(memory, 3)));
+    return WF_MAX(each * 2e-6 * g->w_rows * g->tile_m * g->tile_k / 3.75, cbrt(pow(latency, 3) + pow(memory, 3)));
 }
 
 static double wgmma_step_packed(const cl_wgmma *g)
 {
-    return 2e-6 * g->rows * g->tokens * g->step / (4.05 + 0.0043 * g->tokens);
+    return 2e-6 * g->w_rows * g->tile_m * g->tile_k / (4.05 + 0.0043 * g->tile_m);
 }
 
-/* Until the sums of all work-groups have met. */
-static double wgmma_meet(const cl_wgmma *g, uint32_t tiles)
+/* Microseconds of the split-K reduction. */
+static double wgmma_reduce(const cl_wgmma *g, uint32_t tiles)
 {
-    double sums = 1e-6 * tiles * g->split * g->tokens * g->rows * sizeof(float);
-    return g->split == 1 ? 0 : g->pack ? 4.0 * g->split : 0.05 * g->split + 0.6 * sums;
+    double sums = 1e-6 * tiles * g->split_k * g->tile_m * g->w_rows * sizeof(float);
+    return g->split_k == 1 ? 0 : g->pack ? 4.0 * g->split_k : 0.05 * g->split_k + 0.6 * sums;
 }
 
 /* Microseconds of so many work-groups that run together. */
 static double wgmma_round(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
-    uint32_t steps = (c->in[0].cols / g->step + g->split - 1) / g->split;
+    uint32_t steps = (c->in[0].cols / g->tile_k + g->split_k - 1) / g->split_k;
     return g->pack ? steps * wgmma_step_packed(g) + 2 : steps * wgmma_step(caps, g, c, groups) + 1.5;
 }
 
@@ -249,8 +249,8 @@ static double wgmma_round(const cl_caps *caps, const cl_wgmma *g, const wf_call 
  * for M from 16 to 256, X packed from 128 to 2048). Each submit asks for many of these: no loop over the rounds. */
 static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
 {
-    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split, at_once = caps->units * g->resident;
-    double time = wgmma_meet(g, tiles) + (g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0);
+    uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split_k, at_once = caps->units * g->resident;
+    double time = wgmma_reduce(g, tiles) + (g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0);
     if (c->groups) at_once = WF_MIN(at_once, c->groups);
     if (groups >= at_once) time += groups / at_once * wgmma_round(caps, g, c, at_once);
     if (groups % at_once) time += wgmma_round(caps, g, c, groups % at_once);
@@ -262,36 +262,36 @@ static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_ca
 {
     static const uint32_t splits[] = {2, 4, 8};
     cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1, c->p.silu);
-    uint32_t most = c->in[0].cols / best.step; /* each has a step */
+    uint32_t most = c->in[0].cols / best.tile_k; /* each has a step */
     uint64_t tiles = wgmma_tiles(&best, c);
     if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, &best, c);
     for (size_t i = 0; i < WF_LEN(splits) && splits[i] <= most; i++) {
         cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i], c->p.silu);
         double t = wgmma_time(caps, &g, c);
-        if (tiles * g.split <= caps->units * g.resident && tiles * g.box_bytes <= caps->zeros && t < *time) *time = t, best = g;
+        if (tiles * g.split_k <= caps->units * g.resident && tiles * g.exchange_bytes <= caps->zeroed && t < *time) *time = t, best = g;
     }
     return best;
 }
 
-bool wf_cl_plan_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     double time;
     if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16)) return false;
     for (int i = 2; i < 4; i++)
-        if (!wf_cl_in_fours(&c->in[i])) return false;
-    if (!wf_cl_in_fours(&c->out[0]) || (c->p.silu && c->in[1].rows % 32)) return false;
+        if (!wf_cl_vec4_ok(&c->in[i])) return false;
+    if (!wf_cl_vec4_ok(&c->out[0]) || (c->p.silu && c->in[1].rows % 32)) return false;
     cl_wgmma g = wgmma_best(caps, v, c, &time);
-    uint64_t units = wgmma_tiles(&g, c) * g.split, scratch = WF_CL_ZEROS + packed_bytes(&g, c);
-    if (c->in[0].cols % g.step || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    uint64_t units = wgmma_tiles(&g, c) * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
+    if (c->in[0].cols % g.tile_k || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
-    wf_cl_knob(l, "SPLIT", (int32_t)g.split);
+    wf_cl_knob(l, "SPLIT", (int32_t)g.split_k);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);
-    if (g.split > 1) wf_cl_arg_zeros(l, wgmma_tiles(&g, c) * g.box_bytes);
+    if (g.split_k > 1) wf_cl_arg_zeroed(l, wgmma_tiles(&g, c) * g.exchange_bytes);
     return fits;
 }
 
@@ -310,7 +310,7 @@ static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
     *wn = outputs / *wm;
 }
 
-bool wf_cl_plan_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { BK = 32, PITCH = BK + 8 };
     const int32_t *t = v->tile;
@@ -318,7 +318,7 @@ bool wf_cl_plan_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *
     const wf_dtype_info *w = &wf_dtypes[c->in[1].dtype];
     int32_t wm, wn;
     if (!lanes || c->in[0].dtype != WF_F16 || !vectors(c)) return false;
-    if (w->block == 1 && c->in[1].dtype != WF_F16) return false; /* as wf_cl_plan_mma */
+    if (w->block == 1 && c->in[1].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
     if (wf_cl_group(caps, group, limit) < group) return false;
     if (4u * (uint32_t)(t[0] + t[1]) * PITCH > caps->local_bytes) return false;
     wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);

@@ -1,7 +1,7 @@
 /* page_copy: pages from pool to pool. */
 #include "cl/cl.h"
 
-bool wf_cl_plan_page_copy(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_page_copy(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1];
     bool wide = (to->cols | from->stride | to->stride) % 8 == 0 && (from->offset | to->offset) % 16 == 0;

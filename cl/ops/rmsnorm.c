@@ -6,7 +6,7 @@
 static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { PARTS = 4, MOST = 32 };
-    uint32_t k = c->in[0].cols, vec = wf_cl_in_fours(&c->in[0]) && wf_cl_in_fours(&c->in[1]) && wf_cl_in_fours(&c->out[0]) ? 4 : 1, want = 64;
+    uint32_t k = c->in[0].cols, vec = wf_cl_vec4_ok(&c->in[0]) && wf_cl_vec4_ok(&c->in[1]) && wf_cl_vec4_ok(&c->out[0]) ? 4 : 1, want = 64;
     while (want < 1024 && want * PARTS * vec < k) want *= 2;
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
     uint32_t per = (k + group * vec - 1) / (group * vec);
@@ -17,7 +17,7 @@ static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, c
     return per <= MOST;
 }
 
-bool wf_cl_plan_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];

@@ -4,8 +4,8 @@
 static bool in_eights(const wf_call *c)
 {
     const wf_params *p = &c->p;
-    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_in_eights(&c->in[0]) && wf_cl_in_eights(&c->out[0]) &&
-           wf_cl_in_eights(&c->out[1]) && wf_cl_in_eights(&c->out[2]);
+    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(&c->in[0]) && wf_cl_vec8_ok(&c->out[0]) &&
+           wf_cl_vec8_ok(&c->out[1]) && wf_cl_vec8_ok(&c->out[2]);
 }
 
 void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *p)
@@ -21,7 +21,7 @@ void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const
     wf_cl_arg_u64(l, pools[0].stride);
 }
 
-bool wf_cl_plan_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
     const wf_view *qkv = &c->in[0], *q = &c->out[0];

@@ -1,7 +1,7 @@
 /* sample: a work-group a row. */
 #include "cl/cl.h"
 
-bool wf_cl_plan_sample(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_sample(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *x = &c->in[0];
     (void)v;

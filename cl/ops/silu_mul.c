@@ -1,12 +1,12 @@
 /* silu_mul: gate and up to one. */
 #include "cl/cl.h"
 
-bool wf_cl_plan_silu_mul(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_silu_mul(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                          cl_launch *l)
 {
     const wf_view *gu = &c->in[0], *y = &c->out[0];
     (void)v;
-    bool fours = wf_cl_in_fours(gu) && wf_cl_in_fours(y);
+    bool fours = wf_cl_vec4_ok(gu) && wf_cl_vec4_ok(y);
     wf_cl_act(l, gu);
     wf_cl_knob(l, "VEC", fours ? 4 : 1);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 256 : 64, limit));

@@ -94,7 +94,7 @@ static const cl_variant *variant_named(const char *name)
     return v;
 }
 
-static bool plan(const unit *u, const char *variant, uint8_t format, uint32_t turn, cl_launch *l)
+static bool configure(const unit *u, const char *variant, uint8_t format, uint32_t turn, cl_launch *l)
 {
     cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 64 << 10, .gpu = true,
                     .lanes = (uint32_t)u->lanes, .tier = WF_TIER_MATRIX};
@@ -106,7 +106,7 @@ static bool plan(const unit *u, const char *variant, uint8_t format, uint32_t tu
     wf_call call = {.op = WF_OP_GEMM, .in = {x, w}, .out = {y}};
     if (!v) return false;
     *l = (cl_launch){0};
-    return v->plan(&caps, v, &call, 0, l);
+    return v->configure(&caps, v, &call, 0, l);
 }
 
 static int print_knobs(void)
@@ -116,7 +116,7 @@ static int print_knobs(void)
         if (host_units[u].takes_nan) continue; /* not of gemm_matrix.cl */
         for (size_t v = 0; v < WF_LEN(variants); v++) {
             for (size_t f = 0; f < WF_LEN(formats); f++) {
-                if (!plan(&host_units[u], variants[v], format_ids[f], 0, &l)) return 1;
+                if (!configure(&host_units[u], variants[v], format_ids[f], 0, &l)) return 1;
                 printf("%s %s %s %s", host_units[u].name, variants[v], formats[f], host_units[u].macros);
                 for (uint32_t i = 0; i < l.n_knobs; i++) printf(" -D%s=%d", l.knob[i].name, l.knob[i].value);
                 printf("\n");
@@ -142,7 +142,7 @@ static int run(const char *path, const char *unit_name, const char *variant, con
     for (uint32_t turn = 0; turn < 4; turn++) {
         cl_launch l;
         wf_case c = case_of(format_ids[f], turn);
-        ok = plan(u, variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
+        ok = configure(u, variant, format_ids[f], turn, &l) && run_case(ref, &c, &l, turn == 2 ? 1 : 0) && ok;
     }
     host_end();
     wf_dev_close(ref);

@@ -25,7 +25,7 @@ static const struct program {
     {"spans-async", "mma_decode_async", WF_SPANS_MIXED, 64, 4, 16},
 };
 
-enum { UNITS = 3 /* compute units: few work-groups share segments in many ways */, MANY = 20, LONG = 4000, CASES = 6 };
+enum { UNITS = 3 /* compute units: few work-groups share items in many ways */, MANY = 20, LONG = 4000, CASES = 6 };
 
 static const cl_variant *variant_named(const char *name)
 {
@@ -50,7 +50,7 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 }
 
 /* Of the operands' shapes; a stand-in tells which are there. */
-static bool plan(const struct program *p, const wf_check *k, cl_launch *l)
+static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     const cl_variant *v = variant_named(p->variant);
@@ -61,7 +61,7 @@ static bool plan(const struct program *p, const wf_check *k, cl_launch *l)
     for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;
     for (int i = 0; i < WF_MAX_OUT; i++) call.out[i].buf = call.out[i].rows ? &stand_in : NULL;
     *l = (cl_launch){0};
-    return v && v->plan(&caps, v, &call, 0, l);
+    return v && v->configure(&caps, v, &call, 0, l);
 }
 
 /* ---- one case ------------------------------------------------------------------------------------------------- */
@@ -112,7 +112,7 @@ static double distance(const wf_check *p)
 /* Launches leave the counters at 0. */
 static bool clean(void)
 {
-    for (uint32_t i = 0; i < WF_CL_ZEROS / 4; i++)
+    for (uint32_t i = 0; i < WF_CL_ZEROED / 4; i++)
         if (scratch[i]) return false;
     return true;
 }
@@ -142,7 +142,7 @@ static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
     char text[160];
     wf_case_text(c, text, sizeof text);
     if (wf_check_new(ref, c, &problem)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
-    if (!plan(p, problem, &launch)) return fprintf(stderr, "%s: no plan\n", text), false;
+    if (!configure(p, problem, &launch)) return fprintf(stderr, "%s: not configured\n", text), false;
     result = malloc(problem->out[0].bytes);
     memset(result, 0xFF, problem->out[0].bytes);
     scratch = calloc(launch.scratch, 1);
@@ -171,7 +171,7 @@ static int print_knobs(wf_dev *ref)
         wf_case c = case_of(&programs[i], 1, 0);
         wf_check *k;
         cl_launch l;
-        if (wf_check_new(ref, &c, &k) || !plan(&programs[i], k, &l)) return 1;
+        if (wf_check_new(ref, &c, &k) || !configure(&programs[i], k, &l)) return 1;
         printf("%s %s", programs[i].name, l.prelude[1] ? l.prelude[1] : "-");
         for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
         printf("\n");

@@ -2,7 +2,7 @@
 """The programs of cl/wgmma.c without a GPU: their PTX is played here, a statement for all work-items of a work-group at once,
 and Y compared with numpy's. The work-groups of a call take turns at every jump back, so that they can wait for each other.
 
-    wgmma.py WGMMA_TEXT
+    wgmma.py WGMMA_PTX
 
 Copies have arrived as soon as they are asked for, so missing waits are not seen; reads and writes past the ends of buffers are,
 and that the zeros are zeros again. wgmma as the PTX ISA 8.0 defines its operands: A in registers, B in local memory in rows of

@@ -2,7 +2,7 @@
 """The program of cl/wgmma_attention.c without a GPU: its PTX is played here, warp by warp in an order drawn anew each time, and
 o compared with a plain softmax.
 
-    wgmma_attention.py WGMMA_TEXT [SEED]
+    wgmma_attention.py WGMMA_PTX [SEED]
 
 What the device may do late happens late as often as not: copies arrive between the instruction and its barrier, products
 read their operands between the instruction and the wait. Slots that no row may see hold NaN. Warps that all wait for each

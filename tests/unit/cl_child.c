@@ -88,7 +88,7 @@ static void works(void **state)
     cl_dev *d = open_with((wf_open_params){.no_kernel_cache = true, .on_progress = count, .user = &calls});
     bench b = bench_new(d);
     if (run_small(&b)) fail_msg("%s", wf_error());
-    assert_true(d->place.quirks.no_child || d->child.pid > 0);
+    assert_true(d->ref.quirks.no_child || d->child.pid > 0);
     assert_true(calls > 0);
     bench_free(&b);
     shut(d);
@@ -100,7 +100,7 @@ static void compiler_error(void **state)
     size_t size = 0;
     (void)state;
     cl_dev *d = open_with((wf_open_params){.no_kernel_cache = true});
-    if (!d->place.quirks.no_child) {
+    if (!d->ref.quirks.no_child) {
         assert_int_equal(wf_cl_child_build(d, "kernel nonsense", "-cl-std=CL1.2", &bin, &size),
                          CL_CHILD_FAILED);
         assert_non_null(strstr(wf_error(), "CL_BUILD_PROGRAM_FAILURE"));

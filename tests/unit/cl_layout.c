@@ -1,4 +1,4 @@
-/* Weights in fragments, without the device that reads them: packed tiles multiplied as the PTX ISA defines the
+/* MMA-fragment-major weights, without the device that reads them: packed tiles multiplied as the PTX ISA defines the
  * operands of mma.m16n8k16 give the product; tiles suit the device; and the generated wgmma program is sound as a text (and for
  * NVIDIA's assembler, where there is one). */
 #include "unit/cl_test.h"
@@ -12,7 +12,7 @@ static wf_dev *device(bool mma, enum wf_tier tier)
 {
     static cl_dev d;
     memset(&d, 0, sizeof d);
-    d.place.caps.nv_mma = mma;
+    d.ref.caps.nv_mma = mma;
     d.base.params.tier = tier;
     return &d.base;
 }
@@ -41,8 +41,8 @@ static void check_product(uint32_t rows, uint32_t cols)
     float *x = calloc(cols, sizeof *x), *y = calloc(padded, sizeof *y);
     for (uint32_t i = 0; i < rows * cols; i++) w[i] = wf_float_to_half(number(i));
     for (uint32_t k = 0; k < cols; k++) x[k] = number(1000000 + k);
-    assert_int_equal(wf_cl_weight_bytes(d, WF_CL_FRAGMENTS, WF_F16, rows, cols), (uint64_t)padded * cols * 2);
-    wf_cl_weight_pack(d, WF_CL_FRAGMENTS, WF_F16, rows, cols, w, packed);
+    assert_int_equal(wf_cl_weight_bytes(d, WF_CL_FRAGMENT_MAJOR, WF_F16, rows, cols), (uint64_t)padded * cols * 2);
+    wf_cl_weight_pack(d, WF_CL_FRAGMENT_MAJOR, WF_F16, rows, cols, w, packed);
     const uint16_t *at = packed;
     for (uint32_t row = 0; row < padded; row += 16)
         for (uint32_t k = 0; k < cols; k += 16)
@@ -69,7 +69,7 @@ static void fragments_multiply(void **state)
 static void layout_follows_the_device(void **state)
 {
     (void)state;
-    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_FRAGMENTS);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_FRAGMENT_MAJOR);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 48), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_BASE), WF_F16, 8, 64), WF_CL_ROWS);
@@ -81,7 +81,7 @@ static void layout_follows_the_device(void **state)
 static const cl_dev *with_units(uint32_t units, uint32_t local_kib)
 {
     cl_dev *d = (cl_dev *)device(false, WF_TIER_MATRIX);
-    d->place.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units, .nv_local_bytes = local_kib << 10,
+    d->ref.caps = (cl_caps){.gpu = true, .nv_mma = true, .max_group = 1024, .units = units, .nv_local_bytes = local_kib << 10,
                               .tier = WF_TIER_MATRIX};
     return d;
 }
@@ -91,7 +91,7 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     wf_call c = {.op = WF_OP_GEMM};
     c.in[0] = (wf_view){&stand_in, 0, m, k, k, WF_F16, 0};
-    c.in[1] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENTS};
+    c.in[1] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENT_MAJOR};
     c.out[0] = (wf_view){&stand_in, 0, m, n, n, WF_F16, 0};
     return c;
 }
@@ -135,10 +135,10 @@ static void parts_fit_local_memory(void **state)
             const cl_dev *d = with_units(132, kib[i / WF_LEN(depth)]);
             wf_call c = product(512, 4096, depth[i % WF_LEN(depth)]);
             cl_launch l;
-            if (v->plan != wf_cl_plan_frag) continue;
-            assert_true(wf_cl_plan(d, j, &c, &l));
+            if (v->configure != wf_cl_configure_frag) continue;
+            assert_true(wf_cl_configure(d, j, &c, &l));
             int32_t bytes = knob(&l, "STAGES") * (v->tile[0] + v->tile[1]) * knob(&l, "PK") * 2;
-            assert_true(bytes * (256 / (int32_t)l.group) <= (int32_t)d->place.caps.nv_local_bytes);
+            assert_true(bytes * (256 / (int32_t)l.group) <= (int32_t)d->ref.caps.nv_local_bytes);
             assert_true(knob(&l, "STAGES") >= 2 && c.in[0].cols % (uint32_t)knob(&l, "PK") == 0);
             if (!strcmp(v->name, "frag_small")) assert_true(bytes <= 48 << 10);
         }
@@ -179,7 +179,7 @@ static void rotations_behind_products(void **state)
         if (!cases[i].variant) continue;
         assert_true(v >= 0);
         assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
-        assert_true(wf_cl_plan(d, v, &c, &l));
+        assert_true(wf_cl_configure(d, v, &c, &l));
         assert_int_equal(l.groups, 48 * cases[i].head_dim / 32);
         assert_int_equal(knob(&l, "NEOX"), cases[i].neox);
         assert_true(l.n_args <= WF_CL_MAX_ARGS && l.n_knobs <= WF_CL_MAX_KNOBS);
@@ -202,9 +202,9 @@ static void products_keep_what_follows(void **state)
         cl_dev *d = (cl_dev *)with_units(132, 227);
         wf_call c = product(cases[i].m, 28672, 4096), part[WF_MAX_PARTS];
         d->base.fns = &fns, d->base.fuses = true;
-        d->place.caps.nv_wgmma = cases[i].wgmma;
-        d->place.caps.local_bytes = 48 << 10;
-        d->place.caps.scratch = d->place.caps.zeros = 1 << 28;
+        d->ref.caps.nv_wgmma = cases[i].wgmma;
+        d->ref.caps.local_bytes = 48 << 10;
+        d->ref.caps.scratch = d->ref.caps.zeroed = 1 << 28;
         c.variant = -1;
         c.p.silu = 1;
         c.out[1] = c.in[0], c.out[2] = c.out[0];
@@ -293,11 +293,11 @@ static void wgmma_programs_are_sound(void **state)
     int found = 0;
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
-        if (v->plan != wf_cl_plan_wgmma) continue;
+        if (v->configure != wf_cl_configure_wgmma) continue;
         for (uint32_t kind = 0; kind < 4; kind++) {
             uint32_t split = kind % 2 ? 8 : 1;
             bool silu = kind > 1;
-            check_program(wf_cl_wgmma_text(v->tile, split, silu), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, split, silu).resident);
+            check_program(wf_cl_wgmma_ptx(v->tile, split, silu), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, split, silu).resident);
         }
         found++;
     }
@@ -311,8 +311,8 @@ static void attention_programs_are_sound(void **state)
     int found = 0;
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
-        if (v->plan != wf_cl_plan_attention_wgmma) continue;
-        for (int d = 64; d <= 128; d += 64) check_program(wf_cl_attention_text(v->tile, d), v->name, kinds, MULTIPROCESSOR);
+        if (v->configure != wf_cl_configure_attention_wgmma) continue;
+        for (int d = 64; d <= 128; d += 64) check_program(wf_cl_attention_ptx(v->tile, d), v->name, kinds, MULTIPROCESSOR);
         found++;
     }
     assert_true(found > 0);

@@ -1,6 +1,9 @@
-/* wgmma_text: prints a line for each variant of wgmma that loads X as it is (its name and knobs), or the program of one with
- * so many work-groups for the K of a tile, and with SiLU if there is one more word; or, asked for attention, that program for a head size. For wgmma.py and
- * wgmma_attention.py. */
+/* wgmma_ptx: prints what wgmma.py and wgmma_attention.py simulate.
+ *
+ *   wgmma_ptx                          a line for each variant of wgmma that does not pack X: its name and knobs
+ *   wgmma_ptx VARIANT SPLIT_K [silu]   the program of that variant
+ *   wgmma_ptx attention HEAD_SIZE      the program of attention
+ */
 #include "cl/cl.h"
 
 #include <stdio.h>
@@ -19,7 +22,7 @@ static int print_attention(int head_dim)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_ATTENTION); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_ATTENTION, i);
-        if (v->plan == wf_cl_plan_attention_wgmma) return print_text(wf_cl_attention_text(v->tile, head_dim));
+        if (v->configure == wf_cl_configure_attention_wgmma) return print_text(wf_cl_attention_ptx(v->tile, head_dim));
     }
     return 1;
 }
@@ -29,10 +32,10 @@ int main(int argc, char **argv)
     if (argc == 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]));
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
-        if (v->plan != wf_cl_plan_wgmma || v->tile[1]) continue;
+        if (v->configure != wf_cl_configure_wgmma || v->tile[1]) continue;
         if (argc < 3) printf("%s %d %d\n", v->name, v->tile[0] * 64, v->tile[2]);
         if (argc < 3 || strcmp(argv[1], v->name)) continue;
-        return print_text(wf_cl_wgmma_text(v->tile, (uint32_t)atoi(argv[2]), argc > 3));
+        return print_text(wf_cl_wgmma_ptx(v->tile, (uint32_t)atoi(argv[2]), argc > 3));
     }
     return 0;
 }
