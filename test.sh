@@ -205,7 +205,7 @@ stage_asan() {
     # in drivers and kernels, which have no sanitizer; tokenizers have unit tests and a fuzzer.
     only_pocl
     run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|life|many|protocol)|company )'
+        '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|life|many|protocol)|batch_invariance )'
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, beside what follows" \

@@ -141,7 +141,7 @@ void wf_cl_arg_u32(cl_launch *l, uint32_t x);
 void wf_cl_arg_u64(cl_launch *l, uint64_t x);
 void wf_cl_arg_f32(cl_launch *l, float x);
 /* ROPE_ARGS of kernels/rope.clh: table, pos and slot from `in` on, both pools from `pools` on. */
-void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *);
+void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_op_params *);
 /* The scratch buffer of the queue, at least that large. Calls of one queue run one after another, so each
  * has it to itself. Its first WF_CL_ZEROED bytes are zero, and a kernel leaves them zero; the rest is anything. */
 void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
@@ -167,7 +167,7 @@ struct cl_variant {
     cl_configure_fn configure;
 };
 
-bool wf_cl_configure_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_get_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -187,7 +187,7 @@ bool wf_cl_configure_flash(const cl_caps *, const cl_variant *, const wf_call *,
 bool wf_cl_configure_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_sample(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_feed(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+bool wf_cl_configure_token_subst(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 
 /* ---- launch.c, pick.c: the variants of each op --------------------------------------------------------- */

@@ -185,8 +185,8 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     while (b->align < d->ref.caps.mem_align) b->align *= 2;
     b->cache = d->ref.caps.cache;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
-    b->fuse_rows = true;
-    b->fuses = d->ref.caps.nv_mma;
+    b->stack_weights = true;
+    b->has_fused_gemm = d->ref.caps.nv_mma;
     if (d->ref.caps.nv_wgmma) {
         uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROED at least */
         d->ref.caps.scratch = most < WF_CL_ZEROED ? 0 : WF_MIN((uint64_t)WGMMA_SCRATCH, most);

@@ -163,7 +163,7 @@ int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
     cl_dev *d = (cl_dev *)base;
     int forced = *d->force[c->op] ? find(c->op, d->force[c->op]) : -1;
     if (usable(d, c, class, forced)) return forced;
-    if (forced >= 0 && wf_call_fused(c)) return -1; /* in parts, of which one is as asked */
+    if (forced >= 0 && wf_is_fused(c)) return -1; /* in parts, of which one is as asked */
     if (suits_wgmma(c)) {
         int i = fastest_wgmma(d, c, class);
         if (i >= 0) return i;

@@ -45,7 +45,7 @@ static weft_status fastest(probe *p, uint32_t n, bool grow, double *per_second)
 
 static weft_status build(probe *p, const char *family, uint32_t group)
 {
-    cl_variant v = {.op = WF_OP_ROWS, .name = family, .family = family};
+    cl_variant v = {.op = WF_OP_GET_ROWS, .name = family, .family = family};
     wf_cl_group_knobs(&p->l, &p->d->ref.caps, wf_cl_group(&p->d->ref.caps, group, 0));
     return wf_cl_kernel_alone(p->d, &v, &p->l, &p->kern);
 }
@@ -56,7 +56,7 @@ static weft_status measure_read(cl_dev *d, wf_buf *y, wf_ceilings *out)
     enum { DEPTH = 8, CHUNK = 16 };
     probe p = {.d = d, .n_arg = 4};
     wf_buf *x = NULL;
-    uint64_t bytes = WF_MIN(wf_past_cache(&d->base), d->base.max_alloc);
+    uint64_t bytes = WF_MIN(wf_cache_flush_bytes(&d->base), d->base.max_alloc);
     bool gpu = d->ref.caps.gpu;
     wf_cl_knob(&p.l, "OWN", !gpu);
     WF_TRY(build(&p, "probe_read", gpu ? 256 : 1));

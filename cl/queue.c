@@ -322,7 +322,7 @@ static weft_status launch(cl_q *q, const wf_call *c, cl_kernel k, const cl_launc
 {
     cl_dev *d = (cl_dev *)q->base.dev;
     size_t local = l->group;
-    size_t global = local * (size_t)(c->groups ? WF_MIN(most, c->groups) : most);
+    size_t global = local * (size_t)(c->max_groups ? WF_MIN(most, c->max_groups) : most);
     cl_int err = clEnqueueNDRangeKernel(q->q, k, 1, NULL, &global, &local, n_waits, n_waits ? waits : NULL, signal);
     if (asks_too_much(q, err))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: clEnqueueNDRangeKernel(%s/%s): %s of %u",

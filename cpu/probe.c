@@ -52,7 +52,7 @@ static weft_status measure_read(wf_dev *dev, wf_cpu_team *t, wf_cpu_run_fn run, 
     wf_buf *buf;
     wf_call c = {0};
     double seconds = 1;
-    uint64_t bytes = WF_MIN(WF_MIN(wf_past_cache(dev), dev->max_alloc), 4ull << 30);
+    uint64_t bytes = WF_MIN(WF_MIN(wf_cache_flush_bytes(dev), dev->max_alloc), 4ull << 30);
     WF_TRY(dev->fns->buf_create(dev, bytes, &buf));
     for (uint64_t i = 0; i < bytes / 4; i++) ((float *)buf->host)[i] = (float)(i & 1023);
     c.in[0] = (wf_view){.buf = buf, .rows = 1, .cols = (uint32_t)(bytes / 4), .dtype = WF_F32};

@@ -69,7 +69,7 @@ static weft_status run_call(cpu_queue *q, const cmd *c)
     uint64_t work = call_work(call);
     if (work == 0) return WEFT_OK;
     uint64_t n = WF_MIN(1 + work / WORK_PER_THREAD, (uint64_t)wf_cpu_team_size(q->team));
-    if (call->groups) n = WF_MIN(n, call->groups);
+    if (call->max_groups) n = WF_MIN(n, call->max_groups);
     wf_cpu_need need = {0};
     if (c->variant->need) need = c->variant->need(call);
     return wf_cpu_team_run(q->team, c->variant->run, call, (uint32_t)n, need);

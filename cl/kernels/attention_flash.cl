@@ -17,11 +17,11 @@
  * multiple of TK) and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, adds
  * the chunks of each row. The result depends on chunk.
  *
- * SPANS 1: each KV head has a span (spans.clh). Tiles and chunks that no row sees are left out, and KV heads are done
- * in the order of their spans: the longest first, so that the device is full to the end.
+ * WINDOWS 1: each KV head has a window (windows.clh). Tiles and chunks that no row sees are left out, and KV heads are done
+ * in the order of their windows: the longest first, so that the device is full to the end.
  *
  * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG). Local memory:
- * R * D + TK * (D + 4) + R * TK + 3 R floats (4 R + 1 with SPANS), TK ulongs.
+ * R * D + TK * (D + 4) + R * TK + 3 R floats (4 R + 1 with WINDOWS), TK ulongs.
  */
 #ifndef WF_COMMON
 #include "common.clh"
@@ -35,9 +35,9 @@
 #ifndef SPLIT
 #define SPLIT 0
 #endif
-#ifndef SPANS
-#define SPANS 0
-#define SPAN_ARGS
+#ifndef WINDOWS
+#define WINDOWS 0
+#define WINDOW_ARGS
 #endif
 
 #define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */
@@ -48,33 +48,33 @@
 #define O_STEP (WG / D4)
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
-#if SPANS
+#if WINDOWS
 /* Does a row at position pos see a key from `from` to stop - 1? */
-bool sees_any(int from, int stop, int pos, int after, int sink)
+bool attends_any(int from, int stop, int pos, int after, int sink)
 {
     return from <= pos && (from < sink || stop > after);
 }
 
-/* The KV head with the rank-th longest span; 0 or less, which is all keys, is the longest. */
-void find_head(__local uint *head, const __global int *spans, uint Hkv, uint rank)
+/* The KV head with the rank-th longest window; 0 or less, which is all keys, is the longest. */
+void find_head(__local uint *head, const __global int *windows, uint Hkv, uint rank)
 {
     for (uint h = get_local_id(0); h < Hkv; h += WG) {
-        uint own = (uint)spans[h] - 1, longer = 0;
+        uint own = (uint)windows[h] - 1, longer = 0;
         for (uint i = 0; i < Hkv; i++) {
-            uint other = (uint)spans[i] - 1;
+            uint other = (uint)windows[i] - 1;
             longer += other > own || (other == own && i < h);
         }
         if (longer == rank) *head = h;
     }
 }
 
-#define SEES(key, r)     ((key) <= last[r] && ((key) < sink || (key) >= after[r]))
-#define SEES_TILE(k0, r) sees_any(k0, (k0) + TK, last[r], after[r], sink)
-/* The tile that begins at k, or where that lies in a gap of all rows, the one in which it ends. */
-#define TILE_FROM(k)     ((k) < sink ? (k) : max((k), gap_end / TK * TK))
+#define ATTENDS(key, r)     ((key) <= last[r] && ((key) < sink || (key) >= after[r]))
+#define ATTENDS_TILE(k0, r) attends_any(k0, (k0) + TK, last[r], after[r], sink)
+/* The tile that begins at k, or where that lies in the masked range of all rows, the one in which it ends. */
+#define TILE_FROM(k)     ((k) < sink ? (k) : max((k), masked_end / TK * TK))
 #else
-#define SEES(key, r)     ((key) <= last[r])
-#define SEES_TILE(k0, r) ((k0) <= last[r])
+#define ATTENDS(key, r)     ((key) <= last[r])
+#define ATTENDS_TILE(k0, r) ((k0) <= last[r])
 #define TILE_FROM(k)     (k)
 #endif
 
@@ -96,10 +96,10 @@ void load_tile(__local float4 *tile, const __global half *pool, __local const ul
 }
 
 #if SPLIT
-#if SPANS
-#define CHUNK_ARGS   SPAN_ARGS, uint G
-#define CHUNK_VALUES , spans_base, spans_off, sink, Hq / Hkv
-#define WRITTEN(c)   sees_any((c) * chunk, (c) + 1 < chunks ? ((c) + 1) * chunk : INT_MAX, pos[m], after, sink)
+#if WINDOWS
+#define CHUNK_ARGS   WINDOW_ARGS, uint G
+#define CHUNK_VALUES , windows_base, windows_off, sink, Hq / Hkv
+#define WRITTEN(c)   attends_any((c) * chunk, (c) + 1 < chunks ? ((c) + 1) * chunk : INT_MAX, pos[m], after, sink)
 #else
 #define CHUNK_ARGS
 #define CHUNK_VALUES
@@ -121,8 +121,8 @@ void add_chunks(__global float *scratch, uint chunk, uint chunks, const __global
         uint d = i % D4 * 4, n = pos[m] < 0 ? 0 : min(chunks, (uint)pos[m] / chunk + 1);
         float all_max = -INFINITY, total = 0;
         float4 sum = (float4)(0);
-#if SPANS
-        int after = after_gap(pos[m], IN_AT(int, spans)[row_head % Hq / G], sink);
+#if WINDOWS
+        int after = after_masked(pos[m], IN_AT(int, windows)[row_head % Hq / G], sink);
 #endif
         for (uint c = 0; c < n; c++)
             if (WRITTEN(c)) all_max = fmax(all_max, partial_of(scratch, row_head, chunks, c)[D + 1]);
@@ -145,7 +145,7 @@ void add_chunks(__global float *scratch, uint chunk, uint chunks, const __global
 
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                            uint page_stride, uint q_stride, uint o_stride, float scale SPAN_ARGS, uint BR,
+                            uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
                             uint HB, __global float *scratch, uint chunk, uint chunks, uint pass)
 {
 #if SPLIT
@@ -158,10 +158,10 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     __local ulong at[TK];
     __local float score[R * TK], row_max[2][R]; /* row_max: running maxima before and after the tile */
     __local int last[R];                    /* the last key that a packed row sees; -1: none */
-#if SPANS
-    __local int after[R]; /* the first key behind a packed row's gap */
+#if WINDOWS
+    __local int after[R]; /* the first key behind a packed row's masked range */
     __local uint head;
-    const __global int *spans = IN_AT(int, spans);
+    const __global int *windows = IN_AT(int, windows);
 #endif
     const __global int *seq = IN_AT(int, seq), *pos = IN_AT(int, pos);
     uint lid = get_local_id(0), sj = lid % TK, sr = lid / TK, od = lid % D4, orow = lid / D4;
@@ -171,12 +171,12 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     for (uint turn = get_group_id(0); turn < works; turn += get_num_groups(0)) {
         uint work = turn / chunks, c_own = turn % chunks;
         int begin = c_own * chunk, stop = c_own + 1 < chunks ? begin + (int)chunk : INT_MAX; /* keys of the chunk */
-#if SPANS
-        find_head(&head, spans, Hkv, work / head_blocks / blocks);
+#if WINDOWS
+        find_head(&head, windows, Hkv, work / head_blocks / blocks);
         barrier(CLK_LOCAL_MEM_FENCE);
         uint hb = work % head_blocks, kvh = head;
         uint m0 = work / head_blocks % blocks * BR, m_end = min(m0 + BR, M);
-        int span = spans[kvh];
+        int window = windows[kvh];
 #else
         uint hb = work % head_blocks, kvh = work / head_blocks % Hkv;
         uint m0 = work / head_blocks / Hkv * BR, m_end = min(m0 + BR, M);
@@ -202,13 +202,13 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 uint row = m0 + lid / HB;
                 bool in = row >= m && row < run && hb * HB + lid % HB < G;
                 last[lid] = in ? pos[row] : -1;
-#if SPANS
-                after[lid] = after_gap(last[lid], span, sink);
+#if WINDOWS
+                after[lid] = after_masked(last[lid], window, sink);
 #endif
             }
-#if SPANS
-            int gap_end = INT_MAX;
-            for (uint i = m; i < run; i++) gap_end = min(gap_end, after_gap(pos[i], span, sink));
+#if WINDOWS
+            int masked_end = INT_MAX;
+            for (uint i = m; i < run; i++) masked_end = min(masked_end, after_masked(pos[i], window, sink));
 #endif
             end = min(end, stop);
             find_tile(at, page, TILE_FROM(begin), end, kvh, P, page_stride);
@@ -222,7 +222,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                     uint r = sr + i * S_STEP;
                     if (r >= R) continue;
                     float x = -INFINITY;
-                    if (SEES(k0 + (int)sj, r)) {
+                    if (ATTENDS(k0 + (int)sj, r)) {
                         float4 dot4 = (float4)(0);
                         for (uint d = 0; d < D4; d++)
                             dot4 = MAD(qs[r * D4 + d], tile[sj * PITCH + d], dot4);
@@ -239,7 +239,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                     if (r >= R) continue;
                     float t = row_max[flip][r];
                     for (uint j = 0; j < TK; j++) t = fmax(t, score[r * TK + j]);
-                    p[i] = SEES(k0 + (int)sj, r) ? exp(score[r * TK + sj] - t) : 0;
+                    p[i] = ATTENDS(k0 + (int)sj, r) ? exp(score[r * TK + sj] - t) : 0;
                     if (sj == 0) row_max[1 - flip][r] = t;
                 }
                 barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
@@ -250,17 +250,17 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 
                 for (int i = 0; i < O_ROWS; i++) {
                     uint r = orow + i * O_STEP;
-                    if (orow >= O_STEP || r >= R || !SEES_TILE(k0, r)) continue;
+                    if (orow >= O_STEP || r >= R || !ATTENDS_TILE(k0, r)) continue;
                     float alpha = exp(row_max[flip][r] - row_max[1 - flip][r]);
                     int n = min(TK, last[r] - k0 + 1);
                     acc[i] *= alpha;
                     sum[i] *= alpha;
-#if SPANS
-                    int gap = sink - k0, on = after[r] - k0;
+#if WINDOWS
+                    int masked = sink - k0, on = after[r] - k0;
 #endif
                     for (int j = 0; j < n; j++) {
-#if SPANS
-                        if (j >= gap && j < on) continue;
+#if WINDOWS
+                        if (j >= masked && j < on) continue;
 #endif
                         float w = score[r * TK + j];
                         acc[i] = MAD((float4)(w), tile[j * PITCH + od], acc[i]);
@@ -276,8 +276,8 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             uint r = orow + i * O_STEP, m = m0 + r / HB, h = hb * HB + r % HB;
             if (orow >= O_STEP || r >= R || m >= m_end || h >= G) continue;
 #if SPLIT
-#if SPANS
-            if (!sees_any(begin, stop, pos[m], after_gap(pos[m], span, sink), sink)) continue;
+#if WINDOWS
+            if (!attends_any(begin, stop, pos[m], after_masked(pos[m], window, sink), sink)) continue;
 #endif
             if (begin > pos[m]) continue; /* no key of this chunk is the row's */
             __global float *partial = partial_of(scratch, (ulong)m * Hq + kvh * G + h, chunks, c_own);

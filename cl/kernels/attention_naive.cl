@@ -3,7 +3,7 @@
  * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
  * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
  *
- * Knobs: D head size; SPANS 1: each KV head has a span (spans.clh).
+ * Knobs: D head size; WINDOWS 1: each KV head has a window (windows.clh).
  */
 #ifndef WF_COMMON
 #include "common.clh"
@@ -11,14 +11,14 @@
 #ifndef D
 #define D 64
 #endif
-#ifndef SPANS
-#define SPANS 0
-#define SPAN_ARGS
+#ifndef WINDOWS
+#define WINDOWS 0
+#define WINDOW_ARGS
 #endif
 
 KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                            uint page_stride, uint q_stride, uint o_stride, float scale SPAN_ARGS)
+                            uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS)
 {
     ulong n = (ulong)M * Hq;
     for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
@@ -26,13 +26,13 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         const __global act_t *q = IN_AT(act_t, q) + (ulong)m * q_stride + (ulong)h * D;
         const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
         int last = IN_AT(int, pos)[m];
-#if SPANS
-        int after = after_gap(last, IN_AT(int, spans)[kvh], sink);
+#if WINDOWS
+        int after = after_masked(last, IN_AT(int, windows)[kvh], sink);
 #endif
         float acc[D], max_score = -INFINITY, sum = 0;
         for (uint d = 0; d < D; d++) acc[d] = 0;
         for (int j = 0; j <= last; j++) {
-#if SPANS
+#if WINDOWS
             if (j == sink) j = after;
 #endif
             ulong at = (ulong)page[j / P] * page_stride + (kvh * P + j % P) * D;

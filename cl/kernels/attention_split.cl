@@ -18,8 +18,8 @@
  * (a counter tells) adds them in the order of the groups: the same call gives the same bits. Another batch
  * cuts the work list elsewhere, so a row's last bits may depend on it.
  *
- * SPANS 1: each KV head has a span (spans.clh), and the work list holds only tiles of which the row sees some key: of each
- * row and KV head those of the sink and of the span. Other kernels order the heads by length to balance the work-groups;
+ * WINDOWS 1: each KV head has a window (windows.clh), and the work list holds only tiles of which the row sees some key: of each
+ * row and KV head those of the sink and of the window. Other kernels order the heads by length to balance the work-groups;
  * cutting the work list evenly makes that unnecessary.
  *
  * Maximum of a row: synchronous, it is raised when a score exceeds it by 2^RESCALE_THRESHOLD, and sums are rescaled.
@@ -30,7 +30,7 @@
  * Scratch: counters (COUNTERS of them, 0 between launches), then for each group two partial results, of its first
  * item and of its last, each 8 * D sums and 8 pairs (maximum, sum).
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, SPANS. WG: a multiple of 32. Pools are
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS. WG: a multiple of 32. Pools are
  * aligned to 16 bytes, q is F16.
  */
 #ifndef WF_COMMON
@@ -48,9 +48,9 @@
 #ifndef ASYNC
 #define ASYNC 0
 #endif
-#ifndef SPANS
-#define SPANS 0
-#define SPAN_ARGS
+#ifndef WINDOWS
+#define WINDOWS 0
+#define WINDOW_ARGS
 #endif
 
 #define WARPS (WG / 32)
@@ -90,38 +90,38 @@ uint length_of(int pos)
     return START + ((uint)max(pos + 16, 0) >> 4);
 }
 
-#if SPANS
+#if WINDOWS
 /* Tiles of which a row sees nothing; they stand behind those of the sink. */
-uint hidden_tiles(int pos, int span, int sink)
+uint hidden_tiles(int pos, int window, int sink)
 {
-    return (uint)max(after_gap(pos, span, sink) / 16 - (sink + 15) / 16, 0);
+    return (uint)max(after_masked(pos, window, sink) / 16 - (sink + 15) / 16, 0);
 }
 
 /* Length of one item of each KV head of a row. */
-uint length_of_row(int pos, const __global int *spans, uint Hkv, int sink)
+uint length_of_row(int pos, const __global int *windows, uint Hkv, int sink)
 {
     uint sum = 0;
-    for (uint h = 0; h < Hkv; h++) sum += length_of(pos) - hidden_tiles(pos, spans[h], sink);
+    for (uint h = 0; h < Hkv; h++) sum += length_of(pos) - hidden_tiles(pos, windows[h], sink);
     return sum;
 }
 
-#define ROW_LENGTH(pos) length_of_row(pos, spans, Hkv, sink)
+#define ROW_LENGTH(pos) length_of_row(pos, windows, Hkv, sink)
 /* The tile of a row that is number t of those that it sees. */
 #define TILE_OF_ROW(t) ((t) + ((t) < sink_tiles ? 0 : hidden))
 #define UNSEEN(key)    ((key) >= keys || ((key) >= (uint)sink && (key) < after))
-#define IN_GAP(t)      (((t) + 1) * 16 > (uint)sink && (t) * 16 < after) /* a partial of that tile */
+#define IN_MASKED(t)      (((t) + 1) * 16 > (uint)sink && (t) * 16 < after) /* a partial of that tile */
 #define LOAD_ITEM                                                                            \
     {                                                                                              \
-        int span = spans[item / blocks];                                                        \
-        hidden = hidden_tiles(row_pos, span, sink);                                                \
-        after = (uint)after_gap(row_pos, span, sink);                                              \
+        int window = windows[item / blocks];                                                        \
+        hidden = hidden_tiles(row_pos, window, sink);                                                \
+        after = (uint)after_masked(row_pos, window, sink);                                              \
         length = length_of(row_pos) - hidden;                                                      \
     }
 #else
 #define ROW_LENGTH(pos) length_of(pos)
 #define TILE_OF_ROW(t)  (t)
 #define UNSEEN(key)     ((key) >= keys)
-#define IN_GAP(t)       false
+#define IN_MASKED(t)       false
 #endif
 
 /* x * y / z; most calls are small enough for 32 bits. */
@@ -153,7 +153,7 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
 
 KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
-                            uint page_stride, uint q_stride, uint o_stride, float scale SPAN_ARGS,
+                            uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS,
                             __global uint *scratch, IN(count), float base, float low)
 {
     __local float partial[WARPS * 8 * PITCH] __attribute__((aligned(16)));
@@ -163,8 +163,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     uint per_kv = Hq / Hkv, blocks = (per_kv + 7) / 8, items = Hkv * blocks;
     const __global int *pos = IN_AT(int, pos);
     float c = scale * 1.44269504f;
-#if SPANS
-    const __global int *spans = IN_AT(int, spans);
+#if WINDOWS
+    const __global int *windows = IN_AT(int, windows);
     uint sink_tiles = ((uint)sink + 15) / 16, alike = blocks; /* items of one length that follow each other */
 #else
     uint alike = items;
@@ -198,7 +198,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     m = lane_at(m, owner);
     ulong row_at = (ulong)lane_at(before, owner) * alike;
     int row_pos = ROW_POS;
-#if SPANS
+#if WINDOWS
     uint keys = (uint)max(row_pos + 1, 0), length, hidden, after, item = 0, first = (uint)(at - row_at);
     for (;; item++) {
         LOAD_ITEM
@@ -214,7 +214,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 
     while (at < end) {
         uint last = (uint)min((ulong)length, first + (end - at));
-#if SPANS
+#if WINDOWS
         ulong item_at = next_at;
         next_at += length;
 #else
@@ -269,7 +269,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 }
                 float x0 = (s[0][0] + s[1][0]) * c, x1 = (s[0][1] + s[1][1]) * c;
                 float x2 = (s[0][2] + s[1][2]) * c, x3 = (s[0][3] + s[1][3]) * c;
-                if ((TILE_OF_ROW(tile) + 1) * 16 > keys || IN_GAP(TILE_OF_ROW(tile))) { /* slots of others may hold NaN */
+                if ((TILE_OF_ROW(tile) + 1) * 16 > keys || IN_MASKED(TILE_OF_ROW(tile))) { /* slots of others may hold NaN */
                     uint k = TILE_OF_ROW(tile) * 16 + g, v0 = TILE_OF_ROW(tile) * 16 + 2 * quad;
                     if (UNSEEN(k)) x0 = x1 = -INFINITY;
                     if (UNSEEN(k + 8)) x2 = x3 = -INFINITY;
@@ -453,19 +453,19 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         at += last - first;
         first = 0;
         if (++item == items && at < end) {
-#if !SPANS
+#if !WINDOWS
             row_at += (ulong)items * length;
 #endif
             item = 0;
             m++;
             row_pos = ROW_POS;
             keys = (uint)max(row_pos + 1, 0);
-#if !SPANS
+#if !WINDOWS
             length = length_of(row_pos);
 #endif
             page = ROW_PAGE;
         }
-#if SPANS
+#if WINDOWS
         if (at < end) LOAD_ITEM
 #endif
     }

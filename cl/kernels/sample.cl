@@ -15,7 +15,7 @@
 #include "common.clh"
 #endif
 
-enum sweep { FIRST, EDIT, SUMS, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, LIKELIEST, DONE };
+enum sweep { FIRST, ADJUST, SUMS, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, LIKELIEST, DONE };
 
 /* What the first work-item knows of its row; the others read it between sweeps. */
 typedef struct row_state {
@@ -101,13 +101,13 @@ void sweep_first(const __global float *x, __global float *z, uint K, found *f)
     }
 }
 
-void sweep_edits(const __global float *x, __global float *z, uint K, int begin, int end, const __global int *ids,
-                 const __global float *edit)
+void sweep_adjust(const __global float *x, __global float *z, uint K, int begin, int end, const __global int *ids,
+                 const __global float *adjust)
 {
     for (int e = begin + (int)get_local_id(0); e < end; e += WG) {
         if ((uint)ids[e] >= K) continue;
-        float v = x[ids[e]] + edit[3 * e];
-        z[ids[e]] = (v > 0 ? v / edit[3 * e + 1] : v * edit[3 * e + 1]) + edit[3 * e + 2];
+        float v = x[ids[e]] + adjust[3 * e];
+        z[ids[e]] = (v > 0 ? v / adjust[3 * e + 1] : v * adjust[3 * e + 1]) + adjust[3 * e + 2];
     }
 }
 
@@ -219,15 +219,15 @@ void find_run(row_state *s, const __local float *sums)
     s->sweep = PICK;
 }
 
-void advance(row_state *s, const found *f, uint K, uint count, bool edits, const __local float *sums)
+void advance(row_state *s, const found *f, uint K, uint count, bool adjusts, const __local float *sums)
 {
     switch (s->sweep) {
     case FIRST:
         s->x_top = f->best;
         s->column = f->at;
-        s->sweep = f->best == INFINITY ? DONE : edits ? EDIT : SUMS;
+        s->sweep = f->best == INFINITY ? DONE : adjusts ? ADJUST : SUMS;
         break;
-    case EDIT: s->sweep = SUMS; break;
+    case ADJUST: s->sweep = SUMS; break;
     case SUMS:
         s->norm = s->x_top + log(f->sum);
         s->top = f->best;
@@ -268,7 +268,7 @@ uint from_key(const row_state *s)
 
 /* ---- a row -------------------------------------------------------------------------------------------------------- */
 
-KERNEL void sample(IN(x), IN(how), IN(key), IN(indptr), IN(ids), IN(edit), OUT(y), OUT(p), OUT(z), uint M, uint K, uint count,
+KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), OUT(y), OUT(p), OUT(z), uint M, uint K, uint count,
                    uint x_stride, uint z_stride)
 {
     __local uint counts[WG], places[WG], ties[WG]; /* reduced; ties of each run */
@@ -276,13 +276,13 @@ KERNEL void sample(IN(x), IN(how), IN(key), IN(indptr), IN(ids), IN(edit), OUT(y
     __local row_state shared;
     uint lid = get_local_id(0);
     for (uint m = get_group_id(0); m < M; m += get_num_groups(0)) {
-        const __global float *x = IN_AT(float, x) + (ulong)m * x_stride, *how = IN_AT(float, how) + 3 * m;
+        const __global float *x = IN_AT(float, x) + (ulong)m * x_stride, *params = IN_AT(float, params) + 3 * m;
         const __global uint *key = IN_AT(uint, key) + 5 * m;
         const __global int *indptr = IN_AT(int, indptr) + m;
         __global float *z = OUT_AT(float, z) + (ulong)m * z_stride, *p = OUT_AT(float, p) + (ulong)m * count;
         __global int *y = OUT_AT(int, y) + (ulong)m * count;
         row_state s;
-        s.sweep = FIRST, s.temperature = how[0], s.top_p = how[1], s.min_p = how[2], s.top_k = key[0];
+        s.sweep = FIRST, s.temperature = params[0], s.top_p = params[1], s.min_p = params[2], s.top_k = key[0];
         s.x_top = s.norm = s.top = s.want = s.above = s.rest = 0;
         s.column = s.t = s.ties = s.low = s.high = s.run = s.n = s.last_at = 0;
         s.last = INFINITY;
@@ -294,7 +294,7 @@ KERNEL void sample(IN(x), IN(how), IN(key), IN(indptr), IN(ids), IN(edit), OUT(y
             if (s.sweep == WEIGHTS || s.sweep == PICK)
                 for (uint i = 0; i < lid; i++) tie += ties[i];
             if (s.sweep == FIRST) sweep_first(x, z, K, &f);
-            else if (s.sweep == EDIT) sweep_edits(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, edit));
+            else if (s.sweep == ADJUST) sweep_adjust(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, adjust));
             else if (s.sweep == SUMS) sweep_sums(x, z, K, s.x_top, &f);
             else if (s.sweep == LIKELIEST) sweep_after(x, K, s.last, s.last_at, &f);
             else if (s.sweep >= TIES) sweep_run(z, K, &s, tie, &f);

@@ -1,11 +1,11 @@
 /* attention: rows of queries against paged keys and values. */
 #include "cl/cl.h"
 
-/* The arguments that every attention kernel takes, in this order. Spans make another program: calls without pay nothing. */
+/* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay nothing. */
 static void common(const wf_call *c, cl_launch *l)
 {
     const wf_view *q = &c->in[0], *o = &c->out[0];
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     wf_cl_act(l, q);
     wf_cl_knob(l, "D", (int32_t)p->head_dim);
     for (int i = 0; i < 7; i++) wf_cl_arg_view(l, &c->in[i]);
@@ -19,8 +19,8 @@ static void common(const wf_call *c, cl_launch *l)
     wf_cl_arg_u32(l, o->stride);
     wf_cl_arg_f32(l, p->scale);
     if (!c->in[7].buf) return;
-    wf_cl_knob(l, "SPANS", 1);
-    l->prelude[1] = "spans.clh";
+    wf_cl_knob(l, "WINDOWS", 1);
+    l->prelude[1] = "windows.clh";
     wf_cl_arg_view(l, &c->in[7]);
     wf_cl_arg_u32(l, p->sink);
 }
@@ -40,7 +40,7 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
 static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch *l)
 {
     enum { LEAST = 64 /* keys worth a work-group */, TILES = 32, GROUPS = 16 };
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     uint64_t row_heads = (uint64_t)c->out[0].rows * p->n_head, target = WF_MAX(4 * caps->units, GROUPS);
     uint32_t parts = 1, chunk = 0; /* a chunk is whole tiles, of 32 keys or a power of two below */
     if (split) {
@@ -64,7 +64,7 @@ static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch 
 bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                       cl_launch *l)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, group = wf_cl_group(caps, 64, limit);
     uint32_t most = 16, keys = 32; /* packed rows a work-group; keys a tile */
     while (most * d > 1024 && most > 1) most /= 2;
@@ -86,7 +86,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
 
 /* What the asynchronous softmax is told: scores in powers of two relative to base, at which phi_hi gives 2^15,
  * the most that P in f16 holds; below low they would lose precision. False: it must not be used. */
-static bool async_range(const wf_params *p, float *base, float *low)
+static bool async_range(const wf_op_params *p, float *base, float *low)
 {
     const float log2e = 1.44269504f, most = 15, least = -4;
     if (!(p->phi_lo < p->phi_hi)) return false;
@@ -98,15 +98,15 @@ static bool async_range(const wf_params *p, float *base, float *low)
 /* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys. */
 static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     return caps->nv_mma && c->in[0].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
            p->page_tokens % 16 == 0 && c->in[1].stride % 8 == 0 && (c->in[1].offset | c->in[2].offset) % 16 == 0;
 }
 
-/* With spans the length of the work list is counted in 32 bits. */
+/* With windows the length of the work list is counted in 32 bits. */
 static bool work_list_fits(const wf_call *c)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[6].rows * c->in[6].cols * p->page_tokens;
     return !c->in[7].buf || (keys / 16 + 8) * c->out[0].rows * p->n_kv_head < UINT32_MAX;
 }
@@ -159,7 +159,7 @@ static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t h
 bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARPS = 4, GROUP = 32 * WARPS, IDLE_GROUPS = 4096 };
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     uint32_t d = p->head_dim, g = p->n_head / p->n_kv_head, mt = (uint32_t)v->tile[0] / (16 * WARPS);
     uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
     bool async = v->tile[2];
@@ -190,7 +190,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
 bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { GROUP = WF_CL_ATTENTION_THREADS, ROWS = WF_CL_ATTENTION_ROWS, IDLE_GROUPS = 1024 };
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     const wf_view *q = &c->in[0], *o = &c->out[0];
     uint32_t heads = WF_MIN(p->n_head / p->n_kv_head, (uint32_t)ROWS);
     (void)v;

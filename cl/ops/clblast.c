@@ -70,7 +70,7 @@ bool wf_cl_configure_clblast(const cl_caps *caps, const cl_variant *v, const wf_
     const wf_view *w = &c->in[1];
     wf_view panel = {.rows = w->rows, .cols = w->cols, .stride = w->cols, .dtype = WF_F32};
     panels p = panels_of(caps, c);
-    if (w->layout != v->layout || wf_call_fused(c) || c->groups) return false;
+    if (w->layout != v->layout || wf_is_fused(c) || c->max_groups) return false;
     if (p.bytes > caps->panels || !configure_panel(caps, w, &none, &none, &panel, limit, l)) return false;
     if (!c->out[0].rows) l->groups = 0; /* no work */
     l->run = run_call;

@@ -5,9 +5,9 @@
 #include <string.h>
 
 /* Can the variant's kernels do what the call wants besides the product? */
-static bool fuses(const cl_variant *v, const wf_call *c)
+static bool can_fuse(const cl_variant *v, const wf_call *c)
 {
-    if (!wf_call_fused(c) || v->configure == wf_cl_configure_flat) return true;
+    if (!wf_is_fused(c) || v->configure == wf_cl_configure_flat) return true;
     return (v->configure == wf_cl_configure_wgmma || v->configure == wf_cl_configure_frag) && !c->in[4].buf && !c->p.rope;
 }
 
@@ -15,7 +15,7 @@ static bool fuses(const cl_variant *v, const wf_call *c)
 static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
-    if (w->layout != v->layout || !fuses(v, c)) return false;
+    if (w->layout != v->layout || !can_fuse(v, c)) return false;
     l->wtype = wf_dtypes[w->dtype].name;
     wf_cl_act(l, x);
     for (int i = 0; i < 4; i++) wf_cl_arg_view(l, &c->in[i]);
@@ -138,7 +138,7 @@ static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
 /* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
 static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     l->prelude[1] = "rope.clh";
     wf_cl_knob(l, "ROPE", 1);
     wf_cl_knob(l, "NEOX", p->neox != 0);
@@ -251,7 +251,7 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
 {
     uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split_k, at_once = caps->units * g->resident;
     double time = wgmma_reduce(g, tiles) + (g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0);
-    if (c->groups) at_once = WF_MIN(at_once, c->groups);
+    if (c->max_groups) at_once = WF_MIN(at_once, c->max_groups);
     if (groups >= at_once) time += groups / at_once * wgmma_round(caps, g, c, at_once);
     if (groups % at_once) time += wgmma_round(caps, g, c, groups % at_once);
     return time;
@@ -264,7 +264,7 @@ static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_ca
     cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1, c->p.silu);
     uint32_t most = c->in[0].cols / best.tile_k; /* each has a step */
     uint64_t tiles = wgmma_tiles(&best, c);
-    if (c->groups) most = WF_MIN(most, c->groups); /* those that wait for each other must run together */
+    if (c->max_groups) most = WF_MIN(most, c->max_groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, &best, c);
     for (size_t i = 0; i < WF_LEN(splits) && splits[i] <= most; i++) {
         cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i], c->p.silu);

@@ -3,12 +3,12 @@
 
 static bool in_eights(const wf_call *c)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(&c->in[0]) && wf_cl_vec8_ok(&c->out[0]) &&
            wf_cl_vec8_ok(&c->out[1]) && wf_cl_vec8_ok(&c->out[2]);
 }
 
-void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_params *p)
+void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_op_params *p)
 {
     for (int i = 0; i < 3; i++) wf_cl_arg_view(l, &in[i]);
     for (int i = 0; i < 2; i++) wf_cl_arg_view(l, &pools[i]);
@@ -25,7 +25,7 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
                         cl_launch *l)
 {
     const wf_view *qkv = &c->in[0], *q = &c->out[0];
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);

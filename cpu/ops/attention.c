@@ -10,7 +10,7 @@
  * The arithmetic is the same, so results depend neither on that, nor on the rows that share a
  * block, nor on the number of threads. Scores are in units of log2.
  *
- * With spans (dev.h) tiles that no row of the block sees are left out, and keys in the others that a query does not
+ * With windows (dev.h) tiles that no row of the block sees are left out, and keys in the others that a query does not
  * see are masked; tiles and splits begin where they always do.
  */
 #include <math.h>
@@ -27,9 +27,9 @@
 #define SPLIT_ITEMS   16u /* below this many (block, head) pairs splits are work of their own */
 
 typedef struct att {
-    const wf_params *p;
+    const wf_op_params *p;
     const wf_view *q, *k, *v, *o;
-    const int32_t *seq, *pos, *indptr, *pages, *spans; /* spans NULL: all keys */
+    const int32_t *seq, *pos, *indptr, *pages, *windows; /* windows NULL: all keys */
     uint32_t m, group, dim, wide; /* wide: dim in whole vectors */
     uint32_t rows;                /* most of a block */
     uint32_t queries;             /* most of a block */
@@ -59,7 +59,7 @@ static att att_of(const wf_call *c)
     a.pos = wf_cpu_at(&c->in[4]);
     a.indptr = wf_cpu_at(&c->in[5]);
     a.pages = wf_cpu_at(&c->in[6]);
-    a.spans = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
+    a.windows = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
     a.m = c->out[0].rows;
     a.group = c->p.n_head / c->p.n_kv_head;
     a.dim = c->p.head_dim;
@@ -86,11 +86,11 @@ typedef struct block {
 /* The first key behind the sink that a row sees. */
 static uint32_t after_gap(const att *a, uint32_t head, int32_t pos)
 {
-    int32_t sink = (int32_t)a->p->sink, span = a->spans ? a->spans[head] : 0;
-    return (uint32_t)(span > 0 ? WF_MAX(sink, pos - span + 1) : sink);
+    int32_t sink = (int32_t)a->p->sink, window = a->windows ? a->windows[head] : 0;
+    return (uint32_t)(window > 0 ? WF_MAX(sink, pos - window + 1) : sink);
 }
 
-/* For a block with spans. */
+/* For a block with windows. */
 static uint32_t block_after(const att *a, const block *b)
 {
     uint32_t after = UINT32_MAX;
@@ -110,8 +110,8 @@ typedef struct room {
     float *score;   /* [queries][TILE] */
     float *shrink;  /* [queries] */
     float *k, *v;   /* [wide][TILE] transposed; [TILE][wide] */
-    uint32_t *seen; /* [queries] keys of the tile that a query may see, which are its first ones; with spans */
-    uint32_t *gap;  /* [queries][2] without those between these two */
+    uint32_t *seen; /* [queries] keys of the tile that a query may see, which are its first ones; with windows */
+    uint32_t *masked;  /* [queries][2] without those between these two */
     state part, whole;
 } room;
 
@@ -140,7 +140,7 @@ static room room_at(const att *a, float *at)
     r.v = r.k + (size_t)TILE * a->wide;
     r.shrink = r.v + (size_t)TILE * a->wide;
     r.seen = (uint32_t *)(r.shrink + a->queries);
-    r.gap = r.seen + a->queries;
+    r.masked = r.seen + a->queries;
     r.part = state_at(a, r.shrink + 4 * (size_t)a->queries);
     r.whole = state_at(a, r.shrink + 4 * (size_t)a->queries + state_size(a));
     return r;
@@ -297,21 +297,21 @@ WF_INLINE void weigh_all(const att *a, const room *r, uint32_t i, uint32_t n, co
 /* What no row of the block sees may hold anything: as zeros it can weigh 0. */
 static void clear_unseen(const att *a, const room *r, const block *b, uint32_t first, uint32_t n)
 {
-    for (uint32_t j = 0; a->spans && j < n; j++) {
+    for (uint32_t j = 0; a->windows && j < n; j++) {
         bool seen = false;
         for (uint32_t m = b->begin; m < b->end && !seen; m++)
-            seen = wf_sees(a->spans[b->head], a->p->sink, a->pos[m], (int32_t)(first + j));
+            seen = wf_attends(a->windows[b->head], a->p->sink, a->pos[m], (int32_t)(first + j));
         if (!seen) memset(r->v + (size_t)j * a->wide, 0, sizeof(float) * a->wide);
     }
 }
 
-static void mask_gap(const att *a, const room *r, uint32_t i)
+static void mask_range(const att *a, const room *r, uint32_t i)
 {
     float *s = r->score + (size_t)i * TILE;
-    for (uint32_t j = r->gap[2 * i]; a->spans && j < r->gap[2 * i + 1]; j++) s[j] = -INFINITY;
+    for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
 }
 
-/* Keys first..first+n of the block's rows; r->seen and r->gap say which of them each query sees. */
+/* Keys first..first+n of the block's rows; r->seen and r->masked say which of them each query sees. */
 static void tile(const att *a, const room *r, const block *b, uint32_t first, uint32_t n)
 {
     const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
@@ -323,7 +323,7 @@ static void tile(const att *a, const room *r, const block *b, uint32_t first, ui
         scores(a, r->q + (size_t)i * a->wide, r->k, r->score + (size_t)i * TILE, n, 1);
     for (i = 0; i < nq; i++) {
         if (r->seen[i]) {
-            mask_gap(a, r, i);
+            mask_range(a, r, i);
             r->shrink[i] = softmax(r->score + (size_t)i * TILE, r->seen[i], r->part.top + i,
                                    r->part.total + i);
             continue;
@@ -359,16 +359,16 @@ static void look(const att *a, const room *r, const block *b, uint32_t first, ui
     int32_t pos = a->pos[b->begin + i / a->group];
     int64_t seen = (int64_t)pos + 1 - first;
     r->seen[i] = (uint32_t)WF_MAX((int64_t)0, WF_MIN(seen, (int64_t)TILE));
-    if (!a->spans) return;
+    if (!a->windows) return;
     uint32_t from = WF_MAX(a->p->sink, first), to = WF_MIN(after_gap(a, b->head, pos), first + r->seen[i]);
-    r->gap[2 * i] = from - first;
-    r->gap[2 * i + 1] = from < to ? to - first : 0;
+    r->masked[2 * i] = from - first;
+    r->masked[2 * i + 1] = from < to ? to - first : 0;
     if (from == first && to == first + r->seen[i]) r->seen[i] = 0; /* none */
 }
 
 static bool hidden(const att *a, const block *b, uint32_t first, uint32_t n)
 {
-    return a->spans && first >= a->p->sink && first + n <= b->after;
+    return a->windows && first >= a->p->sink && first + n <= b->after;
 }
 
 /* Fills r->part with split s of the block. */
@@ -431,7 +431,7 @@ static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
     *at = item;
     b->head = item % heads;
     b->keys = block_keys(a, b->begin, b->end);
-    if (a->spans) b->after = block_after(a, b);
+    if (a->windows) b->after = block_after(a, b);
 }
 
 static void split_items(const wf_cpu_work *w, const att *a, const room *r)

@@ -13,7 +13,7 @@ wf_cpu_need wf_cpu_ref_attention_need(const wf_call *c)
 }
 
 /* Key or value j of a sequence: pages are its part of the page list. */
-static const uint16_t *token(const wf_view *pool, const wf_params *p, const int32_t *pages,
+static const uint16_t *token(const wf_view *pool, const wf_op_params *p, const int32_t *pages,
                              uint32_t j, uint32_t kv_head)
 {
     const uint16_t *page = wf_cpu_row(pool, (uint32_t)pages[j / p->page_tokens]);
@@ -22,19 +22,19 @@ static const uint16_t *token(const wf_view *pool, const wf_params *p, const int3
 
 static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     const wf_view *q = &c->in[0], *o = &c->out[0];
     int32_t seq = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
     int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[4]))[m];
-    const int32_t *spans = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
+    const int32_t *windows = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
     const int32_t *indptr = wf_cpu_at(&c->in[5]);
     const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[6]) + indptr[seq];
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
     double *sum = score + n, top = -INFINITY, total = 0;
-    int32_t span = spans ? spans[kv_head] : 0;
+    int32_t window = windows ? windows[kv_head] : 0;
 
     for (uint32_t j = 0; j < n; j++) {
-        if (!wf_sees(span, p->sink, pos, (int32_t)j)) continue;
+        if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
         const uint16_t *k = token(&c->in[1], p, pages, j, kv_head);
         double s = 0;
         for (uint32_t d = 0; d < dim; d++)
@@ -45,7 +45,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     }
     for (uint32_t d = 0; d < dim; d++) sum[d] = 0;
     for (uint32_t j = 0; j < n; j++) {
-        if (!wf_sees(span, p->sink, pos, (int32_t)j)) continue;
+        if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
         const uint16_t *v = token(&c->in[2], p, pages, j, kv_head);
         double e = exp(score[j] - top);
         total += e;

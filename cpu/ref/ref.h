@@ -6,7 +6,7 @@
 
 #include "cpu/cpu.h"
 
-void wf_cpu_ref_rows(const wf_cpu_work *);
+void wf_cpu_ref_get_rows(const wf_cpu_work *);
 void wf_cpu_ref_rmsnorm(const wf_cpu_work *);
 void wf_cpu_ref_gemm(const wf_cpu_work *);
 void wf_cpu_ref_rope_kv(const wf_cpu_work *);
@@ -14,7 +14,7 @@ void wf_cpu_ref_attention(const wf_cpu_work *);
 void wf_cpu_ref_silu_mul(const wf_cpu_work *);
 void wf_cpu_ref_argmax(const wf_cpu_work *);
 void wf_cpu_ref_page_copy(const wf_cpu_work *);
-void wf_cpu_ref_feed(const wf_cpu_work *);
+void wf_cpu_ref_token_subst(const wf_cpu_work *);
 void wf_cpu_ref_sample(const wf_cpu_work *);
 
 wf_cpu_need wf_cpu_ref_gemm_need(const wf_call *);

@@ -4,7 +4,7 @@
 
 /* Rotates one head of `in` (from element `at`) into head[0..dim]. */
 static void rotate(const wf_view *in, const void *row, uint64_t at, const float *cs,
-                   const wf_params *p, float *head)
+                   const wf_op_params *p, float *head)
 {
     for (uint32_t d = 0; d < p->head_dim; d++) head[d] = wf_cpu_get(in, row, at + d);
     for (uint32_t i = 0; i < p->n_rot / 2; i++) {
@@ -15,7 +15,7 @@ static void rotate(const wf_view *in, const void *row, uint64_t at, const float 
     }
 }
 
-static uint16_t *slot_of(const wf_view *pool, const wf_params *p, uint32_t slot, uint32_t head)
+static uint16_t *slot_of(const wf_view *pool, const wf_op_params *p, uint32_t slot, uint32_t head)
 {
     uint32_t page = slot / p->page_tokens, index = slot % p->page_tokens;
     uint16_t *row = wf_cpu_row(pool, page);
@@ -26,7 +26,7 @@ static uint16_t *slot_of(const wf_view *pool, const wf_params *p, uint32_t slot,
 static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
 {
     const wf_call *c = w->call;
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     const wf_view *qkv = &c->in[0], *q = &c->out[0];
     int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[2]))[m];
     int32_t slot = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];

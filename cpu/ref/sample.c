@@ -1,13 +1,13 @@
-/* SAMPLE, the reference: the rule itself is dev/choose.c. */
+/* SAMPLE, the reference: the rule itself is dev/sampler.c. */
 #include <math.h>
 #include <string.h>
 
 #include "cpu/ref/ref.h"
-#include "dev/choose.h"
+#include "dev/sampler.h"
 
 wf_cpu_need wf_cpu_ref_sample_need(const wf_call *c)
 {
-    return (wf_cpu_need){.own = sizeof(wf_candidate) * c->in[0].cols};
+    return (wf_cpu_need){.own = sizeof(wf_token_logit) * c->in[0].cols};
 }
 
 static int32_t first_broken(const float *x, uint32_t n)
@@ -21,26 +21,26 @@ static void change(const wf_call *c, uint32_t m, float *z)
 {
     if (!wf_cpu_has(&c->in[3])) return;
     const int32_t *indptr = wf_cpu_at(&c->in[3]), *ids = wf_cpu_at(&c->in[4]);
-    const float *edit = wf_cpu_at(&c->in[5]);
+    const float *adjust = wf_cpu_at(&c->in[5]);
     for (int32_t e = indptr[m]; e < indptr[m + 1]; e++) {
         if ((uint32_t)ids[e] >= c->in[0].cols) continue;
-        float v = z[ids[e]] + edit[3 * e];
-        z[ids[e]] = (v > 0 ? v / edit[3 * e + 1] : v * edit[3 * e + 1]) + edit[3 * e + 2];
+        float v = z[ids[e]] + adjust[3 * e];
+        z[ids[e]] = (v > 0 ? v / adjust[3 * e + 1] : v * adjust[3 * e + 1]) + adjust[3 * e + 2];
     }
 }
 
-static wf_choice choice_of(const wf_call *c, uint32_t m)
+static wf_sampling_params params_of(const wf_call *c, uint32_t m)
 {
-    const float *how = (const float *)wf_cpu_at(&c->in[1]) + 3 * m;
+    const float *params = (const float *)wf_cpu_at(&c->in[1]) + 3 * m;
     const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[2]) + 5 * m;
-    return (wf_choice){how[0], how[1], how[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
+    return (wf_sampling_params){params[0], params[1], params[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
 }
 
 /* ids[0] is given; the others are the largest x in descending order. */
 static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p, uint32_t count)
 {
     double top = -INFINITY, sum = 0;
-    for (uint32_t k = 0; k < n; k++) top = x[k] > top ? x[k] : top; /* fmax: see dev/choose.c */
+    for (uint32_t k = 0; k < n; k++) top = x[k] > top ? x[k] : top; /* fmax: see dev/sampler.c */
     for (uint32_t k = 0; k < n; k++) sum += exp(x[k] - top);
     for (uint32_t t = 1; t < count; t++) {
         int32_t best = -1;
@@ -53,7 +53,7 @@ static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p
     for (uint32_t t = 0; t < count; t++) p[t] = (float)(x[ids[t]] - top - log(sum));
 }
 
-static void one_row(const wf_call *c, uint32_t m, wf_candidate *scratch)
+static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
 {
     const float *x = wf_cpu_row(&c->in[0], m);
     uint32_t n = c->in[0].cols, count = c->out[0].cols;
@@ -61,9 +61,9 @@ static void one_row(const wf_call *c, uint32_t m, wf_candidate *scratch)
     float *p = wf_cpu_row(&c->out[1], m), *z = wf_cpu_row(&c->out[2], m);
     memcpy(z, x, n * sizeof *z);
     if (broken < 0) {
-        wf_choice how = choice_of(c, m);
+        wf_sampling_params params = params_of(c, m);
         change(c, m, z);
-        y[0] = wf_choose(&how, z, n, scratch, NULL);
+        y[0] = wf_sample_row(&params, z, n, scratch, NULL);
         log_probabilities(x, n, y, p, count);
     }
     for (uint32_t t = 0; broken >= 0 && t < count; t++) y[t] = -1 - broken, p[t] = NAN;

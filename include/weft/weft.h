@@ -226,9 +226,9 @@ struct weft_engine_params {
     const char *plan;        /* file written by dump_plan and perhaps edited; NULL: sequential */
     const char *dump_plan;   /* write the plan here */
     const char *calibration; /* file of weft calibrate; NULL: the model's path + ".calibration", where there is one */
-    const char *spans;       /* file that says how many of the last keys each KV head of each layer sees (sparse attention;
+    const char *attention_windows; /* file that says how many of the last keys each KV head of each layer sees (sparse attention;
                                 the README shows one); NULL: all */
-    bool deterministic;      /* a request gives the same bits alone and in any company: kernels of one kind for all
+    bool deterministic;      /* a request gives the same bits whatever else is in the batch: kernels of one kind for all
                                 numbers of rows, which costs speed */
     const char *force;       /* kernel variants by op for tests: "gemm=ref,attention=ref" */
     const char *tuned;       /* kernel choices from this file (weft tune); "none": built-in ones; NULL: the

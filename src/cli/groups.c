@@ -93,8 +93,8 @@ static const wf_opt testing[] = {
     {0, "trace", "FILE", "write a timeline of the steps to this file, as Chrome trace JSON (Perfetto opens it)", WF_OPT_TEXT, AT(engine.trace)},
     {0, "calibration", "FILE", "ranges of attention logits (default: beside the model, if there)",
      WF_OPT_TEXT, AT(engine.calibration)},
-    {0, "spans", "FILE", "how many of the last keys each KV head of each layer sees, for sparse attention; query heads share the span of "
-     "their KV head (README shows such a file)", WF_OPT_TEXT, AT(engine.spans)},
+    {0, "attention-windows", "FILE", "how many of the last keys each KV head of each layer sees, for sparse attention; query heads share the window of "
+     "their KV head (README shows such a file)", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "force", "OP=VARIANT,...", "take these kernel variants", WF_OPT_TEXT, AT(engine.force)},
     {0, "page-tokens", "N", "tokens of a KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
      1, 1024},

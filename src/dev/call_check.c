@@ -10,7 +10,7 @@ enum need { ACT = 1, FLOAT32 = 2, HALF = 4, INT32 = 8, WEIGHT = 16, OPTIONAL = 3
 static const struct operands {
     uint8_t in[WF_MAX_IN], out[WF_MAX_OUT];
 } operands[WF_N_OPS] = {
-    [WF_OP_ROWS] = {{WEIGHT, INT32}, {FLOAT32}},
+    [WF_OP_GET_ROWS] = {{WEIGHT, INT32}, {FLOAT32}},
     [WF_OP_RMSNORM] = {{FLOAT32, FLOAT32}, {ACT}},
     [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, INT32 | OPTIONAL, INT32 | OPTIONAL},
                     {ACT, ACT | OPTIONAL, ACT | OPTIONAL, HALF | OPTIONAL, HALF | OPTIONAL}},
@@ -19,7 +19,7 @@ static const struct operands {
     [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
     [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
     [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
-    [WF_OP_FEED] = {{INT32, INT32}, {INT32}},
+    [WF_OP_TOKEN_SUBST] = {{INT32, INT32}, {INT32}},
     [WF_OP_SAMPLE] = {{FLOAT32, FLOAT32, INT32, INT32 | OPTIONAL, INT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {INT32, FLOAT32, FLOAT32}},
 };
 
@@ -147,7 +147,7 @@ static bool same_storage(const wf_view *a, const wf_view *b)
 /* What an output may be the same storage as: Y its residual, a pool or ids themselves. */
 static bool may_share(enum wf_op op, unsigned in)
 {
-    return (op == WF_OP_GEMM && in == 3) || ((op == WF_OP_PAGE_COPY || op == WF_OP_FEED) && in == 0);
+    return (op == WF_OP_GEMM && in == 3) || ((op == WF_OP_PAGE_COPY || op == WF_OP_TOKEN_SUBST) && in == 0);
 }
 
 static weft_status check_aliases(const wf_dev *dev, const wf_call *c)
@@ -179,7 +179,7 @@ static bool is_vector(const wf_view *v, uint64_t n)
     return (uint64_t)v->rows * v->cols == n && v->stride == v->cols;
 }
 
-static weft_status check_rows(const wf_call *c)
+static weft_status check_get_rows(const wf_call *c)
 {
     const wf_view *y = &c->out[0];
     if (y->cols != c->in[0].cols) return bad(c, "table and y differ in columns");
@@ -202,7 +202,7 @@ static weft_status check_rmsnorm(const wf_call *c)
 
 static weft_status check_heads(const wf_call *c)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     if (!p->n_head || !p->n_kv_head || !p->head_dim || !p->page_tokens) {
         return bad(c, "heads, KV heads, head size and page size must not be 0");
     }
@@ -212,7 +212,7 @@ static weft_status check_heads(const wf_call *c)
 
 static weft_status check_pools(const wf_call *c, const wf_view *k, const wf_view *v)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     uint64_t page = 0;
     if (__builtin_mul_overflow((uint64_t)p->n_kv_head * p->page_tokens, (uint64_t)p->head_dim, &page) ||
         k->cols != page || v->cols != page) {
@@ -232,7 +232,7 @@ static uint32_t head_cols(const wf_call *c, uint64_t n)
 
 static weft_status check_rope_kv(const wf_call *c)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     const wf_view *qkv = &c->in[0], *q = &c->out[0];
     WF_TRY(check_heads(c));
     WF_TRY(check_pools(c, &c->out[1], &c->out[2]));
@@ -252,24 +252,24 @@ static weft_status check_rope_kv(const wf_call *c)
 /* What comes in front of the product. */
 static weft_status check_norm(const wf_call *c)
 {
-    const wf_view *x = &c->in[0], *norm = &c->in[4], *normed = &c->out[1];
-    if (!norm->buf != !normed->buf) return bad(c, "norm and the room for what it gives come together");
+    const wf_view *x = &c->in[0], *norm = &c->in[4], *norm_ws = &c->out[1];
+    if (!norm->buf != !norm_ws->buf) return bad(c, "norm and norm_ws come together");
     if (!norm->buf) return WEFT_OK;
     if (x->dtype != WF_F32) return bad(c, "X has a norm and is not F32");
     if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
-    if (!is(normed, x->rows, x->cols)) return bad(c, "X and the room for its norm differ in shape");
+    if (!is(norm_ws, x->rows, x->cols)) return bad(c, "X and norm_ws differ in shape");
     return check_eps(c);
 }
 
 /* What comes after it. */
-static weft_status check_wide(const wf_call *c)
+static weft_status check_gemm_ws(const wf_call *c)
 {
-    const wf_view *wide = &c->out[2];
+    const wf_view *gemm_ws = &c->out[2];
     if (c->p.silu && c->p.rope) return bad(c, "silu and rope exclude each other");
-    if (!(c->p.silu || c->p.rope) != !wide->buf) return bad(c, "silu or rope and the room for the product come together");
-    if (!wide->buf) return WEFT_OK;
+    if (!(c->p.silu || c->p.rope) != !gemm_ws->buf) return bad(c, "silu or rope and gemm_ws come together");
+    if (!gemm_ws->buf) return WEFT_OK;
     if (c->in[3].buf) return bad(c, "silu and rope want no residual");
-    return is(wide, c->in[0].rows, c->in[1].rows) ? WEFT_OK : bad(c, "the room for the product is not [rows of X, rows of W]");
+    return is(gemm_ws, c->in[0].rows, c->in[1].rows) ? WEFT_OK : bad(c, "gemm_ws is not [rows of X, rows of W]");
 }
 
 /* What the product's ROPE_KV takes, and its result. */
@@ -288,7 +288,7 @@ static weft_status check_gemm(const wf_call *c)
     const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
     if (x->cols != w->cols) return bad(c, "X and W differ in columns");
     WF_TRY(check_norm(c));
-    WF_TRY(check_wide(c));
+    WF_TRY(check_gemm_ws(c));
     WF_TRY(check_rope(c));
     if (c->p.silu && w->rows % 2) return bad(c, "silu wants gate and up in W");
     if (!c->p.rope && !is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
@@ -299,7 +299,7 @@ static weft_status check_gemm(const wf_call *c)
 
 static weft_status check_attention(const wf_call *c)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     const wf_view *q = &c->in[0];
     WF_TRY(check_heads(c));
     WF_TRY(check_pools(c, &c->in[1], &c->in[2]));
@@ -312,7 +312,7 @@ static weft_status check_attention(const wf_call *c)
         return bad(c, "indptr is not a vector of at least 2");
     }
     if (!is_vector(&c->in[6], (uint64_t)c->in[6].rows * c->in[6].cols)) return bad(c, "pages is not a vector");
-    if (c->in[7].buf && !is_vector(&c->in[7], p->n_kv_head)) return bad(c, "spans are not one for each KV head");
+    if (c->in[7].buf && !is_vector(&c->in[7], p->n_kv_head)) return bad(c, "windows are not one for each KV head");
     if (p->sink > WF_MAX_SINK) return bad(c, "sink is too large");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");
     if (c->out[1].buf && !is_vector(&c->out[1], 1)) return bad(c, "n is not one number");
@@ -344,7 +344,7 @@ static weft_status check_page_copy(const wf_call *c)
     return WEFT_OK;
 }
 
-static weft_status check_feed(const wf_call *c)
+static weft_status check_token_subst(const wf_call *c)
 {
     const wf_view *ids = &c->in[0], *from = &c->in[1];
     if (!is_vector(ids, (uint64_t)ids->rows * ids->cols)) return bad(c, "ids is not a vector");
@@ -352,34 +352,34 @@ static weft_status check_feed(const wf_call *c)
     return is_vector(&c->out[0], (uint64_t)ids->rows * ids->cols) ? WEFT_OK : bad(c, "ids and y differ in length");
 }
 
-static weft_status check_edits(const wf_call *c)
+static weft_status check_adjust(const wf_call *c)
 {
-    const wf_view *indptr = &c->in[3], *ids = &c->in[4], *edit = &c->in[5];
-    if (!indptr->buf && !ids->buf && !edit->buf) return WEFT_OK;
-    if (!indptr->buf || !ids->buf || !edit->buf) return bad(c, "indptr, ids and edit belong together");
+    const wf_view *indptr = &c->in[3], *ids = &c->in[4], *adjust = &c->in[5];
+    if (!indptr->buf && !ids->buf && !adjust->buf) return WEFT_OK;
+    if (!indptr->buf || !ids->buf || !adjust->buf) return bad(c, "indptr, ids and adjust belong together");
     if (!is_vector(indptr, c->in[0].rows + 1ull)) return bad(c, "indptr is not one more than the rows of x");
-    if (!is_vector(ids, edit->rows)) return bad(c, "ids are not one for each row of edit");
-    return edit->cols == 3 && edit->stride == 3 ? WEFT_OK : bad(c, "edit is not [*, 3] without gaps");
+    if (!is_vector(ids, adjust->rows)) return bad(c, "ids are not one for each row of adjust");
+    return adjust->cols == 3 && adjust->stride == 3 ? WEFT_OK : bad(c, "adjust is not [*, 3] without gaps");
 }
 
 static weft_status check_sample(const wf_call *c)
 {
     const wf_view *x = &c->in[0], *y = &c->out[0], *p = &c->out[1];
-    if (!is(&c->in[1], x->rows, 3) || c->in[1].stride != 3) return bad(c, "how is not [rows of x, 3] without gaps");
+    if (!is(&c->in[1], x->rows, 3) || c->in[1].stride != 3) return bad(c, "params is not [rows of x, 3] without gaps");
     if (!is(&c->in[2], x->rows, 5) || c->in[2].stride != 5) return bad(c, "key is not [rows of x, 5] without gaps");
     if (y->rows != x->rows || y->stride != y->cols) return bad(c, "y is not [rows of x, 1 + T] without gaps");
     if (!is(p, y->rows, y->cols) || p->stride != p->cols) return bad(c, "y and p differ in shape");
     if (y->cols > x->cols + 1ull) return bad(c, "T is more than the columns of x");
     if (!is(&c->out[2], x->rows, x->cols)) return bad(c, "x and z differ in shape");
-    return x->cols <= INT32_MAX ? check_edits(c) : bad(c, "x has more columns than ids");
+    return x->cols <= INT32_MAX ? check_adjust(c) : bad(c, "x has more columns than ids");
 }
 
 static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {
-    [WF_OP_ROWS] = check_rows,           [WF_OP_RMSNORM] = check_rmsnorm,
+    [WF_OP_GET_ROWS] = check_get_rows,           [WF_OP_RMSNORM] = check_rmsnorm,
     [WF_OP_GEMM] = check_gemm,           [WF_OP_ROPE_KV] = check_rope_kv,
     [WF_OP_ATTENTION] = check_attention, [WF_OP_SILU_MUL] = check_silu_mul,
     [WF_OP_ARGMAX] = check_argmax,       [WF_OP_PAGE_COPY] = check_page_copy,
-    [WF_OP_SAMPLE] = check_sample,       [WF_OP_FEED] = check_feed,
+    [WF_OP_SAMPLE] = check_sample,       [WF_OP_TOKEN_SUBST] = check_token_subst,
 };
 
 static weft_status check_variant(wf_dev *dev, const wf_call *c)
@@ -391,7 +391,7 @@ static weft_status check_variant(wf_dev *dev, const wf_call *c)
                        c->variant);
     }
     /* Of a fused call it may be the variant of its product only. */
-    if (!wf_call_fused(c) && !dev->fns->supports(dev, c, c->variant)) {
+    if (!wf_is_fused(c) && !dev->fns->supports(dev, c, c->variant)) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands",
                        wf_ops[c->op].name, list[c->variant].name, dev->info.id);
     }

@@ -16,7 +16,7 @@ static const struct tolerance {
     double f32;
     double nmse[WF_N_ARITH];
 } tolerances[WF_N_OPS] = {
-    [WF_OP_ROWS] = {.f32 = 0.25, .nmse = {0, 1e-12, 1e-12}},
+    [WF_OP_GET_ROWS] = {.f32 = 0.25, .nmse = {0, 1e-12, 1e-12}},
     [WF_OP_RMSNORM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_GEMM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ROPE_KV] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
@@ -24,7 +24,7 @@ static const struct tolerance {
     [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ARGMAX] = {0}, /* exact */
     [WF_OP_PAGE_COPY] = {0},
-    [WF_OP_FEED] = {0},
+    [WF_OP_TOKEN_SUBST] = {0},
     [WF_OP_SAMPLE] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}}, /* its integers are exact */
 };
 
@@ -58,10 +58,10 @@ static void run_end(run *r)
     }
 }
 
-/* Outputs hold NaN before the run, so that reading one shows; but ROWS must write NaN rows itself. */
+/* Outputs hold NaN before the run, so that reading one shows; but GET_ROWS must write NaN rows itself. */
 static int poison(const wf_check *k)
 {
-    return k->c.op == WF_OP_ROWS ? 0xC3 : 0xFF;
+    return k->c.op == WF_OP_GET_ROWS ? 0xC3 : 0xFF;
 }
 
 static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
@@ -69,7 +69,7 @@ static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
     return WF_UP(256, (uint64_t)dev->align) + wf_random(seed, (uint64_t)slot) % 4 * dev->align;
 }
 
-static weft_status make_room(run *r, int slot, uint64_t seed, const wf_operand *o, wf_view *v)
+static weft_status make_room(run *r, int slot, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     uint64_t before = guard_before(r->dev, seed, slot);
     *v = o->view;
@@ -80,7 +80,7 @@ static weft_status make_room(run *r, int slot, uint64_t seed, const wf_operand *
 }
 
 /* In one write from the buffer's start: oclgrind 21.10 takes what is written elsewhere for uninitialised. */
-static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_operand *o, wf_view *v)
+static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     WF_TRY(make_room(r, slot, seed, o, v));
     uint8_t *image = wf_calloc(v->buf->size, 1);
@@ -93,18 +93,18 @@ static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_ope
     return s;
 }
 
-static weft_status place_poison(run *r, int slot, int byte, uint64_t seed, const wf_operand *o, wf_view *v)
+static weft_status place_poison(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     WF_TRY(make_room(r, slot, seed, o, v));
     return settle(r, wf_fill(r->q, v->buf, 0, v->buf->size, 0x01010101u * (uint32_t)byte));
 }
 
-static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_operand *o,
+static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed, const wf_check_operand *o,
                                 wf_view *v)
 {
     if (!layout) return place(r, slot, 0xFF, seed, o, v);
     const wf_view *w = &o->view;
-    wf_operand packed = {.view = *w};
+    wf_check_operand packed = {.view = *w};
     uint64_t row = wf_dtype_bytes(w->dtype, w->cols), pitch = wf_dtype_bytes(w->dtype, w->stride);
     uint8_t *rows = wf_calloc(w->rows, row);
     packed.bytes = r->dev->fns->weight_bytes(r->dev, layout, w->dtype, w->rows, w->cols);
@@ -122,7 +122,7 @@ static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed,
 
 static int weight_slot(enum wf_op op)
 {
-    return op == WF_OP_GEMM ? 1 : op == WF_OP_ROWS ? 0 : -1;
+    return op == WF_OP_GEMM ? 1 : op == WF_OP_GET_ROWS ? 0 : -1;
 }
 
 /* The input that is the output, too, when a case is in place. */
@@ -190,7 +190,7 @@ static double element(const wf_view *v, const uint8_t *data, uint64_t i)
     return f;
 }
 
-static double own_size(const wf_operand *o)
+static double own_size(const wf_check_operand *o)
 {
     double sum = 0;
     uint64_t n = 0;
@@ -233,14 +233,14 @@ static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double go
 }
 
 /* Slots of a pool that the call must not touch still hold the reference's poison, bit for bit. */
-static bool untouched(const wf_operand *expect, uint64_t i)
+static bool untouched(const wf_check_operand *expect, uint64_t i)
 {
     return expect->view.dtype == WF_F16 && ((const uint16_t *)expect->data)[i] == 0xFFFF;
 }
 
 static void judge_rows(judge *j, int o, const uint8_t *got)
 {
-    const wf_operand *e = &j->k->expect[o];
+    const wf_check_operand *e = &j->k->expect[o];
     const wf_view *v = &j->k->out[o].view;
     for (uint32_t r = 0; r < v->rows; r++) {
         for (uint32_t c = 0; c < v->cols; c++) {
@@ -298,7 +298,7 @@ static double sigma_of(const wf_check *k, const struct tolerance *t, uint8_t ari
 static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
 {
     const struct tolerance *t = &tolerances[j->k->c.op];
-    const wf_operand *e = &j->k->expect[o];
+    const wf_check_operand *e = &j->k->expect[o];
     uint8_t arith = j->variant->arith < WF_N_ARITH ? j->variant->arith : WF_ARITH_F32;
     bool half = v->dtype == WF_F16;
     j->sigma = sigma_of(j->k, t, arith);
@@ -392,7 +392,7 @@ static weft_status measure(run *r, double *median)
 void wf_check_call(const wf_check *k, const wf_variant *v, wf_call *out)
 {
     int w = weight_slot(k->c.op);
-    *out = (wf_call){.op = k->c.op, .variant = -1, .groups = k->c.groups, .p = k->c.p};
+    *out = (wf_call){.op = k->c.op, .variant = -1, .max_groups = k->c.max_groups, .p = k->c.p};
     for (int i = 0; i < WF_MAX_IN; i++) out->in[i] = k->in[i].view;
     for (int i = 0; i < WF_MAX_OUT; i++) out->out[i] = k->out[i].view;
     if (w < 0 || !v || !v->layout) return;
@@ -419,7 +419,7 @@ static bool can_run(const wf_check *k, wf_dev *dev, int variant)
 }
 
 /* Keeps row `row` of an operand. */
-static void keep_row(wf_operand *o, uint32_t row)
+static void keep_row(wf_check_operand *o, uint32_t row)
 {
     if (!o->data) return;
     bool vector = o->view.rows == 1; /* [1, rows]: its elements are what counts */
@@ -444,41 +444,41 @@ bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
     return true;
 }
 
-wf_check wf_check_no_spans(const wf_check *k)
+wf_check wf_check_no_windows(const wf_check *k)
 {
     wf_check out = *k;
-    out.in[7] = (wf_operand){0};
+    out.in[7] = (wf_check_operand){0};
     return out;
 }
 
 /* NaN for all that pages of sequence s hold in a pool. */
-static void sicken(wf_operand *pool, const wf_check *k, uint32_t s)
+static void poison_pages(wf_check_operand *pool, const wf_check *k, uint32_t s)
 {
     const int32_t *first = (const int32_t *)k->in[5].data + s, *pages = (const int32_t *)k->in[6].data;
     uint64_t pitch = wf_dtype_bytes(pool->view.dtype, pool->view.stride), used = wf_dtype_bytes(pool->view.dtype, pool->view.cols);
     for (int32_t p = first[0]; p < first[1]; p++) memset(pool->data + (uint32_t)pages[p] * pitch, 0xFF, used);
 }
 
-bool wf_check_sick(const wf_check *k, wf_check *out)
+bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out)
 {
     if (k->c.op != WF_OP_ATTENTION || k->c.n_seqs < 2) return false;
     uint32_t well = ((const uint32_t *)k->in[3].data)[k->out[0].view.rows / 2];
     *out = *k;
     out->in[1].data = out->in[2].data = NULL;
     for (int i = 1; i <= 2; i++) {
-        wf_operand *o = &out->in[i];
-        if (!(o->data = wf_calloc(1, o->bytes))) return wf_check_sick_free(out), false;
+        wf_check_operand *o = &out->in[i];
+        if (!(o->data = wf_calloc(1, o->bytes))) return wf_check_poison_free(out), false;
         memcpy(o->data, k->in[i].data, o->bytes);
         for (uint32_t s = 0; s < k->c.n_seqs; s++)
-            if (s != well) sicken(o, k, s);
+            if (s != well) poison_pages(o, k, s);
     }
     return true;
 }
 
-void wf_check_sick_free(wf_check *sick)
+void wf_check_poison_free(wf_check *poisoned)
 {
-    free(sick->in[1].data);
-    free(sick->in[2].data);
+    free(poisoned->in[1].data);
+    free(poisoned->in[2].data);
 }
 
 weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed,
@@ -510,13 +510,13 @@ static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int vari
     run r = {.dev = ref, .q = q};
     wf_check asked = *k; /* shares data */
     if (asked.out[0].view.dtype != k->expect[0].view.dtype) asked.out[0] = k->expect[0];
-    asked.c.groups = 0;
+    asked.c.max_groups = 0;
     wf_check_call(&asked, NULL, &r.call);
     r.call.variant = variant;
     weft_status s = place_all(&r, &asked, 0);
     if (!s) s = run_once(&r);
     for (int o = 0; !s && o < WF_MAX_OUT; o++) {
-        wf_operand *e = &k->expect[o];
+        wf_check_operand *e = &k->expect[o];
         if (!e->data) continue;
         s = settle(&r, wf_read(q, r.call.out[o].buf, r.call.out[o].offset, e->data, e->bytes, NULL, 0, NULL));
     }
@@ -528,7 +528,7 @@ static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int vari
 static weft_status make_expect(wf_check *k)
 {
     for (int o = 0; o < WF_MAX_OUT; o++) {
-        wf_operand *e = &k->expect[o];
+        wf_check_operand *e = &k->expect[o];
         if (!k->out[o].data) continue;
         e->view = k->out[o].view;
         if (!o && !wf_op_fixed(k->c.op)) e->view.dtype = WF_F32;
@@ -557,7 +557,7 @@ weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out)
     wf_check *k = wf_calloc(1, sizeof *k);
     if (!k) return WEFT_ERR_NOMEM;
     k->c = *c;
-    weft_status s = wf_check_draw(k);
+    weft_status s = wf_check_generate(k);
     if (!s) s = expect(k, ref);
     if (s) {
         wf_check_free(k);

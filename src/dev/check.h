@@ -12,14 +12,14 @@
 #include "dev/dev.h"
 
 /* One problem. Which fields an op reads:
- *   ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k, with p.rope heads in p, of
+ *   GET_ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k, with p.rope heads in p, of
  *   which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
- *   are rows of this call, heads, phi and its range in p, spans and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; FEED m tokens from k
+ *   are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; TOKEN_SUBST m tokens from k
  *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
-enum wf_case_spans {
-    WF_SPANS_NONE,
-    WF_SPANS_MIXED, /* of every kind, as many as there are KV heads */
-    WF_SPANS_WIDE,  /* that hide nothing */
+enum wf_case_windows {
+    WF_WINDOWS_NONE,
+    WF_WINDOWS_MIXED, /* of every kind, as many as there are KV heads */
+    WF_WINDOWS_WIDE,  /* that hide nothing */
 };
 typedef struct wf_case {
     enum wf_op op;
@@ -27,24 +27,24 @@ typedef struct wf_case {
     uint8_t in, weight, out; /* enum wf_dtype of activations read, weight or table, activations written */
     uint32_t m, n, k;
     uint32_t n_seqs, max_kv, max_q;
-    uint8_t spans;   /* enum wf_case_spans */
-    wf_params p;
+    uint8_t windows; /* enum wf_case_windows */
+    wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
-    uint32_t groups; /* as in wf_call */
+    uint32_t max_groups; /* as in wf_call */
     bool bias, residual, in_place; /* GEMM; in_place: residual is Y; PAGE_COPY: both pools are one */
     bool norm;       /* GEMM: of X, which is F32 then; p.silu: n counts gate and up, p.rope: q, k and v */
 } wf_case;
 
-typedef struct wf_operand {
+typedef struct wf_check_operand {
     wf_view view;  /* without buf, offset and layout */
     uint8_t *data; /* its rows with the gaps between them; NULL: absent */
     uint64_t bytes;
-} wf_operand;
+} wf_check_operand;
 
 typedef struct wf_check {
     wf_case c;
-    wf_operand in[WF_MAX_IN], out[WF_MAX_OUT];
-    wf_operand expect[WF_MAX_OUT];
+    wf_check_operand in[WF_MAX_IN], out[WF_MAX_OUT];
+    wf_check_operand expect[WF_MAX_OUT];
     double reduce; /* length of the longest sum behind one output */
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
     double amplify; /* rounding errors inside count this much more: large logits in a softmax */
@@ -73,12 +73,12 @@ weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool
 /* The part of k that computes this row of the first output, with the same operands; it borrows their memory. False:
  * rows of this op are not independent, or cannot be taken apart. */
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out);
-/* k without its spans, which must hide nothing: the same answer. It borrows the memory of k's operands. */
-wf_check wf_check_no_spans(const wf_check *k);
+/* k without its windows, which must hide nothing: the same answer. It borrows the memory of k's operands. */
+wf_check wf_check_no_windows(const wf_check *k);
 /* k with NaN for all keys and values of other sequences than that of row rows / 2, whose answer stays: row_hash says so,
  * and nothing else counts. False: not attention, or one sequence only. */
-bool wf_check_sick(const wf_check *k, wf_check *out);
-void wf_check_sick_free(wf_check *sick); /* what it does not borrow from k */
+bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out);
+void wf_check_poison_free(wf_check *poisoned); /* what it does not borrow from k */
 /* Do an op's operands have the same dtypes always? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check as supports() and pick() take it: all but buffers. */
@@ -88,6 +88,6 @@ void wf_case_text(const wf_case *, char *buf, size_t cap);
 /* Small problems of all ops and dtypes, i = 0, 1, ...; false past the last. */
 bool wf_case_small(size_t i, uint64_t seed, wf_case *out);
 /* check_gen.c: fills c->in, c->out, reduce, scale, bytes, flops from c->c. */
-weft_status wf_check_draw(wf_check *c);
+weft_status wf_check_generate(wf_check *c);
 
 #endif

@@ -6,17 +6,17 @@
 
 static int text_heads(const wf_case *c, char *buf, size_t cap)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     return snprintf(buf, cap, "heads %u/%u x %u rot %u%s page %u", p->n_head, p->n_kv_head, p->head_dim, p->n_rot,
                     p->neox ? " neox" : "", p->page_tokens);
 }
 
 static int text_shape(const wf_case *c, char *buf, size_t cap)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     int n;
     switch (c->op) {
-    case WF_OP_ROWS: return snprintf(buf, cap, "%u of %u x %u", c->m, c->n, c->k);
+    case WF_OP_GET_ROWS: return snprintf(buf, cap, "%u of %u x %u", c->m, c->n, c->k);
     case WF_OP_GEMM:
         n = snprintf(buf, cap, "M %u N %u K %u%s", c->m, c->n, c->k, p->rope ? " rope " : "");
         return p->rope && n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
@@ -25,11 +25,11 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
         return n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
     case WF_OP_ATTENTION:
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
-                        p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " spans", " wide spans"}[c->spans]);
-    case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " edits" : "");
+                        p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows]);
+    case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " adjusted" : "");
     case WF_OP_PAGE_COPY:
         return snprintf(buf, cap, "%u of %u pages x %u%s", c->m, c->n, c->k, c->in_place ? " in one pool" : "");
-    case WF_OP_FEED: return snprintf(buf, cap, "%u of %u%s", c->m, c->k, c->in_place ? " in place" : "");
+    case WF_OP_TOKEN_SUBST: return snprintf(buf, cap, "%u of %u%s", c->m, c->k, c->in_place ? " in place" : "");
     default: return snprintf(buf, cap, "%u x %u", c->m, c->k);
     }
 }
@@ -42,8 +42,8 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
         n += snprintf(buf + n, cap - (size_t)n, " phi %g %g %g", c->p.phi, c->p.phi_lo, c->p.phi_hi);
     }
     if ((size_t)n >= cap) return;
-    bool weight = c->op == WF_OP_ROWS || c->op == WF_OP_GEMM;
-    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_ROWS ? "" : wf_dtypes[c->in].name,
+    bool weight = c->op == WF_OP_GET_ROWS || c->op == WF_OP_GEMM;
+    snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
              c->op == WF_OP_GEMM ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
              wf_dtypes[c->out].name, c->bias && c->op == WF_OP_GEMM ? " bias" : "",
              c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : "",
@@ -52,7 +52,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
 
 /* One row for each op; dtypes and a few toggles run over all their values below. */
 static const wf_case small[] = {
-    {.op = WF_OP_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
+    {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
     {.op = WF_OP_RMSNORM, .m = 3, .k = 331, .pad = 5},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
@@ -65,7 +65,7 @@ static const wf_case small[] = {
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .phi_lo = -6, .phi_hi = 7}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21,
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
-    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .spans = WF_SPANS_MIXED,
+    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
     {.op = WF_OP_SILU_MUL, .m = 3, .k = 333, .pad = 1},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
@@ -73,17 +73,17 @@ static const wf_case small[] = {
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},
     {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 9, .n = 14, .k = 260, .pad = 3},
     {.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 6, .n = 14, .k = 512, .in_place = true, .pad = 8},
-    {.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = 70, .k = 33, .in_place = true},
+    {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = 70, .k = 33, .in_place = true},
 };
 
 static bool takes_weight(enum wf_op op)
 {
-    return op == WF_OP_ROWS || op == WF_OP_GEMM;
+    return op == WF_OP_GET_ROWS || op == WF_OP_GEMM;
 }
 
 bool wf_op_fixed(enum wf_op op)
 {
-    return op == WF_OP_ARGMAX || op == WF_OP_PAGE_COPY || op == WF_OP_SAMPLE || op == WF_OP_FEED;
+    return op == WF_OP_ARGMAX || op == WF_OP_PAGE_COPY || op == WF_OP_SAMPLE || op == WF_OP_TOKEN_SUBST;
 }
 
 /* Fills in the v-th choice of dtypes; false past the last. */
@@ -92,8 +92,8 @@ static bool dtypes_of(wf_case *c, size_t v)
     static const uint8_t acts[] = {WF_F32, WF_F16};
     if (wf_op_fixed(c->op)) return v == 0;
     size_t n_weights = takes_weight(c->op) ? WF_N_WEIGHT_DTYPES : 1;
-    size_t n_acts = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in_place ? 1 : 2;
-    size_t n_outs = c->op == WF_OP_ROWS || c->in_place ? 1 : 2;
+    size_t n_acts = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->in_place ? 1 : 2;
+    size_t n_outs = c->op == WF_OP_GET_ROWS || c->in_place ? 1 : 2;
     if (v >= n_weights * n_acts * n_outs) return false;
     c->weight = (uint8_t)(v % n_weights);
     c->in = acts[v / n_weights % n_acts];

@@ -1,6 +1,6 @@
 /* check_gen.c: draws the operands of a check. The same case (seed included) gives the same bytes. */
 #include "dev/check.h"
-#include "dev/choose.h"
+#include "dev/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static uint32_t *permutation(gen *g, uint32_t n)
 /* ---- operands ------------------------------------------------------------------------------------- */
 
 /* All bytes 0xFF: NaN in every float format, -1 as an id, and as a scale of a block format. */
-static weft_status make(wf_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad)
+static weft_status make(wf_check_operand *o, uint8_t dtype, uint32_t rows, uint32_t cols, uint32_t pad)
 {
     uint32_t stride = wf_dtypes[dtype].block == 1 ? cols + pad : cols;
     o->view = (wf_view){.rows = rows, .cols = cols, .stride = stride, .dtype = dtype};
@@ -55,7 +55,7 @@ static weft_status make(wf_operand *o, uint8_t dtype, uint32_t rows, uint32_t co
     return o->data ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static uint8_t *row_of(const wf_operand *o, uint32_t row)
+static uint8_t *row_of(const wf_check_operand *o, uint32_t row)
 {
     return o->data + wf_dtype_bytes(o->view.dtype, (uint64_t)row * o->view.stride);
 }
@@ -78,7 +78,7 @@ static void mutate(gen *g, const wf_dtype_info *t, uint8_t *block)
     }
 }
 
-static weft_status fill(wf_operand *o, gen *g, float amplitude)
+static weft_status fill(wf_check_operand *o, gen *g, float amplitude)
 {
     const wf_dtype_info *t = &wf_dtypes[o->view.dtype];
     float *row = wf_calloc(o->view.cols, sizeof *row);
@@ -94,14 +94,14 @@ static weft_status fill(wf_operand *o, gen *g, float amplitude)
     return WEFT_OK;
 }
 
-static weft_status floats(wf_operand *o, gen *g, uint8_t dtype, uint32_t rows, uint32_t cols,
+static weft_status floats(wf_check_operand *o, gen *g, uint8_t dtype, uint32_t rows, uint32_t cols,
                           uint32_t pad, float amplitude)
 {
     WF_TRY(make(o, dtype, rows, cols, pad));
     return fill(o, g, amplitude);
 }
 
-static weft_status ints(wf_operand *o, uint32_t n, int32_t **values)
+static weft_status ints(wf_check_operand *o, uint32_t n, int32_t **values)
 {
     WF_TRY(make(o, WF_I32, 1, n, 0));
     *values = (int32_t *)o->data;
@@ -117,14 +117,14 @@ static double total_bytes(const wf_check *c)
 }
 
 /* A KV pool; the gaps between pages keep what vector loads are aligned to. */
-static weft_status make_pool(wf_operand *o, const wf_case *c, uint32_t pages, uint32_t page)
+static weft_status make_pool(wf_check_operand *o, const wf_case *c, uint32_t pages, uint32_t page)
 {
     return make(o, WF_F16, pages, page, 8 * c->pad);
 }
 
 /* ---- one function for each op ----------------------------------------------------------------------- */
 
-static weft_status draw_rows(wf_check *k, gen *g)
+static weft_status gen_get_rows(wf_check *k, gen *g)
 {
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
     const wf_case *c = &k->c;
@@ -141,7 +141,7 @@ static weft_status draw_rows(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
-static weft_status draw_rmsnorm(wf_check *k, gen *g)
+static weft_status gen_rmsnorm(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     WF_TRY(floats(&k->in[0], g, WF_F32, c->m, c->k, c->pad, 3));
@@ -153,10 +153,10 @@ static weft_status draw_rmsnorm(wf_check *k, gen *g)
 }
 
 /* Table, pos and slot, and the pools, of a rotation of m rows. */
-static weft_status draw_rotation(wf_check *k, gen *g, uint32_t positions, wf_operand in[3], wf_operand pools[2])
+static weft_status gen_rotation(wf_check *k, gen *g, uint32_t positions, wf_check_operand in[3], wf_check_operand pools[2])
 {
     const wf_case *c = &k->c;
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     uint32_t pages = c->m / p->page_tokens + 3, page = p->n_kv_head * p->page_tokens * p->head_dim;
     int32_t *pos, *slot;
     WF_TRY(make(&in[0], WF_F32, positions, p->n_rot, c->pad));
@@ -179,7 +179,7 @@ static weft_status draw_rotation(wf_check *k, gen *g, uint32_t positions, wf_ope
     return make_pool(&pools[1], c, pages, page);
 }
 
-static weft_status draw_gemm(wf_check *k, gen *g)
+static weft_status gen_gemm(wf_check *k, gen *g)
 {
     enum { POSITIONS = 37 };
     const wf_case *c = &k->c;
@@ -190,7 +190,7 @@ static weft_status draw_gemm(wf_check *k, gen *g)
     if (c->bias) WF_TRY(floats(&k->in[2], g, WF_F32, 1, c->n, 0, 1));
     if (c->residual) WF_TRY(floats(&k->in[3], g, WF_F32, c->m, c->n, c->pad, 1));
     if (c->norm) WF_TRY(floats(&k->in[4], g, WF_F32, 1, c->k, 0, 2));
-    if (c->p.rope) WF_TRY(draw_rotation(k, g, POSITIONS, &k->in[5], &k->out[3]));
+    if (c->p.rope) WF_TRY(gen_rotation(k, g, POSITIONS, &k->in[5], &k->out[3]));
     WF_TRY(make(&k->out[0], c->out, c->m, cols, c->pad));
     if (c->norm) WF_TRY(make(&k->out[1], WF_F32, c->m, c->k, c->pad));
     if (c->p.silu || c->p.rope) WF_TRY(make(&k->out[2], WF_F32, c->m, c->n, c->pad));
@@ -202,17 +202,17 @@ static weft_status draw_gemm(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
-static weft_status draw_rope_kv(wf_check *k, gen *g)
+static weft_status gen_rope_kv(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     WF_TRY(floats(&k->in[0], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * p->head_dim, c->pad, 2));
-    WF_TRY(draw_rotation(k, g, c->n, &k->in[1], &k->out[1]));
+    WF_TRY(gen_rotation(k, g, c->n, &k->in[1], &k->out[1]));
     k->reduce = 2;
     return make(&k->out[0], c->out, c->m, p->n_head * p->head_dim, c->pad);
 }
 
-static weft_status draw_silu_mul(wf_check *k, gen *g)
+static weft_status gen_silu_mul(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     WF_TRY(floats(&k->in[0], g, c->in, c->m, 2 * c->k, c->pad, 10));
@@ -222,7 +222,7 @@ static weft_status draw_silu_mul(wf_check *k, gen *g)
 }
 
 /* Some rows with ties for the first place, some with what is no number. */
-static weft_status draw_argmax(wf_check *k, gen *g)
+static weft_status gen_argmax(wf_check *k, gen *g)
 {
     static const float wild[] = {NAN, INFINITY, -INFINITY};
     const wf_case *c = &k->c;
@@ -237,7 +237,7 @@ static weft_status draw_argmax(wf_check *k, gen *g)
 }
 
 /* Exact in any arithmetic: repeat is a power of two, and x has few digits. */
-static weft_status draw_edits(wf_check *k, gen *g)
+static weft_status gen_adjust(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     uint32_t each = WF_MIN(c->k, 12u);
@@ -245,15 +245,15 @@ static weft_status draw_edits(wf_check *k, gen *g)
     WF_TRY(ints(&k->in[3], c->m + 1, &indptr));
     WF_TRY(ints(&k->in[4], c->m * each, &ids));
     WF_TRY(make(&k->in[5], WF_F32, c->m * each, 3, 0));
-    float *edit = (float *)k->in[5].data;
+    float *adjust = (float *)k->in[5].data;
     for (uint32_t r = 0; r < c->m; r++) {
         uint32_t first = below(g, c->k), step = c->k / each;
         indptr[r + 1] = (int32_t)((r + 1) * each);
-        for (uint32_t i = r * each; i < (r + 1) * each; i++, edit += 3) {
+        for (uint32_t i = r * each; i < (r + 1) * each; i++, adjust += 3) {
             ids[i] = i % 7 == 6 ? (i % 2 ? -1 : (int32_t)c->k) : (int32_t)((first + (i - r * each) * step) % c->k);
-            edit[0] = i % 3 ? 0 : (float)below(g, 64) / 16 - 2;
-            edit[1] = (float[]){1, 2, 0.5f}[below(g, 3)];
-            edit[2] = i % 5 == 4 ? -100 : (float)below(g, 64) / 16 - 2;
+            adjust[0] = i % 3 ? 0 : (float)below(g, 64) / 16 - 2;
+            adjust[1] = (float[]){1, 2, 0.5f}[below(g, 3)];
+            adjust[2] = i % 5 == 4 ? -100 : (float)below(g, 64) / 16 - 2;
         }
     }
     indptr[0] = 0;
@@ -273,30 +273,30 @@ static void edit_row(const wf_check *k, uint32_t r, float *z)
 }
 
 /* Draws how a row is chosen from until rounding cannot decide: the answer must be the same in any arithmetic. */
-static void draw_choice(gen *g, const float *z, uint32_t n, wf_candidate *scratch, float *how, int32_t *key)
+static void gen_params(gen *g, const float *z, uint32_t n, wf_token_logit *scratch, float *params, int32_t *key)
 {
     const double clear = 5e-5;
     double margin = 0;
     for (int try = 0; try < 1000 && margin < clear; try++) {
-        wf_choice c = {.temperature = below(g, 6) ? 0.25f + (float)below(g, 16) / 8 : 0, .seed = draw(g), .counter = below(g, 3) ? below(g, 9999) : draw(g)};
+        wf_sampling_params c = {.temperature = below(g, 6) ? 0.25f + (float)below(g, 16) / 8 : 0, .seed = draw(g), .counter = below(g, 3) ? below(g, 9999) : draw(g)};
         c.top_k = below(g, 2) || try > 500 ? 1 + (int32_t)below(g, try > 500 ? 20 : n + 2) : 0;
         c.top_p = below(g, 2) ? (float)below(g, 33) / 32 : 0;
         c.min_p = below(g, 3) ? 0 : (float)below(g, 33) / 32;
-        how[0] = c.temperature, how[1] = c.top_p, how[2] = c.min_p;
+        params[0] = c.temperature, params[1] = c.top_p, params[2] = c.min_p;
         key[0] = c.top_k, key[1] = (int32_t)c.seed, key[2] = (int32_t)(c.seed >> 32), key[3] = (int32_t)c.counter, key[4] = (int32_t)(c.counter >> 32);
-        wf_choose(&c, z, n, scratch, &margin);
+        wf_sample_row(&c, z, n, scratch, &margin);
     }
 }
 
-static weft_status draw_choices(wf_check *k, gen *g)
+static weft_status gen_all_params(wf_check *k, gen *g)
 {
     uint32_t n = k->c.k;
     float *z = wf_calloc(n, sizeof *z);
-    wf_candidate *scratch = wf_calloc(n, sizeof *scratch);
+    wf_token_logit *scratch = wf_calloc(n, sizeof *scratch);
     bool ok = z && scratch;
     for (uint32_t r = 0; ok && r < k->c.m; r++) {
         edit_row(k, r, z);
-        draw_choice(g, z, n, scratch, (float *)row_of(&k->in[1], r), (int32_t *)row_of(&k->in[2], r));
+        gen_params(g, z, n, scratch, (float *)row_of(&k->in[1], r), (int32_t *)row_of(&k->in[2], r));
     }
     free(z);
     free(scratch);
@@ -304,7 +304,7 @@ static weft_status draw_choices(wf_check *k, gen *g)
 }
 
 /* Logits are multiples of 2^-10, so that equal ones occur. */
-static weft_status draw_sample(wf_check *k, gen *g)
+static weft_status gen_sample(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     WF_TRY(make(&k->in[0], WF_F32, c->m, c->k, c->pad));
@@ -314,8 +314,8 @@ static weft_status draw_sample(wf_check *k, gen *g)
     }
     WF_TRY(make(&k->in[1], WF_F32, c->m, 3, 0));
     WF_TRY(make(&k->in[2], WF_I32, c->m, 5, 0));
-    if (c->bias) WF_TRY(draw_edits(k, g));
-    WF_TRY(draw_choices(k, g));
+    if (c->bias) WF_TRY(gen_adjust(k, g));
+    WF_TRY(gen_all_params(k, g));
     if (c->m > 3) ((float *)row_of(&k->in[0], 2))[below(g, c->k)] = below(g, 2) ? NAN : -INFINITY;
     k->reduce = c->k;
     WF_TRY(make(&k->out[0], WF_I32, c->m, c->n, 0));
@@ -323,7 +323,7 @@ static weft_status draw_sample(wf_check *k, gen *g)
     return make(&k->out[2], WF_F32, c->m, c->k, c->pad);
 }
 
-static weft_status draw_page_copy(wf_check *k, gen *g)
+static weft_status gen_page_copy(wf_check *k, gen *g)
 {
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
     const wf_case *c = &k->c;
@@ -346,7 +346,7 @@ static weft_status draw_page_copy(wf_check *k, gen *g)
 }
 
 /* Some tokens are there, some come from the step before, a few from nowhere. */
-static weft_status draw_feed(wf_check *k, gen *g)
+static weft_status gen_token_subst(wf_check *k, gen *g)
 {
     static const int32_t wild[] = {INT32_MIN, INT32_MIN + 1};
     const wf_case *c = &k->c;
@@ -369,7 +369,7 @@ typedef struct seqs {
     uint32_t n, m, pages;
 } seqs;
 
-static void draw_seqs(const wf_case *c, gen *g, seqs *s)
+static void gen_seqs(const wf_case *c, gen *g, seqs *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         s->len[i] = i ? 1 + below(g, c->max_kv) : c->max_kv;
@@ -389,7 +389,7 @@ static void draw_seqs(const wf_case *c, gen *g, seqs *s)
 #define KEY 1.7f
 #define LARGE_KEY 1000.0f
 
-static int32_t span_of(const wf_check *k, uint32_t head)
+static int32_t window_of(const wf_check *k, uint32_t head)
 {
     return k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
 }
@@ -397,7 +397,7 @@ static int32_t span_of(const wf_check *k, uint32_t head)
 /* Does some row see key t of a KV head? The first row is at position first, and each key behind it has one. */
 static bool is_seen(const wf_check *k, uint32_t head, uint32_t first, uint32_t t)
 {
-    return t > first || wf_sees(span_of(k, head), k->c.p.sink, (int32_t)first, (int32_t)t);
+    return t > first || wf_attends(window_of(k, head), k->c.p.sink, (int32_t)first, (int32_t)t);
 }
 
 /* Keys of all KV heads that the row at pos sees. */
@@ -405,7 +405,7 @@ static double count_seen(const wf_check *k, uint32_t pos)
 {
     double n = 0;
     for (uint32_t h = 0; h < k->c.p.n_kv_head; h++) {
-        int64_t span = span_of(k, h), hidden = span ? (int64_t)pos + 1 - span - k->c.p.sink : 0;
+        int64_t window = window_of(k, h), hidden = window ? (int64_t)pos + 1 - window - k->c.p.sink : 0;
         n += (double)(pos + 1 - WF_MAX(hidden, 0));
     }
     return n;
@@ -414,7 +414,7 @@ static double count_seen(const wf_check *k, uint32_t pos)
 /* Of len keys, the last `rows` of which have rows; what none of these sees stays NaN. */
 static void fill_sequence(wf_check *k, gen *g, uint32_t len, uint32_t rows, const int32_t *pages)
 {
-    const wf_params *p = &k->c.p;
+    const wf_op_params *p = &k->c.p;
     uint32_t spike = k->c.in == WF_F16 && !below(g, 4) ? below(g, len) : len;
     if (spike < len) k->amplify = LARGE_KEY / KEY;
     for (uint32_t t = 0; t < len; t++) {
@@ -457,16 +457,16 @@ static void scatter_rows(gen *g, uint32_t m, int32_t *seq, int32_t *pos)
 }
 
 /* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone, any. */
-static weft_status draw_spans(wf_check *k, gen *g)
+static weft_status gen_windows(wf_check *k, gen *g)
 {
-    const wf_params *p = &k->c.p;
-    int32_t *spans;
-    if (k->c.spans == WF_SPANS_NONE) return WEFT_OK;
-    WF_TRY(ints(&k->in[7], p->n_kv_head, &spans));
+    const wf_op_params *p = &k->c.p;
+    int32_t *windows;
+    if (k->c.windows == WF_WINDOWS_NONE) return WEFT_OK;
+    WF_TRY(ints(&k->in[7], p->n_kv_head, &windows));
     for (uint32_t h = 0, turn = below(g, 6); h < p->n_kv_head; h++, turn++) {
         const uint32_t kinds[] = {0, 1 + below(g, WF_MAX(p->sink, 1u)), p->page_tokens + 1 + below(g, p->page_tokens),
                                   k->c.max_kv + below(g, 2), 1, 1 + below(g, k->c.max_kv)};
-        spans[h] = (int32_t)(k->c.spans == WF_SPANS_WIDE ? kinds[turn % 2 * 3] : kinds[turn % 6]);
+        windows[h] = (int32_t)(k->c.windows == WF_WINDOWS_WIDE ? kinds[turn % 2 * 3] : kinds[turn % 6]);
     }
     return WEFT_OK;
 }
@@ -485,7 +485,7 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     WF_TRY(ints(&k->in[4], s->m, &pos));
     WF_TRY(ints(&k->in[5], s->n + 1, &indptr));
     WF_TRY(ints(&k->in[6], s->pages, &pages));
-    WF_TRY(draw_spans(k, g));
+    WF_TRY(gen_windows(k, g));
     for (uint32_t i = 0; i <= s->n; i++) indptr[i] = (int32_t)s->first[i];
     for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
     for (uint32_t i = 0; i < s->n; i++) {
@@ -500,7 +500,7 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     return make(&k->out[0], c->out, s->m, cols, c->pad);
 }
 
-static float number_at(const wf_operand *o, uint32_t row, uint32_t col)
+static float number_at(const wf_check_operand *o, uint32_t row, uint32_t col)
 {
     const uint8_t *at = row_of(o, row);
     return o->view.dtype == WF_F16 ? wf_half_to_float(((const uint16_t *)at)[col]) : ((const float *)at)[col];
@@ -508,13 +508,13 @@ static float number_at(const wf_operand *o, uint32_t row, uint32_t col)
 
 static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
 {
-    const wf_params *p = &k->c.p;
+    const wf_op_params *p = &k->c.p;
     uint32_t seq = ((const uint32_t *)k->in[3].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
     const int32_t *pages = (const int32_t *)k->in[6].data + ((const int32_t *)k->in[5].data)[seq];
-    int32_t pos = ((const int32_t *)k->in[4].data)[m], span = span_of(k, kv_head);
+    int32_t pos = ((const int32_t *)k->in[4].data)[m], window = window_of(k, kv_head);
     double top = -INFINITY;
     for (int32_t j = 0; j <= pos; j++) {
-        if (!wf_sees(span, p->sink, pos, j)) continue;
+        if (!wf_attends(window, p->sink, pos, j)) continue;
         uint32_t page = (uint32_t)pages[(uint32_t)j / p->page_tokens];
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;
@@ -528,7 +528,7 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
  * 13 of the range and rounds. */
 static void count_redone(wf_check *k)
 {
-    const wf_params *p = &k->c.p;
+    const wf_op_params *p = &k->c.p;
     double low = fmax(p->phi_lo, p->phi_hi - 13.0);
     for (uint32_t m = 0; m < k->out[0].view.rows; m++) {
         for (uint32_t h = 0; h < p->n_head; h++) {
@@ -539,7 +539,7 @@ static void count_redone(wf_check *k)
     }
 }
 
-static weft_status draw_attention(wf_check *k, gen *g)
+static weft_status gen_attention(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     seqs s = {.n = c->n_seqs};
@@ -548,7 +548,7 @@ static weft_status draw_attention(wf_check *k, gen *g)
     s.len = mem;
     s.rows = mem + s.n;
     s.first = mem + 2 * (size_t)s.n;
-    draw_seqs(c, g, &s);
+    gen_seqs(c, g, &s);
     uint32_t *order = permutation(g, s.n), *where = permutation(g, s.pages + 3);
     weft_status st = order && where ? attention_operands(k, g, &s, order, where) : WEFT_ERR_NOMEM;
     k->c.p.scale = 1 / sqrtf((float)c->p.head_dim);
@@ -565,19 +565,19 @@ static weft_status draw_attention(wf_check *k, gen *g)
     return st;
 }
 
-static weft_status (*const draw_op[WF_N_OPS])(wf_check *, gen *) = {
-    [WF_OP_ROWS] = draw_rows,           [WF_OP_RMSNORM] = draw_rmsnorm,
-    [WF_OP_GEMM] = draw_gemm,           [WF_OP_ROPE_KV] = draw_rope_kv,
-    [WF_OP_ATTENTION] = draw_attention, [WF_OP_SILU_MUL] = draw_silu_mul,
-    [WF_OP_ARGMAX] = draw_argmax,       [WF_OP_PAGE_COPY] = draw_page_copy,
-    [WF_OP_SAMPLE] = draw_sample,       [WF_OP_FEED] = draw_feed,
+static weft_status (*const gen_op[WF_N_OPS])(wf_check *, gen *) = {
+    [WF_OP_GET_ROWS] = gen_get_rows,           [WF_OP_RMSNORM] = gen_rmsnorm,
+    [WF_OP_GEMM] = gen_gemm,           [WF_OP_ROPE_KV] = gen_rope_kv,
+    [WF_OP_ATTENTION] = gen_attention, [WF_OP_SILU_MUL] = gen_silu_mul,
+    [WF_OP_ARGMAX] = gen_argmax,       [WF_OP_PAGE_COPY] = gen_page_copy,
+    [WF_OP_SAMPLE] = gen_sample,       [WF_OP_TOKEN_SUBST] = gen_token_subst,
 };
 
-weft_status wf_check_draw(wf_check *c)
+weft_status wf_check_generate(wf_check *c)
 {
     gen g = {c->c.seed, 0};
     c->reduce = c->amplify = 1;
-    WF_TRY(draw_op[c->c.op](c, &g));
+    WF_TRY(gen_op[c->c.op](c, &g));
     if (c->c.op == WF_OP_ATTENTION) c->bytes += (double)c->in[0].bytes + (double)c->out[0].bytes;
     if (!c->bytes) c->bytes = total_bytes(c);
     return WEFT_OK;

@@ -51,9 +51,9 @@ static weft_status note(wf_dev *dev, weft_status s)
 void wf_dev_close(wf_dev *dev)
 {
     if (!dev) return;
-    wf_verdicts_free(dev->verdicts);
+    wf_selftest_cache_free(dev->selftest_cache);
     wf_tuned_close(dev);
-    wf_steady_forget(dev);
+    wf_batch_invariance_reset(dev);
     dev->fns->close(dev);
 }
 
@@ -215,34 +215,34 @@ static weft_status submit(wf_queue *q, const wf_call *c)
 weft_status wf_submit(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
-    wf_call part[WF_MAX_PARTS];
+    wf_call part[WF_MAX_DECOMPOSED];
     WF_TRY(wf_dev_usable(dev, "submit"));
     WF_TRY(wf_call_check(dev, c));
     WF_TRY(check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name));
-    if (wf_call_whole(dev, c)) return submit(q, c);
-    size_t n = wf_call_parts(dev, c, part);
+    if (wf_has_fused_kernel(dev, c)) return submit(q, c);
+    size_t n = wf_decompose(dev, c, part);
     for (size_t i = 0; i < n; i++) WF_TRY(submit(q, &part[i]));
     return WEFT_OK;
 }
 
 /* ---- fused calls ------------------------------------------------------------------------------------ */
 
-bool wf_call_fused(const wf_call *c)
+bool wf_is_fused(const wf_call *c)
 {
     return c->op == WF_OP_GEMM && (c->in[4].buf || c->p.silu || c->p.rope);
 }
 
-bool wf_call_whole(wf_dev *dev, const wf_call *c)
+bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
 {
-    if (!wf_call_fused(c)) return true;
-    if (!dev->fuses) return false;
+    if (!wf_is_fused(c)) return true;
+    if (!dev->has_fused_gemm) return false;
     return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : wf_pick(dev, c) >= 0;
 }
 
 /* A call of another op on behalf of c, without operands. */
 static wf_call part_of(const wf_call *c, enum wf_op op)
 {
-    return (wf_call){.op = op, .variant = -1, .groups = c->groups, .p = c->p};
+    return (wf_call){.op = op, .variant = -1, .max_groups = c->max_groups, .p = c->p};
 }
 
 /* What follows the product of c, which is in the room for it. */
@@ -285,10 +285,10 @@ static wf_call product_of(wf_dev *dev, const wf_call *c)
     return plain;
 }
 
-size_t wf_call_parts(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_PARTS])
+size_t wf_decompose(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_DECOMPOSED])
 {
     wf_call *p = part, left = behind_norm(c);
-    bool norm = c->in[4].buf, together = norm && wf_call_fused(&left) && wf_call_whole(dev, &left);
+    bool norm = c->in[4].buf, together = norm && wf_is_fused(&left) && wf_has_fused_kernel(dev, &left);
     if (norm) *p++ = norm_of(c);
     *p++ = together ? left : product_of(dev, &left);
     if (!together && (c->p.silu || c->p.rope)) *p++ = after_product(c);
@@ -335,7 +335,7 @@ weft_status wf_finish(wf_queue *q)
     return s;
 }
 
-uint64_t wf_past_cache(const wf_dev *dev)
+uint64_t wf_cache_flush_bytes(const wf_dev *dev)
 {
     uint64_t least = dev->info.type == WEFT_DEVICE_GPU ? 4ull << 30 : 128ull << 20;
     return WF_MIN(WF_MAX(dev->cache / 4 * 9, least), dev->info.memory / 4);

@@ -10,21 +10,21 @@
  *
  * Ops (M rows of this batch, all matrices row-major, [rows, cols]; "act" is F32 or F16)
  *
- *   ROWS       in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
+ *   GET_ROWS       in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
  *              y[m] = table[ids[m]]. Embedding lookup, and picking the rows that want logits. An id
  *              outside the table gives a row of NaN (never a wild read).
  *   RMSNORM    in  x [M, K] F32; w [K] F32                        out y [M, K] act
  *              y = x / sqrt(mean(x^2) + p.eps) * w
  *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent;
  *                  residual [M, N] F32 or absent; norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
- *                                                                out Y [M, N] act; normed [M, K] act or
- *                                                                    absent; wide [M, N] act or absent; K, V
+ *                                                                out Y [M, N] act; norm_ws [M, K] act or
+ *                                                                    absent; gemm_ws [M, N] act or absent; K, V
  *                                                                    pools of ROPE_KV or absent
  *              Y = X W^T + bias + residual. residual may be Y itself (same storage).
  *              Fused: with norm, X is F32 and becomes RMSNORM(X, norm, p.eps) first; with p.silu, W holds
  *              gate and up, Y is [M, N / 2] = SILU_MUL of the product, and there is no residual; with p.rope, W
  *              holds q, k and v, Y is q of the product's ROPE_KV, which writes to the pools, and there is neither
- *              residual nor SiLU. normed and wide are present exactly then and hold nothing that may be read: a
+ *              residual nor SiLU. norm_ws and gemm_ws are present exactly then and hold nothing that may be read: a
  *              device that has no kernel for the whole gets it in parts from the front, which meet there. A
  *              kernel for the whole does not round what would meet there.
  *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin);
@@ -34,13 +34,13 @@
  *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1); writes k and v of row m to slot
  *              slot[m] = page * P + index in page. slot < 0: no write. q is scaled by nothing.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32;
- *                  pages [*] I32; spans [Hkv] I32 or absent       out o [M, Hq D] act;
+ *                  pages [*] I32; windows [Hkv] I32 or absent       out o [M, Hq D] act;
  *                                                                    n [1] I32 or absent
  *              Row m attends keys 0..pos[m] of its sequence s = seq[m], whose key j lies in page
  *              pages[indptr[s] + j / P] at index j % P. o = softmax(q.k * p.scale) v; query head h uses
  *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
- *              With spans each KV head sees the first p.sink keys and the last spans[head] of those (0 or less: all),
- *              as wf_sees says: MoA's sparse attention. All query heads of a KV head share its span, since keys are read
+ *              With windows each KV head sees the first p.sink keys and the last windows[head] of those (0 or less: all),
+ *              as wf_attends says: MoA's sparse attention. All query heads of a KV head share its window, since keys are read
  *              once for all of them. Slots of keys that a row does not see may hold NaN and must not matter.
  *              Asynchronous variants sum exp(q.k * p.scale - p.phi) instead of seeking each row's maximum. A
  *              row and head whose largest q.k * p.scale - p.phi is not inside (p.phi_lo, p.phi_hi), or of the
@@ -51,8 +51,8 @@
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
  *              y[m] = the first of the columns that hold the largest x[m]; -1 - k when x[m, k], the first of
  *              its kind, is no finite number.
- *   SAMPLE     in  x [M, K] F32; how [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
- *                  counter, each low word first; indptr [M + 1] I32; ids [E] I32; edit [E, 3] F32: before,
+ *   SAMPLE     in  x [M, K] F32; params [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
+ *                  counter, each low word first; indptr [M + 1] I32; ids [E] I32; adjust [E, 3] F32: before,
  *                  repeat, after (the last three together or absent)
  *              out y [M, 1 + T] I32; p [M, 1 + T] F32; z [M, K] F32
  *              z is x with changed logits: for e in indptr[m]..indptr[m + 1], z[m, ids[e]] = r + after with r =
@@ -68,7 +68,7 @@
  *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) and
  *              scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice or
  *              both read and written. A page outside of either pool is not copied.
- *   FEED       in  ids [M] I32; from [K] I32                      out y [M] I32
+ *   TOKEN_SUBST       in  ids [M] I32; from [K] I32                      out y [M] I32
  *              y[m] = ids[m], or from[-1 - ids[m]] where ids[m] is negative: a token that the step before chose and
  *              the host has not seen yet. A place outside of from gives -1. y may be ids (same storage).
  *
@@ -120,31 +120,31 @@ typedef struct wf_view {
     uint8_t layout;      /* 0: rows as in the file; else what weight_layout() of the backend said */
 } wf_view;
 
-typedef struct wf_params {
+typedef struct wf_op_params {
     float eps, scale;
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
-    uint32_t sink;   /* ATTENTION with spans: the first keys, which every row sees; at most WF_MAX_SINK */
+    uint32_t sink;   /* ATTENTION with windows: the first keys, which every row sees; at most WF_MAX_SINK */
     uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
     uint32_t rope;   /* GEMM: the product is qkv of a ROPE_KV */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
                                   row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
                                   = 0: never. A range wider than 13 is used from phi_hi down */
-} wf_params;
+} wf_op_params;
 
 #define WF_MAX_SINK (1u << 30)
-/* ATTENTION: does a row at position pos see key j of a KV head of that span? */
-static inline bool wf_sees(int32_t span, uint32_t sink, int32_t pos, int32_t j)
+/* ATTENTION: does a row at position pos see key j of a KV head of that window? */
+static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_t j)
 {
-    return j <= pos && (span <= 0 || (uint32_t)j < sink || j > pos - span);
+    return j <= pos && (window <= 0 || (uint32_t)j < sink || j > pos - window);
 }
 
 typedef struct wf_call {
     enum wf_op op;
     int variant;     /* of the backend's list for op; -1: the front asks pick(), backends never see it */
-    uint32_t groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
-    wf_params p;
+    uint32_t max_groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
+    wf_op_params p;
     wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
     wf_event *const *waits; /* must have been submitted before */
     uint32_t n_waits;
@@ -174,7 +174,7 @@ typedef struct wf_open_params {
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
-    bool deterministic;      /* only kernels whose rows do not depend on their company, of one class a shape */
+    bool deterministic;      /* only kernels whose rows do not depend on the rest of the batch, of one class a shape */
     bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* first compile */
     void *user;
@@ -243,14 +243,14 @@ struct wf_dev {
     uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
-    bool fuse_rows;       /* matrices that share their input are better as one (QKV, gate+up) */
-    bool fuses;           /* has kernels for fused GEMMs; else the front never asks for one */
-    bool no_math;         /* computes nothing (null): results must not be compared */
+    bool stack_weights;   /* matrices that share their input are better as one (QKV, gate+up) */
+    bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front never asks for one */
+    bool timing_only;     /* computes nothing (null): results must not be compared */
     bool lost;            /* set by the front; a backend that notices by itself may set it, too */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
-    struct wf_verdicts *verdicts; /* the front's: what wf_prepare has tested */
+    struct wf_selftest_cache *selftest_cache; /* the front's: what wf_prepare has tested */
     struct wf_tuned *tuned;       /* the front's: choices by measurement */
-    struct wf_steady *steady;     /* the front's: classes chosen, where deterministic */
+    struct wf_batch_invariance *batch_invariance; /* the front's: classes chosen, where deterministic */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -316,7 +316,7 @@ weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
 /* Does the call ask for more than its op's plain product (GEMM with norm, p.silu or p.rope)? */
-bool wf_call_fused(const wf_call *);
+bool wf_is_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
 /* Picks the variant for a call (call->variant >= 0: that one), builds it and compares it once with the
@@ -329,7 +329,7 @@ weft_status wf_prepare_built(wf_dev *, const wf_call *, int *variant);
 /* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
  * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
  * a quarter of the memory. */
-uint64_t wf_past_cache(const wf_dev *);
+uint64_t wf_cache_flush_bytes(const wf_dev *);
 /* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
  * pick(); -1: none. Variants named by params.force go first. With params.deterministic: of the one class that
  * serves the shape for any number of rows. */

@@ -318,8 +318,8 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
                                        : dev->base.info.max_alloc;
     dev->base.align = 64;
     dev->base.act = WF_F32;
-    dev->base.fuse_rows = true;
-    dev->base.no_math = !state.c.compute;
+    dev->base.stack_weights = true;
+    dev->base.timing_only = !state.c.compute;
     *out = &dev->base;
     return WEFT_OK;
 }

@@ -28,7 +28,7 @@ typedef struct wf_null_config {
     uint32_t nth;           /* at this call of it, counted from 1 over all null devices; 0: never */
     weft_status status;     /* with this; 0: the work never ends, and waits for it time out at once */
     uint32_t variants;      /* of each op; 0: 1 */
-    /* Arithmetic on buf->host; NULL: none, and no_math is set. */
+    /* Arithmetic on buf->host; NULL: none, and timing_only is set. */
     weft_status (*compute)(const wf_call *);
     void (*prepared)(const wf_call *);    /* sees each call that is prepared, or NULL */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */

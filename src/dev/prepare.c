@@ -15,14 +15,14 @@ typedef struct key {
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
 } key;
 
-struct wf_verdicts {
+struct wf_selftest_cache {
     key *passed;
     size_t n, cap;
     wf_dev *ref; /* the CPU backend, opened at first need */
     wf_queue *q; /* of the device itself */
 };
 
-void wf_verdicts_free(struct wf_verdicts *v)
+void wf_selftest_cache_free(struct wf_selftest_cache *v)
 {
     if (!v) return;
     wf_queue_destroy(v->q);
@@ -31,17 +31,17 @@ void wf_verdicts_free(struct wf_verdicts *v)
     free(v);
 }
 
-static weft_status verdicts_of(wf_dev *dev, struct wf_verdicts **out)
+static weft_status cache_of(wf_dev *dev, struct wf_selftest_cache **out)
 {
-    struct wf_verdicts *v = dev->verdicts;
-    if (!v) v = dev->verdicts = wf_calloc(1, sizeof *v);
+    struct wf_selftest_cache *v = dev->selftest_cache;
+    if (!v) v = dev->selftest_cache = wf_calloc(1, sizeof *v);
     if (!v) return WEFT_ERR_NOMEM;
     *out = v;
     return WEFT_OK;
 }
 
 /* Few threads, for the problems are small; opening is cheap, so most programs never pay for it. */
-static weft_status reference_of(wf_dev *dev, struct wf_verdicts *v)
+static weft_status reference_of(wf_dev *dev, struct wf_selftest_cache *v)
 {
     wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
     if (!v->ref) WF_TRY(wf_dev_open("cpu", &p, &v->ref));
@@ -56,18 +56,18 @@ static uint32_t rows_class(uint32_t m)
 
 static uint32_t weight_layout(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM ? c->in[1].layout : c->op == WF_OP_ROWS ? c->in[0].layout : 0;
+    return c->op == WF_OP_GEMM ? c->in[1].layout : c->op == WF_OP_GET_ROWS ? c->in[0].layout : 0;
 }
 
 static bool in_place(const wf_call *c)
 {
-    if (c->op == WF_OP_PAGE_COPY || c->op == WF_OP_FEED) return c->in[0].buf == c->out[0].buf && c->in[0].offset == c->out[0].offset;
+    if (c->op == WF_OP_PAGE_COPY || c->op == WF_OP_TOKEN_SUBST) return c->in[0].buf == c->out[0].buf && c->in[0].offset == c->out[0].offset;
     return c->op == WF_OP_GEMM && c->in[3].buf && c->in[3].buf == c->out[0].buf;
 }
 
 static key key_of(const wf_call *c, int variant)
 {
-    const wf_params *p = &c->p;
+    const wf_op_params *p = &c->p;
     key k;
     memset(&k, 0, sizeof k);
     k.op = c->op;
@@ -84,7 +84,7 @@ static key key_of(const wf_call *c, int variant)
     return k;
 }
 
-static bool passed(const struct wf_verdicts *v, const key *k)
+static bool passed(const struct wf_selftest_cache *v, const key *k)
 {
     for (size_t i = 0; i < v->n; i++) {
         if (!memcmp(&v->passed[i], k, sizeof *k)) return true;
@@ -99,7 +99,7 @@ static wf_case case_of(const wf_call *c)
     const wf_view *x = &c->in[0];
     wf_case k = {.op = c->op, .seed = 1, .in = x->dtype, .weight = c->in[1].dtype,
                  .out = c->out[0].dtype, .m = c->out[0].rows, .k = x->cols, .p = c->p};
-    if (c->op == WF_OP_ROWS) k.weight = x->dtype, k.n = x->rows;
+    if (c->op == WF_OP_GET_ROWS) k.weight = x->dtype, k.n = x->rows;
     if (c->op == WF_OP_GEMM) {
         k.n = c->in[1].rows;
         k.in_place = in_place(c);
@@ -114,10 +114,10 @@ static wf_case case_of(const wf_call *c)
         k.n = x->rows;
         k.in_place = in_place(c);
     }
-    if (c->op == WF_OP_FEED) k.m = x->rows * x->cols, k.k = c->in[1].rows * c->in[1].cols, k.in_place = in_place(c);
+    if (c->op == WF_OP_TOKEN_SUBST) k.m = x->rows * x->cols, k.k = c->in[1].rows * c->in[1].cols, k.in_place = in_place(c);
     if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
-    if (c->op == WF_OP_ATTENTION) k.spans = c->in[7].buf ? WF_SPANS_MIXED : WF_SPANS_NONE;
+    if (c->op == WF_OP_ATTENTION) k.windows = c->in[7].buf ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE;
     const wf_view *pool = c->op == WF_OP_ROPE_KV ? &c->out[1] : c->op == WF_OP_ATTENTION ? &c->in[1] : c->op == WF_OP_GEMM && c->p.rope ? &c->out[3] : NULL;
     if (pool && pool->stride > pool->cols) k.pad = 8;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;
@@ -129,7 +129,7 @@ static wf_case case_of(const wf_call *c)
 /* q, k and v of two KV heads at most. */
 static void few_heads(wf_case *c)
 {
-    wf_params *p = &c->p;
+    wf_op_params *p = &c->p;
     uint32_t queries = p->n_head / p->n_kv_head;
     p->n_kv_head = WF_MIN(p->n_kv_head, 2u);
     p->n_head = p->n_kv_head * queries;
@@ -155,7 +155,7 @@ static wf_case shrink(const wf_case *from, int step)
 /* *out->supported false: no small problem suits this variant. */
 static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_check_result *out)
 {
-    struct wf_verdicts *v = dev->verdicts;
+    struct wf_selftest_cache *v = dev->selftest_cache;
     wf_case from = case_of(call);
     memset(out, 0, sizeof *out);
     WF_TRY(reference_of(dev, v));
@@ -197,7 +197,7 @@ static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool 
     return WEFT_OK;
 }
 
-static weft_status remember(struct wf_verdicts *v, const key *k)
+static weft_status remember(struct wf_selftest_cache *v, const key *k)
 {
     if (!wf_grow(&v->passed, v->n, &v->cap, sizeof *k)) return WEFT_ERR_NOMEM;
     v->passed[v->n++] = *k;
@@ -215,44 +215,44 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
                    wf_ops[op].name);
 }
 
-static weft_status prepare_whole(wf_dev *dev, struct wf_verdicts *v, const wf_call *c, bool build, int *variant)
+static weft_status prepare_whole(wf_dev *dev, struct wf_selftest_cache *v, const wf_call *c, bool build, int *variant)
 {
     int tried = 0;
     for (int asked = c->variant;; asked = -1, tried++) {
         int pick = asked >= 0 ? asked : wf_pick(dev, c);
-        if (pick < 0 || tried > 64 || (wf_call_fused(c) && !dev->fuses)) return none_left(dev, c->op, tried);
+        if (pick < 0 || tried > 64 || (wf_is_fused(c) && !dev->has_fused_gemm)) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
         enum verdict verdict;
         *variant = pick;
         bool tested = passed(v, &k);
         if (tested && !build) return WEFT_OK;
-        if (dev->no_math) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
+        if (dev->timing_only) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
         WF_TRY(try_variant(dev, c, pick, tested, &verdict));
         if (verdict == GOOD) return tested ? WEFT_OK : remember(v, &k);
         /* A kernel that fails as a fused one may still do the plain product well. */
-        if (verdict == BAD && wf_call_fused(c)) dev->fuses = false;
+        if (verdict == BAD && wf_is_fused(c)) dev->has_fused_gemm = false;
         else if (verdict == BAD) wf_drop(dev, c->op, pick);
     }
 }
 
 static weft_status prepare(wf_dev *dev, const wf_call *c, bool build, int *variant)
 {
-    struct wf_verdicts *v;
-    wf_call part[WF_MAX_PARTS];
+    struct wf_selftest_cache *v;
+    wf_call part[WF_MAX_DECOMPOSED];
     WF_TRY(wf_dev_usable(dev, "prepare"));
     WF_TRY(wf_call_check(dev, c));
-    WF_TRY(verdicts_of(dev, &v));
-    while (wf_call_whole(dev, c)) {
+    WF_TRY(cache_of(dev, &v));
+    while (wf_has_fused_kernel(dev, c)) {
         weft_status s = prepare_whole(dev, v, c, build, variant);
         /* A fused kernel that was dropped leaves the parts. */
-        if (!s || dev->lost || !wf_call_fused(c) || wf_call_whole(dev, c)) return s;
+        if (!s || dev->lost || !wf_is_fused(c) || wf_has_fused_kernel(dev, c)) return s;
     }
-    size_t n = wf_call_parts(dev, c, part);
+    size_t n = wf_decompose(dev, c, part);
     for (size_t i = 0; i < n; i++) {
         int picked;
         weft_status s = prepare_whole(dev, v, &part[i], build, &picked);
         /* A fused kernel that was dropped leaves smaller parts. */
-        if (s && !dev->lost && !wf_call_whole(dev, &part[i])) return prepare(dev, c, build, variant);
+        if (s && !dev->lost && !wf_has_fused_kernel(dev, &part[i])) return prepare(dev, c, build, variant);
         WF_TRY(s);
         if (part[i].op == c->op) *variant = picked;
     }

@@ -154,7 +154,7 @@ weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out)
     weft_status s = collect(&all);
     if (!s) s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
     free(all.list);
-    if (!s && full.deterministic) (*out)->fuses = false; /* other kernels for few rows than for many */
+    if (!s && full.deterministic) (*out)->has_fused_gemm = false; /* other kernels for few rows than for many */
     if (!s && (s = wf_tuned_open(*out, &full))) {
         wf_dev_close(*out);
         *out = NULL;

@@ -177,7 +177,7 @@ int wf_pick(wf_dev *dev, const wf_call *c)
     struct wf_tuned *t = dev->tuned;
     wf_tuned_row want;
     uint32_t size;
-    if (dev->params.deterministic) return wf_pick_steady(dev, c);
+    if (dev->params.deterministic) return wf_pick_batch_invariant(dev, c);
     if (!t || t->forced[c->op] || !wf_tuned_key(c, &want, &size)) return dev->fns->pick(dev, c, NULL);
     if (!t->loaded) load(dev);
     int v = usable(dev, c, wf_tuned_find(&t->user, &want, size));
@@ -197,6 +197,6 @@ void wf_drop(wf_dev *dev, enum wf_op op, int variant)
 {
     if (dev->tuned && variant >= 0 && variant < MAX_VARIANTS)
         dev->tuned->dropped[op] |= 1ull << variant;
-    wf_steady_forget(dev);
+    wf_batch_invariance_reset(dev);
     dev->fns->drop(dev, op, variant);
 }

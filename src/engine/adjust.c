@@ -62,7 +62,7 @@ bool wf_adjust_active(const wf_adjust *a)
     return a->n_bias || a->seen || (a->forbid_ends && a->n_ends);
 }
 
-static void penalise(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab)
+static void penalise(const wf_adjust *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
 {
     float repeat = p->repeat_all && p->repeat_penalty > 0 ? p->repeat_penalty : 1;
     for (uint32_t i = 0; i < n_vocab; i++) {
@@ -72,7 +72,7 @@ static void penalise(const wf_adjust *a, const struct weft_sampling *p, wf_candi
     }
 }
 
-void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab)
+void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
 {
     if (a->seen) penalise(a, p, c, n_vocab);
     for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;

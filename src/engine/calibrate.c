@@ -12,7 +12,7 @@ typedef struct collector {
     struct weft_calibration *c;
     void *raw;    /* as on the device: queries of a call or the K pool of a layer */
     float *q, *k; /* the same as numbers */
-    int32_t *spans; /* [KV heads] of a layer; all 0 where it has none */
+    int32_t *windows; /* [KV heads] of a layer; all 0 where it has none */
     size_t n_q, n_k;
     bool broken;  /* a logit was no finite number */
 } collector;
@@ -40,7 +40,7 @@ static float dot(const float *a, const float *b, uint32_t n)
     return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7])) + rest;
 }
 
-static void count_row(collector *t, struct weft_calibration_layer *l, const wf_params *p, const wf_batch *b, uint32_t row, const float *q)
+static void count_row(collector *t, struct weft_calibration_layer *l, const wf_op_params *p, const wf_batch *b, uint32_t row, const float *q)
 {
     const int32_t *pages = b->in[WF_INPUT_PAGES] + b->in[WF_INPUT_INDPTR][b->in[WF_INPUT_SEQ][row]];
     int32_t pos = b->in[WF_INPUT_POS][row];
@@ -49,7 +49,7 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_p
         uint32_t kv_head = h / (p->n_head / p->n_kv_head);
         double top = -INFINITY;
         for (int32_t j = 0; j <= pos; j++) {
-            if (!wf_sees(t->spans[kv_head], p->sink, pos, j)) continue;
+            if (!wf_attends(t->windows[kv_head], p->sink, pos, j)) continue;
             size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * (size_t)size + (size_t)(j % size);
             double x = (double)p->scale * dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim);
             if (isfinite(x)) add(&l->all, x);
@@ -71,16 +71,16 @@ static weft_status make_room(collector *t, const wf_call *c)
     t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
-    t->spans = wf_calloc(c->p.n_kv_head, sizeof *t->spans);
-    return t->raw && t->q && t->k && t->spans ? WEFT_OK : WEFT_ERR_NOMEM;
+    t->windows = wf_calloc(c->p.n_kv_head, sizeof *t->windows);
+    return t->raw && t->q && t->k && t->windows ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status fetch_spans(collector *t, wf_queue *q, const wf_call *c)
+static weft_status fetch_windows(collector *t, wf_queue *q, const wf_call *c)
 {
-    size_t bytes = c->p.n_kv_head * sizeof *t->spans;
-    memset(t->spans, 0, bytes);
+    size_t bytes = c->p.n_kv_head * sizeof *t->windows;
+    memset(t->windows, 0, bytes);
     if (!c->in[7].buf) return WEFT_OK;
-    WF_TRY(wf_read(q, c->in[7].buf, c->in[7].offset, t->spans, bytes, NULL, 0, NULL));
+    WF_TRY(wf_read(q, c->in[7].buf, c->in[7].offset, t->windows, bytes, NULL, 0, NULL));
     return wf_finish(q);
 }
 
@@ -100,7 +100,7 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
     WF_TRY(make_room(t, c));
     WF_TRY(fetch(t, q, &c->in[0], t->q));
     WF_TRY(fetch(t, q, &c->in[1], t->k));
-    WF_TRY(fetch_spans(t, q, c));
+    WF_TRY(fetch_windows(t, q, c));
     for (uint32_t r = 0; r < c->in[0].rows; r++)
         count_row(t, &t->c->layers[node->layer], &c->p, b, first + r, t->q + (size_t)r * c->in[0].cols);
     return WEFT_OK;
@@ -184,7 +184,7 @@ static weft_status collect(collector *t, const struct weft_calibrate_params *p)
 weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p, struct weft_calibration **out)
 {
     if (!e || !p || !p->text || !out) return wf_fail(WEFT_ERR_ARG, "weft_calibrate: want an engine, a text and a place for the result");
-    if (e->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", e->dev->info.id);
+    if (e->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", e->dev->info.id);
     collector t = {.e = e};
     WF_TRY(create(e, &t.c));
     weft_status s = collect(&t, p);
@@ -193,8 +193,8 @@ weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_pa
                     (unsigned long long)t.c->n_tokens, LEAST_TOKENS);
     if (s == WEFT_OK) choose(t.c), *out = t.c;
     else weft_calibration_free(t.c);
-    if (e->dev->lost) wf_abandon(t.raw), wf_abandon(t.spans);
-    else free(t.raw), free(t.spans);
+    if (e->dev->lost) wf_abandon(t.raw), wf_abandon(t.windows);
+    else free(t.raw), free(t.windows);
     free(t.q);
     free(t.k);
     return s;

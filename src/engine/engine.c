@@ -3,7 +3,7 @@
 #include "engine/calibration.h"
 #include "dev/tuned.h"
 #include "engine/engine.h"
-#include "engine/spans.h"
+#include "engine/attention_windows.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +84,8 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
-    e->how = wf_calloc(e->limits.logit_rows, sizeof *e->how);
-    bool ok = e->scratch && e->how;
+    e->sampling = wf_calloc(e->limits.logit_rows, sizeof *e->sampling);
+    bool ok = e->scratch && e->sampling;
     for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_host_create(e->dev, e->limits.logit_rows * sizeof(int32_t), &f->ids));
         f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
@@ -109,10 +109,10 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
     e->context = wf_engine_context(m, p);
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
-    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->fuse_rows, e->context, sp.page_tokens, &e->graph, &e->weights));
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
     WF_TRY(wf_engine_limits(m, p, sp.policy, default_rows(e), &e->graph, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
-    WF_TRY(wf_spans_use(m, p->spans, &e->graph, &e->weights));
+    WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     WF_TRY(make_plan(e, p));
     wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
     if (p->trace) WF_TRY(wf_output_check(p->trace));
@@ -139,7 +139,7 @@ static void unload(struct weft_engine *e)
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
     free(e->scratch);
-    free(e->how);
+    free(e->sampling);
     wf_timeline_close(e->timeline);
 }
 

@@ -7,7 +7,7 @@
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
-#include "dev/choose.h"
+#include "dev/sampler.h"
 #include "model/model.h"
 #include "sched/sched.h"
 #include "text/text.h"
@@ -77,12 +77,12 @@ void wf_adjust_token(wf_adjust *a, int32_t id); /* id was generated */
 bool wf_adjust_active(const wf_adjust *a);
 void wf_adjust_free(wf_adjust *a);
 
-void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_candidate *c, uint32_t n_vocab);
+void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
 /* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
  * recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
  * finite. */
 weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
-                      size_t n_recent, uint64_t position, wf_candidate *scratch, int32_t *out);
+                      size_t n_recent, uint64_t position, wf_token_logit *scratch, int32_t *out);
 /* logprob.c: of id (-1: none), and the n_top likeliest in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 /* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */
@@ -152,9 +152,9 @@ struct weft_engine {
     uint32_t first_flight, n_flights;
     uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
     wf_timeline *timeline;
-    wf_choice *how;                /* [limits.logit_rows], of the step that sets off */
+    wf_sampling_params *sampling; /* [limits.logit_rows], of the step that sets off */
     wf_host logits;                /* float [limits.logit_rows, n_vocab], of the one step that brings any */
-    wf_candidate *scratch;
+    wf_token_logit *scratch;
     struct weft_request *live;     /* the engine's thread only */
     pthread_t thread;
     bool started;
@@ -179,9 +179,9 @@ void wf_request_start(struct weft_request *r);
 weft_status wf_request_move(struct weft_request *r, const wf_move *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Else the device chooses it. This is a property of the request
- * alone, so that it gives the same in any company. */
+ * alone, so that it is batch-invariant. */
 bool wf_request_needs_logits(const struct weft_request *r);
-wf_choice wf_request_choice(const struct weft_request *r); /* how the device chooses the token behind those under way */
+wf_sampling_params wf_request_sampling(const struct weft_request *r); /* how the device chooses the token behind those under way */
 /* Samples from the logits of the last row, or takes the device's choice where logits is NULL, and delivers; ends
  * the request if that was its last token. */
 void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen);

@@ -248,13 +248,13 @@ bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
     bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->adjust.seen || r->p.min_tokens;
-    return r->seq.all_logits || r->p.logprobs || changed || (s->temperature != 0 && !wf_exec_can_draw(r->engine->exec));
+    return r->seq.all_logits || r->p.logprobs || changed || (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
-wf_choice wf_request_choice(const struct weft_request *r)
+wf_sampling_params wf_request_sampling(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    return (wf_choice){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, wf_seq_length(&r->seq)};
+    return (wf_sampling_params){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, wf_seq_length(&r->seq)};
 }
 
 static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)

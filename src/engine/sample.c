@@ -1,5 +1,5 @@
 /* sample: the next token from logits on the host. Penalty, top-k, top-p, min-p, temperature, in llama.cpp's order
- * (dev/choose.h). A draw depends on the seed and the position alone, so a request repeats whatever runs beside
+ * (dev/sampler.h). A draw depends on the seed and the position alone, so a request repeats whatever runs beside
  * it, and is the one that the op SAMPLE makes on a device. */
 #include "engine/engine.h"
 
@@ -30,16 +30,16 @@ weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
     return argmax < 0 ? not_finite((uint32_t)(-1 - argmax)) : WEFT_OK;
 }
 
-static weft_status load(const float *logits, uint32_t n, wf_candidate *c)
+static weft_status load(const float *logits, uint32_t n, wf_token_logit *c)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (!isfinite(logits[i])) return not_finite(i);
-        c[i] = (wf_candidate){logits[i], (int32_t)i};
+        c[i] = (wf_token_logit){logits[i], (int32_t)i};
     }
     return WEFT_OK;
 }
 
-static void penalise(wf_candidate *c, uint32_t n_vocab, const int32_t *recent, size_t n, float penalty)
+static void penalise(wf_token_logit *c, uint32_t n_vocab, const int32_t *recent, size_t n, float penalty)
 {
     for (size_t i = 0; i < n; i++) {
         bool seen = (uint32_t)recent[i] >= n_vocab;
@@ -50,7 +50,7 @@ static void penalise(wf_candidate *c, uint32_t n_vocab, const int32_t *recent, s
     }
 }
 
-static int32_t best(const wf_candidate *c, uint32_t n)
+static int32_t best(const wf_token_logit *c, uint32_t n)
 {
     uint32_t b = 0;
     for (uint32_t i = 1; i < n; i++)
@@ -59,7 +59,7 @@ static int32_t best(const wf_candidate *c, uint32_t n)
 }
 
 weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
-                      size_t n_recent, uint64_t position, wf_candidate *c, int32_t *out)
+                      size_t n_recent, uint64_t position, wf_token_logit *c, int32_t *out)
 {
     WF_TRY(load(logits, n_vocab, c));
     if (adjust) wf_adjust_apply(adjust, p, c, n_vocab);
@@ -68,9 +68,9 @@ weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, co
         *out = best(c, n_vocab);
         return WEFT_OK;
     }
-    wf_choice how = {p->temperature, p->top_p, p->min_p, p->top_k, p->seed, position};
+    wf_sampling_params params = {p->temperature, p->top_p, p->min_p, p->top_k, p->seed, position};
     float *z = (float *)(c + n_vocab);
     for (uint32_t i = 0; i < n_vocab; i++) z[i] = c[i].logit;
-    *out = wf_choose(&how, z, n_vocab, c, NULL);
+    *out = wf_sample_row(&params, z, n_vocab, c, NULL);
     return WEFT_OK;
 }

@@ -15,7 +15,7 @@ static void report(selftest *t, const wf_case *c, const char *variant, const wf_
                    const char *message)
 {
     char shape[160];
-    bool weight = c->op == WF_OP_ROWS || c->op == WF_OP_GEMM;
+    bool weight = c->op == WF_OP_GET_ROWS || c->op == WF_OP_GEMM;
     wf_case_text(c, shape, sizeof shape);
     struct weft_selftest_row row = {.op = wf_ops[c->op].name,
                                     .dtype = wf_dtypes[weight ? c->weight : c->in].name,
@@ -46,7 +46,7 @@ static weft_status open_both(selftest *t, const char *device, const char *tier)
     wf_open_params p = {0};
     WF_TRY(wf_tier_parse(tier, &p.tier));
     WF_TRY(wf_dev_open(device, &p, &t->dev));
-    if (t->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
+    if (t->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     p.tier = WF_TIER_BASE;
     WF_TRY(wf_dev_open("cpu", &p, &t->ref));
     return wf_queue_create(t->dev, &t->q);

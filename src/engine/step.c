@@ -141,17 +141,17 @@ static void note_parts(struct weft_engine *e, wf_flight *f)
 }
 
 /* How the device chooses for those rows whose tokens it chooses; NULL: all that count are the likeliest. */
-static const wf_choice *choices(struct weft_engine *e, const wf_flight *f)
+static const wf_sampling_params *choices(struct weft_engine *e, const wf_flight *f)
 {
     bool draws = false;
-    memset(e->how, 0, e->batch.n_logits * sizeof *e->how);
+    memset(e->sampling, 0, e->batch.n_logits * sizeof *e->sampling);
     for (const wf_part *p = f->parts; p < f->parts + f->n_parts; p++) {
         if (!p->n_logits || wf_request_needs_logits(p->r)) continue;
-        wf_choice *how = &e->how[p->logit0 + p->n_logits - 1];
-        *how = wf_request_choice(p->r);
-        draws |= how->temperature != 0;
+        wf_sampling_params *params = &e->sampling[p->logit0 + p->n_logits - 1];
+        *params = wf_request_sampling(p->r);
+        draws |= params->temperature != 0;
     }
-    return draws ? e->how : NULL;
+    return draws ? e->sampling : NULL;
 }
 
 /* False: nothing to compute now. */

@@ -30,7 +30,7 @@ struct wf_exec {
     wf_memory mem;
     wf_region inputs, recomputed;
     wf_tokens tokens;
-    uint64_t input_at[WF_N_INPUTS], how_at, key_at; /* bytes in the input region; the latter of SAMPLE */
+    uint64_t input_at[WF_N_INPUTS], params_at, key_at; /* bytes in the input region; the latter of SAMPLE */
     uint64_t input_bytes;
     wf_exec_observer observer;        /* or NULL */
     void *observer_user;
@@ -41,7 +41,7 @@ struct wf_exec {
 static weft_status reserve_arrays(wf_exec *e)
 {
     uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
-    ints += (1ull + WF_DRAW_FLOATS + WF_DRAW_INTS) * e->limits.logit_rows;
+    ints += (1ull + WF_SAMPLING_FLOATS + WF_SAMPLING_INTS) * e->limits.logit_rows;
     e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
     for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_host_create(e->dev, e->input_bytes, &f->staging));
@@ -221,7 +221,7 @@ static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node,
 static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n, span rows)
 {
     const wf_node *node = &e->g->nodes[n->node];
-    wf_call c = {.op = node->op, .variant = -1, .groups = n->groups, .p = node->p};
+    wf_call c = {.op = node->op, .variant = -1, .max_groups = n->groups, .p = node->p};
     c.p.max_kv = b->max_kv;
     c.p.max_q = rows.first + rows.count <= b->n_decodes ? 1 : b->max_q;
     for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, rows, node->in[i]);
@@ -242,7 +242,7 @@ static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c, prepare_fn p
     if (strcmp(kernel, "auto")) {
         int v = wf_variant_find(e->dev, c->op, kernel);
         if (v < 0) return wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s' for %s", e->dev->info.name, kernel, wf_ops[c->op].name);
-        if (wf_call_fused(c) || e->dev->fns->supports(e->dev, c, v)) c->variant = v; /* of a fused one at least the product */
+        if (wf_is_fused(c) || e->dev->fns->supports(e->dev, c, v)) c->variant = v; /* of a fused one at least the product */
     }
     return prepare(e->dev, c, &c->variant);
 }
@@ -306,15 +306,15 @@ static void pack_inputs(wf_exec *e, const wf_batch *b, uint8_t *staging)
         memcpy(staging + at, b->in[i], bytes);
         at = align_up(e, at + bytes);
     }
-    e->how_at = at;
-    e->key_at = align_up(e, at + b->n_logits * WF_DRAW_FLOATS * sizeof(float));
+    e->params_at = at;
+    e->key_at = align_up(e, at + b->n_logits * WF_SAMPLING_FLOATS * sizeof(float));
 }
 
-static void pack_draws(const wf_exec *e, const wf_batch *b, const wf_choice *how, uint8_t *staging)
+static void pack_sampling(const wf_exec *e, const wf_batch *b, const wf_sampling_params *params, uint8_t *staging)
 {
-    float *floats = (float *)(staging + e->how_at);
+    float *floats = (float *)(staging + e->params_at);
     int32_t *ints = (int32_t *)(staging + e->key_at);
-    for (uint32_t i = 0; i < b->n_logits; i++) wf_draw_pack(&how[i], floats + i * WF_DRAW_FLOATS, ints + i * WF_DRAW_INTS);
+    for (uint32_t i = 0; i < b->n_logits; i++) wf_sampling_pack(&params[i], floats + i * WF_SAMPLING_FLOATS, ints + i * WF_SAMPLING_INTS);
 }
 
 /* An array of the input region. */
@@ -334,24 +334,24 @@ static wf_view logits_view(const wf_exec *e, const wf_batch *b)
     return act_view(e, b, &e->g->values[logits], e->p->slot_of[logits], WF_ALL(logits), (span){0, b->n_logits});
 }
 
-static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_choice *how, const flight *f)
+static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_sampling_params *params, const flight *f)
 {
     pack_inputs(e, b, f->staging.data);
-    if (how) pack_draws(e, b, how, f->staging.data);
-    uint64_t end = how ? e->key_at + b->n_logits * WF_DRAW_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
+    if (params) pack_sampling(e, b, params, f->staging.data);
+    uint64_t end = params ? e->key_at + b->n_logits * WF_SAMPLING_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
     WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset, f->staging.data, end, NULL, 0, f->begun));
     wf_view tokens = tokens_view(e, b);
-    if (b->n_fed) WF_TRY(wf_tokens_feed(&e->tokens, e->queues[0], &tokens));
+    if (b->n_fed) WF_TRY(wf_tokens_subst(&e->tokens, e->queues[0], &tokens));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
     for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
     return WEFT_OK;
 }
 
-static weft_status choose_ids(wf_exec *e, const wf_batch *b, bool draw, int32_t *ids)
+static weft_status sample_ids(wf_exec *e, const wf_batch *b, bool sample, int32_t *ids)
 {
-    wf_view logits = logits_view(e, b), how = input_view(e, e->how_at, WF_F32, b->n_logits, WF_DRAW_FLOATS),
-            key = input_view(e, e->key_at, WF_I32, b->n_logits, WF_DRAW_INTS);
-    WF_TRY(draw ? wf_tokens_draw(&e->tokens, e->queues[0], &logits, &how, &key) : wf_tokens_take_best(&e->tokens, e->queues[0], &logits));
+    wf_view logits = logits_view(e, b), params = input_view(e, e->params_at, WF_F32, b->n_logits, WF_SAMPLING_FLOATS),
+            key = input_view(e, e->key_at, WF_I32, b->n_logits, WF_SAMPLING_INTS);
+    WF_TRY(sample ? wf_tokens_sample(&e->tokens, e->queues[0], &logits, &params, &key) : wf_tokens_argmax(&e->tokens, e->queues[0], &logits));
     return wf_tokens_read(&e->tokens, e->queues[0], b->n_logits, ids);
 }
 
@@ -366,23 +366,23 @@ static weft_status read_logits(wf_exec *e, const wf_batch *b, float *logits)
 }
 
 /* Queue 0 waits for the others, then gives back what was asked for. */
-static weft_status read_results(wf_exec *e, const wf_batch *b, bool draw, float *logits, int32_t *ids, flight *f)
+static weft_status read_results(wf_exec *e, const wf_batch *b, bool sample, float *logits, int32_t *ids, flight *f)
 {
     for (uint32_t q = 1; q < e->p->n_queues; q++) {
         WF_TRY(wf_mark(e->queues[q], NULL, 0, e->ends[q]));
         WF_TRY(wf_flush(e->queues[q]));
         WF_TRY(wf_mark(e->queues[0], &e->ends[q], 1, NULL));
     }
-    if (ids && b->n_logits) WF_TRY(choose_ids(e, b, draw, ids));
+    if (ids && b->n_logits) WF_TRY(sample_ids(e, b, sample, ids));
     if (logits) WF_TRY(read_logits(e, b, logits));
     if (e->counts) WF_TRY(wf_read(e->queues[0], wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, f->recomputed.data, sizeof(uint32_t), NULL, 0, NULL));
     WF_TRY(wf_mark(e->queues[0], NULL, 0, f->done));
     return wf_flush(e->queues[0]);
 }
 
-bool wf_exec_can_draw(const wf_exec *e)
+bool wf_exec_can_sample(const wf_exec *e)
 {
-    return !e->tokens.cannot_draw;
+    return !e->tokens.cannot_sample;
 }
 
 static weft_status submit_nanos(wf_exec *e, const wf_batch *b, const flight *f)
@@ -394,13 +394,13 @@ static weft_status submit_nanos(wf_exec *e, const wf_batch *b, const flight *f)
     return WEFT_OK;
 }
 
-weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids)
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_sampling_params *params, float *logits, int32_t *ids)
 {
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are under way already", WF_EXEC_DEPTH);
     flight *f = &e->flights[(e->first + e->n_flights) % WF_EXEC_DEPTH];
-    weft_status s = write_inputs(e, b, how, f);
+    weft_status s = write_inputs(e, b, params, f);
     if (s == WEFT_OK) s = submit_nanos(e, b, f);
-    if (s == WEFT_OK) s = read_results(e, b, how, logits, ids, f);
+    if (s == WEFT_OK) s = read_results(e, b, params, logits, ids, f);
     if (s == WEFT_OK) e->n_flights++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->p->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
     return s;

@@ -3,7 +3,7 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
-#include "dev/choose.h"
+#include "dev/sampler.h"
 #include "exec/memory.h"
 #include "exec/profile.h"
 
@@ -32,13 +32,13 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, con
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
 /* Steps that may be under way at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2
-/* Submits a step behind those under way and returns; b and how may be changed at once. logits: [b->n_logits,
+/* Submits a step behind those under way and returns; b and params may be changed at once. logits: [b->n_logits,
  * vocabulary] on the host, or NULL. ids: the token of each of these rows, [b->n_logits], or NULL: four bytes a row to
- * read instead of a vocabulary. how: [b->n_logits], how each is drawn; NULL: all are the likeliest. Both are filled when
+ * read instead of a vocabulary. params: [b->n_logits], how each is sampled; NULL: all are the likeliest. Both are filled when
  * wf_exec_wait has returned for this step. After an error nothing of the step is under way, or the device is lost; its
  * values are void. */
-weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_choice *how, float *logits, int32_t *ids);
-bool wf_exec_can_draw(const wf_exec *e); /* else how must be NULL: no kernel of SAMPLE works on this device */
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_sampling_params *params, float *logits, int32_t *ids);
+bool wf_exec_can_sample(const wf_exec *e); /* else params must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step under way; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
 /* Of the steps waited for. The times are the device's, where it was opened with `profile`; else 0. */

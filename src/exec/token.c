@@ -1,4 +1,4 @@
-/* token: FEED, ARGMAX and SAMPLE around a step. See token.h. */
+/* token: TOKEN_SUBST, ARGMAX and SAMPLE around a step. See token.h. */
 #include "exec/token.h"
 
 uint64_t wf_tokens_bytes(uint32_t rows, uint32_t seqs, uint32_t n_vocab)
@@ -8,10 +8,10 @@ uint64_t wf_tokens_bytes(uint32_t rows, uint32_t seqs, uint32_t n_vocab)
 
 weft_status wf_tokens_reserve(wf_tokens *t, wf_dev *dev, wf_arena *arena, uint32_t rows, uint32_t seqs, uint32_t n_vocab)
 {
-    *t = (wf_tokens){.dev = dev, .arena = arena, .rows = rows, .drawn = WF_MIN(rows, seqs), .n_vocab = n_vocab};
+    *t = (wf_tokens){.dev = dev, .arena = arena, .rows = rows, .sampled = WF_MIN(rows, seqs), .n_vocab = n_vocab};
     WF_TRY(wf_arena_reserve(arena, 4ull * rows, &t->ids));
     WF_TRY(wf_arena_reserve(arena, 4ull * rows, &t->p));
-    return wf_arena_reserve(arena, 4ull * t->drawn * n_vocab, &t->z);
+    return wf_arena_reserve(arena, 4ull * t->sampled * n_vocab, &t->z);
 }
 
 static wf_view at(const wf_tokens *t, wf_region r, enum wf_dtype dtype, uint32_t first, uint32_t rows, uint32_t cols)
@@ -28,20 +28,20 @@ static wf_view part(const wf_view *v, uint32_t first, uint32_t n)
     return p;
 }
 
-static wf_call feed_call(const wf_tokens *t, const wf_view *tokens)
+static wf_call token_subst_call(const wf_tokens *t, const wf_view *tokens)
 {
-    return (wf_call){.op = WF_OP_FEED, .variant = -1, .in = {*tokens, at(t, t->ids, WF_I32, 0, t->rows, 1)}, .out = {*tokens}};
+    return (wf_call){.op = WF_OP_TOKEN_SUBST, .variant = -1, .in = {*tokens, at(t, t->ids, WF_I32, 0, t->rows, 1)}, .out = {*tokens}};
 }
 
-static wf_call best_call(const wf_tokens *t, const wf_view *logits)
+static wf_call argmax_call(const wf_tokens *t, const wf_view *logits)
 {
     return (wf_call){.op = WF_OP_ARGMAX, .variant = -1, .in = {*logits}, .out = {at(t, t->ids, WF_I32, 0, logits->rows, 1)}};
 }
 
-static wf_call draw_call(const wf_tokens *t, const wf_view *logits, const wf_view *how, const wf_view *key, uint32_t first)
+static wf_call sample_call(const wf_tokens *t, const wf_view *logits, const wf_view *params, const wf_view *key, uint32_t first)
 {
-    uint32_t n = WF_MIN(t->drawn, logits->rows - first);
-    return (wf_call){.op = WF_OP_SAMPLE, .variant = -1, .in = {part(logits, first, n), part(how, first, n), part(key, first, n)},
+    uint32_t n = WF_MIN(t->sampled, logits->rows - first);
+    return (wf_call){.op = WF_OP_SAMPLE, .variant = -1, .in = {part(logits, first, n), part(params, first, n), part(key, first, n)},
                      .out = {at(t, t->ids, WF_I32, first, n, 1), at(t, t->p, WF_F32, first, n, 1), at(t, t->z, WF_F32, 0, n, t->n_vocab)}};
 }
 
@@ -51,36 +51,36 @@ static weft_status submit(const wf_tokens *t, wf_queue *q, wf_call c)
     return wf_submit(q, &c);
 }
 
-weft_status wf_tokens_feed(const wf_tokens *t, wf_queue *q, const wf_view *tokens)
+weft_status wf_tokens_subst(const wf_tokens *t, wf_queue *q, const wf_view *tokens)
 {
-    return submit(t, q, feed_call(t, tokens));
+    return submit(t, q, token_subst_call(t, tokens));
 }
 
-weft_status wf_tokens_take_best(const wf_tokens *t, wf_queue *q, const wf_view *logits)
+weft_status wf_tokens_argmax(const wf_tokens *t, wf_queue *q, const wf_view *logits)
 {
-    return submit(t, q, best_call(t, logits));
+    return submit(t, q, argmax_call(t, logits));
 }
 
 /* As many at a time as there is room for changed logits. */
-weft_status wf_tokens_draw(const wf_tokens *t, wf_queue *q, const wf_view *logits, const wf_view *how, const wf_view *key)
+weft_status wf_tokens_sample(const wf_tokens *t, wf_queue *q, const wf_view *logits, const wf_view *params, const wf_view *key)
 {
-    for (uint32_t first = 0; first < logits->rows; first += t->drawn) WF_TRY(submit(t, q, draw_call(t, logits, how, key, first)));
+    for (uint32_t first = 0; first < logits->rows; first += t->sampled) WF_TRY(submit(t, q, sample_call(t, logits, params, key, first)));
     return WEFT_OK;
 }
 
-/* The logits stand in for what says how to draw: only shapes and types count. */
+/* The logits stand in for what says how to sample: only shapes and types count. */
 weft_status wf_tokens_prepare(wf_tokens *t, const wf_view *logits, const wf_view *tokens)
 {
-    wf_view how = *logits, key = *logits;
-    how.cols = how.stride = WF_DRAW_FLOATS;
-    key.cols = key.stride = WF_DRAW_INTS;
+    wf_view params = *logits, key = *logits;
+    params.cols = params.stride = WF_SAMPLING_FLOATS;
+    key.cols = key.stride = WF_SAMPLING_INTS;
     key.dtype = WF_I32;
-    const wf_call feed = feed_call(t, tokens), best = best_call(t, logits), draw = draw_call(t, logits, &how, &key, 0);
+    const wf_call subst = token_subst_call(t, tokens), argmax = argmax_call(t, logits), sample = sample_call(t, logits, &params, &key, 0);
     int variant;
-    WF_TRY(wf_prepare(t->dev, &feed, &variant));
-    WF_TRY(wf_prepare(t->dev, &best, &variant));
-    weft_status s = wf_prepare(t->dev, &draw, &variant);
-    t->cannot_draw = s != WEFT_OK;
+    WF_TRY(wf_prepare(t->dev, &subst, &variant));
+    WF_TRY(wf_prepare(t->dev, &argmax, &variant));
+    weft_status s = wf_prepare(t->dev, &sample, &variant);
+    t->cannot_sample = s != WEFT_OK;
     return t->dev->lost ? s : WEFT_OK;
 }
 
@@ -89,9 +89,9 @@ weft_status wf_tokens_read(const wf_tokens *t, wf_queue *q, uint32_t n, int32_t 
     return wf_read(q, wf_arena_buf(t->arena, t->ids), t->ids.offset, ids, n * sizeof *ids, NULL, 0, NULL);
 }
 
-void wf_draw_pack(const wf_choice *c, float how[WF_DRAW_FLOATS], int32_t key[WF_DRAW_INTS])
+void wf_sampling_pack(const wf_sampling_params *c, float params[WF_SAMPLING_FLOATS], int32_t key[WF_SAMPLING_INTS])
 {
-    how[0] = c->temperature, how[1] = c->top_p, how[2] = c->min_p;
+    params[0] = c->temperature, params[1] = c->top_p, params[2] = c->min_p;
     key[0] = c->top_k;
     key[1] = (int32_t)(uint32_t)c->seed, key[2] = (int32_t)(uint32_t)(c->seed >> 32);
     key[3] = (int32_t)(uint32_t)c->counter, key[4] = (int32_t)(uint32_t)(c->counter >> 32);

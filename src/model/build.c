@@ -125,7 +125,7 @@ static int32_t stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uin
 /* Stack only if every layer can: all layers must have the same ops, so that one plan fits them. */
 static bool can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
 {
-    if (!b->fuse || n == 1) return n == 1;
+    if (!b->stack_weights || n == 1) return n == 1;
     int32_t at = b->layer;
     bool alike = true;
     for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer; b->layer++) {
@@ -154,7 +154,7 @@ static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enu
     for (size_t i = 0; i < WF_MAX_IN; i++) n.in[i] = WF_NONE;
     for (size_t i = 0; i < WF_MAX_OUT; i++) n.out[i] = WF_NONE;
     const wf_hparams *hp = b->hp;
-    n.p = (wf_params){.eps = hp->eps, .scale = 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
+    n.p = (wf_op_params){.eps = hp->eps, .scale = 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
                       .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens};
     return n;
 }
@@ -171,7 +171,7 @@ static enum wf_rows rows_of(const wf_builder *b, int32_t value)
 
 static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids)
 {
-    wf_node n = node_of(b, WF_OP_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
+    wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
     n.in[0] = WF_ALL(table);
     n.in[1] = WF_ALL(b->graph->inputs[ids]);
     n.out[0] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->width));
@@ -327,13 +327,13 @@ void wf_build_logits(wf_builder *b, int32_t x)
     if (b->status != WEFT_OK) return;
     bool tied = !find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
-    int32_t picked = gather(b, "pick", x, WF_INPUT_LOGIT_ROWS);
+    int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS);
     const wf_fuse norm = {.norm = "output_norm"};
     if (!tied) {
-        b->graph->logits = wf_build_linears(b, "logits", &out, 1, picked, &norm, -1, WF_F32);
+        b->graph->logits = wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
         return;
     }
-    int32_t h = wf_build_norm(b, "final_norm", "output_norm", picked);
+    int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[0] = WF_ALL(h);
@@ -398,10 +398,10 @@ static void check_all_used(wf_builder *b)
     }
 }
 
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool fuse, uint32_t context,
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool stack_weights, uint32_t context,
                            uint32_t page_tokens, wf_graph *graph, wf_weights *weights)
 {
-    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = act, .fuse = fuse, .context = context,
+    wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = act, .stack_weights = stack_weights, .context = context,
                     .page_tokens = page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);

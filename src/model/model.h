@@ -66,7 +66,7 @@ struct wf_builder {
     wf_graph *graph;
     wf_weights *weights;
     enum wf_dtype act;  /* dtype of activations between ops; the residual stream is always F32 */
-    bool fuse;          /* stack matrices that share their input into one */
+    bool stack_weights; /* stack matrices that share their input into one */
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
@@ -75,8 +75,8 @@ struct wf_builder {
     weft_status status; /* the first error; later calls do nothing */
 };
 
-/* Graph, weights list and every check of names and shapes. act/fuse/context/page_tokens as above. */
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool fuse, uint32_t context,
+/* Graph, weights list and every check of names and shapes. act/stack_weights/context/page_tokens as above. */
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool stack_weights, uint32_t context,
                            uint32_t page_tokens, wf_graph *graph, wf_weights *weights);
 
 /* One of up to three matrices that share an input. bias: look for "<tensor>.bias" too. */

@@ -45,7 +45,7 @@ typedef struct wf_node {
     int32_t layer; /* or WF_ONCE */
     enum wf_rows rows;
     wf_operand in[WF_MAX_IN], out[WF_MAX_OUT];
-    wf_params p;
+    wf_op_params p;
 } wf_node;
 
 typedef struct wf_graph {

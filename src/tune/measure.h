@@ -21,7 +21,7 @@ typedef struct wf_shape {
     uint32_t m, n, k;                     /* gemm; m 0: not said */
     uint32_t seqs, length;                /* attention; 0: not said */
     uint32_t n_head, n_kv_head, head_dim;
-    uint32_t span;                        /* of each KV head; 0: all keys */
+    uint32_t window;                      /* of each KV head; 0: all keys */
 } wf_shape;
 
 /* "M=8,N=6144,K=4096" or "B=64,L=4096,S=1024,H=32,KV=8,D=128", parts in any order; op of an attention shape is left
@@ -32,7 +32,7 @@ void wf_shape_text(const wf_shape *s, char *buf, size_t cap);
 /* Names of formats separated by commas, at most cap; NULL: F16. */
 weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *n);
 
-/* What one run must compute, read and write. Causal: a row counts the keys that it sees, within its span. */
+/* What one run must compute, read and write. Causal: a row counts the keys that it sees, within its window. */
 double wf_shape_flops(const wf_shape *s);
 double wf_shape_bytes(const wf_shape *s); /* gemm: W, X and Y; decode: K and V; prefill: K, V, q and o */
 bool wf_shape_counts_bytes(const wf_shape *s); /* its rate is in GB/s: decoding, and gemm below 128 rows */

@@ -237,7 +237,7 @@ static weft_status next_problem(session *s, const wf_shape *shape, wf_problem *p
     if (*have) wf_problem_destroy(p);
     *have = false;
     WF_TRY(wf_problem_create(s->dev, s->q, shape,
-                             s->p->rotate ? s->p->rotate : wf_past_cache(s->dev), p));
+                             s->p->rotate ? s->p->rotate : wf_cache_flush_bytes(s->dev), p));
     *have = true;
     return WEFT_OK;
 }
@@ -286,7 +286,7 @@ static weft_status run(session *s)
     WF_TRY(list_shapes(s));
     WF_TRY(wf_dev_open(p->device, &o, &s->dev));
     WF_TRY(check_variant(s));
-    if (s->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", s->dev->info.id);
+    if (s->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", s->dev->info.id);
     WF_TRY(wf_queue_create(s->dev, &s->q));
     return measure_all(s);
 }

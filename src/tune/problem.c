@@ -202,14 +202,14 @@ static weft_status write_rows(wf_problem *p)
     return st ? st : more ? more : last;
 }
 
-static weft_status write_spans(wf_problem *p)
+static weft_status write_windows(wf_problem *p)
 {
     const wf_shape *s = &p->shape;
-    if (!s->span) return WEFT_OK;
-    int32_t *spans = wf_calloc(s->n_kv_head, sizeof *spans);
-    if (!spans) return WEFT_ERR_NOMEM;
-    for (uint32_t h = 0; h < s->n_kv_head; h++) spans[h] = (int32_t)s->span;
-    return write_ints(p, &p->call.in[7], spans);
+    if (!s->window) return WEFT_OK;
+    int32_t *windows = wf_calloc(s->n_kv_head, sizeof *windows);
+    if (!windows) return WEFT_ERR_NOMEM;
+    for (uint32_t h = 0; h < s->n_kv_head; h++) windows[h] = (int32_t)s->window;
+    return write_ints(p, &p->call.in[7], windows);
 }
 
 /* Each copy's own pages, in random order. */
@@ -238,7 +238,7 @@ static weft_status place_pages(wf_problem *p, uint32_t n)
         p->copy[i] = view_of(WF_I32, 1, n);
         s = wf_arena_reserve(&p->small, size_of(&p->copy[i]), &r[i]);
     }
-    if (!s) s = place(&p->small, views, WF_LEN(views) - !p->shape.span);
+    if (!s) s = place(&p->small, views, WF_LEN(views) - !p->shape.window);
     for (uint32_t i = 0; !s && i < p->copies; i++) bind(&p->small, r[i], &p->copy[i]);
     if (!s) c->in[6] = p->copy[0];
     free(r);
@@ -258,7 +258,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     p->copies = (uint32_t)WF_MIN(
         p->copies, WF_MAX(p->dev->max_alloc / (bytes / 2), 1)); /* each pool is one buffer */
     *c = (wf_call){.op = WF_OP_ATTENTION, .variant = -1};
-    c->p = (wf_params){.scale = 1 / sqrtf((float)s->head_dim),
+    c->p = (wf_op_params){.scale = 1 / sqrtf((float)s->head_dim),
                        .n_head = s->n_head,
                        .n_kv_head = s->n_kv_head,
                        .head_dim = s->head_dim,
@@ -270,13 +270,13 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     c->in[1] = c->in[2] = view_of(WF_F16, p->copies * pages, page);
     c->in[3] = c->in[4] = view_of(WF_I32, 1, rows);
     c->in[5] = view_of(WF_I32, 1, s->seqs + 1);
-    if (s->span) c->in[7] = view_of(WF_I32, 1, s->n_kv_head);
+    if (s->window) c->in[7] = view_of(WF_I32, 1, s->n_kv_head);
     p->slot = 6;
     WF_TRY(place(&p->big, (wf_view *const[]){&c->in[1], &c->in[2]}, 2));
     WF_TRY(place_pages(p, pages));
     for (int i = 0; i < 3; i++) WF_TRY(fill(p, &c->in[i], 1));
     WF_TRY(write_rows(p));
-    WF_TRY(write_spans(p));
+    WF_TRY(write_windows(p));
     return write_pages(p, pages);
 }
 

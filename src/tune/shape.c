@@ -15,7 +15,7 @@ typedef struct field {
 static const field fields[] = {
     {"M", AT(m), false},         {"N", AT(n), false},       {"K", AT(k), false},
     {"B", AT(seqs), true},       {"L", AT(length), true},   {"H", AT(n_head), true},
-    {"KV", AT(n_kv_head), true}, {"D", AT(head_dim), true}, {"S", AT(span), true},
+    {"KV", AT(n_kv_head), true}, {"D", AT(head_dim), true}, {"S", AT(window), true},
 };
 
 static uint32_t *value_of(wf_shape *s, const field *f)
@@ -76,7 +76,7 @@ void wf_shape_text(const wf_shape *s, char *buf, size_t cap)
         return;
     }
     int n = snprintf(buf, cap, "B=%u,L=%u", s->seqs, s->length);
-    if (s->span) n = snprintf(buf, cap, "B=%u,L=%u,S=%u", s->seqs, s->length, s->span);
+    if (s->window) n = snprintf(buf, cap, "B=%u,L=%u,S=%u", s->seqs, s->length, s->window);
     if (n < 0 || (size_t)n >= cap || (s->n_head == 32 && s->n_kv_head == 8 && s->head_dim == 128))
         return;
     snprintf(buf + n, cap - (size_t)n, ",H=%u,KV=%u,D=%u", s->n_head, s->n_kv_head, s->head_dim);
@@ -118,11 +118,11 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
 
 /* ---- what they cost ----------------------------------------------------------------------- */
 
-/* Of one KV head: a row of length l sees them all, or its span; before it has got so long, all. */
+/* Of one KV head: a row of length l sees them all, or its window; before it has got so long, all. */
 static double keys_seen(const wf_shape *s)
 {
-    double l = s->length, span = s->span ? WF_MIN(s->span, s->length) : l;
-    return s->seqs * (s->op == WF_TUNED_DECODE ? span : span * (span + 1) / 2 + (l - span) * span);
+    double l = s->length, window = s->window ? WF_MIN(s->window, s->length) : l;
+    return s->seqs * (s->op == WF_TUNED_DECODE ? window : window * (window + 1) / 2 + (l - window) * window);
 }
 
 double wf_shape_flops(const wf_shape *s)

@@ -118,7 +118,7 @@ static weft_status add_model(tuner *t)
     if (!m->arch)
         return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
     weft_status s =
-        wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->fuse_rows, 16, 16, &g, &w);
+        wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->stack_weights, 16, 16, &g, &w);
     if (!s) s = add_nodes(t, &g, &w);
     wf_graph_free(&g);
     wf_weights_free(&w);
@@ -133,7 +133,7 @@ static weft_status add_given(tuner *t)
     for (size_t i = 0; i < t->p->n_shapes; i++) {
         wf_shape s;
         WF_TRY(wf_shape_parse(t->p->shapes[i], &s));
-        if (s.m || s.length || s.seqs || s.span)
+        if (s.m || s.length || s.seqs || s.window)
             return wf_fail(WEFT_ERR_ARG,
                            "shape '%s': M, B and L are what is tuned over, and S has no choices of its own; "
                            "write N=6144,K=4096 or H=32,KV=8,D=128",
@@ -154,7 +154,7 @@ static weft_status add_given(tuner *t)
  */
 static uint64_t rotation(const tuner *t)
 {
-    return t->p->rotate ? t->p->rotate : WF_MIN(wf_past_cache(t->dev), 1ull << 30);
+    return t->p->rotate ? t->p->rotate : WF_MIN(wf_cache_flush_bytes(t->dev), 1ull << 30);
 }
 
 static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
@@ -380,7 +380,7 @@ static weft_status run(tuner *t, char *path, size_t cap)
                         .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_dev_open(p->device, &o, &t->dev));
-    if (t->dev->no_math) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
+    if (t->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
     WF_TRY(find_path(t, path, cap));
     WF_TRY(wf_tuned_may_write(path)); /* before minutes of measuring, not after */

@@ -89,16 +89,16 @@ class Text(cli.TestCase):
             with open(plan) as f:
                 self.assertEqual(f.read(), good, "replaced by a plan that cannot run")
 
-    def test_bad_spans_file(self):
-        """The file itself: tests/unit/spans.c, and what it does: tests/golden/spans.py."""
+    def test_bad_attention_windows_file(self):
+        """The file itself: tests/unit/attention_windows.c, and what it does: tests/golden/attention_windows.py."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "spans")
             with open(path, "w") as f:
-                f.write("weft-spans 1\nlayer 0 1 2 3\n")
+                f.write("weft-attention-windows 1\nlayer 0 1 2 3\n")
             for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
                             ["bench", "trace", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
-                self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 spans: want 4, one for each KV head", *command, "--spans", path)
-            self.fails(cli.USAGE, "/absent", *RUN, "--spans", "/absent")
+                self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 windows: want 4, one for each KV head", *command, "--attention-windows", path)
+            self.fails(cli.USAGE, "/absent", *RUN, "--attention-windows", "/absent")
 
     def test_trace(self):
         """A step is submitted before the tokens of the one before are read; where the host draws from logits, after."""

@@ -20,7 +20,7 @@ from gguf_write import TYPES as FORMATS
 
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias']
 LIMIT = 1e-3
-SPANS = """weft-spans 1
+WINDOWS = """weft-attention-windows 1
 sink 2
 layer 0 5 0
 layer 1 0 0  # as without
@@ -30,7 +30,7 @@ TOKENS = '1,15,200,77,3,3,290,42,128,64,31,7,99,250,181,12,55,301,222,9'
 
 
 def cases():
-    """Architecture, format, variant and whether there are spans."""
+    """Architecture, format, variant and whether there are windows."""
     for case in plain_cases():
         yield *case, False
     yield 'llama', 'F16', 'gqa', True
@@ -51,11 +51,11 @@ def run(*command):
         raise RuntimeError(f'{" ".join(command)}: exit {done.returncode}: {done.stderr.strip()[-500:]}')
 
 
-def worst_error(args, folder, arch, fmt, variant, spans, seed):
-    model, want, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy', 'spans'))
+def worst_error(args, folder, arch, fmt, variant, windows, seed):
+    model, want, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy', 'windows'))
     with open(file, 'w', encoding='utf-8') as f:
-        f.write(SPANS)
-    more = ['--spans', file] if spans else []
+        f.write(WINDOWS)
+    more = ['--attention-windows', file] if windows else []
     tools = os.path.join(args.sources, 'tests', 'model')
     run(sys.executable, os.path.join(tools, 'tiny.py'), '--arch', arch, '--type', fmt, '--variant', variant, '--seed', seed, model)
     run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', TOKENS, *more, want)
@@ -78,11 +78,11 @@ def main():
     print(f'seed {seed}')
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for arch, fmt, variant, spans in cases():
-            error = worst_error(args, folder, arch, fmt, variant, spans, seed)
+        for arch, fmt, variant, windows in cases():
+            error = worst_error(args, folder, arch, fmt, variant, windows, seed)
             ok = error <= LIMIT  # NaN is not
             failed += not ok
-            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {arch} {fmt} {variant}{" spans" if spans else ""}: {error:.2e} of the range, limit {LIMIT:g}', flush=True)
+            print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {arch} {fmt} {variant}{" windows" if windows else ""}: {error:.2e} of the range, limit {LIMIT:g}', flush=True)
     sys.exit(failed > 0)
 
 

@@ -7,7 +7,7 @@ and computes everything in plain numpy, in double precision, over the dequantise
     reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
 
---spans FILE: sparse attention as that file says (src/engine/spans.h).
+--attention-windows FILE: sparse attention as that file says (src/engine/attention_windows.h).
 """
 
 import argparse
@@ -171,7 +171,7 @@ class Model:
             for b in range(self.layers)
         ]
 
-        self.spans = None  # or what read_spans gives
+        self.windows = None  # or what read_windows gives
 
     def rms(self, x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
@@ -194,9 +194,9 @@ class Model:
     def hidden(self, t, kv_head):
         """[t, t] of each row and key: does the row not see the key?"""
         pos, key = np.arange(t)[:, None], np.arange(t)
-        sink, spans = self.spans or (0, None)
-        span = spans[self.layer][kv_head] if spans else 0
-        return (key > pos) | ((span > 0) & (key >= sink) & (key <= pos - span))
+        sink, windows = self.windows or (0, None)
+        window = windows[self.layer][kv_head] if windows else 0
+        return (key > pos) | ((window > 0) & (key >= sink) & (key <= pos - window))
 
     def attention(self, q, k, v):
         t, rep = len(q), self.heads // self.kv_heads
@@ -230,16 +230,16 @@ class Model:
         return self.rms(x, self.norm) @ self.out.T
 
 
-def read_spans(path):
-    """The sink, and a list of spans for each layer."""
+def read_windows(path):
+    """The sink, and a list of windows for each layer."""
     sink, layers = 0, {}
     with open(path, encoding='utf-8') as f:
         rows = [line.split('#')[0].split() for line in f][1:]
-    for kind, first, *spans in filter(None, rows):
+    for kind, first, *windows in filter(None, rows):
         if kind == 'sink':
             sink = int(first)
         else:
-            layers[int(first)] = [int(s) for s in spans]
+            layers[int(first)] = [int(s) for s in windows]
     return sink, layers
 
 
@@ -250,11 +250,11 @@ def main():
     p.add_argument('file')
     p.add_argument('--tokens', required=True, type=lambda s: [int(t) for t in s.split(',')])
     p.add_argument('--generate', type=int, default=0)
-    p.add_argument('--spans')
+    p.add_argument('--attention-windows')
     p.add_argument('out', nargs='?')
     a = p.parse_intermixed_args()
     m = Model(a.file)
-    m.spans = read_spans(a.spans) if a.spans else None
+    m.windows = read_windows(a.attention_windows) if a.attention_windows else None
     tokens = list(a.tokens)
     for _ in range(a.generate):
         tokens.append(int(m.logits(tokens)[-1].argmax()))

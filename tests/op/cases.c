@@ -23,7 +23,7 @@ static bool add(op_cases *s, wf_case c)
     static const uint32_t groups[] = {0, 0, 1, 3};
     if (!wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) return false;
     c.pad = below(s, 2) ? 1 + below(s, 9) : 0;
-    c.groups = ANY(s, groups);
+    c.max_groups = ANY(s, groups);
     c.seed = wf_random(s->seed, s->draws++);
     s->list[s->n++] = c;
     return true;
@@ -41,7 +41,7 @@ static bool rows(op_cases *s)
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         for (size_t i = 0; i <= WF_LEN(sizes); i++) {
             uint32_t k = i < WF_LEN(sizes) ? sizes[i] : LARGE;
-            wf_case c = {.op = WF_OP_ROWS, .weight = w, .m = ANY(s, row_counts),
+            wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = ANY(s, row_counts),
                          .n = ANY(s, sizes), .k = whole_blocks(k, w)};
             if (!add(s, c)) return false;
         }
@@ -70,7 +70,7 @@ static bool vectors(op_cases *s)
     return true;
 }
 
-/* ---- argmax, page_copy, feed ------------------------------------------------------------------------------ */
+/* ---- argmax, page_copy, token_subst --------------------------------------------------------------------------- */
 
 static bool argmaxes(op_cases *s)
 {
@@ -107,7 +107,7 @@ static bool page_copies(op_cases *s)
 static bool feeds(op_cases *s)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
-        wf_case c = {.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = ANY(s, sizes), .k = sizes[i / 2], .in_place = i % 2};
+        wf_case c = {.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = ANY(s, sizes), .k = sizes[i / 2], .in_place = i % 2};
         if (!add(s, c)) return false;
     }
     return true;
@@ -219,9 +219,9 @@ static bool gemm_silu(op_cases *s)
 }
 
 /* turn walks over the ratios and page sizes, so that all are met in each run. */
-static wf_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
+static wf_op_params heads(op_cases *s, uint32_t head_dim, uint32_t turn)
 {
-    wf_params p = {.head_dim = head_dim, .n_kv_head = 1 + below(s, 3)};
+    wf_op_params p = {.head_dim = head_dim, .n_kv_head = 1 + below(s, 3)};
     p.n_head = p.n_kv_head * ratios[turn % WF_LEN(ratios)];
     p.page_tokens = page_sizes[turn % WF_LEN(page_sizes)];
     return p;
@@ -283,47 +283,47 @@ enum mode { DECODE, PREFILL, CHUNK, MIXED, N_MODES };
 
 /* A unified maximum of the softmax: one that suits the scores drawn (they spread by 1.7 about 0), one that some
  * rows leave, and ones that all do, upwards and downwards. */
-static void draw_phi(op_cases *s, wf_params *p)
+static void gen_phi(op_cases *s, wf_op_params *p)
 {
     static const float phi[][3] = {{0, -6, 7}, {1, -2, 3}, {-500, -6, 7}, {500, -6, 7}, {0, -1, 40}, {0, 0, 0}};
     const float *one = phi[below(s, WF_LEN(phi))];
     p->phi = one[0], p->phi_lo = one[1], p->phi_hi = one[2];
 }
 
-static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_params *p, uint8_t spans)
+static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_op_params *p, uint8_t windows)
 {
     static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
-    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .spans = spans};
-    if (spans) c.p.sink = ANY(s, sinks);
+    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows};
+    if (windows) c.p.sink = ANY(s, sinks);
     c.max_kv = ANY(s, lengths);
-    draw_phi(s, &c.p);
+    gen_phi(s, &c.p);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);
     c.max_q = mode == DECODE ? 1 : mode == PREFILL ? c.max_kv : 1 + c.max_kv / (2 + below(s, 3));
     return add(s, c);
 }
 
-/* One head shape, page size and dtype in every mode, twice: one compiled kernel serves them all. With spans, which
+/* One head shape, page size and dtype in every mode, twice: one compiled kernel serves them all. With windows, which
  * make another kernel of it, once more. */
-static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool spans)
+static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool windows)
 {
     uint8_t in = acts[turn & 1], out = below(s, 3) ? in : ANY(s, acts);
-    wf_params p = heads(s, head_dim, turn);
+    wf_op_params p = heads(s, head_dim, turn);
     for (int i = 0; i < 2 * N_MODES; i++) {
-        if (!attention(s, i % N_MODES, in, out, &p, WF_SPANS_NONE)) return false;
+        if (!attention(s, i % N_MODES, in, out, &p, WF_WINDOWS_NONE)) return false;
     }
-    for (int i = 0; spans && i < N_MODES + 2; i++) {
-        if (!attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_SPANS_WIDE : WF_SPANS_MIXED)) return false;
+    for (int i = 0; windows && i < N_MODES + 2; i++) {
+        if (!attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_WINDOWS_WIDE : WF_WINDOWS_MIXED)) return false;
     }
     return true;
 }
 
 /* Many rows in F16, which matrix units want. */
-static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t spans)
+static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t q, uint32_t n_seqs, uint8_t windows)
 {
-    wf_case c = {.op = WF_OP_ATTENTION, .in = q > 1 ? WF_F16 : ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .spans = spans,
+    wf_case c = {.op = WF_OP_ATTENTION, .in = q > 1 ? WF_F16 : ANY(s, acts), .n_seqs = n_seqs, .max_kv = kv, .max_q = q, .windows = windows,
                  .p = {.n_head = 8, .n_kv_head = 2, .head_dim = head_dim, .page_tokens = 16, .sink = 21}};
     c.out = c.in;
-    draw_phi(s, &c.p);
+    gen_phi(s, &c.p);
     return add(s, c);
 }
 
@@ -331,16 +331,16 @@ static bool attentions(op_cases *s)
 {
     uint32_t turn = below(s, 15), repeat = s->level == OP_LONG ? 15 : 1;
     for (uint32_t r = 0; r < repeat; r++) {
-        size_t with_spans = below(s, 4); /* of small heads: the reference takes its time */
+        size_t with_windows = below(s, 4); /* of small heads: the reference takes its time */
         for (size_t d = 0; d < WF_LEN(head_dims); d++) {
-            if (!attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_spans)) return false;
+            if (!attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_windows)) return false;
         }
     }
-    bool ok = attention_long(s, 128, LARGE, 1, 2, WF_SPANS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_SPANS_NONE) &&
-              attention_long(s, 64, 600, 1, 2, WF_SPANS_MIXED) &&
-              attention_long(s, 64, 600, 129, 2, WF_SPANS_NONE) && attention_long(s, 128, 400, 70, 5, WF_SPANS_NONE);
+    bool ok = attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
+              attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
+              attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) && attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);
     if (!ok || s->level != OP_LONG) return ok;
-    return attention_long(s, 128, LARGE, 515, 3, WF_SPANS_NONE) && attention_long(s, 128, 30000, 1, 3, WF_SPANS_NONE);
+    return attention_long(s, 128, LARGE, 515, 3, WF_WINDOWS_NONE) && attention_long(s, 128, 30000, 1, 3, WF_WINDOWS_NONE);
 }
 
 static bool quick(op_cases *s)
@@ -355,11 +355,11 @@ static bool quick(op_cases *s)
 
 static bool tiny(op_cases *s)
 {
-    wf_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1};
+    wf_op_params heads = {.n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4, .sink = 1};
     uint8_t in = ANY(s, acts), out = ANY(s, acts);
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint32_t k = whole_blocks(32, w);
-        wf_case c = {.op = WF_OP_ROWS, .weight = w, .m = 2, .n = 3, .k = k};
+        wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = 2, .n = 3, .k = k};
         if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
@@ -368,14 +368,14 @@ static bool tiny(op_cases *s)
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 4, .n = 4, .k = 7, .in_place = true}) &&
-           add(s, (wf_case){.op = WF_OP_FEED, .in = WF_I32, .out = WF_I32, .m = 9, .k = 5, .in_place = true}) &&
+           add(s, (wf_case){.op = WF_OP_TOKEN_SUBST, .in = WF_I32, .out = WF_I32, .m = 9, .k = 5, .in_place = true}) &&
            add(s, (wf_case){.op = WF_OP_ROPE_KV, .in = in, .out = out, .m = 3, .n = 5, .p = heads}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 1}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 3}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
-                            .max_q = 2, .spans = WF_SPANS_MIXED});
+                            .max_q = 2, .windows = WF_WINDOWS_MIXED});
 }
 
 bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)

@@ -30,7 +30,7 @@ static uint8_t *result;
 static void call_kernel(void)
 {
     const wf_check *p = problem;
-    const wf_operand *x = &p->in[0], *w = &p->in[1], *bias = &p->in[2], *res = &p->in[3], *y = &p->out[0];
+    const wf_check_operand *x = &p->in[0], *w = &p->in[1], *bias = &p->in[2], *res = &p->in[3], *y = &p->out[0];
     kernel(x->data, 0, w->data, 0, bias->data, bias->data ? 0 : UINT64_MAX, res->data, res->data ? 0 : UINT64_MAX,
            result, 0, y->view.dtype == WF_F16, y->view.rows, y->view.cols, x->view.cols, x->view.stride,
            wf_cl_row_bytes(&w->view), res->view.stride, y->view.stride);

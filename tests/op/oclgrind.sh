@@ -21,7 +21,7 @@ run() {
     failed=1
 }
 
-for op in rows rmsnorm rope_kv attention silu_mul argmax sample page_copy feed gemm; do
+for op in get_rows rmsnorm rope_kv attention silu_mul argmax sample page_copy token_subst gemm; do
     if test "$check" = races; then
         run --check-api --data-races "$op_test" first-opencl --tiny --op $op
     elif test $op != sample; then

@@ -35,7 +35,7 @@ static void complain(session *s, const wf_case *c, const char *variant, const ch
 {
     char text[160];
     wf_case_text(c, text, sizeof text);
-    printf("FAIL %s %s [%s] groups %u: %s\n", wf_ops[c->op].name, variant, text, c->groups, what);
+    printf("FAIL %s %s [%s] groups %u: %s\n", wf_ops[c->op].name, variant, text, c->max_groups, what);
     fflush(stdout);
     s->failed++;
 }
@@ -98,7 +98,7 @@ static bool left_out(const session *s, const wf_case *c, int variant)
 }
 
 /* Where the class says so, a row alone has the bits that it has among others, by any variant of the class. */
-static void check_company(session *s, const wf_check *k, const wf_variant *v, uint64_t row_hash)
+static void check_batch_invariance(session *s, const wf_check *k, const wf_variant *v, uint64_t row_hash)
 {
     wf_check one;
     const wf_variant *w;
@@ -110,7 +110,7 @@ static void check_company(session *s, const wf_check *k, const wf_variant *v, ui
         weft_status st = wf_check_run(&one, s->dev, s->q, i, false, &r);
         if (st || !r.supported || r.row_hash == row_hash) continue;
         char text[128];
-        snprintf(text, sizeof text, "a row alone by %s differs from the row among others: class \"%s\" is not steady", w->name, v->class);
+        snprintf(text, sizeof text, "a row alone by %s differs from the row among others: class \"%s\" is not batch-invariant", w->name, v->class);
         complain(s, &k->c, v->name, text);
     }
 }
@@ -119,31 +119,31 @@ static void check_company(session *s, const wf_check *k, const wf_variant *v, ui
 static bool must_run(const session *s, const wf_case *c)
 {
     if (wf_op_fixed(c->op)) return !s->variant;
-    bool act_in = c->op == WF_OP_ROWS || c->op == WF_OP_RMSNORM || c->in == s->dev->act;
-    bool act_out = c->op == WF_OP_ROWS || c->out == s->dev->act || c->op == WF_OP_GEMM;
+    bool act_in = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->in == s->dev->act;
+    bool act_out = c->op == WF_OP_GET_ROWS || c->out == s->dev->act || c->op == WF_OP_GEMM;
     bool fused = c->norm || c->p.silu || c->p.rope; /* what no kernel can do whole is done in parts */
     return act_in && act_out && !s->variant && !fused;
 }
 
-/* Spans that hide nothing leave each bit as it is without spans. */
-static void check_wide_spans(session *s, const wf_check *k, int i, uint64_t hash)
+/* Windows that hide nothing leave each bit as it is without windows. */
+static void check_wide_windows(session *s, const wf_check *k, int i, uint64_t hash)
 {
-    wf_check plain = wf_check_no_spans(k);
+    wf_check plain = wf_check_no_windows(k);
     wf_check_result r = {0};
-    if (k->c.spans != WF_SPANS_WIDE) return;
+    if (k->c.windows != WF_WINDOWS_WIDE) return;
     if (wf_check_run(&plain, s->dev, s->q, i, false, &r) || r.hash != hash)
-        complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "differs from the same without spans");
+        complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "differs from the same without windows");
 }
 
 /* What is not a number in some sequences' keys does not reach another's rows. */
-static void check_sick(session *s, const wf_check *k, int i, uint64_t row_hash)
+static void check_poisoned(session *s, const wf_check *k, int i, uint64_t row_hash)
 {
-    wf_check sick;
+    wf_check poisoned;
     wf_check_result r = {0};
-    if (s->tiny || !wf_check_sick(k, &sick)) return;
-    if (wf_check_run(&sick, s->dev, s->q, i, false, &r) || r.row_hash != row_hash)
+    if (s->tiny || !wf_check_poison_other_sequences(k, &poisoned)) return;
+    if (wf_check_run(&poisoned, s->dev, s->q, i, false, &r) || r.row_hash != row_hash)
         complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "NaN in the keys of other sequences reaches a row");
-    if (!sick.in_flight) wf_check_sick_free(&sick);
+    if (!poisoned.in_flight) wf_check_poison_free(&poisoned);
 }
 
 static void check_case(session *s, const wf_case *c)
@@ -163,9 +163,9 @@ static void check_case(session *s, const wf_case *c)
         bool ok = check_once(s, k, i, &r);
         ran += r.supported;
         if (ok) check_class(s, c, v, r.hash, list, &n);
-        if (ok) check_wide_spans(s, k, i, r.hash);
-        if (ok) check_sick(s, k, i, r.row_hash);
-        if (ok) check_company(s, k, v, r.row_hash);
+        if (ok) check_wide_windows(s, k, i, r.hash);
+        if (ok) check_poisoned(s, k, i, r.row_hash);
+        if (ok) check_batch_invariance(s, k, v, r.row_hash);
     }
     if (!ran && must_run(s, c)) complain(s, c, "-", "no variant can run this");
     s->cases++;
@@ -265,7 +265,7 @@ int main(int argc, char **argv)
     if (!st) {
         printf("%s (%s), seed %llu\n", s.dev->info.id, s.dev->info.name, (unsigned long long)o.seed);
         for (size_t i = 0; i < cases.n && !s.dev->lost; i++) {
-            if (s.bench) cases.list[i].groups = 0; /* time the whole device */
+            if (s.bench) cases.list[i].max_groups = 0; /* time the whole device */
             check_case(&s, &cases.list[i]);
         }
         summary(&s);

@@ -14,15 +14,15 @@
 #include "dev/check.h"
 #include "op/host.h"
 
-/* A program: a variant, with or without spans. */
+/* A program: a variant, with or without windows. */
 static const struct program {
     const char *name, *variant;
-    uint8_t spans;
+    uint8_t windows;
     uint32_t head_dim, per_kv, page_tokens;
 } programs[] = {
-    {"plain", "mma_decode", WF_SPANS_NONE, 64, 4, 16},
-    {"spans", "mma_decode", WF_SPANS_MIXED, 48, 9, 32},
-    {"spans-async", "mma_decode_async", WF_SPANS_MIXED, 64, 4, 16},
+    {"plain", "mma_decode", WF_WINDOWS_NONE, 64, 4, 16},
+    {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32},
+    {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16},
 };
 
 enum { UNITS = 3 /* compute units: few work-groups share items in many ways */, MANY = 20, LONG = 4000, CASES = 6 };
@@ -43,8 +43,8 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
-                 .max_kv = keys[i], .max_q = rows[i], .spans = p->spans, .pad = turn % 5};
-    c.p = (wf_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
+                 .max_kv = keys[i], .max_q = rows[i], .windows = p->windows, .pad = turn % 5};
+    c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
                       .sink = sinks[turn % 6], .phi = (float)(turn % 2), .phi_lo = -6, .phi_hi = turn % 2 ? 3 : 7};
     return c;
 }
@@ -70,7 +70,7 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 #define HEAD VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float
 #define TAIL void *, void *, uint64_t, float, float
 typedef void plain_fn(HEAD, TAIL);
-typedef void spans_fn(HEAD, VIEW, int32_t, TAIL);
+typedef void windows_fn(HEAD, VIEW, int32_t, TAIL);
 
 static void *kernel;
 static wf_check *problem;
@@ -83,12 +83,12 @@ static void call_kernel(void)
 {
     const wf_check *p = problem;
     const wf_view *q = &p->in[0].view, *o = &p->out[0].view;
-    const wf_params *w = &p->c.p;
+    const wf_op_params *w = &p->c.p;
     float base = launch.arg[launch.n_args - 2].f32, low = launch.arg[launch.n_args - 1].f32;
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
               p->in[1].view.stride, q->stride, o->stride, w->scale
 #define END scratch, &count, 0, base, low
-    if (p->in[7].data) ((spans_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
+    if (p->in[7].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
     else ((plain_fn *)kernel)(BEGIN, END);
 }
 
@@ -119,17 +119,17 @@ static bool clean(void)
 
 static bool sees_tile(const wf_check *k, uint32_t m, uint32_t head, int32_t tile)
 {
-    int32_t pos = ((const int32_t *)k->in[4].data)[m], span = k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
+    int32_t pos = ((const int32_t *)k->in[4].data)[m], window = k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
     for (int32_t j = 16 * tile; j < 16 * tile + 16; j++)
-        if (wf_sees(span, k->c.p.sink, pos, j)) return true;
+        if (wf_attends(window, k->c.p.sink, pos, j)) return true;
     return false;
 }
 
-/* Matrix products for each tile of which a row sees some key, and no other: the work follows the spans. D / 16 for K, as
+/* Matrix products for each tile of which a row sees some key, and no other: the work follows the windows. D / 16 for K, as
  * many for V, for each 8 query heads of a KV head. */
 static uint32_t products_needed(const wf_check *k)
 {
-    const wf_params *p = &k->c.p;
+    const wf_op_params *p = &k->c.p;
     uint32_t tiles = 0;
     for (uint32_t m = 0; m < k->out[0].view.rows; m++)
         for (uint32_t h = 0; h < p->n_kv_head; h++)

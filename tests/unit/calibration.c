@@ -161,7 +161,7 @@ static struct weft_model *copy_of_demo(void)
 }
 
 /* Attention nodes of a fresh engine that are asynchronous. */
-static unsigned used_layers(const struct weft_model *m, const char *file, wf_params *first)
+static unsigned used_layers(const struct weft_model *m, const char *file, wf_op_params *first)
 {
     struct weft_engine *e = NULL;
     unsigned used = 0;
@@ -190,7 +190,7 @@ static void test_engine(void **state)
     (void)state;
     struct weft_model *m = copy_of_demo();
     uint32_t n = weft_model_info(m)->n_layer;
-    wf_params p = {0};
+    wf_op_params p = {0};
     warnings = 0;
     assert_int_equal(used_layers(m, NULL, &p), 0); /* no file: synchronous, and nobody is warned */
     assert_true(p.phi_lo == 0 && p.phi_hi == 0);

@@ -89,7 +89,7 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
 static int pick(cl_dev *d, uint32_t groups)
 {
     wf_call c = product(300, 512, 512);
-    c.groups = groups;
+    c.max_groups = groups;
     return wf_cl_pick(&d->base, &c, NULL);
 }
 

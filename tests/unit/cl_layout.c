@@ -151,7 +151,7 @@ static wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
     wf_call c = product(m, 48 * head_dim, 4096);
     wf_buf *stand_in = c.in[0].buf;
     uint32_t page = 8 * 16 * head_dim;
-    c.p = (wf_params){.rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
+    c.p = (wf_op_params){.rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
     c.out[2] = c.out[0];
     c.out[0].cols = c.out[0].stride = 32 * head_dim;
     c.in[5] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
@@ -200,8 +200,8 @@ static void products_keep_what_follows(void **state)
     (void)state;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         cl_dev *d = (cl_dev *)with_units(132, 227);
-        wf_call c = product(cases[i].m, 28672, 4096), part[WF_MAX_PARTS];
-        d->base.fns = &fns, d->base.fuses = true;
+        wf_call c = product(cases[i].m, 28672, 4096), part[WF_MAX_DECOMPOSED];
+        d->base.fns = &fns, d->base.has_fused_gemm = true;
         d->ref.caps.nv_wgmma = cases[i].wgmma;
         d->ref.caps.local_bytes = 48 << 10;
         d->ref.caps.scratch = d->ref.caps.zeroed = 1 << 28;
@@ -211,7 +211,7 @@ static void products_keep_what_follows(void **state)
         c.out[0].cols = c.out[0].stride = 14336;
         c.in[0].dtype = WF_F32;
         c.in[4] = (wf_view){c.in[0].buf, 0, 1, 4096, 4096, WF_F32, 0};
-        size_t n = wf_call_whole(&d->base, &c) ? 1 : wf_call_parts(&d->base, &c, part);
+        size_t n = wf_has_fused_kernel(&d->base, &c) ? 1 : wf_decompose(&d->base, &c, part);
         assert_int_equal(n, cases[i].parts);
         if (n != 2) continue;
         assert_int_equal(part[0].op, WF_OP_RMSNORM);

@@ -216,7 +216,7 @@ static void watchdog(void **state)
     assert_int_equal(f->buf_create(&d->base, M * K * 4, &x), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
-    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .groups = 1, .signal = e};
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .max_groups = 1, .signal = e};
     c.in[0] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
     c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
     c.out[0] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};

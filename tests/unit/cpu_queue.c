@@ -188,7 +188,7 @@ static void product(uint32_t threads, int variant, uint32_t groups, float *out)
     for (uint32_t i = 0; i < N * K; i++) ((float *)w->host)[i] = (float)wf_random_unit(2, i) - 0.5f;
     wf_call c = {.op = WF_OP_GEMM,
                  .variant = variant,
-                 .groups = groups,
+                 .max_groups = groups,
                  .signal = e,
                  .in = {view_of(x, 0, M, K), view_of(w, 0, N, K)},
                  .out = {view_of(y, 0, M, N)}};

@@ -157,7 +157,7 @@ static void inputs_matter(void **state)
         wf_check *k;
         assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
         for (int n = 0; n < WF_MAX_IN; n++) {
-            wf_operand *in = &k->in[n];
+            wf_check_operand *in = &k->in[n];
             if (!in->data || in->view.dtype == WF_I32) continue;
             memset(in->data, 0xFF, in->bytes);
             if (passes(d, k)) fail_msg("%s: input %d does not matter", wf_ops[c.op].name, n);

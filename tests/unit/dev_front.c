@@ -52,11 +52,11 @@ static wf_call good(fixture *f, enum wf_op op)
 {
     wf_call c = {.op = op, .variant = -1};
     uint64_t at = 0;
-    c.p = (wf_params){.eps = 1e-5f, .scale = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8,
+    c.p = (wf_op_params){.eps = 1e-5f, .scale = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8,
                       .page_tokens = 4};
 #define V(dtype, rows, cols) view(f, &at, WF_##dtype, rows, cols)
     switch (op) {
-    case WF_OP_ROWS: c.in[0] = V(Q4_0, 10, 64), c.in[1] = V(I32, 1, 3), c.out[0] = V(F32, 3, 64); break;
+    case WF_OP_GET_ROWS: c.in[0] = V(Q4_0, 10, 64), c.in[1] = V(I32, 1, 3), c.out[0] = V(F32, 3, 64); break;
     case WF_OP_RMSNORM: c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 1, 10), c.out[0] = V(F16, 3, 10); break;
     case WF_OP_GEMM:
         c.in[0] = V(F16, 3, 64), c.in[1] = V(Q8_0, 5, 64), c.in[2] = V(F32, 1, 5);
@@ -79,7 +79,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_PAGE_COPY:
         c.in[0] = V(F16, 6, 64), c.in[1] = V(I32, 1, 3), c.in[2] = V(I32, 3, 1), c.out[0] = V(F16, 5, 64);
         break;
-    case WF_OP_FEED: c.in[0] = V(I32, 3, 1), c.in[1] = V(I32, 1, 7), c.out[0] = V(I32, 1, 3); break;
+    case WF_OP_TOKEN_SUBST: c.in[0] = V(I32, 3, 1), c.in[1] = V(I32, 1, 7), c.out[0] = V(I32, 1, 3); break;
     default: c.in[0] = V(F32, 3, 20), c.out[0] = V(F32, 3, 10); break;
     }
 #undef V
@@ -153,9 +153,9 @@ static bool may_grow(const wf_call *c, bool out, int i, int how)
     if (how != 0 && how != 1) return false;
     if (c->op == WF_OP_ARGMAX && !out) return how == 1;
     if (c->op == WF_OP_PAGE_COPY && (out || i == 0)) return how == 0;
-    if (c->op == WF_OP_FEED && !out && i == 1) return true;
+    if (c->op == WF_OP_TOKEN_SUBST && !out && i == 1) return true;
     if (c->op == WF_OP_ATTENTION && !out && (i == 5 || i == 6)) return true;
-    return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_ROWS && i == 0));
+    return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_GET_ROWS && i == 0));
 }
 
 static void spoil_operands(fixture *f, enum wf_op op, bool out)
@@ -209,7 +209,7 @@ static void fused_gemms(void **state)
     wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.eps = 1e-5f, .silu = 1}};
     c.in[0] = view(f, &at, WF_F32, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 6, 64), c.in[4] = view(f, &at, WF_F32, 1, 64);
     c.out[0] = view(f, &at, WF_F32, 3, 3), c.out[1] = view(f, &at, WF_F16, 3, 64), c.out[2] = view(f, &at, WF_F16, 3, 6);
-    assert_true(wf_call_fused(&c));
+    assert_true(wf_is_fused(&c));
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     for (int i = 1; i < 3; i++) {
         for (int how = 0; how < N_SPOILS; how++) {
@@ -235,11 +235,11 @@ static void fused_ropes(void **state)
     fixture *f = *state;
     uint64_t at = 0;
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
-    c.p = (wf_params){.rope = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
+    c.p = (wf_op_params){.rope = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
     c.in[0] = view(f, &at, WF_F16, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 64, 64), c.in[5] = view(f, &at, WF_F32, 20, 8);
     c.in[6] = view(f, &at, WF_I32, 1, 3), c.in[7] = view(f, &at, WF_I32, 3, 1), c.out[0] = view(f, &at, WF_F32, 3, 32);
     c.out[2] = view(f, &at, WF_F16, 3, 64), c.out[3] = view(f, &at, WF_F16, 6, 64), c.out[4] = view(f, &at, WF_F16, 6, 64);
-    assert_true(wf_call_fused(&c));
+    assert_true(wf_is_fused(&c));
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     for (int i = 5; i < WF_MAX_IN + WF_MAX_OUT; i++) {
         for (int how = -1; how < N_SPOILS; how++) {

@@ -207,7 +207,7 @@ static weft_status in_parts(const wf_call *c)
 {
     if (c->op == WF_OP_SILU_MUL) return silu_mul(c);
     if (c->op == WF_OP_RMSNORM) rmsnorm(c);
-    else if (!wf_call_fused(c)) product(c);
+    else if (!wf_is_fused(c)) product(c);
     return WEFT_OK;
 }
 
@@ -230,13 +230,13 @@ static void fused_kernels_that_are_wrong(void **state)
     right_from = 0;
     for (int norm_apart = 0; norm_apart < 2; norm_apart++) {
         int variant = -1;
-        wf_call part[WF_MAX_PARTS];
+        wf_call part[WF_MAX_DECOMPOSED];
         fixture f = open_null((wf_null_config){.compute = in_parts});
         wf_dev_fns fns = *f.dev->fns;
         null_fns = f.dev->fns;
         if (norm_apart) fns.supports = no_norm_supports, fns.pick = no_norm_pick;
         f.dev->fns = &fns;
-        f.dev->fuses = true;
+        f.dev->has_fused_gemm = true;
         wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.silu = 1, .eps = 1e-5f}};
         c.in[0] = (wf_view){.buf = f.y, .rows = 1, .cols = 32, .stride = 32};
         c.in[1] = (wf_view){.buf = f.gu, .rows = 16, .cols = 32, .stride = 32};
@@ -244,13 +244,13 @@ static void fused_kernels_that_are_wrong(void **state)
         c.out[0] = (wf_view){.buf = f.y, .offset = 256, .rows = 1, .cols = 8, .stride = 8};
         c.out[1] = (wf_view){.buf = f.y, .offset = 384, .rows = 1, .cols = 32, .stride = 32};
         c.out[2] = (wf_view){.buf = f.y, .offset = 512, .rows = 1, .cols = 16, .stride = 16};
-        assert_int_equal(wf_call_whole(f.dev, &c), !norm_apart);
-        assert_int_equal(wf_call_parts(f.dev, &c, part), 2);
+        assert_int_equal(wf_has_fused_kernel(f.dev, &c), !norm_apart);
+        assert_int_equal(wf_decompose(f.dev, &c, part), 2);
         assert_int_equal(wf_prepare(f.dev, &c, &variant), WEFT_OK);
         assert_int_equal(variant, 0);
         assert_non_null(strstr(warnings, "gemm kernel null computes wrong results"));
-        assert_false(f.dev->fuses);
-        assert_int_equal(wf_call_parts(f.dev, &c, part), 3);
+        assert_false(f.dev->has_fused_gemm);
+        assert_int_equal(wf_decompose(f.dev, &c, part), 3);
         assert_int_equal(f.dev->fns->pick(f.dev, &part[1], NULL), 0); /* the plain product's kernel is not dropped */
         f.dev->fns = null_fns;
         end(&f);

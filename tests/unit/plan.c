@@ -34,7 +34,7 @@ static wf_graph make_graph(void)
     wf_graph g;
     assert_int_equal(wf_graph_init(&g, LAYERS), WEFT_OK);
     int32_t x = act(&g, 64);
-    node(&g, WF_OP_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
+    node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
     for (int32_t l = 0; l < LAYERS; l++) {
         int32_t h = act(&g, 192), q = act(&g, 64), o = act(&g, 64), y = act(&g, 64);
         int32_t k = wf_graph_value(&g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});

@@ -39,46 +39,46 @@ static void test_philox(void **state)
 
 static int descending(const void *a, const void *b)
 {
-    const wf_candidate *x = a, *y = b;
+    const wf_token_logit *x = a, *y = b;
     return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
 }
 
-static uint32_t kept_of(const wf_choice *how, const float *z, wf_candidate *c)
+static uint32_t kept_of(const wf_sampling_params *params, const float *z, wf_token_logit *c)
 {
     double sum = 0, part = 0;
-    for (int32_t i = 0; i < N; i++) c[i] = (wf_candidate){z[i], i};
+    for (int32_t i = 0; i < N; i++) c[i] = (wf_token_logit){z[i], i};
     qsort(c, N, sizeof *c, descending);
-    uint32_t n = how->top_k > 0 && how->top_k < N ? (uint32_t)how->top_k : N, kept = n;
+    uint32_t n = params->top_k > 0 && params->top_k < N ? (uint32_t)params->top_k : N, kept = n;
     for (uint32_t i = 0; i < n; i++) sum += exp(c[i].logit);
-    if (how->top_p > 0 && how->top_p < 1)
-        for (kept = 0; part < how->top_p * sum && kept < n;) part += exp(c[kept++].logit);
-    while (how->min_p > 0 && kept > 1 && exp(c[kept - 1].logit - c[0].logit) < how->min_p) kept--;
+    if (params->top_p > 0 && params->top_p < 1)
+        for (kept = 0; part < params->top_p * sum && kept < n;) part += exp(c[kept++].logit);
+    while (params->min_p > 0 && kept > 1 && exp(c[kept - 1].logit - c[0].logit) < params->min_p) kept--;
     return kept;
 }
 
 static int ascending(const void *a, const void *b)
 {
-    return ((const wf_candidate *)a)->id - ((const wf_candidate *)b)->id;
+    return ((const wf_token_logit *)a)->id - ((const wf_token_logit *)b)->id;
 }
 
-static int32_t by_sorting(const wf_choice *how, const float *z)
+static int32_t by_sorting(const wf_sampling_params *params, const float *z)
 {
-    wf_candidate c[N];
-    uint32_t n = kept_of(how, z, c), i = 0;
+    wf_token_logit c[N];
+    uint32_t n = kept_of(params, z, c), i = 0;
     double sum = 0, part = 0;
-    if (how->temperature == 0) return c[0].id;
+    if (params->temperature == 0) return c[0].id;
     qsort(c, n, sizeof *c, ascending);
-    for (i = 0; i < n; i++) sum += exp(c[i].logit / how->temperature);
+    for (i = 0; i < n; i++) sum += exp(c[i].logit / params->temperature);
     for (i = 0; i + 1 < n; i++) {
-        part += exp(c[i].logit / how->temperature);
-        if (part > wf_philox_unit(how->seed, how->counter) * sum) break;
+        part += exp(c[i].logit / params->temperature);
+        if (part > wf_philox_unit(params->seed, params->counter) * sum) break;
     }
     return c[i].id;
 }
 
-static wf_choice random_choice(void)
+static wf_sampling_params random_params(void)
 {
-    return (wf_choice){.temperature = below(6) ? 0.2f + (float)below(20) / 10 : 0, .top_k = below(2) ? (int32_t)below(N + 50) : 0,
+    return (wf_sampling_params){.temperature = below(6) ? 0.2f + (float)below(20) / 10 : 0, .top_k = below(2) ? (int32_t)below(N + 50) : 0,
                        .top_p = below(2) ? (float)below(101) / 100 : 0, .min_p = below(3) ? 0 : (float)below(101) / 100,
                        .seed = wf_random(seed, draws++), .counter = below(1000)};
 }
@@ -93,17 +93,17 @@ static void test_rule(void **state)
 {
     (void)state;
     float z[N];
-    wf_candidate scratch[N];
+    wf_token_logit scratch[N];
     int clear = 0;
     for (int i = 0; i < 20000; i++) {
         double margin;
-        wf_choice how = random_choice();
+        wf_sampling_params params = random_params();
         random_logits(z);
-        int32_t got = wf_choose(&how, z, N, scratch, &margin), want = by_sorting(&how, z);
+        int32_t got = wf_sample_row(&params, z, N, scratch, &margin), want = by_sorting(&params, z);
         clear += margin > 1e-6;
         if (got != want && margin > 1e-6)
-            fail_msg("seed %llu, %d: temperature %g top_k %d top_p %g min_p %g: %d, not %d", (unsigned long long)seed, i, how.temperature, how.top_k,
-                     how.top_p, how.min_p, got, want);
+            fail_msg("seed %llu, %d: temperature %g top_k %d top_p %g min_p %g: %d, not %d", (unsigned long long)seed, i, params.temperature, params.top_k,
+                     params.top_p, params.min_p, got, want);
     }
     assert_true(clear > 10000); /* else the margin would excuse everything */
 }
@@ -114,10 +114,10 @@ static void test_frequencies(void **state)
     (void)state;
     static const double share[] = {0.5, 0.25, 0.125, 0.0625, 0.0625};
     float z[5];
-    wf_candidate scratch[5];
+    wf_token_logit scratch[5];
     int count[5] = {0}, n = 100000;
     for (int i = 0; i < 5; i++) z[i] = (float)log(share[i]);
-    for (int i = 0; i < n; i++) count[wf_choose(&(wf_choice){.temperature = 1, .seed = seed, .counter = (uint64_t)i}, z, 5, scratch, NULL)]++;
+    for (int i = 0; i < n; i++) count[wf_sample_row(&(wf_sampling_params){.temperature = 1, .seed = seed, .counter = (uint64_t)i}, z, 5, scratch, NULL)]++;
     double chi2 = 0;
     for (int i = 0; i < 5; i++) chi2 += (count[i] - n * share[i]) * (count[i] - n * share[i]) / (n * share[i]);
     assert_true(chi2 < 33.4);
@@ -170,10 +170,10 @@ static void put(device *d, int operand, const void *data, size_t size)
     assert_int_equal(wf_write(d->q, d->buf, d->call.in[operand].offset, data, size, NULL, 0, NULL), WEFT_OK);
 }
 
-/* A request's repetition penalty becomes edits, each token of the window once. */
+/* A request's repetition penalty becomes logit adjustments, each token of the window once. */
 static int32_t on_device(device *d, const struct weft_sampling *s, const float *x, const int32_t *recent, uint32_t n, uint64_t position)
 {
-    float how[3] = {s->temperature, s->top_p, s->min_p}, edit[WF_PENALTY_WINDOW][3];
+    float params[3] = {s->temperature, s->top_p, s->min_p}, adjust[WF_PENALTY_WINDOW][3];
     int32_t key[5] = {s->top_k, (int32_t)s->seed, (int32_t)(s->seed >> 32), (int32_t)position, (int32_t)(position >> 32)};
     int32_t indptr[2] = {0}, ids[WF_PENALTY_WINDOW] = {0}, id = -1;
     for (uint32_t i = 0; i < n; i++) {
@@ -181,10 +181,10 @@ static int32_t on_device(device *d, const struct weft_sampling *s, const float *
         for (uint32_t j = 0; j < i; j++) seen |= recent[j] == recent[i];
         if (seen) continue;
         ids[indptr[1]] = recent[i];
-        memcpy(edit[indptr[1]++], (float[3]){0, s->repeat_penalty > 0 ? s->repeat_penalty : 1, 0}, sizeof *edit);
+        memcpy(adjust[indptr[1]++], (float[3]){0, s->repeat_penalty > 0 ? s->repeat_penalty : 1, 0}, sizeof *adjust);
     }
-    put(d, 0, x, N * sizeof *x), put(d, 1, how, sizeof how), put(d, 2, key, sizeof key);
-    put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, edit, sizeof edit);
+    put(d, 0, x, N * sizeof *x), put(d, 1, params, sizeof params), put(d, 2, key, sizeof key);
+    put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, adjust, sizeof adjust);
     assert_int_equal(wf_submit(d->q, &d->call), WEFT_OK);
     assert_int_equal(wf_read(d->q, d->buf, d->call.out[0].offset, &id, sizeof id, NULL, 0, NULL), WEFT_OK);
     assert_int_equal(wf_finish(d->q), WEFT_OK);
@@ -196,20 +196,20 @@ static void compare_on(const char *name)
 {
     device d = {0};
     float x[N], z[N];
-    wf_candidate scratch[2 * N], more[N];
+    wf_token_logit scratch[2 * N], more[N];
     int32_t recent[WF_PENALTY_WINDOW], want = -1;
     int unclear = 0;
     if (!open_device(name, &d)) return;
     for (int i = 0; i < 300; i++) {
-        wf_choice how = random_choice();
-        struct weft_sampling s = {how.temperature, how.top_k, how.top_p, how.min_p, below(2) ? 1 + (float)below(8) / 8 : 0, how.seed};
+        wf_sampling_params params = random_params();
+        struct weft_sampling s = {params.temperature, params.top_k, params.top_p, params.min_p, below(2) ? 1 + (float)below(8) / 8 : 0, params.seed};
         uint32_t n = below(WF_PENALTY_WINDOW + 1);
         double margin = 1;
         random_logits(x);
         for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
-        assert_int_equal(wf_sample(&s, NULL, x, N, recent, n, how.counter, scratch, &want), WEFT_OK);
-        if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_choose(&how, z, N, more, &margin);
-        int32_t got = on_device(&d, &s, x, recent, n, how.counter);
+        assert_int_equal(wf_sample(&s, NULL, x, N, recent, n, params.counter, scratch, &want), WEFT_OK);
+        if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_sample_row(&params, z, N, more, &margin);
+        int32_t got = on_device(&d, &s, x, recent, n, params.counter);
         unclear += margin < 2e-5;
         if (got != want && margin >= 2e-5) fail_msg("%s, seed %llu, %d: %d on the device, %d on the host", name, (unsigned long long)seed, i, got, want);
     }
@@ -233,7 +233,7 @@ static void test_not_finite(void **state)
 {
     (void)state;
     float x[N] = {0};
-    wf_candidate scratch[2 * N];
+    wf_token_logit scratch[2 * N];
     int32_t id = 0;
     x[7] = NAN;
     for (int hot = 0; hot < 2; hot++) {

@@ -1,7 +1,7 @@
-/* company: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities alone
+/* batch_invariance: with `deterministic`, a request gives the same tokens and the same bits of their log probabilities alone
  * and among others, however its prompt is cut and whoever else is in its steps.
  *
- * Usage: company DEVICE   (as golden)
+ * Usage: batch_invariance DEVICE   (as golden)
  */
 #include "support/data.h"
 #include <weft/weft.h>

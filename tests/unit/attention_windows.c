@@ -1,4 +1,4 @@
-/* spans: the file with every kind of damage, and that an engine gives its layers what the file says. */
+/* attention_windows: the file with every kind of damage, and that an engine gives its layers what the file says. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine/spans.h"
+#include "engine/attention_windows.h"
 
-#define HEAD "weft-spans 1\n"
+#define HEAD "weft-attention-windows 1\n"
 #define TWO  "layer 1 0 2147483647\nlayer 0 16 8 # the first layer\n"
 
-static char folder[] = "/tmp/weft-spans-XXXXXX", path[64];
+static char folder[] = "/tmp/weft-attention-windows-XXXXXX", path[64];
 
 static void write_bytes(const char *text, size_t len)
 {
@@ -24,9 +24,9 @@ static void write_bytes(const char *text, size_t len)
     fclose(f);
 }
 
-static weft_status load(int32_t *spans, uint32_t *sink)
+static weft_status load(int32_t *windows, uint32_t *sink)
 {
-    return wf_spans_load(path, 2, 2, spans, sink);
+    return wf_attention_windows_load(path, 2, 2, windows, sink);
 }
 
 static void test_good_files(void **state)
@@ -39,7 +39,7 @@ static void test_good_files(void **state)
         {HEAD TWO, 0},
         {HEAD "sink 64\n" TWO, 64},
         {HEAD "# remark\n\n \t\n" TWO "\tsink   1073741824  ", 1u << 30},
-        {"weft-spans 1\r\nsink 0\r\n" TWO, 0},
+        {"weft-attention-windows 1\r\nsink 0\r\n" TWO, 0},
     };
     for (size_t i = 0; i < WF_LEN(good); i++) {
         int32_t s[4] = {0};
@@ -59,7 +59,7 @@ static void test_broken_files(void **state)
     } bad[] = {
         {"", "first line"},
         {TWO, "first line"},
-        {"weft-spans 2\n" TWO, "first line"},
+        {"weft-attention-windows 2\n" TWO, "first line"},
         {HEAD, "layer 0 is missing"},
         {HEAD "layer 0 1 1\n", "layer 1 is missing"},
         {HEAD TWO "layer 2 1 1\n", "line 4: layer 2: the model has 0 to 1"},
@@ -67,22 +67,22 @@ static void test_broken_files(void **state)
         {HEAD TWO "layer -1 1 1\n", "line 4: want 'layer N'"},
         {HEAD TWO "layer\n", "line 4: want 'layer N'"},
         {HEAD TWO TWO, "line 4: layer 1 stands here twice"},
-        {HEAD "layer 0 1\n", "line 2: layer 0 has 1 spans: want 2, one for each KV head"},
-        {HEAD "layer 0\n", "line 2: layer 0 has 0 spans"},
-        {HEAD "layer 0 1 2 3\n", "line 2: layer 0 has 3 spans"},
-        {HEAD "layer 0 1 -2\n", "line 2: layer 0: '-2' is no span"},
-        {HEAD "layer 0 1 +2\n", "line 2: layer 0: '+2' is no span"},
-        {HEAD "layer 0 1 2147483648\n", "line 2: layer 0: '2147483648' is no span"},
+        {HEAD "layer 0 1\n", "line 2: layer 0 has 1 windows: want 2, one for each KV head"},
+        {HEAD "layer 0\n", "line 2: layer 0 has 0 windows"},
+        {HEAD "layer 0 1 2 3\n", "line 2: layer 0 has 3 windows"},
+        {HEAD "layer 0 1 -2\n", "line 2: layer 0: '-2' is no attention window"},
+        {HEAD "layer 0 1 +2\n", "line 2: layer 0: '+2' is no attention window"},
+        {HEAD "layer 0 1 2147483648\n", "line 2: layer 0: '2147483648' is no attention window"},
         {HEAD "layer 0 1 99999999999999999999999\n", "line 2: layer 0: '999"},
-        {HEAD "layer 0 1 2x\n", "line 2: layer 0: '2x' is no span"},
-        {HEAD "layer 0 1,2\n", "line 2: layer 0: '1,2' is no span"},
+        {HEAD "layer 0 1 2x\n", "line 2: layer 0: '2x' is no attention window"},
+        {HEAD "layer 0 1,2\n", "line 2: layer 0: '1,2' is no attention window"},
         {HEAD "layer 0: 1 2\n", "line 2: want 'layer N'"},
         {HEAD "sink\n" TWO, "line 2: want 'sink N'"},
         {HEAD "sink -1\n" TWO, "line 2: want 'sink N'"},
         {HEAD "sink 1 2\n" TWO, "line 2: want 'sink N'"},
         {HEAD "sink 1073741825\n" TWO, "line 2: want 'sink N'"},
         {HEAD "sink 1\n" TWO "sink 1\n", "line 5: sink stands here twice"},
-        {HEAD "\n\nspan 1 2\n", "line 4: 'span': want"},
+        {HEAD "\n\nwindow 1 2\n", "line 4: 'window': want"},
         {HEAD "layers 1 2\n", "line 2: 'layers': want"},
     };
     int32_t s[4];
@@ -97,7 +97,7 @@ static void test_broken_files(void **state)
     assert_int_equal(load(s, &sink), WEFT_ERR_FORMAT);
     unlink(path);
     assert_int_equal(load(s, &sink), WEFT_ERR_IO);
-    assert_int_equal(wf_spans_load(folder, 2, 2, s, &sink), WEFT_ERR_IO);
+    assert_int_equal(wf_attention_windows_load(folder, 2, 2, s, &sink), WEFT_ERR_IO);
 }
 
 /* Layer 0 of the built-in model is sparse, the others are not. */
@@ -120,11 +120,11 @@ static void check_node(const struct weft_engine *e, const wf_node *n)
         return;
     }
     const wf_view *v = &e->views[e->graph.values[n->in[7].value].id];
-    int32_t spans[64];
+    int32_t windows[64];
     assert_int_equal(n->p.sink, 3);
-    assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_kv_head && v->cols <= WF_LEN(spans));
-    memcpy(spans, (const uint8_t *)v->buf->host + v->offset, v->cols * sizeof *spans);
-    for (uint32_t h = 0; h < v->cols; h++) assert_int_equal(spans[h], 10 + h);
+    assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_kv_head && v->cols <= WF_LEN(windows));
+    memcpy(windows, (const uint8_t *)v->buf->host + v->offset, v->cols * sizeof *windows);
+    for (uint32_t h = 0; h < v->cols; h++) assert_int_equal(windows[h], 10 + h);
 }
 
 static void test_engine(void **state)
@@ -132,7 +132,7 @@ static void test_engine(void **state)
     (void)state;
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .context = 64, .spans = path};
+    struct weft_engine_params p = {.device = "null", .context = 64, .attention_windows = path};
     assert_int_equal(weft_model_open(&(struct weft_model_params){0}, &m), WEFT_OK);
     write_first_layer(m);
     if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
@@ -141,7 +141,7 @@ static void test_engine(void **state)
     weft_engine_close(e);
     write_bytes(HEAD TWO, strlen(HEAD TWO)); /* of another model */
     assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
-    p.spans = "/nonexistent";
+    p.attention_windows = "/nonexistent";
     assert_int_equal(weft_engine_open(m, &p, &e), WEFT_ERR_ARG);
     weft_model_close(m);
 }

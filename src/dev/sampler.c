@@ -1,6 +1,6 @@
 /* choose: see choose.h. No sort: a heap gives the likeliest tokens one by one, and a cut rarely needs many.
  * What is kept is all up to the last one in descending order, so that one candidate describes it. */
-#include "dev/choose.h"
+#include "dev/sampler.h"
 
 #include <math.h>
 
@@ -30,44 +30,44 @@ float wf_philox_unit(uint64_t seed, uint64_t counter)
 
 /* ---- candidates in descending order; the lower id first among equals ------------------------------------- */
 
-static bool before(wf_candidate a, wf_candidate b)
+static bool before(wf_token_logit a, wf_token_logit b)
 {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-static void sift(wf_candidate *c, uint32_t n, uint32_t at)
+static void sift(wf_token_logit *c, uint32_t n, uint32_t at)
 {
     for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
         if (child + 1 < n && before(c[child + 1], c[child])) child++;
         if (!before(c[child], c[at])) return;
-        wf_candidate t = c[at];
+        wf_token_logit t = c[at];
         c[at] = c[child];
         c[child] = t;
     }
 }
 
-static void heapify(const float *z, uint32_t n, wf_candidate *c)
+static void heapify(const float *z, uint32_t n, wf_token_logit *c)
 {
-    for (uint32_t i = 0; i < n; i++) c[i] = (wf_candidate){z[i], (int32_t)i};
+    for (uint32_t i = 0; i < n; i++) c[i] = (wf_token_logit){z[i], (int32_t)i};
     for (uint32_t i = n / 2; i-- > 0;) sift(c, n, i);
 }
 
 /* Takes the next one from a heap of n; it then lies at c[n - 1]. */
-static wf_candidate pop(wf_candidate *c, uint32_t n)
+static wf_token_logit pop(wf_token_logit *c, uint32_t n)
 {
-    wf_candidate top = c[0];
+    wf_token_logit top = c[0];
     c[0] = c[n - 1];
     c[n - 1] = top;
     sift(c, n - 1, 0);
     return top;
 }
 
-static wf_candidate largest(const float *z, uint32_t n)
+static wf_token_logit largest(const float *z, uint32_t n)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < n; i++)
         if (z[i] > z[best]) best = i;
-    return (wf_candidate){z[best], (int32_t)best};
+    return (wf_token_logit){z[best], (int32_t)best};
 }
 
 /* ---- cuts: each returns the last candidate it keeps ---------------------------------------------------------- */
@@ -80,11 +80,11 @@ static void narrow(double *margin, double distance)
 
 /* The fewest of `kept` (in descending order at c[n - 1], c[n - 2], ...; the rest still a heap) whose weights
  * reach top_p of sum. */
-static wf_candidate cut_top_p(wf_candidate *c, uint32_t n, uint32_t popped, uint32_t kept, float top, double want, double sum, double *margin)
+static wf_token_logit cut_top_p(wf_token_logit *c, uint32_t n, uint32_t popped, uint32_t kept, float top, double want, double sum, double *margin)
 {
     double part = 0;
     for (uint32_t i = 0;; i++) {
-        wf_candidate next = i < popped ? c[n - 1 - i] : pop(c, n - i);
+        wf_token_logit next = i < popped ? c[n - 1 - i] : pop(c, n - i);
         narrow(margin, (part - want) / sum);
         part += exp((double)next.logit - top);
         if (part < want && i + 1 < kept) continue;
@@ -93,11 +93,11 @@ static wf_candidate cut_top_p(wf_candidate *c, uint32_t n, uint32_t popped, uint
     }
 }
 
-static wf_candidate cut(const wf_choice *how, const float *z, uint32_t n, float top, wf_candidate *c, double *margin)
+static wf_token_logit cut(const wf_sampling_params *params, const float *z, uint32_t n, float top, wf_token_logit *c, double *margin)
 {
-    bool by_p = how->top_p > 0 && how->top_p < 1;
-    uint32_t kept = how->top_k > 0 ? WF_MIN((uint32_t)how->top_k, n) : n, popped = kept < n ? kept : 0;
-    wf_candidate last = {-INFINITY, 0};
+    bool by_p = params->top_p > 0 && params->top_p < 1;
+    uint32_t kept = params->top_k > 0 ? WF_MIN((uint32_t)params->top_k, n) : n, popped = kept < n ? kept : 0;
+    wf_token_logit last = {-INFINITY, 0};
     double sum = 0;
     if (popped || by_p) heapify(z, n, c);
     for (uint32_t i = 0; i < popped; i++) {
@@ -105,42 +105,42 @@ static wf_candidate cut(const wf_choice *how, const float *z, uint32_t n, float 
         sum += exp((double)last.logit - top);
     }
     for (uint32_t i = 0; i < n && by_p && !popped; i++) sum += exp((double)z[i] - top);
-    if (by_p) last = cut_top_p(c, n, popped, kept, top, how->top_p * sum, sum, margin);
-    if (how->min_p <= 0) return last;
-    float limit = top + logf(how->min_p);
+    if (by_p) last = cut_top_p(c, n, popped, kept, top, params->top_p * sum, sum, margin);
+    if (params->min_p <= 0) return last;
+    float limit = top + logf(params->min_p);
     for (uint32_t i = 0; i < n; i++) narrow(margin, (double)z[i] - limit);
-    return last.logit < limit ? (wf_candidate){limit, INT32_MAX} : last;
+    return last.logit < limit ? (wf_token_logit){limit, INT32_MAX} : last;
 }
 
 /* ---- the draw: along the ids, so that no order has to be made ------------------------------------------------- */
 
-static double weight(const wf_choice *how, const float *z, uint32_t i, float top, wf_candidate last)
+static double weight(const wf_sampling_params *params, const float *z, uint32_t i, float top, wf_token_logit last)
 {
-    bool kept = !before(last, (wf_candidate){z[i], (int32_t)i});
-    return kept ? exp(((double)z[i] - top) / how->temperature) : 0;
+    bool kept = !before(last, (wf_token_logit){z[i], (int32_t)i});
+    return kept ? exp(((double)z[i] - top) / params->temperature) : 0;
 }
 
-static int32_t draw(const wf_choice *how, const float *z, uint32_t n, float top, wf_candidate last, double *margin)
+static int32_t draw(const wf_sampling_params *params, const float *z, uint32_t n, float top, wf_token_logit last, double *margin)
 {
     double sum = 0, part = 0;
     uint32_t chosen = 0;
-    for (uint32_t i = 0; i < n; i++) sum += weight(how, z, i, top, last);
-    double want = wf_philox_unit(how->seed, how->counter) * sum;
+    for (uint32_t i = 0; i < n; i++) sum += weight(params, z, i, top, last);
+    double want = wf_philox_unit(params->seed, params->counter) * sum;
     for (uint32_t i = 0; i < n && part <= want; i++) {
-        double w = weight(how, z, i, top, last);
+        double w = weight(params, z, i, top, last);
         if (w > 0) chosen = i, narrow(margin, part > 0 ? (part - want) / sum : 1), part += w;
     }
     narrow(margin, (part - want) / sum);
     return (int32_t)chosen;
 }
 
-int32_t wf_choose(const wf_choice *how, const float *z, uint32_t n, wf_candidate *scratch, double *margin)
+int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch, double *margin)
 {
     double unused;
-    wf_candidate top = largest(z, n);
+    wf_token_logit top = largest(z, n);
     if (!margin) margin = &unused;
     *margin = 1;
-    if (how->temperature == 0) return top.id;
-    wf_candidate last = cut(how, z, n, top.logit, scratch, margin);
-    return draw(how, z, n, top.logit, last, margin);
+    if (params->temperature == 0) return top.id;
+    wf_token_logit last = cut(params, z, n, top.logit, scratch, margin);
+    return draw(params, z, n, top.logit, last, margin);
 }

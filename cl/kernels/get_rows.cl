@@ -1,4 +1,4 @@
-/* rows: y[m] = table[ids[m]], decoded to F32. Embedding lookup; picking the rows that want logits.
+/* get_rows: y[m] = table[ids[m]], decoded to F32. Embedding lookup; picking the rows that want logits.
  *
  * A work-item copies one element; neighbours copy neighbours. An id outside the table gives NaN, so
  * that a wrong id shows instead of reading elsewhere.
@@ -10,7 +10,7 @@
 #include "quant/f16.clh"
 #endif
 
-KERNEL void rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong row_bytes,
+KERNEL void get_rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong row_bytes,
                  uint y_stride)
 {
     const __global int *ids = IN_AT(int, ids);

@@ -1,9 +1,9 @@
-/* ROWS, the reference: decodes one table row for each id. */
+/* GET_ROWS, the reference: decodes one table row for each id. */
 #include <math.h>
 
 #include "cpu/ref/ref.h"
 
-void wf_cpu_ref_rows(const wf_cpu_work *w)
+void wf_cpu_ref_get_rows(const wf_cpu_work *w)
 {
     const wf_view *table = &w->call->in[0], *y = &w->call->out[0];
     const int32_t *ids = wf_cpu_at(&w->call->in[1]);

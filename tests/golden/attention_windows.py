@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Sparse attention with --spans, over prompt and answer, in the built-in model.
+"""Sparse attention with --attention-windows, over prompt and answer, in the built-in model.
 
-    spans.py WEFT SOURCES DEVICE
+    attention_windows.py WEFT SOURCES DEVICE
 
-With spans as long as the context the text is the one of models/demo.expected.json. With short ones it is the one that
+With windows as long as the context the text is the one of models/demo.expected.json. With short ones it is the one that
 an independent float64 forward pass gives under the same mask, as far as no two logits nearly tie, and another text.
 """
 import json
@@ -34,10 +34,10 @@ def run(*command):
     return done.stdout
 
 
-def write(path, model, span):
-    rows = [' '.join(str(span(layer, head)) for head in range(model.kv_heads)) for layer in range(model.layers)]
+def write(path, model, window):
+    rows = [' '.join(str(window(layer, head)) for head in range(model.kv_heads)) for layer in range(model.layers)]
     with open(path, 'w', encoding='utf-8') as f:
-        f.write('weft-spans 1\nsink %d\n%s' % (SINK, ''.join(f'layer {i} {row}\n' for i, row in enumerate(rows))))
+        f.write('weft-attention-windows 1\nsink %d\n%s' % (SINK, ''.join(f'layer {i} {row}\n' for i, row in enumerate(rows))))
 
 
 def greedy(model, tokens):
@@ -57,15 +57,15 @@ def main():
     with open(os.path.join(sources, 'models', 'demo.expected.json'), encoding='utf-8') as f:
         case = json.load(f)['cases'][0]
     with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, 'spans')
+        path = os.path.join(folder, 'windows')
 
-        def answer(span):
-            write(path, model, span)
-            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--spans', path, *FORCE).rstrip('\n')
+        def answer(window):
+            write(path, model, window)
+            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--attention-windows', path, *FORCE).rstrip('\n')
 
         wide = answer(lambda layer, head: CONTEXT)
         short = answer(lambda layer, head: (3, 7, 16, 0)[(layer + head) % 4])
-        model.spans = reference.read_spans(path)
+        model.windows = reference.read_windows(path)
     ids = greedy(model, case['prompt_ids'])
     want = run('detokenize', '--hide-special', *map(str, case['prompt_ids'] + ids)).rstrip('\n')
     print(f'{device}: {len(ids)} tokens before the first near tie')

@@ -1,5 +1,5 @@
-/* spans: see spans.h. */
-#include "engine/spans.h"
+/* attention_windows: see attention_windows.h. */
+#include "engine/attention_windows.h"
 
 #include "base/file.h"
 
@@ -36,27 +36,27 @@ static weft_status read_sink(reader *r, char *rest)
     return WEFT_OK;
 }
 
-static weft_status read_spans(const reader *r, uint32_t layer, char *rest)
+static weft_status read_windows(const reader *r, uint32_t layer, char *rest)
 {
-    uint32_t n = 0, span;
+    uint32_t n = 0, window;
     for (const char *word; (word = strtok_r(NULL, " \t", &rest)); n++) {
-        if (!number(word, INT32_MAX, &span))
-            return wf_fail(WEFT_ERR_FORMAT, "layer %u: '%.32s' is no span: want 0 (all keys) to %d", layer, word, INT32_MAX);
-        if (n < r->n_heads) r->out[(size_t)layer * r->n_heads + n] = (int32_t)span;
+        if (!number(word, INT32_MAX, &window))
+            return wf_fail(WEFT_ERR_FORMAT, "layer %u: '%.32s' is no attention window: want 0 (all keys) to %d", layer, word, INT32_MAX);
+        if (n < r->n_heads) r->out[(size_t)layer * r->n_heads + n] = (int32_t)window;
     }
     if (n == r->n_heads) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "layer %u has %u spans: want %u, one for each KV head", layer, n, r->n_heads);
+    return wf_fail(WEFT_ERR_FORMAT, "layer %u has %u windows: want %u, one for each KV head", layer, n, r->n_heads);
 }
 
 static weft_status read_layer(reader *r, char *rest)
 {
     const char *word = strtok_r(NULL, " \t", &rest);
     uint32_t layer;
-    if (!word || !number(word, UINT32_MAX, &layer)) return wf_fail(WEFT_ERR_FORMAT, "want 'layer N' and its spans");
+    if (!word || !number(word, UINT32_MAX, &layer)) return wf_fail(WEFT_ERR_FORMAT, "want 'layer N' and its windows");
     if (layer >= r->n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, r->n_layers - 1);
     if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u stands here twice", layer);
     r->seen[layer] = true;
-    return read_spans(r, layer, rest);
+    return read_windows(r, layer, rest);
 }
 
 static weft_status read_line(void *user, char *line)
@@ -64,15 +64,15 @@ static weft_status read_line(void *user, char *line)
     char *rest, *word = strtok_r(line, " \t", &rest);
     if (!strcmp(word, "sink")) return read_sink(user, rest);
     if (!strcmp(word, "layer")) return read_layer(user, rest);
-    return wf_fail(WEFT_ERR_FORMAT, "'%.32s': want 'sink N' or 'layer N' and a span for each KV head", word);
+    return wf_fail(WEFT_ERR_FORMAT, "'%.32s': want 'sink N' or 'layer N' and a window for each KV head", word);
 }
 
-weft_status wf_spans_load(const char *path, uint32_t n_layers, uint32_t n_kv_head, int32_t *out, uint32_t *sink)
+weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint32_t n_kv_head, int32_t *out, uint32_t *sink)
 {
     reader r = {n_layers, n_kv_head, out, sink, wf_calloc((size_t)n_layers + 1, sizeof *r.seen)};
     if (!r.seen) return WEFT_ERR_NOMEM;
     *sink = 0;
-    weft_status s = wf_read_lines(path, "weft-spans 1", read_line, &r);
+    weft_status s = wf_read_lines(path, "weft-attention-windows 1", read_line, &r);
     for (uint32_t i = 0; i < n_layers && s == WEFT_OK; i++)
         if (!r.seen[i]) s = wf_fail(WEFT_ERR_FORMAT, "%s: layer %u is missing", path, i);
     free(r.seen);
@@ -82,30 +82,30 @@ weft_status wf_spans_load(const char *path, uint32_t n_layers, uint32_t n_kv_hea
 /* ---- use -------------------------------------------------------------------------------------------------- */
 
 /* The operand of a layer: a constant of its own. */
-static weft_status add_constant(const int32_t *spans, uint32_t n, wf_graph *g, wf_weights *w, int32_t *value)
+static weft_status add_constant(const int32_t *windows, uint32_t n, wf_graph *g, wf_weights *w, int32_t *value)
 {
     int32_t *copy = wf_calloc(n, sizeof *copy);
     if (!copy) return WEFT_ERR_NOMEM;
-    memcpy(copy, spans, n * sizeof *copy);
+    memcpy(copy, windows, n * sizeof *copy);
     *value = wf_weights_add(w, g, &(wf_weight){.made = copy, .dtype = WF_I32, .rows = 1, .cols = n});
     if (*value < 0) free(copy);
     return *value < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
-static bool hides(const int32_t *spans, uint32_t n)
+static bool hides(const int32_t *windows, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        if (spans[i]) return true;
+        if (windows[i]) return true;
     return false;
 }
 
-static weft_status set_nodes(const int32_t *spans, uint32_t n_heads, uint32_t sink, wf_graph *g, wf_weights *w)
+static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t sink, wf_graph *g, wf_weights *w)
 {
     unsigned sparse = 0, all = 0;
     for (size_t i = 0; i < g->n_nodes; i++) {
         wf_node *n = &g->nodes[i];
         if (n->op != WF_OP_ATTENTION) continue;
-        const int32_t *own = spans + (size_t)n->layer * n_heads;
+        const int32_t *own = windows + (size_t)n->layer * n_heads;
         int32_t value;
         all++;
         if (!hides(own, n_heads)) continue;
@@ -114,17 +114,17 @@ static weft_status set_nodes(const int32_t *spans, uint32_t n_heads, uint32_t si
         n->p.sink = sink;
         sparse++;
     }
-    wf_log(WEFT_LOG_INFO, "spans: sparse attention in %u of %u layers, sink %u", sparse, all, sink);
+    wf_log(WEFT_LOG_INFO, "attention windows: sparse attention in %u of %u layers, sink %u", sparse, all, sink);
     return WEFT_OK;
 }
 
-weft_status wf_spans_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w)
+weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w)
 {
     uint32_t sink;
     if (!path) return WEFT_OK;
-    int32_t *spans = wf_calloc((size_t)m->hp.n_layer * m->hp.n_kv_head, sizeof *spans);
-    weft_status s = spans ? wf_spans_load(path, m->hp.n_layer, m->hp.n_kv_head, spans, &sink) : WEFT_ERR_NOMEM;
-    if (s == WEFT_OK) s = set_nodes(spans, m->hp.n_kv_head, sink, g, w);
-    free(spans);
-    return wf_fail_named(s, "spans");
+    int32_t *windows = wf_calloc((size_t)m->hp.n_layer * m->hp.n_kv_head, sizeof *windows);
+    weft_status s = windows ? wf_attention_windows_load(path, m->hp.n_layer, m->hp.n_kv_head, windows, &sink) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) s = set_nodes(windows, m->hp.n_kv_head, sink, g, w);
+    free(windows);
+    return wf_fail_named(s, "attention_windows");
 }

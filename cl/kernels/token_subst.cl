@@ -1,10 +1,10 @@
-/* feed: tokens of a step, of which those that the step before chose are taken from where it put them. A
+/* token_subst: tokens of a step, of which those that the step before chose are taken from where it put them. A
  * work-item does one; y may be ids. */
 #ifndef WF_COMMON
 #include "common.clh"
 #endif
 
-KERNEL void feed(IN(ids), IN(from), OUT(y), uint M, uint K)
+KERNEL void token_subst(IN(ids), IN(from), OUT(y), uint M, uint K)
 {
     for (uint m = get_global_id(0); m < M; m += get_global_size(0)) {
         int id = IN_AT(int, ids)[m];

@@ -1,7 +1,7 @@
-/* feed: a work-item a token. */
+/* token_subst: a work-item a token. */
 #include "cl/cl.h"
 
-bool wf_cl_configure_feed(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
+bool wf_cl_configure_token_subst(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     const wf_view *ids = &c->in[0], *from = &c->in[1];
     uint32_t m = ids->rows * ids->cols, group = wf_cl_group(caps, 64, limit);

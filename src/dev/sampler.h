@@ -1,25 +1,25 @@
 /* choose: the rule by which a token is chosen from a row of logits, on the host. SAMPLE's reference, the
  * engine's sampler and the op checks share it; dev.h, "Ops", describes it under SAMPLE.
  */
-#ifndef WF_CHOOSE_H
-#define WF_CHOOSE_H
+#ifndef WF_SAMPLER_H
+#define WF_SAMPLER_H
 
 #include "base/base.h"
 
-typedef struct wf_choice {
+typedef struct wf_sampling_params {
     float temperature, top_p, min_p; /* 0: greedy; 0 or 1: off; 0: off */
     int32_t top_k;                   /* 0: off */
     uint64_t seed, counter;
-} wf_choice;
+} wf_sampling_params;
 
-typedef struct wf_candidate {
+typedef struct wf_token_logit {
     float logit;
     int32_t id;
-} wf_candidate;
+} wf_token_logit;
 
 /* z: n > 0 finite logits. scratch: n entries. *margin (or NULL): how far, as a part of all probability, the
  * nearest other outcome is; small ones are decided by rounding. */
-int32_t wf_choose(const wf_choice *how, const float *z, uint32_t n, wf_candidate *scratch, double *margin);
+int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch, double *margin);
 
 /* Philox4x32-10 (Salmon et al. 2011): the same counter and key give the same words everywhere. */
 void wf_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

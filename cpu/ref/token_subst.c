@@ -1,7 +1,7 @@
-/* FEED, the reference and the only one: a few integers a step. */
+/* TOKEN_SUBST, the reference and the only one: a few integers a step. */
 #include "cpu/ref/ref.h"
 
-void wf_cpu_ref_feed(const wf_cpu_work *w)
+void wf_cpu_ref_token_subst(const wf_cpu_work *w)
 {
     const wf_view *ids = &w->call->in[0], *from = &w->call->in[1];
     const int32_t *id = wf_cpu_at(ids), *chosen = wf_cpu_at(from);

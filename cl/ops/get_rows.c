@@ -1,7 +1,7 @@
-/* rows: table lookup. */
+/* get_rows: table lookup. */
 #include "cl/cl.h"
 
-bool wf_cl_configure_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
+bool wf_cl_configure_get_rows(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
     const wf_view *table = &c->in[0], *ids = &c->in[1], *y = &c->out[0];

@@ -1,4 +1,4 @@
-/* steady: one invariance class for each shape, whatever the number of rows, so that a row's result does not depend
+/* batch_invariance: one invariance class for each shape, whatever the number of rows, so that a row's result does not depend
  * on which requests share a step (params.deterministic). The class that the backend would take for few rows goes
  * first, since decoding is what most steps do. */
 #include "dev/front.h"
@@ -9,10 +9,10 @@
 /* A call but for the number of its rows. */
 typedef struct shape {
     uint32_t op, n, k, n_head, n_kv_head, head_dim;
-    uint8_t in, weight, layout, out, bias, residual, spans;
+    uint8_t in, weight, layout, out, bias, residual, windows;
 } shape;
 
-struct wf_steady {
+struct wf_batch_invariance {
     struct choice {
         shape shape;
         const char *class; /* NULL: there is none */
@@ -28,7 +28,7 @@ static shape shape_of(const wf_call *c)
     s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
     s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
     s.bias = c->op == WF_OP_GEMM && c->in[2].buf, s.residual = c->op == WF_OP_GEMM && c->in[3].buf;
-    s.spans = c->op == WF_OP_ATTENTION && c->in[7].buf;
+    s.windows = c->op == WF_OP_ATTENTION && c->in[7].buf;
     return s;
 }
 
@@ -70,17 +70,17 @@ static const char *choose(wf_dev *dev, const wf_call *c)
 
 static const char *class_for(wf_dev *dev, const wf_call *c)
 {
-    struct wf_steady *s = dev->steady;
+    struct wf_batch_invariance *s = dev->batch_invariance;
     shape want = shape_of(c);
     for (size_t i = 0; s && i < s->n; i++)
         if (!memcmp(&s->list[i].shape, &want, sizeof want)) return s->list[i].class;
     const char *class = choose(dev, c);
-    if (!s) s = dev->steady = wf_calloc(1, sizeof *s);
+    if (!s) s = dev->batch_invariance = wf_calloc(1, sizeof *s);
     if (s && wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) s->list[s->n++] = (struct choice){want, class};
     return class;
 }
 
-int wf_pick_steady(wf_dev *dev, const wf_call *c)
+int wf_pick_batch_invariant(wf_dev *dev, const wf_call *c)
 {
     bool sums = c->op == WF_OP_GEMM || c->op == WF_OP_ATTENTION || c->op == WF_OP_RMSNORM || c->op == WF_OP_SILU_MUL;
     if (!sums) return dev->fns->pick(dev, c, NULL);
@@ -88,9 +88,9 @@ int wf_pick_steady(wf_dev *dev, const wf_call *c)
     return class ? dev->fns->pick(dev, c, class) : -1;
 }
 
-void wf_steady_forget(wf_dev *dev)
+void wf_batch_invariance_reset(wf_dev *dev)
 {
-    if (dev->steady) free(dev->steady->list);
-    free(dev->steady);
-    dev->steady = NULL;
+    if (dev->batch_invariance) free(dev->batch_invariance->list);
+    free(dev->batch_invariance);
+    dev->batch_invariance = NULL;
 }
