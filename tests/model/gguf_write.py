@@ -44,10 +44,11 @@ TYPES = {
     'BF16': (30, 1, 2),
     'Q8_0': (8, 32, 34),
     'Q4_0': (2, 32, 18),
+    'Q4_1': (3, 32, 20),
     'Q6_K': (14, 256, 210),
 }
 # general.file_type, which tools print
-FILE_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q8_0': 7, 'Q6_K': 18, 'BF16': 32}
+FILE_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q4_1': 3, 'Q8_0': 7, 'Q6_K': 18, 'BF16': 32}
 
 
 def size_of(kind, shape):
@@ -104,6 +105,14 @@ def _q_q4_0(x):
     return np.hstack([_half_bytes(d), q[:, :16] | q[:, 16:] << 4])
 
 
+def _q_q4_1(x):
+    x = x.reshape(-1, 32)
+    m = x.min(1, keepdims=True)
+    d = (x.max(1, keepdims=True) - m) / np.float32(15)
+    q = np.clip(np.floor((x - m) * _inverse(d) + np.float32(0.5)), 0, 15).astype(np.uint8)
+    return np.hstack([_half_bytes(d), _half_bytes(m), q[:, :16] | q[:, 16:] << 4])
+
+
 def _q_q6_k(x):
     x = x.reshape(-1, 256)
     want = _absmax(x.reshape(-1, 16)).reshape(-1, 16) / np.float32(-32)
@@ -129,6 +138,7 @@ _QUANT = {
     'BF16': _q_bf16,
     'Q8_0': _q_q8_0,
     'Q4_0': _q_q4_0,
+    'Q4_1': _q_q4_1,
     'Q6_K': _q_q6_k,
 }
 
@@ -157,6 +167,9 @@ def dequantize(kind, data, shape):
     elif kind == 'Q4_0':
         q = np.hstack([b[:, 2:] & 15, b[:, 2:] >> 4]).astype(np.float32) - 8
         x = _halves(b[:, :2]) * q
+    elif kind == 'Q4_1':
+        q = np.hstack([b[:, 4:] & 15, b[:, 4:] >> 4]).astype(np.float32)
+        x = _halves(b[:, :2]) * q + _halves(b[:, 2:4])
     else:
         low, high = b[:, :128].reshape(-1, 2, 2, 32), b[:, 128:192].reshape(-1, 2, 32)
         q = np.empty((len(b), 2, 4, 32), np.float32)
@@ -292,7 +305,7 @@ def model_tensors(s, kind, tied=False, bias=False, freqs=False):
     """(name, shape, type) of every tensor of a Llama-shaped model, in file order."""
     width, q, kv = s['width'], s['heads'] * s['head_dim'], s['kv_heads'] * s['head_dim']
     out_kind = kind
-    if kind == 'Q4_0':  # as quantised files have it: the output keeps more bits
+    if kind in ('Q4_0', 'Q4_1'):  # as quantised files have it: the output keeps more bits
         out_kind = 'Q8_0' if width % 256 else 'Q6_K'
     yield 'token_embd.weight', (s['vocab'], width), out_kind if tied else kind
     yield 'output_norm.weight', (width,), 'F32'

@@ -98,6 +98,10 @@ def decode(kind, buf, at, n):
         b = np.frombuffer(buf, [('d', '<f2'), ('q', 'u1', 16)], n // 32, at)
         q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
         return b['d'].astype(np.float64)[:, None] * (q - 8)
+    if kind == 3:
+        b = np.frombuffer(buf, [('d', '<f2'), ('m', '<f2'), ('q', 'u1', 16)], n // 32, at)
+        q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
+        return b['d'].astype(np.float64)[:, None] * q + b['m'].astype(np.float64)[:, None]
     if kind == 14:
         return decode_q6_k(
             np.frombuffer(

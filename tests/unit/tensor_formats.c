@@ -147,6 +147,10 @@ static void known_values(void **state)
                                    0.1875,  -0.5,    -0.1875, -0.0625, 0.0625, 0.25,    0.375,
                                    -0.5,    -0.3125, -0.1875, -0.0625, 0.125,  0.25,    0.375,
                                    -0.4375, -0.3125, -0.1875, 0.0};
+    static const float q4_1[32] = {-3.0625, -3.75,   -3.4375, -3.125,  -3.8125, -3.5,    -3.1875, -3.875,
+                                   -3.5625, -3.25,   -3.9375, -3.625,  -3.3125, -4.0,    -3.6875, -3.375,
+                                   -3.4375, -3.25,   -3.125,  -4.0,    -3.8125, -3.6875, -3.5625, -3.375,
+                                   -3.25,   -3.125,  -3.9375, -3.8125, -3.6875, -3.5,    -3.375,  -3.25};
     static const float q6_k[18] = {-89.4375,  -19.875, 15.0,    36.75, -32.625, 59.375,  155.0,
                                    -168.5625, 93.75,   -11.375, -10.5, -45.75,  189.875, 37.8125,
                                    94.5,      44.0625, 8.125,   -3.75}; /* every 15th */
@@ -158,6 +162,10 @@ static void known_values(void **state)
     pattern(b, 18, 0);
     wf_decode_q4_0(b, y, 32);
     for (int i = 0; i < 32; i++) assert_true(y[i] == q4_0[i]);
+    pattern(b, 20, 0);
+    b[2] = 0x00, b[3] = 0xC4; /* m: -4 */
+    wf_decode_q4_1(b, y, 32);
+    for (int i = 0; i < 32; i++) assert_true(y[i] == q4_1[i]);
     pattern(b, 210, 208);
     wf_decode_q6_k(b, y, 256);
     for (int i = 0; i < 18; i++) assert_true(y[i * 15] == q6_k[i]);
@@ -188,6 +196,8 @@ static float tolerance(enum wf_dtype t, const float *x, size_t i)
         return top / 127 * 0.5f + top * 0x1p-10f + 0x1p-18f;
     case WF_Q4_0:
         return top / 8 * 1.0f + top * 0x1p-10f + 0x1p-21f; /* 8 does not fit on one side */
+    case WF_Q4_1: /* top is at least half of what 15 steps span */
+        return top * 2 / 15 * 0.5f + top * 0x1p-9f + 0x1p-20f;
     case WF_Q6_K:
         return top / 32 + block_top / 128 +
                0x1p-12f; /* scales are rounded to 1/128 of the largest */
@@ -219,6 +229,7 @@ static void round_trip(void **state)
                                                   [WF_BF16] = 3e-3,
                                                   [WF_Q8_0] = 5e-3,
                                                   [WF_Q4_0] = 8e-2,
+                                                  [WF_Q4_1] = 8e-2,
                                                   [WF_Q6_K] = 2e-2};
         assert_true(sqrt(sum / square) <= limit[t]);
         /* What came back is representable: encoding it again changes at most the last bit of a
