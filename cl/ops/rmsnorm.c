@@ -1,19 +1,19 @@
-/* rmsnorm: by work-item (tile[0] = 1) or by work-group. */
+/* rmsnorm: a group of columns by work-item (tile[0] = 1) or by work-group. */
 #include "cl/cl.h"
 
 /* As many work-items as have something to hold, a few parts each: it follows from K alone, so that a row has
  * the same sum whatever the batch. */
-static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t limit, cl_launch *l)
+static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
 {
     enum { PARTS = 4, MOST = 32 };
-    uint32_t k = c->in[0].cols, vec = wf_cl_vec4_ok(&c->in[0]) && wf_cl_vec4_ok(&c->in[1]) && wf_cl_vec4_ok(&c->out[0]) ? 4 : 1, want = 64;
+    uint32_t vec = wf_cl_vec4_ok(&c->in[0]) && wf_cl_vec4_ok(&c->in[1]) && wf_cl_vec4_ok(&c->out[0]) ? 4 : 1, want = 64;
     while (want < 1024 && want * PARTS * vec < k) want *= 2;
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
     uint32_t per = (k + group * vec - 1) / (group * vec);
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_knob(l, "PER", (int32_t)per);
-    l->groups = c->out[0].rows;
+    l->groups = WF_MIN((uint64_t)c->out[0].rows * (c->out[0].cols / k), 1u << 20);
     return per <= MOST;
 }
 
@@ -21,18 +21,20 @@ bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_
                         cl_launch *l)
 {
     const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    uint32_t k = w->rows * w->cols, groups = y->cols / k;
     wf_cl_act(l, x);
     if (v->tile[0] == 1) {
         wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-        wf_cl_items(l, y->rows);
-    } else if (!group_knobs(caps, c, limit, l)) return false;
+        wf_cl_items(l, (uint64_t)y->rows * groups);
+    } else if (!group_knobs(caps, c, k, limit, l)) return false;
     wf_cl_arg_view(l, x);
     wf_cl_arg_view(l, w);
     wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
-    wf_cl_arg_u32(l, y->cols);
+    wf_cl_arg_u32(l, groups);
+    wf_cl_arg_u32(l, k);
     wf_cl_arg_u32(l, x->stride);
     wf_cl_arg_u32(l, y->stride);
     wf_cl_arg_f32(l, c->p.eps);
-    return true;
+    return (uint64_t)y->rows * groups <= UINT32_MAX;
 }

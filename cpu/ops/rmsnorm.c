@@ -20,24 +20,29 @@ static float sum_of_squares(const float *x, uint32_t n)
     return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
+/* Columns from..from + n of row m. */
+static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
+{
+    const wf_view *y = &c->out[0];
+    const float *in = (const float *)wf_cpu_row(&c->in[0], m) + from, *weight = wf_cpu_at(&c->in[1]);
+    void *out = wf_cpu_row(y, m);
+    float r = (float)(1 / sqrt((double)sum_of_squares(in, n) / n + c->p.eps));
+    uint32_t k = 0;
+    for (; k + VL <= n; k += VL) {
+        vf v = v_mul(v_mul(v_load(in + k), v_set(r)), v_load(weight + k));
+        if (y->dtype == WF_F32)
+            v_store((float *)out + from + k, v);
+        else
+            v_store_f16((uint16_t *)out + from + k, v);
+    }
+    for (; k < n; k++) wf_cpu_put(y, out, from + k, in[k] * r * weight[k]);
+}
+
 void WF_SIMD(wf_cpu_rmsnorm)(const wf_cpu_work *w)
 {
-    const wf_view *x = &w->call->in[0], *y = &w->call->out[0];
-    const float *weight = wf_cpu_at(&w->call->in[1]);
-    uint32_t begin, end, n = y->cols;
+    const wf_view *y = &w->call->out[0], *weight = &w->call->in[1];
+    uint32_t begin, end, n = weight->rows * weight->cols;
     wf_cpu_part(w, y->rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) {
-        const float *in = wf_cpu_row(x, m);
-        void *out = wf_cpu_row(y, m);
-        float r = (float)(1 / sqrt((double)sum_of_squares(in, n) / n + w->call->p.eps));
-        uint32_t k = 0;
-        for (; k + VL <= n; k += VL) {
-            vf v = v_mul(v_mul(v_load(in + k), v_set(r)), v_load(weight + k));
-            if (y->dtype == WF_F32)
-                v_store((float *)out + k, v);
-            else
-                v_store_f16((uint16_t *)out + k, v);
-        }
-        for (; k < n; k++) wf_cpu_put(y, out, k, in[k] * r * weight[k]);
-    }
+    for (uint32_t m = begin; m < end; m++)
+        for (uint32_t from = 0; from < y->cols; from += n) group(w->call, m, from, n);
 }

@@ -3,19 +3,22 @@
 
 #include "cpu/ref/ref.h"
 
+/* Columns from..from + n of row m. */
+static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
+{
+    const wf_view *y = &c->out[0];
+    const float *in = (const float *)wf_cpu_row(&c->in[0], m) + from, *weight = wf_cpu_at(&c->in[1]);
+    double sum = 0;
+    for (uint32_t k = 0; k < n; k++) sum += (double)in[k] * in[k];
+    double r = 1 / sqrt(sum / n + c->p.eps);
+    for (uint32_t k = 0; k < n; k++) wf_cpu_put(y, wf_cpu_row(y, m), from + k, (float)(in[k] * r * weight[k]));
+}
+
 void wf_cpu_ref_rmsnorm(const wf_cpu_work *w)
 {
-    const wf_view *x = &w->call->in[0], *y = &w->call->out[0];
-    const float *weight = wf_cpu_at(&w->call->in[1]);
-    uint32_t begin, end;
+    const wf_view *y = &w->call->out[0], *weight = &w->call->in[1];
+    uint32_t begin, end, n = weight->rows * weight->cols;
     wf_cpu_part(w, y->rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) {
-        const float *in = wf_cpu_row(x, m);
-        void *out = wf_cpu_row(y, m);
-        double sum = 0;
-        for (uint32_t k = 0; k < y->cols; k++) sum += (double)in[k] * in[k];
-        double r = 1 / sqrt(sum / y->cols + w->call->p.eps);
-        for (uint32_t k = 0; k < y->cols; k++)
-            wf_cpu_put(y, out, k, (float)(in[k] * r * weight[k]));
-    }
+    for (uint32_t m = begin; m < end; m++)
+        for (uint32_t from = 0; from < y->cols; from += n) group(w->call, m, from, n);
 }

@@ -194,9 +194,10 @@ static weft_status check_eps(const wf_call *c)
 
 static weft_status check_rmsnorm(const wf_call *c)
 {
-    const wf_view *x = &c->in[0];
+    const wf_view *x = &c->in[0], *w = &c->in[1];
+    uint64_t group = (uint64_t)w->rows * w->cols;
     if (!is(&c->out[0], x->rows, x->cols)) return bad(c, "x and y differ in shape");
-    if (!is_vector(&c->in[1], x->cols)) return bad(c, "w is not one for each column of x");
+    if (!is_vector(w, group) || x->cols % group) return bad(c, "w is not one for each column of x, or of its groups");
     return check_eps(c);
 }
 

@@ -12,7 +12,7 @@
 #include "dev/dev.h"
 
 /* One problem. Which fields an op reads:
- *   GET_ROWS m ids of n table rows of k columns; RMSNORM m x k; GEMM m x n, depth k, with p.rope heads in p, of
+ *   GET_ROWS m ids of n table rows of k columns; RMSNORM m rows of n (0: 1) groups of k; GEMM m x n, depth k, with p.rope heads in p, of
  *   which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
  *   are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; TOKEN_SUBST m tokens from k
  *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */

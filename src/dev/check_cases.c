@@ -26,6 +26,7 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
     case WF_OP_ATTENTION:
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows]);
+    case WF_OP_RMSNORM: return snprintf(buf, cap, "%u x %u x %u", c->m, WF_MAX(c->n, 1u), c->k);
     case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " adjusted" : "");
     case WF_OP_PAGE_COPY:
         return snprintf(buf, cap, "%u of %u pages x %u%s", c->m, c->n, c->k, c->in_place ? " in one pool" : "");
@@ -54,6 +55,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
 static const wf_case small[] = {
     {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
     {.op = WF_OP_RMSNORM, .m = 3, .k = 331, .pad = 5},
+    {.op = WF_OP_RMSNORM, .m = 5, .n = 6, .k = 64, .pad = 4},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},

@@ -144,9 +144,10 @@ static weft_status gen_get_rows(wf_check *k, gen *g)
 static weft_status gen_rmsnorm(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
-    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, c->k, c->pad, 3));
+    uint32_t cols = WF_MAX(c->n, 1u) * c->k;
+    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, cols, c->pad, 3));
     WF_TRY(floats(&k->in[1], g, WF_F32, 1, c->k, 0, 2));
-    WF_TRY(make(&k->out[0], c->out, c->m, c->k, c->pad));
+    WF_TRY(make(&k->out[0], c->out, c->m, cols, c->pad));
     k->reduce = c->k;
     k->scale = -1;
     return WEFT_OK;

@@ -13,8 +13,8 @@
  *   GET_ROWS       in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
  *              y[m] = table[ids[m]]. Embedding lookup, and picking the rows that want logits. An id
  *              outside the table gives a row of NaN (never a wild read).
- *   RMSNORM    in  x [M, K] F32; w [K] F32                        out y [M, K] act
- *              y = x / sqrt(mean(x^2) + p.eps) * w
+ *   RMSNORM    in  x [M, G K] F32; w [K] F32                      out y [M, G K] act
+ *              y = x / sqrt(mean(x^2) + p.eps) * w for each group of K columns by itself: one group a row, or one a head
  *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent;
  *                  residual [M, N] F32 or absent; norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
  *                                                                out Y [M, N] act; norm_ws [M, K] act or

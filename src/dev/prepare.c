@@ -107,6 +107,7 @@ static wf_case case_of(const wf_call *c)
         k.residual = c->in[3].buf;
         k.norm = c->in[4].buf;
     }
+    if (c->op == WF_OP_RMSNORM) k.k = c->in[1].rows * c->in[1].cols, k.n = x->cols / k.k;
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
     if (c->op == WF_OP_SAMPLE) k.n = c->out[0].cols, k.bias = c->in[3].buf;
     if (c->op == WF_OP_PAGE_COPY) {

@@ -59,9 +59,21 @@ static bool wide(op_cases *s, enum wf_op op, uint8_t in, uint8_t out)
     return add(s, (wf_case){.op = op, .in = in, .out = out, .m = 515, .k = 2048});
 }
 
+/* A norm of each head. */
+static bool head_norms(op_cases *s, uint8_t out)
+{
+    for (size_t i = 0; i < WF_LEN(head_dims) + WF_LEN(sizes); i++) {
+        wf_case c = {.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = ANY(s, row_counts), .n = 2 + below(s, 7),
+                     .k = i < WF_LEN(head_dims) ? head_dims[i] : sizes[i - WF_LEN(head_dims)]};
+        if (!add(s, c)) return false;
+    }
+    return true;
+}
+
 static bool vectors(op_cases *s)
 {
     for (int o = 0; o < 2; o++) {
+        if (!head_norms(s, acts[o])) return false;
         if (!wide(s, WF_OP_RMSNORM, WF_F32, acts[o])) return false;
         for (int i = 0; i < 2; i++) {
             if (!wide(s, WF_OP_SILU_MUL, acts[i], acts[o])) return false;
@@ -363,6 +375,7 @@ static bool tiny(op_cases *s)
         if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
     }
     return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
+           add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .n = 3, .k = 8}) &&
            add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = out, .m = 2, .k = 17}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&

@@ -276,6 +276,11 @@ static void spoilt_params_are_refused(void **state)
     } while (0)
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
+    REFUSED(WF_OP_RMSNORM, c.in[1].cols = c.in[1].stride = 3);
+    REFUSED(WF_OP_RMSNORM, c.in[1].cols = c.in[1].stride = 20);
+    c = good(f, WF_OP_RMSNORM); /* two groups */
+    c.in[1].cols = c.in[1].stride = 5;
+    assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.sink = WF_MAX_SINK + 1);
     REFUSED(WF_OP_ATTENTION, c.p.scale = INFINITY);
