@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs what weft needs to build and run, on Debian 12; with --test also what only ./test.sh needs. Only what
-# is missing is installed, so a second call does nothing. Runs as root, or with sudo.
+# Installs what weft needs to build and run, on Debian 12; with --test also what only ./test.sh needs, with --test --more
+# also what only its longer tier needs. Only what is missing is installed, so a second call does nothing. Runs as root, or with sudo.
 set -eu
 
-case "${1:-}" in
-"" | --test) ;;
+patience=600 # seconds to wait for another apt or dpkg to end: on a fresh machine the daily update may be under way
+case "$*" in
+"" | --test | "--test --more") ;;
 *)
-    echo "usage: ./setup.sh [--test]" >&2
+    echo "usage: ./setup.sh [--test [--more]]" >&2
     exit 2
     ;;
 esac
@@ -16,10 +17,13 @@ libraries="libopenblas-dev libopenblas0-pthread libclblast-dev ocl-icd-opencl-de
     libpcre2-dev libutf8proc-dev libedit-dev libmicrohttpd-dev libjansson-dev libcurl4-openssl-dev"
 opencl_on_cpu="pocl-opencl-icd" # OpenCL where there is no GPU
 wanted="$build $libraries $opencl_on_cpu libcmocka-dev" # meson's default is to build the tests too
-skippable=                                              # tests do without
+skippable=                                              # tests do without, except where CI is set
 if [ "${1:-}" = --test ]; then
-    wanted="$wanted python3-numpy python3-pyopencl clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo python3-pip"
+    wanted="$wanted python3-numpy python3-pyopencl python3-pip clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo curl"
     skippable="chromium-headless-shell haproxy"
+fi
+if [ "${2:-}" = --more ]; then
+    wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 fi
 
 # Those of its arguments that are not installed.
@@ -46,11 +50,26 @@ if [ "$(id -u)" != 0 ]; then
     fi
     as_root="sudo"
 fi
+apt() {
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o "DPkg::Lock::Timeout=$patience" "$@"
+}
+# apt-get waits for dpkg's lock, but not for that of its own lists.
+update() {
+    waited=0
+    until said=$(apt update 2>&1); do
+        printf '%s\n' "$said"
+        case $said in *"Could not get lock"*) ;; *) return 1 ;; esac
+        [ "$waited" -lt "$patience" ] || return 1
+        sleep 5
+        waited=$((waited + 5))
+    done
+    printf '%s\n' "$said"
+}
 install() {
-    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+    apt install -y --no-install-recommends "$@"
 }
 echo "setup.sh: installing$missing$skippable"
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+update
 # shellcheck disable=SC2086
 [ -z "$missing" ] || install $missing
 # shellcheck disable=SC2086
