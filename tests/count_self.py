@@ -22,13 +22,14 @@ class T(unittest.TestCase):
     @unittest.skip("no reason")
     def test_skips_too(self):
         pass
-@unittest.skip("none of them")
+@unittest.skip(cli.NEEDS_HARDWARE + "none of them")
 class U(unittest.TestCase):
     def test_one(self):
         pass
 cli.main()
 """
 CMOCKA = "[==========] Running 3 test(s).\n[  SKIPPED ] absent\n[==========] 3 test(s) run.\n[  SKIPPED ] 2 test(s), listed below:\n[  SKIPPED ] absent\n"
+SILENT = "it does not say why"
 
 
 def run(text):
@@ -44,23 +45,38 @@ def program(runs, *args):
 
 
 class Count(unittest.TestCase):
-    def count(self, *tests):
+    def count(self, *tests, ci=False):
+        env = {k: v for k, v in os.environ.items() if k != "CI"}
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
             for i, t in enumerate(tests):
                 f.write(json.dumps({"name": f"t{i}", **t}) + "\n")
             f.flush()
-            return subprocess.run([sys.executable, COUNT, f.name], capture_output=True, text=True, check=True).stdout.rstrip("\n")
+            p = subprocess.run([sys.executable, COUNT, f.name], capture_output=True, text=True, check=True, env={**env, **({"CI": "true"} if ci else {})})
+        return p.stdout.splitlines()
 
     def test_python(self):
-        self.assertEqual(self.count(program(True)), "1 0 3 ")
-        self.assertEqual(self.count(program(True, "T.test_runs")), "1 0 0 ")
-        self.assertEqual(self.count(program(True, "T.test_skips", "U")), "0 0 2 ")
-        self.assertEqual(self.count(program(False)), "0 1 0 t0 (FAIL)")
+        self.assertEqual(self.count(program(True)), ["1 0 3", "skipped t0: T.test_skips: OK (skipped=50)", "skipped t0: T.test_skips_too: no reason",
+                                                     "skipped t0: U.test_one: needs other hardware: none of them"])
+        self.assertEqual(self.count(program(True, "T.test_runs")), ["1 0 0"])
+        self.assertEqual(self.count(program(True, "T.test_skips", "U"))[0], "0 0 2")
+        self.assertEqual(self.count(program(False)), ["0 1 0", "failed t0 (FAIL)"])
 
     def test_others(self):
         passed, gone = {"result": "OK", "stdout": "skipped=4\n", "stderr": ""}, {"result": "SKIP"}
         self.assertEqual(self.count(passed, gone, {"result": "OK", "stdout": CMOCKA}, {"result": "TIMEOUT"}, {"result": "ERROR"}),
-                         "2 2 3 t3 (TIMEOUT); t4 (ERROR)")
+                         ["2 2 3", "failed t3 (TIMEOUT)", "failed t4 (ERROR)", *(f"skipped t{i}: {SILENT}" for i in (1, 2, 2))])
+
+    def test_a_skip_in_ci_is_a_failure(self):
+        gone = {"result": "SKIP", "stdout": "skipped: oclgrind is missing\n"}
+        self.assertEqual(self.count(gone, ci=True), ["0 1 0", "failed t0 (skipped where CI is set: oclgrind is missing)"])
+        self.assertEqual(self.count({"result": "SKIP"}, ci=True), ["0 1 0", f"failed t0 (skipped where CI is set: {SILENT})"])
+        self.assertEqual(self.count({"result": "OK", "stdout": CMOCKA}, ci=True)[0], "0 1 0")
+        self.assertEqual(self.count(program(True), ci=True), ["0 1 0", "failed t0 (skipped where CI is set: T.test_skips: OK (skipped=50); "
+                                                                      "T.test_skips_too: no reason)"])
+
+    def test_other_hardware_may_be_absent_in_ci(self):
+        self.assertEqual(self.count(program(True, "T.test_runs", "U"), ci=True), ["1 0 1", "skipped t0: U.test_one: needs other hardware: none of them"])
+        self.assertEqual(self.count({"result": "SKIP", "stdout": "skipped: needs other hardware: a moon\n"}, ci=True)[0], "0 0 1")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(cli.ROOT, "tests", "serve"))
 import serve  # noqa: E402
 
 if "this build cannot measure servers" in cli.weft("bench", "serve", "--base-url", "http://127.0.0.1:1", "--num-prompts", 1).err:
-    print("this build has no bench serve")
+    print("skipped: this build has no bench serve")
     sys.exit(77)
 
 METRICS = ["Time to First Token", "Time per Output Token (excl. 1st token)", "Inter-token Latency", "End-to-end Latency"]

@@ -55,11 +55,9 @@ class Help(cli.TestCase):
 
 
     def test_verbose_says_why_there_is_no_opencl(self):
-        if "opencl:" not in self.ok("--list-devices").text:
-            self.skipTest("no OpenCL device to hide")
         nowhere = {"OCL_ICD_VENDORS": "/nonexistent"}
         r = self.ok("info", "-v", env=nowhere)
-        self.assertEqual(r.err.count("no OpenCL platform"), 1, r.err)
+        self.assertEqual(len(re.findall("no OpenCL platform|this build of weft has no OpenCL", r.err)), 1, r.err)
         self.assertEqual(self.ok("info", env=nowhere).err, "")
 
 

@@ -18,6 +18,7 @@
 
 #include "dev/check.h"
 #include "fault/fake_icd.h"
+#include "support/skip.h"
 
 #define N_CASES 2
 
@@ -205,7 +206,7 @@ static void products_that_clblast_refuses(void **state)
     arm(NULL);
     wf_check_free(k);
     wf_dev_close(dev);
-    if (!built_in) skip();
+    if (!built_in) SKIP_TEST("a build without CLBlast");
     assert_int_equal(s, WEFT_OK); /* by the next variant */
     assert_true(happened && !lost);
     assert_non_null(strstr(warnings, "clblast cannot run, it is not used"));
@@ -436,7 +437,7 @@ int main(int argc, char **argv)
     if (load) return load_once(argv[3]);
     if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return 1;
     wf_dev_list(&info, 1);
-    if (strncmp(info.id, "opencl", 6)) return fprintf(stderr, "PoCL is missing\n"), 77;
+    if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     forget_problems();
     nftw(cache, remove_one, 8, FTW_DEPTH | FTW_PHYS);

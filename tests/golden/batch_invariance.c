@@ -4,6 +4,7 @@
  * Usage: batch_invariance DEVICE   (as golden)
  */
 #include "support/data.h"
+#include "support/skip.h"
 #include <weft/weft.h>
 
 #include <stdio.h>
@@ -97,9 +98,9 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < n && i < 16 && !device; i++)
             if (!strncmp(list[i].id, "opencl:", 7)) device = list[i].id;
     }
-    if (!device) return puts("no OpenCL device"), TEST_SKIP;
+    if (!device) return skip_program("no OpenCL device");
     int bad = check_model(NULL); /* the built-in one */
     const char *path = test_data("stories260K.gguf");
-    if (!path) return bad || n_failed ? 1 : test_without_data();
+    if (!path) return bad || n_failed ? 1 : skip_program(NO_TEST_DATA);
     return check_model(path) || bad || n_failed;
 }

@@ -10,6 +10,6 @@ def resolve(weft, name):
     listed = subprocess.run([weft, '--list-devices'], capture_output=True, text=True, check=True).stdout
     found = re.search(r'opencl:\d+\.\d+', listed)
     if not found:
-        print('no OpenCL device')
+        print('skipped: no OpenCL device')
         sys.exit(77)  # meson: skipped
     return found.group()

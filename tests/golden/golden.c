@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "dev/dev.h"
 #include "support/data.h"
+#include "support/skip.h"
 #include <weft/weft.h>
 
 #include <stdio.h>
@@ -184,8 +185,8 @@ static bool find_device(const char *want)
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (!find_device(argc > 1 ? argv[1] : "cpu")) return puts("no OpenCL device"), TEST_SKIP;
-    if (!read_expected()) return test_without_data();
+    if (!find_device(argc > 1 ? argv[1] : "cpu")) return skip_program("no OpenCL device");
+    if (!read_expected()) return skip_program(NO_TEST_DATA);
     struct weft_model *m = NULL;
     if (weft_model_open(&(struct weft_model_params){.path = test_data("stories260K.gguf")}, &m)) return puts(weft_last_error()), 1;
     model = m;

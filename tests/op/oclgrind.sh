@@ -7,7 +7,7 @@
 # it reports as never written.
 set -u
 op_test=$1 check=$2
-command -v oclgrind >/dev/null || { echo "oclgrind is missing"; exit 77; }
+command -v oclgrind >/dev/null || { echo "skipped: oclgrind is missing"; exit 77; }
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 export XDG_CACHE_HOME="$dir" OCL_ICD_VENDORS="$dir" # kernels of other drivers stay out

@@ -31,7 +31,7 @@ class Crowd(serve.Unharmed):
     def test_a_third_of_a_thousand_leaves(self):
         """All are there before the first asks; each one that stays gets its answer."""
         if open_files(CLIENTS + 200) < CLIENTS + 100:
-            self.skipTest("ulimit -Hn is too low for a thousand clients")
+            self.skipTest(serve.cli.NEEDS_HARDWARE + "ulimit -Hn is too low for a thousand clients")
         want = {p: self.s.post("/v1/completions", {"prompt": p, **ASK}).text for p in PROMPTS}
         got, left = [], []
 

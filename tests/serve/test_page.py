@@ -29,7 +29,7 @@ CONTRAST = """
 })()"""
 
 
-@unittest.skipUnless(browser.works(), "no Chromium is installed that runs here")
+@unittest.skipUnless(browser.works(), serve.cli.NEEDS_HARDWARE + "Chromium does not run here" if browser.program() else "no Chromium is installed")
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "model/gguf.h"
 #include "support/data.h"
+#include "support/skip.h"
 #include "text/text.h"
 
 #define SEPARATOR "\n__ggml_vocab_test__\n"
@@ -282,6 +283,6 @@ int main(void)
         cmocka_unit_test(special_tokens), cmocka_unit_test(pieces),
         cmocka_unit_test(random_bytes),   cmocka_unit_test(threads),
     };
-    if (!test_data("vocab/llama-spm.gguf")) return test_without_data();
+    if (!test_data("vocab/llama-spm.gguf")) return skip_program(NO_TEST_DATA);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

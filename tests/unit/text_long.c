@@ -11,6 +11,7 @@
 
 #include "model/gguf.h"
 #include "support/data.h"
+#include "support/skip.h"
 #include "text/internal.h"
 
 #define SIZE ((size_t)1 << 20)
@@ -97,7 +98,7 @@ static void vocabularies(void **state)
         wf_gguf *file;
         wf_tokenizer *tok;
         snprintf(path, sizeof path, "vocab/%s.gguf", names[i]);
-        if (!test_data(path)) skip();
+        if (!test_data(path)) SKIP_TEST(NO_TEST_DATA);
         assert_int_equal(wf_gguf_open(test_data(path), &file), WEFT_OK);
         assert_int_equal(wf_tokenizer_from_gguf(file, &tok), WEFT_OK);
         tokenise_all(names[i], tok,
@@ -187,6 +188,6 @@ int main(void)
         cmocka_unit_test(many_specials),
         cmocka_unit_test(vocabularies),
     };
-    if (!test_data("vocab/llama-spm.gguf")) return test_without_data();
+    if (!test_data("vocab/llama-spm.gguf")) return skip_program(NO_TEST_DATA);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
