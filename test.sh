@@ -1,26 +1,28 @@
 #!/bin/bash
-# Builds weft in several ways and runs every test; the last line is `N passed, N failed, N skipped`.
+# Builds weft in several ways and runs its tests; the last line is `N passed, N failed, N skipped`.
 #
-#   ./test.sh               everything, at most 20 minutes on 2 cores
-#   ./test.sh --long        fuzzing for an hour each, and soaks of half an hour and an hour
-#   ./test.sh asan fuzz     only these stages: plain, asan, tsan, cpu-only, fuzz
+#   ./test.sh               the short tier, at most 20 minutes on 2 cores; it says what it leaves out
+#   ./test.sh --more        the rest: every kernel with every format and head size, longer soaks and fuzzing
+#   ./test.sh --all         both, as continuous integration runs them
+#   ./test.sh --long        both, with fuzzing for an hour each, and soaks of half an hour and an hour
+#   ./test.sh asan fuzz     only these stages of a tier: plain, asan, tsan, cpu-only, fuzz
 #
-# All builds, logs and caches are in build-test/. Where CI is set in the environment, missing test data is a
-# failure; elsewhere a counted skip.
+# All builds, logs and caches are in build-test/. Where CI is set in the environment, what is skipped is a failure,
+# unless it needs other hardware; elsewhere it is counted. What is skipped is named at the end.
 set -uo pipefail
 cd "$(dirname "$0")"
 
-fuzz_seconds=30
+python=/usr/bin/python3 # of all tests, whatever python3 comes first on the PATH
+short=true more=false long=false
 stages=()
 for word in "$@"; do
     case $word in
-    --long)
-        fuzz_seconds=3600
-        export WEFT_TEST_LONG=1
-        ;;
+    --more) short=false more=true ;;
+    --all) more=true ;;
+    --long) more=true long=true ;;
     plain | asan | tsan | cpu-only | fuzz) stages+=("$word") ;;
     -h | --help)
-        sed -n '2,9s/^# \{0,1\}//p' "$0"
+        sed -n '2,11s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *)
@@ -31,21 +33,37 @@ for word in "$@"; do
 done
 [ ${#stages[@]} -gt 0 ] || stages=(plain asan tsan cpu-only fuzz)
 
+fuzz_seconds=30 soak_seconds=60
+if $more; then fuzz_seconds=60 soak_seconds=120; fi
+if $long; then fuzz_seconds=3600; fi
+
 out=$PWD/build-test
+rm -rf "$out/cache" # stages may share what they compiled, runs may not
 mkdir -p "$out/log" "$out/cache"
 # Nothing from outside may change what the tests see, and nothing of theirs stays outside.
-unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OCL_ICD_VENDORS WEFT
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OCL_ICD_VENDORS WEFT WEFT_CLBUILD PYTHONPATH PYTHONHOME
 export XDG_CACHE_HOME=$out/cache POCL_CACHE_DIR=$out/cache/pocl
 # Not detect_stack_use_after_return: with it gcc 12 misaligns 64-byte vectors on the stack, seen as SEGV in SIMD code.
-export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0
+# Not use_sigaltstack: PoCL's LLVM installs a signal stack of its own, which where the kernel wants little (no AMX) is
+# larger than the sanitizer's, and the sanitizer unmaps the wrong one when a thread ends.
+export ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=0:use_sigaltstack=0
 export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/tsan.supp
 
 passed=0 failed=0 skipped=0
+named=()    # what was skipped, and why
+left_out=() # what only the longer tier has
 began=$SECONDS
 
+list() { # list TITLE WORD...
+    [ $# = 1 ] || { echo "$1:" && shift && printf '      %s\n' "$@"; }
+}
+
 end() {
+    list "skipped" "${named[@]}"
+    list "left out here, in ./test.sh --more" "${left_out[@]}"
+    echo "total $((SECONDS - began)) s"
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" = 0 ]
     exit
@@ -93,9 +111,16 @@ await_all() {
     beside_names=() beside_pids=() beside_starts=()
 }
 
+# In the longer tier runs the command; in the short one WHAT is named as left out: longer WHAT COMMAND...
+longer() {
+    local what=$1
+    shift
+    if $more; then "$@"; else left_out+=("$what"); fi
+}
+
 # A build without warnings: compile FOLDER MESON-OPTIONS... [-- TARGET-PATTERN]
 compile() {
-    local folder=$out/$1 options=() targets=()
+    local folder=$out/$1 options=("-Dpython=$python") targets=()
     shift
     while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1"); shift; done
     if [ -f "$folder/build.ninja" ]; then
@@ -117,32 +142,47 @@ compile() {
     fi
 }
 
-# Runs tests of a build: run_tests TITLE FOLDER [WRAPPER...] -- [NAME-PATTERN]; without a pattern, all.
+# Names of a build's tests: names_of FOLDER [MESON-OPTION...]
+names_of() {
+    meson test -C "$out/$1" --list "${@:2}" 2>/dev/null | sed -n 's/^weft[^/]* \/ //p; /^[a-z]/{/ \/ /!p}' | sort -u
+}
+
+# Runs tests of a build: run_tests TITLE FOLDER [WRAPPER...] -- [--suite SUITE | --no-suite SUITE | NAME-PATTERN]; else all.
 run_tests() {
     local title=$1 folder=$out/$2 wrapper=() start=$SECONDS
     shift 2
     while [ "$1" != -- ]; do wrapper+=("$1"); shift; done
-    local pattern=${2:-} names=() log=$out/log/${title//[^[:alnum:]]/-}.log
-    if [ -n "$pattern" ]; then
-        mapfile -t names < <(meson test -C "$folder" --list 2>/dev/null | sed -n 's/^weft[^/]* \/ //p; /^[a-z]/{/ \/ /!p}' |
-            grep -E "$pattern" | sort -u)
-        if [ ${#names[@]} = 0 ]; then
+    shift
+    local which=("$@") log
+    log=$(log_of "$title")
+    if [ $# = 1 ]; then
+        mapfile -t which < <(names_of "${folder##*/}" | grep -E "$1")
+        if [ ${#which[@]} = 0 ]; then
             check "$title: there are tests" false
             return
         fi
     fi
     rm -f "$folder/meson-logs/testlog.json"
-    "${wrapper[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${names[@]}" >"$log" 2>&1
-    local ok=0 bad=1 skip=0 bad_names="no test ran"
-    if [ -f "$folder/meson-logs/testlog.json" ]; then
-        read -r ok bad skip bad_names < <(python3 tests/count.py "$folder/meson-logs/testlog.json")
+    "${wrapper[@]}" meson test -C "$folder" --no-rebuild --print-errorlogs -t 5 "${which[@]}" >"$log" 2>&1
+    count_tests "$title" "$folder/meson-logs/testlog.json" "$log" $((SECONDS - start))
+}
+
+# Adds up what meson's log says: count_tests TITLE TESTLOG LOG SECONDS
+count_tests() {
+    local ok=0 bad=1 skip=0 bad_names=() skip_names=() said
+    if [ -f "$2" ] && said=$("$python" tests/count.py "$2"); then
+        read -r ok bad skip <<<"$said"
+        mapfile -t bad_names < <(sed -n 's/^failed //p' <<<"$said")
+        mapfile -t skip_names < <(sed -n 's/^skipped //p' <<<"$said")
     fi
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+    named+=("${skip_names[@]}")
     if [ "$bad" = 0 ] && [ $((ok + skip)) -gt 0 ]; then
-        echo "ok    $title: $ok passed, $skip skipped ($((SECONDS - start)) s)"
+        echo "ok    $1: $ok passed, $skip skipped ($4 s)"
     else
-        echo "FAIL  $title: $bad failed: $bad_names ($((SECONDS - start)) s); the end of $log:"
-        tail -n 40 "$log" | sed 's/^/      /'
+        echo "FAIL  $1: $bad failed ($4 s); the end of $3:"
+        tail -n 40 "$3" | sed 's/^/      /'
+        list "FAIL  $1" "${bad_names[@]:-no test ran}"
     fi
 }
 
@@ -183,10 +223,15 @@ leaks() {
 
 stage_plain() {
     check "build" compile plain || return
-    run_tests "tests" plain --
-    if [ -n "${WEFT_TEST_LONG:-}" ]; then
-        check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" python3 tests/cli/soak.py 1800
-        check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" python3 tests/serve/soak.py 3600
+    if $short; then run_tests "tests" plain -- --no-suite more; fi
+    if $more; then
+        run_tests "tests that take longer" plain -- --suite more
+    else
+        mapfile -t -O ${#left_out[@]} left_out < <(names_of plain --suite more)
+    fi
+    if $long; then
+        check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/cli/soak.py 1800
+        check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/serve/soak.py 3600
     fi
 }
 
@@ -204,15 +249,21 @@ stage_asan() {
     # Not the soak of the program: the sanitizer keeps freed memory, which looks like a leak. Nor what spends its time
     # in drivers and kernels, which have no sanitizer; tokenizers have unit tests and a fuzzer.
     only_pocl
-    run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-        '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|life|many|protocol)|batch_invariance )'
+    if $short; then
+        run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
+            '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|life|many|protocol)|batch_invariance )'
+    fi
+    longer "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve memory" \
+        run_tests "more tests with these sanitizers" asan -- '^(bad models|golden opencl|cli (tokenize|usage)|serve memory)$'
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
-    beside "soak of the server with these sanitizers, beside what follows" \
-        env WEFT="$out/asan/src/cli/weft" python3 tests/serve/soak.py 60 3
+    beside "soak of the server with these sanitizers, $soak_seconds s beside what follows" \
+        env WEFT="$out/asan/src/cli/weft" "$python" tests/serve/soak.py "$soak_seconds" 3
+    $more || left_out+=("the soak of the server with sanitizers: 120 s in place of $soak_seconds s")
 }
 
 stage_tsan() {
+    $short || return 0
     check "build with the thread sanitizer" compile tsan "${sanitized[@]}" -Db_sanitize=thread \
         -Dopencl=disabled -Dopenblas=disabled || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
@@ -220,6 +271,7 @@ stage_tsan() {
 }
 
 stage_cpu-only() {
+    $short || return 0
     check "build without OpenCL" compile cpu-only -Dopencl=disabled || return
     run_tests "tests without OpenCL" cpu-only -- '^(golden cpu|cli [^or]|cli run|layers)'
     check "no leak after load, run and close" leaks
@@ -228,6 +280,7 @@ stage_cpu-only() {
 stage_fuzz() {
     CC=clang check "build of the fuzzers" compile fuzz -Dbuildtype=debugoptimized -Dopencl=disabled -Dfuzz=true \
         -- '^tests/fuzz/(fuzz_[a-z0-9_]*|[a-z0-9_]*\.seed)$' && fuzz_all
+    $more || left_out+=("fuzzing: 60 s a target in place of $fuzz_seconds s")
 }
 
 # --- what Debian has no package of ------------------------------------------------------------------
@@ -235,10 +288,10 @@ stage_fuzz() {
 # The official client, for tests of the server that are skipped without it.
 openai_client() {
     local site=$out/site
-    python3 -c 'import openai' 2>/dev/null && return
+    "$python" -c 'import openai' 2>/dev/null && return
     if [ ! -d "$site" ]; then
         rm -rf "$site.part"
-        if ! python3 -m pip install -q --disable-pip-version-check --target "$site.part" openai >"$out/log/pip.log" 2>&1; then
+        if ! "$python" -m pip install -q --disable-pip-version-check --target "$site.part" openai >"$out/log/pip.log" 2>&1; then
             echo "test.sh: the Python package openai could not be installed, its tests are skipped; see $out/log/pip.log" >&2
             return
         fi
@@ -249,9 +302,10 @@ openai_client() {
 
 # --- all of it -------------------------------------------------------------------------------------
 
-./setup.sh --test || { failed=1; end; }
+setup=(--test)
+if $more; then setup+=(--more); fi
+./setup.sh "${setup[@]}" || { failed=1; end; }
 openai_client
 for stage in "${stages[@]}"; do "stage_$stage"; done
 await_all
-echo "total $((SECONDS - began)) s"
 end

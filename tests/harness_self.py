@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""The scripts around the tests, with programs of ours in place of those that they call: no package is installed, nothing is built.
+
+    harness_self.py SOURCES BUILD
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+# Says what it was called with; the first call that updates finds its lock taken.
+APT = """#!/bin/sh
+echo "$*" >>"$CALLS"
+case $* in *update) [ -e "$CALLS.waited" ] || { : >"$CALLS.waited"; echo "E: Could not get lock /var/lib/apt/lists/lock"; exit 100; } ;; esac
+"""
+# Of meson: makes a build folder, and logs a test that was skipped.
+MESON = """#!/bin/sh
+echo "meson $*" >>"$CALLS"
+case $1 in
+setup) mkdir -p "$2" && : >"$2/build.ninja" ;;
+test)
+    case " $* " in *" --list "*) echo "unit engine"; exit ;; esac
+    mkdir -p "$3/meson-logs" && cp "$SKIPPED" "$3/meson-logs/testlog.json"
+    ;;
+esac
+"""
+NOTHING = "#!/bin/sh\n"
+WRONG = "#!/bin/sh\necho \"the wrong $(basename \"$0\")\" >&2\nexit 99\n"
+
+
+class Scripts(unittest.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.folder, self.calls = temp.name, os.path.join(temp.name, "calls")
+        self.bin = os.path.join(self.folder, "bin")
+        os.mkdir(self.bin)
+        for name in ("python", "python3", "pip"):
+            self.program(name, WRONG)
+
+    def program(self, name, text):
+        path = os.path.join(self.bin, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(path, 0o755)
+
+    def run_script(self, *command, ci=False, **env):
+        base = {k: v for k, v in os.environ.items() if k != "CI"}
+        env = {**base, "PATH": self.bin + ":" + os.environ["PATH"], "CALLS": self.calls, **({"CI": "true"} if ci else {}), **env}
+        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    def said(self):
+        with open(self.calls, encoding="utf-8") as f:
+            return f.read().splitlines()
+
+    # --- setup.sh ----------------------------------------------------------------------------------------
+
+    def setup(self, *args):
+        self.program("dpkg-query", "#!/bin/sh\nexit 1\n")
+        self.program("sudo", "#!/bin/sh\nexec \"$@\"\n")
+        self.program("apt-get", APT)
+        self.program("sleep", NOTHING)
+        p = self.run_script(os.path.join(SOURCES, "setup.sh"), *args)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        return self.said()
+
+    def test_setup_waits_for_locks(self):
+        calls = self.setup("--test")
+        self.assertEqual([line.split()[-1] for line in calls[:2]], ["update", "update"])
+        for line in calls:
+            self.assertIn("-o DPkg::Lock::Timeout=600", line)
+        self.assertIn("oclgrind", calls[2])
+        self.assertNotIn("aarch64", " ".join(calls))
+
+    def test_the_longer_tier_has_a_cross_compiler(self):
+        self.assertIn(" gcc-aarch64-linux-gnu ", " ".join(self.setup("--test", "--more")))
+
+    def test_setup_refuses_what_it_does_not_know(self):
+        self.assertEqual(self.run_script(os.path.join(SOURCES, "setup.sh"), "--more").returncode, 2)
+
+    # --- test.sh -----------------------------------------------------------------------------------------
+
+    def stage(self, *args, reason, ci):
+        """One stage in a copy of the sources, all of whose tests are skipped for that reason."""
+        os.makedirs(os.path.join(self.folder, "tests"))
+        shutil.copy(os.path.join(SOURCES, "test.sh"), self.folder)
+        shutil.copy(os.path.join(SOURCES, "tests", "count.py"), os.path.join(self.folder, "tests"))
+        with open(os.path.join(self.folder, "setup.sh"), "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\necho \"setup.sh $*\" >>\"$CALLS\"\n")
+        os.chmod(os.path.join(self.folder, "setup.sh"), 0o755)
+        os.makedirs(os.path.join(self.folder, "build-test", "site"))  # as if the client had been installed
+        log = os.path.join(self.folder, "log.json")
+        with open(log, "w", encoding="utf-8") as f:
+            f.write(json.dumps({"name": "unit engine", "result": "SKIP", "stdout": f"skipped: {reason}\n"}))
+        self.program("meson", MESON)
+        self.program("ninja", NOTHING)
+        p = self.run_script("./test.sh", *args, ci=ci, SKIPPED=log)
+        return p.returncode, p.stdout.splitlines()
+
+    def test_a_skip_fails_where_ci_is_set(self):
+        code, out = self.stage("tsan", reason="a program is missing", ci=True)
+        self.assertEqual((code, out[-1]), (1, "1 passed, 1 failed, 0 skipped"))
+        self.assertIn("unit engine (skipped where CI is set: a program is missing)", "\n".join(out))
+
+    def test_a_skip_is_counted_elsewhere(self):
+        code, out = self.stage("tsan", reason="a program is missing", ci=False)
+        self.assertEqual((code, out[-1]), (0, "1 passed, 0 failed, 1 skipped"))
+        self.assertIn("unit engine: a program is missing", "\n".join(out))
+
+    def test_what_needs_other_hardware_is_named(self):
+        code, out = self.stage("tsan", reason="needs other hardware: a moon", ci=True)
+        self.assertEqual((code, out[-1]), (0, "1 passed, 0 failed, 1 skipped"))
+        self.assertIn("unit engine: needs other hardware: a moon", "\n".join(out))
+
+    def test_tiers(self):
+        code, out = self.stage("plain", reason="", ci=False)
+        self.assertIn("left out here", "\n".join(out))
+        self.assertIn("--no-suite more", "\n".join(self.said()))
+        self.assertEqual(self.said()[0], "setup.sh --test")
+
+    def test_both_tiers(self):
+        code, out = self.stage("--all", "plain", reason="", ci=False)
+        self.assertNotIn("left out here", "\n".join(out))
+        self.assertIn("--no-suite more", "\n".join(self.said()))
+        self.assertIn("--suite more", "\n".join(self.said()))
+        self.assertEqual(self.said()[0], "setup.sh --test --more")
+
+    def test_integration_sets_ci_and_runs_both_tiers(self):
+        os.mkdir(os.path.join(self.folder, ".ci"))
+        shutil.copy(os.path.join(SOURCES, ".ci", "run"), os.path.join(self.folder, ".ci"))
+        with open(os.path.join(self.folder, "test.sh"), "w", encoding="utf-8") as f:
+            f.write("#!/bin/sh\necho \"CI=$CI $*\"\nexit 3\n")
+        os.chmod(os.path.join(self.folder, "test.sh"), 0o755)
+        p = self.run_script("bash", ".ci/run")
+        self.assertEqual((p.returncode, p.stdout), (3, "CI=true --all\n"))
+
+
+class Interpreter(unittest.TestCase):
+    def test_every_test_has_this_one(self):
+        with open(os.path.join(BUILD, "meson-info", "intro-tests.json"), encoding="utf-8") as f:
+            scripts = [t for t in json.load(f) if any(word.endswith(".py") for word in t["cmd"])]
+        self.assertGreater(len(scripts), 20)
+        for t in scripts:
+            self.assertEqual(t["cmd"][0], sys.executable, t["name"])
+
+
+if __name__ == "__main__":
+    BUILD, SOURCES = (sys.argv.pop() for _ in range(2))
+    unittest.main()
