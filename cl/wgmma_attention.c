@@ -72,7 +72,7 @@ static void head(wf_ptx *t, const shape *s)
     for (size_t i = 0; i < WF_LEN(inputs); i++) emit(t, " .reg .b64 %s;", inputs[i]);
     for (size_t i = 0; i < WF_LEN(sizes); i++) emit(t, " .reg .b32 %s;", sizes[i]);
     emit(t, "\n .reg .b32 tid, lane, warp, quad, item, items, grid, share, per_kv, hb, br, columns, blocks, row_tiles, half_out;\n"
-           " .reg .b32 m0, m_end, my_turn, kvh, head_from, kv_head, run, run_end, turn, from, end, unsteady, id, tiles, mine, loaded;\n"
+           " .reg .b32 m0, m_end, my_turn, kvh, head_from, kv_head, run, run_end, turn, from, end, scattered, id, tiles, mine, loaded;\n"
            " .reg .b32 i, r, row, tmp, tmp2, bytes, key0, least, most, left, sync_id, round, cta, token<2>, in_kv<2>, last<2>;\n"
            " .reg .b32 bar, k_bar, v_bar, k_stage, v_stage, k_turn, v_turn, to<8>, at<4>;\n"
            " .reg .b32 p<%d>;\n .reg .f32 s<%d>, o<%d>, c, f<4>, top<2>, below<2>, sum<2>, seen<2>, keep<2>, over;\n"
@@ -149,17 +149,17 @@ static void clear_sums(wf_ptx *t, const shape *s)
     for (int i = 0; i < s->o; i++) emit(t, " mov.f32 o%d, 0f00000000;%s", i, i % 8 == 7 ? "\n" : "");
 }
 
-/* Rows run to run_end - 1 are of one sequence, id; steady: position = from + row; end: the last position. */
+/* Rows run to run_end - 1 are of one sequence, id; contiguous: position = from + row; end: the last position. */
 static void find_run(wf_ptx *t, const char *role)
 {
     emit(t, " mul.wide.u32 off, run, 4; add.s64 wide, seq, off; ld.global.u32 id, [wide]; add.s64 wide, pos, off; ld.global.u32 from, [wide]; sub.u32 from, from, run;\n"
-           " mov.u32 run_end, m_end; mov.u32 end, -1; mov.u32 unsteady, 0; add.u32 row, run, lane; mov.u32 i, run;\n"
+           " mov.u32 run_end, m_end; mov.u32 end, -1; mov.u32 scattered, 0; add.u32 row, run, lane; mov.u32 i, run;\n"
            "LOOK_%s: mul.wide.u32 off, row, 4; setp.lt.u32 y, row, m_end; mov.u32 tmp, id; add.s64 wide, seq, off; @y ld.global.u32 tmp, [wide];\n"
            " mov.u32 r, -1; add.s64 wide, pos, off; @y ld.global.u32 r, [wide]; setp.ne.u32 z, tmp, id; vote.sync.ballot.b32 tmp, z, -1;\n"
            " brev.b32 tmp2, tmp; clz.b32 tmp2, tmp2; add.u32 tmp2, tmp2, i; setp.ne.u32 z, tmp, 0; @z mov.u32 run_end, tmp2;\n"
-           " setp.lt.u32 y, row, run_end; @y max.s32 end, end, r; sub.u32 r, r, row; setp.ne.and.u32 y, r, from, y; @y mov.u32 unsteady, 1;\n"
+           " setp.lt.u32 y, row, run_end; @y max.s32 end, end, r; sub.u32 r, r, row; setp.ne.and.u32 y, r, from, y; @y mov.u32 scattered, 1;\n"
            " add.u32 row, row, 32; add.u32 i, i, 32; setp.lt.u32 y, i, m_end; @z bra FOUND_%s; @y bra LOOK_%s;\n"
-           "FOUND_%s: redux.sync.max.s32 end, end, -1; redux.sync.max.s32 unsteady, unsteady, -1;\n"
+           "FOUND_%s: redux.sync.max.s32 end, end, -1; redux.sync.max.s32 scattered, scattered, -1;\n"
            " mul.wide.s32 off, id, 4; add.s64 wide, indptr, off; ld.global.u32 tmp, [wide]; mul.wide.s32 table, tmp, 4; add.s64 table, table, pages;\n", role, role, role, role);
 }
 
@@ -274,13 +274,13 @@ static void place_run(wf_ptx *t, const shape *s)
 {
     for (int h = 0; h < 2; h++) {
         emit(t, " mul.wide.u32 off, token%d, 4; add.s64 off, off, pos; add.u32 last%d, from, token%d; setp.ge.u32 y, token%d, run; setp.lt.and.u32 y, token%d, run_end, y;\n"
-               " setp.ne.and.u32 z, unsteady, 0, y; @z ld.global.u32 last%d, [off]; selp.b32 last%d, last%d, -1, y; @y or.b32 mine, mine, %d;\n"
+               " setp.ne.and.u32 z, scattered, 0, y; @z ld.global.u32 last%d, [off]; selp.b32 last%d, last%d, -1, y; @y or.b32 mine, mine, %d;\n"
                " setp.eq.u32 y, token%d, -1; selp.b32 last%d, 2147483647, last%d, y;\n", h, h, h, h, h, h, h, h, 1 << h, h, h, h);
     }
     emit(t, " min.s32 least, last0, last1; redux.sync.min.s32 least, least, -1;\n"
            " shr.u32 tmp, warp, 2; shl.b32 tmp, tmp, 6; add.u32 tmp2, tmp, 63; div.u32 tmp, tmp, hb; div.u32 tmp2, tmp2, hb; add.u32 tmp, tmp, m0; add.u32 tmp2, tmp2, m0;\n"
            " sub.u32 i, run_end, 1; min.u32 tmp2, tmp2, i; setp.lt.u32 y, tmp, run_end; setp.ge.and.u32 y, tmp2, run, y; add.u32 most, tmp2, from;\n"
-           " setp.ne.u32 z, unsteady, 0; @z mov.u32 most, end; selp.b32 most, most, -1, y; min.s32 most, most, end; max.s32 most, most, -1;\n"
+           " setp.ne.u32 z, scattered, 0; @z mov.u32 most, end; selp.b32 most, most, -1, y; min.s32 most, most, end; max.s32 most, most, -1;\n"
            " add.s32 tiles, end, %d; div.u32 tiles, tiles, %d; add.s32 left, most, %d; div.u32 left, left, %d; sub.u32 tiles, tiles, left;\n",
         s->keys, s->keys, s->keys, s->keys);
 }

@@ -127,7 +127,7 @@ packed_row row_of(const block *b, int i, int h)
 /* Rows m to end - 1, of one sequence. */
 typedef struct run {
     uint m, end;
-    bool steady; /* each row's position is that of the one before plus 1: */
+    bool contiguous; /* each row's position is that of the one before plus 1: */
     int from;    /* what a row's index is added to, to get its position */
 } run;
 
@@ -136,7 +136,7 @@ int last_of(const packed_row *row, const run *of, const __global int *pos)
 {
     if (!row->in) return INT_MAX;
     if (row->token < of->m || row->token >= of->end) return -1;
-    return of->steady ? of->from + (int)row->token : pos[row->token];
+    return of->contiguous ? of->from + (int)row->token : pos[row->token];
 }
 
 int lanes_min(int x, uint from)
@@ -202,13 +202,13 @@ __attribute__((always_inline)) uint attend(const bool online, uint wanted, const
         }
         m = of.end;
         if (turn % b->share != b->turn) continue;
-        bool steady = true;
+        bool contiguous = true;
         uint mine = 0; /* bit 2 i + h: the row is in this run */
         for (uint row = of.m + lane; row < of.end; row += 32) {
             end = max(end, pos[row]);
-            steady &= pos[row] - (int)row == of.from;
+            contiguous &= pos[row] - (int)row == of.from;
         }
-        of.steady = !lanes_with(!steady);
+        of.contiguous = !lanes_with(!contiguous);
         end = -lanes_min(-end, 1);
 #pragma unroll
         for (int i = 0; i < MT; i++)

@@ -128,7 +128,7 @@ struct weft_model_info {
     const char *path, *name, *arch, *vocab_type, *pre_tokenizer;
     const char *chat_template;     /* the file's template text, or NULL */
     const char *chat_name;         /* recognised template name, or NULL */
-    uint32_t gguf_version, n_layer, n_head, n_kv_head, head_dim, width, ffn_width, n_vocab, context;
+    uint32_t gguf_version, n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t rope_dim;
     float rope_base, rope_scale, norm_eps;
     uint64_t n_params, file_bytes, weight_bytes;
@@ -156,11 +156,11 @@ WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, s
 struct weft_engine_params;
 struct weft_budget {
     uint64_t weights, activations, kv; /* bytes; the second of the largest step */
-    uint32_t context, rows, n_seqs;    /* tokens a sequence, rows of the largest step, sequences that run together */
-    uint64_t kv_token, kv_tokens;      /* bytes of K and V of one token; tokens that the KV cache holds, */
+    uint32_t context, max_batched_tokens, n_seqs; /* tokens a sequence, rows of the largest step, sequences that run together */
+    uint64_t kv_bytes_per_token, kv_tokens;      /* bytes of K and V of one token; tokens that the KV cache holds, */
     uint32_t contexts;                 /* which are so many whole contexts, in pages; */
-    uint32_t short_rows;               /* and while steps have at most so many rows, where the cache shares a buffer */
-    uint64_t short_tokens;             /* with activations, so many tokens */
+    uint32_t steady_tokens;               /* and while steps have at most so many rows, where the cache shares a buffer */
+    uint64_t steady_kv_tokens;             /* with activations, so many tokens */
 };
 /* What the memory of an engine with these parameters goes to, on a device whose buffers are large enough to share. Steps
  * have 512 rows where they say nothing, though the device may have another default. WEFT_ERR_ARG for a file that holds a
@@ -210,7 +210,7 @@ struct weft_engine_params {
     const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
     uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run together; 0: 1 */
-    uint32_t batch;          /* rows a step, the dense batch; 0: as `weft tune` found, else 1024 on a GPU and 512
+    uint32_t max_batched_tokens; /* rows a step, the dense batch; 0: as `weft tune` found, else 1024 on a GPU and 512
                                 elsewhere; of a policy that takes prompts whole at least the context */
     uint32_t tile;           /* rows of a step are a multiple of this where prefill can be cut; 0: 128 on a GPU, else 1 */
     const char *policy;      /* nanoflow (NULL), sarathi, orca or request: see src/sched/sched.h */
@@ -252,7 +252,7 @@ WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_eng
 /* Tokens that one sequence can have, prompt included. */
 WEFT_API uint32_t weft_engine_context(const struct weft_engine *e);
 /* Rows that a step can have. */
-WEFT_API uint32_t weft_engine_batch(const struct weft_engine *e);
+WEFT_API uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e);
 
 /* --- requests: any thread may submit, cancel and wait -------------------------------------------- */
 
@@ -352,15 +352,15 @@ WEFT_API enum weft_status weft_wait(struct weft_request *r, uint32_t ms);
  * it does not wait, and no further event comes. NULL is allowed. */
 WEFT_API void weft_request_free(struct weft_request *r);
 
-#define WEFT_ROWS_BUCKETS 17
+#define WEFT_STEP_TOKENS_BUCKETS 17
 struct weft_stats {
     uint64_t steps, prompt_tokens, generated_tokens, requests_done, requests_failed;
-    uint64_t rows;               /* sum over steps */
-    uint64_t rows_hist[WEFT_ROWS_BUCKETS]; /* steps of at most 1, 2, 4, ... rows, each step in one bucket */
+    uint64_t step_tokens;        /* sum over steps */
+    uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS]; /* steps of at most 1, 2, 4, ... rows, each step in one bucket */
     uint32_t running, waiting;
     uint32_t kv_pages, kv_pages_used; /* as many as short steps leave, and of these */
     uint64_t preempted;          /* sequences whose KV pages went to the host */
-    uint64_t spilled_out, spilled_in; /* bytes of KV pages that went there, and that came back */
+    uint64_t swapped_out_bytes, swapped_in_bytes; /* bytes of KV pages that went there, and that came back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked for and found in shared KV pages */
     uint64_t softmax_recomputed; /* rows and heads whose scores left the range that `weft calibrate` wrote */
     uint64_t weight_bytes, kv_bytes, activation_bytes; /* as the longest steps take them */

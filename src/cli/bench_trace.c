@@ -212,7 +212,7 @@ static void fill_row(const trace *t, wf_trace_row *r, const struct weft_stats *b
     uint64_t steps = after->steps - before->steps;
     double params = (double)weft_model_info(t->m)->n_params;
     r->total_rate = (double)(r->stats.n_in + r->stats.n_out) / r->stats.seconds;
-    r->mean_rows = steps ? (double)(after->rows - before->rows) / (double)steps : 0;
+    r->mean_step_tokens = steps ? (double)(after->step_tokens - before->step_tokens) / (double)steps : 0;
     r->preempted = after->preempted - before->preempted;
     r->busy_ns = after->busy_ns - before->busy_ns;
     r->idle_ns = after->idle_ns - before->idle_ns;
@@ -361,7 +361,7 @@ static int run_policy(trace *t, const char *policy)
     t->device = *weft_engine_device(e);
     t->head.context = weft_engine_context(e);
     t->head.n_seqs = p.n_seqs;
-    t->head.batch = weft_engine_batch(e);
+    t->head.batch = weft_engine_max_batched_tokens(e);
     weft_status s = WEFT_OK;
     if (wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows))
         t->rows[t->n_rows] = (wf_trace_row){.policy = policy};

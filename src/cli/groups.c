@@ -55,8 +55,8 @@ static const wf_opt batching[] = {
     {0, "kv-memory", "SIZE",
      "KV cache that they share (default: what 8 sequences of a whole context take)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
-    {0, "dense-batch", "N", "tokens computed in one step (default: as `weft tune` found, else 1024 on a GPU, 512 elsewhere; of the policies orca and request the context)", WF_OPT_U32,
-     AT(engine.batch), 1, 65536},
+    {0, "max-num-batched-tokens", "N", "tokens computed in one step (default: as `weft tune` found, else 1024 on a GPU, 512 elsewhere; of the policies orca and request the context)", WF_OPT_U32,
+     AT(engine.max_batched_tokens), 1, 65536},
     {0, "no-prefix-cache", NULL, "compute equal starts of prompts again", WF_OPT_FLAG,
      AT(engine.no_prefix)},
 };

@@ -68,7 +68,7 @@ static void print_hyperparameters(const struct weft_model_info *i)
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u of keys and values, %u wide\n", i->n_head, i->n_kv_head,
            i->head_dim);
-    printf("width            %u, %u in the feed-forward part\n", i->width, i->ffn_width);
+    printf("hidden size      %u, %u in the feed-forward part\n", i->hidden_size, i->intermediate_size);
     printf("context          %u tokens\n", i->context);
     printf("rope             base %g, scale %g, %u dimensions\n", i->rope_base, i->rope_scale,
            i->rope_dim);
@@ -130,9 +130,9 @@ static void print_kv(const struct weft_budget *b)
     char size[32], tokens[32], more[32];
     wf_human(b->kv, true, size, sizeof size);
     wf_human(b->kv_tokens, false, tokens, sizeof tokens);
-    wf_human(b->short_tokens, false, more, sizeof more);
+    wf_human(b->steady_kv_tokens, false, more, sizeof more);
     printf("                 KV cache of %s holds %s tokens (%u whole contexts of %u), and %s while steps have at most %u\n",
-           size, tokens, b->contexts, b->context, more, b->short_rows);
+           size, tokens, b->contexts, b->context, more, b->steady_tokens);
 }
 
 /* Where the memory of a server with these options goes, and how many tokens of KV cache each device has room for. */
@@ -149,16 +149,16 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     }
     wf_human(b.weights, true, weights, sizeof weights);
     wf_human(b.activations, true, acts, sizeof acts);
-    wf_human(b.kv_token, true, token, sizeof token);
+    wf_human(b.kv_bytes_per_token, true, token, sizeof token);
     printf("memory budget    weights %s, activations %s (steps of %u tokens, %u sequences), KV cache "
            "%s a token\n",
-           weights, acts, b.rows, b.n_seqs, token);
+           weights, acts, b.max_batched_tokens, b.n_seqs, token);
     print_kv(&b);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) {
         uint64_t fixed = b.weights + b.activations, free = list[i].memory;
         char tokens[32];
-        wf_human(free > fixed ? (free - fixed) / b.kv_token : 0, false, tokens, sizeof tokens);
+        wf_human(free > fixed ? (free - fixed) / b.kv_bytes_per_token : 0, false, tokens, sizeof tokens);
         printf("                 room for %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
                b.kv + b.activations > list[i].max_alloc ? ", whose buffers are too small to share" : "");
     }
@@ -214,8 +214,8 @@ static int print_model(const wf_opts *o)
 static int run(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
-    if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->batch))
-        return wf_usage(o->command, "-c, --max-num-seqs, --kv-memory and --dense-batch need -m: they are about a model's memory");
+    if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens))
+        return wf_usage(o->command, "-c, --max-num-seqs, --kv-memory and --max-num-batched-tokens need -m: they are about a model's memory");
     return o->model ? print_model(o) : print_devices();
 }
 
@@ -227,7 +227,7 @@ static const wf_opt rows[] = {
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "KV cache for it (default: 8 sequences of a whole context)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
-    {0, "dense-batch", "N", "tokens of a step for it (default 512)", WF_OPT_U32, AT(engine.batch), 1,
+    {0, "max-num-batched-tokens", "N", "tokens of a step for it (default 512)", WF_OPT_U32, AT(engine.max_batched_tokens), 1,
      65536},
     {0, "policy", "nanoflow|sarathi|orca|request", "policy of a server for it (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
     {0, "page-tokens", "N", "tokens of a KV page for it (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},

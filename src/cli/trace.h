@@ -14,7 +14,7 @@ typedef struct wf_trace_row {
     size_t skipped; /* longer than the context */
     wf_load_stats stats;
     double total_rate; /* input and output tokens a second: NanoFlow's total throughput */
-    double mean_rows;  /* of a step */
+    double mean_step_tokens;  /* of a step */
     uint64_t preempted, busy_ns, idle_ns;
     double optimum; /* tokens a second by NanoFlow's equation 5; 0: unknown */
 } wf_trace_row;

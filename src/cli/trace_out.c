@@ -72,9 +72,9 @@ static double norm_p99(const wf_trace_row *r)
 {
     return p(r, WF_NORM, 99);
 }
-static double mean_rows(const wf_trace_row *r)
+static double mean_step_tokens(const wf_trace_row *r)
 {
-    return r->mean_rows;
+    return r->mean_step_tokens;
 }
 static double preempted(const wf_trace_row *r)
 {
@@ -108,7 +108,7 @@ static const column columns[] = {
     {"p99", "itl_p99_ms", 8, 2, itl_p99, ALWAYS},
     {"norm. mean", "norm_mean_ms", 10, 2, norm_mean, ARRIVALS},
     {"p99", "norm_p99_ms", 9, 2, norm_p99, ARRIVALS},
-    {"rows", "mean_rows", 7, 1, mean_rows, ALWAYS},
+    {"tok/step", "mean_step_tokens", 8, 1, mean_step_tokens, ALWAYS},
     {"preempted", "preempted", 9, 0, preempted, ALWAYS},
     {"idle %", "idle_pct", 7, 2, idle_pct, PROFILE},
     {"% of opt.", "optimum_pct", 9, 2, wf_trace_pct, ALWAYS},

@@ -64,7 +64,7 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_o
 
 static weft_status make_room(collector *t, const wf_call *c)
 {
-    size_t rows = t->e->limits.rows;
+    size_t rows = t->e->limits.step_tokens;
     if (t->raw) return WEFT_OK;
     t->n_q = rows * c->in[0].cols;
     t->n_k = (size_t)t->e->limits.pages * c->in[1].cols; /* a step may see fewer pages */

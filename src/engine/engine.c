@@ -23,7 +23,7 @@ static weft_status check_params(const struct weft_model *m, const struct weft_en
 {
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: it can be tokenised with, but not run", m->info.path);
     if (p->page_tokens > 1024) return wf_fail(WEFT_ERR_ARG, "page_tokens %u: want 1 to 1024", p->page_tokens);
-    if (p->batch > 65536) return wf_fail(WEFT_ERR_ARG, "batch %u: want 1 to 65536 rows", p->batch);
+    if (p->max_batched_tokens > 65536) return wf_fail(WEFT_ERR_ARG, "max_batched_tokens %u: want 1 to 65536", p->max_batched_tokens);
     if (p->n_seqs > 65536) return wf_fail(WEFT_ERR_ARG, "n_seqs %u: want 1 to 65536", p->n_seqs);
     if (p->context > m->hp.context)
         wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
@@ -86,10 +86,10 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     e->sampling = wf_calloc(e->limits.logit_rows, sizeof *e->sampling);
     bool ok = e->scratch && e->sampling;
-    for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+    for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_host_create(e->dev, e->limits.logit_rows * sizeof(int32_t), &f->ids));
-        f->parts = wf_calloc(e->limits.seqs, sizeof *f->parts);
-        ok = ok && f->parts;
+        f->seqs = wf_calloc(e->limits.seqs, sizeof *f->seqs);
+        ok = ok && f->seqs;
     }
     if (!ok) return WEFT_ERR_NOMEM;
     return p->dump_plan ? wf_plan_save(&e->plan, p->dump_plan) : WEFT_OK; /* last: only what runs replaces a file */
@@ -98,7 +98,7 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
 static void say_limits(const struct weft_engine *e, uint32_t page)
 {
     const wf_limits *l = &e->limits;
-    wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->rows,
+    wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->step_tokens,
            l->pages, page);
 }
 
@@ -114,7 +114,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     WF_TRY(make_plan(e, p));
-    wf_limits_share(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
+    wf_limits_unify_pool(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
     if (p->trace) WF_TRY(wf_output_check(p->trace));
     say_limits(e, sp.page_tokens);
     WF_TRY(load_weights(e, p));
@@ -132,9 +132,9 @@ static void unload(struct weft_engine *e)
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
     if (e->dev) wf_host_destroy(e->dev, &e->logits);
-    for (wf_flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+    for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
         if (e->dev) wf_host_destroy(e->dev, &f->ids);
-        free(f->parts);
+        free(f->seqs);
     }
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
@@ -223,9 +223,9 @@ uint32_t weft_engine_context(const struct weft_engine *e)
     return e->context;
 }
 
-uint32_t weft_engine_batch(const struct weft_engine *e)
+uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e)
 {
-    return e->limits.rows;
+    return e->limits.step_tokens;
 }
 
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)

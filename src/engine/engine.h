@@ -31,8 +31,8 @@ uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, const wf_graph *g, wf_limits *l);
 
-/* stream.c: text of a growing token sequence, never a broken UTF-8 character. */
-typedef struct wf_stream {
+/* detokenizer.c: text of a growing token sequence, never a broken UTF-8 character. */
+typedef struct wf_detokenizer {
     const wf_tokenizer *tokenizer;
     unsigned flags;
     bool drop_space; /* the next text begins a text, whose first space the tokenizer put there */
@@ -40,13 +40,13 @@ typedef struct wf_stream {
     size_t n_held;
     char *text;   /* what the last call released */
     size_t cap;
-} wf_stream;
-void wf_stream_init(wf_stream *s, const wf_tokenizer *t, unsigned flags);
+} wf_detokenizer;
+void wf_detokenizer_init(wf_detokenizer *s, const wf_tokenizer *t, unsigned flags);
 /* Text that id completes; *out lives until the next call. */
-weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *len);
+weft_status wf_detokenizer_add(wf_detokenizer *s, int32_t id, const char **out, size_t *len);
 /* What is held back at the end: a lone start of a character, given as it is. */
-size_t wf_stream_end(wf_stream *s, const char **out);
-void wf_stream_free(wf_stream *s);
+size_t wf_detokenizer_end(wf_detokenizer *s, const char **out);
+void wf_detokenizer_free(wf_detokenizer *s);
 
 /* stop.c: finds stop texts in a growing text and holds back what may become one. */
 typedef struct wf_stop {
@@ -63,25 +63,25 @@ weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, co
 size_t wf_stop_end(wf_stop *s, const char **out); /* what is held back; then it holds nothing */
 void wf_stop_free(wf_stop *s);
 
-/* adjust.c: what changes logits before a token is chosen, beside the penalty over a window. Zero: nothing. */
-typedef struct wf_adjust {
+/* logits_processors.c: what changes logits before a token is chosen, beside the penalty over a window. Zero: nothing. */
+typedef struct wf_logits_processors {
     struct weft_logit_bias *bias;
     size_t n_bias;
     uint32_t *seen;             /* [n_vocab] times generated, * 2, + 1 if in the prompt; NULL: nothing asks */
     int32_t *ends;              /* EOG and stop tokens, when min_tokens forbids them at first */
     size_t n_ends;
     bool forbid_ends;
-} wf_adjust;
-weft_status wf_adjust_init(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n);
-void wf_adjust_token(wf_adjust *a, int32_t id); /* id was generated */
-bool wf_adjust_active(const wf_adjust *a);
-void wf_adjust_free(wf_adjust *a);
+} wf_logits_processors;
+weft_status wf_logits_processors_init(wf_logits_processors *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n);
+void wf_logits_processors_add_token(wf_logits_processors *a, int32_t id); /* id was generated */
+bool wf_logits_processors_active(const wf_logits_processors *a);
+void wf_logits_processors_free(wf_logits_processors *a);
 
-void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
+void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
 /* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
  * recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
  * finite. */
-weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
+weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, const int32_t *recent,
                       size_t n_recent, uint64_t position, wf_token_logit *scratch, int32_t *out);
 /* logprob.c: of id (-1: none), and the n_top likeliest in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
@@ -96,16 +96,16 @@ struct weft_request {
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
     wf_seq seq;
     int32_t *tokens;               /* of capacity seq.max_tokens */
-    uint32_t n_prompt, n_told;     /* n_told: prompt positions whose events were delivered */
+    uint32_t n_prompt, n_reported;     /* n_reported: prompt positions whose events were delivered */
     void *host;                    /* its KV pages while it is put aside */
     struct weft_request_params p;  /* pointers to prompt are cleared */
-    wf_stream stream;
+    wf_detokenizer detokenizer;
     wf_stop stop;
-    wf_adjust adjust;
+    wf_logits_processors processors;
     int32_t *stop_ids;
     atomic_bool cancel;
     bool stopped;                  /* a stop text is complete: nothing behind it is shown */
-    bool muted;                    /* freed by its owner: no more events */
+    bool detached;                    /* freed by its owner: no more events */
     uint64_t submit_ns, start_ns, first_ns;
     /* under engine.lock: */
     enum wf_request_state state;
@@ -123,18 +123,18 @@ void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t
 void wf_timeline_close(wf_timeline *t);
 
 /* A step under way: who has rows in it. */
-typedef struct wf_part {
+typedef struct wf_step_seq {
     struct weft_request *r; /* NULL: it has ended meanwhile, and what comes for it is thrown away */
-    uint32_t first, n_rows, logit0, n_logits; /* rows from position first on; of the logits, which are its */
+    uint32_t first, n_tokens, logit0, n_logits; /* rows from position first on; of the logits, which are its */
     bool chooses;           /* these are the last rows of its tokens */
-} wf_part;
-typedef struct wf_flight {
-    wf_part *parts;         /* [limits.seqs] */
-    uint32_t n_parts, n_rows;
+} wf_step_seq;
+typedef struct wf_step {
+    wf_step_seq *seqs;          /* [limits.seqs] */
+    uint32_t n_seqs, n_tokens;
     bool have_logits;       /* the host gets logits, for those requests that need them */
     wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
-} wf_flight;
+} wf_step;
 
 struct weft_engine {
     const struct weft_model *model;
@@ -148,9 +148,9 @@ struct weft_engine {
     wf_batch batch;
     wf_limits limits;
     uint32_t context;
-    wf_flight flights[WF_EXEC_DEPTH]; /* n_flights of them, flights[first_flight % WF_EXEC_DEPTH] the oldest */
-    uint32_t first_flight, n_flights;
-    uint64_t n_set_off, landed_ns; /* steps so far; when the last one ended */
+    wf_step steps[WF_EXEC_DEPTH]; /* n_in_flight of them, flights[oldest_step % WF_EXEC_DEPTH] the oldest */
+    uint32_t oldest_step, n_in_flight;
+    uint64_t n_submitted, completed_ns; /* steps so far; when the last one ended */
     wf_timeline *timeline;
     wf_sampling_params *sampling; /* [limits.logit_rows], of the step that sets off */
     wf_host logits;                /* float [limits.logit_rows, n_vocab], of the one step that brings any */
@@ -176,7 +176,7 @@ void wf_engine_forget(struct weft_engine *e, const struct weft_request *r); /* i
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
 /* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
-weft_status wf_request_move(struct weft_request *r, const wf_move *m);
+weft_status wf_request_swap(struct weft_request *r, const wf_swap *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Else the device chooses it. This is a property of the request
  * alone, so that it is batch-invariant. */

@@ -24,7 +24,7 @@ uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_
 static uint32_t rows_of(const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, uint32_t context, uint32_t seqs)
 {
     bool whole = policy == WF_POLICY_ORCA || policy == WF_POLICY_REQUEST;
-    uint32_t wanted = p->batch ? p->batch : WF_MAX(WF_MAX(rows, seqs), whole ? context : 0);
+    uint32_t wanted = p->max_batched_tokens ? p->max_batched_tokens : WF_MAX(WF_MAX(rows, seqs), whole ? context : 0);
     return (uint32_t)WF_MIN(wanted, (uint64_t)context * seqs);
 }
 
@@ -43,9 +43,9 @@ static weft_status count_pages(const struct weft_engine_params *p, const wf_grap
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, const wf_graph *g, wf_limits *l)
 {
     uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
-    *l = (wf_limits){.rows = rows_of(p, policy, rows, context, seqs), .seq_pages = (context + page - 1) / page};
-    l->seqs = WF_MIN(seqs, l->rows); /* each that runs has a row in each step */
-    l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->rows, LOGIT_BYTES / 4 / m->hp.n_vocab));
+    *l = (wf_limits){.step_tokens = rows_of(p, policy, rows, context, seqs), .seq_pages = (context + page - 1) / page};
+    l->seqs = WF_MIN(seqs, l->step_tokens); /* each that runs has a row in each step */
+    l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
     return count_pages(p, g, context, l);
 }
 
@@ -54,15 +54,15 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 static void fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
 {
     uint64_t bytes = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
-    out->activations = wf_slot_bytes(plan, l->rows, l->logit_rows) + wf_tokens_bytes(l->logit_rows, l->seqs, m->hp.n_vocab);
-    out->rows = l->rows;
+    out->activations = wf_slot_bytes(plan, l->step_tokens, l->logit_rows) + wf_tokens_bytes(l->logit_rows, l->seqs, m->hp.n_vocab);
+    out->max_batched_tokens = l->step_tokens;
     out->n_seqs = l->seqs;
-    out->kv_token = bytes;
-    out->kv_tokens = (uint64_t)wf_limits_base(l) * page;
-    out->contexts = wf_limits_base(l) / l->seq_pages;
+    out->kv_bytes_per_token = bytes;
+    out->kv_tokens = (uint64_t)wf_limits_guaranteed_pages(l) * page;
+    out->contexts = wf_limits_guaranteed_pages(l) / l->seq_pages;
     out->kv = out->kv_tokens * bytes;
-    out->short_rows = wf_limits_short(l, l->seqs);
-    out->short_tokens = (uint64_t)wf_limits_spread(l, l->seqs) * page;
+    out->steady_tokens = wf_limits_steady_tokens(l, l->seqs);
+    out->steady_kv_tokens = (uint64_t)wf_limits_max_pages(l, l->seqs) * page;
 }
 
 weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out)
@@ -80,7 +80,7 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
     if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_ROWS, &g, &l);
     if (s == WEFT_OK) {
-        wf_limits_share(&l, &g, &plan, ALIGN, UINT64_MAX);
+        wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
         fill_budget(m, &plan, &l, wf_engine_page(p), out);
         out->weights = wf_weights_bytes(&w);
     }

@@ -43,7 +43,7 @@ static void describe_numbers(struct weft_model *m)
     const wf_hparams *h = &m->hp;
     i->gguf_version = m->file->version;
     i->n_layer = h->n_layer, i->n_head = h->n_head, i->n_kv_head = h->n_kv_head, i->head_dim = h->head_dim;
-    i->width = h->width, i->ffn_width = h->ffn_width, i->context = h->context, i->rope_dim = h->n_rot;
+    i->hidden_size = h->hidden_size, i->intermediate_size = h->intermediate_size, i->context = h->context, i->rope_dim = h->n_rot;
     i->rope_base = h->rope_base, i->rope_scale = h->rope_factor, i->norm_eps = h->eps;
     i->n_vocab = wf_token_count(m->tokenizer);
     i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);

@@ -33,10 +33,10 @@ static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, si
 }
 
 /* Requests with prompts of a like length are taken to write alike. */
-static uint8_t class_of(uint32_t n_prompt)
+static uint8_t length_bucket(uint32_t n_prompt)
 {
     uint8_t class = 0;
-    while (class + 1 < WF_CLASSES && n_prompt >> (4 + class)) class++;
+    while (class + 1 < WF_LENGTH_BUCKETS && n_prompt >> (4 + class)) class++;
     return class;
 }
 
@@ -52,7 +52,7 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     r->seq.tokens = r->tokens;
     r->seq.n_tokens = r->seq.n_prompt = r->n_prompt = (uint32_t)n;
     r->seq.priority = r->p.priority;
-    r->seq.class = class_of((uint32_t)n);
+    r->seq.length_bucket = length_bucket((uint32_t)n);
     r->seq.all_logits = r->p.want_logits || r->p.prompt_logprobs;
     r->seq.no_logits = r->p.prefill_only;
     return WEFT_OK;
@@ -70,7 +70,7 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
     r->p = *p;
     r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL;
     WF_TRY(wf_stop_init(&r->stop, p->stop, p->n_stop, p->include_stop));
-    WF_TRY(wf_adjust_init(&r->adjust, t, p, ids, n));
+    WF_TRY(wf_logits_processors_init(&r->processors, t, p, ids, n));
     if (!p->n_stop_ids) return WEFT_OK;
     if (!(r->stop_ids = wf_calloc(p->n_stop_ids, sizeof *r->stop_ids))) return WEFT_ERR_NOMEM;
     memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
@@ -89,8 +89,8 @@ static weft_status create(struct weft_engine *e, const struct weft_request_param
     if (s == WEFT_OK) {
         r->engine = e;
         r->submit_ns = wf_now_ns();
-        wf_stream_init(&r->stream, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
-        r->stream.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
+        wf_detokenizer_init(&r->detokenizer, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
+        r->detokenizer.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
         s = copy_params(r, p, ids, n);
         if (s == WEFT_OK) s = set_tokens(r, ids, n);
     }
@@ -133,9 +133,9 @@ weft_status weft_submit(struct weft_engine *e, const struct weft_request_params 
 void wf_request_destroy(struct weft_request *r)
 {
     if (!r) return;
-    wf_stream_free(&r->stream);
+    wf_detokenizer_free(&r->detokenizer);
     wf_stop_free(&r->stop);
-    wf_adjust_free(&r->adjust);
+    wf_logits_processors_free(&r->processors);
     free(r->stop_ids);
     free(r->host);
     free(r->tokens);
@@ -178,7 +178,7 @@ void weft_request_free(struct weft_request *r)
     bool inside = pthread_equal(pthread_self(), e->thread);
     weft_cancel(r);
     pthread_mutex_lock(&e->lock);
-    r->muted |= inside; /* only the engine's thread reads or writes it */
+    r->detached |= inside; /* only the engine's thread reads or writes it */
     while (!inside && r->state != WF_REQUEST_DONE) pthread_cond_wait(&e->ended, &e->lock);
     bool last = r->state == WF_REQUEST_DONE;
     r->owned = false;
@@ -190,7 +190,7 @@ void weft_request_free(struct weft_request *r)
 
 static void emit(struct weft_request *r, const struct weft_event *ev)
 {
-    if (r->p.on_event && !r->muted) r->p.on_event(r->p.user, ev);
+    if (r->p.on_event && !r->detached) r->p.on_event(r->p.user, ev);
 }
 
 void wf_request_start(struct weft_request *r)
@@ -211,10 +211,10 @@ static void emit_prompt_token(struct weft_request *r, const float *logits, uint3
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
 {
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
-    if (r->p.prompt_logprobs && first == 0 && !r->n_told) emit_prompt_token(r, NULL, 0);
+    if (r->p.prompt_logprobs && first == 0 && !r->n_reported) emit_prompt_token(r, NULL, 0);
     for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++, logits += n_vocab) {
-        if (first + i < r->n_told) continue; /* computed a second time */
-        r->n_told = first + i + 1;
+        if (first + i < r->n_reported) continue; /* computed a second time */
+        r->n_reported = first + i + 1;
         if (r->p.want_logits)
             emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
                                          .logits = logits});
@@ -222,21 +222,21 @@ void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
     }
 }
 
-static void count_move(struct weft_engine *e, const wf_move *m)
+static void count_swap(struct weft_engine *e, const wf_swap *m)
 {
     pthread_mutex_lock(&e->lock);
-    *(m->out ? &e->stats.spilled_out : &e->stats.spilled_in) += m->n * wf_exec_page_bytes(e->exec);
+    *(m->out ? &e->stats.swapped_out_bytes : &e->stats.swapped_in_bytes) += m->n * wf_exec_page_bytes(e->exec);
     pthread_mutex_unlock(&e->lock);
 }
 
-weft_status wf_request_move(struct weft_request *r, const wf_move *m)
+weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 {
     struct weft_engine *e = r->engine;
     if (m->out && !r->host && !(r->host = wf_calloc(m->n, wf_exec_page_bytes(e->exec)))) {
-        wf_sched_forget(&e->sched, &r->seq);
+        wf_sched_discard(&e->sched, &r->seq);
         return WEFT_OK;
     }
-    count_move(e, m);
+    count_swap(e, m);
     if (m->out) return wf_exec_pages_out(e->exec, m->pages, m->n, r->host);
     weft_status s = wf_exec_pages_in(e->exec, m->pages, m->n, r->host);
     free(r->host);
@@ -247,7 +247,7 @@ weft_status wf_request_move(struct weft_request *r, const wf_move *m)
 bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->adjust.seen || r->p.min_tokens;
+    bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->processors.seen || r->p.min_tokens;
     return r->seq.all_logits || r->p.logprobs || changed || (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
@@ -262,9 +262,9 @@ static weft_status next_id(struct weft_request *r, const float *logits, int32_t 
     struct weft_engine *e = r->engine;
     if (!logits) return wf_sample_chosen(chosen, id);
     uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
-    r->adjust.forbid_ends = n - r->n_prompt < r->p.min_tokens;
-    const wf_adjust *adjust = wf_adjust_active(&r->adjust) ? &r->adjust : NULL;
-    return wf_sample(&r->p.sampling, adjust, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
+    r->processors.forbid_ends = n - r->n_prompt < r->p.min_tokens;
+    const wf_logits_processors *processors = wf_logits_processors_active(&r->processors) ? &r->processors : NULL;
+    return wf_sample(&r->p.sampling, processors, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
 }
 
 static bool ends(const struct weft_request *r, int32_t id)
@@ -281,7 +281,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
     uint32_t n_vocab = r->engine->model->hp.n_vocab, n_new = r->seq.n_tokens - r->n_prompt;
     struct weft_event ev = {.kind = WEFT_EVENT_TOKEN, .id = id, .position = r->seq.n_tokens - 1, .message = ""};
     if (r->p.logprobs) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
-    WF_TRY(wf_stream_add(&r->stream, id, &ev.text, &ev.text_len));
+    WF_TRY(wf_detokenizer_add(&r->detokenizer, id, &ev.text, &ev.text_len));
     WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len, &r->stopped));
     emit(r, &ev);
     return WEFT_OK;
@@ -302,7 +302,7 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t chose
         return;
     }
     if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
-    if (s == WEFT_OK) wf_adjust_token(&r->adjust, id);
+    if (s == WEFT_OK) wf_logits_processors_add_token(&r->processors, id);
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
     else if (r->stopped) wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
@@ -324,7 +324,7 @@ static void emit_done(struct weft_request *r, enum weft_finish finish, weft_stat
     uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
     struct weft_event tail = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
     for (int part = 0; part < 2; part++) { /* what may have become a stop text, then a character's start */
-        tail.text_len = part ? wf_stream_end(&r->stream, &tail.text) : wf_stop_end(&r->stop, &tail.text);
+        tail.text_len = part ? wf_detokenizer_end(&r->detokenizer, &tail.text) : wf_stop_end(&r->stop, &tail.text);
         if (tail.text_len && !r->stopped) emit(r, &tail);
     }
     emit(r, &(struct weft_event){.kind = WEFT_EVENT_DONE, .id = -1, .text = "", .finish = finish, .status = status, .message = message,

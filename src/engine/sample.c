@@ -58,11 +58,11 @@ static int32_t best(const wf_token_logit *c, uint32_t n)
     return c[b].id;
 }
 
-weft_status wf_sample(const struct weft_sampling *p, const wf_adjust *adjust, const float *logits, uint32_t n_vocab, const int32_t *recent,
+weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, const int32_t *recent,
                       size_t n_recent, uint64_t position, wf_token_logit *c, int32_t *out)
 {
     WF_TRY(load(logits, n_vocab, c));
-    if (adjust) wf_adjust_apply(adjust, p, c, n_vocab);
+    if (processors) wf_logits_processors_apply(processors, p, c, n_vocab);
     if (p->repeat_penalty > 0 && p->repeat_penalty != 1 && !p->repeat_all) penalise(c, n_vocab, recent, n_recent, p->repeat_penalty);
     if (p->temperature == 0) {
         *out = best(c, n_vocab);

@@ -13,7 +13,7 @@
 
 bool wf_engine_busy(const struct weft_engine *e)
 {
-    return e->live != NULL || e->n_flights;
+    return e->live != NULL || e->n_in_flight;
 }
 
 /* Requests that arrived since the last step. After a failure they only pass through to their end. */
@@ -43,11 +43,11 @@ static void reap(struct weft_engine *e)
     }
 }
 
-static weft_status move_pages(struct weft_engine *e)
+static weft_status swap_pages(struct weft_engine *e)
 {
-    for (size_t i = 0; i < e->sched.n_moves; i++) {
-        const wf_move *m = &e->sched.moves[i];
-        WF_TRY(wf_request_move((struct weft_request *)((char *)m->q - offsetof(struct weft_request, seq)), m));
+    for (size_t i = 0; i < e->sched.n_swaps; i++) {
+        const wf_swap *m = &e->sched.swaps[i];
+        WF_TRY(wf_request_swap((struct weft_request *)((char *)m->q - offsetof(struct weft_request, seq)), m));
     }
     return WEFT_OK;
 }
@@ -60,24 +60,24 @@ static void fail_all(struct weft_engine *e, weft_status s)
     pthread_mutex_unlock(&e->lock);
     wf_log(WEFT_LOG_ERROR, "%s", wf_error());
     reap(e);
-    for (; e->n_flights; e->n_flights--) wf_exec_wait(e->exec); /* nobody wants their results */
+    for (; e->n_in_flight; e->n_in_flight--) wf_exec_wait(e->exec); /* nobody wants their results */
 }
 
 static uint32_t bucket(uint32_t rows)
 {
     uint32_t i = 0;
-    while (i + 1 < WEFT_ROWS_BUCKETS && (1u << i) < rows) i++;
+    while (i + 1 < WEFT_STEP_TOKENS_BUCKETS && (1u << i) < rows) i++;
     return i;
 }
 
 /* The device's clock is another: what ended last there ended now. */
-static void draw_step(const struct weft_engine *e, const wf_flight *f, const wf_exec_stats *device, uint64_t now)
+static void trace_step(const struct weft_engine *e, const wf_step *step, const wf_exec_stats *device, uint64_t now)
 {
     if (!e->timeline || !device->last_ns) return;
-    wf_timeline_span(e->timeline, WF_TRACK_DEVICE, "step", now - device->last_ns, now, f->number, f->n_rows);
+    wf_timeline_span(e->timeline, WF_TRACK_DEVICE, "step", now - device->last_ns, now, step->number, step->n_tokens);
     for (const wf_op_span *s = device->ops.spans; s < device->ops.spans + device->ops.n_spans; s++)
         wf_timeline_span(e->timeline, WF_TRACK_QUEUES + s->queue, s->name, now - (device->ended_ns - s->begin),
-                         now - (device->ended_ns - s->end), f->number, f->n_rows);
+                         now - (device->ended_ns - s->end), step->number, step->n_tokens);
 }
 
 static void count_device(struct weft_stats *s, const wf_exec_stats *device)
@@ -91,19 +91,19 @@ static void count_device(struct weft_stats *s, const wf_exec_stats *device)
     s->overlap_ns = s->compute_ns + s->memory_ns + s->network_ns - device->ops.covered_ns;
 }
 
-static void count_step(struct weft_engine *e, const wf_flight *f)
+static void count_step(struct weft_engine *e, const wf_step *step)
 {
-    uint64_t now = wf_now_ns(), start = WF_MAX(f->start_ns, e->landed_ns);
+    uint64_t now = wf_now_ns(), start = WF_MAX(step->start_ns, e->completed_ns);
     const wf_exec_stats *device = wf_exec_stats_of(e->exec);
-    draw_step(e, f, device, now);
+    trace_step(e, step, device, now);
     pthread_mutex_lock(&e->lock);
     count_device(&e->stats, device);
     e->stats.steps++;
     e->stats.step_ns += now - start; /* steps that overlap count once */
-    e->stats.rows += f->n_rows;
-    e->stats.rows_hist[bucket(f->n_rows)]++;
+    e->stats.step_tokens += step->n_tokens;
+    e->stats.step_tokens_hist[bucket(step->n_tokens)]++;
     pthread_mutex_unlock(&e->lock);
-    e->landed_ns = now;
+    e->completed_ns = now;
 }
 
 void wf_engine_count(struct weft_engine *e)
@@ -112,7 +112,7 @@ void wf_engine_count(struct weft_engine *e)
     struct weft_stats *s = &e->stats;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
-    s->kv_pages_used = wf_pages_held(&e->sched.pages);
+    s->kv_pages_used = wf_pages_in_use(&e->sched.pages);
     s->preempted = e->sched.n_preempted;
     s->prefix_queries = e->sched.prefix_queries;
     s->prefix_hits = e->sched.prefix_hits;
@@ -121,31 +121,31 @@ void wf_engine_count(struct weft_engine *e)
 
 /* ---- a step sets off ---------------------------------------------------------------------------------------- */
 
-static wf_flight *newest(struct weft_engine *e)
+static wf_step *newest(struct weft_engine *e)
 {
-    return &e->flights[(e->first_flight + e->n_flights - 1) % WF_EXEC_DEPTH];
+    return &e->steps[(e->oldest_step + e->n_in_flight - 1) % WF_EXEC_DEPTH];
 }
 
-static void note_parts(struct weft_engine *e, wf_flight *f)
+static void note_seqs(struct weft_engine *e, wf_step *step)
 {
-    f->n_parts = 0;
-    f->n_rows = e->batch.n_rows;
-    f->have_logits = false;
+    step->n_seqs = 0;
+    step->n_tokens = e->batch.n_tokens;
+    step->have_logits = false;
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
-        if (!q->n_rows) continue;
-        f->parts[f->n_parts++] = (wf_part){r, q->n_done, q->n_rows, q->logit0, q->n_logits, q->n_done + q->n_rows == wf_seq_length(q)};
-        f->have_logits |= q->n_logits && wf_request_needs_logits(r);
+        if (!q->n_scheduled) continue;
+        step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits, q->n_computed + q->n_scheduled == wf_seq_length(q)};
+        step->have_logits |= q->n_logits && wf_request_needs_logits(r);
         if (!r->start_ns) wf_request_start(r);
     }
 }
 
 /* How the device chooses for those rows whose tokens it chooses; NULL: all that count are the likeliest. */
-static const wf_sampling_params *choices(struct weft_engine *e, const wf_flight *f)
+static const wf_sampling_params *choices(struct weft_engine *e, const wf_step *step)
 {
     bool draws = false;
     memset(e->sampling, 0, e->batch.n_logits * sizeof *e->sampling);
-    for (const wf_part *p = f->parts; p < f->parts + f->n_parts; p++) {
+    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
         if (!p->n_logits || wf_request_needs_logits(p->r)) continue;
         wf_sampling_params *params = &e->sampling[p->logit0 + p->n_logits - 1];
         *params = wf_request_sampling(p->r);
@@ -155,20 +155,20 @@ static const wf_sampling_params *choices(struct weft_engine *e, const wf_flight 
 }
 
 /* False: nothing to compute now. */
-static bool set_off(struct weft_engine *e)
+static bool submit_step(struct weft_engine *e)
 {
     wf_sched_batch(&e->sched, &e->batch);
-    if (!e->batch.n_rows) return false;
-    e->n_flights++;
-    wf_flight *f = newest(e);
-    note_parts(e, f);
-    f->number = e->n_set_off++;
-    f->start_ns = wf_now_ns();
-    weft_status s = move_pages(e);
-    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, f), f->have_logits ? e->logits.data : NULL, f->ids.data);
+    if (!e->batch.n_tokens) return false;
+    e->n_in_flight++;
+    wf_step *step = newest(e);
+    note_seqs(e, step);
+    step->number = e->n_submitted++;
+    step->start_ns = wf_now_ns();
+    weft_status s = swap_pages(e);
+    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, step), step->have_logits ? e->logits.data : NULL, step->ids.data);
     if (s != WEFT_OK) fail_all(e, s);
-    else wf_sched_advance(&e->sched, !f->have_logits);
-    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", f->start_ns, wf_now_ns(), f->number, f->n_rows);
+    else wf_sched_advance(&e->sched, !step->have_logits);
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);
     return true;
 }
 
@@ -176,20 +176,20 @@ static bool set_off(struct weft_engine *e)
 
 void wf_engine_forget(struct weft_engine *e, const struct weft_request *r)
 {
-    for (uint32_t i = 0; i < e->n_flights; i++) {
-        wf_flight *f = &e->flights[(e->first_flight + i) % WF_EXEC_DEPTH];
-        for (wf_part *p = f->parts; p < f->parts + f->n_parts; p++)
+    for (uint32_t i = 0; i < e->n_in_flight; i++) {
+        wf_step *step = &e->steps[(e->oldest_step + i) % WF_EXEC_DEPTH];
+        for (wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
             if (p->r == r) p->r = NULL;
     }
 }
 
 /* Logits, or a token, go to the request whose rows they are; it may end on them. */
-static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
+static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_seq *p)
 {
     struct weft_request *r = p->r;
     size_t n_vocab = e->model->hp.n_vocab;
-    const float *logits = f->have_logits && wf_request_needs_logits(r) ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
-    const int32_t *ids = f->ids.data;
+    const float *logits = step->have_logits && wf_request_needs_logits(r) ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
+    const int32_t *ids = step->ids.data;
     uint32_t last = p->n_logits - 1;
     if (r->seq.all_logits) wf_request_prompt_logits(r, logits, p->n_logits, p->first);
     if (!p->chooses) return;
@@ -197,37 +197,37 @@ static void deliver(struct weft_engine *e, const wf_flight *f, const wf_part *p)
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
         return;
     }
-    r->seq.n_ahead -= r->seq.n_ahead > 0;
+    r->seq.n_pending -= r->seq.n_pending > 0;
     wf_request_token(r, logits ? logits + last * n_vocab : NULL, ids[p->logit0 + last]);
 }
 
-static void land(struct weft_engine *e)
+static void complete_step(struct weft_engine *e)
 {
-    wf_flight *f = &e->flights[e->first_flight % WF_EXEC_DEPTH];
+    wf_step *step = &e->steps[e->oldest_step % WF_EXEC_DEPTH];
     uint64_t start = wf_now_ns();
     weft_status s = wf_exec_wait(e->exec);
-    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), f->number, f->n_rows);
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), step->number, step->n_tokens);
     if (s == WEFT_OK && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
-    count_step(e, f);
+    count_step(e, step);
     if (s != WEFT_OK) {
         fail_all(e, s);
         return;
     }
-    for (uint32_t i = 0; i < f->n_parts; i++)
-        if (f->parts[i].r) deliver(e, f, &f->parts[i]); /* a callback may end others */
-    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "deliver", e->landed_ns, wf_now_ns(), f->number, f->n_rows);
-    e->first_flight++;
-    e->n_flights--;
+    for (uint32_t i = 0; i < step->n_seqs; i++)
+        if (step->seqs[i].r) deliver(e, step, &step->seqs[i]); /* a callback may end others */
+    wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "deliver", e->completed_ns, wf_now_ns(), step->number, step->n_tokens);
+    e->oldest_step++;
+    e->n_in_flight--;
 }
 
 void wf_engine_step(struct weft_engine *e)
 {
     take_inbox(e);
     reap(e);
-    bool free_seat = !e->n_flights || (e->n_flights < WF_EXEC_DEPTH && !newest(e)->have_logits);
-    bool sets_off = free_seat && set_off(e);
+    bool can_submit = !e->n_in_flight || (e->n_in_flight < WF_EXEC_DEPTH && !newest(e)->have_logits);
+    bool submitted = can_submit && submit_step(e);
     wf_engine_count(e);
-    if (e->n_flights && (!sets_off || e->n_flights == WF_EXEC_DEPTH)) land(e);
+    if (e->n_in_flight && (!submitted || e->n_in_flight == WF_EXEC_DEPTH)) complete_step(e);
     wf_engine_count(e);
 }

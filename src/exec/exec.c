@@ -40,7 +40,7 @@ struct wf_exec {
 
 static weft_status reserve_arrays(wf_exec *e)
 {
-    uint64_t ints = 5ull * e->limits.rows + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
+    uint64_t ints = 5ull * e->limits.step_tokens + e->limits.seqs + 1 + (uint64_t)e->limits.seqs * e->limits.seq_pages;
     ints += (1ull + WF_SAMPLING_FLOATS + WF_SAMPLING_INTS) * e->limits.logit_rows;
     e->input_bytes = ints * sizeof(int32_t) + (WF_N_INPUTS + 2) * (uint64_t)e->dev->align;
     for (flight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
@@ -172,7 +172,7 @@ typedef struct span {
 
 static uint32_t rows_in(const wf_batch *b, enum wf_rows rows)
 {
-    return rows == WF_ROWS_LOGITS ? b->n_logits : b->n_rows;
+    return rows == WF_ROWS_LOGITS ? b->n_logits : b->n_tokens;
 }
 
 static span part_of(const wf_batch *b, enum wf_rows rows, const wf_nano *n)
@@ -188,14 +188,14 @@ static uint32_t input_count(const wf_batch *b, enum wf_input i)
     case WF_INPUT_INDPTR: return b->n_seqs + 1;
     case WF_INPUT_PAGES: return b->n_pages;
     case WF_INPUT_LOGIT_ROWS: return b->n_logits;
-    default: return b->n_rows;
+    default: return b->n_tokens;
     }
 }
 
 static wf_view act_view(const wf_exec *e, const wf_batch *b, const wf_value *v, int32_t slot, wf_operand o, span rows)
 {
     uint64_t size = wf_dtype_bytes(v->dtype, 1), pitch = e->p->slots[slot].pitch;
-    wf_view view = wf_memory_slot(&e->mem, slot, b->n_rows, b->n_logits);
+    wf_view view = wf_memory_slot(&e->mem, slot, b->n_tokens, b->n_logits);
     view.offset += rows.first * pitch + o.col * size;
     view.rows = rows.count;
     view.cols = o.cols ? o.cols : v->cols;
@@ -210,7 +210,7 @@ static wf_view view_of(const wf_exec *e, const wf_batch *b, const wf_node *node,
     if (o.value < 0) return (wf_view){0};
     const wf_value *v = &e->g->values[o.value];
     if (v->kind == WF_VALUE_WEIGHT) return e->weights[v->id];
-    if (v->kind == WF_VALUE_KV) return wf_memory_pool(&e->mem, v, b->n_rows, b->n_logits);
+    if (v->kind == WF_VALUE_KV) return wf_memory_pool(&e->mem, v, b->n_tokens, b->n_logits);
     bool own = v->rows == node->rows;
     if (!own) rows = (span){0, rows_in(b, v->rows)};
     if (v->kind == WF_VALUE_ACT) return act_view(e, b, v, e->p->slot_of[o.value], o, rows);
@@ -325,7 +325,7 @@ static wf_view input_view(const wf_exec *e, uint64_t at, enum wf_dtype dtype, ui
 
 static wf_view tokens_view(const wf_exec *e, const wf_batch *b)
 {
-    return input_view(e, e->input_at[WF_INPUT_TOKEN], WF_I32, b->n_rows, 1);
+    return input_view(e, e->input_at[WF_INPUT_TOKEN], WF_I32, b->n_tokens, 1);
 }
 
 static wf_view logits_view(const wf_exec *e, const wf_batch *b)
@@ -341,7 +341,7 @@ static weft_status write_inputs(wf_exec *e, const wf_batch *b, const wf_sampling
     uint64_t end = params ? e->key_at + b->n_logits * WF_SAMPLING_INTS * sizeof(int32_t) : e->input_at[WF_N_INPUTS - 1] + b->n_logits * sizeof(int32_t);
     WF_TRY(wf_write(e->queues[0], wf_arena_buf(&e->mem.steps, e->inputs), e->inputs.offset, f->staging.data, end, NULL, 0, f->begun));
     wf_view tokens = tokens_view(e, b);
-    if (b->n_fed) WF_TRY(wf_tokens_subst(&e->tokens, e->queues[0], &tokens));
+    if (b->n_pending) WF_TRY(wf_tokens_subst(&e->tokens, e->queues[0], &tokens));
     if (e->p->n_queues > 1) WF_TRY(wf_mark(e->queues[0], NULL, 0, e->start));
     for (uint32_t q = 1; q < e->p->n_queues; q++) WF_TRY(wf_mark(e->queues[q], &e->start, 1, NULL));
     return WEFT_OK;
@@ -458,7 +458,7 @@ static weft_status prepare_batch(wf_exec *e, const wf_batch *b, bool attention)
 static weft_status prepare_rows(wf_exec *e, uint32_t rows)
 {
     uint32_t seqs = WF_MIN(rows, e->limits.seqs);
-    wf_batch b = {.n_rows = rows, .n_seqs = seqs, .n_pages = seqs, .n_logits = WF_MIN(rows, e->limits.logit_rows), .max_q = rows / seqs};
+    wf_batch b = {.n_tokens = rows, .n_seqs = seqs, .n_pages = seqs, .n_logits = WF_MIN(rows, e->limits.logit_rows), .max_q = rows / seqs};
     wf_batch prompt = b;
     prompt.n_seqs = prompt.n_pages = 1, prompt.max_q = rows;
     WF_TRY(prepare_batch(e, &b, false));
@@ -474,8 +474,8 @@ static weft_status prepare_rows(wf_exec *e, uint32_t rows)
 static uint32_t next_rows(const wf_exec *e, uint32_t rows)
 {
     uint32_t next = rows + WF_MAX(1u, rows / 8);
-    if (e->dev->info.type == WEFT_DEVICE_CPU) next = rows < 8 ? 8 : e->limits.rows;
-    return rows < e->limits.rows ? WF_MIN(next, e->limits.rows) : 0;
+    if (e->dev->info.type == WEFT_DEVICE_CPU) next = rows < 8 ? 8 : e->limits.step_tokens;
+    return rows < e->limits.step_tokens ? WF_MIN(next, e->limits.step_tokens) : 0;
 }
 
 weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user)

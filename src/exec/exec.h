@@ -13,9 +13,9 @@
  * in[LOGIT_ROWS] lists the rows that want logits. Ids count sequences of this batch. */
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
-    uint32_t n_rows, n_seqs, n_pages, n_logits;
+    uint32_t n_tokens, n_seqs, n_pages, n_logits;
     uint32_t n_decodes;     /* so many rows, the first ones, are each the only one of their sequence */
-    uint32_t n_fed;         /* rows whose token is -1 - k: what row k of the logits of the step before gave */
+    uint32_t n_pending;         /* rows whose token is -1 - k: what row k of the logits of the step before gave */
     uint32_t max_kv, max_q; /* most keys a row sees; most rows of a sequence */
 } wf_batch;
 

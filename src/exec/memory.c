@@ -25,16 +25,16 @@ uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows)
     return bytes;
 }
 
-void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc)
+void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc)
 {
     enum { WORTH_SHARING = 64 /* that part more pages */ };
-    wf_space s = {.page = wf_page_bytes(g), .row = wf_slot_bytes(p, 1, 0), .logit_row = wf_slot_bytes(p, 0, 1)};
-    s.bytes = WF_UP(l->pages * s.page, align) + wf_space_step(&s, l->rows, l->logit_rows);
+    wf_unified_pool s = {.page = wf_page_bytes(g), .token = wf_slot_bytes(p, 1, 0), .logit_row = wf_slot_bytes(p, 0, 1)};
+    s.bytes = WF_UP(l->pages * s.page, align) + wf_unified_pool_step_bytes(&s, l->step_tokens, l->logit_rows);
     if (!s.page || s.page > UINT32_MAX || s.bytes > max_alloc) return;
     uint64_t wanted = (uint64_t)l->seq_pages * l->seqs;
-    l->space = s;
+    l->pool = s;
     l->pages = (uint32_t)WF_MIN(WF_MAX(wanted, l->pages), (uint64_t)INT32_MAX);
-    uint32_t pages = wf_limits_spread(l, 1), base = wf_limits_base(l);
+    uint32_t pages = wf_limits_max_pages(l, 1), base = wf_limits_guaranteed_pages(l);
     l->pages = pages - base >= base / WORTH_SHARING ? pages : base;
 }
 
@@ -84,7 +84,7 @@ static weft_status reserve_kv(wf_memory *m)
     uint64_t *bytes = wf_calloc(m->n_pools, sizeof *bytes);
     if (!bytes) return WEFT_ERR_NOMEM;
     list_pools(m, bytes);
-    const wf_space *s = &m->limits.space;
+    const wf_unified_pool *s = &m->limits.pool;
     weft_status st = s->bytes ? add_group(m, s->page, s->bytes) : reserve_apart(m, bytes);
     free(bytes);
     return st;
@@ -99,20 +99,20 @@ static weft_status reserve_slots(wf_memory *m)
         *(logits ? &logit_row : &row) += s->pitch;
         m->below[i][0] = row;
         m->below[i][1] = logit_row;
-        if (m->limits.space.bytes) m->slots[i] = m->groups[0].at;
-        else WF_TRY(wf_arena_reserve(&m->steps, (uint64_t)s->pitch * (logits ? m->limits.logit_rows : m->limits.rows), &m->slots[i]));
+        if (m->limits.pool.bytes) m->slots[i] = m->groups[0].at;
+        else WF_TRY(wf_arena_reserve(&m->steps, (uint64_t)s->pitch * (logits ? m->limits.logit_rows : m->limits.step_tokens), &m->slots[i]));
     }
     return WEFT_OK;
 }
 
 /* Not all commands have these. */
-#define SMALLER "where the command has them, lower --dense-batch, --max-num-seqs, --kv-memory or --ctx-size"
+#define SMALLER "where the command has them, lower --max-num-batched-tokens, --max-num-seqs, --kv-memory or --ctx-size"
 
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l)
 {
     *m = (wf_memory){.g = g, .p = p, .limits = *l};
     wf_arena_init(&m->steps, dev, "activations", SMALLER);
-    wf_arena_init(&m->kv, dev, l->space.bytes ? "KV cache and activations" : "KV cache", SMALLER);
+    wf_arena_init(&m->kv, dev, l->pool.bytes ? "KV cache and activations" : "KV cache", SMALLER);
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == WF_VALUE_KV) m->n_pools = WF_MAX(m->n_pools, (size_t)g->values[v].id + 1);
     m->slots = wf_calloc(p->n_slots, sizeof *m->slots);
@@ -143,7 +143,7 @@ void wf_memory_free(wf_memory *m)
 uint64_t wf_memory_kv(const wf_memory *m)
 {
     const wf_limits *l = &m->limits;
-    return wf_arena_bytes(&m->kv) - (l->space.bytes ? wf_space_step(&l->space, l->rows, l->logit_rows) : 0);
+    return wf_arena_bytes(&m->kv) - (l->pool.bytes ? wf_unified_pool_step_bytes(&l->pool, l->step_tokens, l->logit_rows) : 0);
 }
 
 uint64_t wf_memory_activations(const wf_memory *m)
@@ -156,7 +156,7 @@ uint64_t wf_memory_activations(const wf_memory *m)
 wf_view wf_memory_slot(const wf_memory *m, int32_t slot, uint32_t rows, uint32_t logits)
 {
     wf_region r = m->slots[slot];
-    const wf_space *s = &m->limits.space;
+    const wf_unified_pool *s = &m->limits.pool;
     if (!s->bytes) return (wf_view){.buf = wf_arena_buf(&m->steps, r), .offset = r.offset};
     return (wf_view){.buf = wf_arena_buf(&m->kv, r), .offset = r.offset + s->bytes - rows * m->below[slot][0] - logits * m->below[slot][1]};
 }

@@ -3,7 +3,7 @@
  *
  * A page holds K and V of all layers, one behind the other, so that it is copied in one piece; the pool of a layer is
  * a view of the whole with an offset and a stride. Where all that and the activations fit in one buffer of the device
- * they share it (mem/space.h). Where not, each buffer holds the pages of a group of layers, for a kernel takes K or V
+ * they share it (mem/unified_pool.h). Where not, each buffer holds the pages of a group of layers, for a kernel takes K or V
  * from one buffer; activations then lie apart, and nothing is shared: a page is there only if its part is in every buffer, so
  * the room beside activations in one of them would need the same room in all others.
  */
@@ -11,50 +11,50 @@
 #define WF_MEMORY_H
 
 #include "mem/arena.h"
-#include "mem/space.h"
+#include "mem/unified_pool.h"
 #include "plan/plan.h"
 
 typedef struct wf_limits {
-    uint32_t rows, logit_rows, seqs; /* of a step */
+    uint32_t step_tokens, logit_rows, seqs; /* of one step, at most */
     uint32_t seq_pages;              /* pages of one sequence */
     uint32_t pages;                  /* of all, at most */
-    wf_space space;                  /* zero: all pages are there in every step */
+    wf_unified_pool pool;                  /* zero: all pages are there in every step */
 } wf_limits;
 
 /* Pages that steps of so many rows leave. */
 static inline uint32_t wf_limits_pages(const wf_limits *l, uint32_t rows, uint32_t logits)
 {
-    return l->space.bytes ? (uint32_t)WF_MIN(wf_space_pages(&l->space, rows, logits), l->pages) : l->pages;
+    return l->pool.bytes ? (uint32_t)WF_MIN(wf_unified_pool_pages(&l->pool, rows, logits), l->pages) : l->pages;
 }
 
 /* Pages that every step leaves. */
-static inline uint32_t wf_limits_base(const wf_limits *l)
+static inline uint32_t wf_limits_guaranteed_pages(const wf_limits *l)
 {
-    return wf_limits_pages(l, l->rows, l->logit_rows);
+    return wf_limits_pages(l, l->step_tokens, l->logit_rows);
 }
 
 /* Rows for which there is always room beside the pages in use while so many sequences run: one of each, and a quarter
  * of the largest step for prompts, which would creep once answers have spread. */
-static inline uint32_t wf_limits_short(const wf_limits *l, uint32_t seqs)
+static inline uint32_t wf_limits_steady_tokens(const wf_limits *l, uint32_t seqs)
 {
-    return WF_MIN(l->rows, seqs + l->rows / 4);
+    return WF_MIN(l->step_tokens, seqs + l->step_tokens / 4);
 }
 
 /* Pages that may be in use meanwhile. */
-static inline uint32_t wf_limits_spread(const wf_limits *l, uint32_t seqs)
+static inline uint32_t wf_limits_max_pages(const wf_limits *l, uint32_t seqs)
 {
-    return wf_limits_pages(l, wf_limits_short(l, seqs), seqs);
+    return wf_limits_pages(l, wf_limits_steady_tokens(l, seqs), seqs);
 }
 
 /* Bytes of a page: K and V of all layers. */
 uint64_t wf_page_bytes(const wf_graph *g);
 /* Of all slots, for so many rows. */
 uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
-/* l with as many pages as the KV cache was given memory for: sets l->space, where one buffer can hold all, and raises
+/* l with as many pages as the KV cache was given memory for: sets l->pool, where one buffer can hold all, and raises
  * l->pages by those that small steps leave, as far as sequences can use them. Not for less than a part of them:
  * with far more pages than activations a few more are worth no shorter steps. p is placed; align and max_alloc are the
  * device's. */
-void wf_limits_share(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc);
+void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc);
 
 typedef struct wf_pool {
     uint32_t group;

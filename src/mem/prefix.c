@@ -1,4 +1,4 @@
-/* prefix: a hash table of page contents, with one entry a page. See prefix.h. */
+/* prefix: a hash table of cached pages, one entry per page. See prefix.h. */
 #include "mem/prefix.h"
 
 #include <stdlib.h>
@@ -16,14 +16,14 @@ static const int32_t *tokens_of(const wf_prefix *x, int32_t page)
     return x->tokens + (size_t)page * x->page_tokens;
 }
 
-static void forget(void *user, int32_t page)
+static void evicted(void *user, int32_t page)
 {
     wf_prefix *x = user;
     wf_prefix_entry *e = &x->entries[page];
     int32_t *at = &x->buckets[bucket_of(x, e->parent, tokens_of(x, page))];
     while (*at != page) at = &x->entries[*at].next;
     *at = e->next;
-    e->self = 0;
+    e->block = 0;
 }
 
 weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens)
@@ -34,7 +34,7 @@ weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens)
     x->entries = wf_calloc(pages->n, sizeof *x->entries);
     if (!x->tokens || !x->buckets || !x->entries) return wf_prefix_free(x), WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < x->n_buckets; i++) x->buckets[i] = -1;
-    pages->on_evict = forget;
+    pages->on_evict = evicted;
     pages->user = x;
     return WEFT_OK;
 }
@@ -47,23 +47,23 @@ void wf_prefix_free(wf_prefix *x)
     *x = (wf_prefix){0};
 }
 
-int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *self)
+int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *block)
 {
     int32_t page = x->buckets[bucket_of(x, parent, tokens)];
     while (page >= 0 && (x->entries[page].parent != parent || memcmp(tokens_of(x, page), tokens, x->page_tokens * sizeof *tokens)))
         page = x->entries[page].next;
-    if (page >= 0) *self = x->entries[page].self;
+    if (page >= 0) *block = x->entries[page].block;
     return page;
 }
 
 uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, int32_t page)
 {
-    uint64_t self = 0;
-    if (wf_prefix_find(x, parent, tokens, &self) >= 0) return self;
+    uint64_t block = 0;
+    if (wf_prefix_find(x, parent, tokens, &block) >= 0) return block;
     int32_t *bucket = &x->buckets[bucket_of(x, parent, tokens)];
     memcpy(x->tokens + (size_t)page * x->page_tokens, tokens, x->page_tokens * sizeof *tokens);
     x->entries[page] = (wf_prefix_entry){parent, ++x->last, *bucket};
     *bucket = page;
-    wf_pages_keep(x->pages, page);
+    wf_pages_cache(x->pages, page);
     return x->last;
 }

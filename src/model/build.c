@@ -174,7 +174,7 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
     wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
     n.in[0] = WF_ALL(table);
     n.in[1] = WF_ALL(b->graph->inputs[ids]);
-    n.out[0] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->width));
+    n.out[0] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->hidden_size));
     add_node(b, &n);
     return n.out[0].value;
 }
@@ -184,8 +184,8 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
     if (b->status != WEFT_OK) return -1;
     wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x));
     n.in[0] = WF_ALL(x);
-    n.in[1] = WF_ALL(vector(b, tensor, b->hp->width));
-    n.out[0] = WF_ALL(activation(b, n.rows, b->act, b->hp->width));
+    n.in[1] = WF_ALL(vector(b, tensor, b->hp->hidden_size));
+    n.out[0] = WF_ALL(activation(b, n.rows, b->act, b->hp->hidden_size));
     add_node(b, &n);
     return n.out[0].value;
 }
@@ -211,8 +211,8 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     node.in[3] = WF_ALL(residual);
     node.out[0] = y;
     if (fuse && fuse->norm) {
-        node.in[4] = WF_ALL(vector(b, fuse->norm, b->hp->width));
-        node.out[1] = WF_ALL(activation(b, node.rows, b->act, b->hp->width));
+        node.in[4] = WF_ALL(vector(b, fuse->norm, b->hp->hidden_size));
+        node.out[1] = WF_ALL(activation(b, node.rows, b->act, b->hp->hidden_size));
     }
     node.p.silu = fuse && fuse->silu;
     node.p.rope = fuse && fuse->pools;
@@ -271,7 +271,7 @@ int32_t wf_build_embed(wf_builder *b)
 {
     b->layer = WF_ONCE;
     const wf_linear table = {"embed", "token_embd", b->hp->n_vocab};
-    int32_t w = stacked_matrix(b, &table, 1, b->hp->width);
+    int32_t w = stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also where it is tied */
     return gather(b, "embed", w, WF_INPUT_TOKEN);
@@ -302,7 +302,7 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
     const wf_linear qkv[] = {{"q", "attn_q", hp->n_head * hp->head_dim},
                              {"k", "attn_k", hp->n_kv_head * hp->head_dim},
                              {"v", "attn_v", hp->n_kv_head * hp->head_dim}};
-    const wf_linear o = {"attn_out", "attn_output", hp->width};
+    const wf_linear o = {"attn_out", "attn_output", hp->hidden_size};
     if (b->status != WEFT_OK) return -1;
     const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
     const wf_fuse around = {.norm = "attn_norm", .pools = pools};
@@ -313,8 +313,8 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
 int32_t wf_build_swiglu(wf_builder *b, int32_t x)
 {
     const wf_hparams *hp = b->hp;
-    const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->ffn_width}, {"up", "ffn_up", hp->ffn_width}};
-    const wf_linear down = {"down", "ffn_down", hp->width};
+    const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->intermediate_size}, {"up", "ffn_up", hp->intermediate_size}};
+    const wf_linear down = {"down", "ffn_down", hp->hidden_size};
     const wf_fuse around = {.norm = "ffn_norm", .silu = true};
     int32_t h = wf_build_linears(b, "gate_up", gate_up, 2, x, &around, -1, b->act);
     if (b->status != WEFT_OK) return -1;

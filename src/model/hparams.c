@@ -79,9 +79,9 @@ static weft_status read_heads(const wf_gguf *f, const char *arch, wf_hparams *hp
     char k[96];
     hp->head_dim = 0;
     WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.key_length"), false, &hp->head_dim));
-    if (!hp->head_dim && hp->width % hp->n_head)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.embedding_length %u is no multiple of attention.head_count %u", f->path, arch, hp->width, hp->n_head);
-    if (!hp->head_dim) hp->head_dim = hp->width / hp->n_head;
+    if (!hp->head_dim && hp->hidden_size % hp->n_head)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: %s.embedding_length %u is no multiple of attention.head_count %u", f->path, arch, hp->hidden_size, hp->n_head);
+    if (!hp->head_dim) hp->head_dim = hp->hidden_size / hp->n_head;
     uint32_t value_length = hp->head_dim;
     WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.value_length"), false, &value_length));
     if (value_length != hp->head_dim)
@@ -109,8 +109,8 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     if (experts) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u: mixture-of-experts models are not supported", f->path, k, experts);
     if (!f->n_tensors) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s holds a vocabulary only, no weights: it can tokenize, not write", f->path);
     WF_TRY(read_u32(f, arch, "block_count", true, (uint32_t)WF_MIN(f->n_tensors, 4096), &hp->n_layer));
-    WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->width));
-    WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->ffn_width));
+    WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->hidden_size));
+    WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->intermediate_size));
     WF_TRY(read_u32(f, arch, "context_length", true, 1u << 24, &hp->context));
     WF_TRY(read_f32(f, arch, "attention.layer_norm_rms_epsilon", true, &hp->eps));
     WF_TRY(read_heads(f, arch, hp));

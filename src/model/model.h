@@ -11,7 +11,7 @@
 #include "plan/graph.h"
 
 typedef struct wf_hparams {
-    uint32_t n_layer, n_head, n_kv_head, head_dim, width, ffn_width, n_vocab, context;
+    uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t n_rot;    /* rotated elements of each head, even */
     bool neox;         /* pairs (i, i + n_rot/2) instead of (2i, 2i + 1) */
     float rope_base;

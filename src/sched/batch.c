@@ -1,91 +1,92 @@
-/* batch: the rows of a step. First how many rows each sequence gets, then the cut to whole tiles, then the arrays. */
+/* batch: forms a step. First it decides how many tokens each sequence gets, then it cuts to whole tiles, then it fills the
+ * arrays. */
 #include "sched/internal.h"
 
 #include <string.h>
 
 static bool decoding(const wf_seq *q)
 {
-    return q->n_done > 0 && wf_seq_length(q) - q->n_done == 1 && wf_seq_length(q) > q->n_prompt;
+    return q->n_computed > 0 && wf_seq_length(q) - q->n_computed == 1 && wf_seq_length(q) > q->n_prompt;
 }
 
-/* Rows still to be computed: none of a sequence that ends with the token which is under way. */
-static uint32_t left(const wf_seq *q)
+/* Tokens that can be scheduled: none if the pending token is the last of the sequence. */
+static uint32_t remaining(const wf_seq *q)
 {
-    return q->n_ahead && wf_seq_length(q) >= q->max_tokens ? 0 : wf_seq_length(q) - q->n_done;
+    return q->n_pending && wf_seq_length(q) >= q->max_tokens ? 0 : wf_seq_length(q) - q->n_computed;
 }
 
-static uint32_t wanted_logits(const wf_seq *q, uint32_t n_rows)
+static uint32_t wanted_logits(const wf_seq *q, uint32_t n_tokens)
 {
-    if (q->all_logits) return n_rows;
-    return n_rows && !q->no_logits && q->n_done + n_rows == wf_seq_length(q);
+    if (q->all_logits) return n_tokens;
+    return n_tokens && !q->no_logits && q->n_computed + n_tokens == wf_seq_length(q);
 }
 
-/* ---- how many rows ------------------------------------------------------------------------------------------ */
+/* ---- how many tokens ---------------------------------------------------------------------------------------- */
 
 typedef struct plan {
-    uint32_t rows, logits, decodes;
+    uint32_t tokens, logits, decodes;
 } plan;
 
-/* Pages that q has still to take for n rows. */
-static uint32_t need(const wf_sched *s, const wf_seq *q, uint32_t n)
+/* Pages that q must still allocate for n tokens. */
+static uint32_t pages_needed(const wf_sched *s, const wf_seq *q, uint32_t n)
 {
-    uint32_t want = wf_sched_pages_for(s, q->n_done + n);
+    uint32_t want = wf_sched_pages_for(s, q->n_computed + n);
     return want > q->n_pages ? want - q->n_pages : 0;
 }
 
-/* Pages that the step leaves with n rows of q. */
-static uint32_t left_by(const wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+/* Pages that exist in the step if it also computes n tokens of q. */
+static uint32_t pages_left(const wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return wf_limits_pages(&s->limits, p->rows + n, p->logits + wanted_logits(q, n));
+    return wf_limits_pages(&s->limits, p->tokens + n, p->logits + wanted_logits(q, n));
 }
 
-/* Of these, what the steps to come leave, too. */
-static uint32_t below(const wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+/* Of these, the pages that may stay in use in later steps. */
+static uint32_t page_limit(const wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return WF_MIN(left_by(s, p, q, n), wf_limits_spread(&s->limits, s->n_running));
+    return WF_MIN(pages_left(s, p, q, n), wf_limits_max_pages(&s->limits, s->n_running));
 }
 
-static bool clears_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+static bool clears_used_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return wf_pages_top(&s->pages) <= left_by(s, p, q, n);
+    return wf_pages_high_water(&s->pages) <= pages_left(s, p, q, n);
 }
 
-static bool finds_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
+static bool has_pages(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n)
 {
-    return need(s, q, n) <= wf_pages_available(&s->pages, below(s, p, q, n));
+    return pages_needed(s, q, n) <= wf_pages_available(&s->pages, page_limit(s, p, q, n));
 }
 
-/* The most of n rows for which it is so: fewer rows are never worse. */
-static uint32_t most(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n, bool (*so)(wf_sched *, const plan *, const wf_seq *, uint32_t))
+/* The greatest count of up to n tokens that passes the test. The test is monotonic: fewer tokens never fail. */
+static uint32_t most(wf_sched *s, const plan *p, const wf_seq *q, uint32_t n, bool (*test)(wf_sched *, const plan *, const wf_seq *, uint32_t))
 {
     uint32_t yes = 0, no = n;
-    if (so(s, p, q, n)) return n;
+    if (test(s, p, q, n)) return n;
     while (no - yes > 1) {
         uint32_t middle = yes + (no - yes) / 2;
-        *(so(s, p, q, middle) ? &yes : &no) = middle;
+        *(test(s, p, q, middle) ? &yes : &no) = middle;
     }
     return yes;
 }
 
-/* Rows of q that fit beside those planned, and above the pages in use. */
+/* Tokens of q that fit next to those planned so far, with activations above the pages in use. */
 static uint32_t chunk(wf_sched *s, const plan *p, const wf_seq *q)
 {
-    uint32_t n = WF_MIN(left(q), s->limits.rows - p->rows), logits = s->limits.logit_rows - p->logits;
+    uint32_t n = WF_MIN(remaining(q), s->limits.step_tokens - p->tokens), logits = s->limits.logit_rows - p->logits;
     if (q->all_logits) n = WF_MIN(n, logits);
     else if (n && wanted_logits(q, n) > logits) n--;
-    return most(s, p, q, n, clears_pages);
+    return most(s, p, q, n, clears_used_pages);
 }
 
-/* Gives q up to n rows, as many as there are pages for; with `force` the last in order are put aside for them. */
+/* Schedules up to n tokens of q, as many as there are pages for. force: preempts the last in order to get pages. */
 static void grant(wf_sched *s, plan *p, wf_seq *q, uint32_t n, bool force)
 {
-    while (force && !finds_pages(s, p, q, n) && wf_sched_preempt(s, q)) {}
-    n = most(s, p, q, n, finds_pages);
-    uint32_t pages = need(s, q, n);
-    wf_pages_take(&s->pages, pages, below(s, p, q, n), q->pages + q->n_pages);
+    while (force && !has_pages(s, p, q, n) && wf_sched_preempt(s, q)) {}
+    n = most(s, p, q, n, has_pages);
+    uint32_t pages = pages_needed(s, q, n);
+    wf_pages_alloc(&s->pages, pages, page_limit(s, p, q, n), q->pages + q->n_pages);
     q->n_pages += pages;
-    q->n_rows = n;
-    p->rows += n;
+    q->n_scheduled = n;
+    p->tokens += n;
     p->logits += wanted_logits(q, n);
 }
 
@@ -93,14 +94,14 @@ static void plan_decodes(wf_sched *s, plan *p)
 {
     for (wf_seq *q = s->running; q; q = q->next)
         if (decoding(q) && chunk(s, p, q)) grant(s, p, q, 1, true);
-    p->decodes = p->rows;
+    p->decodes = p->tokens;
 }
 
-/* Orca takes prompts whole: one that would fit into an empty step waits until it fits. */
-static bool waits_for_room(const wf_sched *s, const wf_seq *q, uint32_t n)
+/* Orca does not cut prompts: one that would fit into an empty step waits until it fits. */
+static bool waits_uncut(const wf_sched *s, const wf_seq *q, uint32_t n)
 {
-    uint32_t all = left(q);
-    return s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.rows && !q->all_logits;
+    uint32_t all = remaining(q);
+    return s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.step_tokens && !q->all_logits;
 }
 
 static void plan_prefills(wf_sched *s, plan *p)
@@ -108,51 +109,51 @@ static void plan_prefills(wf_sched *s, plan *p)
     for (wf_seq *q = s->running; q; q = q->next) {
         uint32_t n = decoding(q) ? 0 : chunk(s, p, q);
         if (!n) continue;
-        if (p->rows && waits_for_room(s, q, n)) return;
-        grant(s, p, q, n, !p->rows); /* an empty step must not stay empty */
-        if (s->p.policy == WF_POLICY_SARATHI && q->n_rows) return;
+        if (p->tokens && waits_uncut(s, q, n)) return;
+        grant(s, p, q, n, !p->tokens); /* an empty step must not stay empty */
+        if (s->p.policy == WF_POLICY_SARATHI && q->n_scheduled) return;
     }
 }
 
 static bool prefilling(const wf_sched *s)
 {
     const wf_seq *q = s->running;
-    while (q && (decoding(q) || !left(q))) q = q->next;
+    while (q && (decoding(q) || !remaining(q))) q = q->next;
     return q != NULL;
 }
 
-/* Rows beyond a whole number of tiles cost a tile more; those of prefill can wait for the next step. */
+/* Tokens beyond a whole number of tiles cost one more tile. Prefill tokens can wait for the next step. */
 static void cut_to_tiles(wf_sched *s, plan *p)
 {
-    uint32_t over = p->rows % s->p.tile, prefill = p->rows - p->decodes;
+    uint32_t over = p->tokens % s->p.tile, prefill = p->tokens - p->decodes;
     bool cuts = s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
-    if (!cuts || !over || p->rows < s->p.tile || over >= prefill) return;
-    while (over) { /* the list is linked one way: its end is found anew for each */
+    if (!cuts || !over || p->tokens < s->p.tile || over >= prefill) return;
+    while (over) { /* the list is singly linked: search its end each time */
         wf_seq *last = NULL;
         for (wf_seq *q = s->running; q; q = q->next)
-            if (q->n_rows && !decoding(q)) last = q;
-        uint32_t n = WF_MIN(over, last->n_rows);
-        last->n_rows -= n;
-        p->rows -= n;
+            if (q->n_scheduled && !decoding(q)) last = q;
+        uint32_t n = WF_MIN(over, last->n_scheduled);
+        last->n_scheduled -= n;
+        p->tokens -= n;
         over -= n;
     }
 }
 
 /* ---- arrays --------------------------------------------------------------------------------------------------- */
 
-static void add_rows(const wf_sched *s, wf_batch *b, wf_seq *q)
+static void add_seq(const wf_sched *s, wf_batch *b, wf_seq *q)
 {
-    uint32_t seq = b->n_seqs++, first = b->n_rows, p = s->p.page_tokens, n = q->n_rows;
+    uint32_t seq = b->n_seqs++, first = b->n_tokens, p = s->p.page_tokens, n = q->n_scheduled;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t pos = q->n_done + i, row = b->n_rows++;
+        uint32_t pos = q->n_computed + i, row = b->n_tokens++;
         bool known = pos < q->n_tokens;
-        b->in[WF_INPUT_TOKEN][row] = known ? q->tokens[pos] : -1 - (int32_t)q->fed;
-        b->n_fed += !known;
+        b->in[WF_INPUT_TOKEN][row] = known ? q->tokens[pos] : -1 - (int32_t)q->pending_logit_row;
+        b->n_pending += !known;
         b->in[WF_INPUT_POS][row] = (int32_t)pos;
         b->in[WF_INPUT_SEQ][row] = (int32_t)seq;
         b->in[WF_INPUT_SLOT][row] = q->pages[pos / p] * (int32_t)p + (int32_t)(pos % p);
     }
-    uint32_t kv = q->n_done + n, pages = (kv + p - 1) / p;
+    uint32_t kv = q->n_computed + n, pages = (kv + p - 1) / p;
     memcpy(b->in[WF_INPUT_PAGES] + b->n_pages, q->pages, pages * sizeof(int32_t));
     b->n_pages += pages;
     b->in[WF_INPUT_INDPTR][seq + 1] = (int32_t)b->n_pages;
@@ -166,17 +167,17 @@ static void add_rows(const wf_sched *s, wf_batch *b, wf_seq *q)
 void wf_sched_batch(wf_sched *s, wf_batch *b)
 {
     plan p = {0};
-    b->n_rows = b->n_seqs = b->n_pages = b->n_logits = b->n_fed = b->n_decodes = b->max_kv = b->max_q = 0;
+    b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->n_decodes = b->max_kv = b->max_q = 0;
     b->in[WF_INPUT_INDPTR][0] = 0;
-    wf_sched_clear_moves(s);
+    wf_sched_clear_swaps(s);
     wf_sched_admit(s);
-    for (wf_seq *q = s->running; q; q = q->next) q->n_rows = q->n_logits = 0;
+    for (wf_seq *q = s->running; q; q = q->next) q->n_scheduled = q->n_logits = 0;
     if (s->p.policy != WF_POLICY_REQUEST || !prefilling(s)) plan_decodes(s, &p);
     plan_prefills(s, &p);
     cut_to_tiles(s, &p);
     for (wf_seq *q = s->running; q; q = q->next)
-        if (q->n_rows && decoding(q)) add_rows(s, b, q);
-    b->n_decodes = b->n_rows;
+        if (q->n_scheduled && decoding(q)) add_seq(s, b, q);
+    b->n_decodes = b->n_tokens;
     for (wf_seq *q = s->running; q; q = q->next)
-        if (q->n_rows && !decoding(q)) add_rows(s, b, q);
+        if (q->n_scheduled && !decoding(q)) add_seq(s, b, q);
 }

@@ -1,4 +1,4 @@
-/* sched: sequences and their lists. See sched.h. */
+/* sched: the lists of sequences, and what happens to them after a step and at their end. See sched.h. */
 #include "sched/internal.h"
 
 #include <stdlib.h>
@@ -18,8 +18,8 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
 {
     *s = (wf_sched){.limits = *l, .p = *p};
     if (!s->p.tile) s->p.tile = 1;
-    for (size_t i = 0; i < WF_CLASSES; i++) s->average[i] = -1;
-    weft_status st = wf_pages_init(&s->pages, l->pages, wf_limits_base(l), p->shuffle_pages);
+    for (size_t i = 0; i < WF_LENGTH_BUCKETS; i++) s->average[i] = -1;
+    weft_status st = wf_pages_init(&s->pages, l->pages, wf_limits_guaranteed_pages(l), p->shuffle_pages);
     if (st == WEFT_OK) st = wf_prefix_init(&s->prefix, &s->pages, p->page_tokens);
     s->peaks = wf_calloc(l->seqs + 1, sizeof *s->peaks);
     s->remainders = wf_calloc(p->page_tokens, sizeof *s->remainders);
@@ -28,15 +28,15 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
     return st;
 }
 
-void wf_sched_clear_moves(wf_sched *s)
+void wf_sched_clear_swaps(wf_sched *s)
 {
-    while (s->n_moves) free(s->moves[--s->n_moves].pages);
+    while (s->n_swaps) free(s->swaps[--s->n_swaps].pages);
 }
 
 void wf_sched_free(wf_sched *s)
 {
-    wf_sched_clear_moves(s);
-    free(s->moves);
+    wf_sched_clear_swaps(s);
+    free(s->swaps);
     free(s->peaks);
     free(s->remainders);
     wf_prefix_free(&s->prefix);
@@ -74,52 +74,52 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     s->n_waiting++;
 }
 
-/* ---- copies ---------------------------------------------------------------------------------------------- */
+/* ---- swaps ----------------------------------------------------------------------------------------------- */
 
-bool wf_sched_move(wf_sched *s, wf_seq *q, bool out, uint32_t n)
+bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
 {
     int32_t *pages = wf_calloc(n + 1, sizeof *pages);
-    if (!pages || !wf_grow(&s->moves, s->n_moves, &s->cap_moves, sizeof *s->moves)) return free(pages), false;
+    if (!pages || !wf_grow(&s->swaps, s->n_swaps, &s->cap_swaps, sizeof *s->swaps)) return free(pages), false;
     memcpy(pages, q->pages, n * sizeof *pages);
-    s->moves[s->n_moves++] = (wf_move){q, out, pages, n};
+    s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, n};
     return true;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------- */
 
-/* Pages that are full, computed, and of known tokens can be found by others from now on. */
+/* Puts pages that are full and computed, and whose tokens are known, into the prefix cache. */
 static void publish(wf_sched *s, wf_seq *q)
 {
-    uint32_t p = s->p.page_tokens, n = WF_MIN(q->n_done, q->n_tokens);
+    uint32_t p = s->p.page_tokens, n = WF_MIN(q->n_computed, q->n_tokens);
     if (s->p.no_prefix) return;
     for (; (q->n_registered + 1) * p <= n; q->n_registered++)
         q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)q->n_registered * p, q->pages[q->n_registered]);
 }
 
-static bool chooses(const wf_seq *q)
+static bool samples(const wf_seq *q)
 {
-    return q->n_logits && !q->no_logits && q->n_done == wf_seq_length(q) && q->n_done < q->max_tokens;
+    return q->n_logits && !q->no_logits && q->n_computed == wf_seq_length(q) && q->n_computed < q->max_tokens;
 }
 
-void wf_sched_advance(wf_sched *s, bool ahead)
+void wf_sched_advance(wf_sched *s, bool pending)
 {
     for (wf_seq *q = s->running; q; q = q->next) {
-        q->n_done += q->n_rows;
+        q->n_computed += q->n_scheduled;
         publish(s, q);
-        if (!q->n_rows || !ahead || !chooses(q)) continue;
-        q->n_ahead++;
-        q->fed = q->logit0 + q->n_logits - 1;
+        if (!q->n_scheduled || !pending || !samples(q)) continue;
+        q->n_pending++;
+        q->pending_logit_row = q->logit0 + q->n_logits - 1;
     }
-    wf_sched_clear_moves(s);
+    wf_sched_clear_swaps(s);
     s->step++;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------ */
 
-/* Moving average of decode lengths, over about the last 16. */
+/* Moving average of decode lengths over about the last 16 sequences. */
 static void learn(wf_sched *s, const wf_seq *q)
 {
-    double length = q->n_tokens - q->n_prompt, *a = &s->average[q->class];
+    double length = q->n_tokens - q->n_prompt, *a = &s->average[q->length_bucket];
     *a = *a < 0 ? length : *a + (length - *a) / 16;
 }
 
@@ -132,17 +132,17 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
         *(running ? &s->n_running : &s->n_waiting) -= 1;
     }
     if (finished && !q->no_logits) learn(s, q);
-    wf_pages_give(&s->pages, q->pages, q->n_pages);
+    wf_pages_release(&s->pages, q->pages, q->n_pages);
     free(q->pages);
     q->pages = NULL;
     q->n_pages = q->cap_pages = 0;
-    q->aside = false;
+    q->swapped_out = false;
     q->state = WF_SEQ_NEW;
 }
 
-void wf_sched_forget(wf_sched *s, wf_seq *q)
+void wf_sched_discard(wf_sched *s, wf_seq *q)
 {
     (void)s;
-    q->aside = false;
-    q->n_done = 0;
+    q->swapped_out = false;
+    q->n_computed = 0;
 }

@@ -1,21 +1,24 @@
-/* sched: which rows the next step computes. No device call in here, so it can be simulated.
+/* sched: decides which tokens the next step computes. It makes no device calls, so tests simulate it.
  *
- * Order is one for everything: first come, first served, where a level of priority counts as having come
- * WF_PRIORITY_STEPS steps earlier. It never changes while a sequence lives, so nobody starves.
+ * Order. One order decides everything: first come, first served, where each level of priority counts as an arrival
+ * WF_PRIORITY_STEPS steps earlier. A sequence's place never changes, so none starves.
  *
- * A sequence is admitted when the predicted peak of KV pages fits (nanoflow §4.2.1), and takes pages as it grows.
- * Where the prediction was wrong the last in order is put aside: its pages go to the host and come back without
- * recomputation. Full pages of equal tokens are shared (src/mem/prefix.h).
+ * Admission and preemption. A sequence is admitted when the predicted peak of KV pages fits (NanoFlow, section 4.2.1). It
+ * allocates pages as it grows. When the prediction was too low, the last sequence in order is preempted: its pages are
+ * swapped out to the host, and swapped in later, without recomputation. Full pages with equal prefixes are shared
+ * (mem/prefix.h).
  *
- * Where pages and activations share memory (mem/space.h), those from wf_limits_base on are there in small steps only.
- * They are handed out last, and never so many that a row of each running sequence and a quarter of the largest step
- * would not fit beside them: so decodes never wait for activations, and nobody begins while pages in use forbid it.
- * Rows of prompts are cut so that the step's activations end above the highest page in use.
+ * Unified pool. Where KV pages and activations share memory (mem/unified_pool.h), pages from
+ * wf_limits_guaranteed_pages on exist only in small steps. They are allocated last, and only as far as one token of
+ * each running sequence plus a quarter of the largest step still fit next to them. So decodes never wait for activation
+ * memory. A sequence is not admitted while pages in use would break this rule, and prompt chunks are cut so that the
+ * step's activations stay above the highest page in use.
  *
- * Each step: decodes, then prefill as the policy says, cut so that the rows are a multiple of the GEMM's tile
- * (sarathi §4.4). A step may be formed while the one before runs (nanoflow §4.2.1): tokens which that one chooses
- * count as there, though only the device knows them. One owner (the engine's thread); no locks.
- */
+ * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM tile
+ * (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens that the
+ * previous step will sample count as present, although only the device knows them ("pending" tokens).
+ *
+ * Not thread-safe: the engine's thread is the only user. */
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
 
@@ -26,63 +29,63 @@
 enum wf_policy {
     WF_POLICY_NANOFLOW, /* decodes, and chunks of as many prompts as fill the dense batch exactly */
     WF_POLICY_SARATHI,  /* decodes, and a chunk of one prompt */
-    WF_POLICY_ORCA,     /* decodes, and whole prompts; one longer than the dense batch is cut all the same */
-    WF_POLICY_REQUEST,  /* a batch of requests begins when the one before has ended: prompts, then decodes */
+    WF_POLICY_ORCA,     /* decodes, and whole prompts; only a prompt longer than the dense batch is cut */
+    WF_POLICY_REQUEST,  /* request-level batching: prompts, then decodes, and new requests only after the whole batch has ended */
 };
-/* name NULL: nanoflow. WEFT_ERR_ARG names what there is. */
+/* name NULL: nanoflow. WEFT_ERR_ARG lists the valid names. */
 weft_status wf_policy_parse(const char *name, enum wf_policy *out);
 
 typedef struct wf_sched_params {
     enum wf_policy policy;
     uint32_t page_tokens;
-    uint32_t tile;          /* rows of a step are a multiple of this where prefill can be cut; 0: 1 */
+    uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
-    bool no_prefix;         /* share no pages */
+    bool no_prefix;         /* no prefix caching */
 } wf_sched_params;
 
 #define WF_PRIORITY_STEPS 1000
-#define WF_CLASSES        8 /* of requests, each with its own average decode length */
+#define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
 
 enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_RUNNING };
 
-/* A sequence, part of a request. Who adds it owns it and its tokens; sched owns pages and step fields. */
+/* A sequence, embedded in a request. The caller owns it and its tokens; sched owns the pages and everything from `state` on. */
 typedef struct wf_seq {
     struct wf_seq *next;
-    const int32_t *tokens;  /* prompt and what was generated */
-    uint32_t n_tokens;      /* of these: that many are known */
-    uint32_t n_ahead;       /* and that many more are chosen by steps under way: rows 0..n_tokens + n_ahead may be computed */
-    uint32_t n_prompt;      /* 0: n_tokens when it was added */
-    uint32_t max_tokens;    /* length it may reach */
-    uint32_t n_done;        /* rows whose K and V are in the pages */
-    uint32_t n_cached;      /* of these, found in shared pages when it first ran */
-    int32_t priority;       /* above 0: earlier */
-    uint8_t class;          /* below WF_CLASSES */
-    bool all_logits;        /* of every row, not only the last; shares no pages, since all rows are computed */
-    bool no_logits;         /* not even of the last */
+    const int32_t *tokens;  /* prompt and generated tokens */
+    uint32_t n_tokens;      /* known tokens */
+    uint32_t n_pending;     /* more tokens, which steps in flight sample: positions up to n_tokens + n_pending may be scheduled */
+    uint32_t n_prompt;      /* 0: n_tokens at wf_sched_add */
+    uint32_t max_tokens;    /* greatest length, prompt included */
+    uint32_t n_computed;    /* tokens whose K and V are in the pages */
+    uint32_t n_cached;      /* of these, prefix cache hits when it first ran */
+    int32_t priority;       /* > 0: earlier */
+    uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
+    bool all_logits;        /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
+    bool no_logits;         /* not even logits of the last position */
     enum wf_seq_state state;
-    bool aside;             /* waiting, and its K and V are on the host */
+    bool swapped_out;       /* waiting, with its K and V on the host */
     int64_t order;          /* smaller is earlier */
     int32_t *pages;
     uint32_t n_pages, cap_pages;
-    uint32_t n_registered;  /* pages whose content others can find */
-    uint64_t prefix;        /* of the last one registered or shared, see prefix.h */
-    uint32_t n_rows, logit0, n_logits; /* of the batch just formed */
-    uint32_t fed;           /* the logits' row, of the step formed last, that chooses token n_tokens + n_ahead - 1 */
+    uint32_t n_registered;  /* leading pages that are in the prefix cache */
+    uint64_t prefix;        /* block id of the last of them, see prefix.h */
+    uint32_t n_scheduled, logit0, n_logits; /* in the batch just formed: tokens; first row and number of rows of logits */
+    uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;
 
-/* Tokens that there are, known or under way. */
+/* Known and pending tokens. */
 static inline uint32_t wf_seq_length(const wf_seq *q)
 {
-    return q->n_tokens + q->n_ahead;
+    return q->n_tokens + q->n_pending;
 }
 
-/* What must be copied before the step runs, in this order: pages of q to the host, or from there. */
-typedef struct wf_move {
+/* A copy of pages of q to the host (out) or back. Swaps run before the step, in the order of the list. */
+typedef struct wf_swap {
     wf_seq *q;
     bool out;
-    int32_t *pages; /* n of them; of the move */
+    int32_t *pages; /* [n], owned by the swap */
     uint32_t n;
-} wf_move;
+} wf_swap;
 
 typedef struct wf_peak {
     uint32_t remaining, tokens;
@@ -93,30 +96,31 @@ typedef struct wf_sched {
     wf_sched_params p;
     wf_pages pages;
     wf_prefix prefix;
-    wf_seq *waiting, *running; /* in order */
+    wf_seq *waiting, *running; /* both in order */
     uint32_t n_waiting, n_running;
     int64_t step, arrivals;
-    double average[WF_CLASSES]; /* decode length; negative: none has ended yet */
-    wf_move *moves;             /* of the batch just formed */
-    size_t n_moves, cap_moves;
-    uint64_t n_preempted, prefix_queries, prefix_hits; /* tokens, of the latter two */
-    wf_peak *peaks;             /* scratch of the prediction */
+    double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
+    wf_swap *swaps;             /* of the batch just formed */
+    size_t n_swaps, cap_swaps;
+    uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
+    wf_peak *peaks;             /* scratch of wf_sched_predict */
     uint32_t *remainders;       /* [page_tokens], the same */
 } wf_sched;
 
 weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params *p);
 void wf_sched_add(wf_sched *s, wf_seq *q);
-/* Ends it and gives its pages back; finished: its length counts for the average of its class. */
+/* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
-/* Admits what fits, fills b and s->moves; b->n_rows 0: nothing to do. */
+/* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
-/* The batch was computed, or will have been before the next one: moves n_done of its sequences on. ahead: the device
- * chooses their next tokens, and who learns one adds it to its sequence and takes it off n_ahead. */
-void wf_sched_advance(wf_sched *s, bool ahead);
-/* The pages of q could not be kept on the host: what it had done is computed again. */
-void wf_sched_forget(wf_sched *s, wf_seq *q);
-/* Pages needed at most at one time if each running sequence decodes as long as the average of its class. */
-uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with); /* with: one more, or NULL */
+/* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the device
+ * samples their next tokens; when the caller learns one it appends it to the sequence and decrements n_pending. */
+void wf_sched_advance(wf_sched *s, bool pending);
+/* The host has no memory for the pages of q: its tokens will be recomputed. */
+void wf_sched_discard(wf_sched *s, wf_seq *q);
+/* Peak of KV pages in use if each running sequence decodes as long as the average of its bucket. with: one more sequence,
+ * or NULL. */
+uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with);
 void wf_sched_free(wf_sched *s);
 
 #endif

@@ -1,5 +1,4 @@
-/* metrics: counts and histograms in Prometheus' text format, under vLLM's names so that its
- * dashboards fit. */
+/* metrics: counters and histograms in Prometheus' text format, under vLLM's names so that its dashboards work. */
 #include "serve/internal.h"
 
 #include <stdio.h>
@@ -19,18 +18,18 @@ static const struct {
     const char *name, *help;
     double bounds[WF_HIST_BUCKETS];
 } hists[WF_N_HISTS] = {
-    [WF_HIST_PROMPT] = {"request_prompt_tokens", "Tokens of prompts.", TOKENS},
-    [WF_HIST_GENERATION] = {"request_generation_tokens", "Tokens of answers.", TOKENS},
-    [WF_HIST_TTFT] = {"time_to_first_token_seconds", "From a request's arrival to its first token.",
+    [WF_HIST_PROMPT] = {"request_prompt_tokens", "Prompt tokens.", TOKENS},
+    [WF_HIST_GENERATION] = {"request_generation_tokens", "Generated tokens.", TOKENS},
+    [WF_HIST_TTFT] = {"time_to_first_token_seconds", "Time from the arrival of a request to its first token.",
                       SECONDS},
-    [WF_HIST_ITL] = {"inter_token_latency_seconds", "From one token of an answer to the next.",
+    [WF_HIST_ITL] = {"inter_token_latency_seconds", "Time between two generated tokens.",
                      SECONDS},
-    [WF_HIST_E2E] = {"e2e_request_latency_seconds", "From a request's arrival to its last token.",
+    [WF_HIST_E2E] = {"e2e_request_latency_seconds", "Time from the arrival of a request to its last token.",
                      SECONDS},
-    [WF_HIST_QUEUE] = {"request_queue_time_seconds", "Waiting for the first step.", SECONDS},
-    [WF_HIST_PREFILL] = {"request_prefill_time_seconds", "From the first step to the first token.",
+    [WF_HIST_QUEUE] = {"request_queue_time_seconds", "Time in the queue, before the first step.", SECONDS},
+    [WF_HIST_PREFILL] = {"request_prefill_time_seconds", "Time from the first step to the first token.",
                          SECONDS},
-    [WF_HIST_DECODE] = {"request_decode_time_seconds", "From the first token to the last.",
+    [WF_HIST_DECODE] = {"request_decode_time_seconds", "Time from the first token to the last.",
                         SECONDS},
 };
 static const char *const finishes[] = {"stop", "length", "abort", "error"};
@@ -71,9 +70,7 @@ void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bo
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- text
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- text ---------------------------------------------------------------------------------------------------- */
 
 static void print_head(const wf_server *s, wf_text *out, const char *name, const char *type,
                        const char *help)
@@ -82,7 +79,7 @@ static void print_head(const wf_server *s, wf_text *out, const char *name, const
     wf_text_print(out, "# HELP %s%s %s\n# TYPE %s%s %s\n", p, name, help, p, name, type);
 }
 
-/* A line of name and tail. label: one beside the model's, or NULL. */
+/* One sample. label: a second label after the model's name, or NULL. */
 static void print_line(const wf_server *s, wf_text *out, const char *name, const char *tail,
                        const char *label, const char *is, double v)
 {
@@ -120,11 +117,11 @@ static void print_step(const wf_server *s, wf_text *out, const char *class, uint
     print_line(s, out, "step_seconds", "_count", label, class, (double)n);
 }
 
-/* Times of steps as a whole; by class where the engine was opened with `profile`, and where the
- * device can tell times: one that cannot has none after its first step. */
+/* Step times: as a whole, or by class if the engine was opened with `profile` and the device reports times. A device that
+ * does not report any has none after the first step. */
 static void print_steps(const wf_server *s, wf_text *out, const struct weft_stats *e)
 {
-    print_head(s, out, "step_seconds", "summary", "Time of a step; of a class: of its ops, or of the device waiting for the host.");
+    print_head(s, out, "step_seconds", "summary", "Time of a step; by class: time of its ops, or time that the device waited for the host.");
     if (!s->p.profile || (e->steps && !e->busy_ns)) {
         print_step(s, out, NULL, e->step_ns, e->steps);
         return;
@@ -133,41 +130,41 @@ static void print_steps(const wf_server *s, wf_text *out, const struct weft_stat
     print_step(s, out, "memory", e->memory_ns, e->steps);
     print_step(s, out, "network", e->network_ns, e->steps);
     print_step(s, out, "host", e->idle_ns, e->steps);
-    print_one(s, out, "nano_batch_overlap_ratio", "gauge", "Part of the device's busy time in which ops of two queues ran together, since the start.",
+    print_one(s, out, "nano_batch_overlap_ratio", "gauge", "Fraction of the device's busy time in which ops of two queues overlapped, since the start.",
               e->busy_ns ? WF_MIN((double)e->overlap_ns / (double)e->busy_ns, 1.0) : 0);
 }
 
-static void print_spill(const wf_server *s, wf_text *out, const char *direction, uint64_t bytes)
+static void print_swapped(const wf_server *s, wf_text *out, const char *direction, uint64_t bytes)
 {
-    wf_text_print(out, "%sspill_bytes_total{model_name=\"%s\",direction=\"%s\",tier=\"host\"} %llu\n", s->p.metrics_prefix,
+    wf_text_print(out, "%skv_swapped_bytes_total{model_name=\"%s\",direction=\"%s\",tier=\"host\"} %llu\n", s->p.metrics_prefix,
                   s->name, direction, (unsigned long long)bytes);
 }
 
 static void print_engine(wf_server *s, wf_text *out)
 {
     struct weft_stats e = {0};
-    double bounds[WEFT_ROWS_BUCKETS];
-    uint64_t counts[WEFT_ROWS_BUCKETS + 1] = {0};
+    double bounds[WEFT_STEP_TOKENS_BUCKETS];
+    uint64_t counts[WEFT_STEP_TOKENS_BUCKETS + 1] = {0};
     weft_engine_stats(s->engine, &e);
-    memcpy(counts, e.rows_hist, sizeof e.rows_hist);
-    for (size_t i = 0; i < WEFT_ROWS_BUCKETS; i++) bounds[i] = (double)(1u << i);
-    print_one(s, out, "num_requests_running", "gauge", "Sequences that run.", e.running);
-    print_one(s, out, "num_requests_waiting", "gauge", "Sequences that wait.", e.waiting);
-    print_one(s, out, "kv_cache_usage_perc", "gauge", "Used part of the KV cache, 1 is all.",
+    memcpy(counts, e.step_tokens_hist, sizeof e.step_tokens_hist);
+    for (size_t i = 0; i < WEFT_STEP_TOKENS_BUCKETS; i++) bounds[i] = (double)(1u << i);
+    print_one(s, out, "num_requests_running", "gauge", "Sequences that are running.", e.running);
+    print_one(s, out, "num_requests_waiting", "gauge", "Sequences that are waiting.", e.waiting);
+    print_one(s, out, "kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.",
               e.kv_pages ? (double)e.kv_pages_used / e.kv_pages : 0);
-    print_one(s, out, "num_preemptions_total", "counter", "Sequences put aside for lack of KV cache.",
+    print_one(s, out, "num_preemptions_total", "counter", "Sequences preempted because the KV cache was full.",
               (double)e.preempted);
-    print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked for in the KV cache.",
+    print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               (double)e.prefix_queries);
-    print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found there.", (double)e.prefix_hits);
-    print_one(s, out, "softmax_recompute_total", "counter", "Attention rows and heads whose scores left the calibrated range.",
+    print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", (double)e.prefix_hits);
+    print_one(s, out, "softmax_recompute_total", "counter", "Softmax rows (query and head) recomputed because their scores left the calibrated range.",
               (double)e.softmax_recomputed);
-    print_head(s, out, "spill_bytes_total", "counter", "Bytes of KV cache of sequences put aside: out to another tier, and in again.");
-    print_spill(s, out, "out", e.spilled_out);
-    print_spill(s, out, "in", e.spilled_in);
+    print_head(s, out, "kv_swapped_bytes_total", "counter", "Bytes of KV cache of preempted sequences: swapped out to another tier, and swapped in.");
+    print_swapped(s, out, "out", e.swapped_out_bytes);
+    print_swapped(s, out, "in", e.swapped_in_bytes);
     print_steps(s, out, &e);
-    print_hist(s, out, "iteration_tokens_total", "Tokens of a step.", bounds, WEFT_ROWS_BUCKETS,
-               counts, (double)e.rows);
+    print_hist(s, out, "iteration_tokens_total", "Tokens per step.", bounds, WEFT_STEP_TOKENS_BUCKETS,
+               counts, (double)e.step_tokens);
 }
 
 void wf_metrics_print(wf_server *s, wf_text *out)
@@ -175,11 +172,11 @@ void wf_metrics_print(wf_server *s, wf_text *out)
     wf_metrics *m = &s->metrics;
     print_engine(s, out);
     pthread_mutex_lock(&m->lock);
-    print_one(s, out, "prompt_tokens_total", "counter", "Tokens of prompts.",
+    print_one(s, out, "prompt_tokens_total", "counter", "Prompt tokens.",
               (double)m->prompt_tokens);
-    print_one(s, out, "generation_tokens_total", "counter", "Tokens of answers.",
+    print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.",
               (double)m->generation_tokens);
-    print_head(s, out, "request_success_total", "counter", "Sequences that ended.");
+    print_head(s, out, "request_success_total", "counter", "Sequences that have ended.");
     for (size_t i = 0; i < WF_LEN(finishes); i++)
         print_line(s, out, "request_success_total", "", "finished_reason", finishes[i],
                    (double)m->finished[i]);

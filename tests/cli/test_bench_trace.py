@@ -36,7 +36,7 @@ class Trace(cli.TestCase):
         return json.loads(self.ok(*trace("-o", "json", *args)).text)
 
     def test_every_policy_and_load(self):
-        rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--dense-batch", 16)
+        rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--max-num-batched-tokens", 16)
         self.assertEqual([(r["policy"], r["load"]) for r in rows], [(p, w) for p in POLICIES for w in ("20:8", "30:0", "lengths")])
         n_params = None
         for r in rows:
@@ -49,7 +49,7 @@ class Trace(cli.TestCase):
             optimum = r["total_tokens_s"] * 100 / r["optimum_pct"]
             n_params = n_params or 0.001e12 / optimum / 2
             self.assertAlmostEqual(0.001e12 / (2 * n_params) / optimum, 1, 5)
-            self.assertLessEqual(r["mean_rows"], 16)
+            self.assertLessEqual(r["mean_step_tokens"], 16)
             self.assertLessEqual(0, r["ttft_p50_ms"])
             self.assertLessEqual(r["ttft_p50_ms"], r["ttft_p99_ms"])
             self.assertLessEqual(r["ttft_p99_ms"], r["seconds"] * 1e3)

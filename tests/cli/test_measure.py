@@ -228,7 +228,7 @@ class Calibrate(cli.TestCase):
 class Info(cli.TestCase):
     def test_file(self):
         text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text
-        for pattern in (r"architecture +llama", r"layers +5", r"heads +8, 4 of keys and values, 8 wide", r"width +64, 172",
+        for pattern in (r"architecture +llama", r"layers +5", r"heads +8, 4 of keys and values, 8 wide", r"hidden size +64, 172",
                         r"context +512 tokens", r"formats +F32", r"memory need +[0-9.]+ MiB with a context of 512",
                         r"memory budget +weights [0-9.]+ .iB, activations", r" +room for [0-9.]+. tokens on cpu ",
                         r"token_embd.weight +F32 +64 x 512 +131072", r"general.architecture +llama"):
@@ -249,7 +249,7 @@ class Info(cli.TestCase):
         self.assertGreater(float(more.removesuffix("K")), 2) # 320 rows' activations, each at least 4 rows of the width, and logits
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680)[:3], ("112", "1", "100"))
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680, "--max-num-seqs", 1)[3], "112") # no more than it may want
-        self.assertEqual(holds("--dense-batch", 64, "--max-num-seqs", 4)[4], "20")
+        self.assertEqual(holds("--max-num-batched-tokens", 64, "--max-num-seqs", 4)[4], "20")
         self.assertEqual(holds("-c", 100, "--page-tokens", 32)[0], "1.0K") # 8 contexts of 4 pages
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4)[4], "132")
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4, "--policy", "orca")[4], "254") # a whole prompt is one step

@@ -63,12 +63,12 @@ static void compare(const char *what, struct weft_engine_params p)
     memset(alone, 0, sizeof alone);
     memset(together, 0, sizeof together);
     p.device = device, p.deterministic = true, p.context = 128, p.no_prefix = true;
-    p.batch = 512;
+    p.max_batched_tokens = 512;
     bool ok = !weft_engine_open(model, &p, &e);
     for (int i = 0; ok && i < N; i++) ok = run(e, i, i + 1, alone);
     weft_engine_close(e);
     e = NULL;
-    p.n_seqs = 7, p.batch = 41; /* prompts are cut anywhere, and most wait for their turn */
+    p.n_seqs = 7, p.max_batched_tokens = 41; /* prompts are cut anywhere, and most wait for their turn */
     ok = ok && !weft_engine_open(model, &p, &e) && run(e, 0, N, together);
     weft_engine_close(e);
     int differ = ok ? 0 : N;

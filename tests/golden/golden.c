@@ -96,9 +96,9 @@ static void check_pages(void)
     check("pages of 1", (struct weft_engine_params){.page_tokens = 1, .shuffle_pages = 11});
     check("pages of 32", (struct weft_engine_params){.page_tokens = 32});
     check("small buffers", (struct weft_engine_params){.max_alloc = 600000});
-    check("buffers for K or V of a layer", (struct weft_engine_params){.max_alloc = 160000, .n_seqs = 4, .batch = 16, .shuffle_pages = 5});
+    check("buffers for K or V of a layer", (struct weft_engine_params){.max_alloc = 160000, .n_seqs = 4, .max_batched_tokens = 16, .shuffle_pages = 5});
     check_from("prefill of 150", (struct weft_engine_params){0}, 150);
-    check_from("prefill of 150 in chunks of 32", (struct weft_engine_params){.batch = 32, .shuffle_pages = 3}, 150);
+    check_from("prefill of 150 in chunks of 32", (struct weft_engine_params){.max_batched_tokens = 32, .shuffle_pages = 3}, 150);
     check("base tier", (struct weft_engine_params){.tier = "base"});
 }
 

@@ -10,7 +10,7 @@ from serve import PROMPTS, Server, at_once
 
 class LittleMemory(serve.TestCase):
     """KV cache for one context and a bit, shared by eight: sequences are put aside and come back."""
-    ARGS = ["--max-num-seqs", 8, "--kv-memory", "1400K", "--dense-batch", 32, "--no-prefix-cache", "-c", 256, *serve.ONE_ROUNDING]
+    ARGS = ["--max-num-seqs", 8, "--kv-memory", "1400K", "--max-num-batched-tokens", 32, "--no-prefix-cache", "-c", 256, *serve.ONE_ROUNDING]
 
     def test_answers_are_the_same(self):
         ask = [{"prompt": PROMPTS[i % 6], "max_tokens": 100, "ignore_eos": True, "temperature": 1, "seed": i} for i in range(12)]
@@ -25,7 +25,7 @@ class LittleMemory(serve.TestCase):
         self.s.until(lambda m: m["kv_cache_usage_perc"] == 0, "all pages are back")
         m = self.s.metrics()
         self.assertGreater(m["num_preemptions_total"], 0)
-        out, back = (m[f'spill_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in"))
+        out, back = (m[f'kv_swapped_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in"))
         info = self.ok("info", "-m", os.path.join(serve.cli.ROOT, "models", "demo.gguf")).text
         page = 16 * 1024 * float(re.search(r"KV cache ([\d.]+) KiB a token", info).group(1))
         self.assertGreater(back, 0)
@@ -37,7 +37,7 @@ class Policies(unittest.TestCase):
     def test_each_gives_the_same_text(self):
         texts = set()
         for policy in ("nanoflow", "sarathi", "orca", "request"):
-            s = Server("--policy", policy, "--dense-batch", 8, "--max-num-seqs", 16, *serve.ONE_ROUNDING)
+            s = Server("--policy", policy, "--max-num-batched-tokens", 8, "--max-num-seqs", 16, *serve.ONE_ROUNDING)
             got = {}
 
             def one(i):

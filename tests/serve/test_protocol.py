@@ -75,7 +75,7 @@ class State(serve.TestCase):
         self.assertEqual(grown('request_generation_tokens_bucket{le="5"}'), 0)
         self.assertEqual(after["num_requests_running"], 0)
         self.assertEqual([name for name in after if "class=" in name or "overlap" in name], [])  # those come with --profile
-        self.assertEqual([after[f'spill_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in")], [0, 0])
+        self.assertEqual([after[f'kv_swapped_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in")], [0, 0])
 
     def test_metrics_of_classes(self):
         """What the device notes with --profile adds up: one queue does one thing at a time, two overlap at some time."""

@@ -23,7 +23,7 @@ static struct weft_model *model;
 static struct weft_engine *open_engine(const char *device, uint32_t n_seqs)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .force = FORCE, .batch = 32};
+    struct weft_engine_params p = {.device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -131,7 +131,7 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
     tally tight[8] = {{0}};
     struct weft_engine *e = NULL;
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .batch = 32, .nano_batches = nano_batches};
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32, .nano_batches = nano_batches};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
@@ -192,14 +192,14 @@ static void test_budget(void **state)
     struct weft_stats stats;
     struct weft_budget b;
     weft_engine_stats(e, &stats);
-    assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .batch = 32}, &b), WEFT_OK);
+    assert_int_equal(weft_model_budget(model, &(struct weft_engine_params){.context = 128, .n_seqs = 8, .max_batched_tokens = 32}, &b), WEFT_OK);
     check_near(b.weights, stats.weight_bytes);
     check_near(b.kv, stats.kv_bytes);
     assert_int_equal(b.kv_tokens, 128 * 8);
-    assert_int_equal(b.kv, b.kv_tokens * b.kv_token);
+    assert_int_equal(b.kv, b.kv_tokens * b.kv_bytes_per_token);
     assert_in_range(stats.activation_bytes, b.activations, 2 * b.activations); /* the CPU may keep them in 32 bits */
-    assert_in_range(b.short_tokens, b.kv_tokens, b.kv_tokens + b.activations / b.kv_token);
-    assert_int_equal(b.short_rows, 8 + 32 / 4);
+    assert_in_range(b.steady_kv_tokens, b.kv_tokens, b.kv_tokens + b.activations / b.kv_bytes_per_token);
+    assert_int_equal(b.steady_tokens, 8 + 32 / 4);
     weft_engine_close(e);
 }
 
@@ -304,7 +304,7 @@ static void test_free_in_callback(void **state)
     assert_int_equal(weft_submit(e, &p, &r), WEFT_OK);
     assert_int_equal(weft_wait(r, 0), WEFT_OK);
     assert_int_equal(after.tokens, 3);
-    assert_int_equal(t.done, 0); /* muted */
+    assert_int_equal(t.done, 0); /* detached */
     weft_request_free(r);
     weft_engine_close(e);
 }
@@ -344,7 +344,7 @@ static void test_bad_engines(void **state)
 {
     (void)state;
     const struct weft_engine_params bad[] = {{.device = "no such device"}, {.device = "opencl:99.0"}, {.tier = "warp"}, {.page_tokens = 1u << 30},
-                                             {.batch = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .max_alloc = 1000}};
+                                             {.max_batched_tokens = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .max_alloc = 1000}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_engine *e = NULL;
         if (weft_engine_open(model, &bad[i], &e) == WEFT_OK) fail_msg("engine %zu opened", i);

@@ -57,18 +57,18 @@ typedef struct world {
     bool spacious; /* never short of pages */
 } world;
 
-static const wf_limits tight = {.rows = 24, .logit_rows = 6, .seqs = 5, .seq_pages = LONGEST / PAGE, .pages = 40};
-static const wf_limits roomy = {.rows = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
+static const wf_limits tight = {.step_tokens = 24, .logit_rows = 6, .seqs = 5, .seq_pages = LONGEST / PAGE, .pages = 40};
+static const wf_limits roomy = {.step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
 /* Far fewer pages than the sequences may want: the prediction is wrong again and again. */
-static const wf_limits starved = {.rows = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
+static const wf_limits starved = {.step_tokens = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
 
 /* As an engine with memory for l's pages beside activations of row and logit_row bytes, pages being of 100. */
 static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
 {
-    l.space = (wf_space){.page = 100, .row = row, .logit_row = logit_row};
-    l.space.bytes = l.pages * l.space.page + wf_space_step(&l.space, l.rows, l.logit_rows);
+    l.pool = (wf_unified_pool){.page = 100, .token = row, .logit_row = logit_row};
+    l.pool.bytes = l.pages * l.pool.page + wf_unified_pool_step_bytes(&l.pool, l.step_tokens, l.logit_rows);
     l.pages = l.seqs * l.seq_pages;
-    l.pages = wf_limits_spread(&l, 1);
+    l.pages = wf_limits_max_pages(&l, 1);
     return l;
 }
 
@@ -92,8 +92,8 @@ static void check_seen(const world *w, const sim *r, uint32_t n)
 
 static void play_moves(world *w)
 {
-    for (size_t i = 0; i < w->s.n_moves; i++) {
-        const wf_move *m = &w->s.moves[i];
+    for (size_t i = 0; i < w->s.n_swaps; i++) {
+        const wf_swap *m = &w->s.swaps[i];
         sim *r = (sim *)m->q;
         for (uint32_t k = 0; k < m->n * PAGE; k++) {
             uint64_t *slot = &w->kv[m->pages[k / PAGE] * PAGE + (int32_t)(k % PAGE)];
@@ -112,7 +112,7 @@ static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
         assert_int_equal(token, r->truth[pos]);
         return;
     }
-    assert_int_equal(pos, r->q.n_tokens + r->q.n_ahead - 1);
+    assert_int_equal(pos, r->q.n_tokens + r->q.n_pending - 1);
     assert_in_range(-1 - token, 0, MOST - 1);
     assert_ptr_equal(w->before.chooser[-1 - token], r);
     w->fed++;
@@ -122,8 +122,8 @@ static void play_rows(world *w)
 {
     for (const wf_seq *q = w->s.running; q; q = q->next) {
         const sim *r = (const sim *)q;
-        if (q->n_rows) check_seen(w, r, q->n_done);
-        for (uint32_t i = q->n_done; i < q->n_done + q->n_rows; i++) {
+        if (q->n_scheduled) check_seen(w, r, q->n_computed);
+        for (uint32_t i = q->n_computed; i < q->n_computed + q->n_scheduled; i++) {
             int32_t page = q->pages[i / PAGE];
             assert_int_equal(w->s.pages.list[page].refs, 1); /* what is shared is never written */
             check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
@@ -135,17 +135,17 @@ static void play_rows(world *w)
 /* No page that holds something lies where the step's activations are. */
 static void play_activations(world *w)
 {
-    uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_rows, w->b.n_logits), top = wf_limits_base(&w->s.limits);
+    uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits), top = wf_limits_guaranteed_pages(&w->s.limits);
     for (const wf_seq *q = w->s.running; q; q = q->next)
         for (uint32_t i = 0; i < q->n_pages; i++) top = WF_MAX(top, (uint32_t)q->pages[i] + 1);
     assert_true(top <= left);
     /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for prompts. */
-    uint32_t rows = WF_MIN(w->s.limits.rows, w->s.n_running + w->s.limits.rows / 4);
+    uint32_t rows = WF_MIN(w->s.limits.step_tokens, w->s.n_running + w->s.limits.step_tokens / 4);
     assert_true(top <= wf_limits_pages(&w->s.limits, rows, w->s.n_running));
-    assert_int_equal(top, wf_pages_top(&w->s.pages));
+    assert_int_equal(top, wf_pages_high_water(&w->s.pages));
     for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++) w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
-    const wf_space *s = &w->s.limits.space;
-    w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_space_step(s, w->b.n_rows, w->b.n_logits));
+    const wf_unified_pool *s = &w->s.limits.pool;
+    w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_unified_pool_step_bytes(s, w->b.n_tokens, w->b.n_logits));
     w->most_running = WF_MAX(w->most_running, w->s.n_running);
 }
 
@@ -153,27 +153,27 @@ static void play_activations(world *w)
 
 static uint32_t length(const wf_seq *q)
 {
-    return q->n_tokens + q->n_ahead;
+    return q->n_tokens + q->n_pending;
 }
 
 static bool decoding(const wf_seq *q)
 {
-    return q->n_done && length(q) - q->n_done == 1 && length(q) > q->n_prompt;
+    return q->n_computed && length(q) - q->n_computed == 1 && length(q) > q->n_prompt;
 }
 
 /* It ends with a token that is under way. */
 static bool ending(const wf_seq *q)
 {
-    return q->n_ahead && length(q) >= q->max_tokens;
+    return q->n_pending && length(q) >= q->max_tokens;
 }
 
 static void check_arrays(world *w)
 {
     const wf_batch *b = &w->b;
     const wf_limits *l = &w->s.limits;
-    assert_true(b->n_rows <= l->rows && b->n_logits <= l->logit_rows && b->n_seqs <= l->seqs);
+    assert_true(b->n_tokens <= l->step_tokens && b->n_logits <= l->logit_rows && b->n_seqs <= l->seqs);
     char *used = calloc(l->pages * PAGE, 1);
-    for (uint32_t r = 0; r < b->n_rows; r++) {
+    for (uint32_t r = 0; r < b->n_tokens; r++) {
         int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r], slot = b->in[WF_INPUT_SLOT][r];
         int32_t at = b->in[WF_INPUT_INDPTR][seq] + pos / PAGE;
         assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv && at < b->in[WF_INPUT_INDPTR][seq + 1]);
@@ -182,7 +182,7 @@ static void check_arrays(world *w)
         used[slot] = 1;
         w->row_at[slot] = (int)r;
     }
-    for (uint32_t i = 0; i < b->n_logits; i++) assert_in_range(b->in[WF_INPUT_LOGIT_ROWS][i], 0, b->n_rows - 1);
+    for (uint32_t i = 0; i < b->n_logits; i++) assert_in_range(b->in[WF_INPUT_LOGIT_ROWS][i], 0, b->n_tokens - 1);
     free(used);
 }
 
@@ -197,7 +197,7 @@ static void check_pages(const world *w)
         assert_int_equal(p->list[i].refs, refs[i]);
         held += refs[i] > 0;
     }
-    assert_int_equal(held, wf_pages_held(p));
+    assert_int_equal(held, wf_pages_in_use(p));
     assert_int_equal(held + wf_pages_available(p, p->n), p->n);
     free(refs);
 }
@@ -209,13 +209,13 @@ static void check_turns(world *w)
     for (const wf_seq *q = w->s.running; q; q = q->next) {
         assert_true(q->order >= last); /* one order */
         last = q->order;
-        assert_true(w->ahead ? q->n_done <= length(q) : q->n_done < q->n_tokens);
-        decodes += decoding(q) && q->n_rows;
-        prefills += !decoding(q) && q->n_rows;
-        left_out += decoding(q) && !q->n_rows && !ending(q);
+        assert_true(w->ahead ? q->n_computed <= length(q) : q->n_computed < q->n_tokens);
+        decodes += decoding(q) && q->n_scheduled;
+        prefills += !decoding(q) && q->n_scheduled;
+        left_out += decoding(q) && !q->n_scheduled && !ending(q);
     }
-    assert_true(w->s.n_running <= WF_MIN(w->s.limits.rows, w->s.limits.seqs));
-    if (w->s.running && !w->before.n) assert_true(w->b.n_rows > 0);
+    assert_true(w->s.n_running <= WF_MIN(w->s.limits.step_tokens, w->s.limits.seqs));
+    if (w->s.running && !w->before.n) assert_true(w->b.n_tokens > 0);
     if (w->s.p.policy == WF_POLICY_REQUEST) assert_true(!decodes || !prefills);
     else if (w->spacious) assert_int_equal(left_out, 0);
     if (w->s.p.policy == WF_POLICY_SARATHI) assert_true(prefills <= 1);
@@ -223,10 +223,10 @@ static void check_turns(world *w)
 
 static void check_tiles(world *w)
 {
-    uint32_t decodes = 0, over = w->b.n_rows % w->s.p.tile;
-    for (const wf_seq *q = w->s.running; q; q = q->next) decodes += decoding(q) && q->n_rows;
-    if (w->s.p.policy > WF_POLICY_SARATHI || w->b.n_rows < w->s.p.tile) return;
-    assert_true(!over || over >= w->b.n_rows - decodes);
+    uint32_t decodes = 0, over = w->b.n_tokens % w->s.p.tile;
+    for (const wf_seq *q = w->s.running; q; q = q->next) decodes += decoding(q) && q->n_scheduled;
+    if (w->s.p.policy > WF_POLICY_SARATHI || w->b.n_tokens < w->s.p.tile) return;
+    assert_true(!over || over >= w->b.n_tokens - decodes);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -285,10 +285,10 @@ static void note_flight(world *w)
     w->now = (flight){.sync = !w->ahead};
     for (wf_seq *q = w->s.running; q; q = q->next) {
         sim *r = (sim *)q;
-        if (!q->n_rows) continue;
+        if (!q->n_scheduled) continue;
         if (r->began < 0) r->began = w->steps;
-        bool chooses = q->n_done + q->n_rows == length(q);
-        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_rows : !q->no_logits);
+        bool chooses = q->n_computed + q->n_scheduled == length(q);
+        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits);
         w->now.sync |= q->all_logits;
         for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;
         w->now.part[w->now.n].chooses = chooses;
@@ -296,13 +296,13 @@ static void note_flight(world *w)
     }
 }
 
-static void land(world *w, flight *f)
+static void complete_step(world *w, flight *f)
 {
     for (int i = 0; i < f->n; i++) {
         sim *r = f->part[i].r;
         if (!r || !f->part[i].chooses) continue;
         wf_seq *q = &r->q;
-        q->n_ahead -= q->n_ahead > 0;
+        q->n_pending -= q->n_pending > 0;
         if (q->n_tokens >= r->want) end_request(w, r, true);
         else r->tokens[q->n_tokens] = r->truth[q->n_tokens], q->n_tokens++;
     }
@@ -340,8 +340,8 @@ static void step(world *w)
     play_activations(w);
     play_rows(w);
     wf_sched_advance(&w->s, !w->now.sync);
-    land(w, &w->before);
-    if (w->now.sync) land(w, &w->now);
+    complete_step(w, &w->before);
+    if (w->now.sync) complete_step(w, &w->now);
     else w->before = w->now;
     w->now.n = 0;
 }
@@ -411,7 +411,7 @@ static void test_one_space(void **state)
             bool ahead = seed / 2 % 2, cancel = seed % 2;
             const wf_limits few = sharing(starved, 20u << seed % 4, 30), wide = sharing(tight, 40, 100u << seed % 3);
             assert_true(few.pages > starved.pages && wide.pages > tight.pages);
-            assert_int_equal(wf_limits_base(&few), starved.pages);
+            assert_int_equal(wf_limits_guaranteed_pages(&few), starved.pages);
             moved += play(&few, (enum wf_policy)policy, 4, seed, 60, cancel, ahead, &torn);
             moved += play(&wide, (enum wf_policy)policy, 1, seed, 60, cancel, ahead, &torn);
         }
@@ -448,7 +448,7 @@ static void test_dense_batch_is_full(void **state)
     int full = 0, few = 0;
     while (w.s.waiting) {
         step(&w);
-        *(w.b.n_rows == roomy.rows ? &full : &few) += 1;
+        *(w.b.n_tokens == roomy.step_tokens ? &full : &few) += 1;
     }
     assert_true(full > 20 && few <= full / 4); /* at the limit of running sequences there may be too little to do */
     run_out(&w);
@@ -462,7 +462,7 @@ static void test_orca_takes_prompts_whole(void **state)
     for (int i = 0; i < 30; i++) add(&w, 3 + (uint32_t)i, 10, 1000 * i, 0);
     while (w.alive) {
         step(&w);
-        for (const wf_seq *q = w.s.running; q; q = q->next) assert_true(!q->n_done || q->n_done >= q->n_prompt);
+        for (const wf_seq *q = w.s.running; q; q = q->next) assert_true(!q->n_computed || q->n_computed >= q->n_prompt);
     }
     close_world(&w);
 }
@@ -550,7 +550,7 @@ static void test_prefix_is_compared_whole(void **state)
     uint64_t self = 0;
     assert_int_equal(wf_pages_init(&pages, 8, 8, 0), WEFT_OK);
     assert_int_equal(wf_prefix_init(&x, &pages, PAGE), WEFT_OK);
-    assert_true(wf_pages_take(&pages, 1, 8, &page));
+    assert_true(wf_pages_alloc(&pages, 1, 8, &page));
     uint64_t content = wf_prefix_add(&x, 0, tokens, page);
     for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &self), -1);
     for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &self), -1);
@@ -565,7 +565,7 @@ static void test_prediction_learns(void **state)
 {
     (void)state;
     world w;
-    const wf_limits l = {.rows = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 3 * LONGEST / PAGE};
+    const wf_limits l = {.step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 3 * LONGEST / PAGE};
     uint32_t most[2] = {0};
     open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
     for (int round = 0; round < 2; round++) {
@@ -625,12 +625,12 @@ static outcome answer_all(const wf_limits *l)
 static void test_space_compared(void **state)
 {
     (void)state;
-    wf_limits apart = {.rows = 64, .logit_rows = 20, .seqs = 20, .seq_pages = LONGEST / PAGE, .pages = 120};
+    wf_limits apart = {.step_tokens = 64, .logit_rows = 20, .seqs = 20, .seq_pages = LONGEST / PAGE, .pages = 120};
     const wf_limits one = sharing(apart, 60, 90);
     outcome a = answer_all(&apart), b = answer_all(&one);
-    uint64_t kept = apart.pages * one.space.page + wf_space_step(&one.space, apart.rows, apart.logit_rows);
+    uint64_t kept = apart.pages * one.pool.page + wf_unified_pool_step_bytes(&one.pool, apart.step_tokens, apart.logit_rows);
     printf("%llu bytes apart: %u sequences, %d steps; in one space: %u, %d\n", (unsigned long long)kept, a.running, a.steps, b.running, b.steps);
-    assert_int_equal(one.space.bytes, kept);
+    assert_int_equal(one.pool.bytes, kept);
     assert_true(b.running > a.running && b.steps < a.steps && b.bytes <= kept);
     uint32_t least = apart.pages + 1;
     for (int steps = 0; steps <= a.steps && least > apart.seq_pages; least--) {
@@ -640,7 +640,7 @@ static void test_space_compared(void **state)
         steps = answer_all(&fewer).steps;
     }
     assert_true(least < apart.pages);
-    uint64_t enough = kept - (apart.pages - least - 1) * one.space.page; /* least were one too few */
+    uint64_t enough = kept - (apart.pages - least - 1) * one.pool.page; /* least were one too few */
     printf("as fast in one space: %llu bytes, %.0f %% less\n", (unsigned long long)enough, 100.0 * (double)(kept - enough) / (double)kept);
     assert_true(100 * enough < 95 * kept);
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static weft_status copy_bias(wf_adjust *a, const struct weft_request_params *p, uint32_t n_vocab)
+static weft_status copy_bias(wf_logits_processors *a, const struct weft_request_params *p, uint32_t n_vocab)
 {
     for (size_t i = 0; i < p->n_bias; i++)
         if (p->bias[i].id < 0 || (uint32_t)p->bias[i].id >= n_vocab || !(fabsf(p->bias[i].bias) <= 1e6f))
@@ -18,7 +18,7 @@ static weft_status copy_bias(wf_adjust *a, const struct weft_request_params *p, 
     return WEFT_OK;
 }
 
-static weft_status list_ends(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p)
+static weft_status list_ends(wf_logits_processors *a, const wf_tokenizer *t, const struct weft_request_params *p)
 {
     uint32_t n_vocab = wf_token_count(t);
     size_t cap = 0;
@@ -31,12 +31,12 @@ static weft_status list_ends(wf_adjust *a, const wf_tokenizer *t, const struct w
     return WEFT_OK;
 }
 
-weft_status wf_adjust_init(wf_adjust *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n)
+weft_status wf_logits_processors_init(wf_logits_processors *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n)
 {
     const struct weft_sampling *s = &p->sampling;
     uint32_t n_vocab = wf_token_count(t);
     bool repeat = s->repeat_all && s->repeat_penalty > 0 && s->repeat_penalty != 1;
-    *a = (wf_adjust){0};
+    *a = (wf_logits_processors){0};
     WF_TRY(copy_bias(a, p, n_vocab));
     if (p->min_tokens) WF_TRY(list_ends(a, t, p));
     if (!repeat && s->presence_penalty == 0 && s->frequency_penalty == 0) return WEFT_OK;
@@ -45,24 +45,24 @@ weft_status wf_adjust_init(wf_adjust *a, const wf_tokenizer *t, const struct wef
     return WEFT_OK;
 }
 
-void wf_adjust_free(wf_adjust *a)
+void wf_logits_processors_free(wf_logits_processors *a)
 {
     free(a->bias);
     free(a->seen);
     free(a->ends);
 }
 
-void wf_adjust_token(wf_adjust *a, int32_t id)
+void wf_logits_processors_add_token(wf_logits_processors *a, int32_t id)
 {
     if (a->seen) a->seen[id] += 2;
 }
 
-bool wf_adjust_active(const wf_adjust *a)
+bool wf_logits_processors_active(const wf_logits_processors *a)
 {
     return a->n_bias || a->seen || (a->forbid_ends && a->n_ends);
 }
 
-static void penalise(const wf_adjust *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
+static void penalise(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
 {
     float repeat = p->repeat_all && p->repeat_penalty > 0 ? p->repeat_penalty : 1;
     for (uint32_t i = 0; i < n_vocab; i++) {
@@ -72,7 +72,7 @@ static void penalise(const wf_adjust *a, const struct weft_sampling *p, wf_token
     }
 }
 
-void wf_adjust_apply(const wf_adjust *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
+void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
 {
     if (a->seen) penalise(a, p, c, n_vocab);
     for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;

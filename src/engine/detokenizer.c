@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-void wf_stream_init(wf_stream *s, const wf_tokenizer *t, unsigned flags)
+void wf_detokenizer_init(wf_detokenizer *s, const wf_tokenizer *t, unsigned flags)
 {
-    *s = (wf_stream){.tokenizer = t, .flags = flags};
+    *s = (wf_detokenizer){.tokenizer = t, .flags = flags};
 }
 
-void wf_stream_free(wf_stream *s)
+void wf_detokenizer_free(wf_detokenizer *s)
 {
     free(s->text);
 }
@@ -28,7 +28,7 @@ static size_t open_tail(const char *text, size_t len)
     return 0;
 }
 
-weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *len)
+weft_status wf_detokenizer_add(wf_detokenizer *s, int32_t id, const char **out, size_t *len)
 {
     size_t n = wf_token_piece(s->tokenizer, id, s->flags, NULL, 0), need = s->n_held + n + 1;
     if (need > s->cap) {
@@ -48,7 +48,7 @@ weft_status wf_stream_add(wf_stream *s, int32_t id, const char **out, size_t *le
     return WEFT_OK;
 }
 
-size_t wf_stream_end(wf_stream *s, const char **out)
+size_t wf_detokenizer_end(wf_detokenizer *s, const char **out)
 {
     size_t n = s->n_held;
     s->n_held = 0;
