@@ -1,9 +1,9 @@
-/* SAMPLE, the reference: the rule itself is dev/sampler.c. */
+/* SAMPLE, the reference: the rule itself is sampling/sampler.c. */
 #include <math.h>
 #include <string.h>
 
 #include "cpu/ref/ref.h"
-#include "dev/sampler.h"
+#include "sampling/sampler.h"
 
 wf_cpu_need wf_cpu_ref_sample_need(const wf_call *c)
 {
@@ -40,7 +40,7 @@ static wf_sampling_params params_of(const wf_call *c, uint32_t m)
 static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p, uint32_t count)
 {
     double top = -INFINITY, sum = 0;
-    for (uint32_t k = 0; k < n; k++) top = x[k] > top ? x[k] : top; /* fmax: see dev/sampler.c */
+    for (uint32_t k = 0; k < n; k++) top = x[k] > top ? x[k] : top; /* fmax: see sampling/sampler.c */
     for (uint32_t k = 0; k < n; k++) sum += exp(x[k] - top);
     for (uint32_t t = 1; t < count; t++) {
         int32_t best = -1;

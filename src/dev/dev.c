@@ -51,9 +51,8 @@ static weft_status note(wf_dev *dev, weft_status s)
 void wf_dev_close(wf_dev *dev)
 {
     if (!dev) return;
-    wf_selftest_cache_free(dev->selftest_cache);
-    wf_tuned_close(dev);
-    wf_batch_invariance_reset(dev);
+    if (dev->verifier) dev->verifier->close(dev);
+    if (dev->selector) dev->selector->close(dev);
     dev->fns->close(dev);
 }
 
@@ -357,4 +356,15 @@ int wf_variant_find(wf_dev *dev, enum wf_op op, const char *name)
         if (!strcmp(v->name, name)) return i;
     }
     return -1;
+}
+
+int wf_pick(wf_dev *dev, const wf_call *c)
+{
+    return dev->selector ? dev->selector->pick(dev, c) : dev->fns->pick(dev, c, NULL);
+}
+
+void wf_drop(wf_dev *dev, enum wf_op op, int variant)
+{
+    if (dev->selector) dev->selector->drop(dev, op, variant);
+    dev->fns->drop(dev, op, variant);
 }

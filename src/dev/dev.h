@@ -234,6 +234,17 @@ typedef struct wf_dev_fns {
     weft_status (*measure)(wf_dev *, wf_ceilings *out);
 } wf_dev_fns;
 
+/* What rooms to the left keep with a device. The front calls these functions and knows no more of them; each is the
+ * first member of the room's own struct. close comes before the backend's close(). */
+typedef struct wf_selector { /* src/select: which variant runs a call */
+    int (*pick)(wf_dev *, const wf_call *);
+    void (*drop)(wf_dev *, enum wf_op, int variant);
+    void (*close)(wf_dev *);
+} wf_selector;
+typedef struct wf_verifier { /* src/verify: which kernels have passed their self-test */
+    void (*close)(wf_dev *);
+} wf_verifier;
+
 /* The first member of every backend's device struct. */
 struct wf_dev {
     const wf_dev_fns *fns;
@@ -248,9 +259,8 @@ struct wf_dev {
     bool timing_only;     /* computes nothing (null): results must not be compared */
     bool lost;            /* set by the front; a backend that notices by itself may set it, too */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
-    struct wf_selftest_cache *selftest_cache; /* the front's: what wf_prepare has tested */
-    struct wf_tuned *tuned;       /* the front's: choices by measurement */
-    struct wf_batch_invariance *batch_invariance; /* the front's: classes chosen, where deterministic */
+    wf_selector *selector; /* NULL: the backend's pick() decides */
+    wf_verifier *verifier; /* NULL: nothing has been tested yet */
 };
 struct wf_queue {
     wf_dev *dev;
@@ -319,21 +329,14 @@ weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 bool wf_is_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
-/* Picks the variant for a call (call->variant >= 0: that one), builds it and compares it once with the
- * reference on a small problem of the same op, dtypes and head shape; a variant that fails to build or is wrong is dropped
- * with a warning and the next one tried. On success *variant holds it. */
-weft_status wf_prepare(wf_dev *, const wf_call *, int *variant);
-/* The same, and this very call's kernel is built, also where another of its kind was tested: a kernel's build may depend on
- * the number of rows. Nothing is left to compile when the call is submitted. */
-weft_status wf_prepare_built(wf_dev *, const wf_call *, int *variant);
 /* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
  * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
  * a quarter of the memory. */
 uint64_t wf_cache_flush_bytes(const wf_dev *);
-/* The variant for a call: what was measured as the fastest for its shape (tuned.h), else the backend's
- * pick(); -1: none. Variants named by params.force go first. With params.deterministic: of the one class that
- * serves the shape for any number of rows. */
+/* The variant that runs a call: the selector's choice, else the backend's; -1: none. */
 int wf_pick(wf_dev *, const wf_call *);
+/* Never picks this variant again: it is wrong or does not build. */
+void wf_drop(wf_dev *, enum wf_op, int variant);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);
 

@@ -1,5 +1,5 @@
 /* spec.c: which device a name means. Owns the list over all backends and the rules of "auto". */
-#include "dev/front.h"
+#include "dev/dev.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -154,10 +154,5 @@ weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out)
     weft_status s = collect(&all);
     if (!s) s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
     free(all.list);
-    if (!s && full.deterministic) (*out)->has_fused_gemm = false; /* other kernels for few rows than for many */
-    if (!s && (s = wf_tuned_open(*out, &full))) {
-        wf_dev_close(*out);
-        *out = NULL;
-    }
     return s;
 }

@@ -1,9 +1,9 @@
 /* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
 #include "base/file.h"
-#include "engine/calibration.h"
-#include "dev/tuned.h"
-#include "engine/engine.h"
 #include "engine/attention_windows.h"
+#include "engine/calibration.h"
+#include "engine/engine.h"
+#include "select/select.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static bool on_gpu(const struct weft_engine *e)
 
 static uint32_t default_rows(const struct weft_engine *e)
 {
-    uint32_t tuned = wf_tuned_dense_batch(e->dev);
+    uint32_t tuned = wf_select_dense_batch(e->dev);
     return tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
 }
 
@@ -47,7 +47,7 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->trace, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
-    return wf_dev_open(p->device, &o, &e->dev);
+    return wf_select_open(p->device, &o, &e->dev);
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
-#include "dev/sampler.h"
+#include "sampling/sampler.h"
 #include "model/model.h"
 #include "sched/sched.h"
 #include "text/text.h"

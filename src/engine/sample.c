@@ -1,5 +1,5 @@
 /* sample: the next token from logits on the host. Penalty, top-k, top-p, min-p, temperature, in llama.cpp's order
- * (dev/sampler.h). A draw depends on the seed and the position alone, so a request repeats whatever runs beside
+ * (sampling/sampler.h). A draw depends on the seed and the position alone, so a request repeats whatever runs beside
  * it, and is the one that the op SAMPLE makes on a device. */
 #include "engine/engine.h"
 

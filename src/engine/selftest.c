@@ -1,7 +1,7 @@
 /* selftest.c: weft_selftest — the op check of the tests, small, on a user's machine. */
 #include <weft/tune.h>
 
-#include "dev/check.h"
+#include "verify/check.h"
 
 typedef struct selftest {
     wf_dev *dev, *ref;

@@ -1,6 +1,7 @@
 /* exec: walks a plan in its order and submits each nano-op with the events it waits for. See exec.h. */
 #include "exec/exec.h"
 #include "exec/token.h"
+#include "verify/prepare.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
 
-#include "dev/sampler.h"
+#include "sampling/sampler.h"
 #include "exec/memory.h"
 #include "exec/profile.h"
 

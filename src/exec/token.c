@@ -1,5 +1,6 @@
 /* token: TOKEN_SUBST, ARGMAX and SAMPLE around a step. See token.h. */
 #include "exec/token.h"
+#include "verify/prepare.h"
 
 uint64_t wf_tokens_bytes(uint32_t rows, uint32_t seqs, uint32_t n_vocab)
 {

@@ -4,7 +4,7 @@
 #ifndef WF_TOKEN_H
 #define WF_TOKEN_H
 
-#include "dev/sampler.h"
+#include "sampling/sampler.h"
 #include "mem/arena.h"
 
 typedef struct wf_tokens {

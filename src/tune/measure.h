@@ -7,8 +7,8 @@
 #ifndef WF_MEASURE_H
 #define WF_MEASURE_H
 
-#include "dev/tuned.h"
 #include "mem/arena.h"
+#include "select/tuned.h"
 #include <weft/tune.h>
 
 /* ---- shape.c: what to measure -------------------------------------------------------------------- */

@@ -1,5 +1,7 @@
 /* ops.c: `weft bench ops` — which shapes and variants, and a row for each measurement. */
+#include "select/select.h"
 #include "tune/measure.h"
+#include "verify/prepare.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,7 +286,7 @@ static weft_status run(session *s)
                         .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(list_shapes(s));
-    WF_TRY(wf_dev_open(p->device, &o, &s->dev));
+    WF_TRY(wf_select_open(p->device, &o, &s->dev));
     WF_TRY(check_variant(s));
     if (s->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", s->dev->info.id);
     WF_TRY(wf_queue_create(s->dev, &s->q));

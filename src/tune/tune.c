@@ -6,7 +6,9 @@
  * A change must pay 3 %, so that noise makes no steps. */
 #include "base/file.h"
 #include "engine/engine.h"
+#include "select/select.h"
 #include "tune/measure.h"
+#include "verify/prepare.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -379,7 +381,7 @@ static weft_status run(tuner *t, char *path, size_t cap)
                         .on_progress = p->on_progress,
                         .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
-    WF_TRY(wf_dev_open(p->device, &o, &t->dev));
+    WF_TRY(wf_select_open(p->device, &o, &t->dev));
     if (t->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
     WF_TRY(find_path(t, path, cap));

@@ -16,7 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "dev/check.h"
+#include "verify/check.h"
+#include "verify/prepare.h"
 #include "fault/fake_icd.h"
 #include "support/skip.h"
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "dev/null.h"
+#include "verify/prepare.h"
 
 typedef struct run {
     wf_dev *dev;

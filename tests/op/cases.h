@@ -5,7 +5,7 @@
 #ifndef OP_CASES_H
 #define OP_CASES_H
 
-#include "dev/check.h"
+#include "verify/check.h"
 
 /* OP_TINY: every op and storage format once, for simulators; OP_QUICK: the cases of weft_selftest. */
 enum op_level { OP_TINY, OP_QUICK, OP_NORMAL, OP_LONG };

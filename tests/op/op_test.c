@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "dev/check.h"
+#include "verify/check.h"
 #include "op/cases.h"
 #include "support/skip.h"
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "cl/cl.h"
-#include "dev/check.h"
+#include "verify/check.h"
 #include "op/host.h"
 
 /* A program: a variant, with or without windows. */

@@ -4,7 +4,7 @@
 
 #include <clblast_c.h>
 
-#include "dev/check.h"
+#include "verify/check.h"
 
 static wf_dev *reference;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "verify/prepare.h"
 
 #define N 500
 

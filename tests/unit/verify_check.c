@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "dev/check.h"
+#include "verify/check.h"
 
 enum spoil { NOTHING, ONE_ELEMENT, ALL_SLIGHTLY, UNWRITTEN, BEHIND, BEFORE, GAP, N_SPOILS };
 static const char *const spoils[] = {"nothing", "one element", "all slightly", "an unwritten element",

@@ -88,8 +88,6 @@ weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, c
 
 /* The row and size of a call, for looking up and for tuning; false: a call that is never tuned. */
 bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size);
-/* Rows that a step should have on this device, as measured; 0: nobody has. */
-uint32_t wf_tuned_dense_batch(wf_dev *dev);
 /* The name that a table gives for that row and size, or NULL. */
 const char *wf_tuned_find(const wf_tuned_table *t, const wf_tuned_row *row, uint32_t size);
 

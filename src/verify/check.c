@@ -1,6 +1,6 @@
 /* check.c: runs a check's operands through a variant and judges the result. The tolerances of the whole
  * project stand in the one table below; loosening one is a defect. */
-#include "dev/check.h"
+#include "verify/check.h"
 
 #include <math.h>
 #include <stdio.h>

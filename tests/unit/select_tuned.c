@@ -11,9 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dev/front.h"
 #include "dev/null.h"
-#include "dev/tuned.h"
+#include "select/select.h"
+#include "select/tuned.h"
+#include "verify/prepare.h"
 #include <weft/tune.h>
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"
@@ -216,7 +217,7 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     wf_dev *dev;
     wf_buf *buf;
     wf_null_configure(&(wf_null_config){.variants = 3});
-    if (wf_dev_open("null", p, &dev)) return -2;
+    if (wf_select_open("null", p, &dev)) return -2;
     assert_int_equal(wf_buf_create(dev, 1 << 20, &buf), WEFT_OK);
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
     c.in[0] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
@@ -236,8 +237,8 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
 static void devices_pick_by_file(void **state)
 {
     (void)state;
-    wf_open_params none = {.tuned = "none"}, forced = {.force = "rows=x,gemm=null"},
-                   other = {.force = "rows=x"};
+    wf_open_params none = {.tuned = "none"}, forced = {.force = "get_rows=x,gemm=null"},
+                   other = {.force = "get_rows=x"};
     assert_int_equal(picked(NULL, 1, -1), 0);
     put_file(HEAD ROW);
     assert_int_equal(picked(NULL, 1, -1), 1);
@@ -280,7 +281,7 @@ static void other_kernels(void **state)
     wf_dev *dev;
     struct weft_device_info info = null_info();
     wf_null_configure(&(wf_null_config){.variants = 3});
-    assert_int_equal(wf_dev_open("null", NULL, &dev), WEFT_OK);
+    assert_int_equal(wf_select_open("null", NULL, &dev), WEFT_OK);
     uint32_t now = wf_tuned_kernels(dev);
     wf_null_configure(&(wf_null_config){.variants = 2});
     assert_int_not_equal(wf_tuned_kernels(dev), now);

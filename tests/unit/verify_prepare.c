@@ -10,6 +10,7 @@
 
 #include "dev/front.h"
 #include "dev/null.h"
+#include "verify/prepare.h"
 
 static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
 static float wrong_value;             /* what the others write into the last element */

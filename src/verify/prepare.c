@@ -1,8 +1,9 @@
-/* prepare.c: no kernel runs on user data before it was right once. Owns the verdicts of a device: each
+/* prepare.c: no kernel runs on user data before it was right once. Owns a device's self-test cache: each
  * distinct kernel (variant, dtypes, operands present, head shape) is built and compared with the
  * reference on a small problem, once; a wrong one is dropped and the next one tried. */
-#include "dev/check.h"
+#include "verify/prepare.h"
 #include "dev/front.h"
+#include "verify/check.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,33 +16,38 @@ typedef struct key {
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
 } key;
 
-struct wf_selftest_cache {
+typedef struct selftest_cache {
+    wf_verifier base;
     key *passed;
     size_t n, cap;
     wf_dev *ref; /* the CPU backend, opened at first need */
     wf_queue *q; /* of the device itself */
-};
+} selftest_cache;
 
-void wf_selftest_cache_free(struct wf_selftest_cache *v)
+static void close_cache(wf_dev *dev)
 {
-    if (!v) return;
+    selftest_cache *v = (selftest_cache *)dev->verifier;
     wf_queue_destroy(v->q);
     wf_dev_close(v->ref);
     free(v->passed);
     free(v);
+    dev->verifier = NULL;
 }
 
-static weft_status cache_of(wf_dev *dev, struct wf_selftest_cache **out)
+static weft_status cache_of(wf_dev *dev, selftest_cache **out)
 {
-    struct wf_selftest_cache *v = dev->selftest_cache;
-    if (!v) v = dev->selftest_cache = wf_calloc(1, sizeof *v);
-    if (!v) return WEFT_ERR_NOMEM;
+    selftest_cache *v = (selftest_cache *)dev->verifier;
+    if (!v) {
+        if (!(v = wf_calloc(1, sizeof *v))) return WEFT_ERR_NOMEM;
+        v->base.close = close_cache;
+        dev->verifier = &v->base;
+    }
     *out = v;
     return WEFT_OK;
 }
 
 /* Few threads, for the problems are small; opening is cheap, so most programs never pay for it. */
-static weft_status reference_of(wf_dev *dev, struct wf_selftest_cache *v)
+static weft_status reference_of(wf_dev *dev, selftest_cache *v)
 {
     wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
     if (!v->ref) WF_TRY(wf_dev_open("cpu", &p, &v->ref));
@@ -84,7 +90,7 @@ static key key_of(const wf_call *c, int variant)
     return k;
 }
 
-static bool passed(const struct wf_selftest_cache *v, const key *k)
+static bool passed(const selftest_cache *v, const key *k)
 {
     for (size_t i = 0; i < v->n; i++) {
         if (!memcmp(&v->passed[i], k, sizeof *k)) return true;
@@ -156,7 +162,7 @@ static wf_case shrink(const wf_case *from, int step)
 /* *out->supported false: no small problem suits this variant. */
 static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_check_result *out)
 {
-    struct wf_selftest_cache *v = dev->selftest_cache;
+    selftest_cache *v = (selftest_cache *)dev->verifier;
     wf_case from = case_of(call);
     memset(out, 0, sizeof *out);
     WF_TRY(reference_of(dev, v));
@@ -173,7 +179,7 @@ static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_c
 
 /* ---- building, testing, dropping ------------------------------------------------------------------------- */
 
-enum verdict { GOOD, NOT_HERE /* the build showed that it cannot run these operands */, BAD };
+enum outcome { GOOD, NOT_HERE /* the build showed that it cannot run these operands */, BAD };
 
 static void warn(wf_dev *dev, const char *op, const char *name, const char *what, const char *why)
 {
@@ -182,7 +188,7 @@ static void warn(wf_dev *dev, const char *op, const char *name, const char *what
 }
 
 /* tested: others of its kind were right, only this one is to be built. */
-static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, enum verdict *out)
+static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, enum outcome *out)
 {
     const char *op = wf_ops[c->op].name, *name = wf_variant_at(dev, c->op, variant)->name;
     wf_check_result r = {0};
@@ -198,7 +204,7 @@ static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool 
     return WEFT_OK;
 }
 
-static weft_status remember(struct wf_selftest_cache *v, const key *k)
+static weft_status remember(selftest_cache *v, const key *k)
 {
     if (!wf_grow(&v->passed, v->n, &v->cap, sizeof *k)) return WEFT_ERR_NOMEM;
     v->passed[v->n++] = *k;
@@ -216,29 +222,29 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
                    wf_ops[op].name);
 }
 
-static weft_status prepare_whole(wf_dev *dev, struct wf_selftest_cache *v, const wf_call *c, bool build, int *variant)
+static weft_status prepare_whole(wf_dev *dev, selftest_cache *v, const wf_call *c, bool build, int *variant)
 {
     int tried = 0;
     for (int asked = c->variant;; asked = -1, tried++) {
         int pick = asked >= 0 ? asked : wf_pick(dev, c);
         if (pick < 0 || tried > 64 || (wf_is_fused(c) && !dev->has_fused_gemm)) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
-        enum verdict verdict;
+        enum outcome outcome;
         *variant = pick;
         bool tested = passed(v, &k);
         if (tested && !build) return WEFT_OK;
         if (dev->timing_only) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
-        WF_TRY(try_variant(dev, c, pick, tested, &verdict));
-        if (verdict == GOOD) return tested ? WEFT_OK : remember(v, &k);
+        WF_TRY(try_variant(dev, c, pick, tested, &outcome));
+        if (outcome == GOOD) return tested ? WEFT_OK : remember(v, &k);
         /* A kernel that fails as a fused one may still do the plain product well. */
-        if (verdict == BAD && wf_is_fused(c)) dev->has_fused_gemm = false;
-        else if (verdict == BAD) wf_drop(dev, c->op, pick);
+        if (outcome == BAD && wf_is_fused(c)) dev->has_fused_gemm = false;
+        else if (outcome == BAD) wf_drop(dev, c->op, pick);
     }
 }
 
 static weft_status prepare(wf_dev *dev, const wf_call *c, bool build, int *variant)
 {
-    struct wf_selftest_cache *v;
+    selftest_cache *v;
     wf_call part[WF_MAX_DECOMPOSED];
     WF_TRY(wf_dev_usable(dev, "prepare"));
     WF_TRY(wf_call_check(dev, c));

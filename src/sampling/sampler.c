@@ -1,6 +1,6 @@
 /* choose: see choose.h. No sort: a heap gives the likeliest tokens one by one, and a cut rarely needs many.
  * What is kept is all up to the last one in descending order, so that one candidate describes it. */
-#include "dev/sampler.h"
+#include "sampling/sampler.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* check_gen.c: draws the operands of a check. The same case (seed included) gives the same bytes. */
-#include "dev/check.h"
-#include "dev/sampler.h"
+#include "verify/check.h"
+#include "sampling/sampler.h"
 
 #include <math.h>
 #include <stdlib.h>

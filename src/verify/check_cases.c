@@ -1,5 +1,5 @@
 /* check_cases.c: cases by name and number: the small problems of weft_selftest, and their text. */
-#include "dev/check.h"
+#include "verify/check.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,6 @@
-/* batch_invariance: one invariance class for each shape, whatever the number of rows, so that a row's result does not depend
- * on which requests share a step (params.deterministic). The class that the backend would take for few rows goes
- * first, since decoding is what most steps do. */
-#include "dev/front.h"
+/* batch_invariance: see batch_invariance.h. The class that the backend would take for few rows comes first, since most
+ * steps decode. */
+#include "select/batch_invariance.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +11,9 @@ typedef struct shape {
     uint8_t in, weight, layout, out, bias, residual, windows;
 } shape;
 
-struct wf_batch_invariance {
-    struct choice {
-        shape shape;
-        const char *class; /* NULL: there is none */
-    } * list;
-    size_t n, cap;
+struct wf_shape_class {
+    shape shape;
+    const char *class; /* NULL: there is none */
 };
 
 static shape shape_of(const wf_call *c)
@@ -54,7 +50,7 @@ static bool serves_all(wf_dev *dev, const wf_call *c, const char *class)
     return true;
 }
 
-static const char *choose(wf_dev *dev, const wf_call *c)
+static const char *choose_class(wf_dev *dev, const wf_call *c)
 {
     const wf_variant *v, *best = NULL;
     for (size_t i = 0; i < WF_LEN(probes); i++) {
@@ -68,29 +64,26 @@ static const char *choose(wf_dev *dev, const wf_call *c)
     return best ? best->class : NULL;
 }
 
-static const char *class_for(wf_dev *dev, const wf_call *c)
+static const char *class_for(wf_batch_invariance *b, wf_dev *dev, const wf_call *c)
 {
-    struct wf_batch_invariance *s = dev->batch_invariance;
     shape want = shape_of(c);
-    for (size_t i = 0; s && i < s->n; i++)
-        if (!memcmp(&s->list[i].shape, &want, sizeof want)) return s->list[i].class;
-    const char *class = choose(dev, c);
-    if (!s) s = dev->batch_invariance = wf_calloc(1, sizeof *s);
-    if (s && wf_grow(&s->list, s->n, &s->cap, sizeof *s->list)) s->list[s->n++] = (struct choice){want, class};
+    for (size_t i = 0; i < b->n; i++)
+        if (!memcmp(&b->list[i].shape, &want, sizeof want)) return b->list[i].class;
+    const char *class = choose_class(dev, c);
+    if (wf_grow(&b->list, b->n, &b->cap, sizeof *b->list)) b->list[b->n++] = (struct wf_shape_class){want, class};
     return class;
 }
 
-int wf_pick_batch_invariant(wf_dev *dev, const wf_call *c)
+int wf_pick_batch_invariant(wf_batch_invariance *b, wf_dev *dev, const wf_call *c)
 {
     bool sums = c->op == WF_OP_GEMM || c->op == WF_OP_ATTENTION || c->op == WF_OP_RMSNORM || c->op == WF_OP_SILU_MUL;
     if (!sums) return dev->fns->pick(dev, c, NULL);
-    const char *class = class_for(dev, c);
+    const char *class = class_for(b, dev, c);
     return class ? dev->fns->pick(dev, c, class) : -1;
 }
 
-void wf_batch_invariance_reset(wf_dev *dev)
+void wf_batch_invariance_reset(wf_batch_invariance *b)
 {
-    if (dev->batch_invariance) free(dev->batch_invariance->list);
-    free(dev->batch_invariance);
-    dev->batch_invariance = NULL;
+    free(b->list);
+    *b = (wf_batch_invariance){0};
 }

@@ -1,6 +1,6 @@
 /* tuned_file.c: files of measured choices — reading, writing, and where they lie. See tuned.h. */
 #include "base/file.h"
-#include "dev/tuned.h"
+#include "select/tuned.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,0 +1,19 @@
+/* batch_invariance: one invariance class for each shape, whatever the number of rows, so that the result for a row does
+ * not depend on the composition of the batch (params.deterministic).
+ */
+#ifndef WF_BATCH_INVARIANCE_H
+#define WF_BATCH_INVARIANCE_H
+
+#include "dev/dev.h"
+
+/* The classes chosen so far. Zero: none. */
+typedef struct wf_batch_invariance {
+    struct wf_shape_class *list;
+    size_t n, cap;
+} wf_batch_invariance;
+
+/* The backend's pick() within the class of the call's shape; -1: no class serves that shape for any number of rows. */
+int wf_pick_batch_invariant(wf_batch_invariance *b, wf_dev *dev, const wf_call *c);
+void wf_batch_invariance_reset(wf_batch_invariance *b); /* forgets the classes: they are chosen again */
+
+#endif
