@@ -51,7 +51,7 @@ time_models() {
 }
 
 trace() {
-    timeout 400 $weft bench trace -q -m "$(model_8b F16)" --device gpu --profile "$@"
+    timeout 400 $weft bench throughput -q -m "$(model_8b F16)" --device gpu --profile "$@"
 }
 
 load() {

@@ -50,7 +50,7 @@ static weft_status create(cl_dev *d, uint64_t size, cl_mem_flags flags, weft_sta
 weft_status wf_cl_buf_create(wf_dev *base, uint64_t size, wf_buf **out)
 {
     weft_status st = create((cl_dev *)base, size, 0, touch, out);
-    return st == WEFT_OK ? st : wf_fail_more(st, "%llu bytes of device memory", (unsigned long long)size);
+    return st == WEFT_OK ? st : wf_fail_context(st, "%llu bytes of device memory", (unsigned long long)size);
 }
 
 /* Memory that the driver allocates for the host is pinned where that matters. */

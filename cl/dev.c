@@ -217,7 +217,7 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
     if (st != WEFT_OK) {
         if (err == CL_SUCCESS) clReleaseContext(d->ctx);
         free(d);
-        return st == WEFT_ERR_NOMEM ? st : wf_fail_more(WEFT_ERR_NODEVICE, "cannot open device");
+        return st == WEFT_ERR_NOMEM ? st : wf_fail_context(WEFT_ERR_NODEVICE, "cannot open device");
     }
     d->own = (cl_q *)own;
     *out = &d->base;

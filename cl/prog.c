@@ -220,7 +220,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     }
     if (st != WEFT_OK) {
         if (k) wf_cl_kernel_free(d, k);
-        return wf_fail_more(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,
+        return wf_fail_context(st, "kernel %s/%s (%s) for %s", wf_ops[v->op].name, v->name, options,
                             d->ref.info.name);
     }
     if (d->n_built > before)

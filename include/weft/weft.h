@@ -237,7 +237,7 @@ struct weft_engine_params {
     bool poison;             /* tests: fill KV pages with NaN before use */
     bool no_kernel_cache;    /* neither read nor write compiled kernels */
     bool profile;            /* the device notes times, which may cost some: weft_stats.busy_ns and after */
-    const char *trace;       /* write a timeline of the engine's steps here, as Chrome trace JSON (Perfetto) */
+    const char *timeline;    /* write a timeline of the engine's steps here, as Chrome trace JSON (Perfetto) */
     weft_progress_fn on_progress; /* not called any more when weft_engine_open has returned */
     void *user;
 };

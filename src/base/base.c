@@ -23,7 +23,7 @@ weft_status wf_fail(weft_status s, const char *fmt, ...)
     return s;
 }
 
-weft_status wf_fail_more(weft_status s, const char *fmt, ...)
+weft_status wf_fail_context(weft_status s, const char *fmt, ...)
 {
     char where[256];
     va_list ap;
@@ -33,9 +33,9 @@ weft_status wf_fail_more(weft_status s, const char *fmt, ...)
     return wf_fail(s, "%s: %s", where, error_text);
 }
 
-weft_status wf_fail_named(weft_status s, const char *parameter)
+weft_status wf_fail_param(weft_status s, const char *parameter)
 {
-    return s && s != WEFT_ERR_NOMEM ? wf_fail_more(WEFT_ERR_ARG, "%s", parameter) : s;
+    return s && s != WEFT_ERR_NOMEM ? wf_fail_context(WEFT_ERR_ARG, "%s", parameter) : s;
 }
 
 const char *wf_error(void)
@@ -145,7 +145,7 @@ bool wf_grow(void *array, size_t n, size_t *cap, size_t size)
     return true;
 }
 
-void wf_abandon(void *p)
+void wf_leak_on_purpose(void *p)
 {
     typedef struct kept {
         struct kept *next;

@@ -2,7 +2,7 @@
  *
  * Errors: a function that can fail returns enum weft_status. The place that first sees the failure
  * calls wf_fail(), which keeps a message for this thread; callers pass the status on unchanged, or
- * call wf_fail_more() to put where it happened in front of the message.
+ * call wf_fail_context() to put where it happened in front of the message.
  */
 #ifndef WF_BASE_H
 #define WF_BASE_H
@@ -30,9 +30,9 @@ typedef enum weft_status weft_status;
     } while (0)
 
 weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
-weft_status wf_fail_more(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
+weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
 /* What came of reading the file that a parameter names: whatever is wrong with it is wrong with the parameter. */
-weft_status wf_fail_named(weft_status s, const char *parameter);
+weft_status wf_fail_param(weft_status s, const char *parameter);
 const char *wf_error(void);  /* this thread's message */
 
 void wf_log(enum weft_log_level level, const char *fmt, ...) WF_PRINTF(2, 3);
@@ -50,7 +50,7 @@ void *wf_calloc(size_t n, size_t size);
 /* Makes room for one more element: grows *array (n used, *cap there) by half; false on shortage. */
 bool wf_grow(void *array, size_t n, size_t *cap, size_t size);
 /* Memory that a lost device may still read or write: never freed, and kept where a leak checker sees it. */
-void wf_abandon(void *p);
+void wf_leak_on_purpose(void *p);
 char *wf_strdup(const char *s);
 void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */
 

@@ -171,7 +171,7 @@ bool wf_map_broken(const wf_map *m)
            now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec;
 }
 
-void wf_map_rest(const wf_map *m)
+void wf_map_advise_cold(const wf_map *m)
 {
     if (m->slot >= 0) madvise((void *)m->data, m->size, MADV_DONTNEED);
 }
@@ -246,7 +246,7 @@ static weft_status read_lines(char *text, const char *head, wf_line_fn fn, void 
         if (number == 1 && strcmp(line, head)) return wf_fail(WEFT_ERR_FORMAT, "the first line is not '%s'", head);
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = fn(user, line);
-        if (s) return wf_fail_more(s, "line %u", number);
+        if (s) return wf_fail_context(s, "line %u", number);
     }
     return WEFT_OK;
 }
@@ -259,7 +259,7 @@ weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, voi
     WF_TRY(wf_read_file(path, MAX_LINES_BYTES, &text, &len));
     weft_status s = strlen(text) == len ? read_lines(text, head, fn, user) : wf_fail(WEFT_ERR_FORMAT, "holds a zero byte");
     free(text);
-    return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
+    return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
 /* ---- files written whole --------------------------------------------------------------------- */
@@ -274,11 +274,11 @@ weft_status wf_output_open(const char *path, wf_output *o)
     struct stat st;
     bool regular = stat(path, &st) || S_ISREG(st.st_mode);
     if (!realpath(path, o->path)) wf_copy(o->path, sizeof o->path, path);
-    int n = snprintf(o->beside, sizeof o->beside, "%s.%ld", o->path, (long)getpid());
-    if (n < 0 || (size_t)n >= sizeof o->beside || strlen(path) >= sizeof o->path)
+    int n = snprintf(o->tmp_path, sizeof o->tmp_path, "%s.%ld", o->path, (long)getpid());
+    if (n < 0 || (size_t)n >= sizeof o->tmp_path || strlen(path) >= sizeof o->path)
         return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
-    if (!regular) *o->beside = 0;
-    o->f = fopen(regular ? o->beside : o->path, "wb");
+    if (!regular) *o->tmp_path = 0;
+    o->f = fopen(regular ? o->tmp_path : o->path, "wb");
     return o->f ? WEFT_OK : cannot_write(path);
 }
 
@@ -286,9 +286,9 @@ weft_status wf_output_end(wf_output *o, bool whole)
 {
     bool failed = ferror(o->f);
     failed |= fclose(o->f) != 0;
-    if (whole && !failed && *o->beside) failed = rename(o->beside, o->path) != 0;
+    if (whole && !failed && *o->tmp_path) failed = rename(o->tmp_path, o->path) != 0;
     weft_status s = whole && failed ? cannot_write(o->path) : WEFT_OK;
-    if (*o->beside && (!whole || failed)) unlink(o->beside);
+    if (*o->tmp_path && (!whole || failed)) unlink(o->tmp_path);
     return s;
 }
 

@@ -26,7 +26,7 @@ weft_status wf_map_open(const char *path, wf_map *out);
  * file that was removed, or replaced by rename, is still whole. */
 bool wf_map_broken(const wf_map *m);
 /* Most of it will not be read again soon: its pages no longer count as this process's until they are. */
-void wf_map_rest(const wf_map *m);
+void wf_map_advise_cold(const wf_map *m);
 void wf_map_close(wf_map *m);
 
 /* An error that says what it is where the path leads to no regular file. */
@@ -43,7 +43,7 @@ weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, voi
  * to a file stays one. What is no regular file, such as a pipe, is written as it is. */
 typedef struct wf_output {
     FILE *f;
-    char path[PATH_MAX], beside[PATH_MAX]; /* beside "": f is path itself */
+    char path[PATH_MAX], tmp_path[PATH_MAX]; /* tmp_path "": f is path itself */
 } wf_output;
 weft_status wf_output_open(const char *path, wf_output *o);
 /* Could it be written? For before long work whose result goes there; leaves nothing behind. Not over a model. */

@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "load/client.h"
+#include "loadgen/client.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* chat: the conversation, rendered anew for each turn. See chat.h. */
 #include "cli/chat.h"
 
-#include "cli/answer.h"
+#include "cli/generate.h"
 #include "cli/line.h"
 
 #include <signal.h>
@@ -92,21 +92,21 @@ static weft_status tokens_of_chat(struct chat *c, int32_t **ids, size_t *n)
  */
 
 /* Answers ids; afterwards the answer's text is in *a, for the caller to free. */
-static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_answered *a)
+static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_generation *a)
 {
     struct weft_request_params p = c->p;
     p.tokens = ids;
     p.n_tokens = n;
-    int rc = wf_answer(c->e, p, a);
+    int rc = wf_generate(c->e, p, a);
     bool ends_line = a->len && a->text[a->len - 1] == '\n';
     bool answered = a->len || !rc; /* a refused turn leaves no empty line */
     if (answered && !a->closed && !ends_line && !wf_out("\n", 1)) a->closed = true;
-    if (!rc && !a->closed) wf_answer_report(c->o, c->e, a);
+    if (!rc && !a->closed) wf_generate_report(c->o, c->e, a);
     return rc;
 }
 
 /* One turn of a formatted chat. A turn that failed is taken back, so that the next one can work. */
-static int turn(struct chat *c, const char *text, wf_answered *a)
+static int turn(struct chat *c, const char *text, wf_generation *a)
 {
     size_t before = c->n, n = 0;
     int32_t *ids = NULL;
@@ -120,7 +120,7 @@ static int turn(struct chat *c, const char *text, wf_answered *a)
 }
 
 /* A model without a template continues the line as text. */
-static int continue_line(struct chat *c, const char *text, wf_answered *a)
+static int continue_line(struct chat *c, const char *text, wf_generation *a)
 {
     int32_t *ids = NULL;
     size_t n = 0;
@@ -163,8 +163,8 @@ static int loop(struct chat *c, wf_line *in, bool has_template)
         }
         if (!*line) continue;
         /* The editor took Ctrl-C as a character until now. */
-        wf_answer_catch_interrupts();
-        wf_answered a = {0};
+        wf_generate_catch_interrupts();
+        wf_generation a = {0};
         rc = has_template ? turn(c, line, &a) : continue_line(c, line, &a);
         if (a.end.status == WEFT_ERR_FULL) rc = leave_out(c);
         free(a.text);
@@ -198,8 +198,8 @@ int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engin
                  struct weft_request_params p, const char *text)
 {
     struct chat c = {.o = o, .m = m, .e = e, .p = p};
-    wf_answered a = {0};
-    wf_answer_catch_interrupts();
+    wf_generation a = {0};
+    wf_generate_catch_interrupts();
     weft_status s = start(&c);
     int rc = s ? wf_say_error(s) : turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;

@@ -1,4 +1,4 @@
-/* chat: conversations on top of wf_answer. */
+/* chat: conversations on top of wf_generate. */
 #ifndef WF_CLI_CHAT_H
 #define WF_CLI_CHAT_H
 

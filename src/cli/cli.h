@@ -46,7 +46,7 @@ typedef struct wf_words { /* values of an option that may stand several times */
 
 struct wf_opt;
 
-/* Of the load generators, `bench serve` and `bench trace`. */
+/* Of the load generators, `bench serve` and `bench throughput`. */
 typedef struct wf_load_opts {
     wf_words traces; /* files of lengths */
     const char *lengths, *policies, *arrivals, *csv, *plot;
@@ -139,7 +139,7 @@ extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, w
     wf_group_special, wf_group_batching, wf_group_profile, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_trace, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
     wf_cmd_serve;
 
 /* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code

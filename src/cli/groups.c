@@ -64,7 +64,7 @@ WF_GROUP(wf_group_batching, "Batching", batching);
 
 static const wf_opt profile[] = {
     {0, "profile", NULL,
-     "let the device note times. `bench trace` then tells how long it had nothing to do while there was work, and /metrics "
+     "let the device note times. `bench throughput` then tells how long it had nothing to do while there was work, and /metrics "
      "step_seconds by class of work (compute, memory, network, host) and nano_batch_overlap_ratio. With a GPU's driver a "
      "single sequence may take a seventh longer",
      WF_OPT_FLAG, AT(engine.profile)},
@@ -90,7 +90,7 @@ static const wf_opt testing[] = {
      AT(engine.nano_batches), 1, 64},
     {0, "plan", "FILE", "run the plan in this file", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
-    {0, "trace", "FILE", "write a timeline of the steps to this file, as Chrome trace JSON (Perfetto opens it)", WF_OPT_TEXT, AT(engine.trace)},
+    {0, "timeline", "FILE", "write a timeline of the steps to this file, as Chrome trace JSON (Perfetto opens it)", WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE", "ranges of attention logits (default: beside the model, if there)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE", "how many of the last keys each KV head of each layer sees, for sparse attention; query heads share the window of "

@@ -226,7 +226,7 @@ static wf_output out;
 
 static void on_end(int sig)
 {
-    if (*out.beside) unlink(out.beside);
+    if (*out.tmp_path) unlink(out.tmp_path);
     _exit(128 + sig); /* as shells report it */
 }
 

@@ -1,6 +1,6 @@
 /* plot: normalised latency against request rate, a line a policy and load, as SVG. The latency
  * grows without bound where a policy no longer keeps up, so its axis is logarithmic. */
-#include "cli/trace.h"
+#include "cli/throughput.h"
 
 #include <errno.h>
 #include <math.h>
@@ -28,12 +28,12 @@ static double y_of(const plot *p, double ms)
     return TOP + INNER_H * (1 - WF_MIN(WF_MAX(at, 0), 1));
 }
 
-static double latency(const wf_trace_row *r)
+static double latency(const wf_throughput_row *r)
 {
     return r->stats.metric[WF_NORM].mean;
 }
 
-static bool is_shown(const wf_trace_row *r)
+static bool is_shown(const wf_throughput_row *r)
 {
     return r->stats.metric[WF_NORM].n && latency(r) > 0;
 }
@@ -46,7 +46,7 @@ static double round_up(double v)
 }
 
 /* From the latencies and the limit, out to the next of 1, 2, 5. */
-static void find_range(plot *p, const wf_trace_row *rows, size_t n)
+static void find_range(plot *p, const wf_throughput_row *rows, size_t n)
 {
     double low = WF_SLO_NORM_MS, high = WF_SLO_NORM_MS, most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -132,7 +132,7 @@ static void limit(const plot *p)
 /* ---- lines -------------------------------------------------------------------------------- */
 
 /* rows of one policy and load, in the order of the rates. */
-static void curve(const plot *p, const wf_trace_row *rows, size_t n, const char *colour)
+static void curve(const plot *p, const wf_throughput_row *rows, size_t n, const char *colour)
 {
     fprintf(p->f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colour);
     for (size_t i = 0; i < n; i++)
@@ -145,7 +145,7 @@ static void curve(const plot *p, const wf_trace_row *rows, size_t n, const char 
                     x_of(p, rows[i].rate), y_of(p, latency(&rows[i])), colour);
 }
 
-static void legend(const plot *p, size_t at, const wf_trace_row *r, const char *colour)
+static void legend(const plot *p, size_t at, const wf_throughput_row *r, const char *colour)
 {
     char name[160];
     double x = LEFT + INNER_W + 36, y = TOP + 10 + 20.0 * (double)at;
@@ -155,7 +155,7 @@ static void legend(const plot *p, size_t at, const wf_trace_row *r, const char *
     text(p, x, y, "start", "#333", name);
 }
 
-static void curves(const plot *p, const wf_trace_row *rows, size_t n)
+static void curves(const plot *p, const wf_throughput_row *rows, size_t n)
 {
     for (size_t i = 0, k, at = 0; i < n; i = k, at++) {
         const char *colour = colours[at % WF_LEN(colours)];
@@ -166,8 +166,8 @@ static void curves(const plot *p, const wf_trace_row *rows, size_t n)
     }
 }
 
-weft_status wf_trace_plot(FILE *f, const char *path, const wf_trace_head *h,
-                          const wf_trace_row *rows, size_t n)
+weft_status wf_throughput_plot(FILE *f, const char *path, const wf_throughput_head *h,
+                          const wf_throughput_row *rows, size_t n)
 {
     char label[96], title[256];
     plot p = {.f = f};

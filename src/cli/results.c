@@ -88,7 +88,7 @@ weft_status wf_peers_read(const char *path, wf_peers *out)
     WF_TRY(wf_read_file(path, PEER_BYTES, &text, &len));
     weft_status s = parse_peers(text, out);
     free(text);
-    return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
+    return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
 void wf_peers_free(wf_peers *p)

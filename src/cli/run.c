@@ -1,5 +1,5 @@
 /* run: writes text after a prompt, or chats. */
-#include "cli/answer.h"
+#include "cli/generate.h"
 #include "cli/chat.h"
 
 #include <stdlib.h>
@@ -49,15 +49,15 @@ static int complete(const wf_opts *o, const struct weft_model *m, struct weft_en
                     struct weft_request_params p, const char *text, size_t len)
 {
     int32_t *ids = NULL;
-    wf_answered a = {0};
-    wf_answer_catch_interrupts();
+    wf_generation a = {0};
+    wf_generate_catch_interrupts();
     weft_status s =
         len ? weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &p.n_tokens) : WEFT_OK;
     p.tokens = ids;
-    int rc = s ? wf_say_error(s) : wf_answer(e, p, &a);
+    int rc = s ? wf_say_error(s) : wf_generate(e, p, &a);
     bool ends_line = a.len && a.text[a.len - 1] == '\n';
     if (a.len && !a.closed && !ends_line && isatty(STDOUT_FILENO)) wf_out("\n", 1);
-    if (!rc && !a.closed) wf_answer_report(o, e, &a);
+    if (!rc && !a.closed) wf_generate_report(o, e, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     weft_free(ids);
     free(a.text);

@@ -85,7 +85,7 @@ weft_status wf_host_create(wf_dev *dev, uint64_t size, wf_host *out)
 void wf_host_destroy(wf_dev *dev, wf_host *h)
 {
     if (h->pinned) wf_buf_destroy(h->pinned);
-    else if (dev->lost) wf_abandon(h->data);
+    else if (dev->lost) wf_leak_on_purpose(h->data);
     else free(h->data);
     *h = (wf_host){0};
 }

@@ -122,7 +122,7 @@ static weft_status none_such(const candidates *all, const char *spec)
 static weft_status open_one(const candidate *c, const wf_open_params *p, wf_dev **out)
 {
     weft_status s = c->backend->open(c->index, p, out);
-    return s ? wf_fail_more(s, "%s (%s)", c->info.id, c->info.name) : WEFT_OK;
+    return s ? wf_fail_context(s, "%s (%s)", c->info.id, c->info.name) : WEFT_OK;
 }
 
 static weft_status open_auto(const candidates *all, const wf_open_params *p, wf_dev **out)

@@ -126,5 +126,5 @@ weft_status wf_attention_windows_use(const struct weft_model *m, const char *pat
     weft_status s = windows ? wf_attention_windows_load(path, m->hp.n_layer, m->hp.n_kv_head, windows, &sink) : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) s = set_nodes(windows, m->hp.n_kv_head, sink, g, w);
     free(windows);
-    return wf_fail_named(s, "attention_windows");
+    return wf_fail_param(s, "attention_windows");
 }

@@ -193,7 +193,7 @@ weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_pa
                     (unsigned long long)t.c->n_tokens, LEAST_TOKENS);
     if (s == WEFT_OK) choose(t.c), *out = t.c;
     else weft_calibration_free(t.c);
-    if (e->dev->lost) wf_abandon(t.raw), wf_abandon(t.windows);
+    if (e->dev->lost) wf_leak_on_purpose(t.raw), wf_leak_on_purpose(t.windows);
     else free(t.raw), free(t.windows);
     free(t.q);
     free(t.k);

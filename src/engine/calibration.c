@@ -124,7 +124,7 @@ weft_status wf_calibration_load(const char *path, uint64_t model_bytes, uint32_t
     reader r = {model_bytes, n_layers, out, wf_calloc(n_layers, sizeof *r.seen), false};
     if (!r.seen) return WEFT_ERR_NOMEM;
     weft_status s = wf_read_lines(path, "weft-calibration 1", read_line, &r);
-    if (s == WEFT_OK && (s = check_complete(&r)) != WEFT_OK) wf_fail_more(s, "%s", path);
+    if (s == WEFT_OK && (s = check_complete(&r)) != WEFT_OK) wf_fail_context(s, "%s", path);
     free(r.seen);
     return s;
 }
@@ -198,7 +198,7 @@ weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_
     weft_status s = layers ? wf_calibration_load(file, m->info.file_bytes, m->hp.n_layer, layers) : WEFT_ERR_NOMEM;
     if (s == WEFT_OK) set_nodes(layers, g);
     free(layers);
-    if (path) return wf_fail_named(s, "calibration");
+    if (path) return wf_fail_param(s, "calibration");
     if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s; this calibration is ignored, attention stays synchronous", wf_error());
     return WEFT_OK;
 }

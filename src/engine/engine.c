@@ -44,7 +44,7 @@ static uint32_t default_rows(const struct weft_engine *e)
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->trace, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
+    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     return wf_select_open(p->device, &o, &e->dev);
@@ -55,7 +55,7 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 static weft_status make_plan(struct weft_engine *e, const struct weft_engine_params *p)
 {
     if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
-    if (p->plan) WF_TRY(wf_fail_named(wf_plan_load(&e->graph, p->plan, &e->plan), "plan"));
+    if (p->plan) WF_TRY(wf_fail_param(wf_plan_load(&e->graph, p->plan, &e->plan), "plan"));
     else if (p->nano_batches > 1) WF_TRY(wf_plan_overlap(&e->graph, p->nano_batches, &e->plan));
     else WF_TRY(wf_plan_sequential(&e->graph, &e->plan));
     WF_TRY(wf_plan_place(&e->graph, &e->plan, e->dev->align));
@@ -115,12 +115,12 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     WF_TRY(make_plan(e, p));
     wf_limits_unify_pool(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
-    if (p->trace) WF_TRY(wf_output_check(p->trace));
+    if (p->timeline) WF_TRY(wf_output_check(p->timeline));
     say_limits(e, sp.page_tokens);
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
-    return p->trace ? wf_timeline_open(p->trace, e->plan.n_queues, &e->timeline) : WEFT_OK;
+    return p->timeline ? wf_timeline_open(p->timeline, e->plan.n_queues, &e->timeline) : WEFT_OK;
 }
 
 static void unload(struct weft_engine *e)
@@ -159,7 +159,7 @@ static void *run(void *arg)
     struct weft_engine *e = arg;
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        if (!wf_engine_busy(e)) wf_exec_rest(e->exec);
+        if (!wf_engine_busy(e)) wf_exec_mark_idle(e->exec);
         while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
         bool end = e->stop && !e->inbox && !wf_engine_busy(e);
         pthread_mutex_unlock(&e->lock);

@@ -38,7 +38,7 @@ static weft_status test_case(selftest *t, const wf_case *c)
         if (s || r.supported) report(t, c, v->name, &r, s ? wf_error() : r.message);
     }
     wf_check_free(k);
-    return t->dev->lost ? wf_fail_more(WEFT_ERR_DEVICE, "self-test") : WEFT_OK;
+    return t->dev->lost ? wf_fail_context(WEFT_ERR_DEVICE, "self-test") : WEFT_OK;
 }
 
 static weft_status open_both(selftest *t, const char *device, const char *tier)

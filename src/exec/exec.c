@@ -390,7 +390,7 @@ static weft_status submit_nanos(wf_exec *e, const wf_batch *b, const flight *f)
 {
     for (size_t i = 0; i < e->p->n_nanos; i++) {
         weft_status s = submit_nano(e, b, f, i);
-        if (s != WEFT_OK) return wf_fail_more(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
+        if (s != WEFT_OK) return wf_fail_context(s, "%s", e->g->nodes[e->p->nanos[i].node].name);
     }
     return WEFT_OK;
 }
@@ -429,7 +429,7 @@ weft_status wf_exec_wait(wf_exec *e)
     return WEFT_OK;
 }
 
-void wf_exec_rest(wf_exec *e)
+void wf_exec_mark_idle(wf_exec *e)
 {
     e->ended_ns = 0;
 }

@@ -50,7 +50,7 @@ typedef struct wf_exec_stats {
 } wf_exec_stats;
 const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);
 /* There is nothing to do: the time to the next step is nobody's fault. */
-void wf_exec_rest(wf_exec *e);
+void wf_exec_mark_idle(wf_exec *e);
 /* Called after each op of a step has ended and before the next one begins, so that nothing has overwritten
  * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
 typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);

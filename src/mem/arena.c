@@ -43,9 +43,9 @@ weft_status wf_arena_commit(wf_arena *a)
     for (size_t i = 0; i < a->n_slabs; i++) {
         weft_status s = wf_buf_create(a->dev, a->slabs[i].size, &a->slabs[i].buf);
         if (s == WEFT_ERR_NOMEM)
-            return wf_fail_more(s, "%s: %.2f GiB in %zu slabs, of which %zu fit (device memory %.2f GiB)", a->what,
+            return wf_fail_context(s, "%s: %.2f GiB in %zu slabs, of which %zu fit (device memory %.2f GiB)", a->what,
                                 wf_arena_bytes(a) / 0x1p30, a->n_slabs, i, memory / 0x1p30);
-        if (s != WEFT_OK) return wf_fail_more(s, "%s", a->what);
+        if (s != WEFT_OK) return wf_fail_context(s, "%s", a->what);
     }
     return WEFT_OK;
 }

@@ -10,7 +10,7 @@
 #ifndef WF_PREFIX_H
 #define WF_PREFIX_H
 
-#include "mem/page.h"
+#include "mem/kv_page.h"
 
 typedef struct wf_prefix_entry { /* one per page */
     uint64_t parent, block; /* block ids; block 0: the page is not cached */

@@ -152,10 +152,10 @@ static weft_status read_kvs(wf_gguf *g, cursor *c, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         wf_gguf_kv kv = {.count = 1};
         weft_status s = take_str(c, "its key", &kv.key);
-        if (s) return wf_fail_more(s, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
+        if (s) return wf_fail_context(s, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
         WF_TRY(check_name(kv.key, "metadata key", MAX_KEY));
         s = take_value(c, &kv);
-        if (s) return wf_fail_more(s, "metadata '%s'", WF_SHOW(kv.key));
+        if (s) return wf_fail_context(s, "metadata '%s'", WF_SHOW(kv.key));
         if (!wf_grow(&g->kv, g->n_kv, &cap, sizeof *g->kv)) return WEFT_ERR_NOMEM;
         g->kv[g->n_kv++] = kv;
     }
@@ -258,10 +258,10 @@ static weft_status read_tensors(wf_gguf *g, cursor *c, uint64_t n)
     for (uint64_t i = 0; i < n; i++) {
         wf_gguf_tensor t = {.dtype = -1};
         weft_status s = take_str(c, "its name", &t.name);
-        if (s) return wf_fail_more(s, "tensor %" PRIu64 " of %" PRIu64, i, n);
+        if (s) return wf_fail_context(s, "tensor %" PRIu64 " of %" PRIu64, i, n);
         WF_TRY(check_name(t.name, "tensor", MAX_NAME));
         s = take_tensor(c, &t);
-        if (s) return wf_fail_more(s, "tensor '%s'", WF_SHOW(t.name));
+        if (s) return wf_fail_context(s, "tensor '%s'", WF_SHOW(t.name));
         if (!wf_grow(&g->tensors, g->n_tensors, &cap, sizeof *g->tensors)) return WEFT_ERR_NOMEM;
         g->tensors[g->n_tensors++] = t;
     }
@@ -413,7 +413,7 @@ static weft_status open_map(wf_map map, const char *name, wf_gguf **out)
     weft_status s = g->path && g->index ? parse(g) : WEFT_ERR_NOMEM;
     if (s) {
         wf_gguf_close(g);
-        return wf_fail_more(s, "%s", name);
+        return wf_fail_context(s, "%s", name);
     }
     *out = g;
     return WEFT_OK;

@@ -55,7 +55,7 @@ static weft_status reserve(upload *u, wf_weight *w, wf_region *r)
     w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout};
     u->total += w->rows * row_bytes(w);
     weft_status s = wf_arena_reserve(&u->w->arena, bytes, r);
-    if (s != WEFT_OK && w->n_parts) return wf_fail_more(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
+    if (s != WEFT_OK && w->n_parts) return wf_fail_context(s, "tensor '%.*s'", (int)w->parts[0]->name.len, w->parts[0]->name.data);
     return s;
 }
 
@@ -149,7 +149,7 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     WF_TRY(place(&u, f));
     WF_TRY(copy_all(&u));
     if (wf_map_broken(&f->map)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
-    if (!w->file) wf_map_rest(&f->map);
+    if (!w->file) wf_map_advise_cold(&f->map);
     return WEFT_OK;
 }
 

@@ -160,7 +160,7 @@ static weft_status read_lines(const wf_graph *g, const char *path, char *text, w
         line[strcspn(line, "#\r")] = 0;
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = read_line(g, p, line);
-        if (s != WEFT_OK) return wf_fail_more(s, "%s:%u", path, number);
+        if (s != WEFT_OK) return wf_fail_context(s, "%s:%u", path, number);
     }
     return WEFT_OK;
 }

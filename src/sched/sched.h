@@ -23,7 +23,7 @@
 #define WF_SCHED_H
 
 #include "exec/exec.h"
-#include "mem/page.h"
+#include "mem/kv_page.h"
 #include "mem/prefix.h"
 
 enum wf_policy {

@@ -146,7 +146,7 @@ static weft_status read_named(wf_dev *dev, selection *s, const char *path)
     if (!path || !strcmp(path, "none")) return WEFT_OK;
     weft_status st = wf_tuned_read(path, &dev->info, &s->user);
     if (!st) up_to_date(dev, &s->user, path);
-    return wf_fail_named(st, "tuned");
+    return wf_fail_param(st, "tuned");
 }
 
 static weft_status attach(wf_dev *dev, const wf_open_params *p)

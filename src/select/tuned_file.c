@@ -236,7 +236,7 @@ weft_status wf_tuned_read(const char *path, const struct weft_device_info *info,
     weft_status s = strlen(text) == len ? wf_tuned_parse(text, info, out)
                                         : wf_fail(WEFT_ERR_FORMAT, "is no text");
     free(text);
-    return s ? wf_fail_more(s, "%s", path) : WEFT_OK;
+    return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
 /* ---- writing ------------------------------------------------------------------------------ */

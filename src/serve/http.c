@@ -98,7 +98,7 @@ static bool check_length(wf_job *j)
 
 static bool check_headers(wf_job *j)
 {
-    wf_refusal none = {0};
+    wf_http_error none = {0};
     j->route = wf_route_find(j->path, j->method, &none);
     if (!check_host(j) || !check_origin(j)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
@@ -161,7 +161,7 @@ static wf_mhd send_json(wf_job *j, int status, json_t *json)
     return send_text(j, status, text, text ? strlen(text) : 0, "application/json");
 }
 
-static wf_mhd send_refusal(wf_job *j, const wf_refusal *r)
+static wf_mhd send_refusal(wf_job *j, const wf_http_error *r)
 {
     return send_json(j, r->status, wf_refusal_json(r));
 }
@@ -181,7 +181,7 @@ static wf_mhd send_answer(wf_job *j)
 /* A stream begins with its first news, so that what fails at once has a status of its own. */
 static wf_mhd send_generated(wf_job *j)
 {
-    wf_refusal failed = {0};
+    wf_http_error failed = {0};
     pthread_mutex_lock(&j->lock);
     bool news = !j->n_pending;
     for (size_t i = 0; j->params.stream && i < j->n_choices; i++)

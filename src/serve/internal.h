@@ -20,16 +20,16 @@ typedef struct wf_server wf_server;
 typedef struct wf_job wf_job;
 
 /* What a client is told when something is wrong. */
-typedef struct wf_refusal {
+typedef struct wf_http_error {
     int status; /* 0: nothing is wrong */
     const char *type;
     const char *code; /* NULL: null */
     char param[48];   /* field that is wrong; "": null */
     char message[400];
-} wf_refusal;
+} wf_http_error;
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
-bool wf_refuse(wf_refusal *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
-json_t *wf_refusal_json(const wf_refusal *r);
+bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
+json_t *wf_refusal_json(const wf_http_error *r);
 
 /* ---- text.c: buffers and UTF-8 ----------------------------------------------------------------
  */
@@ -76,8 +76,8 @@ typedef struct wf_params {
 #define WF_MAX_CHOICES 256 /* n times prompts */
 
 /* JSON text with at most 64 levels; NULL: r says why. */
-json_t *wf_json_parse(const char *text, size_t len, wf_refusal *r);
-bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_refusal *r);
+json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
+bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_http_error *r);
 void wf_params_free(wf_params *p);
 /* Of choice i: pointers into p. */
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
@@ -130,7 +130,7 @@ struct wf_job {
     int64_t created;
     wf_text body;
     size_t discarded;
-    wf_refusal refusal; /* from the headers; told once the body has come */
+    wf_http_error refusal; /* from the headers; told once the body has come */
     wf_params params;
     wf_text out; /* of a stream: bytes not yet taken by the connection, from out_at on */
     size_t out_at;
@@ -159,7 +159,7 @@ void wf_job_detach(wf_job *j);
  * there. */
 void wf_job_sleep(wf_job *j);
 /* Why the job failed as a whole; false: it did not. */
-bool wf_job_failed(wf_job *j, wf_refusal *r);
+bool wf_job_failed(wf_job *j, wf_http_error *r);
 
 /* ---- reply.c and sse.c: events to JSON
  * ---------------------------------------------------------------- */
@@ -190,13 +190,13 @@ typedef struct wf_route {
     bool chat;                                                /* of those that generate */
 } wf_route;
 /* NULL: r says 404 or 405. */
-const wf_route *wf_route_find(const char *path, const char *method, wf_refusal *r);
+const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r);
 
-/* ---- page.c
+/* ---- webui.c
  * -------------------------------------------------------------------------------------------- */
 
-bool wf_page_print(wf_job *j, json_t **out, wf_text *text); /* a route's answer */
-void wf_page_headers(const wf_job *j, struct MHD_Response *r);
+bool wf_webui_print(wf_job *j, json_t **out, wf_text *text); /* a route's answer */
+void wf_webui_headers(const wf_job *j, struct MHD_Response *r);
 
 /* ---- metrics.c
  * ------------------------------------------------------------------------------------------ */

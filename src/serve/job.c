@@ -206,7 +206,7 @@ void wf_job_sleep(wf_job *j)
     MHD_suspend_connection(j->conn);
 }
 
-bool wf_job_failed(wf_job *j, wf_refusal *r)
+bool wf_job_failed(wf_job *j, wf_http_error *r)
 {
     if (j->abort == WF_ABORT_TIMEOUT)
         return !wf_refuse(r, 504, "",

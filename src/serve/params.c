@@ -46,7 +46,7 @@ static outline outline_of(const char *text, size_t len)
     return o;
 }
 
-static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_refusal *r)
+static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_http_error *r)
 {
     char name[48];
     if (json_error_code(e) != json_error_numeric_overflow) {
@@ -58,7 +58,7 @@ static void refuse_syntax(const char *text, size_t len, const json_error_t *e, w
     wf_refuse(r, 400, name, "%s holds a number that is too large (line %d, column %d)", *name ? name : "the body", e->line, e->column);
 }
 
-json_t *wf_json_parse(const char *text, size_t len, wf_refusal *r)
+json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
 {
     json_error_t e;
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
@@ -136,7 +136,7 @@ static void put(wf_params *p, const row *w, double v, int64_t whole)
         *(bool *)at = v != 0;
 }
 
-static bool read_row(const json_t *body, const row *w, wf_params *p, wf_refusal *r)
+static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, w->name);
     if (!v) return true;
@@ -158,7 +158,7 @@ static bool read_row(const json_t *body, const row *w, wf_params *p, wf_refusal 
     return true;
 }
 
-static bool read_rows(const json_t *body, wf_params *p, wf_refusal *r)
+static bool read_rows(const json_t *body, wf_params *p, wf_http_error *r)
 {
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
@@ -170,7 +170,7 @@ static bool read_rows(const json_t *body, wf_params *p, wf_refusal *r)
 
 #define GIVEN(x) ((x) != (int64_t)NONE)
 
-static bool check_together(wf_params *p, wf_refusal *r)
+static bool check_together(wf_params *p, wf_http_error *r)
 {
     if (GIVEN(p->max_completion_tokens)) p->max_tokens = p->max_completion_tokens;
     if (p->max_tokens == 0 && !p->echo)
@@ -192,7 +192,7 @@ static bool check_together(wf_params *p, wf_refusal *r)
 /* ---- lists
  * ---------------------------------------------------------------------------------------------- */
 
-static bool read_stop(const json_t *body, wf_params *p, wf_refusal *r)
+static bool read_stop(const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, "stop");
     size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
@@ -218,7 +218,7 @@ static bool read_stop(const json_t *body, wf_params *p, wf_refusal *r)
 }
 
 static bool read_id(const wf_server *s, const json_t *v, const char *name, int32_t *out,
-                    wf_refusal *r)
+                    wf_http_error *r)
 {
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
     if (!json_is_integer(v))
@@ -232,7 +232,7 @@ static bool read_id(const wf_server *s, const json_t *v, const char *name, int32
 }
 
 static bool read_ids(const wf_server *s, const json_t *v, const char *name, size_t max,
-                     int32_t **out, size_t *n, wf_refusal *r)
+                     int32_t **out, size_t *n, wf_http_error *r)
 {
     size_t count = json_array_size(v);
     if (!json_is_array(v)) return wf_refuse(r, 400, name, "%s must be a list of token ids", name);
@@ -245,7 +245,7 @@ static bool read_ids(const wf_server *s, const json_t *v, const char *name, size
     return true;
 }
 
-static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_refusal *r)
+static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, "logit_bias"), *value;
     const char *key;
@@ -279,7 +279,7 @@ static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_r
  * ---------------------------------------------------------------------------------------------- */
 
 static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned flags,
-                     const char *name, wf_prompt *out, wf_refusal *r)
+                     const char *name, wf_prompt *out, wf_http_error *r)
 {
     const struct weft_model_info *info = weft_model_info(s->model);
     if (weft_tokenize(s->model, text, len, flags, &out->ids, &out->n))
@@ -294,7 +294,7 @@ static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned 
     return out->n ? true : wf_refuse(r, 400, name, "%s is empty", name);
 }
 
-static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_refusal *r)
+static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_http_error *r)
 {
     if (json_is_string(v)) {
         out->len = json_string_length(v);
@@ -310,7 +310,7 @@ static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_
 }
 
 /* A string, ids, or a list of either. */
-static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, wf_refusal *r)
+static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, "prompt"), *first = json_array_get(v, 0);
     bool list = json_is_array(v) && !json_is_integer(first);
@@ -333,7 +333,7 @@ static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, w
 }
 
 /* The text of a message: a string, or parts of which each is text. */
-static bool read_content(const json_t *v, wf_text *out, wf_refusal *r)
+static bool read_content(const json_t *v, wf_text *out, wf_http_error *r)
 {
     if (!v || json_is_null(v)) return wf_text_add(out, "", 0), true;
     if (json_is_string(v))
@@ -358,7 +358,7 @@ static bool read_content(const json_t *v, wf_text *out, wf_refusal *r)
     return true;
 }
 
-static bool read_message(const json_t *v, struct weft_message *out, wf_refusal *r)
+static bool read_message(const json_t *v, struct weft_message *out, wf_http_error *r)
 {
     wf_text content = {0};
     const char *role = json_string_value(json_object_get(v, "role"));
@@ -377,7 +377,7 @@ static bool read_message(const json_t *v, struct weft_message *out, wf_refusal *
 }
 
 static bool render(const wf_server *s, const struct weft_message *m, size_t n, wf_prompt *out,
-                   wf_refusal *r)
+                   wf_http_error *r)
 {
     bool has_bos = false;
     if (weft_chat_render(s->model, s->p.chat_template, m, n, &out->text, &has_bos))
@@ -387,7 +387,7 @@ static bool render(const wf_server *s, const struct weft_message *m, size_t n, w
                     "messages", out, r);
 }
 
-static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, wf_refusal *r)
+static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, "messages");
     size_t n = json_array_size(v), i = 0;
@@ -411,7 +411,7 @@ static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, 
 /* ---- what is not supported, and what must fit
  * ---------------------------------------------------------------- */
 
-static bool read_stream_options(const json_t *body, wf_params *p, wf_refusal *r)
+static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, "stream_options");
     if (!v) return true;
@@ -427,7 +427,7 @@ static bool read_stream_options(const json_t *body, wf_params *p, wf_refusal *r)
     return true;
 }
 
-static bool check_unsupported(const json_t *body, wf_refusal *r)
+static bool check_unsupported(const json_t *body, wf_http_error *r)
 {
     json_t *tools = field(body, "tools"), *choice = field(body, "tool_choice"),
            *format = field(body, "response_format");
@@ -449,7 +449,7 @@ static bool check_unsupported(const json_t *body, wf_refusal *r)
     return true;
 }
 
-static bool check_model(const wf_server *s, const json_t *body, wf_refusal *r)
+static bool check_model(const wf_server *s, const json_t *body, wf_http_error *r)
 {
     json_t *v = field(body, "model");
     if (!v) return true;
@@ -461,7 +461,7 @@ static bool check_model(const wf_server *s, const json_t *body, wf_refusal *r)
     return false;
 }
 
-static bool check_size(const wf_server *s, wf_params *p, wf_refusal *r)
+static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
 {
     const char *name = p->chat ? "messages" : "prompt";
     size_t longest = 0;
@@ -486,7 +486,7 @@ static bool check_size(const wf_server *s, wf_params *p, wf_refusal *r)
     return true;
 }
 
-bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_refusal *r)
+bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_http_error *r)
 {
     json_t *ids = field(body, "stop_token_ids");
     p->chat = chat;

@@ -166,9 +166,9 @@ static const wf_route routes[] = {
      .method = "GET",
      .open = true,
      .early = true,
-     .answer = wf_page_print,
+     .answer = wf_webui_print,
      .content_type = "text/html; charset=utf-8",
-     .headers = wf_page_headers},
+     .headers = wf_webui_headers},
     {.path = "/health", .method = "GET", .open = true, .early = true, .answer = health},
     {.path = "/v1/health", .method = "GET", .open = true, .early = true, .answer = health},
     {.path = "/version", .method = "GET", .early = true, .answer = version},
@@ -183,7 +183,7 @@ static const wf_route routes[] = {
     {.path = "/detokenize", .method = "POST", .answer = detokenize},
 };
 
-const wf_route *wf_route_find(const char *path, const char *method, wf_refusal *r)
+const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r)
 {
     if (!strcmp(method, "HEAD")) method = "GET";
     for (size_t i = 0; i < WF_LEN(routes); i++) {

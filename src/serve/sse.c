@@ -139,7 +139,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     c->ended = p->done;
 }
 
-static void write_end(wf_job *j, const wf_refusal *failed)
+static void write_end(wf_job *j, const wf_http_error *failed)
 {
     if (failed)
         write_event(j, wf_refusal_json(failed));
@@ -152,7 +152,7 @@ static void write_end(wf_job *j, const wf_refusal *failed)
 /* Turns news into bytes of out, or puts the connection to sleep when there is none. */
 static void fill(wf_job *j)
 {
-    wf_refusal failed = {0};
+    wf_http_error failed = {0};
     bool ended = true, news = false;
     part *parts = wf_calloc(j->n_choices, sizeof *parts);
     pthread_mutex_lock(&j->lock);

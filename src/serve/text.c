@@ -106,7 +106,7 @@ static const char *type_of(int status)
     }
 }
 
-bool wf_refuse(wf_refusal *r, int status, const char *param, const char *fmt, ...)
+bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -118,7 +118,7 @@ bool wf_refuse(wf_refusal *r, int status, const char *param, const char *fmt, ..
     return false;
 }
 
-json_t *wf_refusal_json(const wf_refusal *r)
+json_t *wf_refusal_json(const wf_http_error *r)
 {
     json_t *message = wf_json_string(r->message, strlen(r->message));
     json_t *param = r->param[0] ? wf_json_string(r->param, strlen(r->param)) : json_null();

@@ -159,5 +159,5 @@ weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
     if (!s) s = wf_tokenizer_create(&r.src, out);
     free(r.tokens);
     free(r.merges);
-    return s ? wf_fail_more(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
+    return s ? wf_fail_context(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
 }

@@ -53,7 +53,7 @@ static weft_status settle(run *r, weft_status s)
 static void run_end(run *r)
 {
     for (size_t i = 0; i < WF_LEN(r->buf); i++) {
-        if (r->in_flight) wf_abandon(r->buf[i]);
+        if (r->in_flight) wf_leak_on_purpose(r->buf[i]);
         else wf_buf_destroy(r->buf[i]);
     }
 }
@@ -88,7 +88,7 @@ static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_che
     memset(image, byte, v->buf->size);
     memcpy(image + v->offset, o->data, o->bytes);
     weft_status s = settle(r, wf_write(r->q, v->buf, 0, image, v->buf->size, NULL, 0, NULL));
-    if (r->in_flight) wf_abandon(image);
+    if (r->in_flight) wf_leak_on_purpose(image);
     else free(image);
     return s;
 }
@@ -350,7 +350,7 @@ static weft_status judge_all(run *r, const wf_check *k, const wf_variant *varian
         const wf_view *v = &r->call.out[o];
         if (!s && k->c.op == WF_OP_ATTENTION && o == 1) judge_count(&j, o, image, v, v->buf->size);
         else if (!s) judge_output(&j, o, image, v, v->buf->size);
-        if (r->in_flight) wf_abandon(image);
+        if (r->in_flight) wf_leak_on_purpose(image);
         else free(image);
         WF_TRY(s);
     }
@@ -571,7 +571,7 @@ void wf_check_free(wf_check *k)
 {
     if (!k) return;
     if (k->in_flight) {
-        wf_abandon(k);
+        wf_leak_on_purpose(k);
         return;
     }
     for (int i = 0; i < WF_MAX_IN; i++) free(k->in[i].data);

@@ -196,7 +196,7 @@ static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool 
     weft_status s = dev->fns->prepare ? dev->fns->prepare(dev, c, variant) : WEFT_OK;
     bool built = !s;
     if (!s && !tested) s = self_test(dev, c, variant, &r);
-    if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_more(s, "%s kernel %s", op, name);
+    if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_context(s, "%s kernel %s", op, name);
     if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *out = NOT_HERE;
     else if (s) warn(dev, op, name, built ? "cannot run" : "does not build", wf_error());
     else if (r.supported && !r.ok) warn(dev, op, name, "computes wrong results", r.message);

@@ -208,7 +208,7 @@ class Tune(Folder):
 
     def test_dense_batch(self):
         path = self.forced("ref", lambda text: text.replace("\ngemm", "\ndense_batch 96\ngemm"))
-        load = ["bench", "trace", *cli.CPU, "--const", "8:1", "--num-requests", 1, "--policy", "nanoflow", "--max-num-seqs", 4]
+        load = ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-requests", 1, "--policy", "nanoflow", "--max-num-seqs", 4]
         self.assertIn("dense batch 96", self.ok(*load, "--tuned", path).text)
         self.assertIn("dense batch 32", self.ok(*load, "--tuned", path, "--max-num-batched-tokens", 32).text)
 

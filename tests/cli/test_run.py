@@ -96,7 +96,7 @@ class Text(cli.TestCase):
             with open(path, "w") as f:
                 f.write("weft-attention-windows 1\nlayer 0 1 2 3\n")
             for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
-                            ["bench", "trace", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
+                            ["bench", "throughput", *cli.CPU, "--const", "8:1", "--num-requests", 1]):
                 self.fails(cli.USAGE, f"{path}: line 2: layer 0 has 3 windows: want 4, one for each KV head", *command, "--attention-windows", path)
             self.fails(cli.USAGE, "/absent", *RUN, "--attention-windows", "/absent")
 
@@ -104,8 +104,8 @@ class Text(cli.TestCase):
         """A step is submitted before the tokens of the one before are read; where the host draws from logits, after."""
         for args, ahead in ((["--temp", 0], True), (["--temp", 0, "--repeat-penalty", 1.1], False)):
             with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "trace.json")
-                self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", *args, "--trace", path)
+                path = os.path.join(folder, "timeline.json")
+                self.ok(*RUN, "-p", "One day", "-n", 10, "--ignore-eos", *args, "--timeline", path)
                 with open(path) as f:
                     events = json.load(f)
             spans = [(e["name"], e["args"]["step"]) for e in events if e["ph"] == "X" and e["tid"] == 1]
@@ -116,13 +116,13 @@ class Text(cli.TestCase):
 
     def test_trace_of_a_failed_run(self):
         with tempfile.TemporaryDirectory() as folder:
-            self.fails(RUNTIME, "use a file with smaller weights", *RUN, "-p", "x", "--trace", os.path.join(folder, "trace.json"), "--max-alloc", "1K")
+            self.fails(RUNTIME, "use a file with smaller weights", *RUN, "-p", "x", "--timeline", os.path.join(folder, "timeline.json"), "--max-alloc", "1K")
             self.assertEqual(os.listdir(folder), [])
 
     def test_trace_of_two_queues(self):
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trace.json")
-            self.ok(*RUN, "-p", "One day", "-n", 3, "--nano-batches", 2, "--trace", path)
+            path = os.path.join(folder, "timeline.json")
+            self.ok(*RUN, "-p", "One day", "-n", 3, "--nano-batches", 2, "--timeline", path)
             with open(path) as f:
                 events = json.load(f)
         names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
@@ -136,7 +136,7 @@ class Text(cli.TestCase):
             for option in ("--plan", "--calibration", "--tuned"):
                 for path in (f.name, "/absent", "/"):
                     self.fails(cli.USAGE, path, *RUN, "-p", "x", "-n", 1, option, path)
-        self.fails(RUNTIME, "/absent/x", *RUN, "-p", "x", "-n", 1, "--trace", "/absent/x")
+        self.fails(RUNTIME, "/absent/x", *RUN, "-p", "x", "-n", 1, "--timeline", "/absent/x")
 
 
 class Chat(cli.TestCase):

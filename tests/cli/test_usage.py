@@ -7,7 +7,7 @@ import unittest
 import cli
 from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "tokenize", "detokenize", "perplexity", "bench", "bench ops", "bench trace", "bench serve", "tune", "calibrate", "selftest"]
+COMMANDS = ["run", "serve", "info", "tokenize", "detokenize", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "tune", "calibrate", "selftest"]
 
 
 class Help(cli.TestCase):
@@ -37,7 +37,7 @@ class Help(cli.TestCase):
     def test_testing_options_have_their_heading(self):
         text = self.ok("run", "--help").text
         testing = text[text.index("\nTesting:"):]
-        for option in ("--max-alloc", "--nano-batches", "--plan", "--dump-plan", "--trace", "--calibration", "--attention-windows", "--force", "--page-tokens", "--shuffle-pages",
+        for option in ("--max-alloc", "--nano-batches", "--plan", "--dump-plan", "--timeline", "--calibration", "--attention-windows", "--force", "--page-tokens", "--shuffle-pages",
                        "--poison", "--no-kernel-cache", "--watchdog"):
             self.assertIn(f"  {option}", testing)
 

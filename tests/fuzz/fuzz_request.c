@@ -20,7 +20,7 @@ static void check_request(const wf_server *s, const wf_params *p)
     }
 }
 
-static void check_refusal(const wf_refusal *r)
+static void check_refusal(const wf_http_error *r)
 {
     json_t *j = wf_refusal_json(r);
     char *text = j ? json_dumps(j, WF_JSON_FLAGS) : NULL;
@@ -41,7 +41,7 @@ static void check_text(const char *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    wf_refusal r = {0};
+    wf_http_error r = {0};
     wf_params p = {0};
     if (!size) return 0;
     const char *text = (const char *)data + 1;

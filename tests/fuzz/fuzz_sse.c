@@ -56,7 +56,7 @@ static void want_text(wf_text *want, const char *data, size_t len)
 
 static void begin(fuzz_stream *f, uint8_t which)
 {
-    wf_refusal r = {0};
+    wf_http_error r = {0};
     wf_job *j = &f->job;
     const char *text = asks[which % WF_LEN(asks)].body;
     json_t *body = wf_json_parse(text, strlen(text), &r);

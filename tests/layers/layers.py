@@ -2,15 +2,15 @@
 """Reads every #include of the source and fails on one that points left.
 
 A folder includes only itself and names to its right in ORDER; cl and cpu see only dev and what is to its right,
-and nothing includes them. cli, serve and load include only themselves and those of them to their right,
+and nothing includes them. cli, serve and loadgen include only themselves and those of them to their right,
 <weft/...> and base. Project headers are always written "folder/file.h".
 """
 import os
 import re
 import sys
 
-ORDER = "cli serve load tune engine text sched model exec plan mem dist verify select dev sampling tensor base".split()
-ABOVE_ALL = {"cli", "serve", "load"}     # users of the public API
+ORDER = "cli serve loadgen tune engine text sched model exec plan mem dist verify select dev sampling tensor base".split()
+ABOVE_ALL = {"cli", "serve", "loadgen"}     # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCE = (".c", ".h", ".def", ".inc", ".S")

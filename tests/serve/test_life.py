@@ -187,7 +187,7 @@ class Ends(unittest.TestCase):
     def test_bad_files(self):
         """What can be known to be wrong is said before the port is open."""
         for code, option, path in ((cli.USAGE, "--calibration", "/absent"), (cli.USAGE, "--plan", "/absent"), (cli.USAGE, "--tuned", "/absent"),
-                                   (cli.USAGE, "--attention-windows", __file__), (cli.RUNTIME, "--trace", "/absent/x"), (cli.MODEL, "-m", "/absent"), (cli.USAGE, "--kv-memory", "1"),
+                                   (cli.USAGE, "--attention-windows", __file__), (cli.RUNTIME, "--timeline", "/absent/x"), (cli.MODEL, "-m", "/absent"), (cli.USAGE, "--kv-memory", "1"),
                                    (cli.DEVICE, "--device", "absent")):
             r = cli.weft("serve", "--port", 0, *cli.CPU, option, path)
             self.assertEqual(r.code, code, r.err)

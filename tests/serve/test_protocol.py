@@ -11,7 +11,7 @@ import unittest
 import serve
 from serve import PROMPTS, Server, at_once
 
-PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "page.html")
+PAGE = os.path.join(serve.cli.ROOT, "src", "serve", "webui.html")
 
 
 class State(serve.TestCase):
@@ -106,7 +106,7 @@ class State(serve.TestCase):
 
 
 class Page(serve.TestCase):
-    """What is sent of the page at /; test_page.py looks at it in a browser."""
+    """What is sent of the page at /; test_webui.py looks at it in a browser."""
 
     def test_policy(self):
         replies = [self.s.get("/"), self.s.get("/")]

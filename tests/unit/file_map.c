@@ -315,17 +315,17 @@ static void resting(void **state)
     assert_int_equal(wf_map_open(path, &m), WEFT_OK);
     assert_int_equal(count_a(&m), m.size);
     bool told = pages_held(&m) == 8; /* under an emulator the table has other addresses */
-    wf_map_rest(&m);
+    wf_map_advise_cold(&m);
     if (told) assert_int_equal(pages_held(&m), 0);
     assert_int_equal(count_a(&m), m.size);
     assert_false(wf_map_broken(&m));
     assert_int_equal(truncate(path, (off_t)page * 3), 0);
     assert_int_equal(count_a(&m), page * 3);
-    wf_map_rest(&m);
+    wf_map_advise_cold(&m);
     assert_int_equal(count_a(&m), page * 3);
     assert_true(wf_map_broken(&m));
     wf_map_close(&m);
-    wf_map_rest(&m); /* no file */
+    wf_map_advise_cold(&m); /* no file */
     unlink(path);
 }
 
@@ -461,7 +461,7 @@ static weft_status put(const char *path, const char *text, bool whole)
     WF_TRY(wf_output_open(path, &o));
     fputs(text, o.f);
     weft_status s = wf_output_end(&o, whole);
-    assert_true(!*o.beside || access(o.beside, F_OK));
+    assert_true(!*o.tmp_path || access(o.tmp_path, F_OK));
     return s;
 }
 

@@ -1,0 +1,490 @@
+/* bench throughput: whole loads through an engine in this process — throughput of constant lengths and
+ * of traces for each scheduling policy, or latency against the rate at which requests arrive. */
+#include "cli/throughput.h"
+#include "loadgen/replay.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field)        offsetof(wf_opts, field)
+#define MANY             2147483647.0
+#define DEFAULT_REQUESTS 100
+
+typedef struct load {
+    char name[64];
+    wf_request_specs specs;
+} load;
+
+typedef struct throughput {
+    const wf_opts *o;
+    const struct weft_model *m;
+    const wf_throughput_format *format, *csv;
+    wf_throughput_head head;
+    struct weft_device_info device;
+    load *loads;
+    size_t n_loads, cap_loads;
+    char (*policies)[16];
+    size_t n_policies, cap_policies;
+    wf_throughput_row *rows;
+    size_t n_rows, cap_rows;
+    FILE *csv_file; /* from the first row on */
+    wf_progress bar;
+    size_t n_asked;  /* requests of the run that is on */
+    uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its
+                        KV pages */
+} throughput;
+
+/* ---- what to run -------------------------------------------------------------------------- */
+
+static load *add_load(throughput *t)
+{
+    if (!wf_grow(&t->loads, t->n_loads, &t->cap_loads, sizeof *t->loads)) return NULL;
+    t->loads[t->n_loads] = (load){0};
+    return &t->loads[t->n_loads++];
+}
+
+/* IN:OUT with commas between. */
+static int add_constants(throughput *t, const char *text)
+{
+    for (const char *p = text;; p++) {
+        unsigned in, out;
+        int len = 0;
+        bool ok = sscanf(p, "%8u:%8u%n", &in, &out, &len) == 2 && (!p[len] || p[len] == ',');
+        if (!ok || !in || strpbrk(text, "+- "))
+            return wf_usage(t->o->command,
+                            "--const needs INPUT:OUTPUT tokens such as 512:512,1024:0, not '%s'",
+                            text);
+        load *l = add_load(t);
+        if (!l || wf_request_specs_random(t->o->load.n_requests, in, out, 0, 0, &l->specs))
+            return wf_say_error(WEFT_ERR_NOMEM);
+        if (!out)
+            for (size_t i = 0; i < l->specs.n; i++) l->specs.list[i].n_out = 0;
+        snprintf(l->name, sizeof l->name, "%u:%u", in, out);
+        p += len;
+        if (!*p) return 0;
+    }
+}
+
+static int add_trace(throughput *t, const char *path)
+{
+    load *l = add_load(t);
+    const char *name = strrchr(path, '/');
+    if (!l) return wf_say_error(WEFT_ERR_NOMEM);
+    name = name ? name + 1 : path;
+    snprintf(l->name, sizeof l->name, "%.*s", (int)WF_MIN(strcspn(name, "."), sizeof l->name - 1),
+             name);
+    weft_status s = wf_trace_read(path, &l->specs);
+    if (s) return wf_say_error(s);
+    if (t->o->load.arrivals && !strcmp(t->o->load.arrivals, "trace") &&
+        l->specs.list[l->specs.n - 1].at < 0)
+        return wf_usage(
+            t->o->command,
+            "--arrivals trace: %s has no times in its column TIMESTAMP; poisson draws them", path);
+    return 0;
+}
+
+static int read_loads(throughput *t)
+{
+    const wf_load_opts *l = &t->o->load;
+    int rc = 0;
+    char usual[24];
+    uint32_t own = weft_model_info(t->m)->context, half = (t->o->engine.context ? t->o->engine.context : own) / 2;
+    snprintf(usual, sizeof usual, "%u:%u", WF_MIN(512u, half), WF_MIN(512u, half));
+    if (l->lengths || !l->traces.n) rc = add_constants(t, l->lengths ? l->lengths : usual);
+    for (size_t i = 0; i < l->traces.n && !rc; i++) rc = add_trace(t, l->traces.v[i]);
+    return rc;
+}
+
+static int read_policies(throughput *t)
+{
+    static const char *const known[] = {"request", "orca", "sarathi", "nanoflow"};
+    const char *text = t->o->load.policies ? t->o->load.policies : "request,orca,sarathi,nanoflow";
+    for (const char *p = text;; p++) {
+        size_t len = strcspn(p, ","), k = 0;
+        while (k < WF_LEN(known) && (strlen(known[k]) != len || strncmp(known[k], p, len))) k++;
+        if (k == WF_LEN(known))
+            return wf_usage(t->o->command,
+                            "--policy needs some of request,orca,sarathi,nanoflow, not '%s'", text);
+        if (!wf_grow(&t->policies, t->n_policies, &t->cap_policies, sizeof *t->policies))
+            return wf_say_error(WEFT_ERR_NOMEM);
+        wf_copy(t->policies[t->n_policies++], sizeof *t->policies, known[k]);
+        p += len;
+        if (!*p) return 0;
+    }
+}
+
+static int check(const throughput *t)
+{
+    const wf_load_opts *l = &t->o->load;
+    bool poisson = l->arrivals && !strcmp(l->arrivals, "poisson");
+    if (poisson && !l->rates.n) return wf_usage(t->o->command, "--arrivals poisson needs --rate");
+    if (!l->arrivals && l->rates.n) return wf_usage(t->o->command, "--rate belongs to --arrivals");
+    if (!l->arrivals && l->plot)
+        return wf_usage(t->o->command, "--plot shows latency against rate: it needs --arrivals");
+    if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
+        return wf_usage(t->o->command, "--arrivals trace needs the times of a --dataset");
+    return 0;
+}
+
+/* Before minutes of measuring, not after. */
+static int check_outputs(const throughput *t)
+{
+    const wf_load_opts *l = &t->o->load;
+    weft_status s = t->o->results ? wf_results_check(t->o->results) : WEFT_OK;
+    if (!s && l->csv) s = wf_output_check(l->csv);
+    if (!s && l->plot) s = wf_output_check(l->plot);
+    return s ? wf_say_error(s) : 0;
+}
+
+/* ---- the ceiling of equation 5 ------------------------------------------------------------ */
+
+static void on_op(void *user, const struct weft_op_row *r)
+{
+    const struct weft_ceilings *c = r->ceilings;
+    bool eight = !strncmp(r->dtype, "Q8", 2) || !strncmp(r->dtype, "Q4", 2);
+    *(double *)user = WF_MAX(WF_MAX(c->f32, c->f16), eight ? c->q8 : 0);
+}
+
+/* What `weft bench ops` measures as the ceiling of the device; 0 when it cannot. */
+static double probe_peak(const wf_opts *o, const struct weft_model *m)
+{
+    static const char *const shape[] = {"M=8,N=256,K=256"};
+    double peak = 0;
+    struct weft_op_params p = wf_op_params(o, wf_main_dtype(m), shape, 1);
+    p.repeat = p.rotate = 1;
+    p.on_row = on_op;
+    p.user = &peak;
+    if (weft_bench_ops(&p)) wf_note(o, "no ceiling for equation 5: %s", weft_last_error());
+    return peak;
+}
+
+/* ---- one run ------------------------------------------------------------------------------ */
+
+static void on_progress(void *user, size_t done)
+{
+    throughput *t = user;
+    if (t->o->quiet) return;
+    wf_progress_note(&t->bar, "%zu of %zu requests", done, t->n_asked);
+    wf_progress_update(&t->bar, t->rows[t->n_rows].policy, (double)done / (double)t->n_asked);
+}
+
+/* The first requests that the context holds. */
+static weft_status pick(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
+{
+    *skipped = 0;
+    for (size_t i = 0; i < l->specs.n && out->n < t->o->load.n_requests; i++) {
+        const wf_request_spec *a = &l->specs.list[i];
+        bool fits = (uint64_t)WF_MAX(a->n_in, 1u) + a->n_out <= t->head.context;
+        if (fits)
+            WF_TRY(wf_request_specs_add(out, *a));
+        else
+            ++*skipped;
+    }
+    if (out->n) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FULL,
+                   "%s: none of its requests fits the context of %u tokens: enlarge it (-c)",
+                   l->name, t->head.context);
+}
+
+/* When each arrives: drawn, or as the trace tells, perhaps at another rate. *rate: what it comes
+ * to. */
+static double *arrival_times(const throughput *t, const wf_request_specs *a, double *rate)
+{
+    double *at = wf_calloc(a->n, sizeof *at);
+    if (!at) return NULL;
+    if (!strcmp(t->o->load.arrivals, "poisson"))
+        return wf_arrivals(*rate, 1, t->o->seed, a->n, at), at;
+    double first = a->list[0].at, last = a->list[a->n - 1].at;
+    double told = last > first ? (double)(a->n - 1) / (last - first) : 0;
+    double scale = *rate > 0 && told > 0 ? told / *rate : 1;
+    for (size_t i = 0; i < a->n; i++) at[i] = WF_MAX(a->list[i].at - first, 0) * scale;
+    *rate = *rate > 0 && told > 0 ? *rate : told;
+    return at;
+}
+
+static void fill_row(const throughput *t, wf_throughput_row *r, const struct weft_stats *before,
+                     const struct weft_stats *after)
+{
+    uint64_t steps = after->steps - before->steps;
+    double params = (double)weft_model_info(t->m)->n_params;
+    r->total_rate = (double)(r->stats.n_in + r->stats.n_out) / r->stats.seconds;
+    r->mean_step_tokens = steps ? (double)(after->step_tokens - before->step_tokens) / (double)steps : 0;
+    r->preempted = after->preempted - before->preempted;
+    r->busy_ns = after->busy_ns - before->busy_ns;
+    r->idle_ns = after->idle_ns - before->idle_ns;
+    r->optimum = t->head.peak_flops / (2 * params);
+}
+
+static weft_status replay(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at,
+                          wf_throughput_row *row)
+{
+    static const double no_limit[WF_N_METRICS];
+    struct weft_stats before, after;
+    wf_replay_params p = {.specs = specs->list,
+                          .n = specs->n,
+                          .at = at,
+                          .window = 2 * (size_t)t->head.n_seqs,
+                          .n_vocab = weft_model_info(t->m)->n_vocab,
+                          .seed = t->o->seed + (t->n_runs++ << 32),
+                          .stop = wf_interrupted,
+                          .on_progress = on_progress,
+                          .user = t};
+    wf_request_result *results = wf_calloc(specs->n, sizeof *results);
+    double seconds;
+    if (!results) return WEFT_ERR_NOMEM;
+    t->n_asked = specs->n;
+    weft_engine_stats(e, &before);
+    weft_status s = wf_replay(e, &p, results, &seconds);
+    weft_engine_stats(e, &after);
+    wf_progress_end(&t->bar);
+    if (!s) s = wf_load_stats_make(results, specs->n, seconds, no_limit, &row->stats);
+    if (!s) fill_row(t, row, &before, &after);
+    wf_request_results_free(results, specs->n);
+    return s;
+}
+
+/* A few tokens, so that no first use counts. */
+static weft_status warm_up(throughput *t, struct weft_engine *e)
+{
+    wf_throughput_row row = {0};
+    uint32_t n = WF_MAX(WF_MIN(t->head.context / 2, 64u), 1u);
+    wf_request_spec few[] = {{n, WF_MIN(n, 8u), -1, NULL}, {n, WF_MIN(n, 8u), -1, NULL}};
+    wf_request_specs specs = {few, WF_LEN(few), 0};
+    weft_status s = replay(t, e, &specs, NULL, &row);
+    wf_load_stats_free(&row.stats);
+    return s;
+}
+
+/* ---- results ------------------------------------------------------------------------------ */
+
+static weft_status append(const throughput *t, const wf_throughput_row *r, const char *op, double median_us,
+                          double value, double pct, const char *unit)
+{
+    static const wf_peers none;
+    char shape[160], rate[32] = "", threads[16] = "";
+    if (r->rate > 0) snprintf(rate, sizeof rate, ",rate=%g", r->rate);
+    if (t->o->engine.threads) snprintf(threads, sizeof threads, ",T=%u", t->o->engine.threads);
+    snprintf(shape, sizeof shape, "%s,R=%zu,B=%u,C=%u,rows=%u%s%s", r->load, r->stats.completed,
+             t->head.n_seqs, t->head.context, t->head.batch, threads, rate);
+    wf_result result = {&t->device, op,  wf_main_dtype(t->m), shape, r->policy, median_us, value,
+                        pct,        unit};
+    return wf_results_append(t->o->results, &result, &none);
+}
+
+static weft_status append_all(const throughput *t, const wf_throughput_row *r)
+{
+    const wf_series *itl = &r->stats.metric[WF_ITL], *norm = &r->stats.metric[WF_NORM];
+    double p50 = wf_percentile(itl, 50), p99 = wf_percentile(itl, 99);
+    WF_TRY(append(t, r, "throughput_total", r->stats.seconds * 1e6, r->total_rate, wf_throughput_pct(r),
+                  "tokens/s"));
+    if (itl->n) WF_TRY(append(t, r, "throughput_itl_p99", p50 * 1e3, p99, -1, "ms"));
+    if (norm->n && r->rate > 0)
+        WF_TRY(
+            append(t, r, "throughput_norm_mean", wf_percentile(norm, 50) * 1e3, norm->mean, -1, "ms"));
+    return WEFT_OK;
+}
+
+/* ---- all ---------------------------------------------------------------------------------- */
+
+static weft_status write_csv(throughput *t, const wf_throughput_row *r)
+{
+    const char *path = t->o->load.csv;
+    bool first = !t->csv_file;
+    if (first) t->csv_file = fopen(path, "w");
+    if (t->csv_file && first) t->csv->head(t->csv_file, &t->head);
+    if (t->csv_file) t->csv->row(t->csv_file, &t->head, r, false);
+    if (t->csv_file && !fflush(t->csv_file)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", path, strerror(errno));
+}
+
+static weft_status draw_plot(const throughput *t)
+{
+    const char *path = t->o->load.plot;
+    wf_output out;
+    WF_TRY(wf_output_open(path, &out));
+    weft_status s = wf_throughput_plot(out.f, path, &t->head, t->rows, t->n_rows);
+    weft_status end = wf_output_end(&out, !s);
+    return s ? s : end;
+}
+
+static weft_status show(throughput *t)
+{
+    const wf_throughput_row *r = &t->rows[t->n_rows];
+    if (!t->n_rows) t->format->head(stdout, &t->head);
+    t->format->row(stdout, &t->head, r, !t->n_rows);
+    fflush(stdout);
+    t->n_rows++;
+    if (t->o->load.csv) WF_TRY(write_csv(t, r));
+    return t->o->results && !wf_interrupted() ? append_all(t, r) : WEFT_OK;
+}
+
+static weft_status run_once(throughput *t, struct weft_engine *e, const char *policy, const load *l,
+                            double rate)
+{
+    wf_request_specs specs = {0};
+    double *at = NULL;
+    if (!wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows)) return WEFT_ERR_NOMEM;
+    wf_throughput_row *row = &t->rows[t->n_rows];
+    *row = (wf_throughput_row){.load = l->name, .policy = policy, .rate = rate};
+    weft_status s = pick(t, l, &specs, &row->skipped);
+    if (!s && t->head.arrivals && !(at = arrival_times(t, &specs, &row->rate))) s = WEFT_ERR_NOMEM;
+    if (!s) s = replay(t, e, &specs, at, row);
+    if (!s) s = show(t);
+    free(at);
+    free(specs.list); /* traces have no texts */
+    return s;
+}
+
+static weft_status run_loads(throughput *t, struct weft_engine *e, const char *policy)
+{
+    static double zero;
+    wf_reals rates = t->o->load.rates.n ? t->o->load.rates : (wf_reals){&zero, 1};
+    for (size_t i = 0; i < t->n_loads; i++)
+        for (size_t k = 0; k < rates.n && !wf_interrupted(); k++)
+            WF_TRY(run_once(t, e, policy, &t->loads[i], rates.v[k]));
+    return WEFT_OK;
+}
+
+static int run_policy(throughput *t, const char *policy)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = t->o->engine;
+    wf_batching_defaults(&p);
+    p.policy = policy;
+    t->n_runs = 0; /* each policy gets the same prompts */
+    int rc = wf_open_engine(t->o, t->m, p, &e);
+    if (rc) return rc;
+    t->device = *weft_engine_device(e);
+    t->head.context = weft_engine_context(e);
+    t->head.n_seqs = p.n_seqs;
+    t->head.batch = weft_engine_max_batched_tokens(e);
+    weft_status s = WEFT_OK;
+    if (wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows))
+        t->rows[t->n_rows] = (wf_throughput_row){.policy = policy};
+    else
+        s = WEFT_ERR_NOMEM;
+    if (!s) s = warm_up(t, e);
+    if (!s && !wf_interrupted()) s = run_loads(t, e, policy);
+    weft_engine_close(e);
+    return s ? wf_say_error(s) : 0;
+}
+
+static int run_all(throughput *t)
+{
+    const wf_opts *o = t->o;
+    t->head = (wf_throughput_head){.model = t->m,
+                              .device = &t->device,
+                              .arrivals = o->load.arrivals != NULL,
+                              .profile = o->engine.profile};
+    bool given = o->load.peak_tflops > 0;
+    t->head.peak_flops = given ? o->load.peak_tflops * 1e12 : probe_peak(o, t->m);
+    wf_catch_interrupt();
+    int rc = 0;
+    for (size_t i = 0; i < t->n_policies && !rc && !wf_interrupted(); i++)
+        rc = run_policy(t, t->policies[i]);
+    if (t->n_rows && t->format->foot) t->format->foot(stdout, &t->head, t->rows, t->n_rows);
+    if (o->load.plot && t->n_rows && draw_plot(t)) rc = wf_say_error(WEFT_ERR_IO);
+    return wf_interrupted() ? WF_EXIT_INTERRUPTED : rc;
+}
+
+static void free_all(throughput *t)
+{
+    for (size_t i = 0; i < t->n_loads; i++) wf_request_specs_free(&t->loads[i].specs);
+    for (size_t i = 0; i < t->n_rows; i++) wf_load_stats_free(&t->rows[i].stats);
+    free(t->loads), free(t->policies), free(t->rows);
+    if (t->csv_file) fclose(t->csv_file);
+}
+
+static int run(const wf_opts *given)
+{
+    struct weft_model *m = NULL;
+    wf_opts o = *given; /* borrows the lists */
+    if (!o.load.n_requests) o.load.n_requests = DEFAULT_REQUESTS;
+    throughput t = {
+        .o = &o, .format = wf_throughput_format_find(o.output), .csv = wf_throughput_format_find("csv")};
+    int rc = check(&t);
+    if (!rc) rc = read_policies(&t);
+    if (!rc) rc = wf_open_model(&o, false, &m);
+    t.m = m;
+    if (!rc) rc = read_loads(&t);
+    if (!rc) rc = check_outputs(&t);
+    if (!rc) rc = run_all(&t);
+    free_all(&t);
+    weft_model_close(m);
+    return rc;
+}
+
+static const wf_opt rows[] = {
+    {0, "const", "IN:OUT,...",
+     "requests of constant lengths, in tokens; OUT 0: prompts only (default 512:512, or half the "
+     "context each where that is less, if there is no --dataset)",
+     WF_OPT_TEXT, AT(load.lengths)},
+    {0, "dataset", "FILE",
+     "lengths from the columns ContextTokens and GeneratedTokens of a CSV file, in its order; may "
+     "stand several times",
+     WF_OPT_WORDS, AT(load.traces)},
+    {0, "num-requests", "N", "requests of each load that fit the context (default 100)", WF_OPT_U32,
+     AT(load.n_requests), 1, 1e7},
+    {0, "policy", "NAME,...", "of request, orca, sarathi, nanoflow (default: these four, in turn)",
+     WF_OPT_TEXT, AT(load.policies)},
+    {0, "arrivals", "poisson|trace",
+     "requests arrive over time, at random or when the trace's TIMESTAMP says (default: all at "
+     "once)",
+     WF_OPT_CHOICE, AT(load.arrivals)},
+    {0, "rate", "R,...", "requests a second that arrive on average, one run each", WF_OPT_REALS,
+     AT(load.rates), 1e-6, 1e6},
+    {0, "seed", "SEED", "another one gives other prompts and arrivals (default 0)", WF_OPT_U64,
+     AT(seed), 0, 0x1p64},
+    {0, "peak-tflops", "T",
+     "what the device computes at most, for NanoFlow's optimum (default: measured, as `weft bench "
+     "ops` does)",
+     WF_OPT_REAL, AT(load.peak_tflops), 1e-6, 1e9},
+};
+static const WF_GROUP(group, "Load", rows);
+static const wf_opt output_rows[] = {
+    {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
+    {0, "csv", "FILE", "also write the rows to this file", WF_OPT_TEXT, AT(load.csv)},
+    {0, "plot", "FILE.svg", "draw mean normalised latency against rate", WF_OPT_TEXT,
+     AT(load.plot)},
+    {0, "results", "FOLDER", "also append the rows to FOLDER/<device>.csv", WF_OPT_TEXT,
+     AT(results)},
+};
+static const WF_GROUP(output_group, "Output", output_rows);
+static const wf_opt_group *const groups[] = {
+    &wf_group_model,
+    &group,
+    &output_group,
+    &wf_group_profile,
+    &wf_group_batching,
+    &wf_group_context,
+    &wf_group_device,
+    &wf_group_testing,
+    &wf_group_general,
+    NULL,
+};
+
+const wf_command wf_cmd_bench_throughput = {
+    .name = "bench throughput",
+    .usage = "[-m FILE] [--dataset FILE] [options]",
+    .summary = "Measures whole loads with each scheduling policy: total throughput and latencies. "
+               "Runs in this "
+               "process, without a server; prompts are random tokens, and answers end at their "
+               "length alone. "
+               "Requests that the context (-c) does not hold are skipped and counted.",
+    .more = "tokens/s is NanoFlow's total throughput, input and output tokens over time; the\n"
+            "optimum is its equation 5, peak operations a second / (2 x parameters). TTFT\n"
+            "counts from the arrival, waiting included, ITL is the time between two tokens\n"
+            "of a request. With --arrivals, the normalised latency is the end-to-end time\n"
+            "of a request over its output tokens.\n\n"
+            "Examples:\n"
+            "  weft bench throughput -m model.gguf --const 512:512,1024:512 -c 2048\n"
+            "  weft bench throughput -m model.gguf --dataset sharegpt.csv -c 4096\n"
+            "  weft bench throughput -m model.gguf --dataset sharegpt.csv \\\n"
+            "    --arrivals poisson --rate 1,2,4,8 --policy orca,nanoflow --plot latency.svg\n",
+    .groups = groups,
+    .run = run,
+};

@@ -1,0 +1,46 @@
+/* throughput: what `weft bench throughput` measures, and how it is shown — rows, tables, and a plot. */
+#ifndef WF_CLI_THROUGHPUT_H
+#define WF_CLI_THROUGHPUT_H
+
+#include "cli/bench.h"
+#include "loadgen/stats.h"
+
+#define WF_SLO_NORM_MS 200 /* NanoFlow's limit on the mean normalised latency */
+
+/* One load with one policy, at one rate. */
+typedef struct wf_throughput_row {
+    const char *load, *policy;
+    double rate;    /* requests a second; 0: all at once */
+    size_t skipped; /* longer than the context */
+    wf_load_stats stats;
+    double total_rate; /* input and output tokens a second: NanoFlow's total throughput */
+    double mean_step_tokens;  /* of a step */
+    uint64_t preempted, busy_ns, idle_ns;
+    double optimum; /* tokens a second by NanoFlow's equation 5; 0: unknown */
+} wf_throughput_row;
+double wf_throughput_pct(const wf_throughput_row *r); /* of the optimum; < 0: unknown */
+
+/* What holds for all rows. */
+typedef struct wf_throughput_head {
+    const struct weft_model *model;
+    const struct weft_device_info *device; /* a copy's address: it outlives the engine */
+    uint32_t context, n_seqs, batch;
+    double peak_flops; /* 0: unknown */
+    bool arrivals;     /* rows have rates and normalised latencies */
+    bool profile;      /* rows have the device's idle share */
+} wf_throughput_head;
+
+typedef struct wf_throughput_format {
+    const char *name;
+    void (*head)(FILE *f, const wf_throughput_head *h);
+    void (*row)(FILE *f, const wf_throughput_head *h, const wf_throughput_row *r, bool first);
+    void (*foot)(FILE *f, const wf_throughput_head *h, const wf_throughput_row *rows, size_t n);
+} wf_throughput_format;
+const wf_throughput_format *wf_throughput_format_find(const char *name); /* NULL: md */
+
+/* ---- plot.c: normalised latency against rate as SVG ----------------------------------------- */
+
+weft_status wf_throughput_plot(FILE *f, const char *path, const wf_throughput_head *h,
+                          const wf_throughput_row *rows, size_t n);
+
+#endif

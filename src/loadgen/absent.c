@@ -1,0 +1,13 @@
+/* client where the build found no libcurl or jansson: says so. */
+#include "loadgen/client.h"
+
+#include <stdio.h>
+
+int wf_client_run(const wf_client_params *p)
+{
+    (void)p;
+    fprintf(stderr,
+            "weft: error: this build cannot measure servers: install libcurl4-openssl-dev and "
+            "libjansson-dev, then build again\n");
+    return 1;
+}

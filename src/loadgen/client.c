@@ -1,0 +1,113 @@
+/* client: one benchmark from the parameters to the result. See client.h. */
+#include "loadgen/internal.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { EXIT_SOME = 0, EXIT_NONE = 1, EXIT_STOPPED = 130 };
+
+static int say_error(void)
+{
+    fprintf(stderr, "weft: error: %s\n", weft_last_error());
+    return EXIT_NONE;
+}
+
+static void note(const wf_client_params *p, const char *text)
+{
+    if (!p->quiet) fprintf(stderr, "weft: %s\n", text);
+}
+
+static bool stopped(const wf_client_params *p)
+{
+    return p->stop && p->stop();
+}
+
+/* The first requests once more, before the clock runs. */
+static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
+{
+    wf_client_params p = *t->p;
+    wf_target quiet = *t;
+    wf_load_run r = {0};
+    wf_request_specs few = {specs->list, WF_MIN(p.n_warmups, specs->n), 0};
+    if (!few.n || t->unreachable[0]) return WEFT_OK;
+    p.no_bar = true;
+    p.rate = HUGE_VAL;
+    p.seed ^= 0x5eed; /* other prompts, which no cache has when they count */
+    quiet.p = &p;
+    weft_status s = wf_load_run_init(&r, &quiet, &few);
+    if (!s) s = wf_load_run_execute(&r, &quiet, p.max_concurrency);
+    wf_load_run_free(&r);
+    return s;
+}
+
+/* Nobody listens: all have failed already. */
+static void fail_all(wf_load_run *r, const char *why)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        wf_transaction_fail(&r->x[i], "%s", why);
+        r->x[i].ended = true;
+    }
+    r->n_ended = r->n;
+}
+
+/* Of those that ended: the others are unknown, after Ctrl-C. */
+static weft_status summarise(const wf_target *t, const wf_load_run *r, wf_load_stats *out)
+{
+    wf_request_result *ended = wf_calloc(r->n, sizeof *ended);
+    size_t n = 0;
+    if (!ended) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < r->n; i++)
+        if (r->x[i].ended) ended[n++] = r->result[i];
+    weft_status s = wf_load_stats_make(ended, n, r->seconds, t->p->limit_ms, out);
+    free(ended); /* the gaps are r's */
+    return s;
+}
+
+static int report(const wf_target *t, const wf_load_run *r)
+{
+    wf_load_stats s;
+    if (summarise(t, r, &s)) return say_error();
+    wf_report_print(t->p, &s);
+    wf_report_failures(r);
+    bool lost = t->p->save && wf_result_json_save(t, r, &s);
+    int rc = lost ? say_error() : s.completed ? EXIT_SOME : EXIT_NONE;
+    if (stopped(t->p)) rc = EXIT_STOPPED;
+    wf_load_stats_free(&s);
+    return rc;
+}
+
+static int measure(wf_target *t)
+{
+    const wf_client_params *p = t->p;
+    wf_request_specs specs = {0};
+    wf_load_run r = {0};
+    weft_status s = wf_prompts_make(t, p->n, &specs);
+    if (!s) s = warm_up(t, &specs);
+    if (!s) s = wf_load_run_init(&r, t, &specs);
+    if (!s && t->unreachable[0])
+        fail_all(&r, t->unreachable);
+    else if (!s)
+        s = wf_load_run_execute(&r, t, p->max_concurrency);
+    int rc = s ? say_error() : report(t, &r);
+    wf_load_run_free(&r);
+    wf_request_specs_free(&specs);
+    return rc;
+}
+
+int wf_client_run(const wf_client_params *p)
+{
+    wf_target t;
+    if (curl_global_init(CURL_GLOBAL_DEFAULT))
+        return fprintf(stderr, "weft: error: libcurl does not start\n"), EXIT_NONE;
+    weft_status s = wf_target_open(p, &t);
+    if (!s && p->save) s = wf_result_json_check(&t); /* before minutes of measuring, not after */
+    bool random = p->dataset == WF_DATASET_RANDOM;
+    if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO && !t.unreachable[0])
+        note(p, "the server has no /tokenize: prompts are words, and their lengths in tokens "
+                "differ a little");
+    int rc = s ? say_error() : measure(&t);
+    wf_target_close(&t);
+    curl_global_cleanup();
+    return rc;
+}

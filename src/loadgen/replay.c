@@ -1,0 +1,192 @@
+/* replay: feeds an engine and notes when tokens come. See replay.h. */
+#include "loadgen/replay.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LOOK_NS 100000000u /* how long the feeder sleeps at most */
+
+struct replay;
+typedef struct slot { /* a request's user pointer */
+    struct replay *replay;
+    wf_request_result *result;
+    struct weft_request *request;
+} slot;
+
+typedef struct replay {
+    struct weft_engine *e;
+    const wf_replay_params *p;
+    slot *slots;
+    uint64_t start_ns;
+    size_t next;     /* the first that is not submitted */
+    size_t n_freed;  /* of ended, by the feeder */
+    int32_t *prompt; /* scratch of the feeder */
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    slot **ended; /* n_ended of them; under lock */
+    size_t n_ended;
+    weft_status status; /* the first failure; under lock */
+    char message[512];
+} replay;
+
+/* ---- the engine's thread ------------------------------------------------------------------- */
+
+static void on_done(slot *s, const struct weft_event *ev, uint64_t now)
+{
+    replay *r = s->replay;
+    s->result->n_in = ev->n_prompt;
+    s->result->n_out = ev->n_generated;
+    s->result->ok = ev->status == WEFT_OK;
+    if (!s->result->first_ns) s->result->first_ns = s->result->last_ns = now; /* a prompt only */
+    pthread_mutex_lock(&r->lock);
+    if (ev->status && !r->status) {
+        r->status = ev->status;
+        wf_copy(r->message, sizeof r->message, ev->message);
+    }
+    r->ended[r->n_ended++] = s;
+    pthread_cond_signal(&r->wake);
+    pthread_mutex_unlock(&r->lock);
+}
+
+static void on_event(void *user, const struct weft_event *ev)
+{
+    slot *s = user;
+    uint64_t now = wf_now_ns();
+    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) wf_request_result_token(s->result, now);
+    if (ev->kind == WEFT_EVENT_DONE) on_done(s, ev, now);
+}
+
+/* ---- the feeder ---------------------------------------------------------------------------- */
+
+static weft_status submit(replay *r, size_t i)
+{
+    const wf_request_spec *spec = &r->p->specs[i];
+    slot *s = &r->slots[i];
+    uint32_t n_in = WF_MAX(spec->n_in, 1u);
+    for (uint32_t k = 0; k < n_in; k++)
+        r->prompt[k] = (int32_t)(wf_random(r->p->seed + i, k) % r->p->n_vocab);
+    struct weft_request_params rp = {.tokens = r->prompt,
+                                     .n_tokens = n_in,
+                                     .max_tokens = spec->n_out,
+                                     .prefill_only = !spec->n_out,
+                                     .ignore_eos = true,
+                                     .on_event = on_event,
+                                     .user = s};
+    double at = r->p->at ? r->p->at[i] : 0;
+    s->result->start_ns = r->start_ns + (uint64_t)(at * 1e9);
+    return weft_submit(r->e, &rp, &s->request);
+}
+
+static uint64_t arrival_ns(const replay *r, size_t i)
+{
+    return r->start_ns + (uint64_t)(r->p->at[i] * 1e9);
+}
+
+/* Whether the next request may go to the engine now. */
+static bool is_due(const replay *r)
+{
+    if (r->next >= r->p->n) return false;
+    if (r->p->at) return wf_now_ns() >= arrival_ns(r, r->next);
+    return !r->p->window || r->next - r->n_freed < r->p->window;
+}
+
+/* Until a request ends, the next one arrives, or it is time to look around. */
+static void wait_a_little(replay *r)
+{
+    uint64_t until = wf_now_ns() + LOOK_NS;
+    if (r->p->at && r->next < r->p->n) until = WF_MIN(until, arrival_ns(r, r->next));
+    struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    pthread_mutex_lock(&r->lock);
+    if (r->n_ended == r->n_freed) pthread_cond_timedwait(&r->wake, &r->lock, &t);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Frees what has ended; its memory should not pile up in a long run. */
+static weft_status collect(replay *r)
+{
+    pthread_mutex_lock(&r->lock);
+    size_t n = r->n_ended;
+    weft_status s = r->status;
+    if (s) wf_fail(s, "%s", r->message);
+    pthread_mutex_unlock(&r->lock);
+    for (; r->n_freed < n; r->n_freed++) {
+        slot *ended = r->ended[r->n_freed];
+        weft_request_free(ended->request);
+        ended->request = NULL;
+    }
+    return s;
+}
+
+static weft_status feed(replay *r)
+{
+    while (r->n_freed < r->p->n) {
+        while (is_due(r)) {
+            WF_TRY(submit(r, r->next));
+            r->next++;
+        }
+        wait_a_little(r);
+        WF_TRY(collect(r));
+        if (r->p->on_progress) r->p->on_progress(r->p->user, r->n_freed);
+        if (r->p->stop && r->p->stop()) return WEFT_OK;
+    }
+    return WEFT_OK;
+}
+
+static void cancel_rest(replay *r)
+{
+    for (size_t i = 0; i < r->next; i++)
+        if (r->slots[i].request) weft_cancel(r->slots[i].request);
+    for (size_t i = 0; i < r->next; i++) weft_request_free(r->slots[i].request);
+}
+
+/* ---- setting up ---------------------------------------------------------------------------- */
+
+/* All memory that the callback writes to. */
+static weft_status prepare(replay *r, wf_request_result *results)
+{
+    const wf_replay_params *p = r->p;
+    uint32_t longest = 1;
+    for (size_t i = 0; i < p->n; i++) longest = WF_MAX(longest, p->specs[i].n_in);
+    r->prompt = wf_calloc(longest, sizeof *r->prompt);
+    r->slots = wf_calloc(p->n, sizeof *r->slots);
+    r->ended = wf_calloc(p->n, sizeof *r->ended);
+    if (!r->prompt || !r->slots || !r->ended) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < p->n; i++) {
+        r->slots[i] = (slot){.replay = r, .result = &results[i]};
+        results[i].cap_gaps = p->specs[i].n_out;
+        results[i].gaps = wf_calloc(results[i].cap_gaps, sizeof *results[i].gaps);
+        if (!results[i].gaps) return WEFT_ERR_NOMEM;
+    }
+    return WEFT_OK;
+}
+
+static void init_lock(replay *r)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->wake, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results,
+                      double *seconds)
+{
+    replay r = {.e = e, .p = p};
+    init_lock(&r);
+    weft_status s = prepare(&r, results);
+    r.start_ns = wf_now_ns();
+    if (!s) s = feed(&r);
+    *seconds = (double)(wf_now_ns() - r.start_ns) * 1e-9;
+    cancel_rest(&r);
+    pthread_cond_destroy(&r.wake);
+    pthread_mutex_destroy(&r.lock);
+    free(r.prompt);
+    free(r.slots);
+    free(r.ended);
+    return s;
+}

@@ -1,0 +1,181 @@
+/* drive: sends the requests when they are due, on one thread, and reads what comes. */
+#include "loadgen/internal.h"
+
+#include "base/progress.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define LOOK_MS 100 /* how long to wait at most before looking at the clock and for Ctrl-C */
+#define BURST   64  /* requests begun before bytes move again */
+
+typedef struct drive {
+    const wf_target *t;
+    wf_load_run *r;
+    CURLM *multi;
+    uint64_t start_ns;
+    size_t next, active, most; /* most: running together */
+    wf_progress bar;
+} drive;
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+/* Bodies are there before the clock starts. */
+weft_status wf_load_run_init(wf_load_run *r, const wf_target *t, const wf_request_specs *specs)
+{
+    *r = (wf_load_run){.n = specs->n,
+                  .x = wf_calloc(specs->n, sizeof *r->x),
+                  .result = wf_calloc(specs->n, sizeof *r->result),
+                  .at = wf_calloc(specs->n, sizeof *r->at)};
+    if (!r->x || !r->result || !r->at) return WEFT_ERR_NOMEM;
+    wf_arrivals(t->p->rate, t->p->burstiness, t->p->seed, r->n, r->at);
+    for (size_t i = 0; i < r->n; i++) {
+        wf_transaction_init(&r->x[i], &specs->list[i], &r->result[i], t->p->save_detailed);
+        if (!(r->x[i].body = wf_prompt_body(t, r->x[i].spec, i)))
+            return wf_fail(WEFT_ERR_NOMEM, "out of memory for prompts");
+    }
+    return WEFT_OK;
+}
+
+void wf_load_run_free(wf_load_run *r)
+{
+    for (size_t i = 0; r->x && i < r->n; i++) wf_transaction_free(&r->x[i]);
+    wf_request_results_free(r->result, r->n);
+    free(r->x);
+    free(r->at);
+}
+
+/* ---- beginning ---------------------------------------------------------------------------- */
+
+static void end(drive *d, wf_transaction *x, CURLcode result)
+{
+    long status = 0;
+    if (x->curl) {
+        curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
+        curl_multi_remove_handle(d->multi, x->curl);
+        curl_easy_cleanup(x->curl);
+        x->curl = NULL;
+        d->active--;
+    }
+    wf_transaction_end(x, result, status);
+    d->r->n_ended++;
+    free(x->body);
+    x->body = NULL;
+}
+
+static void begin(drive *d, wf_transaction *x)
+{
+    CURL *c = curl_easy_init();
+    x->result->start_ns = wf_now_ns();
+    if (!c) {
+        end(d, x, CURLE_OUT_OF_MEMORY);
+        return;
+    }
+    wf_target_setup(d->t, c, d->t->url);
+    curl_easy_setopt(c, CURLOPT_POSTFIELDS, x->body);
+    curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(x->body));
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, x->curl_error);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, wf_transaction_read);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, x);
+    curl_easy_setopt(c, CURLOPT_PRIVATE, x);
+    x->curl = c;
+    d->active++;
+    if (curl_multi_add_handle(d->multi, c)) end(d, x, CURLE_FAILED_INIT);
+}
+
+static double now_s(const drive *d)
+{
+    return (double)(wf_now_ns() - d->start_ns) * 1e-9;
+}
+
+static void begin_due(drive *d)
+{
+    for (int k = 0;
+         k < BURST && d->next < d->r->n && d->active < d->most && d->r->at[d->next] <= now_s(d);
+         k++)
+        begin(d, &d->r->x[d->next++]);
+}
+
+/* ---- running ------------------------------------------------------------------------------ */
+
+static void end_finished(drive *d)
+{
+    int left;
+    for (CURLMsg *m; (m = curl_multi_info_read(d->multi, &left));) {
+        wf_transaction *x = NULL;
+        if (m->msg != CURLMSG_DONE) continue;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &x);
+        end(d, x, m->data.result); /* m is gone with its handle */
+    }
+}
+
+/* Milliseconds until the next one is due. */
+static int patience(const drive *d)
+{
+    if (d->next >= d->r->n || d->active >= d->most) return LOOK_MS;
+    double ms = (d->r->at[d->next] - now_s(d)) * 1e3;
+    return ms > LOOK_MS ? LOOK_MS : ms > 0 ? (int)ms : 0;
+}
+
+static void show(drive *d)
+{
+    if (d->t->p->no_bar || d->t->p->quiet) return;
+    wf_progress_note(&d->bar, "%zu of %zu requests, %zu running", d->r->n_ended, d->r->n,
+                     d->active);
+    wf_progress_update(&d->bar, "bench serve", (double)d->r->n_ended / (double)d->r->n);
+}
+
+static weft_status go(drive *d)
+{
+    int running;
+    while (d->r->n_ended < d->r->n && !(d->t->p->stop && d->t->p->stop())) {
+        begin_due(d);
+        CURLMcode rc = curl_multi_perform(d->multi, &running);
+        end_finished(d);
+        if (!rc && d->r->n_ended < d->r->n)
+            rc = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
+        if (rc) return wf_fail(WEFT_ERR_INTERNAL, "libcurl: %s", curl_multi_strerror(rc));
+        show(d);
+    }
+    return WEFT_OK;
+}
+
+/* What was on its way when somebody said stop is forgotten. */
+static void drop_rest(drive *d)
+{
+    for (size_t i = 0; i < d->next; i++) {
+        wf_transaction *x = &d->r->x[i];
+        if (!x->curl) continue;
+        curl_multi_remove_handle(d->multi, x->curl);
+        curl_easy_cleanup(x->curl);
+        x->curl = NULL;
+    }
+}
+
+/* A connection is a file, and many systems allow 1024 unless asked. */
+static void allow_files(void)
+{
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l)) return;
+    l.rlim_cur = l.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &l);
+}
+
+weft_status wf_load_run_execute(wf_load_run *r, const wf_target *t, size_t max_concurrency)
+{
+    drive d = {.t = t,
+               .r = r,
+               .multi = curl_multi_init(),
+               .most = max_concurrency ? max_concurrency : SIZE_MAX};
+    if (!d.multi) return wf_fail(WEFT_ERR_NOMEM, "out of memory for connections");
+    allow_files();
+    curl_multi_setopt(d.multi, CURLMOPT_MAXCONNECTS, (long)WF_MIN(d.most, WF_MIN(r->n, 65536u)));
+    d.start_ns = wf_now_ns();
+    weft_status s = go(&d);
+    r->seconds = now_s(&d);
+    drop_rest(&d);
+    curl_multi_cleanup(d.multi);
+    wf_progress_end(&d.bar);
+    return s;
+}

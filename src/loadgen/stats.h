@@ -1,0 +1,54 @@
+/* stats: what requests took, and what that comes to. Both load generators, `weft bench serve` over
+ * HTTP and `weft bench throughput` inside the process, fill answers and read metrics.
+ *
+ * Definitions are those of `vllm bench serve`: TTFT from the start of a request to its first token;
+ * TPOT (end-to-end - TTFT) / (output tokens - 1); ITL each time between two tokens; E2EL to the
+ * last token. NORM is NanoFlow's normalised latency, end-to-end / output tokens. Percentiles are
+ * interpolated as numpy's are.
+ */
+#ifndef WF_LOADGEN_STATS_H
+#define WF_LOADGEN_STATS_H
+
+#include "base/base.h"
+
+typedef struct wf_request_result {
+    uint64_t start_ns, first_ns, last_ns; /* wf_now_ns; first and last token, 0: none came */
+    uint32_t n_in, n_out;                 /* tokens */
+    bool ok;                              /* it came whole */
+    float *gaps;                          /* seconds between tokens */
+    size_t n_gaps, cap_gaps;
+} wf_request_result;
+/* A token came. No memory for its gap: the gap is left out. */
+void wf_request_result_token(wf_request_result *a, uint64_t now_ns);
+void wf_request_results_free(wf_request_result *a, size_t n); /* the array too */
+
+enum wf_metric { WF_TTFT, WF_TPOT, WF_ITL, WF_E2EL, WF_NORM, WF_N_METRICS };
+typedef struct wf_metric_name {
+    const char *key, *name, *title; /* "ttft", "TTFT", "Time to First Token" */
+} wf_metric_name;
+extern const wf_metric_name wf_metric_names[WF_N_METRICS];
+int wf_metric_find(const char *key, size_t len); /* -1: no such metric */
+
+typedef struct wf_series {
+    double *v; /* ms, ascending */
+    size_t n;
+    double mean, stddev;
+} wf_series;
+double wf_percentile(const wf_series *s, double percent); /* 0 when empty */
+
+typedef struct wf_load_stats {
+    size_t completed, failed;
+    size_t good;          /* completed within every limit */
+    uint64_t n_in, n_out; /* tokens of those completed */
+    double seconds;
+    double peak_out;      /* most tokens in one second */
+    size_t peak_requests; /* most at one time */
+    wf_series metric[WF_N_METRICS];
+} wf_load_stats;
+
+/* limit_ms: for each metric, 0: none. WEFT_ERR_NOMEM. */
+weft_status wf_load_stats_make(const wf_request_result *a, size_t n, double seconds,
+                               const double limit_ms[WF_N_METRICS], wf_load_stats *out);
+void wf_load_stats_free(wf_load_stats *s);
+
+#endif

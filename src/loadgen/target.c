@@ -1,0 +1,222 @@
+/* target: the server — its address, what each request to it carries, and what it tells about
+ * itself: its model's name, and ids of tokens. The latter two are asked for; a server that does not
+ * answer is used all the same. */
+#include "loadgen/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ASK_S     10          /* for a question before the load */
+#define ASK_BYTES (16u << 20) /* of its answer */
+#define CONNECT_S 30
+#define FEW_IDS   8 /* fewer are no vocabulary */
+
+/* ---- questions ---------------------------------------------------------------------------- */
+
+typedef struct buffer {
+    char *data;
+    size_t n, cap;
+} buffer;
+
+static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
+{
+    buffer *b = user;
+    n *= size;
+    for (size_t i = 0; i < n; i++) {
+        if (b->n == ASK_BYTES || !wf_grow(&b->data, b->n, &b->cap, 1)) return 0;
+        b->data[b->n++] = bytes[i];
+    }
+    return n;
+}
+
+static char *join(const char *base, const char *path)
+{
+    size_t n = strlen(base);
+    while (n && base[n - 1] == '/') n--;
+    char *url = wf_calloc(n + strlen(path) + 2, 1);
+    if (url) sprintf(url, "%.*s%s%s", (int)n, base, *path == '/' ? "" : "/", path);
+    return url;
+}
+
+static bool is_unreachable(CURLcode c)
+{
+    return c == CURLE_COULDNT_CONNECT || c == CURLE_COULDNT_RESOLVE_HOST ||
+           c == CURLE_URL_MALFORMAT || c == CURLE_UNSUPPORTED_PROTOCOL;
+}
+
+/* The JSON that the path answers with 200; NULL: something else. body NULL: GET. */
+static json_t *question(wf_target *t, const char *path, const char *body)
+{
+    char *url = join(t->p->base_url, path), error[CURL_ERROR_SIZE] = "";
+    CURL *c = url && !t->unreachable[0] ? curl_easy_init() : NULL;
+    buffer b = {0};
+    json_t *out = NULL;
+    long status = 0;
+    if (c) {
+        wf_target_setup(t, c, url);
+        curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)ASK_S);
+        curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
+        curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_bytes);
+        curl_easy_setopt(c, CURLOPT_WRITEDATA, &b);
+        if (body) curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
+        CURLcode rc = curl_easy_perform(c);
+        curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+        if (is_unreachable(rc)) wf_copy(t->unreachable, sizeof t->unreachable, error);
+        if (!rc && status == 200 && b.n) out = json_loadb(b.data, b.n, 0, NULL);
+    }
+    curl_easy_cleanup(c);
+    free(b.data);
+    free(url);
+    return out;
+}
+
+/* ---- its model ---------------------------------------------------------------------------- */
+
+static weft_status find_model(wf_target *t)
+{
+    json_t *list = t->p->model ? NULL : question(t, "/v1/models", NULL);
+    const char *name = t->p->model ? t->p->model
+                                   : json_string_value(json_object_get(
+                                         json_array_get(json_object_get(list, "data"), 0), "id"));
+    t->model = name ? wf_strdup(name) : NULL;
+    json_decref(list);
+    return name && !t->model ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+/* ---- its tokens --------------------------------------------------------------------------- */
+
+/* llama.cpp reads content and add_special, vLLM prompt and add_special_tokens, weft either. A
+ * server that fails here once is not asked again: it may have taken ASK_S to do so, and there may
+ * be many texts. */
+static json_t *tokenize(wf_target *t, const char *text)
+{
+    if (t->no_tokenize || (t->p->stop && t->p->stop())) return NULL;
+    json_t *body = json_pack("{s:s,s:s,s:b,s:b}", "prompt", text, "content", text, "add_special", 0,
+                             "add_special_tokens", 0);
+    if (body && t->model) json_object_set_new(body, "model", json_string(t->model));
+    char *sent = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    json_t *reply = sent ? question(t, "/tokenize", sent) : NULL;
+    json_t *ids = json_incref(json_object_get(reply, "tokens"));
+    t->no_tokenize = !ids;
+    json_decref(reply);
+    json_decref(body);
+    free(sent);
+    return ids;
+}
+
+uint32_t wf_target_count(void *user, const char *text)
+{
+    json_t *ids = tokenize(user, text);
+    uint32_t n = (uint32_t)json_array_size(ids);
+    json_decref(ids);
+    return n;
+}
+
+static bool has(const int32_t *list, size_t n, int32_t v)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == v) return true;
+    return false;
+}
+
+/* Ids of common words: those of any vocabulary may be drawn from, without knowing its size. */
+static weft_status find_ids(wf_target *t)
+{
+    char text[8 * WF_PROMPT_WORDS] = "";
+    for (size_t i = 0, at = 0; i < WF_PROMPT_WORDS; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, " %s", wf_prompt_words[i]);
+    json_t *ids = tokenize(t, text);
+    size_t n = json_array_size(ids);
+    t->pool = wf_calloc(n, sizeof *t->pool);
+    for (size_t i = 0; t->pool && i < n; i++) {
+        json_int_t id = json_integer_value(json_array_get(ids, i));
+        bool fits = json_is_integer(json_array_get(ids, i)) && id >= 0 && id <= INT32_MAX;
+        if (fits && !has(t->pool, t->n_pool, (int32_t)id)) t->pool[t->n_pool++] = (int32_t)id;
+    }
+    json_decref(ids);
+    if (!t->pool) return WEFT_ERR_NOMEM;
+    if (t->n_pool >= FEW_IDS) return WEFT_OK;
+    t->n_pool = 0;
+    free(t->pool);
+    t->pool = NULL;
+    if (t->p->prompts != WF_PROMPTS_IDS || t->unreachable[0]) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED,
+                   "the server does not tell token ids at /tokenize: use --random-prompts words");
+}
+
+/* ---- what each request carries ------------------------------------------------------------ */
+
+static bool add_header(wf_target *t, const char *name, const char *value)
+{
+    size_t n = strlen(name) + strlen(value) + 1;
+    char *text = wf_calloc(n, 1);
+    if (text) snprintf(text, n, "%s%s", name, value);
+    struct curl_slist *more = text ? curl_slist_append(t->headers, text) : NULL;
+    if (more) t->headers = more;
+    free(text);
+    return more != NULL;
+}
+
+static weft_status make_headers(wf_target *t)
+{
+    bool ok = add_header(t, "Content-Type: application/json", "") &&
+              add_header(t, "Expect:", ""); /* no pause before a long body */
+    if (ok && t->p->key) ok = add_header(t, "Authorization: Bearer ", t->p->key);
+    for (size_t i = 0; i < t->p->n_headers && ok; i++) ok = add_header(t, t->p->headers[i], "");
+    return ok ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of memory for headers");
+}
+
+static weft_status read_extra(wf_target *t)
+{
+    json_error_t e;
+    if (!t->p->extra_body) return WEFT_OK;
+    t->extra = json_loads(t->p->extra_body, 0, &e);
+    if (json_is_object(t->extra)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "--extra-body is no JSON object: %s",
+                   t->extra ? t->p->extra_body : e.text);
+}
+
+/* Proxies of the environment are for other machines. */
+static bool is_loopback(const char *url)
+{
+    static const char *const names[] = {"://127.", "://localhost", "://[::1]"};
+    for (size_t i = 0; i < WF_LEN(names); i++)
+        if (strstr(url, names[i])) return true;
+    return false;
+}
+
+void wf_target_setup(const wf_target *t, CURL *c, const char *url)
+{
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, t->headers);
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)WF_MIN(t->p->timeout_s, CONNECT_S));
+    curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)t->p->timeout_s);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, "weft-bench/" WEFT_VERSION);
+    if (is_loopback(url)) curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    if (t->p->insecure)
+        curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L),
+            curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 0L);
+}
+
+weft_status wf_target_open(const wf_client_params *p, wf_target *t)
+{
+    *t = (wf_target){.p = p};
+    if (!(t->url = join(p->base_url, p->endpoint))) return WEFT_ERR_NOMEM;
+    WF_TRY(read_extra(t));
+    WF_TRY(make_headers(t));
+    WF_TRY(find_model(t));
+    bool ids = p->dataset != WF_DATASET_CUSTOM && p->prompts != WF_PROMPTS_WORDS && !p->chat;
+    return ids ? find_ids(t) : WEFT_OK;
+}
+
+void wf_target_close(wf_target *t)
+{
+    curl_slist_free_all(t->headers);
+    json_decref(t->extra);
+    free(t->url);
+    free(t->model);
+    free(t->pool);
+}

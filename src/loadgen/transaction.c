@@ -1,0 +1,187 @@
+/* exchange: one request and its stream of events, from the first byte to the reason why it ended.
+ */
+#include "loadgen/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void wf_transaction_init(wf_transaction *x, const wf_request_spec *spec, wf_request_result *result, bool keep_text)
+{
+    *x = (wf_transaction){.spec = spec,
+                       .result = result,
+                       .keep_text = keep_text,
+                       .prompt_tokens = -1,
+                       .completion_tokens = -1};
+}
+
+void wf_transaction_free(wf_transaction *x)
+{
+    wf_sse_free(&x->sse);
+    free(x->body);
+    free(x->error);
+    free(x->text);
+}
+
+void wf_transaction_fail(wf_transaction *x, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < 32 || *p == 127) *p = ' '; /* a server's words go to a terminal */
+    if (!x->error) x->error = wf_strdup(text);
+    x->result->ok = false;
+}
+
+/* ---- events ------------------------------------------------------------------------------- */
+
+static void keep_text(wf_transaction *x, const char *text)
+{
+    for (; x->keep_text && *text; text++) {
+        if (!wf_grow(&x->text, x->n_text + 1, &x->cap_text, 1)) return;
+        x->text[x->n_text++] = *text;
+        x->text[x->n_text] = 0;
+    }
+}
+
+static const char *text_of(const json_t *choice)
+{
+    const char *const names[] = {"content", "reasoning_content", "reasoning"};
+    const char *text = json_string_value(json_object_get(choice, "text"));
+    json_t *delta = json_object_get(choice, "delta");
+    for (size_t i = 0; i < WF_LEN(names) && (!text || !*text); i++)
+        text = json_string_value(json_object_get(delta, names[i]));
+    return text ? text : "";
+}
+
+/* A token's text may be empty, where it is part of a character; the opening of a conversation and
+ * its end carry no token. */
+static void take_choice(wf_transaction *x, const json_t *choice, uint64_t now)
+{
+    const char *text = text_of(choice);
+    json_t *reason = json_object_get(choice, "finish_reason");
+    bool opens = json_object_get(json_object_get(choice, "delta"), "role") != NULL,
+         ends = json_is_string(reason);
+    x->finished |= ends;
+    if (!*text && (opens || (ends && x->n_chunks))) return;
+    wf_request_result_token(x->result, now);
+    x->n_chunks++;
+    keep_text(x, text);
+}
+
+static void take_usage(wf_transaction *x, const json_t *usage)
+{
+    json_t *in = json_object_get(usage, "prompt_tokens"),
+           *out = json_object_get(usage, "completion_tokens");
+    if (json_is_integer(in)) x->prompt_tokens = json_integer_value(in);
+    if (json_is_integer(out)) x->completion_tokens = json_integer_value(out);
+}
+
+static bool take_object(wf_transaction *x, const json_t *event, uint64_t now)
+{
+    json_t *error = json_object_get(event, "error"), *choices = json_object_get(event, "choices");
+    if (error && !json_is_null(error)) {
+        const char *text = json_string_value(json_object_get(error, "message"));
+        wf_transaction_fail(x, "error in the stream: %.300s", text ? text : "without a message");
+        return false;
+    }
+    if (json_array_size(choices)) take_choice(x, json_array_get(choices, 0), now);
+    take_usage(x, json_object_get(event, "usage"));
+    return true;
+}
+
+static bool on_event(void *user, const char *data, size_t len)
+{
+    wf_transaction *x = user;
+    uint64_t now = wf_now_ns();
+    if (len == 6 && !memcmp(data, "[DONE]", 6)) return x->done = true;
+    json_t *event = json_loadb(data, len, 0, NULL);
+    bool ok = json_is_object(event) && take_object(x, event, now);
+    if (!json_is_object(event))
+        wf_transaction_fail(x, "the stream holds something that is no JSON: %.*s",
+                         (int)WF_MIN(len, 100u), data);
+    json_decref(event);
+    return ok;
+}
+
+/* ---- bytes -------------------------------------------------------------------------------- */
+
+static void keep_head(wf_transaction *x, const char *bytes, size_t n)
+{
+    n = WF_MIN(n, sizeof x->head - 1 - x->n_head);
+    memcpy(x->head + x->n_head, bytes, n);
+    x->n_head += n;
+}
+
+size_t wf_transaction_read(char *bytes, size_t size, size_t n, void *user)
+{
+    wf_transaction *x = user;
+    long status = 0;
+    n *= size;
+    curl_easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
+    if (!x->sse.n_events) keep_head(x, bytes, n);
+    if (status != 200) return n;
+    if (wf_sse_add(&x->sse, bytes, n, on_event, x)) return n;
+    if (!x->error)
+        wf_transaction_fail(x, "a line of the stream is longer than %zu bytes", WF_SSE_LINE);
+    return 0;
+}
+
+/* ---- the end ------------------------------------------------------------------------------ */
+
+static void fail_status(wf_transaction *x, long status)
+{
+    json_t *body = json_loadb(x->head, x->n_head, 0, NULL);
+    json_t *error = json_object_get(body, "error");
+    const char *text =
+        json_string_value(json_is_string(error) ? error : json_object_get(error, "message"));
+    if (!text) text = json_string_value(json_object_get(body, "message"));
+    if (text)
+        wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
+    else
+        wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "without a word");
+    json_decref(body);
+}
+
+/* libcurl's own words where they are the same for every request: how many milliseconds it took is
+ * not. */
+static const char *transfer_error(const wf_transaction *x, CURLcode rc)
+{
+    if (rc == CURLE_OPERATION_TIMEDOUT) return "no whole answer in time (--request-timeout)";
+    if (rc == CURLE_COULDNT_CONNECT || !x->curl_error[0]) return curl_easy_strerror(rc);
+    return x->curl_error;
+}
+
+static void check_whole(wf_transaction *x, CURLcode rc, long status)
+{
+    if (x->error) return;
+    bool whole = x->done || (x->finished && !rc);
+    if (status && status != 200)
+        fail_status(x, status);
+    else if (!whole && rc)
+        wf_transaction_fail(x, "%s", transfer_error(x, rc));
+    else if (!x->sse.n_events)
+        wf_transaction_fail(x, "the answer is no stream of events: %.100s",
+                         x->n_head ? x->head : "(empty)");
+    else if (!whole)
+        wf_transaction_fail(x, "the stream ended before the answer did");
+    else if (!x->n_chunks || !x->completion_tokens)
+        wf_transaction_fail(x, "the answer holds no token");
+}
+
+static uint32_t told(int64_t n, uint32_t otherwise)
+{
+    return n >= 0 && n <= UINT32_MAX ? (uint32_t)n : otherwise;
+}
+
+void wf_transaction_end(wf_transaction *x, CURLcode rc, long status)
+{
+    x->ended = true;
+    check_whole(x, rc, status);
+    x->result->ok = !x->error;
+    x->result->n_in = told(x->prompt_tokens, x->spec->n_in);
+    x->result->n_out = told(x->completion_tokens, x->n_chunks);
+}

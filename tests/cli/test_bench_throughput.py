@@ -1,0 +1,145 @@
+"""weft bench throughput: what it prints follows from the load, in each format and with each policy."""
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as xml
+
+import cli
+
+POLICIES = ["request", "orca", "sarathi", "nanoflow"]
+TRACE = ("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00.0,10,6\n2023-11-16 18:00:10.0,60,10\n"
+         "2023-11-16 18:00:20.0,3,4\n2023-11-16 18:00:40.0,400,400\n2023-11-16 18:01:00.0,7,1\n")
+
+
+def throughput(*args):
+    return ["bench", "throughput", *cli.CPU, "--peak-tflops", 0.001, *args]
+
+
+class Throughput(cli.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temp = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temp.cleanup)
+        cls.folder = temp.name
+        cls.csv = os.path.join(cls.folder, "lengths.csv")
+        with open(cls.csv, "w") as f:
+            f.write(TRACE)
+
+    def rows(self, *args):
+        return json.loads(self.ok(*throughput("-o", "json", *args)).text)
+
+    def test_every_policy_and_load(self):
+        rows = self.rows("--const", "20:8,30:0", "--dataset", self.csv, "--num-requests", 4, "--max-num-seqs", 2, "--max-num-batched-tokens", 16)
+        self.assertEqual([(r["policy"], r["load"]) for r in rows], [(p, w) for p in POLICIES for w in ("20:8", "30:0", "lengths")])
+        n_params = None
+        for r in rows:
+            want = {"20:8": (4, 0, 80, 32), "30:0": (4, 0, 120, 0), "lengths": (4, 1, 80, 21)}[r["load"]]
+            self.assertEqual((r["requests"], r["skipped"], r["input_tokens"], r["output_tokens"]), want)
+            tokens = r["input_tokens"] + r["output_tokens"]
+            self.assertAlmostEqual(r["total_tokens_s"] * r["seconds"] / tokens, 1, 5)
+            self.assertAlmostEqual(r["requests_s"] * r["seconds"] / r["requests"], 1, 5)
+            # Equation 5: peak / (2 x parameters), the same for all.
+            optimum = r["total_tokens_s"] * 100 / r["optimum_pct"]
+            n_params = n_params or 0.001e12 / optimum / 2
+            self.assertAlmostEqual(0.001e12 / (2 * n_params) / optimum, 1, 5)
+            self.assertLessEqual(r["mean_step_tokens"], 16)
+            self.assertLessEqual(0, r["ttft_p50_ms"])
+            self.assertLessEqual(r["ttft_p50_ms"], r["ttft_p99_ms"])
+            self.assertLessEqual(r["ttft_p99_ms"], r["seconds"] * 1e3)
+            self.assertEqual(r["itl_p99_ms"] is None, r["load"] == "30:0")
+            self.assertNotIn("rate", r)
+        info = self.ok("info", "-m", os.path.join(cli.ROOT, "models", "demo.gguf")).text
+        self.assertAlmostEqual(n_params / int(re.search(r"\((\d+)\)", info).group(1)), 1, 4)
+
+    def test_arrivals(self):
+        out, plot = os.path.join(self.folder, "out.csv"), os.path.join(self.folder, "out.svg")
+        text = self.ok(*throughput("--arrivals", "poisson", "--rate", "100,400", "--const", "8:4", "--num-requests", 20, "--policy",
+                              "orca,nanoflow", "--csv", out, "--plot", plot)).text
+        with open(out, newline="") as f:
+            rows = list(csv.DictReader(f))
+        self.assertEqual([(r["policy"], float(r["rate"])) for r in rows], [(p, v) for p in ("orca", "nanoflow") for v in (100, 400)])
+        for r in rows:
+            self.assertEqual((int(r["requests"]), int(r["output_tokens"])), (20, 80))
+            self.assertGreater(float(r["norm_p99_ms"]), 0)
+        self.assertGreater(float(rows[0]["seconds"]), float(rows[1]["seconds"]))  # the same gaps, four times as long
+        self.assertEqual(len(re.findall(r"(?m)^\| (?:orca|nanoflow) ", text)), 4)
+        self.assertEqual(len(re.findall("rate measured within 200 ms|no rate measured", text)), 2)
+        svg = xml.parse(plot).getroot()
+        ns = "{http://www.w3.org/2000/svg}"
+        lines = [p.get("points").split() for p in svg.iter(ns + "polyline")]
+        self.assertEqual([len(p) for p in lines], [2, 2])
+        for points in lines:
+            x = [float(p.split(",")[0]) for p in points]
+            self.assertLess(x[0], x[1])
+        words = [t.text for t in svg.iter(ns + "text")]
+        for word in ("orca, 8:4", "nanoflow, 8:4", "200 ms", "requests a second"):
+            self.assertIn(word, words)
+
+    def test_arrivals_of_the_trace(self):
+        """Its four requests that fit come within 60 s, so 1 in 20 s; a thousand times as fast when that rate is asked for."""
+        row, = self.rows("--dataset", self.csv, "--arrivals", "trace", "--rate", 50, "--policy", "nanoflow")
+        self.assertEqual((row["rate"], row["requests"], row["skipped"]), (50, 4, 1))
+        self.assertGreaterEqual(row["seconds"], 0.06)
+
+    def test_results_and_csv(self):
+        text = self.ok(*throughput("--const", "16:4", "--num-requests", 3, "--policy", "sarathi", "-o", "csv", "--profile", "--results", self.folder)).text
+        row, = csv.DictReader(io.StringIO(text))
+        self.assertTrue(row["idle_pct"] == "" or 0 <= float(row["idle_pct"]) <= 100)
+        name, = (n for n in os.listdir(self.folder) if n.startswith("weft-cpu"))
+        with open(os.path.join(self.folder, name), newline="") as f:
+            saved = {r["op"]: r for r in csv.DictReader(f)}
+        self.assertEqual(set(saved), {"throughput_total", "throughput_itl_p99"})
+        total = saved["throughput_total"]
+        self.assertEqual((total["variant"], total["shape"]), ("sarathi", "16:4,R=3,B=64,C=512,rows=512"))
+        self.assertAlmostEqual(float(total["rate"]) / float(row["total_tokens_s"]), 1, 4)
+        self.assertAlmostEqual(float(total["ceiling_pct"]), float(row["optimum_pct"]), delta=0.06)
+
+    def test_ctrl_c(self):
+        """What was measured is printed; nothing was asked for that ends by itself within minutes."""
+        p = subprocess.Popen([cli.WEFT, *map(str, throughput("--arrivals", "poisson", "--rate", "0.000001", "--const", "8:4", "--policy", "nanoflow"))],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not self.catches_interrupts(p.pid):
+            time.sleep(0.01)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        self.assertEqual(p.returncode, cli.INTERRUPTED, err)
+
+    def catches_interrupts(self, pid):
+        with open(f"/proc/{pid}/status") as f:
+            return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
+
+    def test_wrong_usage(self):
+        for message, *args in (("INPUT:OUTPUT", "--const", "5"), ("INPUT:OUTPUT", "--const", "0:5"), ("INPUT:OUTPUT", "--const", "5:5,"),
+                               ("INPUT:OUTPUT", "--const", "-5:5"), ("--policy", "--policy", "best"), ("--policy", "--policy", "orca,"),
+                               ("--rate", "--arrivals", "poisson"), ("--arrivals", "--rate", "5"), ("--arrivals", "--plot", "x.svg"),
+                               ("--dataset", "--arrivals", "trace"), ("--rate", "--arrivals", "poisson", "--rate", "0")):
+            self.fails(cli.USAGE, message, *throughput(*args))
+        bad = os.path.join(self.folder, "bad.csv")
+        with open(bad, "w") as f:
+            f.write("ContextTokens,GeneratedTokens\n5,x\n")
+        self.fails(cli.RUNTIME, "line 2", *throughput("--dataset", bad))
+        self.fails(cli.RUNTIME, "/absent", *throughput("--dataset", "/absent"))
+        self.fails(cli.RUNTIME, "fits the context", *throughput("--const", "600:600"))
+        self.fails(cli.USAGE, "is a model", *throughput("--csv", os.path.join(cli.ROOT, "models", "demo.gguf")))
+        self.fails(cli.RUNTIME, "/absent/x", *throughput("--plot", "/absent/x", "--arrivals", "poisson", "--rate", "5"))
+
+    def test_failed_run_leaves_no_file(self):
+        before = os.listdir(self.folder)
+        paths = [os.path.join(self.folder, name) for name in ("a.csv", "a.svg")]
+        self.fails(cli.RUNTIME, "no buffer above", *throughput("--max-alloc", "1K", "--csv", paths[0], "--plot", paths[1], "--arrivals", "poisson", "--rate", "5"))
+        self.assertEqual(os.listdir(self.folder), before)
+        no_times = os.path.join(self.folder, "no_times.csv")
+        with open(no_times, "w") as f:
+            f.write("TIMESTAMP,ContextTokens,GeneratedTokens\nXXX,5,5\n")
+        self.fails(cli.USAGE, "no times", *throughput("--dataset", no_times, "--arrivals", "trace"))
+
+
+if __name__ == "__main__":
+    cli.main()
