@@ -179,15 +179,33 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
     return n.out[0].value;
 }
 
+/* RMSNorm of each group of k columns of x into those of y. */
+static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k, wf_operand x, wf_operand y)
+{
+    if (b->status != WEFT_OK) return;
+    wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
+    n.in[0] = x;
+    n.in[1] = WF_ALL(vector(b, tensor, k));
+    n.out[0] = y;
+    add_node(b, &n);
+}
+
+int32_t wf_build_columns(wf_builder *b, uint32_t cols)
+{
+    return b->status == WEFT_OK ? activation(b, WF_ROWS_BATCH, b->act, cols) : -1;
+}
+
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x));
-    n.in[0] = WF_ALL(x);
-    n.in[1] = WF_ALL(vector(b, tensor, b->hp->hidden_size));
-    n.out[0] = WF_ALL(activation(b, n.rows, b->act, b->hp->hidden_size));
-    add_node(b, &n);
-    return n.out[0].value;
+    int32_t y = activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
+    norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), WF_ALL(y));
+    return y;
+}
+
+void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y)
+{
+    norm(b, name, tensor, b->hp->head_dim, x, y);
 }
 
 /* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
@@ -219,6 +237,11 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     if (node.p.silu || node.p.rope) node.out[2] = WF_ALL(activation(b, node.rows, b->act, rows));
     if (node.p.rope) rotation(b, fuse->pools, &node.in[5], &node.out[3]);
     add_node(b, &node);
+}
+
+void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y)
+{
+    if (b->status == WEFT_OK) linear(b, l->name, l, 1, x, NULL, -1, y);
 }
 
 static int32_t silu_mul(wf_builder *b, int32_t gate_up)
@@ -284,8 +307,10 @@ static int32_t kv_value(wf_builder *b, uint32_t v)
     return value < 0 ? fail(b, WEFT_ERR_NOMEM) : value;
 }
 
-static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools)
+/* x + the output projection of attention. */
+static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
 {
+    const wf_linear o = {"attn_out", "attn_output", b->hp->hidden_size};
     const int32_t *in = b->graph->inputs;
     if (b->status != WEFT_OK) return -1;
     wf_node attend = node_of(b, WF_OP_ATTENTION, "attention", WF_ROWS_BATCH);
@@ -293,7 +318,7 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools)
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
     attend.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
     add_node(b, &attend);
-    return attend.out[0].value;
+    return wf_build_linears(b, "attn_out", &o, 1, attend.out[0].value, NULL, x, WF_F32);
 }
 
 int32_t wf_build_attention(wf_builder *b, int32_t x)
@@ -302,12 +327,18 @@ int32_t wf_build_attention(wf_builder *b, int32_t x)
     const wf_linear qkv[] = {{"q", "attn_q", hp->n_head * hp->head_dim},
                              {"k", "attn_k", hp->n_kv_head * hp->head_dim},
                              {"v", "attn_v", hp->n_kv_head * hp->head_dim}};
-    const wf_linear o = {"attn_out", "attn_output", hp->hidden_size};
     if (b->status != WEFT_OK) return -1;
     const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
     const wf_fuse around = {.norm = "attn_norm", .pools = pools};
     int32_t q = wf_build_linears(b, "qkv", qkv, 3, x, &around, -1, b->act);
-    return wf_build_linears(b, "attn_out", &o, 1, attend(b, q, pools), NULL, x, WF_F32);
+    return attend(b, q, pools, x);
+}
+
+int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x)
+{
+    if (b->status != WEFT_OK) return -1;
+    const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
+    return attend(b, rope_kv(b, qkv, pools), pools, x);
 }
 
 int32_t wf_build_swiglu(wf_builder *b, int32_t x)
@@ -343,11 +374,11 @@ void wf_build_logits(wf_builder *b, int32_t x)
     b->graph->logits = n.out[0].value;
 }
 
-void wf_build_decoder(wf_builder *b)
+void wf_build_decoder(wf_builder *b, wf_build_part *attention)
 {
     int32_t x = wf_build_embed(b);
     for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer && b->status == WEFT_OK; b->layer++) {
-        x = wf_build_attention(b, x);
+        x = attention(b, x);
         x = wf_build_swiglu(b, x);
     }
     wf_build_logits(b, x);

@@ -96,17 +96,24 @@ typedef struct wf_fuse {
 
 /* All return value indexes; names inside a layer are completed to "blk.<layer>.<tensor>.weight". */
 int32_t wf_build_embed(wf_builder *b);
+int32_t wf_build_columns(wf_builder *b, uint32_t cols); /* an activation of which several nodes write columns */
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x);
+/* RMSNorm of each head of x, which is F32, by itself. */
+void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
+void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
 /* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
+/* The rest of it where q, k and v are there, side by side, and want no more than RoPE. */
+int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x);
 /* x + down(silu(gate(norm(x))) * up(norm(x))) */
 int32_t wf_build_swiglu(wf_builder *b, int32_t x);
 /* Rows that want logits, final norm, output matrix (tied to the embedding if absent). */
 void wf_build_logits(wf_builder *b, int32_t x);
 
-/* All of it: embedding, n_layer blocks of attention and SwiGLU, logits. */
-void wf_build_decoder(wf_builder *b);
+/* All of it: embedding, n_layer blocks of this attention (of the residual stream x; gives x + attention) and SwiGLU, logits. */
+typedef int32_t wf_build_part(wf_builder *b, int32_t x);
+void wf_build_decoder(wf_builder *b, wf_build_part *attention);
 
 /* The keys that llama-like architectures share, read from "<arch>.*" and checked. */
 weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp);

@@ -17,6 +17,7 @@ from device import resolve
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'model'))
 from gguf_write import TYPES as FORMATS
+from tiny import ARCHS
 
 VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias']
 LIMIT = 1e-3
@@ -37,12 +38,12 @@ def cases():
 
 
 def plain_cases():
-    for arch in ('llama', 'qwen2'):
+    for arch in ARCHS:
         for fmt in FORMATS:
-            yield arch, fmt, 'bias' if arch == 'qwen2' else 'gqa'
+            yield arch, fmt, 'gqa'
     for variant in VARIANTS[1:]:
         yield 'llama', 'F32', variant
-    yield 'qwen2', 'Q4_0', 'bias,tied'
+    yield 'qwen2', 'Q4_0', 'tied'
 
 
 def run(*command):

@@ -27,6 +27,7 @@ VARIANTS = {  # changes of the shape, options of model_tensors
     'partial-rope': ({'rope_dim': 32}, {}),
     'bias': ({}, {'bias': True}),
 }
+ARCHS = {'llama': {}, 'qwen2': {'bias': True}}  # options of model_tensors
 # Merges in order of score: each is made of two that are there.
 PIECES = '▁t he ▁a in ▁the re ▁s on nd ▁w er ▁and it ▁b ed'.split() + list(
     '▁etaoinshrdlucmfwygpbvkxjqz.,!?'
@@ -58,7 +59,7 @@ def fill(x, what, rng):
 
 
 def build(a):
-    s, options = dict(SHAPE), {'bias': a.arch == 'qwen2'}
+    s, options = dict(SHAPE), dict(ARCHS[a.arch])
     for v in a.variant.split(','):
         s.update(VARIANTS[v][0])
         options.update(VARIANTS[v][1])
@@ -117,7 +118,7 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument('--arch', choices=['llama', 'qwen2'], default='llama')
+    p.add_argument('--arch', choices=list(ARCHS), default='llama')
     p.add_argument('--type', choices=list(gw.TYPES), default='F32')
     p.add_argument('--variant', default='gqa', help='one or more of ' + ','.join(VARIANTS))
     p.add_argument('--seed', type=int, default=1)

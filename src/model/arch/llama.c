@@ -8,4 +8,9 @@ static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
     return wf_hparams_read(f, "llama", hp);
 }
 
-const wf_arch wf_arch_llama = {"llama", hparams, wf_build_decoder};
+static void graph(wf_builder *b)
+{
+    wf_build_decoder(b, wf_build_attention);
+}
+
+const wf_arch wf_arch_llama = {"llama", hparams, graph};

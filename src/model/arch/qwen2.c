@@ -8,4 +8,9 @@ static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
     return wf_hparams_read(f, "qwen2", hp);
 }
 
-const wf_arch wf_arch_qwen2 = {"qwen2", hparams, wf_build_decoder};
+static void graph(wf_builder *b)
+{
+    wf_build_decoder(b, wf_build_attention);
+}
+
+const wf_arch wf_arch_qwen2 = {"qwen2", hparams, graph};
