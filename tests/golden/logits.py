@@ -44,6 +44,7 @@ def plain_cases():
     for variant in VARIANTS[1:]:
         yield 'llama', 'F32', variant
     yield 'qwen2', 'Q4_0', 'tied'
+    yield 'qwen3', 'F16', 'headdim,tied'
 
 
 def run(*command):

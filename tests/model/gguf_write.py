@@ -301,7 +301,7 @@ def add_vocab(w, pieces, size):
     w.add('tokenizer.ggml.add_eos_token', False)
 
 
-def model_tensors(s, kind, tied=False, bias=False, freqs=False):
+def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False):
     """(name, shape, type) of every tensor of a Llama-shaped model, in file order."""
     width, q, kv = s['width'], s['heads'] * s['head_dim'], s['kv_heads'] * s['head_dim']
     out_kind = kind
@@ -320,6 +320,8 @@ def model_tensors(s, kind, tied=False, bias=False, freqs=False):
             yield f'{b}attn_{n}.weight', (rows, width), kind
             if bias:
                 yield f'{b}attn_{n}.bias', (rows,), 'F32'
+        for n in 'qk' if head_norms else '':
+            yield f'{b}attn_{n}_norm.weight', (s['head_dim'],), 'F32'
         yield b + 'attn_output.weight', (width, q), kind
         yield b + 'ffn_norm.weight', (width,), 'F32'
         yield b + 'ffn_gate.weight', (s['ffn'], width), kind

@@ -132,10 +132,10 @@ class Model:
     def __init__(self, path):
         f = self.file = File(path)
         arch = f.meta['general.architecture']
-        if arch not in ('llama', 'qwen2'):
+        if arch not in ('llama', 'qwen2', 'qwen3'):
             sys.exit(f'architecture {arch} is not supported')
         get = lambda key, default=None: f.meta.get(f'{arch}.{key}', default)
-        self.neox = arch == 'qwen2'
+        self.neox = arch != 'llama'
         self.layers, self.heads = get('block_count'), get('attention.head_count')
         self.kv_heads = get('attention.head_count_kv', self.heads)
         self.head_dim = get('attention.key_length', get('embedding_length') // self.heads)
@@ -167,6 +167,8 @@ class Model:
             'ffn_up',
             'ffn_down',
         )
+        if arch == 'qwen3':
+            names += ('attn_q_norm', 'attn_k_norm')
         self.blocks = [
             {
                 n: (f.weight(f'blk.{b}.{n}.weight'), f.weight(f'blk.{b}.{n}.bias', optional=True))
@@ -222,6 +224,8 @@ class Model:
         q = linear(y, 'attn_q').reshape(t, self.heads, self.head_dim)
         k = linear(y, 'attn_k').reshape(t, self.kv_heads, self.head_dim)
         v = linear(y, 'attn_v').reshape(t, self.kv_heads, self.head_dim)
+        if 'attn_q_norm' in b:
+            q, k = self.rms(q, b['attn_q_norm'][0]), self.rms(k, b['attn_k_norm'][0])
         x = x + linear(self.attention(self.rope(q), self.rope(k), v).reshape(t, -1), 'attn_output')
         y = self.rms(x, b['ffn_norm'][0])
         gate = linear(y, 'ffn_gate')

@@ -27,7 +27,7 @@ VARIANTS = {  # changes of the shape, options of model_tensors
     'partial-rope': ({'rope_dim': 32}, {}),
     'bias': ({}, {'bias': True}),
 }
-ARCHS = {'llama': {}, 'qwen2': {'bias': True}}  # options of model_tensors
+ARCHS = {'llama': {}, 'qwen2': {'bias': True}, 'qwen3': {'head_norms': True}}  # options of model_tensors
 # Merges in order of score: each is made of two that are there.
 PIECES = '▁t he ▁a in ▁the re ▁s on nd ▁w er ▁and it ▁b ed'.split() + list(
     '▁etaoinshrdlucmfwygpbvkxjqz.,!?'
