@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const cl_variant table[] = {
-#define X(op_, name_, tier_, layout_, class_, family_, configure_, a, b, c, d)                           \
+#define X(op_, name_, tier_, layout_, class_, flags_, family_, configure_, a, b, c, d)                           \
     {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_configure_##configure_},
 #include "cl/variants.def"
 #undef X
@@ -12,8 +12,8 @@ static const cl_variant table[] = {
 
 /* The same rows as the front sees them. Matrix units multiply F16. */
 static const wf_variant shown[] = {
-#define X(op, name, tier, layout, class, ...)                                          \
-    {#name, WF_TIER_##tier, layout, class, WF_TIER_##tier == WF_TIER_MATRIX ? WF_ARITH_F16 : WF_ARITH_F32},
+#define X(op, name, tier, layout, class, flags, ...)                                   \
+    {#name, WF_TIER_##tier, layout, class, WF_TIER_##tier == WF_TIER_MATRIX ? WF_ARITH_F16 : WF_ARITH_F32, flags},
 #include "cl/variants.def"
 #undef X
 };
@@ -173,8 +173,8 @@ int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
         if (usable(d, c, class, i)) return i;
     }
     for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
-        bool asked_only = wf_cl_variant_at(c->op, i)->configure == wf_cl_configure_clblast;
-        if (!asked_only && usable(d, c, class, i)) return i;
+        bool on_request = shown[first_of(c->op) + (size_t)i].flags & WF_ON_REQUEST;
+        if (!on_request && usable(d, c, class, i)) return i;
     }
     return -1;
 }

@@ -156,14 +156,21 @@ typedef struct wf_call {
 /* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
 enum wf_arith { WF_ARITH_F32, WF_ARITH_F16, WF_ARITH_Q8 /* activations rounded to 8 bits */, WF_N_ARITH };
 
+enum wf_variant_flag {
+    WF_REFERENCE = 1,       /* plain loops that others are compared with: too slow to be worth measuring */
+    WF_BATCH_DEPENDENT = 2, /* the bits of a row depend on what else is in the call */
+    WF_ASYNC_SOFTMAX = 4,   /* ATTENTION: uses the unified maximum phi, and counts the rows that leave its range */
+    WF_ON_REQUEST = 8,      /* runs only where it is forced, or was measured as the fastest */
+};
+
 /* One implementation of one op. The backend's list is its variants.def. */
 typedef struct wf_variant {
     const char *name;
     enum wf_tier tier;
     uint8_t layout;     /* weight layout that it reads; 0: rows */
-    const char *class;  /* invariance class: two variants of one class give bit-identical rows; in one whose name
-                           begins with ~ a row depends on what else is in the call */
+    const char *class;  /* invariance class: two variants of one class give bit-identical rows */
     uint8_t arith;      /* enum wf_arith */
+    uint8_t flags;      /* of enum wf_variant_flag */
 } wf_variant;
 
 typedef struct wf_open_params {

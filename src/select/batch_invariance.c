@@ -57,10 +57,10 @@ static const char *choose_class(wf_dev *dev, const wf_call *c)
         wf_call x = with_rows(c, probes[i]);
         int picked = dev->fns->pick(dev, &x, NULL);
         v = picked >= 0 ? wf_variant_at(dev, c->op, picked) : NULL;
-        if (v && *v->class != '~' && serves_all(dev, c, v->class)) return v->class;
+        if (v && !(v->flags & WF_BATCH_DEPENDENT) && serves_all(dev, c, v->class)) return v->class;
     }
     for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++)
-        if (*v->class != '~' && (!best || v->tier > best->tier) && serves_all(dev, c, v->class)) best = v;
+        if (!(v->flags & WF_BATCH_DEPENDENT) && (!best || v->tier > best->tier) && serves_all(dev, c, v->class)) best = v;
     return best ? best->class : NULL;
 }
 

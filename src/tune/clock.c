@@ -68,11 +68,6 @@ weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double
     return WEFT_OK;
 }
 
-bool wf_clock_reference(const wf_variant *v)
-{
-    return !strcmp(v->name, "ref") || !strcmp(v->name, "naive");
-}
-
 weft_status wf_clock_usable(wf_problem *p, int variant, bool *usable)
 {
     wf_call c = p->call;

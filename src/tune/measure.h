@@ -63,8 +63,6 @@ void wf_problem_destroy(wf_problem *p);
 /* Median nanoseconds of a run. limit_ns: when it is soon clear that it takes longer, a first estimate is
  * given; 0: none. */
 weft_status wf_clock_variant(wf_problem *p, int variant, uint32_t repeat, double limit_ns, double *ns);
-/* Is this variant for comparing with only? References are slower by orders of magnitude. */
-bool wf_clock_reference(const wf_variant *v);
 /* Can it run the problem, and is it right? Builds and checks it. */
 weft_status wf_clock_usable(wf_problem *p, int variant, bool *usable);
 

@@ -212,7 +212,7 @@ static weft_status measure_variants(session *s, wf_problem *p)
     if (st && st != WEFT_ERR_UNSUPPORTED) return st;
     for (int i = 0; (v = wf_variant_at(s->dev, p->call.op, i)); i++) {
         bool usable, all = name && !strcmp(name, "all");
-        if (name ? (all ? wf_clock_reference(v) && i != picked : strcmp(name, v->name) != 0)
+        if (name ? (all ? (v->flags & WF_REFERENCE) && i != picked : strcmp(name, v->name) != 0)
                  : i != picked)
             continue;
         WF_TRY(wf_clock_usable(p, i, &usable));

@@ -199,7 +199,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     for (int i = 0; (v = wf_variant_at(t->dev, op, i)) && i < MAX_VARIANTS; i++) {
         bool usable;
         racer *r = &t->racers[i];
-        if (i == first || r->out || wf_clock_reference(v) || r->ns > best)
+        if (i == first || r->out || (v->flags & WF_REFERENCE) || r->ns > best)
             continue; /* more rows take no less time */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
         if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 1.5 * best, &ns[i]));

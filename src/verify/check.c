@@ -327,7 +327,7 @@ static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v,
     memset(&poisoned, poison(j->k), sizeof poisoned);
     memcpy(&n, image + v->offset, sizeof n);
     n -= poisoned;
-    bool async = strstr(j->variant->class, "async");
+    bool async = j->variant->flags & WF_ASYNC_SOFTMAX;
     uint32_t least = async ? j->k->redo_least : 0, most = async ? j->k->redo_most : 0;
     if (n < least || n > most) fault(j, INFINITY, "%u rows were recomputed and should be %u to %u", n, least, most);
     judge_guards(j, o, image, v, size);

@@ -104,7 +104,7 @@ static void check_batch_invariance(session *s, const wf_check *k, const wf_varia
     wf_check one;
     const wf_variant *w;
     if (s->tiny || (compiles_slowly(s) && s->cases % 8)) return; /* one row alone is another kernel to compile */
-    if (*v->class == '~' || !wf_check_one_row(k, k->out[0].view.rows / 2, &one)) return;
+    if ((v->flags & WF_BATCH_DEPENDENT) || !wf_check_one_row(k, k->out[0].view.rows / 2, &one)) return;
     for (int i = 0; (w = wf_variant_at(s->dev, k->c.op, i)) && !s->dev->lost; i++) {
         wf_check_result r = {0};
         if (strcmp(w->class, v->class) || left_out(s, &k->c, i)) continue;
