@@ -4,21 +4,13 @@
 #define WF_WGMMA_H
 
 #include "cl/cl.h"
+#include "cl/ptx.h"
 
 #define WF_WGMMA_STAGES    4 /* of X in shared memory; the loop is unrolled as many times, so that addresses are constants */
 #define WF_WGMMA_PRODUCTS  4 /* of 16 of K, a step */
 #define WF_WGMMA_LOG2_STEP 6
 #define WF_WGMMA_ROW_BYTES (WF_WGMMA_PRODUCTS * 32) /* of a step's row of X */
 #define WF_WGMMA_CHUNKS    (WF_WGMMA_ROW_BYTES / 16)
-
-/* A growing text. */
-typedef struct wf_ptx {
-    char *s;
-    size_t len, cap;
-    bool lost; /* memory ran out */
-} wf_ptx;
-void wf_ptx_emit(wf_ptx *t, const char *fmt, ...) WF_PRINTF(2, 3);
-char *wf_ptx_finish(wf_ptx *t); /* the text, malloc'ed; NULL: memory ran out */
 
 /* What is derived from the knobs. */
 typedef struct wf_wgmma {

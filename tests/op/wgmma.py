@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""The programs of cl/wgmma.c without a GPU: their PTX is played here, a statement for all work-items of a work-group at once,
-and Y compared with numpy's. The work-groups of a call take turns at every jump back, so that they can wait for each other.
+"""The programs of cl/wgmma.c without a GPU: their PTX is simulated here, a statement for all work-items of a work-group at once,
+and Y compared with numpy's. The work-groups of a call run in turn up to every jump back, so that they can wait for each other.
 
-    wgmma.py WGMMA_PTX
+    wgmma.py WGMMA_PTX          those that pack X are not simulated
 
-Copies have arrived as soon as they are asked for, so missing waits are not seen; reads and writes past the ends of buffers are,
-and that the zeros are zeros again. wgmma as the PTX ISA 8.0 defines its operands: A in registers, B in local memory in rows of
-128 bytes, whose 16-byte chunks are swizzled by the row.
+Copies have arrived as soon as they are issued, so missing waits are not seen; reads and writes past the ends of buffers are,
+and that the exchange buffer is zero again. wgmma as the PTX ISA 8.0 defines its operands: A in registers, B in shared memory in rows
+of 128 bytes, whose 16-byte chunks are swizzled by the row. The comments of scopes are held against their statements.
 """
 import re
 import subprocess
 import sys
 
 import numpy as np
+
+import ptx
 
 LOCAL = 1 << 18
 STRIDE = 1 << 32  # of the buffers' addresses
@@ -43,7 +45,8 @@ class Memory:
 
 def parse(text):
     """Statements of the body, (predicate, negated, operation, operands), and the labels among them."""
-    body = re.sub(r"/\*.*?\*/", "", text[text.index("\n{") + 2:text.rindex("}")])
+    text = ptx.flat(text)
+    body = text[text.index("\n{") + 2:text.rindex("}")]
     statements, labels = [], {}
     for part in re.split(r"[;\n]", body):
         part = part.strip()
@@ -92,7 +95,7 @@ class Group:
         self.statements, self.labels = program
         self.params, self.memory, self.n = params, memory, threads
         self.local = Memory([np.zeros(LOCAL, np.uint8)])
-        self.special = {"%tid.x": np.arange(threads), "%ctaid.x": group, "%nctaid.x": grid, "part": 0}
+        self.special = {"%tid.x": np.arange(threads), "%ctaid.x": group, "%nctaid.x": grid, "smem": 0}
         self.values, self.predicates = {}, {}
 
     def every(self, x):
@@ -115,7 +118,7 @@ class Group:
         return self.value(name) + np.uint64(int(offset or 0))
 
     def space(self, operation, at):
-        """Local memory is played as buffer 0 of a memory of its own."""
+        """Shared memory is buffer 0 of a memory of its own."""
         return (self.local, at + np.uint64(STRIDE)) if ".shared" in operation else (self.memory, at)
 
     def load(self, operation, operands, active):
@@ -273,7 +276,7 @@ def check(program, rows, tokens, split, shape, extras, half, silu):
     zeros = np.zeros(tiles * split * split * share * rows * 4, np.uint8)
     memory = Memory([bytes_of(x), bytes_of(fragments(w)), bytes_of(bias), bytes_of(residual), y, zeros])
     params = {"M": m, "N": n_y, "K": k, "x_stride": k, "res_stride": n_y, "y_stride": n_y, "y_half": int(half), "w_row_bytes": k * 2,
-              "boxes": 6 * STRIDE}
+              "exchange_base": 6 * STRIDE}
     for i, (name, there) in enumerate((("x", True), ("w", True), ("bias", extras), ("res", extras and not silu), ("y", True))):
         params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0 if there else (1 << 64) - 1
     groups = [Group(program, rows * 2, g, tiles * split, params, memory).run() for g in range(tiles * split)]
@@ -286,23 +289,30 @@ def check(program, rows, tokens, split, shape, extras, half, silu):
     got = y.view(np.float16 if half else np.float32).reshape(m, n_y)
     wrong = ~np.isclose(got, want, rtol=2e-3 if half else 1e-5, atol=1e-3) if silu else got != want.astype(got.dtype)
     assert not wrong.any(), f"{np.sum(wrong)} of {m * n_y} outputs are wrong"
-    assert not zeros.any(), "the zeros are not zeros any more"
+    assert not zeros.any(), "the exchange buffer is not zero again"
 
 
 def main():
     np.seterr(all="ignore")
     variants = [line.split() for line in subprocess.check_output(sys.argv[1:2], text=True).splitlines()]
-    failed = 0
-    for name, rows, tokens in variants:
+    failed, texts = 0, []
+    for name, rows, tokens, packs in variants:
         tokens, rows = int(tokens), int(rows)
         for silu, split, shape in ((0, 1, (13, 132, 320)), (0, 5, (tokens + 3, 72, 384)), (0, 8, (tokens - 3, rows, 576)),
                                    (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320))):
-            program = parse(subprocess.check_output([sys.argv[1], name, str(split), *["silu"] * silu], text=True))
+            texts.append(subprocess.check_output([sys.argv[1], name, str(split), *["silu"] * silu], text=True))
+            if int(packs):
+                continue
+            program = parse(texts[-1])
             try:
                 check(program, rows, tokens, split, shape, split != 8, split in (4, 8), silu)
             except AssertionError as error:
                 print(f"{name}, {split} work-groups a tile, {shape}{', SiLU' * silu}: {error}")
                 failed += 1
+    wrong = ptx.check_comments(texts)
+    for comment in wrong:
+        print(f"the comment of a scope does not fit its statements: {comment}")
+    failed += len(wrong)
     print(f"{len(variants)} variants, {failed} failures")
     return 1 if failed or not variants else 0
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The program of cl/wgmma_attention.c without a GPU: its PTX is played here, warp by warp in an order drawn anew each time, and
+"""The program of cl/wgmma_attention.c without a GPU: its PTX is simulated here, warp by warp in a random order, and
 o compared with a plain softmax.
 
     wgmma_attention.py WGMMA_PTX [SEED]
 
 What the device may do late happens late as often as not: copies arrive between the instruction and its barrier, products
 read their operands between the instruction and the wait. Slots that no row may see hold NaN. Warps that all wait for each
-other, addresses outside of buffers, and outputs that nobody writes are failures. Proxies (fence.proxy.async) are not played.
+other, addresses outside of buffers, and outputs that nobody writes are failures. Proxies (fence.proxy.async) are not simulated.
+The comments of scopes are held against their statements.
 """
 import random
 import re
@@ -15,6 +16,7 @@ import sys
 
 import numpy as np
 
+import ptx
 from wgmma import STRIDE, Memory, bytes_of, parse
 
 LANES, ROWS = 32, 128
@@ -33,13 +35,9 @@ WAIT = object()  # what a statement returns that cannot be done yet
 class Program:
     def __init__(self, text):
         self.statements, self.labels = parse(text)
-        self.types = {}
-        for kind, names in re.findall(r"\.reg \.(\w+) ([^;]*);", text):
-            for name in names.split(","):
-                stem, count = re.fullmatch(r"(\w+?)(?:<(\d+)>)?", name.strip()).groups()
-                for register in [stem] if count is None else [f"{stem}{i}" for i in range(int(count))]:
-                    self.types[register] = NUMBER[kind]
-        self.local_bytes = int(re.search(r"part\[(\d+)\]", text)[1])
+        lines = re.findall(r"\.reg .*;", ptx.flat(text))
+        self.types = {name: NUMBER[kind] for line in lines for kind, name in ptx.declared(line)}
+        self.local_bytes = int(re.search(r"smem\[(\d+)\]", text)[1])
         self.threads = int(re.search(r"reqntid (\d+)", text)[1])
 
 
@@ -60,7 +58,7 @@ class Group:
 
     def __init__(self, program, group, grid, params, memory, draw):
         self.program, self.params, self.memory, self.draw = program, params, memory, draw
-        self.special = {"%ctaid.x": group, "%nctaid.x": grid, "part": 0, "bars": program.local_bytes}
+        self.special = {"%ctaid.x": group, "%nctaid.x": grid, "smem": 0, "bars": program.local_bytes}
         self.local = Memory([np.full(program.local_bytes, 0xFF, np.uint8)])
         self.bars, self.meeting, self.still = {}, {}, []
         self.warps = [Warp(self, w) for w in range(program.threads // LANES)]
@@ -451,8 +449,12 @@ def main():
     np.seterr(all="ignore")
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 30)
     print(f"seed {seed}")
-    programs = {d: Program(subprocess.check_output([sys.argv[1], "attention", str(d)], text=True)) for d in (64, 128)}
-    failed = 0
+    texts = {d: subprocess.check_output([sys.argv[1], "attention", str(d)], text=True) for d in (64, 128)}
+    programs = {d: Program(text) for d, text in texts.items()}
+    wrong = ptx.check_comments(texts.values())
+    for comment in wrong:
+        print(f"the comment of a scope does not fit its statements: {comment}")
+    failed = len(wrong)
     for case in cases():
         try:
             check(programs[case.d], case, seed)

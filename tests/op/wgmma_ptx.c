@@ -1,6 +1,6 @@
 /* wgmma_ptx: prints what wgmma.py and wgmma_attention.py simulate.
  *
- *   wgmma_ptx                          a line for each variant of wgmma that does not pack X: its name and knobs
+ *   wgmma_ptx                          a line for each variant of wgmma: its name, rows of W, of X, and 1 if it packs X
  *   wgmma_ptx VARIANT SPLIT_K [silu]   the program of that variant
  *   wgmma_ptx attention HEAD_SIZE      the program of attention
  */
@@ -32,8 +32,8 @@ int main(int argc, char **argv)
     if (argc == 3 && !strcmp(argv[1], "attention")) return print_attention(atoi(argv[2]));
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
-        if (v->configure != wf_cl_configure_wgmma || v->tile[1]) continue;
-        if (argc < 3) printf("%s %d %d\n", v->name, v->tile[0] * 64, v->tile[2]);
+        if (v->configure != wf_cl_configure_wgmma) continue;
+        if (argc < 3) printf("%s %d %d %d\n", v->name, v->tile[0] * 64, v->tile[2], v->tile[1]);
         if (argc < 3 || strcmp(argv[1], v->name)) continue;
         return print_text(wf_cl_wgmma_ptx(v->tile, (uint32_t)atoi(argv[2]), argc > 3));
     }

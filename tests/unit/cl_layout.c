@@ -275,7 +275,7 @@ static void check_program(char *text, const char *name, const char *const *kinds
     assert_non_null(text);
     assert_int_equal(strncmp(text, ".version", 8), 0);
     assert_null(strstr(text, "(null)"));
-    long local = strtol(strstr(text, "part[") + 5, NULL, 10);
+    long local = strtol(strstr(text, "smem[") + 5, NULL, 10);
     assert_true(local > 0 && local <= kib << 10);
     check_labels(text);
     for (; *kinds; kinds++) check_registers(text, *kinds);
@@ -288,7 +288,7 @@ static void check_program(char *text, const char *name, const char *const *kinds
 
 static void wgmma_programs_are_sound(void **state)
 {
-    static const char *const kinds[] = {"a", "c", "e", "r", NULL};
+    static const char *const kinds[] = {"a", "acc", "r", NULL};
     (void)state;
     int found = 0;
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
