@@ -120,6 +120,8 @@ typedef struct cl_launch {
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
+    uint32_t geometry;   /* what a configure function decided by a search or a cost model, such as the split of K; not 0 before it runs:
+                            decided already, and the call is of the kind that it was decided for */
     uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     /* What puts the call in the queue, where a library does; NULL: the kernel. WEFT_ERR_UNSUPPORTED: it refuses, and the device
@@ -239,8 +241,9 @@ double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 typedef struct cl_kern {
     struct cl_kern *next;
     cl_knob knob[WF_CL_MAX_KNOBS];
-    uint32_t n_knobs;
+    uint32_t n_knobs, group; /* work-items of a work-group */
     const char *wtype;
+    const cl_variant *variant;
     cl_program program;
     cl_kernel kernel;
 } cl_kern;
@@ -253,7 +256,9 @@ weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_laun
 /* A kernel that no call asks for; the caller frees it. */
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
 void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
-weft_status wf_cl_prepare(wf_dev *, const wf_call *, int variant);
+weft_status wf_cl_bind(wf_dev *, const wf_call *, int variant, wf_bound *out);
+/* Fills l for a call of the kind that b was bound for, without a search; false: it is of another kind. */
+bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c, cl_launch *l);
 void wf_cl_kern_free(cl_dev *d);
 
 /* Everything that decides what a binary is; text is compared whole, so a hash collision is harmless. */
@@ -358,6 +363,7 @@ weft_status wf_cl_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, 
 weft_status wf_cl_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
 weft_status wf_cl_submit(wf_queue *, const wf_call *);
+weft_status wf_cl_launch(wf_queue *, const wf_call *, const wf_bound *);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);

@@ -227,6 +227,8 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
         wf_log(WEFT_LOG_DEBUG, "%s/%s (%s) built in %.0f ms", wf_ops[v->op].name, v->name, options, (double)(wf_now_ns() - began) / 1e6);
     memcpy(k->knob, l->knob, sizeof k->knob);
     k->n_knobs = l->n_knobs;
+    k->group = l->group;
+    k->variant = v;
     k->wtype = l->wtype;
     *out = k;
     return WEFT_OK;
@@ -265,12 +267,23 @@ weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l,
     }
 }
 
-weft_status wf_cl_prepare(wf_dev *base, const wf_call *c, int variant)
+weft_status wf_cl_bind(wf_dev *base, const wf_call *c, int variant, wf_bound *out)
 {
     cl_launch l;
     cl_kern *k;
     WF_TRY(wf_cl_check_lost((cl_dev *)base));
     if (!wf_cl_variant_at(c->op, variant))
         return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[c->op].name, variant);
-    return wf_cl_kernel((cl_dev *)base, variant, c, &l, &k);
+    WF_TRY(wf_cl_kernel((cl_dev *)base, variant, c, &l, &k));
+    *out = (wf_bound){variant, l.geometry, k};
+    return WEFT_OK;
+}
+
+/* With work-groups as large as the kernel was built for, whatever limits were learnt since. */
+bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c, cl_launch *l)
+{
+    const cl_kern *k = b->kernel;
+    memset(l, 0, sizeof *l);
+    l->geometry = b->geometry;
+    return k->variant->configure(&d->ref.caps, k->variant, c, k->group, l) && same(k, l);
 }

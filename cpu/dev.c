@@ -109,6 +109,15 @@ int wf_cpu_pick(wf_dev *base, const wf_call *c, const char *class)
     return best;
 }
 
+/* Its kernels are functions: nothing to build. */
+static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
+{
+    size_t n;
+    (void)dev;
+    *out = (wf_bound){variant, 0, (void *)(wf_cpu_variant_of(c->op, &n) + variant)}; /* only read from */
+    return WEFT_OK;
+}
+
 static void drop(wf_dev *base, enum wf_op op, int variant)
 {
     ((wf_cpu_dev *)base)->dropped[op][variant] = true;
@@ -243,6 +252,7 @@ static const wf_dev_fns fns = {
     .read = wf_cpu_read,
     .fill = wf_cpu_fill,
     .submit = wf_cpu_submit,
+    .launch = wf_cpu_launch,
     .mark = wf_cpu_mark,
     .flush = wf_cpu_flush,
     .wait = wf_cpu_wait,
@@ -250,6 +260,7 @@ static const wf_dev_fns fns = {
     .variants = variants,
     .supports = supports,
     .pick = wf_cpu_pick,
+    .bind = bind_variant,
     .drop = drop,
     .weight_layout = wf_cpu_weight_layout,
     .weight_bytes = wf_cpu_weight_bytes,

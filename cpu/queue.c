@@ -229,22 +229,30 @@ weft_status wf_cpu_fill(wf_queue *queue, wf_buf *b, uint64_t off, uint64_t size,
     return WEFT_OK;
 }
 
-weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
+static weft_status submit(wf_queue *queue, const wf_call *call, const wf_cpu_variant *variant)
 {
     cpu_queue *q = (cpu_queue *)queue;
     WF_TRY(wf_cpu_check(q->dev));
-    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call, NULL);
-    if (v < 0)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: no kernel can run this %s",
-                       wf_ops[call->op].name);
-    size_t n;
     cmd *c = add_waits(q, begin(q, CMD_CALL), call->waits, call->n_waits);
     c->call = *call;
     c->call.waits = NULL;
     c->call.n_waits = 0;
-    c->variant = wf_cpu_variant_of(call->op, &n) + v;
+    c->variant = variant;
     finish(q, c, call->signal);
     return WEFT_OK;
+}
+
+weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
+{
+    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call, NULL);
+    size_t n;
+    if (v >= 0) return submit(queue, call, wf_cpu_variant_of(call->op, &n) + v);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: no kernel can run this %s", wf_ops[call->op].name);
+}
+
+weft_status wf_cpu_launch(wf_queue *queue, const wf_call *call, const wf_bound *b)
+{
+    return submit(queue, call, b->kernel);
 }
 
 weft_status wf_cpu_mark(wf_queue *queue, wf_event *const *waits, uint32_t n, wf_event *signal)

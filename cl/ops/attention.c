@@ -45,9 +45,11 @@ static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch 
     uint32_t parts = 1, chunk = 0; /* a chunk is whole tiles, of 32 keys or a power of two below */
     if (split) {
         parts = (uint32_t)WF_MIN((target + l->groups - 1) / l->groups, p->max_kv / LEAST);
-        if (parts < 2) return false;
-        chunk = WF_UP((p->max_kv + parts - 1) / parts, (uint32_t)TILES);
-        parts = (p->max_kv + chunk - 1) / chunk;
+        if (parts < 2 && !l->geometry) return false;
+        parts = WF_MAX(parts, 1); /* bound for more keys */
+        chunk = WF_UP((WF_MAX(p->max_kv, 1) + parts - 1) / parts, (uint32_t)TILES);
+        parts = (WF_MAX(p->max_kv, 1) + chunk - 1) / chunk;
+        l->geometry = 1;
         l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
         l->groups *= parts;
     }

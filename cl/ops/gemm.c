@@ -281,7 +281,8 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
     for (int i = 2; i < 4; i++)
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
     if (!wf_cl_vec4_ok(&c->out[0]) || (c->p.silu && c->in[1].rows % 32)) return false;
-    cl_wgmma g = wgmma_best(caps, v, c, &time);
+    cl_wgmma g = l->geometry ? wf_cl_wgmma_shape(v->tile, l->geometry, c->p.silu) : wgmma_best(caps, v, c, &time);
+    l->geometry = g.split_k;
     uint64_t units = wgmma_tiles(&g, c) * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
     if (c->in[0].cols % g.tile_k || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;

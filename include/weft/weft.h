@@ -235,6 +235,7 @@ struct weft_engine_params {
                                 device's own file, if there is one */
     uint64_t shuffle_pages;  /* hand KV pages out in an order drawn from this seed; 0: in order */
     bool poison;             /* tests: fill KV pages with NaN before use */
+    bool check_calls;        /* debugging: check operands and shapes of each call of each step, not only at start-up */
     bool no_kernel_cache;    /* neither read nor write compiled kernels */
     bool profile;            /* the device notes times, which may cost some: weft_stats.busy_ns and after */
     const char *timeline;    /* write a timeline of the engine's steps here, as Chrome trace JSON (Perfetto) */

@@ -101,6 +101,7 @@ static const wf_opt testing[] = {
     {0, "shuffle-pages", "SEED", "hand KV pages out in an order drawn from SEED", WF_OPT_U64,
      AT(engine.shuffle_pages), 0, 0x1p64},
     {0, "poison", NULL, "fill KV pages with NaN before use", WF_OPT_FLAG, AT(engine.poison)},
+    {0, "check-calls", NULL, "check operands and shapes of each kernel call of each step", WF_OPT_FLAG, AT(engine.check_calls)},
     {0, "no-kernel-cache", NULL, "neither read nor write compiled kernels", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
     {0, "watchdog", "MS", "a step longer than this is a lost device (default 60000)", WF_OPT_U32,

@@ -200,7 +200,7 @@ static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
                    wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
 }
 
-/* Submits a call whose shape is known to be good. */
+/* Puts a call whose shape is known to be good in the queue. */
 static weft_status submit(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
@@ -211,16 +211,63 @@ static weft_status submit(wf_queue *q, const wf_call *c)
     return note(dev, dev->fns->submit(q, &picked));
 }
 
+static weft_status check_call(const wf_dev *dev, const wf_call *c)
+{
+    WF_TRY(wf_call_check(dev, c));
+    return check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name);
+}
+
+/* Piece i of n, with its share of the events. */
+static wf_call part_of(const wf_call *c, enum wf_piece piece, size_t i, size_t n)
+{
+    wf_call part = wf_piece_of(c, piece);
+    if (i == 0) part.waits = c->waits, part.n_waits = c->n_waits;
+    part.signal = i + 1 == n ? c->signal : i == 0 ? c->started : NULL;
+    return part;
+}
+
 weft_status wf_submit(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
-    wf_call part[WF_MAX_DECOMPOSED];
+    enum wf_piece piece[WF_MAX_PIECES];
     WF_TRY(wf_dev_usable(dev, "submit"));
-    WF_TRY(wf_call_check(dev, c));
-    WF_TRY(check_events(dev, c->waits, c->n_waits, c->signal, wf_ops[c->op].name));
-    if (wf_has_fused_kernel(dev, c)) return submit(q, c);
-    size_t n = wf_decompose(dev, c, part);
-    for (size_t i = 0; i < n; i++) WF_TRY(submit(q, &part[i]));
+    WF_TRY(check_call(dev, c));
+    size_t n = wf_pieces(dev, c, piece);
+    if (n == 1) return submit(q, c);
+    for (size_t i = 0; i < n; i++) {
+        wf_call part = part_of(c, piece[i], i, n);
+        if (part.variant >= 0 && !dev->fns->supports(dev, &part, part.variant)) part.variant = -1;
+        WF_TRY(submit(q, &part));
+    }
+    return WEFT_OK;
+}
+
+static weft_status launch(wf_queue *q, const wf_call *c, const wf_bound *b)
+{
+    const wf_dev_fns *fns = q->dev->fns;
+    if (fns->launch) return note(q->dev, fns->launch(q, c, b));
+    wf_call bound = *c;
+    bound.variant = b->variant;
+    return note(q->dev, fns->submit(q, &bound));
+}
+
+static weft_status check_binding(const wf_dev *dev, const wf_call *c, const wf_binding *b)
+{
+    WF_TRY(check_call(dev, c));
+    for (uint8_t i = 0; i < b->n; i++)
+        if (wf_piece_of(c, b->part[i].piece).op != (enum wf_op)b->part[i].op) return wf_fail(WEFT_ERR_INTERNAL, "%s: bound for another call", wf_ops[c->op].name);
+    return b->n ? WEFT_OK : wf_fail(WEFT_ERR_INTERNAL, "%s: launched before it was bound", wf_ops[c->op].name);
+}
+
+weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
+{
+    WF_TRY(wf_dev_usable(q->dev, "launch"));
+    if (q->dev->params.check_calls) WF_TRY(check_binding(q->dev, c, b));
+    if (b->n == 1) return launch(q, c, &b->part[0].b);
+    for (uint8_t i = 0; i < b->n; i++) {
+        wf_call part = part_of(c, b->part[i].piece, i, b->n);
+        WF_TRY(launch(q, &part, &b->part[i].b));
+    }
     return WEFT_OK;
 }
 
@@ -238,31 +285,33 @@ bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
     return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : wf_pick(dev, c) >= 0;
 }
 
-/* A call of another op on behalf of c, without operands. */
-static wf_call part_of(const wf_call *c, enum wf_op op)
+size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES])
 {
-    return (wf_call){.op = op, .variant = -1, .max_groups = c->max_groups, .p = c->p};
+    size_t n = 0;
+    bool norm = c->in[4].buf;
+    if (wf_has_fused_kernel(dev, c)) return out[0] = WF_PIECE_WHOLE, 1;
+    wf_call rest = wf_piece_of(c, WF_PIECE_REST);
+    if (norm) out[n++] = WF_PIECE_NORM;
+    if (norm && wf_is_fused(&rest) && wf_has_fused_kernel(dev, &rest)) return out[n++] = WF_PIECE_REST, n;
+    out[n++] = WF_PIECE_PRODUCT;
+    if (c->p.silu || c->p.rope) out[n++] = WF_PIECE_AFTER;
+    return n;
 }
 
-/* What follows the product of c, which is in the room for it. */
-static wf_call after_product(const wf_call *c)
+/* A call of another op on behalf of c, without operands. */
+static wf_call of_op(const wf_call *c, enum wf_op op)
 {
-    wf_call after = part_of(c, c->p.silu ? WF_OP_SILU_MUL : WF_OP_ROPE_KV);
-    after.in[0] = c->out[2];
-    after.out[0] = c->out[0];
-    for (int i = 1; c->p.rope && i < 4; i++) after.in[i] = c->in[4 + i];
-    for (int i = 1; c->p.rope && i < 3; i++) after.out[i] = c->out[2 + i];
-    return after;
+    return (wf_call){.op = op, .variant = op == c->op ? c->variant : -1, .max_groups = c->max_groups, .p = c->p};
 }
 
 static wf_call norm_of(const wf_call *c)
 {
-    wf_call norm = part_of(c, WF_OP_RMSNORM);
+    wf_call norm = of_op(c, WF_OP_RMSNORM);
     norm.in[0] = c->in[0], norm.in[1] = c->in[4], norm.out[0] = c->out[1];
     return norm;
 }
 
-/* What is left of c behind its norm. */
+/* All of c but its norm, and without events. */
 static wf_call behind_norm(const wf_call *c)
 {
     wf_call left = *c;
@@ -274,26 +323,39 @@ static wf_call behind_norm(const wf_call *c)
 }
 
 /* The product alone. */
-static wf_call product_of(wf_dev *dev, const wf_call *c)
+static wf_call product_of(const wf_call *c)
 {
-    wf_call plain = part_of(c, c->op);
+    wf_call plain = of_op(c, c->op);
     for (int i = 0; i < 4; i++) plain.in[i] = c->in[i];
+    if (c->in[4].buf) plain.in[0] = c->out[1];
     plain.out[0] = c->out[c->p.silu || c->p.rope ? 2 : 0];
     plain.p.silu = plain.p.rope = 0;
-    if (c->variant >= 0 && dev->fns->supports(dev, &plain, c->variant)) plain.variant = c->variant;
     return plain;
 }
 
-size_t wf_decompose(wf_dev *dev, const wf_call *c, wf_call part[WF_MAX_DECOMPOSED])
+/* What follows the product of c, which is in the room for it. */
+static wf_call after_product(const wf_call *c)
 {
-    wf_call *p = part, left = behind_norm(c);
-    bool norm = c->in[4].buf, together = norm && wf_is_fused(&left) && wf_has_fused_kernel(dev, &left);
-    if (norm) *p++ = norm_of(c);
-    *p++ = together ? left : product_of(dev, &left);
-    if (!together && (c->p.silu || c->p.rope)) *p++ = after_product(c);
-    part[0].waits = c->waits, part[0].n_waits = c->n_waits, part[0].signal = c->started;
-    p[-1].signal = c->signal;
-    return (size_t)(p - part);
+    wf_call after = of_op(c, c->p.silu ? WF_OP_SILU_MUL : WF_OP_ROPE_KV);
+    after.in[0] = c->out[2];
+    after.out[0] = c->out[0];
+    for (int i = 1; c->p.rope && i < 4; i++) after.in[i] = c->in[4 + i];
+    for (int i = 1; c->p.rope && i < 3; i++) after.out[i] = c->out[2 + i];
+    return after;
+}
+
+wf_call wf_piece_of(const wf_call *c, enum wf_piece piece)
+{
+    wf_call whole = *c;
+    switch (piece) {
+    case WF_PIECE_NORM: return norm_of(c);
+    case WF_PIECE_REST: return behind_norm(c);
+    case WF_PIECE_PRODUCT: return product_of(c);
+    case WF_PIECE_AFTER: return after_product(c);
+    default: break;
+    }
+    whole.waits = NULL, whole.n_waits = 0, whole.signal = whole.started = NULL;
+    return whole;
 }
 
 weft_status wf_mark(wf_queue *q, wf_event *const *waits, uint32_t n_waits, wf_event *signal)

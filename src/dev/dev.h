@@ -153,6 +153,29 @@ typedef struct wf_call {
                                for a fused call in parts; where it is one kernel, it stays as it was */
 } wf_call;
 
+/* A kernel, decided: what bind() of the backend found for a call. */
+typedef struct wf_bound {
+    int32_t variant;
+    uint32_t geometry; /* the backend's: what a cost model chose, such as the split of K */
+    void *kernel;      /* the backend's; valid as long as the device */
+} wf_bound;
+
+/* What a kernel does of a call that may be fused: all of it; or, in this order, its norm, what is left behind that as one
+ * kernel or the plain product, and what follows the product. */
+enum wf_piece { WF_PIECE_WHOLE, WF_PIECE_NORM, WF_PIECE_REST, WF_PIECE_PRODUCT, WF_PIECE_AFTER };
+#define WF_MAX_PIECES 3
+
+/* The kernels that a call is run as, in order. It serves calls of the same op, operands present, dtypes, layouts, columns and
+ * strides, rows and work-groups, whose operands begin at addresses aligned as those of the call that it was made for;
+ * max_kv and max_q may be anything up to those of that call. */
+typedef struct wf_binding {
+    uint8_t n;
+    struct {
+        uint8_t piece, op; /* enum wf_piece; enum wf_op */
+        wf_bound b;
+    } part[WF_MAX_PIECES];
+} wf_binding;
+
 /* What a variant's products are computed in; sets its tolerance (check.c). Sums are always F32. */
 enum wf_arith { WF_ARITH_F32, WF_ARITH_F16, WF_ARITH_Q8 /* activations rounded to 8 bits */, WF_N_ARITH };
 
@@ -182,6 +205,7 @@ typedef struct wf_open_params {
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
     bool deterministic;      /* only kernels whose rows do not depend on the rest of the batch, of one class a shape */
+    bool check_calls;        /* wf_launch checks each call, as wf_submit does */
     bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* first compile */
     void *user;
@@ -218,6 +242,8 @@ typedef struct wf_dev_fns {
     weft_status (*read)(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
     weft_status (*fill)(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern); /* multiple of 4 */
     weft_status (*submit)(wf_queue *, const wf_call *);
+    weft_status (*launch)(wf_queue *, const wf_call *, const wf_bound *); /* optional: puts the bound kernel in the queue; no
+        search, no compiler. Absent: submit with the variant */
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
@@ -228,7 +254,8 @@ typedef struct wf_dev_fns {
     bool (*supports)(wf_dev *, const wf_call *, int variant); /* can this variant run these shapes, dtypes, layouts here? */
     int (*pick)(wf_dev *, const wf_call *, const char *class); /* best supported variant not dropped, of this class
                                                                  where it is not NULL; -1: none */
-    weft_status (*prepare)(wf_dev *, const wf_call *, int variant); /* optional: build it now */
+    weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out); /* optional: builds it, and decides what is left
+        to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
     void (*drop)(wf_dev *, enum wf_op, int variant);          /* never pick it again: wrong or unbuildable */
 
     /* Weight layout, optional (absent: rows as in the file). pack is a pure host function. */
@@ -336,6 +363,9 @@ weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 bool wf_is_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
+/* Every step: puts the kernels that wf_bind (verify/bind.h) chose in the queue. Waits go to the first, started and signal as in
+ * wf_call. Checks nothing (but with params.check_calls), so that it may be called only with what wf_binding says. */
+weft_status wf_launch(wf_queue *, const wf_call *, const wf_binding *);
 /* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
  * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
  * a quarter of the memory. */

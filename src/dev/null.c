@@ -63,7 +63,7 @@ static bool due(enum wf_null_slot slot)
 static weft_status count(enum wf_null_slot slot)
 {
     static const char *const names[] = {"open", "buffer", "queue", "event", "write", "read",
-                                        "fill", "submit", "mark",  "flush", "wait",  "prepare"};
+                                        "fill", "submit", "mark",  "flush", "wait",  "bind"};
     if (!due(slot) || !state.c.status) return WEFT_OK;
     return wf_fail(state.c.status, "null device: injected failure of %s", names[slot]);
 }
@@ -251,12 +251,12 @@ static int null_pick(wf_dev *dev, const wf_call *c, const char *class)
     return -1;
 }
 
-static weft_status null_prepare(wf_dev *dev, const wf_call *c, int variant)
+static weft_status null_bind(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
 {
-    (void)variant;
-    if (state.c.prepared) state.c.prepared(c);
+    *out = (wf_bound){variant, 0, NULL};
+    if (state.c.bound) state.c.bound(c);
     if (dev->params.on_progress) dev->params.on_progress(dev->params.user, "compile", 0); /* as those that compile do */
-    return count(WF_NULL_PREPARE);
+    return count(WF_NULL_BIND);
 }
 
 static void null_drop(wf_dev *dev, enum wf_op op, int variant)
@@ -290,7 +290,7 @@ static const wf_dev_fns fns = {
     .variants = null_variants,
     .supports = null_supports,
     .pick = null_pick,
-    .prepare = null_prepare,
+    .bind = null_bind,
     .drop = null_drop,
 };
 

@@ -18,7 +18,7 @@ enum wf_null_slot {
     WF_NULL_MARK,
     WF_NULL_FLUSH,
     WF_NULL_WAIT,
-    WF_NULL_PREPARE,
+    WF_NULL_BIND,
     WF_NULL_ANY,
     WF_NULL_N_SLOTS
 };
@@ -30,7 +30,7 @@ typedef struct wf_null_config {
     uint32_t variants;      /* of each op; 0: 1 */
     /* Arithmetic on buf->host; NULL: none, and timing_only is set. */
     weft_status (*compute)(const wf_call *);
-    void (*prepared)(const wf_call *);    /* sees each call that is prepared, or NULL */
+    void (*bound)(const wf_call *);       /* sees each call that is bound, or NULL */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
 } wf_null_config;
 

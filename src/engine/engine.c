@@ -45,7 +45,7 @@ static uint32_t default_rows(const struct weft_engine *e)
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
-                        .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .on_progress = p->on_progress, .user = p->user};
+                        .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = p->check_calls, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     return wf_select_open(p->device, &o, &e->dev);
 }

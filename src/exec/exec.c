@@ -1,7 +1,7 @@
 /* exec: walks a plan in its order and submits each nano-op with the events it waits for. See exec.h. */
 #include "exec/exec.h"
 #include "exec/token.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -234,10 +234,8 @@ static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n, sp
 
 /* ---- running -------------------------------------------------------------------------------------------- */
 
-typedef weft_status (*prepare_fn)(wf_dev *, const wf_call *, int *variant);
-
 /* The kernel that the plan names where it can run these shapes, else the backend's choice; built and checked. */
-static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c, prepare_fn prepare)
+static weft_status bind(wf_exec *e, const wf_nano *n, wf_call *c, wf_binding *out)
 {
     const char *kernel = e->p->lines[n->line].kernel;
     if (strcmp(kernel, "auto")) {
@@ -245,7 +243,7 @@ static weft_status choose(wf_exec *e, const wf_nano *n, wf_call *c, prepare_fn p
         if (v < 0) return wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s' for %s", e->dev->info.name, kernel, wf_ops[c->op].name);
         if (wf_is_fused(c) || e->dev->fns->supports(e->dev, c, v)) c->variant = v; /* of a fused one at least the product */
     }
-    return prepare(e->dev, c, &c->variant);
+    return wf_bind(e->dev, c, out);
 }
 
 static weft_status observe(wf_exec *e, const wf_batch *b, const wf_nano *n, uint32_t first, const wf_call *c)
@@ -282,12 +280,13 @@ static weft_status submit_nano(wf_exec *e, const wf_batch *b, const flight *f, s
         span rows = piece_of(b, node, left);
         left = (span){left.first + rows.count, left.count - rows.count};
         wf_call c = call_of(e, b, n, rows);
-        WF_TRY(choose(e, n, &c, wf_prepare));
+        wf_binding bound;
+        WF_TRY(bind(e, n, &c, &bound));
         c.waits = waits;
         c.n_waits = n_waits;
         c.signal = left.count ? start : f->ends[i];
         c.started = left.count ? NULL : start;
-        WF_TRY(wf_submit(e->queues[n->queue], &c));
+        WF_TRY(wf_launch(e->queues[n->queue], &c, &bound));
         WF_TRY(observe(e, b, n, rows.first, &c));
     }
     return WEFT_OK;
@@ -449,7 +448,8 @@ static weft_status prepare_batch(wf_exec *e, const wf_batch *b, bool attention)
         wf_call c = call_of(e, b, n, part);
         if (attention && node->op != WF_OP_ATTENTION) continue;
         if (attention) c.p.max_kv = e->limits.seq_pages * c.p.page_tokens;
-        if (part.count) WF_TRY(choose(e, n, &c, wf_prepare_built));
+        wf_binding built;
+        if (part.count) WF_TRY(bind(e, n, &c, &built));
     }
     return WEFT_OK;
 }

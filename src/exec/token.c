@@ -1,6 +1,6 @@
 /* token: TOKEN_SUBST, ARGMAX and SAMPLE around a step. See token.h. */
 #include "exec/token.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 uint64_t wf_tokens_bytes(uint32_t rows, uint32_t seqs, uint32_t n_vocab)
 {
@@ -48,8 +48,9 @@ static wf_call sample_call(const wf_tokens *t, const wf_view *logits, const wf_v
 
 static weft_status submit(const wf_tokens *t, wf_queue *q, wf_call c)
 {
-    WF_TRY(wf_prepare(t->dev, &c, &c.variant));
-    return wf_submit(q, &c);
+    wf_binding b;
+    WF_TRY(wf_bind(t->dev, &c, &b));
+    return wf_launch(q, &c, &b);
 }
 
 weft_status wf_tokens_subst(const wf_tokens *t, wf_queue *q, const wf_view *tokens)
@@ -77,10 +78,10 @@ weft_status wf_tokens_prepare(wf_tokens *t, const wf_view *logits, const wf_view
     key.cols = key.stride = WF_SAMPLING_INTS;
     key.dtype = WF_I32;
     const wf_call subst = token_subst_call(t, tokens), argmax = argmax_call(t, logits), sample = sample_call(t, logits, &params, &key, 0);
-    int variant;
-    WF_TRY(wf_prepare(t->dev, &subst, &variant));
-    WF_TRY(wf_prepare(t->dev, &argmax, &variant));
-    weft_status s = wf_prepare(t->dev, &sample, &variant);
+    wf_binding b;
+    WF_TRY(wf_bind(t->dev, &subst, &b));
+    WF_TRY(wf_bind(t->dev, &argmax, &b));
+    weft_status s = wf_bind(t->dev, &sample, &b);
     t->cannot_sample = s != WEFT_OK;
     return t->dev->lost ? s : WEFT_OK;
 }

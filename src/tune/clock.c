@@ -1,7 +1,7 @@
 /* clock.c: how long a variant takes. Launches go back to back, so that the gaps between them count,
  * and each reads another copy of the weights or pages. */
 #include "tune/measure.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* ops.c: `weft bench ops` — which shapes and variants, and a row for each measurement. */
 #include "select/select.h"
 #include "tune/measure.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "select/select.h"
 #include "tune/measure.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "verify/check.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 #include "fault/fake_icd.h"
 #include "support/skip.h"
 

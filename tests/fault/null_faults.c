@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "dev/null.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 typedef struct run {
     wf_dev *dev;

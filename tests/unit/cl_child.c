@@ -20,7 +20,8 @@ static weft_status build_with(const char *script, wf_open_params p, cl_dev **out
     *out = open_with(p);
     bench b = bench_new(*out);
     wf_call c = small_call(&b);
-    weft_status st = (*out)->base.fns->prepare(&(*out)->base, &c, 0);
+    wf_bound bound;
+    weft_status st = (*out)->base.fns->bind(&(*out)->base, &c, 0, &bound);
     bench_free(&b);
     if (script) unlink(path);
     unsetenv("WEFT_CLBUILD");

@@ -200,7 +200,8 @@ static void products_keep_what_follows(void **state)
     (void)state;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         cl_dev *d = (cl_dev *)with_units(132, 227);
-        wf_call c = product(cases[i].m, 28672, 4096), part[WF_MAX_DECOMPOSED];
+        wf_call c = product(cases[i].m, 28672, 4096);
+        enum wf_piece piece[WF_MAX_PIECES];
         d->base.fns = &fns, d->base.has_fused_gemm = true;
         d->ref.caps.nv_wgmma = cases[i].wgmma;
         d->ref.caps.local_bytes = 48 << 10;
@@ -211,12 +212,12 @@ static void products_keep_what_follows(void **state)
         c.out[0].cols = c.out[0].stride = 14336;
         c.in[0].dtype = WF_F32;
         c.in[4] = (wf_view){c.in[0].buf, 0, 1, 4096, 4096, WF_F32, 0};
-        size_t n = wf_has_fused_kernel(&d->base, &c) ? 1 : wf_decompose(&d->base, &c, part);
-        assert_int_equal(n, cases[i].parts);
-        if (n != 2) continue;
-        assert_int_equal(part[0].op, WF_OP_RMSNORM);
-        assert_true(part[1].op == WF_OP_GEMM && part[1].p.silu && !part[1].in[4].buf && !part[1].out[1].buf);
-        assert_int_equal(part[1].in[0].dtype, WF_F16);
+        assert_int_equal(wf_pieces(&d->base, &c, piece), cases[i].parts);
+        if (cases[i].parts != 2) continue;
+        wf_call norm = wf_piece_of(&c, piece[0]), rest = wf_piece_of(&c, piece[1]);
+        assert_int_equal(norm.op, WF_OP_RMSNORM);
+        assert_true(rest.op == WF_OP_GEMM && rest.p.silu && !rest.in[4].buf && !rest.out[1].buf);
+        assert_int_equal(rest.in[0].dtype, WF_F16);
     }
 }
 

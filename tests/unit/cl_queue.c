@@ -220,7 +220,8 @@ static void watchdog(void **state)
     c.in[0] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
     c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
     c.out[0] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
-    assert_int_equal(f->prepare(&d->base, &c, f->pick(&d->base, &c, NULL)), WEFT_OK);
+    wf_bound bound;
+    assert_int_equal(f->bind(&d->base, &c, f->pick(&d->base, &c, NULL), &bound), WEFT_OK);
     uint64_t start = wf_now_ns();
     assert_int_equal(f->submit(q, &c), WEFT_OK);
     assert_int_equal(f->flush(q), WEFT_OK);

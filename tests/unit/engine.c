@@ -265,7 +265,7 @@ static void note_attention(const wf_call *c)
 static void test_prepared(void **state)
 {
     (void)state;
-    wf_null_configure(&(wf_null_config){.prepared = note_attention});
+    wf_null_configure(&(wf_null_config){.bound = note_attention});
     weft_engine_close(open_engine("null", 32));
     wf_null_configure(NULL);
     for (uint32_t rows = 1; rows <= 16; rows++) assert_true(decodes[rows] && prompts[rows]);

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 #define N 500
 

@@ -14,7 +14,7 @@
 #include "dev/null.h"
 #include "select/select.h"
 #include "select/tuned.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 #include <weft/tune.h>
 
 #define HEAD "weft-tuned 1\ndevice null device\nplatform weft null\nunits 1\ndriver 9.9\n"

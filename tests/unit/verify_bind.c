@@ -1,4 +1,4 @@
-/* wf_prepare on the null device with borrowed arithmetic: wrong, unbuildable and right variants. */
+/* wf_bind and wf_launch on the null device with borrowed arithmetic: wrong, unbuildable and right variants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "dev/front.h"
 #include "dev/null.h"
-#include "verify/prepare.h"
+#include "verify/bind.h"
 
 static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
 static float wrong_value;             /* what the others write into the last element */
@@ -89,22 +89,19 @@ static void tests_each_kernel_once(void **state)
     end(&f);
 }
 
-/* Tested once for all of a kind, built for each call that asks; one that does not build leaves the next. */
+/* Tested once for all of a kind, built for each call that is bound; one that does not build leaves the next. */
 static void builds_what_was_tested(void **state)
 {
     (void)state;
-    int variant = -1;
+    wf_binding b;
     right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_PREPARE, .nth = 3, .status = WEFT_ERR_DEVICE});
-    assert_int_equal(wf_prepare_built(f.dev, &f.call, &variant), WEFT_OK);
-    assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
-    assert_int_equal(wf_null_calls(WF_NULL_PREPARE), 1);
-    assert_int_equal(wf_prepare_built(f.dev, &f.call, &variant), WEFT_OK);
-    assert_int_equal(wf_null_calls(WF_NULL_PREPARE), 2);
+    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 3, .status = WEFT_ERR_DEVICE});
+    for (int i = 0; i < 2; i++) assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_int_equal(wf_null_calls(WF_NULL_BIND), 2);
     assert_int_equal(computed, 1);
-    assert_int_equal(variant, 0);
-    assert_int_equal(wf_prepare_built(f.dev, &f.call, &variant), WEFT_OK);
-    assert_int_equal(variant, 1);
+    assert_true(b.n == 1 && b.part[0].piece == WF_PIECE_WHOLE && b.part[0].op == WF_OP_SILU_MUL && b.part[0].b.variant == 0);
+    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_int_equal(b.part[0].b.variant, 1);
     assert_int_equal(computed, 2);
     assert_non_null(strstr(warnings, "silu_mul kernel null does not build"));
     end(&f);
@@ -147,7 +144,7 @@ static void next_one_when_it_does_not_build(void **state)
     (void)state;
     int variant = -1;
     right_from = 0;
-    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_PREPARE, .nth = 1,
+    fixture f = open_null((wf_null_config){.variants = 2, .slot = WF_NULL_BIND, .nth = 1,
                                            .status = WEFT_ERR_DEVICE});
     assert_int_equal(wf_prepare(f.dev, &f.call, &variant), WEFT_OK);
     assert_int_equal(variant, 1);
@@ -224,38 +221,138 @@ static int no_norm_pick(wf_dev *dev, const wf_call *c, const char *class)
     return c->op == WF_OP_GEMM && c->in[4].buf ? -1 : null_fns->pick(dev, c, class);
 }
 
+static wf_call fused_call(const fixture *f)
+{
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.silu = 1, .eps = 1e-5f}};
+    c.in[0] = (wf_view){.buf = f->y, .rows = 1, .cols = 32, .stride = 32};
+    c.in[1] = (wf_view){.buf = f->gu, .rows = 16, .cols = 32, .stride = 32};
+    c.in[4] = (wf_view){.buf = f->y, .offset = 128, .rows = 1, .cols = 32, .stride = 32};
+    c.out[0] = (wf_view){.buf = f->y, .offset = 256, .rows = 1, .cols = 8, .stride = 8};
+    c.out[1] = (wf_view){.buf = f->y, .offset = 384, .rows = 1, .cols = 32, .stride = 32};
+    c.out[2] = (wf_view){.buf = f->y, .offset = 512, .rows = 1, .cols = 16, .stride = 16};
+    return c;
+}
+
 /* One fused kernel that is wrong, for all or for what is left behind the norm, leaves the three parts. */
 static void fused_kernels_that_are_wrong(void **state)
 {
     (void)state;
     right_from = 0;
     for (int norm_apart = 0; norm_apart < 2; norm_apart++) {
-        int variant = -1;
-        wf_call part[WF_MAX_DECOMPOSED];
+        wf_binding b;
+        enum wf_piece piece[WF_MAX_PIECES];
         fixture f = open_null((wf_null_config){.compute = in_parts});
         wf_dev_fns fns = *f.dev->fns;
         null_fns = f.dev->fns;
         if (norm_apart) fns.supports = no_norm_supports, fns.pick = no_norm_pick;
         f.dev->fns = &fns;
         f.dev->has_fused_gemm = true;
-        wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.silu = 1, .eps = 1e-5f}};
-        c.in[0] = (wf_view){.buf = f.y, .rows = 1, .cols = 32, .stride = 32};
-        c.in[1] = (wf_view){.buf = f.gu, .rows = 16, .cols = 32, .stride = 32};
-        c.in[4] = (wf_view){.buf = f.y, .offset = 128, .rows = 1, .cols = 32, .stride = 32};
-        c.out[0] = (wf_view){.buf = f.y, .offset = 256, .rows = 1, .cols = 8, .stride = 8};
-        c.out[1] = (wf_view){.buf = f.y, .offset = 384, .rows = 1, .cols = 32, .stride = 32};
-        c.out[2] = (wf_view){.buf = f.y, .offset = 512, .rows = 1, .cols = 16, .stride = 16};
-        assert_int_equal(wf_has_fused_kernel(f.dev, &c), !norm_apart);
-        assert_int_equal(wf_decompose(f.dev, &c, part), 2);
-        assert_int_equal(wf_prepare(f.dev, &c, &variant), WEFT_OK);
-        assert_int_equal(variant, 0);
+        wf_call c = fused_call(&f);
+        assert_int_equal(wf_pieces(f.dev, &c, piece), 1 + norm_apart);
+        assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
+        assert_int_equal(b.n, 3);
+        assert_int_equal(b.part[1].b.variant, 0);
         assert_non_null(strstr(warnings, "gemm kernel null computes wrong results"));
         assert_false(f.dev->has_fused_gemm);
-        assert_int_equal(wf_decompose(f.dev, &c, part), 3);
-        assert_int_equal(f.dev->fns->pick(f.dev, &part[1], NULL), 0); /* the plain product's kernel is not dropped */
+        assert_int_equal(wf_pieces(f.dev, &c, piece), 3);
+        wf_call plain = wf_piece_of(&c, piece[1]);
+        assert_int_equal(f.dev->fns->pick(f.dev, &plain, NULL), 0); /* the plain product's kernel is not dropped */
         f.dev->fns = null_fns;
         end(&f);
     }
+}
+
+/* ---- what is left for a step to do -------------------------------------------------------------------------------- */
+
+static const wf_dev_fns *real_fns;
+static int searches, launches;
+static wf_call launched[WF_MAX_PIECES];
+
+static bool count_supports(wf_dev *dev, const wf_call *c, int variant)
+{
+    searches++;
+    return real_fns->supports(dev, c, variant);
+}
+
+static int count_pick(wf_dev *dev, const wf_call *c, const char *class)
+{
+    searches++;
+    return real_fns->pick(dev, c, class);
+}
+
+static weft_status note_launch(wf_queue *q, const wf_call *c, const wf_bound *b)
+{
+    assert_int_equal(b->geometry, 7);
+    launched[launches++ % WF_MAX_PIECES] = *c;
+    (void)q;
+    return WEFT_OK;
+}
+
+static weft_status bind_seven(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
+{
+    (void)dev;
+    (void)c;
+    *out = (wf_bound){variant, 7, NULL};
+    return WEFT_OK;
+}
+
+/* A launch asks the backend nothing; of three pieces the first waits and says that it began, the last signals. */
+static void a_launch_only_enqueues(void **state)
+{
+    wf_binding b;
+    wf_queue *q;
+    wf_event *ev[3];
+    (void)state;
+    wf_null_configure(NULL);
+    fixture f = open_null((wf_null_config){.compute = in_parts});
+    f.dev->timing_only = true;
+    real_fns = f.dev->fns;
+    wf_dev_fns fns = *real_fns;
+    fns.supports = count_supports, fns.pick = count_pick, fns.launch = note_launch, fns.bind = bind_seven;
+    f.dev->fns = &fns;
+    assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(wf_event_create(f.dev, &ev[i]), WEFT_OK);
+    wf_call c = fused_call(&f);
+    c.waits = ev, c.n_waits = 1, c.started = ev[1], c.signal = ev[2];
+    assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
+    assert_true(b.n == 3 && searches > 0);
+    searches = launches = 0;
+    assert_int_equal(wf_launch(q, &c, &b), WEFT_OK);
+    assert_int_equal(searches, 0);
+    assert_int_equal(launches, 3);
+    assert_true(launched[0].op == WF_OP_RMSNORM && launched[0].waits == c.waits && launched[0].signal == ev[1]);
+    assert_true(launched[1].op == WF_OP_GEMM && !launched[1].n_waits && !launched[1].signal && launched[1].out[0].cols == 16);
+    assert_true(launched[2].op == WF_OP_SILU_MUL && !launched[2].n_waits && launched[2].signal == ev[2]);
+    f.dev->fns = real_fns;
+    for (int i = 0; i < 3; i++) wf_event_destroy(ev[i]);
+    wf_queue_destroy(q);
+    end(&f);
+}
+
+/* What a binding does not suit is noticed where that was asked for. */
+static void launches_are_checked_on_request(void **state)
+{
+    wf_binding b;
+    wf_queue *q;
+    (void)state;
+    right_from = 0;
+    fixture f = open_null((wf_null_config){0});
+    assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
+    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    f.dev->params.check_calls = true;
+    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_OK);
+    wf_call wrong = f.call;
+    wrong.in[0].cols++;
+    assert_int_equal(wf_launch(q, &wrong, &b), WEFT_ERR_ARG);
+    wrong = f.call;
+    wrong.n_waits = 1;
+    assert_int_equal(wf_launch(q, &wrong, &b), WEFT_ERR_ARG);
+    b.part[0].op = WF_OP_GEMM;
+    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_ERR_INTERNAL);
+    b.n = 0;
+    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_ERR_INTERNAL);
+    wf_queue_destroy(q);
+    end(&f);
 }
 
 int main(void)
@@ -265,7 +362,8 @@ int main(void)
         cmocka_unit_test(builds_what_was_tested), cmocka_unit_test(drops_wrong_variants),
         cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
         cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
-        cmocka_unit_test(fused_kernels_that_are_wrong),
+        cmocka_unit_test(fused_kernels_that_are_wrong), cmocka_unit_test(a_launch_only_enqueues),
+        cmocka_unit_test(launches_are_checked_on_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
-/* prepare.c: no kernel runs on user data before it was right once. Owns a device's self-test cache: each
- * distinct kernel (variant, dtypes, operands present, head shape) is built and compared with the
- * reference on a small problem, once; a wrong one is dropped and the next one tried. */
-#include "verify/prepare.h"
+/* bind.c: see bind.h. Owns a device's self-test cache: each distinct kernel (variant, dtypes, operands present, head shape)
+ * is built and compared with the reference on a small problem, once; a wrong one is dropped and the next one tried. */
+#include "verify/bind.h"
 #include "dev/front.h"
 #include "verify/check.h"
 
@@ -187,20 +186,26 @@ static void warn(wf_dev *dev, const char *op, const char *name, const char *what
            name, what, why);
 }
 
-/* tested: others of its kind were right, only this one is to be built. */
-static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, enum outcome *out)
+static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
+{
+    *out = (wf_bound){.variant = variant};
+    return dev->fns->bind ? dev->fns->bind(dev, c, variant, out) : WEFT_OK;
+}
+
+/* Builds the variant for this very call, and tests it where none of its kind was tested. */
+static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, wf_bound *out, enum outcome *outcome)
 {
     const char *op = wf_ops[c->op].name, *name = wf_variant_at(dev, c->op, variant)->name;
     wf_check_result r = {0};
-    *out = BAD;
-    weft_status s = dev->fns->prepare ? dev->fns->prepare(dev, c, variant) : WEFT_OK;
+    *outcome = BAD;
+    weft_status s = bind_variant(dev, c, variant, out);
     bool built = !s;
     if (!s && !tested) s = self_test(dev, c, variant, &r);
     if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_context(s, "%s kernel %s", op, name);
-    if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *out = NOT_HERE;
+    if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *outcome = NOT_HERE;
     else if (s) warn(dev, op, name, built ? "cannot run" : "does not build", wf_error());
     else if (r.supported && !r.ok) warn(dev, op, name, "computes wrong results", r.message);
-    else *out = GOOD;
+    else *outcome = GOOD;
     return WEFT_OK;
 }
 
@@ -222,19 +227,18 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
                    wf_ops[op].name);
 }
 
-static weft_status prepare_whole(wf_dev *dev, selftest_cache *v, const wf_call *c, bool build, int *variant)
+/* One kernel for the call as it is. */
+static weft_status bind_kernel(wf_dev *dev, selftest_cache *v, const wf_call *c, wf_bound *out)
 {
-    int tried = 0;
-    for (int asked = c->variant;; asked = -1, tried++) {
+    int asked = c->variant >= 0 && dev->fns->supports(dev, c, c->variant) ? c->variant : -1;
+    for (int tried = 0;; asked = -1, tried++) {
         int pick = asked >= 0 ? asked : wf_pick(dev, c);
         if (pick < 0 || tried > 64 || (wf_is_fused(c) && !dev->has_fused_gemm)) return none_left(dev, c->op, tried);
         key k = key_of(c, pick);
         enum outcome outcome;
-        *variant = pick;
+        if (dev->timing_only) return bind_variant(dev, c, pick, out);
         bool tested = passed(v, &k);
-        if (tested && !build) return WEFT_OK;
-        if (dev->timing_only) return dev->fns->prepare ? dev->fns->prepare(dev, c, pick) : WEFT_OK;
-        WF_TRY(try_variant(dev, c, pick, tested, &outcome));
+        WF_TRY(try_variant(dev, c, pick, tested, out, &outcome));
         if (outcome == GOOD) return tested ? WEFT_OK : remember(v, &k);
         /* A kernel that fails as a fused one may still do the plain product well. */
         if (outcome == BAD && wf_is_fused(c)) dev->has_fused_gemm = false;
@@ -242,36 +246,40 @@ static weft_status prepare_whole(wf_dev *dev, selftest_cache *v, const wf_call *
     }
 }
 
-static weft_status prepare(wf_dev *dev, const wf_call *c, bool build, int *variant)
+/* *again: a fused kernel was dropped, which leaves smaller pieces. */
+static weft_status bind_pieces(wf_dev *dev, selftest_cache *v, const wf_call *c, wf_binding *out, bool *again)
 {
-    selftest_cache *v;
-    wf_call part[WF_MAX_DECOMPOSED];
-    WF_TRY(wf_dev_usable(dev, "prepare"));
-    WF_TRY(wf_call_check(dev, c));
-    WF_TRY(cache_of(dev, &v));
-    while (wf_has_fused_kernel(dev, c)) {
-        weft_status s = prepare_whole(dev, v, c, build, variant);
-        /* A fused kernel that was dropped leaves the parts. */
-        if (!s || dev->lost || !wf_is_fused(c) || wf_has_fused_kernel(dev, c)) return s;
-    }
-    size_t n = wf_decompose(dev, c, part);
-    for (size_t i = 0; i < n; i++) {
-        int picked;
-        weft_status s = prepare_whole(dev, v, &part[i], build, &picked);
-        /* A fused kernel that was dropped leaves smaller parts. */
-        if (s && !dev->lost && !wf_has_fused_kernel(dev, &part[i])) return prepare(dev, c, build, variant);
+    enum wf_piece piece[WF_MAX_PIECES];
+    out->n = (uint8_t)wf_pieces(dev, c, piece);
+    for (uint8_t i = 0; i < out->n; i++) {
+        wf_call part = wf_piece_of(c, piece[i]);
+        out->part[i].piece = (uint8_t)piece[i], out->part[i].op = (uint8_t)part.op;
+        weft_status s = bind_kernel(dev, v, &part, &out->part[i].b);
+        *again = s && !dev->lost && !wf_has_fused_kernel(dev, &part);
         WF_TRY(s);
-        if (part[i].op == c->op) *variant = picked;
     }
     return WEFT_OK;
 }
 
-weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
+weft_status wf_bind(wf_dev *dev, const wf_call *c, wf_binding *out)
 {
-    return prepare(dev, c, false, variant);
+    selftest_cache *v;
+    bool again = false;
+    memset(out, 0, sizeof *out);
+    WF_TRY(wf_dev_usable(dev, "bind"));
+    WF_TRY(wf_call_check(dev, c));
+    WF_TRY(cache_of(dev, &v));
+    for (;;) {
+        weft_status s = bind_pieces(dev, v, c, out, &again);
+        if (!again) return s;
+    }
 }
 
-weft_status wf_prepare_built(wf_dev *dev, const wf_call *c, int *variant)
+weft_status wf_prepare(wf_dev *dev, const wf_call *c, int *variant)
 {
-    return prepare(dev, c, true, variant);
+    wf_binding b;
+    WF_TRY(wf_bind(dev, c, &b));
+    for (uint8_t i = 0; i < b.n; i++)
+        if (b.part[i].op == c->op) *variant = b.part[i].b.variant;
+    return WEFT_OK;
 }
