@@ -65,11 +65,11 @@ static size_t y_floats(const wf_call *c)
     return copies_y(c) ? (size_t)c->out[0].rows * NC : 0;
 }
 
-wf_cpu_need wf_blas_need(const wf_call *c)
+wf_cpu_scratch_size wf_blas_scratch(const wf_call *c)
 {
-    wf_cpu_need need = {.own = (y_floats(c) + (size_t)NC * KC) * sizeof(float)};
-    if (copies_x(c)) need.shared = (size_t)c->out[0].rows * c->in[0].cols * sizeof(float);
-    return need;
+    wf_cpu_scratch_size size = {.per_thread = (y_floats(c) + (size_t)NC * KC) * sizeof(float)};
+    if (copies_x(c)) size.shared = (size_t)c->out[0].rows * c->in[0].cols * sizeof(float);
+    return size;
 }
 
 /* What the sums start from: bias and residual, or zero. */
@@ -115,7 +115,7 @@ void wf_blas_gemm(const wf_cpu_work *work)
     const wf_view *xv = &c->in[0], *yv = &c->out[0];
     const float *x = wf_cpu_at(xv);
     size_t x_step = xv->stride, step = copies_y(c) ? NC : yv->stride;
-    float *panel = (float *)work->own + y_floats(c);
+    float *panel = (float *)work->per_thread + y_floats(c);
     uint32_t begin, end;
 
     if (copies_x(c)) {
@@ -128,11 +128,11 @@ void wf_blas_gemm(const wf_cpu_work *work)
         x_step = xv->cols;
     }
     while (wf_cpu_next(work, yv->cols, NC, &begin, &end)) {
-        float *y = copies_y(c) ? work->own : (float *)wf_cpu_at(yv) + begin;
+        float *y = copies_y(c) ? work->per_thread : (float *)wf_cpu_at(yv) + begin;
         start(c, begin, end, y, step);
         strip(c, x, x_step, begin, end, y, step, panel);
         for (uint32_t m = 0; copies_y(c) && m < yv->rows; m++)
             for (uint32_t n = begin; n < end; n++)
-                wf_cpu_put(yv, wf_cpu_row(yv, m), n, y[m * step + n - begin]);
+                wf_cpu_set(yv, wf_cpu_row(yv, m), n, y[m * step + n - begin]);
     }
 }

@@ -9,6 +9,6 @@
 void wf_blas_setup(void);
 const char *wf_blas_core(void); /* the kernels that it picked, e.g. "Cooperlake"; NULL without it */
 void wf_blas_gemm(const wf_cpu_work *);
-wf_cpu_need wf_blas_need(const wf_call *);
+wf_cpu_scratch_size wf_blas_scratch(const wf_call *);
 
 #endif

@@ -13,8 +13,8 @@ void wf_blas_gemm(const wf_cpu_work *w)
     (void)w;
 }
 
-wf_cpu_need wf_blas_need(const wf_call *c)
+wf_cpu_scratch_size wf_blas_scratch(const wf_call *c)
 {
     (void)c;
-    return (wf_cpu_need){0};
+    return (wf_cpu_scratch_size){0};
 }

@@ -26,44 +26,44 @@ uint64_t wf_cpu_group_left(const char *root, char *text);
 
 /* ---- layout.c: see wf_dev_fns ---------------------------------------------------------------- */
 
-#define WF_CPU_STRIPS  1     /* the layout */
-#define WF_STRIP_ROWS  16u
-#define WF_STRIP_K     64u   /* columns of a group */
-#define WF_STRIP_GROUP 1088u /* its bytes */
+#define WF_CPU_Q8_0X16  1     /* the layout */
+#define WF_Q8_0X16_ROWS  16u
+#define WF_Q8_0X16_K     64u   /* columns of a group */
+#define WF_Q8_0X16_GROUP 1088u /* its bytes */
 
-static inline size_t wf_strip_bytes(uint32_t k)
+static inline size_t wf_q8_0x16_bytes(uint32_t k)
 {
-    return (size_t)(k / WF_STRIP_K) * WF_STRIP_GROUP;
+    return (size_t)(k / WF_Q8_0X16_K) * WF_Q8_0X16_GROUP;
 }
 
 uint8_t wf_cpu_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 uint64_t wf_cpu_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
 void wf_cpu_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src, void *dst);
 /* A row of weights in strips, decoded. */
-void wf_cpu_strip_row(const wf_view *w, uint32_t row, float *out);
+void wf_cpu_q8_0x16_row(const wf_view *w, uint32_t row, float *out);
 
 /* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------- */
 
-typedef struct wf_cpu_bell {
+typedef struct wf_eventcount {
     pthread_mutex_t mutex;
     pthread_cond_t cond; /* on the monotonic clock */
     atomic_uint sleepers;
-} wf_cpu_bell;
+} wf_eventcount;
 
-bool wf_cpu_bell_init(wf_cpu_bell *);
-void wf_cpu_bell_free(wf_cpu_bell *);
-/* Returns once *word is no longer `old`. Whoever changes the word rings afterwards. */
-void wf_cpu_bell_wait(wf_cpu_bell *, atomic_uint *word, uint32_t old);
-void wf_cpu_bell_ring(wf_cpu_bell *);
+bool wf_eventcount_init(wf_eventcount *);
+void wf_eventcount_free(wf_eventcount *);
+/* Returns once *word is no longer `old`. Whoever changes the word notifies afterwards. */
+void wf_eventcount_wait(wf_eventcount *, atomic_uint *word, uint32_t old);
+void wf_eventcount_notify(wf_eventcount *);
 /* One turn of a spinning wait that began at *since (0: now begins); false when it is time to sleep.
  */
 bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
     wf_event base;
-    wf_cpu_bell bell;
+    wf_eventcount eventcount;
     uint32_t armed;    /* times submitted; the host's own */
-    atomic_uint fired; /* times signalled, changed under bell.mutex */
+    atomic_uint fired; /* times signalled, changed under eventcount.mutex */
     uint64_t begin_ns, end_ns; /* of the command that signalled it last; written before it fires */
 } wf_cpu_event;
 
@@ -84,20 +84,20 @@ typedef struct wf_cpu_work {
     const wf_call *call;
     wf_cpu_team *team;
     uint32_t id, n; /* this member of n */
-    void *shared; /* scratch of the team, as large as the variant's need() said, 64-byte aligned */
-    void *own;    /* scratch of this member */
+    void *shared; /* scratch of the team, as large as the variant's scratch() asked for, 64-byte aligned */
+    void *per_thread;  /* scratch of this member */
 } wf_cpu_work;
 
 typedef void (*wf_cpu_run_fn)(const wf_cpu_work *);
-typedef struct wf_cpu_need {
-    size_t shared, own; /* bytes */
-} wf_cpu_need;
+typedef struct wf_cpu_scratch_size {
+    size_t shared, per_thread; /* bytes */
+} wf_cpu_scratch_size;
 
 weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **);
 void wf_cpu_team_destroy(wf_cpu_team *);
 uint32_t wf_cpu_team_size(const wf_cpu_team *);
 /* Runs on n members (the caller is member 0) and returns when all are through. */
-weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_need);
+weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_scratch_size);
 void wf_cpu_barrier(const wf_cpu_work *); /* all members of the call */
 /* Takes the next `chunk` of this member's share of 0..total, then of what others have left of theirs;
  * false when none is left. Once a call. */
@@ -114,7 +114,7 @@ typedef struct wf_cpu_variant {
     wf_cpu_run_fn run;
     /* How well it suits the call: 0 cannot run it, else the highest is picked. */
     uint32_t (*rank)(const wf_call *);
-    wf_cpu_need (*need)(
+    wf_cpu_scratch_size (*scratch)(
         const wf_call *); /* scratch; NULL: none. Called when the operands are ready */
 } wf_cpu_variant;
 
@@ -174,7 +174,7 @@ static inline float wf_cpu_get(const wf_view *v, const void *row, uint64_t i)
     return v->dtype == WF_F32 ? ((const float *)row)[i]
                               : wf_half_to_float(((const uint16_t *)row)[i]);
 }
-static inline void wf_cpu_put(const wf_view *v, void *row, uint64_t i, float x)
+static inline void wf_cpu_set(const wf_view *v, void *row, uint64_t i, float x)
 {
     if (v->dtype == WF_F32)
         ((float *)row)[i] = x;

@@ -27,8 +27,8 @@ typedef struct variant_row {
 } variant_row;
 
 static const variant_row rows[] = {
-#define XL(layout_, op_, name_, tier_, class_, arith_, flags_, run_, rank_, need_)                         \
-    {WF_OP_##op_, {{name_, WF_TIER_##tier_, layout_, class_, WF_ARITH_##arith_, flags_}, run_, rank_, need_}},
+#define XL(layout_, op_, name_, tier_, class_, arith_, flags_, run_, rank_, scratch_)              \
+    {WF_OP_##op_, {{name_, WF_TIER_##tier_, layout_, class_, WF_ARITH_##arith_, flags_}, run_, rank_, scratch_}},
 #define X(...) XL(0, __VA_ARGS__)
 #include "cpu/variants.def"
 #undef X

@@ -21,48 +21,48 @@ uint8_t wf_cpu_weight_layout(wf_dev *base, enum wf_dtype dtype, uint32_t rows, u
     const wf_cpu_variant *list = wf_cpu_variant_of(WF_OP_GEMM, &n);
     int forced = dev->forced[WF_OP_GEMM];
     (void)rows;
-    if (dtype != WF_Q8_0 || cols % WF_STRIP_K || !wf_cpu_has_amx() || base->params.tier < WF_TIER_MATRIX) return 0;
-    return forced < 0 ? WF_CPU_STRIPS : list[forced].pub.layout;
+    if (dtype != WF_Q8_0 || cols % WF_Q8_0X16_K || !wf_cpu_has_amx() || base->params.tier < WF_TIER_MATRIX) return 0;
+    return forced < 0 ? WF_CPU_Q8_0X16 : list[forced].pub.layout;
 }
 
 uint64_t wf_cpu_weight_bytes(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
     (void)dev, (void)layout, (void)dtype;
-    return WF_UP((uint64_t)rows, WF_STRIP_ROWS) / WF_STRIP_ROWS * wf_strip_bytes(cols);
+    return WF_UP((uint64_t)rows, WF_Q8_0X16_ROWS) / WF_Q8_0X16_ROWS * wf_q8_0x16_bytes(cols);
 }
 
 /* Block h of a group's row r. */
 static void pack_block(const char *src, char *group, uint32_t h, uint32_t r)
 {
     char *line = group + LINE + h * IN_BLOCK / 4 * LINE + 4 * r;
-    memcpy(group + (h * WF_STRIP_ROWS + r) * 2, src, 2);
+    memcpy(group + (h * WF_Q8_0X16_ROWS + r) * 2, src, 2);
     for (uint32_t i = 0; i < IN_BLOCK / 4; i++) memcpy(line + i * LINE, src + 2 + 4 * i, 4);
 }
 
 void wf_cpu_weight_pack(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols, const void *src,
                         void *dst)
 {
-    size_t row_bytes = wf_dtype_bytes(dtype, cols), groups = cols / WF_STRIP_K;
+    size_t row_bytes = wf_dtype_bytes(dtype, cols), groups = cols / WF_Q8_0X16_K;
     memset(dst, 0, wf_cpu_weight_bytes(dev, layout, dtype, rows, cols));
     for (uint32_t row = 0; row < rows; row++) {
         const char *from = (const char *)src + row * row_bytes;
-        char *to = (char *)dst + row / WF_STRIP_ROWS * wf_strip_bytes(cols);
-        for (size_t g = 0; g < groups; g++, to += WF_STRIP_GROUP)
-            for (uint32_t h = 0; h < 2; h++, from += BLOCK) pack_block(from, to, h, row % WF_STRIP_ROWS);
+        char *to = (char *)dst + row / WF_Q8_0X16_ROWS * wf_q8_0x16_bytes(cols);
+        for (size_t g = 0; g < groups; g++, to += WF_Q8_0X16_GROUP)
+            for (uint32_t h = 0; h < 2; h++, from += BLOCK) pack_block(from, to, h, row % WF_Q8_0X16_ROWS);
     }
 }
 
-void wf_cpu_strip_row(const wf_view *w, uint32_t row, float *out)
+void wf_cpu_q8_0x16_row(const wf_view *w, uint32_t row, float *out)
 {
-    const char *group = (const char *)wf_cpu_at(w) + row / WF_STRIP_ROWS * wf_strip_bytes(w->cols);
-    uint32_t r = row % WF_STRIP_ROWS;
+    const char *group = (const char *)wf_cpu_at(w) + row / WF_Q8_0X16_ROWS * wf_q8_0x16_bytes(w->cols);
+    uint32_t r = row % WF_Q8_0X16_ROWS;
     for (uint32_t k = 0; k < w->cols; k += IN_BLOCK, out += IN_BLOCK) {
         char block[BLOCK];
         uint32_t h = k / IN_BLOCK % 2;
         const char *line = group + LINE + h * IN_BLOCK / 4 * LINE + 4 * r;
-        memcpy(block, group + (h * WF_STRIP_ROWS + r) * 2, 2);
+        memcpy(block, group + (h * WF_Q8_0X16_ROWS + r) * 2, 2);
         for (uint32_t i = 0; i < IN_BLOCK / 4; i++) memcpy(block + 2 + 4 * i, line + i * LINE, 4);
         wf_dtypes[w->dtype].decode(block, out, IN_BLOCK);
-        group += h * WF_STRIP_GROUP;
+        group += h * WF_Q8_0X16_GROUP;
     }
 }

@@ -31,7 +31,7 @@ static level best_level(void)
 static weft_status timed(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *c, double *seconds)
 {
     uint64_t start = wf_now_ns();
-    WF_TRY(wf_cpu_team_run(t, run, c, wf_cpu_team_size(t), (wf_cpu_need){.own = 64}));
+    WF_TRY(wf_cpu_team_run(t, run, c, wf_cpu_team_size(t), (wf_cpu_scratch_size){.per_thread = 64}));
     *seconds = (double)(wf_now_ns() - start) * 1e-9;
     return WEFT_OK;
 }

@@ -37,7 +37,7 @@ typedef struct cpu_queue {
     wf_cpu_dev *dev;
     wf_cpu_team *team;
     pthread_t leader;
-    wf_cpu_bell bell;
+    wf_eventcount eventcount;
     atomic_uint head, tail; /* commands put in by the host, taken out by the leader */
     atomic_bool stop;       /* skip what is left */
     cmd ring[RING];
@@ -70,9 +70,9 @@ static weft_status run_call(cpu_queue *q, const cmd *c)
     if (work == 0) return WEFT_OK;
     uint64_t n = WF_MIN(1 + work / WORK_PER_THREAD, (uint64_t)wf_cpu_team_size(q->team));
     if (call->max_groups) n = WF_MIN(n, call->max_groups);
-    wf_cpu_need need = {0};
-    if (c->variant->need) need = c->variant->need(call);
-    return wf_cpu_team_run(q->team, c->variant->run, call, (uint32_t)n, need);
+    wf_cpu_scratch_size size = {0};
+    if (c->variant->scratch) size = c->variant->scratch(call);
+    return wf_cpu_team_run(q->team, c->variant->run, call, (uint32_t)n, size);
 }
 
 static void fill(void *dst, uint64_t size, uint32_t pattern)
@@ -101,13 +101,13 @@ static void *leader_main(void *arg)
 {
     cpu_queue *q = arg;
     for (uint32_t tail = 0;; tail++) {
-        wf_cpu_bell_wait(&q->bell, &q->head, tail);
+        wf_eventcount_wait(&q->eventcount, &q->head, tail);
         cmd *c = &q->ring[tail % RING];
         if (c->kind == CMD_STOP) return NULL;
         run_cmd(q, c);
         if (c->signal) wf_cpu_event_fire(c->signal);
         atomic_store(&q->tail, tail + 1);
-        wf_cpu_bell_ring(&q->bell);
+        wf_eventcount_notify(&q->eventcount);
     }
 }
 
@@ -122,12 +122,12 @@ weft_status wf_cpu_queue_create(wf_dev *dev, wf_queue **out)
         free(q);
         return s;
     }
-    if (wf_cpu_bell_init(&q->bell)) {
+    if (wf_eventcount_init(&q->eventcount)) {
         if (pthread_create(&q->leader, NULL, leader_main, q) == 0) {
             *out = &q->base;
             return WEFT_OK;
         }
-        wf_cpu_bell_free(&q->bell);
+        wf_eventcount_free(&q->eventcount);
     }
     wf_cpu_team_destroy(q->team);
     free(q);
@@ -140,7 +140,7 @@ static cmd *begin(cpu_queue *q, int kind)
 {
     uint32_t head = atomic_load(&q->head);
     for (uint32_t tail; head - (tail = atomic_load(&q->tail)) >= RING;)
-        wf_cpu_bell_wait(&q->bell, &q->tail, tail);
+        wf_eventcount_wait(&q->eventcount, &q->tail, tail);
     cmd *c = &q->ring[head % RING];
     c->kind = kind;
     c->n_waits = 0;
@@ -151,7 +151,7 @@ static cmd *begin(cpu_queue *q, int kind)
 static void end(cpu_queue *q)
 {
     atomic_fetch_add(&q->head, 1);
-    wf_cpu_bell_ring(&q->bell);
+    wf_eventcount_notify(&q->eventcount);
 }
 
 /* Puts the waits into c, those that do not fit into marks before it. */
@@ -188,7 +188,7 @@ void wf_cpu_queue_destroy(wf_dev *dev, wf_queue *queue)
     end(q);
     pthread_join(q->leader, NULL);
     wf_cpu_team_destroy(q->team);
-    wf_cpu_bell_free(&q->bell);
+    wf_eventcount_free(&q->eventcount);
     free(q);
 }
 

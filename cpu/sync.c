@@ -29,7 +29,7 @@ bool wf_cpu_spin(uint64_t *since)
     return now - *since < SPIN_NS;
 }
 
-bool wf_cpu_bell_init(wf_cpu_bell *b)
+bool wf_eventcount_init(wf_eventcount *b)
 {
     pthread_condattr_t attr;
     atomic_init(&b->sleepers, 0);
@@ -43,13 +43,13 @@ bool wf_cpu_bell_init(wf_cpu_bell *b)
     return false;
 }
 
-void wf_cpu_bell_free(wf_cpu_bell *b)
+void wf_eventcount_free(wf_eventcount *b)
 {
     pthread_cond_destroy(&b->cond);
     pthread_mutex_destroy(&b->mutex);
 }
 
-void wf_cpu_bell_wait(wf_cpu_bell *b, atomic_uint *word, uint32_t old)
+void wf_eventcount_wait(wf_eventcount *b, atomic_uint *word, uint32_t old)
 {
     uint64_t since = 0;
     do {
@@ -65,7 +65,7 @@ void wf_cpu_bell_wait(wf_cpu_bell *b, atomic_uint *word, uint32_t old)
     pthread_mutex_unlock(&b->mutex);
 }
 
-void wf_cpu_bell_ring(wf_cpu_bell *b)
+void wf_eventcount_notify(wf_eventcount *b)
 {
     if (atomic_load(&b->sleepers) == 0) return;
     pthread_mutex_lock(&b->mutex);
@@ -77,7 +77,7 @@ weft_status wf_cpu_event_create(wf_dev *dev, wf_event **out)
 {
     wf_cpu_event *e = wf_calloc(1, sizeof(*e));
     if (!e) return WEFT_ERR_NOMEM;
-    if (!wf_cpu_bell_init(&e->bell)) {
+    if (!wf_eventcount_init(&e->eventcount)) {
         free(e);
         return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for an event");
     }
@@ -92,18 +92,18 @@ void wf_cpu_event_destroy(wf_dev *dev, wf_event *ev)
     wf_cpu_event *e = (wf_cpu_event *)ev;
     (void)dev;
     /* The waiter may be here before the thread that fired has let go of the mutex. */
-    pthread_mutex_lock(&e->bell.mutex);
-    pthread_mutex_unlock(&e->bell.mutex);
-    wf_cpu_bell_free(&e->bell);
+    pthread_mutex_lock(&e->eventcount.mutex);
+    pthread_mutex_unlock(&e->eventcount.mutex);
+    wf_eventcount_free(&e->eventcount);
     free(e);
 }
 
 void wf_cpu_event_fire(wf_cpu_event *e)
 {
-    pthread_mutex_lock(&e->bell.mutex);
+    pthread_mutex_lock(&e->eventcount.mutex);
     atomic_fetch_add(&e->fired, 1);
-    if (atomic_load(&e->bell.sleepers)) pthread_cond_broadcast(&e->bell.cond);
-    pthread_mutex_unlock(&e->bell.mutex);
+    if (atomic_load(&e->eventcount.sleepers)) pthread_cond_broadcast(&e->eventcount.cond);
+    pthread_mutex_unlock(&e->eventcount.mutex);
 }
 
 bool wf_cpu_event_due(const wf_cpu_event *e, uint32_t target)
@@ -119,13 +119,13 @@ bool wf_cpu_event_wait(wf_cpu_event *e, uint32_t target, uint64_t until_ns)
         if (wf_cpu_event_due(e, target)) return true;
 
     struct timespec ts = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
-    pthread_mutex_lock(&e->bell.mutex);
-    atomic_fetch_add(&e->bell.sleepers, 1);
+    pthread_mutex_lock(&e->eventcount.mutex);
+    atomic_fetch_add(&e->eventcount.sleepers, 1);
     while (!wf_cpu_event_due(e, target) &&
-           pthread_cond_timedwait(&e->bell.cond, &e->bell.mutex, &ts) == 0) {
+           pthread_cond_timedwait(&e->eventcount.cond, &e->eventcount.mutex, &ts) == 0) {
     }
-    atomic_fetch_sub(&e->bell.sleepers, 1);
+    atomic_fetch_sub(&e->eventcount.sleepers, 1);
     bool due = wf_cpu_event_due(e, target);
-    pthread_mutex_unlock(&e->bell.mutex);
+    pthread_mutex_unlock(&e->eventcount.mutex);
     return due;
 }

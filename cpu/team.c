@@ -17,7 +17,7 @@ typedef struct helper {
     wf_cpu_team *team;
     uint32_t id;
     pthread_t thread;
-    scratch own;
+    scratch per_thread;
     char apart[64];    /* cache lines of what members write all the time */
     atomic_uint taken; /* chunks of its share, also by others */
 } helper;
@@ -25,7 +25,7 @@ typedef struct helper {
 struct wf_cpu_team {
     uint32_t size; /* with the leader */
     uint32_t started;
-    wf_cpu_bell bell;
+    wf_eventcount eventcount;
     atomic_uint job;            /* counts calls handed out */
     atomic_uint left;           /* helpers that have not finished this one */
     atomic_uint arrived, phase; /* barrier */
@@ -50,7 +50,7 @@ static bool grow(scratch *s, size_t size)
 
 static void work_as(wf_cpu_team *t, uint32_t id)
 {
-    wf_cpu_work w = {t->call, t, id, t->n, t->shared.mem, t->members[id].own.mem};
+    wf_cpu_work w = {t->call, t, id, t->n, t->shared.mem, t->members[id].per_thread.mem};
     t->run(&w);
 }
 
@@ -59,10 +59,10 @@ static void *helper_main(void *arg)
     helper *h = arg;
     wf_cpu_team *t = h->team;
     for (uint32_t seen = 0;; seen++) {
-        wf_cpu_bell_wait(&t->bell, &t->job, seen);
+        wf_eventcount_wait(&t->eventcount, &t->job, seen);
         if (!t->run) return NULL;
         if (h->id < t->n) work_as(t, h->id);
-        if (atomic_fetch_sub(&t->left, 1) == 1) wf_cpu_bell_ring(&t->bell);
+        if (atomic_fetch_sub(&t->left, 1) == 1) wf_eventcount_notify(&t->eventcount);
     }
 }
 
@@ -75,7 +75,7 @@ static void post(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_
     if (run && n <= 1) return;
     atomic_store(&t->left, t->started);
     atomic_fetch_add(&t->job, 1);
-    wf_cpu_bell_ring(&t->bell);
+    wf_eventcount_notify(&t->eventcount);
 }
 
 weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **out)
@@ -84,7 +84,7 @@ weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **out)
     if (!t) return WEFT_ERR_NOMEM;
     t->size = size;
     t->members = wf_calloc(size, sizeof(*t->members));
-    if (!t->members || !wf_cpu_bell_init(&t->bell)) {
+    if (!t->members || !wf_eventcount_init(&t->eventcount)) {
         free(t->members);
         free(t);
         return wf_fail(WEFT_ERR_NOMEM, "cpu: no memory for a team of %u threads", size);
@@ -108,9 +108,9 @@ void wf_cpu_team_destroy(wf_cpu_team *t)
 {
     post(t, NULL, NULL, 0);
     for (uint32_t i = 1; i <= t->started; i++) pthread_join(t->members[i].thread, NULL);
-    for (uint32_t i = 0; i < t->size; i++) free(t->members[i].own.mem);
+    for (uint32_t i = 0; i < t->size; i++) free(t->members[i].per_thread.mem);
     free(t->shared.mem);
-    wf_cpu_bell_free(&t->bell);
+    wf_eventcount_free(&t->eventcount);
     free(t->members);
     free(t);
 }
@@ -121,20 +121,20 @@ uint32_t wf_cpu_team_size(const wf_cpu_team *t)
 }
 
 weft_status wf_cpu_team_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_t n,
-                            wf_cpu_need need)
+                            wf_cpu_scratch_size size)
 {
     n = WF_MAX(1u, WF_MIN(n, t->size));
-    bool ok = grow(&t->shared, need.shared);
-    for (uint32_t i = 0; i < n; i++) ok = ok && grow(&t->members[i].own, need.own);
+    bool ok = grow(&t->shared, size.shared);
+    for (uint32_t i = 0; i < n; i++) ok = ok && grow(&t->members[i].per_thread, size.per_thread);
     if (!ok)
         return wf_fail(WEFT_ERR_NOMEM,
                        "cpu: no memory for %zu + %u x %zu bytes of scratch; use a smaller batch",
-                       need.shared, n, need.own);
+                       size.shared, n, size.per_thread);
     post(t, run, call, n);
     work_as(t, 0);
     if (n == 1) return WEFT_OK;
     for (uint32_t left; (left = atomic_load(&t->left)) != 0;)
-        wf_cpu_bell_wait(&t->bell, &t->left, left);
+        wf_eventcount_wait(&t->eventcount, &t->left, left);
     return WEFT_OK;
 }
 
@@ -144,12 +144,12 @@ void wf_cpu_barrier(const wf_cpu_work *w)
     if (w->n == 1) return;
     uint32_t phase = atomic_load(&t->phase);
     if (atomic_fetch_add(&t->arrived, 1) + 1 < w->n) {
-        wf_cpu_bell_wait(&t->bell, &t->phase, phase);
+        wf_eventcount_wait(&t->eventcount, &t->phase, phase);
         return;
     }
     atomic_store(&t->arrived, 0);
     atomic_fetch_add(&t->phase, 1);
-    wf_cpu_bell_ring(&t->bell);
+    wf_eventcount_notify(&t->eventcount);
 }
 
 /* The share is one run of memory, which it streams faster than pieces here and there. */

@@ -10,7 +10,7 @@
 #define BLAS_ROWS 128u
 /* Activation rows from which the matrix unit beats vectors: with bf16 products, with int8 products. */
 #define AMX_ROWS  6u
-#define AMX8_ROWS 5u
+#define AMX_INT8_ROWS 5u
 /* Activation rows below which int8 products are picked: there they are bound by memory or twice as
  * fast; with more rows F32 is as fast and exact. */
 #define INT8_ROWS 16u
@@ -55,16 +55,16 @@ static bool quantised(const wf_call *c)
     return t == WF_Q8_0 || t == WF_Q4_0 || t == WF_Q6_K;
 }
 
-uint32_t wf_cpu_rank_gemm_amx8(const wf_call *c)
+uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *c)
 {
     if (!wf_cpu_has_amx() || (c->in[1].dtype != WF_F16 && !quantised(c))) return 0;
-    return c->out[0].rows >= AMX8_ROWS ? RANK_AMX : RANK_AMX_FEW;
+    return c->out[0].rows >= AMX_INT8_ROWS ? RANK_AMX : RANK_AMX_FEW;
 }
 
-uint32_t wf_cpu_rank_gemm_strips(const wf_call *c)
+uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *c)
 {
     if (!wf_cpu_has_amx()) return 0;
-    return c->out[0].rows < AMX8_ROWS ? RANK_INT8 : RANK_INT8_MANY;
+    return c->out[0].rows < AMX_INT8_ROWS ? RANK_INT8 : RANK_INT8_MANY;
 }
 
 static bool floats(const wf_call *c)
@@ -113,7 +113,7 @@ void wf_cpu_describe(struct weft_device_info *info)
 {
     bool simd = wf_cpu_has_avx2() || wf_cpu_has_avx512() || wf_cpu_has_neon();
     const char *core = wf_blas_core();
-    const char *tiers = wf_cpu_has_amx() ? "base fp16 matrix" : simd ? "base fp16" : "base";
+    const char *tiers = wf_cpu_has_amx() ? "base simd matrix" : simd ? "base simd" : "base";
     wf_copy(info->tiers, sizeof(info->tiers), tiers);
     snprintf(info->features, sizeof(info->features), "%s%s%s%s%s%s%s",
              wf_cpu_has_avx2() ? "avx2 fma f16c " : "", wf_cpu_has_avx512() ? "avx512 vnni " : "",

@@ -9,8 +9,8 @@
 uint32_t wf_cpu_rank_ref(const wf_call *);
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *);
-uint32_t wf_cpu_rank_gemm_amx8(const wf_call *);
-uint32_t wf_cpu_rank_gemm_strips(const wf_call *);
+uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *);
+uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *);
 #define WF_CPU_LEVEL(level)                                                                        \
     uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *);                                       \
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                       \

@@ -3,7 +3,7 @@
  * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles
  * of TILE: K is converted and transposed (so that lanes are keys and scores need no sums across
  * lanes), V converted, then scores, exponentials and the sum of V for all queries of the block.
- * After every SPLIT keys the state (top, total, sum of V) is closed and merged into the row's, in
+ * After every SPLIT keys the state (row_max, row_sum, sum of V) is closed and merged into the row's, in
  * order.
  *
  * Few rows and long contexts: the splits become work of their own, and are merged after a barrier.
@@ -30,7 +30,7 @@ typedef struct att {
     const wf_op_params *p;
     const wf_view *q, *k, *v, *o;
     const int32_t *seq, *pos, *indptr, *pages, *windows; /* windows NULL: all keys */
-    uint32_t m, group, dim, wide; /* wide: dim in whole vectors */
+    uint32_t m, group, dim, dim_padded; /* dim_padded: dim in whole vectors */
     uint32_t rows;                /* most of a block */
     uint32_t queries;             /* most of a block */
     uint32_t items, splits;       /* (block, KV head) pairs; most splits of a block */
@@ -63,7 +63,7 @@ static att att_of(const wf_call *c)
     a.m = c->out[0].rows;
     a.group = c->p.n_head / c->p.n_kv_head;
     a.dim = c->p.head_dim;
-    a.wide = WF_UP(a.dim, VL);
+    a.dim_padded = WF_UP(a.dim, VL);
     a.rows = WF_MAX(1u, BLOCK_QUERIES / a.group);
     a.queries = WF_UP(a.rows * a.group, QV);
     for (uint32_t m = 0, end; m < a.m; m = end) {
@@ -102,74 +102,74 @@ static uint32_t block_after(const att *a, const block *b)
 
 /* Softmax so far of a number of queries. */
 typedef struct state {
-    float *top, *total, *sum; /* [queries], [queries], [queries][wide] */
+    float *row_max, *row_sum, *sum; /* [queries], [queries], [queries][dim_padded] */
 } state;
 
-typedef struct room {
-    float *q;       /* [queries][wide], scaled */
+typedef struct workspace {
+    float *q;       /* [queries][dim_padded], scaled */
     float *score;   /* [queries][TILE] */
-    float *shrink;  /* [queries] */
-    float *k, *v;   /* [wide][TILE] transposed; [TILE][wide] */
+    float *alpha;  /* [queries] */
+    float *k, *v;   /* [dim_padded][TILE] transposed; [TILE][dim_padded] */
     uint32_t *seen; /* [queries] keys of the tile that a query may see, which are its first ones; with windows */
     uint32_t *masked;  /* [queries][2] without those between these two */
     state part, whole;
-} room;
+} workspace;
 
 static size_t state_size(const att *a)
 {
-    return (size_t)a->queries * (a->wide + 2);
+    return (size_t)a->queries * (a->dim_padded + 2);
 }
 
-static size_t room_size(const att *a)
+static size_t workspace_size(const att *a)
 {
-    return (size_t)a->queries * (a->wide + TILE + 4) + 2 * (size_t)TILE * a->wide +
+    return (size_t)a->queries * (a->dim_padded + TILE + 4) + 2 * (size_t)TILE * a->dim_padded +
            2 * state_size(a);
 }
 
 static state state_at(const att *a, float *at)
 {
-    return (state){at + (size_t)a->queries * a->wide, at + (size_t)a->queries * (a->wide + 1), at};
+    return (state){at + (size_t)a->queries * a->dim_padded, at + (size_t)a->queries * (a->dim_padded + 1), at};
 }
 
-static room room_at(const att *a, float *at)
+static workspace workspace_at(const att *a, float *at)
 {
-    room r;
+    workspace r;
     r.q = at;
-    r.score = r.q + (size_t)a->queries * a->wide;
+    r.score = r.q + (size_t)a->queries * a->dim_padded;
     r.k = r.score + (size_t)a->queries * TILE;
-    r.v = r.k + (size_t)TILE * a->wide;
-    r.shrink = r.v + (size_t)TILE * a->wide;
-    r.seen = (uint32_t *)(r.shrink + a->queries);
+    r.v = r.k + (size_t)TILE * a->dim_padded;
+    r.alpha = r.v + (size_t)TILE * a->dim_padded;
+    r.seen = (uint32_t *)(r.alpha + a->queries);
     r.masked = r.seen + a->queries;
-    r.part = state_at(a, r.shrink + 4 * (size_t)a->queries);
-    r.whole = state_at(a, r.shrink + 4 * (size_t)a->queries + state_size(a));
+    r.part = state_at(a, r.alpha + 4 * (size_t)a->queries);
+    r.whole = state_at(a, r.alpha + 4 * (size_t)a->queries + state_size(a));
     return r;
 }
 
 static void clear(const att *a, state s)
 {
-    memset(s.sum, 0, sizeof(float) * a->queries * a->wide);
+    memset(s.sum, 0, sizeof(float) * a->queries * a->dim_padded);
     for (uint32_t i = 0; i < a->queries; i++) {
-        s.top[i] = -INFINITY;
-        s.total[i] = 0;
+        s.row_max[i] = -INFINITY;
+        s.row_sum[i] = 0;
     }
 }
 
-wf_cpu_need WF_SIMD(wf_cpu_attention_need)(const wf_call *c)
+wf_cpu_scratch_size WF_SIMD(wf_cpu_attention_scratch)(const wf_call *c)
 {
     att a = att_of(c);
-    wf_cpu_need need = {.own = room_size(&a) * sizeof(float)};
-    if (a.split) need.shared = a.items * a.splits * state_size(&a) * sizeof(float);
-    return need;
+    wf_cpu_scratch_size size = {.per_thread = workspace_size(&a) * sizeof(float)};
+    if (a.split) size.shared = a.items * a.splits * state_size(&a) * sizeof(float);
+    return size;
 }
 
 /* ---- one tile -------------------------------------------------------------------------------- */
 
-static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t wide)
+static void widen(const uint16_t *src, float *dst, uint32_t dim, uint32_t dim_padded)
 {
     uint32_t d = 0;
     for (; d + VL <= dim; d += VL) v_store(dst + d, v_load_f16(src + d));
-    if (d == wide) return;
+    if (d == dim_padded) return;
     uint16_t last[VL] = {0};
     memcpy(last, src + d, (dim - d) * 2);
     v_store(dst + d, v_load_f16(last));
@@ -182,7 +182,7 @@ static const uint16_t *page_at(const att *a, const wf_view *pool, uint32_t head,
            (size_t)head * a->p->page_tokens * a->dim;
 }
 
-/* Tokens first..first+n of one head from the pages into out[n][wide]. Page by page, because a
+/* Tokens first..first+n of one head from the pages into out[n][dim_padded]. Page by page, because a
  * division for each token would cost more than the conversion; the next of all `keys` tokens' pages
  * is fetched meanwhile, because pages lie too far apart for the processor to foresee. */
 static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
@@ -194,9 +194,9 @@ static void gather(const att *a, const wf_view *pool, uint32_t head, const int32
         uint32_t run = WF_MIN(n, per_page - index);
         const uint16_t *token = page_at(a, pool, head, pages[page]) + (size_t)index * a->dim;
         const uint16_t *next = page_at(a, pool, head, pages[WF_MIN(page + 1, last)]);
-        for (uint32_t i = 0; i < run; i++, token += a->dim, next += a->dim, out += a->wide) {
+        for (uint32_t i = 0; i < run; i++, token += a->dim, next += a->dim, out += a->dim_padded) {
             for (uint32_t d = 0; d < a->dim; d += 32) __builtin_prefetch(next + d);
-            widen(token, out, a->dim, a->wide);
+            widen(token, out, a->dim, a->dim_padded);
         }
         n -= run;
         index = 0;
@@ -204,17 +204,17 @@ static void gather(const att *a, const wf_view *pool, uint32_t head, const int32
     }
 }
 
-/* K goes through the room of V. Keys past n become zeros: their scores are masked later, but the
+/* K goes through the workspace of V. Keys past n become zeros: their scores are masked later, but the
  * arithmetic must not meet what a free slot holds. */
-static void load_keys(const att *a, const room *r, uint32_t head, const int32_t *pages,
+static void load_keys(const att *a, const workspace *r, uint32_t head, const int32_t *pages,
                       uint32_t keys, uint32_t first, uint32_t n)
 {
     uint32_t whole = WF_UP(n, VL);
     gather(a, a->k, head, pages, keys, first, n, r->v);
-    memset(r->v + (size_t)n * a->wide, 0, sizeof(float) * (whole - n) * a->wide);
+    memset(r->v + (size_t)n * a->dim_padded, 0, sizeof(float) * (whole - n) * a->dim_padded);
     for (uint32_t j = 0; j < whole; j += VL)
-        for (uint32_t d = 0; d < a->wide; d += VL)
-            v_transpose(r->v + (size_t)j * a->wide + d, a->wide, r->k + (size_t)d * TILE + j, TILE);
+        for (uint32_t d = 0; d < a->dim_padded; d += VL)
+            v_transpose(r->v + (size_t)j * a->dim_padded + d, a->dim_padded, r->k + (size_t)d * TILE + j, TILE);
 }
 
 /* Scores of nq queries with nc vectors of keys. */
@@ -227,7 +227,7 @@ WF_INLINE void score(const att *a, const float *q, const float *k, float *to, co
         vf kv[CV];
         for (int c = 0; c < nc; c++) kv[c] = v_load(k + (size_t)d * TILE + c * VL);
         for (int i = 0; i < nq; i++) {
-            vf qv = v_set(q[(size_t)i * a->wide + d]);
+            vf qv = v_set(q[(size_t)i * a->dim_padded + d]);
             for (int c = 0; c < nc; c++) acc[i][c] = v_fma(qv, kv[c], acc[i][c]);
         }
     }
@@ -244,11 +244,11 @@ WF_INLINE void scores(const att *a, const float *q, const float *k, float *to, u
     for (; j < n; j += VL) score(a, q, k + j, to + j, nq, 1);
 }
 
-/* Turns one query's scores into weights; what it has so far must shrink by the result. */
-static float softmax(float *s, uint32_t n, float *top, float *total)
+/* Turns one query's scores into weights; what it has so far must alpha by the result. */
+static float softmax(float *s, uint32_t n, float *row_max, float *row_sum)
 {
     uint32_t whole = WF_UP(n, VL);
-    vf high = v_set(*top), sum = v_zero();
+    vf high = v_set(*row_max), sum = v_zero();
     for (uint32_t j = n; j < TILE; j++) s[j] = -INFINITY;
     for (uint32_t j = 0; j < whole; j += VL) high = v_max(high, v_load(s + j));
     float now = v_top(high), lanes[VL];
@@ -258,22 +258,22 @@ static float softmax(float *s, uint32_t n, float *top, float *total)
         sum = v_add(sum, e);
     }
     for (uint32_t j = whole; j < TILE; j++) s[j] = 0;
-    v_store(lanes, v_exp2(v_set(*top - now)));
-    *total = *total * lanes[0] + v_sum(sum);
-    *top = now;
+    v_store(lanes, v_exp2(v_set(*row_max - now)));
+    *row_sum = *row_sum * lanes[0] + v_sum(sum);
+    *row_max = now;
     return lanes[0];
 }
 
-/* sum = sum * shrink + weights * V, for nq queries and CV vectors of the head at a time. */
-WF_INLINE void weigh(const att *a, const float *v, const float *weight, const float *shrink,
+/* sum = sum * alpha + weights * V, for nq queries and CV vectors of the head at a time. */
+WF_INLINE void weigh(const att *a, const float *v, const float *weight, const float *alpha,
                      float *sum, uint32_t n, const int nq, uint32_t d, const int nc)
 {
     vf acc[4][CV];
     for (int i = 0; i < nq; i++)
         for (int c = 0; c < nc; c++)
-            acc[i][c] = v_mul(v_load(sum + (size_t)i * a->wide + d + c * VL), v_set(shrink[i]));
+            acc[i][c] = v_mul(v_load(sum + (size_t)i * a->dim_padded + d + c * VL), v_set(alpha[i]));
     for (uint32_t j = 0; j < n; j++) {
-        const float *row = v + (size_t)j * a->wide + d;
+        const float *row = v + (size_t)j * a->dim_padded + d;
         vf vv[CV];
         for (int c = 0; c < nc; c++) vv[c] = v_load(row + c * VL);
         for (int i = 0; i < nq; i++) {
@@ -282,53 +282,53 @@ WF_INLINE void weigh(const att *a, const float *v, const float *weight, const fl
         }
     }
     for (int i = 0; i < nq; i++)
-        for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->wide + d + c * VL, acc[i][c]);
+        for (int c = 0; c < nc; c++) v_store(sum + (size_t)i * a->dim_padded + d + c * VL, acc[i][c]);
 }
 
-WF_INLINE void weigh_all(const att *a, const room *r, uint32_t i, uint32_t n, const int nq)
+WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t n, const int nq)
 {
-    const float *weight = r->score + (size_t)i * TILE, *shrink = r->shrink + i;
-    float *sum = r->part.sum + (size_t)i * a->wide;
+    const float *weight = r->score + (size_t)i * TILE, *alpha = r->alpha + i;
+    float *sum = r->part.sum + (size_t)i * a->dim_padded;
     uint32_t d = 0;
-    for (; d + CV * VL <= a->wide; d += CV * VL) weigh(a, r->v, weight, shrink, sum, n, nq, d, CV);
-    for (; d < a->wide; d += VL) weigh(a, r->v, weight, shrink, sum, n, nq, d, 1);
+    for (; d + CV * VL <= a->dim_padded; d += CV * VL) weigh(a, r->v, weight, alpha, sum, n, nq, d, CV);
+    for (; d < a->dim_padded; d += VL) weigh(a, r->v, weight, alpha, sum, n, nq, d, 1);
 }
 
 /* What no row of the block sees may hold anything: as zeros it can weigh 0. */
-static void clear_unseen(const att *a, const room *r, const block *b, uint32_t first, uint32_t n)
+static void clear_unseen(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
     for (uint32_t j = 0; a->windows && j < n; j++) {
         bool seen = false;
         for (uint32_t m = b->begin; m < b->end && !seen; m++)
             seen = wf_attends(a->windows[b->head], a->p->sink, a->pos[m], (int32_t)(first + j));
-        if (!seen) memset(r->v + (size_t)j * a->wide, 0, sizeof(float) * a->wide);
+        if (!seen) memset(r->v + (size_t)j * a->dim_padded, 0, sizeof(float) * a->dim_padded);
     }
 }
 
-static void mask_range(const att *a, const room *r, uint32_t i)
+static void mask_range(const att *a, const workspace *r, uint32_t i)
 {
     float *s = r->score + (size_t)i * TILE;
     for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
 }
 
 /* Keys first..first+n of the block's rows; r->seen and r->masked say which of them each query sees. */
-static void tile(const att *a, const room *r, const block *b, uint32_t first, uint32_t n)
+static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
     const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
     uint32_t i = 0, nq = (b->end - b->begin) * a->group;
     load_keys(a, r, b->head, pages, b->keys, first, n);
     for (; i + QV <= nq; i += QV)
-        scores(a, r->q + (size_t)i * a->wide, r->k, r->score + (size_t)i * TILE, n, QV);
+        scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, QV);
     for (; i < nq; i++)
-        scores(a, r->q + (size_t)i * a->wide, r->k, r->score + (size_t)i * TILE, n, 1);
+        scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, 1);
     for (i = 0; i < nq; i++) {
         if (r->seen[i]) {
             mask_range(a, r, i);
-            r->shrink[i] = softmax(r->score + (size_t)i * TILE, r->seen[i], r->part.top + i,
-                                   r->part.total + i);
+            r->alpha[i] = softmax(r->score + (size_t)i * TILE, r->seen[i], r->part.row_max + i,
+                                   r->part.row_sum + i);
             continue;
         }
-        r->shrink[i] = 1;
+        r->alpha[i] = 1;
         memset(r->score + (size_t)i * TILE, 0, TILE * sizeof(float));
     }
     gather(a, a->v, b->head, pages, b->keys, first, n, r->v);
@@ -339,22 +339,22 @@ static void tile(const att *a, const room *r, const block *b, uint32_t first, ui
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-static void load_queries(const att *a, const room *r, const block *b)
+static void load_queries(const att *a, const workspace *r, const block *b)
 {
     float scale = a->p->scale * 1.44269504f;
     uint32_t i = 0;
-    memset(r->q, 0, sizeof(float) * a->queries * a->wide);
+    memset(r->q, 0, sizeof(float) * a->queries * a->dim_padded);
     for (uint32_t m = b->begin; m < b->end; m++)
         for (uint32_t h = 0; h < a->group; h++, i++) {
             const void *row = wf_cpu_row(a->q, m);
             size_t at = ((size_t)b->head * a->group + h) * a->dim;
             for (uint32_t d = 0; d < a->dim; d++)
-                r->q[(size_t)i * a->wide + d] = wf_cpu_get(a->q, row, at + d) * scale;
+                r->q[(size_t)i * a->dim_padded + d] = wf_cpu_get(a->q, row, at + d) * scale;
         }
 }
 
 /* Which keys of the tile at `first` query i sees. */
-static void look(const att *a, const room *r, const block *b, uint32_t first, uint32_t i)
+static void look(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t i)
 {
     int32_t pos = a->pos[b->begin + i / a->group];
     int64_t seen = (int64_t)pos + 1 - first;
@@ -372,7 +372,7 @@ static bool hidden(const att *a, const block *b, uint32_t first, uint32_t n)
 }
 
 /* Fills r->part with split s of the block. */
-static void one_split(const att *a, const room *r, const block *b, uint32_t s)
+static void one_split(const att *a, const workspace *r, const block *b, uint32_t s)
 {
     uint32_t nq = (b->end - b->begin) * a->group, end = WF_MIN(b->keys, (s + 1) * SPLIT);
     clear(a, r->part);
@@ -388,16 +388,16 @@ static void one_split(const att *a, const room *r, const block *b, uint32_t s)
 static void merge(const att *a, state whole, state part, uint32_t nq)
 {
     for (uint32_t i = 0; i < nq; i++) {
-        float *to = whole.sum + (size_t)i * a->wide, *from = part.sum + (size_t)i * a->wide;
-        if (part.total[i] == 0) continue;
-        float top = WF_MAX(whole.top[i], part.top[i]);
-        vf x = v_exp2(v_set(whole.top[i] - top)), y = v_exp2(v_set(part.top[i] - top));
+        float *to = whole.sum + (size_t)i * a->dim_padded, *from = part.sum + (size_t)i * a->dim_padded;
+        if (part.row_sum[i] == 0) continue;
+        float row_max = WF_MAX(whole.row_max[i], part.row_max[i]);
+        vf x = v_exp2(v_set(whole.row_max[i] - row_max)), y = v_exp2(v_set(part.row_max[i] - row_max));
         float lx[VL], ly[VL];
         v_store(lx, x);
         v_store(ly, y);
-        whole.top[i] = top;
-        whole.total[i] = whole.total[i] * lx[0] + part.total[i] * ly[0];
-        for (uint32_t d = 0; d < a->wide; d += VL)
+        whole.row_max[i] = row_max;
+        whole.row_sum[i] = whole.row_sum[i] * lx[0] + part.row_sum[i] * ly[0];
+        for (uint32_t d = 0; d < a->dim_padded; d += VL)
             v_store(to + d, v_fma(v_load(from + d), y, v_mul(v_load(to + d), x)));
     }
 }
@@ -409,9 +409,9 @@ static void store(const att *a, state s, const block *b)
         for (uint32_t h = 0; h < a->group; h++, i++) {
             void *row = wf_cpu_row(a->o, m);
             size_t at = ((size_t)b->head * a->group + h) * a->dim;
-            float inverse = s.total[i] == 0 ? 0 : 1 / s.total[i]; /* no key: zeros */
+            float inverse = s.row_sum[i] == 0 ? 0 : 1 / s.row_sum[i]; /* no key: zeros */
             for (uint32_t d = 0; d < a->dim; d++)
-                wf_cpu_put(a->o, row, at + d, s.sum[(size_t)i * a->wide + d] * inverse);
+                wf_cpu_set(a->o, row, at + d, s.sum[(size_t)i * a->dim_padded + d] * inverse);
         }
 }
 
@@ -434,14 +434,14 @@ static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
     if (a->windows) b->after = block_after(a, b);
 }
 
-static void split_items(const wf_cpu_work *w, const att *a, const room *r)
+static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
 {
     block b = {.end = block_end(a, 0)};
     uint32_t at = 0, i, end, begin;
     float *parts = w->shared;
     while (wf_cpu_next(w, a->items * a->splits, 1, &i, &end)) {
         seek(a, &b, &at, i / a->splits);
-        room own = *r;
+        workspace own = *r;
         own.part = state_at(a, parts + i * state_size(a));
         load_queries(a, &own, &b);
         one_split(a, &own, &b, i % a->splits);
@@ -463,7 +463,7 @@ static void split_items(const wf_cpu_work *w, const att *a, const room *r)
 void WF_SIMD(wf_cpu_attention)(const wf_cpu_work *w)
 {
     att a = att_of(w->call);
-    room r = room_at(&a, w->own);
+    workspace r = workspace_at(&a, w->per_thread);
     block b = {.end = block_end(&a, 0)};
     uint32_t at = 0, i, end;
     if (a.split) {

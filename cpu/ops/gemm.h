@@ -54,11 +54,11 @@ WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t byte
             __builtin_prefetch(next + i, 0, 2);
 }
 
-static inline void put(const gemm *g, uint32_t m, uint32_t n, float v)
+static inline void store_output(const gemm *g, uint32_t m, uint32_t n, float v)
 {
     if (wf_cpu_has(g->bias)) v += ((const float *)wf_cpu_at(g->bias))[n];
     if (wf_cpu_has(g->residual)) v += ((const float *)wf_cpu_row(g->residual, m))[n];
-    wf_cpu_put(g->y, wf_cpu_row(g->y, m), n, v);
+    wf_cpu_set(g->y, wf_cpu_row(g->y, m), n, v);
 }
 
 static inline uint32_t chunk_of(const gemm *g)
@@ -70,21 +70,21 @@ static inline uint32_t chunk_of(const gemm *g)
 static inline void prepare(const wf_cpu_work *work, gemm *g, size_t step,
                            void (*prep)(const gemm *, uint32_t m, void *dst))
 {
-    bool own = (uint64_t)g->m * g->k <= SMALL_PREP;
-    char *dst = own ? work->own : work->shared;
+    bool per_thread = (uint64_t)g->m * g->k <= SMALL_PREP;
+    char *dst = per_thread ? work->per_thread : work->shared;
     uint32_t begin = 0, end = g->m;
-    if (!own) wf_cpu_part(work, g->m, 1, &begin, &end);
+    if (!per_thread) wf_cpu_part(work, g->m, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) prep(g, m, dst + m * step);
-    if (!own) wf_cpu_barrier(work);
+    if (!per_thread) wf_cpu_barrier(work);
     g->xp = dst;
     g->x_step = step;
 }
 
-static inline wf_cpu_need prep_need(const wf_call *c, size_t step)
+static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
 {
-    bool own = (uint64_t)c->out[0].rows * c->in[0].cols <= SMALL_PREP;
+    bool per_thread = (uint64_t)c->out[0].rows * c->in[0].cols <= SMALL_PREP;
     size_t size = step * c->out[0].rows;
-    return own ? (wf_cpu_need){.own = size} : (wf_cpu_need){.shared = size};
+    return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
 }
 
 #endif

@@ -52,12 +52,12 @@ static size_t panel_bytes(const amx *a)
     return (size_t)a->nb * a->kc * 4;
 }
 
-wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *c)
 {
     amx a = amx_of(c);
     size_t rows = WF_MIN(a.m_tiles * TILE, MB);
-    return (wf_cpu_need){.shared = (size_t)a.m_tiles * a.k_tiles * BOTH,
-                         .own = panel_bytes(&a) + rows * a.nb * sizeof(float)};
+    return (wf_cpu_scratch_size){.shared = (size_t)a.m_tiles * a.k_tiles * BOTH,
+                         .per_thread = panel_bytes(&a) + rows * a.nb * sizeof(float)};
 }
 
 /* ---- splitting ------------------------------------------------------------------------------- */
@@ -245,7 +245,7 @@ static void strip(const wf_call *c, const amx *a, uint32_t begin)
             pack_w(a, begin, k);
             multiply(a, m, m_tiles, k);
         }
-        put_sums(c, begin, a->nb, m, m_tiles, a->sums);
+        store_sums(c, begin, a->nb, m, m_tiles, a->sums);
     }
 }
 
@@ -254,7 +254,7 @@ void wf_cpu_gemm_amx(const wf_cpu_work *work)
     amx a = amx_of(work->call);
     uint32_t begin, end, pieces = (a.k + KC - 1) / KC;
     a.xp = work->shared;
-    a.panel = work->own;
+    a.panel = work->per_thread;
     a.sums = (float *)(a.panel + panel_bytes(&a));
     wf_cpu_part(work, a.m_tiles * pieces, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) {

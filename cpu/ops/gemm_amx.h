@@ -29,7 +29,7 @@ static inline void configure(void)
 }
 
 /* 16 outputs of row m from column n on. */
-static inline void put_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
+static inline void store_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
 {
     const wf_view *y = &c->out[0];
     uint32_t count = WF_MIN(TILE, y->cols - n);
@@ -47,7 +47,7 @@ static inline void put_row(const wf_call *c, uint32_t m, uint32_t n, const float
 }
 
 /* Writes `width` output columns from n on of tiles m_tile.. of X from sums [width / TILE][m_tiles][TILE][TILE]. */
-static inline void put_sums(const wf_call *c, uint32_t n, uint32_t width, uint32_t m_tile, uint32_t m_tiles,
+static inline void store_sums(const wf_call *c, uint32_t n, uint32_t width, uint32_t m_tile, uint32_t m_tiles,
                             const float *sums)
 {
     float turned[TILE * TILE];
@@ -57,7 +57,7 @@ static inline void put_sums(const wf_call *c, uint32_t n, uint32_t width, uint32
             uint32_t first = (m_tile + t) * TILE;
             v_transpose(sums, TILE, turned, TILE);
             for (uint32_t r = 0; r < TILE && first + r < rows; r++)
-                put_row(c, first + r, n, turned + r * TILE);
+                store_row(c, first + r, n, turned + r * TILE);
         }
 }
 

@@ -20,7 +20,7 @@ static size_t int8_step(uint32_t k)
 }
 
 /* Rounds 32 numbers; what is left of each stays in x. */
-static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *fix)
+static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *comp)
 {
     for (int i = 0; i < 32; i++) {
         float scaled = x[i] * factor, whole = rintf(scaled);
@@ -28,11 +28,11 @@ static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *
         x[i] = scaled - whole;
     }
     for (int i = 0; i < 8; i++)
-        fix[i] = -offset * (q[4 * i] + q[4 * i + 1] + q[4 * i + 2] + q[4 * i + 3]);
+        comp[i] = -offset * (q[4 * i] + q[4 * i + 1] + q[4 * i + 2] + q[4 * i + 3]);
 }
 
 /* The largest size of 32 numbers; what is no number is larger than all. */
-static float largest_of(const float *x)
+static float max_abs(const float *x)
 {
     uint32_t top = 0, bits;
     float size;
@@ -46,7 +46,7 @@ static float largest_of(const float *x)
 
 typedef struct xq {
     const int8_t *q[2];
-    const int32_t *fix[2];
+    const int32_t *comp[2];
     const float *scale;
 } xq;
 
@@ -54,8 +54,8 @@ static xq xq_at(const void *row, uint32_t k)
 {
     const int8_t *q = row;
     xq x = {.q = {q, q + 2 * (size_t)k}};
-    for (int plane = 0; plane < 2; plane++) x.fix[plane] = (const int32_t *)(x.q[plane] + k);
-    x.scale = (const float *)(x.fix[1] + k / 4);
+    for (int plane = 0; plane < 2; plane++) x.comp[plane] = (const int32_t *)(x.q[plane] + k);
+    x.scale = (const float *)(x.comp[1] + k / 4);
     return x;
 }
 
@@ -68,14 +68,14 @@ static void prep_int8(const gemm *g, uint32_t m, void *dst)
     for (uint32_t b = 0; b < g->k / 32; b++) {
         float x[32];
         wf_dtypes[g->x->dtype].decode(row + b * bytes, x, 32);
-        const float top = largest_of(x);
+        const float top = max_abs(x);
         if (!isfinite(top)) memset(x, 0, sizeof x); /* the scale says it */
         for (int p = 0; p < 2; p++)
             round_block(x,
                         p         ? 1 / FINE
                         : top > 0 ? 127 / top
                                   : 0,
-                        offset, (int8_t *)to.q[p] + 32 * b, (int32_t *)to.fix[p] + 8 * b);
+                        offset, (int8_t *)to.q[p] + 32 * b, (int32_t *)to.comp[p] + 8 * b);
         ((float *)to.scale)[b] = top / 127;
     }
 }
@@ -91,8 +91,8 @@ WF_INLINE qf dot_block(q8 w, const xq *x, uint32_t b, const bool is_signed)
     qf dot[2];
     for (int p = 0; p < 2; p++) {
         const int8_t *q = x->q[p] + 32 * b;
-        const int32_t *fix = x->fix[p] + 8 * b;
-        dot[p] = is_signed ? q_dot_signed(w, q, fix) : q_dot(w, q, fix);
+        const int32_t *comp = x->comp[p] + 8 * b;
+        dot[p] = is_signed ? q_dot_signed(w, q, comp) : q_dot(w, q, comp);
     }
     return qf_fma(dot[1], qf_set(FINE), dot[0]);
 }
@@ -151,7 +151,7 @@ WF_INLINE void int8_tile(const gemm *g, const uint8_t dtype, const char *w, uint
         for (uint32_t b = 0; b < g->k / 32; b++)
             block32(dtype, w, g->w_step, b, x, nr, mr, fetch, acc);
     for (int i = 0; i < mr; i++)
-        for (int r = 0; r < nr; r++) put(g, m + i, n + r, qf_sum(acc[r][i]));
+        for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, qf_sum(acc[r][i]));
 }
 
 WF_INLINE void int8_strip(const gemm *g, const uint8_t dtype, const char *w, uint32_t n,
@@ -175,9 +175,9 @@ INT8_STRIPS(strips_q8_0, WF_Q8_0)
 INT8_STRIPS(strips_q4_0, WF_Q4_0)
 INT8_STRIPS(strips_q6_k, WF_Q6_K)
 
-wf_cpu_need WF_SIMD(wf_cpu_gemm_int8_need)(const wf_call *c)
+wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {
-    return prep_need(c, int8_step(c->in[0].cols));
+    return prep_scratch(c, int8_step(c->in[0].cols));
 }
 
 void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)

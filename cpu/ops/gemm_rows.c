@@ -65,7 +65,7 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
         for (int i = 0; i < mr; i++) sum[r][i] = v_sum(acc[r][i]);
     }
     for (int i = 0; i < mr; i++)
-        for (int r = 0; r < nr; r++) put(g, m + i, n + r, sum[r][i]);
+        for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, sum[r][i]);
 }
 
 /* All activation rows against nr weight rows. */
@@ -115,20 +115,20 @@ static size_t rows_panel(const wf_call *c)
     return WF_UP((size_t)c->in[0].cols * 4, (size_t)64) * NROW;
 }
 
-wf_cpu_need WF_SIMD(wf_cpu_gemm_rows_need)(const wf_call *c)
+wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_rows_scratch)(const wf_call *c)
 {
-    wf_cpu_need need = {0};
-    if (c->in[0].dtype != WF_F32) need = prep_need(c, (size_t)c->in[0].cols * 4);
-    need.own = WF_UP(need.own, (size_t)64) + rows_panel(c);
-    return need;
+    wf_cpu_scratch_size size = {0};
+    if (c->in[0].dtype != WF_F32) size = prep_scratch(c, (size_t)c->in[0].cols * 4);
+    size.per_thread = WF_UP(size.per_thread, (size_t)64) + rows_panel(c);
+    return size;
 }
 
 void WF_SIMD(wf_cpu_gemm_rows)(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
-    wf_cpu_need need = WF_SIMD(wf_cpu_gemm_rows_need)(work->call);
+    wf_cpu_scratch_size size = WF_SIMD(wf_cpu_gemm_rows_scratch)(work->call);
     size_t step = WF_UP((size_t)g.k * 4, (size_t)64);
-    char *panel = (char *)work->own + need.own - rows_panel(work->call);
+    char *panel = (char *)work->per_thread + size.per_thread - rows_panel(work->call);
     uint32_t begin, end;
 
     g.stream = direct(g.w->dtype, g.m);

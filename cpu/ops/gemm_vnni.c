@@ -1,6 +1,6 @@
 /* GEMM for few rows of Q8_0, Q4_0 and Q6_K weights with AVX-512 VNNI, 64 weights a product.
  *
- * Activations are rounded once a call to 15 bits in two int8 (planes.h; gemm_int8.c says why). They
+ * Activations are rounded once a call to 15 bits in two int8 (hi_lo.h; gemm_int8.c says why). They
  * are laid out as the products want them: a group is what meets one or two registers of weights,
  * whose 16 lanes are sums of neighbouring products.
  *
@@ -8,10 +8,10 @@
  *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
  *
  * Weights are made unsigned for the instruction; what that adds to a lane's sum is in the group's
- * fix. Scales are read for a span of 16 blocks at a time and spread to the lanes of each group.
+ * comp. Scales are read for a span of 16 blocks at a time and spread to the lanes of each group.
  */
 #include "cpu/ops/gemm.h"
-#include "cpu/ops/planes.h"
+#include "cpu/ops/hi_lo.h"
 
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
@@ -34,7 +34,7 @@ WF_INLINE kind kind_of(const uint8_t dtype)
     return (kind){dtype, 2, 1, 4, 210, 32};
 }
 
-/* In a prepared row: both planes, then the fix. */
+/* In a prepared row: both planes, then the comp. */
 WF_INLINE uint32_t group_bytes(const kind t)
 {
     return (2 * t.regs + 1) * 64;
@@ -62,7 +62,7 @@ static uint32_t place(const kind t, uint32_t at, uint32_t half)
 
 static void prep_group(const kind t, const float *x, uint32_t blocks, char *out, float *scale)
 {
-    const uint32_t plane = 64 * t.regs;
+    const uint32_t hi_bytes = 64 * t.regs;
     const __m512i ones = _mm512_set1_epi8(1);
     __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     memset(out, 0, group_bytes(t));
@@ -71,14 +71,14 @@ static void prep_group(const kind t, const float *x, uint32_t blocks, char *out,
         scale[b] = round_block(x + 32 * b, q[0], q[1]);
         for (uint32_t p = 0; p < 2; p++)
             for (uint32_t half = 0; half < 2; half++)
-                memcpy(out + p * plane + place(t, b, half), q[p] + 16 * half, 16);
+                memcpy(out + p * hi_bytes + place(t, b, half), q[p] + 16 * half, 16);
     }
     for (uint32_t i = 0; i < 2 * t.regs; i++)
         sum[i / t.regs] =
             _mm512_dpbusd_epi32(sum[i / t.regs], ones, _mm512_loadu_si512(out + 64 * i));
-    __m512i fix = _mm512_add_epi32(_mm512_slli_epi32(sum[0], 8), sum[1]);
-    fix = _mm512_mullo_epi32(fix, _mm512_set1_epi32(-t.offset));
-    _mm512_storeu_si512(out + 2 * plane, fix);
+    __m512i comp = _mm512_add_epi32(_mm512_slli_epi32(sum[0], 8), sum[1]);
+    comp = _mm512_mullo_epi32(comp, _mm512_set1_epi32(-t.offset));
+    _mm512_storeu_si512(out + 2 * hi_bytes, comp);
 }
 
 static void prep(const gemm *g, uint32_t m, void *dst)
@@ -103,7 +103,7 @@ WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m5
 {
     const __m512i low = _mm512_set1_epi8(15);
     if (dtype == WF_Q8_0) {
-        w[0] = _mm512_xor_si512(two(p + 2, p + 36), _mm512_set1_epi8(-128));
+        w[0] = _mm512_xor_si512(load_2x32(p + 2, p + 36), _mm512_set1_epi8(-128));
     } else if (dtype == WF_Q4_0) {
         __m512i q = _mm512_castsi128_si512(load16(p + 2));
         q = _mm512_inserti32x4(q, load16(p + 20), 1);
@@ -119,13 +119,13 @@ WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m5
 /* One group of weights times one of activations. */
 WF_INLINE __m512 dot(const kind t, const __m512i *w, const char *x)
 {
-    __m512i first = _mm512_setzero_si512();
-    __m512i second = _mm512_loadu_si512(x + 128 * t.regs);
+    __m512i hi = _mm512_setzero_si512();
+    __m512i lo = _mm512_loadu_si512(x + 128 * t.regs);
     for (uint32_t i = 0; i < t.regs; i++) {
-        first = _mm512_dpbusd_epi32(first, w[i], _mm512_loadu_si512(x + 64 * i));
-        second = _mm512_dpbusd_epi32(second, w[i], _mm512_loadu_si512(x + 64 * (t.regs + i)));
+        hi = _mm512_dpbusd_epi32(hi, w[i], _mm512_loadu_si512(x + 64 * i));
+        lo = _mm512_dpbusd_epi32(lo, w[i], _mm512_loadu_si512(x + 64 * (t.regs + i)));
     }
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(first, 8), second));
+    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
 }
 
 static inline __m512i lane_numbers(void)
@@ -227,7 +227,7 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
     for (; s < units / SPAN; s++) span(&a, dtype, s, SPAN, nr, mr);
     if (units % SPAN) span(&a, dtype, s, units % SPAN, nr, mr);
     for (int r = 0; r < nr; r++)
-        for (int i = 0; i < mr; i++) put(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
+        for (int i = 0; i < mr; i++) store_output(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
 }
 
 /* All activation rows against weight rows begin..end. One row alone is a plain stream of weights,
@@ -245,9 +245,9 @@ WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint3
         for (uint32_t m = 0; m < g->m; m++) tile_of(g, dtype, g->wp + n * g->w_step, n, m, 1, 1);
 }
 
-wf_cpu_need WF_SIMD(wf_cpu_gemm_int8_need)(const wf_call *c)
+wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {
-    return prep_need(c, WF_UP(row_step(kind_of(c->in[1].dtype), c->in[0].cols), (size_t)64));
+    return prep_scratch(c, WF_UP(row_step(kind_of(c->in[1].dtype), c->in[0].cols), (size_t)64));
 }
 
 void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)

@@ -9,7 +9,7 @@
 /* The result goes where the compiler cannot see that nobody looks. */
 static void keep(const wf_cpu_work *w, float x)
 {
-    volatile float *out = w->own;
+    volatile float *out = w->per_thread;
     *out = x;
 }
 

@@ -35,7 +35,7 @@ static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
         else
             v_store_f16((uint16_t *)out + from + k, v);
     }
-    for (; k < n; k++) wf_cpu_put(y, out, from + k, in[k] * r * weight[k]);
+    for (; k < n; k++) wf_cpu_set(y, out, from + k, in[k] * r * weight[k]);
 }
 
 void WF_SIMD(wf_cpu_rmsnorm)(const wf_cpu_work *w)

@@ -4,12 +4,12 @@
 
 #include "cpu/ref/ref.h"
 
-wf_cpu_need wf_cpu_ref_attention_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *c)
 {
     const int32_t *pos = wf_cpu_at(&c->in[4]);
     int32_t last = 0;
     for (uint32_t m = 0; m < c->out[0].rows; m++) last = WF_MAX(last, pos[m]);
-    return (wf_cpu_need){.own = sizeof(double) * ((size_t)last + 1 + c->p.head_dim)};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + c->p.head_dim)};
 }
 
 /* Key or value j of a sequence: pages are its part of the page list. */
@@ -52,7 +52,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
         for (uint32_t d = 0; d < dim; d++) sum[d] += e * wf_half_to_float(v[d]);
     }
     for (uint32_t d = 0; d < dim; d++)
-        wf_cpu_put(o, wf_cpu_row(o, m), (uint64_t)h * dim + d, n ? (float)(sum[d] / total) : 0);
+        wf_cpu_set(o, wf_cpu_row(o, m), (uint64_t)h * dim + d, n ? (float)(sum[d] / total) : 0);
 }
 
 void wf_cpu_ref_attention(const wf_cpu_work *w)
@@ -60,5 +60,5 @@ void wf_cpu_ref_attention(const wf_cpu_work *w)
     const wf_call *c = w->call;
     uint32_t begin, end;
     wf_cpu_part(w, c->out[0].rows * c->p.n_head, 1, &begin, &end);
-    for (uint32_t i = begin; i < end; i++) one_head(c, i / c->p.n_head, i % c->p.n_head, w->own);
+    for (uint32_t i = begin; i < end; i++) one_head(c, i / c->p.n_head, i % c->p.n_head, w->per_thread);
 }

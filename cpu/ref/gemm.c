@@ -2,9 +2,9 @@
  * activation row, the sum kept in double. */
 #include "cpu/ref/ref.h"
 
-wf_cpu_need wf_cpu_ref_gemm_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *c)
 {
-    return (wf_cpu_need){.own = sizeof(float) * c->in[0].cols * 2};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[0].cols * 2};
 }
 
 static double dot(const float *a, const float *b, uint32_t n)
@@ -19,11 +19,11 @@ void wf_cpu_ref_gemm(const wf_cpu_work *w)
     const wf_view *x = &w->call->in[0], *weight = &w->call->in[1], *bias = &w->call->in[2];
     const wf_view *residual = &w->call->in[3], *y = &w->call->out[0];
     uint32_t begin, end, k_size = x->cols;
-    float *w_row = w->own, *x_row = w_row + k_size;
+    float *w_row = w->per_thread, *x_row = w_row + k_size;
     wf_cpu_part(w, y->cols, 1, &begin, &end);
     for (uint32_t n = begin; n < end; n++) {
         if (weight->layout)
-            wf_cpu_strip_row(weight, n, w_row);
+            wf_cpu_q8_0x16_row(weight, n, w_row);
         else
             wf_dtypes[weight->dtype].decode(wf_cpu_row(weight, n), w_row, k_size);
         for (uint32_t m = 0; m < y->rows; m++) {
@@ -31,7 +31,7 @@ void wf_cpu_ref_gemm(const wf_cpu_work *w)
             double sum = dot(x_row, w_row, k_size);
             if (wf_cpu_has(bias)) sum += ((const float *)wf_cpu_at(bias))[n];
             if (wf_cpu_has(residual)) sum += ((const float *)wf_cpu_row(residual, m))[n];
-            wf_cpu_put(y, wf_cpu_row(y, m), n, (float)sum);
+            wf_cpu_set(y, wf_cpu_row(y, m), n, (float)sum);
         }
     }
 }

@@ -17,9 +17,9 @@ void wf_cpu_ref_page_copy(const wf_cpu_work *);
 void wf_cpu_ref_token_subst(const wf_cpu_work *);
 void wf_cpu_ref_sample(const wf_cpu_work *);
 
-wf_cpu_need wf_cpu_ref_gemm_need(const wf_call *);
-wf_cpu_need wf_cpu_ref_rope_kv_need(const wf_call *);
-wf_cpu_need wf_cpu_ref_attention_need(const wf_call *);
-wf_cpu_need wf_cpu_ref_sample_need(const wf_call *);
+wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *);
+wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *);
+wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *);
+wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *);
 
 #endif

@@ -11,7 +11,7 @@ static void group(const wf_call *c, uint32_t m, uint32_t from, uint32_t n)
     double sum = 0;
     for (uint32_t k = 0; k < n; k++) sum += (double)in[k] * in[k];
     double r = 1 / sqrt(sum / n + c->p.eps);
-    for (uint32_t k = 0; k < n; k++) wf_cpu_put(y, wf_cpu_row(y, m), from + k, (float)(in[k] * r * weight[k]));
+    for (uint32_t k = 0; k < n; k++) wf_cpu_set(y, wf_cpu_row(y, m), from + k, (float)(in[k] * r * weight[k]));
 }
 
 void wf_cpu_ref_rmsnorm(const wf_cpu_work *w)

@@ -39,7 +39,7 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     for (uint32_t h = 0; h < p->n_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
         rotate(qkv, in, at, cs, p, head);
-        for (uint32_t d = 0; d < p->head_dim; d++) wf_cpu_put(q, out, at + d, head[d]);
+        for (uint32_t d = 0; d < p->head_dim; d++) wf_cpu_set(q, out, at + d, head[d]);
     }
     if (slot < 0) return;
     for (uint32_t h = 0; h < p->n_kv_head; h++) {
@@ -54,14 +54,14 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     }
 }
 
-wf_cpu_need wf_cpu_ref_rope_kv_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *c)
 {
-    return (wf_cpu_need){.own = sizeof(float) * c->p.head_dim};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->p.head_dim};
 }
 
 void wf_cpu_ref_rope_kv(const wf_cpu_work *w)
 {
     uint32_t begin, end;
     wf_cpu_part(w, w->call->out[0].rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) one_row(w, m, w->own);
+    for (uint32_t m = begin; m < end; m++) one_row(w, m, w->per_thread);
 }

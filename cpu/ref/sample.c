@@ -5,9 +5,9 @@
 #include "cpu/ref/ref.h"
 #include "sampling/sampler.h"
 
-wf_cpu_need wf_cpu_ref_sample_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *c)
 {
-    return (wf_cpu_need){.own = sizeof(wf_token_logit) * c->in[0].cols};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(wf_token_logit) * c->in[0].cols};
 }
 
 static int32_t first_broken(const float *x, uint32_t n)
@@ -73,5 +73,5 @@ void wf_cpu_ref_sample(const wf_cpu_work *w)
 {
     uint32_t begin, end;
     wf_cpu_part(w, w->call->in[0].rows, 1, &begin, &end);
-    for (uint32_t m = begin; m < end; m++) one_row(w->call, m, w->own);
+    for (uint32_t m = begin; m < end; m++) one_row(w->call, m, w->per_thread);
 }

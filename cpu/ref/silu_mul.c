@@ -13,7 +13,7 @@ void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
         void *out = wf_cpu_row(y, m);
         for (uint32_t f = 0; f < y->cols; f++) {
             double gate = wf_cpu_get(gu, in, f), up = wf_cpu_get(gu, in, (uint64_t)y->cols + f);
-            wf_cpu_put(y, out, f, (float)(gate / (1 + exp(-gate)) * up));
+            wf_cpu_set(y, out, f, (float)(gate / (1 + exp(-gate)) * up));
         }
     }
 }

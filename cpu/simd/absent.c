@@ -10,18 +10,18 @@
     {                                                                                              \
         (void)w;                                                                                   \
     }
-#define ABSENT_NEED(name)                                                                          \
-    wf_cpu_need LEVEL(name)(const wf_call *c)                                                      \
+#define ABSENT_SCRATCH(name)                                                                       \
+    wf_cpu_scratch_size LEVEL(name)(const wf_call *c)                                              \
     {                                                                                              \
         (void)c;                                                                                   \
-        return (wf_cpu_need){0};                                                                   \
+        return (wf_cpu_scratch_size){0};                                                           \
     }
 ABSENT_RUN(wf_cpu_gemm_rows)
-ABSENT_NEED(wf_cpu_gemm_rows_need)
+ABSENT_SCRATCH(wf_cpu_gemm_rows_scratch)
 ABSENT_RUN(wf_cpu_gemm_int8)
-ABSENT_NEED(wf_cpu_gemm_int8_need)
+ABSENT_SCRATCH(wf_cpu_gemm_int8_scratch)
 ABSENT_RUN(wf_cpu_attention)
-ABSENT_NEED(wf_cpu_attention_need)
+ABSENT_SCRATCH(wf_cpu_attention_scratch)
 ABSENT_RUN(wf_cpu_rmsnorm)
 ABSENT_RUN(wf_cpu_silu_mul)
 ABSENT_RUN(wf_cpu_probe_read)

@@ -7,26 +7,26 @@ bool wf_cpu_has_amx(void)
     return false;
 }
 
-void wf_cpu_gemm_amx8(const wf_cpu_work *w)
+void wf_cpu_gemm_amx_int8(const wf_cpu_work *w)
 {
     (void)w;
 }
 
-wf_cpu_need wf_cpu_gemm_amx8_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_gemm_amx_int8_scratch(const wf_call *c)
 {
     (void)c;
-    return (wf_cpu_need){0};
+    return (wf_cpu_scratch_size){0};
 }
 
-void wf_cpu_gemm_strips(const wf_cpu_work *w)
+void wf_cpu_gemm_q8_0x16(const wf_cpu_work *w)
 {
     (void)w;
 }
 
-wf_cpu_need wf_cpu_gemm_strips_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_gemm_q8_0x16_scratch(const wf_call *c)
 {
     (void)c;
-    return (wf_cpu_need){0};
+    return (wf_cpu_scratch_size){0};
 }
 
 void wf_cpu_gemm_amx(const wf_cpu_work *w)
@@ -34,8 +34,8 @@ void wf_cpu_gemm_amx(const wf_cpu_work *w)
     (void)w;
 }
 
-wf_cpu_need wf_cpu_gemm_amx_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *c)
 {
     (void)c;
-    return (wf_cpu_need){0};
+    return (wf_cpu_scratch_size){0};
 }

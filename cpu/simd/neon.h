@@ -145,15 +145,15 @@ WF_INLINE int32x4_t q_dot16(int32x4_t sum, int8x16_t w, int8x16_t x)
     return vpadalq_s16(sum, vpaddq_s16(low, high));
 }
 #endif
-WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *fix)
+WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
 {
-    return (qf){vcvtq_f32_s32(q_dot16(vld1q_s32(fix), w.low, vld1q_s8(x))),
-                vcvtq_f32_s32(q_dot16(vld1q_s32(fix + 4), w.high, vld1q_s8(x + 16)))};
+    return (qf){vcvtq_f32_s32(q_dot16(vld1q_s32(comp), w.low, vld1q_s8(x))),
+                vcvtq_f32_s32(q_dot16(vld1q_s32(comp + 4), w.high, vld1q_s8(x + 16)))};
 }
-WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *fix)
+WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
 {
     const int32x4_t zero = vdupq_n_s32(0);
-    (void)fix;
+    (void)comp;
     return (qf){vcvtq_f32_s32(q_dot16(zero, w.low, vld1q_s8(x))),
                 vcvtq_f32_s32(q_dot16(zero, w.high, vld1q_s8(x + 16)))};
 }

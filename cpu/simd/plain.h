@@ -138,19 +138,19 @@ WF_INLINE q8 q_6k(const void *p, uint32_t i)
         r.b[j] = (int8_t)((ql[j] >> (i & 2 ? 4 : 0) & 15) | (qh[j] >> 2 * (i & 3) & 3) << 4);
     return r;
 }
-WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *fix)
+WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
 {
     qf r;
     for (int i = 0; i < 8; i++) {
-        int32_t sum = fix ? fix[i] : 0;
+        int32_t sum = comp ? comp[i] : 0;
         for (int j = 4 * i; j < 4 * i + 4; j++) sum += w.b[j] * x[j];
         r.f[i] = (float)sum;
     }
     return r;
 }
-WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *fix)
+WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
 {
-    (void)fix;
+    (void)comp;
     return q_dot(w, x, NULL);
 }
 WF_INLINE qf qf_set(float x)

@@ -109,7 +109,7 @@ struct weft_device_info {
     uint32_t local_memory; /* bytes a work-group */
     uint32_t compute_units;
     uint32_t max_group;    /* work-items a work-group */
-    char tiers[64];        /* capability tiers, e.g. "base fp16 subgroup" */
+    char tiers[64];        /* capability tiers, e.g. "base simd matrix" */
     char features[160];    /* what the kernels can use: extensions, SIMD sets */
 };
 /* Fills at most `cap` entries and returns how many devices exist. Thread-safe. */
@@ -207,7 +207,7 @@ struct weft_engine;
 
 struct weft_engine_params {
     const char *device;      /* auto (NULL), cpu, gpu, opencl:P.D, or part of a name */
-    const char *tier;        /* base, fp16, subgroup, matrix: at most this; NULL: the best */
+    const char *tier;        /* base, fp16 (on CPUs simd), subgroup, matrix: at most this; NULL: the best */
     uint32_t context;        /* tokens a sequence; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run together; 0: 1 */
     uint32_t max_batched_tokens; /* rows a step, the dense batch; 0: as `weft tune` found, else 1024 on a GPU and 512

@@ -74,7 +74,7 @@ WF_GROUP(wf_group_profile, "Profile", profile);
 static const wf_opt device[] = {
     {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
      WF_OPT_TEXT, AT(engine.device)},
-    {0, "tier", "base|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
+    {0, "tier", "base|simd|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
      AT(engine.tier)},
     {0, "tuned", "FILE|none", "choose kernels by this file of `weft tune`, or by none (default: the device's own, if there is one)",
      WF_OPT_TEXT, AT(engine.tuned)},

@@ -23,7 +23,7 @@ static void print_help(FILE *out)
     for (size_t i = 0; i < WF_LEN(commands); i++) {
         const char *end = strstr(commands[i]->summary, ". "); /* the first sentence */
         int len = (int)(end ? end - commands[i]->summary : (long)strlen(commands[i]->summary) - 1);
-        fprintf(out, "  %-12s %.*s\n", commands[i]->name, len, commands[i]->summary);
+        fprintf(out, "  %-16s %.*s\n", commands[i]->name, len, commands[i]->summary);
     }
     fprintf(out,
             "\nOptions:\n"

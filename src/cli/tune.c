@@ -101,7 +101,7 @@ static const WF_GROUP(group, "Tuning", rows);
 static const wf_opt device[] = {
     {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
      WF_OPT_TEXT, AT(engine.device)},
-    {0, "tier", "base|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
+    {0, "tier", "base|simd|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
      AT(engine.tier)},
     {0, "list-devices", NULL, "list the devices and end", WF_OPT_FLAG, AT(list_devices)},
 };

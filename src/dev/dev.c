@@ -20,14 +20,14 @@ const char *wf_tier_name(enum wf_tier t)
 
 weft_status wf_tier_parse(const char *name, enum wf_tier *out)
 {
-    *out = WF_TIER_MATRIX;
-    if (!name) return WEFT_OK;
+    *out = name && !strcmp(name, "simd") ? WF_TIER_SIMD : WF_TIER_MATRIX;
+    if (!name || *out == WF_TIER_SIMD) return WEFT_OK;
     for (size_t i = 0; i < WF_LEN(tier_names); i++) {
         if (strcmp(name, tier_names[i])) continue;
         *out = (enum wf_tier)i;
         return WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, fp16, subgroup or matrix", name);
+    return wf_fail(WEFT_ERR_ARG, "unknown tier \"%s\": use base, fp16 (on CPUs simd), subgroup or matrix", name);
 }
 
 /* ---- a lost device -------------------------------------------------------------------------------- */

@@ -100,9 +100,9 @@ extern const wf_op_info wf_ops[WF_N_OPS];
 #define WF_MAX_IN 8
 #define WF_MAX_OUT 5
 
-/* Capability tiers, each including the ones before. What a tier means is in kernels' README; on the
- * CPU everything above base is SIMD. */
-enum wf_tier { WF_TIER_BASE, WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
+/* Capability tiers, each including the ones before. cl/kernels/README.md says what they mean for OpenCL. A CPU has
+ * base, simd and matrix. */
+enum wf_tier { WF_TIER_BASE, WF_TIER_FP16, WF_TIER_SIMD = WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
 
 typedef struct wf_dev wf_dev;
 typedef struct wf_buf wf_buf;     /* device memory */

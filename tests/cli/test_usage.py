@@ -80,7 +80,7 @@ class Wrong(cli.TestCase):
         self.usage("'word'", "run", "word")
         self.usage("contradict", "run", "-p", "x", "-f", "y")
         self.usage("contradict", "tokenize", "-p", "x", "-f", "y")
-        self.usage("base|fp16|subgroup|matrix", "run", "--tier", "best")
+        self.usage("base|simd|fp16|subgroup|matrix", "run", "--tier", "best")
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
         self.usage("need -m", "info", "--kv-memory", "1G")

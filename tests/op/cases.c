@@ -197,7 +197,7 @@ static bool gemm_packed(op_cases *s)
 }
 
 /* Q8_0 in strips of 16 rows and groups of 64 columns: whole ones and not, one panel of 256 columns and several. */
-static bool gemm_strips(op_cases *s)
+static bool gemm_q8_0x16(op_cases *s)
 {
     static const uint32_t ms[] = {1, 1, 2, 4, 5, 7, 16, 17, 33, 70}, ns[] = {16, 40, 64, 72, 200}, ks[] = {64, 192, 256, 320, 768};
     for (size_t m = 0; m < WF_LEN(ms); m++)
@@ -260,7 +260,7 @@ static bool gemm_rope(op_cases *s)
 
 static bool gemms(op_cases *s)
 {
-    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_strips(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
+    if (!gemm_halves(s) || !gemm_packed(s) || !gemm_q8_0x16(s) || !gemm_fused(s) || !gemm_silu(s) || !gemm_rope(s)) return false;
     uint32_t turn = below(s, 2);
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint8_t in = acts[(w + turn) & 1], out = ANY(s, acts);

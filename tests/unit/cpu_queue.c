@@ -297,7 +297,7 @@ static void test_shares(void **state)
     wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
     wf_cpu_team *t;
     assert_int_equal(wf_cpu_team_create(3, &t), WEFT_OK);
-    assert_int_equal(wf_cpu_team_run(t, count, &c, 3, (wf_cpu_need){0}), WEFT_OK);
+    assert_int_equal(wf_cpu_team_run(t, count, &c, 3, (wf_cpu_scratch_size){0}), WEFT_OK);
     for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
     wf_cpu_team_destroy(t);
     dev->fns->buf_destroy(dev, b);
@@ -339,7 +339,7 @@ static void test_late_attention(void **state)
                  .p = {.n_head = 1, .n_kv_head = 1, .head_dim = DIM, .page_tokens = 1, .scale = 1}};
 #undef VIEW
     assert_int_equal(wf_cpu_team_create(2, &t), WEFT_OK);
-    assert_int_equal(wf_cpu_team_run(t, late_attention, &c, 2, wf_cpu_attention_need_c(&c)), WEFT_OK);
+    assert_int_equal(wf_cpu_team_run(t, late_attention, &c, 2, wf_cpu_attention_scratch_c(&c)), WEFT_OK);
     for (int i = 0; i < ROWS; i++)
         for (int d = 0; d < DIM; d++) assert_true(m.out[i][d] == (float)i);
     wf_cpu_team_destroy(t);

@@ -1,42 +1,42 @@
-/* Bytes of blocks with AVX-512: activations as 15 bits in two int8, x = scale * (256 first + second) with a scale for
+/* Bytes of blocks with AVX-512: activations as 15 bits in two int8, x = scale * (256 hi + lo) with a scale for
  * each block of 32, and pieces of weights as they lie in the file. */
-#ifndef WF_CPU_OPS_PLANES_H
-#define WF_CPU_OPS_PLANES_H
+#ifndef WF_CPU_OPS_HI_LO_H
+#define WF_CPU_OPS_HI_LO_H
 
 #include "cpu/simd/simd.h"
 
 /* The larger sizes; what is no number is larger than all, so that it stays in a scale. */
-WF_INLINE __m512i larger(__m512i top, __m512 v)
+WF_INLINE __m512i max_abs(__m512i top, __m512 v)
 {
     return _mm512_max_epi32(top, _mm512_castps_si512(_mm512_abs_ps(v)));
 }
 
-WF_INLINE float largest_of(__m512i sizes)
+WF_INLINE float max_of(__m512i sizes)
 {
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(sizes))));
 }
 
 /* Rounds 32 numbers; returns the scale. */
-static inline float round_block(const float *x, int8_t *first, int8_t *second)
+static inline float round_block(const float *x, int8_t *hi, int8_t *lo)
 {
     const __m512 bound = _mm512_set1_ps(127);
     __m512 v[2] = {_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)};
-    float top = largest_of(larger(larger(_mm512_setzero_si512(), v[0]), v[1]));
+    float top = max_of(max_abs(max_abs(_mm512_setzero_si512(), v[0]), v[1]));
     __m512 factor = _mm512_set1_ps(top > 0 ? 127 / top : 0);
     for (int i = 0; i < 2; i++) {
         __m512 scaled = _mm512_mul_ps(v[i], factor), whole = v_round(scaled);
         __m512 left = _mm512_mul_ps(_mm512_sub_ps(scaled, whole), _mm512_set1_ps(256));
         left = _mm512_min_ps(left, bound); /* 128 becomes 127 */
-        _mm_storeu_si128((__m128i *)(first + 16 * i),
+        _mm_storeu_si128((__m128i *)(hi + 16 * i),
                          _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(whole)));
-        _mm_storeu_si128((__m128i *)(second + 16 * i),
+        _mm_storeu_si128((__m128i *)(lo + 16 * i),
                          _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(left)));
     }
     return top / 127 / 256;
 }
 
 /* 32 bytes at each. */
-WF_INLINE __m512i two(const char *low, const char *high)
+WF_INLINE __m512i load_2x32(const char *low, const char *high)
 {
     __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)low));
     return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);

@@ -1,7 +1,7 @@
 /* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0 and Q6_K weights.
  *
  * Both sides become whole numbers of 15 bits with one scale for each row and panel of 256 k, in two int8:
- * 256 first + second. Three of the four products are summed, exactly, in int32, without looking at scales
+ * 256 hi + lo. Three of the four products are summed, exactly, in int32, without looking at scales
  * before the panel's end; both second parts are left out, but for the mean of the weights' one.
  *
  *   weights      w = 256 a + b, b unsigned      tile of 16 rows x 64 k
@@ -15,26 +15,26 @@
 #include <string.h>
 
 #include "cpu/ops/gemm_amx.h"
-#include "cpu/ops/planes.h"
+#include "cpu/ops/hi_lo.h"
 
 #define UNIT    64u            /* k of a tile */
 #define PANEL   256u           /* k that share a scale: int32 holds their sums */
 #define UNITS   (PANEL / UNIT)
 #define BLOCKS  (PANEL / 32)
-#define PLANE   1024u          /* bytes of a tile */
+#define TILE_BYTES   1024u          /* bytes of a tile */
 #define NB_MAX  128u           /* output columns at a time */
 #define NB_FEW  32u            /* the same where rows of X are few */
 #define ROW_MAX 512u           /* bytes of a panel of a row as it lies in the file */
-#define STRIPS  255            /* beside the types of weights: Q8_0 in strips (layout.c) */
+#define Q8_0X16  255            /* beside the types of weights: Q8_0 in strips (layout.c) */
 
 /* A panel of 16 rows, of weights or of activations. */
 typedef struct panel {
-    char tile[UNITS][2][PLANE];
+    char tile[UNITS][2][TILE_BYTES];
     float scale[TILE];
-    int32_t fix[TILE]; /* of activations: what the mean of b adds */
+    int32_t comp[TILE]; /* of activations: what the mean of b adds */
 } panel;
 
-typedef struct amx8 {
+typedef struct amx_int8 {
     const wf_view *x, *w;
     uint32_t m, n, k;
     uint32_t m_tiles, panels, nb;
@@ -42,11 +42,11 @@ typedef struct amx8 {
     panel *xp;              /* [panels][m_tiles] */
     panel *wp;              /* [nb / TILE], or 2 */
     float *sums;            /* [nb / TILE][tiles of a block of X][TILE][TILE] */
-} amx8;
+} amx_int8;
 
-static amx8 amx8_of(const wf_call *c)
+static amx_int8 amx_int8_of(const wf_call *c)
 {
-    amx8 a = {&c->in[0], &c->in[1]};
+    amx_int8 a = {&c->in[0], &c->in[1]};
     a.m = c->out[0].rows;
     a.n = c->out[0].cols;
     a.k = a.x->cols;
@@ -55,16 +55,16 @@ static amx8 amx8_of(const wf_call *c)
     a.nb = a.m <= FEW ? NB_FEW : NB_MAX;
     a.w_step = (size_t)((char *)wf_cpu_row(a.w, 1) - (char *)wf_cpu_at(a.w));
     a.w_bytes = wf_dtype_bytes(a.w->dtype, PANEL);
-    if (a.w->layout) a.w_step = wf_strip_bytes(a.k) / TILE;
+    if (a.w->layout) a.w_step = wf_q8_0x16_bytes(a.k) / TILE;
     return a;
 }
 
-wf_cpu_need wf_cpu_gemm_amx8_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_gemm_amx_int8_scratch(const wf_call *c)
 {
-    amx8 a = amx8_of(c);
+    amx_int8 a = amx_int8_of(c);
     size_t sums = (size_t)WF_MIN(a.m_tiles * TILE, MB) * a.nb * sizeof(float);
-    return (wf_cpu_need){.shared = (size_t)a.m_tiles * a.panels * sizeof(panel),
-                         .own = WF_MAX(2u, a.nb / TILE) * sizeof(panel) + sums};
+    return (wf_cpu_scratch_size){.shared = (size_t)a.m_tiles * a.panels * sizeof(panel),
+                         .per_thread = WF_MAX(2u, a.nb / TILE) * sizeof(panel) + sums};
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -86,7 +86,7 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
 }
 
 /* 32 F32 to 15 bits. */
-WF_INLINE __m512i whole(const float *x, __m512 factor)
+WF_INLINE __m512i to_int16(const float *x, __m512 factor)
 {
     __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
     __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), factor));
@@ -102,32 +102,32 @@ WF_INLINE __m512i bytes(__m512i low, __m512i high)
 static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t r)
 {
     __m512i top = _mm512_setzero_si512(), sum = top;
-    for (uint32_t i = 0; i < PANEL; i += 16) top = larger(top, _mm512_loadu_ps(x + i));
-    float most = largest_of(top);
+    for (uint32_t i = 0; i < PANEL; i += 16) top = max_abs(top, _mm512_loadu_ps(x + i));
+    float most = max_of(top);
     const __m512 factor = _mm512_set1_ps(most > 0 ? 127 * 256 / most : 0);
     for (uint32_t i = 0; i < PANEL; i += 2 * UNIT) {
-        __m512i first[2], second[2];
+        __m512i hi[2], lo[2];
         for (uint32_t u = 0; u < 2; u++) {
-            __m512i a = whole(x + i + UNIT * u, factor), b = whole(x + i + UNIT * u + 32, factor);
+            __m512i a = to_int16(x + i + UNIT * u, factor), b = to_int16(x + i + UNIT * u + 32, factor);
             const __m512i half = _mm512_set1_epi16(128);
-            second[u] = bytes(a, b);
-            first[u] = bytes(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8),
+            lo[u] = bytes(a, b);
+            hi[u] = bytes(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8),
                              _mm512_srai_epi16(_mm512_add_epi16(b, half), 8));
-            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), second[u]);
+            sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), lo[u]);
         }
-        arrange(dtype, first);
-        arrange(dtype, second);
+        arrange(dtype, hi);
+        arrange(dtype, lo);
         for (uint32_t u = 0; u < 2; u++) {
-            _mm512_storeu_si512(out->tile[i / UNIT + u][0] + r * 64, first[u]);
-            _mm512_storeu_si512(out->tile[i / UNIT + u][1] + r * 64, second[u]);
+            _mm512_storeu_si512(out->tile[i / UNIT + u][0] + r * 64, hi[u]);
+            _mm512_storeu_si512(out->tile[i / UNIT + u][1] + r * 64, lo[u]);
         }
     }
     out->scale[r] = most / (127 * 256) * 256;
-    out->fix[r] = (_mm512_reduce_add_epi32(sum) + 1) >> 1;
+    out->comp[r] = (_mm512_reduce_add_epi32(sum) + 1) >> 1;
 }
 
 /* Row by row, then turned so that fours of k come first; what X does not have is zero. */
-static void pack_x(const amx8 *a, uint32_t t, uint32_t p, panel *out)
+static void pack_x(const amx_int8 *a, uint32_t t, uint32_t p, panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[a->x->dtype];
     uint32_t rows = WF_MIN(TILE, a->m - t * TILE), n = WF_MIN(PANEL, a->k - p * PANEL);
@@ -144,7 +144,7 @@ static void pack_x(const amx8 *a, uint32_t t, uint32_t p, panel *out)
         round_row(a->w->dtype, whole_panel ? (const float *)src : copy, &plain, r);
     }
     memcpy(out->scale, plain.scale, sizeof(plain.scale));
-    memcpy(out->fix, plain.fix, sizeof(plain.fix));
+    memcpy(out->comp, plain.comp, sizeof(plain.comp));
     for (uint32_t u = 0; u < UNITS; u++)
         for (uint32_t s = 0; s < 2; s++)
             v_transpose((const float *)plain.tile[u][s], TILE, (float *)out->tile[u][s], TILE);
@@ -153,11 +153,11 @@ static void pack_x(const amx8 *a, uint32_t t, uint32_t p, panel *out)
 /* ---- weights --------------------------------------------------------------------------------- */
 
 /* Numbers of even and of odd bytes, as words, into a tile's row of both planes. */
-WF_INLINE void store_planes(__m512i even, __m512i odd, char *to)
+WF_INLINE void store_hi_lo(__m512i even, __m512i odd, char *to)
 {
     const __mmask64 odds = 0xaaaaaaaaaaaaaaaau;
     _mm512_storeu_si512(to, _mm512_mask_blend_epi8(odds, _mm512_srli_epi16(even, 8), odd));
-    _mm512_storeu_si512(to + PLANE, _mm512_mask_blend_epi8(odds, even, _mm512_slli_epi16(odd, 8)));
+    _mm512_storeu_si512(to + TILE_BYTES, _mm512_mask_blend_epi8(odds, even, _mm512_slli_epi16(odd, 8)));
 }
 
 /* Each block's scale as a part of the largest one of its row, 15 bits in both halves of a word: part[block][row]. Blocks
@@ -173,8 +173,8 @@ WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const fl
         if (block)
             d[b] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_i32gather_epi32(rows, w + b * block, 1)));
         else
-            d[b] = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + b / 2 * WF_STRIP_GROUP + b % 2 * 32)));
-        most = larger(most, d[b]);
+            d[b] = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(w + b / 2 * WF_Q8_0X16_GROUP + b % 2 * 32)));
+        most = max_abs(most, d[b]);
     }
     __m512 top = _mm512_castsi512_ps(most);
     __mmask16 some = _mm512_cmp_ps_mask(top, _mm512_setzero_ps(), _CMP_NEQ_UQ);
@@ -209,21 +209,21 @@ WF_INLINE void q8_0_unit(const source *s, __m512i q, uint32_t u, uint32_t r, pan
     __m512i by = part_at(&s->part[2 * u + 1][r], _mm512_set1_epi32(s->part[2 * u][r]), 0xff00);
     __m512i even = _mm512_mulhrs_epi16(_mm512_slli_epi16(q, 8), by);
     __m512i odd = _mm512_mulhrs_epi16(_mm512_and_si512(q, _mm512_set1_epi16(-256)), by);
-    store_planes(even, odd, out->tile[u][0] + r * 64);
+    store_hi_lo(even, odd, out->tile[u][0] + r * 64);
 }
 
 WF_INLINE void q8_0_row(const source *s, uint32_t r, panel *out)
 {
     const char *p = s->w + r * s->step + 2;
     WF_UNROLL(4)
-    for (uint32_t u = 0; u < UNITS; u++, p += 68) q8_0_unit(s, two(p, p + 34), u, r, out);
+    for (uint32_t u = 0; u < UNITS; u++, p += 68) q8_0_unit(s, load_2x32(p, p + 34), u, r, out);
 }
 
 /* A sixteenth of a panel in a strip, of which a row alone cannot be had: four rows of a unit, turned with its first. */
-WF_INLINE void strip_part(source *s, uint32_t part, panel *out)
+WF_INLINE void q8_0x16_part(source *s, uint32_t part, panel *out)
 {
     uint32_t u = part / 4, r = part % 4 * 4;
-    if (r == 0) v_transpose((const float *)(s->w + u * WF_STRIP_GROUP + 64), TILE, (float *)s->turned, TILE);
+    if (r == 0) v_transpose((const float *)(s->w + u * WF_Q8_0X16_GROUP + 64), TILE, (float *)s->turned, TILE);
     for (uint32_t end = r + 4; r < end; r++) q8_0_unit(s, _mm512_loadu_si512(s->turned[r]), u, r, out);
 }
 
@@ -247,9 +247,9 @@ WF_INLINE void q4_0_row(const source *s, uint32_t r, panel *out)
         by = part_at(&part[1][r], by, 0x00f0);
         by = part_at(&part[2][r], by, 0x0f00);
         by = part_at(&part[3][r], by, 0xf000);
-        store_planes(nibbles(_mm512_slli_epi16(q, 12), by), nibbles(_mm512_slli_epi16(q, 4), by),
+        store_hi_lo(nibbles(_mm512_slli_epi16(q, 12), by), nibbles(_mm512_slli_epi16(q, 4), by),
                      out->tile[u][0] + r * 64);
-        store_planes(nibbles(_mm512_slli_epi16(q, 8), by), nibbles(q, by), out->tile[u + 1][0] + r * 64);
+        store_hi_lo(nibbles(_mm512_slli_epi16(q, 8), by), nibbles(q, by), out->tile[u + 1][0] + r * 64);
     }
 }
 
@@ -275,7 +275,7 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     WF_UNROLL(4)
     for (uint32_t u = 0; u < UNITS; u++, w += 128) {
         __m512h even = _mm512_scalef_ph(_mm512_loadu_ph(w), by), odd = _mm512_scalef_ph(_mm512_loadu_ph(w + 64), by);
-        store_planes(_mm512_cvtph_epi16(even), _mm512_cvtph_epi16(odd), out->tile[u][0] + r * 64);
+        store_hi_lo(_mm512_cvtph_epi16(even), _mm512_cvtph_epi16(odd), out->tile[u][0] + r * 64);
     }
     memcpy(&out->scale[r], &scale, sizeof(scale));
 }
@@ -303,14 +303,14 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
         __m512i by = _mm512_permutexvar_epi32(_mm512_add_epi32(quarter, _mm512_set1_epi32((int)(4 * u))), parts);
         __m512i even = _mm512_xor_si512(_mm512_slli_epi16(q, 10), minus32);
         __m512i odd = _mm512_ternarylogic_epi32(_mm512_slli_epi16(q, 2), mask, minus32, 0x6a);
-        store_planes(_mm512_mulhrs_epi16(even, by), _mm512_mulhrs_epi16(odd, by), out->tile[u][0] + r * 64);
+        store_hi_lo(_mm512_mulhrs_epi16(even, by), _mm512_mulhrs_epi16(odd, by), out->tile[u][0] + r * 64);
     }
 }
 
 /* The same of strips, which have all 16 rows, and zeros where there are none. */
-WF_INLINE void open_strip(const amx8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
+WF_INLINE void open_q8_0x16(const amx_int8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
 {
-    const size_t step = wf_strip_bytes(a->k), panel_bytes = wf_strip_bytes(PANEL), here = n < a->n ? wf_strip_bytes(k) : 0;
+    const size_t step = wf_q8_0x16_bytes(a->k), panel_bytes = wf_q8_0x16_bytes(PANEL), here = n < a->n ? wf_q8_0x16_bytes(k) : 0;
     s->w = (const char *)wf_cpu_at(a->w) + n / TILE * step + p * panel_bytes;
     s->next = p + 1 < a->panels ? s->w + panel_bytes : s->w + a->nb / TILE * step - p * panel_bytes;
     s->next_step = s->bytes;
@@ -321,7 +321,7 @@ WF_INLINE void open_strip(const amx8 *a, uint32_t n, uint32_t p, uint32_t k, sou
 }
 
 /* Panel p of 16 rows of weights from n on; what there is not is zero. */
-WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
+WF_INLINE void open_panel(const amx_int8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
 {
     const char *w = (const char *)wf_cpu_at(a->w) + n * a->w_step;
     uint32_t rows = n < a->n ? WF_MIN(TILE, a->n - n) : 0, k = WF_MIN(PANEL, a->k - p * PANEL);
@@ -330,8 +330,8 @@ WF_INLINE void open_panel(const amx8 *a, const uint8_t dtype, uint32_t n, uint32
     s->next_step = a->w_step;
     s->w = w + p * s->bytes;
     s->step = a->w_step;
-    if (dtype == STRIPS) {
-        open_strip(a, n, p, k, s);
+    if (dtype == Q8_0X16) {
+        open_q8_0x16(a, n, p, k, s);
         parts_of(s->w, 0, 0, 256, out, s->part);
         return;
     }
@@ -355,7 +355,7 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
             __builtin_prefetch(next + i, 0, 3);
     if (dtype == WF_F16) f16_row(s, r, out);
     if (dtype == WF_Q8_0) q8_0_row(s, r, out);
-    if (dtype == STRIPS) strip_part(s, r, out);
+    if (dtype == Q8_0X16) q8_0x16_part(s, r, out);
     if (dtype == WF_Q4_0) q4_0_row(s, r, out);
     if (dtype == WF_Q6_K) q6_k_row(s, r, out);
 }
@@ -372,10 +372,10 @@ WF_INLINE void begin_sums(const panel *x, const bool two_x)
 {
     TILES_SEE_MEMORY();
     _tile_zero(0);
-    _tile_loadd(1, x->fix, 0); /* the same for each row */
+    _tile_loadd(1, x->comp, 0); /* the same for each row */
     if (!two_x) return;
     _tile_zero(2);
-    _tile_loadd(3, x[1].fix, 0);
+    _tile_loadd(3, x[1].comp, 0);
 }
 
 /* A quarter of what there is to do with unit u. */
@@ -448,7 +448,7 @@ WF_INLINE void multiply(const panel *w, const panel *x, const bool two_x, bool f
 /* ---- many rows of X: a wide panel, then all its products ------------------------------------- */
 
 /* Panel p by m_tiles tiles of X from m_tile on. */
-static void multiply_wide(const amx8 *a, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
+static void multiply_many(const amx_int8 *a, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
 {
     for (uint32_t m = 0; m < m_tiles; m += 2) {
         const panel *x = a->xp + (size_t)p * a->m_tiles + m_tile + m;
@@ -462,7 +462,7 @@ static void multiply_wide(const amx8 *a, uint32_t m_tile, uint32_t m_tiles, uint
     }
 }
 
-WF_INLINE void wide_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint32_t begin)
+WF_INLINE void gemm_many(const wf_call *c, const amx_int8 *a, const uint8_t dtype, uint32_t begin)
 {
     source s;
     for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
@@ -472,9 +472,9 @@ WF_INLINE void wide_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uin
                 open_panel(a, dtype, begin + n * TILE, p, &s, &a->wp[n]);
                 unpack(&s, dtype, &a->wp[n]);
             }
-            multiply_wide(a, m, m_tiles, p);
+            multiply_many(a, m, m_tiles, p);
         }
-        put_sums(c, begin, a->nb, m, m_tiles, a->sums);
+        store_sums(c, begin, a->nb, m, m_tiles, a->sums);
     }
 }
 
@@ -498,7 +498,7 @@ WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first
 
 /* Output columns begin..end: a panel of X stays in the first-level cache for all of them. After the last panel of
  * weights the first is unpacked once more. */
-WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
+WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     source s;
     uint32_t strips = (end - begin + TILE - 1) / TILE, at = 0;
@@ -520,40 +520,40 @@ WF_INLINE void few_of(const wf_call *c, const amx8 *a, const uint8_t dtype, uint
                 else
                     multiply(w, x + m, false, p == 0, sum + m * TILE * TILE);
         }
-    put_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
+    store_sums(c, begin, strips * TILE, 0, a->m_tiles, a->sums);
 }
 
 #define EACH(name, dtype)                                                                          \
-    static void name(const wf_call *c, const amx8 *a, uint32_t begin, uint32_t end)                \
+    static void name(const wf_call *c, const amx_int8 *a, uint32_t begin, uint32_t end)            \
     {                                                                                              \
         if (a->m <= FEW)                                                                           \
-            few_of(c, a, dtype, begin, end);                                                       \
+            gemm_few(c, a, dtype, begin, end);                                                     \
         else                                                                                       \
-            wide_of(c, a, dtype, begin);                                                           \
+            gemm_many(c, a, dtype, begin);                                                         \
     }
-EACH(strips_f16, WF_F16)
-EACH(strips_q8_0, WF_Q8_0)
-EACH(strips_q4_0, WF_Q4_0)
-EACH(strips_q6_k, WF_Q6_K)
-EACH(strips_of_strips, STRIPS)
+EACH(gemm_f16, WF_F16)
+EACH(gemm_q8_0, WF_Q8_0)
+EACH(gemm_q4_0, WF_Q4_0)
+EACH(gemm_q6_k, WF_Q6_K)
+EACH(gemm_q8_0x16, Q8_0X16)
 
-void wf_cpu_gemm_amx8(const wf_cpu_work *work)
+void wf_cpu_gemm_amx_int8(const wf_cpu_work *work)
 {
-    amx8 a = amx8_of(work->call);
+    amx_int8 a = amx_int8_of(work->call);
     uint32_t begin, end;
     a.xp = work->shared;
-    a.wp = work->own;
+    a.wp = work->per_thread;
     a.sums = (float *)(a.wp + WF_MAX(2u, a.nb / TILE));
     wf_cpu_part(work, a.m_tiles * a.panels, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) pack_x(&a, i % a.m_tiles, i / a.m_tiles, &a.xp[i]);
     wf_cpu_barrier(work);
     configure();
     while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) {
-        if (a.w->dtype == WF_F16) strips_f16(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q8_0 && a.w->layout) strips_of_strips(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q8_0 && !a.w->layout) strips_q8_0(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q4_0) strips_q4_0(work->call, &a, begin, end);
-        if (a.w->dtype == WF_Q6_K) strips_q6_k(work->call, &a, begin, end);
+        if (a.w->dtype == WF_F16) gemm_f16(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q8_0 && a.w->layout) gemm_q8_0x16(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q8_0 && !a.w->layout) gemm_q8_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q4_0) gemm_q4_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q6_K) gemm_q6_k(work->call, &a, begin, end);
     }
     _tile_release();
 }

@@ -9,7 +9,7 @@
 
 #include "cpu/ops/gemm.h"
 #include "cpu/ops/gemm_amx.h"
-#include "cpu/ops/planes.h"
+#include "cpu/ops/hi_lo.h"
 
 #define MOST  4u    /* strips, and rows of X, of a tile */
 #define FETCH 2048u /* bytes ahead of the group in work */
@@ -26,19 +26,19 @@ static void prep(const gemm *g, uint32_t m, void *dst)
     const char *row = wf_cpu_row(g->x, m);
     uint32_t blocks = g->k / 32;
     int8_t *q = dst;
-    int32_t *fix = (int32_t *)(q + 2 * (size_t)g->k);
-    float *scale = (float *)(fix + blocks), x[32];
+    int32_t *comp = (int32_t *)(q + 2 * (size_t)g->k);
+    float *scale = (float *)(comp + blocks), x[32];
     for (uint32_t b = 0; b < blocks; b++, q += 64) {
-        int32_t first = 0, second = 0;
+        int32_t hi = 0, lo = 0;
         in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32);
         scale[b] = round_block(x, q, q + 32);
-        for (int i = 0; i < 32; i++) first += q[i], second += q[32 + i];
-        fix[b] = -128 * (256 * first + second);
+        for (int i = 0; i < 32; i++) hi += q[i], lo += q[32 + i];
+        comp[b] = -128 * (256 * hi + lo);
     }
 }
 
 /* The same four bytes in each lane. */
-WF_INLINE __m512i four(const char *p)
+WF_INLINE __m512i broadcast_i32(const char *p)
 {
     int32_t v;
     memcpy(&v, p, sizeof(v));
@@ -47,7 +47,7 @@ WF_INLINE __m512i four(const char *p)
 
 typedef struct tile {
     const char *x[MOST];
-    const int32_t *fix[MOST];
+    const int32_t *comp[MOST];
     const float *scale[MOST];
     __m512 acc[MOST][MOST]; /* [strip][row of X] */
 } tile;
@@ -56,23 +56,23 @@ typedef struct tile {
 WF_INLINE void block(tile *t, const char *line, const char *scales, uint32_t b, const int s, const int mr)
 {
     const __m512i flip = _mm512_set1_epi8(-128);
-    __m512i first[MOST], second[MOST];
+    __m512i hi[MOST], lo[MOST];
     for (int m = 0; m < mr; m++) {
-        first[m] = _mm512_setzero_si512();
-        second[m] = _mm512_set1_epi32(t->fix[m][b]);
+        hi[m] = _mm512_setzero_si512();
+        lo[m] = _mm512_set1_epi32(t->comp[m][b]);
     }
     WF_UNROLL(8)
     for (uint32_t i = 0; i < 8; i++) {
         const __m512i w = _mm512_xor_si512(_mm512_loadu_si512(line + 64 * i), flip);
         for (int m = 0; m < mr; m++) {
             const char *x = t->x[m] + (size_t)b * 64 + 4 * i;
-            first[m] = _mm512_dpbusd_epi32(first[m], w, four(x));
-            second[m] = _mm512_dpbusd_epi32(second[m], w, four(x + 32));
+            hi[m] = _mm512_dpbusd_epi32(hi[m], w, broadcast_i32(x));
+            lo[m] = _mm512_dpbusd_epi32(lo[m], w, broadcast_i32(x + 32));
         }
     }
     const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)scales));
     for (int m = 0; m < mr; m++) {
-        __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(first[m], 8), second[m]));
+        __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi[m], 8), lo[m]));
         t->acc[s][m] = _mm512_fmadd_ps(sum, _mm512_mul_ps(d, _mm512_set1_ps(t->scale[m][b])), t->acc[s][m]);
     }
 }
@@ -80,19 +80,19 @@ WF_INLINE void block(tile *t, const char *line, const char *scales, uint32_t b, 
 /* ns strips from `strip` on by mr rows of X from m on. */
 WF_INLINE void tile_of(const gemm *g, const wf_call *c, uint32_t strip, uint32_t m, const int ns, const int mr)
 {
-    const size_t step = wf_strip_bytes(g->k);
+    const size_t step = wf_q8_0x16_bytes(g->k);
     const char *w = g->wp + strip * step;
     tile t;
     for (int i = 0; i < mr; i++) {
         t.x[i] = g->xp + (m + i) * g->x_step;
-        t.fix[i] = (const int32_t *)(t.x[i] + 2 * (size_t)g->k);
-        t.scale[i] = (const float *)(t.fix[i] + g->k / 32);
+        t.comp[i] = (const int32_t *)(t.x[i] + 2 * (size_t)g->k);
+        t.scale[i] = (const float *)(t.comp[i] + g->k / 32);
         for (int s = 0; s < ns; s++) t.acc[s][i] = _mm512_setzero_ps();
     }
-    for (uint32_t b = 0; b < g->k / 32; b += 2, w += WF_STRIP_GROUP)
+    for (uint32_t b = 0; b < g->k / 32; b += 2, w += WF_Q8_0X16_GROUP)
         for (int s = 0; s < ns; s++) {
             const char *p = w + s * step;
-            for (uint32_t i = 0; i < WF_STRIP_GROUP; i += 64) __builtin_prefetch(p + FETCH + i, 0, 3);
+            for (uint32_t i = 0; i < WF_Q8_0X16_GROUP; i += 64) __builtin_prefetch(p + FETCH + i, 0, 3);
             block(&t, p + 64, p, b, s, mr);
             block(&t, p + 64 + 512, p + 32, b + 1, s, mr);
         }
@@ -100,31 +100,31 @@ WF_INLINE void tile_of(const gemm *g, const wf_call *c, uint32_t strip, uint32_t
         for (int i = 0; i < mr; i++) {
             float sum[TILE];
             _mm512_storeu_ps(sum, t.acc[s][i]);
-            put_row(c, m + i, (strip + s) * TILE, sum);
+            store_row(c, m + i, (strip + s) * TILE, sum);
         }
 }
 
 /* All rows of X by ns strips. */
-WF_INLINE void strips_of(const gemm *g, const wf_call *c, uint32_t strip, const int ns)
+WF_INLINE void gemm_strips(const gemm *g, const wf_call *c, uint32_t strip, const int ns)
 {
     uint32_t m = 0;
     for (; m + MOST <= g->m; m += MOST) tile_of(g, c, strip, m, ns, MOST);
     for (; m < g->m; m++) tile_of(g, c, strip, m, ns, 1);
 }
 
-wf_cpu_need wf_cpu_gemm_strips_need(const wf_call *c)
+wf_cpu_scratch_size wf_cpu_gemm_q8_0x16_scratch(const wf_call *c)
 {
-    return prep_need(c, row_step(c->in[0].cols));
+    return prep_scratch(c, row_step(c->in[0].cols));
 }
 
-void wf_cpu_gemm_strips(const wf_cpu_work *work)
+void wf_cpu_gemm_q8_0x16(const wf_cpu_work *work)
 {
     gemm g = gemm_of(work);
     uint32_t begin, end;
     prepare(work, &g, row_step(g.k), prep);
     while (wf_cpu_next(work, (g.n + TILE - 1) / TILE, MOST, &begin, &end)) {
         uint32_t strip = begin;
-        if (g.m == 1 && end - begin == MOST) strips_of(&g, work->call, strip, MOST), strip = end;
-        for (; strip < end; strip++) strips_of(&g, work->call, strip, 1);
+        if (g.m == 1 && end - begin == MOST) gemm_strips(&g, work->call, strip, MOST), strip = end;
+        for (; strip < end; strip++) gemm_strips(&g, work->call, strip, 1);
     }
 }
