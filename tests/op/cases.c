@@ -348,6 +348,9 @@ static bool attentions(op_cases *s)
             if (!attention_shape(s, head_dims[d], turn++, s->level == OP_LONG || d == with_windows)) return false;
         }
     }
+    for (size_t d = 0; d < WF_LEN(head_dims); d++) { /* one row, whose keys are worth more than one work-group */
+        if (!attention_long(s, head_dims[d], 300, 1, 1, WF_WINDOWS_NONE)) return false;
+    }
     bool ok = attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
               attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
               attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) && attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);

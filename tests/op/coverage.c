@@ -1,0 +1,79 @@
+/* See coverage.h. */
+#include "op/coverage.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "support/skip.h"
+
+static bool reads_weights(enum wf_op op)
+{
+    return op == WF_OP_GEMM || op == WF_OP_GET_ROWS;
+}
+
+static const char *kind_name(enum wf_op op)
+{
+    return reads_weights(op) ? "formats of weights" : op == WF_OP_ATTENTION ? "head sizes" : "kinds";
+}
+
+/* Head sizes are multiples of 4 up to 256. */
+static uint64_t kind_of(const wf_case *c)
+{
+    if (c->op == WF_OP_ATTENTION) return 1ull << (c->p.head_dim / 4 - 1);
+    return 1ull << (reads_weights(c->op) ? c->weight : 0);
+}
+
+void op_coverage_ask(op_coverage *o, const wf_case *c)
+{
+    o->asked[c->op] |= kind_of(c);
+}
+
+void op_coverage_met(op_coverage *o, const wf_case *c, int variant)
+{
+    if (variant < OP_MAX_VARIANTS) o->met[c->op][variant] |= kind_of(c);
+}
+
+/* Does the device have the units that the variant wants, and the layout of weights that it reads? Of registers, which only
+ * GPUs have many of, nothing tells but the variant's refusal. */
+static bool has(wf_dev *d, const wf_variant *v)
+{
+    if (d->info.type == WEFT_DEVICE_CPU && !strcmp(v->name, "wide128")) return false;
+    bool layout = v->layout == 0;
+    for (int t = 0; t < WF_N_WEIGHT_DTYPES && !layout && d->fns->weight_layout; t++)
+        layout = d->fns->weight_layout(d, (enum wf_dtype)t, 4096, 4096) == v->layout;
+    return layout && strstr(d->info.tiers, wf_tier_name(v->tier));
+}
+
+static unsigned count(uint64_t set)
+{
+    unsigned n = 0;
+    for (; set; set &= set - 1) n++;
+    return n;
+}
+
+static void name_lacking(wf_dev *d, enum wf_op op)
+{
+    const wf_variant *v;
+    bool any = false;
+    for (int i = 0; (v = wf_variant_at(d, op, i)); i++) {
+        if (has(d, v)) continue;
+        if (!any) printf("skipped: " NEEDS_HARDWARE "%s by", wf_ops[op].name);
+        printf(" %s", v->name);
+        any = true;
+    }
+    if (any) printf("\n");
+}
+
+unsigned op_coverage_missed(const op_coverage *o, wf_dev *d, enum wf_op op)
+{
+    unsigned missed = 0;
+    const wf_variant *v;
+    if (!o->asked[op]) return 0;
+    name_lacking(d, op);
+    for (int i = 0; (v = wf_variant_at(d, op, i)) && i < OP_MAX_VARIANTS; i++) {
+        if (!has(d, v) || o->met[op][i] == o->asked[op]) continue;
+        printf("FAIL %s %s met %u of %u %s\n", wf_ops[op].name, v->name, count(o->met[op][i]), count(o->asked[op]), kind_name(op));
+        missed++;
+    }
+    return missed;
+}
