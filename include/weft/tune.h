@@ -1,4 +1,5 @@
-/* weft/tune.h: measuring and checking. Same conventions as <weft/weft.h>. */
+/* weft/tune.h: benchmarks, tuning, calibration and the self-test. Same conventions as <weft/weft.h>. Functions here block until
+ * they are done. They are not meant to run at the same time as other work on the device, which would falsify the times. */
 #ifndef WEFT_TUNE_H
 #define WEFT_TUNE_H
 
@@ -8,120 +9,122 @@
 extern "C" {
 #endif
 
-/* One row of `weft bench`: a prompt of n_prompt random tokens, or n_gen tokens after BOS alone, in each of
- * n_seqs sequences at once. */
+/* One row of `weft bench`: a prompt of n_prompt random tokens, or n_gen generated tokens after BOS, in each of n_seqs sequences
+ * that run at the same time. */
 struct weft_bench_params {
-    uint32_t n_prompt, n_gen; /* one of them may be 0 */
-    uint32_t n_seqs;          /* 0: 1; at most the engine's */
-    uint32_t repeat;          /* 0: 5; one more run goes first and is not counted */
-    weft_progress_fn on_progress;
+    uint32_t n_prompt, n_gen; /* either may be 0, not both */
+    uint32_t n_seqs;          /* at most the engine's; 0: 1 */
+    uint32_t repeat;          /* measured runs, after one warm-up run; 0: 5 */
+    weft_progress_fn on_progress; /* may be NULL */
     void *user;
 };
 struct weft_bench_result {
-    double mean, stddev, median; /* tokens a second, of all sequences together */
+    double mean, stddev, median; /* tokens per second, all sequences together */
     uint32_t repeat;
 };
-/* With n_prompt the engine must have been opened with no_prefix. */
+/* If n_prompt > 0 the engine must have been opened with no_prefix: otherwise equal prompts would be computed once. */
 WEFT_API enum weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,
                                      struct weft_bench_result *out);
 
-/* What a device can at most do, measured; 0: has no such unit, or none that was measured. */
+/* The measured peak rates of a device, as for a roofline. 0: the device has no such unit, or it was not measured. */
 struct weft_ceilings {
-    double read;         /* bytes a second, by a kernel that only reads */
-    double f32, f16, q8; /* operations a second: F32 multiply-adds, matrix units on F16, int8 products */
+    double read;         /* bytes per second, by a kernel that only reads */
+    double f32, f16, q8; /* operations per second (a multiply-add is two): F32, matrix units on F16, int8 products */
 };
-/* A name for files about a device: "nvidia-h200". */
+/* A name for files about a device, e.g. "nvidia-h200": at most cap bytes with the NUL. */
 WEFT_API void weft_device_file(const struct weft_device_info *d, char *buf, size_t cap);
 
-/* One row of `weft bench ops`. */
+/* One row of `weft bench ops`. Valid during the callback only. */
 struct weft_op_row {
     const struct weft_device_info *device;
     const struct weft_ceilings *ceilings;
     const char *op, *dtype, *shape; /* "gemm", "F16", "M=8,N=6144,K=4096" */
-    const char *variant;            /* NULL: nothing was measured, message says why */
+    const char *variant;            /* NULL: nothing was measured; message says why */
     const char *message;
-    bool picked;                    /* the one that a model would run with */
+    bool picked;                    /* the variant that a model would run with */
     double median_us;
-    double rate;                    /* in unit: TFLOP/s, or GB/s of what must be read and written */
+    double rate;                    /* in `unit`: TFLOP/s, or GB/s of the bytes that must be read and written */
     const char *unit;
-    double ceiling_pct;             /* the least time that the ceilings allow, in per cent of the time; < 0: unknown */
+    double ceiling_pct;             /* the shortest time that the ceilings allow, as a percentage of the measured time; < 0: unknown */
 };
 typedef void (*weft_op_fn)(void *user, const struct weft_op_row *row);
 
-/* Measures single ops. Time is wall time over launches back to back; weights and KV pages come from memory
- * of more than twice the last-level cache in turn and hold random numbers. */
+/* Measures single ops. Time is wall time over back-to-back launches. Weights and KV pages hold random numbers; launches rotate
+ * over more memory than twice the last-level cache, so that none finds its operands there. */
 struct weft_op_params {
     const char *device, *tier, *force, *tuned; /* as in weft_engine_params */
     uint32_t threads;
     bool no_kernel_cache;
-    const char *ops;           /* of gemm,decode_attention,prefill_attention; NULL: all that the shapes are for */
-    const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. KV is always F16 */
+    const char *ops;           /* a list of gemm,decode_attention,prefill_attention; NULL: all that the shapes fit */
+    const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. K and V are always F16 */
     const char *const *shapes; /* "M=8,N=6144,K=4096" (no M: 1 to 2048), "B=64,L=4096" (H=32,KV=8,D=128,S=1024) */
-    size_t n_shapes;           /* 0: those of Llama-3-8B */
-    const char *variant;       /* NULL: the picked one; "all": each but the references; or a name */
-    uint32_t repeat;           /* samples, of which the median counts; 0: 5 */
-    uint64_t rotate;           /* bytes to go over in turn; 0: more than twice the last-level cache */
-    bool async;                /* attention may use the asynchronous softmax, as after calibration */
+    size_t n_shapes;           /* 0: the shapes of Llama-3-8B */
+    const char *variant;       /* NULL: the one that a model would use; "all": each except the references; or a name */
+    uint32_t repeat;           /* samples, of which the median is reported; 0: 5 */
+    uint64_t rotate;           /* bytes to rotate over; 0: more than twice the last-level cache */
+    bool async;                /* let attention use the asynchronous softmax, as after calibration */
     weft_op_fn on_row;
     weft_progress_fn on_progress;
     void *user;
 };
 WEFT_API enum weft_status weft_bench_ops(const struct weft_op_params *p);
 
-/* One size of one shape in `weft tune`: the fastest kernel from there on. */
+/* One row of `weft tune`: the fastest kernel of a shape from this size on. Valid during the callback only. */
 struct weft_tune_row {
     const char *op, *dtype, *shape;        /* "gemm", "F16", "N=6144,K=4096" */
-    uint32_t size;                         /* rows of X; keys or rows of a sequence for attention */
-    const char *variant, *default_variant; /* the fastest, and what would be picked without a file */
+    uint32_t size;                         /* tokens of a GEMM; of attention: keys per sequence (decode) or tokens per sequence (prefill) */
+    const char *variant, *default_variant; /* the fastest, and the choice without a file */
     double us, default_us;
 };
 typedef void (*weft_tune_fn)(void *user, const struct weft_tune_row *row);
 
-/* Measures every kernel over the sizes of each shape and writes the choices to a file, which later runs on
- * this device load. Rows of other shapes that the file has are kept. */
+/* Measures every kernel over the sizes of each shape and writes the choices to a file, which engines on this device then load.
+ * Entries of other shapes in the file are kept. */
 struct weft_tune_params {
     const char *device, *tier; /* as in weft_engine_params */
     uint32_t threads;
     bool no_kernel_cache;
-    const struct weft_model *model; /* its shapes; or */
+    const struct weft_model *model; /* tune its shapes; or */
     const char *const *shapes;      /* "N=6144,K=4096", "H=32,KV=8,D=128" */
     size_t n_shapes;
     const char *dtypes;             /* of weights for shapes; NULL: F16 */
-    uint32_t max_size;              /* largest number of rows or keys to measure; 0: 2048 */
-    uint32_t repeat;                /* 0: 3 */
+    uint32_t max_size;              /* largest number of tokens or keys to measure; 0: 2048 */
+    uint32_t repeat;                /* samples, of which the median counts; 0: 3 */
     uint64_t rotate;                /* as in weft_op_params */
-    const char *path;               /* the file; NULL: the user's own */
-    uint32_t *dense_batch;          /* or NULL; gets the rows of a step that the file names for this model, 0: none,
-                                       for max_size was too small to tell */
+    const char *path;               /* the file to write; NULL: the user's own */
+    uint32_t *dense_batch;          /* out, may be NULL: the dense batch (NanoFlow), i.e. the tokens per step from which the
+                                       products of this model gain little; 0: unknown, max_size was too small */
     weft_tune_fn on_row;
     weft_progress_fn on_progress;
     void *user;
 };
-/* path (may be NULL) gets where the file lies. */
+/* path (may be NULL): gets the path of the file, at most cap bytes with the NUL. */
 WEFT_API enum weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap);
-/* --- calibration of the asynchronous softmax (flashdecoding-next, section III) ------------------ */
 
-/* A distribution of attention logits x = q.k * scale. What lies outside the bins counts in the outermost. */
+/* --- calibration of the asynchronous softmax (FlashDecoding++, section III) ------------------ */
+
+/* A histogram of attention logits x = q.k * scale. Values outside the bins count in the outermost ones. */
 #define WEFT_LOGIT_BINS 16384
-#define WEFT_LOGIT_LOW  (-256.0)  /* where the first bin begins */
+#define WEFT_LOGIT_LOW  (-256.0)  /* lower edge of the first bin */
 #define WEFT_LOGIT_STEP 0.03125   /* width of a bin */
 struct weft_logits {
     uint64_t n;
     double min, max, sum;
     uint64_t *bins; /* [WEFT_LOGIT_BINS] */
 };
-/* The value below which that part (0 to 1) of them lies, to within a bin. NaN when there are none. */
+/* The quantile `part` (0 to 1), accurate to a bin. NaN if the histogram is empty. */
 WEFT_API double weft_logits_quantile(const struct weft_logits *l, double part);
 
 struct weft_calibration_layer {
-    struct weft_logits all;  /* every x that a softmax saw */
-    struct weft_logits rows; /* the largest x of each row of each head */
-    float phi, a, b; /* the unified maximum, and what a row's largest x - phi may be: between a and b */
-    bool fits;       /* false: the rows range too widely for any phi: a = b = 0, the layer stays synchronous */
-    double outside;  /* share of rows that kernels with exponentials in F16 compute twice */
+    struct weft_logits all;  /* every x that entered a softmax */
+    struct weft_logits rows; /* the largest x of each softmax row (query and head) */
+    float phi, a, b; /* the unified maximum, and the range that a row's largest x - phi must lie in: a to b */
+    bool fits;       /* false: the maxima vary too much for any phi; a = b = 0, and the softmax stays synchronous */
+    double outside;  /* fraction of rows that kernels with exponentials in F16 recompute */
 };
+/* Owned by the caller; free it with weft_calibration_free. */
 struct weft_calibration {
-    uint32_t n_layers, context; /* the text was cut into pieces of at most `context` tokens */
+    uint32_t n_layers, context; /* the text was computed in pieces of at most `context` tokens */
     uint64_t n_tokens;
     struct weft_calibration_layer *layers;
 };
@@ -131,27 +134,29 @@ struct weft_calibrate_params {
     weft_progress_fn on_progress;
     void *user;
 };
-/* Takes the text through the model, in pieces of the engine's context, and collects each layer's attention
- * logits on the host. Nobody else may use the engine meanwhile. */
+/* Computes the text in pieces of the engine's context, and collects each layer's attention logits on the host. No other
+ * request may use the engine meanwhile. */
 WEFT_API enum weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p,
                                          struct weft_calibration **out);
-/* Writes phi, a and b of each layer as text. Engines read the file whose name is the model's path and
- * WEFT_CALIBRATION_SUFFIX; one that is damaged or of another model is ignored, with a warning. */
+/* Writes phi, a and b of each layer as text. Engines read the file at the model's path + WEFT_CALIBRATION_SUFFIX; they ignore,
+ * with a warning, a file that is damaged or belongs to another model. */
 #define WEFT_CALIBRATION_SUFFIX ".calibration"
 WEFT_API enum weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m,
                                                 const char *path);
 WEFT_API void weft_calibration_free(struct weft_calibration *c); /* NULL is allowed */
 
-/* One row of `weft selftest`: an op on one dtype and shape with one kernel variant. */
+/* --- self-test ------------------------------------------------------------------------------------ */
+
+/* One row of `weft selftest`: an op with one dtype, shape and kernel variant. Valid during the callback only. */
 struct weft_selftest_row {
     const char *op, *dtype, *shape, *variant;
-    double error, limit; /* largest error over its tolerance's unit; passes when error <= limit */
+    double error, limit; /* largest error in units of the tolerance; passes if error <= limit */
     bool ok;
-    const char *message; /* "" or why it could not run */
+    const char *message; /* "", or why it could not run */
 };
 typedef void (*weft_selftest_fn)(void *user, const struct weft_selftest_row *row);
-/* Compares every kernel variant that the device offers with the reference on small shapes drawn
- * from seed. WEFT_OK when all agree. */
+/* Compares every kernel variant of the device with the reference, on small random shapes that `seed` determines. WEFT_OK if
+ * all agree; WEFT_ERR_DEVICE otherwise. fn may be NULL. */
 WEFT_API enum weft_status weft_selftest(const char *device, const char *tier, uint64_t seed,
                                         weft_selftest_fn fn, void *user);
 
