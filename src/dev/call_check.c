@@ -6,7 +6,7 @@
 
 enum need { ACT = 1, FLOAT32 = 2, HALF = 4, INT32 = 8, WEIGHT = 16, OPTIONAL = 32 };
 
-/* What each operand may be; in the order of dev.h, "Ops". */
+/* The dtypes that each operand may have, in the order of dev.h, "Ops". */
 static const struct operands {
     uint8_t in[WF_MAX_IN], out[WF_MAX_OUT];
 } operands[WF_N_OPS] = {
@@ -77,7 +77,7 @@ static weft_status check_shape(const place *at, const wf_view *v)
     return WEFT_OK;
 }
 
-/* A view may be a column slice, so only its elements must be aligned; blocks hold halves. */
+/* A view may be a column slice, so only its elements must be aligned; blocks hold FP16 scales. */
 static uint32_t element_align(const wf_view *v)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];
@@ -144,7 +144,7 @@ static bool same_storage(const wf_view *a, const wf_view *b)
            a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols;
 }
 
-/* What an output may be the same storage as: Y its residual, a pool or ids themselves. */
+/* An output may share its storage with one input: Y with its residual, a pool or ids with themselves. */
 static bool may_share(enum wf_op op, unsigned in)
 {
     return (op == WF_OP_GEMM && in == 3) || ((op == WF_OP_PAGE_COPY || op == WF_OP_TOKEN_SUBST) && in == 0);
@@ -250,19 +250,19 @@ static weft_status check_rope_kv(const wf_call *c)
     return WEFT_OK;
 }
 
-/* What comes in front of the product. */
+/* The fused norm, before the product. */
 static weft_status check_norm(const wf_call *c)
 {
     const wf_view *x = &c->in[0], *norm = &c->in[4], *norm_ws = &c->out[1];
     if (!norm->buf != !norm_ws->buf) return bad(c, "norm and norm_ws come together");
     if (!norm->buf) return WEFT_OK;
-    if (x->dtype != WF_F32) return bad(c, "X has a norm and is not F32");
+    if (x->dtype != WF_F32) return bad(c, "X is not F32, which norm needs");
     if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
     if (!is(norm_ws, x->rows, x->cols)) return bad(c, "X and norm_ws differ in shape");
     return check_eps(c);
 }
 
-/* What comes after it. */
+/* The fused SiLU or RoPE, after the product, and its workspace. */
 static weft_status check_gemm_ws(const wf_call *c)
 {
     const wf_view *gemm_ws = &c->out[2];
@@ -273,7 +273,7 @@ static weft_status check_gemm_ws(const wf_call *c)
     return is(gemm_ws, c->in[0].rows, c->in[1].rows) ? WEFT_OK : bad(c, "gemm_ws is not [rows of X, rows of W]");
 }
 
-/* What the product's ROPE_KV takes, and its result. */
+/* The operands of the product's ROPE_KV. */
 static weft_status check_rope(const wf_call *c)
 {
     const wf_view *const own[] = {&c->in[5], &c->in[6], &c->in[7], &c->out[3], &c->out[4]};
@@ -391,7 +391,7 @@ static weft_status check_variant(wf_dev *dev, const wf_call *c)
         return wf_fail(WEFT_ERR_ARG, "%s: %s has no variant %d", wf_ops[c->op].name, dev->info.id,
                        c->variant);
     }
-    /* Of a fused call it may be the variant of its product only. */
+    /* The variant of a fused call may be one for its product only. */
     if (!wf_is_fused(c) && !dev->fns->supports(dev, c, c->variant)) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: variant %s of %s cannot run these operands",
                        wf_ops[c->op].name, list[c->variant].name, dev->info.id);

@@ -5,77 +5,74 @@
  * signals; ordering belongs to exec. The functions named wf_* here are the front: they validate and
  * then call the backend, which trusts its arguments.
  *
- * Threads: one thread at a time uses a device and what was made from it. Listing devices is thread-safe.
- * Errors: values. After WEFT_ERR_DEVICE or WEFT_ERR_TIMEOUT the device is lost: close it.
+ * Threads: one thread at a time uses a device and whatever was created from it. Listing devices is thread-safe.
+ * Errors are values. After WEFT_ERR_DEVICE or WEFT_ERR_TIMEOUT the device is lost: close it.
  *
- * Ops (M rows of this batch, all matrices row-major, [rows, cols]; "act" is F32 or F16)
+ * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16)
  *
- *   GET_ROWS       in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
- *              y[m] = table[ids[m]]. Embedding lookup, and picking the rows that want logits. An id
- *              outside the table gives a row of NaN (never a wild read).
+ *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
+ *              y[m] = table[ids[m]]: embedding lookup, and gathering the rows that want logits. An id outside the
+ *              table gives a row of NaN, never a wild read.
  *   RMSNORM    in  x [M, G K] F32; w [K] F32                      out y [M, G K] act
- *              y = x / sqrt(mean(x^2) + p.eps) * w for each group of K columns by itself: one group a row, or one a head
- *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent;
- *                  residual [M, N] F32 or absent; norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
- *                                                                out Y [M, N] act; norm_ws [M, K] act or
- *                                                                    absent; gemm_ws [M, N] act or absent; K, V
- *                                                                    pools of ROPE_KV or absent
+ *              y = x / sqrt(mean(x^2) + p.eps) * w for each group of K columns by itself: one group a row, or one a head.
+ *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent; residual [M, N] F32 or absent;
+ *                  norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
+ *              out Y [M, N] act; norm_ws [M, K] act or absent; gemm_ws [M, N] act or absent; K, V pools of ROPE_KV or
+ *                  absent
  *              Y = X W^T + bias + residual. residual may be Y itself (same storage).
- *              Fused: with norm, X is F32 and becomes RMSNORM(X, norm, p.eps) first; with p.silu, W holds
- *              gate and up, Y is [M, N / 2] = SILU_MUL of the product, and there is no residual; with p.rope, W
- *              holds q, k and v, Y is q of the product's ROPE_KV, which writes to the pools, and there is neither
- *              residual nor SiLU. norm_ws and gemm_ws are present exactly then and hold nothing that may be read: a
- *              device that has no kernel for the whole gets it in parts from the front, which meet there. A
- *              kernel for the whole does not round what would meet there.
- *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin);
- *                  pos [M] I32; slot [M] I32
+ *              Fused: with norm, X is F32 and is replaced by RMSNORM(X, norm, p.eps). With p.silu, W holds gate and up,
+ *              Y is [M, N / 2] = SILU_MUL of the product, and there is no residual. With p.rope, W holds q, k and v, Y is
+ *              the q of the product's ROPE_KV, which writes to the pools, and there is neither residual nor SiLU.
+ *              norm_ws comes with norm, gemm_ws with p.silu or p.rope. They are workspaces, whose contents mean nothing to
+ *              the caller: where the device has no fused kernel, the front decomposes the call, and its parts hand their
+ *              results over there. A fused kernel does not round these intermediate results.
+ *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin); pos [M] I32; slot [M] I32
  *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
- *              Rotates the first p.n_rot of each head of q and k by table[pos], pair i being elements
- *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1); writes k and v of row m to slot
- *              slot[m] = page * P + index in page. slot < 0: no write. q is scaled by nothing.
- *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32;
- *                  pages [*] I32; windows [Hkv] I32 or absent       out o [M, Hq D] act;
- *                                                                    n [1] I32 or absent
- *              Row m attends keys 0..pos[m] of its sequence s = seq[m], whose key j lies in page
- *              pages[indptr[s] + j / P] at index j % P. o = softmax(q.k * p.scale) v; query head h uses
- *              KV head h / (Hq / Hkv). Slots past pos[m] may hold NaN and must not matter.
- *              With windows each KV head sees the first p.sink keys and the last windows[head] of those (0 or less: all),
- *              as wf_attends says: MoA's sparse attention. All query heads of a KV head share its window, since keys are read
- *              once for all of them. Slots of keys that a row does not see may hold NaN and must not matter.
- *              Asynchronous variants sum exp(q.k * p.scale - p.phi) instead of seeking each row's maximum. A
- *              row and head whose largest q.k * p.scale - p.phi is not inside (p.phi_lo, p.phi_hi), or of the
- *              part of it that the variant can hold, is computed again with its own maximum in the same
- *              call, and n is raised by 1 for each. Other variants leave n as it is.
+ *              Rotates the first p.n_rot elements of each head of q and k by table[pos]. Pair i is the elements
+ *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1). Writes k and v of row m to slot
+ *              slot[m] = page * P + index in page; slot < 0: no write. q is not scaled.
+ *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32;
+ *                  windows [Hkv] I32 or absent
+ *              out o [M, Hq D] act; n [1] I32 or absent
+ *              Row m attends to keys 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at
+ *              index j % P. o = softmax(q.k * p.scale) v; query head h uses KV head h / (Hq / Hkv).
+ *              With windows (sparse attention as in MoA), a KV head attends to the first p.sink keys and to the last
+ *              windows[head] (0 or less: to all), as wf_attends says; keys in between are its masked range. Query heads
+ *              share the window of their KV head, because its keys are read once for all of them.
+ *              Slots of keys that a row does not attend to may hold NaN, which must not affect the result.
+ *              Asynchronous variants sum exp(q.k * p.scale - p.phi) and do not look for the maximum of each row. Where
+ *              the largest q.k * p.scale - p.phi of a row and head is not inside (p.phi_lo, p.phi_hi), or not inside the
+ *              part of it that the variant can represent, the same call computes it again with its own maximum, and adds
+ *              1 to n. Other variants leave n unchanged.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = gate / (1 + exp(-gate)) * up
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
- *              y[m] = the first of the columns that hold the largest x[m]; -1 - k when x[m, k], the first of
- *              its kind, is no finite number.
+ *              y[m] = the first column that holds the largest x[m]; -1 - k where x[m, k] is the first non-finite value.
  *   SAMPLE     in  x [M, K] F32; params [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
  *                  counter, each low word first; indptr [M + 1] I32; ids [E] I32; adjust [E, 3] F32: before,
  *                  repeat, after (the last three together or absent)
  *              out y [M, 1 + T] I32; p [M, 1 + T] F32; z [M, K] F32
- *              z is x with changed logits: for e in indptr[m]..indptr[m + 1], z[m, ids[e]] = r + after with r =
- *              (x + before) / repeat if that sum is positive, else times repeat. A row names no column twice;
- *              ids outside the row are left out. Kept are, in descending order of z (the lower column first
- *              among equals), the first top_k (0: all), of these the fewest that together have top_p of
- *              their probability (0 or 1: all), of these those with z >= max + ln(min_p) (0: all). y[m, 0] is
- *              drawn from the kept ones by softmax(z / temperature): the first column at which the sum exceeds u =
- *              wf_philox_unit(seed, counter). Temperature 0: ARGMAX of z. p[m, 0] = ln softmax(x[m]) of it.
- *              y and p [m, 1..T]: the T largest x in descending order, and the same of them. A row of x
- *              that holds what is no number has -1 - k, as in ARGMAX, in all of y, NaN in p, and z = x.
+ *              z is x with adjusted logits: for e in indptr[m]..indptr[m + 1], z[m, ids[e]] = r + after, where r is
+ *              (x + before) / repeat if x + before is positive, else (x + before) * repeat. A row names no column twice;
+ *              ids outside the row are ignored. The candidates are, in descending order of z (the lower column first
+ *              among equals), the first top_k (0: all); of these the fewest whose probabilities add up to top_p (0 or 1:
+ *              all); of these those with z >= max + ln(min_p) (0: all). y[m, 0] is sampled from softmax(z / temperature)
+ *              of the candidates: the first column at which the cumulative sum exceeds u = wf_philox_unit(seed, counter).
+ *              Temperature 0: ARGMAX of z. p[m, 0] is its ln softmax(x[m]).
+ *              y and p [m, 1..T] are the T largest x in descending order, and ln softmax(x[m]) of each. A row of x with a
+ *              non-finite value gives -1 - k, as ARGMAX does, in all of y, NaN in p, and z = x.
  *   PAGE_COPY  in  from [pages, n] F16; src [M] I32; dst [M] I32   out to [pages, n] F16
- *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) and
- *              scatters pages of KV pools. `to` may be `from` (same storage). No page may be written twice or
- *              both read and written. A page outside of either pool is not copied.
- *   TOKEN_SUBST       in  ids [M] I32; from [K] I32                      out y [M] I32
- *              y[m] = ids[m], or from[-1 - ids[m]] where ids[m] is negative: a token that the step before chose and
- *              the host has not seen yet. A place outside of from gives -1. y may be ids (same storage).
+ *              Page dst[m] of to = page src[m] of from, bit by bit: copies, gathers (dst 0, 1, ...) or scatters pages of
+ *              KV pools. `to` may be `from` (same storage). No page may be written twice, or both read and written. A
+ *              page outside either pool is not copied.
+ *   TOKEN_SUBST  in  ids [M] I32; from [K] I32                    out y [M] I32
+ *              y[m] = ids[m], or from[-1 - ids[m]] where ids[m] is negative: a token that the step before sampled and the
+ *              host has not seen yet. An index outside `from` gives -1. y may be ids (same storage).
  *
  * KV pools are head-major inside a page: element (page, head, index, d) is at
- * page * stride + (head * P + index) * D + d, P = p.page_tokens, D = p.head_dim (HND; K is already rotated).
- * stride may exceed the page: what lies between belongs to others, say to other layers. K and V of a call have
- * the same.
+ * page * stride + (head * P + index) * D + d, with P = p.page_tokens and D = p.head_dim (HND; K is already rotated).
+ * stride may exceed the page: the memory in between belongs to others, such as other layers. The K and V of a call have
+ * the same stride.
  */
 #ifndef WF_DEV_H
 #define WF_DEV_H
@@ -106,8 +103,8 @@ enum wf_tier { WF_TIER_BASE, WF_TIER_FP16, WF_TIER_SIMD = WF_TIER_FP16, WF_TIER_
 
 typedef struct wf_dev wf_dev;
 typedef struct wf_buf wf_buf;     /* device memory */
-typedef struct wf_queue wf_queue; /* runs calls in the order submitted, beside other queues */
-typedef struct wf_event wf_event; /* re-armed by each call that signals it; starts as done */
+typedef struct wf_queue wf_queue; /* runs calls in the order of submission, concurrently with other queues */
+typedef struct wf_event wf_event; /* re-armed by each call that signals it; complete at first */
 
 /* A matrix in device memory. Absent optional operand: buf NULL. A vector [n] is contiguous: rows * cols
  * = n, stride = cols. */
@@ -117,24 +114,24 @@ typedef struct wf_view {
     uint32_t rows, cols;
     uint32_t stride;     /* elements from row to row, >= cols; cols for block formats */
     uint8_t dtype;       /* enum wf_dtype */
-    uint8_t layout;      /* 0: rows as in the file; else what weight_layout() of the backend said */
+    uint8_t layout;      /* 0: rows as in the file; else as weight_layout() of the backend returned */
 } wf_view;
 
 typedef struct wf_op_params {
     float eps, scale;
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
-    uint32_t max_kv; /* ATTENTION hint: no row sees more keys than this; 0: unknown */
+    uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
-    uint32_t sink;   /* ATTENTION with windows: the first keys, which every row sees; at most WF_MAX_SINK */
+    uint32_t sink;   /* ATTENTION with windows: the first keys, to which every row attends; at most WF_MAX_SINK */
     uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
     uint32_t rope;   /* GEMM: the product is qkv of a ROPE_KV */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
                                   row's largest q.k * scale - phi in which it may be used; phi_lo = phi_hi
-                                  = 0: never. A range wider than 13 is used from phi_hi down */
+                                  = 0: never. Of a range wider than 13 the upper 13 are used */
 } wf_op_params;
 
 #define WF_MAX_SINK (1u << 30)
-/* ATTENTION: does a row at position pos see key j of a KV head of that window? */
+/* ATTENTION: does a row at position pos attend to key j of a KV head with that window? */
 static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_t j)
 {
     return j <= pos && (window <= 0 || (uint32_t)j < sink || j > pos - window);
@@ -149,25 +146,25 @@ typedef struct wf_call {
     wf_event *const *waits; /* must have been submitted before */
     uint32_t n_waits;
     wf_event *signal;       /* or NULL */
-    wf_event *started;      /* or NULL; else signalled by the first of several kernels that a call is run as: by the front
-                               for a fused call in parts; where it is one kernel, it stays as it was */
+    wf_event *started;      /* or NULL; else signalled by the first of several kernels that a call runs as: where the front
+                               decomposes a fused call. Where it is one kernel, the event is left as it was */
 } wf_call;
 
-/* A kernel, decided: what bind() of the backend found for a call. */
+/* One kernel and all that bind() of the backend decided about it for a call. */
 typedef struct wf_bound {
     int32_t variant;
     uint32_t geometry; /* the backend's: what a cost model chose, such as the split of K */
     void *kernel;      /* the backend's; valid as long as the device */
 } wf_bound;
 
-/* What a kernel does of a call that may be fused: all of it; or, in this order, its norm, what is left behind that as one
- * kernel or the plain product, and what follows the product. */
+/* The piece of a call that one kernel computes: the whole call; or, of a fused one, in this order its norm, the rest after the norm
+ * as one kernel or the plain product, and what follows the product. */
 enum wf_piece { WF_PIECE_WHOLE, WF_PIECE_NORM, WF_PIECE_REST, WF_PIECE_PRODUCT, WF_PIECE_AFTER };
 #define WF_MAX_PIECES 3
 
-/* The kernels that a call is run as, in order. It serves calls of the same op, operands present, dtypes, layouts, columns and
- * strides, rows and work-groups, whose operands begin at addresses aligned as those of the call that it was made for;
- * max_kv and max_q may be anything up to those of that call. */
+/* The kernels that a call runs as, in order. A binding serves calls with the same op, operands present, dtypes, layouts, columns,
+ * strides, rows and work-groups, whose operands are aligned as those of the call for which it was made. Their max_kv and
+ * max_q may be lower. */
 typedef struct wf_binding {
     uint8_t n;
     struct {
@@ -204,16 +201,17 @@ typedef struct wf_open_params {
     const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
-    bool deterministic;      /* only kernels whose rows do not depend on the rest of the batch, of one class a shape */
     bool check_calls;        /* wf_launch checks each call, as wf_submit does */
+    bool deterministic;      /* batch-invariant: only kernels of one class for each shape, in which a row does not depend on
+                                the rest of the batch */
     bool profile;            /* queues note when commands begin and end, which may cost time */
     weft_progress_fn on_progress; /* first compile */
     void *user;
 } wf_open_params;
 
-/* What a device can at most do, measured when asked. */
+/* The most that a device can do, measured on request. */
 typedef struct wf_ceilings {
-    double read;            /* bytes a second of a kernel that does nothing but read memory */
+    double read;            /* bytes a second of a kernel that only reads memory */
     double ops[WF_N_ARITH]; /* operations a second in each arithmetic, a multiply-add being two; 0: no such unit */
 } wf_ceilings;
 
@@ -288,10 +286,10 @@ struct wf_dev {
     uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
-    bool stack_weights;   /* matrices that share their input are better as one (QKV, gate+up) */
-    bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front never asks for one */
-    bool timing_only;     /* computes nothing (null): results must not be compared */
-    bool lost;            /* set by the front; a backend that notices by itself may set it, too */
+    bool stack_weights;   /* matrices that share their input run faster as one (QKV, gate+up) */
+    bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
+    bool timing_only;     /* computes nothing (null): its results must not be compared */
+    bool lost;            /* set by the front; a backend that finds out first may set it, too */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     wf_selector *selector; /* NULL: the backend's pick() decides */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */
@@ -333,8 +331,8 @@ const char *wf_tier_name(enum wf_tier);
 weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
 weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED: copy it */
 void wf_buf_destroy(wf_buf *);
-/* Host memory that copies may reach beside other work: drivers of GPUs wait where it is not pinned. Zeroed; plain memory
- * where the backend has nothing better. */
+/* Host memory that copies can use while other work runs: a GPU's driver blocks where memory is not pinned. Zeroed; plain
+ * memory where the backend has nothing better. */
 typedef struct wf_host {
     void *data;
     wf_buf *pinned; /* or NULL */
@@ -359,16 +357,16 @@ weft_status wf_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
-/* Does the call ask for more than its op's plain product (GEMM with norm, p.silu or p.rope)? */
+/* Is the call more than its op's plain product (a GEMM with norm, p.silu or p.rope)? */
 bool wf_is_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
-/* Every step: puts the kernels that wf_bind (verify/bind.h) chose in the queue. Waits go to the first, started and signal as in
- * wf_call. Checks nothing (but with params.check_calls), so that it may be called only with what wf_binding says. */
+/* Submits the kernels that wf_bind (verify/bind.h) chose, in every step. Waits go to the first kernel; started and signal are as
+ * in wf_call. It checks nothing without params.check_calls, so the call must be one that the binding serves. */
 weft_status wf_launch(wf_queue *, const wf_call *, const wf_binding *);
-/* Bytes that measurements go over in turn, so that none is still in a cache: more than twice the last-level
- * cache; 4 GiB on a GPU, whose driver may not tell, and whose cache keeps a part of what comes in turn; at most
- * a quarter of the memory. */
+/* Bytes that a measurement cycles through, so that no operand is still in a cache: more than twice the last-level cache. On
+ * a GPU 4 GiB, since its driver may not tell the size, and its cache keeps a part of cyclic accesses. At most a quarter of
+ * the memory. */
 uint64_t wf_cache_flush_bytes(const wf_dev *);
 /* The variant that runs a call: the selector's choice, else the backend's; -1: none. */
 int wf_pick(wf_dev *, const wf_call *);

@@ -4,13 +4,13 @@
 
 #include "dev/dev.h"
 
-/* An error that says so if the device was lost; `what` is what was wanted. */
+/* An error if the device was lost; `what` names the operation that was wanted. */
 weft_status wf_dev_usable(const wf_dev *dev, const char *what);
-/* Has the device a kernel for the call as it is? Always, but for fused ones. */
+/* Does one kernel of the device run the whole call? Always true for calls that are not fused. */
 bool wf_has_fused_kernel(wf_dev *, const wf_call *);
-/* The pieces that the device has kernels for, in order: of a fused call there may be several. Their number. */
+/* Splits a call into the pieces for which the device has kernels, in order, and returns their number: 1 unless it is fused. */
 size_t wf_pieces(wf_dev *, const wf_call *, enum wf_piece out[WF_MAX_PIECES]);
-/* A piece as a call of its own, without events; c->variant stays where the piece is of the same op. */
+/* A piece as a call of its own, without events; it keeps c->variant where its op is the same. */
 wf_call wf_piece_of(const wf_call *c, enum wf_piece);
 
 #endif

@@ -1,4 +1,4 @@
-/* spec.c: which device a name means. Owns the list over all backends and the rules of "auto". */
+/* spec.c: finds the device that a name means. Owns the list over all backends and the rules of "auto". */
 #include "dev/dev.h"
 
 #include <ctype.h>
@@ -23,7 +23,7 @@ typedef struct candidates {
     size_t n;
 } candidates;
 
-/* The null device is for tests: it is found by its name only. */
+/* The null device is for tests: only its own name finds it. */
 static bool hidden(const wf_backend *b)
 {
     return !strcmp(b->name, "null");

@@ -1,5 +1,5 @@
-/* choose: see choose.h. No sort: a heap gives the likeliest tokens one by one, and a cut rarely needs many.
- * What is kept is all up to the last one in descending order, so that one candidate describes it. */
+/* sampler: see sampler.h. Nothing is sorted: a heap gives tokens in descending order one by one, and top_k or top_p
+ * rarely needs many. The last candidate in that order describes the whole set. */
 #include "sampling/sampler.h"
 
 #include <math.h>
@@ -52,7 +52,7 @@ static void heapify(const float *z, uint32_t n, wf_token_logit *c)
     for (uint32_t i = n / 2; i-- > 0;) sift(c, n, i);
 }
 
-/* Takes the next one from a heap of n; it then lies at c[n - 1]. */
+/* Takes the largest from a heap of n, and leaves it at c[n - 1]. */
 static wf_token_logit pop(wf_token_logit *c, uint32_t n)
 {
     wf_token_logit top = c[0];
@@ -70,7 +70,7 @@ static wf_token_logit largest(const float *z, uint32_t n)
     return (wf_token_logit){z[best], (int32_t)best};
 }
 
-/* ---- cuts: each returns the last candidate it keeps ---------------------------------------------------------- */
+/* ---- top_k, top_p, min_p: each returns the last candidate that it keeps ---------------------------------------------------------- */
 
 /* Not fmin: in a loop it ends gcc 12 for ARM with an internal error. */
 static void narrow(double *margin, double distance)
@@ -78,8 +78,8 @@ static void narrow(double *margin, double distance)
     if (fabs(distance) < *margin) *margin = fabs(distance);
 }
 
-/* The fewest of `kept` (in descending order at c[n - 1], c[n - 2], ...; the rest still a heap) whose weights
- * reach top_p of sum. */
+/* The last of the fewest candidates whose weights reach `want`. `popped` of them lie in descending order at c[n - 1],
+ * c[n - 2], ...; the rest is still a heap. */
 static wf_token_logit cut_top_p(wf_token_logit *c, uint32_t n, uint32_t popped, uint32_t kept, float top, double want, double sum, double *margin)
 {
     double part = 0;
@@ -112,7 +112,7 @@ static wf_token_logit cut(const wf_sampling_params *params, const float *z, uint
     return last.logit < limit ? (wf_token_logit){limit, INT32_MAX} : last;
 }
 
-/* ---- the draw: along the ids, so that no order has to be made ------------------------------------------------- */
+/* ---- sampling: in the order of ids, so that nothing has to be sorted ------------------------------------------------- */
 
 static double weight(const wf_sampling_params *params, const float *z, uint32_t i, float top, wf_token_logit last)
 {
@@ -120,7 +120,7 @@ static double weight(const wf_sampling_params *params, const float *z, uint32_t 
     return kept ? exp(((double)z[i] - top) / params->temperature) : 0;
 }
 
-static int32_t draw(const wf_sampling_params *params, const float *z, uint32_t n, float top, wf_token_logit last, double *margin)
+static int32_t sample(const wf_sampling_params *params, const float *z, uint32_t n, float top, wf_token_logit last, double *margin)
 {
     double sum = 0, part = 0;
     uint32_t chosen = 0;
@@ -142,5 +142,5 @@ int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t
     *margin = 1;
     if (params->temperature == 0) return top.id;
     wf_token_logit last = cut(params, z, n, top.logit, scratch, margin);
-    return draw(params, z, n, top.logit, last, margin);
+    return sample(params, z, n, top.logit, last, margin);
 }

@@ -1,11 +1,12 @@
-/* choose: the rule by which a token is chosen from a row of logits, on the host. SAMPLE's reference, the
- * engine's sampler and the op checks share it; dev.h, "Ops", describes it under SAMPLE.
+/* sampler: the rule that samples a token from a row of logits, on the host. The reference of SAMPLE, the engine and the
+ * op checks share it; dev.h, "Ops", describes it under SAMPLE.
  */
 #ifndef WF_SAMPLER_H
 #define WF_SAMPLER_H
 
 #include "base/base.h"
 
+/* Of one row, all resolved; struct weft_sampling (weft.h) is what a request asks for. */
 typedef struct wf_sampling_params {
     float temperature, top_p, min_p; /* 0: greedy; 0 or 1: off; 0: off */
     int32_t top_k;                   /* 0: off */
@@ -17,8 +18,8 @@ typedef struct wf_token_logit {
     int32_t id;
 } wf_token_logit;
 
-/* z: n > 0 finite logits. scratch: n entries. *margin (or NULL): how far, as a part of all probability, the
- * nearest other outcome is; small ones are decided by rounding. */
+/* z: n > 0 finite logits. scratch: n entries. *margin (or NULL): how far the nearest other
+ * outcome is, in probability; where it is tiny, rounding decides. */
 int32_t wf_sample_row(const wf_sampling_params *params, const float *z, uint32_t n, wf_token_logit *scratch, double *margin);
 
 /* Philox4x32-10 (Salmon et al. 2011): the same counter and key give the same words everywhere. */

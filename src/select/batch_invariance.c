@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A call but for the number of its rows. */
+/* A call without the number of its rows. */
 typedef struct shape {
     uint32_t op, n, k, n_head, n_kv_head, head_dim;
     uint8_t in, weight, layout, out, bias, residual, windows;
@@ -28,7 +28,7 @@ static shape shape_of(const wf_call *c)
     return s;
 }
 
-/* The same call of m rows. */
+/* The same call with m rows. */
 static wf_call with_rows(const wf_call *c, uint32_t m)
 {
     wf_call x = *c;

@@ -1,5 +1,4 @@
-/* select.c: see select.h. Files are looked for when the first call asks, so that a device which is only listed or
- * compared with reads none. */
+/* select.c: see select.h. The files are read at the first call, so that a device that never runs a tuned op reads none. */
 #include "select/select.h"
 #include "base/file.h"
 #include "select/batch_invariance.h"
@@ -49,8 +48,8 @@ static void read_if_there(wf_dev *dev, const char *path, wf_tuned_table *out)
         wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
 }
 
-/* Shipped files lie beside an installed program, else where it was to be installed, else in the
- * source tree whose build folder it runs from. */
+/* Shipped files lie beside an installed program, else in the source tree whose build folder it runs from, else where the
+ * program was to be installed. */
 static bool shipped_path(const char *slug, char *out, size_t cap)
 {
     static const char *const places[] = {"../share/weft/tuned", "../../../tuned"};

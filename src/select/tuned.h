@@ -1,4 +1,4 @@
-/* tuned: which kernel was measured as the fastest for a shape. One small text file a device:
+/* tuned: the kernels that were measured as the fastest, by shape. Each device has one small text file:
  *
  *     weft-tuned 1
  *     device NVIDIA H200
@@ -14,13 +14,13 @@
  * A row gives the kernel from a size on: rows of X for gemm, keys of the longest sequence for
  * decode_attention (of at least B sequences), rows of the longest sequence for prefill_attention. Calls whose
  * params allow the asynchronous softmax have rows of their own, decode_attention_async and
- * prefill_attention_async. A line with '#' in front is a comment.
+ * prefill_attention_async. A line that begins with '#' is a comment.
  *
- * The user's file, written by `weft tune`, goes before the shipped one row by row; what neither has is left to
- * the backend. A file that is broken or of another device is ignored with a warning, and a kernel that no
- * longer exists or cannot run the call is passed over. `dense_batch` are the rows from which a step's products gain
- * little (measured for the model that was tuned last). `kernels` stands for the list that was measured: with
- * another one the choices are out of date, and not used unless the file was asked for by name.
+ * A row of the user's file, which `weft tune` writes, takes precedence over the same row of the shipped file; the backend
+ * decides what neither has. A broken file, or one for another device, is ignored with a warning. A kernel that no longer
+ * exists or cannot run the call is skipped. `dense_batch` is the number of rows beyond which the products of a step gain
+ * little (measured for the model that was tuned last). `kernels` identifies the list of kernels that was measured: with
+ * another list the choices are out of date, and are used only if the file was named.
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H
@@ -31,7 +31,7 @@ enum wf_tuned_op {
     WF_TUNED_GEMM,
     WF_TUNED_DECODE,
     WF_TUNED_PREFILL,
-    WF_TUNED_DECODE_ASYNC, /* the same for calls that may use the asynchronous softmax: other kernels run */
+    WF_TUNED_DECODE_ASYNC, /* for calls that may use the asynchronous softmax: other kernels run them */
     WF_TUNED_PREFILL_ASYNC,
     WF_N_TUNED_OPS
 };
@@ -71,22 +71,22 @@ weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info
 weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out);
 /* Replaces the row of the same shape or adds it. */
 weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row);
-/* Writes the whole file in one step: readers see the old one or the new one. */
 /* An error if that path cannot or should not be written: a file of another kind, a folder, a device. */
 weft_status wf_tuned_may_write(const char *path);
+/* Replaces the whole file at once: readers see the old one or the new one. */
 weft_status wf_tuned_write(const char *path, const struct weft_device_info *info, const wf_tuned_table *t);
 void wf_tuned_free(wf_tuned_table *t);
 /* "N=6144,K=4096" */
 void wf_tuned_shape(const wf_tuned_row *row, char *buf, size_t cap);
 
-/* A number for the kernels that a device offers to choose from; never 0. */
+/* A hash of the kernels that a device offers; never 0. */
 uint32_t wf_tuned_kernels(wf_dev *dev);
-/* A device's name in names of files: "nvidia-h200". CPUs carry platform and number of cores. */
+/* A device's name for names of files: "nvidia-h200". That of a CPU has its platform and number of cores. */
 void wf_device_slug(const struct weft_device_info *info, char *buf, size_t cap);
 /* $XDG_CONFIG_HOME/weft/tuned/SLUG.tune or the same below ~/.config; make: with its folders. */
 weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, char *buf, size_t cap);
 
-/* The row and size of a call, for looking up and for tuning; false: a call that is never tuned. */
+/* The row and size of a call, for lookups and for tuning. False: such calls are not tuned. */
 bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size);
 /* The name that a table gives for that row and size, or NULL. */
 const char *wf_tuned_find(const wf_tuned_table *t, const wf_tuned_row *row, uint32_t size);

@@ -1,5 +1,5 @@
-/* check.c: runs a check's operands through a variant and judges the result. The tolerances of the whole
- * project stand in the one table below; loosening one is a defect. */
+/* check.c: runs a variant on the operands of a check and judges the result. The table below holds all tolerances of the
+ * project; to loosen one is a defect. */
 #include "verify/check.h"
 
 #include <math.h>
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An error's standard deviation, as a part of the size of the terms summed:
+/* The standard deviation of an error, relative to the size of the terms that are summed:
  *   F32 arithmetic   f32 x 2^-24 x sqrt(length of the sum) x amplify, but at most as F16
  *   others           sqrt(nmse)
- * A result is right when the mean square error is within that squared, and no element is off by more
- * than 8 of it; rounding to the output's dtype is allowed on top. */
+ * A result is right if its mean square error is at most the square of that, and no element is off by more than 8 times
+ * that; rounding to the output's dtype is allowed in addition. */
 static const struct tolerance {
     double f32;
     double nmse[WF_N_ARITH];
@@ -41,8 +41,8 @@ typedef struct run {
     bool in_flight;
 } run;
 
-/* Ends a transfer: waits for the queue, after an error once more, because others may be under way and
- * their host memory must outlive them. Where even that fails, nobody can say when they end. */
+/* Ends a transfer: waits for the queue, and after an error once more, because other transfers may be in flight and their host
+ * memory must outlive them. If that fails too, nothing tells when they end. */
 static weft_status settle(run *r, weft_status s)
 {
     if (!s) s = wf_finish(r->q);
@@ -58,7 +58,7 @@ static void run_end(run *r)
     }
 }
 
-/* Outputs hold NaN before the run, so that reading one shows; but GET_ROWS must write NaN rows itself. */
+/* Outputs hold NaN before the run, so that a read of them shows. Those of GET_ROWS do not: it must write rows of NaN itself. */
 static int poison(const wf_check *k)
 {
     return k->c.op == WF_OP_GET_ROWS ? 0xC3 : 0xFF;
@@ -69,7 +69,7 @@ static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
     return WF_UP(256, (uint64_t)dev->align) + wf_random(seed, (uint64_t)slot) % 4 * dev->align;
 }
 
-static weft_status make_room(run *r, int slot, uint64_t seed, const wf_check_operand *o, wf_view *v)
+static weft_status make_buffer(run *r, int slot, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
     uint64_t before = guard_before(r->dev, seed, slot);
     *v = o->view;
@@ -79,10 +79,10 @@ static weft_status make_room(run *r, int slot, uint64_t seed, const wf_check_ope
     return WEFT_OK;
 }
 
-/* In one write from the buffer's start: oclgrind 21.10 takes what is written elsewhere for uninitialised. */
+/* One write from the start of the buffer: oclgrind 21.10 takes memory that is written in other ways for uninitialised. */
 static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
-    WF_TRY(make_room(r, slot, seed, o, v));
+    WF_TRY(make_buffer(r, slot, seed, o, v));
     uint8_t *image = wf_calloc(v->buf->size, 1);
     if (!image) return WEFT_ERR_NOMEM;
     memset(image, byte, v->buf->size);
@@ -95,7 +95,7 @@ static weft_status place(run *r, int slot, int byte, uint64_t seed, const wf_che
 
 static weft_status place_poison(run *r, int slot, int byte, uint64_t seed, const wf_check_operand *o, wf_view *v)
 {
-    WF_TRY(make_room(r, slot, seed, o, v));
+    WF_TRY(make_buffer(r, slot, seed, o, v));
     return settle(r, wf_fill(r->q, v->buf, 0, v->buf->size, 0x01010101u * (uint32_t)byte));
 }
 
@@ -319,8 +319,8 @@ static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v
     j->out->row_hash = hash_rows(&row, image + v->offset + v->rows / 2 * pitch, 0xcbf29ce484222325u);
 }
 
-/* What ATTENTION adds to its counter: as many rows and heads as left phi's range, or nothing by variants that do
- * not look at phi. */
+/* ATTENTION adds to its counter the number of rows and heads that left phi's range; variants that do not use phi add
+ * nothing. */
 static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
 {
     uint32_t n, poisoned;
@@ -333,8 +333,8 @@ static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v,
     judge_guards(j, o, image, v, size);
 }
 
-/* What a fused call may use for anything. */
-static bool is_room(const wf_check *k, int o)
+/* A workspace of a fused call, whose contents mean nothing. */
+static bool is_workspace(const wf_check *k, int o)
 {
     return k->c.op == WF_OP_GEMM && (o == 1 || o == 2);
 }
@@ -344,7 +344,7 @@ static weft_status judge_all(run *r, const wf_check *k, const wf_variant *varian
     judge j = {.k = k, .variant = variant, .out = out};
     out->hash = 0xcbf29ce484222325u;
     for (int o = 0; o < WF_MAX_OUT; o++) {
-        if (!k->out[o].data || is_room(k, o)) continue;
+        if (!k->out[o].data || is_workspace(k, o)) continue;
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
         const wf_view *v = &r->call.out[o];
@@ -400,7 +400,7 @@ void wf_check_call(const wf_check *k, const wf_variant *v, wf_call *out)
     out->in[w].stride = out->in[w].cols;
 }
 
-/* supports() tells absent operands by buf, so present ones get a stand-in that nobody looks into. */
+/* supports() takes an operand without buf for absent, so present ones get a stand-in, which is never read. */
 static bool can_run(const wf_check *k, wf_dev *dev, int variant)
 {
     const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
@@ -495,7 +495,7 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
     weft_status s = place_all(&r, k, v->layout);
     if (!s) s = run_once(&r);
     if (s == WEFT_ERR_UNSUPPORTED && !can_run(k, dev, variant)) {
-        out->supported = false; /* its limits were not known before it was built */
+        out->supported = false; /* its limits were unknown until it was built */
         s = WEFT_OK;
     } else if (!s) s = judge_all(&r, k, v, out);
     if (!s && timed && out->supported) s = measure(&r, &out->median_ns);
@@ -504,7 +504,7 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
     return s;
 }
 
-/* The reference writes F32 where the op lets it, so that its own rounding does not count. */
+/* The reference writes F32 where the op allows it, so that its own rounding does not count. */
 static weft_status run_reference(wf_check *k, wf_dev *ref, wf_queue *q, int variant)
 {
     run r = {.dev = ref, .q = q};

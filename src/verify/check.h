@@ -1,25 +1,25 @@
-/* check: random problems for every op, and how far a kernel variant is from the reference on them. One
- * implementation for the op tests, wf_prepare's self-test and weft_selftest.
+/* check: random problems for every op, and the error of a kernel variant on them. The op tests, the self-test before first
+ * use and weft_selftest share it.
  *
- * A check holds a problem's operands and the reference's answer (variant "ref" of the CPU backend, F32
- * outputs). Every operand lies between guard zones; these, the gaps between rows, KV slots that no row
- * may see and pages outside the tables hold NaN, so that a wild read shows in the result. Outputs are
- * poisoned first, and all that a call must not write is compared afterwards.
+ * A check holds the operands of a problem and the reference's result (variant "ref" of the CPU backend, F32 outputs). Every
+ * operand lies between guard zones. These, the padding between rows, KV slots that no row attends to and pages outside the
+ * tables hold NaN, so that a wild read shows in the result. Outputs are filled with NaN first, and memory that a call must
+ * not write is compared afterwards.
  */
 #ifndef WF_CHECK_H
 #define WF_CHECK_H
 
 #include "dev/dev.h"
 
-/* One problem. Which fields an op reads:
+/* One problem. The fields that each op uses:
  *   GET_ROWS m ids of n table rows of k columns; RMSNORM m rows of n (0: 1) groups of k; GEMM m x n, depth k, with p.rope heads in p, of
  *   which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
  *   are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; TOKEN_SUBST m tokens from k
- *   between pools of about n pages; SAMPLE m x k inputs, n - 1 likeliest ones, edits if bias. */
+ *   between pools of about n pages; SAMPLE m x k inputs, the n - 1 largest ones, logit adjustments if bias. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
-    WF_WINDOWS_MIXED, /* of every kind, as many as there are KV heads */
-    WF_WINDOWS_WIDE,  /* that hide nothing */
+    WF_WINDOWS_MIXED, /* one of each kind, as far as there are KV heads */
+    WF_WINDOWS_WIDE,  /* so wide that nothing is masked */
 };
 typedef struct wf_case {
     enum wf_op op;
@@ -37,7 +37,7 @@ typedef struct wf_case {
 
 typedef struct wf_check_operand {
     wf_view view;  /* without buf, offset and layout */
-    uint8_t *data; /* its rows with the gaps between them; NULL: absent */
+    uint8_t *data; /* its rows with the padding between them; NULL: absent */
     uint64_t bytes;
 } wf_check_operand;
 
@@ -47,8 +47,8 @@ typedef struct wf_check {
     wf_check_operand expect[WF_MAX_OUT];
     double reduce; /* length of the longest sum behind one output */
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
-    double amplify; /* rounding errors inside count this much more: large logits in a softmax */
-    double bytes, flops; /* that one run must move and compute */
+    double amplify; /* factor on internal rounding errors: large logits in a softmax */
+    double bytes, flops; /* that one run moves and computes at least */
     uint32_t redo_least, redo_most; /* ATTENTION with a phi: rows and heads that asynchronous variants recompute */
     bool in_flight; /* a lost device may still use its memory, which is then never freed */
 } wf_check;
@@ -63,25 +63,24 @@ typedef struct wf_check_result {
     char message[224];
 } wf_check_result;
 
-/* Draws the operands of a case and runs the reference on ref, which must be the CPU backend. */
+/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. */
 weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out);
 void wf_check_free(wf_check *);
-/* Runs one variant; with timed also measures it. An error means that it could not be run: a wrong
- * result is out->ok false. */
+/* Runs one variant, and measures it if timed. An error means that it could not run; a wrong result sets out->ok to false. */
 weft_status wf_check_run(wf_check *, wf_dev *dev, wf_queue *q, int variant, bool timed,
                          wf_check_result *out);
-/* The part of k that computes this row of the first output, with the same operands; it borrows their memory. False:
- * rows of this op are not independent, or cannot be taken apart. */
+/* The check of one row of k's first output alone, with the same operands, whose memory it borrows. False: the rows of this
+ * op are not independent, or cannot be separated. */
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out);
-/* k without its windows, which must hide nothing: the same answer. It borrows the memory of k's operands. */
+/* k without its windows, which must mask nothing: the same result. It borrows the memory of k's operands. */
 wf_check wf_check_no_windows(const wf_check *k);
-/* k with NaN for all keys and values of other sequences than that of row rows / 2, whose answer stays: row_hash says so,
- * and nothing else counts. False: not attention, or one sequence only. */
+/* k with NaN in all keys and values except those of the sequence of row rows / 2, whose result must stay the same: only
+ * row_hash counts. False: not attention, or only one sequence. */
 bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out);
-void wf_check_poison_free(wf_check *poisoned); /* what it does not borrow from k */
-/* Do an op's operands have the same dtypes always? Else some are activations. */
+void wf_check_poison_free(wf_check *poisoned); /* the memory that it does not borrow from k */
+/* Are the dtypes of all of an op's operands fixed? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
-/* The call of this check as supports() and pick() take it: all but buffers. */
+/* The call of this check, for supports() and pick(): complete except for the buffers. */
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
 /* "M 7 N 64 K 4099 F16 -> F32 bias", for logs; always NUL-terminated. */
 void wf_case_text(const wf_case *, char *buf, size_t cap);

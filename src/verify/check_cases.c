@@ -1,4 +1,4 @@
-/* check_cases.c: cases by name and number: the small problems of weft_selftest, and their text. */
+/* check_cases.c: the small problems of weft_selftest by number, and a case as text. */
 #include "verify/check.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
              c->pad ? " padded" : "");
 }
 
-/* One row for each op; dtypes and a few toggles run over all their values below. */
+/* One row for each op; the code below varies dtypes and a few flags over all their values. */
 static const wf_case small[] = {
     {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
     {.op = WF_OP_RMSNORM, .m = 3, .k = 331, .pad = 5},

@@ -1,4 +1,4 @@
-/* check_gen.c: draws the operands of a check. The same case (seed included) gives the same bytes. */
+/* check_gen.c: generates the operands of a check. The same case (with its seed) gives the same bytes. */
 #include "verify/check.h"
 #include "sampling/sampler.h"
 
@@ -10,19 +10,19 @@ typedef struct gen {
     uint64_t seed, n;
 } gen;
 
-static uint64_t draw(gen *g)
+static uint64_t next_random(gen *g)
 {
     return wf_random(g->seed, g->n++);
 }
 
 static uint32_t below(gen *g, uint32_t n)
 {
-    return (uint32_t)(draw(g) % n);
+    return (uint32_t)(next_random(g) % n);
 }
 
 static float unit(gen *g)
 {
-    return (float)(int32_t)(draw(g) >> 32) * 0x1p-31f; /* [-1, 1) */
+    return (float)(int32_t)(next_random(g) >> 32) * 0x1p-31f; /* [-1, 1) */
 }
 
 static void shuffle(gen *g, uint32_t *a, uint32_t n)
@@ -69,7 +69,7 @@ static void mutate(gen *g, const wf_dtype_info *t, uint8_t *block)
     uint8_t old = block[at];
     t->decode(block, before, t->block);
     for (uint32_t i = 0; i < t->block; i++) top = fmaxf(top, fabsf(before[i]));
-    block[at] = (uint8_t)draw(g);
+    block[at] = (uint8_t)next_random(g);
     t->decode(block, after, t->block);
     for (uint32_t i = 0; i < t->block; i++) {
         if (fabsf(after[i]) <= 1.1f * top) continue; /* false for NaN */
@@ -222,7 +222,7 @@ static weft_status gen_silu_mul(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
-/* Some rows with ties for the first place, some with what is no number. */
+/* Some rows have ties for the largest value, some have NaN or infinity. */
 static weft_status gen_argmax(wf_check *k, gen *g)
 {
     static const float wild[] = {NAN, INFINITY, -INFINITY};
@@ -273,13 +273,13 @@ static void edit_row(const wf_check *k, uint32_t r, float *z)
     }
 }
 
-/* Draws how a row is chosen from until rounding cannot decide: the answer must be the same in any arithmetic. */
+/* Generates sampling parameters of a row until rounding cannot decide: the result must be the same in any arithmetic. */
 static void gen_params(gen *g, const float *z, uint32_t n, wf_token_logit *scratch, float *params, int32_t *key)
 {
     const double clear = 5e-5;
     double margin = 0;
     for (int try = 0; try < 1000 && margin < clear; try++) {
-        wf_sampling_params c = {.temperature = below(g, 6) ? 0.25f + (float)below(g, 16) / 8 : 0, .seed = draw(g), .counter = below(g, 3) ? below(g, 9999) : draw(g)};
+        wf_sampling_params c = {.temperature = below(g, 6) ? 0.25f + (float)below(g, 16) / 8 : 0, .seed = next_random(g), .counter = below(g, 3) ? below(g, 9999) : next_random(g)};
         c.top_k = below(g, 2) || try > 500 ? 1 + (int32_t)below(g, try > 500 ? 20 : n + 2) : 0;
         c.top_p = below(g, 2) ? (float)below(g, 33) / 32 : 0;
         c.min_p = below(g, 3) ? 0 : (float)below(g, 33) / 32;
@@ -346,7 +346,7 @@ static weft_status gen_page_copy(wf_check *k, gen *g)
     return make(&k->out[0], WF_F16, to, c->k, c->in_place ? c->pad : 2 * c->pad);
 }
 
-/* Some tokens are there, some come from the step before, a few from nowhere. */
+/* Some tokens are given, some come from the step before, a few indices are out of range. */
 static weft_status gen_token_subst(wf_check *k, gen *g)
 {
     static const int32_t wild[] = {INT32_MIN, INT32_MIN + 1};
@@ -376,7 +376,7 @@ static void gen_seqs(const wf_case *c, gen *g, seqs *s)
         s->len[i] = i ? 1 + below(g, c->max_kv) : c->max_kv;
         uint32_t most = WF_MIN(c->max_q, s->len[i]);
         s->rows[i] = i && below(g, 3) == 0 ? 1 : i ? 1 + below(g, most) : most;
-        if (s->n > 2 && i == s->n / 2) s->rows[i] = 0; /* a sequence that this call's rows leave out */
+        if (s->n > 2 && i == s->n / 2) s->rows[i] = 0; /* a sequence without rows in this call */
         s->first[i] = s->pages;
         s->pages += (s->len[i] + c->p.page_tokens - 1) / c->p.page_tokens + below(g, 2);
         s->m += s->rows[i];
@@ -395,13 +395,13 @@ static int32_t window_of(const wf_check *k, uint32_t head)
     return k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
 }
 
-/* Does some row see key t of a KV head? The first row is at position first, and each key behind it has one. */
+/* Does any row attend to key t of a KV head? The first row is at position first, and every later key has a row. */
 static bool is_seen(const wf_check *k, uint32_t head, uint32_t first, uint32_t t)
 {
     return t > first || wf_attends(window_of(k, head), k->c.p.sink, (int32_t)first, (int32_t)t);
 }
 
-/* Keys of all KV heads that the row at pos sees. */
+/* Keys of all KV heads to which the row at pos attends. */
 static double count_seen(const wf_check *k, uint32_t pos)
 {
     double n = 0;
@@ -412,7 +412,7 @@ static double count_seen(const wf_check *k, uint32_t pos)
     return n;
 }
 
-/* Of len keys, the last `rows` of which have rows; what none of these sees stays NaN. */
+/* Of len keys, the last `rows` of which have rows; keys to which none of these attends stay NaN. */
 static void fill_sequence(wf_check *k, gen *g, uint32_t len, uint32_t rows, const int32_t *pages)
 {
     const wf_op_params *p = &k->c.p;
@@ -446,7 +446,7 @@ static void fill_rows(const seqs *s, const uint32_t *order, int32_t *seq, int32_
     }
 }
 
-/* Now and then rows are neither in order nor side by side, so that sequences meet again and again. */
+/* Sometimes rows are shuffled, so that those of a sequence are scattered. */
 static void scatter_rows(gen *g, uint32_t m, int32_t *seq, int32_t *pos)
 {
     for (uint32_t n = below(g, 3) ? 0 : WF_MIN(m, 24); n; n--) {
@@ -457,7 +457,7 @@ static void scatter_rows(gen *g, uint32_t m, int32_t *seq, int32_t *pos)
     }
 }
 
-/* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone, any. */
+/* One of each kind: all keys, fewer than the sink, a page and a bit, more than there are, the row's own key alone, random. */
 static weft_status gen_windows(wf_check *k, gen *g)
 {
     const wf_op_params *p = &k->c.p;
@@ -525,8 +525,8 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
     return top;
 }
 
-/* How many rows and heads leave the range of phi: for certain, and at most, for a variant may hold only the upper
- * 13 of the range and rounds. */
+/* Counts the rows and heads that leave the range of phi: at least, and at most, since a variant rounds and may represent only
+ * the upper 13 of the range. */
 static void count_redone(wf_check *k)
 {
     const wf_op_params *p = &k->c.p;
