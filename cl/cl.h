@@ -5,6 +5,9 @@
  * A configure function is pure, from a call to a launch: which compile-time knobs, how many work-groups,
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
+ *
+ * Files in their order, which tests/layers holds: ptx, wgmma*, source, launch, ops/<op>, variants, pick; errors, queue, cache, child,
+ * prog; ops/clblast_run, submit; buf, layout, quirks, caps, probe; dev.
  */
 #ifndef WF_CL_H
 #define WF_CL_H
@@ -124,9 +127,7 @@ typedef struct cl_launch {
                             decided already, and the call is of the kind that it was decided for */
     uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
-    /* What puts the call in the queue, where a library does; NULL: the kernel. WEFT_ERR_UNSUPPORTED: it refuses, and the device
-     * is well. */
-    weft_status (*run)(struct cl_q *, const wf_call *, int variant);
+    bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
 } cl_launch;
 
 void wf_cl_knob(cl_launch *l, const char *name, int32_t value);
@@ -150,7 +151,6 @@ void wf_cl_arg_scratch(cl_launch *l, uint64_t bytes);
 #define WF_CL_ZEROED 16384u
 /* The zeroed workspace of the queue: all of its bytes are zero, and a kernel leaves them zero. */
 void wf_cl_arg_zeroed(cl_launch *l, uint64_t bytes);
-bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
 /* Work-group of at most want work-items (a power of two) that the device and limit allow. */
 uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit);
 
@@ -192,7 +192,7 @@ bool wf_cl_configure_sample(const cl_caps *, const cl_variant *, const wf_call *
 bool wf_cl_configure_token_subst(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 
-/* ---- launch.c, pick.c: the variants of each op --------------------------------------------------------- */
+/* ---- variants.c, pick.c: the variants of each op ------------------------------------------------------- */
 
 /* Configures a call with a variant of its op, within the limits learnt so far. */
 bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *l);
@@ -234,6 +234,21 @@ enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };
 char *wf_cl_attention_ptx(const int32_t knob[4], int32_t head_dim);
 /* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
 double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
+
+/* ---- source.c: the text of a program ------------------------------------------------------------------- */
+
+/* What the compiler gets for a launch: common parts, storage format and kernel in one text, or generated PTX. malloc'ed; NULL
+ * with the error set. */
+char *wf_cl_compose(const cl_variant *v, const cl_launch *l);
+/* Its options: the launch's knobs, and what the driver wants. */
+void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap);
+bool wf_cl_has_format(const char *wtype); /* is there a kernels/quant file for it? */
+typedef struct cl_source {
+    const char *name, *text;
+} cl_source;
+extern const cl_source wf_cl_sources[]; /* generated from kernels/; ends with a NULL name */
+extern const char wf_cl_libexec[];          /* where the build helper is installed; generated, too */
+const char *wf_cl_source(const char *name); /* NULL: none of that name */
 
 /* ---- prog.c, cache.c, child.c: kernels from sources ----------------------------------------------------- */
 
@@ -291,14 +306,7 @@ enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char
                                        void **bin, size_t *size);
 void wf_cl_child_stop(cl_child *c);
 
-typedef struct cl_source {
-    const char *name, *text;
-} cl_source;
-extern const cl_source wf_cl_sources[]; /* generated from kernels/; ends with a NULL name */
-extern const char wf_cl_libexec[];          /* where the build helper is installed; generated, too */
-const char *wf_cl_source(const char *name); /* NULL: none of that name */
-
-/* ---- dev.c, buf.c, queue.c --------------------------------------------------------------------------------- */
+/* ---- errors.c, queue.c, buf.c, submit.c --------------------------------------------------------------------------------- */
 
 typedef struct cl_buf {
     wf_buf base;
@@ -376,9 +384,11 @@ weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *
 weft_status wf_cl_scratch(cl_q *, uint64_t bytes);
 void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
 
-/* ---- ops/clblast.c, or clblast_none.c: a variant without a kernel of ours ---------------------------------------- */
+/* ---- ops/clblast.c and clblast_run.c, or clblast_none.c: a variant without a kernel of ours ----------------------- */
 
 bool wf_cl_has_clblast(void);
+/* Puts a call in the queue. WEFT_ERR_UNSUPPORTED: CLBlast refuses it, and the device is well. */
+weft_status wf_cl_clblast_run(cl_q *, const wf_call *, int variant);
 /* What CLBlast holds of contexts ends here. Other devices of the process that use it build again. */
 void wf_cl_clblast_close(cl_dev *);
 

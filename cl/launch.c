@@ -99,13 +99,3 @@ uint32_t wf_cl_group(const cl_caps *caps, uint32_t want, uint32_t limit)
     while (want > most) want /= 2;
     return want ? want : 1;
 }
-
-bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *l)
-{
-    const cl_variant *v = wf_cl_variant_at(c->op, variant);
-    uint32_t limit = d->var[c->op][variant].limit;
-    memset(l, 0, sizeof *l);
-    if (!v->configure(&d->ref.caps, v, c, limit, l)) return false;
-    if (l->group == 0 || l->group > d->ref.caps.max_group) return false;
-    return !limit || l->group <= limit;
-}

@@ -1,48 +1,7 @@
-/* The variants of each op, and which of them a call gets. */
+/* Which variant a call gets. */
 #include "cl/cl.h"
 
 #include <string.h>
-
-static const cl_variant table[] = {
-#define X(op_, name_, tier_, layout_, class_, flags_, family_, configure_, a, b, c, d)                           \
-    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_configure_##configure_},
-#include "cl/variants.def"
-#undef X
-};
-
-/* The same rows as the front sees them. Matrix units multiply F16. */
-static const wf_variant shown[] = {
-#define X(op, name, tier, layout, class, flags, ...)                                   \
-    {#name, WF_TIER_##tier, layout, class, WF_TIER_##tier == WF_TIER_MATRIX ? WF_ARITH_F16 : WF_ARITH_F32, flags},
-#include "cl/variants.def"
-#undef X
-};
-
-static size_t first_of(enum wf_op op)
-{
-    size_t i = 0;
-    while (i < WF_LEN(table) && table[i].op != op) i++;
-    return i;
-}
-
-size_t wf_cl_n_variants(enum wf_op op)
-{
-    size_t first = first_of(op), n = 0;
-    while (first + n < WF_LEN(table) && table[first + n].op == op) n++;
-    return WF_MIN(n, WF_CL_MAX_VARIANTS);
-}
-
-const cl_variant *wf_cl_variant_at(enum wf_op op, int i)
-{
-    return i >= 0 && (size_t)i < wf_cl_n_variants(op) ? &table[first_of(op) + (size_t)i] : NULL;
-}
-
-size_t wf_cl_variants(wf_dev *d, enum wf_op op, const wf_variant **list)
-{
-    (void)d;
-    *list = shown + first_of(op);
-    return wf_cl_n_variants(op);
-}
 
 static int find(enum wf_op op, const char *name)
 {
@@ -51,24 +10,18 @@ static int find(enum wf_op op, const char *name)
     return -1;
 }
 
-bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
+/* As the front sees it. */
+static const wf_variant *shown_at(enum wf_op op, int i)
 {
-    cl_dev *d = (cl_dev *)base;
-    cl_launch l;
-    const cl_variant *v = wf_cl_variant_at(c->op, variant);
-    if (!v || v->tier > d->ref.caps.tier || v->tier > d->base.params.tier) return false;
-    return wf_cl_configure(d, variant, c, &l);
-}
-
-void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
-{
-    if (wf_cl_variant_at(op, variant)) ((cl_dev *)base)->var[op][variant].dropped = true;
+    const wf_variant *list;
+    wf_cl_variants(NULL, op, &list);
+    return &list[i];
 }
 
 /* class NULL: of any. */
 static bool usable(cl_dev *d, const wf_call *c, const char *class, int i)
 {
-    if (i < 0 || d->var[c->op][i].dropped || (class && strcmp(class, shown[first_of(c->op) + (size_t)i].class))) return false;
+    if (i < 0 || d->var[c->op][i].dropped || (class && strcmp(class, shown_at(c->op, i)->class))) return false;
     return wf_cl_supports(&d->base, c, i);
 }
 
@@ -173,7 +126,7 @@ int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
         if (usable(d, c, class, i)) return i;
     }
     for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
-        bool on_request = shown[first_of(c->op) + (size_t)i].flags & WF_ON_REQUEST;
+        bool on_request = shown_at(c->op, i)->flags & WF_ON_REQUEST;
         if (!on_request && usable(d, c, class, i)) return i;
     }
     return -1;

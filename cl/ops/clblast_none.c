@@ -12,6 +12,12 @@ bool wf_cl_configure_clblast(const cl_caps *caps, const cl_variant *v, const wf_
     return false;
 }
 
+weft_status wf_cl_clblast_run(cl_q *q, const wf_call *c, int variant)
+{
+    (void)q, (void)c, (void)variant;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "this build of weft has no CLBlast");
+}
+
 void wf_cl_clblast_close(cl_dev *d)
 {
     (void)d;

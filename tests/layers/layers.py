@@ -4,6 +4,8 @@
 A folder includes only itself and names to its right in ORDER; cl and cpu see only dev and what is to its right,
 and nothing includes them. cli, serve and loadgen include only themselves and those of them to their right,
 <weft/...> and base. Project headers are always written "folder/file.h".
+
+Files of cl have an order, too: no file uses, by itself or through others, what uses it.
 """
 import os
 import re
@@ -58,10 +60,56 @@ def sources(root):
                     yield os.path.relpath(os.path.join(at, name), root)
 
 
+STRICT = "cl"  # the folder whose files have an order
+STAND_INS = ("_none.c", "stub.c")  # built in place of others
+DEFINITION = re.compile(r"^(?!static\b|extern\b|typedef\b)\w[\w *]*?\b(wf_\w+)(?:\([^;{]*\)\s*\{|(?:\[\])? =)", re.M)
+PASTED = re.compile(r"\b(wf_\w+)##\w")
+
+
+def stripped(text):
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', " ", text, flags=re.S)
+
+
+def names_of(root, path):
+    """(defined, used) of a .c file: public names. Those that a macro pastes from a table, wf_x_##row, count as used."""
+    with open(os.path.join(root, path), encoding="utf-8") as f:
+        text = f.read()
+    code, used = stripped(text), set()
+    tables = [name for _, name in INCLUDE.findall(text) if name.endswith(".def") and os.path.exists(os.path.join(root, name))]
+    for table in tables:
+        with open(os.path.join(root, table), encoding="utf-8") as f:
+            words = set(re.findall(r"\w+", stripped(f.read())))
+        used.update(prefix + word for prefix in PASTED.findall(code) for word in words)
+    defined = set(DEFINITION.findall(code))
+    return defined, (used | set(re.findall(r"\bwf_\w+", code))) - defined
+
+
+def circles(root, files):
+    """Files of STRICT in the order of use, each circle once."""
+    names = {path: names_of(root, path) for path in files
+             if path.startswith(STRICT + os.sep) and path.endswith(".c") and not path.endswith(STAND_INS)}
+    owner = {name: path for path, (defined, _) in names.items() for name in defined}
+    uses = {path: sorted({owner[name] for name in used if name in owner}) for path, (_, used) in names.items()}
+    done, trail = set(), []
+
+    def walk(path):
+        if path in trail:
+            yield f"circle: {' uses '.join(trail[trail.index(path):] + [path])}"
+        elif path not in done:
+            trail.append(path)
+            for other in uses[path]:
+                yield from walk(other)
+            trail.pop()
+            done.add(path)
+
+    for path in sorted(uses):
+        yield from walk(path)
+
+
 def main():
     root = sys.argv[1]
     files = list(sources(root))
-    wrong = [c for path in files for c in complaints(root, path)]
+    wrong = [c for path in files for c in complaints(root, path)] + list(circles(root, files))
     print("\n".join(wrong) if wrong else f"{len(files)} files point right")
     return 1 if wrong or not files else 0
 

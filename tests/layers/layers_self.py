@@ -30,7 +30,27 @@ CASES = [  # file, include line, is it right?
     ("src/other/a.c", "#include <stdio.h>", False),
 ]
 
+TREES = [  # files of cl, is it right?
+    ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b.c": "void wf_b(void)\n{\n    /* wf_a(); */\n}\n"}, True),
+    ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b.c": "void wf_b(void)\n{\n    wf_a();\n}\n"}, False),
+    ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b.c": "void wf_b(void)\n{\n    wf_c();\n}\n",
+      "cl/ops/c.c": "static int x;\nconst int *wf_c(\n    int i)\n{\n    return wf_a() ? &x : 0;\n}\n"}, False),
+    ({"cl/a.c": '#define X(n) wf_op_##n,\n#include "cl/t.def"\nvoid wf_a(void)\n{\n}\n', "cl/t.def": "X(gemm)\n",
+      "cl/g.c": "void wf_op_gemm(void)\n{\n    wf_a();\n}\n"}, False),
+    ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b_none.c": "void wf_b(void)\n{\n    wf_a();\n}\n"}, True),
+]
+
 bad = 0
+for files, right in TREES:
+    with tempfile.TemporaryDirectory() as root:
+        for path, text in files.items():
+            os.makedirs(os.path.join(root, os.path.dirname(path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as f:
+                f.write(text)
+        code = subprocess.run([sys.executable, sys.argv[1], root], stdout=subprocess.DEVNULL).returncode
+        if (code == 0) != right:
+            print(f"{files}: exit {code}, should be {'0' if right else 'not 0'}")
+            bad = 1
 for path, line, right in CASES:
     with tempfile.TemporaryDirectory() as root:
         os.makedirs(os.path.join(root, os.path.dirname(path)))

@@ -1,0 +1,69 @@
+/* The variants of each op, and what each can run. */
+#include "cl/cl.h"
+
+#include <string.h>
+
+static const cl_variant table[] = {
+#define X(op_, name_, tier_, layout_, class_, flags_, family_, configure_, a, b, c, d)                           \
+    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_configure_##configure_},
+#include "cl/variants.def"
+#undef X
+};
+
+/* The same rows as the front sees them. Matrix units multiply F16. */
+static const wf_variant shown[] = {
+#define X(op, name, tier, layout, class, flags, ...)                                   \
+    {#name, WF_TIER_##tier, layout, class, WF_TIER_##tier == WF_TIER_MATRIX ? WF_ARITH_F16 : WF_ARITH_F32, flags},
+#include "cl/variants.def"
+#undef X
+};
+
+static size_t first_of(enum wf_op op)
+{
+    size_t i = 0;
+    while (i < WF_LEN(table) && table[i].op != op) i++;
+    return i;
+}
+
+size_t wf_cl_n_variants(enum wf_op op)
+{
+    size_t first = first_of(op), n = 0;
+    while (first + n < WF_LEN(table) && table[first + n].op == op) n++;
+    return WF_MIN(n, WF_CL_MAX_VARIANTS);
+}
+
+const cl_variant *wf_cl_variant_at(enum wf_op op, int i)
+{
+    return i >= 0 && (size_t)i < wf_cl_n_variants(op) ? &table[first_of(op) + (size_t)i] : NULL;
+}
+
+size_t wf_cl_variants(wf_dev *d, enum wf_op op, const wf_variant **list)
+{
+    (void)d;
+    *list = shown + first_of(op);
+    return wf_cl_n_variants(op);
+}
+
+bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *l)
+{
+    const cl_variant *v = wf_cl_variant_at(c->op, variant);
+    uint32_t limit = d->var[c->op][variant].limit;
+    memset(l, 0, sizeof *l);
+    if (!v->configure(&d->ref.caps, v, c, limit, l)) return false;
+    if (l->group == 0 || l->group > d->ref.caps.max_group) return false;
+    return !limit || l->group <= limit;
+}
+
+bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
+{
+    cl_dev *d = (cl_dev *)base;
+    cl_launch l;
+    const cl_variant *v = wf_cl_variant_at(c->op, variant);
+    if (!v || v->tier > d->ref.caps.tier || v->tier > d->base.params.tier) return false;
+    return wf_cl_configure(d, variant, c, &l);
+}
+
+void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
+{
+    if (wf_cl_variant_at(op, variant)) ((cl_dev *)base)->var[op][variant].dropped = true;
+}
