@@ -271,10 +271,12 @@ stage_tsan() {
 }
 
 stage_cpu-only() {
-    $short || return 0
     check "build without OpenCL" compile cpu-only -Dopencl=disabled || return
-    run_tests "tests without OpenCL" cpu-only -- '^(golden cpu|cli [^or]|cli run|layers)'
-    check "no leak after load, run and close" leaks
+    if $short; then
+        run_tests "tests without OpenCL" cpu-only -- '^(golden cpu|cli [^or]|cli run|layers)'
+        check "no leak after load, run and close" leaks
+    fi
+    longer "without OpenCL: cli readme, logits cpu" run_tests "more tests without OpenCL" cpu-only -- '^(cli readme|logits cpu)$'
 }
 
 stage_fuzz() {
