@@ -15,7 +15,7 @@ typedef struct reader {
     bool *seen; /* by layer; the last one: the sink */
 } reader;
 
-/* A word that is a number up to most. */
+/* Parses a decimal number up to `most`. */
 static bool number(const char *word, uint32_t most, uint32_t *out)
 {
     uint64_t n = 0;
@@ -29,7 +29,7 @@ static weft_status read_sink(reader *r, char *rest)
 {
     const char *word = strtok_r(NULL, " \t", &rest);
     bool *seen = &r->seen[r->n_layers];
-    if (*seen) return wf_fail(WEFT_ERR_FORMAT, "sink stands here twice");
+    if (*seen) return wf_fail(WEFT_ERR_FORMAT, "'sink' appears twice");
     if (!word || !number(word, WF_MAX_SINK, r->sink) || strtok_r(NULL, " \t", &rest))
         return wf_fail(WEFT_ERR_FORMAT, "want 'sink N', N from 0 to %u", WF_MAX_SINK);
     *seen = true;
@@ -41,7 +41,7 @@ static weft_status read_windows(const reader *r, uint32_t layer, char *rest)
     uint32_t n = 0, window;
     for (const char *word; (word = strtok_r(NULL, " \t", &rest)); n++) {
         if (!number(word, INT32_MAX, &window))
-            return wf_fail(WEFT_ERR_FORMAT, "layer %u: '%.32s' is no attention window: want 0 (all keys) to %d", layer, word, INT32_MAX);
+            return wf_fail(WEFT_ERR_FORMAT, "layer %u: '%.32s' is not an attention window: want 0 (all keys) to %d", layer, word, INT32_MAX);
         if (n < r->n_heads) r->out[(size_t)layer * r->n_heads + n] = (int32_t)window;
     }
     if (n == r->n_heads) return WEFT_OK;
@@ -54,7 +54,7 @@ static weft_status read_layer(reader *r, char *rest)
     uint32_t layer;
     if (!word || !number(word, UINT32_MAX, &layer)) return wf_fail(WEFT_ERR_FORMAT, "want 'layer N' and its windows");
     if (layer >= r->n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, r->n_layers - 1);
-    if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u stands here twice", layer);
+    if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u appears twice", layer);
     r->seen[layer] = true;
     return read_windows(r, layer, rest);
 }
@@ -81,7 +81,7 @@ weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint3
 
 /* ---- use -------------------------------------------------------------------------------------------------- */
 
-/* The operand of a layer: a constant of its own. */
+/* Adds the windows of a layer to the weights, as a constant. */
 static weft_status add_constant(const int32_t *windows, uint32_t n, wf_graph *g, wf_weights *w, int32_t *value)
 {
     int32_t *copy = wf_calloc(n, sizeof *copy);

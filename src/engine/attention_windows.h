@@ -1,13 +1,13 @@
-/* attention_windows: how far each KV head of each layer looks back (sparse attention as in MoA, which FlashDecoding++Next runs): the
- * file that says so, and its use. The file:
+/* attention_windows: sparse attention with a window for each KV head of each layer (as MoA has it, which FlashDecoding++Next
+ * runs): the file, and its use. The file:
  *
  *     weft-attention-windows 1
- *     sink 64                      # the first keys, which every head sees; without this line 0
- *     layer 0 1024 1024 4096 0     # a window for each KV head: so many of the last keys; 0: all
+ *     sink 64                      # the first keys, which every head attends to; 0 without this line
+ *     layer 0 1024 1024 4096 0     # for each KV head: how many of the last keys it attends to; 0: all
  *     ...                          # and so on, every layer
  *
- * Query heads share the window of their KV head, since its keys are read once for all of them: of a pattern by query
- * heads take the longest of each group. A row's own key is one of its window.
+ * Query heads share the window of their KV head, because its keys are read once for all of them: from a pattern by query
+ * heads take the longest window of each group. A window includes the token's own key.
  */
 #ifndef WF_ATTENTION_WINDOWS_H
 #define WF_ATTENTION_WINDOWS_H
@@ -16,8 +16,8 @@
 
 /* Reads windows [n_layers][n_kv_head]. Errors name the line. */
 weft_status wf_attention_windows_load(const char *path, uint32_t n_layers, uint32_t n_kv_head, int32_t *out, uint32_t *sink);
-/* Gives g's ATTENTION nodes the windows of path as constants in w; layers in which every head sees all keys stay as they are.
- * path NULL: nothing. Before the weights go to the device. */
+/* Gives g's ATTENTION nodes the windows of the file at path, as constants in w. Layers with dense attention do not change.
+ * path NULL: does nothing. Call it before the weights are uploaded. */
 weft_status wf_attention_windows_use(const struct weft_model *m, const char *path, wf_graph *g, wf_weights *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* bench: llama-bench's two measurements through the engine itself — prompt processing and generation. */
+/* bench: the two measurements of llama-bench, prompt processing and generation, through the engine itself. */
 #include "engine/engine.h"
 #include <weft/tune.h>
 
@@ -22,7 +22,7 @@ static weft_status submit(struct weft_engine *e, const struct weft_bench_params 
     return weft_submit(e, &rp, &r->r);
 }
 
-/* Seconds of the longest of the requests that run together; queueing does not count. */
+/* Seconds of the longest of the concurrent requests, without its time in the queue. */
 static weft_status run_once(struct weft_engine *e, const struct weft_bench_params *p, const int32_t *tokens, double *seconds)
 {
     uint32_t n = WF_MAX(p->n_seqs, 1u);
@@ -58,7 +58,7 @@ static void summarise(double *rates, uint32_t n, struct weft_bench_result *out)
 
 static weft_status run_all(struct weft_engine *e, const struct weft_bench_params *p, uint32_t n, const int32_t *tokens, double *rates)
 {
-    for (uint32_t i = 0; i <= n; i++) { /* the first is a warm-up */
+    for (uint32_t i = 0; i <= n; i++) { /* the first run is a warm-up */
         double seconds = 0;
         WF_TRY(run_once(e, p, tokens, &seconds));
         if (i) rates[i - 1] = (double)WF_MAX(p->n_seqs, 1u) * (p->n_gen ? p->n_gen : p->n_prompt) / seconds;
@@ -71,7 +71,7 @@ weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p,
 {
     if (!e || !p || !out || (!p->n_prompt && !p->n_gen)) return wf_fail(WEFT_ERR_ARG, "weft_bench: want n_prompt or n_gen");
     uint32_t n = p->repeat ? p->repeat : 5;
-    if (p->n_prompt && !e->sched.p.no_prefix) return wf_fail(WEFT_ERR_ARG, "weft_bench: want an engine with no_prefix: else equal prompts are computed once");
+    if (p->n_prompt && !e->sched.p.no_prefix) return wf_fail(WEFT_ERR_ARG, "weft_bench: want an engine with no_prefix: otherwise equal prompts are computed once");
     if (p->n_gen && (uint64_t)p->n_prompt + p->n_gen + 1 > e->context)
         return wf_fail(WEFT_ERR_FULL, "%u + %u tokens do not fit the context of %u", p->n_prompt, p->n_gen, e->context);
     int32_t *tokens = wf_calloc((size_t)p->n_prompt + 1, sizeof *tokens);

@@ -1,6 +1,5 @@
-/* calibrate: the distribution of attention logits over a text. The engine computes as always; after each
- * attention op its queries and keys are read back and multiplied once more on the host, so that no kernel
- * needs to give its logits away. */
+/* calibrate: the distribution of attention logits over a text. The engine computes as usual. After each attention op the host
+ * reads its queries and keys and multiplies them again, so that no kernel needs to output its logits. */
 #include "engine/calibration.h"
 
 #include <math.h>
@@ -10,11 +9,11 @@
 typedef struct collector {
     struct weft_engine *e;
     struct weft_calibration *c;
-    void *raw;    /* as on the device: queries of a call or the K pool of a layer */
-    float *q, *k; /* the same as numbers */
+    void *raw;    /* in the device's format: queries of a call, or the K pool of a layer */
+    float *q, *k; /* the same in F32 */
     int32_t *windows; /* [KV heads] of a layer; all 0 where it has none */
     size_t n_q, n_k;
-    bool broken;  /* a logit was no finite number */
+    bool broken;  /* a logit was NaN or infinite */
 } collector;
 
 /* ---- counting ---------------------------------------------------------------------------------------------- */
@@ -29,7 +28,7 @@ static void add(struct weft_logits *l, double x)
     l->n++;
 }
 
-/* Eight sums, which compilers make one vector of. */
+/* Eight sums, which compilers vectorise. */
 static float dot(const float *a, const float *b, uint32_t n)
 {
     float sum[8] = {0}, rest = 0;
@@ -62,12 +61,12 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_o
 
 /* ---- reading back ------------------------------------------------------------------------------------------ */
 
-static weft_status make_room(collector *t, const wf_call *c)
+static weft_status allocate(collector *t, const wf_call *c)
 {
     size_t rows = t->e->limits.step_tokens;
     if (t->raw) return WEFT_OK;
     t->n_q = rows * c->in[0].cols;
-    t->n_k = (size_t)t->e->limits.pages * c->in[1].cols; /* a step may see fewer pages */
+    t->n_k = (size_t)t->e->limits.pages * c->in[1].cols; /* a step may have fewer pages */
     t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
@@ -97,7 +96,7 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
 {
     collector *t = user;
     if (node->op != WF_OP_ATTENTION) return WEFT_OK;
-    WF_TRY(make_room(t, c));
+    WF_TRY(allocate(t, c));
     WF_TRY(fetch(t, q, &c->in[0], t->q));
     WF_TRY(fetch(t, q, &c->in[1], t->k));
     WF_TRY(fetch_windows(t, q, c));
@@ -117,7 +116,7 @@ static weft_status run_piece(struct weft_engine *e, const int32_t *ids, size_t n
     return s;
 }
 
-/* Each piece begins as a text does: with BOS, where the model wants one, for it draws attention like no other. */
+/* Each piece begins like a text, with BOS if the model uses it: BOS attracts much attention (an attention sink). */
 static weft_status run_text(collector *t, const struct weft_calibrate_params *p, const int32_t *ids, size_t n)
 {
     size_t context = t->e->context, bos = n && ids[0] == t->e->model->info.bos && context > 1;
@@ -172,18 +171,18 @@ static weft_status collect(collector *t, const struct weft_calibrate_params *p)
     size_t n = 0;
     WF_TRY(weft_tokenize(t->e->model, p->text, p->len, WEFT_TEXT_DEFAULT, &ids, &n));
     weft_status s = n ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the text gives no tokens");
-    wf_exec_observe(t->e->exec, observe, t); /* the engine is idle; its lock hands this over with the request */
+    wf_exec_observe(t->e->exec, observe, t); /* the engine is idle; its lock publishes this along with the request */
     if (s == WEFT_OK) s = run_text(t, p, ids, n);
     wf_exec_observe(t->e->exec, NULL, NULL);
     free(ids);
     return s;
 }
 
-#define LEAST_TOKENS 8 /* fewer are a slip, not a text */
+#define LEAST_TOKENS 8 /* fewer are a mistake, not a text */
 
 weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p, struct weft_calibration **out)
 {
-    if (!e || !p || !p->text || !out) return wf_fail(WEFT_ERR_ARG, "weft_calibrate: want an engine, a text and a place for the result");
+    if (!e || !p || !p->text || !out) return wf_fail(WEFT_ERR_ARG, "weft_calibrate: want an engine, a text and an out parameter");
     if (e->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", e->dev->info.id);
     collector t = {.e = e};
     WF_TRY(create(e, &t.c));

@@ -35,8 +35,8 @@ double weft_logits_quantile(const struct weft_logits *l, double part)
     return l->max;
 }
 
-/* The window of `width` bins that holds the most rows; the middle one where several in a row hold equally many,
- * for room on either side. Returns the bin behind it. */
+/* The window of `width` bins that holds the most rows; if several adjacent windows tie, the middle one, for margin on both
+ * sides. Returns the bin after it. */
 static size_t best_window(const struct weft_logits *l, size_t width, uint64_t *inside)
 {
     size_t first = 0, last = 0;
@@ -73,10 +73,10 @@ typedef struct reader {
     uint32_t n_layers;
     wf_phi *out;
     bool *seen; /* by layer */
-    bool model; /* the line of the model was there */
+    bool model; /* the line of the model has been read */
 } reader;
 
-/* False: the line is of another kind. */
+/* false: this is another kind of line. */
 static bool read_model(reader *r, const char *line, weft_status *s)
 {
     unsigned long long bytes;
@@ -97,9 +97,9 @@ static weft_status read_layer(reader *r, const char *line)
     if (sscanf(line, " layer %u phi %f a %f b %f %n", &layer, &p.phi, &p.a, &p.b, &end) != 4 || line[end])
         return wf_fail(WEFT_ERR_FORMAT, "want 'model N bytes' or 'layer N phi X a X b X'");
     if (layer >= r->n_layers) return wf_fail(WEFT_ERR_FORMAT, "layer %u: the model has 0 to %u", layer, r->n_layers - 1);
-    if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u stands here twice", layer);
+    if (r->seen[layer]) return wf_fail(WEFT_ERR_FORMAT, "layer %u appears twice", layer);
     if (!isfinite(p.phi) || !isfinite(p.a) || !isfinite(p.b) || p.a > p.b)
-        return wf_fail(WEFT_ERR_FORMAT, "layer %u: phi, a and b must be numbers, a at most b", layer);
+        return wf_fail(WEFT_ERR_FORMAT, "layer %u: phi, a and b must be finite, and a <= b", layer);
     r->seen[layer] = true;
     r->out[layer] = p;
     return WEFT_OK;
@@ -113,7 +113,7 @@ static weft_status read_line(void *user, char *line)
 
 static weft_status check_complete(const reader *r)
 {
-    if (!r->model) return wf_fail(WEFT_ERR_FORMAT, "no line says 'model N bytes'");
+    if (!r->model) return wf_fail(WEFT_ERR_FORMAT, "the line 'model N bytes' is missing");
     for (uint32_t i = 0; i < r->n_layers; i++)
         if (!r->seen[i]) return wf_fail(WEFT_ERR_FORMAT, "layer %u is missing", i);
     return WEFT_OK;

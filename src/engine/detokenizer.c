@@ -1,5 +1,5 @@
-/* stream: token ids to text as it grows. A byte-level token may end inside a UTF-8 character; its bytes are
- * held back until the character is whole. */
+/* detokenizer: incremental detokenization. A byte-level token may end inside a UTF-8 character; its bytes are held back until
+ * the character is complete. */
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ void wf_detokenizer_free(wf_detokenizer *s)
     free(s->text);
 }
 
-/* Bytes at the end of text that may be the start of a longer character: 0 to 3. */
+/* Bytes at the end of the text that start an incomplete character: 0 to 3. */
 static size_t open_tail(const char *text, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {

@@ -1,4 +1,4 @@
-/* engine: opening and closing — device, graph, weights, plan, memory, thread. See engine.h. */
+/* engine: opens and closes an engine: device, graph, weights, plan, memory, thread. See engine.h. */
 #include "base/file.h"
 #include "engine/attention_windows.h"
 #include "engine/calibration.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define DEFAULT_BATCH 512
-#define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 rows at 0.93 of its rate for 2048, in a third of the time that answers wait */
-#define DEFAULT_TILE_GPU 128   /* rows of X that its large products take at once */
+#define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
+#define DEFAULT_TILE_GPU 128   /* tokens per tile of its large GEMMs */
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
@@ -36,7 +36,7 @@ static bool on_gpu(const struct weft_engine *e)
     return e->dev->info.type == WEFT_DEVICE_GPU;
 }
 
-static uint32_t default_rows(const struct weft_engine *e)
+static uint32_t default_step_tokens(const struct weft_engine *e)
 {
     uint32_t tuned = wf_select_dense_batch(e->dev);
     return tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
@@ -65,7 +65,7 @@ static weft_status make_plan(struct weft_engine *e, const struct weft_engine_par
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_queue *q = NULL;
-    if (p->on_progress) p->on_progress(p->user, "load", 0); /* small models have no other report */
+    if (p->on_progress) p->on_progress(p->user, "load", 0); /* for small models this is the only report */
     WF_TRY(wf_queue_create(e->dev, &q));
     weft_status s = wf_weights_upload(&e->weights, e->model->file, e->dev, q, p->on_progress, p->user);
     wf_queue_destroy(q);
@@ -92,10 +92,10 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
         ok = ok && f->seqs;
     }
     if (!ok) return WEFT_ERR_NOMEM;
-    return p->dump_plan ? wf_plan_save(&e->plan, p->dump_plan) : WEFT_OK; /* last: only what runs replaces a file */
+    return p->dump_plan ? wf_plan_save(&e->plan, p->dump_plan) : WEFT_OK; /* last: only a plan that works replaces a file */
 }
 
-static void say_limits(const struct weft_engine *e, uint32_t page)
+static void log_limits(const struct weft_engine *e, uint32_t page)
 {
     const wf_limits *l = &e->limits;
     wf_log(WEFT_LOG_INFO, "context %u, %u sequences, steps of %u tokens, KV cache of %u pages of %u tokens", e->context, l->seqs, l->step_tokens,
@@ -110,13 +110,13 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     e->context = wf_engine_context(m, p);
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
-    WF_TRY(wf_engine_limits(m, p, sp.policy, default_rows(e), &e->graph, &e->limits));
+    WF_TRY(wf_engine_limits(m, p, sp.policy, default_step_tokens(e), &e->graph, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     WF_TRY(make_plan(e, p));
     wf_limits_unify_pool(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
-    say_limits(e, sp.page_tokens);
+    log_limits(e, sp.page_tokens);
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
@@ -154,7 +154,7 @@ static void init_stats(struct weft_engine *e, uint64_t start_ns)
 
 /* ---- thread ---------------------------------------------------------------------------------------------- */
 
-static void *run(void *arg)
+static void *engine_thread(void *arg)
 {
     struct weft_engine *e = arg;
     for (;;) {
@@ -195,8 +195,8 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
     if (s == WEFT_OK) init_stats(e, start);
-    if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, and p->user be gone by then */
-    if (s == WEFT_OK && pthread_create(&e->thread, NULL, run, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
+    if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
+    if (s == WEFT_OK && pthread_create(&e->thread, NULL, engine_thread, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
     if (s == WEFT_OK) *out = e;
     else destroy(e);
     return s;
@@ -230,7 +230,7 @@ uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e)
 
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
 {
-    pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock; /* the lock is no part of what const promises */
+    pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock; /* const means the statistics, not the lock */
     pthread_mutex_lock(lock);
     *out = e->stats;
     out->failed = e->failed;

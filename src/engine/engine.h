@@ -1,9 +1,8 @@
-/* engine: the room where everything meets. It loads a model onto a device and runs one thread that owns
- * scheduler, pages, plan and device; other threads only queue requests and wait.
+/* engine: loads a model onto a device and runs one thread, which owns the scheduler, the KV pages, the plan and the device.
+ * Other threads only queue requests and wait.
  *
- * Locks: engine.lock guards the inbox, the flags and statistics, and each request's end. Everything else
- * of a request belongs to the engine's thread from the moment it leaves the inbox until its DONE event.
- */
+ * Locking: engine.lock guards the inbox, the flags, the statistics, and the end of each request. The engine's thread owns
+ * everything else of a request from the moment it leaves the inbox until its DONE event. */
 #ifndef WF_ENGINE_H
 #define WF_ENGINE_H
 
@@ -25,50 +24,51 @@ struct weft_model {
     size_t n_strings;
 };
 
-/* limits.c: what an engine's parameters come to, tokens of a page and of a sequence, and all else. rows: of a step, where
- * p names none. */
+/* limits.c: derives an engine's limits from its parameters: tokens per page, tokens per sequence, and the rest. step_tokens: the
+ * default for max_batched_tokens. */
 uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, const wf_graph *g, wf_limits *l);
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, wf_limits *l);
 
-/* detokenizer.c: text of a growing token sequence, never a broken UTF-8 character. */
+/* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
 typedef struct wf_detokenizer {
     const wf_tokenizer *tokenizer;
     unsigned flags;
-    bool drop_space; /* the next text begins a text, whose first space the tokenizer put there */
-    char held[8]; /* start of a character whose rest has not come yet */
+    bool drop_space; /* drop the first space, which the tokenizer added at the start of the text */
+    char held[8];    /* start of an incomplete character */
     size_t n_held;
-    char *text;   /* what the last call released */
+    char *text;      /* what the last call delivered */
     size_t cap;
 } wf_detokenizer;
 void wf_detokenizer_init(wf_detokenizer *s, const wf_tokenizer *t, unsigned flags);
-/* Text that id completes; *out lives until the next call. */
+/* The text that id completes. *out is valid until the next call. */
 weft_status wf_detokenizer_add(wf_detokenizer *s, int32_t id, const char **out, size_t *len);
-/* What is held back at the end: a lone start of a character, given as it is. */
+/* The rest at the end: the bytes of an incomplete character. */
 size_t wf_detokenizer_end(wf_detokenizer *s, const char **out);
 void wf_detokenizer_free(wf_detokenizer *s);
 
-/* stop.c: finds stop texts in a growing text and holds back what may become one. */
+/* stop.c: finds stop texts in a growing text, and holds back what may become one. */
 typedef struct wf_stop {
     char **texts; /* copies */
     size_t n;
     bool include;
     char *held;
-    size_t n_held, n_shown, cap; /* n_shown: bytes in front that the last call released */
+    size_t n_held, n_shown, cap; /* n_shown: leading bytes of `held` that the last call delivered */
 } wf_stop;
 weft_status wf_stop_init(wf_stop *s, const char *const *texts, size_t n, bool include);
-/* Adds text and sets *out to what may be shown, valid until the next call. True: a stop text is complete, and
- * *out ends before it, or with it when include is set. armed false: nothing stops, all is shown. */
+/* Appends text and sets *out to the text that may be delivered, valid until the next call. *found: a stop text is complete, and
+ * *out ends before it, or after it if `include`. armed false: nothing stops, and all text is delivered. */
 weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, const char **out, size_t *out_len, bool *found);
-size_t wf_stop_end(wf_stop *s, const char **out); /* what is held back; then it holds nothing */
+size_t wf_stop_end(wf_stop *s, const char **out); /* the text held back; then nothing is */
 void wf_stop_free(wf_stop *s);
 
-/* logits_processors.c: what changes logits before a token is chosen, beside the penalty over a window. Zero: nothing. */
+/* logits_processors.c: changes to logits before sampling: logit bias, penalties, min_tokens. Zero: none. (The repetition penalty
+ * over the last tokens is in sample.c.) */
 typedef struct wf_logits_processors {
     struct weft_logit_bias *bias;
     size_t n_bias;
-    uint32_t *seen;             /* [n_vocab] times generated, * 2, + 1 if in the prompt; NULL: nothing asks */
-    int32_t *ends;              /* EOG and stop tokens, when min_tokens forbids them at first */
+    uint32_t *seen;             /* [n_vocab] 2 * times generated + (1 if in the prompt); NULL: not needed */
+    int32_t *ends;              /* end-of-generation and stop tokens, which min_tokens forbids at first */
     size_t n_ends;
     bool forbid_ends;
 } wf_logits_processors;
@@ -78,12 +78,11 @@ bool wf_logits_processors_active(const wf_logits_processors *a);
 void wf_logits_processors_free(wf_logits_processors *a);
 
 void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
-/* sample.c. scratch: 2 * n_vocab entries, reused between calls: logits as they are changed, then room to choose.
- * recent: the last tokens, for the repetition penalty. adjust: NULL for none. WEFT_ERR_DEVICE if a logit is not
- * finite. */
+/* sample.c: samples on the host. processors: NULL for none. recent: the last tokens, for the repetition penalty. scratch:
+ * 2 * n_vocab entries, reused between calls: processed logits, then workspace. WEFT_ERR_DEVICE if a logit is not finite. */
 weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, const int32_t *recent,
                       size_t n_recent, uint64_t position, wf_token_logit *scratch, int32_t *out);
-/* logprob.c: of id (-1: none), and the n_top likeliest in descending order. */
+/* logprob.c: returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 /* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out);
@@ -95,43 +94,43 @@ struct weft_request {
     struct weft_engine *engine;
     struct weft_request *next;     /* in the inbox, then in the engine's live list */
     wf_seq seq;
-    int32_t *tokens;               /* of capacity seq.max_tokens */
-    uint32_t n_prompt, n_reported;     /* n_reported: prompt positions whose events were delivered */
-    void *host;                    /* its KV pages while it is put aside */
-    struct weft_request_params p;  /* pointers to prompt are cleared */
+    int32_t *tokens;               /* [seq.max_tokens + 1] */
+    uint32_t n_prompt, n_reported; /* n_reported: prompt positions whose events have been delivered */
+    void *host;                    /* its KV pages while it is swapped out */
+    struct weft_request_params p;  /* the caller's pointers are cleared */
     wf_detokenizer detokenizer;
     wf_stop stop;
     wf_logits_processors processors;
     int32_t *stop_ids;
     atomic_bool cancel;
-    bool stopped;                  /* a stop text is complete: nothing behind it is shown */
-    bool detached;                    /* freed by its owner: no more events */
+    bool stopped;                  /* a stop text is complete: no text after it is delivered */
+    bool detached;                 /* freed by its owner in a callback: no more events */
     uint64_t submit_ns, start_ns, first_ns;
     /* under engine.lock: */
     enum wf_request_state state;
-    bool owned;                    /* its owner still holds it */
+    bool owned;                    /* its owner has not freed it yet */
     weft_status status;
     char message[256];
 };
 
-/* timeline.c: what the engine and its device did when. NULL: nobody wants to know. Times as wf_now_ns. */
+/* timeline.c: records what the engine and its device do. All functions accept NULL: no timeline. Times as wf_now_ns. */
 typedef struct wf_timeline wf_timeline;
 enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE, WF_TRACK_QUEUES /* one each */ };
-/* path: one that wf_output_check lets through. Not written beside its place, for what led to a crash is worth seeing. */
+/* path must pass wf_output_check. The file is written in place, not to a temporary one: after a crash it shows what led to it. */
 weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **out);
-void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows);
+void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t tokens);
 void wf_timeline_close(wf_timeline *t);
 
-/* A step under way: who has rows in it. */
+/* A step in flight, and the sequences that have tokens in it. */
 typedef struct wf_step_seq {
-    struct weft_request *r; /* NULL: it has ended meanwhile, and what comes for it is thrown away */
-    uint32_t first, n_tokens, logit0, n_logits; /* rows from position first on; of the logits, which are its */
-    bool chooses;           /* these are the last rows of its tokens */
+    struct weft_request *r; /* NULL: it has ended meanwhile, and its results are dropped */
+    uint32_t first, n_tokens, logit0, n_logits; /* tokens from position `first` on; its rows of the logits */
+    bool samples;           /* these are its last tokens, so the step gives the next one */
 } wf_step_seq;
 typedef struct wf_step {
-    wf_step_seq *seqs;          /* [limits.seqs] */
+    wf_step_seq *seqs;      /* [limits.seqs] */
     uint32_t n_seqs, n_tokens;
-    bool have_logits;       /* the host gets logits, for those requests that need them */
+    bool have_logits;       /* the host gets logits, for requests that need them */
     wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
 } wf_step;
@@ -148,14 +147,14 @@ struct weft_engine {
     wf_batch batch;
     wf_limits limits;
     uint32_t context;
-    wf_step steps[WF_EXEC_DEPTH]; /* n_in_flight of them, flights[oldest_step % WF_EXEC_DEPTH] the oldest */
+    wf_step steps[WF_EXEC_DEPTH]; /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     uint32_t oldest_step, n_in_flight;
-    uint64_t n_submitted, completed_ns; /* steps so far; when the last one ended */
+    uint64_t n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
     wf_timeline *timeline;
-    wf_sampling_params *sampling; /* [limits.logit_rows], of the step that sets off */
-    wf_host logits;                /* float [limits.logit_rows, n_vocab], of the one step that brings any */
+    wf_sampling_params *sampling; /* [limits.logit_rows], of the step being submitted */
+    wf_host logits;                /* float [limits.logit_rows, n_vocab]; at most one step in flight has logits */
     wf_token_logit *scratch;
-    struct weft_request *live;     /* the engine's thread only */
+    struct weft_request *live;     /* requests taken from the inbox; engine's thread only */
     pthread_t thread;
     bool started;
 
@@ -171,20 +170,19 @@ struct weft_engine {
 /* step.c: one iteration. */
 bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
-void wf_engine_count(struct weft_engine *e); /* how many run, wait, and use pages now, for weft_engine_stats */
-void wf_engine_forget(struct weft_engine *e, const struct weft_request *r); /* it has ended: steps under way leave it out */
+void wf_engine_count(struct weft_engine *e); /* updates the present state in weft_stats */
+void wf_engine_drop(struct weft_engine *e, const struct weft_request *r); /* r has ended: steps in flight drop its results */
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
-/* Copies its KV pages out of the device or back. No host memory: they are computed again, which is no failure. */
+/* Copies its KV pages to the host or back. Without host memory they are recomputed, which is not an error. */
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
-/* Does its next token need the logits on the host? Else the device chooses it. This is a property of the request
- * alone, so that it is batch-invariant. */
+/* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request alone, which
+ * keeps results batch-invariant. */
 bool wf_request_needs_logits(const struct weft_request *r);
-wf_sampling_params wf_request_sampling(const struct weft_request *r); /* how the device chooses the token behind those under way */
-/* Samples from the logits of the last row, or takes the device's choice where logits is NULL, and delivers; ends
- * the request if that was its last token. */
-void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen);
+wf_sampling_params wf_request_sampling(const struct weft_request *r); /* for the device, for the token after the pending ones */
+/* Samples from logits, or takes the device's token if logits is NULL, and delivers it. Ends the request after its last token. */
+void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
 void wf_request_destroy(struct weft_request *r);
 

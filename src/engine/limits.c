@@ -1,5 +1,4 @@
-/* limits: how many rows, sequences and pages an engine has, from its parameters; and, before there is one, what memory
- * that takes. */
+/* limits: how many tokens per step, sequences and pages an engine has, from its parameters; and how much memory it will need. */
 #include "engine/engine.h"
 
 #include "exec/token.h"
@@ -7,8 +6,8 @@
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_PAGE 16
-#define DEFAULT_ROWS 512        /* for a budget: a device may have another default */
-#define LOGIT_BYTES (64u << 20) /* room for logits of a step, when more than one a sequence is wanted */
+#define DEFAULT_STEP_TOKENS 512 /* for a budget; a device may have another default */
+#define LOGIT_BYTES (64u << 20) /* of logits per step, if requests want more than one row per sequence */
 
 uint32_t wf_engine_page(const struct weft_engine_params *p)
 {
@@ -20,15 +19,15 @@ uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_
     return p->context ? p->context : WF_MIN(m->hp.context, DEFAULT_CONTEXT);
 }
 
-/* Of the policies that take prompts whole, a step holds any of them. */
-static uint32_t rows_of(const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, uint32_t context, uint32_t seqs)
+/* With the policies that do not cut prompts, a step has room for the longest one. */
+static uint32_t step_tokens_of(const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, uint32_t context, uint32_t seqs)
 {
     bool whole = policy == WF_POLICY_ORCA || policy == WF_POLICY_REQUEST;
-    uint32_t wanted = p->max_batched_tokens ? p->max_batched_tokens : WF_MAX(WF_MAX(rows, seqs), whole ? context : 0);
+    uint32_t wanted = p->max_batched_tokens ? p->max_batched_tokens : WF_MAX(WF_MAX(step_tokens, seqs), whole ? context : 0);
     return (uint32_t)WF_MIN(wanted, (uint64_t)context * seqs);
 }
 
-/* Pages of the KV cache: for that many bytes, or for whole contexts. */
+/* Pages of the KV cache: from kv_memory, or from a number of whole contexts. */
 static weft_status count_pages(const struct weft_engine_params *p, const wf_graph *g, uint32_t context, wf_limits *l)
 {
     uint64_t page = wf_page_bytes(g), most = (uint64_t)l->seq_pages * l->seqs;
@@ -40,11 +39,11 @@ static weft_status count_pages(const struct weft_engine_params *p, const wf_grap
                    (unsigned long long)p->kv_memory, context, (unsigned long long)(page * l->seq_pages));
 }
 
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t rows, const wf_graph *g, wf_limits *l)
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, wf_limits *l)
 {
     uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
-    *l = (wf_limits){.step_tokens = rows_of(p, policy, rows, context, seqs), .seq_pages = (context + page - 1) / page};
-    l->seqs = WF_MIN(seqs, l->step_tokens); /* each that runs has a row in each step */
+    *l = (wf_limits){.step_tokens = step_tokens_of(p, policy, step_tokens, context, seqs), .seq_pages = (context + page - 1) / page};
+    l->seqs = WF_MIN(seqs, l->step_tokens); /* each running sequence has a token in each step */
     l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
     return count_pages(p, g, context, l);
 }
@@ -67,7 +66,7 @@ static void fill_budget(const struct weft_model *m, const wf_plan *plan, const w
 
 weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out)
 {
-    enum { ALIGN = 256 /* of rows, as most devices want it */ };
+    enum { ALIGN = 256 /* bytes, as most devices want it */ };
     wf_graph g = {0};
     wf_weights w = {0};
     wf_plan plan = {0};
@@ -78,7 +77,7 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     WF_TRY(wf_policy_parse(p->policy, &policy));
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
-    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_ROWS, &g, &l);
+    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &l);
     if (s == WEFT_OK) {
         wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
         fill_budget(m, &plan, &l, wf_engine_page(p), out);

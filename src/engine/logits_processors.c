@@ -1,5 +1,5 @@
-/* adjust: changes to logits before a token is chosen — biases of the request, presence and frequency
- * penalties, a repetition penalty over the whole sequence, and the ban on ending too early. */
+/* logits_processors: change logits before sampling: logit bias, presence and frequency penalties, a repetition penalty over the
+ * whole sequence, and min_tokens, which forbids the end of generation. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -76,5 +76,5 @@ void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft
 {
     if (a->seen) penalise(a, p, c, n_vocab);
     for (size_t i = 0; i < a->n_bias; i++) c[a->bias[i].id].logit += a->bias[i].bias;
-    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) c[a->ends[i]].logit = -1e30f; /* finite: sums of exp stay numbers */
+    for (size_t i = 0; a->forbid_ends && i < a->n_ends; i++) c[a->ends[i]].logit = -1e30f; /* finite, so that sums of exp do not become NaN */
 }

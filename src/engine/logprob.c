@@ -1,9 +1,9 @@
-/* logprob: log probabilities by the model alone, in double so that a large vocabulary loses nothing. */
+/* logprob: log probabilities from the model's logits. Sums are in double, for accuracy over a large vocabulary. */
 #include "engine/engine.h"
 
 #include <math.h>
 
-/* Keeps top sorted, descending; the lower id first among equals. */
+/* Keeps `top` sorted in descending order; equal values by ascending id. */
 static void insert(struct weft_logprob *top, uint32_t n, uint32_t cap, int32_t id, float logit)
 {
     uint32_t at = n < cap ? n : cap - 1;

@@ -1,4 +1,4 @@
-/* model: weft_model — a file with its vocabulary, described for people. No device. */
+/* model: weft_model, a model file with its vocabulary and hyperparameters. Needs no device. */
 #include "engine/engine.h"
 #include "exec/token.h"
 
@@ -55,7 +55,7 @@ static void describe_numbers(struct weft_model *m)
     }
 }
 
-/* A tensor that is missing or misshapen is found here, before any device is opened. */
+/* Finds missing tensors and wrong shapes here, before any device is opened. */
 static weft_status open_arch(struct weft_model *m)
 {
     wf_graph g = {0};

@@ -1,4 +1,4 @@
-/* request: from submission to the last event. See engine.h for who may touch what when. */
+/* request: its life from submission to the last event. engine.h says which thread may touch what. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -32,15 +32,15 @@ static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, si
     return WEFT_OK;
 }
 
-/* Requests with prompts of a like length are taken to write alike. */
+/* Requests with prompts of similar length are assumed to have answers of similar length. */
 static uint8_t length_bucket(uint32_t n_prompt)
 {
-    uint8_t class = 0;
-    while (class + 1 < WF_LENGTH_BUCKETS && n_prompt >> (4 + class)) class++;
-    return class;
+    uint8_t bucket = 0;
+    while (bucket + 1 < WF_LENGTH_BUCKETS && n_prompt >> (4 + bucket)) bucket++;
+    return bucket;
 }
 
-/* The sequence's array has room for all that it may become. */
+/* Allocates the token array for the greatest possible length. */
 static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t n)
 {
     const struct weft_engine *e = r->engine;
@@ -58,7 +58,7 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     return WEFT_OK;
 }
 
-/* Everything of the request that outlives the call. */
+/* Copies everything that the request needs after the call. */
 static weft_status copy_params(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
 {
     const wf_tokenizer *t = r->engine->model->tokenizer;
@@ -100,7 +100,7 @@ static weft_status create(struct weft_engine *e, const struct weft_request_param
     return s;
 }
 
-/* False: the engine takes no more. */
+/* Fails if the engine takes no more requests. */
 static weft_status enqueue(struct weft_engine *e, struct weft_request *r)
 {
     weft_status s = WEFT_OK;
@@ -121,7 +121,7 @@ weft_status weft_submit(struct weft_engine *e, const struct weft_request_params 
     if (!e || !p) return wf_fail(WEFT_ERR_ARG, "weft_submit: engine and params must not be NULL");
     WF_TRY(create(e, p, &r));
     r->owned = out != NULL;
-    if (out) *out = r; /* before the engine can run a callback that wants it */
+    if (out) *out = r; /* before a callback that uses it can run */
     weft_status s = enqueue(e, r);
     if (s != WEFT_OK) {
         if (out) *out = NULL;
@@ -186,7 +186,7 @@ void weft_request_free(struct weft_request *r)
     if (last) wf_request_destroy(r);
 }
 
-/* ---- life (the engine's thread) ------------------------------------------------------------------------ */
+/* ---- on the engine's thread ---------------------------------------------------------------------------- */
 
 static void emit(struct weft_request *r, const struct weft_event *ev)
 {
@@ -198,7 +198,7 @@ void wf_request_start(struct weft_request *r)
     r->start_ns = wf_now_ns();
 }
 
-/* Of the prompt's token at `position`, from the logits in front of it (NULL: it is the first). */
+/* The PROMPT event at `position`. logits: of the position before; NULL: this is the first. */
 static void emit_prompt_token(struct weft_request *r, const float *logits, uint32_t position)
 {
     struct weft_logprob top[WEFT_MAX_TOP];
@@ -213,7 +213,7 @@ void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint3
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
     if (r->p.prompt_logprobs && first == 0 && !r->n_reported) emit_prompt_token(r, NULL, 0);
     for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++, logits += n_vocab) {
-        if (first + i < r->n_reported) continue; /* computed a second time */
+        if (first + i < r->n_reported) continue; /* recomputed after a preemption: already reported */
         r->n_reported = first + i + 1;
         if (r->p.want_logits)
             emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
@@ -257,10 +257,10 @@ wf_sampling_params wf_request_sampling(const struct weft_request *r)
     return (wf_sampling_params){s->temperature, s->top_p, s->min_p, s->top_k, s->seed, wf_seq_length(&r->seq)};
 }
 
-static weft_status next_id(struct weft_request *r, const float *logits, int32_t chosen, int32_t *id)
+static weft_status next_id(struct weft_request *r, const float *logits, int32_t sampled, int32_t *id)
 {
     struct weft_engine *e = r->engine;
-    if (!logits) return wf_sample_chosen(chosen, id);
+    if (!logits) return wf_sample_chosen(sampled, id);
     uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
     r->processors.forbid_ends = n - r->n_prompt < r->p.min_tokens;
     const wf_logits_processors *processors = wf_logits_processors_active(&r->processors) ? &r->processors : NULL;
@@ -274,7 +274,7 @@ static bool ends(const struct weft_request *r, int32_t id)
     return !r->p.ignore_eos && wf_token_is_eog(r->engine->model->tokenizer, id);
 }
 
-/* The token that was just appended. */
+/* The event of the token that was just appended. */
 static weft_status emit_token(struct weft_request *r, int32_t id, const float *logits)
 {
     struct weft_logprob top[WEFT_MAX_TOP];
@@ -287,7 +287,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
     return WEFT_OK;
 }
 
-void wf_request_token(struct weft_request *r, const float *logits, int32_t chosen)
+void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled)
 {
     wf_seq *q = &r->seq;
     int32_t id = -1;
@@ -296,7 +296,7 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t chose
         wf_request_end(r, WEFT_FINISH_CONTEXT, WEFT_OK, "the context is full");
         return;
     }
-    weft_status s = next_id(r, logits, chosen, &id);
+    weft_status s = next_id(r, logits, sampled, &id);
     if (s == WEFT_OK && ends(r, id)) {
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
         return;
@@ -323,7 +323,7 @@ static void emit_done(struct weft_request *r, enum weft_finish finish, weft_stat
 {
     uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
     struct weft_event tail = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
-    for (int part = 0; part < 2; part++) { /* what may have become a stop text, then a character's start */
+    for (int part = 0; part < 2; part++) { /* first what could have become a stop text, then an incomplete character */
         tail.text_len = part ? wf_detokenizer_end(&r->detokenizer, &tail.text) : wf_stop_end(&r->stop, &tail.text);
         if (tail.text_len && !r->stopped) emit(r, &tail);
     }
@@ -336,12 +336,12 @@ static void emit_done(struct weft_request *r, enum weft_finish finish, weft_stat
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
 {
     struct weft_engine *e = r->engine;
-    char text[sizeof r->message]; /* message may be this thread's error text, which callbacks may change */
+    char text[sizeof r->message]; /* a copy: message may be this thread's error text, which callbacks can change */
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
-    wf_engine_forget(e, r);
+    wf_engine_drop(e, r);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
-    wf_engine_count(e); /* who hears of the end and asks at once finds it counted */
+    wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;

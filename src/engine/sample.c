@@ -1,6 +1,6 @@
-/* sample: the next token from logits on the host. Penalty, top-k, top-p, min-p, temperature, in llama.cpp's order
- * (sampling/sampler.h). A draw depends on the seed and the position alone, so a request repeats whatever runs beside
- * it, and is the one that the op SAMPLE makes on a device. */
+/* sample: samples the next token from logits on the host. Penalties, top-k, top-p, min-p, temperature, in llama.cpp's order
+ * (sampling/sampler.h). The result depends on the logits, the seed and the position alone, not on the rest of the batch, and
+ * equals that of the op SAMPLE on a device. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -43,7 +43,7 @@ static void penalise(wf_token_logit *c, uint32_t n_vocab, const int32_t *recent,
 {
     for (size_t i = 0; i < n; i++) {
         bool seen = (uint32_t)recent[i] >= n_vocab;
-        for (size_t j = 0; j < i && !seen; j++) seen = recent[j] == recent[i]; /* once a token */
+        for (size_t j = 0; j < i && !seen; j++) seen = recent[j] == recent[i]; /* once per token */
         if (seen) continue;
         float *l = &c[recent[i]].logit;
         *l = *l > 0 ? *l / penalty : *l * penalty;

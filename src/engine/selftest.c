@@ -1,4 +1,4 @@
-/* selftest.c: weft_selftest — the op check of the tests, small, on a user's machine. */
+/* selftest: weft_selftest, a small form of the op test that runs on a user's machine. */
 #include <weft/tune.h>
 
 #include "verify/check.h"

@@ -1,10 +1,10 @@
-/* step: one iteration of the engine, the table of contents of weft.
+/* step: one iteration of the engine. Start reading here.
  *
- *   requests -> sched -> batch -> exec (graph, plan, queues) -> logits -> sample -> stream -> callback
+ *   requests -> sched -> batch -> exec (graph, plan, queues) -> logits -> sample -> detokenizer -> callback
  *
- * Two steps are under way (nanoflow §4.2.1): while one runs, the next is formed and submitted, with the tokens of
- * the first taken from where the device put them. So a text's end is seen a step late; the surplus row is thrown
- * away. A step whose tokens the host must choose, from logits, is waited for instead.
+ * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the tokens
+ * of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus token. If the
+ * host must sample from logits, it waits for the step instead.
  */
 #include "engine/engine.h"
 
@@ -16,7 +16,7 @@ bool wf_engine_busy(const struct weft_engine *e)
     return e->live != NULL || e->n_in_flight;
 }
 
-/* Requests that arrived since the last step. After a failure they only pass through to their end. */
+/* Takes the requests that arrived since the last step. After a failure reap() ends them at once. */
 static void take_inbox(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -30,7 +30,7 @@ static void take_inbox(struct weft_engine *e)
     for (; r; r = r->next) wf_sched_add(&e->sched, &r->seq);
 }
 
-/* Ends those that are cancelled, or all when the engine stops or its device is gone. */
+/* Ends cancelled requests; all requests if the engine stops or its device is lost. */
 static void reap(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
@@ -60,7 +60,7 @@ static void fail_all(struct weft_engine *e, weft_status s)
     pthread_mutex_unlock(&e->lock);
     wf_log(WEFT_LOG_ERROR, "%s", wf_error());
     reap(e);
-    for (; e->n_in_flight; e->n_in_flight--) wf_exec_wait(e->exec); /* nobody wants their results */
+    for (; e->n_in_flight; e->n_in_flight--) wf_exec_wait(e->exec); /* their results are dropped */
 }
 
 static uint32_t bucket(uint32_t rows)
@@ -70,7 +70,7 @@ static uint32_t bucket(uint32_t rows)
     return i;
 }
 
-/* The device's clock is another: what ended last there ended now. */
+/* The device has its own clock: align them by the end of the step, which is now. */
 static void trace_step(const struct weft_engine *e, const wf_step *step, const wf_exec_stats *device, uint64_t now)
 {
     if (!e->timeline || !device->last_ns) return;
@@ -99,7 +99,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     pthread_mutex_lock(&e->lock);
     count_device(&e->stats, device);
     e->stats.steps++;
-    e->stats.step_ns += now - start; /* steps that overlap count once */
+    e->stats.step_ns += now - start; /* overlapping steps count once */
     e->stats.step_tokens += step->n_tokens;
     e->stats.step_tokens_hist[bucket(step->n_tokens)]++;
     pthread_mutex_unlock(&e->lock);
@@ -119,7 +119,7 @@ void wf_engine_count(struct weft_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* ---- a step sets off ---------------------------------------------------------------------------------------- */
+/* ---- submission --------------------------------------------------------------------------------------------- */
 
 static wf_step *newest(struct weft_engine *e)
 {
@@ -140,7 +140,7 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
     }
 }
 
-/* How the device chooses for those rows whose tokens it chooses; NULL: all that count are the likeliest. */
+/* Sampling parameters of the rows that the device samples; NULL: all greedy. */
 static const wf_sampling_params *choices(struct weft_engine *e, const wf_step *step)
 {
     bool draws = false;
@@ -154,7 +154,7 @@ static const wf_sampling_params *choices(struct weft_engine *e, const wf_step *s
     return draws ? e->sampling : NULL;
 }
 
-/* False: nothing to compute now. */
+/* false: there is nothing to compute now. */
 static bool submit_step(struct weft_engine *e)
 {
     wf_sched_batch(&e->sched, &e->batch);
@@ -172,9 +172,9 @@ static bool submit_step(struct weft_engine *e)
     return true;
 }
 
-/* ---- and lands ------------------------------------------------------------------------------------------------ */
+/* ---- completion ----------------------------------------------------------------------------------------------- */
 
-void wf_engine_forget(struct weft_engine *e, const struct weft_request *r)
+void wf_engine_drop(struct weft_engine *e, const struct weft_request *r)
 {
     for (uint32_t i = 0; i < e->n_in_flight; i++) {
         wf_step *step = &e->steps[(e->oldest_step + i) % WF_EXEC_DEPTH];
@@ -183,7 +183,7 @@ void wf_engine_forget(struct weft_engine *e, const struct weft_request *r)
     }
 }
 
-/* Logits, or a token, go to the request whose rows they are; it may end on them. */
+/* Hands logits, or a token, to their request, which may end with them. */
 static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_seq *p)
 {
     struct weft_request *r = p->r;
@@ -192,7 +192,7 @@ static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_se
     const int32_t *ids = step->ids.data;
     uint32_t last = p->n_logits - 1;
     if (r->seq.all_logits) wf_request_prompt_logits(r, logits, p->n_logits, p->first);
-    if (!p->chooses) return;
+    if (!p->samples) return;
     if (r->p.prefill_only) {
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");
         return;
@@ -215,7 +215,7 @@ static void complete_step(struct weft_engine *e)
         return;
     }
     for (uint32_t i = 0; i < step->n_seqs; i++)
-        if (step->seqs[i].r) deliver(e, step, &step->seqs[i]); /* a callback may end others */
+        if (step->seqs[i].r) deliver(e, step, &step->seqs[i]); /* a callback may end other requests */
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "deliver", e->completed_ns, wf_now_ns(), step->number, step->n_tokens);
     e->oldest_step++;
     e->n_in_flight--;

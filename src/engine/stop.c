@@ -1,6 +1,5 @@
-/* stop: texts that end an answer. They may come in any number of tokens and begin anywhere in one, so the end
- * of the text that could be the start of one is held back until that is decided: not even its first half is
- * ever shown. */
+/* stop: texts that end generation. A stop text may span several tokens and begin anywhere in one. So the end of the text that
+ * could be the start of a stop text is held back until that is decided: no part of a stop text is ever delivered. */
 #include "engine/engine.h"
 
 #include <stdlib.h>
@@ -26,7 +25,7 @@ void wf_stop_free(wf_stop *s)
     free(s->held);
 }
 
-/* What the last call released goes; text comes behind what is held. */
+/* Drops what the last call delivered, and appends text to the rest. */
 static weft_status append(wf_stop *s, const char *text, size_t len)
 {
     s->n_held -= s->n_shown;
@@ -44,7 +43,7 @@ static weft_status append(wf_stop *s, const char *text, size_t len)
     return WEFT_OK;
 }
 
-/* The stop text that begins first, the longest among those that begin there; false: none is complete. */
+/* The stop text that begins first, and of these the longest. false: none is complete. */
 static bool find(const wf_stop *s, size_t *at, size_t *len)
 {
     bool found = false;
@@ -58,7 +57,7 @@ static bool find(const wf_stop *s, size_t *at, size_t *len)
     return found;
 }
 
-/* Bytes at the end that are the start of a stop text. */
+/* Bytes at the end that could be the start of a stop text. */
 static size_t open_tail(const wf_stop *s)
 {
     size_t longest = 0;
@@ -77,7 +76,7 @@ weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, co
     if (!s->n) return WEFT_OK;
     WF_TRY(append(s, text, len));
     *found = armed && find(s, &at, &n);
-    if (*found) s->n_held = at + (s->include ? n : 0); /* the rest is never shown */
+    if (*found) s->n_held = at + (s->include ? n : 0); /* the rest is never delivered */
     s->n_shown = s->n_held - (*found || !armed ? 0 : open_tail(s));
     *out = s->held;
     *out_len = s->n_shown;

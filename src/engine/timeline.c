@@ -1,5 +1,5 @@
-/* timeline: steps and ops over time as Chrome trace JSON, which Perfetto opens. One track for the engine's thread, one
- * for the device's steps, one for the ops of each queue. */
+/* timeline: steps and ops over time as Chrome trace JSON, which Perfetto opens. It has a track for the engine's thread, one for
+ * the device's steps, and one for the ops of each queue. */
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -39,11 +39,11 @@ weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **
     return WEFT_OK;
 }
 
-void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t rows)
+void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t tokens)
 {
     if (!t) return;
-    fprintf(t->f, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"rows\":%u}}", name,
-            track, ((double)begin_ns - (double)t->zero_ns) / 1e3, (double)(end_ns - begin_ns) / 1e3, step, rows);
+    fprintf(t->f, ",\n{\"name\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,\"args\":{\"step\":%" PRIu64 ",\"tokens\":%u}}", name,
+            track, ((double)begin_ns - (double)t->zero_ns) / 1e3, (double)(end_ns - begin_ns) / 1e3, step, tokens);
 }
 
 void wf_timeline_close(wf_timeline *t)

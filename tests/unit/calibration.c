@@ -113,7 +113,7 @@ static void test_broken_files(void **state)
         {HEAD TWO "layer 2 phi 1 a -2 b 2\n", "line 5: layer 2"},
         {HEAD TWO "layer 4294967297 phi 1 a -2 b 2\n", "line 5: layer"},
         {HEAD TWO "layer -1 phi 1 a -2 b 2\n", "line 5: layer"},
-        {HEAD TWO TWO, "line 5: layer 1 stands here twice"},
+        {HEAD TWO TWO, "line 5: layer 1 appears twice"},
         {HEAD TWO "layer\n", "line 5: want"},
         {HEAD "layer 0 phi nan a -2 b 2\n", "line 3: layer 0: phi, a and b"},
         {HEAD "layer 0 phi 1 a -inf b 2\n", "line 3: layer 0: phi, a and b"},
