@@ -1,4 +1,4 @@
-/* serve where the build found no libmicrohttpd or jansson: says so. */
+/* serve in a build without libmicrohttpd or jansson: an error message. */
 #include "serve/serve.h"
 
 #include <stdio.h>

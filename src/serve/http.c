@@ -1,6 +1,6 @@
-/* http: libmicrohttpd's callbacks. A request's headers are judged at once but told only when its
- * body has come, since many clients do not read while they write. A connection that waits for the
- * engine is suspended and costs no thread. */
+/* http: libmicrohttpd's callbacks. The headers of a request are checked at once, but an error is sent only after its body has
+ * arrived, because many clients do not read while they write. A connection that waits for the engine is suspended and costs
+ * no thread. */
 #include "serve/internal.h"
 
 #include <arpa/inet.h>
@@ -15,19 +15,18 @@
 #include <unistd.h>
 
 #define HTTP_THREADS  4
-#define HEADER_MEMORY 65536 /* of a connection: request line, headers, and the answer's buffer */
-#define SPARE_FILES   96    /* for models, devices and ourselves */
-#define DISCARD_MAX   (256u << 20) /* bytes of a body too large that are read before the answer */
+#define HEADER_MEMORY 65536 /* per connection: request line, headers, and the response buffer */
+#define SPARE_FILES   96    /* file descriptors for models, devices and the server itself */
+#define DISCARD_MAX   (256u << 20) /* bytes of an oversized body that are read before the response */
 
 static const char *header(const wf_job *j, const char *name)
 {
     return MHD_lookup_connection_value(j->conn, MHD_HEADER_KIND, name);
 }
 
-/* ---- may this request be answered?
- * ------------------------------------------------------------------------ */
+/* ---- may this request be answered? ----------------------------------------------------------------------- */
 
-/* host[:port], the port cut off; a bracketed address keeps its brackets. */
+/* host[:port] without the port; a bracketed address keeps its brackets. */
 static size_t host_len(const char *host)
 {
     const char *end = *host == '[' ? strchr(host, ']') : strrchr(host, ':');
@@ -35,7 +34,7 @@ static size_t host_len(const char *host)
     return end ? (size_t)(end - host) : strlen(host);
 }
 
-/* A page of any site can have its name lead to 127.0.0.1, but cannot choose another Host. */
+/* Against DNS rebinding: any site can let its name resolve to 127.0.0.1, but its pages cannot send another Host. */
 static bool check_host(wf_job *j)
 {
     static const char *const local[] = {"localhost", "[::1]"};
@@ -61,7 +60,7 @@ static bool check_origin(wf_job *j)
                *allowed = j->server->p.allow_origin;
     const char *site = origin ? strstr(origin, "://") : NULL;
     if (!origin || (site && host && !strcasecmp(site + 3, host)))
-        return true; /* no browser, or our own page */
+        return true; /* not a browser, or the server's own page */
     if (allowed && (!strcmp(allowed, "*") || !strcmp(allowed, origin))) return true;
     return wf_refuse(&j->refusal, 403, "",
                      "pages of %.100s may not use this server; see --allow-origin", origin);
@@ -103,7 +102,7 @@ static bool check_headers(wf_job *j)
     if (!check_host(j) || !check_origin(j)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
     if (!check_key(j) || !check_length(j)) return false;
-    if (!j->route) j->refusal = none; /* who has no key does not learn what there is */
+    if (!j->route) j->refusal = none; /* without a key a client does not learn which routes exist */
     if (!j->route || j->route->early) return j->route != NULL;
     if (!atomic_load(&j->server->loaded)) return wf_refuse(&j->refusal, 503, "", "Loading model");
     if (atomic_load(&j->server->stopping))
@@ -111,8 +110,7 @@ static bool check_headers(wf_job *j)
     return true;
 }
 
-/* ---- answers
- * ---------------------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------------------- */
 
 static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
 {
@@ -142,7 +140,7 @@ static wf_mhd queue(wf_job *j, int status, struct MHD_Response *r)
     return ok;
 }
 
-/* Takes text, which was malloc'ed. */
+/* Takes ownership of text, which malloc allocated. */
 static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const char *type)
 {
     struct MHD_Response *r =
@@ -178,7 +176,7 @@ static wf_mhd send_answer(wf_job *j)
     return send_refusal(j, &j->refusal);
 }
 
-/* A stream begins with its first news, so that what fails at once has a status of its own. */
+/* A stream starts with its first event, so that an early failure gets its own HTTP status. */
 static wf_mhd send_generated(wf_job *j)
 {
     wf_http_error failed = {0};
@@ -215,8 +213,7 @@ static wf_mhd send_preflight(wf_job *j)
     return queue(j, 204, MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT));
 }
 
-/* ---- from the first header to the last byte
- * --------------------------------------------------------------- */
+/* ---- from the first header to the last byte -------------------------------------------------------------- */
 
 static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path, const char *method,
                     void **job)
@@ -292,8 +289,7 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **job,
     wf_job_detach(j);
 }
 
-/* ---- connections
- * ------------------------------------------------------------------------------------------- */
+/* ---- connections ----------------------------------------------------------------------------------------- */
 
 static void open_conn(wf_server *s, struct MHD_Connection *conn, void **context)
 {
@@ -301,7 +297,7 @@ static void open_conn(wf_server *s, struct MHD_Connection *conn, void **context)
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
     wf_conn *c = info ? wf_calloc(1, sizeof *c) : NULL;
     *context = c;
-    if (!c) return; /* served without the limit on time */
+    if (!c) return; /* served without a read timeout */
     c->fd = info->connect_fd;
     c->since_ns = wf_now_ns();
     pthread_mutex_lock(&s->lock);
@@ -335,7 +331,7 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
         close_conn(cls, context);
 }
 
-/* Paths are compared as they came: no route needs an escape, and %00 ends none. */
+/* Paths are compared without unescaping: no route needs an escape, and %00 must not end a path. */
 static size_t keep_escapes(void *cls, struct MHD_Connection *conn, char *text)
 {
     (void)cls, (void)conn;
@@ -352,9 +348,7 @@ static void on_log(void *cls, const char *fmt, va_list ap)
     wf_log(WEFT_LOG_DEBUG, "http: %s", line);
 }
 
-/* ---- daemon
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- daemon ---------------------------------------------------------------------------------------------- */
 
 static bool is_loopback(const struct sockaddr *a)
 {
@@ -363,8 +357,8 @@ static bool is_loopback(const struct sockaddr *a)
     return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
 }
 
-/* A connection is a file. What cannot be opened is not promised: at the limit of connections new
- * ones wait until one ends, but without files the devices would fail. */
+/* Each connection takes a file descriptor, so the limit of connections respects RLIMIT_NOFILE. At that limit new connections wait;
+ * without descriptors devices would fail. */
 static void fit_file_limit(wf_server *s)
 {
     struct rlimit l;
@@ -394,7 +388,7 @@ static struct MHD_Daemon *start(wf_server *s)
         on_connection, s, MHD_OPTION_END);
 }
 
-/* A socket with this address, which does not listen yet; MHD_INVALID_SOCKET and errno. */
+/* A socket bound to this address, not listening yet; MHD_INVALID_SOCKET with errno on error. */
 static int take_address(const struct addrinfo *a)
 {
     const int on = 1;
@@ -439,10 +433,10 @@ bool wf_http_start(wf_server *s)
 {
     const int on = 1;
     fit_file_limit(s);
-    setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* our connections may linger for who comes after us */
+    setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of this server may linger while its successor starts */
     if (listen(s->listener, SOMAXCONN)) return cannot_listen(s);
     s->daemon = start(s);
-    s->listener = MHD_INVALID_SOCKET; /* the daemon's now */
+    s->listener = MHD_INVALID_SOCKET; /* the daemon owns it now */
     if (!s->daemon) wf_fail(WEFT_ERR_IO, "cannot start the HTTP server; too few threads or files? See ulimit -a");
     return s->daemon != NULL;
 }
@@ -456,7 +450,7 @@ uint32_t wf_http_port(const wf_server *s)
 void wf_http_quiesce(wf_server *s)
 {
     s->listener = MHD_quiesce_daemon(s->daemon);
-    /* From here on connections are refused; its threads may still hold the number, so it stays. */
+    /* From here on connections are refused. Its threads may still use the descriptor, so it stays open. */
     if (s->listener != MHD_INVALID_SOCKET) shutdown(s->listener, SHUT_RDWR);
 }
 

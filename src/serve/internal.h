@@ -1,10 +1,10 @@
-/* serve, inside: server, jobs and what passes between their files.
+/* serve, internal: the server, its jobs, and what their files share.
  *
- * A job is one HTTP request from its first header to its last byte. Locks: job.lock guards what the
- * engine's thread writes (choices, n_pending) and the connection's sleep; server.lock guards the
- * list of jobs and connections; metrics have their own. None is held while another is taken, except
- * that the watcher takes job.lock inside server.lock.
- */
+ * A job is one HTTP request, from its first header to its last byte.
+ *
+ * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and the suspension of the connection;
+ * server.lock guards the lists of jobs and connections; metrics have their own lock. No thread takes a lock while it
+ * holds another, except that the watcher takes job.lock inside server.lock. */
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
@@ -19,40 +19,38 @@ typedef enum MHD_Result wf_mhd;
 typedef struct wf_server wf_server;
 typedef struct wf_job wf_job;
 
-/* What a client is told when something is wrong. */
+/* An error response. */
 typedef struct wf_http_error {
-    int status; /* 0: nothing is wrong */
+    int status; /* HTTP status; 0: no error */
     const char *type;
     const char *code; /* NULL: null */
-    char param[48];   /* field that is wrong; "": null */
+    char param[48];   /* the invalid field; "": null */
     char message[400];
 } wf_http_error;
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
 json_t *wf_refusal_json(const wf_http_error *r);
 
-/* ---- text.c: buffers and UTF-8 ----------------------------------------------------------------
- */
+/* ---- text.c: buffers and UTF-8 --------------------------------------------------------------------------- */
 
 typedef struct wf_text {
     char *data;
     size_t len, cap;
-    bool failed; /* memory ran out: the rest is lost */
+    bool failed; /* out of memory: the text is truncated */
 } wf_text;
 void wf_text_add(wf_text *t, const char *data, size_t len);
 void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
-#define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* a float whole */
-/* A JSON string; bytes that are no UTF-8 become U+FFFD. */
+#define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* enough digits for a float */
+/* A JSON string; invalid UTF-8 becomes U+FFFD. */
 json_t *wf_json_string(const char *data, size_t len);
 void wf_random_hex(char out[33]);
 
-/* ---- params.c: JSON to request
- * -------------------------------------------------------------------- */
+/* ---- params.c: JSON to request --------------------------------------------------------------------------- */
 
 typedef struct wf_prompt {
     int32_t *ids;
     size_t n;
-    char *text; /* what echo shows */
+    char *text; /* the prompt's text, for echo */
     size_t len;
 } wf_prompt;
 
@@ -60,7 +58,7 @@ typedef struct wf_params {
     bool chat;
     wf_prompt *prompts;
     size_t n_prompts;
-    /* As fields of requests are named; ranges are in params.c. */
+    /* Named like the fields of requests; their ranges are in params.c. */
     double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
     int64_t n, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, seed, logprobs,
         top_logprobs;
@@ -75,21 +73,20 @@ typedef struct wf_params {
 } wf_params;
 #define WF_MAX_CHOICES 256 /* n times prompts */
 
-/* JSON text with at most 64 levels; NULL: r says why. */
+/* Parses JSON with at most 64 levels. NULL: r has the error. */
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
 bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_http_error *r);
 void wf_params_free(wf_params *p);
-/* Of choice i: pointers into p. */
+/* Parameters of choice i; they point into p. */
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
 
-/* ---- job.c: one HTTP request
- * ------------------------------------------------------------------------ */
+/* ---- job.c: one HTTP request ----------------------------------------------------------------------------- */
 
 typedef struct wf_token {
     int32_t id;
     float logprob;
-    size_t text_end; /* in the choice's text, after this token's part */
-    size_t top;      /* first of its alternatives */
+    size_t text_end; /* end of this token's text in the choice's text */
+    size_t top;      /* index of its first alternative */
     uint32_t n_top;
     bool prompt; /* a token of the prompt */
 } wf_token;
@@ -98,7 +95,7 @@ typedef struct wf_choice {
     wf_job *job;
     uint32_t index;
     struct weft_request *req; /* NULL: not submitted */
-    /* under job.lock; only ever appended to */
+    /* under job.lock; append-only */
     char *text;
     size_t n_text, cap_text;
     wf_token *tokens;
@@ -108,10 +105,10 @@ typedef struct wf_choice {
     bool done;
     struct weft_event end; /* the DONE event; message is below */
     char message[256];
-    uint64_t last_ns; /* of the token before */
-    /* the HTTP thread only: what was written, and state of its output */
+    uint64_t last_ns; /* time of the previous token */
+    /* HTTP thread only: what has been written, and the state of the output */
     size_t sent_text, sent_tokens, generated, cached;
-    size_t offset; /* of the next token in the text shown, for text_offset */
+    size_t offset; /* of the next token in the delivered text, for text_offset */
     bool opened, ended;
 } wf_choice;
 
@@ -122,7 +119,7 @@ struct wf_job {
     wf_job *prev, *next; /* in the server's list */
     struct MHD_Connection *conn;
     struct wf_conn *socket;
-    uint64_t serial; /* what the watcher knows it by */
+    uint64_t serial; /* identifies it for the watcher */
     const struct wf_route *route;
     char id[33];
     char method[12], path[100]; /* for the log */
@@ -130,76 +127,71 @@ struct wf_job {
     int64_t created;
     wf_text body;
     size_t discarded;
-    wf_http_error refusal; /* from the headers; told once the body has come */
+    wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
     wf_params params;
-    wf_text out; /* of a stream: bytes not yet taken by the connection, from out_at on */
+    wf_text out; /* of a stream: bytes from out_at on have not been sent yet */
     size_t out_at;
     bool running; /* submitted */
     bool stream_ended;
-    int status; /* of the answer, for the log */
+    int status; /* HTTP status of the response, for the log */
 
     pthread_mutex_t lock;
     wf_choice *choices;
     size_t n_choices;
-    size_t n_pending; /* choices whose DONE has not come */
-    bool attached;    /* the connection still belongs to it */
+    size_t n_pending; /* choices without DONE so far */
+    bool attached;    /* the connection still refers to it */
     bool suspended;
-    bool lost; /* memory for text ran out */
+    bool lost; /* out of memory for text */
     enum wf_abort abort;
 };
 
 wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn);
-/* Submits all choices. False: refusal is set and nothing runs. */
+/* Submits all choices. false: refusal is set, and nothing runs. */
 bool wf_job_submit(wf_job *j);
-/* Cancels what runs; the first reason stays. */
+/* Cancels its sequences; the first reason is kept. */
 void wf_job_abort(wf_job *j, enum wf_abort why);
-/* The connection has ended: the job goes as soon as the engine is done with it. */
+/* The connection has ended: the job is freed as soon as the engine is done with it. */
 void wf_job_detach(wf_job *j);
-/* Puts the connection to sleep until the engine has news. Call with job.lock held and no news
- * there. */
+/* Suspends the connection until the engine delivers something. Call it with job.lock held and nothing to send. */
 void wf_job_sleep(wf_job *j);
-/* Why the job failed as a whole; false: it did not. */
+/* Why the whole job failed; false: it did not. */
 bool wf_job_failed(wf_job *j, wf_http_error *r);
 
-/* ---- reply.c and sse.c: events to JSON
- * ---------------------------------------------------------------- */
+/* ---- reply.c and sse.c: events to JSON ------------------------------------------------------------------- */
 
 json_t *wf_reply_whole(wf_job *j);
 json_t *wf_reply_usage(const wf_job *j);
 const char *wf_reply_finish(enum weft_finish f);
-/* logprobs of tokens [first, n) of copies; offset: of the first in the shown text, moved on. */
+/* logprobs of tokens [first, n). *offset: of the first one in the delivered text; advanced. */
 json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
                           const struct weft_logprob *top, size_t *offset);
 json_t *wf_reply_head(const wf_job *j, bool chunk);
 struct MHD_Response *wf_sse_response(wf_job *j);
-/* libmicrohttpd's reader of that: at most max bytes into buf, 0 when there is no news, negative at the end. */
+/* libmicrohttpd's reader callback: writes at most max bytes to buf; 0: nothing to send yet; negative: the end. */
 ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max);
 
-/* ---- routes.c
- * ------------------------------------------------------------------------------------------ */
+/* ---- routes.c -------------------------------------------------------------------------------------------- */
 
 typedef struct wf_route {
     const char *path, *method;
-    bool open;  /* needs no key */
-    bool early; /* answers before the model is loaded */
-    /* Gives JSON in *out, or text of content_type; false: the job's refusal is set. NULL: it
+    bool open;  /* works without an API key */
+    bool early; /* works before the model is loaded */
+    /* Returns JSON in *out, or text of content_type; false: the job's refusal is set. NULL: it
      * generates. */
     bool (*answer)(wf_job *j, json_t **out, wf_text *text);
     const char *content_type; /* NULL: JSON */
-    void (*headers)(const wf_job *j, struct MHD_Response *r); /* more of them; NULL: none */
-    bool chat;                                                /* of those that generate */
+    void (*headers)(const wf_job *j, struct MHD_Response *r); /* adds headers; NULL: none */
+    bool chat;                                                /* of routes that generate */
 } wf_route;
-/* NULL: r says 404 or 405. */
+/* NULL: r has 404 or 405. */
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r);
 
-/* ---- webui.c
- * -------------------------------------------------------------------------------------------- */
+/* ---- webui.c --------------------------------------------------------------------------------------------- */
 
-bool wf_webui_print(wf_job *j, json_t **out, wf_text *text); /* a route's answer */
+bool wf_webui_print(wf_job *j, json_t **out, wf_text *text); /* the response of a route */
 void wf_webui_headers(const wf_job *j, struct MHD_Response *r);
 
-/* ---- metrics.c
- * ------------------------------------------------------------------------------------------ */
+/* ---- metrics.c ------------------------------------------------------------------------------------------- */
 
 enum wf_hist {
     WF_HIST_PROMPT,
@@ -221,36 +213,34 @@ typedef struct wf_metrics {
     uint64_t finished[4]; /* stop, length, abort, error */
 } wf_metrics;
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);
-/* first: of the choices for its prompt, which counts once. */
+/* first: the first choice of its prompt; a prompt counts once. */
 void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first);
 void wf_metrics_print(wf_server *s, wf_text *out);
 
-/* ---- watch.c
- * ---------------------------------------------------------------------------------------------- */
+/* ---- watch.c --------------------------------------------------------------------------------------------- */
 
 bool wf_watch_start(wf_server *s);
 void wf_watch_stop(wf_server *s);
-void wf_watch_add(wf_job *j); /* a job that runs: its client may go away */
+void wf_watch_add(wf_job *j); /* watches a running job, whose client may disconnect */
 void wf_watch_remove(wf_job *j);
 
-/* ---- http.c, server.c
- * --------------------------------------------------------------------------------------- */
+/* ---- http.c, server.c ------------------------------------------------------------------------------------ */
 
-typedef struct wf_conn { /* a TCP connection, to find those that never finish a request */
+typedef struct wf_conn { /* a TCP connection; used to find those that never finish a request */
     struct wf_conn *prev, *next;
     int fd;
-    bool busy;         /* a whole request has come and is being answered */
-    uint64_t since_ns; /* when it was opened or its last answer ended */
-    bool ended;        /* at the last look its client had stopped sending */
+    bool busy;         /* a whole request has arrived and is being answered */
+    uint64_t since_ns; /* when it was opened, or its last response ended */
+    bool ended;        /* at the last check its client had closed its sending side */
 } wf_conn;
 
 struct wf_server {
     wf_serve_params p;
     struct MHD_Daemon *daemon;
-    int listener;   /* until the daemon has it, and again once nobody is let in any more; MHD_INVALID_SOCKET between */
+    int listener;   /* before the daemon takes it, and again after it stops accepting; MHD_INVALID_SOCKET between */
     char name[128]; /* of the model */
     int64_t started;
-    bool loopback; /* bound to this machine only: Host is checked */
+    bool loopback; /* bound to a loopback address: the Host header is checked */
     char **keys;
     size_t n_keys;
     wf_metrics metrics;
@@ -263,16 +253,16 @@ struct wf_server {
     bool watching;
     int epoll, wake[2];
     pthread_mutex_t lock;
-    wf_job *jobs; /* those that run */
+    wf_job *jobs; /* running jobs */
     wf_conn *conns;
 };
 
-/* Takes the address, so that it is known to be free; nobody can connect before wf_http_start. */
+/* Binds the address, so that a conflict shows early. Clients cannot connect before wf_http_start. */
 bool wf_http_bind(wf_server *s);
 bool wf_http_start(wf_server *s);
-/* Takes no more connections; those that are open may go on. */
+/* Accepts no more connections; open ones continue. */
 void wf_http_quiesce(wf_server *s);
-void wf_http_stop(wf_server *s); /* also one that was not started */
+void wf_http_stop(wf_server *s); /* allowed if it was not started */
 uint32_t wf_http_port(const wf_server *s);
 bool wf_keys_load(wf_server *s);
 bool wf_key_fits(const wf_server *s, const char *authorization);

@@ -1,5 +1,5 @@
-/* job: one HTTP request and the sequences it asks the engine for. Two sides hold it: the
- * connection, and the engine until the last choice is done; who lets go last frees it. */
+/* job: one HTTP request and its sequences. It has two owners: the connection, and the engine until the last choice is done. The
+ * last one frees it. */
 #include "serve/internal.h"
 
 #include <stdio.h>
@@ -38,10 +38,9 @@ static void job_free(wf_job *j)
     free(j);
 }
 
-/* ---- from the engine's thread
- * ------------------------------------------------------------------------- */
+/* ---- from the engine's thread ---------------------------------------------------------------------------- */
 
-/* Room for n more elements behind the first `used`. */
+/* Makes space for n more elements after the first `used`. */
 static bool room(void *array, size_t used, size_t n, size_t *cap, size_t size)
 {
     void **p = array;
@@ -62,7 +61,7 @@ static bool append_event(wf_choice *c, const struct weft_event *ev)
         return false;
     if (ev->text_len) memcpy(c->text + c->n_text, ev->text, ev->text_len);
     c->n_text += ev->text_len;
-    if (ev->id < 0) return true; /* text that was held back */
+    if (ev->id < 0) return true; /* text without a token: it was held back before */
     if (ev->n_top) memcpy(c->top + c->n_top, ev->top, ev->n_top * sizeof *c->top);
     c->tokens[c->n_tokens++] = (wf_token){ev->id,   ev->logprob, c->n_text,
                                           c->n_top, ev->n_top,   ev->kind == WEFT_EVENT_PROMPT};
@@ -70,7 +69,7 @@ static bool append_event(wf_choice *c, const struct weft_event *ev)
     return true;
 }
 
-static void measure(wf_choice *c, const struct weft_event *ev)
+static void record_latency(wf_choice *c, const struct weft_event *ev)
 {
     wf_job *j = c->job;
     uint64_t now = wf_now_ns();
@@ -88,7 +87,7 @@ static void end_choice(wf_choice *c, const struct weft_event *ev)
 {
     c->done = true;
     c->end = *ev;
-    c->end.text = c->end.message = NULL; /* valid during the event only */
+    c->end.text = c->end.message = NULL; /* valid only during the event */
     wf_copy(c->message, sizeof c->message, ev->message ? ev->message : "");
     c->job->n_pending--;
     atomic_fetch_sub(&c->job->server->in_flight, 1);
@@ -105,7 +104,7 @@ static void on_event(void *user, const struct weft_event *ev)
 {
     wf_choice *c = user;
     wf_job *j = c->job;
-    measure(c, ev);
+    record_latency(c, ev);
     pthread_mutex_lock(&j->lock);
     if (ev->kind == WEFT_EVENT_DONE)
         end_choice(c, ev);
@@ -117,10 +116,9 @@ static void on_event(void *user, const struct weft_event *ev)
     if (last) job_free(j);
 }
 
-/* ---- from HTTP threads
- * ----------------------------------------------------------------------------------- */
+/* ---- from HTTP threads ----------------------------------------------------------------------------------- */
 
-/* Takes n places among those that may run or wait. */
+/* Reserves n places of those that may run or wait. */
 static bool reserve(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
@@ -132,7 +130,7 @@ static bool reserve(wf_job *j, size_t n)
                 "the server is busy: %u sequences run or wait, %u are possible; try again later",
                 now, most);
     } while (!atomic_compare_exchange_weak(&s->in_flight, &now, now + (unsigned)n));
-    if (!atomic_load(&s->stopping)) return true; /* asked last: who passes here is waited for */
+    if (!atomic_load(&s->stopping)) return true; /* checked last: shutdown waits for jobs that get here */
     atomic_fetch_sub(&s->in_flight, (unsigned)n);
     return wf_refuse(&j->refusal, 503, "", "the server is shutting down");
 }
@@ -145,7 +143,7 @@ static bool submit_choice(wf_job *j, size_t i)
     rp.on_event = on_event;
     rp.user = c;
     pthread_mutex_lock(&j->lock);
-    j->n_pending++; /* before the engine can end it */
+    j->n_pending++; /* before the engine can finish it */
     pthread_mutex_unlock(&j->lock);
     weft_status s = weft_submit(j->server->engine, &rp, &req);
     pthread_mutex_lock(&j->lock);
@@ -153,7 +151,7 @@ static bool submit_choice(wf_job *j, size_t i)
         c->req = req;
     else
         j->n_pending--;
-    if (s == WEFT_OK && j->abort && !c->done) weft_cancel(req); /* the watcher came before us */
+    if (s == WEFT_OK && j->abort && !c->done) weft_cancel(req); /* the watcher has aborted it already */
     pthread_mutex_unlock(&j->lock);
     if (s == WEFT_OK) return true;
     return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s",
@@ -192,7 +190,7 @@ void wf_job_abort(wf_job *j, enum wf_abort why)
 
 void wf_job_detach(wf_job *j)
 {
-    wf_job_abort(j, WF_ABORT_GONE); /* what still runs now runs for nobody */
+    wf_job_abort(j, WF_ABORT_GONE); /* nobody will read the rest */
     pthread_mutex_lock(&j->lock);
     j->attached = false;
     bool last = !j->n_pending;

@@ -1,4 +1,4 @@
-/* keys: the API keys of a file, one a line; a line that begins with # is a comment. */
+/* keys: API keys from a file, one per line. Lines that begin with # are comments. */
 #include "serve/internal.h"
 #include "base/file.h"
 
@@ -30,7 +30,7 @@ bool wf_keys_load(wf_server *s)
     return ok;
 }
 
-/* Takes as long for a key that is wrong in its first byte as for one that is wrong in its last. */
+/* Constant time: the duration does not depend on where a wrong key differs. */
 static bool same(const char *given, size_t n_given, const char *key)
 {
     size_t n = strlen(key);

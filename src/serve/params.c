@@ -1,5 +1,5 @@
-/* params: the JSON of a request to what the engine takes. Fields are rows of a table, so that each
- * is checked and each complaint names its field. Unknown fields are ignored, as all peers do. */
+/* params: from the JSON of a request to the engine's parameters. Fields are rows of a table, so that each one is checked and each
+ * error names its field. Unknown fields are ignored, as in other servers. */
 #include "serve/internal.h"
 
 #include <math.h>
@@ -13,12 +13,11 @@
 #define MAX_STOP_TOKENS 256
 #define MAX_BIASES      1024
 
-/* ---- JSON
- * ----------------------------------------------------------------------------------------- */
+/* ---- JSON ------------------------------------------------------------------------------------------------ */
 
-/* What a look at brackets and strings alone tells about len bytes of JSON. */
+/* What brackets and strings alone tell about len bytes of JSON. */
 typedef struct outline {
-    size_t deepest;       /* levels of brackets */
+    size_t deepest;       /* nesting depth */
     size_t name, n_name;  /* of the last string in the outermost object: the name of the member that the bytes end in,
                              unless they end behind a string */
 } outline;
@@ -76,15 +75,14 @@ json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
     return NULL;
 }
 
-/* A field that is there and not null. */
+/* A field that is present and not null. */
 static json_t *field(const json_t *body, const char *name)
 {
     json_t *v = json_object_get(body, name);
     return v && !json_is_null(v) ? v : NULL;
 }
 
-/* ---- fields that are one value
- * ----------------------------------------------------------------------- */
+/* ---- fields that are one value --------------------------------------------------------------------------- */
 
 enum kind { REAL, WHOLE, BOOL };
 enum where { BOTH, CHAT, TEXT };
@@ -98,7 +96,7 @@ typedef struct row {
 } row;
 
 #define AT(member) offsetof(wf_params, member)
-#define NONE       (-1e18) /* of numbers: not given */
+#define NONE       (-1e18) /* a number that is not given */
 #define MANY       2147483647.0
 
 static const row rows[] = {
@@ -189,8 +187,7 @@ static bool check_together(wf_params *p, wf_http_error *r)
     return true;
 }
 
-/* ---- lists
- * ---------------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------------------- */
 
 static bool read_stop(const json_t *body, wf_params *p, wf_http_error *r)
 {
@@ -275,8 +272,7 @@ static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_h
     return true;
 }
 
-/* ---- prompts
- * ---------------------------------------------------------------------------------------------- */
+/* ---- prompts --------------------------------------------------------------------------------------------- */
 
 static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned flags,
                      const char *name, wf_prompt *out, wf_http_error *r)
@@ -285,7 +281,7 @@ static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned 
     if (weft_tokenize(s->model, text, len, flags, &out->ids, &out->n))
         return wf_refuse(r, 400, name, "%s cannot be turned into tokens: %s", name,
                          weft_last_error());
-    if (!out->n && info->bos >= 0) { /* the empty text of a model that adds no BOS by itself */
+    if (!out->n && info->bos >= 0) { /* an empty prompt, for a model that does not add BOS by default */
         weft_free(out->ids);
         if (!(out->ids = wf_calloc(1, sizeof *out->ids)))
             return wf_refuse(r, 500, "", "out of memory");
@@ -309,7 +305,7 @@ static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_
     return true;
 }
 
-/* A string, ids, or a list of either. */
+/* A string, token ids, or a list of either. */
 static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = field(body, "prompt"), *first = json_array_get(v, 0);
@@ -332,7 +328,7 @@ static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, w
     return true;
 }
 
-/* The text of a message: a string, or parts of which each is text. */
+/* The text of a message: a string, or a list of text parts. */
 static bool read_content(const json_t *v, wf_text *out, wf_http_error *r)
 {
     if (!v || json_is_null(v)) return wf_text_add(out, "", 0), true;
@@ -408,8 +404,7 @@ static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, 
     return ok;
 }
 
-/* ---- what is not supported, and what must fit
- * ---------------------------------------------------------------- */
+/* ---- what is not supported, and what must fit ------------------------------------------------------------ */
 
 static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error *r)
 {
@@ -466,7 +461,7 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
     const char *name = p->chat ? "messages" : "prompt";
     size_t longest = 0;
     for (size_t i = 0; i < p->n_prompts; i++) longest = WF_MAX(longest, p->prompts[i].n);
-    r->code = "context_length_exceeded"; /* of the next two */
+    r->code = "context_length_exceeded"; /* for the next two errors */
     if (longest >= s->context)
         return wf_refuse(r, 400, name,
                          "%s has %zu tokens, but the context of this server is %u tokens and the "

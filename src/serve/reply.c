@@ -1,4 +1,4 @@
-/* reply: what the engine gave, as OpenAI's JSON. */
+/* reply: results of the engine as OpenAI's JSON. */
 #include "serve/internal.h"
 
 #include <stdlib.h>
@@ -22,7 +22,7 @@ json_t *wf_reply_head(const wf_job *j, bool chunk)
                      (json_int_t)j->created, "model", j->server->name);
 }
 
-/* Each prompt counts once, however many choices it has. */
+/* Each prompt counts once, whatever its number of choices. */
 json_t *wf_reply_usage(const wf_job *j)
 {
     json_int_t prompt = 0, completion = 0, cached = 0;
@@ -37,15 +37,14 @@ json_t *wf_reply_usage(const wf_job *j)
                      "cached_tokens", cached);
 }
 
-/* ---- logprobs
- * ---------------------------------------------------------------------------------------- */
+/* ---- logprobs -------------------------------------------------------------------------------------------- */
 
 static size_t piece(const wf_job *j, int32_t id, unsigned flags, char *buf, size_t cap)
 {
     return WF_MIN(weft_token_text(j->server->model, id, flags, buf, cap), cap);
 }
 
-/* Of chat: text, bytes and logprob. */
+/* For chat: text, bytes and logprob. */
 static json_t *chat_token(const wf_job *j, int32_t id, float logprob)
 {
     char buf[256];
@@ -85,8 +84,7 @@ static json_t *top_object(const wf_job *j, const struct weft_logprob *top, uint3
     return out;
 }
 
-/* Bytes of a token in the text that is shown; a text does not begin with the space that tokenising
- * put there. */
+/* Bytes of a token in the delivered text. The text does not start with the space that the tokenizer added. */
 static size_t shown(const wf_job *j, const wf_token *t, size_t offset)
 {
     char buf[256];
@@ -96,7 +94,7 @@ static size_t shown(const wf_job *j, const wf_token *t, size_t offset)
     return n - cut;
 }
 
-/* Of completions: four lists side by side. */
+/* For completions: four parallel lists. */
 static json_t *text_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
                              const struct weft_logprob *top, size_t *offset)
 {
@@ -105,7 +103,7 @@ static json_t *text_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
     for (size_t i = 0; i < n; i++) {
         char buf[256];
         bool first = tokens[i].prompt && !tokens[i].n_top &&
-                     tokens[i].logprob == 0; /* nothing stood in front of it */
+                     tokens[i].logprob == 0; /* the first token has none */
         json_array_append_new(
             texts, wf_json_string(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
         json_array_append_new(values, first ? json_null() : json_real(tokens[i].logprob));
@@ -128,8 +126,7 @@ json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
                           : text_logprobs(j, tokens, n, top, offset);
 }
 
-/* ---- whole answers
- * ------------------------------------------------------------------------------------- */
+/* ---- whole answers --------------------------------------------------------------------------------------- */
 
 static json_t *choice_text(const wf_job *j, const wf_choice *c)
 {

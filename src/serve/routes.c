@@ -1,11 +1,10 @@
-/* routes: the table of what can be asked for, and the answers that need no generation. */
+/* routes: the table of routes, and the responses that need no generation. */
 #include "serve/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- state
- * ---------------------------------------------------------------------------------------------- */
+/* ---- state ----------------------------------------------------------------------------------------------- */
 
 static bool health(wf_job *j, json_t **out, wf_text *text)
 {
@@ -48,9 +47,7 @@ static bool metrics(wf_job *j, json_t **out, wf_text *text)
     return true;
 }
 
-/* ---- tokens
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- tokens ---------------------------------------------------------------------------------------------- */
 
 static json_t *pieces(const wf_server *s, const int32_t *ids, size_t n, bool objects)
 {
@@ -72,7 +69,7 @@ static json_t *id_list(const int32_t *ids, size_t n)
     return list;
 }
 
-/* A field that is true or false; *ok becomes false when it is neither. */
+/* A boolean field; sets *ok to false if it is something else. */
 static bool flag(wf_job *j, const json_t *body, const char *name, bool otherwise, bool *ok)
 {
     json_t *v = json_object_get(body, name);
@@ -90,7 +87,7 @@ static bool tokenize_body(wf_job *j, const json_t *body, json_t **out)
     if (!v) v = json_object_get(body, "prompt");
     if (!json_is_string(v))
         return wf_refuse(&j->refusal, 400, "prompt", "prompt (or content) must be a string");
-    /* llama.cpp's name, whose default is false, and vLLM's, whose default is true */
+    /* the name in llama.cpp, with default false, and in vLLM, with default true */
     bool special = flag(j, body, "add_special", json_object_get(body, "content") == NULL, &ok);
     special = flag(j, body, "add_special_tokens", special, &ok);
     bool parse = flag(j, body, "parse_special", true, &ok);
@@ -157,9 +154,7 @@ static bool detokenize(wf_job *j, json_t **out, wf_text *text)
     return with_body(j, out, detokenize_body);
 }
 
-/* ---- table
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- table ----------------------------------------------------------------------------------------------- */
 
 static const wf_route routes[] = {
     {.path = "/",

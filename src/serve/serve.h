@@ -1,16 +1,15 @@
-/* serve: an HTTP server in front of one engine, with the API that OpenAI's clients speak.
+/* serve: an HTTP server for one engine, with an OpenAI-compatible API.
  *
- * It sees the engine only through <weft/weft.h>. HTTP threads (libmicrohttpd's) read and check
- * requests, submit them and write answers; the engine's thread only appends to a job's buffers and
- * wakes the connection; one more thread watches for clients that went away and for time limits.
- * Nothing that a client sends ends the process.
+ * It uses the engine only through <weft/weft.h>. HTTP threads (of libmicrohttpd) read and check requests, submit them and
+ * write responses. The engine's thread only appends to a job's buffers and resumes the connection. One more thread watches
+ * for clients that disconnect and for timeouts. No input of a client may end the process.
  */
 #ifndef WF_SERVE_H
 #define WF_SERVE_H
 
 #include "base/base.h"
 
-/* Model and engine while they are opened. */
+/* The model and the engine while they are opened. */
 typedef struct wf_opening {
     struct weft_model *model;
     struct weft_engine *engine;
@@ -22,28 +21,28 @@ typedef struct wf_opening {
 /* Zero is the default. */
 typedef struct wf_serve_params {
     const char *host;           /* address to listen on; NULL: 127.0.0.1 */
-    uint32_t port;              /* 0: one that is free, told in the log */
-    const char *model_name;     /* what clients call the model; NULL: the file's name */
+    uint32_t port;              /* 0: any free port; the log has it */
+    const char *model_name;     /* the model's name in the API; NULL: the file's name */
     const char *chat_template;  /* name; NULL: the model's own */
-    const char *api_key_file;   /* one key a line; NULL: no key is asked for */
+    const char *api_key_file;   /* one key per line; NULL: no key is required */
     const char *metrics_prefix; /* NULL: "weft:" */
-    const char *allow_origin;   /* of browsers' pages that may call: CORS; NULL: none but our own */
+    const char *allow_origin;   /* CORS: an origin whose pages may call; NULL: only the server's own page */
     uint32_t max_queue;         /* sequences that may wait; 0: 256 */
-    uint32_t max_running;       /* sequences that the engine runs together */
+    uint32_t max_running;       /* sequences that the engine runs at the same time */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
-    uint32_t read_timeout_s;     /* for a whole request to arrive; 0: 60 */
+    uint32_t read_timeout_s;     /* until a whole request has arrived; 0: 60 */
     uint64_t max_body;           /* bytes; 0: 8 MiB */
     uint32_t max_connections;    /* 0: 4096 */
     bool log_json, quiet, verbose;
-    bool profile;                /* the engine is opened with it: /metrics tells classes of work apart */
-    /* Fills model and engine; 0, or an exit code after a message. */
+    bool profile;                /* as given to the engine: /metrics has step times by class */
+    /* Opens model and engine. Returns 0, or an exit code after printing a message. */
     int (*open)(void *user, wf_opening *o);
     void *user;
 } wf_serve_params;
 
-/* Serves until SIGTERM or SIGINT, then lets what runs end. Returns the program's exit code. Once a
- * process: the signals are its own from then on. */
+/* Serves until SIGTERM or SIGINT, then waits for running requests. Returns the program's exit code. Call it once per process: it
+ * takes over the signals. */
 int wf_serve(const wf_serve_params *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* server: from start to SIGTERM. The calling thread waits for signals, looks after the engine and
- * writes a line of statistics now and then. */
+/* server: from start to SIGTERM. The calling thread waits for signals, checks the engine, and logs a line of statistics from time
+ * to time. */
 #include "serve/internal.h"
 
 #include <errno.h>
@@ -14,11 +14,9 @@
 #define TICK_MS   100
 #define REPORT_NS 10000000000ull
 #define EXIT_FAIL 1
-#define EXIT_LOST 5 /* as the program's table of exit codes has it */
+#define EXIT_LOST 5 /* the program's exit code for a lost device */
 
-/* ---- log
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- log ------------------------------------------------------------------------------------------------- */
 
 static void log_json(json_t *line)
 {
@@ -82,7 +80,7 @@ typedef struct report {
     uint64_t ns, prompt, generated;
 } report;
 
-/* One line when something happened since the last. */
+/* One line, if something happened since the last one. */
 static void report_rates(wf_server *s, report *last)
 {
     uint64_t now = wf_now_ns();
@@ -103,12 +101,10 @@ static void report_rates(wf_server *s, report *last)
     *last = next;
 }
 
-/* ---- model
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- model ----------------------------------------------------------------------------------------------- */
 
-/* What clients call the model: the name given, or that of the file without folder and ending. It
- * goes into metrics, so quotes do not stay. */
+/* The model's name in the API: the given one, or the file name without directory and extension. Metrics use it as a label, so
+ * quotes are replaced. */
 static void name_model(wf_server *s)
 {
     const char *path = weft_model_info(s->model)->path, *name = s->p.model_name;
@@ -120,19 +116,17 @@ static void name_model(wf_server *s)
         if ((unsigned char)*c <= ' ' || *c == '"' || *c == '\\' || *c == 127) *c = '-';
 }
 
-/* ---- signals
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- signals --------------------------------------------------------------------------------------------- */
 
-/* Not by sigwait: libraries have threads of their own, which block no signal. */
+/* Not with sigwait: threads of libraries do not block signals. */
 static sem_t wake;
-static volatile sig_atomic_t told; /* signals that came */
+static volatile sig_atomic_t n_signals; /* received so far */
 
 static void on_signal(int sig)
 {
     int saved = errno;
     (void)sig;
-    told++;
+    n_signals++;
     sem_post(&wake);
     errno = saved;
 }
@@ -146,7 +140,7 @@ static void catch_signals(void)
     sigaction(SIGINT, &sa, NULL);
 }
 
-/* Waits a tick or until a signal comes; the number of signals so far. */
+/* Waits for a tick or a signal. Returns the number of signals so far. */
 static int wait_tick(void)
 {
     struct timespec until;
@@ -154,15 +148,13 @@ static int wait_tick(void)
     until.tv_nsec += TICK_MS * 1000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
     sem_timedwait(&wake, &until);
-    return told;
+    return n_signals;
 }
 
-/* ---- start
- * ----------------------------------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------------------------------- */
 
 typedef struct loader {
-    wf_opening opening; /* first: what on_checked is called with */
+    wf_opening opening; /* the first member: on_checked gets its address */
     wf_server *server;
     int rc;
     atomic_bool checked, done;
@@ -202,12 +194,12 @@ static void publish(wf_server *s, const loader *l)
     say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
-/* Until the engine is there; clients are let in when only what takes long is left of its opening, which cannot be
- * interrupted. */
+/* Waits until the engine is open. Clients may connect when its parameters are known to be valid and only the slow part is left,
+ * which cannot be interrupted. */
 static int wait_for_engine(wf_server *s, loader *l)
 {
     for (bool done = false; !done;) {
-        if (wait_tick() > 0) _exit(0); /* nothing was accepted */
+        if (wait_tick() > 0) _exit(0); /* no request has been accepted */
         done = atomic_load(&l->done);
         if (done && l->rc) return l->rc;
         if (s->daemon || !(done || atomic_load(&l->checked)) || let_in(s)) continue;
@@ -218,9 +210,7 @@ static int wait_for_engine(wf_server *s, loader *l)
     return 0;
 }
 
-/* ---- end
- * ----------------------------------------------------------------------------------------------------------
- */
+/* ---- end ------------------------------------------------------------------------------------------------- */
 
 static size_t count_jobs(wf_server *s, bool abort)
 {
@@ -232,11 +222,11 @@ static size_t count_jobs(wf_server *s, bool abort)
     return n;
 }
 
-/* Takes no more, lets what runs end within the time, then cancels it. */
+/* Accepts no more requests, waits for running ones up to the timeout, then cancels them. */
 static void drain(wf_server *s)
 {
     uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
-    int signals = told;
+    int signals = n_signals;
     atomic_store(&s->stopping, true);
     wf_http_quiesce(s);
     size_t n = count_jobs(s, false);
@@ -245,9 +235,9 @@ static void drain(wf_server *s)
         if (wait_tick() > signals) break;
     if (count_jobs(s, true)) say(s, "cancelling what still runs");
     while (atomic_load(&s->in_flight))
-        wf_sleep_ns(1000000); /* each sequence ends: the engine promises it */
+        wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
     for (int i = 0; i < 100 && count_jobs(s, false); i++)
-        wf_sleep_ns(10000000); /* last bytes to clients that read */
+        wf_sleep_ns(10000000); /* for the last bytes to clients */
 }
 
 static int wait_for_end(wf_server *s)
@@ -265,9 +255,7 @@ static int wait_for_end(wf_server *s)
     return e.failed ? EXIT_LOST : 0;
 }
 
-/* ---- all of it
- * ------------------------------------------------------------------------------------------------------
- */
+/* ---- all of it ------------------------------------------------------------------------------------------- */
 
 #define DEFAULT(field, value)                                                                      \
     if (!s->p.field) s->p.field = (value)
@@ -290,7 +278,7 @@ static int serve(wf_server *s)
     loader l = {.opening.checked = on_checked, .server = s};
     pthread_t thread;
     bool ok = wf_keys_load(s);
-    catch_signals(); /* only now: the file of keys may be a pipe, which can keep us waiting */
+    catch_signals(); /* only now: the key file may be a pipe, which can block */
     if (!ok || !wf_http_bind(s)) return say_error();
     if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
     int rc = wait_for_engine(s, &l);

@@ -1,14 +1,13 @@
-/* sse: an answer as a stream of server-sent events. What came since the last look goes into one
- * event a choice, so a slow reader gets fewer and longer ones; the copy under the lock keeps JSON
- * off the engine's time. */
+/* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
+ * and longer ones. The new parts are copied under the lock and formatted outside it, so that JSON costs the engine no time. */
 #include "serve/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 16384 /* most bytes the connection takes at a time */
+#define BLOCK 16384 /* most bytes per write */
 
-typedef struct part { /* of a choice: what is new */
+typedef struct part { /* the new part of a choice */
     char *text;
     size_t n_text;
     wf_token *tokens;
@@ -18,10 +17,9 @@ typedef struct part { /* of a choice: what is new */
     enum weft_finish finish;
 } part;
 
-/* ---- from the job, under its lock
- * ----------------------------------------------------------------------- */
+/* ---- from the job, under its lock ------------------------------------------------------------------------ */
 
-/* Of elements [first, first + n); p may be NULL when there are none. */
+/* A copy of elements [first, first + n); p may be NULL if n is 0. */
 static void *copy_of(const void *p, size_t first, size_t n, size_t size)
 {
     void *copy = wf_calloc(n + 1, size);
@@ -62,9 +60,7 @@ static bool take(wf_choice *c, part *p)
     return p->text && p->tokens && p->top;
 }
 
-/* ---- events
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------------------- */
 
 static void write_event(wf_job *j, json_t *event)
 {
@@ -85,7 +81,7 @@ static json_t *usage_or_null(wf_job *j, bool now)
     return now ? wf_reply_usage(j) : json_null();
 }
 
-/* choice NULL: the last event, with usage alone. */
+/* choice NULL: the last event, which has only the usage. */
 static void write_chunk(wf_job *j, json_t *choice)
 {
     json_t *event = wf_reply_head(j, true);
@@ -101,7 +97,7 @@ static json_t *finish_json(const part *p)
     return p && p->done ? json_string(wf_reply_finish(p->finish)) : json_null();
 }
 
-/* text NULL: none; p NULL: nothing but the text. */
+/* text NULL: no text; p NULL: only the text. */
 static json_t *chunk_choice(wf_job *j, wf_choice *c, json_t *text, const part *p)
 {
     json_t *logprobs =
@@ -117,7 +113,7 @@ static json_t *chunk_choice(wf_job *j, wf_choice *c, json_t *text, const part *p
                      logprobs, "finish_reason", finish_json(p));
 }
 
-/* Chat opens with the role, echo with the prompt. */
+/* A chat starts with the role, echo with the prompt. */
 static void open_choice(wf_job *j, wf_choice *c)
 {
     const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
@@ -149,7 +145,7 @@ static void write_end(wf_job *j, const wf_http_error *failed)
     j->stream_ended = true;
 }
 
-/* Turns news into bytes of out, or puts the connection to sleep when there is none. */
+/* Formats what is new into `out`, or suspends the connection if there is nothing. */
 static void fill(wf_job *j)
 {
     wf_http_error failed = {0};
@@ -194,6 +190,6 @@ struct MHD_Response *wf_sse_response(wf_job *j)
     if (!r) return NULL;
     MHD_add_response_header(r, "Content-Type", "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, "Cache-Control", "no-cache");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx: pass each event on at once */
+    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* tells nginx not to buffer */
     return r;
 }

@@ -33,7 +33,7 @@ void wf_text_print(wf_text *t, const char *fmt, ...)
     wf_text_add(t, line, WF_MIN((size_t)WF_MAX(n, 0), sizeof line - 1));
 }
 
-/* Length of the UTF-8 character at p, 0 when there is none: as Unicode's table 3-7 has it. */
+/* Length of the UTF-8 character at p (Unicode, table 3-7); 0: there is none. */
 static size_t character(const unsigned char *p, size_t len)
 {
     if (p[0] < 0x80) return 1;
@@ -73,15 +73,14 @@ void wf_random_hex(char out[33])
 {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
-        static atomic_uint_fast64_t counter; /* before the kernel has entropy: unique is enough */
+        static atomic_uint_fast64_t counter; /* the kernel has no entropy yet: unique is enough */
         uint64_t r[2] = {wf_random(wf_now_ns(), atomic_fetch_add(&counter, 1)), wf_now_ns()};
         memcpy(bytes, r, sizeof bytes);
     }
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 }
 
-/* ---- refusals ---------------------------------------------------------------------------------
- */
+/* ---- refusals -------------------------------------------------------------------------------------------- */
 
 static const char *type_of(int status)
 {

@@ -1,6 +1,5 @@
-/* watch: one thread that sees clients leave while the engine works for them, requests that take too
- * long, and connections on which a request never becomes whole. libmicrohttpd does not look at a
- * connection that sleeps. */
+/* watch: one thread that detects clients that disconnect while the engine works for them, requests that exceed their timeout, and
+ * connections on which no request is completed. libmicrohttpd does not poll suspended connections. */
 #include "serve/internal.h"
 
 #include <errno.h>
@@ -10,7 +9,7 @@
 
 #define TICK_MS 200
 
-/* server.lock is held. */
+/* Call with server.lock held. */
 static wf_job *find(const wf_server *s, uint64_t serial)
 {
     wf_job *j = s->jobs;
@@ -26,9 +25,8 @@ static void on_hangup(wf_server *s, uint64_t serial)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* A client that left in the middle of a request. libmicrohttpd misses that where the last bytes and
- * the end come together, since epoll tells it once. Two looks, as a request may just have become
- * whole. */
+/* Has the client disconnected in the middle of a request? libmicrohttpd misses that if the last bytes and the end arrive
+ * together, because epoll reports them once. It takes two checks, since the request may just have been completed. */
 static bool is_abandoned(wf_conn *c)
 {
     char byte;
@@ -49,7 +47,7 @@ static void check_times(wf_server *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-static void *run(void *arg)
+static void *watch_thread(void *arg)
 {
     wf_server *s = arg;
     struct epoll_event events[64];
@@ -72,7 +70,7 @@ bool wf_watch_start(wf_server *s)
     s->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll < 0 || pipe(s->wake) || epoll_ctl(s->epoll, EPOLL_CTL_ADD, s->wake[0], &ev))
         return false;
-    s->watching = !pthread_create(&s->watcher, NULL, run, s);
+    s->watching = !pthread_create(&s->watcher, NULL, watch_thread, s);
     return s->watching;
 }
 
@@ -92,7 +90,7 @@ void wf_watch_add(wf_job *j)
     wf_server *s = j->server;
     static atomic_uint_fast64_t serials;
     j->serial = atomic_fetch_add(&serials, 1) + 1;
-    /* A client that closes only its sending side counts as gone: it cannot be told from one that
+    /* A client that closes only its sending side counts as gone: it looks the same as one that
      * left. */
     struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLONESHOT, .data.u64 = j->serial};
     pthread_mutex_lock(&s->lock);

@@ -1,6 +1,5 @@
-/* page: the page for people at /. It is one file, webui.html, inside the program. Its only script
- * and style are let in by a nonce: the request's id, which is random and belongs to this answer
- * alone. */
+/* webui: the web UI at /. It is one file, webui.html, embedded in the program. The content security policy admits its only script
+ * and style by a nonce: the request id, which is random and unique to the response. */
 #include "serve/internal.h"
 
 #include <stdio.h>
@@ -8,7 +7,7 @@
 
 extern const char wf_webui[], wf_webui_end[]; /* webui.S */
 
-#define PLACE "{{nonce}}" /* where webui.html wants it */
+#define PLACE "{{nonce}}" /* its placeholder in webui.html */
 
 bool wf_webui_print(wf_job *j, json_t **out, wf_text *text)
 {
@@ -31,6 +30,6 @@ void wf_webui_headers(const wf_job *j, struct MHD_Response *r)
              "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
              j->id, j->id);
     MHD_add_response_header(r, "Content-Security-Policy", policy);
-    MHD_add_response_header(r, "Cache-Control", "no-store"); /* a nonce is for once */
+    MHD_add_response_header(r, "Cache-Control", "no-store"); /* a nonce must not be reused */
     MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
 }
