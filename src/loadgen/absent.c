@@ -1,4 +1,4 @@
-/* client where the build found no libcurl or jansson: says so. */
+/* Stands in for client.c in builds without libcurl or jansson: reports what to install. */
 #include "loadgen/client.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* client: one benchmark from the parameters to the result. See client.h. */
+/* client: runs one benchmark from its parameters to its result. See client.h. */
 #include "loadgen/internal.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static bool stopped(const wf_client_params *p)
     return p->stop && p->stop();
 }
 
-/* The first requests once more, before the clock runs. */
+/* Sends the first requests once before the measured run. */
 static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
 {
     wf_client_params p = *t->p;
@@ -33,7 +33,7 @@ static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
     if (!few.n || t->unreachable[0]) return WEFT_OK;
     p.no_bar = true;
     p.rate = HUGE_VAL;
-    p.seed ^= 0x5eed; /* other prompts, which no cache has when they count */
+    p.seed ^= 0x5eed; /* different prompts, so that the prefix cache does not hold the measured ones */
     quiet.p = &p;
     weft_status s = wf_load_run_init(&r, &quiet, &few);
     if (!s) s = wf_load_run_execute(&r, &quiet, p.max_concurrency);
@@ -41,7 +41,7 @@ static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
     return s;
 }
 
-/* Nobody listens: all have failed already. */
+/* The server cannot be reached: every request fails with the same reason. */
 static void fail_all(wf_load_run *r, const char *why)
 {
     for (size_t i = 0; i < r->n; i++) {
@@ -51,7 +51,7 @@ static void fail_all(wf_load_run *r, const char *why)
     r->n_ended = r->n;
 }
 
-/* Of those that ended: the others are unknown, after Ctrl-C. */
+/* Counts finished requests only: after Ctrl-C the result of the others is unknown. */
 static weft_status summarise(const wf_target *t, const wf_load_run *r, wf_load_stats *out)
 {
     wf_request_result *ended = wf_calloc(r->n, sizeof *ended);
@@ -60,7 +60,7 @@ static weft_status summarise(const wf_target *t, const wf_load_run *r, wf_load_s
     for (size_t i = 0; i < r->n; i++)
         if (r->x[i].ended) ended[n++] = r->result[i];
     weft_status s = wf_load_stats_make(ended, n, r->seconds, t->p->limit_ms, out);
-    free(ended); /* the gaps are r's */
+    free(ended); /* r owns the gaps */
     return s;
 }
 
@@ -77,7 +77,7 @@ static int report(const wf_target *t, const wf_load_run *r)
     return rc;
 }
 
-static int measure(wf_target *t)
+static int run_benchmark(wf_target *t)
 {
     const wf_client_params *p = t->p;
     wf_request_specs specs = {0};
@@ -99,14 +99,14 @@ int wf_client_run(const wf_client_params *p)
 {
     wf_target t;
     if (curl_global_init(CURL_GLOBAL_DEFAULT))
-        return fprintf(stderr, "weft: error: libcurl does not start\n"), EXIT_NONE;
+        return fprintf(stderr, "weft: error: cannot initialise libcurl\n"), EXIT_NONE;
     weft_status s = wf_target_open(p, &t);
-    if (!s && p->save) s = wf_result_json_check(&t); /* before minutes of measuring, not after */
+    if (!s && p->save) s = wf_result_json_check(&t); /* fail before minutes of measuring, not after */
     bool random = p->dataset == WF_DATASET_RANDOM;
     if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO && !t.unreachable[0])
-        note(p, "the server has no /tokenize: prompts are words, and their lengths in tokens "
-                "differ a little");
-    int rc = s ? say_error() : measure(&t);
+        note(p, "the server has no /tokenize endpoint: prompts are made of words, and their lengths in tokens "
+                "are approximate");
+    int rc = s ? say_error() : run_benchmark(&t);
     wf_target_close(&t);
     curl_global_cleanup();
     return rc;

@@ -1,4 +1,4 @@
-/* dataset: lengths from traces and drawn ones, times of arrival. See dataset.h. */
+/* dataset: lengths from traces or random ones, and arrival times. See dataset.h. */
 #include "loadgen/dataset.h"
 #include "base/file.h"
 
@@ -46,7 +46,7 @@ struct columns {
     int in, out, time; /* -1: not there */
 };
 
-/* Copies field `column` of a line to buf; false when the line has no such field. */
+/* Copies field `column` of a line to buf; returns false if the line has no such field. */
 static bool field(const char *line, int column, char *buf, size_t cap)
 {
     for (; column > 0; column--) {
@@ -79,7 +79,7 @@ static bool read_count(const char *line, int column, uint32_t *out)
     return !*end && v <= MOST_TOKENS;
 }
 
-/* Seconds since 1970 of "2023-11-16 18:15:46.6805900"; negative when it is no date. */
+/* Seconds since 1970 of "2023-11-16 18:15:46.6805900"; negative if it is not a date. */
 static double read_time(const char *line, int column)
 {
     char text[64];
@@ -99,7 +99,7 @@ static weft_status read_line(const char *line, const struct columns *c, double *
 {
     wf_request_spec spec = {.at = read_time(line, c->time)};
     if (!read_count(line, c->in, &spec.n_in) || !read_count(line, c->out, &spec.n_out))
-        return wf_fail(WEFT_ERR_IO, "has no numbers of tokens from 0 to %u", MOST_TOKENS);
+        return wf_fail(WEFT_ERR_IO, "token counts must be numbers from 0 to %u", MOST_TOKENS);
     if (spec.at >= 0 && *first < 0) *first = spec.at;
     if (spec.at >= 0) spec.at = WF_MAX(spec.at - *first, 0);
     return wf_request_specs_add(out, spec);
@@ -117,11 +117,11 @@ static weft_status parse(char *text, wf_request_specs *out)
         if (at == 1) c = read_heading(line);
         if (at == 1 && (c.in < 0 || c.out < 0))
             return wf_fail(WEFT_ERR_IO,
-                           "the first line does not name ContextTokens and GeneratedTokens");
+                           "the header line needs the columns ContextTokens and GeneratedTokens");
         weft_status s = at > 1 && *line ? read_line(line, &c, &first, out) : WEFT_OK;
         if (s) return wf_fail_context(s, "line %d", at);
     }
-    return out->n ? WEFT_OK : wf_fail(WEFT_ERR_IO, "there are no requests in it");
+    return out->n ? WEFT_OK : wf_fail(WEFT_ERR_IO, "the file contains no requests");
 }
 
 weft_status wf_trace_read(const char *path, wf_request_specs *out)
@@ -134,7 +134,7 @@ weft_status wf_trace_read(const char *path, wf_request_specs *out)
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
-/* ---- drawn -------------------------------------------------------------------------------- */
+/* ---- random ------------------------------------------------------------------------------- */
 
 static uint32_t around(uint32_t len, double ratio, uint64_t seed, uint64_t i)
 {
@@ -155,25 +155,25 @@ weft_status wf_request_specs_random(size_t n, uint32_t n_in, uint32_t n_out, dou
 
 /* ---- arrivals ----------------------------------------------------------------------------- */
 
-struct draw {
+struct rng {
     uint64_t seed, i;
 };
 
-static double uniform(struct draw *d) /* (0, 1] */
+static double uniform(struct rng *d) /* (0, 1] */
 {
     return 1 - wf_random_unit(d->seed, d->i++);
 }
 
-static double normal(struct draw *d)
+static double normal(struct rng *d)
 {
     double r = sqrt(-2 * log(uniform(d)));
     return r * cos(6.283185307179586 * uniform(d));
 }
 
-/* Marsaglia and Tsang 2000, scale 1; a shape below 1 by way of shape + 1. */
-static double gamma_draw(struct draw *d, double shape)
+/* Marsaglia and Tsang 2000, scale 1. A shape below 1 is sampled through shape + 1. */
+static double gamma_sample(struct rng *d, double shape)
 {
-    if (shape < 1) return gamma_draw(d, shape + 1) * pow(uniform(d), 1 / shape);
+    if (shape < 1) return gamma_sample(d, shape + 1) * pow(uniform(d), 1 / shape);
     double a = shape - 1.0 / 3, c = 1 / sqrt(9 * a);
     for (;;) {
         double x = normal(d), v = 1 + c * x;
@@ -184,10 +184,10 @@ static double gamma_draw(struct draw *d, double shape)
 
 void wf_arrivals(double rate, double burstiness, uint64_t seed, size_t n, double *at)
 {
-    struct draw d = {seed, 0};
+    struct rng d = {seed, 0};
     double now = 0;
     for (size_t i = 0; i < n; i++) {
         at[i] = now;
-        if (isfinite(rate)) now += gamma_draw(&d, burstiness) / (rate * burstiness);
+        if (isfinite(rate)) now += gamma_sample(&d, burstiness) / (rate * burstiness);
     }
 }

@@ -5,10 +5,10 @@
 
 #include "base/base.h"
 
-/* One request to be made. */
+/* One request to send. */
 typedef struct wf_request_spec {
-    uint32_t n_in, n_out; /* tokens; n_out 0: the prompt only */
-    double at;  /* seconds since the first of its trace arrived; < 0: the trace does not tell */
+    uint32_t n_in, n_out; /* tokens; n_out 0: prefill only */
+    double at;  /* arrival in seconds since the first request of the trace; < 0: not in the trace */
     char *text; /* the prompt; NULL: random tokens */
 } wf_request_spec;
 
@@ -16,34 +16,34 @@ typedef struct wf_request_specs {
     wf_request_spec *list;
     size_t n, cap;
 } wf_request_specs;
-weft_status wf_request_specs_add(wf_request_specs *a, wf_request_spec spec); /* owns ask.text, also on failure */
+weft_status wf_request_specs_add(wf_request_specs *a, wf_request_spec spec); /* takes ownership of spec.text, also on failure */
 void wf_request_specs_free(wf_request_specs *a);
-/* Until there are n, those from the start once more. */
+/* Repeats the list from its start until it has n entries. */
 weft_status wf_request_specs_repeat(wf_request_specs *a, size_t n);
 
-/* Lengths from a CSV file whose heading names ContextTokens and GeneratedTokens; TIMESTAMP is used
- * where it holds dates. WEFT_ERR_IO says which line is wrong. */
+/* Reads lengths from a CSV file with the columns ContextTokens and GeneratedTokens, and arrival times from TIMESTAMP if it
+ * holds dates. WEFT_ERR_IO names the bad line. */
 weft_status wf_trace_read(const char *path, wf_request_specs *out);
 
-/* n requests of random lengths: each uniformly within len * (1 ± ratio). */
+/* Adds n requests with lengths uniform in len * (1 ± ratio). */
 weft_status wf_request_specs_random(size_t n, uint32_t n_in, uint32_t n_out, double ratio, uint64_t seed,
                            wf_request_specs *out);
 
-/* Times of arrival of a gamma process at rate a second, in seconds from the first: burstiness 1 is
- * a Poisson process, below 1 comes in bursts, above 1 more evenly. rate infinite: all at 0. */
+/* Arrival times of a gamma process with `rate` requests per second, in seconds from the first. burstiness 1 is a Poisson
+ * process; smaller values are burstier, larger ones more regular. rate infinite: all at 0. */
 void wf_arrivals(double rate, double burstiness, uint64_t seed, size_t n, double *at);
 
-/* ---- dataset_json.c: with jansson only ------------------------------------------------------ */
+/* ---- dataset_json.c: needs jansson ------------------------------------------------------ */
 
-/* Counts the tokens of a text; 0: cannot. */
+/* Returns the number of tokens in a text; 0: unknown. */
 typedef uint32_t (*wf_count_fn)(void *user, const char *text);
 
-/* ShareGPT's JSON, as vLLM reads it: the first turn of each conversation is the prompt, the second
- * as long as the answer should be. Shuffled by seed; too short and too long ones are left out.
- * n_out: tokens to generate, 0: as many as the second turn has. */
+/* Reads ShareGPT's JSON as vLLM does: the first turn of each conversation is the prompt, and the second one sets the output
+ * length. Conversations are shuffled by seed; those too short or too long are skipped.
+ * n_out: output tokens; 0: the length of the second turn. */
 weft_status wf_sharegpt_read(const char *path, size_t n, uint32_t n_out, uint64_t seed,
                              wf_count_fn count, void *user, wf_request_specs *out);
-/* Lines of JSON objects with "prompt", and perhaps "output_tokens"; n_out is for those without. */
+/* Reads JSON lines with "prompt" and optionally "output_tokens"; n_out applies to lines without it. */
 weft_status wf_custom_read(const char *path, size_t n, uint32_t n_out, wf_count_fn count,
                            void *user, wf_request_specs *out);
 

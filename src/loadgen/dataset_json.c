@@ -8,10 +8,10 @@
 #include <string.h>
 
 #define FILE_BYTES ((size_t)4 << 30)
-/* vLLM's: what is shorter says little, what is longer was pruned by its first benchmarks. */
+/* vLLM's limits, so that results are comparable. */
 enum { LEAST = 4, MOST_IN = 1024, MOST_ALL = 2048 };
 
-/* Where the server cannot count: four bytes a token, as English mostly has. */
+/* Without a server-side tokenizer, assumes four bytes per token, as in English text. */
 static uint32_t tokens_of(wf_count_fn count, void *user, const char *text)
 {
     uint32_t n = count ? count(user, text) : 0;
@@ -31,7 +31,7 @@ static weft_status add_conversation(const json_t *c, uint32_t n_out, wf_count_fn
 {
     const char *prompt = turn(c, 0), *result = turn(c, 1);
     if (!prompt || !result) return WEFT_OK;
-    if (strlen(prompt) > 64 * (size_t)MOST_IN) return WEFT_OK; /* no need to count */
+    if (strlen(prompt) > 64 * (size_t)MOST_IN) return WEFT_OK; /* too long whatever the tokenizer */
     uint32_t in = tokens_of(count, user, prompt),
              told = n_out ? n_out : tokens_of(count, user, result);
     bool fits =
@@ -41,7 +41,7 @@ static weft_status add_conversation(const json_t *c, uint32_t n_out, wf_count_fn
     return text ? wf_request_specs_add(out, (wf_request_spec){in, told, -1, text}) : WEFT_ERR_NOMEM;
 }
 
-/* Fisher and Yates. */
+/* Fisher-Yates shuffle. */
 static size_t *shuffled(size_t n, uint64_t seed)
 {
     size_t *order = wf_calloc(n, sizeof *order);
@@ -65,7 +65,7 @@ static weft_status add_conversations(const json_t *all, size_t n, uint32_t n_out
     if (s || out->n) return s;
     return wf_fail(
         WEFT_ERR_IO,
-        "none of its conversations has two turns with 4 to 1024 tokens and 2048 together");
+        "no conversation has two turns of 4 to 1024 tokens and at most 2048 in total");
 }
 
 weft_status wf_sharegpt_read(const char *path, size_t n, uint32_t n_out, uint64_t seed,
@@ -79,7 +79,7 @@ weft_status wf_sharegpt_read(const char *path, size_t n, uint32_t n_out, uint64_
     free(text);
     if (!all) return wf_fail(WEFT_ERR_IO, "%s: line %d: %s", path, e.line, e.text);
     weft_status s = json_is_array(all) ? add_conversations(all, n, n_out, seed, count, user, out)
-                                       : wf_fail(WEFT_ERR_IO, "is no list of conversations");
+                                       : wf_fail(WEFT_ERR_IO, "is not a list of conversations");
     json_decref(all);
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
@@ -98,7 +98,7 @@ static weft_status add_line(const char *line, size_t len, uint32_t n_out, wf_cou
     if (!o)
         s = wf_fail(WEFT_ERR_IO, "%s", e.text);
     else if (!prompt)
-        s = wf_fail(WEFT_ERR_IO, "has no text \"prompt\"");
+        s = wf_fail(WEFT_ERR_IO, "has no string \"prompt\"");
     else if (!text)
         s = WEFT_ERR_NOMEM;
     bool use = !n_out && told > 0 && told < 1 << 24;
@@ -127,5 +127,5 @@ weft_status wf_custom_read(const char *path, size_t n, uint32_t n_out, wf_count_
     }
     free(text);
     if (s) return wf_fail_context(s, "%s: line %d", path, at);
-    return out->n ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s: there are no requests in it", path);
+    return out->n ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s contains no requests", path);
 }

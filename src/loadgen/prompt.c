@@ -1,6 +1,5 @@
-/* prompt: what requests say. Random ones are lists of token ids where the endpoint takes them and
- * the server tells ids, so that their length is exact; else words, most of which are one token
- * each. */
+/* prompt: the contents of requests. Random prompts are lists of token ids if the endpoint accepts them and the server has
+ * /tokenize, so that their length is exact. Otherwise they are words, most of which are one token each. */
 #include "loadgen/internal.h"
 
 #include "base/file.h"
@@ -21,15 +20,15 @@ const char *const wf_prompt_words[WF_PROMPT_WORDS] = {
     "down",  "day",   "did",   "get",    "come", "made", "may",   "part",
 };
 
-/* ---- which -------------------------------------------------------------------------------- */
+/* ---- datasets ----------------------------------------------------------------------------- */
 
-/* A trace of lengths and ShareGPT's texts go by the same name; JSON begins with a bracket. */
+/* --dataset-name sharegpt accepts a CSV trace or ShareGPT's JSON, which begins with a bracket. */
 static weft_status is_json(const char *path, bool *out)
 {
     int c;
-    WF_TRY(wf_need_regular(path)); /* a pipe could not be read a second time */
+    WF_TRY(wf_need_regular(path)); /* a pipe cannot be read twice */
     FILE *f = fopen(path, "r");
-    if (!f) return wf_fail(WEFT_ERR_IO, "cannot open %s: is --dataset-path right?", path);
+    if (!f) return wf_fail(WEFT_ERR_IO, "cannot open %s: check --dataset-path", path);
     do c = getc(f);
     while (c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0xEF || c == 0xBB || c == 0xBF);
     fclose(f);
@@ -67,7 +66,7 @@ weft_status wf_prompts_make(wf_target *t, size_t n, wf_request_specs *out)
 
 /* ---- bodies ------------------------------------------------------------------------------- */
 
-/* The prefix is drawn from one seed for all requests. */
+/* All requests sample their prefix from the same seed. */
 static uint64_t draw(const wf_target *t, uint64_t i, uint32_t k)
 {
     uint64_t seed = t->p->seed << 20;

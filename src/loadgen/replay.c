@@ -1,4 +1,4 @@
-/* replay: feeds an engine and notes when tokens come. See replay.h. */
+/* replay: submits requests to an engine and records when tokens arrive. See replay.h. */
 #include "loadgen/replay.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define LOOK_NS 100000000u /* how long the feeder sleeps at most */
+#define LOOK_NS 100000000u /* longest sleep of the submitting thread */
 
 struct replay;
 typedef struct slot { /* a request's user pointer */
@@ -21,14 +21,14 @@ typedef struct replay {
     const wf_replay_params *p;
     slot *slots;
     uint64_t start_ns;
-    size_t next;     /* the first that is not submitted */
-    size_t n_freed;  /* of ended, by the feeder */
-    int32_t *prompt; /* scratch of the feeder */
+    size_t next;     /* first request not yet submitted */
+    size_t n_freed;  /* of ended, by the submitting thread */
+    int32_t *prompt; /* scratch of the submitting thread */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    slot **ended; /* n_ended of them; under lock */
+    slot **ended; /* n_ended; guarded by lock */
     size_t n_ended;
-    weft_status status; /* the first failure; under lock */
+    weft_status status; /* first failure; guarded by lock */
     char message[512];
 } replay;
 
@@ -40,7 +40,7 @@ static void on_done(slot *s, const struct weft_event *ev, uint64_t now)
     s->result->n_in = ev->n_prompt;
     s->result->n_out = ev->n_generated;
     s->result->ok = ev->status == WEFT_OK;
-    if (!s->result->first_ns) s->result->first_ns = s->result->last_ns = now; /* a prompt only */
+    if (!s->result->first_ns) s->result->first_ns = s->result->last_ns = now; /* prefill only */
     pthread_mutex_lock(&r->lock);
     if (ev->status && !r->status) {
         r->status = ev->status;
@@ -59,7 +59,7 @@ static void on_event(void *user, const struct weft_event *ev)
     if (ev->kind == WEFT_EVENT_DONE) on_done(s, ev, now);
 }
 
-/* ---- the feeder ---------------------------------------------------------------------------- */
+/* ---- submitting thread --------------------------------------------------------------------- */
 
 static weft_status submit(replay *r, size_t i)
 {
@@ -85,7 +85,7 @@ static uint64_t arrival_ns(const replay *r, size_t i)
     return r->start_ns + (uint64_t)(r->p->at[i] * 1e9);
 }
 
-/* Whether the next request may go to the engine now. */
+/* May the next request be submitted now? */
 static bool is_due(const replay *r)
 {
     if (r->next >= r->p->n) return false;
@@ -93,7 +93,7 @@ static bool is_due(const replay *r)
     return !r->p->window || r->next - r->n_freed < r->p->window;
 }
 
-/* Until a request ends, the next one arrives, or it is time to look around. */
+/* Sleeps until a request ends, the next one arrives, or LOOK_NS have passed. */
 static void wait_a_little(replay *r)
 {
     uint64_t until = wf_now_ns() + LOOK_NS;
@@ -104,7 +104,7 @@ static void wait_a_little(replay *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Frees what has ended; its memory should not pile up in a long run. */
+/* Frees ended requests, so that memory does not grow during a long run. */
 static weft_status collect(replay *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -144,7 +144,7 @@ static void cancel_rest(replay *r)
 
 /* ---- setting up ---------------------------------------------------------------------------- */
 
-/* All memory that the callback writes to. */
+/* Allocates everything that the callback writes to. */
 static weft_status prepare(replay *r, wf_request_result *results)
 {
     const wf_replay_params *p = r->p;

@@ -1,7 +1,7 @@
-/* replay: a load against an engine in this process, through the library's API alone.
+/* replay: runs a load on an engine in this process, through the public API only.
  *
- * The caller's thread submits and frees requests; the engine's thread runs only the callback, which
- * writes down a time into memory that is there before the request begins.
+ * The caller's thread submits and frees requests. The engine's thread runs only the callback, which records times in
+ * preallocated memory.
  */
 #ifndef WF_LOADGEN_REPLAY_H
 #define WF_LOADGEN_REPLAY_H
@@ -10,19 +10,19 @@
 #include "loadgen/stats.h"
 
 typedef struct wf_replay_params {
-    const wf_request_spec *specs; /* n of them, each within the engine's context */
+    const wf_request_spec *specs; /* n, each fits the engine's context */
     size_t n;
-    const double *at;   /* seconds from the start at which each arrives; NULL: all at the start */
-    size_t window;      /* requests that the engine has at most, where at is NULL; 0: all */
-    uint32_t n_vocab;   /* prompts are random ids below it */
-    uint64_t seed;      /* another one gives other prompts, which share no KV pages with these */
-    bool (*stop)(void); /* true: cancel what runs and end */
+    const double *at;   /* arrival times in seconds; NULL: all at the start */
+    size_t window;      /* most requests submitted at once if at is NULL; 0: all */
+    uint32_t n_vocab;   /* prompts are random ids below n_vocab */
+    uint64_t seed;      /* different seeds give prompts that share no KV pages */
+    bool (*stop)(void); /* true: cancel running requests and return */
     void (*on_progress)(void *user, size_t done);
     void *user;
 } wf_replay_params;
 
-/* answers: n, zeroed; times count from the arrival. Ends when all have ended, or at the first that
- * fails, with its status; those that did not end have ok false. */
+/* results: n, zeroed; latencies count from the arrival. Returns when all requests have ended, or with the status of the first
+ * one that fails. Unfinished requests keep ok false. */
 weft_status wf_replay(struct weft_engine *e, const wf_replay_params *p, wf_request_result *results,
                       double *seconds);
 

@@ -1,4 +1,4 @@
-/* report: the result as `vllm bench serve` prints it, so that scripts that read that read this. */
+/* report: prints the result in the format of `vllm bench serve`, so that scripts can parse both. */
 #include "loadgen/internal.h"
 
 #include <math.h>
@@ -91,5 +91,5 @@ void wf_report_failures(const wf_load_run *r)
         count[k]++;
     }
     for (size_t k = 0; k < n; k++) fprintf(stderr, "weft: %zu failed: %s\n", count[k], reason[k]);
-    if (rest) fprintf(stderr, "weft: %zu failed for other reasons\n", rest);
+    if (rest) fprintf(stderr, "weft: %zu requests failed for other reasons\n", rest);
 }

@@ -1,4 +1,4 @@
-/* result_json: the result as a file, with the keys of `vllm bench serve --save-result`. */
+/* result_json: saves the result with the keys of `vllm bench serve --save-result`. */
 #include "loadgen/internal.h"
 
 #include "base/file.h"
@@ -19,7 +19,7 @@ static json_t *text(const char *s)
     return s ? json_string(s) : json_null();
 }
 
-/* ---- what was asked for, what came of it --------------------------------------------------- */
+/* ---- setup and totals ---------------------------------------------------------------------- */
 
 static void date_now(char *buf, size_t cap)
 {
@@ -109,7 +109,7 @@ static void add_details(json_t *o, const wf_load_run *r)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-/* As vLLM names it, where no name was given. */
+/* The default file name, as in vLLM. */
 static void default_name(const wf_target *t, const char *date, char *buf, size_t cap)
 {
     const wf_client_params *p = t->p;
@@ -147,7 +147,7 @@ static weft_status write_file(const wf_target *t, const char *date, const json_t
     WF_TRY(wf_output_open(path, &out));
     bool whole = !json_dumpf(o, out.f, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     WF_TRY(wf_output_end(&out, whole));
-    if (!whole) return wf_fail(WEFT_ERR_IO, "cannot write %s: the disk is full, or memory", path);
+    if (!whole) return wf_fail(WEFT_ERR_IO, "cannot write %s: out of disk space or memory", path);
     if (!t->p->quiet) fprintf(stderr, "weft: wrote %s\n", path);
     return WEFT_OK;
 }

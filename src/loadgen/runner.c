@@ -1,4 +1,4 @@
-/* drive: sends the requests when they are due, on one thread, and reads what comes. */
+/* runner: sends requests when they are due and reads the responses, on one thread. */
 #include "loadgen/internal.h"
 
 #include "base/progress.h"
@@ -7,21 +7,21 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define LOOK_MS 100 /* how long to wait at most before looking at the clock and for Ctrl-C */
-#define BURST   64  /* requests begun before bytes move again */
+#define LOOK_MS 100 /* longest wait between checks of the clock and of Ctrl-C */
+#define BURST   64  /* most requests started before data is transferred again */
 
 typedef struct drive {
     const wf_target *t;
     wf_load_run *r;
     CURLM *multi;
     uint64_t start_ns;
-    size_t next, active, most; /* most: running together */
+    size_t next, active, most; /* most: concurrency limit */
     wf_progress bar;
 } drive;
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-/* Bodies are there before the clock starts. */
+/* Builds all bodies before the clock starts. */
 weft_status wf_load_run_init(wf_load_run *r, const wf_target *t, const wf_request_specs *specs)
 {
     *r = (wf_load_run){.n = specs->n,
@@ -106,11 +106,11 @@ static void end_finished(drive *d)
         wf_transaction *x = NULL;
         if (m->msg != CURLMSG_DONE) continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &x);
-        end(d, x, m->data.result); /* m is gone with its handle */
+        end(d, x, m->data.result); /* m is freed with its handle */
     }
 }
 
-/* Milliseconds until the next one is due. */
+/* Milliseconds until the next request is due. */
 static int patience(const drive *d)
 {
     if (d->next >= d->r->n || d->active >= d->most) return LOOK_MS;
@@ -141,7 +141,7 @@ static weft_status go(drive *d)
     return WEFT_OK;
 }
 
-/* What was on its way when somebody said stop is forgotten. */
+/* Drops the requests still in flight after a stop. */
 static void drop_rest(drive *d)
 {
     for (size_t i = 0; i < d->next; i++) {
@@ -153,7 +153,7 @@ static void drop_rest(drive *d)
     }
 }
 
-/* A connection is a file, and many systems allow 1024 unless asked. */
+/* Each connection takes a file descriptor, and the soft limit is often 1024. */
 static void allow_files(void)
 {
     struct rlimit l;

@@ -1,10 +1,10 @@
-/* sse: see sse.h. */
+/* sse: splits a byte stream into events. See sse.h. */
 #include "loadgen/sse.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Comments, which keep connections awake, and other fields are passed over. */
+/* Ignores comments (keep-alives) and fields other than data. */
 static bool take_line(wf_sse *s, wf_sse_fn fn, void *user)
 {
     size_t n = s->n;

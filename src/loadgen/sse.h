@@ -1,4 +1,4 @@
-/* sse: server-sent events out of bytes as they come, cut anywhere. */
+/* sse: parses server-sent events from a byte stream that may be split anywhere. */
 #ifndef WF_LOADGEN_SSE_H
 #define WF_LOADGEN_SSE_H
 
@@ -12,11 +12,10 @@ typedef struct wf_sse {
     size_t n_events;
 } wf_sse;
 
-/* One `data:` line. Each event of OpenAI's API has one, so a second one counts as an event of its
- * own. False: stop reading. */
+/* Receives one `data:` line. OpenAI's events have one such line each, so every line counts as an event. Return false to stop. */
 typedef bool (*wf_sse_fn)(void *user, const char *data, size_t len);
 
-/* False when fn said so, or when a line is longer than WF_SSE_LINE or than memory. */
+/* Returns false if fn did, if a line is longer than WF_SSE_LINE, or without memory. */
 bool wf_sse_add(wf_sse *s, const char *bytes, size_t len, wf_sse_fn fn, void *user);
 void wf_sse_free(wf_sse *s);
 

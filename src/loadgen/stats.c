@@ -1,4 +1,4 @@
-/* stats: from single answers to metrics. See stats.h. */
+/* stats: computes metrics from request results. See stats.h. */
 #include "loadgen/stats.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ int wf_metric_find(const char *key, size_t len)
     return -1;
 }
 
-/* ---- answers ------------------------------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------------------------ */
 
 void wf_request_result_token(wf_request_result *a, uint64_t now_ns)
 {
@@ -43,7 +43,7 @@ static double ms(uint64_t from_ns, uint64_t to_ns)
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-6 : 0;
 }
 
-/* A metric of one answer; false where it has none. */
+/* Computes a metric of one request; returns false if it is undefined. */
 static bool value_of(const wf_request_result *a, enum wf_metric m, double *out)
 {
     double e2el = ms(a->start_ns, a->last_ns), ttft = ms(a->start_ns, a->first_ns);
@@ -104,7 +104,7 @@ static weft_status fill(const wf_request_result *a, size_t n, enum wf_metric m, 
 
 /* ---- all ---------------------------------------------------------------------------------- */
 
-/* One token has no time per token, which is within any limit. */
+/* A single token has no TPOT and meets any limit on it. */
 static bool is_good(const wf_request_result *a, const double limit_ms[WF_N_METRICS])
 {
     for (int m = 0; m < WF_N_METRICS; m++) {
@@ -126,7 +126,7 @@ static void count(const wf_request_result *a, size_t n, const double limit_ms[WF
     }
 }
 
-/* Where the number of running requests changes: a start is one more, an end one less. */
+/* A change in the number of running requests: +1 at a start, -1 at an end. */
 typedef struct edge {
     uint64_t ns;
     int change;
@@ -136,7 +136,7 @@ static int by_time(const void *a, const void *b)
 {
     const edge *x = a, *y = b;
     if (x->ns != y->ns) return x->ns < y->ns ? -1 : 1;
-    return x->change - y->change; /* who ends makes room for who starts */
+    return x->change - y->change; /* ends before starts */
 }
 
 static weft_status find_peak_requests(const wf_request_result *a, size_t n, size_t *out)
@@ -157,7 +157,7 @@ static weft_status find_peak_requests(const wf_request_result *a, size_t n, size
     return WEFT_OK;
 }
 
-/* Tokens are counted in whole seconds from the first start; those of an answer that came together count alike. */
+/* Counts tokens in one-second bins from the first start. Tokens that arrived together are spread evenly over the events. */
 static weft_status find_peak_out(const wf_request_result *a, size_t n, double seconds, double *out)
 {
     uint64_t begin = UINT64_MAX;

@@ -1,10 +1,9 @@
-/* stats: what requests took, and what that comes to. Both load generators, `weft bench serve` over
- * HTTP and `weft bench throughput` inside the process, fill answers and read metrics.
+/* stats: per-request timings and the metrics computed from them. `weft bench serve` (over HTTP) and `weft bench throughput`
+ * (in the process) fill request_results and read metrics.
  *
- * Definitions are those of `vllm bench serve`: TTFT from the start of a request to its first token;
- * TPOT (end-to-end - TTFT) / (output tokens - 1); ITL each time between two tokens; E2EL to the
- * last token. NORM is NanoFlow's normalised latency, end-to-end / output tokens. Percentiles are
- * interpolated as numpy's are.
+ * Definitions follow `vllm bench serve`: TTFT is the time from the start of a request to its first token, E2EL to its last
+ * one; TPOT is (E2EL - TTFT) / (output tokens - 1); ITL is each gap between two tokens. NORM is NanoFlow's normalised
+ * latency, E2EL / output tokens. Percentiles are interpolated like numpy's.
  */
 #ifndef WF_LOADGEN_STATS_H
 #define WF_LOADGEN_STATS_H
@@ -12,15 +11,15 @@
 #include "base/base.h"
 
 typedef struct wf_request_result {
-    uint64_t start_ns, first_ns, last_ns; /* wf_now_ns; first and last token, 0: none came */
+    uint64_t start_ns, first_ns, last_ns; /* wf_now_ns; first and last token, 0: none */
     uint32_t n_in, n_out;                 /* tokens */
-    bool ok;                              /* it came whole */
+    bool ok;                              /* complete */
     float *gaps;                          /* seconds between tokens */
     size_t n_gaps, cap_gaps;
 } wf_request_result;
-/* A token came. No memory for its gap: the gap is left out. */
+/* Records a token. Its gap is dropped if memory is short. */
 void wf_request_result_token(wf_request_result *a, uint64_t now_ns);
-void wf_request_results_free(wf_request_result *a, size_t n); /* the array too */
+void wf_request_results_free(wf_request_result *a, size_t n); /* frees the array too */
 
 enum wf_metric { WF_TTFT, WF_TPOT, WF_ITL, WF_E2EL, WF_NORM, WF_N_METRICS };
 typedef struct wf_metric_name {
@@ -38,11 +37,11 @@ double wf_percentile(const wf_series *s, double percent); /* 0 when empty */
 
 typedef struct wf_load_stats {
     size_t completed, failed;
-    size_t good;          /* completed within every limit */
-    uint64_t n_in, n_out; /* tokens of those completed */
+    size_t good;          /* met every limit */
+    uint64_t n_in, n_out; /* tokens of completed requests */
     double seconds;
-    double peak_out;      /* most tokens in one second */
-    size_t peak_requests; /* most at one time */
+    double peak_out;      /* peak tokens per second */
+    size_t peak_requests; /* peak concurrency */
     wf_series metric[WF_N_METRICS];
 } wf_load_stats;
 

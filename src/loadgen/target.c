@@ -1,17 +1,16 @@
-/* target: the server — its address, what each request to it carries, and what it tells about
- * itself: its model's name, and ids of tokens. The latter two are asked for; a server that does not
- * answer is used all the same. */
+/* target: the server under test: its address, the headers of each request, its model's name and valid token ids. Name and ids
+ * are queried; a server that does not support that can still be measured. */
 #include "loadgen/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ASK_S     10          /* for a question before the load */
-#define ASK_BYTES (16u << 20) /* of its answer */
+#define QUERY_S     10          /* timeout of a query before the load */
+#define QUERY_BYTES (16u << 20) /* largest response to it */
 #define CONNECT_S 30
-#define FEW_IDS   8 /* fewer are no vocabulary */
+#define FEW_IDS   8 /* fewer are not enough to sample from */
 
-/* ---- questions ---------------------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------------------------ */
 
 typedef struct buffer {
     char *data;
@@ -23,7 +22,7 @@ static size_t on_bytes(char *bytes, size_t size, size_t n, void *user)
     buffer *b = user;
     n *= size;
     for (size_t i = 0; i < n; i++) {
-        if (b->n == ASK_BYTES || !wf_grow(&b->data, b->n, &b->cap, 1)) return 0;
+        if (b->n == QUERY_BYTES || !wf_grow(&b->data, b->n, &b->cap, 1)) return 0;
         b->data[b->n++] = bytes[i];
     }
     return n;
@@ -44,8 +43,8 @@ static bool is_unreachable(CURLcode c)
            c == CURLE_URL_MALFORMAT || c == CURLE_UNSUPPORTED_PROTOCOL;
 }
 
-/* The JSON that the path answers with 200; NULL: something else. body NULL: GET. */
-static json_t *question(wf_target *t, const char *path, const char *body)
+/* Returns the JSON body of a 200 response; NULL: anything else. body NULL: GET. */
+static json_t *query(wf_target *t, const char *path, const char *body)
 {
     char *url = join(t->p->base_url, path), error[CURL_ERROR_SIZE] = "";
     CURL *c = url && !t->unreachable[0] ? curl_easy_init() : NULL;
@@ -54,7 +53,7 @@ static json_t *question(wf_target *t, const char *path, const char *body)
     long status = 0;
     if (c) {
         wf_target_setup(t, c, url);
-        curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)ASK_S);
+        curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)QUERY_S);
         curl_easy_setopt(c, CURLOPT_ERRORBUFFER, error);
         curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_bytes);
         curl_easy_setopt(c, CURLOPT_WRITEDATA, &b);
@@ -74,7 +73,7 @@ static json_t *question(wf_target *t, const char *path, const char *body)
 
 static weft_status find_model(wf_target *t)
 {
-    json_t *list = t->p->model ? NULL : question(t, "/v1/models", NULL);
+    json_t *list = t->p->model ? NULL : query(t, "/v1/models", NULL);
     const char *name = t->p->model ? t->p->model
                                    : json_string_value(json_object_get(
                                          json_array_get(json_object_get(list, "data"), 0), "id"));
@@ -85,9 +84,8 @@ static weft_status find_model(wf_target *t)
 
 /* ---- its tokens --------------------------------------------------------------------------- */
 
-/* llama.cpp reads content and add_special, vLLM prompt and add_special_tokens, weft either. A
- * server that fails here once is not asked again: it may have taken ASK_S to do so, and there may
- * be many texts. */
+/* llama.cpp reads content and add_special, vLLM prompt and add_special_tokens, weft both. A server that fails once is not
+ * queried again: each failure may take QUERY_S, and there may be many texts. */
 static json_t *tokenize(wf_target *t, const char *text)
 {
     if (t->no_tokenize || (t->p->stop && t->p->stop())) return NULL;
@@ -95,7 +93,7 @@ static json_t *tokenize(wf_target *t, const char *text)
                              "add_special_tokens", 0);
     if (body && t->model) json_object_set_new(body, "model", json_string(t->model));
     char *sent = body ? json_dumps(body, JSON_COMPACT) : NULL;
-    json_t *reply = sent ? question(t, "/tokenize", sent) : NULL;
+    json_t *reply = sent ? query(t, "/tokenize", sent) : NULL;
     json_t *ids = json_incref(json_object_get(reply, "tokens"));
     t->no_tokenize = !ids;
     json_decref(reply);
@@ -119,7 +117,7 @@ static bool has(const int32_t *list, size_t n, int32_t v)
     return false;
 }
 
-/* Ids of common words: those of any vocabulary may be drawn from, without knowing its size. */
+/* Collects the ids of common words. They are valid in any vocabulary, whatever its size. */
 static weft_status find_ids(wf_target *t)
 {
     char text[8 * WF_PROMPT_WORDS] = "";
@@ -141,10 +139,10 @@ static weft_status find_ids(wf_target *t)
     t->pool = NULL;
     if (t->p->prompts != WF_PROMPTS_IDS || t->unreachable[0]) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "the server does not tell token ids at /tokenize: use --random-prompts words");
+                   "the server's /tokenize returns no token ids: use --random-prompts words");
 }
 
-/* ---- what each request carries ------------------------------------------------------------ */
+/* ---- headers of each request -------------------------------------------------------------- */
 
 static bool add_header(wf_target *t, const char *name, const char *value)
 {
@@ -160,7 +158,7 @@ static bool add_header(wf_target *t, const char *name, const char *value)
 static weft_status make_headers(wf_target *t)
 {
     bool ok = add_header(t, "Content-Type: application/json", "") &&
-              add_header(t, "Expect:", ""); /* no pause before a long body */
+              add_header(t, "Expect:", ""); /* do not wait for 100 Continue */
     if (ok && t->p->key) ok = add_header(t, "Authorization: Bearer ", t->p->key);
     for (size_t i = 0; i < t->p->n_headers && ok; i++) ok = add_header(t, t->p->headers[i], "");
     return ok ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of memory for headers");
@@ -172,11 +170,11 @@ static weft_status read_extra(wf_target *t)
     if (!t->p->extra_body) return WEFT_OK;
     t->extra = json_loads(t->p->extra_body, 0, &e);
     if (json_is_object(t->extra)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "--extra-body is no JSON object: %s",
+    return wf_fail(WEFT_ERR_ARG, "--extra-body is not a JSON object: %s",
                    t->extra ? t->p->extra_body : e.text);
 }
 
-/* Proxies of the environment are for other machines. */
+/* Ignores proxies from the environment. */
 static bool is_loopback(const char *url)
 {
     static const char *const names[] = {"://127.", "://localhost", "://[::1]"};

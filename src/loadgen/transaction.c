@@ -1,4 +1,4 @@
-/* exchange: one request and its stream of events, from the first byte to the reason why it ended.
+/* transaction: one request and its event stream, from the first byte to the reason why it ended.
  */
 #include "loadgen/internal.h"
 
@@ -31,7 +31,7 @@ void wf_transaction_fail(wf_transaction *x, const char *fmt, ...)
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 32 || *p == 127) *p = ' '; /* a server's words go to a terminal */
+        if ((unsigned char)*p < 32 || *p == 127) *p = ' '; /* the text may be printed to a terminal */
     if (!x->error) x->error = wf_strdup(text);
     x->result->ok = false;
 }
@@ -57,8 +57,7 @@ static const char *text_of(const json_t *choice)
     return text ? text : "";
 }
 
-/* A token's text may be empty, where it is part of a character; the opening of a conversation and
- * its end carry no token. */
+/* A token may have empty text if it is part of a character. The first and the last event of a chat carry no token. */
 static void take_choice(wf_transaction *x, const json_t *choice, uint64_t now)
 {
     const char *text = text_of(choice);
@@ -85,7 +84,7 @@ static bool take_object(wf_transaction *x, const json_t *event, uint64_t now)
     json_t *error = json_object_get(event, "error"), *choices = json_object_get(event, "choices");
     if (error && !json_is_null(error)) {
         const char *text = json_string_value(json_object_get(error, "message"));
-        wf_transaction_fail(x, "error in the stream: %.300s", text ? text : "without a message");
+        wf_transaction_fail(x, "error in the stream: %.300s", text ? text : "no message");
         return false;
     }
     if (json_array_size(choices)) take_choice(x, json_array_get(choices, 0), now);
@@ -101,7 +100,7 @@ static bool on_event(void *user, const char *data, size_t len)
     json_t *event = json_loadb(data, len, 0, NULL);
     bool ok = json_is_object(event) && take_object(x, event, now);
     if (!json_is_object(event))
-        wf_transaction_fail(x, "the stream holds something that is no JSON: %.*s",
+        wf_transaction_fail(x, "invalid JSON in the stream: %.*s",
                          (int)WF_MIN(len, 100u), data);
     json_decref(event);
     return ok;
@@ -142,15 +141,14 @@ static void fail_status(wf_transaction *x, long status)
     if (text)
         wf_transaction_fail(x, "HTTP %ld: %.300s", status, text);
     else
-        wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "without a word");
+        wf_transaction_fail(x, "HTTP %ld: %.300s", status, x->n_head ? x->head : "empty response");
     json_decref(body);
 }
 
-/* libcurl's own words where they are the same for every request: how many milliseconds it took is
- * not. */
+/* Returns libcurl's message, except for timeouts: those contain a time that differs for every request. */
 static const char *transfer_error(const wf_transaction *x, CURLcode rc)
 {
-    if (rc == CURLE_OPERATION_TIMEDOUT) return "no whole answer in time (--request-timeout)";
+    if (rc == CURLE_OPERATION_TIMEDOUT) return "the response was not complete in time (--request-timeout)";
     if (rc == CURLE_COULDNT_CONNECT || !x->curl_error[0]) return curl_easy_strerror(rc);
     return x->curl_error;
 }
@@ -164,12 +162,12 @@ static void check_whole(wf_transaction *x, CURLcode rc, long status)
     else if (!whole && rc)
         wf_transaction_fail(x, "%s", transfer_error(x, rc));
     else if (!x->sse.n_events)
-        wf_transaction_fail(x, "the answer is no stream of events: %.100s",
+        wf_transaction_fail(x, "the response is not an event stream: %.100s",
                          x->n_head ? x->head : "(empty)");
     else if (!whole)
-        wf_transaction_fail(x, "the stream ended before the answer did");
+        wf_transaction_fail(x, "the stream ended before the response was complete");
     else if (!x->n_chunks || !x->completion_tokens)
-        wf_transaction_fail(x, "the answer holds no token");
+        wf_transaction_fail(x, "the response contains no token");
 }
 
 static uint32_t told(int64_t n, uint32_t otherwise)

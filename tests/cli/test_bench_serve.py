@@ -215,9 +215,9 @@ class Misbehaving(cli.TestCase):
 
     def test_everything_that_fails(self):
         for path, reason in (("/500", "HTTP 500: no luck .31m today"), ("/503", "HTTP 503: busy"), ("/hangup", "[Ee]mpty reply|closed"),
-                             ("/page", "no stream of events: <html>"), ("/nothing", "no stream of events"),
-                             ("/malformed", r"no JSON: \{broken"), ("/list", "no JSON"), ("/error", "the device failed"),
-                             ("/cut", "ended before the answer did"), ("/empty", "no token"), ("/endless", "longer than"),
+                             ("/page", "not an event stream: <html>"), ("/nothing", "not an event stream"),
+                             ("/malformed", r"invalid JSON in the stream: \{broken"), ("/list", "invalid JSON"), ("/error", "the device failed"),
+                             ("/cut", "ended before the response was complete"), ("/empty", "contains no token"), ("/endless", "longer than"),
                              ("/reset", "reset|closed")):
             with self.subTest(path):
                 self.failed(path, reason)
