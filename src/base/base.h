@@ -1,8 +1,7 @@
-/* base: what every folder may use — errors as values, log, clock, random, growing arrays.
+/* base: helpers for every folder: errors as values, log, clock, random numbers, growing arrays.
  *
- * Errors: a function that can fail returns enum weft_status. The place that first sees the failure
- * calls wf_fail(), which keeps a message for this thread; callers pass the status on unchanged, or
- * call wf_fail_context() to put where it happened in front of the message.
+ * Errors: a function that can fail returns enum weft_status. The function that detects the failure calls wf_fail(), which stores
+ * a message for this thread. Callers return the status unchanged, or call wf_fail_context() to prefix the message.
  */
 #ifndef WF_BASE_H
 #define WF_BASE_H
@@ -16,7 +15,7 @@
 typedef enum weft_status weft_status;
 
 #define WF_LEN(a) (sizeof(a) / sizeof(*(a)))
-/* Arguments are computed twice: nothing in them may change anything. */
+/* Arguments are evaluated twice and must have no side effects. */
 #define WF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WF_MAX(a, b) ((a) > (b) ? (a) : (b))
 #define WF_UP(x, m) (((x) + (m)-1) / (m) * (m)) /* x rounded up to a multiple of m */
@@ -31,7 +30,7 @@ typedef enum weft_status weft_status;
 
 weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
 weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
-/* What came of reading the file that a parameter names: whatever is wrong with it is wrong with the parameter. */
+/* Turns errors in a file that a parameter names into WEFT_ERR_ARG for that parameter. */
 weft_status wf_fail_param(weft_status s, const char *parameter);
 const char *wf_error(void);  /* this thread's message */
 
@@ -41,15 +40,15 @@ bool wf_log_on(enum weft_log_level level);
 uint64_t wf_now_ns(void);     /* monotonic */
 void wf_sleep_ns(uint64_t ns);
 
-/* Counter-based random numbers (splitmix64): the same (seed, counter) gives the same bits. */
+/* Counter-based random numbers (splitmix64): equal (seed, counter) give equal bits. */
 uint64_t wf_random(uint64_t seed, uint64_t counter);
 double wf_random_unit(uint64_t seed, uint64_t counter); /* [0, 1) */
 
 /* Zeroed memory for n elements of size; NULL with a WEFT_ERR_NOMEM message on overflow or shortage. */
 void *wf_calloc(size_t n, size_t size);
-/* Makes room for one more element: grows *array (n used, *cap there) by half; false on shortage. */
+/* Ensures capacity for one more element: grows *array (n used, *cap allocated) by half; false without memory. */
 bool wf_grow(void *array, size_t n, size_t *cap, size_t size);
-/* Memory that a lost device may still read or write: never freed, and kept where a leak checker sees it. */
+/* Leaks memory that a lost device may still access, but keeps it reachable for leak checkers. */
 void wf_leak_on_purpose(void *p);
 char *wf_strdup(const char *s);
 void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */

@@ -1,5 +1,5 @@
-/* embed: a file as read-only data of the program, from an assembler file: WF_EMBED(name, "path") defines
- * name and name_end. A byte of 0 stands behind the data. */
+/* embed: WF_EMBED(name, "path") in an assembler file embeds a file as read-only data between name and name_end, followed by a
+ * zero byte. */
 #ifndef WF_EMBED_H
 #define WF_EMBED_H
 

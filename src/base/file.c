@@ -1,8 +1,8 @@
-/* file: maps that outlive the file's data, whole-file reads, the cache folder. See file.h.
+/* file: memory maps that survive truncation of the file, whole-file reads, the cache folder. See file.h.
  *
- * The SIGBUS handler may run on any thread in the middle of anything, so it touches only atomics of
- * a fixed table and makes one system call. It replaces everything from the faulting page to the end
- * of the map: pages behind a new end all fault, and a map that lost one page is not trusted anyway.
+ * The SIGBUS handler may run on any thread at any point, so it uses only atomics in a fixed table and one system call. It replaces
+ * everything from the faulting page to the end of the map: all pages past the new end would fault, and a map that lost one page
+ * is not trusted anyway.
  */
 #include "base/file.h"
 
@@ -24,18 +24,18 @@
 
 static struct slot {
     atomic_bool used;
-    atomic_uintptr_t start; /* 0: the handler ignores the slot; written last, cleared first */
-    atomic_size_t size;     /* a multiple of the page */
+    atomic_uintptr_t start; /* 0: unused; written last, cleared first */
+    atomic_size_t size;     /* a multiple of the page size */
     atomic_bool broken;
-    int fd;         /* kept to see changes of the file */
-    struct stat st; /* as it was when mapped */
+    int fd;         /* kept open to detect changes */
+    struct stat st; /* at the time of mapping */
 } slots[MAX_MAPS];
 
 static struct sigaction previous;
 static size_t page_size;
 static int install_errno;
 
-/* Pages of one of our maps: zeros from here on. */
+/* Replaces pages of one of our maps by zeros. */
 static bool repair(uintptr_t at)
 {
     for (size_t i = 0; i < MAX_MAPS; i++) {
@@ -64,7 +64,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
         previous.sa_handler(sig);
     } else if (fault || previous.sa_handler == SIG_DFL) {
         signal(sig, SIG_DFL);
-        if (!fault) raise(sig); /* a fault comes again by itself, with its address */
+        if (!fault) raise(sig); /* a fault repeats by itself, with its address */
     }
     errno = saved;
 }
@@ -74,7 +74,7 @@ static void install(void)
     struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&sa.sa_mask);
     page_size = (size_t)sysconf(_SC_PAGESIZE);
-    /* previous is complete before ours can run: ask first, then set. */
+    /* Query first, then set: `previous` must be complete before our handler can run. */
     if (sigaction(SIGBUS, NULL, &previous) || sigaction(SIGBUS, &sa, NULL)) install_errno = errno;
 }
 
@@ -96,7 +96,7 @@ static weft_status check_regular(const char *path, mode_t mode)
                        : S_ISCHR(mode)  ? "a character device"
                        : S_ISBLK(mode)  ? "a block device"
                                         : "a special file";
-    return wf_fail(WEFT_ERR_IO, "%s is %s; a regular file is needed", path, kind);
+    return wf_fail(WEFT_ERR_IO, "%s is %s, not a regular file", path, kind);
 }
 
 weft_status wf_need_regular(const char *path)
@@ -106,7 +106,7 @@ weft_status wf_need_regular(const char *path)
     return check_regular(path, st.st_mode);
 }
 
-/* Neither blocks on a FIFO nor opens a device: looks before opening, and again behind it. */
+/* Checks the type before and after opening, so that it neither blocks on a FIFO nor opens a device. */
 static weft_status open_regular(const char *path, int *fd, struct stat *st)
 {
     WF_TRY(wf_need_regular(path));
@@ -126,7 +126,7 @@ static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_ma
                        (long long)st->st_size);
     int i = slot_take();
     if (i < 0)
-        return wf_fail(WEFT_ERR_IO, "cannot map %s: %d files are mapped already", path, MAX_MAPS);
+        return wf_fail(WEFT_ERR_IO, "cannot map %s: %d files are already mapped", path, MAX_MAPS);
     size_t size = (size_t)st->st_size;
     void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) {
@@ -134,7 +134,7 @@ static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_ma
         atomic_store(&slots[i].used, false);
         return wf_fail(WEFT_ERR_IO, "cannot map %s (%zu bytes): %s", path, size, strerror(e));
     }
-    madvise(p, size, MADV_HUGEPAGE); /* where the kernel has them for files, what it reads from now on streams faster */
+    madvise(p, size, MADV_HUGEPAGE); /* faster streaming, if the kernel supports it for files */
     slots[i].fd = fd;
     slots[i].st = *st;
     atomic_store(&slots[i].broken, false);
@@ -197,7 +197,7 @@ weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t 
     for (;;) {
         if (cap - n < 2) {
             size_t want =
-                WF_MIN(WF_MAX(cap * 2, (size_t)4096), max + 2); /* 1 over max, and the NUL */
+                WF_MIN(WF_MAX(cap * 2, (size_t)4096), max + 2); /* one byte over max, and the NUL */
             char *p = realloc(buf, want);
             if (!p) {
                 free(buf);
@@ -262,7 +262,7 @@ weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, voi
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
 
-/* ---- files written whole --------------------------------------------------------------------- */
+/* ---- atomic writes --------------------------------------------------------------------------- */
 
 static weft_status cannot_write(const char *path)
 {
@@ -298,16 +298,16 @@ weft_status wf_output_check(const char *path)
     wf_output o;
     WF_TRY(wf_not_a_model(path));
     bool there = !stat(path, &st), special = there && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-    if (!*path) return wf_fail(WEFT_ERR_ARG, "the name of a file to write is empty");
+    if (!*path) return wf_fail(WEFT_ERR_ARG, "the name of the output file is empty");
     if (there && access(path, W_OK)) return cannot_write(path);
-    if (special) return WEFT_OK; /* who reads a pipe would take closing for its end */
+    if (special) return WEFT_OK; /* closing a pipe would look like its end to the reader */
     WF_TRY(wf_output_open(path, &o));
     return wf_output_end(&o, false);
 }
 
-/* ---- folders of the user ---------------------------------------------------------------------------- */
+/* ---- the user's folders ----------------------------------------------------------------------------- */
 
-/* Makes the folder and its parents, private; those that exist stay as they are. */
+/* Creates the folder and its parents as private; existing ones are not changed. */
 static bool make_path(const char *path)
 {
     char part[4096];
@@ -320,8 +320,8 @@ static bool make_path(const char *path)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-/* Ours alone? A folder that others own or write to could feed us their binaries. In a shared parent
- * (/tmp) not even a link is followed: it might point at another folder of ours. */
+/* Is it owned and writable only by this user? Otherwise others could plant binaries in it. In a shared parent (/tmp) links are not
+ * followed: they might point to another folder of this user. */
 static bool folder_is_private(const char *path, bool shared_parent)
 {
     struct stat st;
@@ -336,7 +336,7 @@ static bool folder_is_private(const char *path, bool shared_parent)
 static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *base,
                        const char *tail)
 {
-    if (!base || base[0] != '/') return false; /* the XDG rules: relative paths are ignored */
+    if (!base || base[0] != '/') return false; /* XDG: relative paths are ignored */
     int n = snprintf(buf, cap, "%s%s", base, tail);
     return n > 0 && (size_t)n < cap && make_path(buf) && folder_is_private(buf, shared_parent);
 }
@@ -351,8 +351,8 @@ weft_status wf_cache_dir(char *buf, size_t cap)
         return WEFT_OK;
     if (cap) buf[0] = 0;
     return wf_fail(WEFT_ERR_IO,
-                   "no cache folder: neither $XDG_CACHE_HOME/weft, ~/.cache/weft nor /tmp%s "
-                   "can be made, is owned by this user and writable by no one else",
+                   "no cache folder: none of $XDG_CACHE_HOME/weft, ~/.cache/weft and /tmp%s "
+                   "can be created, owned and writable by this user only",
                    tail);
 }
 
@@ -360,10 +360,10 @@ weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap)
 {
     const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     bool own = xdg && xdg[0] == '/';
-    if (!own && (!home || home[0] != '/')) return wf_fail(WEFT_ERR_IO, "no folder for settings: set HOME or XDG_CONFIG_HOME");
+    if (!own && (!home || home[0] != '/')) return wf_fail(WEFT_ERR_IO, "no configuration folder: set HOME or XDG_CONFIG_HOME");
     int n = snprintf(buf, cap, "%s/%s%s", own ? xdg : home, own ? "" : ".config/", name);
-    if (n < 0 || (size_t)n >= cap) return wf_fail(WEFT_ERR_IO, "the path of the folder for settings is too long");
-    if (make && !make_path(buf)) return wf_fail(WEFT_ERR_IO, "cannot make %s: %s", buf, strerror(errno));
+    if (n < 0 || (size_t)n >= cap) return wf_fail(WEFT_ERR_IO, "the path of the configuration folder is too long");
+    if (make && !make_path(buf)) return wf_fail(WEFT_ERR_IO, "cannot create %s: %s", buf, strerror(errno));
     return WEFT_OK;
 }
 
@@ -375,5 +375,5 @@ weft_status wf_not_a_model(const char *path)
     FILE *f = fopen(path, "rb");
     bool model = f && fread(magic, 1, 4, f) == 4 && !memcmp(magic, "GGUF", 4);
     if (f) fclose(f);
-    return model ? wf_fail(WEFT_ERR_ARG, "%s is a model; choose another file to write to", path) : WEFT_OK;
+    return model ? wf_fail(WEFT_ERR_ARG, "%s is a model: choose another output file", path) : WEFT_OK;
 }

@@ -25,7 +25,7 @@ static void draw(const wf_progress *p, double fraction, uint64_t now)
 void wf_progress_update(wf_progress *p, const char *what, double fraction)
 {
     uint64_t now = wf_now_ns();
-    fraction = fraction > 0 ? WF_MIN(fraction, 1.0) : 0; /* NaN too becomes 0 */
+    fraction = fraction > 0 ? WF_MIN(fraction, 1.0) : 0; /* maps NaN to 0 as well */
     if (!p->start_ns || strncmp(p->what, what, sizeof p->what - 1)) {
         wf_progress_end(p);
         wf_copy(p->what, sizeof p->what, what);

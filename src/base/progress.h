@@ -1,5 +1,5 @@
-/* progress: one line on stderr for work that takes over a second, redrawn at most 10 times a second;
- * nothing where stderr is no terminal. */
+/* progress: a progress bar on stderr for work that takes over a second, redrawn at most 10 times per second. Prints nothing if
+ * stderr is not a terminal. */
 #ifndef WF_PROGRESS_H
 #define WF_PROGRESS_H
 
@@ -12,9 +12,9 @@ typedef struct wf_progress {
 } wf_progress;
 
 void wf_progress_update(wf_progress *p, const char *what, double fraction);
-/* Said behind the bar from its next drawing on: what has been done, such as "12 of 100 requests". */
+/* Sets the text after the bar, such as "12 of 100 requests". */
 void wf_progress_note(wf_progress *p, const char *fmt, ...) WF_PRINTF(2, 3);
-void wf_progress_hide(wf_progress *p); /* wipes the line until the next update */
-void wf_progress_end(wf_progress *p); /* wipes the line and forgets */
+void wf_progress_hide(wf_progress *p); /* clears the line until the next update */
+void wf_progress_end(wf_progress *p); /* clears the line and resets */
 
 #endif

@@ -1,4 +1,4 @@
-/* bench: tokens a second of whole models, prompt and decode apart, in the manner of llama-bench. */
+/* bench: tokens per second of whole models, prefill and decode separately, like llama-bench. */
 #include "cli/bench.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ struct bench {
     const struct weft_model *m;
     const wf_bench_format *format;
     wf_peers peers;
-    bool first; /* no row was printed yet */
+    bool first; /* no row printed yet */
     bool closed;
 };
 
@@ -27,7 +27,7 @@ static weft_status append(const struct bench *b, const wf_bench_row *row)
     return wf_results_append(b->o->results, &r, &b->peers);
 }
 
-static int measure(struct bench *b, struct weft_engine *e, uint32_t threads, uint32_t n_prompt,
+static int run_test(struct bench *b, struct weft_engine *e, uint32_t threads, uint32_t n_prompt,
                    uint32_t n_gen)
 {
     wf_progress bar = {0};
@@ -53,17 +53,17 @@ static int measure(struct bench *b, struct weft_engine *e, uint32_t threads, uin
     return s ? wf_say_error(s) : 0;
 }
 
-static int measure_all(struct bench *b, struct weft_engine *e, uint32_t threads)
+static int run_tests(struct bench *b, struct weft_engine *e, uint32_t threads)
 {
     int rc = 0;
     for (size_t i = 0; i < b->o->n_prompt.n && !rc && !b->closed; i++)
-        if (b->o->n_prompt.v[i]) rc = measure(b, e, threads, b->o->n_prompt.v[i], 0);
+        if (b->o->n_prompt.v[i]) rc = run_test(b, e, threads, b->o->n_prompt.v[i], 0);
     for (size_t i = 0; i < b->o->n_gen.n && !rc && !b->closed; i++)
-        if (b->o->n_gen.v[i]) rc = measure(b, e, threads, 0, b->o->n_gen.v[i]);
+        if (b->o->n_gen.v[i]) rc = run_test(b, e, threads, 0, b->o->n_gen.v[i]);
     return rc;
 }
 
-/* The longest sequence of all tests; decoding begins with BOS. */
+/* The longest sequence of all tests; decode tests start with a BOS. */
 static uint32_t context_needed(const wf_opts *o)
 {
     uint32_t n = 16;
@@ -85,10 +85,10 @@ static int bench(const wf_opts *o, const struct weft_model *m)
         ep.threads = o->threads.v[i];
         ep.context = context_needed(o);
         ep.n_seqs = o->n_seqs;
-        ep.no_prefix = true; /* every repetition computes its prompt */
+        ep.no_prefix = true; /* every repetition must compute its prompt */
         rc = wf_open_engine(o, m, ep, &e);
         if (!rc && i == 0 && b.format->head) b.format->head();
-        if (!rc) rc = measure_all(&b, e, ep.threads);
+        if (!rc) rc = run_tests(&b, e, ep.threads);
         weft_engine_close(e);
     }
     if (!b.first && b.format->foot) b.format->foot();
@@ -96,7 +96,7 @@ static int bench(const wf_opts *o, const struct weft_model *m)
     return rc;
 }
 
-static int run(const wf_opts *given)
+static int cmd_bench(const wf_opts *given)
 {
     static uint32_t prompt[] = {512}, gen[] = {128}, threads[] = {0};
     struct weft_model *m = NULL;
@@ -108,7 +108,7 @@ static int run(const wf_opts *given)
     uint32_t any = 0;
     for (size_t i = 0; i < o.n_prompt.n; i++) any |= o.n_prompt.v[i];
     for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
-    if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results: that is where the ratio goes");
+    if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results, which stores the ratio");
     if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
     int rc = wf_open_model(&o, false, &m);
     if (!rc) rc = bench(&o, m);
@@ -117,12 +117,12 @@ static int run(const wf_opts *given)
 }
 
 static const wf_opt rows[] = {
-    {'p', "n-prompt", "N,...", "lengths of prompts (default 512; 0: none)", WF_OPT_LIST,
+    {'p', "n-prompt", "N,...", "prompt lengths (default 512; 0: none)", WF_OPT_LIST,
      AT(n_prompt), 0, 16777216},
     {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0,
      16777216},
-    {'s', "sequences", "N", "sequences that run together (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
-    {'r', "repetitions", "N", "runs of each test, after one that does not count (default 5)",
+    {'s', "sequences", "N", "batch size in sequences (default 1)", WF_OPT_U32, AT(n_seqs), 1, 4096},
+    {'r', "repetitions", "N", "runs of each test after a warm-up (default 5)",
      WF_OPT_U32, AT(repeat), 1, 100000},
     {'t', "threads", "N,...", "CPU threads (default: all cores)", WF_OPT_LIST, AT(threads), 1,
      4096},
@@ -137,9 +137,9 @@ const wf_command wf_cmd_bench = {
     .name = "bench",
     .usage = "[-m FILE] [-p N,...] [-n N,...] [options]",
     .summary =
-        "Measures tokens a second of prompts and of decoding. pp512 is a prompt of 512 random "
-        "tokens, tg128 are 128 tokens after BOS, tg128x16 in each of 16 sequences at once; each is "
-        "mean ± standard deviation of the runs. `weft bench ops` measures single ops.",
+        "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
+        "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
+        "mean ± standard deviation.",
     .groups = groups,
-    .run = run,
+    .run = cmd_bench,
 };

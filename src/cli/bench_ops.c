@@ -1,4 +1,4 @@
-/* bench ops: time, rate and share of the device's ceiling of single ops. */
+/* bench ops: time, rate and fraction of the device's ceiling for single ops. */
 #include "cli/bench.h"
 
 #include <string.h>
@@ -150,7 +150,7 @@ static void on_row(void *user, const struct weft_op_row *r)
     struct ops *b = user;
     wf_progress_hide(&b->bar);
     if (!r->variant) {
-        wf_note(b->o, "%s %s %s is left out: %s", r->op, r->dtype, r->shape, r->message);
+        wf_note(b->o, "skipped %s %s %s: %s", r->op, r->dtype, r->shape, r->message);
         return;
     }
     wf_result result = {r->device,    r->op,   r->dtype,       r->shape, r->variant,
@@ -167,7 +167,7 @@ static void on_progress(void *user, const char *what, double fraction)
     if (!b->o->quiet) wf_progress_update(&b->bar, what, fraction);
 }
 
-static int measure(struct ops *b)
+static int measure_ops(struct ops *b)
 {
     const wf_opts *o = b->o;
     struct weft_op_params p = wf_op_params(o, o->dtypes, o->shapes.v, o->shapes.n);
@@ -185,45 +185,45 @@ static int measure(struct ops *b)
     if (s) return wf_say_error(s);
     if (b->failed) return WF_EXIT_RUNTIME;
     return b->n ? 0
-                : (fprintf(stderr, "weft: error: nothing could be measured\n"), WF_EXIT_RUNTIME);
+                : (fprintf(stderr, "weft: error: no op could be measured\n"), WF_EXIT_RUNTIME);
 }
 
-static int run(const wf_opts *o)
+static int cmd_bench_ops(const wf_opts *o)
 {
     struct ops b = {.o = o, .format = &formats[0]};
     for (size_t i = 0; o->output && i < WF_LEN(formats); i++)
         if (!strcmp(formats[i].name, o->output)) b.format = &formats[i];
     if (o->variant && o->all_variants)
-        return wf_usage(o->command, "--variant and --variants contradict each other");
+        return wf_usage(o->command, "--variant and --variants conflict: use one of them");
     weft_status s = o->results ? wf_results_check(o->results) : WEFT_OK;
     if (s) return wf_say_error(s);
     s = o->peer ? wf_peers_read(o->peer, &b.peers) : WEFT_OK;
-    int rc = s ? wf_say_error(s) : measure(&b);
+    int rc = s ? wf_say_error(s) : measure_ops(&b);
     wf_peers_free(&b.peers);
     return rc;
 }
 
 static const wf_opt rows[] = {
     {0, "op", "OP,...",
-     "gemm, decode_attention, prefill_attention (default: all, or those that the shapes are for)",
+     "gemm, decode_attention, prefill_attention (default: those of the shapes, or all)",
      WF_OPT_TEXT, AT(ops)},
     {0, "shape", "SHAPE",
      "M=8,N=6144,K=4096 (without M: 1 to 2048) or B=64,L=4096 (also H=32,KV=8,D=128, and S=1024: "
-     "each KV head sees only so many of the last keys); may stand several times (default: those of "
+     "an attention window of the last 1024 keys); repeatable (default: those of "
      "Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
-     "storage formats of weights, such as F16,Q4_0 (default F16; a wrong name lists them)", WF_OPT_TEXT,
+     "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT,
      AT(dtypes)},
-    {0, "variant", "NAME", "this kernel variant instead of the one that would be picked",
+    {0, "variant", "NAME", "measure this kernel variant instead of the selected one",
      WF_OPT_TEXT, AT(variant)},
-    {0, "variants", NULL, "every kernel variant but the references", WF_OPT_FLAG, AT(all_variants)},
-    {0, "async", NULL, "attention may use the asynchronous softmax, as in a calibrated model",
+    {0, "variants", NULL, "measure all kernel variants except the references", WF_OPT_FLAG, AT(all_variants)},
+    {0, "async", NULL, "allow the asynchronous softmax in attention, as for a calibrated model",
      WF_OPT_FLAG, AT(async)},
-    {'r', "repetitions", "N", "samples of at least 50 ms, of which the median counts (default 5)",
+    {'r', "repetitions", "N", "samples of at least 50 ms, whose median is reported (default 5)",
      WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE",
-     "memory to go over in turn (default: more than twice the last-level cache)", WF_OPT_SIZE,
+     "rotate over operands of this total size (default: twice the last-level cache)", WF_OPT_SIZE,
      AT(rotate), 1, 0x1p63},
     {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
      1, 4096},
@@ -231,8 +231,8 @@ static const wf_opt rows[] = {
 };
 static const WF_GROUP(group, "Ops", rows);
 static const wf_opt testing[] = {
-    {0, "force", "OP=VARIANT,...", "pick these kernel variants", WF_OPT_TEXT, AT(engine.force)},
-    {0, "no-kernel-cache", NULL, "neither read nor write compiled kernels", WF_OPT_FLAG,
+    {0, "force", "OP=VARIANT,...", "use these kernel variants", WF_OPT_TEXT, AT(engine.force)},
+    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
 static const WF_GROUP(testing_group, "Testing", testing);
@@ -242,11 +242,11 @@ static const wf_opt_group *const groups[] = {&group,         &wf_group_results, 
 const wf_command wf_cmd_bench_ops = {
     .name = "bench ops",
     .usage = "[--op OP,...] [--shape SHAPE]... [options]",
-    .summary = "Measures single ops. Prints time, rate, the share of what the device's ceilings "
-               "allow, and the kernel variant; the ceilings "
-               "are measured first. Rates are GB/s of what must be read and written for decoding "
-               "and for gemm of fewer than 128 rows, else "
+    .summary = "Measures single ops. Prints the kernel variant, time, rate, and the fraction of the device's "
+               "ceiling, which is "
+               "measured first. Rates are GB/s of minimal memory traffic for decode attention "
+               "and for gemm with fewer than 128 rows, otherwise "
                "TFLOP/s.",
     .groups = groups,
-    .run = run,
+    .run = cmd_bench_ops,
 };

@@ -37,7 +37,7 @@ static void md_row(const wf_bench_row *r, bool first)
     test_name(r, test, sizeof test);
     threads_name(r, threads, sizeof threads);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", r->r.mean, r->r.stddev);
-    /* ± has two bytes, so its column is one wider for printf */
+    /* ± takes two bytes, so printf needs one more column */
     printf("| %-30s | %10s | %10s | %-12s | %7s | %8s | %21s |\n", label, size, params,
            r->device->id, threads, test, speed);
 }

@@ -1,4 +1,4 @@
-/* bench serve: options of the load generator over HTTP, in the words of `vllm bench serve`. */
+/* bench serve: options of the HTTP load generator, named like those of `vllm bench serve`. */
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -24,7 +24,7 @@ enum {
 
 /* ---- values ------------------------------------------------------------------------------- */
 
-/* "ttft:300" or several with commas between. */
+/* Parses "ttft:300", or several separated by commas. */
 static int read_limits(const wf_opts *o, const char *text, double limit_ms[WF_N_METRICS])
 {
     for (const char *p = text;; p++) {
@@ -34,7 +34,7 @@ static int read_limits(const wf_opts *o, const char *text, double limit_ms[WF_N_
         double ms = m >= 0 && p[name] ? strtod(p + name + 1, &end) : 0;
         bool named = m == WF_TTFT || m == WF_TPOT || m == WF_E2EL;
         if (!named || !end || end != p + len || !(ms > 0) || !isfinite(ms))
-            return wf_usage(o->command, "--goodput needs ttft:MS, tpot:MS or e2el:MS, not '%s'",
+            return wf_usage(o->command, "--goodput: expected ttft:MS, tpot:MS or e2el:MS, got '%s'",
                             text);
         limit_ms[m] = ms;
         p += len;
@@ -42,7 +42,7 @@ static int read_limits(const wf_opts *o, const char *text, double limit_ms[WF_N_
     }
 }
 
-/* vLLM takes several words behind --goodput: those behind the first arrive as words of no option.
+/* vLLM takes several values after --goodput: those after the first arrive as positional arguments.
  */
 static int read_goodput(const wf_opts *o, wf_client_params *p)
 {
@@ -51,7 +51,7 @@ static int read_goodput(const wf_opts *o, wf_client_params *p)
         rc = read_limits(o, o->load.goodput.v[i], p->limit_ms);
     for (size_t i = 0; i < o->n_args && !rc; i++)
         rc = o->load.goodput.n ? read_limits(o, o->args[i], p->limit_ms)
-                               : wf_usage(o->command, "unexpected word '%s'", o->args[i]);
+                               : wf_usage(o->command, "unexpected argument '%s'", o->args[i]);
     return rc;
 }
 
@@ -63,7 +63,7 @@ static int read_metrics(const wf_opts *o, wf_client_params *p)
         int m = wf_metric_find(at, len);
         if (m < 0)
             return wf_usage(o->command,
-                            "--percentile-metrics needs some of ttft,tpot,itl,e2el,norm, not '%s'",
+                            "--percentile-metrics: expected some of ttft,tpot,itl,e2el,norm, got '%s'",
                             text);
         p->shown[m] = true;
         at += len;
@@ -73,7 +73,7 @@ static int read_metrics(const wf_opts *o, wf_client_params *p)
 
 static int read_rate(const wf_opts *o, wf_client_params *p)
 {
-    if (o->load.rates.n > 1) return wf_usage(o->command, "--request-rate needs one number");
+    if (o->load.rates.n > 1) return wf_usage(o->command, "--request-rate: expected one number");
     p->rate = o->load.rates.n ? o->load.rates.v[0] : HUGE_VAL;
     if (p->rate <= 0) return wf_usage(o->command, "--request-rate must be above 0, or inf");
     p->burstiness = wf_opts_has(o, "burstiness") ? o->load.burstiness : 1;
@@ -93,12 +93,12 @@ static int read_dataset(const wf_opts *o, wf_client_params *p)
     p->text_out = o->load.text_output_len;
     if (p->dataset == WF_DATASET_CUSTOM && !wf_opts_has(o, "custom-output-len")) p->text_out = 0;
     if (p->prompts == WF_PROMPTS_IDS && p->chat)
-        return wf_usage(o->command, "--random-prompts ids: conversations have no token ids; use "
+        return wf_usage(o->command, "--random-prompts ids: chat completions do not accept token ids; use "
                                     "words, or --backend openai");
     if ((p->dataset == WF_DATASET_RANDOM) == (p->dataset_path != NULL))
         return wf_usage(o->command,
                         p->dataset_path
-                            ? "--dataset-path belongs to --dataset-name sharegpt or custom"
+                            ? "--dataset-path needs --dataset-name sharegpt or custom"
                             : "--dataset-name %s needs --dataset-path",
                         name);
     return 0;
@@ -106,7 +106,7 @@ static int read_dataset(const wf_opts *o, wf_client_params *p)
 
 /* ---- the server --------------------------------------------------------------------------- */
 
-/* http://HOST:PORT; an IPv6 address goes in brackets. */
+/* Makes http://HOST:PORT; IPv6 addresses get brackets. */
 static char *make_base(const wf_opts *o)
 {
     const wf_load_opts *l = &o->load;
@@ -119,10 +119,10 @@ static char *make_base(const wf_opts *o)
     return url;
 }
 
-/* The first line of the file, or what clients of OpenAI read from the environment. */
+/* Reads the first line of the file, or OPENAI_API_KEY from the environment. */
 static int read_key(const wf_opts *o, char **key)
 {
-    const char *path = o->load.api_key_file, *told = getenv("OPENAI_API_KEY");
+    const char *path = o->load.api_key_file, *env = getenv("OPENAI_API_KEY");
     size_t len;
     if (path) {
         weft_status s = wf_read_file(path, KEY_BYTES, key, &len);
@@ -131,8 +131,8 @@ static int read_key(const wf_opts *o, char **key)
         return **key ? 0
                      : wf_usage(o->command, "--api-key-file: the first line of %s is empty", path);
     }
-    if (!told || !*told) return 0;
-    *key = wf_strdup(told);
+    if (!env || !*env) return 0;
+    *key = wf_strdup(env);
     return *key ? 0 : wf_say_error(WEFT_ERR_NOMEM);
 }
 
@@ -140,10 +140,10 @@ static int check_server(const wf_opts *o)
 {
     const wf_load_opts *l = &o->load;
     if (l->base_url && (l->host || wf_opts_has(o, "port")))
-        return wf_usage(o->command, "--base-url contradicts --host and --port");
+        return wf_usage(o->command, "--base-url conflicts with --host and --port");
     for (size_t i = 0; i < l->headers.n; i++)
         if (!strchr(l->headers.v[i], ':') || strpbrk(l->headers.v[i], "\r\n"))
-            return wf_usage(o->command, "--header needs 'Name: value', not '%s'", l->headers.v[i]);
+            return wf_usage(o->command, "--header: expected 'Name: value', got '%s'", l->headers.v[i]);
     return 0;
 }
 
@@ -189,7 +189,7 @@ static void fill_rest(const wf_opts *o, wf_client_params *p)
     p->stop = wf_interrupted;
 }
 
-static int run(const wf_opts *o)
+static int cmd_bench_serve(const wf_opts *o)
 {
     wf_client_params p = {0};
     char *base = NULL, *key = NULL;
@@ -214,89 +214,89 @@ static int run(const wf_opts *o)
 /* ---- options ------------------------------------------------------------------------------ */
 
 static const wf_opt server_rows[] = {
-    {0, "base-url", "URL", "where the server is, such as https://host/path", WF_OPT_TEXT,
+    {0, "base-url", "URL", "URL of the server, such as https://host/path", WF_OPT_TEXT,
      AT(load.base_url)},
-    {0, "host", "HOST", "or its address (default 127.0.0.1)", WF_OPT_TEXT, AT(load.host)},
-    {0, "port", "PORT", "and its port (default 8080)", WF_OPT_U32, AT(load.port), 1, 65535},
+    {0, "host", "HOST", "host of the server (default 127.0.0.1)", WF_OPT_TEXT, AT(load.host)},
+    {0, "port", "PORT", "port of the server (default 8080)", WF_OPT_U32, AT(load.port), 1, 65535},
     {0, "backend", "openai|openai-chat|vllm",
-     "completions, conversations, or completions by vLLM's name for them "
+     "openai and vllm use completions, openai-chat chat completions "
      "(default openai)",
      WF_OPT_CHOICE, AT(load.backend)},
-    {0, "endpoint", "PATH", "path of requests (default /v1/completions, /v1/chat/completions)",
+    {0, "endpoint", "PATH", "request path (default /v1/completions or /v1/chat/completions)",
      WF_OPT_TEXT, AT(load.endpoint)},
-    {'m', "model", "NAME", "model to ask for (default: the first of the server's /v1/models)",
+    {'m', "model", "NAME", "model name (default: the first in /v1/models)",
      WF_OPT_TEXT, AT(load.model)},
     {0, "api-key-file", "FILE",
-     "its first line is the API key (default: OPENAI_API_KEY of the environment)", WF_OPT_TEXT,
+     "file whose first line is the API key (default: $OPENAI_API_KEY)", WF_OPT_TEXT,
      AT(load.api_key_file)},
-    {0, "header", "'NAME: VALUE'", "send this too; may stand several times", WF_OPT_WORDS,
+    {0, "header", "'NAME: VALUE'", "additional request header; repeatable", WF_OPT_WORDS,
      AT(load.headers)},
-    {0, "insecure", NULL, "accept any certificate", WF_OPT_FLAG, AT(load.insecure)},
-    {0, "request-timeout", "S", "seconds after which a request has failed (default 600)",
+    {0, "insecure", NULL, "do not verify certificates", WF_OPT_FLAG, AT(load.insecure)},
+    {0, "request-timeout", "S", "timeout of a request in seconds (default 600)",
      WF_OPT_U32, AT(load.timeout_s), 1, 1e6},
 };
 static const WF_GROUP(server_group, "Server", server_rows);
 
 static const wf_opt data_rows[] = {
-    {0, "dataset-name", "random|sharegpt|custom", "what to send (default random)", WF_OPT_CHOICE,
+    {0, "dataset-name", "random|sharegpt|custom", "source of the prompts (default random)", WF_OPT_CHOICE,
      AT(load.dataset)},
     {0, "dataset-path", "FILE",
-     "sharegpt: its JSON, or a CSV trace with ContextTokens and GeneratedTokens, whose prompts are "
-     "random; custom: "
-     "lines of JSON with \"prompt\"",
+     "sharegpt: ShareGPT's JSON, or a CSV trace with the columns ContextTokens and GeneratedTokens "
+     "(random prompts of these lengths); custom: "
+     "JSON lines with \"prompt\"",
      WF_OPT_TEXT, AT(load.dataset_path)},
-    {0, "num-prompts", "N", "requests (default 1000)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
-    {0, "random-input-len", "N", "tokens of random prompts (default 1024)", WF_OPT_U32,
+    {0, "num-prompts", "N", "number of requests (default 1000)", WF_OPT_U32, AT(load.n_requests), 1, 1e7},
+    {0, "random-input-len", "N", "length of random prompts in tokens (default 1024)", WF_OPT_U32,
      AT(load.input_len), 1, 16777216},
-    {0, "random-output-len", "N", "tokens to generate for them (default 128)", WF_OPT_U32,
+    {0, "random-output-len", "N", "output tokens for random prompts (default 128)", WF_OPT_U32,
      AT(load.output_len), 1, 16777216},
-    {0, "random-range-ratio", "R", "both lengths vary by this part (default 0)", WF_OPT_REAL,
+    {0, "random-range-ratio", "R", "relative variation of both lengths (default 0)", WF_OPT_REAL,
      AT(load.range_ratio), 0, 1},
-    {0, "random-prefix-len", "N", "tokens in front that all prompts share (default 0)", WF_OPT_U32,
+    {0, "random-prefix-len", "N", "length of a prefix that all random prompts share (default 0)", WF_OPT_U32,
      AT(load.prefix_len), 0, 16777216},
     {0, "random-prompts", "auto|ids|words",
-     "random prompts are token ids, or words; see below (default auto)", WF_OPT_CHOICE,
+     "send random prompts as token ids or as words; see below (default auto)", WF_OPT_CHOICE,
      AT(load.prompts)},
-    {0, "sharegpt-output-len", "N", "tokens to generate (default: as the dataset says)", WF_OPT_U32,
+    {0, "sharegpt-output-len", "N", "output tokens (default: from the dataset)", WF_OPT_U32,
      AT(load.text_output_len), 1, 16777216},
-    {0, "custom-output-len", "N", "the same for custom (default: its output_tokens, or 256)",
+    {0, "custom-output-len", "N", "output tokens for custom (default: its output_tokens, or 256)",
      WF_OPT_U32, AT(load.text_output_len), 1, 16777216},
-    {0, "ignore-eos", NULL, "let answers end at their length only", WF_OPT_FLAG, AT(ignore_eos)},
-    {0, "temperature", "T", "(default 0)", WF_OPT_REAL, AT(load.temperature), 0, 100},
-    {0, "extra-body", "JSON", "members of this object go into each request", WF_OPT_TEXT,
+    {0, "ignore-eos", NULL, "generate exactly the output length", WF_OPT_FLAG, AT(ignore_eos)},
+    {0, "temperature", "T", "sampling temperature (default 0)", WF_OPT_REAL, AT(load.temperature), 0, 100},
+    {0, "extra-body", "JSON", "JSON object merged into each request body", WF_OPT_TEXT,
      AT(load.extra_body)},
-    {0, "seed", "SEED", "another one gives other prompts and arrivals (default 0)", WF_OPT_U64,
+    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
 };
 static const WF_GROUP(data_group, "Requests", data_rows);
 
 static const wf_opt pace_rows[] = {
-    {0, "request-rate", "R", "requests a second on average (default inf: all at once)",
+    {0, "request-rate", "R", "average requests per second (default inf: all at once)",
      WF_OPT_REALS, AT(load.rates), 1e-6, HUGE_VAL},
-    {0, "burstiness", "B", "1: a Poisson process, below: in bursts, above: more evenly (default 1)",
+    {0, "burstiness", "B", "1: Poisson process; less: burstier; more: more regular (default 1)",
      WF_OPT_REAL, AT(load.burstiness), 1e-3, 1e6},
-    {0, "max-concurrency", "N", "requests that run together at most", WF_OPT_U32,
+    {0, "max-concurrency", "N", "most concurrent requests", WF_OPT_U32,
      AT(load.max_concurrency), 1, MANY},
-    {0, "num-warmups", "N", "requests before that do not count (default 0)", WF_OPT_U32,
+    {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32,
      AT(load.n_warmups), 0, 1e6},
 };
-static const WF_GROUP(pace_group, "Pace", pace_rows);
+static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 
 static const wf_opt result_rows[] = {
     {0, "percentile-metrics", "NAME,...",
-     "of ttft, tpot, itl, e2el, norm (default ttft,tpot,itl,e2el)", WF_OPT_TEXT, AT(load.metrics)},
+     "metrics to print, of ttft, tpot, itl, e2el, norm (default ttft,tpot,itl,e2el)", WF_OPT_TEXT, AT(load.metrics)},
     {0, "metric-percentiles", "P,...", "percentiles to print (default 99)", WF_OPT_REALS,
      AT(load.percentiles), 0, 100},
     {0, "goodput", "NAME:MS...",
-     "count requests within these limits of ttft, tpot and e2el, such as ttft:300 tpot:50",
+     "count requests that meet these limits in ms, such as ttft:300 tpot:50",
      WF_OPT_WORDS, AT(load.goodput)},
-    {0, "save-result", NULL, "write the result as JSON too", WF_OPT_FLAG, AT(load.save)},
-    {0, "save-detailed", NULL, "the same, with each request's times and text", WF_OPT_FLAG,
+    {0, "save-result", NULL, "also save the result as JSON", WF_OPT_FLAG, AT(load.save)},
+    {0, "save-detailed", NULL, "save also the times and text of each request", WF_OPT_FLAG,
      AT(load.save_detailed)},
-    {0, "result-dir", "FOLDER", "where it goes (default: here)", WF_OPT_TEXT, AT(load.result_dir)},
-    {0, "result-filename", "FILE", "its name (default: from rate, model and date)", WF_OPT_TEXT,
+    {0, "result-dir", "FOLDER", "folder of the result (default: current)", WF_OPT_TEXT, AT(load.result_dir)},
+    {0, "result-filename", "FILE", "name of the result (default: from rate, model and date)", WF_OPT_TEXT,
      AT(load.result_file)},
-    {0, "label", "TEXT", "stands in the result and in that name", WF_OPT_TEXT, AT(load.label)},
+    {0, "label", "TEXT", "label in the result and in its file name", WF_OPT_TEXT, AT(load.label)},
     {0, "disable-tqdm", NULL, "no progress bar", WF_OPT_FLAG, AT(load.no_bar)},
 };
 static const WF_GROUP(result_group, "Result", result_rows);
@@ -307,19 +307,16 @@ static const wf_opt_group *const groups[] = {&server_group, &data_group,       &
 const wf_command wf_cmd_bench_serve = {
     .name = "bench serve",
     .usage = "[--base-url URL | --host HOST --port PORT] [options]",
-    .summary = "Measures a server with OpenAI's API under load. Options and output are those of "
-               "`vllm bench serve`. "
-               "Requests stream; a request that fails for whatever reason is counted, and the "
-               "reasons are told. "
-               "Ctrl-C prints what was measured so far.",
-    .more = "Random prompts are lists of ids drawn from those that the server's /tokenize\n"
-            "gives for common words, so that their length is exact: weft, vLLM and llama.cpp\n"
-            "answer there. Where a server does not, and for conversations, prompts are\n"
-            "common words, about one token each. Input and output tokens are counted by the\n"
-            "server's usage, where it tells.\n\n"
+    .summary = "Measures an OpenAI-compatible server under load. Options and output follow `vllm bench serve`. "
+               "Requests stream. Failed requests are counted, and the reasons are printed. "
+               "Ctrl-C prints the results so far.",
+    .more = "Random prompts are lists of token ids, so that their length is exact. The ids\n"
+            "come from the server's /tokenize, which weft, vLLM and llama.cpp have. For other\n"
+            "servers and for chat completions, prompts are common words of about one token\n"
+            "each. Token counts come from the usage that the server reports, if any.\n\n"
             "TTFT is the time to the first token, TPOT (latency - TTFT) / (output tokens -\n"
             "1), ITL the time between two events of a stream, E2EL the time to the last one,\n"
-            "norm E2EL / output tokens. The exit code is 1 when every request failed.\n\n"
+            "norm E2EL / output tokens. The exit code is 1 if every request failed.\n\n"
             "Examples:\n"
             "  weft bench serve --port 8080 --num-prompts 200 --request-rate 4\n"
             "  weft bench serve --base-url http://10.0.0.5:8000 --max-concurrency 32 \\\n"
@@ -327,5 +324,5 @@ const wf_command wf_cmd_bench_serve = {
             "  weft bench serve --dataset-name sharegpt --dataset-path sharegpt.csv\n",
     .groups = groups,
     .takes_args = true,
-    .run = run,
+    .run = cmd_bench_serve,
 };

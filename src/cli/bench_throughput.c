@@ -1,5 +1,5 @@
-/* bench throughput: whole loads through an engine in this process — throughput of constant lengths and
- * of traces for each scheduling policy, or latency against the rate at which requests arrive. */
+/* bench throughput: runs loads on an engine in this process. Measures the throughput of constant lengths and of traces for each
+ * scheduling policy, or latency against the arrival rate. */
 #include "cli/throughput.h"
 #include "loadgen/replay.h"
 
@@ -31,9 +31,9 @@ typedef struct throughput {
     size_t n_policies, cap_policies;
     wf_throughput_row *rows;
     size_t n_rows, cap_rows;
-    FILE *csv_file; /* from the first row on */
+    FILE *csv_file; /* opened at the first row */
     wf_progress bar;
-    size_t n_asked;  /* requests of the run that is on */
+    size_t n_asked;  /* requests of the current run */
     uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its
                         KV pages */
 } throughput;
@@ -47,7 +47,7 @@ static load *add_load(throughput *t)
     return &t->loads[t->n_loads++];
 }
 
-/* IN:OUT with commas between. */
+/* Parses IN:OUT,... */
 static int add_constants(throughput *t, const char *text)
 {
     for (const char *p = text;; p++) {
@@ -56,7 +56,7 @@ static int add_constants(throughput *t, const char *text)
         bool ok = sscanf(p, "%8u:%8u%n", &in, &out, &len) == 2 && (!p[len] || p[len] == ',');
         if (!ok || !in || strpbrk(text, "+- "))
             return wf_usage(t->o->command,
-                            "--const needs INPUT:OUTPUT tokens such as 512:512,1024:0, not '%s'",
+                            "--const: expected INPUT:OUTPUT tokens such as 512:512,1024:0, got '%s'",
                             text);
         load *l = add_load(t);
         if (!l || wf_request_specs_random(t->o->load.n_requests, in, out, 0, 0, &l->specs))
@@ -83,7 +83,7 @@ static int add_trace(throughput *t, const char *path)
         l->specs.list[l->specs.n - 1].at < 0)
         return wf_usage(
             t->o->command,
-            "--arrivals trace: %s has no times in its column TIMESTAMP; poisson draws them", path);
+            "--arrivals trace: %s has no times in its column TIMESTAMP; use --arrivals poisson", path);
     return 0;
 }
 
@@ -108,7 +108,7 @@ static int read_policies(throughput *t)
         while (k < WF_LEN(known) && (strlen(known[k]) != len || strncmp(known[k], p, len))) k++;
         if (k == WF_LEN(known))
             return wf_usage(t->o->command,
-                            "--policy needs some of request,orca,sarathi,nanoflow, not '%s'", text);
+                            "--policy: expected some of request,orca,sarathi,nanoflow, got '%s'", text);
         if (!wf_grow(&t->policies, t->n_policies, &t->cap_policies, sizeof *t->policies))
             return wf_say_error(WEFT_ERR_NOMEM);
         wf_copy(t->policies[t->n_policies++], sizeof *t->policies, known[k]);
@@ -122,15 +122,15 @@ static int check(const throughput *t)
     const wf_load_opts *l = &t->o->load;
     bool poisson = l->arrivals && !strcmp(l->arrivals, "poisson");
     if (poisson && !l->rates.n) return wf_usage(t->o->command, "--arrivals poisson needs --rate");
-    if (!l->arrivals && l->rates.n) return wf_usage(t->o->command, "--rate belongs to --arrivals");
+    if (!l->arrivals && l->rates.n) return wf_usage(t->o->command, "--rate needs --arrivals");
     if (!l->arrivals && l->plot)
-        return wf_usage(t->o->command, "--plot shows latency against rate: it needs --arrivals");
+        return wf_usage(t->o->command, "--plot shows latency against rate and needs --arrivals");
     if (l->arrivals && !poisson && (l->lengths || !l->traces.n))
-        return wf_usage(t->o->command, "--arrivals trace needs the times of a --dataset");
+        return wf_usage(t->o->command, "--arrivals trace needs a --dataset");
     return 0;
 }
 
-/* Before minutes of measuring, not after. */
+/* Fails before minutes of measuring, not after. */
 static int check_outputs(const throughput *t)
 {
     const wf_load_opts *l = &t->o->load;
@@ -149,7 +149,7 @@ static void on_op(void *user, const struct weft_op_row *r)
     *(double *)user = WF_MAX(WF_MAX(c->f32, c->f16), eight ? c->q8 : 0);
 }
 
-/* What `weft bench ops` measures as the ceiling of the device; 0 when it cannot. */
+/* Returns the compute ceiling that `weft bench ops` measures; 0: unknown. */
 static double probe_peak(const wf_opts *o, const struct weft_model *m)
 {
     static const char *const shape[] = {"M=8,N=256,K=256"};
@@ -158,7 +158,7 @@ static double probe_peak(const wf_opts *o, const struct weft_model *m)
     p.repeat = p.rotate = 1;
     p.on_row = on_op;
     p.user = &peak;
-    if (weft_bench_ops(&p)) wf_note(o, "no ceiling for equation 5: %s", weft_last_error());
+    if (weft_bench_ops(&p)) wf_note(o, "cannot measure the peak for NanoFlow's optimum: %s", weft_last_error());
     return peak;
 }
 
@@ -172,7 +172,7 @@ static void on_progress(void *user, size_t done)
     wf_progress_update(&t->bar, t->rows[t->n_rows].policy, (double)done / (double)t->n_asked);
 }
 
-/* The first requests that the context holds. */
+/* Takes the first requests that fit the context. */
 static weft_status pick(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
 {
     *skipped = 0;
@@ -186,12 +186,11 @@ static weft_status pick(const throughput *t, const load *l, wf_request_specs *ou
     }
     if (out->n) return WEFT_OK;
     return wf_fail(WEFT_ERR_FULL,
-                   "%s: none of its requests fits the context of %u tokens: enlarge it (-c)",
+                   "%s: no request fits the context of %u tokens; use a larger one (-c)",
                    l->name, t->head.context);
 }
 
-/* When each arrives: drawn, or as the trace tells, perhaps at another rate. *rate: what it comes
- * to. */
+/* Makes arrival times: random, or those of the trace, scaled to *rate if that is set. *rate: the resulting rate. */
 static double *arrival_times(const throughput *t, const wf_request_specs *a, double *rate)
 {
     double *at = wf_calloc(a->n, sizeof *at);
@@ -247,7 +246,7 @@ static weft_status replay(throughput *t, struct weft_engine *e, const wf_request
     return s;
 }
 
-/* A few tokens, so that no first use counts. */
+/* Runs a few tokens, so that one-time costs are not measured. */
 static weft_status warm_up(throughput *t, struct weft_engine *e)
 {
     wf_throughput_row row = {0};
@@ -335,7 +334,7 @@ static weft_status run_once(throughput *t, struct weft_engine *e, const char *po
     if (!s) s = replay(t, e, &specs, at, row);
     if (!s) s = show(t);
     free(at);
-    free(specs.list); /* traces have no texts */
+    free(specs.list); /* these specs own no text */
     return s;
 }
 
@@ -399,7 +398,7 @@ static void free_all(throughput *t)
     if (t->csv_file) fclose(t->csv_file);
 }
 
-static int run(const wf_opts *given)
+static int cmd_bench_throughput(const wf_opts *given)
 {
     struct weft_model *m = NULL;
     wf_opts o = *given; /* borrows the lists */
@@ -420,37 +419,37 @@ static int run(const wf_opts *given)
 
 static const wf_opt rows[] = {
     {0, "const", "IN:OUT,...",
-     "requests of constant lengths, in tokens; OUT 0: prompts only (default 512:512, or half the "
-     "context each where that is less, if there is no --dataset)",
+     "loads of constant input and output lengths; OUT 0: prefill only (default without --dataset: 512:512, or half "
+     "the context each if that is less)",
      WF_OPT_TEXT, AT(load.lengths)},
     {0, "dataset", "FILE",
-     "lengths from the columns ContextTokens and GeneratedTokens of a CSV file, in its order; may "
-     "stand several times",
+     "CSV file with input and output lengths in the columns ContextTokens and GeneratedTokens; "
+     "repeatable",
      WF_OPT_WORDS, AT(load.traces)},
-    {0, "num-requests", "N", "requests of each load that fit the context (default 100)", WF_OPT_U32,
+    {0, "num-requests", "N", "requests per load (default 100)", WF_OPT_U32,
      AT(load.n_requests), 1, 1e7},
-    {0, "policy", "NAME,...", "of request, orca, sarathi, nanoflow (default: these four, in turn)",
+    {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)",
      WF_OPT_TEXT, AT(load.policies)},
     {0, "arrivals", "poisson|trace",
-     "requests arrive over time, at random or when the trace's TIMESTAMP says (default: all at "
+     "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at "
      "once)",
      WF_OPT_CHOICE, AT(load.arrivals)},
-    {0, "rate", "R,...", "requests a second that arrive on average, one run each", WF_OPT_REALS,
+    {0, "rate", "R,...", "average arrivals per second; one run for each value", WF_OPT_REALS,
      AT(load.rates), 1e-6, 1e6},
-    {0, "seed", "SEED", "another one gives other prompts and arrivals (default 0)", WF_OPT_U64,
+    {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
     {0, "peak-tflops", "T",
-     "what the device computes at most, for NanoFlow's optimum (default: measured, as `weft bench "
+     "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench "
      "ops` does)",
      WF_OPT_REAL, AT(load.peak_tflops), 1e-6, 1e9},
 };
 static const WF_GROUP(group, "Load", rows);
 static const wf_opt output_rows[] = {
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
-    {0, "csv", "FILE", "also write the rows to this file", WF_OPT_TEXT, AT(load.csv)},
-    {0, "plot", "FILE.svg", "draw mean normalised latency against rate", WF_OPT_TEXT,
+    {0, "csv", "FILE", "also write the results to this file", WF_OPT_TEXT, AT(load.csv)},
+    {0, "plot", "FILE.svg", "plot mean normalised latency against rate", WF_OPT_TEXT,
      AT(load.plot)},
-    {0, "results", "FOLDER", "also append the rows to FOLDER/<device>.csv", WF_OPT_TEXT,
+    {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT,
      AT(results)},
 };
 static const WF_GROUP(output_group, "Output", output_rows);
@@ -470,21 +469,20 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_bench_throughput = {
     .name = "bench throughput",
     .usage = "[-m FILE] [--dataset FILE] [options]",
-    .summary = "Measures whole loads with each scheduling policy: total throughput and latencies. "
+    .summary = "Measures throughput and latencies of whole loads for each scheduling policy. "
                "Runs in this "
-               "process, without a server; prompts are random tokens, and answers end at their "
-               "length alone. "
-               "Requests that the context (-c) does not hold are skipped and counted.",
-    .more = "tokens/s is NanoFlow's total throughput, input and output tokens over time; the\n"
-            "optimum is its equation 5, peak operations a second / (2 x parameters). TTFT\n"
-            "counts from the arrival, waiting included, ITL is the time between two tokens\n"
-            "of a request. With --arrivals, the normalised latency is the end-to-end time\n"
-            "of a request over its output tokens.\n\n"
+               "process, without a server. Prompts are random tokens, and EOS is ignored. "
+               "Requests that do not fit the context (-c) are skipped and counted.",
+    .more = "tokens/s counts input and output tokens (NanoFlow's total throughput). Its\n"
+            "optimum is NanoFlow's equation 5: peak operations per second / (2 x parameters).\n"
+            "TTFT counts from the arrival and includes queueing. ITL is the time between two\n"
+            "tokens of a request. With --arrivals, the normalised latency is the end-to-end\n"
+            "time of a request divided by its output tokens.\n\n"
             "Examples:\n"
             "  weft bench throughput -m model.gguf --const 512:512,1024:512 -c 2048\n"
             "  weft bench throughput -m model.gguf --dataset sharegpt.csv -c 4096\n"
             "  weft bench throughput -m model.gguf --dataset sharegpt.csv \\\n"
             "    --arrivals poisson --rate 1,2,4,8 --policy orca,nanoflow --plot latency.svg\n",
     .groups = groups,
-    .run = run,
+    .run = cmd_bench_throughput,
 };

@@ -1,4 +1,4 @@
-/* calibrate: how a model's attention logits spread over a text, and the ranges that follow from it. */
+/* calibrate: measures the ranges of a model's attention logits on a text. */
 #include "cli/cli.h"
 
 #include "base/file.h"
@@ -76,7 +76,7 @@ static double most(const double *lines)
     return top;
 }
 
-/* The share of a line and a bar for it; the longest bar is that of the largest share. */
+/* Prints a share and a bar, whose length is relative to the largest share. */
 static void print_share(double count, double n, double top)
 {
     char bar[BAR + 1] = "";
@@ -106,7 +106,7 @@ static void print_histogram(const struct weft_calibration *c)
 /* ---- command -----------------------------------------------------------------------------------
  */
 
-/* Where the file goes: -o, or beside the model. The built-in model has no such place: "". */
+/* The output path: -o, or MODEL.calibration. "": none, for the built-in model. */
 static int find_path(const wf_opts *o, char *path, size_t cap)
 {
     const char *base = o->write_to ? o->write_to : o->model;
@@ -120,17 +120,17 @@ static int find_path(const wf_opts *o, char *path, size_t cap)
 static int save(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const char *path)
 {
     if (!*path) {
-        wf_note(o, "the built-in model lies in no folder: no file is written without -o FILE");
+        wf_note(o, "the built-in model has no path: use -o FILE to write the ranges");
         return 0;
     }
     weft_status s = weft_calibration_save(c, m, path);
     if (s) return wf_say_error(s);
-    wf_note(o, "wrote %s, from %llu tokens in pieces of at most %u", path,
+    wf_note(o, "wrote %s, from %llu tokens in chunks of at most %u", path,
             (unsigned long long)c->n_tokens, c->context);
     return 0;
 }
 
-static int measure(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
+static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
                    const char *text, size_t len, const char *path)
 {
     struct weft_calibration *c = NULL;
@@ -147,18 +147,18 @@ static int measure(const wf_opts *o, const struct weft_model *m, struct weft_eng
     return rc;
 }
 
-static int run(const wf_opts *o)
+static int cmd_calibrate(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     char *text = NULL, path[4096];
     size_t len = 0;
-    if (!o->prompt && !o->file) return wf_usage(o->command, "give a text with -f FILE");
+    if (!o->prompt && !o->file) return wf_usage(o->command, "no text: use -f FILE");
     int rc = wf_open_model(o, false, &m);
     if (!rc) rc = wf_read_text(o, false, &text, &len);
     if (!rc) rc = find_path(o, path, sizeof path); /* before minutes of measuring, not after */
     if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
-    if (!rc) rc = measure(o, m, e, text, len, path);
+    if (!rc) rc = collect_ranges(o, m, e, text, len, path);
     weft_engine_close(e);
     weft_model_close(m);
     free(text);
@@ -166,7 +166,7 @@ static int run(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {'o', "output", "FILE", "write here (default: the model's name with .calibration behind it)",
+    {'o', "output", "FILE", "output file (default: MODEL.calibration)",
      WF_OPT_TEXT, AT(write_to)},
 };
 static const WF_GROUP(group, "Output", rows);
@@ -178,18 +178,16 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_calibrate = {
     .name = "calibrate",
     .usage = "-m FILE -f TEXT [options]",
-    .summary = "Measures the ranges of attention logits on a text. They are written beside the "
-               "model, layer by layer. Attention kernels may then subtract one number from the logits "
-               "of all rows of a layer instead of each row's own maximum (asynchronous softmax); "
-               "a row outside the range is computed again, so the results stay right. A layer "
-               "that ranges too widely keeps the synchronous softmax. Ten thousand tokens of the "
-               "kind of text that the model will read are enough, in pieces as long as its "
-               "contexts will be (-c).",
+    .summary = "Measures the ranges of attention logits on a text, for the asynchronous softmax of "
+               "FlashDecoding++. With them attention kernels subtract one constant per layer instead of each row's "
+               "maximum. Rows outside the range are recomputed, so the results stay correct. A layer "
+               "whose range is too wide keeps the usual softmax. About ten thousand tokens of typical text are enough, "
+               "in chunks of the expected context length (-c).",
     .more = "Written to MODEL" WEFT_CALIBRATION_SUFFIX ", which is read whenever the model is "
             "opened:\n"
             "  phi   is subtracted from every attention logit of the layer\n"
-            "  a, b  a row's largest logit minus phi must lie between these\n"
-            "  out   rows that kernels with half-precision exponentials compute again\n",
+            "  a, b  bounds of a row's largest logit minus phi\n"
+            "  out   rows that kernels with half-precision exponentials recompute\n",
     .groups = groups,
-    .run = run,
+    .run = cmd_calibrate,
 };

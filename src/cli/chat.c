@@ -1,4 +1,4 @@
-/* chat: the conversation, rendered anew for each turn. See chat.h. */
+/* chat: a conversation, whose template is applied again for each turn. See chat.h. */
 #include "cli/chat.h"
 
 #include "cli/generate.h"
@@ -14,8 +14,8 @@ struct chat {
     const wf_opts *o;
     const struct weft_model *m;
     struct weft_engine *e;
-    struct weft_request_params p; /* what all turns have in common */
-    struct weft_message *msgs;    /* contents are owned, roles are literals */
+    struct weft_request_params p; /* shared by all turns */
+    struct weft_message *msgs;    /* owns the contents; roles are literals */
     size_t n, cap;
 };
 
@@ -44,12 +44,12 @@ weft_status wf_chat_check(const wf_opts *o, const struct weft_model *m)
     if (o->chat_template)
         return name_known(o->chat_template)
                    ? WEFT_OK
-                   : wf_fail(WEFT_ERR_ARG, "--chat-template knows no '%s'; names are: %s",
+                   : wf_fail(WEFT_ERR_ARG, "--chat-template: unknown template '%s'; use one of: %s",
                              o->chat_template, names);
     const struct weft_model_info *i = weft_model_info(m);
     if (i->chat_name) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "%s; pass --chat-template NAME, one of: %s",
-                   i->chat_template ? "the model's chat template is none that weft recognises"
+                   i->chat_template ? "weft does not recognise the model's chat template"
                                     : "the model has no chat template",
                    names);
 }
@@ -91,7 +91,7 @@ static weft_status tokens_of_chat(struct chat *c, int32_t **ids, size_t *n)
 /* ---- turns ------------------------------------------------------------------------------------
  */
 
-/* Answers ids; afterwards the answer's text is in *a, for the caller to free. */
+/* Generates a reply to ids. The caller frees its text in *a. */
 static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_generation *a)
 {
     struct weft_request_params p = c->p;
@@ -99,13 +99,13 @@ static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_genera
     p.n_tokens = n;
     int rc = wf_generate(c->e, p, a);
     bool ends_line = a->len && a->text[a->len - 1] == '\n';
-    bool answered = a->len || !rc; /* a refused turn leaves no empty line */
+    bool answered = a->len || !rc; /* no empty line after a rejected turn */
     if (answered && !a->closed && !ends_line && !wf_out("\n", 1)) a->closed = true;
     if (!rc && !a->closed) wf_generate_report(c->o, c->e, a);
     return rc;
 }
 
-/* One turn of a formatted chat. A turn that failed is taken back, so that the next one can work. */
+/* One turn of a formatted chat. A failed turn is removed from the conversation, so that the next one can work. */
 static int turn(struct chat *c, const char *text, wf_generation *a)
 {
     size_t before = c->n, n = 0;
@@ -119,7 +119,7 @@ static int turn(struct chat *c, const char *text, wf_generation *a)
     return rc;
 }
 
-/* A model without a template continues the line as text. */
+/* Without a chat template the model continues the line as plain text. */
 static int continue_line(struct chat *c, const char *text, wf_generation *a)
 {
     int32_t *ids = NULL;
@@ -135,21 +135,21 @@ static void greet(const wf_opts *o, bool has_template)
     if (!isatty(STDIN_FILENO)) return;
     if (!has_template)
         wf_note(o, "the model has no chat template, so each line is continued as plain text; "
-                   "--chat-template NAME chats");
-    wf_note(o, "Ctrl-C stops an answer, /clear begins anew, Ctrl-D ends");
+                   "set one with --chat-template NAME");
+    wf_note(o, "Ctrl-C stops generation, /clear starts a new conversation, Ctrl-D exits");
 }
 
-/* After a lost device nothing works any more; after other failures the next line may. */
+/* A lost device ends the chat; after other failures the next line may work. */
 static bool fatal(int rc)
 {
     return rc == WF_EXIT_LOST || rc == WF_EXIT_DEVICE;
 }
 
-/* What was too long has been told, and is no failure of the chat. */
+/* A line that is too long has been reported and does not end the chat. */
 static int leave_out(const struct chat *c)
 {
     size_t opening = c->o->system != NULL;
-    wf_note(c->o, "the line is left out%s", c->n > opening ? "; /clear begins a new conversation" : "");
+    wf_note(c->o, "the line is ignored%s", c->n > opening ? "; /clear starts a new conversation" : "");
     return 0;
 }
 
@@ -162,7 +162,7 @@ static int loop(struct chat *c, wf_line *in, bool has_template)
             continue;
         }
         if (!*line) continue;
-        /* The editor took Ctrl-C as a character until now. */
+        /* Until now the line editor read Ctrl-C as a character. */
         wf_generate_catch_interrupts();
         wf_generation a = {0};
         rc = has_template ? turn(c, line, &a) : continue_line(c, line, &a);
@@ -182,7 +182,7 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
     if (!s) s = wf_line_open(&in);
     int rc = s ? wf_say_error(s) : 0;
     if (!rc) {
-        /* A signal that arrives just as an answer ends must not end the program. */
+        /* A signal that arrives just after generation must not end the program. */
         if (isatty(STDIN_FILENO)) signal(SIGINT, SIG_IGN);
         greet(o, has_template);
         rc = loop(&c, in, has_template);

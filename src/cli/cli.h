@@ -1,5 +1,4 @@
-/* cli: what the commands of the program share — options as data, exit codes, opening models and
- * engines, output.
+/* cli: shared by all commands: options as data, exit codes, opening models and engines, output.
  *
  * The program sees the engine only through <weft/weft.h> and <weft/tune.h>. One file per command
  * holds its own option rows and its function; rows that several commands take are in groups.c.
@@ -29,26 +28,26 @@ enum wf_exit {
 /* ---- options ----------------------------------------------------------------------------------
  */
 
-typedef struct wf_list { /* numbers separated by commas */
+typedef struct wf_list { /* comma-separated numbers */
     uint32_t *v;
     size_t n;
 } wf_list;
 
-typedef struct wf_reals { /* the same, of any size */
+typedef struct wf_reals { /* the same, floating point */
     double *v;
     size_t n;
 } wf_reals;
 
-typedef struct wf_words { /* values of an option that may stand several times */
+typedef struct wf_words { /* values of a repeatable option */
     const char **v;
     size_t n, cap;
 } wf_words;
 
 struct wf_opt;
 
-/* Of the load generators, `bench serve` and `bench throughput`. */
+/* Options of the load generators `bench serve` and `bench throughput`. */
 typedef struct wf_load_opts {
-    wf_words traces; /* files of lengths */
+    wf_words traces; /* files with request lengths */
     const char *lengths, *policies, *arrivals, *csv, *plot;
     wf_reals rates, percentiles;
     float burstiness, peak_tflops, range_ratio, temperature;
@@ -61,7 +60,7 @@ typedef struct wf_load_opts {
     bool save, save_detailed, no_bar, insecure;
 } wf_load_opts;
 
-/* Values of all options of all commands; zero: not given. */
+/* Values of all options of all commands; zero: not set. */
 typedef struct wf_opts {
     bool help, quiet, verbose, list_devices;
     const char *model, *prompt, *file;
@@ -86,9 +85,9 @@ typedef struct wf_opts {
     wf_serve_params serve;
     wf_load_opts load;
 
-    const struct wf_opt *given[64]; /* rows seen, for messages about contradictions */
+    const struct wf_opt *given[64]; /* options set, for messages about conflicts */
     size_t n_given;
-    char **args; /* what is no option; filled only for commands that take it */
+    char **args; /* positional arguments, for commands that take them */
     size_t n_args;
     const struct wf_command *command;
 } wf_opts;
@@ -96,7 +95,7 @@ typedef struct wf_opts {
 enum wf_opt_kind {
     WF_OPT_FLAG,   /* bool, no argument */
     WF_OPT_TEXT,   /* const char * */
-    WF_OPT_CHOICE, /* const char *, one of those that `arg` lists with | between */
+    WF_OPT_CHOICE, /* const char *, one of the values in `arg`, separated by | */
     WF_OPT_I32,
     WF_OPT_U32,
     WF_OPT_U64,
@@ -107,7 +106,7 @@ enum wf_opt_kind {
     WF_OPT_WORDS, /* wf_words */
 };
 
-/* One option: parsing and help are both made from this row. */
+/* One option, used for both parsing and help. */
 typedef struct wf_opt {
     char letter;      /* 0: none */
     const char *name; /* long name without -- */
@@ -127,7 +126,7 @@ typedef struct wf_opt_group {
 typedef struct wf_command {
     const char *name; /* one word, or two: "bench ops" */
     const char *usage, *summary;
-    const char *more;                  /* paragraphs at the end of the help, or NULL */
+    const char *more;                  /* text at the end of the help, or NULL */
     const wf_opt_group *const *groups; /* NULL-terminated */
     bool takes_args;
     int (*run)(const wf_opts *); /* returns an exit code */
@@ -142,44 +141,44 @@ extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detoken
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest,
     wf_cmd_serve;
 
-/* Fills *o (zeroed by the caller) from the words behind the command's name. 0, or an exit code
- * after a message on stderr. wf_opts_free also after a failure. */
+/* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after printing a
+ * message. Call wf_opts_free also after a failure. */
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
-bool wf_opts_has(const wf_opts *o, const char *name); /* was --name given? */
-/* Message on stderr that points to --help; returns WF_EXIT_USAGE. */
+bool wf_opts_has(const wf_opts *o, const char *name); /* was --name set? */
+/* Prints a message that points to --help; returns WF_EXIT_USAGE. */
 int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
 
 /* ---- common.c ---------------------------------------------------------------------------------
  */
 
-/* Says this thread's last error on stderr; returns the exit code for it. */
+/* Prints this thread's last error; returns its exit code. */
 int wf_say_error(weft_status s);
-/* For people, on stderr: "weft: ..."; not with -q. */
+/* Prints "weft: ..." to stderr, unless -q is set. */
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
-/* A failing model file is always WF_EXIT_MODEL. */
+/* Failures that concern the model file give WF_EXIT_MODEL. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
-/* Draws a bar where p has no on_progress. */
+/* Shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out);
-/* weft_progress_fn; user is a wf_progress, NULL: nothing is drawn. */
+/* weft_progress_fn; user: wf_progress, or NULL for none. */
 void wf_on_progress(void *user, const char *what, double fraction);
 int wf_print_devices(void);
-/* The text of -p, -f or, when use_stdin, of standard input. *text malloc'ed. 0 or an exit code. */
+/* Reads the text of -p, -f or, if use_stdin, standard input. *text is malloc'ed. Returns 0 or an exit code. */
 int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
-/* For servers and their load: --max-num-seqs and --kv-memory where they are not given. */
+/* Sets the defaults of --max-num-seqs and --kv-memory for serving. */
 void wf_batching_defaults(struct weft_engine_params *p);
-/* For weft_bench_ops: the device and its kernels as the options say, and what to measure. */
+/* Makes parameters for weft_bench_ops from the options. */
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
-/* From here on Ctrl-C only sets what wf_interrupted tells; a second one ends the program. */
+/* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
 void wf_catch_interrupt(void);
 bool wf_interrupted(void);
-/* Format that holds most of the weights' bytes, and a name such as "llama 1.1B Q8_0". */
+/* The storage format of most weight bytes, and a label such as "llama 1.1B Q8_0". */
 const char *wf_main_dtype(const struct weft_model *m);
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap);
 void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
-/* Writes to stdout; false when it is closed, which then ends the program quietly. */
+/* Writes to stdout; returns false if it is closed, after which the program ends quietly. */
 bool wf_out(const char *text, size_t len);
 const char *wf_commit(void);
 

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #define TEXT_MAX ((size_t)1 << 30)
-#define SECOND_NS 500000000u /* a second Ctrl-C is at least so much later */
+#define SECOND_NS 500000000u /* a second Ctrl-C comes at least this much later */
 #define DEFAULT_SEQS     64
-#define DEFAULT_CONTEXTS 8 /* of KV cache: few sequences fill their context */
+#define DEFAULT_CONTEXTS 8 /* size of the KV cache; few sequences fill their context */
 
 /* ---- messages ---------------------------------------------------------------------------------
  */
@@ -96,7 +96,7 @@ int wf_print_devices(void)
     size_t n = weft_devices(list, WF_LEN(list));
     if (!n) {
         fprintf(stderr,
-                "weft: error: no device found: this build has neither OpenCL nor the CPU path\n");
+                "weft: error: no device found: this build has neither OpenCL nor the CPU backend\n");
         return WF_EXIT_DEVICE;
     }
     for (size_t i = 0; i < WF_MIN(n, WF_LEN(list)); i++) {
@@ -134,7 +134,7 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
 
 static volatile sig_atomic_t interrupted;
 
-/* Some who pass the signal on do so twice at once: only one that comes later is a second one. */
+/* Some process managers deliver the signal twice at once: only a later one counts as the second. */
 static void on_interrupt(int sig)
 {
     static volatile uint64_t first_ns;
@@ -206,7 +206,7 @@ void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
 int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len)
 {
     if (o->prompt && o->file)
-        return wf_usage(o->command, "-p and -f contradict each other: give one");
+        return wf_usage(o->command, "-p and -f conflict: use one of them");
     if (o->prompt) {
         *text = wf_strdup(o->prompt);
         *len = strlen(o->prompt);

@@ -1,4 +1,4 @@
-/* generate: prints a request's text while the engine writes it. See generate.h. */
+/* generate: prints text while the engine generates it. See generate.h. */
 #include "cli/generate.h"
 
 #include <errno.h>
@@ -13,13 +13,12 @@
 /* ---- Ctrl-C -----------------------------------------------------------------------------------
  */
 
-/* Posted for each event and by the signal handler: sem_post is one of the few calls that a handler
- * may make, and the signal may arrive on any thread. It lives as long as the program, so that a
- * late post does no harm; posts left over only wake once too often. */
+/* Posted for each event and by the signal handler, which may run on any thread: sem_post is async-signal-safe. The semaphore
+ * is never destroyed, so that a late post is harmless; leftover posts cause only a spurious wake-up. */
 static sem_t wake;
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
 static volatile sig_atomic_t interrupts;
-static struct sigaction before; /* what SIGINT did before it was ours */
+static struct sigaction before; /* SIGINT handler to restore */
 
 static void on_interrupt(int sig)
 {
@@ -42,7 +41,7 @@ void wf_generate_catch_interrupts(void)
     interrupts = 0;
     pthread_once(&wake_once, make_wake);
     sigaction(SIGINT, &sa, &was);
-    if (was.sa_handler != on_interrupt) before = was; /* the last question got no answer */
+    if (was.sa_handler != on_interrupt) before = was; /* still set if no wf_generate followed */
 }
 
 /* ---- from the engine's thread to ours ---------------------------------------------------------
@@ -50,9 +49,9 @@ void wf_generate_catch_interrupts(void)
 
 struct pipe {
     pthread_mutex_t lock;
-    char *text; /* all of the answer */
+    char *text; /* all generated text */
     size_t len, cap;
-    bool done, lost; /* lost: no memory for text */
+    bool done, lost; /* lost: out of memory */
     struct weft_event end;
     char message[512];
 };
@@ -87,8 +86,7 @@ static void on_event(void *user, const struct weft_event *ev)
     sem_post(&wake);
 }
 
-/* Prints what is new behind *printed; false when stdout takes no more. The copy under the lock
- * keeps the printing outside of it. */
+/* Prints the text after *printed; false if stdout is closed. Copies under the lock, so that printing happens outside it. */
 static bool print_new(struct pipe *q, size_t *printed)
 {
     char part[4096];
@@ -132,7 +130,7 @@ int wf_generate(struct weft_engine *e, struct weft_request_params p, wf_generati
     weft_status s = weft_submit(e, &p, &r);
     if (!s) {
         pump(&q, r, out);
-        weft_wait(r, 0); /* the callback has returned: q is ours again */
+        weft_wait(r, 0); /* the callback has returned: q is no longer shared */
     }
     weft_request_free(r);
     sigaction(SIGINT, &before, NULL);
@@ -142,7 +140,7 @@ int wf_generate(struct weft_engine *e, struct weft_request_params p, wf_generati
     out->len = q.len;
     wf_copy(out->message, sizeof out->message, q.message);
     if (!s && q.lost)
-        s = wf_fail(WEFT_ERR_NOMEM, "out of host memory for the answer's text");
+        s = wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
     else if (!s && q.end.status && q.end.status != WEFT_ERR_CANCELLED)
         s = wf_fail(q.end.status, "%s", *q.message ? q.message : weft_status_name(q.end.status));
     return s ? wf_say_error(s) : 0;
@@ -161,10 +159,10 @@ void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_
     const struct weft_event *ev = &a->end;
     if (ev->finish == WEFT_FINISH_CONTEXT)
         wf_note(o,
-                "the context is full after %u tokens, so the text ends here; -c gives a larger one",
+                "the context is full after %u tokens; use a larger one (-c)",
                 ev->n_prompt + ev->n_generated);
     if (a->interrupted) wf_note(o, "stopped");
-    /* The first token comes out of the prompt's last step, so decoding made one token less. */
+    /* The last prefill step gives the first token, so decoding gave one less. */
     uint32_t n_decode = ev->n_generated ? ev->n_generated - 1 : 0;
     wf_note(o, "prompt %u tokens, %.1f tokens/s; generated %u tokens, %.1f tokens/s; on %s",
             ev->n_prompt, rate(ev->n_prompt, ev->prompt_ns), ev->n_generated,

@@ -1,4 +1,4 @@
-/* info: what a device can do, and what is in a model file. */
+/* info: describes devices and model files. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static int print_devices(void)
 {
     struct weft_device_info list[64];
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
-    if (!n) return wf_print_devices(); /* has the message */
+    if (!n) return wf_print_devices(); /* prints the error */
     for (size_t i = 0; i < n; i++) print_device(&list[i]);
     return 0;
 }
@@ -39,14 +39,14 @@ static int print_devices(void)
 /* ---- model ------------------------------------------------------------------------------------
  */
 
-/* A file's bytes must not steer the terminal. */
+/* Bytes from the file must not control the terminal. */
 static void make_printable(char *text)
 {
     for (char *p = text; *p; p++)
         if ((unsigned char)*p < ' ' || *p == 127) *p = ' ';
 }
 
-/* One line of hyperparameters whose value is a text from the file. */
+/* Prints a hyperparameter whose value is a string from the file. */
 static void print_text(const char *title, const char *value)
 {
     char text[160];
@@ -66,9 +66,9 @@ static void print_hyperparameters(const struct weft_model_info *i)
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
     printf("layers           %u\n", i->n_layer);
-    printf("heads            %u, %u of keys and values, %u wide\n", i->n_head, i->n_kv_head,
+    printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head,
            i->head_dim);
-    printf("hidden size      %u, %u in the feed-forward part\n", i->hidden_size, i->intermediate_size);
+    printf("hidden size      %u, intermediate size %u\n", i->hidden_size, i->intermediate_size);
     printf("context          %u tokens\n", i->context);
     printf("rope             base %g, scale %g, %u dimensions\n", i->rope_base, i->rope_scale,
            i->rope_dim);
@@ -135,7 +135,7 @@ static void print_kv(const struct weft_budget *b)
            size, tokens, b->contexts, b->context, more, b->steady_tokens);
 }
 
-/* Where the memory of a server with these options goes, and how many tokens of KV cache each device has room for. */
+/* Prints the memory budget of a server with these options, and the KV cache that fits each device. */
 static void print_budget(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_budget b;
@@ -160,7 +160,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
         char tokens[32];
         wf_human(free > fixed ? (free - fixed) / b.kv_bytes_per_token : 0, false, tokens, sizeof tokens);
         printf("                 room for %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
-               b.kv + b.activations > list[i].max_alloc ? ", whose buffers are too small to share" : "");
+               b.kv + b.activations > list[i].max_alloc ? ", which cannot unify the KV cache and activations in one buffer" : "");
     }
 }
 
@@ -204,34 +204,34 @@ static int print_model(const wf_opts *o)
         print_budget(o, m);
         print_tensors(m, i->n_tensors);
     } else {
-        printf("tensors          none: this file holds a vocabulary only\n");
+        printf("tensors          none: the file contains only a vocabulary\n");
     }
     if (o->verbose) print_meta(m, i->n_meta);
     weft_model_close(m);
     return 0;
 }
 
-static int run(const wf_opts *o)
+static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
     if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens))
-        return wf_usage(o->command, "-c, --max-num-seqs, --kv-memory and --max-num-batched-tokens need -m: they are about a model's memory");
+        return wf_usage(o->command, "-c, --max-num-seqs, --kv-memory and --max-num-batched-tokens need a model (-m)");
     return o->model ? print_model(o) : print_devices();
 }
 
 static const wf_opt rows[] = {
     {'m', "model", "FILE", "describe this GGUF file", WF_OPT_TEXT, AT(model)},
-    {'c', "ctx-size", "CONTEXT", "tokens of context for the memory need", WF_OPT_U32,
+    {'c', "ctx-size", "CONTEXT", "context length for the memory estimate", WF_OPT_U32,
      AT(engine.context), 1, 16777216},
-    {0, "max-num-seqs", "N", "sequences for the memory budget (default 64)", WF_OPT_U32,
+    {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default 64)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
-    {0, "kv-memory", "SIZE", "KV cache for it (default: 8 sequences of a whole context)", WF_OPT_SIZE,
+    {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: 8 full contexts)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
-    {0, "max-num-batched-tokens", "N", "tokens of a step for it (default 512)", WF_OPT_U32, AT(engine.max_batched_tokens), 1,
+    {0, "max-num-batched-tokens", "N", "most tokens in a step, for the estimate (default 512)", WF_OPT_U32, AT(engine.max_batched_tokens), 1,
      65536},
-    {0, "policy", "nanoflow|sarathi|orca|request", "policy of a server for it (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
-    {0, "page-tokens", "N", "tokens of a KV page for it (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
-    {0, "list-devices", NULL, "list the devices, one a line", WF_OPT_FLAG, AT(list_devices)},
+    {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
+    {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
+    {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);
 static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
@@ -240,8 +240,8 @@ const wf_command wf_cmd_info = {
     .name = "info",
     .usage = "[-m FILE [-c CONTEXT] [options]] [-v]",
     .summary =
-        "Describes the devices, or a model file. Of a file it prints hyperparameters, formats, "
-        "memory need and tensors; with -v also all metadata.",
+        "Describes the devices, or a model file: hyperparameters, formats, "
+        "memory estimate and tensors; with -v also all metadata.",
     .groups = groups,
-    .run = run,
+    .run = cmd_info,
 };

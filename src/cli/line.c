@@ -1,4 +1,4 @@
-/* line: libedit on a terminal, plain lines of a bounded length elsewhere. See line.h. */
+/* line: reads lines with libedit on a terminal, and plain lines of bounded length elsewhere. See line.h. */
 #include "cli/line.h"
 
 #include <histedit.h>
@@ -15,7 +15,7 @@ struct wf_line {
     EditLine *el; /* NULL: no terminal */
     History *history;
     char *text;
-    size_t cap; /* of a line that was read plainly */
+    size_t cap; /* of the buffer without libedit */
 };
 
 static char *prompt(EditLine *el)
@@ -25,7 +25,7 @@ static char *prompt(EditLine *el)
     return text;
 }
 
-/* Ctrl-C at the prompt: as in a shell, leave the line on the screen and begin another. */
+/* Ctrl-C at the prompt leaves the line on the screen and starts a new one, as in a shell. */
 static unsigned char drop_line(EditLine *el, int ch)
 {
     (void)ch;
@@ -39,7 +39,7 @@ static unsigned char drop_line(EditLine *el, int ch)
 static weft_status open_editor(wf_line *l)
 {
     HistEvent ev;
-    /* libedit reads multi-byte characters by the locale; a terminal today sends UTF-8. */
+    /* libedit decodes characters by the locale; terminals send UTF-8. */
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8")) setlocale(LC_CTYPE, "C.UTF-8");
     l->history = history_init();
@@ -49,7 +49,7 @@ static weft_status open_editor(wf_line *l)
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_PROMPT, prompt);
     el_set(l->el, EL_EDITOR, "emacs");
-    /* Ctrl-C comes as a character while a line is edited, and as a signal at all other times. */
+    /* Ctrl-C is a character while a line is edited, and a signal otherwise. */
     el_set(l->el, EL_SETTY, "-d", "-isig", NULL);
     el_set(l->el, EL_ADDFN, "weft-drop-line", "drop the line", drop_line);
     el_set(l->el, EL_BIND, "^C", "weft-drop-line", NULL);
@@ -73,8 +73,8 @@ static const char *read_edited(wf_line *l)
 {
     HistEvent ev;
     int n = 0;
-    /* el_gets prints the prompt first and changes the terminal's mode when it waits for a key; keys
-     * typed in between would be read in the wrong mode, and a Ctrl-D or Ctrl-C among them lost. */
+    /* el_gets prints the prompt before it sets the terminal mode. Keys typed in between would be read in the wrong mode, and a
+     * Ctrl-D or Ctrl-C lost. */
     el_set(l->el, EL_PREP_TERM, 1);
     const char *line = el_gets(l->el, &n);
     if (!line || n <= 0) return NULL;
@@ -87,13 +87,13 @@ static const char *read_edited(wf_line *l)
     return l->text = text;
 }
 
-/* Room for a character at n and a NUL behind it. */
+/* Makes room for a character at n and a NUL after it. */
 static bool has_room(wf_line *l, size_t n)
 {
     return n < MOST && wf_grow(&l->text, n + 1, &l->cap, 1);
 }
 
-/* Of a line that is too long the rest is read and forgotten, so that it cannot fill the memory. */
+/* Reads and drops the rest of a line that is too long, so that it cannot fill the memory. */
 static const char *read_plain(wf_line *l)
 {
     for (int c = 0; c != EOF;) {
@@ -102,7 +102,7 @@ static const char *read_plain(wf_line *l)
         while ((c = getc_unlocked(stdin)) != EOF && c != '\n')
             if (fits && (fits = has_room(l, n))) l->text[n++] = (char)c;
         if (!fits)
-            wf_log(WEFT_LOG_ERROR, "a line of more than %zu bytes is left out", n);
+            wf_log(WEFT_LOG_ERROR, "ignored a line of more than %zu bytes", n);
         else if (n || c != EOF)
             return l->text[n] = 0, l->text;
     }

@@ -19,7 +19,7 @@ static void print_help(FILE *out)
 {
     fprintf(out, "Usage: weft COMMAND [options]\n\n"
                  "Runs large language models in GGUF files on OpenCL devices and on plain CPUs.\n\n"
-                 "Commands (`weft COMMAND --help` describes one):\n");
+                 "Commands (`weft COMMAND --help` has the details):\n");
     for (size_t i = 0; i < WF_LEN(commands); i++) {
         const char *end = strstr(commands[i]->summary, ". "); /* the first sentence */
         int len = (int)(end ? end - commands[i]->summary : (long)strlen(commands[i]->summary) - 1);
@@ -27,21 +27,21 @@ static void print_help(FILE *out)
     }
     fprintf(out,
             "\nOptions:\n"
-            "  --list-devices  list the devices and end\n"
-            "  --version       print the version and end\n"
-            "  -h, --help      this text\n\n"
+            "  --list-devices  list the devices and exit\n"
+            "  --version       print the version and exit\n"
+            "  -h, --help      print this help and exit\n\n"
             "Exit codes:\n"
-            "  0    success, also when the reader of standard output went away\n"
-            "  1    failure at run time, such as too little memory or a prompt longer than the\n"
-            "       context; for selftest, kernels that disagree\n"
-            "  2    wrong usage of the command line\n"
+            "  0    success, also if the reader of standard output closed the pipe\n"
+            "  1    runtime failure, such as too little memory or a prompt longer than the\n"
+            "       context; for selftest, a kernel that fails its check\n"
+            "  2    invalid command line\n"
             "  3    the model file cannot be read, is malformed or is not supported\n"
-            "  4    the device asked for does not exist or cannot be used\n"
-            "  5    the device failed or did not answer in time\n"
+            "  4    the selected device does not exist or cannot be used\n"
+            "  5    the device failed or timed out\n"
             "  130  stopped by Ctrl-C\n");
 }
 
-/* By one word, or by two: "bench ops". *words: how many they were. */
+/* Finds a command of one or two words, such as "bench ops"; *words: how many. */
 static const wf_command *find_command(int argc, char **argv, int *words)
 {
     char two[64] = "";
@@ -56,8 +56,7 @@ static const wf_command *find_command(int argc, char **argv, int *words)
     return found;
 }
 
-/* What -v tells beside errors and warnings, each line once: devices are looked for several times a
- * run. */
+/* Prints log lines. -v adds informational ones, each once: devices are searched for several times in a run. */
 static bool told_before(const char *line)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -115,27 +114,27 @@ static int dispatch(int argc, char **argv)
     return WF_EXIT_USAGE;
 }
 
-/* A closed descriptor would be given to the next file opened, which then gets our output. */
+/* If a standard descriptor is closed, the next file opened would get its number and our output. */
 static void fill_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) _exit(WF_EXIT_RUNTIME);
 }
 
-/* What was printed must have arrived. A reader that went away (head) is no failure, a full disk is.
+/* Checks that all output was written. A closed pipe (head) is not a failure, a full disk is.
  */
 static int end_output(int rc)
 {
     struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
     bool failed = fflush(stdout) || ferror(stdout);
     if (!failed || (poll(&out, 1, 0) > 0 && out.revents & POLLERR)) return rc;
-    fprintf(stderr, "weft: error: cannot write to standard output; is the disk full?\n");
+    fprintf(stderr, "weft: error: cannot write to standard output: check for a full disk\n");
     return rc ? rc : WF_EXIT_RUNTIME;
 }
 
 int main(int argc, char **argv)
 {
     fill_standard_files();
-    signal(SIGPIPE, SIG_IGN); /* a closed pipe is seen where it is written to */
+    signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead */
     return end_output(dispatch(argc, argv));
 }

@@ -1,5 +1,4 @@
-/* options: turns the words of a command line into wf_opts and prints help, both from the rows that
- * a command lists. */
+/* options: parses a command line into wf_opts and prints help, both from the option rows of the command. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -22,7 +21,7 @@ int wf_usage(const wf_command *c, const char *fmt, ...)
 /* ---- values -----------------------------------------------------------------------------------
  */
 
-/* All of text as a whole number; false when it is none, has a rest or does not fit. */
+/* Parses all of text as an integer; false if it is malformed or out of range. */
 static bool read_whole(const char *text, bool negative, long long *out, unsigned long long *uout)
 {
     char *end;
@@ -34,7 +33,7 @@ static bool read_whole(const char *text, bool negative, long long *out, unsigned
     return !errno && !*end;
 }
 
-/* Bytes with an optional K, M, G or T (of 1024), also written as KB or KiB. */
+/* Parses a size in bytes with an optional suffix K, M, G or T (powers of 1024), also KB or KiB. */
 static bool read_size(const char *text, uint64_t *out)
 {
     char number[32];
@@ -55,7 +54,7 @@ static bool read_size(const char *text, uint64_t *out)
     return !*unit && *out >> shift == v;
 }
 
-/* The word at *p up to a comma, and *p moved there; false when it is too long for a number. */
+/* Copies the word at *p up to a comma and advances *p; false if it is too long for a number. */
 static bool cut_word(const char **p, char *word, size_t cap)
 {
     size_t len = strcspn(*p, ", ");
@@ -66,7 +65,7 @@ static bool cut_word(const char **p, char *word, size_t cap)
 
 static int bad_list(const wf_command *c, const wf_opt *opt, const char *text)
 {
-    return wf_usage(c, "--%s needs numbers from %.10g to %.10g separated by commas, not '%s'",
+    return wf_usage(c, "--%s: expected comma-separated numbers from %.10g to %.10g, got '%s'",
                     opt->name, opt->min, opt->max, text);
 }
 
@@ -134,10 +133,10 @@ static int set_number(const wf_command *c, const wf_opt *opt, const char *text, 
     long long v = 0;
     unsigned long long u = 0;
     if (!read_whole(text, opt->kind == WF_OPT_I32, &v, &u))
-        return wf_usage(c, "--%s needs a whole number, not '%s'", opt->name, text);
+        return wf_usage(c, "--%s: expected an integer, got '%s'", opt->name, text);
     double size = opt->kind == WF_OPT_I32 ? (double)v : (double)u;
     if (size < opt->min || size > opt->max)
-        return wf_usage(c, "--%s %s is out of range: %.0f to %.0f are possible", opt->name, text,
+        return wf_usage(c, "--%s %s is out of range: %.0f to %.0f", opt->name, text,
                         opt->min, opt->max);
     if (opt->kind == WF_OPT_I32)
         *(int32_t *)at = (int32_t)v;
@@ -152,9 +151,9 @@ static int set_real(const wf_command *c, const wf_opt *opt, const char *text, fl
 {
     double v;
     if (!read_real(text, &v) || !isfinite(v))
-        return wf_usage(c, "--%s needs a number, not '%s'", opt->name, text);
+        return wf_usage(c, "--%s: expected a number, got '%s'", opt->name, text);
     if (v < opt->min || v > opt->max)
-        return wf_usage(c, "--%s %s is out of range: %g to %g are possible", opt->name, text,
+        return wf_usage(c, "--%s %s is out of range: %g to %g", opt->name, text,
                         opt->min, opt->max);
     *at = (float)v;
     return 0;
@@ -169,7 +168,7 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         return 0;
     case WF_OPT_CHOICE:
         if (!choice_has(opt->arg, text))
-            return wf_usage(c, "--%s needs one of %s, not '%s'", opt->name, opt->arg, text);
+            return wf_usage(c, "--%s: expected one of %s, got '%s'", opt->name, opt->arg, text);
         *(const char **)at = text;
         return 0;
     case WF_OPT_TEXT:
@@ -177,7 +176,7 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
         return 0;
     case WF_OPT_SIZE:
         if (!read_size(text, at) || !*(uint64_t *)at)
-            return wf_usage(c, "--%s needs a size such as 512M or 4G, not '%s'", opt->name, text);
+            return wf_usage(c, "--%s: expected a size such as 512M or 4G, got '%s'", opt->name, text);
         return 0;
     case WF_OPT_REAL:
         return set_real(c, opt, text, at);
@@ -233,7 +232,7 @@ static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_o
     remember(o, opt);
     if (value && is_long) value++;
     if (!opt->arg)
-        return value ? wf_usage(c, "%.*s takes no value, but '%s' was given", (int)len, word, value)
+        return value ? wf_usage(c, "%.*s takes no value, got '%s'", (int)len, word, value)
                      : set_value(c, opt, NULL, o);
     if (!value && *i >= argc) return wf_usage(c, "%s needs a value: %s", word, opt->arg);
     return set_value(c, opt, value ? value : argv[(*i)++], o);
@@ -243,17 +242,17 @@ int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
 {
     bool only_args = false;
     o->command = c;
-    o->args = argv; /* what is no option moves to the front, in order */
+    o->args = argv; /* positional arguments move to the front, in order */
     for (int i = 0; i < argc;) {
         if (only_args || argv[i][0] != '-' || !argv[i][1]) {
-            if (!c->takes_args) return wf_usage(c, "unexpected word '%s'", argv[i]);
+            if (!c->takes_args) return wf_usage(c, "unexpected argument '%s'", argv[i]);
             o->args[o->n_args++] = argv[i++];
         } else if (!strcmp(argv[i], "--")) {
             only_args = true;
             i++;
         } else {
             int rc = parse_option(c, argc, argv, &i, o);
-            if (rc || o->help) return rc; /* help wins over what stands behind it */
+            if (rc || o->help) return rc; /* options after --help are ignored */
         }
     }
     return 0;

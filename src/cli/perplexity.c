@@ -1,9 +1,8 @@
-/* perplexity: how well a model foretells a text, and the logits of given tokens.
+/* perplexity: the perplexity of a text, and the logits of given tokens.
  *
- * Perplexity as llama.cpp defines it, so that numbers compare: the tokens of the whole text are cut
- * into chunks of the context; each chunk begins with BOS in place of its first token where the
- * model wants a BOS; the second half of each chunk counts, so that each counted token has at least
- * half a context before it. The error is the standard error of the mean, carried through exp.
+ * The definition is llama.cpp's, so that results are comparable. The text is split into chunks of one context. If the model
+ * wants a BOS, it replaces the first token of each chunk. Only the second half of each chunk counts, so that every counted
+ * token has at least half a context before it. The error is the standard error of the mean, propagated through exp.
  */
 #include "cli/cli.h"
 
@@ -19,7 +18,7 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-/* Runs tokens through the model for their logits only. */
+/* Runs tokens through the model to get their logits. */
 static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, weft_event_fn fn,
                            void *user)
 {
@@ -36,7 +35,7 @@ static weft_status prefill(struct weft_engine *e, const int32_t *ids, size_t n, 
     return s;
 }
 
-/* A failed request says why in its last event; the message must reach this thread. */
+/* The last event of a failed request has the reason, which must reach this thread. */
 struct failure {
     char message[512];
 };
@@ -57,9 +56,9 @@ static int say_failure(const struct failure *f, weft_status s)
  */
 
 struct chunk {
-    const int32_t *ids; /* as in the text: the first one is not replaced by BOS */
+    const int32_t *ids; /* from the text; BOS is not yet inserted */
     uint32_t n, n_vocab;
-    double sum, sum2; /* of -log p over the counted tokens */
+    double sum, sum2; /* sums of -log p over the counted tokens */
     uint64_t count;
     struct failure failure;
 };
@@ -92,7 +91,7 @@ static double error_of(const struct chunk *c)
     return c->count > 1 && var > 0 ? exp(mean) * sqrt(var / (double)(c->count - 1)) : 0;
 }
 
-/* Does the model want a BOS? The default tokens of the empty text say so. */
+/* Does the model want a BOS? Tokenizes the empty text to find out. */
 static int32_t wanted_bos(const struct weft_model *m)
 {
     int32_t *ids = NULL, bos = -1;
@@ -121,10 +120,10 @@ static int run_chunks(const wf_opts *o, struct weft_engine *e, struct chunk *c, 
     for (uint32_t i = 0; i < n_chunks; i++) {
         if (!o->quiet) wf_progress_update(bar, "perplexity", (double)i / n_chunks);
         weft_status s = run_chunk(e, c, ids + (size_t)i * c->n, bos);
-        wf_progress_hide(bar); /* the running values scroll by above the bar */
+        wf_progress_hide(bar); /* intermediate values scroll above the bar */
         if (s) return say_failure(&c->failure, s);
         printf("[%u] %.4f +/- %.5f\n", i + 1, exp(c->sum / (double)c->count), error_of(c));
-        if (fflush(stdout)) return 0; /* nobody reads any more */
+        if (fflush(stdout)) return 0; /* stdout is closed */
     }
     printf("Final estimate: PPL = %.4f +/- %.5f\n", exp(c->sum / (double)c->count), error_of(c));
     wf_note(o, "%u chunks of %u tokens, %llu tokens counted", n_chunks, c->n,
@@ -132,8 +131,8 @@ static int run_chunks(const wf_opts *o, struct weft_engine *e, struct chunk *c, 
     return 0;
 }
 
-/* Opens the engine for chunks of *context tokens and takes the text through it. */
-static int measure(const wf_opts *o, const struct weft_model *m, const int32_t *ids, size_t n)
+/* Opens an engine and evaluates the text in chunks of *context tokens. */
+static int run_text(const wf_opts *o, const struct weft_model *m, const int32_t *ids, size_t n)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
@@ -144,7 +143,7 @@ static int measure(const wf_opts *o, const struct weft_model *m, const int32_t *
         return wf_usage(o->command, "-c %u is too small: a chunk needs 4 tokens", context);
     if (!n_chunks)
         return wf_usage(o->command,
-                        "the text has %zu tokens, fewer than one chunk of %u; give a longer text "
+                        "the text has %zu tokens, less than one chunk of %u; use a longer text "
                         "or a smaller -c",
                         n, context);
     if (o->chunks) n_chunks = WF_MIN(n_chunks, o->chunks);
@@ -166,7 +165,7 @@ static int of_text(const wf_opts *o, const struct weft_model *m)
     int rc = wf_read_text(o, false, &text, &len);
     weft_status s = rc ? WEFT_OK : weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &n);
     if (s) rc = wf_say_error(s);
-    if (!rc) rc = measure(o, m, ids, n);
+    if (!rc) rc = run_text(o, m, ids, n);
     weft_free(ids);
     free(text);
     return rc;
@@ -179,11 +178,11 @@ struct rows {
     FILE *out;
     uint32_t n_vocab;
     size_t n;  /* rows written */
-    int error; /* of the first write that failed; it happens on the engine's thread */
+    int error; /* errno of the first failed write, which the engine's thread sees */
     struct failure failure;
 };
 
-/* NumPy's format 1.0: the header is padded so that the data begins at a multiple of 64 bytes. */
+/* NumPy format 1.0; the header is padded so that the data is aligned to 64 bytes. */
 static bool write_npy_header(FILE *f, size_t n_rows, uint32_t n_columns)
 {
     char head[128];
@@ -230,7 +229,7 @@ static void on_end(int sig)
     _exit(128 + sig); /* as shells report it */
 }
 
-/* A signal leaves nothing behind: what was there before stays. */
+/* A signal removes the partial output; an existing file is kept. */
 static void catch_end(void)
 {
     struct sigaction sa = {.sa_handler = on_end};
@@ -258,7 +257,7 @@ static int of_tokens(const wf_opts *o, const struct weft_model *m)
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
     if (ep.context && ep.context < o->tokens.n)
-        return wf_usage(o->command, "-c %u is less than the %zu tokens given", ep.context,
+        return wf_usage(o->command, "-c %u is less than the %zu tokens", ep.context,
                         o->tokens.n);
     if (!ep.context) ep.context = (uint32_t)o->tokens.n;
     weft_status s = wf_output_check(o->logits); /* before the weights load */
@@ -271,15 +270,15 @@ static int of_tokens(const wf_opts *o, const struct weft_model *m)
 /* ---- command -----------------------------------------------------------------------------------
  */
 
-static int run(const wf_opts *o)
+static int cmd_perplexity(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     bool has_text = o->prompt || o->file;
     if (!o->tokens.n != !o->logits)
-        return wf_usage(o->command, "--tokens and --logits belong together");
+        return wf_usage(o->command, "--tokens and --logits must be used together");
     if (o->logits && has_text)
-        return wf_usage(o->command, "--tokens contradicts -f and -p: give one");
-    if (!o->logits && !has_text) return wf_usage(o->command, "give a text with -f FILE");
+        return wf_usage(o->command, "--tokens conflicts with -f and -p: use one of them");
+    if (!o->logits && !has_text) return wf_usage(o->command, "no text: use -f FILE");
     int rc = wf_open_model(o, false, &m);
     if (!rc) rc = o->logits ? of_tokens(o, m) : of_text(o, m);
     weft_model_close(m);
@@ -287,10 +286,10 @@ static int run(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "chunks", "N", "only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
-    {0, "tokens", "1,2,3", "take these token ids as they are, without a BOS, for --logits",
+    {0, "chunks", "N", "evaluate only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
+    {0, "tokens", "1,2,3", "token ids for --logits; no BOS is added",
      WF_OPT_LIST, AT(tokens), 0, 2147483647.0},
-    {0, "logits", "OUT.npy", "write the logits of every position: float32, [tokens, vocabulary]",
+    {0, "logits", "OUT.npy", "write the logits of all positions as float32 [tokens, vocabulary]",
      WF_OPT_TEXT, AT(logits)},
 };
 static const WF_GROUP(group, "Measure", rows);
@@ -304,8 +303,8 @@ const wf_command wf_cmd_perplexity = {
     .usage =
         "-m FILE -f TEXT [options]\n       weft perplexity -m FILE --tokens 1,2,3 --logits OUT.npy",
     .summary =
-        "Measures how well a model foretells a text, or writes logits. The text's tokens are cut "
-        "into chunks of the context (default 512); the second half of each chunk counts.",
+        "Measures the perplexity of a text, or writes logits. The text is split into chunks of one context "
+        "(default 512), and the second half of each chunk counts, as in llama.cpp.",
     .groups = groups,
-    .run = run,
+    .run = cmd_perplexity,
 };

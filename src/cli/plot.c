@@ -1,5 +1,5 @@
-/* plot: normalised latency against request rate, a line a policy and load, as SVG. The latency
- * grows without bound where a policy no longer keeps up, so its axis is logarithmic. */
+/* plot: an SVG of normalised latency against request rate, one line per policy and load. The latency axis is logarithmic, because
+ * latency grows without bound once a policy cannot keep up. */
 #include "cli/throughput.h"
 
 #include <errno.h>
@@ -97,7 +97,7 @@ static void x_axis(const plot *p)
         text(p, x_of(p, v), bottom + 20, "middle", "#333", label);
     }
     line(p, LEFT, bottom, LEFT + INNER_W, bottom, AXIS);
-    text(p, LEFT + INNER_W / 2.0, HEIGHT - 15, "middle", "#333", "requests a second");
+    text(p, LEFT + INNER_W / 2.0, HEIGHT - 15, "middle", "#333", "requests per second");
 }
 
 static void y_axis(const plot *p)
@@ -116,7 +116,7 @@ static void y_axis(const plot *p)
     fprintf(
         p->f,
         "<text transform=\"translate(20,%.1f) rotate(-90)\" text-anchor=\"middle\" fill=\"#333\">"
-        "mean normalised latency, ms a token</text>\n",
+        "mean normalised latency, ms per token</text>\n",
         TOP + INNER_H / 2.0);
 }
 
@@ -131,7 +131,7 @@ static void limit(const plot *p)
 
 /* ---- lines -------------------------------------------------------------------------------- */
 
-/* rows of one policy and load, in the order of the rates. */
+/* Rows of one policy and load, ordered by rate. */
 static void curve(const plot *p, const wf_throughput_row *rows, size_t n, const char *colour)
 {
     fprintf(p->f, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" points=\"", colour);

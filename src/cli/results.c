@@ -1,5 +1,5 @@
-/* results: what peers measured, and the rows of bench/results. A row is written by the program that
- * measured weft's side of it, beside the peer's rate of the same run. */
+/* results: peer measurements and the rows of bench/results. Each row has weft's rate and, if there is one, the rate that a peer
+ * reached in the same run. */
 #include "base/file.h"
 #include "cli/bench.h"
 
@@ -19,7 +19,7 @@
 
 /* ---- peers -------------------------------------------------------------------------------- */
 
-/* Cuts the next field off *p in place, quotes undone; NULL when none is left. */
+/* Splits the next field off *p in place and removes quotes; NULL: none left. */
 static char *next_field(char **p)
 {
     char *start = *p, *to = start;
@@ -56,7 +56,7 @@ static weft_status add_peer(wf_peers *all, char *line, int at)
 {
     wf_peer peer;
     if (!read_peer(line, &peer))
-        return wf_fail(WEFT_ERR_IO, "line %d is not op,dtype,shape,peer,rate,unit", at);
+        return wf_fail(WEFT_ERR_IO, "line %d: expected op,dtype,shape,peer,rate,unit", at);
     if (!wf_grow(&all->list, all->n, &all->cap, sizeof *all->list)) return WEFT_ERR_NOMEM;
     char **const texts[] = {&peer.op, &peer.dtype, &peer.shape, &peer.peer, &peer.unit};
     bool ok = true;
@@ -108,7 +108,7 @@ const wf_peer *wf_peer_of(const wf_peers *p, const wf_result *r, size_t *at)
         if (strcmp(q->op, r->op) || strcmp(q->dtype, r->dtype) || strcmp(q->shape, r->shape))
             continue;
         if (!strcmp(q->unit, r->unit)) return q;
-        fprintf(stderr, "weft: warning: %s of %s %s is in %s, not in %s: left out\n", q->peer,
+        fprintf(stderr, "weft: warning: %s of %s %s is in %s, not in %s: ignored\n", q->peer,
                 q->op, q->shape, q->unit, r->unit);
     }
     return NULL;
@@ -138,7 +138,7 @@ weft_status wf_results_check(const char *folder)
 {
     struct stat st;
     bool there = !stat(folder, &st);
-    if (there && !S_ISDIR(st.st_mode)) return wf_fail(WEFT_ERR_IO, "%s is no folder", folder);
+    if (there && !S_ISDIR(st.st_mode)) return wf_fail(WEFT_ERR_IO, "%s is not a folder", folder);
     if (there && !access(folder, W_OK | X_OK)) return WEFT_OK;
     return wf_fail(WEFT_ERR_IO, "cannot write to the folder %s: %s", folder, strerror(errno));
 }

@@ -1,4 +1,4 @@
-/* run: writes text after a prompt, or chats. */
+/* run: completes a prompt, or chats. */
 #include "cli/generate.h"
 #include "cli/chat.h"
 
@@ -9,26 +9,25 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
-static const wf_opt answer_rows[] = {
+static const wf_opt generation_rows[] = {
     {'n', "n-predict", "N",
-     "tokens to write (default -1: until the model ends or the context is full)", WF_OPT_I32,
+     "tokens to generate (default -1: until end of text or a full context)", WF_OPT_I32,
      AT(n_predict), -1, 2147483647.0},
-    {0, "ignore-eos", NULL, "write on when the model wants to end", WF_OPT_FLAG, AT(ignore_eos)},
+    {0, "ignore-eos", NULL, "ignore end-of-text tokens", WF_OPT_FLAG, AT(ignore_eos)},
 };
-static const WF_GROUP(answer_group, "Answer", answer_rows);
+static const WF_GROUP(generation_group, "Generation", generation_rows);
 
 static const wf_opt chat_rows[] = {
-    {0, "chat", NULL, "format -p, -f or the lines of standard input as a conversation", WF_OPT_FLAG,
+    {0, "chat", NULL, "apply the chat template to -p, -f or each line of standard input", WF_OPT_FLAG,
      AT(chat)},
     {0, "system", "TEXT", "system message (implies --chat)", WF_OPT_TEXT, AT(system)},
     {0, "chat-template", "NAME",
-     "format of the conversation (implies --chat; default: the model's)", WF_OPT_TEXT,
+     "built-in chat template (implies --chat; default: the model's; '?' lists them)", WF_OPT_TEXT,
      AT(chat_template)},
 };
 static const WF_GROUP(chat_group, "Chat", chat_rows);
 
-/* The common part of all requests. A seed that nobody chose comes from the clock and is told, so
- * that a text that someone likes can be had again. */
+/* The parameters that all requests share. A random seed is printed, so that the text can be reproduced. */
 static struct weft_request_params request_params(const wf_opts *o)
 {
     struct weft_request_params p = {
@@ -44,7 +43,7 @@ static struct weft_request_params request_params(const wf_opts *o)
     return p;
 }
 
-/* Continues the text; none: from BOS alone. */
+/* Continues the text, or starts from BOS if it is empty. */
 static int complete(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
                     struct weft_request_params p, const char *text, size_t len)
 {
@@ -93,7 +92,7 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
     }
 }
 
-static int run(const wf_opts *o)
+static int cmd_run(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
@@ -101,7 +100,7 @@ static int run(const wf_opts *o)
     size_t len = 0;
     enum mode mode = COMPLETE;
     int rc = o->prompt || o->file ? wf_read_text(o, false, &text, &len) : 0;
-    /* An editor ends a file with a newline that is no part of the prompt. */
+    /* Editors end a file with a newline that is not part of the prompt. */
     if (!rc && o->file && len && text[len - 1] == '\n') text[--len] = 0;
     if (!rc) rc = wf_open_model(o, false, &m);
     if (!rc) rc = choose_mode(o, m, &mode);
@@ -114,7 +113,7 @@ static int run(const wf_opts *o)
 }
 
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &wf_group_text,   &answer_group,     &wf_group_sampling, &chat_group,
+    &wf_group_model,   &wf_group_text,   &generation_group,     &wf_group_sampling, &chat_group,
     &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general,  NULL,
 };
 
@@ -122,13 +121,13 @@ const wf_command wf_cmd_run = {
     .name = "run",
     .usage = "[-m FILE] [-p TEXT | -f FILE] [options]",
     .summary =
-        "Writes text after a prompt, or chats. The text goes to standard output, all else to "
+        "Completes a prompt, or chats. Prints the text to standard output and everything else to "
         "standard error.",
-    .more = "With -p '', or when standard input is no terminal and neither -p nor -f is\n"
-            "given, the text begins from BOS alone. Without -p and -f on a terminal it chats;\n"
-            "a model without a chat template then continues each line as plain text. One\n"
-            "newline at the end of -f's file is dropped. Ctrl-C stops the answer.\n\n"
+    .more = "Without -p and -f it chats on a terminal; a model without a chat template then\n"
+            "continues each line as plain text. If standard input is not a terminal, or with\n"
+            "-p '', generation starts from BOS. A final newline in the file of -f is removed.\n"
+            "Ctrl-C stops generation.\n\n"
             "Example:\n  weft run -p \"Once upon a time\" -n 60\n",
     .groups = groups,
-    .run = run,
+    .run = cmd_run,
 };

@@ -1,4 +1,4 @@
-/* selftest: every kernel variant of a device against the reference. */
+/* selftest: checks every kernel variant of a device against the reference. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -7,15 +7,15 @@
 #define AT(field) offsetof(wf_opts, field)
 
 struct tally {
-    char op[32];          /* the op whose rows are coming */
-    size_t op_ok, op_all; /* its rows */
+    char op[32];          /* current op */
+    size_t op_ok, op_all; /* its checks */
     size_t ok, all;
     bool verbose;
 };
 
 static void end_op(struct tally *t)
 {
-    if (t->op_all) printf("%-20s %5zu of %zu agree\n", t->op, t->op_ok, t->op_all);
+    if (t->op_all) printf("%-20s %5zu of %zu passed\n", t->op, t->op_ok, t->op_all);
     t->op_ok = t->op_all = 0;
 }
 
@@ -37,7 +37,7 @@ static void on_row(void *user, const struct weft_selftest_row *r)
     fflush(stdout);
 }
 
-static int run(const wf_opts *o)
+static int cmd_selftest(const wf_opts *o)
 {
     struct tally t = {.verbose = o->verbose};
     weft_status s = weft_selftest(o->engine.device, o->engine.tier, o->seed, on_row, &t);
@@ -51,7 +51,7 @@ static int run(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "seed", "SEED", "draw shapes and numbers from this seed (default 0)", WF_OPT_U64, AT(seed),
+    {0, "seed", "SEED", "random seed of shapes and values (default 0)", WF_OPT_U64, AT(seed),
      0, 0x1p64},
 };
 static const WF_GROUP(group, "Checks", rows);
@@ -61,8 +61,8 @@ const wf_command wf_cmd_selftest = {
     .name = "selftest",
     .usage = "[--device DEVICE] [--tier TIER] [-v]",
     .summary =
-        "Compares every kernel that a device offers with the reference. Prints one line for each "
-        "op and one for each check that failed; with -v one for each check.",
+        "Checks every kernel of a device against the reference. Prints one line for each "
+        "op and for each failed check; with -v for all checks.",
     .groups = groups,
-    .run = run,
+    .run = cmd_selftest,
 };

@@ -1,4 +1,4 @@
-/* serve: the server's options, and the opening of model and engine for it. */
+/* serve: options of the server; opens its model and engine. */
 #include "cli/cli.h"
 
 #include <string.h>
@@ -9,48 +9,48 @@
 static const wf_opt listen_rows[] = {
     {0, "host", "ADDRESS", "address to listen on (default 127.0.0.1: this machine only)",
      WF_OPT_TEXT, AT(serve.host)},
-    {0, "port", "PORT", "port to listen on; 0 takes a free one and tells which (default 8080)",
+    {0, "port", "PORT", "port to listen on; 0 picks a free one and prints it (default 8080)",
      WF_OPT_U32, AT(serve.port), 0, 65535},
-    {0, "api-key-file", "FILE", "clients need one of the keys in this file, one a line (# begins a comment)",
+    {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line (# starts a comment)",
      WF_OPT_TEXT, AT(serve.api_key_file)},
-    {0, "allow-origin", "ORIGIN", "pages of this origin may call from a browser; * for all",
+    {0, "allow-origin", "ORIGIN", "allow browser requests from pages of this origin (CORS); * for all",
      WF_OPT_TEXT, AT(serve.allow_origin)},
 };
 static const WF_GROUP(listen_group, "Listening", listen_rows);
 
 static const wf_opt served_rows[] = {
-    {0, "served-model-name", "NAME", "what clients call the model (default: the file's name)",
+    {0, "served-model-name", "NAME", "model name in the API (default: the file's name)",
      WF_OPT_TEXT, AT(serve.model_name)},
-    {0, "chat-template", "NAME", "format of conversations (default: the model's)", WF_OPT_TEXT,
+    {0, "chat-template", "NAME", "built-in chat template (default: the model's)", WF_OPT_TEXT,
      AT(serve.chat_template)},
 };
 static const WF_GROUP(served_group, "What clients see", served_rows);
 
 static const wf_opt limit_rows[] = {
     {0, "policy", "nanoflow|sarathi|orca|request",
-     "what a step is made of: decodes and chunks of any prompts, of one prompt, whole prompts; or "
-     "batches of whole requests (default nanoflow)",
+     "scheduling policy. A step has decodes and chunks of several prompts (nanoflow), of one prompt (sarathi), or "
+     "whole prompts (orca); request: static batching (default nanoflow)",
      WF_OPT_CHOICE, AT(engine.policy)},
-    {0, "max-queue", "N", "sequences that may wait; above, clients get 503 (default 256)",
+    {0, "max-queue", "N", "most queued sequences; more get status 503 (default 256)",
      WF_OPT_U32, AT(serve.max_queue), 1, MANY},
-    {0, "request-timeout", "S", "seconds that a request may take (default 600)", WF_OPT_U32,
+    {0, "request-timeout", "S", "timeout of a request in seconds (default 600)", WF_OPT_U32,
      AT(serve.request_timeout_s), 1, 1e6},
     {0, "read-timeout", "S",
-     "seconds in which a request must arrive, and an answer move (default 60)", WF_OPT_U32,
+     "seconds without network progress until a connection is closed (default 60)", WF_OPT_U32,
      AT(serve.read_timeout_s), 1, 1e6},
-    {0, "shutdown-timeout", "S", "seconds that requests may still run after SIGTERM (default 30)",
+    {0, "shutdown-timeout", "S", "seconds that running requests get after SIGTERM (default 30)",
      WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
-    {0, "max-body", "SIZE", "largest body of a request (default 8M)", WF_OPT_SIZE,
+    {0, "max-body", "SIZE", "largest request body (default 8M)", WF_OPT_SIZE,
      AT(serve.max_body), 1, 1073741824.0},
-    {0, "max-connections", "N", "open connections; more wait (default 4096)", WF_OPT_U32,
+    {0, "max-connections", "N", "most open connections; more wait (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Limits", limit_rows);
 
 static const wf_opt log_rows[] = {
-    {0, "metrics-prefix", "TEXT", "in front of the names in /metrics (default weft:)", WF_OPT_TEXT,
+    {0, "metrics-prefix", "TEXT", "prefix of metric names; vllm: matches vLLM's dashboards (default weft:)", WF_OPT_TEXT,
      AT(serve.metrics_prefix)},
-    {0, "log-json", NULL, "log lines are JSON objects, one for each request too", WF_OPT_FLAG,
+    {0, "log-json", NULL, "log JSON lines, one also for each request", WF_OPT_FLAG,
      AT(serve.log_json)},
 };
 static const WF_GROUP(log_group, "Watching it", log_rows);
@@ -62,7 +62,7 @@ typedef struct context {
     wf_progress bar;
 } context;
 
-/* The engine reports "load" when it has looked at all parameters and files. */
+/* The engine reports "load" after checking all parameters and files. */
 static void on_progress(void *user, const char *what, double fraction)
 {
     context *c = user;
@@ -82,7 +82,7 @@ static int open_both(void *user, wf_opening *out)
     return rc;
 }
 
-/* A name that no template has is found before the model loads. */
+/* Rejects an unknown template before the model loads. */
 static bool template_known(const char *name)
 {
     for (const char *const *n = weft_chat_names(); name && *n; n++)
@@ -90,14 +90,14 @@ static bool template_known(const char *name)
     return !name;
 }
 
-/* What Prometheus takes as the start of a name. */
+/* Is it a valid start of a Prometheus metric name? */
 static bool prefix_good(const char *p)
 {
     static const char digits[] = "0123456789", rest[] = "_:ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     return !p || (p[strspn(p, rest)] == 0 && (!*p || !strchr(digits, *p)));
 }
 
-static int run(const wf_opts *o)
+static int cmd_serve(const wf_opts *o)
 {
     context c = {.o = o, .engine = o->engine};
     wf_batching_defaults(&c.engine);
@@ -108,7 +108,7 @@ static int run(const wf_opts *o)
             "unknown chat template '%s'; `weft run --chat --chat-template '?'` lists them",
             p.chat_template);
     if (!prefix_good(p.metrics_prefix))
-        return wf_usage(o->command, "--metrics-prefix takes letters, digits, _ and :, and begins with no digit, not '%s'", p.metrics_prefix);
+        return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.max_running = c.engine.n_seqs;
     p.quiet = o->quiet;
@@ -127,15 +127,15 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_serve = {
     .name = "serve",
     .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
-    .summary = "Answers over HTTP, with the API of OpenAI's clients. Many requests run together in "
+    .summary = "Serves a model over HTTP with an OpenAI-compatible API. Requests run together in "
                "one batch.",
-    .more = "Paths: / (a page with a chat, for browsers), /v1/completions,\n"
+    .more = "Paths: / (web UI), /v1/completions,\n"
             "/v1/chat/completions, /v1/models, /tokenize, /detokenize, /health, /metrics,\n"
-            "/version. SIGTERM or Ctrl-C takes no more requests, lets those that run end\n"
-            "within --shutdown-timeout, and ends; a second one cancels them.\n\n"
+            "/version. SIGTERM or Ctrl-C stops accepting requests, gives running ones\n"
+            "--shutdown-timeout to finish, and exits; a second one cancels them.\n\n"
             "Example:\n"
             "  weft serve -m model.gguf --port 8080\n"
             "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"One day\"}'\n",
     .groups = groups,
-    .run = run,
+    .run = cmd_serve,
 };

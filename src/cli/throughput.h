@@ -1,4 +1,4 @@
-/* throughput: what `weft bench throughput` measures, and how it is shown — rows, tables, and a plot. */
+/* throughput: result rows of `weft bench throughput`, their tables and plot. */
 #ifndef WF_CLI_THROUGHPUT_H
 #define WF_CLI_THROUGHPUT_H
 
@@ -10,24 +10,24 @@
 /* One load with one policy, at one rate. */
 typedef struct wf_throughput_row {
     const char *load, *policy;
-    double rate;    /* requests a second; 0: all at once */
-    size_t skipped; /* longer than the context */
+    double rate;    /* requests per second; 0: all at once */
+    size_t skipped; /* requests that do not fit the context */
     wf_load_stats stats;
-    double total_rate; /* input and output tokens a second: NanoFlow's total throughput */
+    double total_rate; /* input and output tokens per second: NanoFlow's total throughput */
     double mean_step_tokens;  /* of a step */
     uint64_t preempted, busy_ns, idle_ns;
-    double optimum; /* tokens a second by NanoFlow's equation 5; 0: unknown */
+    double optimum; /* tokens per second by NanoFlow's equation 5; 0: unknown */
 } wf_throughput_row;
 double wf_throughput_pct(const wf_throughput_row *r); /* of the optimum; < 0: unknown */
 
-/* What holds for all rows. */
+/* Shared by all rows. */
 typedef struct wf_throughput_head {
     const struct weft_model *model;
-    const struct weft_device_info *device; /* a copy's address: it outlives the engine */
+    const struct weft_device_info *device; /* a copy, which outlives the engine */
     uint32_t context, n_seqs, batch;
     double peak_flops; /* 0: unknown */
-    bool arrivals;     /* rows have rates and normalised latencies */
-    bool profile;      /* rows have the device's idle share */
+    bool arrivals;     /* rows include rates and normalised latencies */
+    bool profile;      /* rows include the device's idle share */
 } wf_throughput_head;
 
 typedef struct wf_throughput_format {

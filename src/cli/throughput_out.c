@@ -125,8 +125,7 @@ static const column *next_column(const wf_throughput_head *h, size_t *i)
     return *i < WF_LEN(columns) ? &columns[(*i)++] : NULL;
 }
 
-/* "" when unknown; for people with as many digits as the column has, for programs with all that
- * matter. */
+/* Formats a value: "" if unknown; with the column's digits in tables, with full precision elsewhere. */
 static const char *text_of(const column *c, const wf_throughput_row *r, bool people, char *buf,
                            size_t cap)
 {
@@ -185,7 +184,7 @@ static bool same_line(const wf_throughput_row *a, const wf_throughput_row *b)
     return !strcmp(a->policy, b->policy) && !strcmp(a->load, b->load);
 }
 
-/* For each policy and load, the highest rate that was measured within the limit. */
+/* Prints the highest rate within the latency limit, for each policy and load. */
 static void md_within(FILE *f, const wf_throughput_row *rows, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -196,10 +195,10 @@ static void md_within(FILE *f, const wf_throughput_row *rows, size_t n)
                 best = WF_MAX(best, rows[k].rate);
         fprintf(f, "%s, %s: ", rows[i].policy, rows[i].load);
         if (best > 0)
-            fprintf(f, "%g requests/s is the highest rate measured within %d ms a token.\n", best,
+            fprintf(f, "%g requests/s is the highest measured rate within %d ms per token.\n", best,
                     WF_SLO_NORM_MS);
         else
-            fprintf(f, "no rate measured is within %d ms a token.\n", WF_SLO_NORM_MS);
+            fprintf(f, "no measured rate is within %d ms per token.\n", WF_SLO_NORM_MS);
     }
 }
 

@@ -1,4 +1,4 @@
-/* tokenize, detokenize: text to ids and back, with a vocabulary alone. */
+/* tokenize, detokenize: converts text to token ids and back; needs only a vocabulary. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -42,9 +42,9 @@ const wf_command wf_cmd_tokenize = {
     .name = "tokenize",
     .usage = "[-m FILE] [-p TEXT | -f FILE] [options]",
     .summary =
-        "Prints the token ids of a text. They stand on one line with spaces between them. The "
-        "text is that of -p, of -f or, without both, of standard input, all bytes as they are. "
-        "Files that hold only a vocabulary will do.",
+        "Prints the token ids of a text on one line. The "
+        "text comes from -p, -f or standard input and is used byte for byte. "
+        "A model file with only a vocabulary is enough.",
     .groups = tokenize_groups,
     .run = tokenize,
 };
@@ -57,7 +57,7 @@ struct ids {
     size_t n, cap;
 };
 
-/* Appends the ids in text, separated by spaces, commas or lines. */
+/* Parses ids separated by spaces, commas or newlines. */
 static int add_ids(const wf_opts *o, const char *text, struct ids *ids)
 {
     static const char gaps[] = " ,\t\r\n";
@@ -66,7 +66,7 @@ static int add_ids(const wf_opts *o, const char *text, struct ids *ids)
         errno = 0;
         long v = strtol(p, &end, 10);
         if (end == p || errno || v < 0 || v > INT32_MAX || (*end && !strchr(gaps, *end)))
-            return wf_usage(o->command, "'%.*s' is no token id", (int)WF_MIN(strcspn(p, gaps), 40u),
+            return wf_usage(o->command, "'%.*s' is not a token id", (int)WF_MIN(strcspn(p, gaps), 40u),
                             p);
         if (!wf_grow(&ids->v, ids->n, &ids->cap, sizeof *ids->v))
             return wf_say_error(WEFT_ERR_NOMEM);
@@ -80,13 +80,13 @@ static int read_ids(const wf_opts *o, struct ids *ids)
 {
     int rc = 0;
     if (o->n_args && (o->prompt || o->file))
-        return wf_usage(o->command, "give the ids as words or with -p or -f, not both");
+        return wf_usage(o->command, "ids as arguments conflict with -p and -f: use one of them");
     for (size_t i = 0; i < o->n_args && !rc; i++) rc = add_ids(o, o->args[i], ids);
     if (o->n_args || rc) return rc;
     char *text = NULL;
     size_t len;
     rc = wf_read_text(o, true, &text, &len);
-    if (!rc && strlen(text) != len) rc = wf_usage(o->command, "the input is no text of token ids");
+    if (!rc && strlen(text) != len) rc = wf_usage(o->command, "the input is not a list of token ids");
     if (!rc) rc = add_ids(o, text, ids);
     free(text);
     return rc;
@@ -103,7 +103,7 @@ static int detokenize(const wf_opts *o)
     unsigned flags = o->hide_special ? WEFT_TEXT_HIDE_SPECIAL : WEFT_TEXT_DEFAULT;
     weft_status s = rc ? WEFT_OK : weft_detokenize(m, ids.v, ids.n, flags, &text, &len);
     if (s) rc = wf_say_error(s);
-    /* The bytes and nothing behind them, so that files come back as they were. */
+    /* Prints no newline, so that a file round-trips exactly. */
     if (!rc && wf_out(text, len) && isatty(STDOUT_FILENO)) wf_out("\n", 1);
     weft_free(text);
     weft_model_close(m);
@@ -114,7 +114,7 @@ static int detokenize(const wf_opts *o)
 static const wf_opt detokenize_rows[] = {
     {'p', "prompt", "IDS", "the ids, separated by spaces or commas", WF_OPT_TEXT, AT(prompt)},
     {'f', "file", "FILE", "read the ids from a file", WF_OPT_TEXT, AT(file)},
-    {0, "hide-special", NULL, "control tokens give no text", WF_OPT_FLAG, AT(hide_special)},
+    {0, "hide-special", NULL, "do not print control tokens", WF_OPT_FLAG, AT(hide_special)},
 };
 static const WF_GROUP(detokenize_group, "Input", detokenize_rows);
 static const wf_opt_group *const detokenize_groups[] = {
@@ -128,8 +128,8 @@ const wf_command wf_cmd_detokenize = {
     .name = "detokenize",
     .usage = "[-m FILE] [ID... | -p IDS | -f FILE] [options]",
     .summary =
-        "Prints the text of token ids. The ids are the words given, those of -p or -f or, without "
-        "all of them, those on standard input.",
+        "Prints the text of token ids. The ids come from the arguments, -p, -f or "
+        "standard input.",
     .groups = detokenize_groups,
     .takes_args = true,
     .run = detokenize,

@@ -1,4 +1,4 @@
-/* tune: finds the fastest kernel for each shape of a model on a device, and keeps the choice. */
+/* tune: finds the fastest kernel for each shape of a model on a device and saves the choices. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -57,18 +57,18 @@ static int tune(const wf_opts *o, const struct weft_model *m)
     weft_status s = weft_tune(&p, path, sizeof path);
     wf_progress_end(&t.bar);
     if (s) return wf_say_error(s);
-    if (batch) printf("%-17s %-5s %-22s %9u  rows from which a step gains little\n", "dense_batch", "", "", batch);
+    if (batch) printf("%-17s %-5s %-22s %9u  tokens per step, above which throughput hardly grows\n", "dense_batch", "", "", batch);
     wf_note(o, "wrote %s", path);
     return 0;
 }
 
-static int run(const wf_opts *o)
+static int cmd_tune(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     if (o->shapes.n && o->model)
-        return wf_usage(o->command, "--shape and -m contradict each other: give one");
+        return wf_usage(o->command, "--shape and -m conflict: use one of them");
     if (o->dtypes && !o->shapes.n)
-        return wf_usage(o->command, "--dtype goes with --shape: a model has its own formats");
+        return wf_usage(o->command, "--dtype needs --shape: a model has its own formats");
     int rc = o->shapes.n ? 0 : wf_open_model(o, false, &m);
     if (!rc) rc = tune(o, m);
     if (m) weft_model_close(m);
@@ -77,33 +77,33 @@ static int run(const wf_opts *o)
 
 static const wf_opt rows[] = {
     {0, "shape", "SHAPE",
-     "N=6144,K=4096 for matrices, H=32,KV=8,D=128 for attention, instead of those of a model; may "
-     "stand several times",
+     "N=6144,K=4096 for matrices or H=32,KV=8,D=128 for attention, instead of a model's shapes; "
+     "repeatable",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
-     "storage formats of the matrices given, such as F16,Q4_0 (default F16; a wrong name lists them)",
+     "formats of the matrices, such as F16,Q4_0 (default F16)",
      WF_OPT_TEXT, AT(dtypes)},
-    {0, "max-size", "N", "measure up to N rows of a matrix, or keys of a sequence (default 2048)",
+    {0, "max-size", "N", "measure up to N tokens in a batch, or keys in a sequence (default 2048)",
      WF_OPT_U32, AT(max_size), 1, 1048576},
-    {'r', "repetitions", "N", "samples of at least 50 ms, of which the median counts (default 3)",
+    {'r', "repetitions", "N", "samples of at least 50 ms, whose median is used (default 3)",
      WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE",
-     "memory to go over in turn (default: more than twice the last-level cache)", WF_OPT_SIZE,
+     "rotate over operands of this total size (default: twice the last-level cache)", WF_OPT_SIZE,
      AT(rotate), 1, 0x1p63},
     {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
      1, 4096},
-    {'f', "file", "FILE", "write this file (default: the user's own for the device)", WF_OPT_TEXT,
+    {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE)", WF_OPT_TEXT,
      AT(file)},
-    {0, "no-kernel-cache", NULL, "neither read nor write compiled kernels", WF_OPT_FLAG,
+    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
 static const WF_GROUP(group, "Tuning", rows);
 static const wf_opt device[] = {
     {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
      WF_OPT_TEXT, AT(engine.device)},
-    {0, "tier", "base|simd|fp16|subgroup|matrix", "use kernels up to this tier only", WF_OPT_CHOICE,
+    {0, "tier", "base|simd|fp16|subgroup|matrix", "highest kernel tier to use (default: the best available)", WF_OPT_CHOICE,
      AT(engine.tier)},
-    {0, "list-devices", NULL, "list the devices and end", WF_OPT_FLAG, AT(list_devices)},
+    {0, "list-devices", NULL, "list the devices and exit", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(device_group, "Device", device);
 static const wf_opt_group *const groups[] = {&wf_group_model, &group, &device_group,
@@ -112,11 +112,10 @@ static const wf_opt_group *const groups[] = {&wf_group_model, &group, &device_gr
 const wf_command wf_cmd_tune = {
     .name = "tune",
     .usage = "[-m FILE | --shape SHAPE...] [options]",
-    .summary = "Measures which kernel is the fastest for each shape of a model, over the number of "
-               "rows, and how many rows a step should have, and keeps the choices for this device "
-               "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned). Every later run on the "
-               "device loads them; without such a file, weft "
-               "chooses by what is known of the kind of device.",
+    .summary = "Finds the fastest kernels for a model on a device. For each shape it measures which kernel is the fastest at each "
+               "batch size, and how many tokens a step should have. The choices are saved "
+               "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same "
+               "device load them. Without such a file weft uses built-in heuristics.",
     .groups = groups,
-    .run = run,
+    .run = cmd_tune,
 };

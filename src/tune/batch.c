@@ -1,8 +1,8 @@
-/* batch: how many rows a step should have, by the times of a model's matrix products. */
+/* batch: chooses the number of tokens per step from the times of a model's matrix products. */
 #include "tune/measure.h"
 
-#define NEAR_BEST   0.92 /* of the highest rate: more rows only keep answers waiting */
-#define LEAST_BATCH 128  /* fewer save nobody time */
+#define NEAR_BEST   0.92 /* of the highest rate: larger steps only add latency */
+#define LEAST_BATCH 128  /* smaller steps do not reduce latency */
 
 void wf_step_times_add(wf_step_times *t, uint32_t rows, double ns)
 {
@@ -13,7 +13,7 @@ void wf_step_times_add(wf_step_times *t, uint32_t rows, double ns)
     t->n_products[i]++;
 }
 
-/* Of how many doublings every product was measured? */
+/* For how many sizes was every product measured? */
 static uint32_t complete(const wf_step_times *t)
 {
     uint32_t n = 0;

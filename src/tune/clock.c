@@ -1,5 +1,5 @@
-/* clock.c: how long a variant takes. Launches go back to back, so that the gaps between them count,
- * and each reads another copy of the weights or pages. */
+/* clock: measures the time of a variant. Launches run back to back, so that the gaps between them count, and each one reads
+ * another copy of the weights or pages. */
 #include "tune/measure.h"
 #include "verify/bind.h"
 
@@ -7,11 +7,11 @@
 #include <string.h>
 
 #define SAMPLE_NS                                                                                  \
-    50e6 /* that a sample should last: seeing that the last launch has ended may take 0.2 ms */
-#define LONG_NS 2e6  /* a run that is timed well by itself */
-#define LAST_NS 10e9 /* after which no further sample begins */
+    50e6 /* length of a sample: detecting the end may take 0.2 ms */
+#define LONG_NS 2e6  /* runs this long are timed one by one */
+#define LAST_NS 10e9 /* total time after which no further sample starts */
 #define FLUSH                                                                                      \
-    32 /* launches between two flushes: the device must not wait for the host's next one */
+    32 /* launches between two flushes, so that the device never waits for the host */
 #define SAMPLES 64
 
 static weft_status launch(wf_problem *p, int variant, uint32_t n, double *ns)
@@ -20,7 +20,7 @@ static weft_status launch(wf_problem *p, int variant, uint32_t n, double *ns)
     wf_call c = p->call;
     c.variant = variant;
     for (uint32_t i = 0; i < n; i++) {
-        c.in[p->slot] = p->copy[p->turn++ % p->copies];
+        c.in[p->rotated] = p->copy[p->turn++ % p->copies];
         WF_TRY(wf_submit(p->q, &c));
         if (i % FLUSH == 0) WF_TRY(wf_flush(p->q));
     }
@@ -41,9 +41,9 @@ static double median(double *v, uint32_t n)
     return (v[n / 2] + v[(n - 1) / 2]) / 2;
 }
 
-/* Of one run: the first one warms caches of code up, and a batch that does not count the clock of
- * the chip. *ns is above the limit where it is clear early that the variant is slower: a single run
- * tells that only when it is long beside the time it takes to see that it has ended. */
+/* Estimates the time of one run, after a launch that warms the code caches and an unmeasured batch that raises the clock of the
+ * chip. Returns early with *ns above the limit if the variant is clearly slower. A single run can tell only if it is long
+ * compared to the time it takes to detect its end. */
 static weft_status warm_up(wf_problem *p, int variant, double limit_ns, double *ns)
 {
     WF_TRY(launch(p, variant, 1, ns));

@@ -1,4 +1,4 @@
-/* ops.c: `weft bench ops` — which shapes and variants, and a row for each measurement. */
+/* ops: `weft bench ops`: chooses shapes and variants and reports a row for each measurement. */
 #include "select/select.h"
 #include "tune/measure.h"
 #include "verify/bind.h"
@@ -18,7 +18,7 @@ typedef struct session {
     wf_ceilings top;
     struct weft_ceilings shown;
     bool wanted[WF_N_MEASURED];
-    wf_shape *shape; /* what to measure, gemms of one W together */
+    wf_shape *shape; /* what to measure, grouped by weight matrix */
     size_t n;
 } session;
 
@@ -33,7 +33,7 @@ static const uint32_t prefill[][2] = {{1, 512}, {1, 2048}, {1, 8192}, {4, 2048}}
 static weft_status add(session *s, wf_shape shape)
 {
     if (s->n == MAX_SHAPES)
-        return wf_fail(WEFT_ERR_ARG, "more than %d shapes and formats", MAX_SHAPES);
+        return wf_fail(WEFT_ERR_ARG, "more than %d combinations of shapes and formats", MAX_SHAPES);
     WF_TRY(wf_shape_check(&shape));
     s->shape[s->n++] = shape;
     return WEFT_OK;
@@ -71,7 +71,7 @@ static weft_status add_default(session *s, enum wf_tuned_op op, uint8_t dtype)
     return WEFT_OK;
 }
 
-/* The shapes given for this op; *any: there were some. */
+/* Adds the user's shapes for this op; *any: there were some. */
 static weft_status add_given(session *s, enum wf_tuned_op op, uint8_t dtype, bool *any)
 {
     for (size_t i = 0; i < s->p->n_shapes; i++) {
@@ -99,7 +99,7 @@ static weft_status want_ops(session *s)
         if (i == WF_N_MEASURED)
             return wf_fail(
                 WEFT_ERR_ARG,
-                "'%.*s' is not measured: gemm, decode_attention and prefill_attention are", (int)n,
+                "cannot measure '%.*s': use gemm, decode_attention or prefill_attention", (int)n,
                 p);
         s->wanted[i] = true;
         p += n;
@@ -126,7 +126,7 @@ static weft_status list_shapes(session *s)
             else
                 WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
             if (s->p->n_shapes && s->p->ops && !any)
-                return wf_fail(WEFT_ERR_ARG, "no --shape is for %s", wf_tuned_kinds[op].name);
+                return wf_fail(WEFT_ERR_ARG, "no --shape for %s", wf_tuned_kinds[op].name);
         }
     }
     return WEFT_OK;
@@ -134,7 +134,7 @@ static weft_status list_shapes(session *s)
 
 /* ---- what the ceilings allow -------------------------------------------------------------- */
 
-/* Operations a second by the best unit that some variant of these operands computes in. */
+/* The compute ceiling of the fastest unit that any variant for these operands uses. */
 static double best_ops(const session *s, const wf_call *c)
 {
     const wf_variant *v;
@@ -185,7 +185,7 @@ static void skip(session *s, const wf_shape *shape, const char *why)
     s->p->on_row(s->p->user, &r);
 }
 
-static weft_status measure(session *s, wf_problem *p, int variant, bool picked)
+static weft_status measure_variant(session *s, wf_problem *p, int variant, bool picked)
 {
     char text[96];
     double ns = 0;
@@ -202,7 +202,7 @@ static weft_status measure(session *s, wf_problem *p, int variant, bool picked)
     return WEFT_OK;
 }
 
-/* The variants asked for: one by name, all, or the one that would run. */
+/* Measures the requested variants: one by name, all, or the selected one. */
 static weft_status measure_variants(session *s, wf_problem *p)
 {
     const char *name = s->p->variant;
@@ -217,7 +217,7 @@ static weft_status measure_variants(session *s, wf_problem *p)
             continue;
         WF_TRY(wf_clock_usable(p, i, &usable));
         if (!usable) continue;
-        WF_TRY(measure(s, p, i, i == picked));
+        WF_TRY(measure_variant(s, p, i, i == picked));
         n++;
     }
     if (!n)
@@ -232,7 +232,7 @@ static bool same_weights(const wf_shape *a, const wf_shape *b)
            a->n == b->n && a->k == b->k;
 }
 
-/* The problem for shape i: the one before with other rows, where that will do. */
+/* Makes the problem for shape i, reusing the previous one if only m differs. */
 static weft_status next_problem(session *s, const wf_shape *shape, wf_problem *p, bool *have)
 {
     if (*have && same_weights(&p->shape, shape)) return wf_problem_rows(p, shape->m);
@@ -275,7 +275,7 @@ static weft_status check_variant(const session *s)
                    s->dev->info.id, name);
 }
 
-static weft_status run(session *s)
+static weft_status measure_session(session *s)
 {
     const struct weft_op_params *p = s->p;
     wf_open_params o = {.threads = p->threads,
@@ -296,9 +296,9 @@ static weft_status run(session *s)
 weft_status weft_bench_ops(const struct weft_op_params *p)
 {
     if (!p || !p->on_row || (p->n_shapes && !p->shapes))
-        return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: want params with on_row");
+        return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: params.on_row is required");
     session s = {.p = p};
-    weft_status st = run(&s);
+    weft_status st = measure_session(&s);
     wf_queue_destroy(s.q);
     if (s.dev) wf_dev_close(s.dev);
     free(s.shape);

@@ -1,6 +1,5 @@
-/* problem.c: a shape's operands on a device, with as many copies of the weights or of the KV pages
- * as it takes to be past every cache. Contents are random: a pool of random numbers is written over
- * and over. */
+/* problem: a shape's operands on a device, with enough copies of the weights or KV pages to exceed every cache. Contents are
+ * random: one pool of random numbers is written repeatedly. */
 #include "tune/measure.h"
 
 #include <math.h>
@@ -10,7 +9,7 @@
 #define POOL_VALUES (1u << 20)
 #define PAGE_TOKENS 16
 #define MAX_COPIES  65536
-/* q.k * scale of numbers in [-1, 1) has a deviation of 1/3: the largest of a row is never beyond. */
+/* q.k * scale of numbers in [-1, 1) has a standard deviation of 1/3: no row exceeds this. */
 #define PHI 6.5f
 
 /* ---- random contents ---------------------------------------------------------------------- */
@@ -35,7 +34,7 @@ static weft_status pool_make(uint8_t dtype, uint64_t n, float amplitude, pool *o
     return values && out->data ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-/* Ends writes from memory that goes away; a lost device may still read it. */
+/* Completes writes before their source is freed; a lost device may still read it. */
 static void settle(wf_problem *p, weft_status *s, void *mem)
 {
     if (!*s) *s = wf_finish(p->q);
@@ -81,7 +80,7 @@ static void bind(const wf_arena *a, wf_region r, wf_view *v)
     v->offset = r.offset;
 }
 
-/* Gives the views memory of their own, all in one arena. */
+/* Allocates the views in one arena. */
 static weft_status place(wf_arena *a, wf_view *const *views, size_t n)
 {
     wf_region r[8];
@@ -98,12 +97,12 @@ static weft_status write_ints(wf_problem *p, const wf_view *v, int32_t *values)
     return s;
 }
 
-/* Enough copies of bytes each to cover rotate, within half of the memory. */
+/* The number of copies of `bytes` each that cover `rotate`, within half of the memory. */
 static weft_status count_copies(wf_problem *p, uint64_t bytes, uint64_t rotate)
 {
     uint64_t most = p->dev->info.memory / 2;
     if (bytes > most)
-        return wf_fail(WEFT_ERR_NOMEM, "needs %.1f GB of the %.1f GB that %s has",
+        return wf_fail(WEFT_ERR_NOMEM, "needs %.1f GB of the %.1f GB of %s",
                        (double)bytes * 1e-9, (double)p->dev->info.memory * 1e-9, p->dev->info.id);
     uint64_t n = WF_MIN(WF_MAX(rotate / bytes + 1, 2), WF_MAX(most / bytes, 1));
     p->copies = (uint32_t)WF_MIN(n, MAX_COPIES);
@@ -165,7 +164,7 @@ weft_status wf_problem_rows(wf_problem *p, uint32_t m)
     c->in[0] = view_of(act, m, p->shape.k);
     c->in[1] = p->copy[0];
     c->out[0] = view_of(act, m, p->shape.n);
-    p->slot = 1;
+    p->rotated = 1;
     WF_TRY(place(&p->small, (wf_view *const[]){&c->in[0], &c->out[0]}, 2));
     return fill(p, &c->in[0], 1);
 }
@@ -212,14 +211,14 @@ static weft_status write_windows(wf_problem *p)
     return write_ints(p, &p->call.in[7], windows);
 }
 
-/* Each copy's own pages, in random order. */
+/* Assigns each copy its pages in random order. */
 static weft_status write_pages(wf_problem *p, uint32_t n)
 {
     for (uint32_t i = 0; i < p->copies; i++) {
         int32_t *pages = wf_calloc(n, sizeof *pages);
         if (!pages) return WEFT_ERR_NOMEM;
         for (uint32_t k = 0; k < n; k++) {
-            uint32_t at = (uint32_t)(wf_random(i, k) % (k + 1)); /* shuffled as it grows */
+            uint32_t at = (uint32_t)(wf_random(i, k) % (k + 1)); /* inside-out shuffle */
             pages[k] = pages[at];
             pages[at] = (int32_t)(i * n + k);
         }
@@ -271,7 +270,7 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
     c->in[3] = c->in[4] = view_of(WF_I32, 1, rows);
     c->in[5] = view_of(WF_I32, 1, s->seqs + 1);
     if (s->window) c->in[7] = view_of(WF_I32, 1, s->n_kv_head);
-    p->slot = 6;
+    p->rotated = 6;
     WF_TRY(place(&p->big, (wf_view *const[]){&c->in[1], &c->in[2]}, 2));
     WF_TRY(place_pages(p, pages));
     for (int i = 0; i < 3; i++) WF_TRY(fill(p, &c->in[i], 1));

@@ -1,4 +1,4 @@
-/* shape.c: shapes as text and what they cost. */
+/* shape: parses and prints shapes and computes their costs. */
 #include "tune/measure.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static weft_status bad(const char *text, const char *why)
                    why);
 }
 
-/* One "KEY=NUMBER" of n bytes. */
+/* Parses one "KEY=NUMBER" of n bytes. */
 static weft_status read_part(const char *text, const char *p, size_t n, wf_shape *s,
                              unsigned *kinds)
 {
@@ -39,13 +39,13 @@ static weft_status read_part(const char *text, const char *p, size_t n, wf_shape
         const field *f = &fields[i];
         if (strlen(f->key) != (size_t)(eq - p) || strncmp(f->key, p, strlen(f->key))) continue;
         if (!digits || digits > 8 || eq + 1 + digits != p + n)
-            return bad(text, "a value is no number of 1 to 8 digits");
-        if (*value_of(s, f)) return bad(text, "a part stands there twice");
+            return bad(text, "a value is not a number of 1 to 8 digits");
+        if (*value_of(s, f)) return bad(text, "a key is repeated");
         *value_of(s, f) = (uint32_t)strtoul(eq + 1, NULL, 10);
         *kinds |= f->attention ? 2 : 1;
         return *value_of(s, f) ? WEFT_OK : bad(text, "a value is 0");
     }
-    return bad(text, "a part is none of M, N, K, B, L, S, H, KV, D with a number");
+    return bad(text, "expected M, N, K, B, L, S, H, KV or D with a number");
 }
 
 weft_status wf_shape_parse(const char *text, wf_shape *out)
@@ -58,7 +58,7 @@ weft_status wf_shape_parse(const char *text, wf_shape *out)
         p += n;
         if (!*p) break;
     }
-    if (kinds == 3) return bad(text, "parts of gemm and of attention are mixed");
+    if (kinds == 3) return bad(text, "keys of gemm and attention are mixed");
     if (kinds == 1 && (!out->n || !out->k)) return bad(text, "N and K are needed");
     out->op = kinds == 1 ? WF_TUNED_GEMM : WF_TUNED_DECODE;
     if (kinds == 1) return WEFT_OK;
@@ -91,10 +91,10 @@ weft_status wf_shape_check(const wf_shape *s)
     uint64_t most = gemm ? WF_MAX(s->n, s->k) : heads;
     wf_shape_text(s, text, sizeof text);
     if (rows > 1u << 26 || most > 1u << 24)
-        return bad(text, "a matrix has at most 2^26 rows and 2^24 columns here");
+        return bad(text, "a matrix can have at most 2^26 rows and 2^24 columns");
     if (gemm && s->k % wf_dtypes[s->dtype].block)
         return wf_fail(WEFT_ERR_ARG,
-                       "shape '%s': K is no multiple of the %u elements of a block of %s", text,
+                       "shape '%s': K must be a multiple of %u, the block size of %s", text,
                        wf_dtypes[s->dtype].block, wf_dtypes[s->dtype].name);
     return WEFT_OK;
 }
@@ -108,7 +108,7 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
         wf_copy(word, len < sizeof word ? len + 1 : 1, p);
         while (t < WF_N_DTYPES && (strcmp(word, wf_dtypes[t].name) || !wf_dtypes[t].decode)) t++;
         if (t == WF_N_DTYPES)
-            return wf_fail(WEFT_ERR_ARG, "'%.*s' is not a storage format of weights; those are %s", (int)len, p,
+            return wf_fail(WEFT_ERR_ARG, "'%.*s' is not a weight format; use %s", (int)len, p,
                            wf_weight_dtype_names);
         if (*n < cap) out[(*n)++] = (uint8_t)t;
         p += len;
@@ -118,7 +118,7 @@ weft_status wf_shape_dtypes(const char *text, uint8_t *out, size_t cap, size_t *
 
 /* ---- what they cost ----------------------------------------------------------------------- */
 
-/* Of one KV head: a row of length l sees them all, or its window; before it has got so long, all. */
+/* Keys that a row at length l attends to: all, or at most its window. */
 static double keys_seen(const wf_shape *s)
 {
     double l = s->length, window = s->window ? WF_MIN(s->window, s->length) : l;

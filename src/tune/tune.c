@@ -1,9 +1,8 @@
-/* tune.c: `weft tune` — for each shape of a model the sizes from which another kernel is the
- * fastest (the inflection points of FlashDecoding++, section IV), written as the device's file of
- * choices (tuned.h).
+/* tune: `weft tune`. For each shape of a model it finds the sizes at which the fastest kernel changes (the inflection points of
+ * FlashDecoding++, section IV) and writes them to the device's tuning file (tuned.h).
  *
- * Sizes double from 1 on. Between two whose winners differ the point of change is found by halving.
- * A change must pay 3 %, so that noise makes no steps. */
+ * Sizes double from 1. Between two sizes with different winners, bisection finds the point of change. A change must gain 3 %, so
+ * that noise does not cause one. */
 #include "base/file.h"
 #include "engine/engine.h"
 #include "select/select.h"
@@ -17,9 +16,9 @@
 
 #define MAX_SHAPES   64
 #define MAX_VARIANTS 64
-#define GAIN         0.97 /* a new winner takes at most this much of the old one's time */
+#define GAIN         0.97 /* a new winner needs at most this fraction of the old one's time */
 #define MAX_SIZE     2048
-#define MAX_LOGITS   64 /* rows of the output matrix: sequences that decode together */
+#define MAX_LOGITS   64 /* most rows of the output matrix: sequences per batch */
 #define REPEAT       3
 
 typedef struct job {
@@ -27,10 +26,10 @@ typedef struct job {
     uint32_t max_size;
 } job;
 
-/* A variant in the race of one shape. */
+/* A candidate variant for one shape. */
 typedef struct racer {
-    bool out;      /* cannot win any more */
-    uint32_t size; /* that it was last measured at; 0: not yet */
+    bool out;      /* can no longer win */
+    uint32_t size; /* last measured size; 0: none */
     double ns;
 } racer;
 
@@ -42,7 +41,7 @@ typedef struct tuner {
     size_t n_jobs, at;
     wf_tuned_table table;
     wf_problem problem;
-    bool have;                    /* problem is there */
+    bool have;                    /* problem is valid */
     bool no_async[WF_N_MEASURED]; /* kinds without asynchronous kernels */
     racer racers[MAX_VARIANTS];
     wf_step_times steps;
@@ -75,7 +74,7 @@ static uint32_t max_size(const tuner *t)
     return t->p->max_size ? t->p->max_size : MAX_SIZE;
 }
 
-/* Decoding of few and of many sequences, and prompts. */
+/* Decode attention with few and with many sequences, and prefill attention. */
 static weft_status add_attention(tuner *t, uint32_t n_head, uint32_t n_kv_head, uint32_t head_dim)
 {
     static const uint32_t seqs[] = {1, 8, 64};
@@ -118,7 +117,7 @@ static weft_status add_model(tuner *t)
     wf_graph g = {0};
     wf_weights w = {0};
     if (!m->arch)
-        return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+        return wf_fail(WEFT_ERR_ARG, "%s contains only a vocabulary", m->info.path);
     weft_status s =
         wf_model_build(m->arch, m->file, &m->hp, t->dev->act, t->dev->stack_weights, 16, 16, &g, &w);
     if (!s) s = add_nodes(t, &g, &w);
@@ -137,7 +136,7 @@ static weft_status add_given(tuner *t)
         WF_TRY(wf_shape_parse(t->p->shapes[i], &s));
         if (s.m || s.length || s.seqs || s.window)
             return wf_fail(WEFT_ERR_ARG,
-                           "shape '%s': M, B and L are what is tuned over, and S has no choices of its own; "
+                           "shape '%s': M, B and L are tuned over, and S is not tuned; "
                            "write N=6144,K=4096 or H=32,KV=8,D=128",
                            t->p->shapes[i]);
         if (s.op != WF_TUNED_GEMM) WF_TRY(add_attention(t, s.n_head, s.n_kv_head, s.head_dim));
@@ -152,8 +151,7 @@ static weft_status add_given(tuner *t)
 
 /* ---- one size of one shape ---------------------------------------------------------------- */
 
-/* Which kernel is faster shows without the last per cent of cache misses, and with less to write.
- */
+/* Comparing kernels does not need operands that exceed the cache completely, which saves time. */
 static uint64_t rotation(const tuner *t)
 {
     return t->p->rotate ? t->p->rotate : WF_MIN(wf_cache_flush_bytes(t->dev), 1ull << 30);
@@ -174,7 +172,7 @@ static weft_status set_size(tuner *t, const wf_shape *shape, uint32_t size)
     return WEFT_OK;
 }
 
-/* A kernel whose time already grows with the size, and which is behind, stays behind. */
+/* A slower kernel whose time already grows with the size cannot catch up. */
 static void judge(racer *r, uint32_t size, double ns, double best)
 {
     bool grows = r->size && ns / r->ns > 0.75 * size / r->size;
@@ -188,7 +186,7 @@ static uint32_t repeats(const tuner *t)
     return t->p->repeat ? t->p->repeat : REPEAT;
 }
 
-/* Times every variant that may win; ns[v] is 0 for the others. */
+/* Measures every variant that may win; ns[v] is 0 for the others. */
 static weft_status race(tuner *t, uint32_t size, int first, double *ns)
 {
     const wf_variant *v;
@@ -200,7 +198,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
         bool usable;
         racer *r = &t->racers[i];
         if (i == first || r->out || (v->flags & WF_REFERENCE) || r->ns > best)
-            continue; /* more rows take no less time */
+            continue; /* larger sizes are not faster */
         WF_TRY(wf_clock_usable(&t->problem, i, &usable));
         if (usable) WF_TRY(wf_clock_variant(&t->problem, i, repeats(t), 1.5 * best, &ns[i]));
         if (usable) best = WF_MIN(best, ns[i]);
@@ -210,7 +208,7 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     return WEFT_OK;
 }
 
-/* The fastest; but the one before, and the usual one, stay unless another is clearly faster. */
+/* The fastest variant; the previous or default one stays unless another is clearly faster. */
 static int winner(const double *ns, int before, int usual)
 {
     int best = usual, stay[] = {before, usual};
@@ -240,7 +238,7 @@ static void report(tuner *t, const wf_tuned_row *row, uint32_t size, int best, i
 
 /* ---- one shape ---------------------------------------------------------------------------- */
 
-/* The size in (low, high] from which `to` beats `from`, to an eighth. */
+/* Finds the size in (low, high] at which `to` becomes faster than `from`, to within an eighth. */
 static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low,
                           uint32_t *high)
 {
@@ -267,12 +265,12 @@ static void add_step(tuner *t, wf_tuned_row *row, uint32_t from, int variant)
     const char *name = wf_variant_at(t->dev, t->problem.call.op, variant)->name;
     if (row->n_steps && !strcmp(row->step[row->n_steps - 1].variant, name)) return;
     if (row->n_steps == WF_TUNED_STEPS)
-        return; /* sizes double, and change at most once between two */
+        return; /* at most one change between two doublings */
     row->step[row->n_steps].from = from;
     wf_copy(row->step[row->n_steps++].variant, sizeof row->step[0].variant, name);
 }
 
-/* Does any kernel run these operands only because they allow the asynchronous softmax? */
+/* Does any kernel need the asynchronous softmax to run these operands? */
 static bool has_async(tuner *t)
 {
     wf_call sync = t->problem.call;
@@ -320,7 +318,7 @@ static wf_tuned_row row_of(const wf_shape *s)
     return r;
 }
 
-/* Few keys or rows decide nothing for attention: it begins at 64. */
+/* Attention starts at 64 keys, because shorter ones are too fast to matter. */
 static weft_status tune_shape(tuner *t, const job *j)
 {
     wf_tuned_row row = row_of(&j->shape);
@@ -336,7 +334,7 @@ static weft_status tune_shape(tuner *t, const job *j)
     if (s == WEFT_ERR_NOMEM && !t->dev->lost) {
         char shape[64];
         wf_tuned_shape(&row, shape, sizeof shape);
-        wf_log(WEFT_LOG_WARN, "%s %s is tuned for smaller sizes only: %s",
+        wf_log(WEFT_LOG_WARN, "tuned %s %s only for smaller sizes: %s",
                wf_tuned_kinds[row.kind].name, shape, wf_error());
         s = WEFT_OK;
     }
@@ -353,10 +351,10 @@ static weft_status find_path(const tuner *t, char *path, size_t cap)
                                     : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
 }
 
-/* Rows of other shapes stay; a file that is no good, or of other kernels, is replaced. */
+/* Keeps rows of other shapes. Replaces a file that is invalid or of other kernels. */
 static weft_status merge_and_write(tuner *t, const char *path)
 {
-    uint32_t batch = t->p->model ? wf_dense_batch(&t->steps) : 0; /* single shapes are no step */
+    uint32_t batch = t->p->model ? wf_dense_batch(&t->steps) : 0; /* single shapes are not a whole step */
     wf_tuned_table all = {0};
     weft_status s = WEFT_OK;
     uint32_t kernels = wf_tuned_kernels(t->dev);
@@ -372,7 +370,7 @@ static weft_status merge_and_write(tuner *t, const char *path)
     return s;
 }
 
-static weft_status run(tuner *t, char *path, size_t cap)
+static weft_status tune_device(tuner *t, char *path, size_t cap)
 {
     const struct weft_tune_params *p = t->p;
     wf_open_params o = {.threads = p->threads,
@@ -385,7 +383,7 @@ static weft_status run(tuner *t, char *path, size_t cap)
     if (t->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", t->dev->info.id);
     WF_TRY(p->n_shapes ? add_given(t) : add_model(t));
     WF_TRY(find_path(t, path, cap));
-    WF_TRY(wf_tuned_may_write(path)); /* before minutes of measuring, not after */
+    WF_TRY(wf_tuned_may_write(path)); /* fail before minutes of measuring, not after */
     WF_TRY(wf_queue_create(t->dev, &t->q));
     for (t->at = 0; t->at < t->n_jobs; t->at++) {
         if (p->on_progress) p->on_progress(p->user, "tune", (double)t->at / (double)t->n_jobs);
@@ -398,11 +396,11 @@ weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap)
 {
     char own[1100] = "";
     if (!p || (!p->model && !p->n_shapes) || (p->n_shapes && !p->shapes))
-        return wf_fail(WEFT_ERR_ARG, "weft_tune: want a model or shapes");
+        return wf_fail(WEFT_ERR_ARG, "weft_tune: a model or shapes are required");
     tuner *t = wf_calloc(1, sizeof *t);
     if (!t) return WEFT_ERR_NOMEM;
     t->p = p;
-    weft_status s = run(t, own, sizeof own);
+    weft_status s = tune_device(t, own, sizeof own);
     if (path && cap) wf_copy(path, cap, own);
     if (t->have) wf_problem_destroy(&t->problem);
     wf_queue_destroy(t->q);

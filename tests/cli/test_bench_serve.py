@@ -329,7 +329,7 @@ class Misbehaving(cli.TestCase):
         self.assertEqual([(len(b["prompt"]), b["max_tokens"]) for b in bodies], [(3, 8), (5, 2), (4, 1)])
         _, bodies = run('{"prompt": "a", "output_tokens": 5}\n\n{"prompt": "b"}\n', "custom")
         self.assertEqual([(b["prompt"], b["max_tokens"]) for b in bodies], [("a", 5), ("b", 256), ("a", 5)])
-        for text, name, says in (("[1, 2", "sharegpt", "line 1"), ("[]", "sharegpt", "none of its"), ("x,y\n", "sharegpt", "ContextTokens"),
+        for text, name, says in (("[1, 2", "sharegpt", "line 1"), ("[]", "sharegpt", "no conversation"), ("x,y\n", "sharegpt", "ContextTokens"),
                                  ('{"prompt": "a"}\n{"x": 1}\n', "custom", "line 2"), ("", "custom", "no requests")):
             r, bodies = run(text, name)
             self.assertEqual((r.code, bodies, r.out), (cli.RUNTIME, [], b""))
@@ -340,10 +340,10 @@ class Misbehaving(cli.TestCase):
             self.assertIn("is a FIFO", self.bench("/good", "--dataset-name", "sharegpt", "--dataset-path", fifo).err)
 
     def test_wrong_usage(self):
-        for message, *args in (("unexpected word", "word"), ("ttft:MS", "--goodput", "ttft:x"), ("ttft:MS", "--goodput", "ttft:5", "itl:4"),
+        for message, *args in (("unexpected argument", "word"), ("ttft:MS", "--goodput", "ttft:x"), ("ttft:MS", "--goodput", "ttft:5", "itl:4"),
                                ("--request-rate", "--request-rate", "0"), ("--request-rate", "--request-rate", "1,2"),
                                ("--dataset-path", "--dataset-name", "custom"), ("--dataset-path", "--dataset-path", "x"),
-                               ("contradicts", "--base-url", "x", "--port", "1"), ("--header", "--header", "x"),
+                               ("conflicts", "--base-url", "x", "--port", "1"), ("--header", "--header", "x"),
                                ("norm", "--percentile-metrics", "ttft,x"), ("--metric-percentiles", "--metric-percentiles", "101")):
             self.fails(cli.USAGE, message, "bench", "serve", *args)
 

@@ -70,7 +70,7 @@ class Throughput(cli.TestCase):
             self.assertGreater(float(r["norm_p99_ms"]), 0)
         self.assertGreater(float(rows[0]["seconds"]), float(rows[1]["seconds"]))  # the same gaps, four times as long
         self.assertEqual(len(re.findall(r"(?m)^\| (?:orca|nanoflow) ", text)), 4)
-        self.assertEqual(len(re.findall("rate measured within 200 ms|no rate measured", text)), 2)
+        self.assertEqual(len(re.findall("measured rate within 200 ms|no measured rate", text)), 2)
         svg = xml.parse(plot).getroot()
         ns = "{http://www.w3.org/2000/svg}"
         lines = [p.get("points").split() for p in svg.iter(ns + "polyline")]
@@ -79,7 +79,7 @@ class Throughput(cli.TestCase):
             x = [float(p.split(",")[0]) for p in points]
             self.assertLess(x[0], x[1])
         words = [t.text for t in svg.iter(ns + "text")]
-        for word in ("orca, 8:4", "nanoflow, 8:4", "200 ms", "requests a second"):
+        for word in ("orca, 8:4", "nanoflow, 8:4", "200 ms", "requests per second"):
             self.assertIn(word, words)
 
     def test_arrivals_of_the_trace(self):

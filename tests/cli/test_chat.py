@@ -84,7 +84,7 @@ STATS = rb"tokens/s; on [^\r\n]*\r\n"
 class Chat(cli.TestCase):
     def test_two_turns_and_end(self):
         with Terminal("run", *cli.CPU, *TEMPLATE, "-n", 12) as t:
-            t.until(rb"Ctrl-D ends[^>]*> ", "the first prompt")
+            t.until(rb"Ctrl-D exits[^>]*> ", "the first prompt")
             t.type("Hello\n")
             first = t.until(STATS)
             self.assertIn("prompt ", first)
@@ -104,7 +104,7 @@ class Chat(cli.TestCase):
 
     def test_interrupt_stops_the_answer_only(self):
         with Terminal("run", *cli.CPU, *TEMPLATE, "--ignore-eos", "-c", 20000) as t:
-            t.until(rb"Ctrl-D ends[^>]*> ")
+            t.until(rb"Ctrl-D exits[^>]*> ")
             for _ in range(2):
                 t.type("Tell me\n")
                 t.until(rb"Tell me\r\n")
@@ -117,7 +117,7 @@ class Chat(cli.TestCase):
 
     def test_interrupt_at_the_prompt_drops_the_line(self):
         with Terminal("run", *cli.CPU, *TEMPLATE, "-n", 4) as t:
-            t.until(rb"Ctrl-D ends[^>]*> ")
+            t.until(rb"Ctrl-D exits[^>]*> ")
             t.type("a very long and quite mistaken question")
             t.until(rb"mistaken question")
             t.type("\x03")
@@ -125,7 +125,7 @@ class Chat(cli.TestCase):
             t.type("Hello\n")
             text = t.until(STATS)
             with Terminal("run", *cli.CPU, *TEMPLATE, "-n", 4) as u:
-                u.until(rb"Ctrl-D ends[^>]*> ")
+                u.until(rb"Ctrl-D exits[^>]*> ")
                 u.type("Hello\n")
                 want = re.search(r"prompt \d+ tokens", u.until(STATS)).group()
                 u.until(rb"> ")
@@ -139,7 +139,7 @@ class Chat(cli.TestCase):
     def test_editing(self):
         """Backspace, cursor keys and history change what is sent; characters may be wide."""
         with Terminal("run", *cli.CPU, "-n", 2) as t:
-            t.until(rb"Ctrl-D ends[^>]*> ")
+            t.until(rb"Ctrl-D exits[^>]*> ")
             for keys in ("One dat\x7fy\n", "ne day\x01O\n", "\x1b[A\n"):
                 t.type(keys)
                 self.assertIn("prompt 3 tokens", t.until(STATS), repr(keys))
@@ -154,7 +154,7 @@ class Chat(cli.TestCase):
     def test_model_without_template_continues_lines(self):
         want = self.ok("run", *cli.CPU, "-p", "One day", "-n", 12).text
         with Terminal("run", *cli.CPU, "-n", 12) as t:
-            hello = t.until(rb"Ctrl-D ends[^>]*> ")
+            hello = t.until(rb"Ctrl-D exits[^>]*> ")
             self.assertEqual(hello.count("no chat template"), 1)
             for _ in range(2):
                 t.type("One day\n")
@@ -169,7 +169,7 @@ class Chat(cli.TestCase):
         want = self.ok("run", *cli.CPU, "-p", "One day", "-n", 12).out
         with tempfile.TemporaryFile() as out:
             with Terminal("run", *cli.CPU, "-n", 12, stdout=out) as t:
-                t.until(rb"Ctrl-D ends[^>]*> ")
+                t.until(rb"Ctrl-D exits[^>]*> ")
                 t.type("One day\n")
                 t.until(STATS)
                 t.until(rb"> ")

@@ -165,8 +165,8 @@ class Chat(cli.TestCase):
         chat = [*RUN, "--chat-template", "chatml", "--chat", "-n", 8, "-c", 128]
         one = self.ok(*chat, stdin=b"Hello\n").out
         long, endless = b"word " * 500, b"x" * (9 << 20)
-        for lines, told in (([long, b"Hello"], ["context", "the line is left out\n"]),
-                            ([b"Hello", long], ["context", "the line is left out; /clear begins a new conversation\n"]),
+        for lines, told in (([long, b"Hello"], ["context", "the line is ignored\n"]),
+                            ([b"Hello", long], ["context", "the line is ignored; /clear starts a new conversation\n"]),
                             ([endless, b"Hello"], ["more than 8388608 bytes"]), ([b"Hello", endless], ["more than 8388608 bytes"])):
             r = self.ok(*chat, stdin=b"\n".join(lines))
             for words in told:

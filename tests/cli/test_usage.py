@@ -78,12 +78,12 @@ class Wrong(cli.TestCase):
         self.usage("--temp", "run", "-p", "x", "--temp")
         self.usage("--poison", "run", "--poison=yes")
         self.usage("'word'", "run", "word")
-        self.usage("contradict", "run", "-p", "x", "-f", "y")
-        self.usage("contradict", "tokenize", "-p", "x", "-f", "y")
+        self.usage("conflict", "run", "-p", "x", "-f", "y")
+        self.usage("conflict", "tokenize", "-p", "x", "-f", "y")
         self.usage("base|simd|fp16|subgroup|matrix", "run", "--tier", "best")
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
-        self.usage("need -m", "info", "--kv-memory", "1G")
+        self.usage("need a model", "info", "--kv-memory", "1G")
 
     def test_numbers(self):
         for option in ("-n", "-c", "-t", "--top-k", "--seed", "--page-tokens", "--watchdog", "--shuffle-pages"):
@@ -102,15 +102,15 @@ class Wrong(cli.TestCase):
 
     def test_perplexity(self):
         self.usage("-f FILE", "perplexity")
-        self.usage("belong together", "perplexity", "--tokens", "1,2")
-        self.usage("belong together", "perplexity", "--logits", "x.npy")
-        self.usage("contradicts", "perplexity", "--tokens", "1", "--logits", "x.npy", "-f", "y")
+        self.usage("must be used together", "perplexity", "--tokens", "1,2")
+        self.usage("must be used together", "perplexity", "--logits", "x.npy")
+        self.usage("conflicts", "perplexity", "--tokens", "1", "--logits", "x.npy", "-f", "y")
         self.usage("-c 2", "perplexity", "--tokens", "1,2,3", "--logits", "x.npy", "-c", "2")
 
     def test_detokenize(self):
         for word in ("x", "1.5", "99999999999"):
             self.usage(f"'{word}'", "detokenize", word)
-        self.fails(USAGE, "both", "detokenize", "1", "-p", "2")
+        self.fails(USAGE, "conflict", "detokenize", "1", "-p", "2")
         self.fails(USAGE, "999999", "detokenize", "999999")
 
 
@@ -130,7 +130,7 @@ class Files(cli.TestCase):
     def test_vocabulary_only(self):
         path = cli.data("vocab/llama-spm.gguf")
         self.fails(MODEL, "", "run", "-p", "x", "-m", path, *cli.CPU)
-        self.assertIn("vocabulary only", self.ok("info", "-m", path).text)
+        self.assertIn("only a vocabulary", self.ok("info", "-m", path).text)
 
     def test_text_files(self):
         self.fails(RUNTIME, "/absent", "tokenize", "-f", "/absent")
