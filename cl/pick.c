@@ -85,7 +85,7 @@ static const char *const *attention_preference(const cl_caps *caps, const wf_cal
     static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", NULL};
     static const char *const long_flash[] = {"wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", NULL};
-    uint32_t m = c->out[0].rows;
+    uint32_t m = c->out[WF_ATTENTION_O].rows;
     if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
     return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
 }
@@ -99,7 +99,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION: return attention_preference(caps, c);
     case WF_OP_GEMM:
-        return c->in[1].layout == WF_CL_FRAGMENT_MAJOR ? fragment_preference(caps, m, n) : gemm_preference(caps, m, n);
+        return c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR ? fragment_preference(caps, m, n) : gemm_preference(caps, m, n);
     default: return any;
     }
 }
@@ -108,7 +108,8 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
  * N=4096, K=14336). */
 static bool suits_wgmma(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && c->in[1].layout == WF_CL_FRAGMENT_MAJOR && !c->in[4].buf && !c->p.rope && c->out[0].rows > 8;
+    return c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR && !c->in[WF_GEMM_NORM].buf && !c->p.rope &&
+           c->out[WF_GEMM_Y].rows > 8;
 }
 
 int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)

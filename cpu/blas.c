@@ -52,32 +52,32 @@ void wf_blas_setup(void)
 
 static bool copies_x(const wf_call *c)
 {
-    return c->in[0].dtype != WF_F32;
+    return c->in[WF_GEMM_X].dtype != WF_F32;
 }
 
 static bool copies_y(const wf_call *c)
 {
-    return c->out[0].dtype != WF_F32;
+    return c->out[WF_GEMM_Y].dtype != WF_F32;
 }
 
 static size_t y_floats(const wf_call *c)
 {
-    return copies_y(c) ? (size_t)c->out[0].rows * NC : 0;
+    return copies_y(c) ? (size_t)c->out[WF_GEMM_Y].rows * NC : 0;
 }
 
 wf_cpu_scratch_size wf_blas_scratch(const wf_call *c)
 {
     wf_cpu_scratch_size size = {.per_thread = (y_floats(c) + (size_t)NC * KC) * sizeof(float)};
-    if (copies_x(c)) size.shared = (size_t)c->out[0].rows * c->in[0].cols * sizeof(float);
+    if (copies_x(c)) size.shared = (size_t)c->out[WF_GEMM_Y].rows * c->in[WF_GEMM_X].cols * sizeof(float);
     return size;
 }
 
 /* What the sums start from: bias and residual, or zero. */
 static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size_t step)
 {
-    for (uint32_t m = 0; m < c->out[0].rows; m++) {
-        const float *bias = wf_cpu_has(&c->in[2]) ? wf_cpu_at(&c->in[2]) : NULL;
-        const float *res = wf_cpu_has(&c->in[3]) ? wf_cpu_row(&c->in[3], m) : NULL;
+    for (uint32_t m = 0; m < c->out[WF_GEMM_Y].rows; m++) {
+        const float *bias = wf_cpu_has(&c->in[WF_GEMM_BIAS]) ? wf_cpu_at(&c->in[WF_GEMM_BIAS]) : NULL;
+        const float *res = wf_cpu_has(&c->in[WF_GEMM_RESIDUAL]) ? wf_cpu_row(&c->in[WF_GEMM_RESIDUAL], m) : NULL;
         for (uint32_t n = begin; n < end; n++)
             y[m * step + n - begin] = (bias ? bias[n] : 0) + (res ? res[n] : 0);
     }
@@ -87,7 +87,7 @@ static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size
 static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begin, uint32_t end,
                   float *y, size_t step, float *panel)
 {
-    const wf_view *w = &c->in[1];
+    const wf_view *w = &c->in[WF_GEMM_W];
     const wf_dtype_info *t = &wf_dtypes[w->dtype];
     for (uint32_t k = 0; k < w->cols; k += KC) {
         uint32_t kn = WF_MIN(KC, w->cols - k);
@@ -103,7 +103,7 @@ static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begi
                                   (size_t)k / t->block * t->block_bytes,
                               panel + (size_t)(n - begin) * kn, kn);
         }
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[0].rows,
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)c->out[WF_GEMM_Y].rows,
                     (int)(end - begin), (int)kn, 1, x + k, (int)x_step, b, (int)b_step, 1, y,
                     (int)step);
     }
@@ -112,7 +112,7 @@ static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begi
 void wf_blas_gemm(const wf_cpu_work *work)
 {
     const wf_call *c = work->call;
-    const wf_view *xv = &c->in[0], *yv = &c->out[0];
+    const wf_view *xv = &c->in[WF_GEMM_X], *yv = &c->out[WF_GEMM_Y];
     const float *x = wf_cpu_at(xv);
     size_t x_step = xv->stride, step = copies_y(c) ? NC : yv->stride;
     float *panel = (float *)work->per_thread + y_floats(c);

@@ -73,7 +73,7 @@ static uint32_t rank_of(const wf_dev *dev, const wf_call *c, int variant)
     size_t n;
     const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
     if (variant < 0 || (size_t)variant >= n || list[variant].pub.tier > dev->params.tier) return 0;
-    if (c->op == WF_OP_GEMM && c->in[1].layout != list[variant].pub.layout) return 0;
+    if (c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout != list[variant].pub.layout) return 0;
     return list[variant].rank(c);
 }
 

@@ -49,15 +49,15 @@ static uint64_t call_work(const wf_call *c)
     uint64_t rows = c->out[0].rows, cols = c->out[0].cols;
     switch (c->op) {
     case WF_OP_GEMM:
-        return rows * cols * c->in[0].cols;
+        return rows * cols * c->in[WF_GEMM_X].cols;
     case WF_OP_ATTENTION:
         return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
     case WF_OP_SAMPLE:
-        return (uint64_t)c->in[0].rows * c->in[0].cols * 32;
+        return (uint64_t)c->in[WF_SAMPLE_X].rows * c->in[WF_SAMPLE_X].cols * 32;
     case WF_OP_ARGMAX:
-        return (uint64_t)c->in[0].rows * c->in[0].cols;
+        return (uint64_t)c->in[WF_ARGMAX_X].rows * c->in[WF_ARGMAX_X].cols;
     case WF_OP_PAGE_COPY:
-        return (uint64_t)c->in[1].rows * c->in[1].cols * cols;
+        return (uint64_t)c->in[WF_PAGE_COPY_SRC].rows * c->in[WF_PAGE_COPY_SRC].cols * cols;
     default:
         return rows * cols * 4;
     }

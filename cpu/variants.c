@@ -39,37 +39,37 @@ uint32_t wf_cpu_rank_ref(const wf_call *c)
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *c)
 {
     if (!wf_blas_core()) return 0;
-    return c->out[0].rows >= BLAS_ROWS ? RANK_BLAS : RANK_BLAS_FEW;
+    return c->out[WF_GEMM_Y].rows >= BLAS_ROWS ? RANK_BLAS : RANK_BLAS_FEW;
 }
 
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *c)
 {
-    uint8_t t = c->in[1].dtype;
+    uint8_t t = c->in[WF_GEMM_W].dtype;
     if (!wf_cpu_has_amx() || (t != WF_F32 && t != WF_BF16)) return 0;
-    return c->out[0].rows >= AMX_ROWS ? RANK_AMX : RANK_AMX_FEW;
+    return c->out[WF_GEMM_Y].rows >= AMX_ROWS ? RANK_AMX : RANK_AMX_FEW;
 }
 
 static bool quantised(const wf_call *c)
 {
-    uint8_t t = c->in[1].dtype;
+    uint8_t t = c->in[WF_GEMM_W].dtype;
     return t == WF_Q8_0 || t == WF_Q4_0 || t == WF_Q6_K;
 }
 
 uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *c)
 {
-    if (!wf_cpu_has_amx() || (c->in[1].dtype != WF_F16 && !quantised(c))) return 0;
-    return c->out[0].rows >= AMX_INT8_ROWS ? RANK_AMX : RANK_AMX_FEW;
+    if (!wf_cpu_has_amx() || (c->in[WF_GEMM_W].dtype != WF_F16 && !quantised(c))) return 0;
+    return c->out[WF_GEMM_Y].rows >= AMX_INT8_ROWS ? RANK_AMX : RANK_AMX_FEW;
 }
 
 uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *c)
 {
     if (!wf_cpu_has_amx()) return 0;
-    return c->out[0].rows < AMX_INT8_ROWS ? RANK_INT8 : RANK_INT8_MANY;
+    return c->out[WF_GEMM_Y].rows < AMX_INT8_ROWS ? RANK_INT8 : RANK_INT8_MANY;
 }
 
 static bool floats(const wf_call *c)
 {
-    return c->in[0].dtype == WF_F32 && c->out[0].dtype == WF_F32;
+    return c->in[WF_SILU_MUL_GU].dtype == WF_F32 && c->out[WF_SILU_MUL_Y].dtype == WF_F32;
 }
 
 #define WF_CPU_LEVEL(level, rank)                                                                  \
@@ -81,7 +81,7 @@ static bool floats(const wf_call *c)
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *c)                                       \
     {                                                                                              \
         if (!wf_cpu_has_##level() || !quantised(c)) return 0;                                      \
-        return c->out[0].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;                     \
+        return c->out[WF_SILU_MUL_Y].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;                     \
     }                                                                                              \
     uint32_t wf_cpu_rank_attention_##level(const wf_call *c)                                       \
     {                                                                                              \

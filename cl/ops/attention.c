@@ -4,7 +4,7 @@
 /* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay nothing. */
 static void common(const wf_call *c, cl_launch *l)
 {
-    const wf_view *q = &c->in[0], *o = &c->out[0];
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
     const wf_op_params *p = &c->p;
     wf_cl_act(l, q);
     wf_cl_knob(l, "D", (int32_t)p->head_dim);
@@ -14,14 +14,14 @@ static void common(const wf_call *c, cl_launch *l)
     wf_cl_arg_u32(l, p->n_head);
     wf_cl_arg_u32(l, p->n_kv_head);
     wf_cl_arg_u32(l, p->page_tokens);
-    wf_cl_arg_u32(l, c->in[1].stride);
+    wf_cl_arg_u32(l, c->in[WF_ATTENTION_K_POOL].stride);
     wf_cl_arg_u32(l, q->stride);
     wf_cl_arg_u32(l, o->stride);
     wf_cl_arg_f32(l, p->scale);
-    if (!c->in[7].buf) return;
+    if (!c->in[WF_ATTENTION_WINDOWS].buf) return;
     wf_cl_knob(l, "WINDOWS", 1);
     l->prelude[1] = "windows.clh";
-    wf_cl_arg_view(l, &c->in[7]);
+    wf_cl_arg_view(l, &c->in[WF_ATTENTION_WINDOWS]);
     wf_cl_arg_u32(l, p->sink);
 }
 
@@ -30,7 +30,7 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
 {
     (void)v;
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
-    wf_cl_items(l, (uint64_t)c->out[0].rows * c->p.n_head);
+    wf_cl_items(l, (uint64_t)c->out[WF_ATTENTION_O].rows * c->p.n_head);
     common(c, l);
     return true;
 }
@@ -41,7 +41,7 @@ static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch 
 {
     enum { LEAST = 64 /* keys worth a work-group */, TILES = 32, GROUPS = 16 };
     const wf_op_params *p = &c->p;
-    uint64_t row_heads = (uint64_t)c->out[0].rows * p->n_head, target = WF_MAX(4 * caps->units, GROUPS);
+    uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, target = WF_MAX(4 * caps->units, GROUPS);
     uint32_t parts = 1, chunk = 0; /* a chunk is whole tiles, of 32 keys or a power of two below */
     if (split) {
         parts = (uint32_t)WF_MIN((target + l->groups - 1) / l->groups, p->max_kv / LEAST);
@@ -71,7 +71,8 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     uint32_t most = 16, keys = 32; /* packed rows a work-group; keys a tile */
     while (most * d > 1024 && most > 1) most /= 2;
     while (keys * d > 2048) keys /= 2;
-    if (d % 4 || c->in[1].stride % 4 || (c->in[1].offset | c->in[2].offset) % 8 || d > 4 * group || d > 512 || group < WF_MAX(keys, 16)) return false;
+    const wf_view *k_pool = &c->in[WF_ATTENTION_K_POOL], *v_pool = &c->in[WF_ATTENTION_V_POOL];
+    if (d % 4 || k_pool->stride % 4 || (k_pool->offset | v_pool->offset) % 8 || d > 4 * group || d > 512 || group < WF_MAX(keys, 16)) return false;
     uint32_t heads = WF_MIN(g, most), rows = WF_MAX(most / heads, 1);
     uint32_t packed = 1; /* a power of two: few programs for all numbers of heads */
     if (v->tile[0]) rows = WF_MIN(rows, (uint32_t)v->tile[0]);
@@ -82,7 +83,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_knob(l, "TK", (int32_t)keys);
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
-    l->groups = (uint64_t)(c->out[0].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
+    l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
     return chunks(caps, v->tile[1], c, l);
 }
 
@@ -101,16 +102,17 @@ static bool async_range(const wf_op_params *p, float *base, float *low)
 static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    return caps->nv_mma && c->in[0].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
-           p->page_tokens % 16 == 0 && c->in[1].stride % 8 == 0 && (c->in[1].offset | c->in[2].offset) % 16 == 0;
+    return caps->nv_mma && c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
+           p->page_tokens % 16 == 0 && c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
+           (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
 }
 
 /* With windows the length of the work list is counted in 32 bits. */
 static bool work_list_fits(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[6].rows * c->in[6].cols * p->page_tokens;
-    return !c->in[7].buf || (keys / 16 + 8) * c->out[0].rows * p->n_kv_head < UINT32_MAX;
+    uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[WF_ATTENTION_PAGES].rows * c->in[WF_ATTENTION_PAGES].cols * p->page_tokens;
+    return !c->in[WF_ATTENTION_WINDOWS].buf || (keys / 16 + 8) * c->out[WF_ATTENTION_O].rows * p->n_kv_head < UINT32_MAX;
 }
 
 bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
@@ -128,7 +130,7 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_knob(l, "ASYNC", async);
     l->groups = groups;
     wf_cl_arg_scratch(l, WF_CL_ZEROED + 2ull * groups * 8 * (d + 2) * sizeof(float));
-    wf_cl_arg_view(l, &c->out[1]);
+    wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
     return true;
@@ -144,7 +146,7 @@ static uint32_t stages(uint32_t d, uint32_t keys)
 
 static uint64_t sequences(const wf_call *c)
 {
-    return (uint64_t)c->in[5].rows * c->in[5].cols - 1;
+    return (uint64_t)c->in[WF_ATTENTION_INDPTR].rows * c->in[WF_ATTENTION_INDPTR].cols - 1;
 }
 
 /* Blocks of `rows` rows by `heads` heads. Rows of several sequences in one block wait for each other: more groups share
@@ -152,7 +154,7 @@ static uint64_t sequences(const wf_call *c)
 static void share_runs(cl_launch *l, const wf_call *c, uint32_t rows, uint32_t heads, uint32_t idle)
 {
     uint32_t g = c->p.n_head / c->p.n_kv_head;
-    uint64_t blocks = (uint64_t)(c->out[0].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
+    uint64_t blocks = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * c->p.n_kv_head * ((g + heads - 1) / heads);
     uint64_t share = WF_MIN(WF_MIN(sequences(c), rows), 1 + idle / blocks);
     wf_cl_arg_u32(l, (uint32_t)share);
     l->groups = blocks * share;
@@ -166,7 +168,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     uint32_t heads = WF_MIN(g, (uint32_t)v->tile[0]), rows = (uint32_t)v->tile[0] / heads, keys = d > 128 ? 16 : 32;
     bool async = v->tile[2];
     float base = 0, low = 0;
-    if (c->in[7].buf) return false; /* it walks all keys of a run */
+    if (c->in[WF_ATTENTION_WINDOWS].buf) return false; /* it walks all keys of a run */
     if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !async_range(p, &base, &low)) return false;
@@ -181,7 +183,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     wf_cl_knob(l, "HB", (int32_t)heads);
     wf_cl_knob(l, "ASYNC", async);
     share_runs(l, c, rows, heads, IDLE_GROUPS);
-    wf_cl_arg_view(l, &c->out[1]);
+    wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);
     return true;
@@ -193,10 +195,11 @@ bool wf_cl_configure_attention_wgmma(const cl_caps *caps, const cl_variant *v, c
 {
     enum { GROUP = WF_CL_ATTENTION_THREADS, ROWS = WF_CL_ATTENTION_ROWS, IDLE_GROUPS = 1024 };
     const wf_op_params *p = &c->p;
-    const wf_view *q = &c->in[0], *o = &c->out[0];
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
     uint32_t heads = WF_MIN(p->n_head / p->n_kv_head, (uint32_t)ROWS);
     (void)v;
-    if (!caps->nv_wgmma || c->in[7].buf || !suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
+    if (!caps->nv_wgmma || c->in[WF_ATTENTION_WINDOWS].buf || !suits_mma(caps, c) || !(p->scale > 0)) return false;
+    if (wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if ((p->head_dim != 64 && p->head_dim != 128) || q->offset % 16 || q->stride % 8 || o->offset % 8 || o->stride % 2) return false;
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);

@@ -22,9 +22,9 @@ static bool fits_as_it_is(const wf_view *v)
 /* Panels of W and Y take a quarter of the room each at most, if a single column does. */
 cl_panels wf_cl_panels(const cl_caps *caps, const wf_call *c)
 {
-    uint64_t m = c->out[0].rows, n = c->out[0].cols, k = c->in[0].cols, f = sizeof(float);
-    cl_panels p = {.x = !fits_as_it_is(&c->in[0]), .w = !fits_as_it_is(&c->in[1])};
-    p.y = !fits_as_it_is(&c->out[0]) || c->in[2].buf || c->in[3].buf;
+    uint64_t m = c->out[WF_GEMM_Y].rows, n = c->out[WF_GEMM_Y].cols, k = c->in[WF_GEMM_X].cols, f = sizeof(float);
+    cl_panels p = {.x = !fits_as_it_is(&c->in[WF_GEMM_X]), .w = !fits_as_it_is(&c->in[WF_GEMM_W])};
+    p.y = !fits_as_it_is(&c->out[WF_GEMM_Y]) || c->in[WF_GEMM_BIAS].buf || c->in[WF_GEMM_RESIDUAL].buf;
     uint64_t most = caps->panels / 4 / f / WF_MAX(WF_MAX(m, k), 1);
     p.cols = (uint32_t)(p.w || p.y ? WF_MIN(n, WF_MAX(most, 1)) : n);
     p.x_at = WF_CL_ZEROED;
@@ -55,12 +55,12 @@ bool wf_cl_configure_panel(const cl_caps *caps, const wf_view *from, const wf_vi
 /* The launch is that of the panel of W, the kernel that differs between formats. */
 bool wf_cl_configure_clblast(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    const wf_view *w = &c->in[1];
+    const wf_view *w = &c->in[WF_GEMM_W];
     wf_view panel = {.rows = w->rows, .cols = w->cols, .stride = w->cols, .dtype = WF_F32};
     cl_panels p = wf_cl_panels(caps, c);
     if (w->layout != v->layout || wf_is_fused(c) || c->max_groups) return false;
     if (p.bytes > caps->panels || !wf_cl_configure_panel(caps, w, &none, &none, &panel, limit, l)) return false;
-    if (!c->out[0].rows) l->groups = 0; /* no work */
+    if (!c->out[WF_GEMM_Y].rows) l->groups = 0; /* no work */
     l->library = true;
     return true;
 }

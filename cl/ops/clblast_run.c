@@ -92,9 +92,9 @@ static weft_status multiply(product *p, const wf_view *x, const wf_view *w, cons
 static weft_status run_columns(product *p, const cl_panels *at, const wf_view *x, uint32_t first)
 {
     const wf_call *c = p->c;
-    uint32_t n = WF_MIN(at->cols, c->out[0].cols - first);
-    wf_view w = some_rows(c->in[1], first, n), y = some_columns(c->out[0], first, n);
-    wf_view bias = some_columns(c->in[2], first, n), res = some_columns(c->in[3], first, n);
+    uint32_t n = WF_MIN(at->cols, c->out[WF_GEMM_Y].cols - first);
+    wf_view w = some_rows(c->in[WF_GEMM_W], first, n), y = some_columns(c->out[WF_GEMM_Y], first, n);
+    wf_view bias = some_columns(c->in[WF_GEMM_BIAS], first, n), res = some_columns(c->in[WF_GEMM_RESIDUAL], first, n);
     wf_view w32 = at->w ? in_scratch(p, at->w_at, n, w.cols) : w, y32 = at->y ? in_scratch(p, at->y_at, y.rows, n) : y;
     if (at->w) WF_TRY(run_panel(p, &w, &none, &none, &w32));
     WF_TRY(multiply(p, x, &w32, &y32));
@@ -106,14 +106,14 @@ weft_status wf_cl_clblast_run(cl_q *q, const wf_call *c, int variant)
     cl_dev *d = (cl_dev *)q->base.dev;
     cl_panels at = wf_cl_panels(&d->ref.caps, c);
     product p = {.q = q, .c = c, .variant = variant};
-    uint32_t n = c->out[0].cols;
+    uint32_t n = c->out[WF_GEMM_Y].cols;
     p.steps = at.x + (n + at.cols - 1) / at.cols * (at.w + 1u + at.y);
     WF_TRY(wf_cl_scratch(q, at.bytes));
     p.scratch.mem = q->scratch.mem;
     d->clblast = true;
     if (c->n_waits) WF_TRY(wf_cl_mark(&q->base, c->waits, c->n_waits, NULL)); /* its commands wait for no events */
-    wf_view x = at.x ? in_scratch(&p, at.x_at, c->in[0].rows, c->in[0].cols) : c->in[0];
-    if (at.x) WF_TRY(run_panel(&p, &c->in[0], &none, &none, &x));
+    wf_view x = at.x ? in_scratch(&p, at.x_at, c->in[WF_GEMM_X].rows, c->in[WF_GEMM_X].cols) : c->in[WF_GEMM_X];
+    if (at.x) WF_TRY(run_panel(&p, &c->in[WF_GEMM_X], &none, &none, &x));
     for (uint32_t first = 0; first < n; first += at.cols) WF_TRY(run_columns(&p, &at, &x, first));
     return WEFT_OK;
 }

@@ -8,13 +8,13 @@
 static bool can_fuse(const cl_variant *v, const wf_call *c)
 {
     if (!wf_is_fused(c) || v->configure == wf_cl_configure_flat) return true;
-    return (v->configure == wf_cl_configure_wgmma || v->configure == wf_cl_configure_frag) && !c->in[4].buf && !c->p.rope;
+    return (v->configure == wf_cl_configure_wgmma || v->configure == wf_cl_configure_frag) && !c->in[WF_GEMM_NORM].buf && !c->p.rope;
 }
 
 /* The arguments that every gemm kernel takes, in this order. */
 static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    const wf_view *x = &c->in[0], *w = &c->in[1], *res = &c->in[3], *y = &c->out[0];
+    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *res = &c->in[WF_GEMM_RESIDUAL], *y = &c->out[WF_GEMM_Y];
     if (w->layout != v->layout || !can_fuse(v, c)) return false;
     l->wtype = wf_dtypes[w->dtype].name;
     wf_cl_act(l, x);
@@ -35,13 +35,13 @@ bool wf_cl_configure_gemm(const cl_caps *caps, const cl_variant *v, const wf_cal
 {
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_knob(l, "FRAG", v->layout == WF_CL_FRAGMENT_MAJOR);
-    wf_cl_items(l, (uint64_t)c->out[0].rows * c->out[0].cols);
+    wf_cl_items(l, (uint64_t)c->out[WF_GEMM_Y].rows * c->out[WF_GEMM_Y].cols);
     return common(v, c, l);
 }
 
 static bool vectors(const wf_call *c)
 {
-    return wf_cl_vec8_ok(&c->in[0]) && wf_cl_vec8_ok(&c->in[1]);
+    return wf_cl_vec8_ok(&c->in[WF_GEMM_X]) && wf_cl_vec8_ok(&c->in[WF_GEMM_W]);
 }
 
 /* Outputs do not depend on MR and RPL, only speed does: the more rows of X, the more rows of W share
@@ -49,7 +49,7 @@ static bool vectors(const wf_call *c)
 bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    uint32_t m = c->out[0].rows, n = c->out[0].cols, lanes = (uint32_t)v->tile[0];
+    uint32_t m = c->out[WF_GEMM_Y].rows, n = c->out[WF_GEMM_Y].cols, lanes = (uint32_t)v->tile[0];
     bool eights = vectors(c); /* odd shapes are slow anyway: one program for all M */
     uint32_t rows = !eights || m > 4 ? 8 : m > 1 ? 4 : 1;
     uint32_t per_lane = rows >= 4 ? 4 : 2, group = wf_cl_group(caps, 128, limit);
@@ -75,7 +75,7 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     uint32_t bk = 16, part = (uint32_t)(bm + bn) * bk * 4;
     if (t[2] * t[3] > 64 && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
-    if (c->in[0].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
+    if (c->in[WF_GEMM_X].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
@@ -86,7 +86,7 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "BUFS", 2 * part <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
     wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)bk : 4); /* CPUs gain nothing, and compile for long */
     wf_cl_knob(l, "VEC", vectors(c));
-    l->groups = (c->out[0].rows + bm - 1) / bm * ((c->out[0].cols + bn - 1) / bn);
+    l->groups = (c->out[WF_GEMM_Y].rows + bm - 1) / bm * ((c->out[WF_GEMM_Y].cols + bn - 1) / bn);
     return common(v, c, l);
 }
 
@@ -103,7 +103,7 @@ static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4],
 bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { LOCAL_BYTES = 48 << 10, WARP = 32 };
-    const wf_view *x = &c->in[0], *w = &c->in[1];
+    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, part = (uint32_t)(t[0] + t[1]) * 64;
     if (!caps->nv_mma || x->dtype != WF_F16 || !vectors(c)) return false;
@@ -113,7 +113,7 @@ bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call
     if (!blocks && w->dtype != WF_F16) return false;
     warp_knobs(l, caps, t, group, WF_MIN(4u, LOCAL_BYTES / part));
     wf_cl_knob(l, "W16", !blocks);
-    l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
+    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
     return common(v, c, l);
 }
 
@@ -128,11 +128,12 @@ static bool rows_of_halves(const wf_view *x, uint32_t align)
 /* With the norm in front a work-group keeps the rows of X in local memory, beside its sums. False where it cannot. */
 static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    uint32_t sums = (uint32_t)(v->tile[0] / 32 * v->tile[1]) * 16 * 8 * sizeof(float), k = c->in[0].cols, rows = 1;
-    while (rows < c->out[0].rows) rows *= 2; /* few programs */
+    uint32_t sums = (uint32_t)(v->tile[0] / 32 * v->tile[1]) * 16 * 8 * sizeof(float), k = c->in[WF_GEMM_X].cols, rows = 1;
+    while (rows < c->out[WF_GEMM_Y].rows) rows *= 2; /* few programs */
     wf_cl_knob(l, "XK", (int32_t)k);
     wf_cl_knob(l, "XROWS", (int32_t)rows);
-    return v->tile[2] == 1 && wf_cl_vec4_ok(&c->in[0]) && wf_cl_vec4_ok(&c->in[4]) && sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
+    return v->tile[2] == 1 && wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) &&
+           sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
 }
 
 /* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
@@ -151,10 +152,10 @@ static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
 bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
-    bool norm = c->in[4].rows, silu = c->p.silu;
-    if (!caps->nv_mma || c->out[0].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[0], 4)) return false;
-    if (silu && (blocks != 2 || c->in[1].rows % 32)) return false;
+    bool norm = c->in[WF_GEMM_NORM].rows, silu = c->p.silu;
+    if (!caps->nv_mma || c->out[WF_GEMM_Y].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
+    if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
+    if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
     if (c->p.rope && !rope_knobs(v, c, l)) return false;
     l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
@@ -163,11 +164,11 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "RB", (int32_t)blocks);
     wf_cl_knob(l, "NT", (int32_t)tiles);
     wf_cl_knob(l, "UK", v->tile[3]);
-    l->groups = (c->in[1].rows + blocks * 16 - 1) / (blocks * 16);
+    l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
     bool fits = common(v, c, l);
-    wf_cl_arg_view(l, &c->in[4]);
+    wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
     wf_cl_arg_f32(l, c->p.eps);
-    if (c->p.rope) wf_cl_arg_rope(l, &c->in[5], &c->out[3], &c->p);
+    if (c->p.rope) wf_cl_arg_rope(l, &c->in[WF_GEMM_TABLE], &c->out[WF_GEMM_K_POOL], &c->p);
     return fits;
 }
 
@@ -190,28 +191,28 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uin
 bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     enum { WARP = 32 };
-    const wf_view *w = &c->in[1];
+    const wf_view *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
-    if (!caps->nv_mma || !rows_of_halves(&c->in[0], 16) || wf_cl_group(caps, group, limit) < group) return false;
-    if (!part_knobs(caps, v, c->in[0].cols, group, l)) return false;
+    if (!caps->nv_mma || !rows_of_halves(&c->in[WF_GEMM_X], 16) || wf_cl_group(caps, group, limit) < group) return false;
+    if (!part_knobs(caps, v, c->in[WF_GEMM_X].cols, group, l)) return false;
     /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
-    if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[2].buf)) return false;
+    if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf)) return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
-    wf_cl_knob(l, "VEC", wf_cl_vec4_ok(&c->in[2]) && wf_cl_vec4_ok(&c->in[3]) && wf_cl_vec4_ok(&c->out[0]));
-    l->groups = (uint64_t)((c->out[0].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
+    wf_cl_knob(l, "VEC", wf_cl_vec4_ok(&c->in[WF_GEMM_BIAS]) && wf_cl_vec4_ok(&c->in[WF_GEMM_RESIDUAL]) && wf_cl_vec4_ok(&c->out[WF_GEMM_Y]));
+    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + bm - 1) / bm) * ((w->rows + bn - 1) / bn);
     return common(v, c, l);
 }
 
 static uint64_t wgmma_tiles(const cl_wgmma *g, const wf_call *c)
 {
-    return (uint64_t)((c->out[0].rows + g->tile_m - 1) / g->tile_m) * ((c->out[0].cols + g->tile_n - 1) / g->tile_n);
+    return (uint64_t)((c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m) * ((c->out[WF_GEMM_Y].cols + g->tile_n - 1) / g->tile_n);
 }
 
 /* X in whole tiles. */
 static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 {
-    return g->pack ? (c->out[0].rows + g->tile_m - 1) / g->tile_m * g->tile_m * (uint64_t)c->in[0].cols * 2 : 0;
+    return g->pack ? (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m * g->tile_m * (uint64_t)c->in[WF_GEMM_X].cols * 2 : 0;
 }
 
 /* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the limit, or
@@ -219,7 +220,7 @@ static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 static double wgmma_step(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
     enum { K_BYTES = 128 };
-    double m_tiles = (c->out[0].rows + g->tile_m - 1) / g->tile_m, w = g->w_rows * K_BYTES, x = g->tile_m * K_BYTES;
+    double m_tiles = (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m, w = g->w_rows * K_BYTES, x = g->tile_m * K_BYTES;
     double latency = 0.29 + 0.0008 * g->w_rows + 0.0009 * g->tile_m;
     double memory = groups * (w / m_tiles / 4.1e6 + (w - w / m_tiles + x) / 67e6);
     uint32_t each = (groups + caps->units - 1) / caps->units;
@@ -241,7 +242,7 @@ static double wgmma_reduce(const cl_wgmma *g, uint32_t tiles)
 /* Microseconds of so many work-groups that run together. */
 static double wgmma_round(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
-    uint32_t steps = (c->in[0].cols / g->tile_k + g->split_k - 1) / g->split_k;
+    uint32_t steps = (c->in[WF_GEMM_X].cols / g->tile_k + g->split_k - 1) / g->split_k;
     return g->pack ? steps * wgmma_step_packed(g) + 2 : steps * wgmma_step(caps, g, c, groups) + 1.5;
 }
 
@@ -262,7 +263,7 @@ static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_ca
 {
     static const uint32_t splits[] = {2, 4, 8};
     cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1, c->p.silu);
-    uint32_t most = c->in[0].cols / best.tile_k; /* each has a step */
+    uint32_t most = c->in[WF_GEMM_X].cols / best.tile_k; /* each has a step */
     uint64_t tiles = wgmma_tiles(&best, c);
     if (c->max_groups) most = WF_MIN(most, c->max_groups); /* those that wait for each other must run together */
     *time = wgmma_time(caps, &best, c);
@@ -277,14 +278,14 @@ static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_ca
 bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     double time;
-    if (!caps->nv_wgmma || !rows_of_halves(&c->in[0], 16)) return false;
+    if (!caps->nv_wgmma || !rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
-    if (!wf_cl_vec4_ok(&c->out[0]) || (c->p.silu && c->in[1].rows % 32)) return false;
+    if (!wf_cl_vec4_ok(&c->out[WF_GEMM_Y]) || (c->p.silu && c->in[WF_GEMM_W].rows % 32)) return false;
     cl_wgmma g = l->geometry ? wf_cl_wgmma_shape(v->tile, l->geometry, c->p.silu) : wgmma_best(caps, v, c, &time);
     l->geometry = g.split_k;
     uint64_t units = wgmma_tiles(&g, c) * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
-    if (c->in[0].cols % g.tile_k || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    if (c->in[WF_GEMM_X].cols % g.tile_k || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SPLIT", (int32_t)g.split_k);
@@ -316,10 +317,10 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     enum { BK = 32, PITCH = BK + 8 };
     const int32_t *t = v->tile;
     uint32_t group = (uint32_t)t[2], lanes = caps->lanes;
-    const wf_dtype_info *w = &wf_dtypes[c->in[1].dtype];
+    const wf_dtype_info *w = &wf_dtypes[c->in[WF_GEMM_W].dtype];
     int32_t wm, wn;
-    if (!lanes || c->in[0].dtype != WF_F16 || !vectors(c)) return false;
-    if (w->block == 1 && c->in[1].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
+    if (!lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !vectors(c)) return false;
+    if (w->block == 1 && c->in[WF_GEMM_W].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
     if (wf_cl_group(caps, group, limit) < group) return false;
     if (4u * (uint32_t)(t[0] + t[1]) * PITCH > caps->local_bytes) return false;
     wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);
@@ -332,6 +333,6 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     wf_cl_knob(l, "WN", wn);
     wf_cl_knob(l, "W16", w->block == 1);
     l->prelude[0] = "matrix.clh";
-    l->groups = (uint64_t)((c->out[0].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[0].cols + t[1] - 1) / t[1]);
+    l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
     return common(v, c, l);
 }

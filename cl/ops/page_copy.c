@@ -3,7 +3,7 @@
 
 bool wf_cl_configure_page_copy(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1];
+    const wf_view *from = &c->in[WF_PAGE_COPY_FROM], *to = &c->out[WF_PAGE_COPY_TO], *src = &c->in[WF_PAGE_COPY_SRC];
     bool wide = (to->cols | from->stride | to->stride) % 8 == 0 && (from->offset | to->offset) % 16 == 0;
     uint32_t m = src->rows * src->cols, of = wide ? 8 : 1, n = to->cols / of;
     (void)v;

@@ -6,21 +6,22 @@
 static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
 {
     enum { PARTS = 4, MOST = 32 };
-    uint32_t vec = wf_cl_vec4_ok(&c->in[0]) && wf_cl_vec4_ok(&c->in[1]) && wf_cl_vec4_ok(&c->out[0]) ? 4 : 1, want = 64;
+    bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) && wf_cl_vec4_ok(&c->out[WF_RMSNORM_Y]);
+    uint32_t vec = fours ? 4 : 1, want = 64;
     while (want < 1024 && want * PARTS * vec < k) want *= 2;
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
     uint32_t per = (k + group * vec - 1) / (group * vec);
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_knob(l, "PER", (int32_t)per);
-    l->groups = WF_MIN((uint64_t)c->out[0].rows * (c->out[0].cols / k), 1u << 20);
+    l->groups = WF_MIN((uint64_t)c->out[WF_RMSNORM_Y].rows * (c->out[WF_RMSNORM_Y].cols / k), 1u << 20);
     return per <= MOST;
 }
 
 bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
-    const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W], *y = &c->out[WF_RMSNORM_Y];
     uint32_t k = w->rows * w->cols, groups = y->cols / k;
     wf_cl_act(l, x);
     if (v->tile[0] == 1) {

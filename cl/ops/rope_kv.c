@@ -4,8 +4,8 @@
 static bool in_eights(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(&c->in[0]) && wf_cl_vec8_ok(&c->out[0]) &&
-           wf_cl_vec8_ok(&c->out[1]) && wf_cl_vec8_ok(&c->out[2]);
+    return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(&c->in[WF_ROPE_KV_QKV]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_Q]) &&
+           wf_cl_vec8_ok(&c->out[WF_ROPE_KV_K_POOL]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_V_POOL]);
 }
 
 void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const wf_op_params *p)
@@ -24,7 +24,7 @@ void wf_cl_arg_rope(cl_launch *l, const wf_view *in, const wf_view *pools, const
 bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
-    const wf_view *qkv = &c->in[0], *q = &c->out[0];
+    const wf_view *qkv = &c->in[WF_ROPE_KV_QKV], *q = &c->out[WF_ROPE_KV_Q];
     const wf_op_params *p = &c->p;
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
@@ -42,6 +42,6 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
     wf_cl_arg_u32(l, p->n_rot);
     wf_cl_arg_u32(l, qkv->stride);
     wf_cl_arg_u32(l, q->stride);
-    wf_cl_arg_rope(l, &c->in[1], &c->out[1], p);
+    wf_cl_arg_rope(l, &c->in[WF_ROPE_KV_TABLE], &c->out[WF_ROPE_KV_K_POOL], p);
     return true;
 }

@@ -4,7 +4,7 @@
 bool wf_cl_configure_silu_mul(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                          cl_launch *l)
 {
-    const wf_view *gu = &c->in[0], *y = &c->out[0];
+    const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
     (void)v;
     bool fours = wf_cl_vec4_ok(gu) && wf_cl_vec4_ok(y);
     wf_cl_act(l, gu);

@@ -38,8 +38,8 @@ static int32_t first_largest(const float *x, uint32_t n)
 
 void WF_SIMD(wf_cpu_argmax)(const wf_cpu_work *w)
 {
-    const wf_view *x = &w->call->in[0];
-    int32_t *y = wf_cpu_at(&w->call->out[0]);
+    const wf_view *x = &w->call->in[WF_ARGMAX_X];
+    int32_t *y = wf_cpu_at(&w->call->out[WF_ARGMAX_Y]);
     uint32_t begin, end;
     wf_cpu_part(w, x->rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) y[m] = first_largest(wf_cpu_row(x, m), x->cols);

@@ -54,13 +54,13 @@ static uint32_t block_keys(const att *a, uint32_t begin, uint32_t end)
 
 static att att_of(const wf_call *c)
 {
-    att a = {&c->p, &c->in[0], &c->in[1], &c->in[2], &c->out[0]};
-    a.seq = wf_cpu_at(&c->in[3]);
-    a.pos = wf_cpu_at(&c->in[4]);
-    a.indptr = wf_cpu_at(&c->in[5]);
-    a.pages = wf_cpu_at(&c->in[6]);
-    a.windows = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
-    a.m = c->out[0].rows;
+    att a = {&c->p, &c->in[WF_ATTENTION_Q], &c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL], &c->out[WF_ATTENTION_O]};
+    a.seq = wf_cpu_at(&c->in[WF_ATTENTION_SEQ]);
+    a.pos = wf_cpu_at(&c->in[WF_ATTENTION_POS]);
+    a.indptr = wf_cpu_at(&c->in[WF_ATTENTION_INDPTR]);
+    a.pages = wf_cpu_at(&c->in[WF_ATTENTION_PAGES]);
+    a.windows = c->in[WF_ATTENTION_WINDOWS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_WINDOWS]) : NULL;
+    a.m = c->out[WF_ATTENTION_O].rows;
     a.group = c->p.n_head / c->p.n_kv_head;
     a.dim = c->p.head_dim;
     a.dim_padded = WF_UP(a.dim, VL);

@@ -29,7 +29,7 @@ typedef struct gemm {
 static inline gemm gemm_of(const wf_cpu_work *work)
 {
     const wf_call *c = work->call;
-    gemm g = {&c->in[0], &c->in[1], &c->in[2], &c->in[3], &c->out[0]};
+    gemm g = {&c->in[WF_GEMM_X], &c->in[WF_GEMM_W], &c->in[WF_GEMM_BIAS], &c->in[WF_GEMM_RESIDUAL], &c->out[WF_GEMM_Y]};
     g.m = g.y->rows;
     g.n = g.y->cols;
     g.k = g.x->cols;
@@ -82,8 +82,8 @@ static inline void prepare(const wf_cpu_work *work, gemm *g, size_t step,
 
 static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
 {
-    bool per_thread = (uint64_t)c->out[0].rows * c->in[0].cols <= SMALL_PREP;
-    size_t size = step * c->out[0].rows;
+    bool per_thread = (uint64_t)c->out[WF_GEMM_Y].rows * c->in[WF_GEMM_X].cols <= SMALL_PREP;
+    size_t size = step * c->out[WF_GEMM_Y].rows;
     return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
 }
 

@@ -36,7 +36,7 @@ typedef struct amx {
 
 static amx amx_of(const wf_call *c)
 {
-    amx a = {&c->in[0], &c->in[1], &c->out[0]};
+    amx a = {&c->in[WF_GEMM_X], &c->in[WF_GEMM_W], &c->out[WF_GEMM_Y]};
     a.m = a.y->rows;
     a.n = a.y->cols;
     a.k = a.x->cols;

@@ -31,10 +31,10 @@ static inline void configure(void)
 /* 16 outputs of row m from column n on. */
 static inline void store_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
 {
-    const wf_view *y = &c->out[0];
+    const wf_view *y = &c->out[WF_GEMM_Y];
     uint32_t count = WF_MIN(TILE, y->cols - n);
-    const float *bias = wf_cpu_has(&c->in[2]) ? (const float *)wf_cpu_at(&c->in[2]) + n : NULL;
-    const float *res = wf_cpu_has(&c->in[3]) ? (const float *)wf_cpu_row(&c->in[3], m) + n : NULL;
+    const float *bias = wf_cpu_has(&c->in[WF_GEMM_BIAS]) ? (const float *)wf_cpu_at(&c->in[WF_GEMM_BIAS]) + n : NULL;
+    const float *res = wf_cpu_has(&c->in[WF_GEMM_RESIDUAL]) ? (const float *)wf_cpu_row(&c->in[WF_GEMM_RESIDUAL], m) + n : NULL;
     vf v = v_load(sum);
     if (bias) v = v_add(v, count == TILE ? v_load(bias) : v_load_n(bias, count));
     if (res) v = v_add(v, count == TILE ? v_load(res) : v_load_n(res, count));
@@ -51,8 +51,8 @@ static inline void store_sums(const wf_call *c, uint32_t n, uint32_t width, uint
                             const float *sums)
 {
     float turned[TILE * TILE];
-    uint32_t rows = c->out[0].rows;
-    for (uint32_t end = WF_MIN(n + width, c->out[0].cols); n < end; n += TILE)
+    uint32_t rows = c->out[WF_GEMM_Y].rows;
+    for (uint32_t end = WF_MIN(n + width, c->out[WF_GEMM_Y].cols); n < end; n += TILE)
         for (uint32_t t = 0; t < m_tiles; t++, sums += TILE * TILE) {
             uint32_t first = (m_tile + t) * TILE;
             v_transpose(sums, TILE, turned, TILE);

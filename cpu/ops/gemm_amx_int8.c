@@ -46,9 +46,9 @@ typedef struct amx_int8 {
 
 static amx_int8 amx_int8_of(const wf_call *c)
 {
-    amx_int8 a = {&c->in[0], &c->in[1]};
-    a.m = c->out[0].rows;
-    a.n = c->out[0].cols;
+    amx_int8 a = {&c->in[WF_GEMM_X], &c->in[WF_GEMM_W]};
+    a.m = c->out[WF_GEMM_Y].rows;
+    a.n = c->out[WF_GEMM_Y].cols;
     a.k = a.x->cols;
     a.m_tiles = WF_UP(a.m, TILE) / TILE;
     a.panels = WF_UP(a.k, PANEL) / PANEL;

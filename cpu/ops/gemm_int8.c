@@ -177,7 +177,7 @@ INT8_STRIPS(strips_q6_k, WF_Q6_K)
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {
-    return prep_scratch(c, int8_step(c->in[0].cols));
+    return prep_scratch(c, int8_step(c->in[WF_GEMM_X].cols));
 }
 
 void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)

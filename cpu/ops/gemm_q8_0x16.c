@@ -114,7 +114,7 @@ WF_INLINE void gemm_strips(const gemm *g, const wf_call *c, uint32_t strip, cons
 
 wf_cpu_scratch_size wf_cpu_gemm_q8_0x16_scratch(const wf_call *c)
 {
-    return prep_scratch(c, row_step(c->in[0].cols));
+    return prep_scratch(c, row_step(c->in[WF_GEMM_X].cols));
 }
 
 void wf_cpu_gemm_q8_0x16(const wf_cpu_work *work)

@@ -111,14 +111,14 @@ static bool direct(uint8_t dtype, uint32_t m)
 
 static size_t rows_panel(const wf_call *c)
 {
-    if (direct(c->in[1].dtype, c->out[0].rows)) return 0;
-    return WF_UP((size_t)c->in[0].cols * 4, (size_t)64) * NROW;
+    if (direct(c->in[WF_GEMM_W].dtype, c->out[WF_GEMM_Y].rows)) return 0;
+    return WF_UP((size_t)c->in[WF_GEMM_X].cols * 4, (size_t)64) * NROW;
 }
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_rows_scratch)(const wf_call *c)
 {
     wf_cpu_scratch_size size = {0};
-    if (c->in[0].dtype != WF_F32) size = prep_scratch(c, (size_t)c->in[0].cols * 4);
+    if (c->in[WF_GEMM_X].dtype != WF_F32) size = prep_scratch(c, (size_t)c->in[WF_GEMM_X].cols * 4);
     size.per_thread = WF_UP(size.per_thread, (size_t)64) + rows_panel(c);
     return size;
 }

@@ -247,7 +247,7 @@ WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint3
 
 wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
 {
-    return prep_scratch(c, WF_UP(row_step(kind_of(c->in[1].dtype), c->in[0].cols), (size_t)64));
+    return prep_scratch(c, WF_UP(row_step(kind_of(c->in[WF_GEMM_W].dtype), c->in[WF_GEMM_X].cols), (size_t)64));
 }
 
 void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)

@@ -25,7 +25,7 @@ static void span(const float *gate, const float *up, float *y, uint32_t n)
 
 void WF_SIMD(wf_cpu_silu_mul)(const wf_cpu_work *w)
 {
-    const wf_view *gu = &w->call->in[0], *y = &w->call->out[0];
+    const wf_view *gu = &w->call->in[WF_SILU_MUL_GU], *y = &w->call->out[WF_SILU_MUL_Y];
     uint32_t begin, end, spans = (y->cols + SPAN - 1) / SPAN;
     wf_cpu_part(w, y->rows * spans, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) {

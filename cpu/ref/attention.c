@@ -6,9 +6,9 @@
 
 wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *c)
 {
-    const int32_t *pos = wf_cpu_at(&c->in[4]);
+    const int32_t *pos = wf_cpu_at(&c->in[WF_ATTENTION_POS]);
     int32_t last = 0;
-    for (uint32_t m = 0; m < c->out[0].rows; m++) last = WF_MAX(last, pos[m]);
+    for (uint32_t m = 0; m < c->out[WF_ATTENTION_O].rows; m++) last = WF_MAX(last, pos[m]);
     return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + c->p.head_dim)};
 }
 
@@ -23,19 +23,19 @@ static const uint16_t *token(const wf_view *pool, const wf_op_params *p, const i
 static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
 {
     const wf_op_params *p = &c->p;
-    const wf_view *q = &c->in[0], *o = &c->out[0];
-    int32_t seq = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
-    int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[4]))[m];
-    const int32_t *windows = c->in[7].buf ? wf_cpu_at(&c->in[7]) : NULL;
-    const int32_t *indptr = wf_cpu_at(&c->in[5]);
-    const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[6]) + indptr[seq];
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
+    int32_t seq = ((const int32_t *)wf_cpu_at(&c->in[WF_ATTENTION_SEQ]))[m];
+    int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[WF_ATTENTION_POS]))[m];
+    const int32_t *windows = c->in[WF_ATTENTION_WINDOWS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_WINDOWS]) : NULL;
+    const int32_t *indptr = wf_cpu_at(&c->in[WF_ATTENTION_INDPTR]);
+    const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[WF_ATTENTION_PAGES]) + indptr[seq];
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
     double *sum = score + n, top = -INFINITY, total = 0;
     int32_t window = windows ? windows[kv_head] : 0;
 
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
-        const uint16_t *k = token(&c->in[1], p, pages, j, kv_head);
+        const uint16_t *k = token(&c->in[WF_ATTENTION_K_POOL], p, pages, j, kv_head);
         double s = 0;
         for (uint32_t d = 0; d < dim; d++)
             s += (double)wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d) *
@@ -46,7 +46,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     for (uint32_t d = 0; d < dim; d++) sum[d] = 0;
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
-        const uint16_t *v = token(&c->in[2], p, pages, j, kv_head);
+        const uint16_t *v = token(&c->in[WF_ATTENTION_V_POOL], p, pages, j, kv_head);
         double e = exp(score[j] - top);
         total += e;
         for (uint32_t d = 0; d < dim; d++) sum[d] += e * wf_half_to_float(v[d]);
@@ -59,6 +59,6 @@ void wf_cpu_ref_attention(const wf_cpu_work *w)
 {
     const wf_call *c = w->call;
     uint32_t begin, end;
-    wf_cpu_part(w, c->out[0].rows * c->p.n_head, 1, &begin, &end);
+    wf_cpu_part(w, c->out[WF_ATTENTION_O].rows * c->p.n_head, 1, &begin, &end);
     for (uint32_t i = begin; i < end; i++) one_head(c, i / c->p.n_head, i % c->p.n_head, w->per_thread);
 }

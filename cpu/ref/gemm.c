@@ -4,7 +4,7 @@
 
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *c)
 {
-    return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[0].cols * 2};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(float) * c->in[WF_GEMM_X].cols * 2};
 }
 
 static double dot(const float *a, const float *b, uint32_t n)
@@ -16,8 +16,8 @@ static double dot(const float *a, const float *b, uint32_t n)
 
 void wf_cpu_ref_gemm(const wf_cpu_work *w)
 {
-    const wf_view *x = &w->call->in[0], *weight = &w->call->in[1], *bias = &w->call->in[2];
-    const wf_view *residual = &w->call->in[3], *y = &w->call->out[0];
+    const wf_view *x = &w->call->in[WF_GEMM_X], *weight = &w->call->in[WF_GEMM_W], *bias = &w->call->in[WF_GEMM_BIAS];
+    const wf_view *residual = &w->call->in[WF_GEMM_RESIDUAL], *y = &w->call->out[WF_GEMM_Y];
     uint32_t begin, end, k_size = x->cols;
     float *w_row = w->per_thread, *x_row = w_row + k_size;
     wf_cpu_part(w, y->cols, 1, &begin, &end);

@@ -5,8 +5,8 @@
 
 void wf_cpu_ref_get_rows(const wf_cpu_work *w)
 {
-    const wf_view *table = &w->call->in[0], *y = &w->call->out[0];
-    const int32_t *ids = wf_cpu_at(&w->call->in[1]);
+    const wf_view *table = &w->call->in[WF_GET_ROWS_TABLE], *y = &w->call->out[WF_GET_ROWS_Y];
+    const int32_t *ids = wf_cpu_at(&w->call->in[WF_GET_ROWS_IDS]);
     uint32_t begin, end;
     wf_cpu_part(w, y->rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) {

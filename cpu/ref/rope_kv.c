@@ -27,10 +27,10 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
 {
     const wf_call *c = w->call;
     const wf_op_params *p = &c->p;
-    const wf_view *qkv = &c->in[0], *q = &c->out[0];
-    int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[2]))[m];
-    int32_t slot = ((const int32_t *)wf_cpu_at(&c->in[3]))[m];
-    const float *cs = wf_cpu_row(&c->in[1], (uint32_t)pos);
+    const wf_view *qkv = &c->in[WF_ROPE_KV_QKV], *q = &c->out[WF_ROPE_KV_Q];
+    int32_t pos = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_POS]))[m];
+    int32_t slot = ((const int32_t *)wf_cpu_at(&c->in[WF_ROPE_KV_SLOT]))[m];
+    const float *cs = wf_cpu_row(&c->in[WF_ROPE_KV_TABLE], (uint32_t)pos);
     const void *in = wf_cpu_row(qkv, m);
     void *out = wf_cpu_row(q, m);
     uint64_t k_at = (uint64_t)p->n_head * p->head_dim,
@@ -44,8 +44,8 @@ static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
     if (slot < 0) return;
     for (uint32_t h = 0; h < p->n_kv_head; h++) {
         uint64_t at = (uint64_t)h * p->head_dim;
-        uint16_t *k = slot_of(&c->out[1], p, (uint32_t)slot, h);
-        uint16_t *v = slot_of(&c->out[2], p, (uint32_t)slot, h);
+        uint16_t *k = slot_of(&c->out[WF_ROPE_KV_K_POOL], p, (uint32_t)slot, h);
+        uint16_t *v = slot_of(&c->out[WF_ROPE_KV_V_POOL], p, (uint32_t)slot, h);
         rotate(qkv, in, k_at + at, cs, p, head);
         for (uint32_t d = 0; d < p->head_dim; d++) {
             k[d] = wf_float_to_half(head[d]);
@@ -62,6 +62,6 @@ wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *c)
 void wf_cpu_ref_rope_kv(const wf_cpu_work *w)
 {
     uint32_t begin, end;
-    wf_cpu_part(w, w->call->out[0].rows, 1, &begin, &end);
+    wf_cpu_part(w, w->call->out[WF_ROPE_KV_Q].rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) one_row(w, m, w->per_thread);
 }

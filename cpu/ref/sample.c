@@ -7,7 +7,7 @@
 
 wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *c)
 {
-    return (wf_cpu_scratch_size){.per_thread = sizeof(wf_token_logit) * c->in[0].cols};
+    return (wf_cpu_scratch_size){.per_thread = sizeof(wf_token_logit) * c->in[WF_SAMPLE_X].cols};
 }
 
 static int32_t first_broken(const float *x, uint32_t n)
@@ -19,11 +19,11 @@ static int32_t first_broken(const float *x, uint32_t n)
 
 static void change(const wf_call *c, uint32_t m, float *z)
 {
-    if (!wf_cpu_has(&c->in[3])) return;
-    const int32_t *indptr = wf_cpu_at(&c->in[3]), *ids = wf_cpu_at(&c->in[4]);
-    const float *adjust = wf_cpu_at(&c->in[5]);
+    if (!wf_cpu_has(&c->in[WF_SAMPLE_INDPTR])) return;
+    const int32_t *indptr = wf_cpu_at(&c->in[WF_SAMPLE_INDPTR]), *ids = wf_cpu_at(&c->in[WF_SAMPLE_IDS]);
+    const float *adjust = wf_cpu_at(&c->in[WF_SAMPLE_ADJUST]);
     for (int32_t e = indptr[m]; e < indptr[m + 1]; e++) {
-        if ((uint32_t)ids[e] >= c->in[0].cols) continue;
+        if ((uint32_t)ids[e] >= c->in[WF_SAMPLE_X].cols) continue;
         float v = z[ids[e]] + adjust[3 * e];
         z[ids[e]] = (v > 0 ? v / adjust[3 * e + 1] : v * adjust[3 * e + 1]) + adjust[3 * e + 2];
     }
@@ -31,8 +31,8 @@ static void change(const wf_call *c, uint32_t m, float *z)
 
 static wf_sampling_params params_of(const wf_call *c, uint32_t m)
 {
-    const float *params = (const float *)wf_cpu_at(&c->in[1]) + 3 * m;
-    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[2]) + 5 * m;
+    const float *params = (const float *)wf_cpu_at(&c->in[WF_SAMPLE_PARAMS]) + 3 * m;
+    const uint32_t *key = (const uint32_t *)wf_cpu_at(&c->in[WF_SAMPLE_KEY]) + 5 * m;
     return (wf_sampling_params){params[0], params[1], params[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
 }
 
@@ -55,10 +55,10 @@ static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p
 
 static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
 {
-    const float *x = wf_cpu_row(&c->in[0], m);
-    uint32_t n = c->in[0].cols, count = c->out[0].cols;
-    int32_t *y = wf_cpu_row(&c->out[0], m), broken = first_broken(x, n);
-    float *p = wf_cpu_row(&c->out[1], m), *z = wf_cpu_row(&c->out[2], m);
+    const float *x = wf_cpu_row(&c->in[WF_SAMPLE_X], m);
+    uint32_t n = c->in[WF_SAMPLE_X].cols, count = c->out[WF_SAMPLE_Y].cols;
+    int32_t *y = wf_cpu_row(&c->out[WF_SAMPLE_Y], m), broken = first_broken(x, n);
+    float *p = wf_cpu_row(&c->out[WF_SAMPLE_P], m), *z = wf_cpu_row(&c->out[WF_SAMPLE_Z], m);
     memcpy(z, x, n * sizeof *z);
     if (broken < 0) {
         wf_sampling_params params = params_of(c, m);
@@ -72,6 +72,6 @@ static void one_row(const wf_call *c, uint32_t m, wf_token_logit *scratch)
 void wf_cpu_ref_sample(const wf_cpu_work *w)
 {
     uint32_t begin, end;
-    wf_cpu_part(w, w->call->in[0].rows, 1, &begin, &end);
+    wf_cpu_part(w, w->call->in[WF_SAMPLE_X].rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) one_row(w->call, m, w->per_thread);
 }

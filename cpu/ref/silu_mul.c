@@ -5,7 +5,7 @@
 
 void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
 {
-    const wf_view *gu = &w->call->in[0], *y = &w->call->out[0];
+    const wf_view *gu = &w->call->in[WF_SILU_MUL_GU], *y = &w->call->out[WF_SILU_MUL_Y];
     uint32_t begin, end;
     wf_cpu_part(w, y->rows, 1, &begin, &end);
     for (uint32_t m = begin; m < end; m++) {

@@ -4,25 +4,6 @@
 
 #include <math.h>
 
-enum need { ACT = 1, FLOAT32 = 2, HALF = 4, INT32 = 8, WEIGHT = 16, OPTIONAL = 32 };
-
-/* The dtypes that each operand may have, in the order of dev.h, "Ops". */
-static const struct operands {
-    uint8_t in[WF_MAX_IN], out[WF_MAX_OUT];
-} operands[WF_N_OPS] = {
-    [WF_OP_GET_ROWS] = {{WEIGHT, INT32}, {FLOAT32}},
-    [WF_OP_RMSNORM] = {{FLOAT32, FLOAT32}, {ACT}},
-    [WF_OP_GEMM] = {{ACT, WEIGHT, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, FLOAT32 | OPTIONAL, INT32 | OPTIONAL, INT32 | OPTIONAL},
-                    {ACT, ACT | OPTIONAL, ACT | OPTIONAL, HALF | OPTIONAL, HALF | OPTIONAL}},
-    [WF_OP_ROPE_KV] = {{ACT, FLOAT32, INT32, INT32}, {ACT, HALF, HALF}},
-    [WF_OP_ATTENTION] = {{ACT, HALF, HALF, INT32, INT32, INT32, INT32, INT32 | OPTIONAL}, {ACT, INT32 | OPTIONAL}},
-    [WF_OP_SILU_MUL] = {{ACT}, {ACT}},
-    [WF_OP_ARGMAX] = {{FLOAT32}, {INT32}},
-    [WF_OP_PAGE_COPY] = {{HALF, INT32, INT32}, {HALF}},
-    [WF_OP_TOKEN_SUBST] = {{INT32, INT32}, {INT32}},
-    [WF_OP_SAMPLE] = {{FLOAT32, FLOAT32, INT32, INT32 | OPTIONAL, INT32 | OPTIONAL, FLOAT32 | OPTIONAL}, {INT32, FLOAT32, FLOAT32}},
-};
-
 static weft_status bad(const wf_call *c, const char *why)
 {
     return wf_fail(WEFT_ERR_ARG, "%s: %s", wf_ops[c->op].name, why);
@@ -33,14 +14,13 @@ static weft_status bad(const wf_call *c, const char *why)
 typedef struct place {
     const wf_dev *dev;
     const wf_call *call;
-    const char *dir; /* "in" or "out" */
-    unsigned i;
+    const char *name; /* of the operand */
 } place;
 
 static weft_status bad_view(const place *at, const wf_view *v, const char *why)
 {
-    return wf_fail(WEFT_ERR_ARG, "%s: %s[%u] %s (%s [%u, %u], stride %u, offset %llu, layout %u)",
-                   wf_ops[at->call->op].name, at->dir, at->i, why,
+    return wf_fail(WEFT_ERR_ARG, "%s: %s %s (%s [%u, %u], stride %u, offset %llu, layout %u)",
+                   wf_ops[at->call->op].name, at->name, why,
                    v->dtype < WF_N_DTYPES ? wf_dtypes[v->dtype].name : "bad dtype", v->rows,
                    v->cols, v->stride, (unsigned long long)v->offset, v->layout);
 }
@@ -48,9 +28,9 @@ static weft_status bad_view(const place *at, const wf_view *v, const char *why)
 static bool dtype_fits(uint8_t need, uint8_t dtype)
 {
     if (dtype >= WF_N_DTYPES) return false;
-    if (need & WEIGHT) return wf_dtypes[dtype].decode != NULL;
-    if (need & ACT) return dtype == WF_F32 || dtype == WF_F16;
-    return dtype == (need & FLOAT32 ? WF_F32 : need & HALF ? WF_F16 : WF_I32);
+    if (need & WF_OPERAND_WEIGHT) return wf_dtypes[dtype].decode != NULL;
+    if (need & WF_OPERAND_ACT) return dtype == WF_F32 || dtype == WF_F16;
+    return dtype == (need & WF_OPERAND_F32 ? WF_F32 : need & WF_OPERAND_F16 ? WF_F16 : WF_I32);
 }
 
 /* Bytes from the view's offset to its last element. False: more than 64 bits hold. */
@@ -86,12 +66,12 @@ static uint32_t element_align(const wf_view *v)
 
 static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
 {
-    if (!v->buf && (need & OPTIONAL || !need)) return WEFT_OK;
+    if (!v->buf && (need & WF_OPERAND_OPTIONAL || !need)) return WEFT_OK;
     if (!v->buf) return bad_view(at, v, "is missing");
     if (!need) return bad_view(at, v, "is one operand too many");
     if (v->buf->dev != at->dev) return bad_view(at, v, "is memory of another device");
     if (!dtype_fits(need, v->dtype)) return bad_view(at, v, "has a dtype that the op does not take");
-    if (v->layout && !(need & WEIGHT && at->dev->fns->weight_bytes)) {
+    if (v->layout && !(need & WF_OPERAND_WEIGHT && at->dev->fns->weight_bytes)) {
         return bad_view(at, v, "cannot have a layout of its own");
     }
     WF_TRY(check_shape(at, v));
@@ -104,17 +84,19 @@ static weft_status check_view(const place *at, const wf_view *v, uint8_t need)
     return WEFT_OK;
 }
 
-static weft_status check_views(const wf_dev *dev, const wf_call *c)
+static weft_status check_operands(const wf_dev *dev, const wf_call *c, const wf_view *v, const wf_operand_info *info, size_t n)
 {
-    place at = {dev, c, "in", 0};
-    for (; at.i < WF_MAX_IN; at.i++) {
-        WF_TRY(check_view(&at, &c->in[at.i], operands[c->op].in[at.i]));
-    }
-    at.dir = "out";
-    for (at.i = 0; at.i < WF_MAX_OUT; at.i++) {
-        WF_TRY(check_view(&at, &c->out[at.i], operands[c->op].out[at.i]));
+    for (size_t i = 0; i < n; i++) {
+        place at = {dev, c, info[i].name ? info[i].name : "what comes behind the last operand"};
+        WF_TRY(check_view(&at, &v[i], info[i].what));
     }
     return WEFT_OK;
+}
+
+static weft_status check_views(const wf_dev *dev, const wf_call *c)
+{
+    WF_TRY(check_operands(dev, c, c->in, wf_ops[c->op].in, WF_MAX_IN));
+    return check_operands(dev, c, c->out, wf_ops[c->op].out, WF_MAX_OUT);
 }
 
 /* ---- aliasing ------------------------------------------------------------------------------------- */
@@ -144,18 +126,12 @@ static bool same_storage(const wf_view *a, const wf_view *b)
            a->dtype == b->dtype && a->rows == b->rows && a->cols == b->cols;
 }
 
-/* An output may share its storage with one input: Y with its residual, a pool or ids with themselves. */
-static bool may_share(enum wf_op op, unsigned in)
-{
-    return (op == WF_OP_GEMM && in == 3) || ((op == WF_OP_PAGE_COPY || op == WF_OP_TOKEN_SUBST) && in == 0);
-}
-
 static weft_status check_aliases(const wf_dev *dev, const wf_call *c)
 {
     for (unsigned o = 0; o < wf_ops[c->op].n_out; o++) {
         const wf_view *out = &c->out[o];
         for (unsigned i = 0; i < wf_ops[c->op].n_in; i++) {
-            bool shared = may_share(c->op, i) && same_storage(out, &c->in[i]);
+            bool shared = wf_ops[c->op].in[i].what & WF_OPERAND_SHARED && same_storage(out, &c->in[i]);
             if (!shared && overlap(dev, out, &c->in[i])) {
                 return bad(c, "an output overlaps an input");
             }
@@ -174,16 +150,21 @@ static bool is(const wf_view *v, uint64_t rows, uint64_t cols)
     return v->rows == rows && v->cols == cols;
 }
 
+static uint64_t length(const wf_view *v)
+{
+    return (uint64_t)v->rows * v->cols;
+}
+
 static bool is_vector(const wf_view *v, uint64_t n)
 {
-    return (uint64_t)v->rows * v->cols == n && v->stride == v->cols;
+    return length(v) == n && v->stride == v->cols;
 }
 
 static weft_status check_get_rows(const wf_call *c)
 {
-    const wf_view *y = &c->out[0];
-    if (y->cols != c->in[0].cols) return bad(c, "table and y differ in columns");
-    if (!is_vector(&c->in[1], y->rows)) return bad(c, "ids are not one for each row of y");
+    const wf_view *y = &c->out[WF_GET_ROWS_Y];
+    if (y->cols != c->in[WF_GET_ROWS_TABLE].cols) return bad(c, "table and y differ in columns");
+    if (!is_vector(&c->in[WF_GET_ROWS_IDS], y->rows)) return bad(c, "ids are not one for each row of y");
     return WEFT_OK;
 }
 
@@ -194,9 +175,9 @@ static weft_status check_eps(const wf_call *c)
 
 static weft_status check_rmsnorm(const wf_call *c)
 {
-    const wf_view *x = &c->in[0], *w = &c->in[1];
-    uint64_t group = (uint64_t)w->rows * w->cols;
-    if (!is(&c->out[0], x->rows, x->cols)) return bad(c, "x and y differ in shape");
+    const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W];
+    uint64_t group = length(w);
+    if (!is(&c->out[WF_RMSNORM_Y], x->rows, x->cols)) return bad(c, "x and y differ in shape");
     if (!is_vector(w, group) || x->cols % group) return bad(c, "w is not one for each column of x, or of its groups");
     return check_eps(c);
 }
@@ -234,9 +215,9 @@ static uint32_t head_cols(const wf_call *c, uint64_t n)
 static weft_status check_rope_kv(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    const wf_view *qkv = &c->in[0], *q = &c->out[0];
+    const wf_view *qkv = &c->in[WF_ROPE_KV_QKV], *q = &c->out[WF_ROPE_KV_Q];
     WF_TRY(check_heads(c));
-    WF_TRY(check_pools(c, &c->out[1], &c->out[2]));
+    WF_TRY(check_pools(c, &c->out[WF_ROPE_KV_K_POOL], &c->out[WF_ROPE_KV_V_POOL]));
     if (qkv->cols != head_cols(c, p->n_head + 2ull * p->n_kv_head)) {
         return bad(c, "qkv has not (heads + 2 KV heads) x head size columns");
     }
@@ -244,16 +225,16 @@ static weft_status check_rope_kv(const wf_call *c)
     if (!p->n_rot || p->n_rot % 2 || p->n_rot > p->head_dim || p->neox > 1) {
         return bad(c, "n_rot must be even, above 0 and at most the head size; neox 0 or 1");
     }
-    if (c->in[1].cols != p->n_rot) return bad(c, "the table has not n_rot columns");
-    if (!is_vector(&c->in[2], qkv->rows)) return bad(c, "pos is not one for each row");
-    if (!is_vector(&c->in[3], qkv->rows)) return bad(c, "slot is not one for each row");
+    if (c->in[WF_ROPE_KV_TABLE].cols != p->n_rot) return bad(c, "the table has not n_rot columns");
+    if (!is_vector(&c->in[WF_ROPE_KV_POS], qkv->rows)) return bad(c, "pos is not one for each row");
+    if (!is_vector(&c->in[WF_ROPE_KV_SLOT], qkv->rows)) return bad(c, "slot is not one for each row");
     return WEFT_OK;
 }
 
 /* The fused norm, before the product. */
 static weft_status check_norm(const wf_call *c)
 {
-    const wf_view *x = &c->in[0], *norm = &c->in[4], *norm_ws = &c->out[1];
+    const wf_view *x = &c->in[WF_GEMM_X], *norm = &c->in[WF_GEMM_NORM], *norm_ws = &c->out[WF_GEMM_NORM_WS];
     if (!norm->buf != !norm_ws->buf) return bad(c, "norm and norm_ws come together");
     if (!norm->buf) return WEFT_OK;
     if (x->dtype != WF_F32) return bad(c, "X is not F32, which norm needs");
@@ -265,58 +246,61 @@ static weft_status check_norm(const wf_call *c)
 /* The fused SiLU or RoPE, after the product, and its workspace. */
 static weft_status check_gemm_ws(const wf_call *c)
 {
-    const wf_view *gemm_ws = &c->out[2];
+    const wf_view *gemm_ws = &c->out[WF_GEMM_GEMM_WS];
     if (c->p.silu && c->p.rope) return bad(c, "silu and rope exclude each other");
     if (!(c->p.silu || c->p.rope) != !gemm_ws->buf) return bad(c, "silu or rope and gemm_ws come together");
     if (!gemm_ws->buf) return WEFT_OK;
-    if (c->in[3].buf) return bad(c, "silu and rope want no residual");
-    return is(gemm_ws, c->in[0].rows, c->in[1].rows) ? WEFT_OK : bad(c, "gemm_ws is not [rows of X, rows of W]");
+    if (c->in[WF_GEMM_RESIDUAL].buf) return bad(c, "silu and rope want no residual");
+    return is(gemm_ws, c->in[WF_GEMM_X].rows, c->in[WF_GEMM_W].rows) ? WEFT_OK : bad(c, "gemm_ws is not [rows of X, rows of W]");
 }
 
 /* The operands of the product's ROPE_KV. */
 static weft_status check_rope(const wf_call *c)
 {
-    const wf_view *const own[] = {&c->in[5], &c->in[6], &c->in[7], &c->out[3], &c->out[4]};
+    const wf_view *const own[] = {&c->in[WF_GEMM_TABLE], &c->in[WF_GEMM_POS], &c->in[WF_GEMM_SLOT], &c->out[WF_GEMM_K_POOL],
+                                  &c->out[WF_GEMM_V_POOL]};
     for (size_t i = 0; i < WF_LEN(own); i++)
         if (!own[i]->buf != !c->p.rope) return bad(c, "rope comes with table, pos, slot and pools");
     if (!c->p.rope) return WEFT_OK;
-    wf_call rope = {.op = c->op, .p = c->p, .in = {c->out[2], c->in[5], c->in[6], c->in[7]}, .out = {c->out[0], c->out[3], c->out[4]}};
+    wf_call rope = {.op = c->op, .p = c->p,
+                    .in = {[WF_ROPE_KV_QKV] = c->out[WF_GEMM_GEMM_WS], [WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE],
+                           [WF_ROPE_KV_POS] = c->in[WF_GEMM_POS], [WF_ROPE_KV_SLOT] = c->in[WF_GEMM_SLOT]},
+                    .out = {[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y], [WF_ROPE_KV_K_POOL] = c->out[WF_GEMM_K_POOL],
+                            [WF_ROPE_KV_V_POOL] = c->out[WF_GEMM_V_POOL]}};
     return check_rope_kv(&rope);
 }
 
 static weft_status check_gemm(const wf_call *c)
 {
-    const wf_view *x = &c->in[0], *w = &c->in[1], *y = &c->out[0];
+    const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *y = &c->out[WF_GEMM_Y];
     if (x->cols != w->cols) return bad(c, "X and W differ in columns");
     WF_TRY(check_norm(c));
     WF_TRY(check_gemm_ws(c));
     WF_TRY(check_rope(c));
     if (c->p.silu && w->rows % 2) return bad(c, "silu wants gate and up in W");
     if (!c->p.rope && !is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
-    if (c->in[2].buf && !is_vector(&c->in[2], w->rows)) return bad(c, "bias is not one for each row of W");
-    if (c->in[3].buf && !is(&c->in[3], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
+    if (c->in[WF_GEMM_BIAS].buf && !is_vector(&c->in[WF_GEMM_BIAS], w->rows)) return bad(c, "bias is not one for each row of W");
+    if (c->in[WF_GEMM_RESIDUAL].buf && !is(&c->in[WF_GEMM_RESIDUAL], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
     return WEFT_OK;
 }
 
 static weft_status check_attention(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    const wf_view *q = &c->in[0];
+    const wf_view *q = &c->in[WF_ATTENTION_Q], *indptr = &c->in[WF_ATTENTION_INDPTR], *pages = &c->in[WF_ATTENTION_PAGES];
     WF_TRY(check_heads(c));
-    WF_TRY(check_pools(c, &c->in[1], &c->in[2]));
+    WF_TRY(check_pools(c, &c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL]));
     if (q->cols != head_cols(c, p->n_head)) return bad(c, "q has not heads x head size columns");
-    if (!is(&c->out[0], q->rows, q->cols)) return bad(c, "q and o differ in shape");
-    if (!is_vector(&c->in[3], q->rows)) return bad(c, "seq is not one for each row");
-    if (!is_vector(&c->in[4], q->rows)) return bad(c, "pos is not one for each row");
-    if (!is_vector(&c->in[5], (uint64_t)c->in[5].rows * c->in[5].cols) ||
-        (uint64_t)c->in[5].rows * c->in[5].cols < 2) {
-        return bad(c, "indptr is not a vector of at least 2");
-    }
-    if (!is_vector(&c->in[6], (uint64_t)c->in[6].rows * c->in[6].cols)) return bad(c, "pages is not a vector");
-    if (c->in[7].buf && !is_vector(&c->in[7], p->n_kv_head)) return bad(c, "windows are not one for each KV head");
+    if (!is(&c->out[WF_ATTENTION_O], q->rows, q->cols)) return bad(c, "q and o differ in shape");
+    if (!is_vector(&c->in[WF_ATTENTION_SEQ], q->rows)) return bad(c, "seq is not one for each row");
+    if (!is_vector(&c->in[WF_ATTENTION_POS], q->rows)) return bad(c, "pos is not one for each row");
+    if (!is_vector(indptr, length(indptr)) || length(indptr) < 2) return bad(c, "indptr is not a vector of at least 2");
+    if (!is_vector(pages, length(pages))) return bad(c, "pages is not a vector");
+    if (c->in[WF_ATTENTION_WINDOWS].buf && !is_vector(&c->in[WF_ATTENTION_WINDOWS], p->n_kv_head))
+        return bad(c, "windows are not one for each KV head");
     if (p->sink > WF_MAX_SINK) return bad(c, "sink is too large");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");
-    if (c->out[1].buf && !is_vector(&c->out[1], 1)) return bad(c, "n is not one number");
+    if (c->out[WF_ATTENTION_RECOMPUTED].buf && !is_vector(&c->out[WF_ATTENTION_RECOMPUTED], 1)) return bad(c, "recomputed is not one number");
     if (!isfinite(p->phi) || !isfinite(p->phi_lo) || !isfinite(p->phi_hi) || p->phi_lo > p->phi_hi) {
         return bad(c, "phi, phi_lo and phi_hi must be numbers, phi_lo at most phi_hi");
     }
@@ -325,53 +309,55 @@ static weft_status check_attention(const wf_call *c)
 
 static weft_status check_silu_mul(const wf_call *c)
 {
-    const wf_view *gu = &c->in[0], *y = &c->out[0];
+    const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
     if (gu->cols != 2ull * y->cols || gu->rows != y->rows) return bad(c, "gu is not [rows of y, 2 x columns of y]");
     return WEFT_OK;
 }
 
 static weft_status check_argmax(const wf_call *c)
 {
-    if (!is_vector(&c->out[0], c->in[0].rows)) return bad(c, "y is not one for each row of x");
-    return c->in[0].cols <= INT32_MAX ? WEFT_OK : bad(c, "x has more columns than ids");
+    if (!is_vector(&c->out[WF_ARGMAX_Y], c->in[WF_ARGMAX_X].rows)) return bad(c, "y is not one for each row of x");
+    return c->in[WF_ARGMAX_X].cols <= INT32_MAX ? WEFT_OK : bad(c, "x has more columns than ids");
 }
 
 static weft_status check_page_copy(const wf_call *c)
 {
-    const wf_view *from = &c->in[0], *to = &c->out[0], *src = &c->in[1], *dst = &c->in[2];
+    const wf_view *from = &c->in[WF_PAGE_COPY_FROM], *to = &c->out[WF_PAGE_COPY_TO];
+    const wf_view *src = &c->in[WF_PAGE_COPY_SRC], *dst = &c->in[WF_PAGE_COPY_DST];
     if (from->cols != to->cols) return bad(c, "the pages of the pools differ in size");
-    if (!is_vector(src, (uint64_t)src->rows * src->cols)) return bad(c, "src is not a vector");
-    if (!is_vector(dst, (uint64_t)src->rows * src->cols)) return bad(c, "src and dst differ in length");
+    if (!is_vector(src, length(src))) return bad(c, "src is not a vector");
+    if (!is_vector(dst, length(src))) return bad(c, "src and dst differ in length");
     return WEFT_OK;
 }
 
 static weft_status check_token_subst(const wf_call *c)
 {
-    const wf_view *ids = &c->in[0], *from = &c->in[1];
-    if (!is_vector(ids, (uint64_t)ids->rows * ids->cols)) return bad(c, "ids is not a vector");
-    if (!is_vector(from, (uint64_t)from->rows * from->cols)) return bad(c, "from is not a vector");
-    return is_vector(&c->out[0], (uint64_t)ids->rows * ids->cols) ? WEFT_OK : bad(c, "ids and y differ in length");
+    const wf_view *ids = &c->in[WF_TOKEN_SUBST_IDS], *from = &c->in[WF_TOKEN_SUBST_FROM];
+    if (!is_vector(ids, length(ids))) return bad(c, "ids is not a vector");
+    if (!is_vector(from, length(from))) return bad(c, "from is not a vector");
+    return is_vector(&c->out[WF_TOKEN_SUBST_Y], length(ids)) ? WEFT_OK : bad(c, "ids and y differ in length");
 }
 
 static weft_status check_adjust(const wf_call *c)
 {
-    const wf_view *indptr = &c->in[3], *ids = &c->in[4], *adjust = &c->in[5];
+    const wf_view *indptr = &c->in[WF_SAMPLE_INDPTR], *ids = &c->in[WF_SAMPLE_IDS], *adjust = &c->in[WF_SAMPLE_ADJUST];
     if (!indptr->buf && !ids->buf && !adjust->buf) return WEFT_OK;
     if (!indptr->buf || !ids->buf || !adjust->buf) return bad(c, "indptr, ids and adjust belong together");
-    if (!is_vector(indptr, c->in[0].rows + 1ull)) return bad(c, "indptr is not one more than the rows of x");
+    if (!is_vector(indptr, c->in[WF_SAMPLE_X].rows + 1ull)) return bad(c, "indptr is not one more than the rows of x");
     if (!is_vector(ids, adjust->rows)) return bad(c, "ids are not one for each row of adjust");
     return adjust->cols == 3 && adjust->stride == 3 ? WEFT_OK : bad(c, "adjust is not [*, 3] without gaps");
 }
 
 static weft_status check_sample(const wf_call *c)
 {
-    const wf_view *x = &c->in[0], *y = &c->out[0], *p = &c->out[1];
-    if (!is(&c->in[1], x->rows, 3) || c->in[1].stride != 3) return bad(c, "params is not [rows of x, 3] without gaps");
-    if (!is(&c->in[2], x->rows, 5) || c->in[2].stride != 5) return bad(c, "key is not [rows of x, 5] without gaps");
+    const wf_view *x = &c->in[WF_SAMPLE_X], *y = &c->out[WF_SAMPLE_Y], *p = &c->out[WF_SAMPLE_P];
+    if (!is(&c->in[WF_SAMPLE_PARAMS], x->rows, 3) || c->in[WF_SAMPLE_PARAMS].stride != 3)
+        return bad(c, "params is not [rows of x, 3] without gaps");
+    if (!is(&c->in[WF_SAMPLE_KEY], x->rows, 5) || c->in[WF_SAMPLE_KEY].stride != 5) return bad(c, "key is not [rows of x, 5] without gaps");
     if (y->rows != x->rows || y->stride != y->cols) return bad(c, "y is not [rows of x, 1 + T] without gaps");
     if (!is(p, y->rows, y->cols) || p->stride != p->cols) return bad(c, "y and p differ in shape");
     if (y->cols > x->cols + 1ull) return bad(c, "T is more than the columns of x");
-    if (!is(&c->out[2], x->rows, x->cols)) return bad(c, "x and z differ in shape");
+    if (!is(&c->out[WF_SAMPLE_Z], x->rows, x->cols)) return bad(c, "x and z differ in shape");
     return x->cols <= INT32_MAX ? check_adjust(c) : bad(c, "x has more columns than ids");
 }
 

@@ -5,11 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { /* as ops.def calls them */
+    ACT = WF_OPERAND_ACT, F32 = WF_OPERAND_F32, F16 = WF_OPERAND_F16, I32 = WF_OPERAND_I32, WEIGHT = WF_OPERAND_WEIGHT,
+    OPTIONAL = WF_OPERAND_OPTIONAL, SHARED = WF_OPERAND_SHARED, BY_ROW = WF_OPERAND_BY_ROW
+};
+
 const wf_op_info wf_ops[WF_N_OPS] = {
-#define X(id, name, n_in, n_out, class) [WF_OP_##id] = {name, n_in, n_out, WF_CLASS_##class},
+#define OPERAND(id, name, what) [WF_##id] = {name, what},
+#define X(id, name, class, in, out) [WF_OP_##id] = {name, WF_CLASS_##class, WF_N_##id##_IN, WF_N_##id##_OUT, {in}, {out}},
 #include "dev/ops.def"
 #undef X
+#undef OPERAND
 };
+
+int wf_op_input(enum wf_op op, enum wf_operand_kind kind)
+{
+    for (int i = 0; i < wf_ops[op].n_in; i++)
+        if (wf_ops[op].in[i].what & kind) return i;
+    return -1;
+}
 
 static const char *const tier_names[] = {"base", "fp16", "subgroup", "matrix"};
 
@@ -194,7 +208,7 @@ weft_status wf_fill(wf_queue *q, wf_buf *buf, uint64_t off, uint64_t size, uint3
 
 static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
 {
-    const wf_view *w = &c->in[c->op == WF_OP_GEMM ? 1 : 0];
+    const wf_view *w = &c->in[WF_MAX(wf_op_input(c->op, WF_OPERAND_WEIGHT), 0)];
     return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel for %s on %s [%u, %u] to %s [%u, %u]",
                    dev->info.id, wf_ops[c->op].name, wf_dtypes[w->dtype].name, w->rows, w->cols,
                    wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
@@ -275,7 +289,7 @@ weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
 
 bool wf_is_fused(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && (c->in[4].buf || c->p.silu || c->p.rope);
+    return c->op == WF_OP_GEMM && (c->in[WF_GEMM_NORM].buf || c->p.silu || c->p.rope);
 }
 
 bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
@@ -288,7 +302,7 @@ bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
 size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES])
 {
     size_t n = 0;
-    bool norm = c->in[4].buf;
+    bool norm = c->in[WF_GEMM_NORM].buf;
     if (wf_has_fused_kernel(dev, c)) return out[0] = WF_PIECE_WHOLE, 1;
     wf_call rest = wf_piece_of(c, WF_PIECE_REST);
     if (norm) out[n++] = WF_PIECE_NORM;
@@ -307,7 +321,8 @@ static wf_call of_op(const wf_call *c, enum wf_op op)
 static wf_call norm_of(const wf_call *c)
 {
     wf_call norm = of_op(c, WF_OP_RMSNORM);
-    norm.in[0] = c->in[0], norm.in[1] = c->in[4], norm.out[0] = c->out[1];
+    norm.in[WF_RMSNORM_X] = c->in[WF_GEMM_X], norm.in[WF_RMSNORM_W] = c->in[WF_GEMM_NORM];
+    norm.out[WF_RMSNORM_Y] = c->out[WF_GEMM_NORM_WS];
     return norm;
 }
 
@@ -316,9 +331,9 @@ static wf_call behind_norm(const wf_call *c)
 {
     wf_call left = *c;
     left.waits = NULL, left.n_waits = 0, left.signal = left.started = NULL;
-    if (!c->in[4].buf) return left;
-    left.in[0] = c->out[1];
-    left.in[4] = left.out[1] = (wf_view){0};
+    if (!c->in[WF_GEMM_NORM].buf) return left;
+    left.in[WF_GEMM_X] = c->out[WF_GEMM_NORM_WS];
+    left.in[WF_GEMM_NORM] = left.out[WF_GEMM_NORM_WS] = (wf_view){0};
     return left;
 }
 
@@ -326,9 +341,9 @@ static wf_call behind_norm(const wf_call *c)
 static wf_call product_of(const wf_call *c)
 {
     wf_call plain = of_op(c, c->op);
-    for (int i = 0; i < 4; i++) plain.in[i] = c->in[i];
-    if (c->in[4].buf) plain.in[0] = c->out[1];
-    plain.out[0] = c->out[c->p.silu || c->p.rope ? 2 : 0];
+    for (int i = WF_GEMM_X; i <= WF_GEMM_RESIDUAL; i++) plain.in[i] = c->in[i];
+    if (c->in[WF_GEMM_NORM].buf) plain.in[WF_GEMM_X] = c->out[WF_GEMM_NORM_WS];
+    plain.out[WF_GEMM_Y] = c->out[c->p.silu || c->p.rope ? WF_GEMM_GEMM_WS : WF_GEMM_Y];
     plain.p.silu = plain.p.rope = 0;
     return plain;
 }
@@ -336,12 +351,15 @@ static wf_call product_of(const wf_call *c)
 /* What follows the product of c, which is in the room for it. */
 static wf_call after_product(const wf_call *c)
 {
-    wf_call after = of_op(c, c->p.silu ? WF_OP_SILU_MUL : WF_OP_ROPE_KV);
-    after.in[0] = c->out[2];
-    after.out[0] = c->out[0];
-    for (int i = 1; c->p.rope && i < 4; i++) after.in[i] = c->in[4 + i];
-    for (int i = 1; c->p.rope && i < 3; i++) after.out[i] = c->out[2 + i];
-    return after;
+    wf_call silu = of_op(c, WF_OP_SILU_MUL), rope = of_op(c, WF_OP_ROPE_KV);
+    silu.in[WF_SILU_MUL_GU] = rope.in[WF_ROPE_KV_QKV] = c->out[WF_GEMM_GEMM_WS];
+    silu.out[WF_SILU_MUL_Y] = rope.out[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y];
+    rope.in[WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE];
+    rope.in[WF_ROPE_KV_POS] = c->in[WF_GEMM_POS];
+    rope.in[WF_ROPE_KV_SLOT] = c->in[WF_GEMM_SLOT];
+    rope.out[WF_ROPE_KV_K_POOL] = c->out[WF_GEMM_K_POOL];
+    rope.out[WF_ROPE_KV_V_POOL] = c->out[WF_GEMM_V_POOL];
+    return c->p.silu ? silu : rope;
 }
 
 wf_call wf_piece_of(const wf_call *c, enum wf_piece piece)

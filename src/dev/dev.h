@@ -33,7 +33,7 @@
  *              slot[m] = page * P + index in page; slot < 0: no write. q is not scaled.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32;
  *                  windows [Hkv] I32 or absent
- *              out o [M, Hq D] act; n [1] I32 or absent
+ *              out o [M, Hq D] act; recomputed [1] I32 or absent
  *              Row m attends to keys 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at
  *              index j % P. o = softmax(q.k * p.scale) v; query head h uses KV head h / (Hq / Hkv).
  *              With windows (sparse attention as in MoA), a KV head attends to the first p.sink keys and to the last
@@ -43,7 +43,7 @@
  *              Asynchronous variants sum exp(q.k * p.scale - p.phi) and do not look for the maximum of each row. Where
  *              the largest q.k * p.scale - p.phi of a row and head is not inside (p.phi_lo, p.phi_hi), or not inside the
  *              part of it that the variant can represent, the same call computes it again with its own maximum, and adds
- *              1 to n. Other variants leave n unchanged.
+ *              1 to recomputed. Other variants leave it unchanged.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = gate / (1 + exp(-gate)) * up
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
@@ -86,16 +86,34 @@ enum wf_op {
 #undef X
     WF_N_OPS
 };
+/* Of each op: the index of each input and output, by name, and how many there are. */
+#define OPERAND(id, name, what) WF_##id,
+#define X(id, name, class, in, out) enum { in WF_N_##id##_IN }; enum { out WF_N_##id##_OUT };
+#include "dev/ops.def"
+#undef X
+#undef OPERAND
+
+#define WF_MAX_IN  8
+#define WF_MAX_OUT 5
+
+enum wf_operand_kind { /* ops.def says what they mean */
+    WF_OPERAND_ACT = 1, WF_OPERAND_F32 = 2, WF_OPERAND_F16 = 4, WF_OPERAND_I32 = 8, WF_OPERAND_WEIGHT = 16,
+    WF_OPERAND_OPTIONAL = 32, WF_OPERAND_SHARED = 64, WF_OPERAND_BY_ROW = 128
+};
+typedef struct wf_operand_info {
+    const char *name; /* NULL: no such operand */
+    uint8_t what;     /* of enum wf_operand_kind */
+} wf_operand_info;
+
 enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK, WF_N_CLASSES };
 typedef struct wf_op_info {
     const char *name;
-    uint8_t n_in, n_out;
     enum wf_class class;
+    uint8_t n_in, n_out;
+    wf_operand_info in[WF_MAX_IN], out[WF_MAX_OUT];
 } wf_op_info;
 extern const wf_op_info wf_ops[WF_N_OPS];
-
-#define WF_MAX_IN 8
-#define WF_MAX_OUT 5
+int wf_op_input(enum wf_op, enum wf_operand_kind); /* the first input of that kind; -1: none */
 
 /* Capability tiers, each including the ones before. cl/kernels/README.md says what they mean for OpenCL. A CPU has
  * base, simd and matrix. */

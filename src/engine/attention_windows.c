@@ -110,7 +110,7 @@ static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t 
         all++;
         if (!hides(own, n_heads)) continue;
         WF_TRY(add_constant(own, n_heads, g, w, &value));
-        n->in[7] = WF_ALL(value);
+        n->in[WF_ATTENTION_WINDOWS] = WF_ALL(value);
         n->p.sink = sink;
         sparse++;
     }

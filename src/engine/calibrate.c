@@ -65,8 +65,8 @@ static weft_status allocate(collector *t, const wf_call *c)
 {
     size_t rows = t->e->limits.step_tokens;
     if (t->raw) return WEFT_OK;
-    t->n_q = rows * c->in[0].cols;
-    t->n_k = (size_t)t->e->limits.pages * c->in[1].cols; /* a step may have fewer pages */
+    t->n_q = rows * c->in[WF_ATTENTION_Q].cols;
+    t->n_k = (size_t)t->e->limits.pages * c->in[WF_ATTENTION_K_POOL].cols; /* a step may have fewer pages */
     t->raw = wf_calloc(WF_MAX(t->n_q, t->n_k), sizeof(float));
     t->q = wf_calloc(t->n_q, sizeof *t->q);
     t->k = wf_calloc(t->n_k, sizeof *t->k);
@@ -78,8 +78,8 @@ static weft_status fetch_windows(collector *t, wf_queue *q, const wf_call *c)
 {
     size_t bytes = c->p.n_kv_head * sizeof *t->windows;
     memset(t->windows, 0, bytes);
-    if (!c->in[7].buf) return WEFT_OK;
-    WF_TRY(wf_read(q, c->in[7].buf, c->in[7].offset, t->windows, bytes, NULL, 0, NULL));
+    if (!c->in[WF_ATTENTION_WINDOWS].buf) return WEFT_OK;
+    WF_TRY(wf_read(q, c->in[WF_ATTENTION_WINDOWS].buf, c->in[WF_ATTENTION_WINDOWS].offset, t->windows, bytes, NULL, 0, NULL));
     return wf_finish(q);
 }
 
@@ -97,11 +97,11 @@ static weft_status observe(void *user, wf_queue *q, const wf_node *node, const w
     collector *t = user;
     if (node->op != WF_OP_ATTENTION) return WEFT_OK;
     WF_TRY(allocate(t, c));
-    WF_TRY(fetch(t, q, &c->in[0], t->q));
-    WF_TRY(fetch(t, q, &c->in[1], t->k));
+    WF_TRY(fetch(t, q, &c->in[WF_ATTENTION_Q], t->q));
+    WF_TRY(fetch(t, q, &c->in[WF_ATTENTION_K_POOL], t->k));
     WF_TRY(fetch_windows(t, q, c));
-    for (uint32_t r = 0; r < c->in[0].rows; r++)
-        count_row(t, &t->c->layers[node->layer], &c->p, b, first + r, t->q + (size_t)r * c->in[0].cols);
+    for (uint32_t r = 0; r < c->in[WF_ATTENTION_Q].rows; r++)
+        count_row(t, &t->c->layers[node->layer], &c->p, b, first + r, t->q + (size_t)r * c->in[WF_ATTENTION_Q].cols);
     return WEFT_OK;
 }
 

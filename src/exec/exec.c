@@ -228,7 +228,7 @@ static wf_call call_of(const wf_exec *e, const wf_batch *b, const wf_nano *n, sp
     for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(e, b, node, rows, node->in[i]);
     for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(e, b, node, rows, node->out[i]);
     if (node->op == WF_OP_ATTENTION && e->counts)
-        c.out[1] = (wf_view){wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
+        c.out[WF_ATTENTION_RECOMPUTED] = (wf_view){wf_arena_buf(&e->mem.steps, e->recomputed), e->recomputed.offset, 1, 1, 1, WF_I32, 0};
     return c;
 }
 

@@ -172,11 +172,11 @@ static enum wf_rows rows_of(const wf_builder *b, int32_t value)
 static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids)
 {
     wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
-    n.in[0] = WF_ALL(table);
-    n.in[1] = WF_ALL(b->graph->inputs[ids]);
-    n.out[0] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->hidden_size));
+    n.in[WF_GET_ROWS_TABLE] = WF_ALL(table);
+    n.in[WF_GET_ROWS_IDS] = WF_ALL(b->graph->inputs[ids]);
+    n.out[WF_GET_ROWS_Y] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->hidden_size));
     add_node(b, &n);
-    return n.out[0].value;
+    return n.out[WF_GET_ROWS_Y].value;
 }
 
 /* RMSNorm of each group of k columns of x into those of y. */
@@ -184,9 +184,9 @@ static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k
 {
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
-    n.in[0] = x;
-    n.in[1] = WF_ALL(vector(b, tensor, k));
-    n.out[0] = y;
+    n.in[WF_RMSNORM_X] = x;
+    n.in[WF_RMSNORM_W] = WF_ALL(vector(b, tensor, k));
+    n.out[WF_RMSNORM_Y] = y;
     add_node(b, &n);
 }
 
@@ -223,19 +223,19 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
     wf_node node = node_of(b, WF_OP_GEMM, name, rows_of(b, x));
-    node.in[0] = WF_ALL(x);
-    node.in[1] = WF_ALL(stacked_matrix(b, l, n, b->graph->values[x].cols));
-    node.in[2] = WF_ALL(stacked_bias(b, l, n, rows));
-    node.in[3] = WF_ALL(residual);
-    node.out[0] = y;
+    node.in[WF_GEMM_X] = WF_ALL(x);
+    node.in[WF_GEMM_W] = WF_ALL(stacked_matrix(b, l, n, b->graph->values[x].cols));
+    node.in[WF_GEMM_BIAS] = WF_ALL(stacked_bias(b, l, n, rows));
+    node.in[WF_GEMM_RESIDUAL] = WF_ALL(residual);
+    node.out[WF_GEMM_Y] = y;
     if (fuse && fuse->norm) {
-        node.in[4] = WF_ALL(vector(b, fuse->norm, b->hp->hidden_size));
-        node.out[1] = WF_ALL(activation(b, node.rows, b->act, b->hp->hidden_size));
+        node.in[WF_GEMM_NORM] = WF_ALL(vector(b, fuse->norm, b->hp->hidden_size));
+        node.out[WF_GEMM_NORM_WS] = WF_ALL(activation(b, node.rows, b->act, b->hp->hidden_size));
     }
     node.p.silu = fuse && fuse->silu;
     node.p.rope = fuse && fuse->pools;
-    if (node.p.silu || node.p.rope) node.out[2] = WF_ALL(activation(b, node.rows, b->act, rows));
-    if (node.p.rope) rotation(b, fuse->pools, &node.in[5], &node.out[3]);
+    if (node.p.silu || node.p.rope) node.out[WF_GEMM_GEMM_WS] = WF_ALL(activation(b, node.rows, b->act, rows));
+    if (node.p.rope) rotation(b, fuse->pools, &node.in[WF_GEMM_TABLE], &node.out[WF_GEMM_K_POOL]);
     add_node(b, &node);
 }
 
@@ -248,21 +248,21 @@ static int32_t silu_mul(wf_builder *b, int32_t gate_up)
 {
     if (b->status != WEFT_OK) return -1;
     wf_node silu = node_of(b, WF_OP_SILU_MUL, "silu", rows_of(b, gate_up));
-    silu.in[0] = WF_ALL(gate_up);
-    silu.out[0] = WF_ALL(activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
+    silu.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);
+    silu.out[WF_SILU_MUL_Y] = WF_ALL(activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
     add_node(b, &silu);
-    return silu.out[0].value;
+    return silu.out[WF_SILU_MUL_Y].value;
 }
 
 static int32_t rope_kv(wf_builder *b, int32_t qkv, const int32_t *pools)
 {
     if (b->status != WEFT_OK) return -1;
     wf_node rope = node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
-    rope.in[0] = WF_ALL(qkv);
-    rope.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
-    rotation(b, pools, &rope.in[1], &rope.out[1]);
+    rope.in[WF_ROPE_KV_QKV] = WF_ALL(qkv);
+    rope.out[WF_ROPE_KV_Q] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
+    rotation(b, pools, &rope.in[WF_ROPE_KV_TABLE], &rope.out[WF_ROPE_KV_K_POOL]);
     add_node(b, &rope);
-    return rope.out[0].value;
+    return rope.out[WF_ROPE_KV_Q].value;
 }
 
 /* Columns of what is left of a product of so many. */
@@ -316,9 +316,9 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     wf_node attend = node_of(b, WF_OP_ATTENTION, "attention", WF_ROWS_BATCH);
     int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
-    attend.out[0] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
+    attend.out[WF_ATTENTION_O] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
     add_node(b, &attend);
-    return wf_build_linears(b, "attn_out", &o, 1, attend.out[0].value, NULL, x, WF_F32);
+    return wf_build_linears(b, "attn_out", &o, 1, attend.out[WF_ATTENTION_O].value, NULL, x, WF_F32);
 }
 
 int32_t wf_build_attention(wf_builder *b, int32_t x)
@@ -367,11 +367,11 @@ void wf_build_logits(wf_builder *b, int32_t x)
     int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
-    n.in[0] = WF_ALL(h);
-    n.in[1] = b->graph->nodes[0].in[0]; /* the embedding table itself: resident once */
-    n.out[0] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
+    n.in[WF_GEMM_X] = WF_ALL(h);
+    n.in[WF_GEMM_W] = b->graph->nodes[0].in[WF_GET_ROWS_TABLE]; /* the embedding table itself: resident once */
+    n.out[WF_GEMM_Y] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
     add_node(b, &n);
-    b->graph->logits = n.out[0].value;
+    b->graph->logits = n.out[WF_GEMM_Y].value;
 }
 
 void wf_build_decoder(wf_builder *b, wf_build_part *attention)

@@ -25,8 +25,9 @@ static void find_last_uses(placer *s)
 /* A GEMM may write onto the residual it adds if nobody needs the residual afterwards. */
 static int32_t inherited_slot(const placer *s, const wf_node *node, int32_t n, const wf_value *v)
 {
-    int32_t residual = node->op == WF_OP_GEMM && node->out[0].value >= 0 && &s->g->values[node->out[0].value] == v ? node->in[3].value : -1;
-    if (residual < 0 || s->last_use[residual] != n || node->in[3].cols) return -1;
+    int32_t y = node->out[WF_GEMM_Y].value;
+    int32_t residual = node->op == WF_OP_GEMM && y >= 0 && &s->g->values[y] == v ? node->in[WF_GEMM_RESIDUAL].value : -1;
+    if (residual < 0 || s->last_use[residual] != n || node->in[WF_GEMM_RESIDUAL].cols) return -1;
     const wf_value *r = &s->g->values[residual];
     return r->dtype == v->dtype && r->cols == v->cols ? s->p->slot_of[residual] : -1;
 }

@@ -23,8 +23,8 @@ static shape shape_of(const wf_call *c)
     s.op = c->op, s.n = c->out[0].cols, s.k = c->in[0].cols;
     s.n_head = c->p.n_head, s.n_kv_head = c->p.n_kv_head, s.head_dim = c->p.head_dim;
     s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
-    s.bias = c->op == WF_OP_GEMM && c->in[2].buf, s.residual = c->op == WF_OP_GEMM && c->in[3].buf;
-    s.windows = c->op == WF_OP_ATTENTION && c->in[7].buf;
+    s.bias = c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf, s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
+    s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
     return s;
 }
 
@@ -33,8 +33,8 @@ static wf_call with_rows(const wf_call *c, uint32_t m)
 {
     wf_call x = *c;
     x.in[0].rows = x.out[0].rows = m;
-    if (c->op == WF_OP_GEMM) x.in[3].rows = m; /* the residual */
-    if (c->op == WF_OP_ATTENTION) x.in[3].rows = x.in[4].rows = m, x.p.max_q = m >= 64 ? m : 1; /* seq, pos */
+    if (c->op == WF_OP_GEMM) x.in[WF_GEMM_RESIDUAL].rows = m; /* the residual */
+    if (c->op == WF_OP_ATTENTION) x.in[WF_ATTENTION_SEQ].rows = x.in[WF_ATTENTION_POS].rows = m, x.p.max_q = m >= 64 ? m : 1; /* seq, pos */
     return x;
 }
 
@@ -76,8 +76,7 @@ static const char *class_for(wf_batch_invariance *b, wf_dev *dev, const wf_call 
 
 int wf_pick_batch_invariant(wf_batch_invariance *b, wf_dev *dev, const wf_call *c)
 {
-    bool sums = c->op == WF_OP_GEMM || c->op == WF_OP_ATTENTION || c->op == WF_OP_RMSNORM || c->op == WF_OP_SILU_MUL;
-    if (!sums) return dev->fns->pick(dev, c, NULL);
+    if (wf_op_input(c->op, WF_OPERAND_BY_ROW) < 0) return dev->fns->pick(dev, c, NULL);
     const char *class = class_for(b, dev, c);
     return class ? dev->fns->pick(dev, c, class) : -1;
 }

@@ -22,18 +22,18 @@ bool wf_tuned_key(const wf_call *c, wf_tuned_row *row, uint32_t *size)
     *row = (wf_tuned_row){0};
     if (c->op == WF_OP_GEMM) {
         row->kind = WF_TUNED_GEMM;
-        row->dtype = c->in[1].dtype;
-        row->key[0] = c->in[1].rows, row->key[1] = c->in[1].cols;
-        *size = c->out[0].rows;
+        row->dtype = c->in[WF_GEMM_W].dtype;
+        row->key[0] = c->in[WF_GEMM_W].rows, row->key[1] = c->in[WF_GEMM_W].cols;
+        *size = c->out[WF_GEMM_Y].rows;
         return true;
     }
     if (c->op != WF_OP_ATTENTION || !c->p.max_q) return false;
     bool decode = c->p.max_q == 1;
     row->kind = (decode ? WF_TUNED_DECODE : WF_TUNED_PREFILL) +
                 (c->p.phi_lo < c->p.phi_hi ? WF_TUNED_ASYNC : 0);
-    row->dtype = c->in[1].dtype;
+    row->dtype = c->in[WF_ATTENTION_K_POOL].dtype;
     row->key[0] = c->p.n_head, row->key[1] = c->p.n_kv_head, row->key[2] = c->p.head_dim;
-    row->key[3] = decode ? c->out[0].rows : 0;
+    row->key[3] = decode ? c->out[WF_ATTENTION_O].rows : 0;
     *size = decode ? c->p.max_kv : c->p.max_q;
     return *size != 0;
 }

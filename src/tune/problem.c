@@ -161,12 +161,12 @@ weft_status wf_problem_rows(wf_problem *p, uint32_t m)
     wf_arena_free(&p->small);
     wf_arena_init(&p->small, p->dev, "activations", "use smaller shapes");
     *c = (wf_call){.op = WF_OP_GEMM, .variant = -1};
-    c->in[0] = view_of(act, m, p->shape.k);
-    c->in[1] = p->copy[0];
-    c->out[0] = view_of(act, m, p->shape.n);
+    c->in[WF_GEMM_X] = view_of(act, m, p->shape.k);
+    c->in[WF_GEMM_W] = p->copy[0];
+    c->out[WF_GEMM_Y] = view_of(act, m, p->shape.n);
     p->rotated = 1;
-    WF_TRY(place(&p->small, (wf_view *const[]){&c->in[0], &c->out[0]}, 2));
-    return fill(p, &c->in[0], 1);
+    WF_TRY(place(&p->small, (wf_view *const[]){&c->in[WF_GEMM_X], &c->out[WF_GEMM_Y]}, 2));
+    return fill(p, &c->in[WF_GEMM_X], 1);
 }
 
 static weft_status make_gemm(wf_problem *p, uint64_t rotate)
@@ -196,8 +196,8 @@ static weft_status write_rows(wf_problem *p)
         pos[i] = (int32_t)(s->length - rows + i % rows);
     }
     for (uint32_t i = 0; i <= s->seqs; i++) indptr[i] = (int32_t)(i * pages);
-    weft_status st = write_ints(p, &c->in[3], seq), more = write_ints(p, &c->in[4], pos),
-                last = write_ints(p, &c->in[5], indptr);
+    weft_status st = write_ints(p, &c->in[WF_ATTENTION_SEQ], seq), more = write_ints(p, &c->in[WF_ATTENTION_POS], pos),
+                last = write_ints(p, &c->in[WF_ATTENTION_INDPTR], indptr);
     return st ? st : more ? more : last;
 }
 
@@ -208,7 +208,7 @@ static weft_status write_windows(wf_problem *p)
     int32_t *windows = wf_calloc(s->n_kv_head, sizeof *windows);
     if (!windows) return WEFT_ERR_NOMEM;
     for (uint32_t h = 0; h < s->n_kv_head; h++) windows[h] = (int32_t)s->window;
-    return write_ints(p, &p->call.in[7], windows);
+    return write_ints(p, &p->call.in[WF_ATTENTION_WINDOWS], windows);
 }
 
 /* Assigns each copy its pages in random order. */
@@ -230,7 +230,8 @@ static weft_status write_pages(wf_problem *p, uint32_t n)
 static weft_status place_pages(wf_problem *p, uint32_t n)
 {
     wf_call *c = &p->call;
-    wf_view *const views[] = {&c->in[0], &c->in[3], &c->in[4], &c->in[5], &c->out[0], &c->in[7]};
+    wf_view *const views[] = {&c->in[WF_ATTENTION_Q], &c->in[WF_ATTENTION_SEQ], &c->in[WF_ATTENTION_POS],
+                              &c->in[WF_ATTENTION_INDPTR], &c->out[WF_ATTENTION_O], &c->in[WF_ATTENTION_WINDOWS]};
     wf_region *r = wf_calloc(p->copies, sizeof *r);
     weft_status s = r ? WEFT_OK : WEFT_ERR_NOMEM;
     for (uint32_t i = 0; !s && i < p->copies; i++) {
@@ -239,7 +240,7 @@ static weft_status place_pages(wf_problem *p, uint32_t n)
     }
     if (!s) s = place(&p->small, views, WF_LEN(views) - !p->shape.window);
     for (uint32_t i = 0; !s && i < p->copies; i++) bind(&p->small, r[i], &p->copy[i]);
-    if (!s) c->in[6] = p->copy[0];
+    if (!s) c->in[WF_ATTENTION_PAGES] = p->copy[0];
     free(r);
     return s;
 }
@@ -265,13 +266,13 @@ static weft_status make_attention(wf_problem *p, uint64_t rotate)
                        .max_kv = s->length,
                        .max_q = decode ? 1 : s->length};
     if (s->async) c->p.phi_lo = -PHI, c->p.phi_hi = PHI;
-    c->in[0] = c->out[0] = view_of(p->dev->act, rows, cols);
-    c->in[1] = c->in[2] = view_of(WF_F16, p->copies * pages, page);
-    c->in[3] = c->in[4] = view_of(WF_I32, 1, rows);
-    c->in[5] = view_of(WF_I32, 1, s->seqs + 1);
-    if (s->window) c->in[7] = view_of(WF_I32, 1, s->n_kv_head);
+    c->in[WF_ATTENTION_Q] = c->out[WF_ATTENTION_O] = view_of(p->dev->act, rows, cols);
+    c->in[WF_ATTENTION_K_POOL] = c->in[WF_ATTENTION_V_POOL] = view_of(WF_F16, p->copies * pages, page);
+    c->in[WF_ATTENTION_SEQ] = c->in[WF_ATTENTION_POS] = view_of(WF_I32, 1, rows);
+    c->in[WF_ATTENTION_INDPTR] = view_of(WF_I32, 1, s->seqs + 1);
+    if (s->window) c->in[WF_ATTENTION_WINDOWS] = view_of(WF_I32, 1, s->n_kv_head);
     p->rotated = 6;
-    WF_TRY(place(&p->big, (wf_view *const[]){&c->in[1], &c->in[2]}, 2));
+    WF_TRY(place(&p->big, (wf_view *const[]){&c->in[WF_ATTENTION_K_POOL], &c->in[WF_ATTENTION_V_POOL]}, 2));
     WF_TRY(place_pages(p, pages));
     for (int i = 0; i < 3; i++) WF_TRY(fill(p, &c->in[i], 1));
     WF_TRY(write_rows(p));

@@ -103,7 +103,7 @@ static weft_status add_nodes(tuner *t, const wf_graph *g, const wf_weights *w)
         if (n->op == WF_OP_ATTENTION)
             WF_TRY(add_attention(t, n->p.n_head, n->p.n_kv_head, n->p.head_dim));
         if (n->op != WF_OP_GEMM) continue;
-        const wf_weight *m = &w->list[g->values[n->in[1].value].id];
+        const wf_weight *m = &w->list[g->values[n->in[WF_GEMM_W].value].id];
         wf_shape s = {.op = WF_TUNED_GEMM, .dtype = m->dtype, .n = m->rows, .k = m->cols};
         WF_TRY(add_job(t, s,
                        n->rows == WF_ROWS_LOGITS ? WF_MIN(max_size(t), MAX_LOGITS) : max_size(t)));

@@ -61,13 +61,14 @@ static uint32_t rows_class(uint32_t m)
 
 static uint32_t weight_layout(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM ? c->in[1].layout : c->op == WF_OP_GET_ROWS ? c->in[0].layout : 0;
+    int weight = wf_op_input(c->op, WF_OPERAND_WEIGHT);
+    return weight >= 0 ? c->in[weight].layout : 0;
 }
 
 static bool in_place(const wf_call *c)
 {
-    if (c->op == WF_OP_PAGE_COPY || c->op == WF_OP_TOKEN_SUBST) return c->in[0].buf == c->out[0].buf && c->in[0].offset == c->out[0].offset;
-    return c->op == WF_OP_GEMM && c->in[3].buf && c->in[3].buf == c->out[0].buf;
+    int i = wf_op_input(c->op, WF_OPERAND_SHARED);
+    return i >= 0 && c->in[i].buf && c->in[i].buf == c->out[0].buf && c->in[i].offset == c->out[0].offset;
 }
 
 static key key_of(const wf_call *c, int variant)
@@ -79,7 +80,7 @@ static key key_of(const wf_call *c, int variant)
     k.variant = (uint32_t)variant;
     k.layout = weight_layout(c);
     k.in_place = in_place(c);
-    if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[0].rows), k.silu = p->silu;
+    if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[WF_GEMM_X].rows), k.silu = p->silu;
     for (int i = 0; i < WF_MAX_IN; i++) k.in[i] = c->in[i].buf ? 1 + c->in[i].dtype : 0;
     for (int i = 0; i < WF_MAX_OUT; i++) k.out[i] = c->out[i].buf ? 1 + c->out[i].dtype : 0;
     if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION && !(c->op == WF_OP_GEMM && p->rope)) return k;
@@ -106,25 +107,32 @@ static wf_case case_of(const wf_call *c)
                  .out = c->out[0].dtype, .m = c->out[0].rows, .k = x->cols, .p = c->p};
     if (c->op == WF_OP_GET_ROWS) k.weight = x->dtype, k.n = x->rows;
     if (c->op == WF_OP_GEMM) {
-        k.n = c->in[1].rows;
+        k.n = c->in[WF_GEMM_W].rows;
         k.in_place = in_place(c);
-        k.bias = c->in[2].buf;
-        k.residual = c->in[3].buf;
-        k.norm = c->in[4].buf;
+        k.bias = c->in[WF_GEMM_BIAS].buf;
+        k.residual = c->in[WF_GEMM_RESIDUAL].buf;
+        k.norm = c->in[WF_GEMM_NORM].buf;
     }
-    if (c->op == WF_OP_RMSNORM) k.k = c->in[1].rows * c->in[1].cols, k.n = x->cols / k.k;
+    if (c->op == WF_OP_RMSNORM) k.k = c->in[WF_RMSNORM_W].rows * c->in[WF_RMSNORM_W].cols, k.n = x->cols / k.k;
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
-    if (c->op == WF_OP_SAMPLE) k.n = c->out[0].cols, k.bias = c->in[3].buf;
+    if (c->op == WF_OP_SAMPLE) k.n = c->out[WF_SAMPLE_Y].cols, k.bias = c->in[WF_SAMPLE_INDPTR].buf;
     if (c->op == WF_OP_PAGE_COPY) {
-        k.m = (uint32_t)WF_MIN((uint64_t)c->in[1].rows * c->in[1].cols, 1u << 20);
+        k.m = (uint32_t)WF_MIN((uint64_t)c->in[WF_PAGE_COPY_SRC].rows * c->in[WF_PAGE_COPY_SRC].cols, 1u << 20);
         k.n = x->rows;
         k.in_place = in_place(c);
     }
-    if (c->op == WF_OP_TOKEN_SUBST) k.m = x->rows * x->cols, k.k = c->in[1].rows * c->in[1].cols, k.in_place = in_place(c);
-    if (c->op == WF_OP_SILU_MUL) k.k = c->out[0].cols;
+    if (c->op == WF_OP_TOKEN_SUBST) {
+        k.m = x->rows * x->cols;
+        k.k = c->in[WF_TOKEN_SUBST_FROM].rows * c->in[WF_TOKEN_SUBST_FROM].cols;
+        k.in_place = in_place(c);
+    }
+    if (c->op == WF_OP_SILU_MUL) k.k = c->out[WF_SILU_MUL_Y].cols;
     if (c->op == WF_OP_ROPE_KV) k.n = 32;
-    if (c->op == WF_OP_ATTENTION) k.windows = c->in[7].buf ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE;
-    const wf_view *pool = c->op == WF_OP_ROPE_KV ? &c->out[1] : c->op == WF_OP_ATTENTION ? &c->in[1] : c->op == WF_OP_GEMM && c->p.rope ? &c->out[3] : NULL;
+    if (c->op == WF_OP_ATTENTION) k.windows = c->in[WF_ATTENTION_WINDOWS].buf ? WF_WINDOWS_MIXED : WF_WINDOWS_NONE;
+    const wf_view *pool = c->op == WF_OP_ROPE_KV             ? &c->out[WF_ROPE_KV_K_POOL]
+                          : c->op == WF_OP_ATTENTION         ? &c->in[WF_ATTENTION_K_POOL]
+                          : c->op == WF_OP_GEMM && c->p.rope ? &c->out[WF_GEMM_K_POOL]
+                                                             : NULL;
     if (pool && pool->stride > pool->cols) k.pad = 8;
     k.max_kv = c->p.max_kv ? c->p.max_kv : UINT32_MAX;
     k.max_q = c->p.max_q ? c->p.max_q : UINT32_MAX;

@@ -122,13 +122,13 @@ static weft_status place_weight(run *r, int slot, uint8_t layout, uint64_t seed,
 
 static int weight_slot(enum wf_op op)
 {
-    return op == WF_OP_GEMM ? 1 : op == WF_OP_GET_ROWS ? 0 : -1;
+    return wf_op_input(op, WF_OPERAND_WEIGHT);
 }
 
 /* The input that is the output, too, when a case is in place. */
 static int shared_slot(const wf_case *c)
 {
-    return !c->in_place ? -1 : c->op == WF_OP_GEMM ? 3 : 0;
+    return c->in_place ? wf_op_input(c->op, WF_OPERAND_SHARED) : -1;
 }
 
 static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
@@ -432,13 +432,13 @@ static void keep_row(wf_check_operand *o, uint32_t row)
 
 bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
 {
-    static const uint8_t by_row[WF_N_OPS] = {[WF_OP_RMSNORM] = 1, [WF_OP_GEMM] = 1 | 1 << 3 | 1 << 6 | 1 << 7, [WF_OP_SILU_MUL] = 1,
-                                             [WF_OP_ATTENTION] = 1 | 1 << 3 | 1 << 4}; /* inputs, as bits */
+    const wf_op_info *op = &wf_ops[k->c.op];
     *out = *k;
-    if (!by_row[k->c.op] || k->out[0].view.rows < 2) return false;
-    for (int i = 0; i < WF_MAX_IN; i++)
-        if (by_row[k->c.op] >> i & 1) keep_row(&out->in[i], row);
-    for (int i = 0; i < (k->c.op == WF_OP_GEMM ? 3 : 1); i++) keep_row(&out->out[i], row), keep_row(&out->expect[i], row);
+    if (wf_op_input(k->c.op, WF_OPERAND_BY_ROW) < 0 || k->out[0].view.rows < 2) return false;
+    for (int i = 0; i < op->n_in; i++)
+        if (op->in[i].what & WF_OPERAND_BY_ROW) keep_row(&out->in[i], row);
+    for (int i = 0; i < op->n_out; i++)
+        if (op->out[i].what & WF_OPERAND_BY_ROW) keep_row(&out->out[i], row), keep_row(&out->expect[i], row);
     out->c.m = 1;
     if (k->c.op == WF_OP_ATTENTION) out->c.p.max_q = out->c.max_q = 1, out->redo_least = 0;
     return true;
@@ -447,14 +447,14 @@ bool wf_check_one_row(const wf_check *k, uint32_t row, wf_check *out)
 wf_check wf_check_no_windows(const wf_check *k)
 {
     wf_check out = *k;
-    out.in[7] = (wf_check_operand){0};
+    out.in[WF_ATTENTION_WINDOWS] = (wf_check_operand){0};
     return out;
 }
 
 /* NaN for all that pages of sequence s hold in a pool. */
 static void poison_pages(wf_check_operand *pool, const wf_check *k, uint32_t s)
 {
-    const int32_t *first = (const int32_t *)k->in[5].data + s, *pages = (const int32_t *)k->in[6].data;
+    const int32_t *first = (const int32_t *)k->in[WF_ATTENTION_INDPTR].data + s, *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data;
     uint64_t pitch = wf_dtype_bytes(pool->view.dtype, pool->view.stride), used = wf_dtype_bytes(pool->view.dtype, pool->view.cols);
     for (int32_t p = first[0]; p < first[1]; p++) memset(pool->data + (uint32_t)pages[p] * pitch, 0xFF, used);
 }
@@ -462,9 +462,9 @@ static void poison_pages(wf_check_operand *pool, const wf_check *k, uint32_t s)
 bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out)
 {
     if (k->c.op != WF_OP_ATTENTION || k->c.n_seqs < 2) return false;
-    uint32_t well = ((const uint32_t *)k->in[3].data)[k->out[0].view.rows / 2];
+    uint32_t well = ((const uint32_t *)k->in[WF_ATTENTION_SEQ].data)[k->out[WF_ATTENTION_O].view.rows / 2];
     *out = *k;
-    out->in[1].data = out->in[2].data = NULL;
+    out->in[WF_ATTENTION_K_POOL].data = out->in[WF_ATTENTION_V_POOL].data = NULL;
     for (int i = 1; i <= 2; i++) {
         wf_check_operand *o = &out->in[i];
         if (!(o->data = wf_calloc(1, o->bytes))) return wf_check_poison_free(out), false;
@@ -477,8 +477,8 @@ bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out)
 
 void wf_check_poison_free(wf_check *poisoned)
 {
-    free(poisoned->in[1].data);
-    free(poisoned->in[2].data);
+    free(poisoned->in[WF_ATTENTION_K_POOL].data);
+    free(poisoned->in[WF_ATTENTION_V_POOL].data);
 }
 
 weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, bool timed,

@@ -80,7 +80,7 @@ static const wf_case small[] = {
 
 static bool takes_weight(enum wf_op op)
 {
-    return op == WF_OP_GET_ROWS || op == WF_OP_GEMM;
+    return wf_op_input(op, WF_OPERAND_WEIGHT) >= 0;
 }
 
 bool wf_op_fixed(enum wf_op op)

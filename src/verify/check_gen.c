@@ -129,15 +129,15 @@ static weft_status gen_get_rows(wf_check *k, gen *g)
     static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
     const wf_case *c = &k->c;
     int32_t *ids;
-    WF_TRY(floats(&k->in[0], g, c->weight, c->n, c->k, c->pad, 1));
-    WF_TRY(ints(&k->in[1], c->m, &ids));
+    WF_TRY(floats(&k->in[WF_GET_ROWS_TABLE], g, c->weight, c->n, c->k, c->pad, 1));
+    WF_TRY(ints(&k->in[WF_GET_ROWS_IDS], c->m, &ids));
     for (uint32_t i = 0; i < c->m; i++) {
         uint32_t kind = i ? below(g, 16) : 15; /* the first one is always in range */
         ids[i] = kind < 3 ? wild[kind] : kind == 3 ? (int32_t)c->n : (int32_t)below(g, c->n);
     }
-    WF_TRY(make(&k->out[0], c->out, c->m, c->k, c->pad));
+    WF_TRY(make(&k->out[WF_GET_ROWS_Y], c->out, c->m, c->k, c->pad));
     k->scale = -1;
-    k->bytes = (double)k->out[0].bytes + (double)wf_dtype_bytes(c->weight, (uint64_t)c->m * c->k);
+    k->bytes = (double)k->out[WF_GET_ROWS_Y].bytes + (double)wf_dtype_bytes(c->weight, (uint64_t)c->m * c->k);
     return WEFT_OK;
 }
 
@@ -145,9 +145,9 @@ static weft_status gen_rmsnorm(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     uint32_t cols = WF_MAX(c->n, 1u) * c->k;
-    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, cols, c->pad, 3));
-    WF_TRY(floats(&k->in[1], g, WF_F32, 1, c->k, 0, 2));
-    WF_TRY(make(&k->out[0], c->out, c->m, cols, c->pad));
+    WF_TRY(floats(&k->in[WF_RMSNORM_X], g, WF_F32, c->m, cols, c->pad, 3));
+    WF_TRY(floats(&k->in[WF_RMSNORM_W], g, WF_F32, 1, c->k, 0, 2));
+    WF_TRY(make(&k->out[WF_RMSNORM_Y], c->out, c->m, cols, c->pad));
     k->reduce = c->k;
     k->scale = -1;
     return WEFT_OK;
@@ -186,15 +186,15 @@ static weft_status gen_gemm(wf_check *k, gen *g)
     const wf_case *c = &k->c;
     float w = 1 / sqrtf((float)c->k);
     uint32_t cols = c->p.silu ? c->n / 2 : c->p.rope ? c->p.n_head * c->p.head_dim : c->n;
-    WF_TRY(floats(&k->in[0], g, c->norm ? WF_F32 : c->in, c->m, c->k, c->pad, 2));
-    WF_TRY(floats(&k->in[1], g, c->weight, c->n, c->k, c->pad, w));
-    if (c->bias) WF_TRY(floats(&k->in[2], g, WF_F32, 1, c->n, 0, 1));
-    if (c->residual) WF_TRY(floats(&k->in[3], g, WF_F32, c->m, c->n, c->pad, 1));
-    if (c->norm) WF_TRY(floats(&k->in[4], g, WF_F32, 1, c->k, 0, 2));
-    if (c->p.rope) WF_TRY(gen_rotation(k, g, POSITIONS, &k->in[5], &k->out[3]));
-    WF_TRY(make(&k->out[0], c->out, c->m, cols, c->pad));
-    if (c->norm) WF_TRY(make(&k->out[1], WF_F32, c->m, c->k, c->pad));
-    if (c->p.silu || c->p.rope) WF_TRY(make(&k->out[2], WF_F32, c->m, c->n, c->pad));
+    WF_TRY(floats(&k->in[WF_GEMM_X], g, c->norm ? WF_F32 : c->in, c->m, c->k, c->pad, 2));
+    WF_TRY(floats(&k->in[WF_GEMM_W], g, c->weight, c->n, c->k, c->pad, w));
+    if (c->bias) WF_TRY(floats(&k->in[WF_GEMM_BIAS], g, WF_F32, 1, c->n, 0, 1));
+    if (c->residual) WF_TRY(floats(&k->in[WF_GEMM_RESIDUAL], g, WF_F32, c->m, c->n, c->pad, 1));
+    if (c->norm) WF_TRY(floats(&k->in[WF_GEMM_NORM], g, WF_F32, 1, c->k, 0, 2));
+    if (c->p.rope) WF_TRY(gen_rotation(k, g, POSITIONS, &k->in[WF_GEMM_TABLE], &k->out[WF_GEMM_K_POOL]));
+    WF_TRY(make(&k->out[WF_GEMM_Y], c->out, c->m, cols, c->pad));
+    if (c->norm) WF_TRY(make(&k->out[WF_GEMM_NORM_WS], WF_F32, c->m, c->k, c->pad));
+    if (c->p.silu || c->p.rope) WF_TRY(make(&k->out[WF_GEMM_GEMM_WS], WF_F32, c->m, c->n, c->pad));
     k->reduce = c->k;
     /* sqrt(K) x rms of X x rms of W. Behind SiLU, where gate and up multiply each other's errors by about as much, the outputs'
      * own size would be too little for the few large ones. */
@@ -207,17 +207,17 @@ static weft_status gen_rope_kv(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
     const wf_op_params *p = &c->p;
-    WF_TRY(floats(&k->in[0], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * p->head_dim, c->pad, 2));
-    WF_TRY(gen_rotation(k, g, c->n, &k->in[1], &k->out[1]));
+    WF_TRY(floats(&k->in[WF_ROPE_KV_QKV], g, c->in, c->m, (p->n_head + 2 * p->n_kv_head) * p->head_dim, c->pad, 2));
+    WF_TRY(gen_rotation(k, g, c->n, &k->in[WF_ROPE_KV_TABLE], &k->out[WF_ROPE_KV_K_POOL]));
     k->reduce = 2;
-    return make(&k->out[0], c->out, c->m, p->n_head * p->head_dim, c->pad);
+    return make(&k->out[WF_ROPE_KV_Q], c->out, c->m, p->n_head * p->head_dim, c->pad);
 }
 
 static weft_status gen_silu_mul(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
-    WF_TRY(floats(&k->in[0], g, c->in, c->m, 2 * c->k, c->pad, 10));
-    WF_TRY(make(&k->out[0], c->out, c->m, c->k, c->pad));
+    WF_TRY(floats(&k->in[WF_SILU_MUL_GU], g, c->in, c->m, 2 * c->k, c->pad, 10));
+    WF_TRY(make(&k->out[WF_SILU_MUL_Y], c->out, c->m, c->k, c->pad));
     k->scale = -1;
     return WEFT_OK;
 }
@@ -227,14 +227,14 @@ static weft_status gen_argmax(wf_check *k, gen *g)
 {
     static const float wild[] = {NAN, INFINITY, -INFINITY};
     const wf_case *c = &k->c;
-    WF_TRY(floats(&k->in[0], g, WF_F32, c->m, c->k, c->pad, 20));
+    WF_TRY(floats(&k->in[WF_ARGMAX_X], g, WF_F32, c->m, c->k, c->pad, 20));
     for (uint32_t r = 0; r < c->m; r++) {
-        float *row = (float *)row_of(&k->in[0], r);
+        float *row = (float *)row_of(&k->in[WF_ARGMAX_X], r);
         uint32_t kind = below(g, 6);
         for (int i = 0; i < 3 && kind < 2; i++) row[below(g, c->k)] = kind ? 21 : wild[below(g, 3)];
     }
     k->scale = -1;
-    return make(&k->out[0], WF_I32, c->m, 1, 0);
+    return make(&k->out[WF_ARGMAX_Y], WF_I32, c->m, 1, 0);
 }
 
 /* Exact in any arithmetic: repeat is a power of two, and x has few digits. */
@@ -243,10 +243,10 @@ static weft_status gen_adjust(wf_check *k, gen *g)
     const wf_case *c = &k->c;
     uint32_t each = WF_MIN(c->k, 12u);
     int32_t *indptr, *ids;
-    WF_TRY(ints(&k->in[3], c->m + 1, &indptr));
-    WF_TRY(ints(&k->in[4], c->m * each, &ids));
-    WF_TRY(make(&k->in[5], WF_F32, c->m * each, 3, 0));
-    float *adjust = (float *)k->in[5].data;
+    WF_TRY(ints(&k->in[WF_SAMPLE_INDPTR], c->m + 1, &indptr));
+    WF_TRY(ints(&k->in[WF_SAMPLE_IDS], c->m * each, &ids));
+    WF_TRY(make(&k->in[WF_SAMPLE_ADJUST], WF_F32, c->m * each, 3, 0));
+    float *adjust = (float *)k->in[WF_SAMPLE_ADJUST].data;
     for (uint32_t r = 0; r < c->m; r++) {
         uint32_t first = below(g, c->k), step = c->k / each;
         indptr[r + 1] = (int32_t)((r + 1) * each);
@@ -263,10 +263,10 @@ static weft_status gen_adjust(wf_check *k, gen *g)
 
 static void edit_row(const wf_check *k, uint32_t r, float *z)
 {
-    const int32_t *indptr = (const int32_t *)k->in[3].data, *ids = (const int32_t *)k->in[4].data;
-    memcpy(z, row_of(&k->in[0], r), k->c.k * sizeof *z);
+    const int32_t *indptr = (const int32_t *)k->in[WF_SAMPLE_INDPTR].data, *ids = (const int32_t *)k->in[WF_SAMPLE_IDS].data;
+    memcpy(z, row_of(&k->in[WF_SAMPLE_X], r), k->c.k * sizeof *z);
     for (int32_t i = indptr ? indptr[r] : 0; indptr && i < indptr[r + 1]; i++) {
-        const float *e = (const float *)k->in[5].data + 3 * i;
+        const float *e = (const float *)k->in[WF_SAMPLE_ADJUST].data + 3 * i;
         if ((uint32_t)ids[i] >= k->c.k) continue;
         float v = z[ids[i]] + e[0];
         z[ids[i]] = (v > 0 ? v / e[1] : v * e[1]) + e[2];
@@ -297,7 +297,7 @@ static weft_status gen_all_params(wf_check *k, gen *g)
     bool ok = z && scratch;
     for (uint32_t r = 0; ok && r < k->c.m; r++) {
         edit_row(k, r, z);
-        gen_params(g, z, n, scratch, (float *)row_of(&k->in[1], r), (int32_t *)row_of(&k->in[2], r));
+        gen_params(g, z, n, scratch, (float *)row_of(&k->in[WF_SAMPLE_PARAMS], r), (int32_t *)row_of(&k->in[WF_SAMPLE_KEY], r));
     }
     free(z);
     free(scratch);
@@ -308,20 +308,20 @@ static weft_status gen_all_params(wf_check *k, gen *g)
 static weft_status gen_sample(wf_check *k, gen *g)
 {
     const wf_case *c = &k->c;
-    WF_TRY(make(&k->in[0], WF_F32, c->m, c->k, c->pad));
+    WF_TRY(make(&k->in[WF_SAMPLE_X], WF_F32, c->m, c->k, c->pad));
     for (uint32_t r = 0; r < c->m; r++) {
-        float *row = (float *)row_of(&k->in[0], r);
+        float *row = (float *)row_of(&k->in[WF_SAMPLE_X], r);
         for (uint32_t i = 0; i < c->k; i++) row[i] = (float)((int32_t)below(g, 16384) - 8192) * 0x1p-10f;
     }
-    WF_TRY(make(&k->in[1], WF_F32, c->m, 3, 0));
-    WF_TRY(make(&k->in[2], WF_I32, c->m, 5, 0));
+    WF_TRY(make(&k->in[WF_SAMPLE_PARAMS], WF_F32, c->m, 3, 0));
+    WF_TRY(make(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 5, 0));
     if (c->bias) WF_TRY(gen_adjust(k, g));
     WF_TRY(gen_all_params(k, g));
-    if (c->m > 3) ((float *)row_of(&k->in[0], 2))[below(g, c->k)] = below(g, 2) ? NAN : -INFINITY;
+    if (c->m > 3) ((float *)row_of(&k->in[WF_SAMPLE_X], 2))[below(g, c->k)] = below(g, 2) ? NAN : -INFINITY;
     k->reduce = c->k;
-    WF_TRY(make(&k->out[0], WF_I32, c->m, c->n, 0));
-    WF_TRY(make(&k->out[1], WF_F32, c->m, c->n, 0));
-    return make(&k->out[2], WF_F32, c->m, c->k, c->pad);
+    WF_TRY(make(&k->out[WF_SAMPLE_Y], WF_I32, c->m, c->n, 0));
+    WF_TRY(make(&k->out[WF_SAMPLE_P], WF_F32, c->m, c->n, 0));
+    return make(&k->out[WF_SAMPLE_Z], WF_F32, c->m, c->k, c->pad);
 }
 
 static weft_status gen_page_copy(wf_check *k, gen *g)
@@ -330,9 +330,9 @@ static weft_status gen_page_copy(wf_check *k, gen *g)
     const wf_case *c = &k->c;
     uint32_t pages = c->in_place ? WF_MAX(c->n, 2 * c->m) : c->n, to = c->in_place ? pages : c->m + 3;
     int32_t *src, *dst;
-    WF_TRY(floats(&k->in[0], g, WF_F16, pages, c->k, c->pad, 3));
-    WF_TRY(ints(&k->in[1], c->m, &src));
-    WF_TRY(ints(&k->in[2], c->m, &dst));
+    WF_TRY(floats(&k->in[WF_PAGE_COPY_FROM], g, WF_F16, pages, c->k, c->pad, 3));
+    WF_TRY(ints(&k->in[WF_PAGE_COPY_SRC], c->m, &src));
+    WF_TRY(ints(&k->in[WF_PAGE_COPY_DST], c->m, &dst));
     uint32_t *order = permutation(g, to);
     if (!order) return WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < c->m; i++) { /* in place, the second half of the order is read */
@@ -343,7 +343,7 @@ static weft_status gen_page_copy(wf_check *k, gen *g)
     free(order);
     k->scale = -1;
     k->bytes = 4.0 * c->m * c->k;
-    return make(&k->out[0], WF_F16, to, c->k, c->in_place ? c->pad : 2 * c->pad);
+    return make(&k->out[WF_PAGE_COPY_TO], WF_F16, to, c->k, c->in_place ? c->pad : 2 * c->pad);
 }
 
 /* Some tokens are given, some come from the step before, a few indices are out of range. */
@@ -352,15 +352,15 @@ static weft_status gen_token_subst(wf_check *k, gen *g)
     static const int32_t wild[] = {INT32_MIN, INT32_MIN + 1};
     const wf_case *c = &k->c;
     int32_t *ids, *from;
-    WF_TRY(ints(&k->in[0], c->m, &ids));
-    WF_TRY(ints(&k->in[1], c->k, &from));
+    WF_TRY(ints(&k->in[WF_TOKEN_SUBST_IDS], c->m, &ids));
+    WF_TRY(ints(&k->in[WF_TOKEN_SUBST_FROM], c->k, &from));
     for (uint32_t i = 0; i < c->k; i++) from[i] = (int32_t)below(g, 200000) - 100;
     for (uint32_t i = 0; i < c->m; i++) {
         ids[i] = below(g, 3) ? -1 - (int32_t)below(g, c->k) : (int32_t)below(g, 200000);
         if (i % 7 == 5) ids[i] = below(g, 2) ? -1 - (int32_t)c->k : wild[below(g, 2)];
     }
     k->scale = -1;
-    return make(&k->out[0], WF_I32, k->in[0].view.rows, k->in[0].view.cols, 0);
+    return make(&k->out[WF_TOKEN_SUBST_Y], WF_I32, k->in[WF_TOKEN_SUBST_IDS].view.rows, k->in[WF_TOKEN_SUBST_IDS].view.cols, 0);
 }
 
 /* ---- attention: sequences of mixed lengths over shuffled pages ---------------------------------------- */
@@ -392,7 +392,7 @@ static void gen_seqs(const wf_case *c, gen *g, seqs *s)
 
 static int32_t window_of(const wf_check *k, uint32_t head)
 {
-    return k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
+    return k->in[WF_ATTENTION_WINDOWS].data ? ((const int32_t *)k->in[WF_ATTENTION_WINDOWS].data)[head] : 0;
 }
 
 /* Does any row attend to key t of a KV head? The first row is at position first, and every later key has a row. */
@@ -424,8 +424,8 @@ static void fill_sequence(wf_check *k, gen *g, uint32_t len, uint32_t rows, cons
             uint32_t page = (uint32_t)pages[t / p->page_tokens];
             if (!is_seen(k, h, len - rows, t)) continue;
             k->bytes += 4.0 * p->head_dim;
-            uint16_t *key = (uint16_t *)row_of(&k->in[1], page) + at;
-            uint16_t *value = (uint16_t *)row_of(&k->in[2], page) + at;
+            uint16_t *key = (uint16_t *)row_of(&k->in[WF_ATTENTION_K_POOL], page) + at;
+            uint16_t *value = (uint16_t *)row_of(&k->in[WF_ATTENTION_V_POOL], page) + at;
             for (uint32_t d = 0; d < p->head_dim; d++) {
                 key[d] = wf_float_to_half(unit(g) * (t == spike ? LARGE_KEY : KEY));
                 value[d] = wf_float_to_half(unit(g));
@@ -463,7 +463,7 @@ static weft_status gen_windows(wf_check *k, gen *g)
     const wf_op_params *p = &k->c.p;
     int32_t *windows;
     if (k->c.windows == WF_WINDOWS_NONE) return WEFT_OK;
-    WF_TRY(ints(&k->in[7], p->n_kv_head, &windows));
+    WF_TRY(ints(&k->in[WF_ATTENTION_WINDOWS], p->n_kv_head, &windows));
     for (uint32_t h = 0, turn = below(g, 6); h < p->n_kv_head; h++, turn++) {
         const uint32_t kinds[] = {0, 1 + below(g, WF_MAX(p->sink, 1u)), p->page_tokens + 1 + below(g, p->page_tokens),
                                   k->c.max_kv + below(g, 2), 1, 1 + below(g, k->c.max_kv)};
@@ -479,13 +479,13 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     uint32_t cols = c->p.n_head * c->p.head_dim;
     uint32_t page = c->p.n_kv_head * c->p.page_tokens * c->p.head_dim;
     int32_t *seq, *pos, *indptr, *pages;
-    WF_TRY(floats(&k->in[0], g, c->in, s->m, cols, c->pad, 3));
-    WF_TRY(make_pool(&k->in[1], c, s->pages + 3, page));
-    WF_TRY(make_pool(&k->in[2], c, s->pages + 3, page));
-    WF_TRY(ints(&k->in[3], s->m, &seq));
-    WF_TRY(ints(&k->in[4], s->m, &pos));
-    WF_TRY(ints(&k->in[5], s->n + 1, &indptr));
-    WF_TRY(ints(&k->in[6], s->pages, &pages));
+    WF_TRY(floats(&k->in[WF_ATTENTION_Q], g, c->in, s->m, cols, c->pad, 3));
+    WF_TRY(make_pool(&k->in[WF_ATTENTION_K_POOL], c, s->pages + 3, page));
+    WF_TRY(make_pool(&k->in[WF_ATTENTION_V_POOL], c, s->pages + 3, page));
+    WF_TRY(ints(&k->in[WF_ATTENTION_SEQ], s->m, &seq));
+    WF_TRY(ints(&k->in[WF_ATTENTION_POS], s->m, &pos));
+    WF_TRY(ints(&k->in[WF_ATTENTION_INDPTR], s->n + 1, &indptr));
+    WF_TRY(ints(&k->in[WF_ATTENTION_PAGES], s->pages, &pages));
     WF_TRY(gen_windows(k, g));
     for (uint32_t i = 0; i <= s->n; i++) indptr[i] = (int32_t)s->first[i];
     for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
@@ -498,7 +498,7 @@ static weft_status attention_operands(wf_check *k, gen *g, const seqs *s, const 
     }
     fill_rows(s, order, seq, pos);
     scatter_rows(g, s->m, seq, pos);
-    return make(&k->out[0], c->out, s->m, cols, c->pad);
+    return make(&k->out[WF_ATTENTION_O], c->out, s->m, cols, c->pad);
 }
 
 static float number_at(const wf_check_operand *o, uint32_t row, uint32_t col)
@@ -510,16 +510,17 @@ static float number_at(const wf_check_operand *o, uint32_t row, uint32_t col)
 static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
 {
     const wf_op_params *p = &k->c.p;
-    uint32_t seq = ((const uint32_t *)k->in[3].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
-    const int32_t *pages = (const int32_t *)k->in[6].data + ((const int32_t *)k->in[5].data)[seq];
-    int32_t pos = ((const int32_t *)k->in[4].data)[m], window = window_of(k, kv_head);
+    uint32_t seq = ((const uint32_t *)k->in[WF_ATTENTION_SEQ].data)[m], kv_head = h / (p->n_head / p->n_kv_head), d = p->head_dim;
+    const int32_t *pages = (const int32_t *)k->in[WF_ATTENTION_PAGES].data + ((const int32_t *)k->in[WF_ATTENTION_INDPTR].data)[seq];
+    int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = window_of(k, kv_head);
     double top = -INFINITY;
     for (int32_t j = 0; j <= pos; j++) {
         if (!wf_attends(window, p->sink, pos, j)) continue;
         uint32_t page = (uint32_t)pages[(uint32_t)j / p->page_tokens];
         uint32_t at = (kv_head * p->page_tokens + (uint32_t)j % p->page_tokens) * d;
         double s = 0;
-        for (uint32_t i = 0; i < d; i++) s += (double)number_at(&k->in[0], m, h * d + i) * number_at(&k->in[1], page, at + i);
+        for (uint32_t i = 0; i < d; i++)
+            s += (double)number_at(&k->in[WF_ATTENTION_Q], m, h * d + i) * number_at(&k->in[WF_ATTENTION_K_POOL], page, at + i);
         top = fmax(top, s * p->scale);
     }
     return top;
@@ -531,7 +532,7 @@ static void count_redone(wf_check *k)
 {
     const wf_op_params *p = &k->c.p;
     double low = fmax(p->phi_lo, p->phi_hi - 13.0);
-    for (uint32_t m = 0; m < k->out[0].view.rows; m++) {
+    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++) {
         for (uint32_t h = 0; h < p->n_head; h++) {
             double top = largest_score(k, m, h), x = top - p->phi, near = 2e-3 + 1e-4 * fabs(top);
             k->redo_least += x < p->phi_lo - near || x > p->phi_hi + near;
@@ -558,7 +559,7 @@ static weft_status gen_attention(wf_check *k, gen *g)
     k->reduce = c->p.head_dim + c->max_kv;
     if (st == WEFT_OK && c->p.phi_lo < c->p.phi_hi) {
         count_redone(k);
-        st = make(&k->out[1], WF_I32, 1, 1, 0);
+        st = make(&k->out[WF_ATTENTION_RECOMPUTED], WF_I32, 1, 1, 0);
     }
     free(mem);
     free(order);
@@ -579,7 +580,7 @@ weft_status wf_check_generate(wf_check *c)
     gen g = {c->c.seed, 0};
     c->reduce = c->amplify = 1;
     WF_TRY(gen_op[c->c.op](c, &g));
-    if (c->c.op == WF_OP_ATTENTION) c->bytes += (double)c->in[0].bytes + (double)c->out[0].bytes;
+    if (c->c.op == WF_OP_ATTENTION) c->bytes += (double)c->in[WF_ATTENTION_Q].bytes + (double)c->out[WF_ATTENTION_O].bytes;
     if (!c->bytes) c->bytes = total_bytes(c);
     return WEFT_OK;
 }

@@ -30,7 +30,8 @@ static uint8_t *result;
 static void call_kernel(void)
 {
     const wf_check *p = problem;
-    const wf_check_operand *x = &p->in[0], *w = &p->in[1], *bias = &p->in[2], *res = &p->in[3], *y = &p->out[0];
+    const wf_check_operand *x = &p->in[WF_GEMM_X], *w = &p->in[WF_GEMM_W], *bias = &p->in[WF_GEMM_BIAS];
+    const wf_check_operand *res = &p->in[WF_GEMM_RESIDUAL], *y = &p->out[WF_GEMM_Y];
     kernel(x->data, 0, w->data, 0, bias->data, bias->data ? 0 : UINT64_MAX, res->data, res->data ? 0 : UINT64_MAX,
            result, 0, y->view.dtype == WF_F16, y->view.rows, y->view.cols, x->view.cols, x->view.stride,
            wf_cl_row_bytes(&w->view), res->view.stride, y->view.stride);
@@ -48,7 +49,7 @@ static wf_case case_of(uint8_t format, uint32_t turn)
 /* Mean square error against the reference, as a part of the sums' size; infinite for a write outside. */
 static double distance(const wf_check *p)
 {
-    const wf_view *v = &p->out[0].view, *e = &p->expect[0].view;
+    const wf_view *v = &p->out[WF_GEMM_Y].view, *e = &p->expect[0].view;
     double err = 0, ref = 0;
     for (uint32_t r = 0; r < v->rows; r++) {
         for (uint32_t c = 0; c < v->stride; c++) {
@@ -69,8 +70,8 @@ static double distance(const wf_check *p)
 static bool run_case(wf_dev *ref, const wf_case *c, const cl_launch *l, uint32_t groups)
 {
     if (wf_check_new(ref, c, &problem)) return false;
-    result = malloc(problem->out[0].bytes);
-    memset(result, 0xFF, problem->out[0].bytes);
+    result = malloc(problem->out[WF_GEMM_Y].bytes);
+    memset(result, 0xFF, problem->out[WF_GEMM_Y].bytes);
     host_groups(l->group, groups ? groups : (uint32_t)l->groups, call_kernel);
     host_run host = host_result();
     double d = distance(problem);

@@ -82,20 +82,20 @@ static uint32_t *scratch, count;
 static void call_kernel(void)
 {
     const wf_check *p = problem;
-    const wf_view *q = &p->in[0].view, *o = &p->out[0].view;
+    const wf_view *q = &p->in[WF_ATTENTION_Q].view, *o = &p->out[WF_ATTENTION_O].view;
     const wf_op_params *w = &p->c.p;
     float base = launch.arg[launch.n_args - 2].f32, low = launch.arg[launch.n_args - 1].f32;
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
-              p->in[1].view.stride, q->stride, o->stride, w->scale
+              p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
 #define END scratch, &count, 0, base, low
-    if (p->in[7].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
+    if (p->in[WF_ATTENTION_WINDOWS].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
     else ((plain_fn *)kernel)(BEGIN, END);
 }
 
 /* The largest error, as a part of the values' size; infinite for a write outside. */
 static double distance(const wf_check *p)
 {
-    const wf_view *v = &p->out[0].view, *e = &p->expect[0].view;
+    const wf_view *v = &p->out[WF_ATTENTION_O].view, *e = &p->expect[0].view;
     double worst = 0;
     for (uint64_t i = 0; i < (uint64_t)v->rows * v->stride; i++) {
         double got = v->dtype == WF_F16 ? wf_half_to_float(((uint16_t *)result)[i]) : ((float *)result)[i];
@@ -119,7 +119,8 @@ static bool clean(void)
 
 static bool sees_tile(const wf_check *k, uint32_t m, uint32_t head, int32_t tile)
 {
-    int32_t pos = ((const int32_t *)k->in[4].data)[m], window = k->in[7].data ? ((const int32_t *)k->in[7].data)[head] : 0;
+    const int32_t *windows = (const int32_t *)k->in[WF_ATTENTION_WINDOWS].data;
+    int32_t pos = ((const int32_t *)k->in[WF_ATTENTION_POS].data)[m], window = windows ? windows[head] : 0;
     for (int32_t j = 16 * tile; j < 16 * tile + 16; j++)
         if (wf_attends(window, k->c.p.sink, pos, j)) return true;
     return false;
@@ -131,7 +132,7 @@ static uint32_t products_needed(const wf_check *k)
 {
     const wf_op_params *p = &k->c.p;
     uint32_t tiles = 0;
-    for (uint32_t m = 0; m < k->out[0].view.rows; m++)
+    for (uint32_t m = 0; m < k->out[WF_ATTENTION_O].view.rows; m++)
         for (uint32_t h = 0; h < p->n_kv_head; h++)
             for (uint32_t t = 0; t <= k->c.max_kv / 16; t++) tiles += sees_tile(k, m, h, (int32_t)t);
     return tiles * ((p->n_head / p->n_kv_head + 7) / 8) * (p->head_dim / 8);
@@ -143,8 +144,8 @@ static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
     wf_case_text(c, text, sizeof text);
     if (wf_check_new(ref, c, &problem)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
     if (!configure(p, problem, &launch)) return fprintf(stderr, "%s: not configured\n", text), false;
-    result = malloc(problem->out[0].bytes);
-    memset(result, 0xFF, problem->out[0].bytes);
+    result = malloc(problem->out[WF_ATTENTION_O].bytes);
+    memset(result, 0xFF, problem->out[WF_ATTENTION_O].bytes);
     scratch = calloc(launch.scratch, 1);
     count = 0;
     uint32_t before = host_result().products, need = products_needed(problem);

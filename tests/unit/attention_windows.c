@@ -116,10 +116,10 @@ static void write_first_layer(const struct weft_model *m)
 static void check_node(const struct weft_engine *e, const wf_node *n)
 {
     if (n->layer) {
-        assert_int_equal(n->in[7].value, -1);
+        assert_int_equal(n->in[WF_ATTENTION_WINDOWS].value, -1);
         return;
     }
-    const wf_view *v = &e->views[e->graph.values[n->in[7].value].id];
+    const wf_view *v = &e->views[e->graph.values[n->in[WF_ATTENTION_WINDOWS].value].id];
     int32_t windows[64];
     assert_int_equal(n->p.sink, 3);
     assert_true(v->dtype == WF_I32 && v->rows == 1 && v->cols == n->p.n_kv_head && v->cols <= WF_LEN(windows));

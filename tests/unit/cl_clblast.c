@@ -80,9 +80,9 @@ static void panels_in_parts(void **state)
 static wf_call product(uint32_t m, uint32_t n, uint32_t k)
 {
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
-    c.in[0] = (wf_view){.rows = m, .cols = k, .stride = k};
-    c.in[1] = (wf_view){.rows = n, .cols = k, .stride = k};
-    c.out[0] = (wf_view){.rows = m, .cols = n, .stride = n};
+    c.in[WF_GEMM_X] = (wf_view){.rows = m, .cols = k, .stride = k};
+    c.in[WF_GEMM_W] = (wf_view){.rows = n, .cols = k, .stride = k};
+    c.out[WF_GEMM_Y] = (wf_view){.rows = m, .cols = n, .stride = n};
     return c;
 }
 
@@ -101,7 +101,7 @@ static void only_where_asked_for(void **state)
     wf_call c = product(300, 512, 512), large = product(1 << 15, 512, 1 << 14);
     (void)state;
     assert_true(wf_cl_supports(b, &c, ours));
-    large.in[0].dtype = WF_F16;
+    large.in[WF_GEMM_X].dtype = WF_F16;
     assert_false(wf_cl_supports(b, &large, ours)); /* a panel of 2 GiB */
     for (int i; (i = pick(d, 0)) >= 0; wf_cl_drop(b, WF_OP_GEMM, i)) assert_int_not_equal(i, ours);
     shut(d);
@@ -135,9 +135,9 @@ static void order(void **state)
     assert_int_equal(f->write(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);
     for (int i = 0; i < 2 * PAIRS; i++) {
         wf_call c = product(1, 1, 1);
-        c.in[0].buf = c.in[1].buf = c.in[2].buf = c.out[0].buf = b;
-        c.in[0].offset = i % 2 * sizeof(float), c.out[0].offset = (1 - i % 2) * sizeof(float);
-        c.in[1].offset = c.in[2].offset = 2 * sizeof(float);
+        c.in[WF_GEMM_X].buf = c.in[WF_GEMM_W].buf = c.in[WF_GEMM_BIAS].buf = c.out[WF_GEMM_Y].buf = b;
+        c.in[WF_GEMM_X].offset = i % 2 * sizeof(float), c.out[WF_GEMM_Y].offset = (1 - i % 2) * sizeof(float);
+        c.in[WF_GEMM_W].offset = c.in[WF_GEMM_BIAS].offset = 2 * sizeof(float);
         c.waits = &e[1 - i % 2], c.n_waits = 1, c.signal = e[i % 2], c.started = first;
         if (f->submit(q[i % 2], &c)) fail_msg("%s", wf_error());
     }

@@ -90,9 +90,9 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
     wf_call c = {.op = WF_OP_GEMM};
-    c.in[0] = (wf_view){&stand_in, 0, m, k, k, WF_F16, 0};
-    c.in[1] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENT_MAJOR};
-    c.out[0] = (wf_view){&stand_in, 0, m, n, n, WF_F16, 0};
+    c.in[WF_GEMM_X] = (wf_view){&stand_in, 0, m, k, k, WF_F16, 0};
+    c.in[WF_GEMM_W] = (wf_view){&stand_in, 0, n, k, k, WF_F16, WF_CL_FRAGMENT_MAJOR};
+    c.out[WF_GEMM_Y] = (wf_view){&stand_in, 0, m, n, n, WF_F16, 0};
     return c;
 }
 
@@ -139,7 +139,7 @@ static void parts_fit_local_memory(void **state)
             assert_true(wf_cl_configure(d, j, &c, &l));
             int32_t bytes = knob(&l, "STAGES") * (v->tile[0] + v->tile[1]) * knob(&l, "PK") * 2;
             assert_true(bytes * (256 / (int32_t)l.group) <= (int32_t)d->ref.caps.nv_local_bytes);
-            assert_true(knob(&l, "STAGES") >= 2 && c.in[0].cols % (uint32_t)knob(&l, "PK") == 0);
+            assert_true(knob(&l, "STAGES") >= 2 && c.in[WF_GEMM_X].cols % (uint32_t)knob(&l, "PK") == 0);
             if (!strcmp(v->name, "frag_small")) assert_true(bytes <= 48 << 10);
         }
 }
@@ -149,14 +149,14 @@ static void parts_fit_local_memory(void **state)
 static wf_call qkv(uint32_t m, uint32_t head_dim, uint32_t n_rot, uint32_t neox)
 {
     wf_call c = product(m, 48 * head_dim, 4096);
-    wf_buf *stand_in = c.in[0].buf;
+    wf_buf *stand_in = c.in[WF_GEMM_X].buf;
     uint32_t page = 8 * 16 * head_dim;
     c.p = (wf_op_params){.rope = 1, .n_head = 32, .n_kv_head = 8, .head_dim = head_dim, .n_rot = n_rot, .neox = neox, .page_tokens = 16};
-    c.out[2] = c.out[0];
-    c.out[0].cols = c.out[0].stride = 32 * head_dim;
-    c.in[5] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
-    c.in[6] = c.in[7] = (wf_view){stand_in, 0, 1, m, m, WF_I32, 0};
-    c.out[3] = c.out[4] = (wf_view){stand_in, 0, 9, page, page, WF_F16, 0};
+    c.out[WF_GEMM_GEMM_WS] = c.out[WF_GEMM_Y];
+    c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 32 * head_dim;
+    c.in[WF_GEMM_TABLE] = (wf_view){stand_in, 0, 512, n_rot, n_rot, WF_F32, 0};
+    c.in[WF_GEMM_POS] = c.in[WF_GEMM_SLOT] = (wf_view){stand_in, 0, 1, m, m, WF_I32, 0};
+    c.out[WF_GEMM_K_POOL] = c.out[WF_GEMM_V_POOL] = (wf_view){stand_in, 0, 9, page, page, WF_F16, 0};
     return c;
 }
 
@@ -208,16 +208,16 @@ static void products_keep_what_follows(void **state)
         d->ref.caps.scratch = d->ref.caps.zeroed = 1 << 28;
         c.variant = -1;
         c.p.silu = 1;
-        c.out[1] = c.in[0], c.out[2] = c.out[0];
-        c.out[0].cols = c.out[0].stride = 14336;
-        c.in[0].dtype = WF_F32;
-        c.in[4] = (wf_view){c.in[0].buf, 0, 1, 4096, 4096, WF_F32, 0};
+        c.out[WF_GEMM_NORM_WS] = c.in[WF_GEMM_X], c.out[WF_GEMM_GEMM_WS] = c.out[WF_GEMM_Y];
+        c.out[WF_GEMM_Y].cols = c.out[WF_GEMM_Y].stride = 14336;
+        c.in[WF_GEMM_X].dtype = WF_F32;
+        c.in[WF_GEMM_NORM] = (wf_view){c.in[WF_GEMM_X].buf, 0, 1, 4096, 4096, WF_F32, 0};
         assert_int_equal(wf_pieces(&d->base, &c, piece), cases[i].parts);
         if (cases[i].parts != 2) continue;
         wf_call norm = wf_piece_of(&c, piece[0]), rest = wf_piece_of(&c, piece[1]);
         assert_int_equal(norm.op, WF_OP_RMSNORM);
-        assert_true(rest.op == WF_OP_GEMM && rest.p.silu && !rest.in[4].buf && !rest.out[1].buf);
-        assert_int_equal(rest.in[0].dtype, WF_F16);
+        assert_true(rest.op == WF_OP_GEMM && rest.p.silu && !rest.in[WF_GEMM_NORM].buf && !rest.out[WF_GEMM_NORM_WS].buf);
+        assert_int_equal(rest.in[WF_GEMM_X].dtype, WF_F16);
     }
 }
 

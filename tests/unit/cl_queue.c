@@ -65,10 +65,10 @@ static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *w
     wf_call c = {.op = WF_OP_GEMM, .variant = -1, .waits = &wait, .n_waits = wait ? 1 : 0,
                  .signal = signal};
     wf_view v = {.buf = b, .rows = 1, .cols = 1, .stride = 1};
-    c.in[0] = c.in[1] = c.in[2] = c.out[0] = v;
-    c.in[0].offset = (uint64_t)from * CELL;
-    c.in[1].offset = c.in[2].offset = (uint64_t)n * CELL;
-    c.out[0].offset = (uint64_t)to * CELL;
+    c.in[WF_GEMM_X] = c.in[WF_GEMM_W] = c.in[WF_GEMM_BIAS] = c.out[WF_GEMM_Y] = v;
+    c.in[WF_GEMM_X].offset = (uint64_t)from * CELL;
+    c.in[WF_GEMM_W].offset = c.in[WF_GEMM_BIAS].offset = (uint64_t)n * CELL;
+    c.out[WF_GEMM_Y].offset = (uint64_t)to * CELL;
     if (f->submit(q, &c)) fail_msg("%s", wf_error());
 }
 
@@ -217,9 +217,9 @@ static void watchdog(void **state)
     assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
     wf_call c = {.op = WF_OP_GEMM, .variant = -1, .max_groups = 1, .signal = e};
-    c.in[0] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
-    c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
-    c.out[0] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
+    c.in[WF_GEMM_X] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
+    c.in[WF_GEMM_W] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
+    c.out[WF_GEMM_Y] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
     wf_bound bound;
     assert_int_equal(f->bind(&d->base, &c, f->pick(&d->base, &c, NULL), &bound), WEFT_OK);
     uint64_t start = wf_now_ns();
@@ -242,9 +242,9 @@ static void force(void **state)
 {
     wf_call c = {.op = WF_OP_GEMM};
     (void)state;
-    c.in[0] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
-    c.in[1] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
-    c.out[0] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
+    c.in[WF_GEMM_X] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
+    c.in[WF_GEMM_W] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
+    c.out[WF_GEMM_Y] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
     int naive = f->pick(&d->base, &c, NULL);
     assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, naive)->name, "naive");
     f->drop(&d->base, WF_OP_GEMM, naive);

@@ -50,12 +50,12 @@ static void check(const wf_call *c, const float *without, uint32_t bad, uint32_t
     *element = what;
     run(c);
     *element = before;
-    for (uint32_t m = 0; m < c->out[0].rows; m++)
+    for (uint32_t m = 0; m < c->out[WF_GEMM_Y].rows; m++)
         for (uint32_t n = 0; n < N; n++) {
             float got = floats(y)[m * N + n];
             if (m == bad ? isfinite(got) : got != without[m * N + n])
                 fail_msg("%s, %s, %u rows: %g in row %u, element %u, gives %g in row %u, column %u", wf_variant_at(dev, WF_OP_GEMM, c->variant)->name,
-                         wf_dtypes[c->in[1].dtype].name, c->out[0].rows, (double)what, bad, at, (double)got, m, n);
+                         wf_dtypes[c->in[WF_GEMM_W].dtype].name, c->out[WF_GEMM_Y].rows, (double)what, bad, at, (double)got, m, n);
         }
 }
 
@@ -63,8 +63,8 @@ static void check_rows(wf_call c, uint32_t rows)
 {
     static const uint32_t elements[] = {0, 45, 300, K - 1};
     static float without[M_MAX * N];
-    c.in[0] = (wf_view){.buf = x, .rows = rows, .cols = K, .stride = K};
-    c.out[0] = (wf_view){.buf = y, .rows = rows, .cols = N, .stride = N};
+    c.in[WF_GEMM_X] = (wf_view){.buf = x, .rows = rows, .cols = K, .stride = K};
+    c.out[WF_GEMM_Y] = (wf_view){.buf = y, .rows = rows, .cols = N, .stride = N};
     if (!dev->fns->supports(dev, &c, c.variant)) return;
     run(&c);
     memcpy(without, y->host, sizeof(float) * rows * N);
@@ -84,7 +84,7 @@ static void products_keep_what_is_no_number(void **state)
         for (int v = 0; wf_variant_at(dev, WF_OP_GEMM, v); v++)
             for (size_t m = 0; m < WF_LEN(rows); m++) {
                 wf_call c = {.op = WF_OP_GEMM, .variant = v};
-                c.in[1] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K, .dtype = t};
+                c.in[WF_GEMM_W] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K, .dtype = t};
                 check_rows(c, rows[m]);
             }
     }

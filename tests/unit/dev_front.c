@@ -56,31 +56,43 @@ static wf_call good(fixture *f, enum wf_op op)
                       .page_tokens = 4};
 #define V(dtype, rows, cols) view(f, &at, WF_##dtype, rows, cols)
     switch (op) {
-    case WF_OP_GET_ROWS: c.in[0] = V(Q4_0, 10, 64), c.in[1] = V(I32, 1, 3), c.out[0] = V(F32, 3, 64); break;
-    case WF_OP_RMSNORM: c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 1, 10), c.out[0] = V(F16, 3, 10); break;
+    case WF_OP_GET_ROWS:
+        c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3), c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
+        break;
+    case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
     case WF_OP_GEMM:
-        c.in[0] = V(F16, 3, 64), c.in[1] = V(Q8_0, 5, 64), c.in[2] = V(F32, 1, 5);
-        c.in[3] = V(F32, 3, 5), c.out[0] = V(F32, 3, 5);
+        c.in[WF_GEMM_X] = V(F16, 3, 64), c.in[WF_GEMM_W] = V(Q8_0, 5, 64), c.in[WF_GEMM_BIAS] = V(F32, 1, 5);
+        c.in[WF_GEMM_RESIDUAL] = V(F32, 3, 5), c.out[WF_GEMM_Y] = V(F32, 3, 5);
         break;
     case WF_OP_ROPE_KV:
-        c.in[0] = V(F32, 3, 64), c.in[1] = V(F32, 20, 8), c.in[2] = V(I32, 1, 3), c.in[3] = V(I32, 3, 1);
-        c.out[0] = V(F32, 3, 32), c.out[1] = V(F16, 6, 64), c.out[2] = V(F16, 6, 64);
+        c.in[WF_ROPE_KV_QKV] = V(F32, 3, 64), c.in[WF_ROPE_KV_TABLE] = V(F32, 20, 8), c.in[WF_ROPE_KV_POS] = V(I32, 1, 3);
+        c.in[WF_ROPE_KV_SLOT] = V(I32, 3, 1);
+        c.out[WF_ROPE_KV_Q] = V(F32, 3, 32), c.out[WF_ROPE_KV_K_POOL] = V(F16, 6, 64), c.out[WF_ROPE_KV_V_POOL] = V(F16, 6, 64);
         break;
     case WF_OP_ATTENTION:
-        c.in[0] = V(F32, 3, 32), c.in[1] = V(F16, 6, 64), c.in[2] = V(F16, 6, 64), c.in[3] = V(I32, 1, 3);
-        c.in[4] = V(I32, 1, 3), c.in[5] = V(I32, 1, 3), c.in[6] = V(I32, 1, 4), c.out[0] = V(F32, 3, 32);
-        c.out[1] = V(I32, 1, 1), c.in[7] = V(I32, 1, 2);
+        c.in[WF_ATTENTION_Q] = V(F32, 3, 32), c.in[WF_ATTENTION_K_POOL] = V(F16, 6, 64);
+        c.in[WF_ATTENTION_V_POOL] = V(F16, 6, 64), c.in[WF_ATTENTION_SEQ] = V(I32, 1, 3);
+        c.in[WF_ATTENTION_POS] = V(I32, 1, 3), c.in[WF_ATTENTION_INDPTR] = V(I32, 1, 3);
+        c.in[WF_ATTENTION_PAGES] = V(I32, 1, 4), c.out[WF_ATTENTION_O] = V(F32, 3, 32);
+        c.out[WF_ATTENTION_RECOMPUTED] = V(I32, 1, 1), c.in[WF_ATTENTION_WINDOWS] = V(I32, 1, 2);
         break;
-    case WF_OP_ARGMAX: c.in[0] = V(F32, 3, 10), c.out[0] = V(I32, 3, 1); break;
+    case WF_OP_ARGMAX: c.in[WF_ARGMAX_X] = V(F32, 3, 10), c.out[WF_ARGMAX_Y] = V(I32, 3, 1); break;
     case WF_OP_SAMPLE:
-        c.in[0] = V(F32, 3, 10), c.in[1] = V(F32, 3, 3), c.in[2] = V(I32, 3, 5), c.in[3] = V(I32, 1, 4), c.in[4] = V(I32, 6, 1);
-        c.in[5] = V(F32, 6, 3), c.out[0] = V(I32, 3, 2), c.out[1] = V(F32, 3, 2), c.out[2] = V(F32, 3, 10);
+        c.in[WF_SAMPLE_X] = V(F32, 3, 10), c.in[WF_SAMPLE_PARAMS] = V(F32, 3, 3), c.in[WF_SAMPLE_KEY] = V(I32, 3, 5);
+        c.in[WF_SAMPLE_INDPTR] = V(I32, 1, 4), c.in[WF_SAMPLE_IDS] = V(I32, 6, 1);
+        c.in[WF_SAMPLE_ADJUST] = V(F32, 6, 3), c.out[WF_SAMPLE_Y] = V(I32, 3, 2), c.out[WF_SAMPLE_P] = V(F32, 3, 2);
+        c.out[WF_SAMPLE_Z] = V(F32, 3, 10);
         break;
     case WF_OP_PAGE_COPY:
-        c.in[0] = V(F16, 6, 64), c.in[1] = V(I32, 1, 3), c.in[2] = V(I32, 3, 1), c.out[0] = V(F16, 5, 64);
+        c.in[WF_PAGE_COPY_FROM] = V(F16, 6, 64), c.in[WF_PAGE_COPY_SRC] = V(I32, 1, 3), c.in[WF_PAGE_COPY_DST] = V(I32, 3, 1);
+        c.out[WF_PAGE_COPY_TO] = V(F16, 5, 64);
         break;
-    case WF_OP_TOKEN_SUBST: c.in[0] = V(I32, 3, 1), c.in[1] = V(I32, 1, 7), c.out[0] = V(I32, 1, 3); break;
-    default: c.in[0] = V(F32, 3, 20), c.out[0] = V(F32, 3, 10); break;
+    case WF_OP_TOKEN_SUBST:
+        c.in[WF_TOKEN_SUBST_IDS] = V(I32, 3, 1), c.in[WF_TOKEN_SUBST_FROM] = V(I32, 1, 7);
+        c.out[WF_TOKEN_SUBST_Y] = V(I32, 1, 3);
+        break;
+    case WF_OP_SILU_MUL: c.in[WF_SILU_MUL_GU] = V(F32, 3, 20), c.out[WF_SILU_MUL_Y] = V(F32, 3, 10); break;
+    default: break;
     }
 #undef V
     return c;
@@ -94,23 +106,23 @@ static void good_calls_pass(void **state)
         if (wf_call_check(f->dev, &c)) fail_msg("%s", weft_last_error());
     }
     wf_call c = good(f, WF_OP_GEMM);
-    c.in[2].buf = NULL;
-    c.in[3] = c.out[0]; /* residual is Y */
+    c.in[WF_GEMM_BIAS].buf = NULL;
+    c.in[WF_GEMM_RESIDUAL] = c.out[WF_GEMM_Y]; /* residual is Y */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
-    c.in[3].buf = NULL;
+    c.in[WF_GEMM_RESIDUAL].buf = NULL;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_ATTENTION);
-    c.out[1].buf = NULL; /* nobody counts */
-    c.in[7].buf = NULL;  /* nobody looks less far than to the first key */
+    c.out[WF_ATTENTION_RECOMPUTED].buf = NULL; /* nobody counts */
+    c.in[WF_ATTENTION_WINDOWS].buf = NULL;  /* nobody looks less far than to the first key */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_ROPE_KV); /* K and V of a page side by side */
-    c.out[1].stride = c.out[2].stride = 128;
-    c.out[2].offset = c.out[1].offset + 64 * 2;
+    c.out[WF_ROPE_KV_K_POOL].stride = c.out[WF_ROPE_KV_V_POOL].stride = 128;
+    c.out[WF_ROPE_KV_V_POOL].offset = c.out[WF_ROPE_KV_K_POOL].offset + 64 * 2;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_PAGE_COPY);
-    c.out[0] = c.in[0]; /* within one pool */
+    c.out[WF_PAGE_COPY_TO] = c.in[WF_PAGE_COPY_FROM]; /* within one pool */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
-    c.out[0].rows--; /* pools that overlap */
+    c.out[WF_PAGE_COPY_TO].rows--; /* pools that overlap */
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_ERR_ARG);
 }
 
@@ -152,10 +164,10 @@ static bool may_grow(const wf_call *c, bool out, int i, int how)
 {
     if (how != 0 && how != 1) return false;
     if (c->op == WF_OP_ARGMAX && !out) return how == 1;
-    if (c->op == WF_OP_PAGE_COPY && (out || i == 0)) return how == 0;
-    if (c->op == WF_OP_TOKEN_SUBST && !out && i == 1) return true;
-    if (c->op == WF_OP_ATTENTION && !out && (i == 5 || i == 6)) return true;
-    return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == 1) || (c->op == WF_OP_GET_ROWS && i == 0));
+    if (c->op == WF_OP_PAGE_COPY && (out || i == WF_PAGE_COPY_FROM)) return how == 0;
+    if (c->op == WF_OP_TOKEN_SUBST && !out && i == WF_TOKEN_SUBST_FROM) return true;
+    if (c->op == WF_OP_ATTENTION && !out && (i == WF_ATTENTION_INDPTR || i == WF_ATTENTION_PAGES)) return true;
+    return how == 0 && !out && ((c->op == WF_OP_ROPE_KV && i == WF_ROPE_KV_TABLE) || (c->op == WF_OP_GET_ROWS && i == WF_GET_ROWS_TABLE));
 }
 
 static void spoil_operands(fixture *f, enum wf_op op, bool out)
@@ -186,14 +198,15 @@ static void missing_and_extra_operands(void **state)
     for (int op = 0; op < WF_N_OPS; op++) {
         for (int i = 0; i < WF_MAX_IN; i++) {
             wf_call c = good(f, (enum wf_op)op);
-            if ((op == WF_OP_GEMM && (i == 2 || i == 3)) || (op == WF_OP_ATTENTION && i == 7)) continue;
+            if (op == WF_OP_GEMM && (i == WF_GEMM_BIAS || i == WF_GEMM_RESIDUAL)) continue;
+            if (op == WF_OP_ATTENTION && i == WF_ATTENTION_WINDOWS) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
             refused(f, &c, "in", i, -1);
         }
         for (int i = 0; i < WF_MAX_OUT; i++) {
             wf_call c = good(f, (enum wf_op)op);
-            if (op == WF_OP_ATTENTION && i == 1) continue;
+            if (op == WF_OP_ATTENTION && i == WF_ATTENTION_RECOMPUTED) continue;
             if (c.out[i].buf) c.out[i].buf = NULL;
             else c.out[i] = c.in[0];
             refused(f, &c, "out", i, -1);
@@ -207,8 +220,10 @@ static void fused_gemms(void **state)
     fixture *f = *state;
     uint64_t at = 0;
     wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.eps = 1e-5f, .silu = 1}};
-    c.in[0] = view(f, &at, WF_F32, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 6, 64), c.in[4] = view(f, &at, WF_F32, 1, 64);
-    c.out[0] = view(f, &at, WF_F32, 3, 3), c.out[1] = view(f, &at, WF_F16, 3, 64), c.out[2] = view(f, &at, WF_F16, 3, 6);
+    c.in[WF_GEMM_X] = view(f, &at, WF_F32, 3, 64), c.in[WF_GEMM_W] = view(f, &at, WF_Q8_0, 6, 64);
+    c.in[WF_GEMM_NORM] = view(f, &at, WF_F32, 1, 64);
+    c.out[WF_GEMM_Y] = view(f, &at, WF_F32, 3, 3), c.out[WF_GEMM_NORM_WS] = view(f, &at, WF_F16, 3, 64);
+    c.out[WF_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 6);
     assert_true(wf_is_fused(&c));
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     for (int i = 1; i < 3; i++) {
@@ -221,9 +236,9 @@ static void fused_gemms(void **state)
         refused(f, &bad, "out", i, -1);
     }
     wf_call halves = c, residual = c, wrong = c;
-    halves.in[0].dtype = WF_F16;
+    halves.in[WF_GEMM_X].dtype = WF_F16;
     refused(f, &halves, "in", 0, -1);
-    residual.in[3] = view(f, &at, WF_F32, 3, 3);
+    residual.in[WF_GEMM_RESIDUAL] = view(f, &at, WF_F32, 3, 3);
     refused(f, &residual, "in", 3, -1);
     wrong.p.eps = -1;
     refused(f, &wrong, "eps", 0, -1);
@@ -236,16 +251,19 @@ static void fused_ropes(void **state)
     uint64_t at = 0;
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
     c.p = (wf_op_params){.rope = 1, .n_head = 4, .n_kv_head = 2, .head_dim = 8, .n_rot = 8, .page_tokens = 4};
-    c.in[0] = view(f, &at, WF_F16, 3, 64), c.in[1] = view(f, &at, WF_Q8_0, 64, 64), c.in[5] = view(f, &at, WF_F32, 20, 8);
-    c.in[6] = view(f, &at, WF_I32, 1, 3), c.in[7] = view(f, &at, WF_I32, 3, 1), c.out[0] = view(f, &at, WF_F32, 3, 32);
-    c.out[2] = view(f, &at, WF_F16, 3, 64), c.out[3] = view(f, &at, WF_F16, 6, 64), c.out[4] = view(f, &at, WF_F16, 6, 64);
+    c.in[WF_GEMM_X] = view(f, &at, WF_F16, 3, 64), c.in[WF_GEMM_W] = view(f, &at, WF_Q8_0, 64, 64);
+    c.in[WF_GEMM_TABLE] = view(f, &at, WF_F32, 20, 8);
+    c.in[WF_GEMM_POS] = view(f, &at, WF_I32, 1, 3), c.in[WF_GEMM_SLOT] = view(f, &at, WF_I32, 3, 1);
+    c.out[WF_GEMM_Y] = view(f, &at, WF_F32, 3, 32);
+    c.out[WF_GEMM_GEMM_WS] = view(f, &at, WF_F16, 3, 64), c.out[WF_GEMM_K_POOL] = view(f, &at, WF_F16, 6, 64);
+    c.out[WF_GEMM_V_POOL] = view(f, &at, WF_F16, 6, 64);
     assert_true(wf_is_fused(&c));
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
-    for (int i = 5; i < WF_MAX_IN + WF_MAX_OUT; i++) {
+    for (int i = WF_GEMM_TABLE; i < WF_MAX_IN + WF_MAX_OUT; i++) {
         for (int how = -1; how < N_SPOILS; how++) {
             wf_call bad = c;
             wf_view *v = i < WF_MAX_IN ? &bad.in[i] : &bad.out[i - WF_MAX_IN];
-            if (!v->buf || (i == 5 && how == 0)) continue; /* more positions do no harm */
+            if (!v->buf || (i == WF_GEMM_TABLE && how == 0)) continue; /* more positions do no harm */
             if (how < 0) v->buf = NULL;
             else if (!spoil(f, v, how)) continue;
             refused(f, &bad, "operand", i, how);
@@ -254,7 +272,7 @@ static void fused_ropes(void **state)
     wf_call silu = c, residual = c, heads = c, plain = c;
     silu.p.silu = 1;
     refused(f, &silu, "silu", 0, -1);
-    residual.in[3] = view(f, &at, WF_F32, 3, 32);
+    residual.in[WF_GEMM_RESIDUAL] = view(f, &at, WF_F32, 3, 32);
     refused(f, &residual, "in", 3, -1);
     heads.p.n_head = 6;
     refused(f, &heads, "heads", 0, -1);
@@ -276,10 +294,10 @@ static void spoilt_params_are_refused(void **state)
     } while (0)
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
-    REFUSED(WF_OP_RMSNORM, c.in[1].cols = c.in[1].stride = 3);
-    REFUSED(WF_OP_RMSNORM, c.in[1].cols = c.in[1].stride = 20);
+    REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 3);
+    REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 20);
     c = good(f, WF_OP_RMSNORM); /* two groups */
-    c.in[1].cols = c.in[1].stride = 5;
+    c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 5;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
     REFUSED(WF_OP_ATTENTION, c.p.sink = WF_MAX_SINK + 1);
@@ -295,12 +313,13 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_ATTENTION, c.p.page_tokens = UINT32_MAX);
     REFUSED(WF_OP_ATTENTION, c.p.head_dim = 1u << 31);
     REFUSED(WF_OP_ATTENTION, (c.p.n_head = 1u << 31, c.p.n_kv_head = 1u << 31, c.p.page_tokens = 1u << 31));
-    REFUSED(WF_OP_ATTENTION, c.in[5].cols = c.in[5].stride = 1);
-    REFUSED(WF_OP_ATTENTION, (c.in[1].rows = 3));
-    REFUSED(WF_OP_ATTENTION, (c.in[1].rows = c.in[2].rows = 2, c.in[1].stride = 96)); /* another stride than V's */
-    REFUSED(WF_OP_ATTENTION, c.in[1].stride = c.in[2].stride = UINT32_MAX);
-    REFUSED(WF_OP_ROPE_KV, (c.out[1].rows = c.out[2].rows = 2, c.out[2].stride = 96));
-    REFUSED(WF_OP_PAGE_COPY, c.in[0].stride = UINT32_MAX);
+    REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_INDPTR].cols = c.in[WF_ATTENTION_INDPTR].stride = 1);
+    REFUSED(WF_OP_ATTENTION, (c.in[WF_ATTENTION_K_POOL].rows = 3));
+    /* another stride than V's */
+    REFUSED(WF_OP_ATTENTION, (c.in[WF_ATTENTION_K_POOL].rows = c.in[WF_ATTENTION_V_POOL].rows = 2, c.in[WF_ATTENTION_K_POOL].stride = 96));
+    REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_K_POOL].stride = c.in[WF_ATTENTION_V_POOL].stride = UINT32_MAX);
+    REFUSED(WF_OP_ROPE_KV, (c.out[WF_ROPE_KV_K_POOL].rows = c.out[WF_ROPE_KV_V_POOL].rows = 2, c.out[WF_ROPE_KV_V_POOL].stride = 96));
+    REFUSED(WF_OP_PAGE_COPY, c.in[WF_PAGE_COPY_FROM].stride = UINT32_MAX);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 0);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 3);
     REFUSED(WF_OP_ROPE_KV, c.p.n_rot = 16);
@@ -316,25 +335,25 @@ static void overlaps_are_refused(void **state)
 {
     fixture *f = *state;
     wf_call c = good(f, WF_OP_RMSNORM);
-    c.out[0].offset = c.in[0].offset;
+    c.out[WF_RMSNORM_Y].offset = c.in[WF_RMSNORM_X].offset;
     refused(f, &c, "y over x", 0, 0);
     c = good(f, WF_OP_GEMM);
-    c.in[3] = c.out[0];
-    c.in[3].offset += 0;
-    c.in[3].rows = c.out[0].rows;
-    c.out[0].stride = c.in[3].stride + 1;
+    c.in[WF_GEMM_RESIDUAL] = c.out[WF_GEMM_Y];
+    c.in[WF_GEMM_RESIDUAL].offset += 0;
+    c.in[WF_GEMM_RESIDUAL].rows = c.out[WF_GEMM_Y].rows;
+    c.out[WF_GEMM_Y].stride = c.in[WF_GEMM_RESIDUAL].stride + 1;
     refused(f, &c, "residual almost Y", 3, 0);
     c = good(f, WF_OP_ROPE_KV);
-    c.out[2].offset = c.out[1].offset + 64;
+    c.out[WF_ROPE_KV_V_POOL].offset = c.out[WF_ROPE_KV_K_POOL].offset + 64;
     refused(f, &c, "V over K", 2, 0);
     c = good(f, WF_OP_RMSNORM); /* columns 0..16 and 16..32 of one matrix do not overlap */
-    c.in[0].cols = c.in[1].cols = c.in[1].stride = 16;
-    c.in[0].stride = 32;
-    c.out[0] = c.in[0];
-    c.out[0].offset += 64;
-    c.in[1].offset = 4096;
+    c.in[WF_RMSNORM_X].cols = c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 16;
+    c.in[WF_RMSNORM_X].stride = 32;
+    c.out[WF_RMSNORM_Y] = c.in[WF_RMSNORM_X];
+    c.out[WF_RMSNORM_Y].offset += 64;
+    c.in[WF_RMSNORM_W].offset = 4096;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
-    c.out[0].cols = c.in[0].cols = c.in[1].cols = c.in[1].stride = 17;
+    c.out[WF_RMSNORM_Y].cols = c.in[WF_RMSNORM_X].cols = c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 17;
     refused(f, &c, "17 columns 16 apart", 0, 0);
 }
 

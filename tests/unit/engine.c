@@ -255,7 +255,7 @@ static bool decodes[33], prompts[33];
 
 static void note_attention(const wf_call *c)
 {
-    uint32_t rows = c->out[0].rows, seqs = c->in[5].rows - 1;
+    uint32_t rows = c->out[WF_ATTENTION_O].rows, seqs = c->in[WF_ATTENTION_INDPTR].rows - 1;
     if (c->op != WF_OP_ATTENTION || rows > 32 || c->p.max_kv != 128) return;
     if (c->p.max_q == 1 && seqs == rows) decodes[rows] = true;
     if (c->p.max_q == rows && seqs == 1) prompts[rows] = true;

@@ -152,9 +152,9 @@ static bool open_device(const char *name, device *d)
     } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 5}, {WF_I32, 1, 2}, {WF_I32, 1, WF_PENALTY_WINDOW}, {WF_F32, WF_PENALTY_WINDOW, 3}};
     d->call = (wf_call){.op = WF_OP_SAMPLE, .variant = -1};
     for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
-    d->call.out[0] = place(d, &at, WF_I32, 1, 1);
-    d->call.out[1] = place(d, &at, WF_F32, 1, 1);
-    d->call.out[2] = place(d, &at, WF_F32, 1, N);
+    d->call.out[WF_SAMPLE_Y] = place(d, &at, WF_I32, 1, 1);
+    d->call.out[WF_SAMPLE_P] = place(d, &at, WF_F32, 1, 1);
+    d->call.out[WF_SAMPLE_Z] = place(d, &at, WF_F32, 1, N);
     if (wf_prepare(d->dev, &d->call, &d->call.variant)) fail_msg("%s", wf_error());
     return true;
 }
@@ -187,7 +187,7 @@ static int32_t on_device(device *d, const struct weft_sampling *s, const float *
     put(d, 0, x, N * sizeof *x), put(d, 1, params, sizeof params), put(d, 2, key, sizeof key);
     put(d, 3, indptr, sizeof indptr), put(d, 4, ids, sizeof ids), put(d, 5, adjust, sizeof adjust);
     assert_int_equal(wf_submit(d->q, &d->call), WEFT_OK);
-    assert_int_equal(wf_read(d->q, d->buf, d->call.out[0].offset, &id, sizeof id, NULL, 0, NULL), WEFT_OK);
+    assert_int_equal(wf_read(d->q, d->buf, d->call.out[WF_SAMPLE_Y].offset, &id, sizeof id, NULL, 0, NULL), WEFT_OK);
     assert_int_equal(wf_finish(d->q), WEFT_OK);
     return id;
 }

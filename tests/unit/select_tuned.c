@@ -220,9 +220,9 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     if (wf_select_open("null", p, &dev)) return -2;
     assert_int_equal(wf_buf_create(dev, 1 << 20, &buf), WEFT_OK);
     wf_call c = {.op = WF_OP_GEMM, .variant = -1};
-    c.in[0] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
-    c.in[1] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
-    c.out[0] = (wf_view){
+    c.in[WF_GEMM_X] = (wf_view){.buf = buf, .rows = m, .cols = 32, .stride = 32, .dtype = WF_F16};
+    c.in[WF_GEMM_W] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
+    c.out[WF_GEMM_Y] = (wf_view){
         .buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
     if (dropped >= 0) wf_drop(dev, WF_OP_GEMM, dropped);
     int v = wf_pick(dev, &c);

@@ -80,15 +80,15 @@ static void weights_rotate(void **state)
     double ns = 0;
     if (wf_problem_create(f->dev, f->q, &s, rotate, &p)) fail_msg("%s", weft_last_error());
     assert_true(p.copies * bytes >= rotate);
-    assert_int_equal(p.call.in[1].rows, 100);
-    assert_int_equal(p.call.in[0].rows, 3);
+    assert_int_equal(p.call.in[WF_GEMM_W].rows, 100);
+    assert_int_equal(p.call.in[WF_GEMM_X].rows, 3);
     seen.slot = 1;
     assert_int_equal(wf_clock_variant(&p, 0, 1, 0, &ns), WEFT_OK);
     assert_true(ns > 0);
     assert_rotated(p.copies, bytes);
     assert_int_equal(wf_problem_rows(&p, 7), WEFT_OK);
-    assert_int_equal(p.call.in[0].rows, 7);
-    assert_int_equal(p.call.out[0].cols, 100);
+    assert_int_equal(p.call.in[WF_GEMM_X].rows, 7);
+    assert_int_equal(p.call.out[WF_GEMM_Y].cols, 100);
     wf_problem_destroy(&p);
 }
 
@@ -170,7 +170,7 @@ static void pages_rotate(void **state)
     double ns;
     uint8_t used[MAX_SEEN] = {0};
     if (wf_problem_create(f->dev, f->q, &s, 100000, &p)) fail_msg("%s", weft_last_error());
-    uint32_t pages = 3 * 3, all = p.call.in[1].rows;
+    uint32_t pages = 3 * 3, all = p.call.in[WF_ATTENTION_K_POOL].rows;
     assert_int_equal(all, p.copies * pages);
     assert_true(all * 16ull * 2 * 8 * 4 >= 100000 && all <= MAX_SEEN);
     for (uint32_t i = 0; i < p.copies; i++)
@@ -180,9 +180,9 @@ static void pages_rotate(void **state)
             assert_int_equal(used[page]++, 0); /* each page is of one sequence */
         }
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(ints(&p.call.in[3])[i], i);
-        assert_int_equal(ints(&p.call.in[4])[i], 39);
-        assert_int_equal(ints(&p.call.in[5])[i + 1], 3 * (i + 1));
+        assert_int_equal(ints(&p.call.in[WF_ATTENTION_SEQ])[i], i);
+        assert_int_equal(ints(&p.call.in[WF_ATTENTION_POS])[i], 39);
+        assert_int_equal(ints(&p.call.in[WF_ATTENTION_INDPTR])[i + 1], 3 * (i + 1));
     }
     assert_int_equal(p.call.p.max_q, 1);
     assert_int_equal(p.call.p.max_kv, 40);
@@ -205,10 +205,10 @@ static void prompts_are_causal(void **state)
                   .head_dim = 8};
     wf_problem p;
     if (wf_problem_create(f->dev, f->q, &s, 1, &p)) fail_msg("%s", weft_last_error());
-    assert_int_equal(p.call.in[0].rows, 40);
+    assert_int_equal(p.call.in[WF_ATTENTION_Q].rows, 40);
     for (int i = 0; i < 40; i++) {
-        assert_int_equal(ints(&p.call.in[3])[i], i / 20);
-        assert_int_equal(ints(&p.call.in[4])[i], i % 20);
+        assert_int_equal(ints(&p.call.in[WF_ATTENTION_SEQ])[i], i / 20);
+        assert_int_equal(ints(&p.call.in[WF_ATTENTION_POS])[i], i % 20);
     }
     assert_true(p.call.p.phi_lo < p.call.p.phi_hi);
     assert_true(wf_shape_flops(&s) == 4.0 * 4 * 8 * 2 * 210);

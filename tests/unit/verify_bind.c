@@ -31,10 +31,10 @@ static float *at(const wf_view *v, uint32_t row)
 
 static weft_status silu_mul(const wf_call *c)
 {
-    const wf_view *y = &c->out[0];
+    const wf_view *y = &c->out[WF_SILU_MUL_Y];
     computed++;
     for (uint32_t r = 0; r < y->rows; r++) {
-        const float *gate = at(&c->in[0], r), *up = gate + y->cols;
+        const float *gate = at(&c->in[WF_SILU_MUL_GU], r), *up = gate + y->cols;
         for (uint32_t i = 0; i < y->cols; i++) at(y, r)[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
     }
     if (c->variant < (int)right_from) at(y, y->rows - 1)[y->cols - 1] = wrong_value;
@@ -181,22 +181,22 @@ static void a_lost_device_is_no_verdict(void **state)
 
 static void rmsnorm(const wf_call *c)
 {
-    const wf_view *x = &c->in[0];
+    const wf_view *x = &c->in[WF_RMSNORM_X];
     for (uint32_t r = 0; r < x->rows; r++) {
         float sum = 0;
         for (uint32_t i = 0; i < x->cols; i++) sum += at(x, r)[i] * at(x, r)[i];
         for (uint32_t i = 0; i < x->cols; i++)
-            at(&c->out[0], r)[i] = at(x, r)[i] / sqrtf(sum / (float)x->cols + c->p.eps) * at(&c->in[1], 0)[i];
+            at(&c->out[WF_RMSNORM_Y], r)[i] = at(x, r)[i] / sqrtf(sum / (float)x->cols + c->p.eps) * at(&c->in[WF_RMSNORM_W], 0)[i];
     }
 }
 
 static void product(const wf_call *c)
 {
-    for (uint32_t r = 0; r < c->out[0].rows; r++)
-        for (uint32_t n = 0; n < c->out[0].cols; n++) {
+    for (uint32_t r = 0; r < c->out[WF_GEMM_Y].rows; r++)
+        for (uint32_t n = 0; n < c->out[WF_GEMM_Y].cols; n++) {
             float sum = 0;
-            for (uint32_t i = 0; i < c->in[0].cols; i++) sum += at(&c->in[0], r)[i] * at(&c->in[1], n)[i];
-            at(&c->out[0], r)[n] = sum;
+            for (uint32_t i = 0; i < c->in[WF_GEMM_X].cols; i++) sum += at(&c->in[WF_GEMM_X], r)[i] * at(&c->in[WF_GEMM_W], n)[i];
+            at(&c->out[WF_GEMM_Y], r)[n] = sum;
         }
 }
 
@@ -213,23 +213,23 @@ static const wf_dev_fns *null_fns;
 
 static bool no_norm_supports(wf_dev *dev, const wf_call *c, int variant)
 {
-    return !(c->op == WF_OP_GEMM && c->in[4].buf) && null_fns->supports(dev, c, variant);
+    return !(c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) && null_fns->supports(dev, c, variant);
 }
 
 static int no_norm_pick(wf_dev *dev, const wf_call *c, const char *class)
 {
-    return c->op == WF_OP_GEMM && c->in[4].buf ? -1 : null_fns->pick(dev, c, class);
+    return c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf ? -1 : null_fns->pick(dev, c, class);
 }
 
 static wf_call fused_call(const fixture *f)
 {
     wf_call c = {.op = WF_OP_GEMM, .variant = -1, .p = {.silu = 1, .eps = 1e-5f}};
-    c.in[0] = (wf_view){.buf = f->y, .rows = 1, .cols = 32, .stride = 32};
-    c.in[1] = (wf_view){.buf = f->gu, .rows = 16, .cols = 32, .stride = 32};
-    c.in[4] = (wf_view){.buf = f->y, .offset = 128, .rows = 1, .cols = 32, .stride = 32};
-    c.out[0] = (wf_view){.buf = f->y, .offset = 256, .rows = 1, .cols = 8, .stride = 8};
-    c.out[1] = (wf_view){.buf = f->y, .offset = 384, .rows = 1, .cols = 32, .stride = 32};
-    c.out[2] = (wf_view){.buf = f->y, .offset = 512, .rows = 1, .cols = 16, .stride = 16};
+    c.in[WF_GEMM_X] = (wf_view){.buf = f->y, .rows = 1, .cols = 32, .stride = 32};
+    c.in[WF_GEMM_W] = (wf_view){.buf = f->gu, .rows = 16, .cols = 32, .stride = 32};
+    c.in[WF_GEMM_NORM] = (wf_view){.buf = f->y, .offset = 128, .rows = 1, .cols = 32, .stride = 32};
+    c.out[WF_GEMM_Y] = (wf_view){.buf = f->y, .offset = 256, .rows = 1, .cols = 8, .stride = 8};
+    c.out[WF_GEMM_NORM_WS] = (wf_view){.buf = f->y, .offset = 384, .rows = 1, .cols = 32, .stride = 32};
+    c.out[WF_GEMM_GEMM_WS] = (wf_view){.buf = f->y, .offset = 512, .rows = 1, .cols = 16, .stride = 16};
     return c;
 }
 
@@ -321,7 +321,7 @@ static void a_launch_only_enqueues(void **state)
     assert_int_equal(searches, 0);
     assert_int_equal(launches, 3);
     assert_true(launched[0].op == WF_OP_RMSNORM && launched[0].waits == c.waits && launched[0].signal == ev[1]);
-    assert_true(launched[1].op == WF_OP_GEMM && !launched[1].n_waits && !launched[1].signal && launched[1].out[0].cols == 16);
+    assert_true(launched[1].op == WF_OP_GEMM && !launched[1].n_waits && !launched[1].signal && launched[1].out[WF_GEMM_Y].cols == 16);
     assert_true(launched[2].op == WF_OP_SILU_MUL && !launched[2].n_waits && launched[2].signal == ev[2]);
     f.dev->fns = real_fns;
     for (int i = 0; i < 3; i++) wf_event_destroy(ev[i]);
@@ -342,7 +342,7 @@ static void launches_are_checked_on_request(void **state)
     f.dev->params.check_calls = true;
     assert_int_equal(wf_launch(q, &f.call, &b), WEFT_OK);
     wf_call wrong = f.call;
-    wrong.in[0].cols++;
+    wrong.in[WF_SILU_MUL_GU].cols++;
     assert_int_equal(wf_launch(q, &wrong, &b), WEFT_ERR_ARG);
     wrong = f.call;
     wrong.n_waits = 1;
