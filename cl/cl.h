@@ -7,7 +7,7 @@
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
  * Files in their order, which tests/layers holds: ptx, wgmma*, source, launch, ops/<op>, variants, pick; errors, queue, cache, child,
- * prog; ops/clblast_run, submit; buf, layout, quirks, caps, probe; dev.
+ * prog; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev.
  */
 #ifndef WF_CL_H
 #define WF_CL_H
@@ -169,6 +169,7 @@ struct cl_variant {
     cl_configure_fn configure;
 };
 
+bool wf_cl_tile_registers(const cl_variant *); /* of wf_cl_configure_tile: does it take cl_caps.registers? */
 bool wf_cl_configure_get_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
 bool wf_cl_configure_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
@@ -391,6 +392,11 @@ bool wf_cl_has_clblast(void);
 weft_status wf_cl_clblast_run(cl_q *, const wf_call *, int variant);
 /* What CLBlast holds of contexts ends here. Other devices of the process that use it build again. */
 void wf_cl_clblast_close(cl_dev *);
+
+/* ---- about.c -------------------------------------------------------------------------------------------------- */
+
+void wf_cl_about(wf_dev *, enum wf_op, int variant, wf_kernel_about *out);
+weft_status wf_cl_variant_source(wf_dev *, const wf_call *, int variant, char **out);
 
 /* ---- probe.c ------------------------------------------------------------------------------------------------ */
 

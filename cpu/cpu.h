@@ -138,6 +138,7 @@ int wf_cpu_pick(wf_dev *, const wf_call *, const char *class);
 /* ---- probe.c --------------------------------------------------------------------------------- */
 
 weft_status wf_cpu_measure(wf_dev *, wf_ceilings *out);
+void wf_cpu_about(wf_dev *, enum wf_op, int variant, wf_kernel_about *out);
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 

@@ -262,6 +262,7 @@ static const wf_dev_fns fns = {
     .pick = wf_cpu_pick,
     .bind = bind_variant,
     .drop = drop,
+    .about = wf_cpu_about,
     .weight_layout = wf_cpu_weight_layout,
     .weight_bytes = wf_cpu_weight_bytes,
     .weight_pack = wf_cpu_weight_pack,

@@ -65,6 +65,11 @@ bool wf_cl_configure_gemv(const cl_caps *caps, const cl_variant *v, const wf_cal
     return common(v, c, l);
 }
 
+bool wf_cl_tile_registers(const cl_variant *v)
+{
+    return v->tile[2] * v->tile[3] > 64;
+}
+
 bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
@@ -73,7 +78,7 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     uint64_t bm = (uint64_t)t[0], bn = (uint64_t)t[1];
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
     uint32_t bk = 16, part = (uint32_t)(bm + bn) * bk * 4;
-    if (t[2] * t[3] > 64 && !caps->registers) return false;
+    if (wf_cl_tile_registers(v) && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
     if (c->in[WF_GEMM_X].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
     if (bm * bn > 64 * 64 && !vectors(c)) return false; /* odd shapes: tile64 is enough */

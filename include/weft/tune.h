@@ -160,6 +160,25 @@ typedef void (*weft_selftest_fn)(void *user, const struct weft_selftest_row *row
 WEFT_API enum weft_status weft_selftest(const char *device, const char *tier, uint64_t seed,
                                         weft_selftest_fn fn, void *user);
 
+/* --- kernels ------------------------------------------------------------------------------------ */
+
+/* One row of `weft kernels`: a variant of an op. Texts live as long as the call. */
+struct weft_kernel {
+    const char *op, *name, *tier;
+    const char *layout;     /* of the weights that it reads */
+    const char *invariance; /* two variants of one class give bit-identical rows */
+    bool batch_dependent;   /* the bits of a row depend on what else is in the batch */
+    const char *needs;      /* of a device, in words; "": nothing */
+    const char *file;       /* of its source */
+    bool runs;              /* the device can run it */
+};
+typedef void (*weft_kernel_fn)(void *user, const struct weft_kernel *k);
+/* Lists the variants of all ops that the device's backend has, also those that this device cannot run. */
+WEFT_API enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_fn fn, void *user);
+/* The text that the device's compiler gets for a variant, "name" or "op/name", on one of the self-test's problems: OpenCL C,
+ * or PTX. For a variant that the device cannot run, what another device's would get. Free with weft_free. */
+WEFT_API enum weft_status weft_kernel_source(const char *device, const char *name, char **text);
+
 #ifdef __cplusplus
 }
 #endif

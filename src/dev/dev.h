@@ -227,6 +227,13 @@ typedef struct wf_open_params {
     void *user;
 } wf_open_params;
 
+/* Where a variant comes from, for those who read kernels. */
+typedef struct wf_kernel_about {
+    const char *layout; /* of the weights that it reads, in words */
+    const char *needs;  /* of a device, in words; "": nothing */
+    char file[64];      /* of its source, from the root of the sources */
+} wf_kernel_about;
+
 /* The most that a device can do, measured on request. */
 typedef struct wf_ceilings {
     double read;            /* bytes a second of a kernel that only reads memory */
@@ -273,6 +280,9 @@ typedef struct wf_dev_fns {
     weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out); /* optional: builds it, and decides what is left
         to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
     void (*drop)(wf_dev *, enum wf_op, int variant);          /* never pick it again: wrong or unbuildable */
+    void (*about)(wf_dev *, enum wf_op, int variant, wf_kernel_about *out); /* optional: where it comes from */
+    weft_status (*source)(wf_dev *, const wf_call *, int variant, char **out); /* optional: the text, malloc'ed, that the device's
+        compiler gets for calls like this one. WEFT_ERR_UNSUPPORTED: the variant is not for such calls on any device */
 
     /* Weight layout, optional (absent: rows as in the file). pack is a pure host function. */
     uint8_t (*weight_layout)(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);

@@ -400,21 +400,26 @@ void wf_check_call(const wf_check *k, const wf_variant *v, wf_call *out)
     out->in[w].stride = out->in[w].cols;
 }
 
-/* supports() takes an operand without buf for absent, so present ones get a stand-in, which is never read. */
-static bool can_run(const wf_check *k, wf_dev *dev, int variant)
+/* An operand without buf is absent, so present ones get a stand-in, which is never read. */
+void wf_check_stand_in(const wf_check *k, const wf_variant *v, wf_buf *stand_in, wf_call *c)
+{
+    wf_check_call(k, v, c);
+    for (int i = 0; i < WF_MAX_IN; i++) c->in[i].buf = c->in[i].rows ? stand_in : NULL;
+    for (int i = 0; i < WF_MAX_OUT; i++) c->out[i].buf = c->out[i].rows ? stand_in : NULL;
+}
+
+bool wf_check_supported(const wf_check *k, wf_dev *dev, int variant)
 {
     const wf_variant *v = wf_variant_at(dev, k->c.op, variant);
     int w = weight_slot(k->c.op);
     wf_buf stand_in = {dev, UINT64_MAX, NULL};
     wf_call c;
-    wf_check_call(k, v, &c);
+    wf_check_stand_in(k, v, &stand_in, &c);
     if (v->layout && w >= 0) {
         const wf_view *t = &c.in[w];
         if (!dev->fns->weight_layout) return false;
         if (dev->fns->weight_layout(dev, t->dtype, t->rows, t->cols) != v->layout) return false;
     }
-    for (int i = 0; i < WF_MAX_IN; i++) c.in[i].buf = c.in[i].rows ? &stand_in : NULL;
-    for (int i = 0; i < WF_MAX_OUT; i++) c.out[i].buf = c.out[i].rows ? &stand_in : NULL;
     return dev->fns->supports(dev, &c, variant);
 }
 
@@ -488,13 +493,13 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
     run r = {.dev = dev, .q = q};
     memset(out, 0, sizeof *out);
     if (!v) return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[k->c.op].name, variant);
-    if (!can_run(k, dev, variant)) return WEFT_OK;
+    if (!wf_check_supported(k, dev, variant)) return WEFT_OK;
     out->supported = true;
     wf_check_call(k, v, &r.call);
     r.call.variant = variant;
     weft_status s = place_all(&r, k, v->layout);
     if (!s) s = run_once(&r);
-    if (s == WEFT_ERR_UNSUPPORTED && !can_run(k, dev, variant)) {
+    if (s == WEFT_ERR_UNSUPPORTED && !wf_check_supported(k, dev, variant)) {
         out->supported = false; /* its limits were unknown until it was built */
         s = WEFT_OK;
     } else if (!s) s = judge_all(&r, k, v, out);
@@ -558,7 +563,7 @@ weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out)
     if (!k) return WEFT_ERR_NOMEM;
     k->c = *c;
     weft_status s = wf_check_generate(k);
-    if (!s) s = expect(k, ref);
+    if (!s && ref) s = expect(k, ref);
     if (s) {
         wf_check_free(k);
         return s;

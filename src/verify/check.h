@@ -63,7 +63,7 @@ typedef struct wf_check_result {
     char message[224];
 } wf_check_result;
 
-/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. */
+/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. With ref NULL the problem has no answer. */
 weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out);
 void wf_check_free(wf_check *);
 /* Runs one variant, and measures it if timed. An error means that it could not run; a wrong result sets out->ok to false. */
@@ -82,6 +82,10 @@ void wf_check_poison_free(wf_check *poisoned); /* the memory that it does not bo
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check, for supports() and pick(): complete except for the buffers. */
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
+/* The same with `stand_in` for the buffer of each operand that is there, for functions that look at no memory. */
+void wf_check_stand_in(const wf_check *, const wf_variant *, wf_buf *stand_in, wf_call *out);
+/* Can the device run the variant on this problem? */
+bool wf_check_supported(const wf_check *, wf_dev *, int variant);
 /* "M 7 N 64 K 4099 F16 -> F32 bias", for logs; always NUL-terminated. */
 void wf_case_text(const wf_case *, char *buf, size_t cap);
 /* Small problems of all ops and dtypes, i = 0, 1, ...; false past the last. */

@@ -1,0 +1,37 @@
+/* Where the CPU's variants come from. They are compiled with weft, so there is no text to show but the file. */
+#include "cpu/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The first row whose text is part of the variant's name. */
+typedef struct row {
+    const char *part, *text;
+} row;
+
+static const row files[] = { /* of GEMM and ATTENTION; others have one file an op */
+    {"rows-", "gemm_rows"}, {"int8-avx512", "gemm_vnni"}, {"amx-int8", "gemm_amx_int8"}, {"amx-q8_0x16", "gemm_amx_int8"}, {"amx", "gemm_amx"},
+    {"int8-", "gemm_int8"}, {"q8_0x16", "gemm_q8_0x16"}, {"pages-", "attention"},
+};
+static const row needs[] = {
+    {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
+    {"amx", "AMX"}, {"q8_0x16", "AMX"}, {"blas", "a build with OpenBLAS"},
+};
+
+static const char *look_up(const row *rows, size_t n, const char *name, const char *otherwise)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strstr(name, rows[i].part)) return rows[i].text;
+    return otherwise;
+}
+
+void wf_cpu_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
+{
+    const wf_variant *v = wf_variant_at(d, op, variant);
+    const char *name = v->name, *file = look_up(files, WF_LEN(files), name, wf_ops[op].name);
+    out->layout = v->layout == WF_CPU_Q8_0X16 ? "q8_0x16" : "rows";
+    out->needs = look_up(needs, WF_LEN(needs), name, "");
+    if (!strcmp(name, "blas")) wf_copy(out->file, sizeof out->file, "cpu/blas.c");
+    else if (!strncmp(name, "ref", 3)) snprintf(out->file, sizeof out->file, "cpu/ref/%s.c", wf_ops[op].name);
+    else snprintf(out->file, sizeof out->file, "cpu/ops/%s.c", file);
+}

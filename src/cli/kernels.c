@@ -1,0 +1,49 @@
+/* kernels: which kernels a device has, and the text of one. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void print_row(void *user, const struct weft_kernel *k)
+{
+    (void)user;
+    printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s%s%s\n", k->op, k->name, k->tier, k->layout, k->invariance, k->batch_dependent ? "depends" : "no",
+           k->runs ? "yes" : "no", k->file, *k->needs ? "; needs " : "", k->needs);
+}
+
+static int print_list(const wf_opts *o)
+{
+    printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s\n", "op", "name", "tier", "weight layout", "invariance class", "batch", "runs", "source");
+    weft_status s = weft_kernels(o->engine.device, o->engine.tier, print_row, NULL);
+    return s ? wf_say_error(s) : 0;
+}
+
+static int print_source(const char *device, const char *name)
+{
+    char *text = NULL;
+    weft_status s = weft_kernel_source(device, name, &text);
+    if (s) return wf_say_error(s);
+    wf_out(text, strlen(text));
+    weft_free(text);
+    return 0;
+}
+
+static int kernels(const wf_opts *o)
+{
+    if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "one kernel at a time: '%s' is a second one", o->args[1]);
+    return o->n_args ? print_source(o->engine.device, o->args[0]) : print_list(o);
+}
+
+static const wf_opt_group *const groups[] = {&wf_group_device, &wf_group_general, NULL};
+
+const wf_command wf_cmd_kernels = {
+    .name = "kernels",
+    .usage = "[--device DEVICE] [--tier TIER] [NAME | OP/NAME]",
+    .summary = "Lists the kernels that there are for a device, or prints the source of one. Each op has several variants: a row says what a variant "
+               "needs, whether this device can run it, and whether the bits of a row depend on the rest of its batch; two variants of one "
+               "invariance class give the same bits. With a name it prints what the device's compiler gets for it on a small problem: "
+               "OpenCL C with the options in the first line, or PTX.",
+    .groups = groups,
+    .takes_args = true,
+    .run = kernels,
+};

@@ -1,0 +1,62 @@
+"""kernels: each row of the list names a source that is there, and each name of an OpenCL device gives its text."""
+import os
+import re
+import unittest
+
+import cli
+
+ROOT = os.path.join(os.path.dirname(__file__), "..", "..")
+
+
+def opencl():
+    return re.search(r"^(opencl:\S+)", cli.weft("--list-devices").text, re.M)
+
+
+def rows(text):
+    """(op, name, tier, layout, class, batch, runs, source) of each line."""
+    return [re.match(r"(\S+) +(\S+) +(\S+) +(\S+) +(\S+) +(\S+) +(\S+) +([^;]+)(?:; needs (.+))?$", line).groups() for line in text.splitlines()[1:]]
+
+
+class Kernels(cli.TestCase):
+    def check_list(self, device):
+        listed = rows(self.ok("kernels", "--device", device).text)
+        self.assertEqual({row[0] for row in listed} & {"gemm", "attention", "rmsnorm"}, {"gemm", "attention", "rmsnorm"})
+        self.assertEqual(len({row[:2] for row in listed}), len(listed))
+        for row in listed:
+            self.assertIn(row[2], ("base", "simd", "fp16", "subgroup", "matrix"))
+            self.assertIn(row[5:7], [(batch, runs) for batch in ("no", "depends") for runs in ("yes", "no")])
+            self.assertTrue(os.path.isfile(os.path.join(ROOT, row[7])), row)
+        self.assertTrue(any(row[6] == "yes" for row in listed))
+        return listed
+
+    def test_cpu(self):
+        listed = self.check_list("cpu")
+        self.assertTrue(all(row[6] == "yes" for row in listed if not row[8]), "what needs nothing runs")
+
+    def test_cpu_has_files_only(self):
+        r = self.fails(cli.USAGE, "read cpu/ref/rope_kv.c", "kernels", "rope_kv/ref", "--device", "cpu")
+        self.assertEqual(r.text, "")
+
+    def test_names(self):
+        self.fails(cli.USAGE, "ops have a kernel variant 'ref'", "kernels", "ref", "--device", "cpu")
+        self.fails(cli.USAGE, "no kernel variant 'nosuch'", "kernels", "nosuch", "--device", "cpu")
+        self.fails(cli.USAGE, "one kernel at a time", "kernels", "a", "b")
+
+    @unittest.skipUnless(opencl(), "no OpenCL device")
+    def test_opencl(self):
+        device = opencl()[1]
+        listed = self.check_list(device)
+        for op, name, *_, source, _ in listed:
+            text = self.ok("kernels", f"{op}/{name}", "--device", device).text
+            if source.endswith(".cl"):
+                self.assertRegex(text, r"\A/\* options: -cl-std=CL1.2 .*-DWG=\d+")
+                kernel = os.path.splitext(os.path.basename(source))[0]
+                self.assertEqual(len(re.findall(rf"^KERNEL (?:\w+ )?void {kernel}\(", text, re.M)), 1, name)
+            else:
+                self.assertRegex(text, r"\A\.version 8\.0\n.target sm_90a")
+                self.assertIn("wgmma.mma_async", text)
+                self.assertTrue(text.endswith("}\n"))
+
+
+if __name__ == "__main__":
+    cli.main()
