@@ -364,7 +364,7 @@ weft_status wf_cl_check_lost(const cl_dev *d);
 weft_status wf_cl_buf_create(wf_dev *, uint64_t, wf_buf **);
 weft_status wf_cl_host_create(wf_dev *, uint64_t size, wf_buf **);
 void wf_cl_buf_destroy(wf_dev *, wf_buf *);
-weft_status wf_cl_queue_create(wf_dev *, wf_queue **);
+weft_status wf_cl_queue_create(wf_dev *, bool only_copies, wf_queue **);
 void wf_cl_queue_destroy(wf_dev *, wf_queue *);
 weft_status wf_cl_event_create(wf_dev *, wf_event **);
 void wf_cl_event_destroy(wf_dev *, wf_event *);

@@ -166,6 +166,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     while (b->align < d->ref.caps.mem_align) b->align *= 2;
     b->cache = d->ref.caps.cache;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
+    b->slow_builds = b->info.type == WEFT_DEVICE_CPU;
     b->stack_weights = true;
     b->has_fused_gemm = d->ref.caps.nv_mma;
     if (d->ref.caps.nv_wgmma) {
@@ -194,7 +195,7 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
     cl_int err = CL_SUCCESS;
     d->ctx = clCreateContext(props, 1, &d->ref.device, NULL, NULL, &err);
     wf_queue *own = NULL;
-    st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, &own) : wf_cl_fail(d, err, "clCreateContext");
+    st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, false, &own) : wf_cl_fail(d, err, "clCreateContext");
     if (st != WEFT_OK) {
         if (err == CL_SUCCESS) clReleaseContext(d->ctx);
         free(d);

@@ -62,7 +62,7 @@ static weft_status first_buffers(cl_q *q)
     return WEFT_OK;
 }
 
-weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
+weft_status wf_cl_queue_create(wf_dev *base, bool only_copies, wf_queue **out)
 {
     cl_dev *d = (cl_dev *)base;
     uint32_t slot = 0;
@@ -79,7 +79,7 @@ weft_status wf_cl_queue_create(wf_dev *base, wf_queue **out)
         return wf_cl_fail(d, err, "clCreateCommandQueue");
     }
     q->base.dev = base;
-    weft_status s = first_buffers(q);
+    weft_status s = only_copies ? WEFT_OK : first_buffers(q);
     if (s) {
         release(q);
         free(q);

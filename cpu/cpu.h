@@ -142,7 +142,7 @@ void wf_cpu_about(wf_dev *, enum wf_op, int variant, wf_kernel_about *out);
 
 /* ---- queue.c --------------------------------------------------------------------------------- */
 
-weft_status wf_cpu_queue_create(wf_dev *, wf_queue **);
+weft_status wf_cpu_queue_create(wf_dev *, bool only_copies, wf_queue **);
 void wf_cpu_queue_destroy(wf_dev *, wf_queue *);
 weft_status wf_cpu_write(wf_queue *, wf_buf *, uint64_t, const void *, uint64_t, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_event *const *, uint32_t, wf_event *);

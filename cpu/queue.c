@@ -111,13 +111,13 @@ static void *leader_main(void *arg)
     }
 }
 
-weft_status wf_cpu_queue_create(wf_dev *dev, wf_queue **out)
+weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
 {
     cpu_queue *q = wf_calloc(1, sizeof(*q));
     if (!q) return WEFT_ERR_NOMEM;
     q->base.dev = dev;
     q->dev = (wf_cpu_dev *)dev;
-    weft_status s = wf_cpu_team_create(q->dev->threads, &q->team);
+    weft_status s = wf_cpu_team_create(only_copies ? 1 : q->dev->threads, &q->team);
     if (s != WEFT_OK) {
         free(q);
         return s;

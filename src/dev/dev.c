@@ -125,7 +125,14 @@ weft_status wf_queue_create(wf_dev *dev, wf_queue **out)
 {
     *out = NULL;
     WF_TRY(wf_dev_usable(dev, "queue"));
-    return note(dev, dev->fns->queue_create(dev, out));
+    return note(dev, dev->fns->queue_create(dev, false, out));
+}
+
+weft_status wf_copy_queue_create(wf_dev *dev, wf_queue **out)
+{
+    *out = NULL;
+    WF_TRY(wf_dev_usable(dev, "queue"));
+    return note(dev, dev->fns->queue_create(dev, true, out));
 }
 
 void wf_queue_destroy(wf_queue *q)
@@ -381,6 +388,14 @@ weft_status wf_mark(wf_queue *q, wf_event *const *waits, uint32_t n_waits, wf_ev
     WF_TRY(wf_dev_usable(q->dev, "mark"));
     WF_TRY(check_events(q->dev, waits, n_waits, signal, "mark"));
     return note(q->dev, q->dev->fns->mark(q, waits, n_waits, signal));
+}
+
+weft_status wf_transfer(wf_queue *q, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal)
+{
+    WF_TRY(wf_dev_usable(q->dev, "transfer"));
+    WF_TRY(check_events(q->dev, waits, n_waits, signal, "transfer"));
+    if (!q->dev->fns->transfer) return note(q->dev, q->dev->fns->mark(q, waits, n_waits, signal));
+    return note(q->dev, q->dev->fns->transfer(q, bytes, waits, n_waits, signal));
 }
 
 weft_status wf_flush(wf_queue *q)

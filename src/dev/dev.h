@@ -105,7 +105,8 @@ typedef struct wf_operand_info {
     uint8_t what;     /* of enum wf_operand_kind */
 } wf_operand_info;
 
-enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK, WF_N_CLASSES };
+/* What bounds a node of a graph (nanoflow table 2); copies run between device and host. */
+enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK, WF_CLASS_COPY, WF_CLASS_HOST, WF_N_CLASSES };
 typedef struct wf_op_info {
     const char *name;
     enum wf_class class;
@@ -257,7 +258,7 @@ typedef struct wf_dev_fns {
     /* Queues and events. waits/signal as in wf_call. write/read: host memory stays untouched until
      * the signal fires (signal NULL: until a later event of the queue). Where it is not wf_host memory, a driver may
      * block until the waits and the copy are over. */
-    weft_status (*queue_create)(wf_dev *, wf_queue **);
+    weft_status (*queue_create)(wf_dev *, bool only_copies, wf_queue **); /* only_copies: no kernel will run there */
     void (*queue_destroy)(wf_dev *, wf_queue *); /* after its work has ended or the device is lost */
     weft_status (*event_create)(wf_dev *, wf_event **);
     void (*event_destroy)(wf_dev *, wf_event *);
@@ -268,6 +269,8 @@ typedef struct wf_dev_fns {
     weft_status (*launch)(wf_queue *, const wf_call *, const wf_bound *); /* optional: puts the bound kernel in the queue; no
         search, no compiler. Absent: submit with the variant */
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
+    weft_status (*transfer)(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* optional: what
+        sending, receiving or combining so many bytes costs; there is no other process yet, so nothing moves */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
     weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */
@@ -316,6 +319,7 @@ struct wf_dev {
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     bool stack_weights;   /* matrices that share their input run faster as one (QKV, gate+up) */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
+    bool slow_builds;     /* compiling a kernel takes seconds: not every one is built at start-up */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
@@ -368,6 +372,7 @@ typedef struct wf_host {
 weft_status wf_host_create(wf_dev *, uint64_t size, wf_host *out);
 void wf_host_destroy(wf_dev *, wf_host *); /* of a lost device, which may still write to it, it stays */
 weft_status wf_queue_create(wf_dev *, wf_queue **);
+weft_status wf_copy_queue_create(wf_dev *, wf_queue **); /* for wf_write and wf_read alone: takes no memory or threads for kernels */
 void wf_queue_destroy(wf_queue *);
 weft_status wf_event_create(wf_dev *, wf_event **);
 void wf_event_destroy(wf_event *);
@@ -377,6 +382,9 @@ weft_status wf_fill(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t 
 /* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. */
 weft_status wf_submit(wf_queue *, const wf_call *);
 weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
+/* Sends, receives or combines so many bytes with other processes. There are none yet: nothing moves, and only the null device says what it
+ * would cost. */
+weft_status wf_transfer(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
 /* When the command that signalled ev last began and ended, in nanoseconds of the device's own clock. Only once ev, or

@@ -63,7 +63,7 @@ static bool due(enum wf_null_slot slot)
 static weft_status count(enum wf_null_slot slot)
 {
     static const char *const names[] = {"open", "buffer", "queue", "event", "write", "read",
-                                        "fill", "submit", "mark",  "flush", "wait",  "bind"};
+                                        "fill", "submit", "mark",  "transfer", "flush", "wait",  "bind"};
     if (!due(slot) || !state.c.status) return WEFT_OK;
     return wf_fail(state.c.status, "null device: injected failure of %s", names[slot]);
 }
@@ -104,8 +104,9 @@ static void null_buf_destroy(wf_dev *dev, wf_buf *b)
     gone(b);
 }
 
-static weft_status null_queue_create(wf_dev *dev, wf_queue **out)
+static weft_status null_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
 {
+    (void)only_copies;
     WF_TRY(count(WF_NULL_QUEUE_CREATE));
     null_queue *q = made(sizeof *q);
     if (!q) return WEFT_ERR_NOMEM;
@@ -190,6 +191,12 @@ static weft_status null_mark(wf_queue *q, wf_event *const *waits, uint32_t n, wf
 {
     await(q, waits, n);
     return advance(q, WF_NULL_MARK, 0, signal);
+}
+
+static weft_status null_transfer(wf_queue *q, uint64_t bytes, wf_event *const *waits, uint32_t n, wf_event *signal)
+{
+    await(q, waits, n);
+    return advance(q, WF_NULL_TRANSFER, state.c.transfer_ns ? state.c.transfer_ns(bytes) : 1000, signal);
 }
 
 static weft_status null_flush(wf_queue *q)
@@ -284,6 +291,7 @@ static const wf_dev_fns fns = {
     .fill = null_fill,
     .submit = null_submit,
     .mark = null_mark,
+    .transfer = null_transfer,
     .flush = null_flush,
     .wait = null_wait,
     .times = null_times,

@@ -16,6 +16,7 @@ enum wf_null_slot {
     WF_NULL_FILL,
     WF_NULL_SUBMIT,
     WF_NULL_MARK,
+    WF_NULL_TRANSFER,
     WF_NULL_FLUSH,
     WF_NULL_WAIT,
     WF_NULL_BIND,
@@ -31,6 +32,7 @@ typedef struct wf_null_config {
     /* Arithmetic on buf->host; NULL: none, and timing_only is set. */
     weft_status (*compute)(const wf_call *);
     void (*bound)(const wf_call *);       /* sees each call that is bound, or NULL */
+    uint64_t (*transfer_ns)(uint64_t bytes); /* of a network node on the fake clock; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
 } wf_null_config;
 

@@ -47,19 +47,28 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = p->check_calls, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
-    return wf_select_open(p->device, &o, &e->dev);
+    WF_TRY(wf_select_open(p->device, &o, &e->dev));
+    e->swaps.dev = e->dev;
+    return WEFT_OK;
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
 
-static weft_status make_plan(struct weft_engine *e, const struct weft_engine_params *p)
+static weft_status choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
 {
+    bool copy_queue = e->dev->info.type != WEFT_DEVICE_CPU; /* there the same cores would copy */
     if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
-    if (p->plan) WF_TRY(wf_fail_param(wf_plan_load(&e->graph, p->plan, &e->plan), "plan"));
-    else if (p->nano_batches > 1) WF_TRY(wf_plan_overlap(&e->graph, p->nano_batches, &e->plan));
-    else WF_TRY(wf_plan_sequential(&e->graph, &e->plan));
-    WF_TRY(wf_plan_place(&e->graph, &e->plan, e->dev->align));
-    return wf_plan_split(&e->graph, &e->plan);
+    if (p->plan) return wf_fail_param(wf_plans_load(&e->graph, p->plan, &e->plans), "plan");
+    if (p->nano_batches > 1) return wf_plans_overlap(&e->graph, p->nano_batches, e->limits.step_tokens, tile, copy_queue, &e->plans);
+    e->plans.n = 1;
+    return wf_plan_sequential(&e->graph, copy_queue, &e->plans.list[0]);
+}
+
+static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
+{
+    WF_TRY(wf_graph_end(&e->graph));
+    WF_TRY(choose_plans(e, p, tile));
+    return wf_plans_finish(&e->graph, &e->plans, e->dev->align);
 }
 
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
@@ -78,9 +87,9 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
     uint32_t n_vocab = e->model->hp.n_vocab;
-    WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plan, e->views, &e->limits, &e->exec));
+    WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
     if (p->poison) WF_TRY(wf_exec_poison(e->exec));
-    WF_TRY(wf_exec_prepare(e->exec, p->on_progress, p->user));
+    WF_TRY(wf_exec_bind(e->exec, p->on_progress, p->user));
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
@@ -92,7 +101,7 @@ static weft_status make_exec(struct weft_engine *e, const struct weft_engine_par
         ok = ok && f->seqs;
     }
     if (!ok) return WEFT_ERR_NOMEM;
-    return p->dump_plan ? wf_plan_save(&e->plan, p->dump_plan) : WEFT_OK; /* last: only a plan that works replaces a file */
+    return p->dump_plan ? wf_plans_save(&e->plans, p->dump_plan) : WEFT_OK; /* last: only a plan that works replaces a file */
 }
 
 static void log_limits(const struct weft_engine *e, uint32_t page)
@@ -113,14 +122,14 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_engine_limits(m, p, sp.policy, default_step_tokens(e), &e->graph, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
-    WF_TRY(make_plan(e, p));
-    wf_limits_unify_pool(&e->limits, &e->graph, &e->plan, e->dev->align, e->dev->max_alloc);
+    WF_TRY(make_plans(e, p, sp.tile));
+    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
     log_limits(e, sp.page_tokens);
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
-    return p->timeline ? wf_timeline_open(p->timeline, e->plan.n_queues, &e->timeline) : WEFT_OK;
+    return p->timeline ? wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline) : WEFT_OK;
 }
 
 static void unload(struct weft_engine *e)
@@ -128,7 +137,8 @@ static void unload(struct weft_engine *e)
     wf_sched_free(&e->sched);
     wf_batch_free(&e->batch);
     wf_exec_destroy(e->exec);
-    wf_plan_free(&e->plan);
+    wf_swaps_free(&e->swaps);
+    wf_plans_free(&e->plans);
     wf_weights_free(&e->weights);
     wf_graph_free(&e->graph);
     if (e->dev) wf_host_destroy(e->dev, &e->logits);
@@ -159,7 +169,7 @@ static void *engine_thread(void *arg)
     struct weft_engine *e = arg;
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        if (!wf_engine_busy(e)) wf_exec_mark_idle(e->exec);
+        if (!wf_engine_busy(e)) wf_exec_mark_idle(e->exec), wf_swaps_trim(&e->swaps);
         while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
         bool end = e->stop && !e->inbox && !wf_engine_busy(e);
         pthread_mutex_unlock(&e->lock);

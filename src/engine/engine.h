@@ -9,6 +9,7 @@
 #include "sampling/sampler.h"
 #include "model/model.h"
 #include "sched/sched.h"
+#include "engine/swap.h"
 #include "text/text.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -96,7 +97,7 @@ struct weft_request {
     wf_seq seq;
     int32_t *tokens;               /* [seq.max_tokens + 1] */
     uint32_t n_prompt, n_reported; /* n_reported: prompt positions whose events have been delivered */
-    void *host;                    /* its KV pages while it is swapped out */
+    wf_swap_memory host;           /* its KV pages while it is swapped out; from weft_engine.swaps */
     struct weft_request_params p;  /* the caller's pointers are cleared */
     wf_detokenizer detokenizer;
     wf_stop stop;
@@ -141,7 +142,8 @@ struct weft_engine {
     wf_graph graph;
     wf_weights weights;
     wf_view *views;
-    wf_plan plan;
+    wf_plans plans;
+    wf_swaps swaps;
     wf_exec *exec;
     wf_sched sched;
     wf_batch batch;
@@ -174,7 +176,7 @@ void wf_engine_count(struct weft_engine *e); /* updates the present state in wef
 void wf_engine_drop(struct weft_engine *e, const struct weft_request *r); /* r has ended: steps in flight drop its results */
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
-/* Copies its KV pages to the host or back. Without host memory they are recomputed, which is not an error. */
+/* Its KV pages go to the host in the next step, or come back. Without host memory they are recomputed, which is not an error. */
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m);
 void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request alone, which

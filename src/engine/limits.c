@@ -1,7 +1,6 @@
 /* limits: how many tokens per step, sequences and pages an engine has, from its parameters; and how much memory it will need. */
 #include "engine/engine.h"
 
-#include "exec/token.h"
 #include <string.h>
 
 #define DEFAULT_CONTEXT 4096
@@ -53,7 +52,7 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 static void fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
 {
     uint64_t bytes = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
-    out->activations = wf_slot_bytes(plan, l->step_tokens, l->logit_rows) + wf_tokens_bytes(l->logit_rows, l->seqs, m->hp.n_vocab);
+    out->activations = wf_slot_bytes(plan, l->step_tokens, l->logit_rows) + wf_states_bytes(l, m->hp.n_vocab);
     out->max_batched_tokens = l->step_tokens;
     out->n_seqs = l->seqs;
     out->kv_bytes_per_token = bytes;
@@ -76,6 +75,7 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
     WF_TRY(wf_policy_parse(p->policy, &policy));
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
+    if (s == WEFT_OK) s = wf_graph_end(&g);
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
     if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &l);
     if (s == WEFT_OK) {

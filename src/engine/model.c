@@ -1,6 +1,5 @@
 /* model: weft_model, a model file with its vocabulary and hyperparameters. Needs no device. */
 #include "engine/engine.h"
-#include "exec/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>

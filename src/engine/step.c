@@ -165,7 +165,9 @@ static bool submit_step(struct weft_engine *e)
     step->number = e->n_submitted++;
     step->start_ns = wf_now_ns();
     weft_status s = swap_pages(e);
-    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, choices(e, step), step->have_logits ? e->logits.data : NULL, step->ids.data);
+    wf_step_io io = {.sampling = choices(e, step), .ids = step->ids.data, .logits = step->have_logits ? e->logits.data : NULL, .copies = e->swaps.list, .n_copies = e->swaps.n};
+    if (s == WEFT_OK) s = wf_exec_submit(e->exec, &e->batch, &io);
+    wf_swaps_submitted(&e->swaps);
     if (s != WEFT_OK) fail_all(e, s);
     else wf_sched_advance(&e->sched, !step->have_logits);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "submit", step->start_ns, wf_now_ns(), step->number, step->n_tokens);

@@ -1,4 +1,4 @@
-/* exec: runs a plan on a device. It owns the queues and all memory that changes (memory.h). One thread at a time.
+/* exec: runs programs on a device. It owns the queues and all memory that changes (memory.h). One thread at a time.
  */
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
@@ -6,6 +6,7 @@
 #include "sampling/sampler.h"
 #include "exec/memory.h"
 #include "exec/profile.h"
+#include "exec/program.h"
 
 /* One step's work: the arrays that the graph's inputs name (enum wf_input), filled by the scheduler. Row m
  * computes token in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m], writes its K and V to slot
@@ -24,22 +25,35 @@ void wf_batch_free(wf_batch *b);
 
 typedef struct wf_exec wf_exec;
 
-/* views: of each weight, as wf_value.id numbers them. graph, plan (split and placed) and views outlive it.
- * Errors name sizes. */
-weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_view *views, const wf_limits *l, wf_exec **out);
-/* Builds and checks the kernels for steps of any number of rows, so that none is met by surprise later; on CPUs, where a kernel
- * is compiled for seconds, of 1, 8 and all rows. */
-weft_status wf_exec_prepare(wf_exec *e, weft_progress_fn progress, void *user);
-/* Steps that may be under way at one time: one runs while the next one is formed and submitted. */
+/* views: of each weight, as wf_value.id numbers them. graph, plans (finished) and views outlive it. Errors name sizes. */
+weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l, wf_exec **out);
+/* Chooses, builds and checks the kernels of every step that there may be (program.h). */
+weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user);
+/* Steps that may be in flight at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2
-/* Submits a step behind those under way and returns; b and params may be changed at once. logits: [b->n_logits,
- * vocabulary] on the host, or NULL. ids: the token of each of these rows, [b->n_logits], or NULL: four bytes a row to
- * read instead of a vocabulary. params: [b->n_logits], how each is sampled; NULL: all are the likeliest. Both are filled when
- * wf_exec_wait has returned for this step. After an error nothing of the step is under way, or the device is lost; its
- * values are void. */
-weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_sampling_params *params, float *logits, int32_t *ids);
-bool wf_exec_can_sample(const wf_exec *e); /* else params must be NULL: no kernel of SAMPLE works on this device */
-/* Waits for the oldest step under way; none: nothing. */
+
+/* KV pages that a step copies to the host before it computes, or back: n of them, all layers, page by page, at
+ * n * wf_exec_page_bytes of host memory, pinned where the device has such. */
+typedef struct wf_page_copy {
+    bool out;
+    const int32_t *pages;
+    uint32_t n;
+    void *host;
+} wf_page_copy;
+
+/* What a step takes beside the batch, and what it gives. Memory that it fills, and that of copies, belongs to the device until wf_exec_wait has
+ * returned for this step; all else is copied by wf_exec_submit. */
+typedef struct wf_step_io {
+    const wf_sampling_params *sampling; /* [b->n_logits], how each is sampled; NULL: all greedily */
+    int32_t *ids;         /* [b->n_logits], the token of each; or NULL: four bytes a row to read instead of a vocabulary */
+    float *logits;        /* [b->n_logits, vocabulary], or NULL */
+    const wf_page_copy *copies; /* all that go out come before all that come in */
+    size_t n_copies;
+} wf_step_io;
+/* Submits a step behind those in flight and returns. After an error nothing of the step is in flight, or the device is lost; its values are void. */
+weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
+bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
+/* Waits for the oldest step in flight; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
 /* Of the steps waited for. The times are the device's, where it was opened with `profile`; else 0. */
 typedef struct wf_exec_stats {
@@ -49,21 +63,28 @@ typedef struct wf_exec_stats {
     uint64_t recomputed;                /* rows and heads whose scores left the range of the asynchronous softmax */
 } wf_exec_stats;
 const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);
-/* There is nothing to do: the time to the next step is nobody's fault. */
+/* There is nothing to do: the time to the next step is not the device's idle time. */
 void wf_exec_mark_idle(wf_exec *e);
-/* Called after each op of a step has ended and before the next one begins, so that nothing has overwritten
+/* Called after each kernel of a step has ended and before the next one begins, so that nothing has overwritten
  * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
 typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);
 /* Measuring only: steps become slow, for each op is waited for. fn NULL: no more. Between steps only. */
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
-/* K and V of n pages, all layers, to the host or from there: n * wf_exec_page_bytes bytes, page by page. Waits. */
 uint64_t wf_exec_page_bytes(const wf_exec *e);
-weft_status wf_exec_pages_out(wf_exec *e, const int32_t *pages, uint32_t n, void *host);
-weft_status wf_exec_pages_in(wf_exec *e, const int32_t *pages, uint32_t n, const void *host);
+uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
 /* Fills all KV pages with NaN (tests). */
 weft_status wf_exec_poison(wf_exec *e);
 uint64_t wf_exec_kv_bytes(const wf_exec *e);
 uint64_t wf_exec_activation_bytes(const wf_exec *e);
+/* What a step of that shape runs, as a table for people (explain.c). */
+typedef struct wf_explain {
+    uint32_t tokens, decodes, context; /* of the batch; tokens of the longest sequence */
+    double flops_rate, byte_rate;      /* what the device reaches, a second; 0: unknown, no times are expected */
+} wf_explain;
+weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f);
 void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
+
+/* Bytes of what stays on the device from step to step. */
+uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab);
 
 #endif

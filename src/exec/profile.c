@@ -1,11 +1,12 @@
 /* profile: the times of a step's ops. See profile.h. */
 #include "exec/profile.h"
+#include "plan/cost.h"
 
 #include <stdlib.h>
 
-weft_status wf_profile_init(wf_profile *p, const wf_plan *plan)
+weft_status wf_profile_init(wf_profile *p, size_t n_commands)
 {
-    *p = (wf_profile){.spans = wf_calloc(plan->n_nanos, sizeof *p->spans)};
+    *p = (wf_profile){.spans = wf_calloc(n_commands, sizeof *p->spans)};
     return p->spans ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
@@ -31,16 +32,22 @@ static void cover(wf_profile *p)
     }
 }
 
-void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_plan *plan, wf_event *const *starts, wf_event *const *ends, uint64_t since)
+/* The class depends on the shape: the step's own rows and its longest context. */
+static enum wf_class class_of(const wf_graph *g, const wf_command *c, const wf_step_shape *st)
+{
+    return wf_node_class(g, c->node, wf_command_range(c, st).count, st->max_kv);
+}
+
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired, wf_event *const *starts, wf_event *const *ends, uint64_t since)
 {
     p->n_spans = 0;
-    for (size_t i = 0; i < plan->n_nanos; i++) {
-        const wf_node *node = &g->nodes[plan->nanos[i].node];
-        wf_op_span s = {.name = node->name, .queue = plan->nanos[i].queue};
+    for (size_t i = 0; i < program->n; i++) {
+        const wf_command *c = &program->commands[i];
+        wf_op_span s = {.name = c->node->name, .queue = c->nano->queue};
         uint64_t start, t;
-        if (wf_event_times(ends[i], &s.begin, &s.end) || s.end <= s.begin) continue;
+        if (!fired[i] || wf_event_times(ends[i], &s.begin, &s.end) || s.end <= s.begin) continue;
         if (!wf_event_times(starts[i], &start, &t) && start >= since) s.begin = WF_MIN(s.begin, start);
-        p->class_ns[wf_ops[node->op].class] += s.end - s.begin;
+        p->class_ns[class_of(g, c, st)] += s.end - s.begin;
         p->spans[p->n_spans++] = s;
     }
     qsort(p->spans, p->n_spans, sizeof *p->spans, by_begin);

@@ -149,10 +149,7 @@ static int32_t activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype,
 
 static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows)
 {
-    wf_node n = {.op = op, .layer = b->layer, .rows = rows};
-    wf_copy(n.name, sizeof n.name, name);
-    for (size_t i = 0; i < WF_MAX_IN; i++) n.in[i] = WF_NONE;
-    for (size_t i = 0; i < WF_MAX_OUT; i++) n.out[i] = WF_NONE;
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
     const wf_hparams *hp = b->hp;
     n.p = (wf_op_params){.eps = hp->eps, .scale = 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
                       .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens};
@@ -296,6 +293,7 @@ int32_t wf_build_embed(wf_builder *b)
     const wf_linear table = {"embed", "token_embd", b->hp->n_vocab};
     int32_t w = stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
+    b->embedding = w;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also where it is tied */
     return gather(b, "embed", w, WF_INPUT_TOKEN);
 }
@@ -307,18 +305,26 @@ static int32_t kv_value(wf_builder *b, uint32_t v)
     return value < 0 ? fail(b, WEFT_ERR_NOMEM) : value;
 }
 
+/* Attention of decodes or of prefill, which want other kernels, into the rows of o that are theirs. */
+static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int32_t q, const int32_t *pools, int32_t o)
+{
+    const int32_t *in = b->graph->inputs;
+    wf_node attend = node_of(b, WF_OP_ATTENTION, name, rows);
+    int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
+    for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
+    attend.out[WF_ATTENTION_O] = WF_ALL(o);
+    add_node(b, &attend);
+}
+
 /* x + the output projection of attention. */
 static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
 {
-    const wf_linear o = {"attn_out", "attn_output", b->hp->hidden_size};
-    const int32_t *in = b->graph->inputs;
     if (b->status != WEFT_OK) return -1;
-    wf_node attend = node_of(b, WF_OP_ATTENTION, "attention", WF_ROWS_BATCH);
-    int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
-    for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
-    attend.out[WF_ATTENTION_O] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
-    add_node(b, &attend);
-    return wf_build_linears(b, "attn_out", &o, 1, attend.out[WF_ATTENTION_O].value, NULL, x, WF_F32);
+    const wf_linear out = {"attn_out", "attn_output", b->hp->hidden_size};
+    int32_t o = activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
+    attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, o);
+    attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, o);
+    return wf_build_linears(b, "attn_out", &out, 1, o, NULL, x, WF_F32);
 }
 
 int32_t wf_build_attention(wf_builder *b, int32_t x)
@@ -368,7 +374,7 @@ void wf_build_logits(wf_builder *b, int32_t x)
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[WF_GEMM_X] = WF_ALL(h);
-    n.in[WF_GEMM_W] = b->graph->nodes[0].in[WF_GET_ROWS_TABLE]; /* the embedding table itself: resident once */
+    n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself: resident once */
     n.out[WF_GEMM_Y] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
     add_node(b, &n);
     b->graph->logits = n.out[WF_GEMM_Y].value;
@@ -436,6 +442,7 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
                     .page_tokens = page_tokens, .layer = WF_ONCE, .used = wf_calloc(f->n_tensors, 1)};
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
+    if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
     if (b.status == WEFT_OK) make_rope_table(&b);
     if (b.status == WEFT_OK) arch->graph(&b);
     if (b.status == WEFT_OK) check_all_used(&b);

@@ -70,7 +70,7 @@ struct wf_builder {
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
-    int32_t rope;       /* value of the RoPE table */
+    int32_t rope, embedding; /* values of the RoPE table and of the embedding table */
     uint8_t *used;      /* by tensor of the file */
     weft_status status; /* the first error; later calls do nothing */
 };

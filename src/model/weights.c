@@ -24,7 +24,7 @@ static uint64_t row_bytes(const wf_weight *w)
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one)
 {
     if (!wf_grow(&w->list, w->n, &w->cap, sizeof *one)) return -1;
-    int32_t v = wf_graph_value(g, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, one->dtype, one->cols, (uint32_t)w->n});
+    int32_t v = wf_graph_value(g, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, one->dtype, one->cols, (uint32_t)w->n, one->rows});
     if (v >= 0) w->list[w->n++] = *one;
     return v;
 }

@@ -1,4 +1,4 @@
-/* graph: growing arrays of values and nodes. See graph.h. */
+/* graph: growing arrays of values and nodes, and the nodes that every model's step begins and ends with. See graph.h. */
 #include "plan/graph.h"
 
 #include <stdlib.h>
@@ -18,18 +18,30 @@ int32_t wf_graph_node(wf_graph *g, const wf_node *n)
     return (int32_t)g->n_nodes++;
 }
 
+static const struct {
+    enum wf_rows rows;
+    enum wf_dtype dtype;
+    uint32_t cols;
+} inputs[WF_N_INPUTS] = {
+    [WF_INPUT_TOKEN] = {WF_ROWS_BATCH, WF_I32, 1},
+    [WF_INPUT_POS] = {WF_ROWS_BATCH, WF_I32, 1},
+    [WF_INPUT_SEQ] = {WF_ROWS_BATCH, WF_I32, 1},
+    [WF_INPUT_SLOT] = {WF_ROWS_BATCH, WF_I32, 1},
+    [WF_INPUT_INDPTR] = {WF_ROWS_WHOLE, WF_I32, 1},
+    [WF_INPUT_PAGES] = {WF_ROWS_WHOLE, WF_I32, 1},
+    [WF_INPUT_LOGIT_ROWS] = {WF_ROWS_LOGITS, WF_I32, 1},
+    [WF_INPUT_SAMPLING] = {WF_ROWS_LOGITS, WF_F32, 3},
+    [WF_INPUT_SEEDS] = {WF_ROWS_LOGITS, WF_I32, 5},
+};
+
 weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
 {
-    static const enum wf_rows rows[WF_N_INPUTS] = {
-        [WF_INPUT_INDPTR] = WF_ROWS_WHOLE,
-        [WF_INPUT_PAGES] = WF_ROWS_WHOLE,
-        [WF_INPUT_LOGIT_ROWS] = WF_ROWS_LOGITS,
-    };
     memset(g, 0, sizeof *g);
     g->n_layers = n_layers;
     g->logits = -1;
+    for (uint32_t i = 0; i < WF_N_STATES; i++) g->states[i] = -1;
     for (uint32_t i = 0; i < WF_N_INPUTS; i++) {
-        g->inputs[i] = wf_graph_value(g, (wf_value){WF_VALUE_INPUT, rows[i], WF_I32, 1, i});
+        g->inputs[i] = wf_graph_value(g, (wf_value){WF_VALUE_INPUT, inputs[i].rows, inputs[i].dtype, inputs[i].cols, i});
         if (g->inputs[i] < 0) return WEFT_ERR_NOMEM;
     }
     return WEFT_OK;
@@ -40,4 +52,101 @@ void wf_graph_free(wf_graph *g)
     free(g->values);
     free(g->nodes);
     memset(g, 0, sizeof *g);
+}
+
+const char *wf_node_kind_name(enum wf_node_kind kind)
+{
+    static const char *const names[WF_N_NODE_KINDS] = {"kernel", "upload", "download", "swap_out", "swap_in",
+                                                       "send", "receive", "all_gather", "all_reduce", "reduce_scatter"};
+    return names[kind];
+}
+
+const char *wf_class_name(enum wf_class c)
+{
+    static const char *const names[WF_N_CLASSES] = {"compute", "memory", "network", "copy", "host"};
+    return names[c];
+}
+
+/* ---- the nodes around a model ------------------------------------------------------------------------------- */
+
+wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows)
+{
+    wf_node n = {.kind = kind, .op = op, .layer = layer, .rows = rows};
+    wf_copy(n.name, sizeof n.name, name);
+    for (size_t i = 0; i < WF_MAX_IN; i++) n.in[i] = WF_NONE;
+    for (size_t i = 0; i < WF_MAX_OUT; i++) n.out[i] = WF_NONE;
+    return n;
+}
+
+static weft_status add_copy(wf_graph *g, enum wf_node_kind kind, const char *name, enum wf_rows rows, enum wf_when when, int32_t in)
+{
+    wf_node n = wf_graph_blank(kind, WF_OP_NONE, name, WF_ONCE, rows);
+    n.when = when;
+    n.in[0] = WF_ALL(in);
+    return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+static weft_status add_state(wf_graph *g, enum wf_state s, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols)
+{
+    g->states[s] = wf_graph_value(g, (wf_value){WF_VALUE_STATE, rows, dtype, cols, s});
+    return g->states[s] < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+weft_status wf_graph_begin(wf_graph *g)
+{
+    WF_TRY(add_state(g, WF_STATE_IDS, WF_ROWS_LOGITS, WF_I32, 1));
+    WF_TRY(add_copy(g, WF_NODE_SWAP_OUT, "swap_out", WF_ROWS_WHOLE, WF_ALWAYS, -1));
+    WF_TRY(add_copy(g, WF_NODE_SWAP_IN, "swap_in", WF_ROWS_WHOLE, WF_ALWAYS, -1));
+    WF_TRY(add_copy(g, WF_NODE_UPLOAD, "upload", WF_ROWS_WHOLE, WF_ALWAYS, -1));
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_TOKEN_SUBST, "token_subst", WF_ONCE, WF_ROWS_BATCH);
+    n.when = WF_WHEN_PENDING;
+    n.in[WF_TOKEN_SUBST_IDS] = n.out[WF_TOKEN_SUBST_Y] = WF_ALL(g->inputs[WF_INPUT_TOKEN]);
+    n.in[WF_TOKEN_SUBST_FROM] = WF_ALL(g->states[WF_STATE_IDS]);
+    return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+static weft_status add_greedy(wf_graph *g)
+{
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ARGMAX, "argmax", WF_ONCE, WF_ROWS_LOGITS);
+    n.when = WF_WHEN_GREEDY;
+    n.in[WF_ARGMAX_X] = WF_ALL(g->logits);
+    n.out[WF_ARGMAX_Y] = WF_ALL(g->states[WF_STATE_IDS]);
+    return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+static weft_status add_sample(wf_graph *g)
+{
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_SAMPLE, "sample", WF_ONCE, WF_ROWS_LOGITS);
+    n.when = WF_WHEN_SAMPLED;
+    n.in[WF_SAMPLE_X] = WF_ALL(g->logits);
+    n.in[WF_SAMPLE_PARAMS] = WF_ALL(g->inputs[WF_INPUT_SAMPLING]);
+    n.in[WF_SAMPLE_KEY] = WF_ALL(g->inputs[WF_INPUT_SEEDS]);
+    n.out[WF_SAMPLE_Y] = WF_ALL(g->states[WF_STATE_IDS]);
+    n.out[WF_SAMPLE_P] = WF_ALL(g->states[WF_STATE_PROBS]);
+    n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
+    return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+}
+
+/* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it (calibration). */
+static weft_status count_recomputed(wf_graph *g)
+{
+    bool counts = false;
+    for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        if (n->op != WF_OP_ATTENTION || n->p.phi_lo >= n->p.phi_hi) continue;
+        n->out[WF_ATTENTION_RECOMPUTED] = WF_ALL(g->states[WF_STATE_RECOMPUTED]);
+        counts = true;
+    }
+    return counts ? add_copy(g, WF_NODE_DOWNLOAD, "download_counts", WF_ROWS_WHOLE, WF_ALWAYS, g->states[WF_STATE_RECOMPUTED]) : WEFT_OK;
+}
+
+weft_status wf_graph_end(wf_graph *g)
+{
+    WF_TRY(add_state(g, WF_STATE_PROBS, WF_ROWS_LOGITS, WF_F32, 1));
+    WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols)); /* scratch, always from its first row */
+    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, 1));
+    WF_TRY(add_greedy(g));
+    WF_TRY(add_sample(g));
+    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]));
+    WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
+    return count_recomputed(g);
 }

@@ -1,8 +1,8 @@
-/* graph: one step of a model as ops on values; no device and no batch size in it.
+/* graph: everything that one step of a model does, as nodes on values; no device and no batch size in it.
  *
- * A value is a matrix with as many rows as the batch has rows, or as it has rows that want logits. Values
- * are written once (a GEMM that adds a residual gives a new value; placing may put both in one slot), so
- * that dependencies are plain.
+ * A value is a matrix with as many rows as the batch has tokens, or as it has tokens whose logits are wanted. Values
+ * are written once (a GEMM that adds a residual gives a new value; placing may put both in one buffer), so that
+ * dependencies are plain. The order of the nodes is the order that a single queue would run them in.
  */
 #ifndef WF_GRAPH_H
 #define WF_GRAPH_H
@@ -10,17 +10,33 @@
 #include "dev/dev.h"
 
 enum wf_value_kind {
-    WF_VALUE_ACT,    /* activation: written by a node, lives in an arena slot */
+    WF_VALUE_ACT,    /* activation: written by a node, lives in a buffer that plans share out */
     WF_VALUE_INPUT,  /* array of the batch; id: enum wf_input */
     WF_VALUE_WEIGHT, /* constant; id: index in the model's weights */
     WF_VALUE_KV,     /* page pool of one layer; id: 2 * layer, + 1 for V */
+    WF_VALUE_STATE,  /* stays on the device from one step to the next; id: enum wf_state */
 };
-enum wf_rows { WF_ROWS_BATCH, WF_ROWS_LOGITS, WF_ROWS_WHOLE };
+/* What the rows of a value or node are. Tokens of a batch lie in one order: those of decodes, then those of prefill. */
+enum wf_rows {
+    WF_ROWS_BATCH,   /* all tokens of the batch */
+    WF_ROWS_DECODE,  /* nodes only: the tokens of decodes */
+    WF_ROWS_PREFILL, /* nodes only: the tokens of prefill */
+    WF_ROWS_LOGITS,  /* tokens whose logits are wanted */
+    WF_ROWS_WHOLE,   /* none of these: a size of its own, always used whole */
+};
 enum wf_input {
-    WF_INPUT_TOKEN, WF_INPUT_POS, WF_INPUT_SEQ, WF_INPUT_SLOT, /* one entry a row of the batch */
+    WF_INPUT_TOKEN, WF_INPUT_POS, WF_INPUT_SEQ, WF_INPUT_SLOT, /* one entry a token of the batch */
     WF_INPUT_INDPTR, WF_INPUT_PAGES,                           /* page lists, whole */
-    WF_INPUT_LOGIT_ROWS,                                       /* rows of the batch that want logits */
+    WF_INPUT_LOGIT_ROWS,                                       /* tokens of the batch whose logits are wanted */
+    WF_INPUT_SAMPLING, WF_INPUT_SEEDS,                         /* how each of these is sampled, see SAMPLE in dev.h */
     WF_N_INPUTS
+};
+enum wf_state {
+    WF_STATE_IDS,        /* [logits] I32: the tokens that a step sampled */
+    WF_STATE_PROBS,      /* [logits] F32: SAMPLE's p */
+    WF_STATE_LOGITS,     /* [most sampled at once, vocabulary] F32: SAMPLE's z */
+    WF_STATE_RECOMPUTED, /* [1] I32: rows that asynchronous softmax computed again, of all steps */
+    WF_N_STATES
 };
 
 typedef struct wf_value {
@@ -29,6 +45,7 @@ typedef struct wf_value {
     enum wf_dtype dtype;
     uint32_t cols;
     uint32_t id;
+    uint32_t weight_rows; /* of a weight: its rows; else 0 */
 } wf_value;
 
 typedef struct wf_operand {
@@ -38,12 +55,36 @@ typedef struct wf_operand {
 #define WF_NONE ((wf_operand){-1, 0, 0})
 #define WF_ALL(v) ((wf_operand){(v), 0, 0})
 
+/* What a node is. Only kernels have an op; copies and network nodes name in in[0] and out[0] what they read and write. */
+enum wf_node_kind {
+    WF_NODE_KERNEL,
+    WF_NODE_UPLOAD,         /* the batch's arrays, from the host */
+    WF_NODE_DOWNLOAD,       /* in[0], to the host */
+    WF_NODE_SWAP_OUT,       /* KV pages of preempted sequences, to the host */
+    WF_NODE_SWAP_IN,        /* and back */
+    WF_NODE_SEND, WF_NODE_RECEIVE, WF_NODE_ALL_GATHER, WF_NODE_ALL_REDUCE, WF_NODE_REDUCE_SCATTER,
+    WF_N_NODE_KINDS
+};
+/* Steps in which a node runs. */
+enum wf_when {
+    WF_ALWAYS,
+    WF_WHEN_PENDING, /* tokens that the step before samples and the host has not seen */
+    WF_WHEN_GREEDY,  /* all tokens are the likeliest */
+    WF_WHEN_SAMPLED, /* some are sampled */
+    WF_WHEN_IDS,     /* the host wants sampled tokens */
+    WF_WHEN_LOGITS,  /* the host wants logits */
+    WF_N_WHEN
+};
+
+#define WF_OP_NONE WF_N_OPS /* op of a node that is no kernel */
 #define WF_ONCE (-1) /* layer of nodes outside the layers */
 typedef struct wf_node {
-    enum wf_op op;
-    char name[16]; /* unique inside its layer: "qkv", "attention" */
+    enum wf_node_kind kind;
+    enum wf_op op; /* of a kernel */
+    char name[24]; /* unique inside its layer: "qkv", "decode_attention" */
     int32_t layer; /* or WF_ONCE */
     enum wf_rows rows;
+    enum wf_when when;
     wf_operand in[WF_MAX_IN], out[WF_MAX_OUT];
     wf_op_params p;
 } wf_node;
@@ -53,14 +94,28 @@ typedef struct wf_graph {
     wf_node *nodes;
     size_t n_values, cap_values, n_nodes, cap_nodes;
     int32_t n_layers;
-    int32_t inputs[WF_N_INPUTS]; /* their values */
-    int32_t logits;              /* value that the step gives back */
+    int32_t inputs[WF_N_INPUTS], states[WF_N_STATES]; /* their values; of a state -1: this graph has none */
+    int32_t logits;                                   /* value that is sampled from */
 } wf_graph;
 
 /* Both return the new index, or -1 with a message when memory runs out. */
 int32_t wf_graph_value(wf_graph *g, wf_value v);
 int32_t wf_graph_node(wf_graph *g, const wf_node *n);
 weft_status wf_graph_init(wf_graph *g, int32_t n_layers); /* with the input values */
+/* A node without operands. */
+wf_node wf_graph_blank(enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows);
+/* The nodes around a model. Before it: KV pages to the host and back, upload, tokens that only the device knows. Behind it, when g->logits
+ * is set and attention knows its range for an asynchronous softmax: sampling and download. */
+weft_status wf_graph_begin(wf_graph *g);
+weft_status wf_graph_end(wf_graph *g);
 void wf_graph_free(wf_graph *g);
+
+const char *wf_node_kind_name(enum wf_node_kind kind);
+const char *wf_class_name(enum wf_class c);
+/* Rows that follow the order of the batch's tokens. */
+static inline bool wf_rows_are_tokens(enum wf_rows r)
+{
+    return r == WF_ROWS_BATCH || r == WF_ROWS_DECODE || r == WF_ROWS_PREFILL;
+}
 
 #endif

@@ -1,54 +1,87 @@
-/* plan: in which pieces, in which order, on which queue and with which kernel a graph runs, and where its
- * values lie. A plan is data: it prints, saves and loads.
+/* plan: in which token ranges, in which order, on which queue, with which kernel and share a graph runs, and in which
+ * buffers its values lie. A plan is data: it prints, saves, loads and compares as text.
  *
  * The text form says how one layer runs, since all layers run alike, and what runs once around them:
  *
- *     weft-plan 1
+ *     weft-plan 2
  *     queues 2
- *     once  embed     0/1  queue 0  kernel auto  groups 0
- *     layer qkv       0/2  queue 0  kernel auto  groups 0
- *     layer qkv       1/2  queue 1  kernel auto  groups 0
+ *     tile 128
+ *     bucket tokens 1024 decodes 0.5 context 4096      # up to these; a line without a word: any
+ *     once  upload            0-end        queue 0  kernel auto  groups 0
+ *     layer qkv               0-768        queue 0  kernel auto  groups 0
+ *     layer qkv               768-end      queue 0  kernel auto  groups 0
+ *     layer decode_attention  0-decode     queue 1  kernel auto  groups 0
+ *     next  qkv               0-2t         queue 0  kernel auto  groups 0
  *     ...
  *
- * i/n is the i-th of n equal parts of the batch's rows; the lines' order is the order of submission; groups
- * is the resource share (work-groups, 0: all). Waits are never written down: two nano-ops depend on each
- * other if and only if their parent ops do and their row ranges intersect (nanoflow §4.1.2), so loading derives them.
- * One more rule than the paper's: attention reads the keys of earlier rows of its sequence, so it depends
- * on every KV write to rows before its end.
+ * A range names tokens of the batch: numbers, multiples of the tile (2t), `decode` or `prefill` (both: where decodes end
+ * and prefill begins) and `end`. A boundary beyond the batch lies at its end. Nano-batches may be unequal and different
+ * ops be cut differently (nanoflow §4.1). Ranges of ops on tokens whose logits are wanted count those. `next` is an op of
+ * the following layer, so that two layers are interleaved. The order of the lines is the order of submission; groups is the
+ * resource share (work-groups, 0: all). A file may hold several plans, each under its own `bucket`: a step takes the first that fits.
+ *
+ * Waits are never written down: two nano-operations depend on each other if and only if the ops that they are parts of do
+ * and their token ranges intersect (nanoflow §4.1.2), so loading derives them. One more rule than the paper's: prefill
+ * attention reads keys of earlier tokens of its sequence, so it depends on every KV write to prefill tokens before its end.
  */
 #ifndef WF_PLAN_H
 #define WF_PLAN_H
 
 #include "plan/graph.h"
+#include <stdio.h>
 
 #define WF_MAX_QUEUES 8
+#define WF_MAX_PLANS  16 /* of a file */
 
+/* A place between two tokens of the batch: the larger of `tokens` and, with `decode`, the number of decodes; with `end`, the end. */
+typedef struct wf_boundary {
+    uint32_t tokens;
+    bool decode, end;
+} wf_boundary;
+
+/* Where it lies in a batch. */
+static inline uint32_t wf_boundary_at(wf_boundary b, uint32_t n_decodes, uint32_t n)
+{
+    uint32_t at = WF_MAX(b.tokens, b.decode ? n_decodes : 0);
+    return b.end ? n : WF_MIN(at, n);
+}
+
+enum wf_line_where { WF_LINE_ONCE, WF_LINE_LAYER, WF_LINE_NEXT };
 /* One line of the text form. */
 typedef struct wf_plan_line {
-    bool layer;
-    char name[16];
-    uint32_t part, parts, queue, groups;
+    enum wf_line_where where;
+    char name[24];
+    wf_boundary begin, end;
+    uint32_t queue, groups;
     char kernel[24]; /* variant name or "auto" */
 } wf_plan_line;
 
+/* A nano-operation: one op on one range of tokens. */
 typedef struct wf_nano {
     uint32_t node;
-    uint32_t part, parts; /* rows [M * part / parts, M * (part + 1) / parts) */
+    wf_boundary begin, end;
     uint32_t queue, groups;
-    uint32_t line;        /* which line it came from */
-    uint32_t wait, n_waits; /* of plan->waits: nano-ops of other queues to wait for */
-    bool signal;          /* another queue waits for it */
+    uint32_t line;          /* which line it came from */
+    uint32_t wait, n_waits; /* of plan->waits: nano-operations of other queues to wait for, at most one a queue */
+    bool signal;            /* another queue waits for it */
 } wf_nano;
 
-/* Where activations lie. All values of a slot share its row pitch, so that different values in one slot
+/* Where activations lie. All values of a buffer share its row pitch, so that different values in one buffer
  * overlap exactly where their rows do, whatever their widths; the dependency rule above then covers reuse. */
 typedef struct wf_slot {
     enum wf_rows rows;
     uint32_t pitch; /* bytes from row to row */
 } wf_slot;
 
+/* Batches that a plan is for: at most so many tokens, this share of decodes and keys of one sequence; 0: any. */
+typedef struct wf_bucket {
+    uint32_t tokens, context;
+    float decodes;
+} wf_bucket;
+
 typedef struct wf_plan {
-    uint32_t n_queues;
+    wf_bucket bucket;
+    uint32_t n_queues, tile;
     wf_plan_line *lines;
     size_t n_lines, cap_lines;
     wf_nano *nanos;
@@ -60,19 +93,33 @@ typedef struct wf_plan {
     int32_t *slot_of; /* by value; -1: not an activation */
 } wf_plan;
 
-/* One queue, every op whole, kernels chosen by the backend. */
-weft_status wf_plan_sequential(const wf_graph *g, wf_plan *out);
-/* Two queues (nanoflow §4.1): the rows of a layer in `parts` nano-batches, and the attention of one runs on queue 1
- * beside what queue 0 computes for the others. */
-weft_status wf_plan_overlap(const wf_graph *g, uint32_t parts, wf_plan *out);
-/* Reads the text form, which must name every op. Errors name the line. */
-weft_status wf_plan_load(const wf_graph *g, const char *path, wf_plan *out);
-weft_status wf_plan_save(const wf_plan *p, const char *path);
-void wf_plan_free(wf_plan *p);
+/* The plans of a model, from the narrowest bucket to the widest, which takes every batch. */
+typedef struct wf_plans {
+    wf_plan list[WF_MAX_PLANS];
+    size_t n;
+} wf_plans;
 
-/* place.c: slots by liveness; `pad` is the alignment of rows in bytes. */
-weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad);
-/* split.c: nano-ops and waits from lines and slots. Fails if the lines' order breaks a dependency. */
+/* One queue for all kernels, every op whole, kernels chosen by the device; KV pages are copied on a queue of their own
+ * where copy_queue says so. */
+weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out);
+/* Two queues (nanoflow §4.1): n_parts nano-batches of batches up to max_tokens, about equal, in multiples of the tile (1: any
+ * number); attention of one runs on queue 1 beside what queue 0 computes for the others. A bucket for each doubling of tokens. */
+weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue, wf_plans *out);
+/* Reads the text form; every plan must name every op and the last one take every batch. Errors name the line. */
+weft_status wf_plans_load(const wf_graph *g, const char *path, wf_plans *out);
+weft_status wf_plans_save(const wf_plans *p, const char *path);
+void wf_plan_print(const wf_plan *p, FILE *f);
+/* The index of the plan for a batch. */
+size_t wf_plans_choose(const wf_plans *p, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context);
+void wf_plan_free(wf_plan *p);
+void wf_plans_free(wf_plans *p);
+
+/* split.c: nano-operations from lines; place.c: buffers by liveness in their order, `pad` is the alignment of rows in bytes;
+ * wait.c: what each must wait for. WEFT_ERR_ARG if the lines' order breaks a dependency. wf_plans_finish is all three for each
+ * plan, with one set of buffers for all. */
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p);
+weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad);
+weft_status wf_plan_wait(const wf_graph *g, wf_plan *p);
+weft_status wf_plans_finish(const wf_graph *g, wf_plans *p, uint32_t pad);
 
 #endif

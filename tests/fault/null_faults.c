@@ -48,6 +48,7 @@ static weft_status work(run *r)
     WF_TRY(wf_submit(r->q[1], &c));
     WF_TRY(wf_mark(r->q[1], &r->done[1], 0, NULL));
     WF_TRY(wf_read(r->q[1], r->y, 0, host, sizeof host, NULL, 0, NULL));
+    WF_TRY(wf_transfer(r->q[1], 4096, &r->done[0], 1, NULL));
     WF_TRY(wf_flush(r->q[1]));
     WF_TRY(wf_wait(r->done[1], 100));
     return wf_finish(r->q[1]);
@@ -106,7 +107,7 @@ static void every_call_of_every_slot_fails(void **state)
 
 static void work_that_never_ends(void **state)
 {
-    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK};
+    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_TRANSFER};
     (void)state;
     for (size_t s = 0; s < WF_LEN(slots); s++) {
         uint64_t n = calls_of(slots[s]);
@@ -149,6 +150,9 @@ static void queues_overlap(void **state)
     assert_int_equal(wf_read(r.q[0], r.y, 0, host, sizeof host, &r.done[1], 1, r.done[0]), WEFT_OK); /* a copy waits, too */
     assert_int_equal(wf_wait(r.done[0], 1), WEFT_OK);
     assert_int_equal(wf_null_now(r.dev), 11000);
+    assert_int_equal(wf_transfer(r.q[0], 4096, NULL, 0, r.done[0]), WEFT_OK);
+    assert_int_equal(wf_wait(r.done[0], 1), WEFT_OK);
+    assert_int_equal(wf_null_now(r.dev), 12000);
     end(&r);
     wf_null_configure(NULL);
 }

@@ -129,7 +129,7 @@ static void order(void **state)
     assert_int_equal(f->buf_create(&d->base, sizeof cells, &b), WEFT_OK);
     assert_int_equal(f->event_create(&d->base, &first), WEFT_OK);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(f->queue_create(&d->base, &q[i]), WEFT_OK);
+        assert_int_equal(f->queue_create(&d->base, false, &q[i]), WEFT_OK);
         assert_int_equal(f->event_create(&d->base, &e[i]), WEFT_OK);
     }
     assert_int_equal(f->write(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);

@@ -25,7 +25,7 @@ static int tear_down(void **state)
 static wf_queue *queue_of(void)
 {
     wf_queue *q = NULL;
-    assert_int_equal(f->queue_create(&d->base, &q), WEFT_OK);
+    assert_int_equal(f->queue_create(&d->base, false, &q), WEFT_OK);
     return q;
 }
 
@@ -171,7 +171,7 @@ static void too_many_queues(void **state)
     int n = 0;
     weft_status st = WEFT_OK;
     (void)state;
-    while (n < WF_CL_MAX_QUEUES && !(st = f->queue_create(&d->base, &q[n]))) n++;
+    while (n < WF_CL_MAX_QUEUES && !(st = f->queue_create(&d->base, false, &q[n]))) n++;
     assert_int_equal(st, WEFT_ERR_ARG);
     assert_false(d->base.lost);
     while (n) f->queue_destroy(&d->base, q[--n]);

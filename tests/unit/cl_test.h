@@ -67,7 +67,7 @@ static inline bench bench_new(cl_dev *d)
 {
     bench b = {.d = d};
     wf_dev *dev = &d->base;
-    assert_int_equal(dev->fns->queue_create(dev, &b.q), WEFT_OK);
+    assert_int_equal(dev->fns->queue_create(dev, false, &b.q), WEFT_OK);
     assert_int_equal(dev->fns->event_create(dev, &b.done), WEFT_OK);
     assert_int_equal(dev->fns->buf_create(dev, 256, &b.in), WEFT_OK);
     assert_int_equal(dev->fns->buf_create(dev, 256, &b.out), WEFT_OK);

@@ -31,7 +31,7 @@ static wf_buf *buf_of(wf_dev *dev, size_t size)
 static wf_queue *queue_of(wf_dev *dev)
 {
     wf_queue *q = NULL;
-    assert_int_equal(dev->fns->queue_create(dev, &q), WEFT_OK);
+    assert_int_equal(dev->fns->queue_create(dev, false, &q), WEFT_OK);
     return q;
 }
 

@@ -1,4 +1,4 @@
-/* plan: a small graph by hand; slots, splitting and waits are what the rules say. */
+/* plan: a small graph by hand; buffers, token ranges and waits are what the rules say. */
 #include "plan/plan.h"
 
 #include <setjmp.h>
@@ -18,21 +18,27 @@ static int32_t act(wf_graph *g, uint32_t cols)
 
 static int32_t node(wf_graph *g, enum wf_op op, const char *name, int32_t layer, int32_t in, int32_t residual, int32_t out)
 {
-    wf_node n = {.op = op, .layer = layer, .rows = WF_ROWS_BATCH};
-    snprintf(n.name, sizeof n.name, "%s", name);
-    for (int i = 0; i < WF_MAX_IN; i++) n.in[i] = WF_NONE;
-    for (int i = 0; i < WF_MAX_OUT; i++) n.out[i] = WF_NONE;
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, layer, WF_ROWS_BATCH);
     n.in[0] = WF_ALL(in);
     n.in[3] = WF_ALL(residual);
     n.out[0] = WF_ALL(out);
     return wf_graph_node(g, &n);
 }
 
-/* x -> (a: norm, b: attention over keys that rope wrote, c: GEMM + residual x) per layer */
+/* x -> (a: norm, b: attention of decodes and prefill over keys that rope wrote, c: GEMM + residual x) per layer, and the nodes around. */
+static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_rows rows, int32_t q, int32_t k, int32_t o)
+{
+    int32_t at = node(g, WF_OP_ATTENTION, name, layer, q, -1, o);
+    g->nodes[at].in[1] = WF_ALL(k);
+    g->nodes[at].rows = rows;
+    return at;
+}
+
 static wf_graph make_graph(void)
 {
     wf_graph g;
     assert_int_equal(wf_graph_init(&g, LAYERS), WEFT_OK);
+    assert_int_equal(wf_graph_begin(&g), WEFT_OK);
     int32_t x = act(&g, 64);
     node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
     for (int32_t l = 0; l < LAYERS; l++) {
@@ -41,40 +47,42 @@ static wf_graph make_graph(void)
         node(&g, WF_OP_GEMM, "qkv", l, x, -1, h);
         int32_t rope = node(&g, WF_OP_ROPE_KV, "rope", l, h, -1, q);
         g.nodes[rope].out[1] = WF_ALL(k);
-        int32_t at = node(&g, WF_OP_ATTENTION, "attention", l, q, -1, o);
-        g.nodes[at].in[1] = WF_ALL(k);
+        attention(&g, "decode_attention", l, WF_ROWS_DECODE, q, k, o);
+        attention(&g, "prefill_attention", l, WF_ROWS_PREFILL, q, k, o);
         node(&g, WF_OP_GEMM, "out", l, o, x, y);
         x = y;
     }
     int32_t z = act(&g, 10);
     node(&g, WF_OP_GEMM, "logits", WF_ONCE, x, -1, z);
     g.logits = z;
+    assert_int_equal(wf_graph_end(&g), WEFT_OK);
     return g;
 }
 
-static void finish_plan(const wf_graph *g, wf_plan *p)
+static wf_plans sequential(const wf_graph *g, bool copy_queue)
 {
-    assert_int_equal(wf_plan_place(g, p, 128), WEFT_OK);
-    assert_int_equal(wf_plan_split(g, p), WEFT_OK);
+    wf_plans p = {.n = 1};
+    assert_int_equal(wf_plan_sequential(g, copy_queue, &p.list[0]), WEFT_OK);
+    return p;
 }
 
 static void test_sequential(void **state)
 {
     (void)state;
     wf_graph g = make_graph();
-    wf_plan p;
-    assert_int_equal(wf_plan_sequential(&g, &p), WEFT_OK);
-    assert_int_equal(p.n_lines, 6);
-    finish_plan(&g, &p);
-    assert_int_equal(p.n_nanos, g.n_nodes);
-    assert_int_equal(p.n_waits, 0);
-    /* The residual stream stays in its slot, and the layers reuse the rest. */
-    assert_int_equal(p.n_slots, 3);
-    wf_plan_free(&p);
+    wf_plans all = sequential(&g, false);
+    const wf_plan *p = &all.list[0];
+    assert_int_equal(p->n_lines, 4 + 1 + 5 + 1 + 4);
+    assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
+    assert_int_equal(p->n_nanos, g.n_nodes);
+    assert_int_equal(p->n_waits, 0);
+    /* The residual stream stays in its buffer, and the layers reuse the rest. */
+    assert_int_equal(p->n_slots, 3);
+    wf_plans_free(&all);
     wf_graph_free(&g);
 }
 
-/* Values that live at the same time never share a slot, except a residual handed on in place. */
+/* Values that live at the same time never share a buffer, except a residual handed on in place. */
 static void test_slots_disjoint(void **state)
 {
     (void)state;
@@ -100,26 +108,36 @@ static void test_slots_disjoint(void **state)
     wf_graph_free(&g);
 }
 
-static wf_plan load_text(const wf_graph *g, const char *text, weft_status want)
+static weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
 {
     char path[] = "/tmp/weft-plan-XXXXXX";
-    wf_plan p;
     FILE *f = fdopen(mkstemp(path), "w");
     fputs(text, f);
     fclose(f);
-    weft_status s = wf_plan_load(g, path, &p);
+    weft_status s = wf_plans_load(g, path, p);
     unlink(path);
-    if (s == WEFT_OK) s = wf_plan_place(g, &p, 128);
-    if (s == WEFT_OK) s = wf_plan_split(g, &p);
-    if (s != want) print_message("%s\n", wf_error());
-    assert_int_equal(s, want);
+    return s == WEFT_OK ? wf_plans_finish(g, p, 128) : s;
+}
+
+static wf_plans load_text(const wf_graph *g, const char *text)
+{
+    wf_plans p;
+    weft_status s = load_from(g, text, &p);
+    if (s != WEFT_OK) print_message("%s\n", wf_error());
+    assert_int_equal(s, WEFT_OK);
     return p;
 }
 
-#define HEAD "weft-plan 1\nqueues 2\nonce embed 0/1 queue 0 kernel auto groups 0\n"
-#define TAIL "once logits 0/1 queue 0 kernel auto groups 0\n"
-#define LINE(op, part, q) "layer " op " " part " queue " q " kernel auto groups 0\n"
-#define HALVES(op) LINE(op, "0/2", "0") LINE(op, "1/2", "1")
+#define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
+#define BEGIN ONCE("swap_out", "0") ONCE("swap_in", "0") ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0")
+#define HEAD "weft-plan 2\nqueues 2\ntile 16\n" BEGIN
+#define TAIL ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
+#define AT(where, op, range, q) where " " op " " range " queue " q " kernel auto groups 0\n"
+#define LINE(op, range, q) AT("layer", op, range, q)
+#define CUT(op) LINE(op, "0-3t", "0") LINE(op, "48-end", "1")
+#define DECODES LINE("decode_attention", "0-end", "0")
+#define PREFILL LINE("prefill_attention", "prefill-48", "0") LINE("prefill_attention", "3t-end", "1")
+#define WHOLE(op) LINE(op, "0-end", "0")
 
 static bool waits_for(const wf_plan *p, size_t i, size_t on)
 {
@@ -128,13 +146,14 @@ static bool waits_for(const wf_plan *p, size_t i, size_t on)
     return false;
 }
 
-static size_t find_nano(const wf_graph *g, const wf_plan *p, int32_t layer, const char *name, uint32_t part)
+/* The nano-operation of that op which begins at a number of tokens. */
+static size_t find_nano(const wf_graph *g, const wf_plan *p, int32_t layer, const char *name, uint32_t begin)
 {
     for (size_t i = 0; i < p->n_nanos; i++) {
         const wf_node *n = &g->nodes[p->nanos[i].node];
-        if (n->layer == layer && !strcmp(n->name, name) && p->nanos[i].part == part) return i;
+        if (n->layer == layer && !strcmp(n->name, name) && p->nanos[i].begin.tokens == begin) return i;
     }
-    fail_msg("no nano-op %s", name);
+    fail_msg("no nano-operation %s at %u", name, begin);
     return 0;
 }
 
@@ -142,49 +161,144 @@ static void test_two_queues(void **state)
 {
     (void)state;
     wf_graph g = make_graph();
-    wf_plan p = load_text(&g, HEAD HALVES("qkv") HALVES("rope") HALVES("attention") HALVES("out") TAIL, WEFT_OK);
-    assert_int_equal(p.n_nanos, 2 + LAYERS * 8);
-    /* Halves are independent, except that the second half's attention reads keys of the first half's rows. */
-    assert_true(waits_for(&p, find_nano(&g, &p, 1, "attention", 1), find_nano(&g, &p, 1, "rope", 0)));
-    assert_int_equal(p.nanos[find_nano(&g, &p, 1, "attention", 0)].n_waits, 0);
-    assert_int_equal(p.nanos[find_nano(&g, &p, 1, "qkv", 1)].n_waits, 0);
-    assert_true(waits_for(&p, find_nano(&g, &p, 0, "qkv", 1), find_nano(&g, &p, WF_ONCE, "embed", 0)));
-    assert_true(waits_for(&p, find_nano(&g, &p, WF_ONCE, "logits", 0), find_nano(&g, &p, 2, "out", 1)));
-    wf_plan_free(&p);
+    wf_plans all = load_text(&g, HEAD CUT("qkv") CUT("rope") DECODES PREFILL CUT("out") TAIL);
+    const wf_plan *p = &all.list[0];
+    assert_int_equal(p->n_nanos, 10 + LAYERS * 9);
+    /* Nano-batches are independent, except that prefill attention of the second reads keys of the first's tokens. */
+    assert_true(waits_for(p, find_nano(&g, p, 1, "prefill_attention", 48), find_nano(&g, p, 1, "rope", 0)));
+    assert_int_equal(p->nanos[find_nano(&g, p, 1, "prefill_attention", 0)].n_waits, 0);
+    assert_int_equal(p->nanos[find_nano(&g, p, 1, "qkv", 48)].n_waits, 0);
+    /* Decodes may be more than 48: then their attention needs what the second computed, too. */
+    assert_true(waits_for(p, find_nano(&g, p, 1, "decode_attention", 0), find_nano(&g, p, 1, "rope", 48)));
+    assert_true(waits_for(p, find_nano(&g, p, 0, "qkv", 48), find_nano(&g, p, WF_ONCE, "embed", 0)));
+    assert_true(waits_for(p, find_nano(&g, p, WF_ONCE, "logits", 0), find_nano(&g, p, 2, "out", 48)));
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
+/* Decodes and prefill apart: where ranges are named, neither waits for the other. */
+static void test_named_ranges(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    wf_plans all = load_text(&g, HEAD LINE("qkv", "0-decode", "0") LINE("qkv", "prefill-end", "1") LINE("rope", "0-decode", "0")
+                                      LINE("rope", "prefill-end", "1") DECODES LINE("prefill_attention", "0-end", "1")
+                                      LINE("out", "0-decode", "0") LINE("out", "prefill-end", "1") TAIL);
+    const wf_plan *p = &all.list[0];
+    assert_int_equal(p->nanos[find_nano(&g, p, 1, "decode_attention", 0)].n_waits, 0);
+    assert_int_equal(p->nanos[find_nano(&g, p, 1, "prefill_attention", 0)].n_waits, 0);
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
+/* A boundary lies where it says, or at the end of a shorter batch, or behind the decodes of one that has more. */
+static void test_boundaries(void **state)
+{
+    (void)state;
+    assert_int_equal(wf_boundary_at((wf_boundary){.tokens = 768}, 0, 2048), 768);
+    assert_int_equal(wf_boundary_at((wf_boundary){.tokens = 768}, 0, 512), 512);
+    assert_int_equal(wf_boundary_at((wf_boundary){.tokens = 768, .decode = true}, 1000, 2048), 1000);
+    assert_int_equal(wf_boundary_at((wf_boundary){.decode = true}, 7, 2048), 7);
+    assert_int_equal(wf_boundary_at((wf_boundary){.end = true}, 7, 2048), 2048);
+}
+
+/* The next layer's QKV of one nano-batch before this layer's output product of the other, all on one queue. */
+static void test_interleaved(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    wf_plans all = load_text(&g, HEAD LINE("qkv", "48-end", "0") WHOLE("rope") DECODES WHOLE("prefill_attention") LINE("out", "0-48", "0")
+                                      AT("next", "qkv", "0-48", "0") LINE("out", "48-end", "0") TAIL);
+    const wf_plan *p = &all.list[0];
+    size_t next = find_nano(&g, p, 1, "qkv", 0), out = find_nano(&g, p, 0, "out", 48);
+    assert_true(next < out);
+    assert_true(find_nano(&g, p, 0, "qkv", 0) < find_nano(&g, p, 0, "qkv", 48));
+    assert_int_equal(p->n_waits, 0);
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
+static void test_buckets(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    const char *text = "weft-plan 2\nqueues 1\nbucket tokens 16\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
+                       "bucket tokens 64 decodes 0.5 context 100\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL
+                       "bucket\n" BEGIN WHOLE("qkv") WHOLE("rope") DECODES WHOLE("prefill_attention") WHOLE("out") TAIL;
+    wf_plans all = load_text(&g, text);
+    assert_int_equal(all.n, 3);
+    assert_int_equal(wf_plans_choose(&all, 16, 16, 5000), 0);
+    assert_int_equal(wf_plans_choose(&all, 17, 8, 100), 1);
+    assert_int_equal(wf_plans_choose(&all, 17, 9, 100), 2);
+    assert_int_equal(wf_plans_choose(&all, 17, 8, 101), 2);
+    assert_int_equal(wf_plans_choose(&all, 65, 1, 1), 2);
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
+/* Copies of pages on a queue of their own: the first kernel that touches the cache waits, and nobody behind it in its queue again. */
+static void test_copy_queue(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    wf_plans all = sequential(&g, true);
+    assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
+    const wf_plan *p = &all.list[0];
+    size_t rope = find_nano(&g, p, 0, "rope", 0);
+    assert_true(waits_for(p, rope, find_nano(&g, p, WF_ONCE, "swap_in", 0)));
+    assert_int_equal(p->n_waits, 1);
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
+/* A sum over processes is made in place, and orders what comes before and behind it. */
+static void test_collective(void **state)
+{
+    (void)state;
+    wf_graph g;
+    assert_int_equal(wf_graph_init(&g, 1), WEFT_OK);
+    int32_t x = act(&g, 64), y = act(&g, 64), z = act(&g, 64), end = act(&g, 64);
+    node(&g, WF_OP_GET_ROWS, "embed", 0, g.inputs[WF_INPUT_TOKEN], -1, x);
+    node(&g, WF_OP_GEMM, "out", 0, x, -1, y);
+    wf_node sum = wf_graph_blank(WF_NODE_ALL_REDUCE, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH);
+    sum.in[0] = WF_ALL(y);
+    sum.out[0] = WF_ALL(z);
+    wf_graph_node(&g, &sum);
+    node(&g, WF_OP_GEMM, "up", 0, z, -1, end);
+    g.logits = end;
+    wf_plans all = load_text(&g, "weft-plan 2\nqueues 2\n" WHOLE("embed") WHOLE("out") LINE("sum", "0-end", "1") WHOLE("up"));
+    const wf_plan *p = &all.list[0];
+    assert_int_equal(p->slot_of[z], p->slot_of[y]);
+    assert_true(waits_for(p, 2, 1));
+    assert_true(waits_for(p, 3, 2));
+    wf_plans_free(&all);
     wf_graph_free(&g);
 }
 
 static void test_bad_plans(void **state)
 {
     (void)state;
+#define BODY(x) CUT("qkv") CUT("rope") DECODES PREFILL x TAIL
     static const char *const bad[] = {
-        "", "weft-plan 2\n", HEAD TAIL, HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/2", "0") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") HALVES("out") LINE("out", "0/2", "0") TAIL,
-        HEAD HALVES("rope") HALVES("qkv") HALVES("attention") HALVES("out") TAIL, /* wrong order */
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/1", "2") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/1", "-1") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "1/1", "0") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/99", "0") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("oat", "0/1", "0") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/1", "4294967296") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") LINE("out", "0/4294967297", "0") TAIL,
-        HEAD HALVES("qkv") HALVES("rope") HALVES("attention") "layer out 0/1 queue 0 kernel auto groups -1\n" TAIL,
-        "weft-plan 1\nqueues 99\n", "weft-plan 1\nonce embed\n",
+        "", "weft-plan 1\n", HEAD TAIL, HEAD BODY(LINE("out", "0-48", "0")), HEAD BODY(CUT("out") LINE("out", "0-48", "0")),
+        HEAD CUT("rope") CUT("qkv") DECODES PREFILL CUT("out") TAIL, /* wrong order */
+        HEAD BODY(LINE("out", "0-end", "2")), HEAD BODY(LINE("out", "0-end", "-1")), HEAD BODY(LINE("out", "1-end", "0")),
+        HEAD BODY(LINE("out", "0-48", "0") LINE("out", "64-end", "0")), HEAD BODY(LINE("out", "0-48", "0") LINE("out", "32-end", "0")),
+        HEAD BODY(LINE("out", "end-0", "0")), HEAD BODY(LINE("out", "0", "0")), HEAD BODY(LINE("out", "0-x", "0")),
+        HEAD BODY(LINE("out", "0-9999999999", "0") LINE("out", "9999999999-end", "0")), HEAD BODY(LINE("out", "0-999999999t", "0")),
+        HEAD BODY(LINE("oat", "0-end", "0")), HEAD BODY(LINE("out", "0-end", "4294967296")),
+        HEAD BODY("layer out 0-end queue 0 kernel auto groups -1\n"),
+        HEAD BODY(AT("next", "decode_attention", "0-end", "0") CUT("out")), /* twice */
+        "weft-plan 2\nqueues 99\n", "weft-plan 2\ntile 0\n", "weft-plan 2\nonce embed\n",
+        "weft-plan 2\nbucket tokens 16\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")), /* none for longer batches */
+        HEAD BODY(CUT("out")) "bucket decodes 2\n", HEAD BODY(CUT("out")) "bucket tokens -1\n", HEAD BODY(CUT("out")) "bucket\n" TAIL,
     };
     wf_graph g = make_graph();
     for (size_t i = 0; i < WF_LEN(bad); i++) {
-        char path[] = "/tmp/weft-plan-XXXXXX";
-        FILE *f = fdopen(mkstemp(path), "w");
-        fputs(bad[i], f);
-        fclose(f);
-        wf_plan p;
-        weft_status s = wf_plan_load(&g, path, &p);
-        if (s == WEFT_OK) s = wf_plan_place(&g, &p, 128);
-        if (s == WEFT_OK) s = wf_plan_split(&g, &p);
-        if (s == WEFT_OK) fail_msg("plan %zu was accepted", i);
+        wf_plans p;
+        if (load_from(&g, bad[i], &p) == WEFT_OK) fail_msg("plan %zu was accepted", i);
         assert_true(strlen(wf_error()) > 0);
-        wf_plan_free(&p);
-        unlink(path);
+        wf_plans_free(&p);
     }
     wf_graph_free(&g);
 }
@@ -195,24 +309,47 @@ static void test_round_trip(void **state)
     char path[] = "/tmp/weft-plan-XXXXXX";
     close(mkstemp(path));
     wf_graph g = make_graph();
-    wf_plan p, q;
-    assert_int_equal(wf_plan_sequential(&g, &p), WEFT_OK);
-    p.lines[2].groups = 5;
-    assert_int_equal(wf_plan_save(&p, path), WEFT_OK);
-    assert_int_equal(wf_plan_load(&g, path, &q), WEFT_OK);
-    assert_int_equal(p.n_lines, q.n_lines);
-    assert_memory_equal(p.lines, q.lines, p.n_lines * sizeof *p.lines);
+    wf_plans p, q;
+    assert_int_equal(wf_plans_overlap(&g, 3, 512, 16, true, &p), WEFT_OK);
+    p.list[0].lines[2].groups = 5;
+    assert_int_equal(wf_plans_save(&p, path), WEFT_OK);
+    assert_int_equal(wf_plans_load(&g, path, &q), WEFT_OK);
+    assert_int_equal(p.n, q.n);
+    for (size_t i = 0; i < p.n; i++) {
+        assert_int_equal(p.list[i].n_lines, q.list[i].n_lines);
+        assert_memory_equal(&p.list[i].bucket, &q.list[i].bucket, sizeof q.list[i].bucket);
+        assert_memory_equal(p.list[i].lines, q.list[i].lines, p.list[i].n_lines * sizeof *p.list[i].lines);
+    }
     unlink(path);
-    wf_plan_free(&p);
-    wf_plan_free(&q);
+    wf_plans_free(&p);
+    wf_plans_free(&q);
+    wf_graph_free(&g);
+}
+
+/* The built-in nano-batches cover batches of every size, with waits that fit. */
+static void test_overlap(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    wf_plans p;
+    assert_int_equal(wf_plans_overlap(&g, 2, 1024, 128, true, &p), WEFT_OK);
+    assert_int_equal(wf_plans_finish(&g, &p, 128), WEFT_OK);
+    assert_true(p.n > 4);
+    assert_int_equal(p.list[p.n - 1].lines[6].begin.tokens, 0);
+    for (uint32_t tokens = 1; tokens <= 1024; tokens++) {
+        const wf_plan *plan = &p.list[wf_plans_choose(&p, tokens, 0, 1)];
+        assert_true(!plan->bucket.tokens || plan->bucket.tokens >= tokens);
+    }
+    wf_plans_free(&p);
     wf_graph_free(&g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential), cmocka_unit_test(test_slots_disjoint), cmocka_unit_test(test_two_queues),
-        cmocka_unit_test(test_bad_plans),  cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_slots_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges),
+        cmocka_unit_test(test_boundaries),   cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_buckets),    cmocka_unit_test(test_copy_queue),
+        cmocka_unit_test(test_collective),   cmocka_unit_test(test_bad_plans),      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,360 @@
+/* bind: plans become programs — operands located, kernels chosen for every number of rows. See program.h. */
+#include "exec/program.h"
+#include "verify/bind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
+
+static bool own_tokens(const wf_node *node, const wf_value *v)
+{
+    return v->rows == node->rows || (wf_rows_are_tokens(v->rows) && wf_rows_are_tokens(node->rows));
+}
+
+static void bind_slot(const wf_bind_to *to, const wf_plan *plan, wf_operand o, wf_view *view, wf_ref *ref)
+{
+    const wf_value *v = &to->g->values[o.value];
+    uint64_t size = wf_dtype_bytes(v->dtype, 1);
+    ref->place = WF_PLACE_SLOT;
+    ref->index = (uint32_t)plan->slot_of[o.value];
+    ref->add = o.col * size;
+    ref->pitch = plan->slots[ref->index].pitch;
+    *view = (wf_view){.cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(ref->pitch / size), .dtype = (uint8_t)v->dtype};
+}
+
+static void bind_array(const wf_bind_to *to, const wf_value *v, wf_view *view, wf_ref *ref)
+{
+    bool state = v->kind == WF_VALUE_STATE;
+    *view = state ? to->states[v->id] : *to->inputs;
+    view->cols = view->stride = v->cols;
+    view->dtype = (uint8_t)v->dtype;
+    ref->place = state ? WF_PLACE_STATE : WF_PLACE_INPUT;
+    ref->index = v->id;
+    ref->pitch = wf_dtype_bytes(v->dtype, v->cols);
+}
+
+static void bind_operand(const wf_bind_to *to, const wf_plan *plan, const wf_node *node, wf_operand o, wf_view *view, wf_ref *ref)
+{
+    if (o.value < 0) return;
+    const wf_value *v = &to->g->values[o.value];
+    ref->rows = (uint8_t)v->rows;
+    ref->sliced = own_tokens(node, v);
+    if (v->kind == WF_VALUE_WEIGHT) *view = to->weights[v->id];
+    if (v->kind == WF_VALUE_ACT) bind_slot(to, plan, o, view, ref);
+    if (v->kind == WF_VALUE_INPUT || v->kind == WF_VALUE_STATE) bind_array(to, v, view, ref);
+    if (v->kind != WF_VALUE_KV) return;
+    ref->place = WF_PLACE_POOL;
+    *view = wf_memory_pool(to->mem, v, 0, 0);
+}
+
+/* A command whose scratch state is smaller than its rows may be takes them a part at a time. */
+static uint32_t most_rows(const wf_bind_to *to, const wf_node *node)
+{
+    uint32_t most = UINT32_MAX;
+    for (size_t i = 0; i < WF_MAX_OUT; i++) {
+        int32_t value = node->out[i].value;
+        const wf_value *v = value < 0 ? NULL : &to->g->values[value];
+        if (v && v->kind == WF_VALUE_STATE && v->rows == WF_ROWS_WHOLE && v->cols > 1) most = WF_MIN(most, to->states[v->id].rows);
+    }
+    return most;
+}
+
+static void bind_command(const wf_bind_to *to, const wf_plan *plan, const wf_nano *nano, wf_command *c)
+{
+    const wf_node *node = &to->g->nodes[nano->node];
+    c->node = node;
+    c->nano = nano;
+    c->call.op = node->op;
+    c->call.variant = -1;
+    c->call.max_groups = nano->groups;
+    c->call.p = node->p;
+    c->max_rows = most_rows(to, node);
+    for (size_t i = 0; i < WF_MAX_IN; i++) bind_operand(to, plan, node, node->in[i], &c->call.in[i], &c->in[i]);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) bind_operand(to, plan, node, node->out[i], &c->call.out[i], &c->out[i]);
+}
+
+/* ---- a step's calls ------------------------------------------------------------------------------------------------ */
+
+uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i)
+{
+    switch (i) {
+    case WF_INPUT_INDPTR: return st->n_seqs + 1;
+    case WF_INPUT_PAGES: return st->n_pages;
+    case WF_INPUT_LOGIT_ROWS:
+    case WF_INPUT_SAMPLING:
+    case WF_INPUT_SEEDS: return st->n_logits;
+    default: return st->n_tokens;
+    }
+}
+
+wf_range wf_command_range(const wf_command *c, const wf_step_shape *st)
+{
+    enum wf_rows rows = c->node->rows;
+    uint32_t n = rows == WF_ROWS_LOGITS ? st->n_logits : rows == WF_ROWS_WHOLE ? 1 : st->n_tokens;
+    uint32_t low = rows == WF_ROWS_PREFILL ? st->n_decodes : 0, high = rows == WF_ROWS_DECODE ? st->n_decodes : n;
+    uint32_t begin = WF_MIN(WF_MAX(wf_boundary_at(c->nano->begin, st->n_decodes, n), low), high);
+    uint32_t end = WF_MIN(WF_MAX(wf_boundary_at(c->nano->end, st->n_decodes, n), begin), high);
+    return (wf_range){begin, end - begin};
+}
+
+/* Rows of a value that a command takes whole. */
+static uint32_t whole_rows(const wf_step_shape *st, const wf_ref *ref, const wf_view *v, uint32_t count)
+{
+    if (ref->place == WF_PLACE_INPUT) return wf_step_rows(st, (enum wf_input)ref->index);
+    if (ref->place == WF_PLACE_STATE) return ref->rows == WF_ROWS_WHOLE ? WF_MIN(count, v->rows) : v->rows;
+    return ref->rows == WF_ROWS_LOGITS ? st->n_logits : st->n_tokens;
+}
+
+void wf_command_view(const wf_bind_to *to, const wf_step_shape *st, wf_range rows, const wf_ref *ref, wf_view *v)
+{
+    if (ref->place == WF_PLACE_FIXED) return;
+    if (ref->place == WF_PLACE_POOL) {
+        v->rows = wf_limits_pages(&to->limits, st->n_tokens, st->n_logits);
+        return;
+    }
+    if (ref->place == WF_PLACE_SLOT) {
+        wf_view at = wf_memory_slot(to->mem, (int32_t)ref->index, st->n_tokens, st->n_logits);
+        v->buf = at.buf;
+        v->offset = at.offset + ref->add;
+    }
+    if (ref->place == WF_PLACE_INPUT) v->offset += st->input_at[ref->index];
+    if (ref->sliced) v->offset += rows.first * ref->pitch;
+    v->rows = ref->sliced ? rows.count : whole_rows(st, ref, v, rows.count);
+}
+
+void wf_command_call(const wf_bind_to *to, const wf_command *c, const wf_step_shape *st, wf_range rows, wf_call *out)
+{
+    *out = c->call;
+    out->p.max_kv = st->max_kv;
+    out->p.max_q = c->node->rows == WF_ROWS_DECODE ? 1 : st->max_q;
+    const wf_op_info *op = &wf_ops[c->node->op];
+    for (size_t i = 0; i < op->n_in; i++) wf_command_view(to, st, rows, &c->in[i], &out->in[i]);
+    for (size_t i = 0; i < op->n_out; i++) wf_command_view(to, st, rows, &c->out[i], &out->out[i]);
+}
+
+/* ---- kernels by number of rows ------------------------------------------------------------------------------------- */
+
+static uint32_t rows_of_call(const wf_call *c)
+{
+    return c->op == WF_OP_TOKEN_SUBST ? c->in[WF_TOKEN_SUBST_IDS].rows : c->out[0].rows;
+}
+
+static uint32_t context_class(const wf_call *c)
+{
+    uint32_t class = 0;
+    for (uint64_t most = 512; c->op == WF_OP_ATTENTION && class + 1 < WF_N_CONTEXTS && c->p.max_kv > most; most *= 4) class++;
+    return class;
+}
+
+static uint32_t context_of_class(const wf_bind_to *to, const wf_call *c, uint32_t class)
+{
+    uint32_t all = to->limits.seq_pages * c->p.page_tokens;
+    return class + 1 == WF_N_CONTEXTS ? all : WF_MIN(512u << 2 * class, all);
+}
+
+static bool same_view(const wf_view *a, const wf_view *b)
+{
+    enum { ALIGNED = 256 };
+    return !a->buf == !b->buf && a->offset % ALIGNED == b->offset % ALIGNED && a->cols == b->cols && a->stride == b->stride && a->dtype == b->dtype &&
+           a->layout == b->layout;
+}
+
+/* Weights and pools also have their rows in common; those of others are what kernels are kept by. */
+static bool same_kind(const wf_call *a, const wf_call *b)
+{
+    wf_op_params p = a->p, q = b->p;
+    bool async = p.phi_lo < p.phi_hi, other = q.phi_lo < q.phi_hi;
+    p.phi = p.phi_lo = p.phi_hi = q.phi = q.phi_lo = q.phi_hi = 0;
+    if (a->op != b->op || a->max_groups != b->max_groups || a->variant != b->variant || async != other || memcmp(&p, &q, sizeof p)) return false;
+    if (a->op == WF_OP_GEMM && a->in[WF_GEMM_W].rows != b->in[WF_GEMM_W].rows) return false;
+    for (size_t i = 0; i < WF_MAX_IN; i++)
+        if (!same_view(&a->in[i], &b->in[i])) return false;
+    for (size_t i = 0; i < WF_MAX_OUT; i++)
+        if (!same_view(&a->out[i], &b->out[i])) return false;
+    return true;
+}
+
+/* A step of so many tokens, all of one sequence each, or of one prompt. */
+static wf_step_shape step_of(const wf_limits *l, uint32_t tokens, bool decodes)
+{
+    uint32_t seqs = decodes ? WF_MIN(tokens, l->seqs) : 1;
+    return (wf_step_shape){.n_tokens = tokens, .n_decodes = decodes ? tokens : 0, .n_seqs = seqs, .n_pages = seqs,
+                     .n_logits = WF_MIN(tokens, l->logit_rows), .max_q = decodes ? WF_MAX(1u, tokens / seqs) : tokens};
+}
+
+/* The variant that the plan names; one that cannot run a call leaves it to the device's choice. */
+static weft_status named_variant(wf_dev *dev, const wf_plan *plan, const wf_nano *n, enum wf_op op, int *out)
+{
+    const char *kernel = plan->lines[n->line].kernel;
+    *out = -1;
+    if (!strcmp(kernel, "auto")) return WEFT_OK;
+    *out = wf_variant_find(dev, op, kernel);
+    return *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s' for %s", dev->info.name, kernel, wf_ops[op].name);
+}
+
+static uint32_t rows_limit(const wf_bind_to *to, const wf_command *c)
+{
+    return WF_MIN(c->max_rows, c->node->rows == WF_ROWS_LOGITS ? to->limits.logit_rows : to->limits.step_tokens);
+}
+
+static weft_status new_kernels(wf_bind_to *to, const wf_call *like, bool prefill, uint32_t max_rows, wf_kernels **out)
+{
+    if (!wf_grow(&to->kernels, to->n_kernels, &to->cap_kernels, sizeof *to->kernels)) return WEFT_ERR_NOMEM;
+    wf_kernels *k = wf_calloc(1, sizeof *k);
+    if (!k) return WEFT_ERR_NOMEM;
+    to->kernels[to->n_kernels++] = k;
+    *k = (wf_kernels){.like = *like, .prefill = prefill, .max_rows = max_rows, .of = wf_calloc((size_t)WF_N_CONTEXTS * (max_rows + 1), sizeof *k->of)};
+    *out = k;
+    return k->of ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status check_no_kernel(const wf_plan *plan, const wf_command *c)
+{
+    const char *kernel = plan->lines[c->nano->line].kernel;
+    if (!strcmp(kernel, "auto")) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s': it moves data, write 'auto'", c->node->name, kernel);
+}
+
+static weft_status find_kernels(wf_bind_to *to, const wf_plan *plan, wf_command *c)
+{
+    wf_call like;
+    if (c->node->kind != WF_NODE_KERNEL) return check_no_kernel(plan, c);
+    WF_TRY(named_variant(to->dev, plan, c->nano, c->node->op, &c->call.variant));
+    bool prefill = c->node->rows == WF_ROWS_PREFILL;
+    uint32_t most = rows_limit(to, c);
+    wf_step_shape st = step_of(&to->limits, 1, !prefill);
+    wf_command_call(to, c, &st, (wf_range){0, 1}, &like);
+    for (wf_kernels **k = to->kernels; k < to->kernels + to->n_kernels && !c->kernels; k++)
+        if (same_kind(&(*k)->like, &like) && (*k)->prefill == prefill && (*k)->max_rows >= most) c->kernels = *k;
+    return c->kernels ? WEFT_OK : new_kernels(to, &like, prefill, most, &c->kernels);
+}
+
+weft_status wf_program_init(wf_program *p, wf_bind_to *to, const wf_plan *plan)
+{
+    *p = (wf_program){.plan = plan, .commands = wf_calloc(plan->n_nanos, sizeof *p->commands), .n = plan->n_nanos};
+    if (!p->commands) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < p->n; i++) {
+        bind_command(to, plan, &plan->nanos[i], &p->commands[i]);
+        WF_TRY(find_kernels(to, plan, &p->commands[i]));
+    }
+    return WEFT_OK;
+}
+
+void wf_program_free(wf_program *p)
+{
+    free(p->commands);
+    *p = (wf_program){0};
+}
+
+void wf_kernels_free(wf_bind_to *to)
+{
+    for (size_t i = 0; i < to->n_kernels; i++) {
+        free(to->kernels[i]->of);
+        free(to->kernels[i]->list);
+        free(to->kernels[i]);
+    }
+    free(to->kernels);
+}
+
+/* ---- choosing ------------------------------------------------------------------------------------------------------ */
+
+static weft_status keep(wf_kernels *k, const wf_binding *b, uint32_t *of)
+{
+    size_t i = 0;
+    while (i < k->n && memcmp(&k->list[i], b, sizeof *b)) i++;
+    if (i == k->n) {
+        if (!wf_grow(&k->list, k->n, &k->cap, sizeof *b)) return WEFT_ERR_NOMEM;
+        k->list[k->n++] = *b;
+    }
+    *of = (uint32_t)i + 1;
+    return WEFT_OK;
+}
+
+static weft_status bind_call(const wf_bind_to *to, wf_kernels *k, const wf_call *call, uint32_t *of)
+{
+    wf_binding b;
+    wf_call c = *call;
+    memset(&b, 0, sizeof b);
+    if (c.op == WF_OP_ATTENTION) c.p.max_kv = context_of_class(to, call, context_class(call));
+    WF_TRY(wf_bind(to->dev, &c, &b));
+    return keep(k, &b, of);
+}
+
+static uint32_t *entry_of(const wf_command *c, const wf_call *call)
+{
+    return &c->kernels->of[context_class(call) * (size_t)(c->kernels->max_rows + 1) + rows_of_call(call)];
+}
+
+weft_status wf_command_kernels(const wf_bind_to *to, const wf_command *c, const wf_call *call, const wf_binding **out)
+{
+    uint32_t *of = entry_of(c, call);
+    if (!*of) WF_TRY(bind_call(to, c->kernels, call, of));
+    *out = &c->kernels->list[*of - 1];
+    return WEFT_OK;
+}
+
+void wf_command_unbind(const wf_command *c, const wf_call *call)
+{
+    *entry_of(c, call) = 0;
+}
+
+/* Prefill and whole batches may see contexts of any length; what is bound by rows alone needs one. */
+static weft_status bind_rows(const wf_bind_to *to, const wf_command *c, uint32_t rows)
+{
+    bool decodes = c->node->rows != WF_ROWS_PREFILL;
+    wf_step_shape st = step_of(&to->limits, rows, decodes);
+    uint32_t classes = c->node->op == WF_OP_ATTENTION ? WF_N_CONTEXTS : 1, before = 0;
+    if (c->node->rows == WF_ROWS_LOGITS) st.n_logits = rows, st.n_tokens = WF_MIN(WF_MAX(rows, st.n_tokens), to->limits.step_tokens);
+    for (uint32_t i = 0; i < classes; i++) {
+        const wf_binding *b;
+        wf_call call;
+        st.max_kv = context_of_class(to, &c->call, i);
+        if (i && st.max_kv == before) break;
+        before = st.max_kv;
+        wf_command_call(to, c, &st, (wf_range){0, rows}, &call);
+        WF_TRY(wf_command_kernels(to, c, &call, &b));
+    }
+    return WEFT_OK;
+}
+
+enum { MOST_ROWS_BOUND = 4096 }; /* beyond, a number of rows is bound when it is first met */
+
+static uint32_t next_rows(const wf_dev *dev, uint32_t rows, uint32_t limit)
+{
+    uint32_t next = dev->slow_builds ? rows < 8 ? 8 : limit : rows < MOST_ROWS_BOUND ? rows + 1 : limit;
+    return rows < limit ? WF_MIN(next, limit) : 0;
+}
+
+static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c)
+{
+    uint32_t limit = c->kernels->max_rows;
+    for (uint32_t rows = 1; rows; rows = next_rows(to->dev, rows, limit)) {
+        weft_status s = bind_rows(to, c, rows);
+        if (s != WEFT_OK) return wf_fail_context(s, "%s", c->node->name);
+    }
+    return WEFT_OK;
+}
+
+/* Is it the first command, of all programs, with these kernels? */
+static bool first_with(const wf_command *c)
+{
+    return !c->kernels->n;
+}
+
+weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user)
+{
+    size_t done = 0;
+    *can_sample = true;
+    for (size_t p = 0; p < n; p++)
+        for (wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
+            if (c->node->kind != WF_NODE_KERNEL || !first_with(c)) continue;
+            weft_status s = bind_all_rows(to, c);
+            bool refused = s != WEFT_OK && c->node->op == WF_OP_SAMPLE && !to->dev->lost;
+            if (refused) *can_sample = false;
+            else WF_TRY(s);
+            done++;
+            if (progress) progress(user, "prepare", (double)done / (double)WF_MAX(to->n_kernels, done));
+        }
+    return WEFT_OK;
+}

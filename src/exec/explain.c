@@ -1,0 +1,136 @@
+/* explain: a program as a table for people, as a database explains a query. See exec.h. */
+#include "exec/inside.h"
+#include "plan/cost.h"
+
+#include <string.h>
+
+typedef struct row {
+    wf_range tokens;
+    wf_work work;
+    enum wf_class class;
+    double expected; /* seconds; 0: unknown */
+    char kernels[64];
+} row;
+
+typedef struct printer {
+    const wf_exec *e;
+    const wf_explain *x;
+    const wf_program *program;
+    wf_step_shape st;
+    FILE *f;
+    double expected; /* of all printed and skipped */
+    wf_work work;
+} printer;
+
+static void add_kernel(const wf_exec *e, char *text, size_t cap, enum wf_op op, int variant)
+{
+    const wf_variant *v = wf_variant_at(e->dev, op, variant);
+    size_t len = strlen(text);
+    snprintf(text + len, cap - len, "%s%s/%s", len ? " + " : "", wf_ops[op].name, v ? v->name : "?");
+}
+
+static void name_kernels(const wf_exec *e, const wf_command *c, const wf_call *call, char *text, size_t cap)
+{
+    const wf_binding *b;
+    *text = 0;
+    if (wf_command_kernels(&e->to, c, call, &b) != WEFT_OK) return;
+    for (size_t i = 0; i < b->n; i++) add_kernel(e, text, cap, (enum wf_op)b->part[i].op, b->part[i].b.variant);
+}
+
+/* Of the batch's tokens, all of one length: what is no decode is one prompt. */
+static double keys_of(const printer *p, const wf_node *n)
+{
+    return n->rows == WF_ROWS_PREFILL ? p->x->context / 2.0 : p->x->context;
+}
+
+static row row_of(const printer *p, const wf_command *c)
+{
+    row r = {.tokens = wf_command_range(c, &p->st)};
+    const wf_node *n = c->node;
+    wf_call call;
+    if (n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT) r.tokens.count = 0;
+    r.class = wf_node_class(p->e->g, n, r.tokens.count, keys_of(p, n));
+    if (!r.tokens.count) return r;
+    r.work = wf_node_work(p->e->g, n, r.tokens.count, keys_of(p, n));
+    if (n->kind == WF_NODE_UPLOAD) r.work.bytes = (double)p->st.n_tokens * 16 + p->st.n_seqs * 4.0 + p->st.n_pages * 4.0 + p->st.n_logits * 4.0;
+    if (p->x->flops_rate > 0) r.expected = r.work.flops / p->x->flops_rate;
+    if (p->x->byte_rate > 0) r.expected = WF_MAX(r.expected, r.work.bytes / p->x->byte_rate);
+    if (n->kind != WF_NODE_KERNEL) return r;
+    r.tokens.count = WF_MIN(r.tokens.count, c->max_rows);
+    wf_command_call(&p->e->to, c, &p->st, r.tokens, &call);
+    name_kernels(p->e, c, &call, r.kernels, sizeof r.kernels);
+    return r;
+}
+
+static void waits_text(const printer *p, const wf_nano *n, char *text, size_t cap)
+{
+    size_t len = 0;
+    snprintf(text, cap, "-");
+    for (uint32_t w = 0; w < n->n_waits && len < cap; w++)
+        len += (size_t)snprintf(text + len, cap - len, "%s%u", w ? "," : "", p->program->plan->waits[n->wait + w]);
+}
+
+static void print_row(printer *p, size_t i, const row *r)
+{
+    const wf_command *c = &p->program->commands[i];
+    char name[40], tokens[32], waits[32], share[16];
+    if (c->node->layer == WF_ONCE) snprintf(name, sizeof name, "%s", c->node->name);
+    else snprintf(name, sizeof name, "%d.%s", c->node->layer, c->node->name);
+    if (r->tokens.count) snprintf(tokens, sizeof tokens, "%u-%u", r->tokens.first, r->tokens.first + r->tokens.count);
+    else snprintf(tokens, sizeof tokens, "none");
+    if (c->nano->groups) snprintf(share, sizeof share, "%u", c->nano->groups);
+    else snprintf(share, sizeof share, "all");
+    waits_text(p, c->nano, waits, sizeof waits);
+    fprintf(p->f, "%5zu  %-24s %-11s %5u  %-9s %-5s %-8s %9.3f %9.3f  ", i, name, tokens, c->nano->queue, waits, share, wf_class_name(r->class), r->work.bytes / 1e6,
+            r->work.flops / 1e9);
+    if (r->expected > 0) fprintf(p->f, "%9.1f", r->expected * 1e6);
+    else fprintf(p->f, "%9s", "-");
+    fprintf(p->f, "  %s\n", r->kernels[0] ? r->kernels : wf_node_kind_name(c->node->kind));
+}
+
+/* Layers between the first and the last run like the first. */
+static bool shown(const printer *p, const wf_command *c)
+{
+    return c->node->layer <= 0 || c->node->layer == p->e->g->n_layers - 1;
+}
+
+static void print_commands(printer *p)
+{
+    size_t hidden = 0;
+    fprintf(p->f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue", "waits for", "share", "class", "MB", "Gflop", "expect us", "kernels");
+    for (size_t i = 0; i < p->program->n; i++) {
+        const wf_command *c = &p->program->commands[i];
+        row r = row_of(p, c);
+        p->expected += r.expected;
+        p->work.bytes += r.work.bytes;
+        p->work.flops += r.work.flops;
+        if (hidden && shown(p, c)) fprintf(p->f, "%5s  ... %zu commands of the layers between\n", "", hidden), hidden = 0;
+        if (shown(p, c)) print_row(p, i, &r);
+        else hidden++;
+    }
+}
+
+static wf_step_shape step_of(const wf_exec *e, const wf_explain *x)
+{
+    uint32_t page = 1, prompt = x->tokens > x->decodes, seqs = x->decodes + prompt;
+    for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++)
+        if (n->op == WF_OP_ATTENTION) page = n->p.page_tokens;
+    return (wf_step_shape){.n_tokens = x->tokens, .n_decodes = x->decodes, .n_seqs = seqs, .n_pages = seqs * ((x->context + page - 1) / page),
+                     .n_logits = WF_MIN(seqs, e->limits.logit_rows), .max_kv = x->context, .max_q = WF_MAX(1u, x->tokens - x->decodes)};
+}
+
+weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
+{
+    if (!x->tokens || x->tokens > e->limits.step_tokens || x->decodes > x->tokens || x->decodes > e->limits.seqs)
+        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens and at most %u decodes", x->tokens, x->decodes,
+                       e->limits.step_tokens, e->limits.seqs);
+    size_t choice = wf_plans_choose(e->plans, x->tokens, x->decodes, x->context);
+    printer p = {.e = e, .x = x, .program = &e->programs[choice], .st = step_of(e, x), .f = f};
+    fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n, x->tokens, x->decodes, x->context,
+            e->dev->info.name, e->dev->info.id);
+    print_commands(&p);
+    fprintf(f, "%zu commands on %u queues, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues, p.work.bytes / 1e6, p.work.flops / 1e9);
+    if (p.expected > 0) fprintf(f, "; %.3f ms expected one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
+    fputc('\n', f);
+    return WEFT_OK;
+}

@@ -1,0 +1,61 @@
+/* inputs: a batch's arrays as they lie on the device, and how large these and the states are. */
+#include "exec/inside.h"
+
+#include <string.h>
+
+enum { SAMPLING_FLOATS = 3, SEED_INTS = 5 }; /* a row of SAMPLE's parameters, see dev.h */
+
+static uint32_t words_of(const wf_exec *e, enum wf_input i)
+{
+    return e->g->values[e->g->inputs[i]].cols;
+}
+
+/* As SAMPLE reads it. */
+static void pack_row(const wf_sampling_params *p, float params[SAMPLING_FLOATS], int32_t seed[SEED_INTS])
+{
+    params[0] = p->temperature, params[1] = p->top_p, params[2] = p->min_p;
+    seed[0] = p->top_k;
+    seed[1] = (int32_t)(uint32_t)p->seed, seed[2] = (int32_t)(uint32_t)(p->seed >> 32);
+    seed[3] = (int32_t)(uint32_t)p->counter, seed[4] = (int32_t)(uint32_t)(p->counter >> 32);
+}
+
+static void pack_sampling(const wf_submission *now, uint8_t *staging)
+{
+    float *params = (float *)(staging + now->step.input_at[WF_INPUT_SAMPLING]);
+    int32_t *seeds = (int32_t *)(staging + now->step.input_at[WF_INPUT_SEEDS]);
+    for (uint32_t i = 0; i < now->b->n_logits; i++) pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
+}
+
+void wf_inputs_pack(wf_exec *e, wf_submission *now)
+{
+    uint8_t *staging = now->f->staging.data;
+    uint64_t at = 0;
+    for (int i = 0; i < WF_N_INPUTS; i++) {
+        uint64_t bytes = (uint64_t)wf_step_rows(&now->step, (enum wf_input)i) * words_of(e, (enum wf_input)i) * sizeof(int32_t);
+        bool sampling = i == WF_INPUT_SAMPLING || i == WF_INPUT_SEEDS;
+        now->step.input_at[i] = at;
+        if (!sampling) memcpy(staging + at, now->b->in[i], bytes);
+        if (!sampling || now->io->sampling) now->upload_bytes = at + bytes;
+        at = WF_UP(at + bytes, (uint64_t)e->dev->align);
+    }
+    if (now->io->sampling) pack_sampling(now, staging);
+}
+
+uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align)
+{
+    uint64_t words = 5ull * l->step_tokens + l->seqs + 1 + (uint64_t)l->seqs * l->seq_pages;
+    words += (1ull + SAMPLING_FLOATS + SEED_INTS) * l->logit_rows;
+    return words * sizeof(int32_t) + (uint64_t)WF_N_INPUTS * align;
+}
+
+/* As many rows are sampled at a time as there is memory for changed logits. */
+uint32_t wf_state_rows(const wf_limits *l, enum wf_state s)
+{
+    if (s == WF_STATE_RECOMPUTED) return 1;
+    return s == WF_STATE_LOGITS ? WF_MIN(l->logit_rows, l->seqs) : l->logit_rows;
+}
+
+uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab)
+{
+    return 4 * (2ull * l->logit_rows + (uint64_t)wf_state_rows(l, WF_STATE_LOGITS) * n_vocab + 1);
+}

@@ -1,0 +1,61 @@
+/* inside: what the files of exec share. */
+#ifndef WF_EXEC_INSIDE_H
+#define WF_EXEC_INSIDE_H
+
+#include "exec/exec.h"
+
+/* A step between submission and the end of its work. */
+typedef struct wf_inflight {
+    const wf_program *program;
+    wf_step_shape step;
+    wf_host staging;     /* the batch's arrays, packed as on the device */
+    wf_host recomputed;  /* a uint32_t: by asynchronous softmax, of all steps up to this one */
+    wf_event *done;
+    wf_event **ends;     /* by command */
+    wf_event **starts;   /* likewise: the first kernel of several; NULL unless times are wanted */
+    bool *fired;         /* by command: its event stands for this step */
+    bool used[WF_MAX_QUEUES];
+} wf_inflight;
+
+struct wf_exec {
+    wf_dev *dev;
+    const wf_graph *g;
+    const wf_plans *plans;
+    wf_limits limits;
+    wf_program *programs; /* by plan */
+    wf_bind_to to;
+    wf_queue *queues[WF_MAX_QUEUES];
+    uint32_t n_queues;
+    wf_event *ends[WF_MAX_QUEUES];
+    wf_inflight flights[WF_EXEC_DEPTH];
+    bool counts;          /* attention with asynchronous softmax counts what it computes again */
+    bool can_sample;
+    wf_exec_stats stats;
+    uint64_t ended_ns;    /* the last step, on the device's clock; 0: there was nothing to do since */
+    uint32_t first, n_flights; /* flights[first % WF_EXEC_DEPTH] is the oldest in flight */
+    wf_memory mem;
+    wf_view inputs, states[WF_N_STATES];
+    wf_region input_region, state_regions[WF_N_STATES];
+    uint64_t input_bytes;
+    wf_exec_observer observer; /* or NULL */
+    void *observer_user;
+};
+
+/* A step while it is submitted. */
+typedef struct wf_submission {
+    const wf_program *program;
+    wf_inflight *f;
+    const wf_batch *b;
+    const wf_step_io *io;
+    wf_step_shape step;
+    wf_event *before; /* the end of the step before, or NULL */
+    uint64_t upload_bytes;
+} wf_submission;
+
+/* inputs.c: the batch's arrays into the staging memory, one behind the other; sets step.input_at and upload_bytes. */
+void wf_inputs_pack(wf_exec *e, wf_submission *now);
+uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align);
+/* Rows of a state. */
+uint32_t wf_state_rows(const wf_limits *l, enum wf_state s);
+
+#endif

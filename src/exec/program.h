@@ -1,0 +1,95 @@
+/* program: a plan bound to a device. Flat commands in the order of submission, each with its kernels chosen and built, its
+ * operands located, its token range, queue, waits and signal. Running a step only walks them (exec.c).
+ *
+ * What depends on the batch is left open as little as possible: where activations and inputs begin, how many rows there are,
+ * and which of the kernels bound for each number of rows a command takes.
+ */
+#ifndef WF_PROGRAM_H
+#define WF_PROGRAM_H
+
+#include "exec/memory.h"
+#include "plan/plan.h"
+
+/* Kernels of calls that differ only in the number of rows, the longest context and where operands lie; all layers share them. */
+typedef struct wf_kernels {
+    wf_call like;      /* such a call */
+    bool prefill;      /* attention of prefill, not of decodes */
+    uint32_t max_rows;
+    uint32_t *of;      /* [contexts, max_rows + 1]: 1 + index in list; 0: not bound yet */
+    wf_binding *list;
+    size_t n, cap;
+} wf_kernels;
+
+enum { WF_N_CONTEXTS = 5 }; /* choices of attention by the longest context: 512, 2,048, 8,192, 32,768, any */
+
+/* Where an operand lies. */
+enum wf_place { WF_PLACE_FIXED /* as in the template */, WF_PLACE_SLOT, WF_PLACE_INPUT, WF_PLACE_STATE, WF_PLACE_POOL };
+typedef struct wf_ref {
+    uint8_t place; /* enum wf_place */
+    bool sliced;   /* only the rows of the command's range; else all that the step has */
+    uint8_t rows;  /* enum wf_rows of the value */
+    uint32_t index;
+    uint64_t add, pitch; /* bytes: of its column; from row to row */
+} wf_ref;
+
+typedef struct wf_command {
+    const wf_node *node;
+    const wf_nano *nano;
+    wf_call call; /* all but what wf_ref leaves open */
+    wf_ref in[WF_MAX_IN], out[WF_MAX_OUT];
+    wf_kernels *kernels; /* of a kernel */
+    uint32_t max_rows;   /* at a time */
+} wf_command;
+
+typedef struct wf_program {
+    const wf_plan *plan;
+    wf_command *commands; /* [plan->n_nanos] */
+    size_t n;
+} wf_program;
+
+/* One step's numbers, from which the open parts follow. */
+typedef struct wf_step_shape {
+    uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits;
+    uint32_t max_kv, max_q;
+    uint64_t input_at[WF_N_INPUTS]; /* bytes in the input region */
+} wf_step_shape;
+
+/* What programs are bound to. */
+typedef struct wf_bind_to {
+    wf_dev *dev;
+    const wf_graph *g;
+    const wf_view *weights;
+    const wf_memory *mem;
+    const wf_view *inputs;   /* the input region, as one view: buf and offset */
+    const wf_view *states;   /* [WF_N_STATES], whole */
+    wf_limits limits;
+    wf_kernels **kernels;    /* of all programs */
+    size_t n_kernels, cap_kernels;
+} wf_bind_to;
+
+/* to and plan outlive the program. No kernel is chosen yet. */
+weft_status wf_program_init(wf_program *p, wf_bind_to *to, const wf_plan *plan);
+void wf_program_free(wf_program *p);
+/* Chooses, builds and checks the kernels of all programs for every number of rows that a step may have, so that none is met
+ * by surprise later. On OpenCL devices of CPUs, where a kernel is compiled for seconds, of 1, 8 and all rows; others there
+ * when they are first met. A device without a kernel for SAMPLE that works sets *can_sample to false. */
+weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user);
+void wf_kernels_free(wf_bind_to *to);
+
+/* The tokens, or rows of logits, that a command computes in a step. */
+typedef struct wf_range {
+    uint32_t first, count;
+} wf_range;
+wf_range wf_command_range(const wf_command *c, const wf_step_shape *st);
+/* The call for these rows of a step. */
+void wf_command_call(const wf_bind_to *to, const wf_command *c, const wf_step_shape *st, wf_range rows, wf_call *out);
+/* Where an operand of a copy lies in a step; *v is the command's template. */
+void wf_command_view(const wf_bind_to *to, const wf_step_shape *st, wf_range rows, const wf_ref *ref, wf_view *v);
+/* The kernels for that call; bound now if they were not. */
+weft_status wf_command_kernels(const wf_bind_to *to, const wf_command *c, const wf_call *call, const wf_binding **out);
+/* Chooses anew for such calls: the device has dropped a kernel. */
+void wf_command_unbind(const wf_command *c, const wf_call *call);
+/* Rows that an input has in a step. */
+uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i);
+
+#endif

@@ -1,0 +1,50 @@
+/* cost: work of nodes by their shapes. See cost.h. */
+#include "plan/cost.h"
+
+static double bytes_of(const wf_value *v, uint32_t cols, double rows)
+{
+    return rows * (double)wf_dtype_bytes(v->dtype, cols ? cols : v->cols);
+}
+
+/* Rows of an operand that are moved: the node's own, all of a weight's; those of KV are counted by keys. */
+static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, uint32_t rows)
+{
+    if (o.value < 0) return 0;
+    const wf_value *v = &g->values[o.value];
+    if (v->kind == WF_VALUE_KV || (v->kind == WF_VALUE_WEIGHT && n->op == WF_OP_GET_ROWS)) return 0;
+    return bytes_of(v, o.cols, v->kind == WF_VALUE_WEIGHT ? v->weight_rows : rows);
+}
+
+static double moved_bytes(const wf_graph *g, const wf_node *n, uint32_t rows)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < WF_MAX_IN; i++) bytes += operand_bytes(g, n, n->in[i], rows);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) bytes += operand_bytes(g, n, n->out[i], rows);
+    return bytes;
+}
+
+static wf_work work_of_attention(const wf_graph *g, const wf_node *n, uint32_t rows, double keys)
+{
+    double head = n->p.head_dim, sequences = n->rows == WF_ROWS_PREFILL ? 1 : rows;
+    double kv = 2 * sequences * keys * n->p.n_kv_head * head * (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, 1);
+    return (wf_work){4 * rows * keys * n->p.n_head * head, moved_bytes(g, n, rows) + kv};
+}
+
+/* A product does two operations for each weight and row; all else a few for each number it moves. */
+wf_work wf_node_work(const wf_graph *g, const wf_node *n, uint32_t rows, double keys)
+{
+    if (n->kind != WF_NODE_KERNEL) return (wf_work){0, moved_bytes(g, n, rows)};
+    if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
+    double bytes = moved_bytes(g, n, rows);
+    if (n->op != WF_OP_GEMM) return (wf_work){bytes, bytes};
+    const wf_value *w = &g->values[n->in[WF_GEMM_W].value];
+    return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};
+}
+
+enum wf_class wf_node_class(const wf_graph *g, const wf_node *n, uint32_t rows, double keys)
+{
+    if (n->kind >= WF_NODE_SEND) return WF_CLASS_NETWORK;
+    if (n->kind != WF_NODE_KERNEL) return WF_CLASS_COPY;
+    wf_work w = wf_node_work(g, n, rows, keys);
+    return w.flops > WF_RIDGE * w.bytes ? WF_CLASS_COMPUTE : WF_CLASS_MEMORY;
+}

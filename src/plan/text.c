@@ -1,0 +1,213 @@
+/* text: reads and writes plans. See plan.h for the form. */
+#include "plan/text.h"
+
+#include "base/file.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_PLAN_BYTES (1u << 20)
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+/* sscanf takes a sign and wraps what does not fit 32 bits: -1 and 2^32 would pass for other numbers. A range has a minus
+ * between its ends, never in front of a number that begins a word. */
+static bool numbers_fit(const char *text)
+{
+    size_t digits = 0;
+    for (char before = ' '; *text; before = *text++) {
+        digits = isdigit((unsigned char)*text) ? digits + 1 : 0;
+        bool sign = *text == '+' || (*text == '-' && isspace((unsigned char)before));
+        if (digits == 10 || (sign && isdigit((unsigned char)text[1]))) return false;
+    }
+    return true;
+}
+
+static bool read_boundary(const char *word, uint32_t tile, wf_boundary *out)
+{
+    char *rest;
+    *out = (wf_boundary){0};
+    if (!strcmp(word, "end")) return out->end = true;
+    if (!strcmp(word, "decode") || !strcmp(word, "prefill")) return out->decode = true;
+    if (!isdigit((unsigned char)*word)) return false;
+    unsigned long n = strtoul(word, &rest, 10);
+    bool tiles = !strcmp(rest, "t");
+    if (n > UINT32_MAX / tile || (*rest && !tiles)) return false;
+    out->tokens = (uint32_t)n * (tiles ? tile : 1);
+    return true;
+}
+
+static weft_status read_range(const char *word, uint32_t tile, wf_plan_line *l)
+{
+    char text[32];
+    wf_copy(text, sizeof text, word);
+    char *end = strchr(text, '-');
+    if (end) *end++ = 0;
+    if (end && read_boundary(text, tile, &l->begin) && read_boundary(end, tile, &l->end)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
+}
+
+static bool node_exists(const wf_graph *g, const wf_plan_line *l)
+{
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if ((g->nodes[i].layer != WF_ONCE) == (l->where != WF_LINE_ONCE) && !strcmp(g->nodes[i].name, l->name)) return true;
+    return false;
+}
+
+static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
+{
+    static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
+    char where[8], range[32];
+    int end = 0;
+    wf_plan_line l = {0};
+    bool read = sscanf(text, " %7s %23s %31s queue %u kernel %23s groups %u %n", where, l.name, range, &l.queue, l.kernel, &l.groups, &end) == 6;
+    size_t w = 0;
+    while (read && w < WF_LEN(places) && strcmp(where, places[w])) w++;
+    if (!read || text[end] || w == WF_LEN(places))
+        return wf_fail(WEFT_ERR_ARG, "want 'once|layer|next OP BEGIN-END queue Q kernel NAME|auto groups G'");
+    l.where = (enum wf_line_where)w;
+    if (!node_exists(g, &l)) return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s'", w == WF_LINE_ONCE ? "once" : "layer", l.name);
+    if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u of %u", l.queue, p->n_queues);
+    WF_TRY(read_range(range, p->tile, &l));
+    return wf_plan_add_line(p, &l);
+}
+
+static weft_status read_bucket(const char *text, wf_bucket *b)
+{
+    char word[16];
+    int used = 0;
+    for (; sscanf(text, " %15s %n", word, &used) == 1; text += used) {
+        text += used;
+        double value;
+        if (sscanf(text, "%lf %n", &value, &used) != 1 || !(value > 0)) break;
+        if (!strcmp(word, "tokens") && value <= UINT32_MAX) b->tokens = (uint32_t)value;
+        else if (!strcmp(word, "context") && value <= UINT32_MAX) b->context = (uint32_t)value;
+        else if (!strcmp(word, "decodes") && value <= 1) b->decodes = (float)value;
+        else break;
+    }
+    return *text ? wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share up to 1") : WEFT_OK;
+}
+
+/* A line that is no op of a plan; *used: it was one. */
+static weft_status read_header(wf_plans *all, const char *text, bool *used)
+{
+    wf_plan *p = &all->list[all->n - 1];
+    unsigned n;
+    int end = 0;
+    *used = true;
+    if (sscanf(text, " queues %u %n", &n, &end) == 1 && !text[end]) {
+        p->n_queues = n;
+        return n >= 1 && n <= WF_MAX_QUEUES ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "queues %u: want 1 to %d", n, WF_MAX_QUEUES);
+    }
+    if (sscanf(text, " tile %u %n", &n, &end) == 1 && !text[end]) {
+        p->tile = n;
+        return n >= 1 && n <= 65536 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "tile %u: want 1 to 65536", n);
+    }
+    *used = false;
+    return WEFT_OK;
+}
+
+/* A bucket begins a plan, unless nothing came before it; queues and tile hold on until they are named anew. */
+static weft_status begin_bucket(wf_plans *all, const char *text)
+{
+    wf_plan *p = &all->list[all->n - 1];
+    if (p->n_lines) {
+        if (all->n == WF_MAX_PLANS) return wf_fail(WEFT_ERR_ARG, "more than %d buckets", WF_MAX_PLANS);
+        all->list[all->n++] = (wf_plan){.n_queues = p->n_queues, .tile = p->tile};
+        p++;
+    }
+    return read_bucket(text, &p->bucket);
+}
+
+static weft_status read_line(const wf_graph *g, wf_plans *all, const char *text)
+{
+    int rest = 0;
+    bool used;
+    if (!numbers_fit(text)) return wf_fail(WEFT_ERR_ARG, "a number has a sign or more than 9 digits");
+    if (sscanf(text, " bucket%n", &rest) == 0 && rest && (!text[rest] || isspace((unsigned char)text[rest]))) return begin_bucket(all, text + rest);
+    WF_TRY(read_header(all, text, &used));
+    return used ? WEFT_OK : read_op(g, &all->list[all->n - 1], text);
+}
+
+static weft_status read_lines(const wf_graph *g, const char *path, char *text, wf_plans *all)
+{
+    char *rest = text;
+    for (unsigned number = 1; rest; number++) {
+        char *line = strsep(&rest, "\n");
+        if (number == 1 && strcmp(line, "weft-plan 2"))
+            return wf_fail(WEFT_ERR_FORMAT, "%s: not a plan: the first line is not 'weft-plan 2' (write one with --dump-plan)", path);
+        line[strcspn(line, "#\r")] = 0;
+        if (number == 1 || !line[strspn(line, " \t")]) continue;
+        weft_status s = read_line(g, all, line);
+        if (s != WEFT_OK) return wf_fail_context(s, "%s:%u", path, number);
+    }
+    return WEFT_OK;
+}
+
+/* An op left out would silently not run, a batch without a plan not at all. */
+static weft_status check_complete(const wf_graph *g, const char *path, const wf_plans *all)
+{
+    const wf_bucket *last = &all->list[all->n - 1].bucket;
+    for (size_t p = 0; p < all->n; p++)
+        for (size_t i = 0; i < g->n_nodes; i++)
+            if (!wf_plan_find_line(&all->list[p], &g->nodes[i]))
+                return wf_fail(WEFT_ERR_ARG, "%s: no line for the op '%s'%s", path, g->nodes[i].name, all->n > 1 ? " in one of the buckets" : "");
+    if (last->tokens || last->context || last->decodes != 0)
+        return wf_fail(WEFT_ERR_ARG, "%s: the last bucket must take every batch: write 'bucket' without limits", path);
+    return WEFT_OK;
+}
+
+weft_status wf_plans_load(const wf_graph *g, const char *path, wf_plans *out)
+{
+    char *text = NULL;
+    size_t len;
+    *out = (wf_plans){.list[0] = {.n_queues = 1, .tile = 1}, .n = 1};
+    WF_TRY(wf_read_file(path, MAX_PLAN_BYTES, &text, &len));
+    weft_status s = read_lines(g, path, text, out);
+    free(text);
+    return s == WEFT_OK ? check_complete(g, path, out) : s;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+static const char *boundary_text(wf_boundary b, bool begins, char out[16])
+{
+    if (b.end || b.decode) return b.end ? "end" : begins ? "prefill" : "decode";
+    snprintf(out, 16, "%u", b.tokens);
+    return out;
+}
+
+static void print_bucket(const wf_bucket *b, FILE *f)
+{
+    fputs("bucket", f);
+    if (b->tokens) fprintf(f, " tokens %u", b->tokens);
+    if (b->decodes != 0) fprintf(f, " decodes %g", (double)b->decodes);
+    if (b->context) fprintf(f, " context %u", b->context);
+    fputc('\n', f);
+}
+
+void wf_plan_print(const wf_plan *p, FILE *f)
+{
+    static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
+    print_bucket(&p->bucket, f);
+    fprintf(f, "queues %u\ntile %u\n# where op                tokens          queue    kernel       groups (0: all)\n", p->n_queues, p->tile);
+    for (size_t i = 0; i < p->n_lines; i++) {
+        const wf_plan_line *l = &p->lines[i];
+        char begin[16], end[16], range[32];
+        snprintf(range, sizeof range, "%s-%s", boundary_text(l->begin, true, begin), boundary_text(l->end, false, end));
+        fprintf(f, "%-5s %-18s %-14s queue %u kernel %s groups %u\n", places[l->where], l->name, range, l->queue, l->kernel, l->groups);
+    }
+}
+
+weft_status wf_plans_save(const wf_plans *p, const char *path)
+{
+    WF_TRY(wf_not_a_model(path));
+    FILE *f = fopen(path, "w");
+    if (!f) return wf_fail(WEFT_ERR_IO, "cannot write the plan to %s: %s", path, strerror(errno));
+    fputs("weft-plan 2\n", f);
+    for (size_t i = 0; i < p->n; i++) wf_plan_print(&p->list[i], f);
+    bool bad = ferror(f);
+    if (fclose(f) || bad) return wf_fail(WEFT_ERR_IO, "cannot write the plan to %s: %s", path, strerror(errno));
+    return WEFT_OK;
+}

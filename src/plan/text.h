@@ -1,0 +1,11 @@
+/* text: what the files that make lines of a plan share. */
+#ifndef WF_PLAN_TEXT_H
+#define WF_PLAN_TEXT_H
+
+#include "plan/plan.h"
+
+weft_status wf_plan_add_line(wf_plan *p, const wf_plan_line *l);
+/* The first line of a node; NULL: none. */
+const wf_plan_line *wf_plan_find_line(const wf_plan *p, const wf_node *n);
+
+#endif

@@ -1,0 +1,180 @@
+/* wait: what each nano-operation must wait for, from what it touches. See plan.h. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a nano-operation touches ------------------------------------------------------------------------------- */
+
+/* Resources in one numbering: buffers of activations, KV pools, inputs, states. */
+typedef struct touch {
+    uint32_t resource;
+    bool writes;
+    bool tokens; /* its rows are tokens of the batch, or those whose logits are wanted; and only the range counts */
+    wf_boundary begin, end;
+} touch;
+
+enum { MAX_TOUCHES = WF_MAX_IN + WF_MAX_OUT };
+
+static uint32_t n_pools(const wf_graph *g)
+{
+    uint32_t n = 0;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, g->values[v].id + 1);
+    return n;
+}
+
+static uint32_t resource_of(const wf_graph *g, const wf_plan *p, int32_t value)
+{
+    const wf_value *v = &g->values[value];
+    uint32_t base = (uint32_t)p->n_slots;
+    if (v->kind == WF_VALUE_ACT) return (uint32_t)p->slot_of[value];
+    if (v->kind == WF_VALUE_KV) return base + v->id;
+    base += n_pools(g);
+    return v->kind == WF_VALUE_INPUT ? base + v->id : base + WF_N_INPUTS + v->id;
+}
+
+static bool same_space(enum wf_rows a, enum wf_rows b)
+{
+    return (wf_rows_are_tokens(a) && wf_rows_are_tokens(b)) || (a == WF_ROWS_LOGITS && b == a);
+}
+
+/* Prefill attention reads the keys of all prefill tokens before its end; a decode reads, of this step, only its own. */
+static wf_boundary first_key(const wf_node *node, const wf_nano *n)
+{
+    return node->rows == WF_ROWS_PREFILL ? (wf_boundary){.decode = true} : node->rows == WF_ROWS_BATCH ? (wf_boundary){0} : n->begin;
+}
+
+static touch touch_of(const wf_graph *g, const wf_plan *p, const wf_nano *n, int32_t value, bool writes)
+{
+    const wf_node *node = &g->nodes[n->node];
+    const wf_value *v = &g->values[value];
+    touch t = {resource_of(g, p, value), writes, same_space(v->rows, node->rows), n->begin, n->end};
+    if (v->kind == WF_VALUE_KV) {
+        t.tokens = true;
+        if (!writes) t.begin = first_key(node, n);
+    }
+    return t;
+}
+
+static size_t touches(const wf_graph *g, const wf_plan *p, const wf_nano *n, touch out[MAX_TOUCHES])
+{
+    const wf_node *node = &g->nodes[n->node];
+    size_t count = 0;
+    for (size_t i = 0; i < MAX_TOUCHES; i++) {
+        bool writes = i >= WF_MAX_IN;
+        int32_t value = writes ? node->out[i - WF_MAX_IN].value : node->in[i].value;
+        if (value >= 0 && g->values[value].kind != WF_VALUE_WEIGHT) out[count++] = touch_of(g, p, n, value, writes);
+    }
+    return count;
+}
+
+/* ---- do two depend? ---------------------------------------------------------------------------------------------- */
+
+/* Surely, whatever the batch: */
+static bool not_behind(wf_boundary a, wf_boundary b)
+{
+    return b.end || (!a.end && a.tokens <= b.tokens && (!a.decode || b.decode));
+}
+
+static bool apart(const touch *a, const touch *b)
+{
+    return a->tokens && b->tokens && (not_behind(a->end, b->begin) || not_behind(b->end, a->begin));
+}
+
+/* Copies of pages touch all pools, the upload all inputs: by kind, since they are too many for operands. */
+static bool touches_all(const wf_node *n, enum wf_value_kind kind)
+{
+    bool swap = n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
+    return (swap && kind == WF_VALUE_KV) || (n->kind == WF_NODE_UPLOAD && kind == WF_VALUE_INPUT);
+}
+
+static bool has_operand(const wf_graph *g, const wf_node *n, enum wf_value_kind kind)
+{
+    for (size_t i = 0; i < MAX_TOUCHES; i++) {
+        int32_t v = i < WF_MAX_IN ? n->in[i].value : n->out[i - WF_MAX_IN].value;
+        if (v >= 0 && g->values[v].kind == kind) return true;
+    }
+    return false;
+}
+
+static bool meets_all(const wf_graph *g, const wf_node *a, const wf_node *b)
+{
+    static const enum wf_value_kind kinds[] = {WF_VALUE_KV, WF_VALUE_INPUT};
+    for (size_t i = 0; i < WF_LEN(kinds); i++) {
+        bool all_a = touches_all(a, kinds[i]), all_b = touches_all(b, kinds[i]);
+        if ((all_a && (all_b || has_operand(g, b, kinds[i]))) || (all_b && has_operand(g, a, kinds[i]))) return true;
+    }
+    return false;
+}
+
+static bool depends(const wf_graph *g, const wf_plan *p, const wf_nano *a, const wf_nano *b)
+{
+    touch ta[MAX_TOUCHES], tb[MAX_TOUCHES];
+    if (meets_all(g, &g->nodes[a->node], &g->nodes[b->node])) return true;
+    size_t na = touches(g, p, a, ta), nb = touches(g, p, b, tb);
+    for (size_t i = 0; i < na; i++)
+        for (size_t j = 0; j < nb; j++)
+            if (ta[i].resource == tb[j].resource && (ta[i].writes || tb[j].writes) && !apart(&ta[i], &tb[j])) return true;
+    return false;
+}
+
+/* ---- waits -------------------------------------------------------------------------------------------------------- */
+
+/* done[i * n_queues + q]: how many nano-operations of queue q have surely ended before nano-operation i starts. */
+typedef struct waiter {
+    const wf_graph *g;
+    wf_plan *p;
+    uint32_t *done, *rank; /* rank[i]: position of i in its queue, from 1 */
+} waiter;
+
+static weft_status add_wait(waiter *w, size_t i, size_t on)
+{
+    wf_plan *p = w->p;
+    uint32_t nq = p->n_queues, *mine = w->done + i * nq, *theirs = w->done + on * nq;
+    if (!wf_grow(&p->waits, p->n_waits, &p->cap_waits, sizeof *p->waits)) return WEFT_ERR_NOMEM;
+    p->waits[p->n_waits++] = (uint32_t)on;
+    p->nanos[i].n_waits++;
+    p->nanos[on].signal = true;
+    for (uint32_t q = 0; q < nq; q++) mine[q] = WF_MAX(mine[q], theirs[q]);
+    mine[p->nanos[on].queue] = WF_MAX(mine[p->nanos[on].queue], w->rank[on]);
+    return WEFT_OK;
+}
+
+/* Latest first: waiting for the last of a queue covers the ones before it. So there is at most one wait a queue. */
+static weft_status find_waits(waiter *w, size_t i)
+{
+    wf_plan *p = w->p;
+    wf_nano *n = &p->nanos[i];
+    n->wait = (uint32_t)p->n_waits;
+    for (size_t j = i; j-- > 0;) {
+        const wf_nano *before = &p->nanos[j];
+        bool covered = before->queue == n->queue || w->rank[j] <= w->done[i * p->n_queues + before->queue];
+        if (covered && before->node <= n->node) continue;
+        if (!depends(w->g, p, before, n)) continue;
+        if (before->node > n->node)
+            return wf_fail(WEFT_ERR_ARG, "plan: '%s' stands before '%s', whose result it needs or overwrites",
+                           w->g->nodes[before->node].name, w->g->nodes[n->node].name);
+        WF_TRY(add_wait(w, i, j));
+    }
+    if (n->n_waits < WF_MAX_QUEUES) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for %u others, more than the %d that a command can", w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
+}
+
+weft_status wf_plan_wait(const wf_graph *g, wf_plan *p)
+{
+    uint32_t nq = p->n_queues, count[WF_MAX_QUEUES] = {0};
+    size_t last[WF_MAX_QUEUES];
+    waiter w = {g, p, wf_calloc(p->n_nanos * nq, sizeof(uint32_t)), wf_calloc(p->n_nanos, sizeof(uint32_t))};
+    weft_status s = w.done && w.rank ? WEFT_OK : WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < p->n_nanos && s == WEFT_OK; i++) {
+        uint32_t q = p->nanos[i].queue;
+        if (count[q]) memcpy(w.done + i * nq, w.done + last[q] * nq, nq * sizeof *w.done);
+        w.rank[i] = ++count[q];
+        last[q] = i;
+        s = find_waits(&w, i);
+    }
+    free(w.done);
+    free(w.rank);
+    return s;
+}
