@@ -3,6 +3,7 @@
 #ifndef WEFT_TUNE_H
 #define WEFT_TUNE_H
 
+#include <stdio.h>
 #include <weft/weft.h>
 
 #ifdef __cplusplus
@@ -144,6 +145,20 @@ WEFT_API enum weft_status weft_calibrate(struct weft_engine *e, const struct wef
 WEFT_API enum weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m,
                                                 const char *path);
 WEFT_API void weft_calibration_free(struct weft_calibration *c); /* NULL is allowed */
+
+/* --- plan ----------------------------------------------------------------------------------------- */
+
+/* A batch, to see what a step of it runs. Zero: the engine's largest step; no decodes; the engine's context. */
+struct weft_explain_params {
+    uint32_t tokens;  /* of the batch */
+    uint32_t decodes; /* of these, each the next token of a sequence of its own; the rest is one prompt */
+    uint32_t context; /* tokens of the longest sequence */
+    bool measure;     /* measure for about a second what the device reaches, and expect times by that */
+};
+/* Prints the commands of such a step, as a database explains a query: tokens, queues, waits, shares, class, bytes, flops, kernels, and the
+ * time that bytes and flops take at least. f stays open. No request may run meanwhile. WEFT_ERR_ARG: a batch that the
+ * engine does not take; WEFT_ERR_IO: f took not all of it. */
+WEFT_API enum weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f);
 
 /* --- self-test ------------------------------------------------------------------------------------ */
 

@@ -83,6 +83,7 @@ typedef struct wf_opts {
     uint64_t rotate;
     uint64_t seed;
     wf_serve_params serve;
+    struct weft_explain_params explain; /* of `weft plan` */
     wf_load_opts load;
 
     const struct wf_opt *given[64]; /* options set, for messages about conflicts */
@@ -138,7 +139,7 @@ extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, w
     wf_group_special, wf_group_batching, wf_group_profile, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_selftest, wf_cmd_kernels,
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
     wf_cmd_serve;
 
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after printing a

@@ -70,6 +70,17 @@ static void waits_text(const printer *p, const wf_nano *n, char *text, size_t ca
         len += (size_t)snprintf(text + len, cap - len, "%s%u", w ? "," : "", p->program->plan->waits[n->wait + w]);
 }
 
+static const char *const conditions[WF_N_WHEN] = {
+    [WF_ALWAYS] = "",           [WF_WHEN_PENDING] = ", if tokens are still on the device", [WF_WHEN_GREEDY] = ", if greedy",
+    [WF_WHEN_SAMPLED] = ", if sampled", [WF_WHEN_IDS] = "",         [WF_WHEN_LOGITS] = ", if the host wants logits",
+};
+
+/* Totals are of a greedy step whose tokens the host knows. */
+static bool is_usual(const wf_node *n)
+{
+    return n->when == WF_ALWAYS || n->when == WF_WHEN_GREEDY || n->when == WF_WHEN_IDS;
+}
+
 static void print_row(printer *p, size_t i, const row *r)
 {
     const wf_command *c = &p->program->commands[i];
@@ -85,7 +96,7 @@ static void print_row(printer *p, size_t i, const row *r)
             r->work.flops / 1e9);
     if (r->expected > 0) fprintf(p->f, "%9.1f", r->expected * 1e6);
     else fprintf(p->f, "%9s", "-");
-    fprintf(p->f, "  %s\n", r->kernels[0] ? r->kernels : wf_node_kind_name(c->node->kind));
+    fprintf(p->f, "  %s%s\n", r->kernels[0] ? r->kernels : wf_node_kind_name(c->node->kind), conditions[c->node->when]);
 }
 
 /* Layers between the first and the last run like the first. */
@@ -101,9 +112,7 @@ static void print_commands(printer *p)
     for (size_t i = 0; i < p->program->n; i++) {
         const wf_command *c = &p->program->commands[i];
         row r = row_of(p, c);
-        p->expected += r.expected;
-        p->work.bytes += r.work.bytes;
-        p->work.flops += r.work.flops;
+        if (is_usual(c->node)) p->expected += r.expected, p->work.bytes += r.work.bytes, p->work.flops += r.work.flops;
         if (hidden && shown(p, c)) fprintf(p->f, "%5s  ... %zu commands of the layers between\n", "", hidden), hidden = 0;
         if (shown(p, c)) print_row(p, i, &r);
         else hidden++;

@@ -1,0 +1,24 @@
+/* explain: what a step of a batch runs, for people. See tune.h. */
+#include "engine/engine.h"
+#include <weft/tune.h>
+
+/* The fastest arithmetic of the device, and what it reads in a second. */
+static weft_status measure(struct weft_engine *e, wf_explain *x)
+{
+    wf_ceilings c = {0};
+    if (!e->dev->fns->measure) return WEFT_OK;
+    WF_TRY(e->dev->fns->measure(e->dev, &c));
+    for (size_t i = 0; i < WF_N_ARITH; i++) x->flops_rate = WF_MAX(x->flops_rate, c.ops[i]);
+    x->byte_rate = c.read;
+    return WEFT_OK;
+}
+
+weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f)
+{
+    if (!e || !p || !f) return wf_fail(WEFT_ERR_ARG, "weft_explain: no argument may be NULL");
+    if (p->context > e->context) return wf_fail(WEFT_ERR_ARG, "context %u: this engine holds %u tokens a sequence (-c)", p->context, e->context);
+    wf_explain x = {.tokens = p->tokens ? p->tokens : e->limits.step_tokens, .decodes = p->decodes, .context = p->context ? p->context : e->context};
+    if (p->measure) WF_TRY(measure(e, &x));
+    WF_TRY(wf_exec_explain(e->exec, &x, f));
+    return fflush(f) ? wf_fail(WEFT_ERR_IO, "the plan could not be written whole") : WEFT_OK;
+}
