@@ -8,21 +8,6 @@
 #include "exec/profile.h"
 #include "exec/program.h"
 
-/* One step's work: the arrays that the graph's inputs name (enum wf_input), filled by the scheduler. Row m
- * computes token in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m], writes its K and V to slot
- * in[SLOT][m] and sees the pages in[PAGES][in[INDPTR][s]] onwards, all below wf_limits_pages of the step.
- * in[LOGIT_ROWS] lists the rows that want logits. Ids count sequences of this batch. */
-typedef struct wf_batch {
-    int32_t *in[WF_N_INPUTS];
-    uint32_t n_tokens, n_seqs, n_pages, n_logits;
-    uint32_t n_decodes;     /* so many rows, the first ones, are each the only one of their sequence */
-    uint32_t n_pending;         /* rows whose token is -1 - k: what row k of the logits of the step before gave */
-    uint32_t max_kv, max_q; /* most keys a row sees; most rows of a sequence */
-} wf_batch;
-
-weft_status wf_batch_init(wf_batch *b, const wf_limits *l);
-void wf_batch_free(wf_batch *b);
-
 typedef struct wf_exec wf_exec;
 
 /* views: of each weight, as wf_value.id numbers them. graph, plans (finished) and views outlive it. Errors name sizes. */

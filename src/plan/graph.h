@@ -8,6 +8,7 @@
 #define WF_GRAPH_H
 
 #include "dev/dev.h"
+#include "sched/batch.h"
 
 enum wf_value_kind {
     WF_VALUE_ACT,    /* activation: written by a node, lives in a buffer that plans share out */
@@ -23,13 +24,6 @@ enum wf_rows {
     WF_ROWS_PREFILL, /* nodes only: the tokens of prefill */
     WF_ROWS_LOGITS,  /* tokens whose logits are wanted */
     WF_ROWS_WHOLE,   /* none of these: a size of its own, always used whole */
-};
-enum wf_input {
-    WF_INPUT_TOKEN, WF_INPUT_POS, WF_INPUT_SEQ, WF_INPUT_SLOT, /* one entry a token of the batch */
-    WF_INPUT_INDPTR, WF_INPUT_PAGES,                           /* page lists, whole */
-    WF_INPUT_LOGIT_ROWS,                                       /* tokens of the batch whose logits are wanted */
-    WF_INPUT_SAMPLING, WF_INPUT_SEEDS,                         /* how each of these is sampled, see SAMPLE in dev.h */
-    WF_N_INPUTS
 };
 enum wf_state {
     WF_STATE_IDS,        /* [logits] I32: the tokens that a step sampled */

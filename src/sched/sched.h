@@ -22,9 +22,9 @@
 #ifndef WF_SCHED_H
 #define WF_SCHED_H
 
-#include "exec/exec.h"
 #include "mem/kv_page.h"
 #include "mem/prefix.h"
+#include "sched/batch.h"
 
 enum wf_policy {
     WF_POLICY_NANOFLOW, /* decodes, and chunks of as many prompts as fill the dense batch exactly */

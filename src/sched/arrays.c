@@ -1,5 +1,5 @@
-/* batch: host arrays of one step. See exec.h. */
-#include "exec/exec.h"
+/* arrays: host memory of a batch. See batch.h. */
+#include "sched/batch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ weft_status wf_batch_init(wf_batch *b, const wf_limits *l)
         [WF_INPUT_SEQ] = l->step_tokens,             [WF_INPUT_SLOT] = l->step_tokens,
         [WF_INPUT_INDPTR] = l->seqs + 1,      [WF_INPUT_PAGES] = (size_t)l->seqs * l->seq_pages,
         [WF_INPUT_LOGIT_ROWS] = l->logit_rows,
-    }; /* sampling parameters come with the step (wf_step_io) */
+    };
     memset(b, 0, sizeof *b);
     for (size_t i = 0; i < WF_N_INPUTS; i++) {
         b->in[i] = wf_calloc(count[i], sizeof(int32_t));
