@@ -128,7 +128,7 @@ void wf_sched_admit(wf_sched *s)
 static void preempt(wf_sched *s, wf_seq *q)
 {
     uint32_t used = wf_sched_pages_for(s, q->n_computed);
-    q->swapped_out = used && wf_sched_swap(s, q, true, used);
+    q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
     if (!q->swapped_out) q->n_computed = 0; /* recomputed later */
     wf_pages_release(&s->pages, q->pages, q->n_pages);
     q->n_pages = q->n_registered = 0;

@@ -85,6 +85,17 @@ bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
     return true;
 }
 
+bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q)
+{
+    for (size_t i = 0; i < s->n_swaps; i++) {
+        if (s->swaps[i].q != q) continue;
+        free(s->swaps[i].pages);
+        memmove(&s->swaps[i], &s->swaps[i + 1], (--s->n_swaps - i) * sizeof *s->swaps);
+        return true;
+    }
+    return false;
+}
+
 /* ---- a step ------------------------------------------------------------------------------------------------- */
 
 /* Puts pages that are full and computed, and whose tokens are known, into the prefix cache. */

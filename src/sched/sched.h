@@ -79,7 +79,8 @@ static inline uint32_t wf_seq_length(const wf_seq *q)
     return q->n_tokens + q->n_pending;
 }
 
-/* A copy of pages of q to the host (out) or back. Swaps run before the step, in the order of the list. */
+/* A copy of pages of q to the host (out) or back. Swaps run before the step: first all that go out, then all
+ * that come in. A sequence is in the list once. */
 typedef struct wf_swap {
     wf_seq *q;
     bool out;

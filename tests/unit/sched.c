@@ -90,11 +90,13 @@ static void check_seen(const world *w, const sim *r, uint32_t n)
     }
 }
 
-static void play_moves(world *w)
+static void play_swaps(world *w, bool out)
 {
     for (size_t i = 0; i < w->s.n_swaps; i++) {
         const wf_swap *m = &w->s.swaps[i];
         sim *r = (sim *)m->q;
+        for (size_t k = 0; k < i; k++) assert_ptr_not_equal(m->q, w->s.swaps[k].q);
+        if (m->out != out) continue;
         for (uint32_t k = 0; k < m->n * PAGE; k++) {
             uint64_t *slot = &w->kv[m->pages[k / PAGE] * PAGE + (int32_t)(k % PAGE)];
             if (m->out) r->host[k] = *slot;
@@ -336,7 +338,8 @@ static void step(world *w)
     check_turns(w);
     check_tiles(w);
     note_flight(w);
-    play_moves(w);
+    play_swaps(w, true);
+    play_swaps(w, false);
     play_activations(w);
     play_rows(w);
     wf_sched_advance(&w->s, !w->now.sync);
