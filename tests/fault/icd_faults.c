@@ -97,6 +97,8 @@ static weft_status run_on(wf_dev *dev, int first, int n_cases)
     return s;
 }
 
+enum { PATIENT = 120000 }; /* ms for a build or a wait that is to end: sanitizers on a busy machine take long */
+
 static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
 {
     wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = watchdog_ms};
@@ -116,7 +118,7 @@ static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
 static weft_status run_with(const char *fault, bool *lost)
 {
     arm(fault);
-    weft_status s = run_cases(N_CASES, 20000, lost);
+    weft_status s = run_cases(N_CASES, PATIENT, lost);
     bool happened = hit();
     arm(NULL);
     if (!happened) fail_msg("%s did not happen", fault);
@@ -127,7 +129,7 @@ static void works(void)
 {
     bool lost;
     arm(NULL);
-    if (run_cases(N_CASES, 20000, &lost)) fail_msg("without a fault: %s", weft_last_error());
+    if (run_cases(N_CASES, PATIENT, &lost)) fail_msg("without a fault: %s", weft_last_error());
 }
 
 /* ---- builds, in the helper process ------------------------------------------------------------------------- */
@@ -146,7 +148,7 @@ static weft_status run_with_helper(const char *fault, int n_cases, uint32_t watc
 static void builds_that_crash(void **state)
 {
     (void)state;
-    assert_int_equal(run_with_helper("clBuildProgram:crash", N_CASES, 20000), WEFT_ERR_DEVICE);
+    assert_int_equal(run_with_helper("clBuildProgram:crash", N_CASES, PATIENT), WEFT_ERR_DEVICE);
     assert_non_null(strstr(warnings, "does not build"));
     assert_non_null(strstr(weft_last_error(), "every kernel for rmsnorm"));
     works();
@@ -165,8 +167,8 @@ static void builds_that_hang(void **state)
 static void builds_that_fail(void **state)
 {
     (void)state;
-    assert_int_equal(run_with_helper("clBuildProgram:fail=-11", N_CASES, 20000), WEFT_ERR_DEVICE);
-    assert_int_equal(run_with_helper("clBuildProgram:fail=-11@1", N_CASES, 20000), WEFT_OK); /* the next variant */
+    assert_int_equal(run_with_helper("clBuildProgram:fail=-11", N_CASES, PATIENT), WEFT_ERR_DEVICE);
+    assert_int_equal(run_with_helper("clBuildProgram:fail=-11@1", N_CASES, PATIENT), WEFT_OK); /* the next variant */
     assert_non_null(strstr(warnings, "does not build"));
     works();
 }
@@ -189,7 +191,7 @@ static void launches_that_ask_too_much(void **state)
 static void products_that_clblast_refuses(void **state)
 {
     static const wf_case product = {.op = WF_OP_GEMM, .seed = 5, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
-    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = 20000, .force = "gemm=clblast"};
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = PATIENT, .force = "gemm=clblast"};
     int before = alive();
     wf_dev *dev;
     wf_check *k;
@@ -257,7 +259,7 @@ static void binaries_that_crash(void **state)
     int status = run_self("clCreateProgramWithBinary:crash");
     assert_true(WIFSIGNALED(status));
     bool lost;
-    assert_int_equal(run_cases(N_CASES, 20000, &lost), WEFT_OK); /* from source */
+    assert_int_equal(run_cases(N_CASES, PATIENT, &lost), WEFT_OK); /* from source */
     assert_non_null(strstr(warnings, "died while loading"));
     assert_int_equal(run_self("clCreateProgramWithBinary:fail=-42@1000000"), 0);
 }
@@ -269,7 +271,7 @@ static uint64_t calls_of_a_run(void)
     works();
     arm(NULL);
     bool lost;
-    assert_int_equal(run_cases(N_CASES, 20000, &lost), WEFT_OK);
+    assert_int_equal(run_cases(N_CASES, PATIENT, &lost), WEFT_OK);
     return calls();
 }
 
@@ -282,7 +284,7 @@ static void sweep(int error)
         bool lost;
         snprintf(fault, sizeof fault, "any:fail=%d@%llu", error, (unsigned long long)i);
         arm(fault);
-        if (run_cases(N_CASES, 20000, &lost)) errors++;
+        if (run_cases(N_CASES, PATIENT, &lost)) errors++;
         else survived++;
     }
     arm(NULL);
@@ -310,7 +312,7 @@ static void every_call_fails_without_binaries(void **state)
         clear_cache();
         snprintf(fault, sizeof fault, "any:fail=-5@%llu", (unsigned long long)i);
         arm(fault);
-        run_cases(N_CASES, 20000, &lost);
+        run_cases(N_CASES, PATIENT, &lost);
     }
     unsetenv("WEFT_CLBUILD");
     works();
