@@ -43,10 +43,11 @@ def main():
     ok, failed, skipped = 0, [], []
     with open(sys.argv[1], encoding="utf-8") as f:
         for test in map(json.loads, f):
+            name = test["name"].rpartition(" / ")[2]  # without its suite
             why, skips = judge(test)
-            skipped += [f'{test["name"]}: {s}' for s in skips]
+            skipped += [f"{name}: {s}" for s in skips]
             if why:
-                failed.append(f'{test["name"]} ({why})')
+                failed.append(f"{name} ({why})")
             elif test["result"] != "SKIP":
                 ok += 1
     print(ok, len(failed), len(skipped))

@@ -49,7 +49,7 @@ class Count(unittest.TestCase):
         env = {k: v for k, v in os.environ.items() if k != "CI"}
         with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
             for i, t in enumerate(tests):
-                f.write(json.dumps({"name": f"t{i}", **t}) + "\n")
+                f.write(json.dumps({"name": f"weft:more / t{i}", **t}) + "\n")
             f.flush()
             p = subprocess.run([sys.executable, COUNT, f.name], capture_output=True, text=True, check=True, env={**env, **({"CI": "true"} if ci else {})})
         return p.stdout.splitlines()
