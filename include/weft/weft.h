@@ -260,7 +260,7 @@ struct weft_engine_params {
     void *user;              /* for on_progress */
 };
 
-/* Copies the weights to the device, allocates all memory that the engine will ever need, and starts its thread. Parameters
+/* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will ever need, and starts its thread. Parameters
  * and the files they name are checked first: the first progress report of "load" means that they are valid. Blocks until
  * the engine is ready. m must outlive the engine. */
 WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,

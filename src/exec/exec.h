@@ -40,12 +40,12 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
 bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step in flight; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
-/* Of the steps waited for. The times are the device's, where it was opened with `profile`; else 0. */
+/* Of completed steps. Times are measured by the device if it was opened with `profile`, else 0. */
 typedef struct wf_exec_stats {
-    uint64_t busy_ns, idle_ns, last_ns; /* in steps, doing nothing between them, in the last step */
+    uint64_t busy_ns, idle_ns, last_ns; /* in steps, between steps, in the last step */
     wf_profile ops;
     uint64_t ended_ns;                  /* of the last step, on the clock of ops */
-    uint64_t recomputed;                /* rows and heads whose scores left the range of the asynchronous softmax */
+    uint64_t recomputed;                /* softmax rows (query and head) whose scores left the range of the asynchronous softmax */
 } wf_exec_stats;
 const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);
 /* There is nothing to do: the time to the next step is not the device's idle time. */
@@ -53,7 +53,7 @@ void wf_exec_mark_idle(wf_exec *e);
 /* Called after each kernel of a step has ended and before the next one begins, so that nothing has overwritten
  * its operands yet. The call's first row is row `first` of the batch. An error ends the step. */
 typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *node, const wf_batch *b, uint32_t first, const wf_call *c);
-/* Measuring only: steps become slow, for each op is waited for. fn NULL: no more. Between steps only. */
+/* For calibration: waits for each op, so steps are slow. fn NULL: off. Call it between steps only. */
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
 uint64_t wf_exec_page_bytes(const wf_exec *e);
 uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */

@@ -14,14 +14,14 @@
 #include "mem/limits.h"
 #include "plan/plan.h"
 
-/* Bytes of a page: K and V of all layers. */
+/* Bytes of a KV page: K and V of all layers. */
 uint64_t wf_page_bytes(const wf_graph *g);
-/* Of all slots, for so many rows. */
+/* Bytes of all activation buffers, for this many tokens and rows of logits. */
 uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
-/* l with as many pages as the KV cache was given memory for: sets l->pool, where one buffer can hold all, and raises
- * l->pages by those that small steps leave, as far as sequences can use them. Not for less than a part of them:
- * with far more pages than activations a few more are worth no shorter steps. p is placed; align and max_alloc are the
- * device's. */
+/* Unifies the memory of KV pages and activations, if one buffer can hold both: sets l->pool, and raises l->pages, at first the
+ * capacity of the KV cache, by the pages that fit next to the activations of small steps, as far as sequences can use them.
+ * l->pages does not change if the gain would be small, because more pages in use make steps smaller. p is placed; align and
+ * max_alloc are the device's. */
 void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc);
 
 typedef struct wf_pool {

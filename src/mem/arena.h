@@ -1,6 +1,6 @@
-/* arena: device memory taken once, in slabs no larger than the device allows for one buffer.
+/* arena: device memory that is allocated once, in slabs no larger than the device's largest buffer.
  *
- * Use: reserve every region, then commit; after that nothing is allocated. A region never spans slabs.
+ * Use: reserve every region, then commit. Nothing is allocated afterwards. A region never spans two slabs. Not thread-safe.
  */
 #ifndef WF_ARENA_H
 #define WF_ARENA_H
@@ -19,15 +19,15 @@ typedef struct wf_slab {
 
 typedef struct wf_arena {
     wf_dev *dev;
-    const char *what, *remedy; /* for messages: "weights", "KV cache"; what to do where a region is too large */
+    const char *what, *remedy; /* for messages: "weights", "KV cache"; and what to do if a region is too large */
     wf_slab *slabs;
     size_t n_slabs, cap_slabs;
 } wf_arena;
 
 void wf_arena_init(wf_arena *a, wf_dev *dev, const char *what, const char *remedy);
-/* WEFT_ERR_NOMEM with the sizes if bytes exceed the largest buffer. */
+/* Reserves `bytes` with the device's alignment. WEFT_ERR_NOMEM, with the sizes, if they exceed the largest buffer. */
 weft_status wf_arena_reserve(wf_arena *a, uint64_t bytes, wf_region *out);
-/* WEFT_ERR_NOMEM with the sizes if the device has less. */
+/* Allocates all slabs. WEFT_ERR_NOMEM, with the sizes, if the device has less memory. */
 weft_status wf_arena_commit(wf_arena *a);
 uint64_t wf_arena_bytes(const wf_arena *a);
 wf_buf *wf_arena_buf(const wf_arena *a, wf_region r);

@@ -1,5 +1,5 @@
-/* build: graph pieces that architectures are made of, and the checks of tensors on the way. The first error
- * stays in the builder and silences the rest, so that an architecture reads as a list of its parts. */
+/* build: the parts that graphs of architectures consist of, and the checks of their tensors. The first error is kept in the
+ * builder and turns later calls into no-ops, so that an architecture reads as a list of its parts. */
 #include "model/model.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static const wf_gguf_tensor *find(const wf_builder *b, const char *tensor, const
     return wf_gguf_tensor_find(b->file, name);
 }
 
-/* Checks shape and type, and notes that the tensor is used. */
+/* Checks shape and type, and marks the tensor as used. */
 static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols)
 {
     const char *path = b->file->path;
@@ -49,7 +49,7 @@ static int32_t add_weight(wf_builder *b, const wf_weight *w)
     return v < 0 ? fail(b, WEFT_ERR_NOMEM) : v;
 }
 
-/* F32 numbers made on the host; takes ownership of `made`. */
+/* F32 values computed on the host; takes ownership of `made`. */
 static int32_t add_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols)
 {
     int32_t v = made ? add_weight(b, &(wf_weight){.made = made, .dtype = WF_F32, .rows = rows, .cols = cols}) : fail(b, WEFT_ERR_NOMEM);
@@ -65,7 +65,7 @@ static weft_status check_finite(const wf_builder *b, const wf_gguf_tensor *t, co
     return WEFT_OK;
 }
 
-/* One-dimensional tensors (norms, biases) are few and small: always F32, decoded and checked here. */
+/* One-dimensional tensors (norms, biases) are few and small: they are decoded to F32 and checked here. */
 static weft_status decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out)
 {
     WF_TRY(check_tensor(b, t, 1, n));
@@ -87,7 +87,7 @@ static int32_t vector(wf_builder *b, const char *tensor, uint32_t n)
     return fail(b, s);
 }
 
-/* Biases of stacked matrices, zeros where one has none; -1 without error if none has. */
+/* Biases of stacked matrices, zeros for a matrix without one; -1 without an error if none has a bias. */
 static int32_t stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows)
 {
     bool any = false;
@@ -122,7 +122,7 @@ static int32_t stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uin
     return add_weight(b, &w);
 }
 
-/* Stack only if every layer can: all layers must have the same ops, so that one plan fits them. */
+/* Stacks only if every layer can: all layers must have the same ops, so that one plan fits them all. */
 static bool can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
 {
     if (!b->stack_weights || n == 1) return n == 1;
@@ -294,7 +294,7 @@ int32_t wf_build_embed(wf_builder *b)
     int32_t w = stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
     b->embedding = w;
-    b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also where it is tied */
+    b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
     return gather(b, "embed", w, WF_INPUT_TOKEN);
 }
 
@@ -316,7 +316,7 @@ static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int3
     add_node(b, &attend);
 }
 
-/* x + the output projection of attention. */
+/* x + output projection of attention. */
 static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
 {
     if (b->status != WEFT_OK) return -1;
@@ -374,7 +374,7 @@ void wf_build_logits(wf_builder *b, int32_t x)
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[WF_GEMM_X] = WF_ALL(h);
-    n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself: resident once */
+    n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself, which is stored once */
     n.out[WF_GEMM_Y] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
     add_node(b, &n);
     b->graph->logits = n.out[WF_GEMM_Y].value;
@@ -392,7 +392,7 @@ void wf_build_decoder(wf_builder *b, wf_build_part *attention)
 
 /* ---- the whole model ------------------------------------------------------------------------------- */
 
-/* Llama 3.1 divides each frequency by a factor that its file lists. */
+/* Llama 3.1 divides each frequency by a factor from its file. */
 static weft_status read_rope_factors(wf_builder *b, float *factors)
 {
     uint32_t pairs = b->hp->n_rot / 2;
@@ -405,7 +405,7 @@ static weft_status read_rope_factors(wf_builder *b, float *factors)
     return WEFT_OK;
 }
 
-/* [context, n_rot] pairs (cos, sin): double on the host beats any device's sin(), and a row is one load. */
+/* [context, n_rot] pairs (cos, sin), computed in double on the host: more accurate than any device's sin(), and one load per row. */
 static void make_rope_table(wf_builder *b)
 {
     const wf_hparams *hp = b->hp;
@@ -424,7 +424,7 @@ static void make_rope_table(wf_builder *b)
     else free(table), fail(b, s);
 }
 
-/* A tensor that no op reads means that the model computes something else than what was built. */
+/* A tensor that no op reads means that the model is not the one that was built. */
 static void check_all_used(wf_builder *b)
 {
     for (size_t i = 0; i < b->file->n_tensors && b->status == WEFT_OK; i++) {

@@ -1,16 +1,15 @@
 /* gguf: opens and parses the file. See gguf.h; values are read in gguf_value.c.
  *
- * Parsing runs once over header, metadata and tensor list; each step takes its bytes from a cursor
- * that knows what remains, so no count from the file is believed before its bytes are there. Names
- * are indexed by sorting, which finds duplicates and stays O(n log n) whatever names a file
- * invents. */
+ * Parsing takes one pass over header, metadata and tensor list. Each step takes its bytes from a cursor that knows what
+ * remains, so no count from the file is trusted before its bytes exist. Names are indexed by sorting, which finds
+ * duplicates and is O(n log n) for any names. */
 #include "model/gguf.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NAME   64    /* bytes of a tensor name, as the format's description says */
+#define MAX_NAME   64    /* bytes of a tensor name, as the format's specification says */
 #define MAX_KEY    65535 /* likewise of a key */
 #define MAX_ALIGN  (1u << 20)
 #define MIN_KV     13 /* bytes: key length, type, 1 byte of value */
@@ -309,7 +308,7 @@ static weft_status check_overlap(const wf_gguf *g)
 
 static weft_status locate_tensors(wf_gguf *g, const cursor *c)
 {
-    /* A file of metadata alone may end before the padding. */
+    /* A file with metadata only may end before the padding. */
     uint64_t head = WF_UP((uint64_t)(c->at - c->start), g->alignment), all = g->map.size;
     uint64_t size = head < all ? all - head : 0;
     for (size_t i = 0; i < g->n_tensors; i++)
@@ -402,7 +401,7 @@ static weft_status parse(wf_gguf *g)
 
 /* ---- open, close ----------------------------------------------------------------------------- */
 
-/* Owns the map from here on, also when it fails. */
+/* Takes ownership of the map, also on failure. */
 static weft_status open_map(wf_map map, const char *name, wf_gguf **out)
 {
     wf_gguf *g = wf_calloc(1, sizeof *g);

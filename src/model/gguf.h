@@ -33,7 +33,7 @@ typedef struct wf_gguf_tensor {
     wf_str name;
     uint32_t n_dims;
     uint64_t dims[4];    /* GGUF order: dims[0] is the contiguous one (K), dims[1] the rows (N); unused: 1 */
-    uint32_t ggml_type;  /* as in the file, perhaps one that weft does not read */
+    uint32_t ggml_type;  /* as in the file; weft may not support it */
     int dtype;           /* enum wf_dtype, or -1 */
     const uint8_t *data; /* into the map; NULL if the type's size is unknown */
     uint64_t bytes, offset;
@@ -51,15 +51,15 @@ typedef struct wf_gguf {
 } wf_gguf;
 
 weft_status wf_gguf_open(const char *path, wf_gguf **out);
-/* The same over memory that outlives the object (the built-in model, fuzzing); name is for messages. */
+/* The same from memory that outlives the object (the built-in model, fuzzing); name is for messages. */
 weft_status wf_gguf_open_memory(const void *data, size_t size, const char *name, wf_gguf **out);
 void wf_gguf_close(wf_gguf *);
 
 const wf_gguf_kv *wf_gguf_find(const wf_gguf *, const char *key);
 const wf_gguf_tensor *wf_gguf_tensor_find(const wf_gguf *, const char *name);
 
-/* Typed access. absent key: *out is left alone and WEFT_OK, unless required; wrong type or a value out of
- * range: WEFT_ERR_FORMAT with the key's name. u32 takes any integer type whose value fits. */
+/* Typed access. If the key is absent and not required, *out does not change and the result is WEFT_OK. A wrong type or a value
+ * out of range is WEFT_ERR_FORMAT with the key's name. u32 accepts any integer type whose value fits. */
 weft_status wf_gguf_u32(const wf_gguf *, const char *key, bool required, uint32_t *out);
 weft_status wf_gguf_f32(const wf_gguf *, const char *key, bool required, float *out);
 weft_status wf_gguf_bool(const wf_gguf *, const char *key, bool required, bool *out);
@@ -67,15 +67,15 @@ weft_status wf_gguf_str(const wf_gguf *, const char *key, bool required, wf_str 
 /* Array of strings: calls fn for each, in order. */
 weft_status wf_gguf_strings(const wf_gguf *, const char *key, bool required, uint64_t *count,
                             weft_status (*fn)(void *user, uint64_t i, wf_str s), void *user);
-/* Element of a numeric array already found. */
+/* An element of a numeric array. */
 int64_t wf_gguf_int_at(const wf_gguf_kv *kv, uint64_t i);
 double wf_gguf_num_at(const wf_gguf_kv *kv, uint64_t i);
 const char *wf_gguf_type_name(enum wf_gguf_type); /* "u32" */
 size_t wf_gguf_type_size(enum wf_gguf_type);      /* bytes; 0 for strings and arrays */
-/* Text of a file for messages: control bytes become '?', what does not fit (cap >= 5) ends in "...". */
+/* Text from a file, for messages: control bytes become '?', text that is too long ends in "..." (cap >= 5). */
 const char *wf_str_show(char *buf, size_t cap, wf_str s);
 #define WF_SHOW(s) wf_str_show((char[68]){0}, 68, s)
-/* The value as text for people; long arrays and strings abbreviated. */
+/* The value as readable text; long arrays and strings are abbreviated. */
 void wf_gguf_print(const wf_gguf_kv *kv, char *buf, size_t cap);
 
 #endif

@@ -1,4 +1,4 @@
-/* gguf_value: typed access to metadata, and its text for people. See gguf.h. */
+/* gguf_value: typed access to metadata, and metadata as text. See gguf.h. */
 #include "model/gguf.h"
 
 #include <inttypes.h>
@@ -99,7 +99,7 @@ int64_t wf_gguf_int_at(const wf_gguf_kv *kv, uint64_t i)
         LOAD(uint32_t);
     case WF_GGUF_I32:
         LOAD(int32_t);
-    case WF_GGUF_U64: /* above INT64_MAX: negative, so that no caller takes it for a small number */
+    case WF_GGUF_U64: /* above INT64_MAX it becomes negative, so that no caller takes it for a small number */
     case WF_GGUF_I64:
         LOAD(int64_t);
     default:
@@ -182,7 +182,7 @@ static bool is_array(enum wf_gguf_type t)
     return t == WF_GGUF_ARRAY;
 }
 
-/* Lengths were checked on opening, but the file may have been written to since. */
+/* Lengths were checked on opening, but the file may have changed since. */
 static bool next_string(const wf_gguf_kv *kv, const uint8_t **at, wf_str *out)
 {
     const uint8_t *end = kv->data + kv->bytes;

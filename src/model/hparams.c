@@ -1,5 +1,5 @@
-/* hparams: finds the architecture of a file and reads the hyperparameters that llama-like ones share. Every
- * number is checked here, so that graph and kernels can trust them. Keys: ggml's docs/gguf.md. */
+/* hparams: finds the architecture of a file and reads the hyperparameters that llama-like architectures share. It checks every
+ * number, so that the graph and kernels can trust them. Keys: ggml's docs/gguf.md. */
 #include "model/model.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static const wf_arch *const archs[] = {
 #undef X
 };
 
-#define MAX_WIDTH (1u << 20) /* of any matrix side but the vocabulary; far above real models, far below overflow */
+#define MAX_WIDTH (1u << 20) /* of any matrix dimension except the vocabulary; far above real models, far below overflow */
 
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
 {

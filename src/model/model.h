@@ -24,16 +24,16 @@ typedef struct wf_builder wf_builder;
 typedef struct wf_arch {
     const char *name; /* general.architecture */
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
-    void (*graph)(wf_builder *b); /* errors stay in the builder */
+    void (*graph)(wf_builder *b); /* errors are kept in the builder */
 } wf_arch;
 
-/* By general.architecture; WEFT_ERR_UNSUPPORTED names it and lists those known. */
+/* By general.architecture; WEFT_ERR_UNSUPPORTED lists the known ones. */
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
 
 /* ---- weights ------------------------------------------------------------------------------------ */
 
 #define WF_MAX_PARTS 3
-/* A matrix of the graph: one tensor, several stacked along their rows, or numbers made on the host. */
+/* A matrix of the graph: one tensor, several tensors stacked along their rows, or values computed on the host. */
 typedef struct wf_weight {
     const wf_gguf_tensor *parts[WF_MAX_PARTS];
     uint32_t n_parts;
@@ -48,13 +48,13 @@ typedef struct wf_weights {
     wf_weight *list;
     size_t n, cap;
     wf_arena arena;
-    wf_buf *file; /* the mapped file as a buffer, where the device can use it in place */
+    wf_buf *file; /* the mapped file as a buffer, if the device can use it in place */
 } wf_weights;
 
-/* Adds one to the list and gives its value in g; -1 with a message when memory runs out, and made is still the caller's. */
+/* Adds a weight and returns its value in g; takes ownership of `made`. -1 on failure: `made` still belongs to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file */
-/* Puts every weight on the device. q is any queue of dev. */
+/* Uploads every weight to the device. q is any queue of dev. */
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);
 void wf_weights_free(wf_weights *w);
 
@@ -104,11 +104,11 @@ void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y)
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
 /* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
-/* The rest of it where q, k and v are there, side by side, and want no more than RoPE. */
+/* The rest of attention, from q, k and v in adjacent columns, if they need only RoPE. */
 int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x);
 /* x + down(silu(gate(norm(x))) * up(norm(x))) */
 int32_t wf_build_swiglu(wf_builder *b, int32_t x);
-/* Rows that want logits, final norm, output matrix (tied to the embedding if absent). */
+/* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent). */
 void wf_build_logits(wf_builder *b, int32_t x);
 
 /* All of it: embedding, n_layer blocks of this attention (of the residual stream x; gives x + attention) and SwiGLU, logits. */

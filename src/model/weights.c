@@ -1,11 +1,11 @@
-/* weights: puts a model's matrices on a device. A device that would rather read host memory uses the
- * mapped file in place; any other gets slabs, filled in the layout that it asked for. */
+/* weights: uploads a model's matrices to a device. A device that prefers host memory uses the mapped file in place; any other
+ * one gets slabs, filled in the layout that it requests. */
 #include "model/model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP_BYTES (64u << 20) /* written between two looks at the progress bar */
+#define STEP_BYTES (64u << 20) /* written between two updates of the progress bar */
 
 typedef struct upload {
     wf_weights *w;
@@ -36,7 +36,7 @@ uint64_t wf_weights_bytes(const wf_weights *w)
     return sum;
 }
 
-/* ---- where each weight lies ------------------------------------------------------------------------ */
+/* ---- placement ------------------------------------------------------------------------------------- */
 
 static bool view_in_file(const upload *u, const wf_gguf *f, wf_weight *w)
 {
@@ -121,7 +121,7 @@ static weft_status copy_packed(upload *u, wf_weight *w)
     if (s == WEFT_OK) {
         u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, w->rows, w->cols, rows ? rows : w->parts[0]->data, packed);
         s = wf_write(u->q, w->view.buf, w->view.offset, packed, packed_bytes, NULL, 0, NULL);
-        if (s == WEFT_OK) s = wf_finish(u->q); /* packed goes away */
+        if (s == WEFT_OK) s = wf_finish(u->q); /* before `packed` is freed */
         if (s == WEFT_OK) s = advance(u, bytes);
     }
     free(rows);

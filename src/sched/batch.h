@@ -6,21 +6,21 @@
 #include "mem/limits.h"
 
 enum wf_input {
-    WF_INPUT_TOKEN, WF_INPUT_POS, WF_INPUT_SEQ, WF_INPUT_SLOT, /* one entry a token of the batch */
-    WF_INPUT_INDPTR, WF_INPUT_PAGES,                           /* page lists, whole */
-    WF_INPUT_LOGIT_ROWS,                                       /* tokens of the batch whose logits are wanted */
+    WF_INPUT_TOKEN, WF_INPUT_POS, WF_INPUT_SEQ, WF_INPUT_SLOT, /* one entry per token of the batch */
+    WF_INPUT_INDPTR, WF_INPUT_PAGES,                           /* page lists of the sequences */
+    WF_INPUT_LOGIT_ROWS,                                       /* tokens of the batch that need logits */
     WF_INPUT_SAMPLING, WF_INPUT_SEEDS,                         /* how each of these is sampled, see SAMPLE in dev.h */
     WF_N_INPUTS
 };
 
-/* Token m of a batch is in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it sees the
- * pages in[PAGES][in[INDPTR][s]] onwards, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the tokens whose logits are
- * wanted. Sequences are numbered within the batch. How tokens are sampled comes with the step (exec/exec.h). */
+/* Token m of a batch is in[TOKEN][m] at position in[POS][m] of sequence in[SEQ][m]; its K and V go to slot in[SLOT][m], and it attends to
+ * the pages from in[PAGES][in[INDPTR][s]] on, all below wf_limits_pages of the step. in[LOGIT_ROWS] lists the tokens that need logits.
+ * Sequences are numbered within the batch. How tokens are sampled comes with the step (exec/exec.h). */
 typedef struct wf_batch {
     int32_t *in[WF_N_INPUTS];
     uint32_t n_tokens, n_seqs, n_pages, n_logits;
-    uint32_t n_decodes;     /* the first tokens: each is the only one of its sequence */
-    uint32_t n_pending;     /* tokens that are -1 - k: what row k of the logits of the step before gives */
+    uint32_t n_decodes;     /* the first n_decodes tokens are decodes, each the only token of its sequence */
+    uint32_t n_pending;     /* pending tokens, -1 - k: the one sampled from row k of the previous step's logits */
     uint32_t max_kv, max_q; /* keys of the longest sequence; most tokens of one sequence */
 } wf_batch;
 

@@ -1,9 +1,9 @@
 /* bpe: byte-level BPE, tokenizer.ggml.model = "gpt2".
  *
  * The text is split into words by patterns (pretokenize.c); within a word, bytes merge by the rank
- * of the pair in tokenizer.ggml.merges, the lowest first. The vocabulary writes each byte as a
+ * of the pair in tokenizer.ggml.merges, lowest rank first. The vocabulary writes each byte as a
  * printable character (GPT-2's bytes_to_unicode): bytes that are printable in Latin-1 as
- * themselves, the other 68 as U+0100 and on.
+ * themselves, the other 68 as U+0100 and up.
  */
 #include "text/internal.h"
 
@@ -45,7 +45,7 @@ static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right
     return &t->pairs[i];
 }
 
-/* Adds "left right"; a merge of texts that are not in the vocabulary can never apply. */
+/* Adds "left right". A merge whose texts are not in the vocabulary can never apply and is left out. */
 static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined,
                              bool *used)
 {
@@ -115,10 +115,10 @@ static bool bpe_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r,
     return true;
 }
 
-/* Id of a whole word, for vocabularies that take it before any merge (Llama 3); -1. */
+/* Id of a whole word, for vocabularies that prefer it to merges (Llama 3); -1: none. */
 static int32_t whole_word(const wf_tokenizer *t, const char *text, size_t len)
 {
-    char buf[1024]; /* twice the longest tokens there are */
+    char buf[1024]; /* twice the longest known token */
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {
         if (n + 4 > sizeof buf) return -1;
@@ -168,7 +168,7 @@ static size_t bpe_piece(const wf_tokenizer *t, const wf_vocab_token *tok, char *
         utf8proc_ssize_t used =
             utf8proc_iterate((const uint8_t *)tok->text + i, (utf8proc_ssize_t)(tok->len - i), &c);
         bool byte = used > 0 && (size_t)c < WF_LEN(t->char_byte) && t->char_byte[c] >= 0;
-        size_t out = byte || used <= 0 ? 1 : (size_t)used; /* not a byte's character: as it is */
+        size_t out = byte || used <= 0 ? 1 : (size_t)used; /* a character that stands for no byte is copied */
         for (size_t k = 0; k < out; k++, n++)
             if (n < cap) buf[n] = byte ? (char)t->char_byte[c] : tok->text[i + k];
         i += used > 0 ? (size_t)used : 1;

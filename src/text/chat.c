@@ -1,9 +1,8 @@
 /* chat: the table of chat templates.
  *
- * A model file carries its template as Jinja text. weft runs no code from a file: it recognises the
- * family by phrases of that text and renders the conversation from a row of strings. To add a
- * family: one row in formats[]. In the strings \1 stands for the text of BOS and \2 for that of
- * EOS.
+ * A model file has its template as Jinja text. weft does not run code from a file: it recognises the family by phrases in that
+ * text, and renders the conversation from a row of strings. To add a family, add one row to formats[]. In the strings \1
+ * stands for the text of BOS and \2 for that of EOS.
  */
 #include "text/text.h"
 
@@ -16,9 +15,9 @@
 #define EOS "\2"
 
 enum trim {
-    KEEP,  /* contents as they are */
+    KEEP,  /* contents unchanged */
     TRIM,  /* user and assistant contents without the white space around them */
-    WHOLE, /* the same, but a system text inside the first user turn is part of what is trimmed */
+    WHOLE, /* the same, applied to the first user turn together with the system text in it */
     ALL,   /* system contents too */
     ANSWER /* assistant contents only */
 };
@@ -27,18 +26,17 @@ enum system_place { OWN_TURN, IN_FIRST_USER, IN_LAST_USER };
 
 typedef struct chat_format {
     const char *name;
-    const char *marks[5];  /* phrases the template must contain; behind a "!": must not */
-    const char *open;      /* what the text opens with */
-    const char *system[2]; /* around a system content; in user[] unless place is OWN_TURN */
+    const char *marks[5];  /* phrases that the template must contain; with a leading "!": must not */
+    const char *open;      /* start of the text */
+    const char *system[2]; /* around a system content; inside user[] unless place is OWN_TURN */
     enum system_place place;
     const char *user[2], *assistant[2];
-    const char *generate; /* opens the answer */
+    const char *generate; /* start of the answer */
     enum trim trim;
     const char *system_default; /* for a conversation without a system message; NULL: none */
 } chat_format;
 
-/* The first row whose marks fit counts; what a row leaves out is empty. Sources: the
- * tokenizer_config.json of the models named. */
+/* The first row whose marks match applies. Omitted strings are empty. Sources: the tokenizer_config.json of the models named. */
 static const chat_format formats[] = {
     {
         /* Qwen 2, Hermes 2 */
@@ -140,7 +138,7 @@ static const chat_format formats[] = {
         .generate = "<|assistant|>\n",
     },
     {
-        /* Vicuna 1.1, as converters wrote it down */
+        /* Vicuna 1.1, as written by converters */
         .name = "vicuna-v1.1",
         .marks = {"'USER: '", "'ASSISTANT: '", "!SYSTEM: "},
         .system = {"", "\n\n"},
@@ -286,7 +284,7 @@ static weft_status put(writer *w, const char *p, size_t len)
     return WEFT_OK;
 }
 
-/* A string of the table, its \1 and \2 replaced; NULL: nothing. */
+/* Appends a string of the table with \1 and \2 replaced; NULL: nothing. */
 static weft_status put_fixed(writer *w, const char *s)
 {
     for (; s && *s; s++) {
@@ -326,7 +324,7 @@ static weft_status put_user(writer *w, const chat_format *f, const char *system,
     WF_TRY(put_fixed(w, f->user[0]));
     WF_TRY(put_turn(w, f->system, system, false));
     span s = {content, strlen(content)};
-    if (f->trim == WHOLE) /* the system text stands before it, so only the end is bare */
+    if (f->trim == WHOLE) /* the system text comes before it, so only its end is trimmed */
         while (s.len && is_space(s.p[s.len - 1])) s.len--;
     else if (trim)
         s = trimmed(s);
@@ -350,7 +348,7 @@ static weft_status check(const struct weft_message *m, size_t i, enum role *role
                    m->role);
 }
 
-/* Checks all messages. *user: the user message that takes the system text, n if there is none. */
+/* Checks all messages. *user: the user message that gets the system text; n: none. */
 static weft_status plan(const chat_format *f, const struct weft_message *msgs, size_t n,
                         size_t *user)
 {

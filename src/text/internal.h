@@ -1,16 +1,14 @@
-/* internal: what the files of this folder share; nobody else includes it but tests.
+/* internal: what the files of this folder share. Only they and tests include it.
  *
- * The way of a text: tokenizer.c cuts out special tokens (special.c), the kind (spm.c, bpe.c) turns
- * each run of plain text between them into symbols, merge.c joins neighbours until nothing more
- * fits.
+ * Steps of tokenisation: tokenizer.c cuts out special tokens (special.c); the kind of tokenizer (spm.c, bpe.c) splits the
+ * plain text between them into symbols; merge.c merges adjacent symbols until no pair forms a token.
  */
 #ifndef WF_TEXT_INTERNAL_H
 #define WF_TEXT_INTERNAL_H
 
 #include "text/text.h"
 
-/* Longest text in one call: symbols and offsets are 32-bit, and SentencePiece's space grows to 3
- * bytes. */
+/* Longest text in one call: symbols and offsets have 32 bits, and a SentencePiece space takes 3 bytes. */
 #define WF_TEXT_MAX ((size_t)1 << 30)
 
 /* ---- growing outputs ------------------------------------------------------------------------- */
@@ -28,8 +26,7 @@ typedef struct wf_ends { /* end offsets of consecutive pieces; the first piece s
 weft_status wf_ids_push(wf_ids *, int32_t id);
 weft_status wf_ends_push(wf_ends *, size_t end);
 
-/* Length of the valid UTF-8 character at p (len > 0 bytes there), or 0 if the first byte is not
- * one's start. */
+/* Length of the valid UTF-8 character at p (len > 0), or 0 if there is none. */
 size_t wf_utf8_len(const char *p, size_t len);
 
 /* ---- pre-tokenizer: splits text by patterns (pretokenize.c) ---------------------------------- */
@@ -39,11 +36,11 @@ typedef struct wf_pre wf_pre;
 /* name: tokenizer.ggml.pre; "" is "default". Unknown: WEFT_ERR_UNSUPPORTED with the known names. */
 weft_status wf_pre_open(const char *name, wf_pre **out);
 void wf_pre_close(wf_pre *);
-bool wf_pre_ignores_merges(const wf_pre *); /* what models of that name expect */
+bool wf_pre_ignores_merges(const wf_pre *); /* as models of that name require */
 bool wf_pre_adds_bos(const wf_pre *);
-/* Appends to ends. Thread-safe. Any bytes: those that are no UTF-8 count as control characters. */
+/* Splits text and appends to ends. Accepts any bytes: invalid UTF-8 counts as control characters. Thread-safe. */
 weft_status wf_pre_split(const wf_pre *, const char *text, size_t len, wf_ends *ends);
-/* i-th name of the table, NULL behind the last one. */
+/* i-th name of the table; NULL after the last one. */
 const char *wf_pre_name(size_t i);
 
 /* ---- special tokens found in text (special.c) ------------------------------------------------ */
@@ -51,14 +48,14 @@ const char *wf_pre_name(size_t i);
 typedef struct wf_specials {
     int32_t *ids; /* sorted by text */
     uint32_t n;
-    uint32_t first[257]; /* where the texts that begin with a byte start in ids */
+    uint32_t first[257]; /* [byte]: index of the first text in ids that starts with it */
 } wf_specials;
 
 /* Collects the tokens whose type is in the mask (bit 1 << type). */
 weft_status wf_specials_init(wf_specials *, const wf_vocab_token *tokens, uint32_t n,
                              unsigned types);
 void wf_specials_free(wf_specials *);
-/* The longest one that text starts with, and its length; -1: none. */
+/* The longest token that text starts with, and its length; -1: none. */
 int32_t wf_specials_match(const wf_specials *, const wf_vocab_token *tokens, const char *text,
                           size_t len, size_t *used);
 
@@ -67,7 +64,7 @@ int32_t wf_specials_match(const wf_specials *, const wf_vocab_token *tokens, con
 typedef struct wf_bpe_pair {
     uint64_t key; /* left id << 32 | right id; UINT64_MAX: free */
     uint32_t rank;
-    int32_t id; /* of both together */
+    int32_t id; /* of the merged pair */
 } wf_bpe_pair;
 
 struct wf_tokenizer {
@@ -77,18 +74,18 @@ struct wf_tokenizer {
     int32_t bos, eos, unk;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     uint8_t *eog;          /* [n_tokens] */
-    wf_specials user, all; /* user-defined ones; and control ones with them */
+    wf_specials user, all; /* user-defined tokens; these and control tokens */
 
-    uint32_t *slots; /* text -> id + 1 of the tokens that plain text can become; 0: free */
+    uint32_t *slots; /* hash table: text -> id + 1, of tokens that plain text can become; 0: free */
     uint32_t slot_mask;
-    uint32_t max_len;     /* of their texts */
+    uint32_t max_len;     /* of these texts */
     int32_t byte_id[256]; /* -1: the vocabulary has no such byte */
 
     wf_pre *pre; /* bpe only, from here on */
     wf_bpe_pair *pairs;
     uint32_t pair_mask;
     uint16_t byte_char[256]; /* the character that stands for a byte in the vocabulary */
-    int16_t char_byte[324];  /* and back; -1 */
+    int16_t char_byte[324];  /* the reverse; -1: none */
 };
 
 typedef struct wf_text_kind {
@@ -96,44 +93,44 @@ typedef struct wf_text_kind {
     unsigned plain;    /* types of tokens that plain text can become, as bits 1 << type */
     bool add_bos, add_space_prefix; /* defaults */
     weft_status (*init)(wf_tokenizer *,
-                        const wf_vocab_src *); /* after the tables above pre are filled */
-    /* Appends the ids of plain text. prefix: the text starts the whole or follows a special token.
+                        const wf_vocab_src *); /* called after the members above `pre` are filled */
+    /* Appends the ids of plain text. prefix: the text is the first one or follows a special token.
      */
     weft_status (*encode)(const wf_tokenizer *, const char *text, size_t len, bool prefix,
                           wf_ids *out);
-    /* The bytes of an ordinary token, at most t->len of them; writes what fits, returns the number.
+    /* The bytes of an ordinary token, at most t->len; writes as many as fit, returns their number.
      */
     size_t (*piece)(const wf_tokenizer *, const wf_vocab_token *t, char *buf, size_t cap);
 } wf_text_kind;
 
 extern const wf_text_kind wf_text_spm, wf_text_bpe;
 
-/* Id of a text that plain text can become; -1. */
+/* Id of a text among the tokens that plain text can become; -1: none. */
 int32_t wf_piece_find(const wf_tokenizer *, const char *text, size_t len);
-/* Byte of a text like <0x0A>, or -1. */
+/* The byte of a text like <0x0A>; -1: it is none. */
 int wf_byte_token(const char *text, size_t len);
-/* Appends bytes that form no token: their byte tokens, or one unknown token where any of them has
- * none, or nothing where the vocabulary has no unknown token either. */
+/* Byte fallback: appends the byte tokens of these bytes; the unknown token if one of them has no byte token; nothing if the
+ * vocabulary has no unknown token either. */
 weft_status wf_fallback(const wf_tokenizer *, const char *text, size_t len, wf_ids *out);
 
 /* ---- merging neighbours, best pair first (merge.c) ------------------------------------------- */
 
 typedef struct wf_symbol {
-    uint32_t start, len; /* in the text; len 0: merged into the one before */
+    uint32_t start, len; /* in the text; len 0: merged into the previous symbol */
     int32_t id;          /* -1: no token */
     int32_t prev, next;  /* -1: none */
 } wf_symbol;
 
 typedef struct wf_candidate {
-    uint64_t key; /* priority << 32 | left symbol: the least comes first */
-    uint32_t len; /* of both symbols when it was found; stale if it is another by now */
+    uint64_t key; /* priority << 32 | left symbol: the smallest comes first */
+    uint32_t len; /* of both symbols when the pair was queued; the pair is stale if it has changed */
     int32_t id;
 } wf_candidate;
 
 typedef struct wf_merger {
     const wf_tokenizer *tok;
     const char *text;
-    /* Whether two neighbours form a token, which, and its priority (lower merges first). */
+    /* Do two adjacent symbols form a token? Its id and priority (lower merges first). */
     bool (*pair)(const struct wf_merger *, const wf_symbol *l, const wf_symbol *r,
                  uint32_t *priority, int32_t *id);
     wf_symbol *sym;
@@ -142,9 +139,9 @@ typedef struct wf_merger {
     size_t n_heap, cap_heap;
 } wf_merger;
 
-/* Appends a symbol; start is where the last one ended. */
+/* Appends a symbol, which starts at the end of the last one. */
 weft_status wf_merger_add(wf_merger *, size_t len, int32_t id);
-/* Merges and appends the ids; empties the merger for the next text. O(n log n) in the symbols. */
+/* Merges, appends the ids, and empties the merger for the next text. O(n log n) in the number of symbols. */
 weft_status wf_merger_run(wf_merger *, wf_ids *out);
 void wf_merger_free(wf_merger *);
 

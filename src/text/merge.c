@@ -1,9 +1,8 @@
-/* merge: joins neighbouring symbols, best pair first, until no pair forms a token.
+/* merge: merges adjacent symbols, best pair first, until no pair forms a token.
  *
- * Symbols form a linked list, candidate pairs a binary heap. A candidate is not removed when one of
- * its symbols merges elsewhere; it is seen to be stale by its length when it comes up: a symbol
- * only ever grows or dies, so a pair that still measures the same is still the same pair. Each
- * merge adds at most two candidates, so everything is O(n log n), whatever the text.
+ * Symbols form a linked list, candidate pairs a binary heap. A candidate is not removed when one of its symbols merges with
+ * another one. It is found to be stale by its length when it is popped: a symbol only grows or dies, so a pair with an
+ * unchanged length is unchanged. Each merge adds at most two candidates, so the time is O(n log n) for any text.
  */
 #include "text/internal.h"
 

@@ -1,13 +1,11 @@
 /* pretokenize: the table of pre-tokenizers and the splitting itself, through PCRE2.
  *
- * A row lists patterns that apply in sequence: each cuts every piece that the ones before left into
- * its matches and what lies between. A piece is a subject of its own, so look-ahead and `$` see its
- * end. The names are those of tokenizer.ggml.pre; patterns are facts from the models'
+ * A row lists patterns that apply in sequence: each one splits every piece into its matches and the text between them. A piece
+ * is a subject of its own, so look-ahead and `$` see its end. The names are those of tokenizer.ggml.pre; patterns are facts from the models'
  * tokenizer.json files and llama.cpp's src/llama-vocab.cpp.
  *
- * To add one: a row in rows[], and its patterns above it if they are new. Patterns must take linear
- * time on any text: no part that can scan far and then fail may be tried again one character
- * further on.
+ * To add one: add a row to rows[], and its patterns above it if they are new. Patterns must take linear time on any text: a part
+ * that can scan far and then fail must not be retried one character further on.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/internal.h"
@@ -21,7 +19,7 @@
 
 #define CONTRACTION                                                                                \
     "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]" /* ASCII only, unlike (?i) */
-#define SPACES   "\\s+(?!\\S)|\\s+" /* leaves the last space of a run to the word behind it */
+#define SPACES   "\\s+(?!\\S)|\\s+" /* leaves the last space of a run to the word after it */
 #define WORD     "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define SYMBOLS  " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*"
 #define NEWLINES "\\s*[\\r\\n]+"
@@ -46,7 +44,7 @@
     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"              \
     " ?[\\p{P}\\p{S}]+[\\r\\n]*|" NEWLINES "|" SPACES
 
-/* The cased letters as the model's own file lists them, which is not today's Unicode. */
+/* The cased letters as the model's own file lists them; this differs from today's Unicode. */
 #define DEEPSEEK_WORD                                                                              \
     "\\s?[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"            \
     "\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}"         \
@@ -68,7 +66,7 @@
     "\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}]+"
 #define DEEPSEEK_PUNCTUATION                                                                       \
     "\\s?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+"
-/* The model's \s+$, with a look-behind so that a run of spaces is looked at once only. */
+/* The model's \s+$, with a look-behind so that a run of spaces is scanned only once. */
 #define SPACES_AT_END "(?<!\\s)\\s++$"
 
 #define MAX_PATTERNS 6
@@ -221,7 +219,7 @@ static weft_status compile(const char *pattern, pcre2_code **out)
                        at);
     }
     pcre2_jit_compile(*out,
-                      PCRE2_JIT_COMPLETE); /* where it is not to be had, pcre2_match interprets */
+                      PCRE2_JIT_COMPLETE); /* where it is not available, pcre2_match interprets */
     return WEFT_OK;
 }
 
@@ -259,7 +257,7 @@ static weft_status matcher_open(matcher *m)
     m->ctx = pcre2_match_context_create(NULL);
     m->data = pcre2_match_data_create(1, NULL);
     if (!m->ctx || !m->data) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a pattern match");
-    /* Patterns are ours and linear: the default limits would only stop long texts. */
+    /* The patterns are our own and linear: the default limits would only reject long texts. */
     pcre2_set_match_limit(m->ctx, UINT32_MAX);
     pcre2_set_depth_limit(m->ctx, UINT32_MAX);
     return WEFT_OK;
@@ -271,7 +269,7 @@ static void matcher_close(matcher *m)
     pcre2_match_context_free(m->ctx);
 }
 
-/* Next match in text from offset on. *found false: none. */
+/* The next match in text from offset on. *found: there is one. */
 static weft_status match_next(const matcher *m, const pcre2_code *code, const char *text,
                               size_t len, size_t offset, bool *found, size_t *start, size_t *end)
 {
@@ -294,7 +292,7 @@ static weft_status match_next(const matcher *m, const pcre2_code *code, const ch
     return WEFT_OK;
 }
 
-/* Cuts text[from, to) into the matches of a pattern and what lies between. */
+/* Splits text[from, to) into the matches of a pattern and the text between them. */
 static weft_status split_piece(const matcher *m, const pcre2_code *code, const char *text,
                                size_t from, size_t to, wf_ends *out)
 {
@@ -311,9 +309,9 @@ static weft_status split_piece(const matcher *m, const pcre2_code *code, const c
     return done < len ? wf_ends_push(out, to) : WEFT_OK;
 }
 
-/* The text as PCRE2 may see it, same length: bytes that are no UTF-8 become U+001A, which is
- * neither space, letter, digit nor punctuation, as U+FFFD would be. U+180E, a space to PCRE2's \s
- * but not to Unicode since 6.3, becomes U+2060, which like it is a format character. */
+/* A copy of the text that PCRE2 accepts, of the same length. Invalid UTF-8 becomes U+001A, which is neither space, letter,
+ * digit nor punctuation, like U+FFFD. U+180E, which PCRE2's \s matches but which is no space since Unicode 6.3, becomes
+ * U+2060, a format character as well. */
 static char *clean_copy(const char *text, size_t len)
 {
     char *buf = wf_calloc(len, 1);

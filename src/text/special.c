@@ -1,8 +1,7 @@
-/* special: finds special tokens in text, the longest one at each place.
+/* special: finds special tokens in text, the longest one at each position.
  *
- * The tokens are sorted by text. From the first byte on, each further byte of the text narrows the
- * range of tokens that may still match by binary search, so that the work at a place depends on the
- * length of what matches there and hardly on how many special tokens the vocabulary has.
+ * The tokens are sorted by text. Each further byte of the text narrows the range of tokens that can still match, by binary
+ * search. So the work at a position depends on the length of the match, and hardly on the number of special tokens.
  */
 #include "text/internal.h"
 

@@ -1,8 +1,8 @@
 /* spm: SentencePiece's BPE, tokenizer.ggml.model = "llama".
  *
  * Spaces become U+2581. Characters merge by the score of the token that the pair forms, the highest
- * first and the leftmost among equals (Kudo and Richardson 2018, sentencepiece's bpe_model.cc). A
- * character that is no token goes out as its bytes.
+ * first, and the leftmost among equal scores (Kudo and Richardson 2018, sentencepiece's bpe_model.cc). A
+ * character that is not a token becomes its bytes (byte fallback).
  */
 #include "text/internal.h"
 
@@ -11,7 +11,7 @@
 
 #define SPACE "\xe2\x96\x81" /* U+2581 */
 
-/* Higher scores give lower priorities: flips the bits of a float into an unsigned order. */
+/* Higher scores give lower priorities. Maps the bits of a float to an unsigned integer of the reverse order. */
 static uint32_t priority_of(float score)
 {
     uint32_t u;
@@ -35,7 +35,7 @@ static weft_status merge_text(const wf_tokenizer *t, const char *text, size_t le
     weft_status s = WEFT_OK;
     for (size_t i = 0, n; !s && i < len; i += n) {
         n = wf_utf8_len(text + i, len - i);
-        n = WF_MAX(n, 1); /* a byte that is no UTF-8 stands alone */
+        n = WF_MAX(n, 1); /* a byte of invalid UTF-8 is a symbol of its own */
         s = wf_merger_add(&m, n, wf_piece_find(t, text + i, n));
     }
     if (!s) s = wf_merger_run(&m, out);

@@ -1,6 +1,6 @@
 /* text: bytes to token ids and back, and chat templates.
  *
- * A tokenizer is read from a GGUF vocabulary and then read-only: any thread may use it. Two kinds, one file
+ * A tokenizer is read from a GGUF vocabulary and read-only afterwards, so any thread may use it. There are two kinds, one file
  * each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score) and bpe.c ("gpt2", byte-level
  * BPE by merge rank after a split by pattern). The table of kinds is in tokenizer.c, the table of patterns in pretokenize.c.
  */
@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 
-/* Source of the vocabulary, so that a tokenizer does not depend on a file format: vocab.c fills it from GGUF. */
+/* A vocabulary, independent of the file format: vocab.c fills it from GGUF. */
 enum wf_token_type { WF_TOKEN_NORMAL = 1, WF_TOKEN_UNKNOWN, WF_TOKEN_CONTROL, WF_TOKEN_USER, WF_TOKEN_UNUSED, WF_TOKEN_BYTE };
 typedef struct wf_vocab_token {
     const char *text; /* not NUL-terminated; outlives the tokenizer */
@@ -35,32 +35,32 @@ typedef struct wf_vocab_src {
 typedef struct wf_tokenizer wf_tokenizer;
 
 struct wf_gguf;
-/* Reads tokenizer.* keys of a GGUF file; checks them (ids in range, scores and types as long as tokens). The
- * file must outlive the tokenizer. */
+/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. The file must outlive
+ * the tokenizer. */
 weft_status wf_tokenizer_from_gguf(const struct wf_gguf *, wf_tokenizer **out);
-/* Copies the tables it needs (not the texts). Unknown model or pre: WEFT_ERR_UNSUPPORTED naming it and the known ones. */
+/* Copies the tables it needs, not the texts. Unknown model or pre: WEFT_ERR_UNSUPPORTED, with the known names. */
 weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out);
 void wf_tokenizer_destroy(wf_tokenizer *);
 
-/* flags: enum weft_text_flags. *ids malloc'ed. O(n log n) in len. Invalid UTF-8 never fails: each bad byte goes through byte fallback. */
+/* flags: enum weft_text_flags. The caller frees *ids. O(n log n) in len. Invalid UTF-8 is no error: it takes byte fallback. */
 weft_status wf_tokenize(const wf_tokenizer *, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n);
 weft_status wf_detokenize(const wf_tokenizer *, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len);
-/* Text of one token in the middle of a stream, appended to buf (cap bytes); returns the length it needs. Id out of range: 0. */
+/* Writes the text of one token in the middle of a text to buf (at most cap bytes). Returns its full length; 0: id out of range. */
 size_t wf_token_piece(const wf_tokenizer *, int32_t id, unsigned flags, char *buf, size_t cap);
-/* The first piece of a text loses the space that add_space_prefix put there. */
-bool wf_token_is_eog(const wf_tokenizer *, int32_t id);     /* eos, eot, eom and the known end-of-turn texts */
+/* The reverse of wf_tokenize. Drops the first space if add_space_prefix added it. */
+bool wf_token_is_eog(const wf_tokenizer *, int32_t id);     /* eos, eot, eom, and tokens with known end-of-turn texts */
 bool wf_token_is_control(const wf_tokenizer *, int32_t id);
 int32_t wf_token_bos(const wf_tokenizer *);                 /* -1: none */
 int32_t wf_token_eos(const wf_tokenizer *);
 bool wf_token_adds_bos(const wf_tokenizer *);
-/* Whether plain text gets a space in front: a generated text whose prompt was empty then begins with one to drop. */
+/* Does plain text get a leading space? Then text generated from an empty prompt starts with a space to drop. */
 bool wf_token_adds_space(const wf_tokenizer *);
 uint32_t wf_token_count(const wf_tokenizer *);
 
 /* Chat templates. */
 const char *wf_chat_recognise(const char *template_text, size_t len); /* a name, or NULL */
 const char *const *wf_chat_names(void);
-/* bos, eos: their texts, for templates that write them. *has_bos: the text opens with BOS itself. */
+/* bos, eos: their texts, for templates that contain them. *has_bos: the text already starts with BOS. */
 weft_status wf_chat_render(const char *name, const char *bos, const char *eos, const struct weft_message *msgs, size_t n,
                            char **text, bool *has_bos);
 

@@ -1,6 +1,5 @@
-/* tokenizer: the table of kinds, and what both kinds share: the tables of a vocabulary, special
- * tokens, tokens that end a generation, and the way from text to ids and back around the kind's own
- * part. */
+/* tokenizer: the table of kinds, and what both kinds share: the tables of a vocabulary, special tokens, tokens that end
+ * generation, and conversion from text to ids and back, except for the kind's own part. */
 #include "text/internal.h"
 
 #include <math.h>
@@ -80,11 +79,10 @@ weft_status wf_fallback(const wf_tokenizer *t, const char *text, size_t len, wf_
     return WEFT_OK;
 }
 
-/* ---- tokens that end a generation ------------------------------------------------------------ */
+/* ---- tokens that end generation -------------------------------------------------------------- */
 
-/* By text, as files often name only one of them by id (the list follows llama.cpp's
- * src/llama-vocab.cpp). A normal token of such a text is just text. A user-defined one becomes a
- * control token, so that a prompt cannot contain it unparsed. */
+/* Found by text, because files often give the id of only one of them (the list follows llama.cpp's src/llama-vocab.cpp). A normal
+ * token with such a text is plain text. A user-defined one becomes a control token, so that a prompt cannot inject it. */
 static const char *const enders[] = {
     "<|eot_id|>",
     "<|im_end|>",
@@ -201,7 +199,7 @@ static weft_status copy_tokens(wf_tokenizer *t, const wf_vocab_src *src)
     return WEFT_OK;
 }
 
-/* Of tokens with the same text the last one counts. */
+/* Of several tokens with the same text the last one is used. */
 static weft_status index_texts(wf_tokenizer *t)
 {
     size_t size = 16;
@@ -273,13 +271,13 @@ void wf_tokenizer_destroy(wf_tokenizer *t)
 
 /* ---- text to ids ----------------------------------------------------------------------------- */
 
-/* Special tokens as they are, what lies between through the kind. */
+/* Special tokens become their ids, the text between them goes through the kind. */
 static weft_status encode(const wf_tokenizer *t, const char *text, size_t len,
                           const wf_specials *specials, wf_ids *out)
 {
     size_t start = 0;
     bool prefix =
-        true; /* the first plain text, and any behind a special token, gets the space prefix */
+        true; /* the first plain text and each one after a special token get the space prefix */
     for (size_t i = 0, used = 0; i < len;) {
         int32_t id = wf_specials_match(specials, t->tokens, text + i, len - i, &used);
         if (id < 0) {
@@ -335,8 +333,7 @@ size_t wf_token_piece(const wf_tokenizer *t, int32_t id, unsigned flags, char *b
     return 1;
 }
 
-/* Length of all pieces, or the pieces themselves where buf is given, less the spaces that
- * tokenising added. */
+/* Length of the text without the spaces that tokenisation added; also writes the text if buf is not NULL. */
 static size_t decode(const wf_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, char *buf,
                      size_t cap)
 {
@@ -367,7 +364,7 @@ weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, u
                            "token id %d at position %zu is outside of the vocabulary of %u tokens",
                            ids[i], i, t->n_tokens);
     size_t need = decode(t, ids, n, flags, NULL, 0);
-    char *buf = wf_calloc(need + 2, 1); /* one for a space that is cut again, one for the end */
+    char *buf = wf_calloc(need + 2, 1); /* one for a space that is dropped, one for the NUL */
     if (!buf) return WEFT_ERR_NOMEM;
     *len = decode(t, ids, n, flags, buf, need + 1);
     buf[*len] = 0;
@@ -375,7 +372,7 @@ weft_status wf_detokenize(const wf_tokenizer *t, const int32_t *ids, size_t n, u
     return WEFT_OK;
 }
 
-/* ---- questions ------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 bool wf_token_is_eog(const wf_tokenizer *t, int32_t id)
 {

@@ -1,5 +1,4 @@
-/* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. The texts stay in the file.
- */
+/* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. The texts stay in the file. */
 #include "model/gguf.h"
 #include "text/internal.h"
 
@@ -73,7 +72,7 @@ static weft_status read_merges(reader *r)
     return WEFT_OK;
 }
 
-/* Numbers that belong to the tokens one by one; *out NULL where the file has none. */
+/* An array with one number per token; *out NULL: the file has none. */
 static weft_status find_numbers(const reader *r, const char *key, bool floats,
                                 const wf_gguf_kv **out)
 {
@@ -104,7 +103,7 @@ static weft_status read_scores_and_types(reader *r)
     return WEFT_OK;
 }
 
-/* fallback: the id that files of this kind leave unsaid; -1: none. */
+/* fallback: the default id for files of this kind; -1: none. */
 static weft_status read_id(const reader *r, const char *key, int32_t fallback, int32_t *out)
 {
     uint32_t id = UINT32_MAX;
@@ -135,11 +134,11 @@ static weft_status read_all(reader *r)
     bool spm = !strcmp(r->model, wf_text_spm.model), bpe = !strcmp(r->model, wf_text_bpe.model);
     r->src.model = r->model;
     r->src.pre = r->pre;
-    if (!spm && !bpe) return WEFT_OK; /* wf_tokenizer_create says what it supports */
+    if (!spm && !bpe) return WEFT_OK; /* wf_tokenizer_create reports what is supported */
     WF_TRY(read_tokens(r));
     if (bpe) WF_TRY(read_merges(r));
     WF_TRY(read_scores_and_types(r));
-    /* SentencePiece's own numbers, which old files rely on. */
+    /* SentencePiece's default ids, which old files rely on. */
     WF_TRY(read_id(r, KEY "bos_token_id", spm ? 1 : -1, &r->src.bos));
     WF_TRY(read_id(r, KEY "eos_token_id", spm ? 2 : -1, &r->src.eos));
     WF_TRY(read_id(r, KEY "unknown_token_id", spm ? 0 : -1, &r->src.unk));

@@ -9,7 +9,7 @@ from serve import PROMPTS, Server, at_once
 
 
 class LittleMemory(serve.TestCase):
-    """KV cache for one context and a bit, shared by eight: sequences are put aside and come back."""
+    """KV cache for one context and a bit, shared by eight: sequences are preempted, swapped out and swapped in."""
     ARGS = ["--max-num-seqs", 8, "--kv-memory", "1400K", "--max-num-batched-tokens", 32, "--no-prefix-cache", "-c", 256, *serve.ONE_ROUNDING]
 
     def test_answers_are_the_same(self):
@@ -29,7 +29,7 @@ class LittleMemory(serve.TestCase):
         info = self.ok("info", "-m", os.path.join(serve.cli.ROOT, "models", "demo.gguf")).text
         page = 16 * 1024 * float(re.search(r"KV cache ([\d.]+) KiB a token", info).group(1))
         self.assertGreater(back, 0)
-        self.assertLessEqual(back, out)  # one can end while it is put aside, by the token under way
+        self.assertLessEqual(back, out)  # a sequence can end while it is swapped out, by a pending token
         self.assertEqual((out % page, back % page), (0, 0))
 
 

@@ -124,7 +124,7 @@ static void submit_all(struct weft_engine *e, tally *t, int n)
     }
 }
 
-/* With KV pages for one context and eight sequences some are put aside, and others use the memory of activations that
+/* With KV pages for one context and eight sequences some are preempted, and others use the memory of activations that
  * short steps do not need; they write what they write otherwise. */
 static void run_tight(uint32_t nano_batches, const tally *spacious)
 {
@@ -148,7 +148,7 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
     weft_engine_close(e);
 }
 
-static void test_put_aside(void **state)
+static void test_preemption(void **state)
 {
     (void)state;
     tally spacious[8] = {{0}};
@@ -372,7 +372,7 @@ int main(void)
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_put_aside), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,13 +1,13 @@
-/* sched: thousands of random requests through the scheduler with no device; every rule holds at each step.
+/* sched: thousands of random requests through the scheduler, without a device. All invariants hold at each step.
  *
- * The KV cache is played by an array in which each slot holds a hash of the tokens up to its own. Before a row is
- * computed, all slots that it sees must hold what its own tokens say: so a page that is lost, stale, given twice
- * or shared by mistake is found at once.
+ * An array simulates the KV cache: each slot holds a hash of the tokens up to its own. Before a row is computed, all
+ * slots that it attends to must hold the hashes of its own tokens. So a page that is lost, stale, allocated twice or
+ * shared by mistake is found at once.
  *
- * In worlds where pages share memory with activations, each step tears all slots that its activations cover.
+ * In worlds with a unified pool, each step overwrites all slots that its activations cover.
  *
- * Worlds that are ahead learn a step's tokens when the next step has been formed; until then the scheduler sees
- * UNKNOWN in their place. */
+ * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN in
+ * their place. */
 #include "sched/sched.h"
 
 #include <setjmp.h>
@@ -32,8 +32,8 @@ typedef struct sim {
     struct sim *link; /* of all that have not ended */
 } sim;
 
-/* A step until its tokens are known. */
-typedef struct flight {
+/* A step in flight: its tokens are not known yet. */
+typedef struct sim_step {
     struct {
         sim *r; /* NULL: it has ended */
         bool chooses;
@@ -41,17 +41,17 @@ typedef struct flight {
     sim *chooser[MOST]; /* by row of the logits */
     int n;
     bool sync;
-} flight;
+} sim_step;
 
 typedef struct world {
     wf_sched s;
     wf_batch b;
     bool ahead;
-    flight now, before;
+    sim_step now, before;
     uint64_t *kv; /* [pages * PAGE] */
     int *row_at;  /* the same: row of the batch that writes there */
     sim *alive;
-    int sent, ended, steps, moved, fed, torn; /* torn: steps whose activations covered pages that others used */
+    int sent, ended, steps, moved, pending, torn; /* torn: steps whose activations covered pages that others used */
     uint32_t most_running;
     uint64_t most_bytes; /* that pages in use and activations took in a step */
     bool spacious; /* never short of pages */
@@ -72,7 +72,7 @@ static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
     return l;
 }
 
-/* ---- the play ---------------------------------------------------------------------------------------------- */
+/* ---- simulation ---------------------------------------------------------------------------------------------- */
 
 static uint64_t chain(const sim *r, uint32_t n)
 {
@@ -90,7 +90,7 @@ static void check_seen(const world *w, const sim *r, uint32_t n)
     }
 }
 
-static void play_swaps(world *w, bool out)
+static void simulate_swaps(world *w, bool out)
 {
     for (size_t i = 0; i < w->s.n_swaps; i++) {
         const wf_swap *m = &w->s.swaps[i];
@@ -106,7 +106,7 @@ static void play_swaps(world *w, bool out)
     }
 }
 
-/* Known tokens stand there themselves, others by the row that chose them a step before. */
+/* Known tokens are given by id, pending ones by the row of logits that samples them in the previous step. */
 static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
 {
     int32_t token = w->b.in[WF_INPUT_TOKEN][w->row_at[slot]];
@@ -117,25 +117,25 @@ static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
     assert_int_equal(pos, r->q.n_tokens + r->q.n_pending - 1);
     assert_in_range(-1 - token, 0, MOST - 1);
     assert_ptr_equal(w->before.chooser[-1 - token], r);
-    w->fed++;
+    w->pending++;
 }
 
-static void play_rows(world *w)
+static void simulate_tokens(world *w)
 {
     for (const wf_seq *q = w->s.running; q; q = q->next) {
         const sim *r = (const sim *)q;
         if (q->n_scheduled) check_seen(w, r, q->n_computed);
         for (uint32_t i = q->n_computed; i < q->n_computed + q->n_scheduled; i++) {
             int32_t page = q->pages[i / PAGE];
-            assert_int_equal(w->s.pages.list[page].refs, 1); /* what is shared is never written */
+            assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written */
             check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
             w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1);
         }
     }
 }
 
-/* No page that holds something lies where the step's activations are. */
-static void play_activations(world *w)
+/* No page in use overlaps the step's activations. */
+static void simulate_activations(world *w)
 {
     uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits), top = wf_limits_guaranteed_pages(&w->s.limits);
     for (const wf_seq *q = w->s.running; q; q = q->next)
@@ -163,7 +163,7 @@ static bool decoding(const wf_seq *q)
     return q->n_computed && length(q) - q->n_computed == 1 && length(q) > q->n_prompt;
 }
 
-/* It ends with a token that is under way. */
+/* It ends with a pending token. */
 static bool ending(const wf_seq *q)
 {
     return q->n_pending && length(q) >= q->max_tokens;
@@ -188,19 +188,19 @@ static void check_arrays(world *w)
     free(used);
 }
 
-/* Each page is held as often as sequences list it, and no page is lost. */
+/* Each page has as many references as sequences list it, and no page is lost. */
 static void check_pages(const world *w)
 {
     const wf_pages *p = &w->s.pages;
-    uint32_t *refs = calloc(p->n, sizeof *refs), held = 0;
+    uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
     for (const wf_seq *q = w->s.running; q; q = q->next)
         for (uint32_t i = 0; i < q->n_pages; i++) refs[q->pages[i]]++;
     for (uint32_t i = 0; i < p->n; i++) {
         assert_int_equal(p->list[i].refs, refs[i]);
-        held += refs[i] > 0;
+        in_use += refs[i] > 0;
     }
-    assert_int_equal(held, wf_pages_in_use(p));
-    assert_int_equal(held + wf_pages_available(p, p->n), p->n);
+    assert_int_equal(in_use, wf_pages_in_use(p));
+    assert_int_equal(in_use + wf_pages_available(p, p->n), p->n);
     free(refs);
 }
 
@@ -282,9 +282,9 @@ static void end_request(world *w, sim *r, bool finished)
 }
 
 /* Who has rows in the step just formed. Where all logits are wanted, the host gets them and learns its tokens at once. */
-static void note_flight(world *w)
+static void note_step(world *w)
 {
-    w->now = (flight){.sync = !w->ahead};
+    w->now = (sim_step){.sync = !w->ahead};
     for (wf_seq *q = w->s.running; q; q = q->next) {
         sim *r = (sim *)q;
         if (!q->n_scheduled) continue;
@@ -298,7 +298,7 @@ static void note_flight(world *w)
     }
 }
 
-static void complete_step(world *w, flight *f)
+static void complete_step(world *w, sim_step *f)
 {
     for (int i = 0; i < f->n; i++) {
         sim *r = f->part[i].r;
@@ -337,11 +337,11 @@ static void step(world *w)
     check_pages(w);
     check_turns(w);
     check_tiles(w);
-    note_flight(w);
-    play_swaps(w, true);
-    play_swaps(w, false);
-    play_activations(w);
-    play_rows(w);
+    note_step(w);
+    simulate_swaps(w, true);
+    simulate_swaps(w, false);
+    simulate_activations(w);
+    simulate_tokens(w);
     wf_sched_advance(&w->s, !w->now.sync);
     complete_step(w, &w->before);
     if (w->now.sync) complete_step(w, &w->now);
@@ -359,7 +359,7 @@ static void cancel_one(world *w, uint64_t seed)
     if (r) end_request(w, r, false);
 }
 
-/* Returns how many were put aside. */
+/* Returns how many were preempted. */
 static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel, bool ahead, int *torn)
 {
     world w;
@@ -373,7 +373,7 @@ static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64
         step(&w);
     }
     assert_true(w.s.prefix_hits <= w.s.prefix_queries);
-    assert_int_equal(w.fed > 0, ahead);
+    assert_int_equal(w.pending > 0, ahead);
     int moved = w.moved;
     *torn += w.torn;
     close_world(&w);
@@ -405,7 +405,7 @@ static void test_too_few_pages(void **state)
 }
 
 /* Activations of a whole step take as much as 4 to 60 pages. */
-static void test_one_space(void **state)
+static void test_unified_pool(void **state)
 {
     (void)state;
     int torn = 0, moved = 0;
@@ -441,7 +441,7 @@ static void run_out(world *w)
     close_world(w);
 }
 
-/* A dense batch is full in every step in which there is enough to do. */
+/* The dense batch is full in every step with enough work. */
 static void test_dense_batch_is_full(void **state)
 {
     (void)state;
@@ -498,7 +498,7 @@ static void test_first_come_first_served(void **state)
     run_out(&w);
 }
 
-/* One of low priority runs though more urgent ones never stop coming. */
+/* A request of low priority runs although more urgent ones never stop arriving. */
 static void test_nobody_starves(void **state)
 {
     (void)state;
@@ -535,7 +535,7 @@ static void test_shared_prefix(void **state)
     assert_int_equal(w.s.prefix_hits, 20 + 16);
     (void)exact;
     while (w.alive) step(&w);
-    for (int i = 0; i < 40; i++) add(&w, 40, 1, 100000 + 1000 * i, 0); /* others need the pages: the old content goes */
+    for (int i = 0; i < 40; i++) add(&w, 40, 1, 100000 + 1000 * i, 0); /* others need the pages: the old block goes */
     while (w.alive) step(&w);
     add(&w, 22, 1, 5, 0);
     step(&w);
@@ -543,27 +543,27 @@ static void test_shared_prefix(void **state)
     run_out(&w);
 }
 
-/* The same tokens behind other tokens are another content, also where a hash leads to the same place. */
+/* The same tokens after other tokens are another block, also if their hashes collide. */
 static void test_prefix_is_compared_whole(void **state)
 {
     (void)state;
     wf_pages pages;
     wf_prefix x;
     int32_t tokens[PAGE] = {1, 2, 3, 4}, other[PAGE] = {1, 2, 3, 5}, page;
-    uint64_t self = 0;
+    uint64_t found = 0;
     assert_int_equal(wf_pages_init(&pages, 8, 8, 0), WEFT_OK);
     assert_int_equal(wf_prefix_init(&x, &pages, PAGE), WEFT_OK);
     assert_true(wf_pages_alloc(&pages, 1, 8, &page));
-    uint64_t content = wf_prefix_add(&x, 0, tokens, page);
-    for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &self), -1);
-    for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &self), -1);
-    assert_int_equal(wf_prefix_find(&x, 0, tokens, &self), page);
-    assert_int_equal(self, content);
+    uint64_t block = wf_prefix_add(&x, 0, tokens, page);
+    for (uint64_t parent = 1; parent < 1000; parent++) assert_int_equal(wf_prefix_find(&x, parent, tokens, &found), -1);
+    for (int32_t i = 5; i < 1000; i++) other[3] = i, assert_int_equal(wf_prefix_find(&x, 0, other, &found), -1);
+    assert_int_equal(wf_prefix_find(&x, 0, tokens, &found), page);
+    assert_int_equal(found, block);
     wf_prefix_free(&x);
     wf_pages_free(&pages);
 }
 
-/* Once it has seen how long answers are, it lets more in than if all were as long as they may be. */
+/* Once it knows the lengths of answers, it admits more sequences than if all were as long as they may be. */
 static void test_prediction_learns(void **state)
 {
     (void)state;
@@ -587,7 +587,7 @@ static void test_prediction_learns(void **state)
     close_world(&w);
 }
 
-/* Chunks beside decodes need fewer steps than batches of whole requests (sarathi fig. 11, nanoflow §4.2.1). */
+/* Chunks beside decodes need fewer steps than batches of whole requests (Sarathi fig. 11, NanoFlow section 4.2.1). */
 static void test_policies_compared(void **state)
 {
     (void)state;
@@ -624,8 +624,8 @@ static outcome answer_all(const wf_limits *l)
 }
 
 /* The same load in as much memory: pages and activations each with their own, or in one space; then how much memory
- * the latter needs for as many sequences (flashdecoding-next fig. 10, 19). */
-static void test_space_compared(void **state)
+ * the latter needs for as many sequences (FlashDecoding++Next, fig. 10 and 19). */
+static void test_unified_pool_compared(void **state)
 {
     (void)state;
     wf_limits apart = {.step_tokens = 64, .logit_rows = 20, .seqs = 20, .seq_pages = LONGEST / PAGE, .pages = 120};
@@ -652,7 +652,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_requests),         cmocka_unit_test(test_too_few_pages),
-        cmocka_unit_test(test_one_space),               cmocka_unit_test(test_space_compared),
+        cmocka_unit_test(test_unified_pool),               cmocka_unit_test(test_unified_pool_compared),
         cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_orca_takes_prompts_whole),
         cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),

@@ -1,5 +1,5 @@
 /* llama: Llama 1, 2, 3 and 3.1, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama. Pre-norm blocks
- * with grouped-query attention, RoPE over neighbouring pairs and a SwiGLU feed-forward. */
+ * with grouped-query attention, RoPE over adjacent pairs and a SwiGLU feed-forward. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)

@@ -1,5 +1,5 @@
-/* qwen2: Qwen 2 and 2.5. As llama, but RoPE pairs lie half a head apart, and q, k and v have a bias (which the
- * builder adds wherever the file has one). */
+/* qwen2: Qwen 2 and 2.5. Like llama, but RoPE pairs are half a head apart, and q, k and v have a bias (which the
+ * builder adds if the file has one). */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
