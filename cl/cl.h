@@ -202,8 +202,7 @@ const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
 #define WF_CL_MAX_VARIANTS 32
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
-int wf_cl_pick(wf_dev *, const wf_call *, const char *class);
-void wf_cl_drop(wf_dev *, enum wf_op, int variant);
+size_t wf_cl_rank(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
 
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
 
@@ -351,9 +350,7 @@ struct cl_dev {
     struct {
         cl_kern *kern;
         uint32_t limit; /* work-items a work-group at most, learnt from builds; 0: none */
-        bool dropped;
     } var[WF_N_OPS][WF_CL_MAX_VARIANTS];
-    char force[WF_N_OPS][32];
 };
 
 /* Turns a CL error into a status with the message "call: ERROR_NAME", and marks the device as lost

@@ -67,26 +67,6 @@ static bool device_at(size_t i, cl_device_ref *out)
 
 /* ---- open, close ---------------------------------------------------------------------------------------- */
 
-/* "op=variant,op=variant"; op "*" is every op that has such a variant. A wrong name would measure something else. */
-static weft_status parse_force(cl_dev *d, const char *text)
-{
-    while (text && *text) {
-        char op[32] = "", name[32] = "";
-        int len = (int)strcspn(text, ","), found = 0;
-        sscanf(text, "%31[^=,]=%31[^,]", op, name);
-        for (int i = 0; i < WF_N_OPS; i++) {
-            if ((strcmp(op, "*") && strcmp(op, wf_ops[i].name)) || wf_variant_find(&d->base, i, name) < 0) continue;
-            wf_copy(d->force[i], sizeof d->force[i], name);
-            found++;
-        }
-        if (len && !found) {
-            return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant; write op=variant, for example gemm=naive", len, text);
-        }
-        text += len + (text[len] == ',');
-    }
-    return WEFT_OK;
-}
-
 /* Where kernels are kept between runs; without such a folder they are built each time. */
 static void find_cache(cl_dev *d)
 {
@@ -136,9 +116,8 @@ static const wf_dev_fns fns = {
     .times = wf_cl_event_times,
     .variants = wf_cl_variants,
     .supports = wf_cl_supports,
-    .pick = wf_cl_pick,
+    .rank = wf_cl_rank,
     .bind = wf_cl_bind,
-    .drop = wf_cl_drop,
     .about = wf_cl_about,
     .source = wf_cl_variant_source,
     .weight_layout = wf_cl_weight_layout,
@@ -186,16 +165,11 @@ static weft_status cl_open(size_t i, const wf_open_params *p, wf_dev **out)
         return wf_fail(WEFT_ERR_NODEVICE, "OpenCL device %zu is gone; list devices again", i);
     }
     set_up(d, p);
-    weft_status st = parse_force(d, p->force);
-    if (st != WEFT_OK) {
-        free(d);
-        return st;
-    }
     cl_context_properties props[] = {CL_CONTEXT_PLATFORM, (intptr_t)d->ref.platform, 0};
     cl_int err = CL_SUCCESS;
     d->ctx = clCreateContext(props, 1, &d->ref.device, NULL, NULL, &err);
     wf_queue *own = NULL;
-    st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, false, &own) : wf_cl_fail(d, err, "clCreateContext");
+    weft_status st = err == CL_SUCCESS ? wf_cl_queue_create(&d->base, false, &own) : wf_cl_fail(d, err, "clCreateContext");
     if (st != WEFT_OK) {
         if (err == CL_SUCCESS) clReleaseContext(d->ctx);
         free(d);

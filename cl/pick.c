@@ -1,4 +1,4 @@
-/* Which variant a call gets. */
+/* In which order the variants of an op are offered for a call. */
 #include "cl/cl.h"
 
 #include <string.h>
@@ -18,11 +18,26 @@ static const wf_variant *shown_at(enum wf_op op, int i)
     return &list[i];
 }
 
-/* class NULL: of any. */
-static bool usable(cl_dev *d, const wf_call *c, const char *class, int i)
+/* What is offered for a call so far. */
+typedef struct offer {
+    cl_dev *d;
+    const wf_call *c;
+    const char *class; /* NULL: of any */
+    wf_candidate_kernel *out;
+    size_t n, cap;
+} offer;
+
+static bool suits(const offer *o, int i)
 {
-    if (i < 0 || d->var[c->op][i].dropped || (class && strcmp(class, shown_at(c->op, i)->class))) return false;
-    return wf_cl_supports(&d->base, c, i);
+    if (i < 0 || (o->class && strcmp(o->class, shown_at(o->c->op, i)->class))) return false;
+    for (size_t k = 0; k < o->n; k++)
+        if (o->out[k].variant == i) return false;
+    return wf_cl_supports(&o->d->base, o->c, i);
+}
+
+static void add(offer *o, int i)
+{
+    if (o->n < o->cap && suits(o, i)) o->out[o->n++] = (wf_candidate_kernel){.variant = i};
 }
 
 /* The order in which variants are tried; the first that can run wins. Rows of X against the reading
@@ -62,18 +77,20 @@ static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, u
     return m <= 16 ? some : frag_preference(caps, m, n);
 }
 
-/* The variant of wgmma that is expected to be the fastest, or -1. */
-static int fastest_wgmma(cl_dev *d, const wf_call *c, const char *class)
+/* The variants of wgmma, the one that is expected to be the fastest first. */
+static void add_wgmma(offer *o)
 {
-    double best = 0;
-    int found = -1;
-    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
-        const cl_variant *v = wf_cl_variant_at(c->op, i);
-        if (v->configure != wf_cl_configure_wgmma || !usable(d, c, class, i)) continue;
-        double time = wf_cl_wgmma_time(&d->ref.caps, v, c);
-        if (found < 0 || time < best) best = time, found = i;
+    for (int i = 0; i < (int)wf_cl_n_variants(o->c->op); i++) {
+        const cl_variant *v = wf_cl_variant_at(o->c->op, i);
+        if (v->configure != wf_cl_configure_wgmma || !suits(o, i)) continue;
+        float us = (float)wf_cl_wgmma_time(&o->d->ref.caps, v, o->c);
+        size_t at = o->n;
+        while (at && us < o->out[at - 1].us) at--;
+        if (at == o->cap) continue;
+        o->n = WF_MIN(o->n + 1, o->cap);
+        for (size_t k = o->n - 1; k > at; k--) o->out[k] = o->out[k - 1];
+        o->out[at] = (wf_candidate_kernel){i, us};
     }
-    return found;
 }
 
 /* Asynchronous softmax pays where the units of mma.sync are the limit (H200: 1.06 to 1.09), not where memory is (0.97
@@ -112,23 +129,12 @@ static bool suits_wgmma(const wf_call *c)
            c->out[WF_GEMM_Y].rows > 8;
 }
 
-int wf_cl_pick(wf_dev *base, const wf_call *c, const char *class)
+size_t wf_cl_rank(wf_dev *base, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
-    cl_dev *d = (cl_dev *)base;
-    int forced = *d->force[c->op] ? find(c->op, d->force[c->op]) : -1;
-    if (usable(d, c, class, forced)) return forced;
-    if (forced >= 0 && wf_is_fused(c)) return -1; /* in parts, of which one is as asked */
-    if (suits_wgmma(c)) {
-        int i = fastest_wgmma(d, c, class);
-        if (i >= 0) return i;
-    }
-    for (const char *const *name = preference(&d->ref.caps, c); *name; name++) {
-        int i = find(c->op, *name);
-        if (usable(d, c, class, i)) return i;
-    }
-    for (int i = 0; i < (int)wf_cl_n_variants(c->op); i++) {
-        bool on_request = shown_at(c->op, i)->flags & WF_ON_REQUEST;
-        if (!on_request && usable(d, c, class, i)) return i;
-    }
-    return -1;
+    offer o = {(cl_dev *)base, c, class, out, 0, cap};
+    if (suits_wgmma(c)) add_wgmma(&o);
+    for (const char *const *name = preference(&o.d->ref.caps, c); *name && o.n < cap; name++) add(&o, find(c->op, *name));
+    for (int i = 0; i < (int)wf_cl_n_variants(c->op) && o.n < cap; i++)
+        if (!(shown_at(c->op, i)->flags & WF_ON_REQUEST)) add(&o, i);
+    return o.n;
 }

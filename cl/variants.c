@@ -62,8 +62,3 @@ bool wf_cl_supports(wf_dev *base, const wf_call *c, int variant)
     if (!v || v->tier > d->ref.caps.tier || v->tier > d->base.params.tier) return false;
     return wf_cl_configure(d, variant, c, &l);
 }
-
-void wf_cl_drop(wf_dev *base, enum wf_op op, int variant)
-{
-    if (wf_cl_variant_at(op, variant)) ((cl_dev *)base)->var[op][variant].dropped = true;
-}

@@ -121,8 +121,6 @@ typedef struct wf_cpu_variant {
 typedef struct wf_cpu_dev {
     wf_dev base;
     uint32_t threads;
-    bool dropped[WF_N_OPS][32];
-    int forced[WF_N_OPS];  /* -1: free */
     pthread_mutex_t mutex; /* of the next two */
     char message[256];
     weft_status failed_status;
@@ -133,7 +131,6 @@ void wf_cpu_fail(wf_cpu_dev *, weft_status,
                  const char *message);  /* from a leader; the first one stays */
 weft_status wf_cpu_check(wf_cpu_dev *); /* that failure, as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
-int wf_cpu_pick(wf_dev *, const wf_call *, const char *class);
 
 /* ---- probe.c --------------------------------------------------------------------------------- */
 

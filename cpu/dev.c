@@ -82,31 +82,31 @@ static bool supports(wf_dev *dev, const wf_call *c, int variant)
     return rank_of(dev, c, variant) > 0;
 }
 
-/* 0: it cannot run, is dropped, or is of another class. */
-static uint32_t rank_in(wf_cpu_dev *dev, const wf_call *c, const char *class, int v)
+/* 0: it cannot run or is of another class. */
+static uint32_t rank_in(const wf_dev *dev, const wf_call *c, const char *class, int v)
 {
     size_t n;
     const wf_cpu_variant *list = wf_cpu_variant_of(c->op, &n);
-    if (dev->dropped[c->op][v] || (class && strcmp(class, list[v].pub.class))) return 0;
-    return rank_of(&dev->base, c, v);
+    return class && strcmp(class, list[v].pub.class) ? 0 : rank_of(dev, c, v);
 }
 
-int wf_cpu_pick(wf_dev *base, const wf_call *c, const char *class)
+/* The highest rank first; among equals the order of the list. */
+static size_t rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
-    wf_cpu_dev *dev = (wf_cpu_dev *)base;
-    uint32_t best_rank = 0;
-    int best = -1, forced = dev->forced[c->op];
-    size_t n;
+    uint32_t ranks[MAX_VARIANTS];
+    size_t n, found = 0;
     wf_cpu_variant_of(c->op, &n);
-    if (forced >= 0 && rank_in(dev, c, class, forced)) return forced;
+    cap = WF_MIN(cap, MAX_VARIANTS);
     for (size_t v = 0; v < n; v++) {
-        uint32_t rank = rank_in(dev, c, class, (int)v);
-        if (rank > best_rank) {
-            best_rank = rank;
-            best = (int)v;
-        }
+        uint32_t r = rank_in(dev, c, class, (int)v);
+        size_t at = found;
+        while (at && ranks[at - 1] < r) at--;
+        if (!r || at == cap) continue;
+        found = WF_MIN(found + 1, cap);
+        for (size_t i = found - 1; i > at; i--) ranks[i] = ranks[i - 1], out[i] = out[i - 1];
+        ranks[at] = r, out[at] = (wf_candidate_kernel){.variant = (int)v};
     }
-    return best;
+    return found;
 }
 
 /* Its kernels are functions: nothing to build. */
@@ -115,48 +115,6 @@ static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_b
     size_t n;
     (void)dev;
     *out = (wf_bound){variant, 0, (void *)(wf_cpu_variant_of(c->op, &n) + variant)}; /* only read from */
-    return WEFT_OK;
-}
-
-static void drop(wf_dev *base, enum wf_op op, int variant)
-{
-    ((wf_cpu_dev *)base)->dropped[op][variant] = true;
-}
-
-static bool same(const char *name, const char *text, size_t len)
-{
-    return strlen(name) == len && strncmp(name, text, len) == 0;
-}
-
-/* One "op=variant" of params.force; op "*" is every op that has such a variant. */
-static weft_status force_one(wf_cpu_dev *dev, const char *text, size_t len)
-{
-    const char *eq = memchr(text, '=', len);
-    size_t op_len = eq ? (size_t)(eq - text) : len, found = 0, n;
-    for (int op = 0; eq && op < WF_N_OPS; op++) {
-        if (!same("*", text, op_len) && !same(wf_ops[op].name, text, op_len)) continue;
-        const wf_cpu_variant *list = wf_cpu_variant_of(op, &n);
-        for (size_t v = 0; v < n; v++)
-            if (same(list[v].pub.name, eq + 1, len - op_len - 1)) {
-                dev->forced[op] = (int)v;
-                found++;
-            }
-    }
-    if (found) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG,
-                   "force: \"%.*s\" names no kernel variant; write op=variant, "
-                   "for example gemm=ref",
-                   (int)len, text);
-}
-
-static weft_status parse_force(wf_cpu_dev *dev, const char *force)
-{
-    for (int op = 0; op < WF_N_OPS; op++) dev->forced[op] = -1;
-    while (force && *force) {
-        size_t len = strcspn(force, ",");
-        if (len) WF_TRY(force_one(dev, force, len));
-        force += len + (force[len] == ',');
-    }
     return WEFT_OK;
 }
 
@@ -259,9 +217,8 @@ static const wf_dev_fns fns = {
     .times = wf_cpu_event_times,
     .variants = variants,
     .supports = supports,
-    .pick = wf_cpu_pick,
+    .rank = rank,
     .bind = bind_variant,
-    .drop = drop,
     .about = wf_cpu_about,
     .weight_layout = wf_cpu_weight_layout,
     .weight_bytes = wf_cpu_weight_bytes,
@@ -281,11 +238,6 @@ static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
     if (p->max_alloc) dev->base.max_alloc = WF_MIN(dev->base.max_alloc, p->max_alloc);
     dev->threads = WF_MIN(p->threads ? p->threads : core_count(), MAX_THREADS);
     pthread_mutex_init(&dev->mutex, NULL);
-    weft_status s = parse_force(dev, p->force);
-    if (s != WEFT_OK) {
-        close_dev(&dev->base);
-        return s;
-    }
     wf_blas_setup();
     *out = &dev->base;
     return WEFT_OK;

@@ -13,16 +13,12 @@
 
 enum { LINE = 64, BLOCK = 34, IN_BLOCK = 32 };
 
-/* Only where both kernels for it run, and none for rows is asked for. */
+/* Only where both kernels for it run. */
 uint8_t wf_cpu_weight_layout(wf_dev *base, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
-    const wf_cpu_dev *dev = (const wf_cpu_dev *)base;
-    size_t n;
-    const wf_cpu_variant *list = wf_cpu_variant_of(WF_OP_GEMM, &n);
-    int forced = dev->forced[WF_OP_GEMM];
     (void)rows;
     if (dtype != WF_Q8_0 || cols % WF_Q8_0X16_K || !wf_cpu_has_amx() || base->params.tier < WF_TIER_MATRIX) return 0;
-    return forced < 0 ? WF_CPU_Q8_0X16 : list[forced].pub.layout;
+    return WF_CPU_Q8_0X16;
 }
 
 uint64_t wf_cpu_weight_bytes(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, uint32_t rows, uint32_t cols)

@@ -244,10 +244,8 @@ static weft_status submit(wf_queue *queue, const wf_call *call, const wf_cpu_var
 
 weft_status wf_cpu_submit(wf_queue *queue, const wf_call *call)
 {
-    int v = call->variant >= 0 ? call->variant : wf_cpu_pick(queue->dev, call, NULL);
     size_t n;
-    if (v >= 0) return submit(queue, call, wf_cpu_variant_of(call->op, &n) + v);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: no kernel can run this %s", wf_ops[call->op].name);
+    return submit(queue, call, wf_cpu_variant_of(call->op, &n) + call->variant);
 }
 
 weft_status wf_cpu_launch(wf_queue *queue, const wf_call *call, const wf_bound *b)

@@ -221,15 +221,21 @@ static weft_status no_kernel(const wf_dev *dev, const wf_call *c)
                    wf_dtypes[c->out[0].dtype].name, c->out[0].rows, c->out[0].cols);
 }
 
+/* What a backend said to a call. A kernel that it refuses to start is no good here; who binds again gets another. */
+static weft_status done(wf_dev *dev, const wf_call *c, int variant, weft_status s)
+{
+    if (s == WEFT_ERR_UNSUPPORTED) wf_drop(dev, c, variant);
+    return note(dev, s);
+}
+
 /* Puts a call whose shape is known to be good in the queue. */
 static weft_status submit(wf_queue *q, const wf_call *c)
 {
     wf_dev *dev = q->dev;
-    if (c->variant >= 0) return note(dev, dev->fns->submit(q, c));
     wf_call picked = *c;
-    picked.variant = wf_pick(dev, c);
+    if (c->variant < 0) picked.variant = wf_pick(dev, c);
     if (picked.variant < 0) return no_kernel(dev, c);
-    return note(dev, dev->fns->submit(q, &picked));
+    return done(dev, c, picked.variant, dev->fns->submit(q, &picked));
 }
 
 static weft_status check_call(const wf_dev *dev, const wf_call *c)
@@ -257,7 +263,7 @@ weft_status wf_submit(wf_queue *q, const wf_call *c)
     if (n == 1) return submit(q, c);
     for (size_t i = 0; i < n; i++) {
         wf_call part = part_of(c, piece[i], i, n);
-        if (part.variant >= 0 && !dev->fns->supports(dev, &part, part.variant)) part.variant = -1;
+        if (part.variant >= 0 && !wf_can_use(dev, &part, part.variant)) part.variant = -1;
         WF_TRY(submit(q, &part));
     }
     return WEFT_OK;
@@ -266,10 +272,10 @@ weft_status wf_submit(wf_queue *q, const wf_call *c)
 static weft_status launch(wf_queue *q, const wf_call *c, const wf_bound *b)
 {
     const wf_dev_fns *fns = q->dev->fns;
-    if (fns->launch) return note(q->dev, fns->launch(q, c, b));
+    if (fns->launch) return done(q->dev, c, b->variant, fns->launch(q, c, b));
     wf_call bound = *c;
     bound.variant = b->variant;
-    return note(q->dev, fns->submit(q, &bound));
+    return done(q->dev, c, b->variant, fns->submit(q, &bound));
 }
 
 static weft_status check_binding(const wf_dev *dev, const wf_call *c, const wf_binding *b)
@@ -294,16 +300,22 @@ weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
 
 /* ---- fused calls ------------------------------------------------------------------------------------ */
 
+uint32_t wf_fusion_of(const wf_call *c)
+{
+    if (c->op != WF_OP_GEMM) return 0;
+    return (c->in[WF_GEMM_NORM].buf ? WF_FUSES_NORM : 0) | (c->p.silu ? WF_FUSES_SILU : 0) | (c->p.rope ? WF_FUSES_ROPE : 0);
+}
+
 bool wf_is_fused(const wf_call *c)
 {
-    return c->op == WF_OP_GEMM && (c->in[WF_GEMM_NORM].buf || c->p.silu || c->p.rope);
+    return wf_fusion_of(c) != 0;
 }
 
 bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
 {
     if (!wf_is_fused(c)) return true;
     if (!dev->has_fused_gemm) return false;
-    return c->variant >= 0 ? dev->fns->supports(dev, c, c->variant) : wf_pick(dev, c) >= 0;
+    return c->variant >= 0 ? wf_can_use(dev, c, c->variant) : wf_pick(dev, c) >= 0;
 }
 
 size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES])
@@ -455,11 +467,24 @@ int wf_variant_find(wf_dev *dev, enum wf_op op, const char *name)
 
 int wf_pick(wf_dev *dev, const wf_call *c)
 {
-    return dev->selector ? dev->selector->pick(dev, c) : dev->fns->pick(dev, c, NULL);
+    wf_candidate_kernel best;
+    if (dev->selector) return dev->selector->pick(dev, c);
+    return dev->fns->rank(dev, c, NULL, &best, 1) ? best.variant : -1;
 }
 
-void wf_drop(wf_dev *dev, enum wf_op op, int variant)
+void wf_drop(wf_dev *dev, const wf_call *c, int variant)
 {
-    if (dev->selector) dev->selector->drop(dev, op, variant);
-    dev->fns->drop(dev, op, variant);
+    if (dev->selector) dev->selector->drop(dev, c, variant);
+}
+
+bool wf_can_use(wf_dev *dev, const wf_call *c, int variant)
+{
+    return dev->fns->supports(dev, c, variant) && !(dev->selector && dev->selector->dropped(dev, c, variant));
+}
+
+uint8_t wf_weight_layout(wf_dev *dev, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
+{
+    uint8_t layout = dev->fns->weight_layout ? dev->fns->weight_layout(dev, dtype, rows, cols) : 0;
+    int forced = dev->selector ? dev->selector->forced(dev, WF_OP_GEMM) : -1;
+    return forced < 0 || wf_variant_at(dev, WF_OP_GEMM, forced)->layout == layout ? layout : 0;
 }

@@ -158,7 +158,7 @@ static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_
 
 typedef struct wf_call {
     enum wf_op op;
-    int variant;     /* of the backend's list for op; -1: the front asks pick(), backends never see it */
+    int variant;     /* of the backend's list for op; -1: the front chooses, backends never see it */
     uint32_t max_groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
     wf_op_params p;
     wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
@@ -212,12 +212,18 @@ typedef struct wf_variant {
     uint8_t flags;      /* of enum wf_variant_flag */
 } wf_variant;
 
+/* A variant that a backend offers for a call. */
+typedef struct wf_candidate_kernel {
+    int variant;
+    float us; /* microseconds that it is expected to take; 0: unknown */
+} wf_candidate_kernel;
+
 typedef struct wf_open_params {
     enum wf_tier tier;       /* use no variant above; set by dev_open's caller, default: MATRIX */
     uint32_t threads;        /* CPU: workers of each queue; 0: all cores */
     uint64_t max_alloc;      /* 0: the device's own limit */
     uint32_t watchdog_ms;    /* build and wait limit; 0: 60000 */
-    const char *force;       /* "op=variant,op=variant": pick() returns these wherever they can run */
+    const char *force;       /* "op=variant,op=variant": the selector takes these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
     bool check_calls;        /* wf_launch checks each call, as wf_submit does */
@@ -278,11 +284,11 @@ typedef struct wf_dev_fns {
     /* Kernels. */
     size_t (*variants)(wf_dev *, enum wf_op, const wf_variant **list);
     bool (*supports)(wf_dev *, const wf_call *, int variant); /* can this variant run these shapes, dtypes, layouts here? */
-    int (*pick)(wf_dev *, const wf_call *, const char *class); /* best supported variant not dropped, of this class
-                                                                 where it is not NULL; -1: none */
+    /* The variants that can run the call and are worth it (not those on request), of this class where it is not NULL, best
+     * first, at most cap of them; their number. */
+    size_t (*rank)(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
     weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out); /* optional: builds it, and decides what is left
         to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
-    void (*drop)(wf_dev *, enum wf_op, int variant);          /* never pick it again: wrong or unbuildable */
     void (*about)(wf_dev *, enum wf_op, int variant, wf_kernel_about *out); /* optional: where it comes from */
     weft_status (*source)(wf_dev *, const wf_call *, int variant, char **out); /* optional: the text, malloc'ed, that the device's
         compiler gets for calls like this one. WEFT_ERR_UNSUPPORTED: the variant is not for such calls on any device */
@@ -301,7 +307,9 @@ typedef struct wf_dev_fns {
  * first member of the room's own struct. close comes before the backend's close(). */
 typedef struct wf_selector { /* src/select: which variant runs a call */
     int (*pick)(wf_dev *, const wf_call *);
-    void (*drop)(wf_dev *, enum wf_op, int variant);
+    void (*drop)(wf_dev *, const wf_call *, int variant);
+    bool (*dropped)(wf_dev *, const wf_call *, int variant);
+    int (*forced)(wf_dev *, enum wf_op); /* the variant that params.force names; -1: none */
     void (*close)(wf_dev *);
 } wf_selector;
 typedef struct wf_verifier { /* src/verify: which kernels have passed their self-test */
@@ -323,7 +331,7 @@ struct wf_dev {
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
-    wf_selector *selector; /* NULL: the backend's pick() decides */
+    wf_selector *selector; /* NULL: the first that the backend ranks is taken, and nothing is dropped */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */
 };
 struct wf_queue {
@@ -393,7 +401,9 @@ weft_status wf_wait(wf_event *, uint32_t timeout_ms);
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 
-/* Is the call more than its op's plain product (a GEMM with norm, p.silu or p.rope)? */
+/* What a call is besides its op's plain product: GEMM with norm, p.silu or p.rope. */
+enum wf_fusion { WF_FUSES_NORM = 1, WF_FUSES_SILU = 2, WF_FUSES_ROPE = 4, WF_N_FUSIONS = 8 };
+uint32_t wf_fusion_of(const wf_call *);
 bool wf_is_fused(const wf_call *);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
@@ -406,8 +416,10 @@ weft_status wf_launch(wf_queue *, const wf_call *, const wf_binding *);
 uint64_t wf_cache_flush_bytes(const wf_dev *);
 /* The variant that runs a call: the selector's choice, else the backend's; -1: none. */
 int wf_pick(wf_dev *, const wf_call *);
-/* Never picks this variant again: it is wrong or does not build. */
-void wf_drop(wf_dev *, enum wf_op, int variant);
+/* Never picks this variant again for calls fused as this one is; one that is not fused: for none. It is wrong or does not build. */
+void wf_drop(wf_dev *, const wf_call *, int variant);
+/* The layout in which a weight matrix serves the device best; one that the forced kernel for GEMM can read. 0: rows */
+uint8_t wf_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);
 

@@ -6,6 +6,8 @@
 
 /* An error if the device was lost; `what` names the operation that was wanted. */
 weft_status wf_dev_usable(const wf_dev *dev, const char *what);
+/* Can this variant run the call, and was it not dropped? */
+bool wf_can_use(wf_dev *, const wf_call *, int variant);
 /* Does one kernel of the device run the whole call? Always true for calls that are not fused. */
 bool wf_has_fused_kernel(wf_dev *, const wf_call *);
 /* Splits a call into the pieces for which the device has kernels, in order, and returns their number: 1 unless it is fused. */

@@ -15,7 +15,6 @@ static struct {
 typedef struct null_dev {
     wf_dev base;
     uint64_t now;
-    uint32_t dropped[WF_N_OPS]; /* a bit for each variant */
 } null_dev;
 
 typedef struct null_queue {
@@ -247,15 +246,13 @@ static bool null_supports(wf_dev *dev, const wf_call *c, int variant)
     return true;
 }
 
-static int null_pick(wf_dev *dev, const wf_call *c, const char *class)
+static size_t null_rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
-    const null_dev *d = (const null_dev *)dev;
     const wf_variant *list;
-    size_t n = null_variants(dev, c->op, &list);
-    for (size_t i = 0; i < n; i++) {
-        if (!(d->dropped[c->op] >> i & 1) && (!class || !strcmp(class, list[i].class))) return (int)i;
-    }
-    return -1;
+    size_t n = null_variants(dev, c->op, &list), found = 0;
+    for (size_t i = 0; i < n && found < cap; i++)
+        if (!class || !strcmp(class, list[i].class)) out[found++] = (wf_candidate_kernel){.variant = (int)i};
+    return found;
 }
 
 static weft_status null_bind(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
@@ -264,11 +261,6 @@ static weft_status null_bind(wf_dev *dev, const wf_call *c, int variant, wf_boun
     if (state.c.bound) state.c.bound(c);
     if (dev->params.on_progress) dev->params.on_progress(dev->params.user, "compile", 0); /* as those that compile do */
     return count(WF_NULL_BIND);
-}
-
-static void null_drop(wf_dev *dev, enum wf_op op, int variant)
-{
-    ((null_dev *)dev)->dropped[op] |= 1u << variant;
 }
 
 /* ---- the backend ------------------------------------------------------------------------------------------ */
@@ -297,9 +289,8 @@ static const wf_dev_fns fns = {
     .times = null_times,
     .variants = null_variants,
     .supports = null_supports,
-    .pick = null_pick,
+    .rank = null_rank,
     .bind = null_bind,
-    .drop = null_drop,
 };
 
 static size_t null_list(struct weft_device_info *out, size_t cap)
@@ -321,7 +312,7 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
     null_list(&dev->base.info, 1);
     dev->base.fns = &fns;
     dev->base.params = *p;
-    dev->base.params.force = NULL; /* one variant is as good as another */
+    if (p->force && !strstr(p->force, "=null")) dev->base.params.force = NULL; /* those of other devices: one is as good as another */
     dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc)
                                        : dev->base.info.max_alloc;
     dev->base.align = 64;

@@ -50,7 +50,7 @@ static bool view_in_file(const upload *u, const wf_gguf *f, wf_weight *w)
 static weft_status reserve(upload *u, wf_weight *w, wf_region *r)
 {
     const wf_dev_fns *fns = u->dev->fns;
-    uint8_t layout = w->matrix && fns->weight_layout ? fns->weight_layout(u->dev, w->dtype, w->rows, w->cols) : 0;
+    uint8_t layout = w->matrix ? wf_weight_layout(u->dev, w->dtype, w->rows, w->cols) : 0;
     uint64_t bytes = layout ? fns->weight_bytes(u->dev, layout, w->dtype, w->rows, w->cols) : w->rows * row_bytes(w);
     w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout};
     u->total += w->rows * row_bytes(w);

@@ -41,44 +41,44 @@ static wf_call with_rows(const wf_call *c, uint32_t m)
 static const uint32_t probes[] = {1, 8, 16, 64, 512};
 
 /* Can the class run the call with any number of rows? */
-static bool serves_all(wf_dev *dev, const wf_call *c, const char *class)
+static bool serves_all(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)
 {
     for (size_t i = 0; i < WF_LEN(probes); i++) {
         wf_call x = with_rows(c, probes[i]);
-        if (dev->fns->pick(dev, &x, class) < 0) return false;
+        if (pick(dev, &x, class) < 0) return false;
     }
     return true;
 }
 
-static const char *choose_class(wf_dev *dev, const wf_call *c)
+static const char *choose_class(wf_pick_in pick, wf_dev *dev, const wf_call *c)
 {
     const wf_variant *v, *best = NULL;
     for (size_t i = 0; i < WF_LEN(probes); i++) {
         wf_call x = with_rows(c, probes[i]);
-        int picked = dev->fns->pick(dev, &x, NULL);
+        int picked = pick(dev, &x, NULL);
         v = picked >= 0 ? wf_variant_at(dev, c->op, picked) : NULL;
-        if (v && !(v->flags & WF_BATCH_DEPENDENT) && serves_all(dev, c, v->class)) return v->class;
+        if (v && !(v->flags & WF_BATCH_DEPENDENT) && serves_all(pick, dev, c, v->class)) return v->class;
     }
     for (int i = 0; (v = wf_variant_at(dev, c->op, i)); i++)
-        if (!(v->flags & WF_BATCH_DEPENDENT) && (!best || v->tier > best->tier) && serves_all(dev, c, v->class)) best = v;
+        if (!(v->flags & WF_BATCH_DEPENDENT) && (!best || v->tier > best->tier) && serves_all(pick, dev, c, v->class)) best = v;
     return best ? best->class : NULL;
 }
 
-static const char *class_for(wf_batch_invariance *b, wf_dev *dev, const wf_call *c)
+static const char *class_for(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)
 {
     shape want = shape_of(c);
     for (size_t i = 0; i < b->n; i++)
         if (!memcmp(&b->list[i].shape, &want, sizeof want)) return b->list[i].class;
-    const char *class = choose_class(dev, c);
+    const char *class = choose_class(pick, dev, c);
     if (wf_grow(&b->list, b->n, &b->cap, sizeof *b->list)) b->list[b->n++] = (struct wf_shape_class){want, class};
     return class;
 }
 
-int wf_pick_batch_invariant(wf_batch_invariance *b, wf_dev *dev, const wf_call *c)
+int wf_pick_batch_invariant(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c)
 {
-    if (wf_op_input(c->op, WF_OPERAND_BY_ROW) < 0) return dev->fns->pick(dev, c, NULL);
-    const char *class = class_for(b, dev, c);
-    return class ? dev->fns->pick(dev, c, class) : -1;
+    if (wf_op_input(c->op, WF_OPERAND_BY_ROW) < 0) return pick(dev, c, NULL);
+    const char *class = class_for(b, pick, dev, c);
+    return class ? pick(dev, c, class) : -1;
 }
 
 void wf_batch_invariance_reset(wf_batch_invariance *b)

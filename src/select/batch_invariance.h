@@ -12,8 +12,11 @@ typedef struct wf_batch_invariance {
     size_t n, cap;
 } wf_batch_invariance;
 
-/* The backend's pick() within the class of the call's shape; -1: no class serves that shape for any number of rows. */
-int wf_pick_batch_invariant(wf_batch_invariance *b, wf_dev *dev, const wf_call *c);
+/* The best variant for a call, of this class where it is not NULL; -1: none. */
+typedef int (*wf_pick_in)(wf_dev *, const wf_call *, const char *class);
+
+/* pick() within the class of the call's shape; -1: no class serves that shape for any number of rows. */
+int wf_pick_batch_invariant(wf_batch_invariance *b, wf_pick_in pick, wf_dev *dev, const wf_call *c);
 void wf_batch_invariance_reset(wf_batch_invariance *b); /* forgets the classes: they are chosen again */
 
 #endif

@@ -9,14 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_VARIANTS 64 /* of an op, which can be dropped one by one */
+#define MAX_VARIANTS 64 /* of an op */
 
 typedef struct selection {
     wf_selector base;
     wf_tuned_table user, shipped;
     bool loaded;
-    bool forced[WF_N_OPS];      /* params.force names it, and takes precedence */
-    uint64_t dropped[WF_N_OPS]; /* a bit for each variant */
+    int forced[WF_N_OPS]; /* the variant that params.force names, which takes precedence; -1: none */
+    uint8_t dropped[WF_N_OPS][MAX_VARIANTS]; /* a bit for each of wf_fusion_of */
+    bool any_dropped[WF_N_OPS];
     wf_batch_invariance invariance;
 } selection;
 
@@ -77,11 +78,46 @@ static void load(wf_dev *dev, selection *s)
 
 /* ---- choosing ----------------------------------------------------------------------------- */
 
-static int usable(wf_dev *dev, const wf_call *c, const char *name)
+static bool dropped(wf_dev *dev, const wf_call *c, int variant)
 {
+    return variant >= MAX_VARIANTS || selection_of(dev)->dropped[c->op][variant] >> wf_fusion_of(c) & 1;
+}
+
+/* What is wrong as the plain kernel is not used in any way; a fused kernel that fails is dropped alone. */
+static void drop(wf_dev *dev, const wf_call *c, int variant)
+{
+    selection *s = selection_of(dev);
+    if (variant < 0 || variant >= MAX_VARIANTS) return;
+    s->dropped[c->op][variant] |= wf_is_fused(c) ? (uint8_t)(1u << wf_fusion_of(c)) : UINT8_MAX;
+    s->any_dropped[c->op] = true;
+    wf_batch_invariance_reset(&s->invariance);
+}
+
+static bool usable(wf_dev *dev, const wf_call *c, const char *class, int variant)
+{
+    if (variant < 0 || (class && strcmp(wf_variant_at(dev, c->op, variant)->class, class))) return false;
+    return !dropped(dev, c, variant) && dev->fns->supports(dev, c, variant);
+}
+
+/* The forced variant, or the best that the backend offers and that was not dropped; of this class where it is not NULL. */
+static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
+{
+    wf_candidate_kernel offered[MAX_VARIANTS];
+    const selection *s = selection_of(dev);
+    int forced = s->forced[c->op];
+    if (usable(dev, c, class, forced)) return forced;
+    if (forced >= 0 && wf_is_fused(c)) return -1; /* in pieces, of which one is as asked */
+    size_t n = dev->fns->rank(dev, c, class, offered, s->any_dropped[c->op] ? MAX_VARIANTS : 1);
+    for (size_t i = 0; i < n; i++)
+        if (!dropped(dev, c, offered[i].variant)) return offered[i].variant;
+    return -1;
+}
+
+static int tuned_in(wf_dev *dev, const wf_call *c, const wf_tuned_table *t, const wf_tuned_row *want, uint32_t size)
+{
+    const char *name = wf_tuned_find(t, want, size);
     int v = name ? wf_variant_find(dev, c->op, name) : -1;
-    if (v < 0 || (v < MAX_VARIANTS && selection_of(dev)->dropped[c->op] >> v & 1)) return -1;
-    return dev->fns->supports(dev, c, v) ? v : -1;
+    return usable(dev, c, NULL, v) ? v : -1;
 }
 
 static int pick(wf_dev *dev, const wf_call *c)
@@ -89,19 +125,17 @@ static int pick(wf_dev *dev, const wf_call *c)
     selection *s = selection_of(dev);
     wf_tuned_row want;
     uint32_t size;
-    if (dev->params.deterministic) return wf_pick_batch_invariant(&s->invariance, dev, c);
-    if (s->forced[c->op] || !wf_tuned_key(c, &want, &size)) return dev->fns->pick(dev, c, NULL);
+    if (dev->params.deterministic) return wf_pick_batch_invariant(&s->invariance, pick_in, dev, c);
+    if (s->forced[c->op] >= 0 || !wf_tuned_key(c, &want, &size)) return pick_in(dev, c, NULL);
     if (!s->loaded) load(dev, s);
-    int v = usable(dev, c, wf_tuned_find(&s->user, &want, size));
-    if (v < 0) v = usable(dev, c, wf_tuned_find(&s->shipped, &want, size));
-    return v >= 0 ? v : dev->fns->pick(dev, c, NULL);
+    int v = tuned_in(dev, c, &s->user, &want, size);
+    if (v < 0) v = tuned_in(dev, c, &s->shipped, &want, size);
+    return v >= 0 ? v : pick_in(dev, c, NULL);
 }
 
-static void drop(wf_dev *dev, enum wf_op op, int variant)
+static int forced_of(wf_dev *dev, enum wf_op op)
 {
-    selection *s = selection_of(dev);
-    if (variant >= 0 && variant < MAX_VARIANTS) s->dropped[op] |= 1ull << variant;
-    wf_batch_invariance_reset(&s->invariance);
+    return selection_of(dev)->forced[op];
 }
 
 uint32_t wf_select_dense_batch(wf_dev *dev)
@@ -114,19 +148,44 @@ uint32_t wf_select_dense_batch(wf_dev *dev)
 
 /* ---- opening, closing --------------------------------------------------------------------- */
 
-/* "op=variant,op=variant"; op "*" is every op. */
-static void note_forced(selection *s, const char *force)
+static bool is_word(const char *name, const char *text, size_t n)
 {
-    while (force && *force) {
-        size_t n = strcspn(force, "=,");
-        for (int op = 0; op < WF_N_OPS; op++) {
-            const char *name = wf_ops[op].name;
-            s->forced[op] |=
-                (n == 1 && *force == '*') || (strlen(name) == n && !strncmp(name, force, n));
-        }
-        force += strcspn(force, ",");
-        force += *force == ',';
+    return strlen(name) == n && !strncmp(name, text, n);
+}
+
+/* The number of the variant of that name, of n characters; -1: none. */
+static int find_word(wf_dev *dev, enum wf_op op, const char *text, size_t n)
+{
+    const wf_variant *v;
+    for (int i = 0; (v = wf_variant_at(dev, op, i)); i++)
+        if (is_word(v->name, text, n)) return i;
+    return -1;
+}
+
+/* One "op=variant" of n characters; op "*" is every op that has such a variant. A wrong name would measure something else. */
+static weft_status force_one(wf_dev *dev, selection *s, const char *text, size_t n)
+{
+    const char *equals = memchr(text, '=', n), *name = equals ? equals + 1 : text + n;
+    size_t op_n = equals ? (size_t)(equals - text) : n;
+    bool found = false;
+    for (int op = 0; equals && op < WF_N_OPS; op++) {
+        int v = is_word("*", text, op_n) || is_word(wf_ops[op].name, text, op_n) ? find_word(dev, op, name, n - op_n - 1) : -1;
+        if (v >= 0) s->forced[op] = v, found = true;
     }
+    if (found) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant of %s; write op=variant, for example gemm=%s", (int)n, text,
+                   dev->info.id, wf_variant_at(dev, WF_OP_GEMM, 0)->name);
+}
+
+static weft_status parse_force(wf_dev *dev, selection *s, const char *force)
+{
+    for (int op = 0; op < WF_N_OPS; op++) s->forced[op] = -1;
+    while (force && *force) {
+        size_t n = strcspn(force, ",");
+        if (n) WF_TRY(force_one(dev, s, force, n));
+        force += n + (force[n] == ',');
+    }
+    return WEFT_OK;
 }
 
 static void close_selection(wf_dev *dev)
@@ -152,9 +211,9 @@ static weft_status attach(wf_dev *dev, const wf_open_params *p)
 {
     selection *s = wf_calloc(1, sizeof *s);
     if (!s) return WEFT_ERR_NOMEM;
-    s->base = (wf_selector){pick, drop, close_selection};
+    s->base = (wf_selector){pick, drop, dropped, forced_of, close_selection};
     dev->selector = &s->base;
-    note_forced(s, p->force);
+    WF_TRY(parse_force(dev, s, dev->params.force));
     if (p->deterministic) dev->has_fused_gemm = false; /* it runs other kernels for few rows than for many */
     return read_named(dev, s, p->tuned);
 }

@@ -1,5 +1,5 @@
 /* select: chooses the kernel variant for each call: one that params.force names, else the one that was measured as the
- * fastest for the shape (tuned.h), else the backend's pick(). With params.deterministic it chooses within one invariance
+ * fastest for the shape (tuned.h), else the best that the backend offers. With params.deterministic it chooses within one invariance
  * class for each shape, whatever the number of rows. Variants that were dropped are never chosen again.
  */
 #ifndef WF_SELECT_H

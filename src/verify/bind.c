@@ -224,7 +224,7 @@ static weft_status remember(selftest_cache *v, const key *k)
     return WEFT_OK;
 }
 
-static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
+static weft_status none_left(wf_dev *dev, enum wf_op op, bool tried)
 {
     if (!tried) {
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s (%s) has no kernel for %s with these operands",
@@ -235,22 +235,19 @@ static weft_status none_left(wf_dev *dev, enum wf_op op, int tried)
                    wf_ops[op].name);
 }
 
-/* One kernel for the call as it is. */
+/* One kernel for the call as it is. Each that fails is dropped, so that the next is another one. */
 static weft_status bind_kernel(wf_dev *dev, selftest_cache *v, const wf_call *c, wf_bound *out)
 {
-    int asked = c->variant >= 0 && dev->fns->supports(dev, c, c->variant) ? c->variant : -1;
-    for (int tried = 0;; asked = -1, tried++) {
-        int pick = asked >= 0 ? asked : wf_pick(dev, c);
-        if (pick < 0 || tried > 64 || (wf_is_fused(c) && !dev->has_fused_gemm)) return none_left(dev, c->op, tried);
+    int pick = c->variant >= 0 && wf_can_use(dev, c, c->variant) ? c->variant : wf_pick(dev, c);
+    for (int last = -1;; last = pick, pick = wf_pick(dev, c)) {
+        if (pick < 0 || pick == last) return none_left(dev, c->op, last >= 0);
         key k = key_of(c, pick);
         enum outcome outcome;
         if (dev->timing_only) return bind_variant(dev, c, pick, out);
         bool tested = passed(v, &k);
         WF_TRY(try_variant(dev, c, pick, tested, out, &outcome));
         if (outcome == GOOD) return tested ? WEFT_OK : remember(v, &k);
-        /* A kernel that fails as a fused one may still do the plain product well. */
-        if (outcome == BAD && wf_is_fused(c)) dev->has_fused_gemm = false;
-        else if (outcome == BAD) wf_drop(dev, c->op, pick);
+        if (outcome == BAD) wf_drop(dev, c, pick);
     }
 }
 

@@ -80,7 +80,7 @@ bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out);
 void wf_check_poison_free(wf_check *poisoned); /* the memory that it does not borrow from k */
 /* Are the dtypes of all of an op's operands fixed? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
-/* The call of this check, for supports() and pick(): complete except for the buffers. */
+/* The call of this check, for supports() and rank(): complete except for the buffers. */
 void wf_check_call(const wf_check *, const wf_variant *, wf_call *out);
 /* The same with `stand_in` for the buffer of each operand that is there, for functions that look at no memory. */
 void wf_check_stand_in(const wf_check *, const wf_variant *, wf_buf *stand_in, wf_call *out);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "verify/check.h"
+#include "select/select.h"
 #include "verify/bind.h"
 #include "fault/fake_icd.h"
 #include "support/skip.h"
@@ -101,11 +102,11 @@ enum { PATIENT = 120000 }; /* ms for a build or a wait that is to end: sanitizer
 
 static weft_status run_cases(int n_cases, uint32_t watchdog_ms, bool *lost)
 {
-    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = watchdog_ms};
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = watchdog_ms, .tuned = "none"};
     wf_dev *dev = NULL;
     int before = alive();
     warnings[0] = 0;
-    weft_status s = wf_dev_open("opencl:0.0", &p, &dev);
+    weft_status s = wf_select_open("opencl:0.0", &p, &dev);
     if (!s) s = run_on(dev, 0, n_cases);
     *lost = dev && dev->lost;
     wf_dev_close(dev);
@@ -191,7 +192,7 @@ static void launches_that_ask_too_much(void **state)
 static void products_that_clblast_refuses(void **state)
 {
     static const wf_case product = {.op = WF_OP_GEMM, .seed = 5, .in = WF_F32, .weight = WF_F16, .out = WF_F32, .m = 3, .n = 5, .k = 64};
-    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = PATIENT, .force = "gemm=clblast"};
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = PATIENT, .force = "gemm=clblast", .tuned = "none"};
     int before = alive();
     wf_dev *dev;
     wf_check *k;
@@ -200,7 +201,7 @@ static void products_that_clblast_refuses(void **state)
     warnings[0] = 0;
     arm("clCreateProgramWithSource:fail=-6");
     assert_int_equal(wf_check_new(reference, &product, &k), WEFT_OK);
-    assert_int_equal(wf_dev_open("opencl:0.0", &p, &dev), WEFT_OK);
+    assert_int_equal(wf_select_open("opencl:0.0", &p, &dev), WEFT_OK);
     wf_check_call(k, NULL, &c);
     bool built_in = dev->fns->supports(dev, &c, wf_variant_find(dev, WF_OP_GEMM, "clblast"));
     problems[N_CASES] = k;

@@ -1,5 +1,6 @@
 /* Products by CLBlast beyond what the op test sees: its kernels for large ones, panels in several parts, events, who picks it,
  * and that nothing of a device stays behind. */
+#include "select/select.h"
 #include "unit/cl_test.h"
 
 #include <clblast_c.h>
@@ -86,29 +87,38 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
     return c;
 }
 
-static int pick(cl_dev *d, uint32_t groups)
+static wf_dev *selected(const char *force)
+{
+    wf_dev *dev;
+    if (wf_select_open("opencl:0.0", &(wf_open_params){.tier = WF_TIER_MATRIX, .force = force}, &dev)) fail_msg("%s", weft_last_error());
+    return dev;
+}
+
+static int pick(wf_dev *d, uint32_t groups)
 {
     wf_call c = product(300, 512, 512);
     c.max_groups = groups;
-    return wf_cl_pick(&d->base, &c, NULL);
+    return wf_pick(d, &c);
 }
 
 static void only_where_asked_for(void **state)
 {
-    cl_dev *d = open_with((wf_open_params){0});
-    wf_dev *b = &d->base;
+    wf_candidate_kernel offered[WF_CL_MAX_VARIANTS];
+    wf_dev *b = selected(NULL);
     int ours = wf_variant_find(b, WF_OP_GEMM, "clblast");
     wf_call c = product(300, 512, 512), large = product(1 << 15, 512, 1 << 14);
     (void)state;
     assert_true(wf_cl_supports(b, &c, ours));
     large.in[WF_GEMM_X].dtype = WF_F16;
     assert_false(wf_cl_supports(b, &large, ours)); /* a panel of 2 GiB */
-    for (int i; (i = pick(d, 0)) >= 0; wf_cl_drop(b, WF_OP_GEMM, i)) assert_int_not_equal(i, ours);
-    shut(d);
-    d = open_with((wf_open_params){.force = "gemm=clblast"});
-    assert_int_equal(pick(d, 0), ours);
-    assert_int_not_equal(pick(d, 4), ours); /* it takes the whole device */
-    shut(d);
+    size_t n = wf_cl_rank(b, &c, NULL, offered, WF_LEN(offered));
+    assert_true(n > 0);
+    for (size_t i = 0; i < n; i++) assert_int_not_equal(offered[i].variant, ours);
+    wf_dev_close(b);
+    b = selected("gemm=clblast");
+    assert_int_equal(pick(b, 0), ours);
+    assert_int_not_equal(pick(b, 4), ours); /* it takes the whole device */
+    wf_dev_close(b);
 }
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
@@ -118,7 +128,7 @@ enum { PAIRS = 20 };
 /* y = x * 1 + 1 in turn on two queues: from one cell to the other, and back. */
 static void order(void **state)
 {
-    cl_dev *d = open_with((wf_open_params){.force = "gemm=clblast", .profile = true});
+    cl_dev *d = open_with((wf_open_params){.profile = true});
     const wf_dev_fns *f = d->base.fns;
     wf_queue *q[2];
     wf_event *e[2], *first;
@@ -135,6 +145,7 @@ static void order(void **state)
     assert_int_equal(f->write(q[1], b, 0, cells, sizeof cells, NULL, 0, e[1]), WEFT_OK);
     for (int i = 0; i < 2 * PAIRS; i++) {
         wf_call c = product(1, 1, 1);
+        c.variant = wf_variant_find(&d->base, WF_OP_GEMM, "clblast");
         c.in[WF_GEMM_X].buf = c.in[WF_GEMM_W].buf = c.in[WF_GEMM_BIAS].buf = c.out[WF_GEMM_Y].buf = b;
         c.in[WF_GEMM_X].offset = i % 2 * sizeof(float), c.out[WF_GEMM_Y].offset = (1 - i % 2) * sizeof(float);
         c.in[WF_GEMM_W].offset = c.in[WF_GEMM_BIAS].offset = 2 * sizeof(float);

@@ -99,7 +99,7 @@ static wf_call product(uint32_t m, uint32_t n, uint32_t k)
 static const char *picked(const cl_dev *d, uint32_t m, uint32_t n)
 {
     wf_call c = product(m, n, 4096);
-    return wf_cl_variant_at(WF_OP_GEMM, wf_cl_pick((wf_dev *)&d->base, &c, NULL))->name;
+    return wf_cl_variant_at(WF_OP_GEMM, best_of((cl_dev *)d, &c))->name;
 }
 
 /* Those that were the fastest where they were compared. */
@@ -173,7 +173,7 @@ static void rotations_behind_products(void **state)
     const cl_dev *d = with_units(132, 227);
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         wf_call c = qkv(cases[i].m, cases[i].head_dim, cases[i].n_rot, cases[i].neox);
-        int v = wf_cl_pick((wf_dev *)&d->base, &c, NULL);
+        int v = best_of((cl_dev *)d, &c);
         cl_launch l;
         if (!cases[i].variant) assert_int_equal(v, -1);
         if (!cases[i].variant) continue;
@@ -196,7 +196,7 @@ static void products_keep_what_follows(void **state)
         bool wgmma;
         size_t parts;
     } cases[] = {{4, true, 1}, {4, false, 1}, {12, true, 2}, {12, false, 2}, {64, true, 2}, {2048, true, 2}, {64, false, 2}};
-    static const wf_dev_fns fns = {.supports = wf_cl_supports, .pick = wf_cl_pick};
+    static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank};
     (void)state;
     for (size_t i = 0; i < WF_LEN(cases); i++) {
         cl_dev *d = (cl_dev *)with_units(132, 227);

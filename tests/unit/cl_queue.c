@@ -10,7 +10,7 @@ static const wf_dev_fns *f;
 static int set_up(void **state)
 {
     (void)state;
-    d = open_with((wf_open_params){.force = "*=naive"});
+    d = open_with((wf_open_params){0});
     f = d->base.fns;
     return 0;
 }
@@ -62,7 +62,7 @@ static float cell(wf_queue *q, wf_buf *b, int i)
 
 static void add_one(wf_queue *q, wf_buf *b, int n, int from, int to, wf_event *wait, wf_event *signal)
 {
-    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .waits = &wait, .n_waits = wait ? 1 : 0,
+    wf_call c = {.op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .waits = &wait, .n_waits = wait ? 1 : 0,
                  .signal = signal};
     wf_view v = {.buf = b, .rows = 1, .cols = 1, .stride = 1};
     c.in[WF_GEMM_X] = c.in[WF_GEMM_W] = c.in[WF_GEMM_BIAS] = c.out[WF_GEMM_Y] = v;
@@ -216,12 +216,12 @@ static void watchdog(void **state)
     assert_int_equal(f->buf_create(&d->base, M * K * 4, &x), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, N * K * 4, &w), WEFT_OK);
     assert_int_equal(f->buf_create(&d->base, M * N * 4, &y), WEFT_OK);
-    wf_call c = {.op = WF_OP_GEMM, .variant = -1, .max_groups = 1, .signal = e};
+    wf_call c = {.op = WF_OP_GEMM, .variant = wf_variant_find(&d->base, WF_OP_GEMM, "naive"), .max_groups = 1, .signal = e};
     c.in[WF_GEMM_X] = (wf_view){.buf = x, .rows = M, .cols = K, .stride = K};
     c.in[WF_GEMM_W] = (wf_view){.buf = w, .rows = N, .cols = K, .stride = K};
     c.out[WF_GEMM_Y] = (wf_view){.buf = y, .rows = M, .cols = N, .stride = N};
     wf_bound bound;
-    assert_int_equal(f->bind(&d->base, &c, f->pick(&d->base, &c, NULL), &bound), WEFT_OK);
+    assert_int_equal(f->bind(&d->base, &c, c.variant, &bound), WEFT_OK);
     uint64_t start = wf_now_ns();
     assert_int_equal(f->submit(q, &c), WEFT_OK);
     assert_int_equal(f->flush(q), WEFT_OK);
@@ -238,25 +238,28 @@ static void watchdog(void **state)
     f->queue_destroy(&d->base, q);
 }
 
-static void force(void **state)
+/* Each variant that can run the call once, at most as many as are wanted, and those of a class alone. */
+static void offers(void **state)
 {
+    wf_candidate_kernel all[WF_CL_MAX_VARIANTS], one[1];
     wf_call c = {.op = WF_OP_GEMM};
+    uint32_t seen = 0;
     (void)state;
     c.in[WF_GEMM_X] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
     c.in[WF_GEMM_W] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
     c.out[WF_GEMM_Y] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
-    int naive = f->pick(&d->base, &c, NULL);
-    assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, naive)->name, "naive");
-    f->drop(&d->base, WF_OP_GEMM, naive);
-    assert_int_not_equal(f->pick(&d->base, &c, NULL), naive);
-    for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) f->drop(&d->base, WF_OP_GEMM, i);
-    assert_int_equal(f->pick(&d->base, &c, NULL), -1);
-    const char *bad[] = {"gemm", "gemm=", "gemm=nosuch", "nosuch=naive", "=", "gemm=naive,x=y"};
-    for (size_t i = 0; i < WF_LEN(bad); i++) {
-        wf_open_params p = {.force = bad[i]};
-        wf_dev *none = NULL;
-        assert_int_equal(wf_backend_cl.open(0, &p, &none), WEFT_ERR_ARG);
+    size_t n = f->rank(&d->base, &c, NULL, all, WF_LEN(all));
+    assert_true(n > 2);
+    for (size_t i = 0; i < n; seen |= 1u << all[i++].variant) {
+        assert_false(seen >> all[i].variant & 1);
+        assert_true(f->supports(&d->base, &c, all[i].variant));
     }
+    assert_int_equal(f->rank(&d->base, &c, NULL, one, 1), 1);
+    assert_int_equal(one[0].variant, all[0].variant);
+    n = f->rank(&d->base, &c, "serial", all, WF_LEN(all));
+    assert_true(n > 0);
+    for (size_t i = 0; i < n; i++) assert_string_equal(wf_variant_at(&d->base, WF_OP_GEMM, all[i].variant)->class, "serial");
+    assert_int_equal(f->rank(&d->base, &c, "no such class", all, WF_LEN(all)), 0);
 }
 
 int main(void)
@@ -264,7 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(one_queue_is_in_order), T(ping_pong), T(copies_wait), T(join), T(events), T(too_many_queues),
-        T(place_used_again), T(too_much_memory), T(force), T(watchdog),
+        T(place_used_again), T(too_much_memory), T(offers), T(watchdog),
     };
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,13 @@ static inline void shut(cl_dev *d)
     d->base.fns->close(&d->base);
 }
 
+/* The variant offered first; -1: none. */
+static inline int best_of(cl_dev *d, const wf_call *c)
+{
+    wf_candidate_kernel k;
+    return wf_cl_rank(&d->base, c, NULL, &k, 1) ? k.variant : -1;
+}
+
 /* A fresh folder for kernel binaries, below the test's working directory. */
 static inline const char *fresh_cache(void)
 {
@@ -86,7 +93,7 @@ static inline void bench_free(bench *b)
 /* out = silu(in[0..4]) * in[4..8], one row. */
 static inline wf_call small_call(const bench *b)
 {
-    wf_call c = {.op = WF_OP_SILU_MUL, .variant = -1, .signal = b->done};
+    wf_call c = {.op = WF_OP_SILU_MUL, .variant = 0, .signal = b->done};
     c.in[0] = (wf_view){.buf = b->in, .rows = 1, .cols = 8, .stride = 8};
     c.out[0] = (wf_view){.buf = b->out, .rows = 1, .cols = 4, .stride = 4};
     return c;

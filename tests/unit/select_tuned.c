@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dev/front.h"
 #include "dev/null.h"
 #include "select/select.h"
 #include "select/tuned.h"
@@ -224,7 +225,7 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
     c.in[WF_GEMM_W] = (wf_view){.buf = buf, .rows = 64, .cols = 32, .stride = 32, .dtype = WF_F16};
     c.out[WF_GEMM_Y] = (wf_view){
         .buf = buf, .offset = 1 << 19, .rows = m, .cols = 64, .stride = 64, .dtype = WF_F16};
-    if (dropped >= 0) wf_drop(dev, WF_OP_GEMM, dropped);
+    if (dropped >= 0) wf_drop(dev, &c, dropped);
     int v = wf_pick(dev, &c);
     int prepared = -1;
     assert_int_equal(wf_prepare(dev, &c, &prepared), WEFT_OK);
@@ -237,8 +238,8 @@ static int picked(const wf_open_params *p, uint32_t m, int dropped)
 static void devices_pick_by_file(void **state)
 {
     (void)state;
-    wf_open_params none = {.tuned = "none"}, forced = {.force = "get_rows=x,gemm=null"},
-                   other = {.force = "get_rows=x"};
+    wf_open_params none = {.tuned = "none"}, forced = {.force = "gemm=null"},
+                   other = {.force = "get_rows=null2"};
     assert_int_equal(picked(NULL, 1, -1), 0);
     put_file(HEAD ROW);
     assert_int_equal(picked(NULL, 1, -1), 1);
@@ -250,6 +251,82 @@ static void devices_pick_by_file(void **state)
     put_file(HEAD "gemm F16 N=64,K=32 1:gone 9:null2\n"); /* a kernel that no longer exists */
     assert_int_equal(picked(NULL, 1, -1), 0);
     assert_int_equal(picked(NULL, 9, -1), 1);
+}
+
+/* ---- forced and dropped ---------------------------------------------------------------------------- */
+
+static wf_call some_product(uint32_t m, enum wf_dtype weights)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1};
+    c.in[WF_GEMM_X] = (wf_view){.buf = &stand_in, .rows = m, .cols = 64, .stride = 64};
+    c.in[WF_GEMM_W] = (wf_view){.buf = &stand_in, .rows = 32, .cols = 64, .stride = 64, .dtype = (uint8_t)weights};
+    c.out[WF_GEMM_Y] = (wf_view){.buf = &stand_in, .rows = m, .cols = 32, .stride = 32};
+    return c;
+}
+
+static void forced_by_name(void **state)
+{
+    static const char *const bad[] = {"gemm", "gemm=", "gemm=nosuch", "nosuch=ref", "=", "gemm=ref,x=y"};
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 1, .tuned = "none", .force = "*=ref,,gemm=ref"};
+    wf_call c = some_product(3, WF_F32);
+    wf_dev *dev;
+    (void)state;
+    assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
+    assert_string_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref");
+    assert_int_equal(wf_weight_layout(dev, WF_Q8_0, 32, 64), 0); /* what the reference reads */
+    wf_drop(dev, &c, wf_pick(dev, &c));
+    assert_string_not_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref"); /* wrong ones not even then */
+    wf_dev_close(dev);
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        p.force = bad[i];
+        assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_ERR_ARG);
+        assert_null(dev);
+    }
+}
+
+/* All that can run the call are dropped one by one, each once. */
+static void dropped_until_none_is_left(void **state)
+{
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .threads = 1, .tuned = "none"};
+    wf_call c = some_product(3, WF_F32);
+    wf_candidate_kernel all[32];
+    wf_dev *dev;
+    (void)state;
+    assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
+    size_t n = dev->fns->rank(dev, &c, NULL, all, WF_LEN(all));
+    assert_true(n >= 2);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(wf_pick(dev, &c), all[i].variant);
+        wf_drop(dev, &c, all[i].variant);
+        assert_false(wf_can_use(dev, &c, all[i].variant));
+    }
+    assert_int_equal(wf_pick(dev, &c), -1);
+    wf_dev_close(dev);
+}
+
+/* A fused kernel that fails is dropped alone: not the plain one, not other fusions of it; a wrong plain one in all ways. */
+static void fused_ones_are_dropped_alone(void **state)
+{
+    wf_dev *dev;
+    wf_call plain = some_product(1, WF_F32), silu = plain, norm_silu, norm = plain;
+    (void)state;
+    silu.p.silu = 1;
+    norm.in[WF_GEMM_NORM] = norm.in[WF_GEMM_W];
+    norm_silu = norm, norm_silu.p.silu = 1;
+    wf_null_configure(&(wf_null_config){.variants = 2});
+    assert_int_equal(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &dev), WEFT_OK);
+    wf_drop(dev, &norm_silu, 0);
+    assert_int_equal(wf_pick(dev, &norm_silu), 1);
+    assert_int_equal(wf_pick(dev, &silu), 0);
+    assert_int_equal(wf_pick(dev, &norm), 0);
+    assert_int_equal(wf_pick(dev, &plain), 0);
+    wf_drop(dev, &norm_silu, 1);
+    assert_int_equal(wf_pick(dev, &norm_silu), -1);
+    wf_drop(dev, &plain, 0);
+    assert_true(wf_pick(dev, &plain) == 1 && wf_pick(dev, &silu) == 1 && wf_pick(dev, &norm) == 1);
+    wf_dev_close(dev);
+    wf_null_configure(NULL);
 }
 
 static int n_warned;
@@ -348,6 +425,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(bad_files_are_warned_of, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_kernels, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(named_files, make_folder, remove_folder),
+        cmocka_unit_test(forced_by_name),
+        cmocka_unit_test(dropped_until_none_is_left),
+        cmocka_unit_test(fused_ones_are_dropped_alone),
         cmocka_unit_test(slugs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

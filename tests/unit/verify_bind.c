@@ -10,6 +10,7 @@
 
 #include "dev/front.h"
 #include "dev/null.h"
+#include "select/select.h"
 #include "verify/bind.h"
 
 static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
@@ -55,7 +56,7 @@ static fixture open_null(wf_null_config config)
     warnings[0] = 0;
     wf_null_configure(&config);
     weft_log_to(on_log, NULL, WEFT_LOG_WARN);
-    assert_int_equal(wf_dev_open("null", NULL, &f.dev), WEFT_OK);
+    assert_int_equal(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &f.dev), WEFT_OK);
     assert_int_equal(wf_buf_create(f.dev, 4 * 2 * 100 * 4, &f.gu), WEFT_OK);
     assert_int_equal(wf_buf_create(f.dev, 4 * 100 * 4, &f.y), WEFT_OK);
     f.call = (wf_call){.op = WF_OP_SILU_MUL, .variant = -1,
@@ -121,7 +122,7 @@ static void drops_wrong_variants(void **state)
         assert_non_null(strstr(warnings, "null device): silu_mul kernel null computes wrong results"));
         assert_non_null(strstr(warnings, "silu_mul kernel null2 computes wrong results"));
         assert_null(strstr(warnings, "null3"));
-        assert_int_equal(f.dev->fns->pick(f.dev, &f.call, NULL), 2);
+        assert_int_equal(wf_pick(f.dev, &f.call), 2);
         end(&f);
     }
 }
@@ -216,9 +217,9 @@ static bool no_norm_supports(wf_dev *dev, const wf_call *c, int variant)
     return !(c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) && null_fns->supports(dev, c, variant);
 }
 
-static int no_norm_pick(wf_dev *dev, const wf_call *c, const char *class)
+static size_t no_norm_rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
-    return c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf ? -1 : null_fns->pick(dev, c, class);
+    return c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf ? 0 : null_fns->rank(dev, c, class, out, cap);
 }
 
 static wf_call fused_call(const fixture *f)
@@ -244,7 +245,7 @@ static void fused_kernels_that_are_wrong(void **state)
         fixture f = open_null((wf_null_config){.compute = in_parts});
         wf_dev_fns fns = *f.dev->fns;
         null_fns = f.dev->fns;
-        if (norm_apart) fns.supports = no_norm_supports, fns.pick = no_norm_pick;
+        if (norm_apart) fns.supports = no_norm_supports, fns.rank = no_norm_rank;
         f.dev->fns = &fns;
         f.dev->has_fused_gemm = true;
         wf_call c = fused_call(&f);
@@ -253,10 +254,12 @@ static void fused_kernels_that_are_wrong(void **state)
         assert_int_equal(b.n, 3);
         assert_int_equal(b.part[1].b.variant, 0);
         assert_non_null(strstr(warnings, "gemm kernel null computes wrong results"));
-        assert_false(f.dev->has_fused_gemm);
+        wf_call norm_only = c;
+        norm_only.p.silu = 0;
+        assert_int_equal(wf_has_fused_kernel(f.dev, &norm_only), !norm_apart); /* another kind of fusion is not dropped */
         assert_int_equal(wf_pieces(f.dev, &c, piece), 3);
         wf_call plain = wf_piece_of(&c, piece[1]);
-        assert_int_equal(f.dev->fns->pick(f.dev, &plain, NULL), 0); /* the plain product's kernel is not dropped */
+        assert_int_equal(wf_pick(f.dev, &plain), 0); /* the plain product's kernel is not dropped */
         f.dev->fns = null_fns;
         end(&f);
     }
@@ -274,10 +277,10 @@ static bool count_supports(wf_dev *dev, const wf_call *c, int variant)
     return real_fns->supports(dev, c, variant);
 }
 
-static int count_pick(wf_dev *dev, const wf_call *c, const char *class)
+static size_t count_rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
     searches++;
-    return real_fns->pick(dev, c, class);
+    return real_fns->rank(dev, c, class, out, cap);
 }
 
 static weft_status note_launch(wf_queue *q, const wf_call *c, const wf_bound *b)
@@ -308,7 +311,7 @@ static void a_launch_only_enqueues(void **state)
     f.dev->timing_only = true;
     real_fns = f.dev->fns;
     wf_dev_fns fns = *real_fns;
-    fns.supports = count_supports, fns.pick = count_pick, fns.launch = note_launch, fns.bind = bind_seven;
+    fns.supports = count_supports, fns.rank = count_rank, fns.launch = note_launch, fns.bind = bind_seven;
     f.dev->fns = &fns;
     assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
     for (int i = 0; i < 3; i++) assert_int_equal(wf_event_create(f.dev, &ev[i]), WEFT_OK);
@@ -325,6 +328,37 @@ static void a_launch_only_enqueues(void **state)
     assert_true(launched[2].op == WF_OP_SILU_MUL && !launched[2].n_waits && launched[2].signal == ev[2]);
     f.dev->fns = real_fns;
     for (int i = 0; i < 3; i++) wf_event_destroy(ev[i]);
+    wf_queue_destroy(q);
+    end(&f);
+}
+
+static weft_status refuse_first(wf_queue *q, const wf_call *c, const wf_bound *b)
+{
+    (void)q;
+    (void)c;
+    return b->variant ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "too large a work-group");
+}
+
+/* A kernel that the driver refuses to start, although it was right once: the next binding takes another. */
+static void refused_at_launch(void **state)
+{
+    wf_binding b;
+    wf_queue *q;
+    (void)state;
+    right_from = 0;
+    fixture f = open_null((wf_null_config){.variants = 2});
+    f.dev->timing_only = true;
+    real_fns = f.dev->fns;
+    wf_dev_fns fns = *real_fns;
+    assert_int_equal(wf_queue_create(f.dev, &q), WEFT_OK);
+    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    fns.launch = refuse_first, f.dev->fns = &fns;
+    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_ERR_UNSUPPORTED);
+    assert_false(f.dev->lost);
+    assert_int_equal(wf_bind(f.dev, &f.call, &b), WEFT_OK);
+    assert_int_equal(b.part[0].b.variant, 1);
+    assert_int_equal(wf_launch(q, &f.call, &b), WEFT_OK);
+    f.dev->fns = real_fns;
     wf_queue_destroy(q);
     end(&f);
 }
@@ -363,7 +397,7 @@ int main(void)
         cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
         cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
         cmocka_unit_test(fused_kernels_that_are_wrong), cmocka_unit_test(a_launch_only_enqueues),
-        cmocka_unit_test(launches_are_checked_on_request),
+        cmocka_unit_test(launches_are_checked_on_request), cmocka_unit_test(refused_at_launch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
