@@ -1,8 +1,8 @@
-/* explain: what a step of a batch runs, for people. See tune.h. */
+/* explain: lists what a step runs, as readable text. See tune.h. */
 #include "engine/engine.h"
 #include <weft/tune.h>
 
-/* The fastest arithmetic of the device, and what it reads in a second. */
+/* The peak arithmetic rate of the device, and its memory bandwidth. */
 static weft_status measure(struct weft_engine *e, wf_explain *x)
 {
     wf_ceilings c = {0};

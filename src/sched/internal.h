@@ -9,7 +9,8 @@ void wf_sched_insert(wf_seq **list, wf_seq *q); /* keeps the list in order */
 void wf_sched_unlink(wf_seq **list, wf_seq *q);
 /* Records a swap of the first n pages of q, to run before the next step. false: no memory for the record. */
 bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n);
-/* Takes q's swap off the list: it would come in, and is preempted before it did. Its copy on the host is whole. False: it has none there. */
+/* Removes q's swap from the list: q was to be swapped in, and is preempted before. Its copy on the host is still complete.
+ * false: it has no swap in the list. */
 bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q);
 void wf_sched_clear_swaps(wf_sched *s);
 void wf_sched_admit(wf_sched *s); /* as many waiting sequences as fit */
