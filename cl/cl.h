@@ -170,28 +170,10 @@ struct cl_variant {
 };
 
 bool wf_cl_tile_registers(const cl_variant *); /* of wf_cl_configure_tile: does it take cl_caps.registers? */
-bool wf_cl_configure_get_rows(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_rmsnorm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_gemm(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_gemv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_tile(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_flat(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_frag(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_mma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_matrix(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_clblast(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_rope_kv(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_attention(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_split(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_prefill(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_attention_wgmma(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_flash(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_silu_mul(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_argmax(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_sample(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_token_subst(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
-bool wf_cl_configure_page_copy(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+#define X(op, name, tier, layout, class, flags, family, configure, ...)                                             \
+    bool wf_cl_configure_##configure(const cl_caps *, const cl_variant *, const wf_call *, uint32_t, cl_launch *);
+#include "cl/variants.def"
+#undef X
 
 /* ---- variants.c, pick.c: the variants of each op ------------------------------------------------------- */
 

@@ -109,11 +109,9 @@ static const char *const *attention_preference(const cl_caps *caps, const wf_cal
 
 static const char *const *preference(const cl_caps *caps, const wf_call *c)
 {
-    static const char *const any[] = {"naive", NULL};
-    static const char *const group[] = {"group", NULL};
+    static const char *const any[] = {"group", "naive", NULL};
     uint32_t m = c->out[0].rows, n = c->in[1].rows; /* of GEMM: those of W */
     switch (c->op) {
-    case WF_OP_RMSNORM: return group;
     case WF_OP_ATTENTION: return attention_preference(caps, c);
     case WF_OP_GEMM:
         return c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR ? fragment_preference(caps, m, n) : gemm_preference(caps, m, n);

@@ -73,7 +73,7 @@ static bool floats(const wf_call *c)
 }
 
 #define WF_CPU_LEVEL(level, rank)                                                                  \
-    uint32_t wf_cpu_rank_gemm_rows_##level(const wf_call *c)                                       \
+    uint32_t wf_cpu_rank_##level(const wf_call *c)                                                 \
     {                                                                                              \
         (void)c;                                                                                   \
         return wf_cpu_has_##level() ? rank : 0;                                                    \
@@ -81,26 +81,11 @@ static bool floats(const wf_call *c)
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *c)                                       \
     {                                                                                              \
         if (!wf_cpu_has_##level() || !quantised(c)) return 0;                                      \
-        return c->out[WF_SILU_MUL_Y].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;                     \
-    }                                                                                              \
-    uint32_t wf_cpu_rank_attention_##level(const wf_call *c)                                       \
-    {                                                                                              \
-        (void)c;                                                                                   \
-        return wf_cpu_has_##level() ? rank : 0;                                                    \
-    }                                                                                              \
-    uint32_t wf_cpu_rank_rmsnorm_##level(const wf_call *c)                                         \
-    {                                                                                              \
-        (void)c;                                                                                   \
-        return wf_cpu_has_##level() ? rank : 0;                                                    \
+        return c->out[WF_GEMM_Y].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;             \
     }                                                                                              \
     uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                        \
     {                                                                                              \
         return wf_cpu_has_##level() && floats(c) ? rank : 0;                                       \
-    }                                                                                              \
-    uint32_t wf_cpu_rank_argmax_##level(const wf_call *c)                                          \
-    {                                                                                              \
-        (void)c;                                                                                   \
-        return wf_cpu_has_##level() ? rank : 0;                                                    \
     }
 WF_CPU_LEVEL(c, RANK_C)
 WF_CPU_LEVEL(avx2, RANK_AVX2)

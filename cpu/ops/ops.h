@@ -5,23 +5,25 @@
 
 #include "cpu/cpu.h"
 
+#define WF_CPU_RUN(name, level)         void wf_cpu_##name##_##level(const wf_cpu_work *);
+#define WF_CPU_RUN_SCRATCH(name, level) WF_CPU_RUN(name, level) wf_cpu_scratch_size wf_cpu_##name##_scratch_##level(const wf_call *);
+#define WF_CPU_LEVELS(what, name)                                                                  \
+    what(name, c) what(name, avx2) what(name, avx512) what(name, neon) what(name, dotprod)
+#define RUN(name)         WF_CPU_LEVELS(WF_CPU_RUN, name)
+#define RUN_SCRATCH(name) WF_CPU_LEVELS(WF_CPU_RUN_SCRATCH, name)
+#include "cpu/ops/levels.def"
+RUN_SCRATCH(gemm_int8) /* gemm_vnni.c or gemm_int8.c */
+RUN(probe_read)
+RUN(probe_fma)
+RUN(probe_int8)
+#undef RUN
+#undef RUN_SCRATCH
+
 #define WF_CPU_LEVEL(level)                                                                        \
     bool wf_cpu_has_##level(void);                                                                 \
-    void wf_cpu_gemm_rows_##level(const wf_cpu_work *);                                            \
-    wf_cpu_scratch_size wf_cpu_gemm_rows_scratch_##level(const wf_call *);                         \
-    void wf_cpu_gemm_int8_##level(const wf_cpu_work *);                                            \
-    wf_cpu_scratch_size wf_cpu_gemm_int8_scratch_##level(const wf_call *);                         \
-    void wf_cpu_attention_##level(const wf_cpu_work *);                                            \
-    wf_cpu_scratch_size wf_cpu_attention_scratch_##level(const wf_call *);                         \
     void wf_cpu_decode_##level(uint8_t dtype, const void *src, float *dst, size_t n);              \
-    void wf_cpu_rmsnorm_##level(const wf_cpu_work *);                                              \
-    void wf_cpu_silu_mul_##level(const wf_cpu_work *);                                             \
-    void wf_cpu_probe_read_##level(const wf_cpu_work *);                                           \
-    void wf_cpu_probe_fma_##level(const wf_cpu_work *);                                            \
-    void wf_cpu_probe_int8_##level(const wf_cpu_work *);                                           \
     uint32_t wf_cpu_probe_fma_ops_##level(void);                                                   \
-    uint32_t wf_cpu_probe_int8_ops_##level(void);                                                  \
-    void wf_cpu_argmax_##level(const wf_cpu_work *);
+    uint32_t wf_cpu_probe_int8_ops_##level(void);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)

@@ -6,16 +6,10 @@
 
 #include "cpu/cpu.h"
 
-void wf_cpu_ref_get_rows(const wf_cpu_work *);
-void wf_cpu_ref_rmsnorm(const wf_cpu_work *);
-void wf_cpu_ref_gemm(const wf_cpu_work *);
-void wf_cpu_ref_rope_kv(const wf_cpu_work *);
-void wf_cpu_ref_attention(const wf_cpu_work *);
-void wf_cpu_ref_silu_mul(const wf_cpu_work *);
-void wf_cpu_ref_argmax(const wf_cpu_work *);
-void wf_cpu_ref_page_copy(const wf_cpu_work *);
-void wf_cpu_ref_token_subst(const wf_cpu_work *);
-void wf_cpu_ref_sample(const wf_cpu_work *);
+/* cpu/ref/<op>.c */
+#define X(id, name, ...) void wf_cpu_ref_##name(const wf_cpu_work *);
+#include "dev/ops.def"
+#undef X
 
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *);

@@ -362,11 +362,9 @@ static weft_status check_sample(const wf_call *c)
 }
 
 static weft_status (*const check_op[WF_N_OPS])(const wf_call *) = {
-    [WF_OP_GET_ROWS] = check_get_rows,           [WF_OP_RMSNORM] = check_rmsnorm,
-    [WF_OP_GEMM] = check_gemm,           [WF_OP_ROPE_KV] = check_rope_kv,
-    [WF_OP_ATTENTION] = check_attention, [WF_OP_SILU_MUL] = check_silu_mul,
-    [WF_OP_ARGMAX] = check_argmax,       [WF_OP_PAGE_COPY] = check_page_copy,
-    [WF_OP_SAMPLE] = check_sample,       [WF_OP_TOKEN_SUBST] = check_token_subst,
+#define X(id, name, ...) [WF_OP_##id] = check_##name,
+#include "dev/ops.def"
+#undef X
 };
 
 static weft_status check_variant(wf_dev *dev, const wf_call *c)

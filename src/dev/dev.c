@@ -12,7 +12,7 @@ enum { /* as ops.def calls them */
 
 const wf_op_info wf_ops[WF_N_OPS] = {
 #define OPERAND(id, name, what) [WF_##id] = {name, what},
-#define X(id, name, class, in, out) [WF_OP_##id] = {name, WF_CLASS_##class, WF_N_##id##_IN, WF_N_##id##_OUT, {in}, {out}},
+#define X(id, name, class, in, out) [WF_OP_##id] = {#name, WF_CLASS_##class, WF_N_##id##_IN, WF_N_##id##_OUT, {in}, {out}},
 #include "dev/ops.def"
 #undef X
 #undef OPERAND

@@ -78,6 +78,8 @@ wf_check wf_check_no_windows(const wf_check *k);
  * row_hash counts. False: not attention, or only one sequence. */
 bool wf_check_poison_other_sequences(const wf_check *k, wf_check *out);
 void wf_check_poison_free(wf_check *poisoned); /* the memory that it does not borrow from k */
+/* Is each row of the results computed from that row of the inputs, and from vectors of numbers that all rows share? */
+bool wf_op_row_wise(enum wf_op op);
 /* Are the dtypes of all of an op's operands fixed? Else some are activations. */
 bool wf_op_fixed(enum wf_op op);
 /* The call of this check, for supports() and rank(): complete except for the buffers. */

@@ -51,10 +51,9 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
              c->pad ? " padded" : "");
 }
 
-/* One row for each op; the code below varies dtypes and a few flags over all their values. */
+/* At least one row for each op but the row-wise ones, which are alike; the code below varies dtypes and a few flags over all their values. */
 static const wf_case small[] = {
     {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
-    {.op = WF_OP_RMSNORM, .m = 3, .k = 331, .pad = 5},
     {.op = WF_OP_RMSNORM, .m = 5, .n = 6, .k = 64, .pad = 4},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
@@ -69,7 +68,6 @@ static const wf_case small[] = {
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
     {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
-    {.op = WF_OP_SILU_MUL, .m = 3, .k = 333, .pad = 1},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},
@@ -83,9 +81,14 @@ static bool takes_weight(enum wf_op op)
     return wf_op_input(op, WF_OPERAND_WEIGHT) >= 0;
 }
 
+bool wf_op_row_wise(enum wf_op op)
+{
+    return wf_op_input(op, WF_OPERAND_BY_ROW) == 0 && wf_op_input(op, WF_OPERAND_WEIGHT | WF_OPERAND_I32) < 0;
+}
+
 bool wf_op_fixed(enum wf_op op)
 {
-    return op == WF_OP_ARGMAX || op == WF_OP_PAGE_COPY || op == WF_OP_SAMPLE || op == WF_OP_TOKEN_SUBST;
+    return !takes_weight(op) && !(wf_ops[op].in[0].what & WF_OPERAND_ACT) && !(wf_ops[op].out[0].what & WF_OPERAND_ACT);
 }
 
 /* Fills in the v-th choice of dtypes; false past the last. */
@@ -94,8 +97,8 @@ static bool dtypes_of(wf_case *c, size_t v)
     static const uint8_t acts[] = {WF_F32, WF_F16};
     if (wf_op_fixed(c->op)) return v == 0;
     size_t n_weights = takes_weight(c->op) ? WF_N_WEIGHT_DTYPES : 1;
-    size_t n_acts = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->in_place ? 1 : 2;
-    size_t n_outs = c->op == WF_OP_GET_ROWS || c->in_place ? 1 : 2;
+    size_t n_acts = !(wf_ops[c->op].in[0].what & WF_OPERAND_ACT) || c->in_place ? 1 : 2;
+    size_t n_outs = !(wf_ops[c->op].out[0].what & WF_OPERAND_ACT) || c->in_place ? 1 : 2;
     if (v >= n_weights * n_acts * n_outs) return false;
     c->weight = (uint8_t)(v % n_weights);
     c->in = acts[v / n_weights % n_acts];
@@ -103,10 +106,19 @@ static bool dtypes_of(wf_case *c, size_t v)
     return true;
 }
 
+/* Row i of all: those above, then one for each row-wise op; false past the last. */
+static bool small_row(size_t i, wf_case *out)
+{
+    if (i < WF_LEN(small)) return *out = small[i], true;
+    i -= WF_LEN(small);
+    for (int op = 0; op < WF_N_OPS; op++)
+        if (wf_op_row_wise((enum wf_op)op) && !i--) return *out = (wf_case){.op = (enum wf_op)op, .m = 3, .k = 331, .pad = 5}, true;
+    return false;
+}
+
 bool wf_case_small(size_t i, uint64_t seed, wf_case *out)
 {
-    for (size_t row = 0, v = 0; row < WF_LEN(small);) {
-        *out = small[row];
+    for (size_t row = 0, v = 0; small_row(row, out);) {
         out->seed = wf_random(seed, i);
         if (!dtypes_of(out, v)) {
             row++;

@@ -568,11 +568,9 @@ static weft_status gen_attention(wf_check *k, gen *g)
 }
 
 static weft_status (*const gen_op[WF_N_OPS])(wf_check *, gen *) = {
-    [WF_OP_GET_ROWS] = gen_get_rows,           [WF_OP_RMSNORM] = gen_rmsnorm,
-    [WF_OP_GEMM] = gen_gemm,           [WF_OP_ROPE_KV] = gen_rope_kv,
-    [WF_OP_ATTENTION] = gen_attention, [WF_OP_SILU_MUL] = gen_silu_mul,
-    [WF_OP_ARGMAX] = gen_argmax,       [WF_OP_PAGE_COPY] = gen_page_copy,
-    [WF_OP_SAMPLE] = gen_sample,       [WF_OP_TOKEN_SUBST] = gen_token_subst,
+#define X(id, name, ...) [WF_OP_##id] = gen_##name,
+#include "dev/ops.def"
+#undef X
 };
 
 weft_status wf_check_generate(wf_check *c)

@@ -34,7 +34,7 @@ static uint32_t whole_blocks(uint32_t k, uint8_t dtype)
     return WF_UP(k, wf_dtypes[dtype].block);
 }
 
-/* ---- rows, rmsnorm, silu_mul ----------------------------------------------------------------------- */
+/* ---- rows, row-wise ops ------------------------------------------------------------------------------- */
 
 static bool rows(op_cases *s)
 {
@@ -74,10 +74,9 @@ static bool vectors(op_cases *s)
 {
     for (int o = 0; o < 2; o++) {
         if (!head_norms(s, acts[o])) return false;
-        if (!wide(s, WF_OP_RMSNORM, WF_F32, acts[o])) return false;
-        for (int i = 0; i < 2; i++) {
-            if (!wide(s, WF_OP_SILU_MUL, acts[i], acts[o])) return false;
-        }
+        for (int op = 0; op < WF_N_OPS; op++)
+            for (int i = 0; wf_op_row_wise((enum wf_op)op) && i < (wf_ops[op].in[0].what & WF_OPERAND_ACT ? 2 : 1); i++)
+                if (!wide(s, (enum wf_op)op, acts[i], acts[o])) return false;
     }
     return true;
 }
@@ -377,9 +376,11 @@ static bool tiny(op_cases *s)
         wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = 2, .n = 3, .k = k};
         if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
     }
-    return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .k = 33}) &&
-           add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .n = 3, .k = 8}) &&
-           add(s, (wf_case){.op = WF_OP_SILU_MUL, .in = in, .out = out, .m = 2, .k = 17}) &&
+    for (int op = 0; op < WF_N_OPS; op++) {
+        wf_case c = {.op = (enum wf_op)op, .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32, .out = out, .m = 2, .k = 33};
+        if (wf_op_row_wise(c.op) && !add(s, c)) return false;
+    }
+    return add(s, (wf_case){.op = WF_OP_RMSNORM, .in = WF_F32, .out = out, .m = 2, .n = 3, .k = 8}) &&
            add(s, (wf_case){.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 3, .k = 300}) &&
            add(s, (wf_case){.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 4, .n = 3, .k = 70, .bias = true}) &&
            add(s, (wf_case){.op = WF_OP_PAGE_COPY, .in = WF_F16, .out = WF_F16, .m = 5, .n = 4, .k = 24}) &&

@@ -124,8 +124,9 @@ static void check_batch_invariance(session *s, const wf_check *k, const wf_varia
 static bool must_run(const session *s, const wf_case *c)
 {
     if (wf_op_fixed(c->op)) return !s->variant;
-    bool act_in = c->op == WF_OP_GET_ROWS || c->op == WF_OP_RMSNORM || c->in == s->dev->act;
-    bool act_out = c->op == WF_OP_GET_ROWS || c->out == s->dev->act || c->op == WF_OP_GEMM;
+    const wf_op_info *op = &wf_ops[c->op];
+    bool act_in = !(op->in[0].what & WF_OPERAND_ACT) || c->in == s->dev->act;
+    bool act_out = !(op->out[0].what & WF_OPERAND_ACT) || c->out == s->dev->act || c->op == WF_OP_GEMM;
     bool fused = c->norm || c->p.silu || c->p.rope; /* what no kernel can do whole is done in parts */
     return act_in && act_out && !s->variant && !fused;
 }
