@@ -15,7 +15,7 @@
 #include "common.clh"
 #endif
 
-enum sweep { FIRST, ADJUST, SUMS, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, LIKELIEST, DONE };
+enum sweep { FIRST, ADJUST, SUMS, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, LARGEST, DONE };
 
 /* What the first work-item knows of its row; the others read it between sweeps. */
 typedef struct row_state {
@@ -29,7 +29,7 @@ typedef struct row_state {
     float want, above;       /* the sum top_p asks for; that of the columns above t */
     uint run;                /* work-item whose columns the draw fell into */
     float rest;              /* what is left of u there */
-    uint n;                  /* likeliest columns found */
+    uint n;                  /* largest columns found */
     float last;              /* the last of them */
     uint last_at;
 } row_state;
@@ -247,12 +247,12 @@ void advance(row_state *s, const found *f, uint K, uint count, bool adjusts, con
     case WEIGHTS: find_run(s, sums); break;
     case PICK:
         if (s->temperature > 0) s->column = f->at;
-        s->sweep = count > 1 ? LIKELIEST : DONE;
+        s->sweep = count > 1 ? LARGEST : DONE;
         break;
     default:
         s->last = f->best;
         s->last_at = f->at;
-        s->sweep = ++s->n + 1 < count ? LIKELIEST : DONE;
+        s->sweep = ++s->n + 1 < count ? LARGEST : DONE;
     }
 }
 
@@ -296,7 +296,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
             if (s.sweep == FIRST) sweep_first(x, z, K, &f);
             else if (s.sweep == ADJUST) sweep_adjust(x, z, K, indptr[0], indptr[1], IN_AT(int, ids), IN_AT(float, adjust));
             else if (s.sweep == SUMS) sweep_sums(x, z, K, s.x_top, &f);
-            else if (s.sweep == LIKELIEST) sweep_after(x, K, s.last, s.last_at, &f);
+            else if (s.sweep == LARGEST) sweep_after(x, K, s.last, s.last_at, &f);
             else if (s.sweep >= TIES) sweep_run(z, K, &s, tie, &f);
             else sweep_from(z, K, from_key(&s), s.top, s.sweep >= ABOVE, &f);
             if (s.sweep == TIES) ties[lid] = f.count;
@@ -317,7 +317,7 @@ KERNEL void sample(IN(x), IN(params), IN(key), IN(indptr), IN(ids), IN(adjust), 
                 f.count = counts[0], f.sum = totals[0];
                 advance(&s, &f, K, count, indptr_off != NONE, sums);
                 if (was == PICK) y[0] = (int)s.column, p[0] = x[s.column] - s.norm;
-                if (was == LIKELIEST) y[s.n] = (int)s.last_at, p[s.n] = s.last - s.norm;
+                if (was == LARGEST) y[s.n] = (int)s.last_at, p[s.n] = s.last - s.norm;
                 shared = s;
             }
             barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);

@@ -25,13 +25,13 @@ enum wf_null_slot {
 };
 
 typedef struct wf_null_config {
-    enum wf_null_slot slot; /* where to fail */
-    uint32_t nth;           /* at this call of it, counted from 1 over all null devices; 0: never */
-    weft_status status;     /* with this; 0: the work never ends, and waits for it time out at once */
+    enum wf_null_slot slot; /* the slot that fails */
+    uint32_t nth;           /* at its nth call, counted from 1 over all null devices; 0: never */
+    weft_status status;     /* with this status; 0: the work never ends, and waits for it time out at once */
     uint32_t variants;      /* of each op; 0: 1 */
     /* Arithmetic on buf->host; NULL: none, and timing_only is set. */
     weft_status (*compute)(const wf_call *);
-    void (*bound)(const wf_call *);       /* sees each call that is bound, or NULL */
+    void (*bound)(const wf_call *);       /* is told of each call that is bound, or NULL */
     uint64_t (*transfer_ns)(uint64_t bytes); /* of a network node on the fake clock; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
 } wf_null_config;

@@ -26,8 +26,8 @@ typedef struct wf_page_copy {
     void *host;
 } wf_page_copy;
 
-/* What a step takes beside the batch, and what it gives. Memory that it fills, and that of copies, belongs to the device until wf_exec_wait has
- * returned for this step; all else is copied by wf_exec_submit. */
+/* Further inputs of a step, and its results. Memory for results and page copies belongs to the device until wf_exec_wait has returned
+ * for this step; wf_exec_submit copies all else. */
 typedef struct wf_step_io {
     const wf_sampling_params *sampling; /* [b->n_logits], how each is sampled; NULL: all greedily */
     int32_t *ids;         /* [b->n_logits], the token of each; or NULL: four bytes a row to read instead of a vocabulary */
@@ -61,7 +61,7 @@ uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
 weft_status wf_exec_poison(wf_exec *e);
 uint64_t wf_exec_kv_bytes(const wf_exec *e);
 uint64_t wf_exec_activation_bytes(const wf_exec *e);
-/* What a step of that shape runs, as a table for people (explain.c). */
+/* The commands of a step of that shape, as a readable table (explain.c). */
 typedef struct wf_explain {
     uint32_t tokens, decodes, context; /* of the batch; tokens of the longest sequence */
     double flops_rate, byte_rate;      /* what the device reaches, a second; 0: unknown, no times are expected */

@@ -1,4 +1,4 @@
-/* inside: what the files of exec share. */
+/* inside: declarations that the files of exec share. */
 #ifndef WF_EXEC_INSIDE_H
 #define WF_EXEC_INSIDE_H
 
@@ -9,7 +9,7 @@ typedef struct wf_inflight {
     const wf_program *program;
     wf_step_shape step;
     wf_host staging;     /* the batch's arrays, packed as on the device */
-    wf_host recomputed;  /* a uint32_t: by asynchronous softmax, of all steps up to this one */
+    wf_host recomputed;  /* a uint32_t: softmax rows that asynchronous attention computed again, in all steps up to this one */
     wf_event *done;
     wf_event **ends;     /* by command */
     wf_event **starts;   /* likewise: the first kernel of several; NULL unless times are wanted */
@@ -28,7 +28,7 @@ struct wf_exec {
     uint32_t n_queues;
     wf_event *ends[WF_MAX_QUEUES];
     wf_inflight flights[WF_EXEC_DEPTH];
-    bool counts;          /* attention with asynchronous softmax counts what it computes again */
+    bool counts;          /* attention with asynchronous softmax counts rows that it computes again */
     bool can_sample;
     wf_exec_stats stats;
     uint64_t ended_ns;    /* the last step, on the device's clock; 0: there was nothing to do since */
@@ -41,7 +41,7 @@ struct wf_exec {
     void *observer_user;
 };
 
-/* A step while it is submitted. */
+/* A step during its submission. */
 typedef struct wf_submission {
     const wf_program *program;
     wf_inflight *f;
@@ -52,7 +52,7 @@ typedef struct wf_submission {
     uint64_t upload_bytes;
 } wf_submission;
 
-/* inputs.c: the batch's arrays into the staging memory, one behind the other; sets step.input_at and upload_bytes. */
+/* inputs.c: packs the batch's arrays into the staging memory, and sets step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align);
 /* Rows of a state. */

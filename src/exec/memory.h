@@ -1,11 +1,11 @@
-/* memory: where on the device everything lies that changes — pages of the KV cache, activations, and the arrays of
- * a step. Nothing is allocated after start-up.
+/* memory: places everything that changes on the device: pages of the KV cache, activations, and the arrays of a step.
+ * Nothing is allocated after start-up.
  *
- * A page holds K and V of all layers, one behind the other, so that it is copied in one piece; the pool of a layer is
- * a view of the whole with an offset and a stride. Where all that and the activations fit in one buffer of the device
- * they share it (mem/unified_pool.h). Where not, each buffer holds the pages of a group of layers, for a kernel takes K or V
- * from one buffer; activations then lie apart, and nothing is shared: a page is there only if its part is in every buffer, so
- * the room beside activations in one of them would need the same room in all others.
+ * A page holds K and V of all layers, one after the other, so that one copy moves it; the pool of a layer is a view of the
+ * whole with an offset and a stride. If all pages and the activations fit in one buffer of the device, they share it
+ * (mem/unified_pool.h). Else each buffer holds the pages of a group of layers, since a kernel takes K or V from one buffer, and
+ * activations have a buffer of their own. Nothing is shared then: a page needs its part in every buffer, so free memory
+ * next to the activations in one buffer would be useless without as much in all others.
  */
 #ifndef WF_MEMORY_H
 #define WF_MEMORY_H
@@ -38,9 +38,9 @@ typedef struct wf_memory {
     const wf_graph *g;
     const wf_plan *p;
     wf_limits limits;
-    wf_arena steps, kv;   /* arrays and slots; pages, and slots where they share */
+    wf_arena steps, kv;   /* arrays and activation slots; pages, and the slots where both share memory */
     wf_region *slots;     /* by slot; shared: the space */
-    uint64_t (*below)[2]; /* by slot: bytes from its begin to the end of the space for each row, each row of logits */
+    uint64_t (*below)[2]; /* by slot: bytes from its start to the end of the pool, for each row and each row of logits */
     wf_pool *pools;       /* by id of WF_VALUE_KV */
     wf_group *groups;
     size_t n_pools, n_groups;
@@ -50,14 +50,14 @@ typedef struct wf_memory {
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l);
 weft_status wf_memory_commit(wf_memory *m);
 void wf_memory_free(wf_memory *m);
-/* Where a slot begins in a step of so many rows; the caller sets shape and dtype. */
+/* The start of a slot in a step with n rows; the caller sets shape and dtype. */
 wf_view wf_memory_slot(const wf_memory *m, int32_t slot, uint32_t rows, uint32_t logits);
-/* K or V of a layer in such a step: the pages that it leaves. */
+/* K or V of a layer in such a step: the pages next to its activations. */
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits);
-/* A page, to the host or from there. */
+/* Copies a page to the host or back. */
 weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool out, uint8_t *host);
 weft_status wf_memory_poison(const wf_memory *m, wf_queue *q); /* NaN in all pages */
-uint64_t wf_memory_kv(const wf_memory *m);          /* bytes of the pages that every step leaves */
-uint64_t wf_memory_activations(const wf_memory *m); /* all else */
+uint64_t wf_memory_kv(const wf_memory *m);          /* bytes of the guaranteed pages */
+uint64_t wf_memory_activations(const wf_memory *m); /* of everything else */
 
 #endif

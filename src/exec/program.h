@@ -1,8 +1,8 @@
 /* program: a plan bound to a device. Flat commands in the order of submission, each with its kernels chosen and built, its
  * operands located, its token range, queue, waits and signal. Running a step only walks them (exec.c).
  *
- * What depends on the batch is left open as little as possible: where activations and inputs begin, how many rows there are,
- * and which of the kernels bound for each number of rows a command takes.
+ * Only what depends on the batch is left open: where activations and inputs begin, how many rows there are, and which of the
+ * kernels that are bound for each number of rows a command takes.
  */
 #ifndef WF_PROGRAM_H
 #define WF_PROGRAM_H
@@ -10,7 +10,7 @@
 #include "exec/memory.h"
 #include "plan/plan.h"
 
-/* Kernels of calls that differ only in the number of rows, the longest context and where operands lie; all layers share them. */
+/* Kernels of calls that differ only in the number of rows, the longest context and the operands' addresses; all layers share them. */
 typedef struct wf_kernels {
     wf_call like;      /* such a call */
     bool prefill;      /* attention of prefill, not of decodes */
@@ -22,7 +22,7 @@ typedef struct wf_kernels {
 
 enum { WF_N_CONTEXTS = 5 }; /* choices of attention by the longest context: 512, 2,048, 8,192, 32,768, any */
 
-/* Where an operand lies. */
+/* What an operand's address depends on. */
 enum wf_place { WF_PLACE_FIXED /* as in the template */, WF_PLACE_SLOT, WF_PLACE_INPUT, WF_PLACE_STATE, WF_PLACE_POOL };
 typedef struct wf_ref {
     uint8_t place; /* enum wf_place */
@@ -47,14 +47,14 @@ typedef struct wf_program {
     size_t n;
 } wf_program;
 
-/* One step's numbers, from which the open parts follow. */
+/* The numbers of one step, which fix the open parts. */
 typedef struct wf_step_shape {
     uint32_t n_tokens, n_decodes, n_seqs, n_pages, n_logits;
     uint32_t max_kv, max_q;
     uint64_t input_at[WF_N_INPUTS]; /* bytes in the input region */
 } wf_step_shape;
 
-/* What programs are bound to. */
+/* The memory that programs are bound to. */
 typedef struct wf_bind_to {
     wf_dev *dev;
     const wf_graph *g;
@@ -67,12 +67,12 @@ typedef struct wf_bind_to {
     size_t n_kernels, cap_kernels;
 } wf_bind_to;
 
-/* to and plan outlive the program. No kernel is chosen yet. */
+/* `to` and plan outlive the program. It has no kernels yet. */
 weft_status wf_program_init(wf_program *p, wf_bind_to *to, const wf_plan *plan);
 void wf_program_free(wf_program *p);
-/* Chooses, builds and checks the kernels of all programs for every number of rows that a step may have, so that none is met
- * by surprise later. On OpenCL devices of CPUs, where a kernel is compiled for seconds, of 1, 8 and all rows; others there
- * when they are first met. A device without a kernel for SAMPLE that works sets *can_sample to false. */
+/* Chooses, builds and checks the kernels of all programs for every number of rows that a step may have, so that no step
+ * compiles one. On OpenCL devices of CPUs, where a kernel takes seconds to compile, only those for 1, 8 and all rows; the
+ * others at first use. A device without a kernel for SAMPLE that works sets *can_sample to false. */
 weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user);
 void wf_kernels_free(wf_bind_to *to);
 
@@ -83,11 +83,11 @@ typedef struct wf_range {
 wf_range wf_command_range(const wf_command *c, const wf_step_shape *st);
 /* The call for these rows of a step. */
 void wf_command_call(const wf_bind_to *to, const wf_command *c, const wf_step_shape *st, wf_range rows, wf_call *out);
-/* Where an operand of a copy lies in a step; *v is the command's template. */
+/* An operand of a copy in a step; *v is the command's template. */
 void wf_command_view(const wf_bind_to *to, const wf_step_shape *st, wf_range rows, const wf_ref *ref, wf_view *v);
 /* The kernels for that call; bound now if they were not. */
 weft_status wf_command_kernels(const wf_bind_to *to, const wf_command *c, const wf_call *call, const wf_binding **out);
-/* Chooses anew for such calls: the device has dropped a kernel. */
+/* Chooses again for such calls: the device has dropped a kernel. */
 void wf_command_unbind(const wf_command *c, const wf_call *call);
 /* Rows that an input has in a step. */
 uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i);

@@ -63,7 +63,7 @@ enum wf_node_kind {
 enum wf_when {
     WF_ALWAYS,
     WF_WHEN_PENDING, /* tokens that the step before samples and the host has not seen */
-    WF_WHEN_GREEDY,  /* all tokens are the likeliest */
+    WF_WHEN_GREEDY,  /* all tokens are sampled greedily */
     WF_WHEN_SAMPLED, /* some are sampled */
     WF_WHEN_IDS,     /* the host wants sampled tokens */
     WF_WHEN_LOGITS,  /* the host wants logits */

@@ -1,13 +1,14 @@
-/* select: chooses the kernel variant for each call: one that params.force names, else the one that was measured as the
- * fastest for the shape (tuned.h), else the best that the backend offers. With params.deterministic it chooses within one invariance
- * class for each shape, whatever the number of rows. Variants that were dropped are never chosen again.
+/* select: chooses the kernel variant for each call: the one that params.force names, else the one that was measured as the
+ * fastest for the shape (tuned.h), else the best that the backend offers. With params.deterministic it chooses within one
+ * invariance class for each shape, whatever the number of rows. Variants that were dropped are never chosen again.
  */
 #ifndef WF_SELECT_H
 #define WF_SELECT_H
 
 #include "dev/dev.h"
 
-/* Opens a device, as wf_dev_open does, and becomes its selector. A p->tuned that names no good file is an error. */
+/* Opens a device, as wf_dev_open does, and becomes its selector. It is an error if p->force names no variant, or p->tuned
+ * no valid file. */
 weft_status wf_select_open(const char *spec, const wf_open_params *p, wf_dev **out);
 /* Rows that a step should have on this device, as measured; 0: nobody has. */
 uint32_t wf_select_dense_batch(wf_dev *);

@@ -92,7 +92,7 @@ class Text(cli.TestCase):
     def test_bad_attention_windows_file(self):
         """The file itself: tests/unit/attention_windows.c, and what it does: tests/golden/attention_windows.py."""
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "spans")
+            path = os.path.join(folder, "windows")
             with open(path, "w") as f:
                 f.write("weft-attention-windows 1\nlayer 0 1 2 3\n")
             for command in (RUN, ["bench", *cli.CPU, "-p", 4, "-n", 0], ["perplexity", *cli.CPU, "-f", __file__],
