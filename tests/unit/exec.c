@@ -1,0 +1,229 @@
+/* exec: programs on the null device, whose fake clock shows what runs beside what. A small graph by hand, with a sum over processes. */
+#include "dev/null.h"
+#include "exec/exec.h"
+#include "select/select.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { WIDTH = 64, VOCAB = 32, PAGE_BYTES = 2 * 2 * WIDTH /* K and V of F16 */, TOKENS = 32 };
+
+typedef struct fixture {
+    wf_dev *dev;
+    wf_graph g;
+    wf_plans plans;
+    wf_buf *buf;
+    wf_view weights[4];
+    wf_limits limits;
+    wf_exec *e;
+    wf_batch b;
+} fixture;
+
+/* ---- the graph: embed, up, sum over processes, down, logits ------------------------------------------------------- */
+
+static int32_t weight(fixture *f, uint32_t rows, uint32_t cols)
+{
+    uint32_t id = 0;
+    for (size_t v = 0; v < f->g.n_values; v++) id += f->g.values[v].kind == WF_VALUE_WEIGHT;
+    f->weights[id] = (wf_view){f->buf, 0, rows, cols, cols, WF_F32, 0};
+    return wf_graph_value(&f->g, (wf_value){WF_VALUE_WEIGHT, WF_ROWS_WHOLE, WF_F32, cols, id, rows});
+}
+
+static int32_t act(fixture *f, enum wf_rows rows, uint32_t cols)
+{
+    return wf_graph_value(&f->g, (wf_value){WF_VALUE_ACT, rows, WF_F32, cols, 0});
+}
+
+static int32_t add(fixture *f, enum wf_node_kind kind, enum wf_op op, const char *name, int32_t layer, enum wf_rows rows, int32_t a, int32_t b, uint32_t cols)
+{
+    wf_node n = wf_graph_blank(kind, op, name, layer, rows);
+    n.in[0] = WF_ALL(a);
+    n.in[1] = WF_ALL(b);
+    n.out[0] = WF_ALL(act(f, rows, cols));
+    assert_true(wf_graph_node(&f->g, &n) >= 0);
+    return n.out[0].value;
+}
+
+static void make_graph(fixture *f)
+{
+    wf_graph *g = &f->g;
+    assert_int_equal(wf_graph_init(g, 1), WEFT_OK);
+    assert_int_equal(wf_graph_begin(g), WEFT_OK);
+    for (uint32_t id = 0; id < 2; id++) wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, WIDTH, id, 0});
+    int32_t x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_BATCH, weight(f, VOCAB, WIDTH), g->inputs[WF_INPUT_TOKEN], WIDTH);
+    x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "up", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
+    x = add(f, WF_NODE_ALL_REDUCE, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH, x, -1, WIDTH);
+    x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "down", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
+    x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "gather_logits", WF_ONCE, WF_ROWS_LOGITS, x, g->inputs[WF_INPUT_LOGIT_ROWS], WIDTH);
+    g->logits = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, x, weight(f, VOCAB, WIDTH), VOCAB);
+    assert_int_equal(wf_graph_end(g), WEFT_OK);
+}
+
+/* ---- an exec ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t slow_products(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM && c->out[0].rows > 4 ? 10000 : 0;
+}
+
+static uint64_t slow_network(uint64_t bytes)
+{
+    return bytes > 0 ? 10000 : 0;
+}
+
+static void open_with(fixture *f, const char *plan)
+{
+    *f = (fixture){.limits = {.step_tokens = TOKENS, .logit_rows = 4, .seqs = 4, .seq_pages = 4, .pages = 8}};
+    wf_null_configure(&(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network});
+    assert_int_equal(wf_select_open("null", NULL, &f->dev), WEFT_OK);
+    assert_int_equal(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf), WEFT_OK);
+    make_graph(f);
+    if (plan) {
+        char path[] = "/tmp/weft-plan-XXXXXX";
+        FILE *file = fdopen(mkstemp(path), "w");
+        fputs(plan, file);
+        fclose(file);
+        assert_int_equal(wf_plans_load(&f->g, path, &f->plans), WEFT_OK);
+        unlink(path);
+    } else {
+        f->plans.n = 1;
+        assert_int_equal(wf_plan_sequential(&f->g, true, &f->plans.list[0]), WEFT_OK);
+    }
+    assert_int_equal(wf_plans_finish(&f->g, &f->plans, f->dev->align), WEFT_OK);
+    assert_int_equal(wf_exec_create(f->dev, &f->g, &f->plans, f->weights, &f->limits, &f->e), WEFT_OK);
+    assert_int_equal(wf_exec_bind(f->e, NULL, NULL), WEFT_OK);
+    assert_int_equal(wf_batch_init(&f->b, &f->limits), WEFT_OK);
+    f->b.n_tokens = TOKENS, f->b.n_seqs = f->b.n_pages = f->b.n_logits = 1, f->b.max_q = f->b.max_kv = TOKENS;
+}
+
+static void close_all(fixture *f)
+{
+    wf_batch_free(&f->b);
+    wf_exec_destroy(f->e);
+    wf_plans_free(&f->plans);
+    wf_graph_free(&f->g);
+    wf_buf_destroy(f->buf);
+    wf_dev_close(f->dev);
+    assert_int_equal(wf_null_alive(), 0);
+    wf_null_configure(NULL);
+}
+
+/* What a step takes on the fake clock. */
+static uint64_t step(fixture *f, const wf_step_io *io)
+{
+    uint64_t before = wf_null_now(f->dev);
+    assert_int_equal(wf_exec_submit(f->e, &f->b, io), WEFT_OK);
+    assert_int_equal(wf_exec_wait(f->e), WEFT_OK);
+    return wf_null_now(f->dev) - before;
+}
+
+#define ONCE(op, q) "once " op " 0-end queue " q " kernel auto groups 0\n"
+#define LINE(op, range, q) "layer " op " " range " queue " q " kernel auto groups 0\n"
+#define PLAN(layers)                                                                                                                                \
+    "weft-plan 2\nqueues 3\n" ONCE("swap_out", "2") ONCE("swap_in", "2") ONCE("upload", "0") ONCE("token_subst", "0") ONCE("embed", "0") layers     \
+        ONCE("gather_logits", "0") ONCE("logits", "0") ONCE("argmax", "0") ONCE("sample", "0") ONCE("download", "0") ONCE("download_logits", "0")
+#define ONE_BATCH LINE("up", "0-end", "0") LINE("sum", "0-end", "1") LINE("down", "0-end", "0")
+#define TWO_BATCHES                                                                                                                                 \
+    LINE("up", "0-16", "0") LINE("sum", "0-16", "1") LINE("up", "16-end", "0") LINE("sum", "16-end", "1") LINE("down", "0-16", "0") LINE("down", "16-end", "0")
+
+/* The sum of one nano-batch runs while the other's product does; its results are waited for. */
+static void test_network_overlaps(void **state)
+{
+    fixture f;
+    (void)state;
+    open_with(&f, PLAN(ONE_BATCH));
+    uint64_t one = step(&f, &(wf_step_io){0});
+    close_all(&f);
+    open_with(&f, PLAN(TWO_BATCHES));
+    uint64_t two = step(&f, &(wf_step_io){0});
+    close_all(&f);
+    assert_in_range(one, 30000, 32000); /* up, sum, down one after another, and a microsecond for a copy */
+    assert_in_range(two, 40000, 42000); /* up, up beside sum, down beside sum, down: each as long as the whole */
+}
+
+/* A page goes to the host, is overwritten, and comes back to another place, on the queue of copies; others stay as they are. */
+static void test_swaps(void **state)
+{
+    fixture f;
+    uint8_t host[2 * PAGE_BYTES];
+    static const int32_t two[] = {1, 5}, back[] = {6, 2}, all[] = {6, 2};
+    (void)state;
+    open_with(&f, NULL);
+    assert_int_equal(wf_exec_page_bytes(f.e), PAGE_BYTES);
+    for (size_t i = 0; i < sizeof host; i++) host[i] = (uint8_t)(i % 251);
+    const wf_page_copy in = {false, two, 2, host};
+    step(&f, &(wf_step_io){.copies = &in, .n_copies = 1});
+    uint8_t out_host[2 * PAGE_BYTES] = {0};
+    const wf_page_copy out = {true, two, 2, out_host};
+    step(&f, &(wf_step_io){.copies = &out, .n_copies = 1});
+    assert_memory_equal(out_host, host, sizeof host);
+    const wf_page_copy again = {false, back, 2, out_host};
+    step(&f, &(wf_step_io){.copies = &again, .n_copies = 1});
+    uint8_t end_host[2 * PAGE_BYTES] = {0};
+    const wf_page_copy end = {true, all, 2, end_host};
+    step(&f, &(wf_step_io){.copies = &end, .n_copies = 1});
+    assert_memory_equal(end_host, host, sizeof host);
+    close_all(&f);
+}
+
+/* A batch that has no prefill, no decodes or one token alone takes the same program. */
+static void test_batches_of_every_shape(void **state)
+{
+    fixture f;
+    (void)state;
+    open_with(&f, PLAN(TWO_BATCHES));
+    for (uint32_t tokens = 1; tokens <= TOKENS; tokens++) {
+        f.b.n_tokens = tokens;
+        for (uint32_t decodes = 0; decodes <= WF_MIN(tokens, 4u); decodes++) {
+            int32_t ids[4];
+            f.b.n_decodes = decodes;
+            step(&f, &(wf_step_io){.ids = ids});
+        }
+    }
+    close_all(&f);
+}
+
+/* After start-up nothing is chosen, checked or built: only a launch for each kernel. */
+static void test_nothing_is_bound_later(void **state)
+{
+    fixture f;
+    (void)state;
+    open_with(&f, NULL);
+    uint64_t bound = wf_null_calls(WF_NULL_BIND);
+    assert_true(bound > 0);
+    for (uint32_t tokens = 1; tokens <= TOKENS; tokens++) {
+        int32_t ids[4];
+        f.b.n_tokens = tokens;
+        step(&f, &(wf_step_io){.ids = ids});
+    }
+    assert_int_equal(wf_null_calls(WF_NULL_BIND), bound);
+    close_all(&f);
+}
+
+/* A device that fails in the middle of a step gives an error, and everything can be freed. */
+static void test_failures(void **state)
+{
+    (void)state;
+    for (uint32_t nth = 1; nth <= 12; nth++) {
+        fixture f;
+        open_with(&f, PLAN(TWO_BATCHES));
+        wf_null_configure(&(wf_null_config){.slot = WF_NULL_ANY, .nth = nth, .status = WEFT_ERR_DEVICE});
+        weft_status s = wf_exec_submit(f.e, &f.b, &(wf_step_io){0});
+        if (s == WEFT_OK) s = wf_exec_wait(f.e);
+        assert_int_equal(s, WEFT_ERR_DEVICE);
+        close_all(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
+        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
