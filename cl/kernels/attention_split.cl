@@ -63,6 +63,7 @@
 #define START 4u /* tiles that would take as long as the start and the end of an item */
 #define LEAST (START + WARPS) /* length that a group is worth starting for */
 #define WHOLE 20u /* up to this length on average each group has a whole item: sharing one takes longer than computing it */
+#define INLINE __attribute__((always_inline))
 #define AT_ONCE 12 /* partial results read before they are added */
 
 /* Words are read by 4, then by 2, then one: the element at which word w of lane i of n begins. */
@@ -90,38 +91,60 @@ uint length_of(int pos)
     return START + ((uint)max(pos + 16, 0) >> 4);
 }
 
+/* What the row of an item sees. */
+typedef struct sight {
+    uint keys; /* keys of the row, the row's own among them */
 #if WINDOWS
-/* Tiles of which a row sees nothing; they stand behind those of the sink. */
+    uint sink, sink_tiles; /* keys and tiles that every row sees */
+    uint hidden, after;    /* tiles of which the row sees nothing, behind those of the sink; the first key behind the masked range */
+#endif
+} sight;
+
+#if WINDOWS
 uint hidden_tiles(int pos, int window, int sink)
 {
     return (uint)max(after_masked(pos, window, sink) / 16 - (sink + 15) / 16, 0);
 }
 
-/* Length of one item of each KV head of a row. */
-uint length_of_row(int pos, const __global int *windows, uint Hkv, int sink)
+/* The tile of the row that is number t of those that it sees. */
+uint tile_of_row(const sight *s, uint t)
 {
-    uint sum = 0;
-    for (uint h = 0; h < Hkv; h++) sum += length_of(pos) - hidden_tiles(pos, windows[h], sink);
-    return sum;
+    return t + (t < s->sink_tiles ? 0 : s->hidden);
 }
 
-#define ROW_LENGTH(pos) length_of_row(pos, windows, Hkv, sink)
-/* The tile of a row that is number t of those that it sees. */
-#define TILE_OF_ROW(t) ((t) + ((t) < sink_tiles ? 0 : hidden))
-#define UNSEEN(key)    ((key) >= keys || ((key) >= (uint)sink && (key) < after))
-#define IN_MASKED(t)      (((t) + 1) * 16 > (uint)sink && (t) * 16 < after) /* a partial of that tile */
-#define LOAD_ITEM                                                                            \
-    {                                                                                              \
-        int window = windows[item / blocks];                                                        \
-        hidden = hidden_tiles(row_pos, window, sink);                                                \
-        after = (uint)after_masked(row_pos, window, sink);                                              \
-        length = length_of(row_pos) - hidden;                                                      \
-    }
+bool unseen(const sight *s, uint key)
+{
+    return key >= s->keys || (key >= s->sink && key < s->after);
+}
+
+/* Is a part of the row's tile t masked? */
+bool has_unseen(const sight *s, uint t)
+{
+    return (t + 1) * 16 > s->keys || ((t + 1) * 16 > s->sink && t * 16 < s->after);
+}
+
+/* For the item of a KV head; returns its length. */
+uint look_at_item(sight *s, int pos, int window)
+{
+    s->hidden = hidden_tiles(pos, window, (int)s->sink);
+    s->after = (uint)after_masked(pos, window, (int)s->sink);
+    return length_of(pos) - s->hidden;
+}
 #else
-#define ROW_LENGTH(pos) length_of(pos)
-#define TILE_OF_ROW(t)  (t)
-#define UNSEEN(key)     ((key) >= keys)
-#define IN_MASKED(t)       false
+uint tile_of_row(const sight *s, uint t)
+{
+    return t;
+}
+
+bool unseen(const sight *s, uint key)
+{
+    return key >= s->keys;
+}
+
+bool has_unseen(const sight *s, uint t)
+{
+    return (t + 1) * 16 > s->keys;
+}
 #endif
 
 /* x * y / z; most calls are small enough for 32 bits. */
@@ -151,6 +174,332 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
     }
 }
 
+/* ---- rows ----------------------------------------------------------------------------------------------------- */
+
+/* Each lane stands for a run of rows. Where that is one row at most, lanes keep what all will need of it, rather than wait for it
+ * later. */
+typedef struct rows_t {
+    const __global int *pos, *seq, *indptr, *pages;
+    uint M, run, kept_pos, kept_page;
+#if WINDOWS
+    const __global int *windows;
+    uint Hkv;
+    int sink;
+#endif
+} rows_t;
+
+/* Of one item of a row at pos; with windows, of one of each KV head. */
+uint row_length(const rows_t *r, int pos)
+{
+#if WINDOWS
+    uint sum = 0;
+    for (uint h = 0; h < r->Hkv; h++) sum += length_of(pos) - hidden_tiles(pos, r->windows[h], r->sink);
+    return sum;
+#else
+    return length_of(pos);
+#endif
+}
+
+/* Length of the lane's rows. */
+INLINE uint lane_length(rows_t *r, uint lane)
+{
+    uint own = 0;
+    if (r->run == 1 && lane < r->M) {
+        r->kept_pos = (uint)r->pos[lane];
+        r->kept_page = (uint)r->indptr[r->seq[lane]];
+        own = row_length(r, (int)r->kept_pos);
+    }
+    for (uint i = lane * r->run; r->run > 1 && i < min(r->M, (lane + 1) * r->run); i++) own += row_length(r, r->pos[i]);
+    return own;
+}
+
+/* The row in which the work list is at `at`, in items of one KV head; *before: where that row begins. own, upto: length of the lane's
+ * rows, and of all up to them. */
+INLINE uint find_row(const rows_t *r, uint at, uint own, uint upto, uint lane, uint *before)
+{
+    uint m = lane * r->run, begin = upto - own;
+    uint owner = 31 - clz(lanes_with(at >= begin && own)); /* the last one that begins before */
+    if (lane == owner && r->run > 1)
+        for (uint n; at >= begin + (n = row_length(r, r->pos[m])); m++) begin += n;
+    *before = lane_at(begin, owner);
+    return lane_at(m, owner);
+}
+
+INLINE int row_pos_of(const rows_t *r, uint m)
+{
+    return r->run == 1 ? (int)lane_at(r->kept_pos, m) : r->pos[m];
+}
+
+INLINE const __global int *row_page_of(const rows_t *r, uint m)
+{
+    return r->pages + (r->run == 1 ? (int)lane_at(r->kept_page, m) : r->indptr[r->seq[m]]);
+}
+
+/* ---- one warp, the tiles of an item ------------------------------------------------------------------------ */
+
+/* Where the tiles of an item lie. */
+typedef struct tiles {
+    const __global half *k, *v;
+    const __global int *page; /* of the row's sequence */
+    uint page_stride, kvh, P;
+    uint from, to; /* numbers among those that the row sees, of this work-group */
+} tiles;
+
+/* Keys and values of a tile, as the lanes hold them: keys g and g + 8; values 2 quad, the next, and both 8 further. */
+typedef struct keys_t {
+    uint k0[KW], k1[KW];
+} keys_t;
+typedef struct values_t {
+    uint a[VW], b[VW], c[VW], d[VW];
+} values_t;
+
+/* A warp's sums over its tiles. Of each pair, column 2 quad, then the next. */
+typedef struct sums_t {
+    float acc[VW][4];
+    float seen_max[2], sum[2];
+    float row_max[2]; /* what scores are taken relative to */
+} sums_t;
+
+ulong tile_at(const tiles *t, int page, uint tile)
+{
+    return (ulong)(uint)page * t->page_stride + (t->kvh * t->P + tile % TP * 16) * D;
+}
+
+int page_of(const tiles *t, uint tile)
+{
+    return t->page[tile / TP];
+}
+
+INLINE void load_keys(keys_t *r, const __global half *from, uint g, uint quad)
+{
+    LOAD(KW, r->k0, from + g * D, quad, 4)
+    LOAD(KW, r->k1, from + (g + 8) * D, quad, 4)
+}
+
+INLINE void load_values(values_t *r, const __global half *from, uint g)
+{
+    LOAD(VW, r->a, from, g, 8)
+    LOAD(VW, r->b, from + D, g, 8)
+    LOAD(VW, r->c, from + 8 * D, g, 8)
+    LOAD(VW, r->d, from + 9 * D, g, 8)
+}
+
+INLINE void clear_sums(sums_t *s, float row_max)
+{
+#pragma unroll
+    for (int w = 0; w < VW; w++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) s->acc[w][i] = 0;
+    s->seen_max[0] = s->seen_max[1] = NO_MAX;
+    s->row_max[0] = s->row_max[1] = row_max;
+    s->sum[0] = s->sum[1] = 0;
+}
+
+/* S^T = K Q^T in two chains of sums: less to wait for. */
+INLINE void multiply_keys(float s[2][4], const keys_t *k, const uint *qw)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) s[0][i] = s[1][i] = 0;
+#pragma unroll
+    for (int w = 0; w < KW; w += 2) MMA(s[w / 2 & 1], k->k0[w], k->k1[w], k->k0[w + 1], k->k1[w + 1], qw[w], qw[w + 1]);
+}
+
+/* Slots of others may hold NaN: their values become zeros. tile: of the row. */
+INLINE void mask(float x[4], values_t *v, const sight *seen, uint tile, uint g, uint quad)
+{
+    uint k = tile * 16 + g, v0 = tile * 16 + 2 * quad;
+    if (unseen(seen, k)) x[0] = x[1] = -INFINITY;
+    if (unseen(seen, k + 8)) x[2] = x[3] = -INFINITY;
+#pragma unroll
+    for (int w = 0; w < VW; w++) {
+        if (unseen(seen, v0)) v->a[w] = 0;
+        if (unseen(seen, v0 + 1)) v->b[w] = 0;
+        if (unseen(seen, v0 + 8)) v->c[w] = 0;
+        if (unseen(seen, v0 + 9)) v->d[w] = 0;
+    }
+}
+
+/* The larger of both in all lanes of a column. */
+INLINE float column_max(float x)
+{
+#pragma unroll
+    for (uint xor_distance = 4; xor_distance < 32; xor_distance *= 2) x = fmax(x, lane_xor(x, xor_distance));
+    return x;
+}
+
+/* Raises row maxima that a score exceeds by the threshold, and rescales. */
+INLINE void raise(sums_t *s)
+{
+    float alpha[2];
+    if (!lanes_with(s->seen_max[0] > s->row_max[0] + RESCALE_THRESHOLD || s->seen_max[1] > s->row_max[1] + RESCALE_THRESHOLD)) return;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float top = column_max(s->seen_max[i]);
+        top = top > s->row_max[i] + RESCALE_THRESHOLD ? top : s->row_max[i];
+        alpha[i] = power_of_two(s->row_max[i] - top);
+        s->sum[i] *= alpha[i];
+        s->row_max[i] = top;
+    }
+#pragma unroll
+    for (int w = 0; w < VW; w++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) s->acc[w][i] *= alpha[i % 2];
+}
+
+/* O^T += V^T P^T, with P = 2^(x - maximum). */
+INLINE void add_values(sums_t *s, float x[4], const values_t *v)
+{
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = power_of_two(x[i] - s->row_max[i % 2]);
+    s->sum[0] += x[0] + x[2];
+    s->sum[1] += x[1] + x[3];
+    uint p0 = transpose8(f16_pair(x[0], x[1])), p1 = transpose8(f16_pair(x[2], x[3]));
+#pragma unroll
+    for (int w = 0; w < VW; w++)
+        MMA(s->acc[w], permute_bytes(v->a[w], v->b[w], 0x5410), permute_bytes(v->a[w], v->b[w], 0x7632),
+            permute_bytes(v->c[w], v->d[w], 0x5410), permute_bytes(v->c[w], v->d[w], 0x7632), p0, p1);
+}
+
+/* This warp's tiles of an item, one of WARPS. Keys and page ids of the next tile are loaded while this one is multiplied. */
+INLINE void attend(sums_t *sums, const tiles *t, const sight *seen, const uint *qw, float c, bool online, uint warp, uint g, uint quad)
+{
+    keys_t keys;
+    values_t values;
+    ulong off = 0;
+    int id = 0;
+    uint tile = t->from + warp;
+    if (tile < t->to) {
+        off = tile_at(t, page_of(t, tile_of_row(seen, tile)), tile_of_row(seen, tile));
+        load_keys(&keys, t->k + off, g, quad);
+        id = page_of(t, tile_of_row(seen, min(tile + WARPS, t->to - 1)));
+    }
+    for (; tile < t->to; tile += WARPS) {
+        load_values(&values, t->v + off + 2 * quad * D, g);
+        uint next = min(tile + WARPS, t->to - 1);
+        off = tile_at(t, id, tile_of_row(seen, next));
+        id = page_of(t, tile_of_row(seen, min(next + WARPS, t->to - 1)));
+        float s[2][4], x[4];
+        multiply_keys(s, &keys, qw);
+        if (tile + WARPS < t->to) load_keys(&keys, t->k + off, g, quad);
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = (s[0][i] + s[1][i]) * c;
+        if (has_unseen(seen, tile_of_row(seen, tile))) mask(x, &values, seen, tile_of_row(seen, tile), g, quad);
+        sums->seen_max[0] = fmax(sums->seen_max[0], fmax(x[0], x[2]));
+        sums->seen_max[1] = fmax(sums->seen_max[1], fmax(x[1], x[3]));
+        if (online) raise(sums);
+        add_values(sums, x, &values);
+    }
+}
+
+/* ---- the work-group's sums of an item ------------------------------------------------------------------------ */
+
+/* Of the warps' columns: maximum (asynchronous: the largest score seen) and sum. All lanes of a column get the sums. */
+INLINE void share_states(__local float2 *state, sums_t *s, bool online, uint warp, uint g, uint quad)
+{
+#pragma unroll
+    for (uint xor_distance = 4; xor_distance < 32; xor_distance *= 2) {
+        s->sum[0] += lane_xor(s->sum[0], xor_distance);
+        s->sum[1] += lane_xor(s->sum[1], xor_distance);
+    }
+    if (ASYNC) {
+        s->seen_max[0] = column_max(s->seen_max[0]);
+        s->seen_max[1] = column_max(s->seen_max[1]);
+    }
+    if (g) return;
+    state[warp * 8 + 2 * quad] = (float2)(online ? s->row_max[0] : s->seen_max[0], s->sum[0]);
+    state[warp * 8 + 2 * quad + 1] = (float2)(online ? s->row_max[1] : s->seen_max[1], s->sum[1]);
+}
+
+/* Brought to one maximum. */
+INLINE void share_sums(__local float *partial, const __local float2 *state, const sums_t *s, uint heads, bool online, uint warp, uint g, uint quad)
+{
+    float alpha0 = 1, alpha1 = 1;
+    if (online) {
+        float t0 = NO_MAX, t1 = NO_MAX;
+        for (int i = 0; i < WARPS; i++) {
+            t0 = fmax(t0, state[i * 8 + 2 * quad].x);
+            t1 = fmax(t1, state[i * 8 + 2 * quad + 1].x);
+        }
+        alpha0 = power_of_two(s->row_max[0] - t0);
+        alpha1 = power_of_two(s->row_max[1] - t1);
+    }
+    __local float *mine = partial + (warp * 8 + 2 * quad) * PITCH;
+#pragma unroll
+    for (int w = 0; w < VW; w++) {
+        uint d = word_at(w, VW, g, 8);
+        if (2 * quad < heads) {
+            mine[d] = s->acc[w][0] * alpha0;
+            mine[d + 1] = s->acc[w][2] * alpha0;
+        }
+        if (2 * quad + 1 < heads) {
+            mine[PITCH + d] = s->acc[w][1] * alpha1;
+            mine[PITCH + d + 1] = s->acc[w][3] * alpha1;
+        }
+    }
+}
+
+/* Maximum and sum of column col over the warps. */
+float2 column_state(const __local float2 *state, uint col, bool online)
+{
+    float t = NO_MAX, sum = 0;
+    for (int i = 0; i < WARPS; i++) t = fmax(t, state[i * 8 + col].x);
+    for (int i = 0; i < WARPS; i++) sum += state[i * 8 + col].y * (online ? power_of_two(state[i * 8 + col].x - t) : 1);
+    return (float2)(t, sum);
+}
+
+/* Columns d to d + 3 of D of head col, over the warps. */
+float4 column_sum(const __local float *partial, uint col, uint d)
+{
+    float4 sum = FOUR(partial, col * PITCH + d);
+    for (int w = 1; w < WARPS; w++) sum += FOUR(partial, (w * 8 + col) * PITCH + d);
+    return sum;
+}
+
+/* ---- items that several work-groups share --------------------------------------------------------------------- */
+
+/* A work-group's partial result. */
+INLINE void write_partial(__global float *to, const __local float *partial, const __local float2 *state, uint heads, bool online, uint lid)
+{
+    for (uint i = lid; i < heads * (D / 4); i += WG) {
+        uint col = i / (D / 4), d = i % (D / 4) * 4;
+        *(__global float4 *)(to + col * D + d) = column_sum(partial, col, d);
+    }
+    if (lid < heads) ((__global float2 *)(to + 8 * D))[lid] = column_state(state, lid, online);
+}
+
+/* Four sums of head col over the partial results of the groups from to `to`, and the head's maximum and sum. */
+INLINE float4 add_partials(const __global float *partials, uint from, uint to, uint col, uint d, bool online, float2 *of_row)
+{
+    float4 sum = (float4)(0);
+    float t = NO_MAX, l = 0;
+    for (uint w = from; w <= to; w += AT_ONCE) {
+        float4 add[AT_ONCE];
+        float2 with[AT_ONCE];
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) {
+            uint u = min(w + i, to);
+            const __global float *get = partials + (ulong)(2 * u + (u == from)) * PARTIAL;
+            LD_SHARED4(add[i], get + col * D + d);
+            LD_SHARED2(with[i], get + 8 * D + 2 * col);
+        }
+        float higher = t;
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) higher = fmax(higher, with[i].x);
+        float alpha = online ? power_of_two(t - higher) : 1;
+        sum *= alpha;
+        l *= alpha;
+        t = higher;
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) {
+            float weight = w + i > to ? 0 : online ? power_of_two(with[i].x - t) : 1;
+            sum += add[i] * weight;
+            l += with[i].y * weight;
+        }
+    }
+    *of_row = (float2)(t, l);
+    return sum;
+}
+
 KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS,
@@ -165,23 +514,18 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     float c = scale * 1.44269504f;
 #if WINDOWS
     const __global int *windows = IN_AT(int, windows);
-    uint sink_tiles = ((uint)sink + 15) / 16, alike = blocks; /* items of one length that follow each other */
+    uint alike = blocks; /* items of one length that follow each other */
 #else
     uint alike = items;
 #endif
 
-    /* Where in the line this group begins: each lane adds up a run of rows. Where that is one row at most, lanes
-     * also keep what all will need of it, rather than wait for it later. */
-    const __global int *seq = IN_AT(int, seq), *indptr = IN_AT(int, indptr);
-    uint run = (M + 31) / 32, own = 0, kept_page = 0, kept_pos = 0;
-    if (run == 1 && lane < M) {
-        kept_pos = (uint)pos[lane];
-        kept_page = (uint)indptr[seq[lane]];
-        own = ROW_LENGTH((int)kept_pos);
-    }
-    for (uint i = lane * run; run > 1 && i < min(M, (lane + 1) * run); i++) own += ROW_LENGTH(pos[i]);
-#define ROW_POS  (run == 1 ? (int)lane_at(kept_pos, m) : pos[m])
-#define ROW_PAGE (IN_AT(int, pages) + (run == 1 ? (int)lane_at(kept_page, m) : indptr[seq[m]]))
+    /* Where in the work list this group begins. */
+#if WINDOWS
+    rows_t rows = {pos, IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, windows, Hkv, sink};
+#else
+    rows_t rows = {pos, IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0};
+#endif
+    uint own = lane_length(&rows, lane);
     uint upto = own;
 #pragma unroll
     for (uint n = 1; n < 32; n *= 2) upto += lane_before(upto, n, lane);
@@ -190,27 +534,20 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     uint groups = (uint)min((ulong)get_num_groups(0), total <= all * WHOLE ? all : (total + LEAST - 1) / LEAST);
     if (get_group_id(0) >= groups) return;
     ulong at = part_of(get_group_id(0), total, groups), end = part_of(get_group_id(0) + 1, total, groups), begin = at;
-    uint in_rows = (uint)part_of(at, 1, alike), before = upto - own;
-    uint owner = 31 - clz(lanes_with(in_rows >= before && own)); /* the last one that begins before */
-    uint m = lane * run;
-    if (lane == owner && run > 1)
-        for (uint n; in_rows >= before + (n = ROW_LENGTH(pos[m])); m++) before += n;
-    m = lane_at(m, owner);
-    ulong row_at = (ulong)lane_at(before, owner) * alike;
-    int row_pos = ROW_POS;
+    uint before, m = find_row(&rows, (uint)part_of(at, 1, alike), own, upto, lane, &before);
+    ulong row_at = (ulong)before * alike;
+    int row_pos = row_pos_of(&rows, m);
 #if WINDOWS
-    uint keys = (uint)max(row_pos + 1, 0), length, hidden, after, item = 0, first = (uint)(at - row_at);
-    for (;; item++) {
-        LOAD_ITEM
-        if (first < length) break;
-        first -= length;
-    }
+    sight seen = {(uint)max(row_pos + 1, 0), (uint)sink, ((uint)sink + 15) / 16, 0, 0};
+    uint length, item = 0, first = (uint)(at - row_at);
+    while (first >= (length = look_at_item(&seen, row_pos, windows[item / blocks]))) item++, first -= length;
     ulong next_at = at - first; /* where the item begins in the work list, below */
 #else
-    uint keys = (uint)max(row_pos + 1, 0), length = length_of(row_pos);
+    sight seen = {(uint)max(row_pos + 1, 0)};
+    uint length = length_of(row_pos);
     uint item = (uint)(at - row_at) / length, first = (uint)(at - row_at) % length;
 #endif
-    const __global int *page = ROW_PAGE;
+    const __global int *page = row_page_of(&rows, m);
 
     while (at < end) {
         uint last = (uint)min((ulong)length, first + (end - at));
@@ -227,135 +564,17 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         load_q(qw, qp + (kvh * per_kv + head0 + min(g, heads - 1)) * D, quad, aligned);
         bool online = !ASYNC;
         uint wanted = (1u << heads) - 1; /* columns to be written */
-        uint a = max(first, START) - START, b = max(last, START) - START;
         bool whole = last - first == length;
 
-        for (;;) {
-            float acc[VW][4], seen_max0 = NO_MAX, seen_max1 = NO_MAX, sum0 = 0, sum1 = 0;
-            float row_max0 = online ? NO_MAX : base, row_max1 = row_max0; /* what scores are taken relative to */
-#pragma unroll
-            for (int w = 0; w < VW; w++)
-#pragma unroll
-                for (int i = 0; i < 4; i++) acc[w][i] = 0;
+        tiles of = {IN_AT(half, kp), IN_AT(half, vp), page, page_stride, kvh, P, max(first, START) - START, max(last, START) - START};
 
-            uint tile = a + warp;
-#define TILE_AT(page_id, t) ((ulong)(uint)(page_id)*page_stride + (kvh * P + (t) % TP * 16) * D)
-            uint k0[KW], k1[KW], va[VW], vb[VW], vc[VW], vd[VW];
-            ulong off = 0;
-            int id = 0;
-            if (tile < b) {
-                off = TILE_AT(page[TILE_OF_ROW(tile) / TP], TILE_OF_ROW(tile));
-                LOAD(KW, k0, IN_AT(half, kp) + off + g * D, quad, 4)
-                LOAD(KW, k1, IN_AT(half, kp) + off + (g + 8) * D, quad, 4)
-                id = page[TILE_OF_ROW(min(tile + WARPS, b - 1)) / TP];
-            }
-            for (; tile < b; tile += WARPS) {
-                const __global half *v = IN_AT(half, vp) + off + 2 * quad * D;
-                LOAD(VW, va, v, g, 8)
-                LOAD(VW, vb, v + D, g, 8)
-                LOAD(VW, vc, v + 8 * D, g, 8)
-                LOAD(VW, vd, v + 9 * D, g, 8)
-                uint next = min(tile + WARPS, b - 1);
-                off = TILE_AT(id, TILE_OF_ROW(next));
-                id = page[TILE_OF_ROW(min(next + WARPS, b - 1)) / TP];
-
-                float s[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}}; /* two chains of sums: less to wait for */
-#pragma unroll
-                for (int w = 0; w < KW; w += 2)
-                    MMA(s[w / 2 & 1], k0[w], k1[w], k0[w + 1], k1[w + 1], qw[w], qw[w + 1]);
-                if (tile + WARPS < b) {
-                    LOAD(KW, k0, IN_AT(half, kp) + off + g * D, quad, 4)
-                    LOAD(KW, k1, IN_AT(half, kp) + off + (g + 8) * D, quad, 4)
-                }
-                float x0 = (s[0][0] + s[1][0]) * c, x1 = (s[0][1] + s[1][1]) * c;
-                float x2 = (s[0][2] + s[1][2]) * c, x3 = (s[0][3] + s[1][3]) * c;
-                if ((TILE_OF_ROW(tile) + 1) * 16 > keys || IN_MASKED(TILE_OF_ROW(tile))) { /* slots of others may hold NaN */
-                    uint k = TILE_OF_ROW(tile) * 16 + g, v0 = TILE_OF_ROW(tile) * 16 + 2 * quad;
-                    if (UNSEEN(k)) x0 = x1 = -INFINITY;
-                    if (UNSEEN(k + 8)) x2 = x3 = -INFINITY;
-#pragma unroll
-                    for (int w = 0; w < VW; w++) {
-                        if (UNSEEN(v0)) va[w] = 0;
-                        if (UNSEEN(v0 + 1)) vb[w] = 0;
-                        if (UNSEEN(v0 + 8)) vc[w] = 0;
-                        if (UNSEEN(v0 + 9)) vd[w] = 0;
-                    }
-                }
-                seen_max0 = fmax(seen_max0, fmax(x0, x2));
-                seen_max1 = fmax(seen_max1, fmax(x1, x3));
-                if (online && lanes_with(seen_max0 > row_max0 + RESCALE_THRESHOLD || seen_max1 > row_max1 + RESCALE_THRESHOLD)) {
-                    float t0 = seen_max0, t1 = seen_max1;
-#pragma unroll
-                    for (uint xor_distance = 4; xor_distance < 32; xor_distance *= 2) {
-                        t0 = fmax(t0, lane_xor(t0, xor_distance));
-                        t1 = fmax(t1, lane_xor(t1, xor_distance));
-                    }
-                    t0 = t0 > row_max0 + RESCALE_THRESHOLD ? t0 : row_max0;
-                    t1 = t1 > row_max1 + RESCALE_THRESHOLD ? t1 : row_max1;
-                    float alpha0 = power_of_two(row_max0 - t0), alpha1 = power_of_two(row_max1 - t1);
-                    sum0 *= alpha0;
-                    sum1 *= alpha1;
-#pragma unroll
-                    for (int w = 0; w < VW; w++) {
-                        acc[w][0] *= alpha0;
-                        acc[w][1] *= alpha1;
-                        acc[w][2] *= alpha0;
-                        acc[w][3] *= alpha1;
-                    }
-                    row_max0 = t0;
-                    row_max1 = t1;
-                }
-                x0 = power_of_two(x0 - row_max0);
-                x1 = power_of_two(x1 - row_max1);
-                x2 = power_of_two(x2 - row_max0);
-                x3 = power_of_two(x3 - row_max1);
-                sum0 += x0 + x2;
-                sum1 += x1 + x3;
-                uint p0 = transpose8(f16_pair(x0, x1)), p1 = transpose8(f16_pair(x2, x3));
-#pragma unroll
-                for (int w = 0; w < VW; w++)
-                    MMA(acc[w], permute_bytes(va[w], vb[w], 0x5410), permute_bytes(va[w], vb[w], 0x7632),
-                        permute_bytes(vc[w], vd[w], 0x5410), permute_bytes(vc[w], vd[w], 0x7632), p0, p1);
-            }
-
-            /* The warps' sums, brought to one maximum. Asynchronous: the maximum only records what was seen. */
-#pragma unroll
-            for (uint xor_distance = 4; xor_distance < 32; xor_distance *= 2) {
-                sum0 += lane_xor(sum0, xor_distance);
-                sum1 += lane_xor(sum1, xor_distance);
-                if (ASYNC) {
-                    seen_max0 = fmax(seen_max0, lane_xor(seen_max0, xor_distance));
-                    seen_max1 = fmax(seen_max1, lane_xor(seen_max1, xor_distance));
-                }
-            }
-            if (g == 0) {
-                state[warp * 8 + 2 * quad] = (float2)(online ? row_max0 : seen_max0, sum0);
-                state[warp * 8 + 2 * quad + 1] = (float2)(online ? row_max1 : seen_max1, sum1);
-            }
+        for (;;) { /* once more for rows that the given maximum did not suit */
+            sums_t sums;
+            clear_sums(&sums, online ? NO_MAX : base);
+            attend(&sums, &of, &seen, qw, c, online, warp, g, quad);
+            share_states(state, &sums, online, warp, g, quad);
             barrier(CLK_LOCAL_MEM_FENCE);
-            float alpha0 = 1, alpha1 = 1;
-            if (online) {
-                float t0 = NO_MAX, t1 = NO_MAX;
-                for (int i = 0; i < WARPS; i++) {
-                    t0 = fmax(t0, state[i * 8 + 2 * quad].x);
-                    t1 = fmax(t1, state[i * 8 + 2 * quad + 1].x);
-                }
-                alpha0 = power_of_two(row_max0 - t0);
-                alpha1 = power_of_two(row_max1 - t1);
-            }
-            __local float *mine = partial + (warp * 8 + 2 * quad) * PITCH;
-#pragma unroll
-            for (int w = 0; w < VW; w++) {
-                uint d = word_at(w, VW, g, 8);
-                if (2 * quad < heads) {
-                    mine[d] = acc[w][0] * alpha0;
-                    mine[d + 1] = acc[w][2] * alpha0;
-                }
-                if (2 * quad + 1 < heads) {
-                    mine[PITCH + d] = acc[w][1] * alpha1;
-                    mine[PITCH + d + 1] = acc[w][3] * alpha1;
-                }
-            }
+            share_sums(partial, state, &sums, heads, online, warp, g, quad);
             barrier(CLK_LOCAL_MEM_FENCE);
 
             /* Four sums a work-item: of this group, then, if it is the last one, of all. */
@@ -364,20 +583,7 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 from = (uint)part_of((item_at + 1) * groups - 1, 1, total);
                 to = (uint)part_of((item_at + length) * groups - 1, 1, total);
                 uint index = 2 * get_group_id(0) + (item_at >= begin);
-                __global float *put = (__global float *)(scratch + COUNTERS) + (ulong)index * PARTIAL;
-                for (uint i = lid; i < heads * (D / 4); i += WG) {
-                    uint col = i / (D / 4), d = i % (D / 4) * 4;
-                    float4 sum = FOUR(partial, col * PITCH + d);
-                    for (int w = 1; w < WARPS; w++) sum += FOUR(partial, (w * 8 + col) * PITCH + d);
-                    *(__global float4 *)(put + col * D + d) = sum;
-                }
-                if (lid < heads) {
-                    float t = NO_MAX, sum = 0;
-                    for (int i = 0; i < WARPS; i++) t = fmax(t, state[i * 8 + lid].x);
-                    for (int i = 0; i < WARPS; i++)
-                        sum += state[i * 8 + lid].y * (online ? power_of_two(state[i * 8 + lid].x - t) : 1);
-                    ((__global float2 *)(put + 8 * D))[lid] = (float2)(t, sum);
-                }
+                write_partial((__global float *)(scratch + COUNTERS) + (ulong)index * PARTIAL, partial, state, heads, online, lid);
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
                 if (lid == 0) arrivals = arrive(scratch + from);
                 barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
@@ -387,50 +593,18 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             uint redo = 0;
             for (uint i = lid; i < heads * (D / 4); i += WG) {
                 uint col = i / (D / 4), d = i % (D / 4) * 4;
-                float4 sum = (float4)(0);
-                float t = NO_MAX, l = 0;
-                if (whole) {
-                    for (int w = 0; w < WARPS; w++) {
-                        sum += FOUR(partial, (w * 8 + col) * PITCH + d);
-                        t = fmax(t, state[w * 8 + col].x);
-                    }
-                    for (int w = 0; w < WARPS; w++)
-                        l += state[w * 8 + col].y * (online ? power_of_two(state[w * 8 + col].x - t) : 1);
-                } else {
-                    const __global float *parts = (const __global float *)(scratch + COUNTERS);
-                    for (uint w = from; w <= to; w += AT_ONCE) {
-                        float4 add[AT_ONCE];
-                        float2 with[AT_ONCE];
-#pragma unroll
-                        for (uint i = 0; i < AT_ONCE; i++) {
-                            uint u = min(w + i, to);
-                            const __global float *get = parts + (ulong)(2 * u + (u == from)) * PARTIAL;
-                            LD_SHARED4(add[i], get + col * D + d);
-                            LD_SHARED2(with[i], get + 8 * D + 2 * col);
-                        }
-                        float higher = t;
-#pragma unroll
-                        for (uint i = 0; i < AT_ONCE; i++) higher = fmax(higher, with[i].x);
-                        float old = online ? power_of_two(t - higher) : 1;
-                        sum *= old;
-                        l *= old;
-                        t = higher;
-#pragma unroll
-                        for (uint i = 0; i < AT_ONCE; i++) {
-                            float new = w + i > to ? 0 : online ? power_of_two(with[i].x - t) : 1;
-                            sum += add[i] * new;
-                            l += with[i].y * new;
-                        }
-                    }
-                }
+                float2 of_row; /* maximum, sum */
+                float4 sum;
+                if (whole) sum = column_sum(partial, col, d), of_row = column_state(state, col, online);
+                else sum = add_partials((const __global float *)(scratch + COUNTERS), from, to, col, d, online, &of_row);
                 if (!(wanted >> col & 1)) continue;
                 /* "!(in range)", for a NaN to be seen, too; a row without keys has no maximum */
-                if (!online && keys > 0 && !(t - base > low && t - base < 15)) {
+                if (!online && seen.keys > 0 && !(of_row.x - base > low && of_row.x - base < 15)) {
                     redo |= 1u << col;
                     continue;
                 }
                 ulong to_o = (ulong)m * o_stride + (kvh * per_kv + head0 + col) * D + d;
-                sum = l == 0 ? (float4)(0) : sum / l;
+                sum = of_row.y == 0 ? (float4)(0) : sum / of_row.y;
                 STORE(o, to_o, sum.x)
                 STORE(o, to_o + 1, sum.y)
                 STORE(o, to_o + 2, sum.z)
@@ -446,8 +620,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             if (lid == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), popcount(wanted));
             online = true;
             whole = true;
-            a = 0;
-            b = length - START;
+            of.from = 0;
+            of.to = length - START;
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* partial and state are written again */
         at += last - first;
@@ -458,15 +632,15 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #endif
             item = 0;
             m++;
-            row_pos = ROW_POS;
-            keys = (uint)max(row_pos + 1, 0);
+            row_pos = row_pos_of(&rows, m);
+            seen.keys = (uint)max(row_pos + 1, 0);
 #if !WINDOWS
             length = length_of(row_pos);
 #endif
-            page = ROW_PAGE;
+            page = row_page_of(&rows, m);
         }
 #if WINDOWS
-        if (at < end) LOAD_ITEM
+        if (at < end) length = look_at_item(&seen, row_pos, windows[item / blocks]);
 #endif
     }
 }
