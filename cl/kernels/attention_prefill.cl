@@ -68,40 +68,16 @@
 #define EVEN (WG % CH == 0 && (STEP == 8 || STEP == 16 || STEP == 4 && D % 64 == 0) && BN % STEP == 0)
 #if EVEN
 #define IDS (BN / 16)
-#define ID_KEY(i) ((i) * 16)
+#define ID_KEY(i, lid) ((i) * 16)
 #else
 #define IDS LOADS
-#define ID_KEY(i) ((lid + (i) * WG) / CH)
+#define ID_KEY(i, lid) (((lid) + (i) * WG) / CH)
 #endif
 
 uint pair_at(const __global half *p, bool aligned)
 {
     const __global ushort *h = (const __global ushort *)p;
     return aligned ? *(const __global uint *)p : h[0] | (uint)h[1] << 16;
-}
-
-uint larger_pair(uint a, uint b)
-{
-    uint r;
-    asm("max.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-    return r;
-}
-
-float larger_of_pair(uint a)
-{
-    float low, high;
-    asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
-        : "=f"(low), "=f"(high)
-        : "r"(a));
-    return fmax(low, high);
-}
-
-/* Read anew where it is needed: cheaper than a register through the whole loop. */
-uint work_item(void)
-{
-    uint r;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(r));
-    return r;
 }
 
 /* What a work-group does at a time: rows from m0 on, before m_end, HB heads of KV head kvh from head0 on. */
@@ -153,262 +129,349 @@ int lanes_min(int x, uint from)
         indptr_off, pages_base, pages_off, o_base, o_off, o_half, M, Hq, Hkv, P, page_stride, q_stride, o_stride, \
         scale
 
+#define INLINE __attribute__((always_inline))
+/* For each of the lane's rows: 16-row tile i, half h. */
+#define EACH_ROW(i, h) _Pragma("unroll") for (int i = 0; i < MT; i++) _Pragma("unroll") for (int h = 0; h < 2; h++)
+
+/* ---- one run: its rows ---------------------------------------------------------------------------------- */
+
+/* The run that begins at row m of the block; *seq_id: its sequence. */
+INLINE run find_run(uint m, uint m_end, uint M, const __global int *seq, const __global int *pos, uint lane, int *seq_id)
+{
+    int s = seq[m];
+    run of = {m, m_end, true, pos[m] - (int)m};
+    for (uint row = m + lane; row - lane < m_end; row += 32) {
+        uint other = lanes_with(row < m_end && seq[min(row, M - 1)] != s);
+        if (!other) continue;
+        of.end = row - lane + 31 - clz(other & -other);
+        break;
+    }
+    *seq_id = s;
+    return of;
+}
+
+/* Its last position; sets of->contiguous. */
+INLINE int last_position(run *of, const __global int *pos, uint lane)
+{
+    bool contiguous = true;
+    int end = -1;
+    for (uint row = of->m + lane; row < of->end; row += 32) {
+        end = max(end, pos[row]);
+        contiguous &= pos[row] - (int)row == of->from;
+    }
+    of->contiguous = !lanes_with(!contiguous);
+    return -lanes_min(-end, 1);
+}
+
+/* What the rows of a warp see: all of them the keys up to least, none a key past most (below 0: no row is in the run). Returns a
+ * bit 2 i + h for each of the lane's rows that is in the run. */
+INLINE uint look_at_rows(const block *b, const run *of, const __global int *pos, int *least, int *most)
+{
+    uint mine = 0;
+    int low = INT_MAX, high = INT_MAX; /* high: negated, to seek the least of both */
+    EACH_ROW(i, h)
+    {
+        packed_row row = row_of(b, i, h);
+        int last = last_of(&row, of, pos);
+        low = min(low, last);
+        if (row.in) high = min(high, -last);
+        if (row.in && row.token >= of->m && row.token < of->end) mine |= 1u << (2 * i + h);
+    }
+    *least = lanes_min(low, 4);
+    *most = -lanes_min(high, 4);
+    return mine;
+}
+
+/* ---- keys and values to local memory -------------------------------------------------------------------- */
+
+/* What this work-item copies of each tile, and where to. */
+typedef struct copier {
+    const __global half *k, *v;
+    const __global int *page; /* of the run's sequence */
+    uint page_stride, from0, at0, lid;
+    uint row0, to0; /* EVEN */
+    int end;        /* keys past it become zeros */
+    int ids[IDS];   /* of the pages of the next tile */
+} copier;
+
+INLINE void load_ids(copier *c, int j)
+{
+#pragma unroll
+    for (int i = 0; i < IDS; i++) c->ids[i] = c->page[min((uint)j * BN + ID_KEY(i, c->lid), (uint)c->end) / (TP * 16)];
+}
+
+#if EVEN
+INLINE void load_tile(const copier *c, int j)
+{
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+        const uint r = i * STEP;
+        ulong from = (ulong)(uint)c->ids[r / 16] * c->page_stride + (c->from0 + ((uint)j * (BN / 16) + r / 16) % TP * (16 * D) + r % 16 * D);
+        uint to = (c->to0 ^ r % 8 / 4 * 64) + (uint)j % STAGES * (2 * TILE) + r * PITCH;
+        uint bytes = (int)((uint)j * BN + c->row0 + r) <= c->end ? 16 : 0;
+        COPY16(to, c->k + from, bytes);
+        COPY16(to + TILE, c->v + from, bytes);
+    }
+}
+#else
+INLINE void load_tile(const copier *c, int j)
+{
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+        uint at = c->lid + i * WG, r = at / CH, chunk = at % CH, key = (uint)j * BN + r;
+        if (BN * CH % WG && at >= BN * CH) break;
+        ulong from = (ulong)(uint)c->ids[i] * c->page_stride + (c->from0 + key % (TP * 16) * D + chunk * 8);
+        uint to = c->at0 + (uint)j % STAGES * (2 * TILE) + r * PITCH + CHUNK(r, chunk);
+        uint bytes = (int)key <= c->end ? 16 : 0;
+        COPY16(to, c->k + from, bytes);
+        COPY16(to + TILE, c->v + from, bytes);
+    }
+}
+#endif
+
+/* Begins to copy tile j, if there is one, and asks for the pages of the one after. */
+INLINE void fetch(copier *c, int j)
+{
+    if (j * BN <= c->end) {
+        load_tile(c, j);
+        load_ids(c, j + 1);
+    }
+    COMMIT();
+}
+
+/* ---- products and softmax -------------------------------------------------------------------------------- */
+
+/* What a lane keeps through a run. */
+typedef struct state {
+    float acc[MT][D / 8][4], row_max[MT][2], sum[MT][2];
+    uint seen_max[MT][2]; /* the largest P, in pairs */
+} state;
+
+/* What a sequence left here does not reach the rows of another, be it NaN. */
+INLINE void clear(state *s, float row_max)
+{
+#pragma unroll
+    for (int i = 0; i < MT; i++) {
+#pragma unroll
+        for (int n = 0; n < D / 8; n++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) s->acc[i][n][v] = 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            s->row_max[i][h] = row_max;
+            s->sum[i][h] = 0;
+            s->seen_max[i][h] = 0;
+        }
+    }
+}
+
+INLINE void load_q(uint qf[MT][D / 16][4], const block *b, const __global half *q, uint q_stride, uint quad)
+{
+    EACH_ROW(i, h)
+    {
+        packed_row row = row_of(b, i, h);
+        const __global half *from = q + (row.in ? (ulong)row.token * q_stride : 0) + (b->kvh * b->per_kv + (row.in ? row.head : 0)) * D + 2 * quad;
+        bool aligned = ((ulong)from & 3) == 0;
+#pragma unroll
+        for (int k = 0; k < D / 16; k++) {
+            qf[i][k][h] = row.in ? pair_at(from + k * 16, aligned) : 0;
+            qf[i][k][2 + h] = row.in ? pair_at(from + k * 16 + 8, aligned) : 0;
+        }
+    }
+}
+
+/* S = Q K^T for SK keys from k0 of the tile at k_at on. */
+INLINE void multiply_keys(float x[MT][SK / 8][4], uint qf[MT][D / 16][4], uint k_at, int k0)
+{
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int n = 0; n < SK / 8; n++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) x[i][n][v] = 0;
+#pragma unroll
+    for (int k = 0; k < D / 16; k++)
+#pragma unroll
+        for (int n = 0; n < SK / 8; n += 2) {
+            uint f[4];
+            LDMATRIX("", f[0], f[1], f[2], f[3], ON(k_at, k * 2) + (k0 + n * 8) * PITCH);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                MMA(x[i][n], qf[i][k][0], qf[i][k][1], qf[i][k][2], qf[i][k][3], f[0], f[1]);
+                MMA(x[i][n + 1], qf[i][k][0], qf[i][k][1], qf[i][k][2], qf[i][k][3], f[2], f[3]);
+            }
+        }
+}
+
+/* Scores of keys that a row does not see; first: the lane's first key. */
+INLINE void mask(float x[MT][SK / 8][4], const block *b, const run *of, const __global int *pos, int first)
+{
+    EACH_ROW(i, h)
+    {
+        packed_row row = row_of(b, i, h);
+        int last = last_of(&row, of, pos) - first;
+#pragma unroll
+        for (int n = 0; n < SK / 8; n++) {
+            if (n * 8 > last) x[i][n][2 * h] = -INFINITY;
+            if (n * 8 + 1 > last) x[i][n][2 * h + 1] = -INFINITY;
+        }
+    }
+}
+
+/* Raises row maxima that a score exceeds by the threshold, and rescales. */
+INLINE void raise(state *s, float x[MT][SK / 8][4], float c)
+{
+    float seen[MT][2];
+    bool raised = false;
+    EACH_ROW(i, h)
+    {
+        float t = x[i][0][2 * h];
+#pragma unroll
+        for (int n = 0; n < SK / 8; n++) t = fmax(t, fmax(x[i][n][2 * h], x[i][n][2 * h + 1]));
+        seen[i][h] = t * c;
+        raised |= seen[i][h] > s->row_max[i][h] + RESCALE_THRESHOLD;
+    }
+    if (!lanes_with(raised)) return;
+    EACH_ROW(i, h)
+    {
+        float t = fmax(seen[i][h], lane_xor(seen[i][h], 1));
+        t = fmax(t, lane_xor(t, 2));
+        t = t > s->row_max[i][h] + RESCALE_THRESHOLD ? t : s->row_max[i][h];
+        float alpha = power_of_two(s->row_max[i][h] - t);
+        s->row_max[i][h] = t;
+        s->sum[i][h] *= alpha;
+#pragma unroll
+        for (int n = 0; n < D / 8; n++) {
+            s->acc[i][n][2 * h] *= alpha;
+            s->acc[i][n][2 * h + 1] *= alpha;
+        }
+    }
+}
+
+/* P = 2^(S - maximum), and its sums. */
+INLINE void weigh(uint p[MT][SK / 8][2], state *s, float x[MT][SK / 8][4], float c, bool online, float base)
+{
+#pragma unroll
+    for (int i = 0; i < MT; i++)
+#pragma unroll
+        for (int n = 0; n < SK / 8; n++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                float above = online ? s->row_max[i][h] : base;
+                float even = power_of_two(fma(x[i][n][2 * h], c, -above));
+                float odd = power_of_two(fma(x[i][n][2 * h + 1], c, -above));
+                s->sum[i][h] += even + odd;
+                p[i][n][h] = f16_pair(even, odd);
+                if (!online) s->seen_max[i][h] = larger_pair(s->seen_max[i][h], p[i][n][h]);
+            }
+}
+
+/* O += P V for SK values from k0 of the tile at v_at on. */
+INLINE void add_values(state *s, uint p[MT][SK / 8][2], uint v_at, int k0)
+{
+#pragma unroll
+    for (int n = 0; n < SK / 8; n += 2)
+#pragma unroll
+        for (int d = 0; d < D / 8; d += 2) {
+            uint f[4];
+            LDMATRIX(".trans", f[0], f[1], f[2], f[3], ON(v_at, d) + (k0 + n * 8) * PITCH);
+#pragma unroll
+            for (int i = 0; i < MT; i++) {
+                MMA(s->acc[i][d], p[i][n][0], p[i][n][1], p[i][n + 1][0], p[i][n + 1][1], f[0], f[1]);
+                MMA(s->acc[i][d + 1], p[i][n][0], p[i][n][1], p[i][n + 1][0], p[i][n + 1][1], f[2], f[3]);
+            }
+        }
+}
+
+/* The sum of a row, in all of its lanes. */
+INLINE float row_sum(const state *s, int i, int h)
+{
+    float l = s->sum[i][h];
+    l += lane_xor(l, 1);
+    return l + lane_xor(l, 2);
+}
+
+/* Did the given maximum suit the row? */
+INLINE bool suits(const state *s, int i, int h, float low)
+{
+    float t = larger_of_pair(s->seen_max[i][h]);
+    t = fmax(t, lane_xor(t, 1));
+    t = fmax(t, lane_xor(t, 2));
+    return t < 32768 && t > power_of_two(low);
+}
+
+/* ---- a block --------------------------------------------------------------------------------------------- */
+
 /* Does a block and writes those of the lane's rows whose bit (2 i + h) is set in wanted. Returns those that the
  * given maximum did not suit: they are not written. */
-__attribute__((always_inline)) uint attend(const bool online, uint wanted, const block *b, __local uchar *tiles,
-                                           float base, float low, OPERANDS)
+INLINE uint attend(const bool online, uint wanted, const block *b, __local uchar *tiles, float base, float low, OPERANDS)
 {
     uint lid = get_local_id(0), lane = lid & 31, quad = lane & 3;
-    const __global int *pos = IN_AT(int, pos);
+    const __global int *pos = IN_AT(int, pos), *seq = IN_AT(int, seq);
     float c = scale * 1.44269504f;
     uint at0 = (uint)(ulong)tiles;
     /* What this lane gives ldmatrix: of K rows 0 to 7 at two chunks, then 8 to 15; of V rows 0 to 15 at two. */
     uint k_row = (lane & 7) + (lane >> 4 << 3), v_row = lane & 15;
     uint k_place = k_row * PITCH + CHUNK(k_row, lane >> 3 & 1), v_place = v_row * PITCH + CHUNK(v_row, lane >> 4);
     uint qf[MT][D / 16][4];
-    float acc[MT][D / 8][4], row_max[MT][2], sum[MT][2];
-    uint seen_max[MT][2]; /* the largest P, in pairs */
-#pragma unroll
-    for (int i = 0; i < MT; i++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            packed_row row = row_of(b, i, h);
-            const __global half *from = IN_AT(half, q) + (row.in ? (ulong)row.token * q_stride : 0) +
-                                        (b->kvh * b->per_kv + (row.in ? row.head : 0)) * D + 2 * quad;
-            bool aligned = ((ulong)from & 3) == 0;
-#pragma unroll
-            for (int k = 0; k < D / 16; k++) {
-                qf[i][k][h] = row.in ? pair_at(from + k * 16, aligned) : 0;
-                qf[i][k][2 + h] = row.in ? pair_at(from + k * 16 + 8, aligned) : 0;
-            }
-        }
+    state s;
+    load_q(qf, b, IN_AT(half, q), q_stride, quad);
     uint redo = 0;
-    /* Where this work-item copies from and to, but for page and tile. */
-    uint from0 = b->kvh * P * D;
+    /* But for page and tile. */
+    copier copy = {.k = IN_AT(half, kp), .v = IN_AT(half, vp), .page_stride = page_stride, .from0 = b->kvh * P * D, .at0 = at0, .lid = lid};
 #if EVEN
-    uint row0 = lid / CH, to0 = at0 + row0 * PITCH + CHUNK(row0, lid % CH);
-    from0 += row0 * D + lid % CH * 8;
+    copy.row0 = lid / CH, copy.to0 = at0 + copy.row0 * PITCH + CHUNK(copy.row0, lid % CH);
+    copy.from0 += copy.row0 * D + lid % CH * 8;
 #endif
 
     for (uint m = b->m0, turn = 0; m < b->m_end; turn++) { /* runs of rows of one sequence */
-        const __global int *seq = IN_AT(int, seq);
-        int s = seq[m], first_page = IN_AT(int, indptr)[s], end = -1, least = INT_MAX, most = INT_MAX; /* most: negated, to seek the least of both */
-        run of = {m, b->m_end, true, pos[m] - (int)m};
-        for (uint row = m + lane; row - lane < b->m_end; row += 32) {
-            uint other = lanes_with(row < b->m_end && seq[min(row, M - 1)] != s);
-            if (!other) continue;
-            of.end = row - lane + 31 - clz(other & -other);
-            break;
-        }
+        int seq_id, least, most;
+        run of = find_run(m, b->m_end, M, seq, pos, lane, &seq_id);
+        int first_page = IN_AT(int, indptr)[seq_id];
         m = of.end;
         if (turn % b->share != b->turn) continue;
-        bool contiguous = true;
-        uint mine = 0; /* bit 2 i + h: the row is in this run */
-        for (uint row = of.m + lane; row < of.end; row += 32) {
-            end = max(end, pos[row]);
-            contiguous &= pos[row] - (int)row == of.from;
-        }
-        of.contiguous = !lanes_with(!contiguous);
-        end = -lanes_min(-end, 1);
+        copy.end = last_position(&of, pos, lane);
+        uint mine = look_at_rows(b, &of, pos, &least, &most);
+        clear(&s, online ? NO_MAX : base);
+        copy.page = IN_AT(int, pages) + first_page;
+        if (copy.end >= 0) load_ids(&copy, 0);
 #pragma unroll
-        for (int i = 0; i < MT; i++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                packed_row row = row_of(b, i, h);
-                int last = last_of(&row, &of, pos);
-                least = min(least, last);
-                if (row.in) most = min(most, -last);
-                if (row.in && row.token >= of.m && row.token < of.end) mine |= 1u << (2 * i + h);
-            }
-        /* Each run begins anew: what a sequence left here does not reach the rows of another, be it NaN. */
-#pragma unroll
-        for (int i = 0; i < MT; i++) {
-#pragma unroll
-            for (int n = 0; n < D / 8; n++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) acc[i][n][v] = 0;
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                row_max[i][h] = online ? NO_MAX : base;
-                sum[i][h] = 0;
-                seen_max[i][h] = 0;
-            }
-        }
-        least = lanes_min(least, 4);
-        most = -lanes_min(most, 4); /* below 0 where no row of this warp is in the run */
-        const __global int *page = IN_AT(int, pages) + first_page;
-        int ids[IDS];
-#define LOAD_IDS(j)                                                                                \
-    _Pragma("unroll") for (int i_ = 0; i_ < IDS; i_++) ids[i_] =                                   \
-        page[min((uint)(j) * BN + ID_KEY(i_), (uint)end) / (TP * 16)];
-#if EVEN
-#define LOAD_TILE(j)                                                                               \
-    _Pragma("unroll") for (int i_ = 0; i_ < LOADS; i_++)                                           \
-    {                                                                                              \
-        const uint r_ = i_ * STEP;                                                                 \
-        ulong from_ = (ulong)(uint)ids[r_ / 16] * page_stride +                                    \
-                      (from0 + ((uint)(j) * (BN / 16) + r_ / 16) % TP * (16 * D) + r_ % 16 * D);   \
-        uint to_ = (to0 ^ r_ % 8 / 4 * 64) + (uint)(j) % STAGES * (2 * TILE) + r_ * PITCH;         \
-        uint bytes_ = (int)((uint)(j) * BN + row0 + r_) <= end ? 16 : 0;                           \
-        COPY16(to_, IN_AT(half, kp) + from_, bytes_);                                              \
-        COPY16(to_ + TILE, IN_AT(half, vp) + from_, bytes_);                                       \
-    }
-#else
-#define LOAD_TILE(j)                                                                               \
-    _Pragma("unroll") for (int i_ = 0; i_ < LOADS; i_++)                                           \
-    {                                                                                              \
-        uint at_ = lid + i_ * WG, r_ = at_ / CH, c_ = at_ % CH, key_ = (uint)(j) * BN + r_;        \
-        if (BN * CH % WG && at_ >= BN * CH) break;                                                 \
-        ulong from_ = (ulong)(uint)ids[i_] * page_stride + (from0 + key_ % (TP * 16) * D + c_ * 8); \
-        uint to_ = at0 + (uint)(j) % STAGES * (2 * TILE) + r_ * PITCH + CHUNK(r_, c_);             \
-        uint bytes_ = (int)key_ <= end ? 16 : 0;                                                   \
-        COPY16(to_, IN_AT(half, kp) + from_, bytes_);                                              \
-        COPY16(to_ + TILE, IN_AT(half, vp) + from_, bytes_);                                       \
-    }
-#endif
-        if (end >= 0) {
-            LOAD_IDS(0)
-        }
-#pragma unroll
-        for (int j = 0; j < STAGES - 1; j++) {
-            if (j * BN <= end) {
-                LOAD_TILE(j)
-                LOAD_IDS(j + 1)
-            }
-            COMMIT();
-        }
-        for (int j = 0; j * BN <= end; j++) {
+        for (int j = 0; j < STAGES - 1; j++) fetch(&copy, j);
+        for (int j = 0; j * BN <= copy.end; j++) {
             WAIT(LATER(STAGES));
             barrier(CLK_LOCAL_MEM_FENCE); /* tile j is there; everyone is done with the one that is overwritten */
-            if ((j + STAGES - 1) * BN <= end) {
-                LOAD_TILE(j + STAGES - 1)
-                LOAD_IDS(j + STAGES)
-            }
-            COMMIT();
+            fetch(&copy, j + STAGES - 1);
             if (j * BN > most) continue;
             uint k_at = at0 + (uint)j % STAGES * (2 * TILE) + k_place;
             uint v_at = at0 + (uint)j % STAGES * (2 * TILE) + TILE + v_place;
 #pragma unroll
             for (int k0 = 0; k0 < BN; k0 += SK) {
                 float x[MT][SK / 8][4];
-#pragma unroll
-                for (int i = 0; i < MT; i++)
-#pragma unroll
-                    for (int n = 0; n < SK / 8; n++)
-#pragma unroll
-                        for (int v = 0; v < 4; v++) x[i][n][v] = 0;
-#pragma unroll
-                for (int k = 0; k < D / 16; k++)
-#pragma unroll
-                    for (int n = 0; n < SK / 8; n += 2) {
-                        uint f[4];
-                        LDMATRIX("", f[0], f[1], f[2], f[3], ON(k_at, k * 2) + (k0 + n * 8) * PITCH);
-#pragma unroll
-                        for (int i = 0; i < MT; i++) {
-                            MMA(x[i][n], qf[i][k][0], qf[i][k][1], qf[i][k][2], qf[i][k][3], f[0], f[1]);
-                            MMA(x[i][n + 1], qf[i][k][0], qf[i][k][1], qf[i][k][2], qf[i][k][3], f[2], f[3]);
-                        }
-                    }
-                if (j * BN + k0 + SK - 1 > least) {
-#pragma unroll
-                    for (int i = 0; i < MT; i++)
-#pragma unroll
-                        for (int h = 0; h < 2; h++) {
-                            packed_row row = row_of(b, i, h);
-                            int last = last_of(&row, &of, pos) - (j * BN + k0 + (int)(2 * quad));
-#pragma unroll
-                            for (int n = 0; n < SK / 8; n++) {
-                                if (n * 8 > last) x[i][n][2 * h] = -INFINITY;
-                                if (n * 8 + 1 > last) x[i][n][2 * h + 1] = -INFINITY;
-                            }
-                        }
-                }
-                if (online) {
-                    float seen[MT][2];
-                    bool raise = false;
-#pragma unroll
-                    for (int i = 0; i < MT; i++)
-#pragma unroll
-                        for (int h = 0; h < 2; h++) {
-                            float t = x[i][0][2 * h];
-#pragma unroll
-                            for (int n = 0; n < SK / 8; n++) t = fmax(t, fmax(x[i][n][2 * h], x[i][n][2 * h + 1]));
-                            seen[i][h] = t * c;
-                            raise |= seen[i][h] > row_max[i][h] + RESCALE_THRESHOLD;
-                        }
-                    if (lanes_with(raise)) {
-#pragma unroll
-                        for (int i = 0; i < MT; i++)
-#pragma unroll
-                            for (int h = 0; h < 2; h++) {
-                                float t = fmax(seen[i][h], lane_xor(seen[i][h], 1));
-                                t = fmax(t, lane_xor(t, 2));
-                                t = t > row_max[i][h] + RESCALE_THRESHOLD ? t : row_max[i][h];
-                                float alpha = power_of_two(row_max[i][h] - t);
-                                row_max[i][h] = t;
-                                sum[i][h] *= alpha;
-#pragma unroll
-                                for (int n = 0; n < D / 8; n++) {
-                                    acc[i][n][2 * h] *= alpha;
-                                    acc[i][n][2 * h + 1] *= alpha;
-                                }
-                            }
-                    }
-                }
                 uint p[MT][SK / 8][2];
-#pragma unroll
-                for (int i = 0; i < MT; i++)
-#pragma unroll
-                    for (int n = 0; n < SK / 8; n++)
-#pragma unroll
-                        for (int h = 0; h < 2; h++) {
-                            float above = online ? row_max[i][h] : base;
-                            float even = power_of_two(fma(x[i][n][2 * h], c, -above));
-                            float odd = power_of_two(fma(x[i][n][2 * h + 1], c, -above));
-                            sum[i][h] += even + odd;
-                            p[i][n][h] = f16_pair(even, odd);
-                            if (!online) seen_max[i][h] = larger_pair(seen_max[i][h], p[i][n][h]);
-                        }
-#pragma unroll
-                for (int n = 0; n < SK / 8; n += 2)
-#pragma unroll
-                    for (int d = 0; d < D / 8; d += 2) {
-                        uint f[4];
-                        LDMATRIX(".trans", f[0], f[1], f[2], f[3], ON(v_at, d) + (k0 + n * 8) * PITCH);
-#pragma unroll
-                        for (int i = 0; i < MT; i++) {
-                            MMA(acc[i][d], p[i][n][0], p[i][n][1], p[i][n + 1][0], p[i][n + 1][1], f[0], f[1]);
-                            MMA(acc[i][d + 1], p[i][n][0], p[i][n][1], p[i][n + 1][0], p[i][n + 1][1], f[2], f[3]);
-                        }
-                    }
+                multiply_keys(x, qf, k_at, k0);
+                if (j * BN + k0 + SK - 1 > least) mask(x, b, &of, pos, j * BN + k0 + (int)(2 * quad));
+                if (online) raise(&s, x, c);
+                weigh(p, &s, x, c, online, base);
+                add_values(&s, p, v_at, k0);
             }
         }
         WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next run overwrites all tiles */
+        EACH_ROW(i, h)
+        {
+            packed_row row = row_of(b, i, h);
+            uint bit = 1u << (2 * i + h);
+            float l = row_sum(&s, i, h);
+            if (!online && !suits(&s, i, h, low) && mine & bit && pos[row.token] >= 0) redo |= bit;
+            if (!(mine & wanted & ~redo & bit)) continue;
+            float over = l == 0 ? 0 : 1 / l;
+            ulong to = (ulong)row.token * o_stride + (b->kvh * b->per_kv + row.head) * D + 2 * quad;
 #pragma unroll
-        for (int i = 0; i < MT; i++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                packed_row row = row_of(b, i, h);
-                float l = sum[i][h];
-                l += lane_xor(l, 1);
-                l += lane_xor(l, 2);
-                if (!online) {
-                    float t = larger_of_pair(seen_max[i][h]);
-                    t = fmax(t, lane_xor(t, 1));
-                    t = fmax(t, lane_xor(t, 2));
-                    bool suits = t < 32768 && t > power_of_two(low);
-                    if (!suits && mine >> (2 * i + h) & 1 && pos[row.token] >= 0) redo |= 1u << (2 * i + h);
-                }
-                if (!(mine & wanted & ~redo & 1u << (2 * i + h))) continue;
-                float over = l == 0 ? 0 : 1 / l;
-                ulong to = (ulong)row.token * o_stride + (b->kvh * b->per_kv + row.head) * D + 2 * quad;
-#pragma unroll
-                for (int n = 0; n < D / 8; n++) {
-                    STORE(o, to + n * 8, acc[i][n][2 * h] * over)
-                    STORE(o, to + n * 8 + 1, acc[i][n][2 * h + 1] * over)
-                }
+            for (int n = 0; n < D / 8; n++) {
+                STORE(o, to + n * 8, s.acc[i][n][2 * h] * over)
+                STORE(o, to + n * 8 + 1, s.acc[i][n][2 * h + 1] * over)
             }
+        }
     }
     return redo;
 }

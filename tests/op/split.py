@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""attention_split.cl without a GPU: compiled by clang-19 for this processor, with nvidia_host.clh in place of nvidia.clh, and
+"""attention_split.cl and attention_prefill.cl without a GPU: compiled by clang-19 for this processor, with nvidia_host.clh in place of nvidia.clh, and
 run by split_host, lane by lane.
 
     split.py SPLIT_HOST KERNELS
@@ -14,14 +14,14 @@ CLANG = "clang-19"
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def check(host, kernels, folder, name, more, options):
+def check(host, kernels, folder, name, kernel, more, options):
     library = os.path.join(folder, f"{name}.so")
     headers = [os.path.join(kernels, "common.clh"), os.path.join(HERE, "nvidia_host.clh")]
     headers += [os.path.join(kernels, more)] if more != "-" else []
     command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O1", "-Xclang", "-finclude-default-header", "-w", "-shared", "-fPIC"]
     for header in headers:
         command += ["-include", header]
-    built = subprocess.run([*command, *options, "-o", library, os.path.join(kernels, "attention_split.cl")])
+    built = subprocess.run([*command, *options, "-o", library, os.path.join(kernels, kernel + ".cl")])
     return built.returncode == 0 and subprocess.run([host, library, name]).returncode == 0
 
 
@@ -32,7 +32,7 @@ def main():
         return 77
     with tempfile.TemporaryDirectory() as folder:
         rows = [line.split() for line in subprocess.check_output([host, "--knobs"], text=True).splitlines()]
-        failed = [name for name, more, *options in rows if not check(host, kernels, folder, name, more, options)]
+        failed = [name for name, kernel, more, *options in rows if not check(host, kernels, folder, name, kernel, more, options)]
     print(f"failed: {failed}" if failed else f"{len(rows)} programs are right")
     return 1 if failed or not rows else 0
 

@@ -1,8 +1,8 @@
-/* split_host: runs attention_split.cl on NVIDIA's warps as host.c plays them.
+/* split_host: runs attention_split.cl and attention_prefill.cl on NVIDIA's warps as host.c simulates them.
  *
- *   split_host --knobs                a line for each program: its name, then build options
+ *   split_host --knobs                a line for each program: its name, its kernel, one more header, then build options
  *   split_host KERNEL.so NAME         runs the kernel, built with those (split.py), and compares with the reference; counts,
- *                                     too, that it multiplies no tile of keys that is not seen
+ *                                     too, that attention_split multiplies no tile of keys that is not seen
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -23,6 +23,9 @@ static const struct program {
     {"plain", "mma_decode", WF_WINDOWS_NONE, 64, 4, 16},
     {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32},
     {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16},
+    {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
+    {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
+    {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
 };
 
 enum { UNITS = 3 /* compute units: few work-groups share items in many ways */, MANY = 20, LONG = 4000, CASES = 6 };
@@ -34,16 +37,21 @@ static const cl_variant *variant_named(const char *name)
     return v;
 }
 
+static bool is_prefill(const struct program *p)
+{
+    return !strncmp(p->name, "prefill", 7);
+}
+
 /* Few and many rows (a warp's lanes have one each, or a run of them), short and long ones; the first is one of which more
  * work-groups have a part than are added at once. */
 static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 {
     static const uint32_t seqs[] = {1, 5, 3}, rows[] = {1, 1, 25};
-    const uint32_t keys[] = {turn ? 400 : LONG, 50, 130};
+    const uint32_t keys[] = {is_prefill(p) ? 150 : turn ? 400 : LONG, 50, 130};
     static const uint32_t sinks[] = {0, 1, 5, 16, 21, 64};
     uint32_t i = turn % 3, kv_heads = 1 + turn % 4;
     wf_case c = {.op = WF_OP_ATTENTION, .seed = wf_random(seed, turn), .in = WF_F16, .out = turn % 2 ? WF_F16 : WF_F32, .n_seqs = seqs[i],
-                 .max_kv = keys[i], .max_q = rows[i], .windows = p->windows, .pad = turn % 5};
+                 .max_kv = keys[i], .max_q = is_prefill(p) ? keys[i] / 2 - turn : rows[i], .windows = p->windows, .pad = turn % 5};
     c.p = (wf_op_params){.n_head = kv_heads * p->per_kv, .n_kv_head = kv_heads, .head_dim = p->head_dim, .page_tokens = p->page_tokens,
                       .sink = sinks[turn % 6], .phi = (float)(turn % 2), .phi_lo = -6, .phi_hi = turn % 2 ? 3 : 7};
     return c;
@@ -71,12 +79,14 @@ static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 #define TAIL void *, void *, uint64_t, float, float
 typedef void plain_fn(HEAD, TAIL);
 typedef void windows_fn(HEAD, VIEW, int32_t, TAIL);
+typedef void prefill_fn(HEAD, uint32_t, void *, uint64_t, float, float);
 
 static void *kernel;
 static wf_check *problem;
 static cl_launch launch;
 static uint8_t *result;
 static uint32_t *scratch, count;
+static bool prefills;
 
 #define AT(i) p->in[i].data, 0
 static void call_kernel(void)
@@ -88,7 +98,8 @@ static void call_kernel(void)
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
               p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
 #define END scratch, &count, 0, base, low
-    if (p->in[WF_ATTENTION_WINDOWS].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
+    if (prefills) ((prefill_fn *)kernel)(BEGIN, launch.arg[launch.n_args - 5].u32, &count, 0, base, low);
+    else if (p->in[WF_ATTENTION_WINDOWS].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
     else ((plain_fn *)kernel)(BEGIN, END);
 }
 
@@ -146,7 +157,7 @@ static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
     if (!configure(p, problem, &launch)) return fprintf(stderr, "%s: not configured\n", text), false;
     result = malloc(problem->out[WF_ATTENTION_O].bytes);
     memset(result, 0xFF, problem->out[WF_ATTENTION_O].bytes);
-    scratch = calloc(launch.scratch, 1);
+    scratch = calloc(WF_MAX(launch.scratch, WF_CL_ZEROED), 1);
     count = 0;
     uint32_t before = host_result().products, need = products_needed(problem);
     host_groups(launch.group, (uint32_t)launch.groups, call_kernel);
@@ -154,7 +165,7 @@ static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
     uint32_t products = host.products - before;
     bool async = strstr(p->variant, "async"), counted = async ? count >= problem->redo_least && count <= problem->redo_most : !count;
     double d = distance(problem);
-    bool worked = async && count ? products > need : products == need;
+    bool worked = prefills || (async && count ? products > need : products == need);
     bool ok = d <= 4e-3 && counted && clean() && !host.mistakes && worked;
     printf("%-4s %s: %s: error %.2g, %u of %u to %u again, %u products of %u, %u mistakes\n", ok ? "ok" : "FAIL", p->name, text, d, count,
            problem->redo_least, problem->redo_most, products, need, host.mistakes);
@@ -173,7 +184,7 @@ static int print_knobs(wf_dev *ref)
         wf_check *k;
         cl_launch l;
         if (wf_check_new(ref, &c, &k) || !configure(&programs[i], k, &l)) return 1;
-        printf("%s %s", programs[i].name, l.prelude[1] ? l.prelude[1] : "-");
+        printf("%s %s %s", programs[i].name, variant_named(programs[i].variant)->family, l.prelude[1] ? l.prelude[1] : "-");
         for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
         printf("\n");
         wf_check_free(k);
@@ -188,9 +199,9 @@ static int run(wf_dev *ref, const char *path, const char *name)
     void *lib = dlopen(path, RTLD_NOW);
     bool ok = true;
     if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
-    kernel = dlsym(lib, "attention_split");
     while (i < WF_LEN(programs) && strcmp(programs[i].name, name)) i++;
-    if (!kernel || i == WF_LEN(programs)) return 2;
+    if (i == WF_LEN(programs) || !(kernel = dlsym(lib, variant_named(programs[i].variant)->family))) return 2;
+    prefills = is_prefill(&programs[i]);
     printf("seed %llu\n", (unsigned long long)seed);
     host_start(host_unit_named("nvidia"));
     for (uint32_t turn = 0; turn < CASES; turn++) {
