@@ -182,6 +182,15 @@ static weft_status check_rmsnorm(const wf_call *c)
     return check_eps(c);
 }
 
+static weft_status check_layernorm(const wf_call *c)
+{
+    const wf_view *x = &c->in[WF_LAYERNORM_X];
+    if (!is(&c->out[WF_LAYERNORM_Y], x->rows, x->cols)) return bad(c, "x and y differ in shape");
+    if (!is_vector(&c->in[WF_LAYERNORM_W], x->cols)) return bad(c, "w is not one for each column of x");
+    if (!is_vector(&c->in[WF_LAYERNORM_B], x->cols)) return bad(c, "b is not one for each column of x");
+    return check_eps(c);
+}
+
 static weft_status check_heads(const wf_call *c)
 {
     const wf_op_params *p = &c->p;

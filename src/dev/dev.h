@@ -15,6 +15,8 @@
  *              table gives a row of NaN, never a wild read.
  *   RMSNORM    in  x [M, G K] F32; w [K] F32                      out y [M, G K] act
  *              y = x / sqrt(mean(x^2) + p.eps) * w for each group of K columns by itself: one group a row, or one a head.
+ *   LAYERNORM  in  x [M, K] F32; w [K] F32; b [K] F32             out y [M, K] act
+ *              y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + p.eps) * w + b
  *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent; residual [M, N] F32 or absent;
  *                  norm [K] F32 or absent; table, pos and slot of ROPE_KV or absent
  *              out Y [M, N] act; norm_ws [M, K] act or absent; gemm_ws [M, N] act or absent; K, V pools of ROPE_KV or

@@ -18,6 +18,7 @@ static const struct tolerance {
 } tolerances[WF_N_OPS] = {
     [WF_OP_GET_ROWS] = {.f32 = 0.25, .nmse = {0, 1e-12, 1e-12}},
     [WF_OP_RMSNORM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
+    [WF_OP_LAYERNORM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_GEMM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ROPE_KV] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
     [WF_OP_ATTENTION] = {.f32 = 4, .nmse = {0, 1e-5, 1e-5}},

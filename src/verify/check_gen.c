@@ -153,6 +153,23 @@ static weft_status gen_rmsnorm(wf_check *k, gen *g)
     return WEFT_OK;
 }
 
+/* Rows whose mean is larger than what is left without it: it must not be subtracted too late. */
+static weft_status gen_layernorm(wf_check *k, gen *g)
+{
+    const wf_case *c = &k->c;
+    WF_TRY(floats(&k->in[WF_LAYERNORM_X], g, WF_F32, c->m, c->k, c->pad, 3));
+    for (uint32_t m = 0; m < c->m; m++) {
+        float mean = 8 * unit(g), *x = (float *)row_of(&k->in[WF_LAYERNORM_X], m);
+        for (uint32_t i = 0; i < c->k; i++) x[i] += mean;
+    }
+    WF_TRY(floats(&k->in[WF_LAYERNORM_W], g, WF_F32, 1, c->k, 0, 2));
+    WF_TRY(floats(&k->in[WF_LAYERNORM_B], g, WF_F32, 1, c->k, 0, 2));
+    WF_TRY(make(&k->out[WF_LAYERNORM_Y], c->out, c->m, c->k, c->pad));
+    k->reduce = c->k;
+    k->amplify = 5; /* the mean against the spread */
+    return WEFT_OK;
+}
+
 /* Table, pos and slot, and the pools, of a rotation of m rows. */
 static weft_status gen_rotation(wf_check *k, gen *g, uint32_t positions, wf_check_operand in[3], wf_check_operand pools[2])
 {

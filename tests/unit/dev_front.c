@@ -60,6 +60,10 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3), c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
         break;
     case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
+    case WF_OP_LAYERNORM:
+        c.in[WF_LAYERNORM_X] = V(F32, 3, 10), c.in[WF_LAYERNORM_W] = V(F32, 1, 10), c.in[WF_LAYERNORM_B] = V(F32, 1, 10);
+        c.out[WF_LAYERNORM_Y] = V(F16, 3, 10);
+        break;
     case WF_OP_GEMM:
         c.in[WF_GEMM_X] = V(F16, 3, 64), c.in[WF_GEMM_W] = V(Q8_0, 5, 64), c.in[WF_GEMM_BIAS] = V(F32, 1, 5);
         c.in[WF_GEMM_RESIDUAL] = V(F32, 3, 5), c.out[WF_GEMM_Y] = V(F32, 3, 5);
@@ -294,6 +298,7 @@ static void spoilt_params_are_refused(void **state)
     } while (0)
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
+    REFUSED(WF_OP_LAYERNORM, c.p.eps = NAN);
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 3);
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 20);
     c = good(f, WF_OP_RMSNORM); /* two groups */
