@@ -244,7 +244,7 @@ struct weft_engine_params {
     const char *calibration; /* file of `weft calibrate`, for the asynchronous softmax (FlashDecoding++, section III); NULL: the
                                 model's path + ".calibration", if it exists */
     const char *attention_windows; /* a file with the attention window of each KV head of each layer (sparse attention as in
-                                MoA; the README shows one); NULL: dense attention */
+                                MoA; docs/tuning.md shows one); NULL: dense attention */
     bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each product takes
                                 kernels of one kind for all batch sizes, which costs speed */
     const char *force;       /* tests: kernel variants by op, "gemm=ref,attention=ref" */

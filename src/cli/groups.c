@@ -94,7 +94,7 @@ static const wf_opt testing[] = {
     {0, "calibration", "FILE", "attention logit ranges from `weft calibrate` (default: MODEL.calibration, if it exists)",
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE", "how many of the last keys each KV head of each layer attends to (sparse attention); query heads share the window of "
-     "their KV head (README shows such a file)", WF_OPT_TEXT, AT(engine.attention_windows)},
+     "their KV head (docs/tuning.md has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft selftest -v` lists them", WF_OPT_TEXT, AT(engine.force)},
     {0, "page-tokens", "N", "tokens per KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
      1, 1024},

@@ -240,7 +240,7 @@ const wf_command wf_cmd_info = {
     .name = "info",
     .usage = "[-m FILE [-c CONTEXT] [options]] [-v]",
     .summary =
-        "Describes the devices, or a model file: hyperparameters, formats, "
+        "Describes the devices, or a model file. Prints hyperparameters, formats, "
         "memory estimate and tensors; with -v also all metadata.",
     .groups = groups,
     .run = cmd_info,

@@ -1,4 +1,4 @@
-/* kernels: which kernels a device has, and the text of one. */
+/* kernels: lists the kernels of a device, or prints the source of one. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static int print_source(const char *device, const char *name)
 
 static int kernels(const wf_opts *o)
 {
-    if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "one kernel at a time: '%s' is a second one", o->args[1]);
+    if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "expected one kernel, got also '%s'", o->args[1]);
     return o->n_args ? print_source(o->engine.device, o->args[0]) : print_list(o);
 }
 
@@ -39,10 +39,10 @@ static const wf_opt_group *const groups[] = {&wf_group_device, &wf_group_general
 const wf_command wf_cmd_kernels = {
     .name = "kernels",
     .usage = "[--device DEVICE] [--tier TIER] [NAME | OP/NAME]",
-    .summary = "Lists the kernels that there are for a device, or prints the source of one. Each op has several variants: a row says what a variant "
-               "needs, whether this device can run it, and whether the bits of a row depend on the rest of its batch; two variants of one "
-               "invariance class give the same bits. With a name it prints what the device's compiler gets for it on a small problem: "
-               "OpenCL C with the options in the first line, or PTX.",
+    .summary = "Lists the kernels for a device, or prints the source of one. Each op has several variants. A row shows what a variant "
+               "needs, whether this device can run it, and whether its results depend on the rest of the batch. Variants of one "
+               "invariance class give the same bits. With a name it prints what the device's compiler gets for a small problem: "
+               "OpenCL C with the compiler options in the first line, or PTX.",
     .groups = groups,
     .takes_args = true,
     .run = kernels,

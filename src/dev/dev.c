@@ -32,6 +32,11 @@ const char *wf_tier_name(enum wf_tier t)
     return (size_t)t < WF_LEN(tier_names) ? tier_names[t] : "unknown";
 }
 
+const char *wf_tier_name_on(const wf_dev *d, enum wf_tier t)
+{
+    return t == WF_TIER_SIMD && strstr(d->info.tiers, "simd") ? "simd" : wf_tier_name(t);
+}
+
 weft_status wf_tier_parse(const char *name, enum wf_tier *out)
 {
     *out = name && !strcmp(name, "simd") ? WF_TIER_SIMD : WF_TIER_MATRIX;

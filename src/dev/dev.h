@@ -369,6 +369,7 @@ void wf_dev_close(wf_dev *);
 size_t wf_dev_list(struct weft_device_info *out, size_t cap); /* all backends but null */
 weft_status wf_tier_parse(const char *name, enum wf_tier *out); /* NULL: MATRIX */
 const char *wf_tier_name(enum wf_tier);
+const char *wf_tier_name_on(const wf_dev *, enum wf_tier); /* as info.tiers has it: a CPU's fp16 is simd */
 
 weft_status wf_buf_create(wf_dev *, uint64_t size, wf_buf **);
 weft_status wf_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **); /* WEFT_ERR_UNSUPPORTED: copy it */

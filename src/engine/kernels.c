@@ -51,7 +51,7 @@ static weft_status list_op(wf_dev *d, enum wf_op op, weft_kernel_fn fn, void *us
     const wf_variant *v;
     for (int i = 0; (v = wf_variant_at(d, op, i)); i++) {
         wf_kernel_about a = about(d, op, i);
-        struct weft_kernel k = {.op = wf_ops[op].name, .name = v->name, .tier = wf_tier_name(v->tier), .layout = a.layout, .invariance = v->class,
+        struct weft_kernel k = {.op = wf_ops[op].name, .name = v->name, .tier = wf_tier_name_on(d, v->tier), .layout = a.layout, .invariance = v->class,
                                 .batch_dependent = v->flags & WF_BATCH_DEPENDENT, .needs = a.needs, .file = a.file};
         WF_TRY(find_support(d, op, i, &k.runs));
         fn(user, &k);

@@ -3,6 +3,7 @@
 Environment: WEFT is the program, WEFT_TEST_DATA the folder of test data. Where the data is absent a test
 is skipped; tests/count.py makes that a failure where CI is set. All models run on the CPU path, which every build has.
 """
+import glob
 import os
 import subprocess
 import sys
@@ -22,6 +23,17 @@ def data(name):
     if os.path.exists(path):
         return path
     raise unittest.SkipTest(f"{path} is missing: set WEFT_TEST_DATA")
+
+
+def documents():
+    """README.md and those in docs/ by their paths."""
+    paths = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ROOT))]
+    return {path: open_text(path) for path in paths}
+
+
+def open_text(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
 
 
 class Result:

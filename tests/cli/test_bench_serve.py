@@ -420,9 +420,8 @@ class Serving(unittest.TestCase):
         self.assertEqual((v["Successful requests:"], v["Total generated tokens:"]), (2, 10))
 
     def test_readme(self):
-        """The README's lines, on this server's port."""
-        with open(os.path.join(cli.ROOT, "README.md"), encoding="utf-8") as f:
-            lines = re.findall(r"(?m)^weft bench serve .*", f.read())
+        """The documents' lines, on this server's port."""
+        lines = [line for text in cli.documents().values() for line in re.findall(r"(?m)^weft bench serve .*", text)]
         self.assertTrue(lines)
         for line in lines:
             r = bench(*re.sub(r"--port \d+", f"--port {self.s.port}", line).split()[3:])

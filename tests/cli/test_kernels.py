@@ -40,7 +40,7 @@ class Kernels(cli.TestCase):
     def test_names(self):
         self.fails(cli.USAGE, "ops have a kernel variant 'ref'", "kernels", "ref", "--device", "cpu")
         self.fails(cli.USAGE, "no kernel variant 'nosuch'", "kernels", "nosuch", "--device", "cpu")
-        self.fails(cli.USAGE, "one kernel at a time", "kernels", "a", "b")
+        self.fails(cli.USAGE, "expected one kernel", "kernels", "a", "b")
 
     @unittest.skipUnless(opencl(), "no OpenCL device")
     def test_opencl(self):

@@ -1,23 +1,24 @@
-"""The commands in README.md work as they are written there, and its links lead somewhere."""
+"""The commands in README.md and docs/ work as they are written there, links lead somewhere, and the chart shows the results."""
+import glob
 import os
 import re
 import subprocess
+import sys
 import tempfile
 import unittest
 
 import cli
 
-with open(os.path.join(cli.ROOT, "README.md"), encoding="utf-8") as f:
-    README = f.read()
 BUILT = "build/src/cli/weft"
 
 
 def lines():
-    for block in re.findall(r"```sh\n(.*?)```", README, re.S):
-        yield from block.splitlines()
+    for text in cli.documents().values():
+        for block in re.findall(r"```sh\n(.*?)```", text, re.S):
+            yield from block.splitlines()
 
 
-class Readme(cli.TestCase):
+class Documents(cli.TestCase):
     @classmethod
     def setUpClass(cls):
         temp = tempfile.TemporaryDirectory()
@@ -25,7 +26,7 @@ class Readme(cli.TestCase):
         cls.folder = temp.name  # one line writes a file, another one reads it
 
     def run_line(self, line):
-        """With the program under test in place of the one that the line names, and a folder of ours for build/."""
+        """Runs the line with the program under test instead of the one that it names, and a temporary folder for build/."""
         line = re.sub(r"\bbuild/", self.folder + "/", line.replace(BUILT, '"$WEFT"'))
         p = subprocess.run(["bash", "-o", "pipefail", "-c", line], cwd=cli.ROOT, stdin=subprocess.DEVNULL,
                            capture_output=True, timeout=240, env={**os.environ, "WEFT": cli.WEFT})
@@ -34,7 +35,7 @@ class Readme(cli.TestCase):
 
     def test_commands(self):
         run = [line for line in lines() if line.startswith(BUILT)]
-        self.assertGreaterEqual(len(run), 6)
+        self.assertGreaterEqual(len(run), 10)
         for line in run:
             with self.subTest(line):
                 self.assertTrue(self.run_line(line) or ".npy" in line)
@@ -42,28 +43,54 @@ class Readme(cli.TestCase):
     def test_commands_with_a_model_of_ones_own(self):
         model = cli.data("stories260K.gguf")
         run = [line for line in lines() if line.startswith("weft ") and not re.match("weft (bench )?serve", line)]  # tests/serve, bench_serve
-        self.assertGreaterEqual(len(run), 4)
+        self.assertGreaterEqual(len(run), 6)
         for line in run:
             with self.subTest(line):
                 line = line.replace("weft ", BUILT + " ", 1).replace("model.gguf", f"'{model}'")
                 self.assertTrue(self.run_line(line))
 
     def test_scripts_and_links(self):
-        for name in re.findall(r"(?m)^\./(\S+)", README):
-            self.assertTrue(os.access(os.path.join(cli.ROOT, name), os.X_OK), name)
-        for target in re.findall(r"\]\(([^)#]+)\)", README):
-            self.assertTrue(os.path.exists(os.path.join(cli.ROOT, target)), target)
+        for path, text in cli.documents().items():
+            for name in re.findall(r"(?m)^\./(\S+)", text):
+                self.assertTrue(os.access(os.path.join(cli.ROOT, name), os.X_OK), name)
+            for target, anchor in re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]+))?\)", text):
+                target = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target else path
+                self.assertTrue(os.path.exists(os.path.join(cli.ROOT, target)), f"{path}: {target}")
+                if anchor:
+                    self.assertIn(anchor, self.anchors(target), f"{path}: {target}")
+
+    def anchors(self, path):
+        return [re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in re.findall(r"(?m)^#+ (.*)", cli.documents()[path])]
+
+    def test_every_document_is_linked(self):
+        for path in cli.documents():
+            if path != "README.md":
+                self.assertIn(f"({path}", cli.documents()["README.md"])
+
+    def test_readme_can_be_skimmed(self):
+        self.assertLessEqual(cli.documents()["README.md"].count("\n"), 120)
 
     def test_folders_exist(self):
-        table = README[README.index("## Folders in reading order"):README.index("## Add one thing")]
-        for folder in re.findall(r"`((?:src/|include/)?\w+/(?:\w+/)?)`", table):
+        text = cli.documents()["docs/architecture.md"]
+        folders = re.findall(r"`((?:src/|include/)?\w+/(?:\w+/)?)`", text[text.index("## Folders in reading order"):text.index("## Add one thing")])
+        for folder in folders:
             self.assertTrue(os.path.isdir(os.path.join(cli.ROOT, folder)), folder)
+        for folder in glob.glob("src/*/", root_dir=cli.ROOT):
+            self.assertIn(folder, folders)
 
     def test_exit_codes_are_those_of_the_help(self):
         codes = set(map(int, re.findall(r"(?m)^  (\d+) ", self.ok("--help").text)))
-        text = README[README.index("Exit codes:"):]
+        text = cli.documents()["README.md"]
+        text = text[text.index("Exit codes:"):]
         text = text[:text.index("\n\n")]
         self.assertEqual(codes, set(map(int, re.findall(r"\b(\d+) [a-z]", text))))
+
+    def test_chart_shows_the_results(self):
+        with open(os.path.join(cli.ROOT, "bench", "chart.py"), encoding="utf-8") as f:
+            command = re.search(r"(?m)^    chart.py (.*) >(.*)", f.read())
+        p = subprocess.run([sys.executable, "bench/chart.py", *command[1].split()], cwd=cli.ROOT, capture_output=True, check=True)
+        with open(os.path.join(cli.ROOT, command[2]), "rb") as f:
+            self.assertEqual(f.read(), p.stdout)
 
 
 if __name__ == "__main__":

@@ -116,7 +116,7 @@ static void check_variants(void)
         const wf_variant *list;
         size_t n = d->fns->variants(d, op, &list);
         for (size_t v = 0; v < n; v++) {
-            if (!strstr(d->info.tiers, wf_tier_name(list[v].tier))) continue; /* forced in vain: another default run */
+            if (!strstr(d->info.tiers, wf_tier_name_on(d, list[v].tier))) continue; /* forced in vain: another default run */
             snprintf(force, sizeof force, "%s=%s", wf_ops[op].name, list[v].name);
             check(force, (struct weft_engine_params){.force = force});
             check_from(force, (struct weft_engine_params){.force = force}, 150);

@@ -41,7 +41,7 @@ static bool has(wf_dev *d, const wf_variant *v)
     bool layout = v->layout == 0;
     for (int t = 0; t < WF_N_WEIGHT_DTYPES && !layout && d->fns->weight_layout; t++)
         layout = d->fns->weight_layout(d, (enum wf_dtype)t, 4096, 4096) == v->layout;
-    return layout && strstr(d->info.tiers, wf_tier_name(v->tier));
+    return layout && strstr(d->info.tiers, wf_tier_name_on(d, v->tier));
 }
 
 static unsigned count(uint64_t set)

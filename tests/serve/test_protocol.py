@@ -385,13 +385,12 @@ class Chat(serve.TestCase):
 
 
 class Readme(serve.TestCase):
-    """The curl lines of README.md."""
+    """The curl lines of README.md and docs/."""
 
     def test_curl(self):
         if not shutil.which("curl"):
             self.skipTest("curl is not installed")
-        with open(os.path.join(serve.cli.ROOT, "README.md"), encoding="utf-8") as f:
-            lines = [line for line in f.read().splitlines() if line.startswith("curl ")]
+        lines = [line for text in serve.cli.documents().values() for line in text.splitlines() if line.startswith("curl ")]
         self.assertGreaterEqual(len(lines), 4)
         for line in lines:
             out = subprocess.run(["sh", "-c", line.replace("8080", str(self.s.port)) + " -sS --fail"], capture_output=True, timeout=serve.PATIENCE)
