@@ -288,7 +288,7 @@ static weft_status check_binding(const wf_dev *dev, const wf_call *c, const wf_b
     WF_TRY(check_call(dev, c));
     for (uint8_t i = 0; i < b->n; i++)
         if (wf_piece_of(c, b->part[i].piece).op != (enum wf_op)b->part[i].op) return wf_fail(WEFT_ERR_INTERNAL, "%s: bound for another call", wf_ops[c->op].name);
-    return b->n ? WEFT_OK : wf_fail(WEFT_ERR_INTERNAL, "%s: launched before it was bound", wf_ops[c->op].name);
+    return WEFT_OK;
 }
 
 weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
@@ -296,6 +296,7 @@ weft_status wf_launch(wf_queue *q, const wf_call *c, const wf_binding *b)
     WF_TRY(wf_dev_usable(q->dev, "launch"));
     if (q->dev->params.check_calls) WF_TRY(check_binding(q->dev, c, b));
     if (b->n == 1) return launch(q, c, &b->part[0].b);
+    if (!b->n) return wf_fail(WEFT_ERR_INTERNAL, "%s: launched before it was bound", wf_ops[c->op].name); /* nothing would signal */
     for (uint8_t i = 0; i < b->n; i++) {
         wf_call part = part_of(c, b->part[i].piece, i, b->n);
         WF_TRY(launch(q, &part, &b->part[i].b));

@@ -39,6 +39,7 @@ typedef struct run {
     wf_queue *q;
     wf_buf *buf[WF_MAX_IN + WF_MAX_OUT];
     wf_call call;
+    wf_binding bound;
     bool in_flight;
 } run;
 
@@ -49,6 +50,14 @@ static weft_status settle(run *r, weft_status s)
     if (!s) s = wf_finish(r->q);
     if (s && (r->dev->lost || wf_finish(r->q))) r->in_flight = true;
     return s;
+}
+
+/* The same call with longer contexts, if the variant can run it: what is bound for those serves shorter ones. */
+static wf_call with_longer_contexts(wf_dev *dev, const wf_call *c, int variant)
+{
+    wf_call longer = *c;
+    longer.p.max_kv *= 3;
+    return c->op == WF_OP_ATTENTION && dev->fns->supports(dev, &longer, variant) ? longer : *c;
 }
 
 static void run_end(run *r)
@@ -154,9 +163,24 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
     return WEFT_OK;
 }
 
+/* What is bound for long contexts is also launched for short ones. */
+static weft_status bind_attention(run *r, int variant)
+{
+    wf_call c = with_longer_contexts(r->dev, &r->call, variant);
+    if (c.op != WF_OP_ATTENTION) return WEFT_OK;
+    r->bound = (wf_binding){.n = 1, .part = {{.piece = WF_PIECE_WHOLE, .op = (uint8_t)c.op, .b = {.variant = variant}}}};
+    WF_TRY(wf_call_check(r->dev, &c));
+    return r->dev->fns->bind ? r->dev->fns->bind(r->dev, &c, variant, &r->bound.part[0].b) : WEFT_OK;
+}
+
+static weft_status submit(run *r)
+{
+    return r->bound.n ? wf_launch(r->q, &r->call, &r->bound) : wf_submit(r->q, &r->call);
+}
+
 static weft_status run_once(run *r)
 {
-    WF_TRY(wf_submit(r->q, &r->call));
+    WF_TRY(submit(r));
     return wf_finish(r->q);
 }
 
@@ -365,7 +389,7 @@ static weft_status judge_all(run *r, const wf_check *k, const wf_variant *varian
 static weft_status timed_runs(run *r, uint32_t n, double *ns)
 {
     uint64_t start = wf_now_ns();
-    for (uint32_t i = 0; i < n; i++) WF_TRY(wf_submit(r->q, &r->call));
+    for (uint32_t i = 0; i < n; i++) WF_TRY(submit(r));
     WF_TRY(wf_finish(r->q));
     *ns = (double)(wf_now_ns() - start) / n;
     return WEFT_OK;
@@ -421,6 +445,7 @@ bool wf_check_supported(const wf_check *k, wf_dev *dev, int variant)
         if (!dev->fns->weight_layout) return false;
         if (dev->fns->weight_layout(dev, t->dtype, t->rows, t->cols) != v->layout) return false;
     }
+    c = with_longer_contexts(dev, &c, variant);
     return dev->fns->supports(dev, &c, variant);
 }
 
@@ -499,6 +524,7 @@ weft_status wf_check_run(wf_check *k, wf_dev *dev, wf_queue *q, int variant, boo
     wf_check_call(k, v, &r.call);
     r.call.variant = variant;
     weft_status s = place_all(&r, k, v->layout);
+    if (!s) s = bind_attention(&r, variant);
     if (!s) s = run_once(&r);
     if (s == WEFT_ERR_UNSUPPORTED && !wf_check_supported(k, dev, variant)) {
         out->supported = false; /* its limits were unknown until it was built */

@@ -95,6 +95,7 @@ static int setup(void **state)
     real = d.dev->fns;
     d.fns = *real;
     d.fns.submit = spoiling_submit;
+    d.fns.launch = NULL; /* what is bound is submitted, too */
     d.dev->fns = &d.fns;
     *state = &d;
     return 0;
