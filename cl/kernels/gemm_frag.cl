@@ -55,41 +55,119 @@
 #define PITCH ((YN + 4) * 4)
 #define SUMS  (WG / 32 * 16 * PITCH)
 
+#define INLINE __attribute__((always_inline))
+
+/* ---- parts of W and X to local memory ------------------------------------------------------------------------- */
+
+/* What this work-item copies of each part, and where to. */
+typedef struct copier {
+    const __global uchar *x_from, *w_from;
+    uint x_to, w_to, x_end;
+    uint x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES]; /* from the first copy; bytes: 0 for rows past the last */
+} copier;
+
+/* Block b of a tile whose blocks of Y begin at y0; with SiLU gate, or behind the rest of gate up. Behind the last block it comes again. */
+uint w_block(uint b, uint y0, uint last)
+{
 #if SILU
-/* Block b of a tile whose blocks of Y begin at y0: gate, or behind the rest of gate up. */
-#define W_BLOCK_OF(b) (min(y0 + (b) / RB * YB + (b) % YB, last) + ((b) % RB < YB ? 0 : last + 1))
+    return min(y0 + b / RB * YB + b % YB, last) + (b % RB < YB ? 0 : last + 1);
 #else
-#define W_BLOCK_OF(b) min(y0 + (b), last)
+    return min(y0 + b, last);
 #endif
+}
 
-/* Sends this work-item's share of the next part on its way. */
-#define FETCH()                                                                                    \
-    {                                                                                              \
-        _Pragma("unroll") for (int i = 0; i < X_COPIES; i++)                                       \
-            COPY16(x_to + i * (WG / CHUNKS) * X_ROW, x_from + x_skip[i], x_bytes[i]);              \
-        _Pragma("unroll") for (int i = 0; i < W_COPIES; i++)                                       \
-            COPY16(w_to + i * WG * 16, w_from + w_skip[i], 16u);                                   \
-        x_from += X_ROW, w_from += STEPS * FRAGMENT, x_to += PART, w_to += PART;                   \
-        if (x_to >= x_end) x_to -= STAGES * PART, w_to -= STAGES * PART;                           \
+INLINE void place_copies(copier *c, const __global half *x, const __global uchar *w, uint base, uint m0, uint y0, uint last, uint M, uint K,
+                         uint x_stride, uint lid)
+{
+    uint row = lid / CHUNKS, chunk = lid % CHUNKS;
+    c->x_from = (const __global uchar *)(x + (ulong)m0 * x_stride + chunk * 8);
+    c->w_from = w + (ulong)y0 * (K / 16) * FRAGMENT;
+    c->x_to = base + row * X_ROW + ((chunk ^ SWIZZLE(row)) << 4);
+    c->x_end = c->x_to + STAGES * PART;
+    c->w_to = base + X_BYTES + lid * 16;
+#pragma unroll
+    for (int i = 0; i < X_COPIES; i++) {
+        uint r = row + i * (WG / CHUNKS);
+        bool in = m0 + r < M;
+        c->x_skip[i] = in ? r * x_stride * 2 : 0;
+        c->x_bytes[i] = in ? 16 : 0;
     }
+#pragma unroll
+    for (int i = 0; i < W_COPIES; i++) {
+        uint at = lid + i * WG;
+        c->w_skip[i] = (w_block(at / (STEPS * 32), y0, last) - y0) * (K / 16) * FRAGMENT + at % (STEPS * 32) * 16;
+    }
+}
 
-/* Operands s of step k of the part that lies at here. */
-#define LOAD(s, k)                                                                                 \
-    {                                                                                              \
-        _Pragma("unroll") for (int r = 0; r < RB; r++)                                             \
-            LOAD_LOCAL4(a[s][r], here + w_at + (r * STEPS + (k)) * FRAGMENT);                      \
-        _Pragma("unroll") for (int j = 0; j < NT; j += 2)                                          \
-            LDMATRIX("", b[s][j][0], b[s][j][1], b[s][j + 1][0], b[s][j + 1][1], here + x_at[k] + j * 8 * X_ROW); \
-    }
+/* Begins to copy the next part. */
+INLINE void fetch(copier *c)
+{
+#pragma unroll
+    for (int i = 0; i < X_COPIES; i++) COPY16(c->x_to + i * (WG / CHUNKS) * X_ROW, c->x_from + c->x_skip[i], c->x_bytes[i]);
+#pragma unroll
+    for (int i = 0; i < W_COPIES; i++) COPY16(c->w_to + i * WG * 16, c->w_from + c->w_skip[i], 16u);
+    c->x_from += X_ROW, c->w_from += STEPS * FRAGMENT, c->x_to += PART, c->w_to += PART;
+    if (c->x_to >= c->x_end) c->x_to -= STAGES * PART, c->w_to -= STAGES * PART;
+}
+
+/* ---- products -------------------------------------------------------------------------------------------------- */
+
+/* Operands of one step: w_at and x_at are this lane's places of the step. */
+INLINE void load(uint4 a[RB], uint b[NT][2], uint w_at, uint x_at)
+{
+#pragma unroll
+    for (int r = 0; r < RB; r++) LOAD_LOCAL4(a[r], w_at + r * STEPS * FRAGMENT);
+#pragma unroll
+    for (int j = 0; j < NT; j += 2) LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], x_at + j * 8 * X_ROW);
+}
 
 /* There and back over X: neighbours share an operand, which registers near the unit keep. */
-#define MULTIPLY(s)                                                                                \
-    _Pragma("unroll") for (int r = 0; r < RB; r++)                                                 \
-        _Pragma("unroll") for (int i = 0; i < NT; i++)                                             \
-        {                                                                                          \
-            int j = r % 2 ? NT - 1 - i : i;                                                        \
-            MMA(acc[r][j], a[s][r].x, a[s][r].y, a[s][r].z, a[s][r].w, b[s][j][0], b[s][j][1]);    \
+INLINE void multiply(float acc[RB][NT][4], const uint4 a[RB], uint b[NT][2])
+{
+#pragma unroll
+    for (int r = 0; r < RB; r++)
+#pragma unroll
+        for (int i = 0; i < NT; i++) {
+            int j = r % 2 ? NT - 1 - i : i;
+            MMA(acc[r][j], a[r].x, a[r].y, a[r].z, a[r].w, b[j][0], b[j][1]);
         }
+}
+
+INLINE void clear(float acc[RB][NT][4])
+{
+#pragma unroll
+    for (int r = 0; r < RB; r++)
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) acc[r][j][v] = 0;
+}
+
+/* ---- behind the products ------------------------------------------------------------------------------------------ */
+
+#if SILU
+INLINE void silu(float acc[RB][NT][4])
+{
+#pragma unroll
+    for (int r = 0; r < YB; r++)
+#pragma unroll
+        for (int j = 0; j < NT; j++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) acc[r][j][v] = acc[r][j][v] / (1 + exp(-acc[r][j][v])) * acc[r + YB][j][v];
+}
+#endif
+
+/* 16 rows of Y, from tile j of 8 on, to this warp's local memory. */
+INLINE void store_rows(uint to, float acc[RB][NT][4], int j, uint lane)
+{
+#pragma unroll
+    for (int r = 0; r < YB; r++)
+#pragma unroll
+        for (int v = 0; v < 8; v++) {
+            uint m = v / 4 * 8 + (lane & 3) * 2 + v % 2, n = r * 16 + (lane >> 2) + v % 4 / 2 * 8;
+            STORE_LOCAL(to + m * PITCH + n * 4, as_uint(acc[r][j + v / 4][v % 4]));
+        }
+}
 
 KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                       ulong w_row_bytes, uint res_stride, uint y_stride)
@@ -109,75 +187,41 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         uint4 a[2][RB];
         uint b[2][NT][2];
         float acc[RB][NT][4];
-#pragma unroll
-        for (int r = 0; r < RB; r++)
-#pragma unroll
-            for (int j = 0; j < NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) acc[r][j][v] = 0;
-
-        /* Of rows past the last of X no bytes are asked for; behind the last block of W it comes again. */
-        uint row = lid / CHUNKS, chunk = lid % CHUNKS, x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES];
-        const __global uchar *x_from = (const __global uchar *)(IN_AT(half, x) + (ulong)m0 * x_stride + chunk * 8);
-        const __global uchar *w_from = IN_AT(uchar, w) + (ulong)y0 * (K / 16) * FRAGMENT;
-        uint x_to = base + row * X_ROW + ((chunk ^ SWIZZLE(row)) << 4), x_end = x_to + STAGES * PART;
-        uint w_to = base + X_BYTES + lid * 16;
-#pragma unroll
-        for (int i = 0; i < X_COPIES; i++) {
-            uint r = row + i * (WG / CHUNKS);
-            bool in = m0 + r < M;
-            x_skip[i] = in ? r * x_stride * 2 : 0;
-            x_bytes[i] = in ? 16 : 0;
-        }
-#pragma unroll
-        for (int i = 0; i < W_COPIES; i++) {
-            uint at = lid + i * WG;
-            w_skip[i] = (W_BLOCK_OF(at / (STEPS * 32)) - y0) * (K / 16) * FRAGMENT + at % (STEPS * 32) * 16;
-        }
+        copier copy;
+        clear(acc);
+        place_copies(&copy, IN_AT(half, x), IN_AT(uchar, w), base, m0, y0, last, M, K, x_stride, lid);
 
         for (uint p = 0; p < STAGES; p++) {
-            if (p < parts) FETCH()
+            if (p < parts) fetch(&copy);
             COMMIT();
         }
         WAIT(STAGES - 1);
         barrier(CLK_LOCAL_MEM_FENCE);
         uint here = base;
-        LOAD(0, 0)
+        load(a[0], b[0], here + w_at, here + x_at[0]);
         for (uint p = 0; p < parts; p++) {
 #pragma unroll
             for (int k = 0; k < STEPS - 1; k++) {
-                LOAD(1 - k % 2, k + 1)
-                MULTIPLY(k % 2)
+                load(a[1 - k % 2], b[1 - k % 2], here + w_at + (k + 1) * FRAGMENT, here + x_at[k + 1]);
+                multiply(acc, a[k % 2], b[k % 2]);
             }
             WAIT(STAGES - 2);
-            barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what FETCH overwrites */
+            barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what fetch overwrites */
             here = here + PART == base + STAGES * PART ? base : here + PART;
-            LOAD(0, 0) /* after the last part anything, which is not multiplied */
-            if (p + STAGES < parts) FETCH()
+            load(a[0], b[0], here + w_at, here + x_at[0]); /* after the last part anything, which is not multiplied */
+            if (p + STAGES < parts) fetch(&copy);
             COMMIT();
-            MULTIPLY(1)
+            multiply(acc, a[1], b[1]);
         }
         WAIT(0);
         barrier(CLK_LOCAL_MEM_FENCE); /* sums overwrite the parts */
-
 #if SILU
-#pragma unroll
-        for (int r = 0; r < YB; r++)
-#pragma unroll
-            for (int j = 0; j < NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) acc[r][j][v] = acc[r][j][v] / (1 + exp(-acc[r][j][v])) * acc[r + YB][j][v];
+        silu(acc);
 #endif
         uint mine = base + warp * 16 * PITCH;
 #pragma unroll
         for (int j = 0; j < NT; j += 2) {
-#pragma unroll
-            for (int r = 0; r < YB; r++)
-#pragma unroll
-                for (int v = 0; v < 8; v++) {
-                    uint m = v / 4 * 8 + (lane & 3) * 2 + v % 2, n = r * 16 + (lane >> 2) + v % 4 / 2 * 8;
-                    STORE_LOCAL(mine + m * PITCH + n * 4, as_uint(acc[r][j + v / 4][v % 4]));
-                }
+            store_rows(mine, acc, j, lane);
             SYNCWARP();
 #pragma unroll
             for (int i = 0; i < YN / 8; i++) {

@@ -21,6 +21,8 @@ NONE = np.uint64(2**64 - 1)
 
 EMULATED = r"""
 #define EMU_ROOM __local uint4 emu_a[WG]; __local uint2 emu_b[WG]; __local uint emu_at[WG]; __local float emu_f[WG];
+#define EMU_PARAMS __local uint4 *emu_a, __local uint2 *emu_b, __local uint *emu_at, __local float *emu_f, __local uchar *room
+#define EMU_ARGS emu_a, emu_b, emu_at, emu_f, room
 #define EMU_MMA(c, a, b0, b1)                                                                 \
     {                                                                                         \
         uint me = get_local_id(0);                                                            \
@@ -94,8 +96,11 @@ def emulated(source):
     """The kernel without assembly; fails if some is left."""
     body = source.split("*/", 1)[1]
     body = re.sub(r"#define LOAD_W\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: "#define LOAD_W(a, p) a = *(const __global uint4 *)(p)\n", body)
-    body = re.sub(r"(float warp_sum\()float x\)", r"\1float x, __local float *emu_f)", body).replace("warp_sum(sum)", "warp_sum(sum, emu_f)")
-    body = re.sub(r"(KERNEL void [^{]*\{\n)", r"\1    EMU_ROOM\n", body)
+    body = body.replace("__attribute__((always_inline))", "")
+    for name in set(re.findall(r"^(?!KERNEL|typedef)\w[\w *]*?\b(\w+)\([^;]*?\)\n\{", body, re.M)):
+        body = re.sub(rf"\b{name}\(", f"{name}(EMU_ARGS, ", body)
+        body = re.sub(rf"^((?:INLINE )?[\w *]*?\b{name}\()EMU_ARGS, ([^;]*?\)\n\{{)", r"\1EMU_PARAMS, \2", body, flags=re.M)
+    body = re.sub(r"(KERNEL void [^{]*\{\n)", r"\1    EMU_ROOM\n" + ("" if "LOCAL_ROOM(" in body else "    __local uchar room[16];\n"), body)
     assert "asm" not in body, [line for line in body.split("\n") if "asm" in line]
     return EMULATED + body
 
