@@ -56,40 +56,75 @@
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
                  : "l"(p))
 
-/* Set s of registers gets the tiles first to first + UK of K; zeros behind the end. */
-#define LOAD_WS(s, first)                                                                          \
-    _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
-        _Pragma("unroll") for (int r = 0; r < RB; r++)                                             \
-    {                                                                                              \
-        uint k = (first) + u;                                                                      \
-        a[s][u][r] = (uint4)(0);                                                                   \
-        if (k < to) LOAD_W(a[s][u][r], w_at[r] + k * 512ul);                                       \
-    }
+#define INLINE __attribute__((always_inline))
+
+/* ---- operands and products -------------------------------------------------------------------------------- */
+
+/* Operands get the tiles first to first + UK of K; zeros from tile `to` on. */
+INLINE void load_w(uint4 a[UK][RB], const __global uchar *const w_at[RB], uint first, uint to)
+{
+#pragma unroll
+    for (uint u = 0; u < UK; u++)
+#pragma unroll
+        for (int r = 0; r < RB; r++) {
+            a[u][r] = (uint4)(0);
+            if (first + u < to) LOAD_W(a[u][r], w_at[r] + (first + u) * 512ul);
+        }
+}
+
 #if NORM
-#define LOAD_XS(s, first)                                                                          \
-    _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
-    {                                                                                              \
-        uint k = (first) + u;                                                                      \
-        b[s][u][0] = k < to ? (uint2)(x_here[k * 8], x_here[k * 8 + 4]) : (uint2)(0);                              \
-    }
+/* x: this lane's place in the normalised row of X. */
+INLINE void load_x(uint2 b[UK][NT], const __local uint *x, uint first, uint to)
+{
+#pragma unroll
+    for (uint u = 0; u < UK; u++) b[u][0] = first + u < to ? (uint2)(x[(first + u) * 8], x[(first + u) * 8 + 4]) : (uint2)(0);
+}
 #else
-#define LOAD_XS(s, first)                                                                          \
-    _Pragma("unroll") for (uint u = 0; u < UK; u++)                                                \
-        _Pragma("unroll") for (int t = 0; t < NT; t++)                                             \
-    {                                                                                              \
-        uint k = (first) + u;                                                                      \
-        const __global uint *p = (const __global uint *)(x_at[t] + k * 32);                        \
-        b[s][u][t] = k < to ? (uint2)(p[0], p[4]) : (uint2)(0);                                    \
-    }
+/* x: this lane's place in its row of X of each tile. */
+INLINE void load_x(uint2 b[UK][NT], const __global uchar *const x[NT], uint first, uint to)
+{
+#pragma unroll
+    for (uint u = 0; u < UK; u++)
+#pragma unroll
+        for (int t = 0; t < NT; t++) {
+            const __global uint *p = (const __global uint *)(x[t] + (first + u) * 32);
+            b[u][t] = first + u < to ? (uint2)(p[0], p[4]) : (uint2)(0);
+        }
+}
 #endif
-#define LOAD(s, first)                                                                             \
-    LOAD_WS(s, first)                                                                              \
-    LOAD_XS(s, first)
-#define USE(s)                                                                                     \
-    _Pragma("unroll") for (int u = 0; u < UK; u++)                                                 \
-        _Pragma("unroll") for (int t = 0; t < NT; t++)                                             \
-            _Pragma("unroll") for (int r = 0; r < RB; r++)                                           \
-                MMA(acc[r][t], a[s][u][r].x, a[s][u][r].y, a[s][u][r].z, a[s][u][r].w, b[s][u][t].x, b[s][u][t].y);
+
+INLINE void multiply(float acc[RB][NT][4], const uint4 a[UK][RB], const uint2 b[UK][NT])
+{
+#pragma unroll
+    for (int u = 0; u < UK; u++)
+#pragma unroll
+        for (int t = 0; t < NT; t++)
+#pragma unroll
+            for (int r = 0; r < RB; r++) MMA(acc[r][t], a[u][r].x, a[u][r].y, a[u][r].z, a[u][r].w, b[u][t].x, b[u][t].y);
+}
+
+INLINE void clear(float acc[RB][NT][4])
+{
+#pragma unroll
+    for (int r = 0; r < RB; r++)
+#pragma unroll
+        for (int t = 0; t < NT; t++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) acc[r][t][v] = 0;
+}
+
+/* A warp's accumulators to its part of local memory. */
+INLINE void store_sums(__local float *mine, float acc[RB][NT][4], uint lane)
+{
+#pragma unroll
+    for (int r = 0; r < RB; r++)
+#pragma unroll
+        for (int t = 0; t < NT; t++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) mine[(t * 8 + (lane & 3) * 2 + v % 2) * ROWS + r * 16 + (lane >> 2) + v / 2 * 8] = acc[r][t][v];
+}
+
+/* ---- in front of the product: the norm ---------------------------------------------------------------------- */
 
 #if NORM
 #define XPITCH (XK / 2 + 4)                   /* words from row to row: eight rows in different banks */
@@ -101,7 +136,41 @@ float warp_sum(float x)
     for (uint n = 16; n > 0; n /= 2) x += lane_xor(x, n);
     return x;
 }
+
+/* All rows of X, normalised, to xs as F16. */
+INLINE void normalise(__local uint *xs, __local float (*squares)[WARPS], const __global float *x, uint x_stride, const __global float *weights,
+                      uint M, uint K, float eps, uint lid)
+{
+    const __global float4 *w4 = (const __global float4 *)weights;
+    float4 w[PER];
+#pragma unroll
+    for (uint i = 0; i < PER; i++) w[i] = lid + i * WG < XK / 4 ? w4[lid + i * WG] : (float4)(0);
+    for (uint m = 0; m < M; m++) {
+        const __global float4 *row = (const __global float4 *)(x + m * (ulong)x_stride);
+        float sum = 0;
+        for (uint k = lid; k < XK / 4; k += WG) sum += dot(row[k], row[k]);
+        sum = warp_sum(sum);
+        if ((lid & 31) == 0) squares[m][lid >> 5] = sum;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint m = 0; m < M; m++) {
+        const __global float4 *row = (const __global float4 *)(x + m * (ulong)x_stride);
+        float sum = 0;
+        for (int i = 0; i < WARPS; i++) sum += squares[m][i];
+        float scale = 1.0f / sqrt(sum / K + eps);
+#pragma unroll
+        for (uint i = 0; i < PER; i++) {
+            uint k = lid + i * WG;
+            if (k >= XK / 4) continue;
+            float4 v = row[k] * scale * w[i];
+            *(__local uint2 *)(xs + m * XPITCH + 2 * k) = (uint2)(f16_pair(v.x, v.y), f16_pair(v.z, v.w));
+        }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
 #endif
+
+/* ---- behind the product ---------------------------------------------------------------------------------------- */
 
 #if ROPE
 #if NEOX
@@ -166,30 +235,27 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #endif
     uint in_k = K / 16;
     uint from = warp * in_k / WARPS, to = (warp + 1) * in_k / WARPS;
-    const __global uchar *x_at[NT], *w_at[RB];
-#pragma unroll
-    for (int t = 0; t < NT; t++)
-        x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * 2 + (lane & 3) * 4;
+    const __global uchar *w_at[RB];
 #if NORM
     __local float squares[XROWS][WARPS];
     __local uint xs[XROWS * XPITCH] __attribute__((aligned(16)));
-    const __local uint *x_here = xs + min(lane >> 2, M - 1) * XPITCH + (lane & 3);
+    const __local uint *x_at = xs + min(lane >> 2, M - 1) * XPITCH + (lane & 3);
     bool have_x = false;
+#else
+    const __global uchar *x_at[NT];
+#pragma unroll
+    for (int t = 0; t < NT; t++)
+        x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * 2 + (lane & 3) * 4;
 #endif
 
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         float acc[RB][NT][4];
         uint4 a[2][UK][RB];
         uint2 b[2][UK][NT];
+        clear(acc);
 #pragma unroll
-        for (int r = 0; r < RB; r++) {
-            w_at[r] = IN_AT(uchar, w) + (BLOCK(tile, r) * (ulong)in_k * 32 + lane) * 16;
-#pragma unroll
-            for (int t = 0; t < NT; t++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) acc[r][t][v] = 0;
-        }
-        LOAD_WS(0, from)
+        for (int r = 0; r < RB; r++) w_at[r] = IN_AT(uchar, w) + (BLOCK(tile, r) * (ulong)in_k * 32 + lane) * 16;
+        load_w(a[0], w_at, from, to);
 #if ROPE
         pair_t pair = pair_at(opaque(lid), tile);
         bool here = PAIR_HERE(pair);
@@ -197,54 +263,24 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #endif
 #if NORM
         if (!have_x) {
-            const __global float4 *w4 = (const __global float4 *)IN_AT(float, norm);
-            float4 w[PER];
-#pragma unroll
-            for (uint i = 0; i < PER; i++) w[i] = lid + i * WG < XK / 4 ? w4[lid + i * WG] : (float4)(0);
-            for (uint m = 0; m < M; m++) {
-                const __global float4 *row = (const __global float4 *)(IN_AT(float, x) + m * (ulong)x_stride);
-                float sum = 0;
-                for (uint k = lid; k < XK / 4; k += WG) sum += dot(row[k], row[k]);
-                sum = warp_sum(sum);
-                if (lane == 0) squares[m][warp] = sum;
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
-            for (uint m = 0; m < M; m++) {
-                const __global float4 *row = (const __global float4 *)(IN_AT(float, x) + m * (ulong)x_stride);
-                float sum = 0;
-                for (int i = 0; i < WARPS; i++) sum += squares[m][i];
-                float scale = 1.0f / sqrt(sum / K + eps);
-#pragma unroll
-                for (uint i = 0; i < PER; i++) {
-                    uint k = lid + i * WG;
-                    if (k >= XK / 4) continue;
-                    float4 v = row[k] * scale * w[i];
-                    *(__local uint2 *)(xs + m * XPITCH + 2 * k) = (uint2)(f16_pair(v.x, v.y), f16_pair(v.z, v.w));
-                }
-            }
-            barrier(CLK_LOCAL_MEM_FENCE);
+            normalise(xs, squares, IN_AT(float, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
             have_x = true;
         }
 #endif
-        LOAD_XS(0, from)
+        load_x(b[0], x_at, from, to);
 #if ROPE
         float2 angle = 0;
         if (here && IS_ROTATED(pair)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), COS_SIN(at));
 #endif
         for (uint k0 = from; k0 < to; k0 += 2 * UK) {
-            LOAD(1, k0 + UK)
-            USE(0)
-            LOAD(0, k0 + 2 * UK)
-            USE(1)
+            load_w(a[1], w_at, k0 + UK, to);
+            load_x(b[1], x_at, k0 + UK, to);
+            multiply(acc, a[0], b[0]);
+            load_w(a[0], w_at, k0 + 2 * UK, to);
+            load_x(b[0], x_at, k0 + 2 * UK, to);
+            multiply(acc, a[1], b[1]);
         }
-        __local float *mine = partial + warp * OUTS;
-#pragma unroll
-        for (int r = 0; r < RB; r++)
-#pragma unroll
-            for (int t = 0; t < NT; t++)
-#pragma unroll
-                for (int v = 0; v < 4; v++)
-                    mine[(t * 8 + (lane & 3) * 2 + v % 2) * ROWS + r * 16 + (lane >> 2) + v / 2 * 8] = acc[r][t][v];
+        store_sums(partial + warp * OUTS, acc, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
 #if ROPE
         pair = pair_at(opaque(lid), tile);
