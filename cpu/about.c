@@ -1,15 +1,16 @@
-/* Where the CPU's variants come from. They are compiled with weft, so there is no text to show but the file. */
+/* Describes the CPU's variants for `weft kernels`: source file and requirements. They are compiled with weft, so there is no device
+ * source. */
 #include "cpu/cpu.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* The first row whose text is part of the variant's name. */
+/* A text for variants whose name contains `part`; the first matching row counts. */
 typedef struct row {
     const char *part, *text;
 } row;
 
-static const row files[] = { /* of GEMM and ATTENTION; others have one file an op */
+static const row files[] = { /* of GEMM and ATTENTION; others have one file per op */
     {"rows-", "gemm_rows"}, {"int8-avx512", "gemm_vnni"}, {"amx-int8", "gemm_amx_int8"}, {"amx-q8_0x16", "gemm_amx_int8"}, {"amx", "gemm_amx"},
     {"int8-", "gemm_int8"}, {"q8_0x16", "gemm_q8_0x16"}, {"pages-", "attention"},
 };

@@ -1,7 +1,6 @@
-/* OpenBLAS for many activation rows. Each member of the team takes strips of output columns: a
- * panel of NC weight rows by KC is decoded to F32 in the member's own memory (F32 weights are used
- * in place) and one single-threaded cblas_sgemm adds its part. Panels stand at fixed places, so
- * results do not depend on the number of threads.
+/* GEMM with OpenBLAS for many activation rows. Each thread processes blocks of output columns: it decodes a panel of NC weight rows
+ * by KC to F32 in its own scratch (F32 weights are used in place) and adds its product with a single-threaded cblas_sgemm.
+ * Panel boundaries are fixed, so results do not depend on the number of threads.
  */
 #include <cblas.h>
 #include <stdlib.h>
@@ -13,14 +12,14 @@
 
 #define NC 128u /* weight rows of a panel */
 #define KC                                                                                         \
-    2048u /* columns of a panel, a multiple of all blocks: 1 MiB, about a second-level cache */
+    2048u /* columns of a panel, a multiple of all block sizes: 1 MiB, about an L2 cache */
 
 const char *wf_blas_core(void)
 {
     return openblas_get_corename();
 }
 
-/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; one set for another machine costs up to half.
+/* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed.
  */
 static void warn_core(void)
 {
@@ -72,7 +71,7 @@ wf_cpu_scratch_size wf_blas_scratch(const wf_call *c)
     return size;
 }
 
-/* What the sums start from: bias and residual, or zero. */
+/* Initialises the sums with bias and residual, or zero. */
 static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size_t step)
 {
     for (uint32_t m = 0; m < c->out[WF_GEMM_Y].rows; m++) {
@@ -83,8 +82,8 @@ static void start(const wf_call *c, uint32_t begin, uint32_t end, float *y, size
     }
 }
 
-/* Columns begin..end of y (step floats a row) += x times the same rows of the weights. */
-static void strip(const wf_call *c, const float *x, size_t x_step, uint32_t begin, uint32_t end,
+/* Adds x times weight rows begin..end to the same columns of y (step floats per row). */
+static void multiply_columns(const wf_call *c, const float *x, size_t x_step, uint32_t begin, uint32_t end,
                   float *y, size_t step, float *panel)
 {
     const wf_view *w = &c->in[WF_GEMM_W];
@@ -130,7 +129,7 @@ void wf_blas_gemm(const wf_cpu_work *work)
     while (wf_cpu_next(work, yv->cols, NC, &begin, &end)) {
         float *y = copies_y(c) ? work->per_thread : (float *)wf_cpu_at(yv) + begin;
         start(c, begin, end, y, step);
-        strip(c, x, x_step, begin, end, y, step, panel);
+        multiply_columns(c, x, x_step, begin, end, y, step, panel);
         for (uint32_t m = 0; copies_y(c) && m < yv->rows; m++)
             for (uint32_t n = begin; n < end; n++)
                 wf_cpu_set(yv, wf_cpu_row(yv, m), n, y[m * step + n - begin]);

@@ -1,4 +1,4 @@
-/* Built instead of blas.c when OpenBLAS was not found: the variant exists and never runs. */
+/* Replaces blas.c in builds without OpenBLAS: the variant exists and never runs. */
 #include "cpu/blas.h"
 
 void wf_blas_setup(void) {}

@@ -1,4 +1,4 @@
-/* Memory of the CPU backend: buffers of its own in huge pages, and the host's used in place. */
+/* Memory of the CPU backend: buffers in huge pages, or host memory used in place. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 typedef struct cpu_buf {
     wf_buf base;
-    void *mem; /* to free; NULL when wrapped */
+    void *mem; /* to free; NULL if wrapped */
 } cpu_buf;
 
 static weft_status new_buf(wf_dev *dev, void *host, uint64_t size, void *mem, wf_buf **out)
@@ -46,9 +46,9 @@ void wf_cpu_buf_destroy(wf_dev *dev, wf_buf *b)
     free(b);
 }
 
-/* ---- in place, or is there room for a copy? -------------------------------------------------- */
+/* ---- use in place, or copy to huge pages? ---------------------------------------------------- */
 
-/* The text of a small file of the kernel's, malloc'ed; NULL: there is none. */
+/* Reads a small file of the kernel into malloc'ed memory; NULL: missing. */
 static char *text_of(const char *path)
 {
     char *text;
@@ -64,7 +64,7 @@ static bool has_huge_pages(void)
     return has;
 }
 
-/* The first number of a file behind `key`; UINT64_MAX if it says something else, such as "max". */
+/* The first number after `key` in a file; UINT64_MAX if there is none, for example "max". */
 static uint64_t number_in(const char *path, const char *key)
 {
     char *text = text_of(path), *at = text ? strstr(text, key) : NULL, *end = at;
@@ -74,8 +74,8 @@ static uint64_t number_in(const char *path, const char *key)
     return found ? n : UINT64_MAX;
 }
 
-/* What the groups of one hierarchy, from ours up to the root, leave of their limits: the least counts. A container may
- * be told a path that it does not see; its own group is the root then. */
+/* The smallest memory left within the limits of our control group and its parents. In a container the path may be invisible; then its
+ * group is the root. */
 static uint64_t groups_left(const char *mount, const char *group, const char *limit_name, const char *used_name)
 {
     char path[1024], file[1200];
@@ -91,8 +91,8 @@ static uint64_t groups_left(const char *mount, const char *group, const char *li
     }
 }
 
-/* What the control groups of a process leave of its memory, by a text as in /proc/self/cgroup: version 2 and 1, which
- * may be side by side. What the page cache holds counts as used. */
+/* Memory that the control groups (versions 1 and 2, possibly both) leave to a process, from the text of /proc/self/cgroup. The page
+ * cache counts as used. */
 uint64_t wf_cpu_group_left(const char *root, char *text)
 {
     uint64_t left = UINT64_MAX;
@@ -119,7 +119,7 @@ static uint64_t memory_left(void)
     return left;
 }
 
-/* `ulimit -v` and a system that promises no more memory than it has say no here. */
+/* Fails under `ulimit -v` and on systems without overcommit. */
 static bool can_map(uint64_t size)
 {
     void *p = size <= SIZE_MAX ? mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
@@ -127,11 +127,11 @@ static bool can_map(uint64_t size)
     return p != MAP_FAILED;
 }
 
-/* Files are not in huge pages, from which streams come 10 to 20 % faster: where a copy takes less than half of what is
- * left, it is worth its second a GB. */
+/* Mapped files are not in huge pages, which stream 10 to 20 % faster. A copy costs a second per GB and is worth it if it takes less
+ * than half of the free memory. */
 weft_status wf_cpu_buf_wrap(wf_dev *dev, const void *host, uint64_t size, wf_buf **out)
 {
     if (size >= HUGE_PAGE && size < memory_left() / 2 && has_huge_pages() && can_map(2 * size))
         return wf_fail(WEFT_ERR_UNSUPPORTED, "cpu: there is room for a copy in huge pages");
-    return new_buf(dev, (void *)(uintptr_t)host, size, NULL, out); /* only ever read */
+    return new_buf(dev, (void *)(uintptr_t)host, size, NULL, out); /* read-only use */
 }

@@ -1,12 +1,10 @@
-/* cpu: the inside of the CPU backend.
+/* cpu: internals of the CPU backend.
  *
- * A queue is a team: a leader thread that takes commands in order, and helpers that join it in each
- * call. A kernel is SPMD: every member of the team runs the same function with its own id. An event
- * counts how often it was armed and fired, so that it may be re-armed while an older wait is
- * pending.
+ * A queue is a team of threads: a leader that executes commands in order, and helpers that join it in each call. Kernels are SPMD:
+ * every thread of the team runs the same function with its own id. An event counts how often it was armed and fired, so that it
+ * can be re-armed while an older wait is pending.
  *
- * Results do not depend on the number of threads: each output element is computed by one thread in
- * an order fixed by the shapes alone.
+ * Results do not depend on the number of threads: one thread computes each output element, in an order that depends only on shapes.
  */
 #ifndef WF_CPU_H
 #define WF_CPU_H
@@ -21,12 +19,12 @@
 weft_status wf_cpu_buf_create(wf_dev *, uint64_t size, wf_buf **);
 weft_status wf_cpu_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **);
 void wf_cpu_buf_destroy(wf_dev *, wf_buf *);
-/* root: where the control groups are mounted; text: as /proc/self/cgroup gives it, taken apart. UINT64_MAX: no limit. */
+/* root: mount point of control groups; text: contents of /proc/self/cgroup, which is modified. UINT64_MAX: no limit. */
 uint64_t wf_cpu_group_left(const char *root, char *text);
 
 /* ---- layout.c: see wf_dev_fns ---------------------------------------------------------------- */
 
-#define WF_CPU_Q8_0X16  1     /* the layout */
+#define WF_CPU_Q8_0X16  1     /* layout id: 16 rows interleaved */
 #define WF_Q8_0X16_ROWS  16u
 #define WF_Q8_0X16_K     64u   /* columns of a group */
 #define WF_Q8_0X16_GROUP 1088u /* its bytes */
@@ -39,32 +37,32 @@ static inline size_t wf_q8_0x16_bytes(uint32_t k)
 uint8_t wf_cpu_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
 uint64_t wf_cpu_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
 void wf_cpu_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src, void *dst);
-/* A row of weights in strips, decoded. */
+/* Decodes one row of 16-row interleaved weights. */
 void wf_cpu_q8_0x16_row(const wf_view *w, uint32_t row, float *out);
 
-/* ---- sync.c: wait for a word to change, first spinning, then asleep -------------------------- */
+/* ---- sync.c: eventcount: waits for a word to change, first spinning, then sleeping -------------------------- */
 
 typedef struct wf_eventcount {
     pthread_mutex_t mutex;
-    pthread_cond_t cond; /* on the monotonic clock */
+    pthread_cond_t cond; /* monotonic clock */
     atomic_uint sleepers;
 } wf_eventcount;
 
 bool wf_eventcount_init(wf_eventcount *);
 void wf_eventcount_free(wf_eventcount *);
-/* Returns once *word is no longer `old`. Whoever changes the word notifies afterwards. */
+/* Returns once *word != old. The writer must call notify after changing the word. */
 void wf_eventcount_wait(wf_eventcount *, atomic_uint *word, uint32_t old);
 void wf_eventcount_notify(wf_eventcount *);
-/* One turn of a spinning wait that began at *since (0: now begins); false when it is time to sleep.
+/* One iteration of a spinning wait that started at *since (0: starts now); false when it is time to sleep.
  */
 bool wf_cpu_spin(uint64_t *since);
 
 typedef struct wf_cpu_event {
     wf_event base;
     wf_eventcount eventcount;
-    uint32_t armed;    /* times submitted; the host's own */
+    uint32_t armed;    /* times submitted; accessed only by the host */
     atomic_uint fired; /* times signalled, changed under eventcount.mutex */
-    uint64_t begin_ns, end_ns; /* of the command that signalled it last; written before it fires */
+    uint64_t begin_ns, end_ns; /* of the last command that signalled it; written before it fires */
 } wf_cpu_event;
 
 weft_status wf_cpu_event_create(wf_dev *, wf_event **);
@@ -79,13 +77,13 @@ bool wf_cpu_event_wait(wf_cpu_event *, uint32_t target, uint64_t until_ns);
 
 typedef struct wf_cpu_team wf_cpu_team;
 
-/* What a kernel sees. */
+/* Arguments of a kernel. */
 typedef struct wf_cpu_work {
     const wf_call *call;
     wf_cpu_team *team;
-    uint32_t id, n; /* this member of n */
-    void *shared; /* scratch of the team, as large as the variant's scratch() asked for, 64-byte aligned */
-    void *per_thread;  /* scratch of this member */
+    uint32_t id, n; /* thread id of n */
+    void *shared; /* scratch of the team, of the size that the variant's scratch() returned, 64-byte aligned */
+    void *per_thread;  /* scratch of this thread */
 } wf_cpu_work;
 
 typedef void (*wf_cpu_run_fn)(const wf_cpu_work *);
@@ -96,14 +94,14 @@ typedef struct wf_cpu_scratch_size {
 weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **);
 void wf_cpu_team_destroy(wf_cpu_team *);
 uint32_t wf_cpu_team_size(const wf_cpu_team *);
-/* Runs on n members (the caller is member 0) and returns when all are through. */
+/* Runs on n threads (the caller is thread 0) and returns when all are done. */
 weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_scratch_size);
-void wf_cpu_barrier(const wf_cpu_work *); /* all members of the call */
-/* Takes the next `chunk` of this member's share of 0..total, then of what others have left of theirs;
- * false when none is left. Once a call. */
+void wf_cpu_barrier(const wf_cpu_work *); /* waits for all threads of the call */
+/* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is left. Use
+ * for one loop per call. */
 bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin,
                  uint32_t *end);
-/* This member's fixed share of 0..total, in multiples of unit. */
+/* This thread's fixed share of 0..total, in multiples of unit. */
 void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *begin,
                  uint32_t *end);
 
@@ -112,24 +110,24 @@ void wf_cpu_part(const wf_cpu_work *, uint32_t total, uint32_t unit, uint32_t *b
 typedef struct wf_cpu_variant {
     wf_variant pub;
     wf_cpu_run_fn run;
-    /* How well it suits the call: 0 cannot run it, else the highest is picked. */
+    /* Suitability for the call: 0: cannot run it; the highest is selected. */
     uint32_t (*rank)(const wf_call *);
     wf_cpu_scratch_size (*scratch)(
-        const wf_call *); /* scratch; NULL: none. Called when the operands are ready */
+        const wf_call *); /* scratch size; NULL: none. Called when the operands are ready */
 } wf_cpu_variant;
 
 typedef struct wf_cpu_dev {
     wf_dev base;
     uint32_t threads;
-    pthread_mutex_t mutex; /* of the next two */
+    pthread_mutex_t mutex; /* guards the next two */
     char message[256];
     weft_status failed_status;
-    atomic_bool failed; /* a call failed while it ran: its results are lost */
+    atomic_bool failed; /* a call failed at run time: its results are invalid */
 } wf_cpu_dev;
 
 void wf_cpu_fail(wf_cpu_dev *, weft_status,
-                 const char *message);  /* from a leader; the first one stays */
-weft_status wf_cpu_check(wf_cpu_dev *); /* that failure, as this thread's error */
+                 const char *message);  /* called by a leader; keeps the first failure */
+weft_status wf_cpu_check(wf_cpu_dev *); /* returns that failure as this thread's error */
 const wf_cpu_variant *wf_cpu_variant_of(enum wf_op, size_t *n);
 
 /* ---- probe.c --------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* The CPU backend: memory is the host's, a queue is a worker team, an event an atomic. Weights are
- * used in the file's row layout or in strips (layout.c). The kernels are the rows of variants.def.
+/* The CPU backend: memory is host memory, a queue is a thread team, an event is an atomic. Weights have the file's row layout or are
+ * 16-row interleaved (layout.c). The kernels are listed in variants.def.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -109,12 +109,12 @@ static size_t rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidat
     return found;
 }
 
-/* Its kernels are functions: nothing to build. */
+/* Kernels are functions: there is nothing to build. */
 static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
 {
     size_t n;
     (void)dev;
-    *out = (wf_bound){variant, 0, (void *)(wf_cpu_variant_of(c->op, &n) + variant)}; /* only read from */
+    *out = (wf_bound){variant, 0, (void *)(wf_cpu_variant_of(c->op, &n) + variant)}; /* read-only */
     return WEFT_OK;
 }
 

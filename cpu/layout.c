@@ -1,11 +1,11 @@
-/* layout: Q8_0 weights in strips, for processors that multiply what lies side by side.
+/* layout: q8_0x16, Q8_0 weights with 16 rows interleaved.
  *
- *   a strip   16 rows; groups of 64 columns follow each other
- *   a group   1,088 bytes: 2 x 16 scales, one for each row and block of 32 columns, then 16 lines of 64 bytes:
- *             line i holds columns 4i to 4i + 3 of each row
+ *   strip   16 rows: consecutive groups of 64 columns
+ *   group   1,088 bytes: 2 x 16 scales, one per row and block of 32 columns, then 16 lines of 64 bytes;
+ *           line i holds columns 4i to 4i + 3 of each row
  *
- * Lanes are rows: sums need no adding across lanes, a block's scales are one load, every line begins at a cache line.
- * Rows beyond the last are zeros. What a row in the file has as 34 bytes a block has as many here.
+ * Lanes are rows, so there are no horizontal sums, the scales of a block are one load, and each line starts at a cache line. Rows past
+ * the last are zero. A block takes 34 bytes, as in the file.
  */
 #include <string.h>
 
@@ -27,7 +27,7 @@ uint64_t wf_cpu_weight_bytes(wf_dev *dev, uint8_t layout, enum wf_dtype dtype, u
     return WF_UP((uint64_t)rows, WF_Q8_0X16_ROWS) / WF_Q8_0X16_ROWS * wf_q8_0x16_bytes(cols);
 }
 
-/* Block h of a group's row r. */
+/* Packs block h of row r into a group. */
 static void pack_block(const char *src, char *group, uint32_t h, uint32_t r)
 {
     char *line = group + LINE + h * IN_BLOCK / 4 * LINE + 4 * r;

@@ -1,11 +1,11 @@
-/* What this processor can at most do with the device's threads: the best of a few runs of loops
- * that do one thing only, at the highest level it has. */
+/* Measures the ceilings of this processor with the device's threads: the best of a few runs of synthetic loops at the highest SIMD
+ * level. */
 #include <string.h>
 
 #include "cpu/ops/ops.h"
 
-#define RUNS    6        /* of which the fastest counts */
-#define WORK_NS 20000000 /* that a run should last */
+#define RUNS    6        /* the fastest counts */
+#define WORK_NS 20000000 /* target time of a run */
 
 typedef struct level {
     wf_cpu_run_fn read, fma, int8;

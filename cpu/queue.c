@@ -1,8 +1,7 @@
 /* The queue: a ring of commands that the host fills and the leader thread empties in order.
  *
- * The host copies the call, so the caller's struct may go at once. A command waits for its events
- * before it runs and fires its signal afterwards, also when it was skipped because an earlier one
- * failed: nobody waits for ever, and wait() then reports the failure.
+ * The call is copied, so the caller may free its struct at once. A command waits for its events, runs, and fires its signal. It fires
+ * the signal also if it is skipped because an earlier command failed, so that no wait blocks forever; wait() reports the failure.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -13,8 +12,8 @@
 #define RING      512 /* commands; a power of two */
 #define CMD_WAITS 6
 #define STOP_POLL_NS                                                                               \
-    50000000u /* a leader that waits for an event looks this often whether to stop */
-#define WORK_PER_THREAD 40000u /* multiply-adds or so that pay for waking one more thread */
+    50000000u /* how often a leader that waits for an event checks for stop */
+#define WORK_PER_THREAD 40000u /* multiply-adds that justify waking one more thread */
 
 typedef struct cmd {
     enum { CMD_CALL, CMD_COPY, CMD_FILL, CMD_MARK, CMD_STOP } kind;
@@ -38,12 +37,12 @@ typedef struct cpu_queue {
     wf_cpu_team *team;
     pthread_t leader;
     wf_eventcount eventcount;
-    atomic_uint head, tail; /* commands put in by the host, taken out by the leader */
-    atomic_bool stop;       /* skip what is left */
+    atomic_uint head, tail; /* commands added by the host and removed by the leader */
+    atomic_bool stop;       /* skip remaining commands */
     cmd ring[RING];
 } cpu_queue;
 
-/* Work of a call in multiply-adds or loads, to decide how many threads it is worth. */
+/* Estimates the work of a call in multiply-adds or loads, to choose the number of threads. */
 static uint64_t call_work(const wf_call *c)
 {
     uint64_t rows = c->out[0].rows, cols = c->out[0].cols;
@@ -134,8 +133,8 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
     return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start a queue's thread; use fewer threads");
 }
 
-/* The next free command, cleared. Waits while the ring is full; what is in it can always go on,
- * because events are submitted before they are waited for. */
+/* Returns the next free command, cleared. Waits while the ring is full. This cannot deadlock, because events are submitted before they
+ * are waited for. */
 static cmd *begin(cpu_queue *q, int kind)
 {
     uint32_t head = atomic_load(&q->head);
@@ -154,7 +153,7 @@ static void end(cpu_queue *q)
     wf_eventcount_notify(&q->eventcount);
 }
 
-/* Puts the waits into c, those that do not fit into marks before it. */
+/* Stores the waits in c; those that do not fit go to marker commands before it. */
 static cmd *add_waits(cpu_queue *q, cmd *c, wf_event *const *waits, uint32_t n)
 {
     int kind = c->kind;
@@ -263,7 +262,7 @@ weft_status wf_cpu_mark(wf_queue *queue, wf_event *const *waits, uint32_t n, wf_
 
 weft_status wf_cpu_flush(wf_queue *q)
 {
-    return wf_cpu_check(((cpu_queue *)q)->dev); /* the leader starts by itself */
+    return wf_cpu_check(((cpu_queue *)q)->dev); /* the leader needs no flush */
 }
 
 weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)

@@ -1,8 +1,8 @@
-/* Waiting and waking. A thread that waits spins for some microseconds, which is longer than the gap
- * between two calls of a step, and then sleeps, because the cores may be shared with other queues.
+/* Eventcounts and events. A waiting thread spins for some microseconds, longer than the gap between two calls of a step, and then
+ * sleeps, because the cores may be shared with other queues.
  *
- * No wake-up is lost: the waiter announces itself before it looks at the word, the changer changes
- * the word before it looks for sleepers, and both use sequentially consistent atomics.
+ * No wake-up is lost: the waiter registers before it reads the word, the writer changes the word before it checks for sleepers, and
+ * both use sequentially consistent atomics.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -10,7 +10,7 @@
 #include "cpu/cpu.h"
 
 #define SPIN_NS    30000u
-#define SPIN_TURNS 32 /* pauses between two looks at the clock */
+#define SPIN_TURNS 32 /* pauses between two reads of the clock */
 
 static inline void pause_cpu(void)
 {
@@ -91,7 +91,7 @@ void wf_cpu_event_destroy(wf_dev *dev, wf_event *ev)
 {
     wf_cpu_event *e = (wf_cpu_event *)ev;
     (void)dev;
-    /* The waiter may be here before the thread that fired has let go of the mutex. */
+    /* The firing thread may still hold the mutex when the waiter gets here. */
     pthread_mutex_lock(&e->eventcount.mutex);
     pthread_mutex_unlock(&e->eventcount.mutex);
     wf_eventcount_free(&e->eventcount);

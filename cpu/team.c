@@ -1,5 +1,4 @@
-/* The worker team of a queue: starts the helpers, hands each call to all of them, and keeps their
- * scratch memory, which only grows.
+/* The thread team of a queue: starts helper threads, distributes each call to them, and owns their scratch memory, which only grows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,18 +17,18 @@ typedef struct helper {
     uint32_t id;
     pthread_t thread;
     scratch per_thread;
-    char apart[64];    /* cache lines of what members write all the time */
-    atomic_uint taken; /* chunks of its share, also by others */
+    char apart[64];    /* avoids false sharing */
+    atomic_uint taken; /* chunks taken of its share, by any thread */
 } helper;
 
 struct wf_cpu_team {
-    uint32_t size; /* with the leader */
+    uint32_t size; /* including the leader */
     uint32_t started;
     wf_eventcount eventcount;
-    atomic_uint job;            /* counts calls handed out */
-    atomic_uint left;           /* helpers that have not finished this one */
+    atomic_uint job;            /* counts calls */
+    atomic_uint left;           /* helpers still running this call */
     atomic_uint arrived, phase; /* barrier */
-    wf_cpu_run_fn run;          /* this call; NULL: go home */
+    wf_cpu_run_fn run;          /* current call; NULL: exit */
     const wf_call *call;
     uint32_t n;
     scratch shared;
@@ -152,13 +151,13 @@ void wf_cpu_barrier(const wf_cpu_work *w)
     wf_eventcount_notify(&t->eventcount);
 }
 
-/* The share is one run of memory, which it streams faster than pieces here and there. */
+/* The share is contiguous memory, which streams faster than scattered pieces. */
 static bool take(const wf_cpu_work *w, uint32_t member, uint64_t chunks, uint64_t *chunk)
 {
     uint64_t first = chunks * member / w->n, end = chunks * (member + 1) / w->n;
     atomic_uint *taken = &w->team->members[member].taken;
     *chunk = first + atomic_load_explicit(taken, memory_order_relaxed);
-    if (*chunk >= end) return false; /* without a write that the others would wait for */
+    if (*chunk >= end) return false; /* avoids a contended write */
     *chunk = first + atomic_fetch_add_explicit(taken, 1, memory_order_relaxed);
     return *chunk < end;
 }

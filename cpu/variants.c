@@ -1,4 +1,4 @@
-/* Ranks of the kernels: one place to see what is picked when. */
+/* Ranks of all kernels: decides which one is selected when. */
 #include <stdio.h>
 #include <string.h>
 
@@ -6,13 +6,13 @@
 #include "cpu/ops/ops.h"
 #include "cpu/variants.h"
 
-/* Activation rows from which OpenBLAS on decoded panels beats reading the blocks ourselves. */
+/* Number of activation rows from which OpenBLAS on decoded panels is faster. */
 #define BLAS_ROWS 128u
-/* Activation rows from which the matrix unit beats vectors: with bf16 products, with int8 products. */
+/* Number of activation rows from which AMX is faster than vectors, with bf16 and with int8. */
 #define AMX_ROWS  6u
 #define AMX_INT8_ROWS 5u
-/* Activation rows below which int8 products are picked: there they are bound by memory or twice as
- * fast; with more rows F32 is as fast and exact. */
+/* Number of activation rows below which int8 products are used: they are bound by memory or twice as fast there. With more rows F32
+ * is as fast and exact. */
 #define INT8_ROWS 16u
 
 enum {

@@ -1,11 +1,11 @@
-/* variants: when each kernel of variants.def can run, how well it suits, and what the CPU offers.
+/* variants: rank functions of the kernels in variants.def, and the description of the CPU.
  */
 #ifndef WF_CPU_VARIANTS_H
 #define WF_CPU_VARIANTS_H
 
 #include "cpu/cpu.h"
 
-/* 0: cannot run the call; the highest is picked. They read shapes and dtypes, never memory. */
+/* 0: cannot run the call; the highest is selected. Ranks read shapes and dtypes, never memory. */
 uint32_t wf_cpu_rank_ref(const wf_call *);
 uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *);

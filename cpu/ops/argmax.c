@@ -1,11 +1,10 @@
-/* ARGMAX with vectors: the maximum first, then the first column that holds it, which is found early in most
- * rows and costs a compare an element in the others. */
+/* ARGMAX with vectors: finds the maximum, then the first column that equals it. */
 #include <math.h>
 
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-/* NaN and infinities turn the second sum into NaN: x * 0 is 0 for every finite x. */
+/* x * 0 is 0 for every finite x: a NaN or infinity turns the second sum into NaN. */
 static float largest(const float *x, uint32_t n, bool *finite)
 {
     vf top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, zero[2] = {v_zero(), v_zero()};

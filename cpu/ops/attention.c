@@ -1,17 +1,15 @@
 /* ATTENTION: paged, online softmax, all query heads of a KV head together.
  *
- * Work is cut into blocks of rows of one sequence times KV heads. A block walks the keys in tiles
- * of TILE: K is converted and transposed (so that lanes are keys and scores need no sums across
- * lanes), V converted, then scores, exponentials and the sum of V for all queries of the block.
- * After every SPLIT keys the state (row_max, row_sum, sum of V) is closed and merged into the row's, in
- * order.
+ * A work item is a block of rows of one sequence, times one KV head. It processes keys in tiles of TILE: converts and transposes K (so
+ * that lanes are keys and scores need no horizontal sums), converts V, and computes scores, exponentials and the weighted sum of V
+ * for all queries of the block. After every SPLIT keys the partial state (row_max, row_sum, sum of V) is merged into the row's
+ * state, in order.
  *
- * Few rows and long contexts: the splits become work of their own, and are merged after a barrier.
- * The arithmetic is the same, so results depend neither on that, nor on the rows that share a
- * block, nor on the number of threads. Scores are in units of log2.
+ * With few rows and long contexts, splits become separate work items and are merged after a barrier. The arithmetic is the same, so
+ * results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores are in units of log2.
  *
- * With windows (dev.h) tiles that no row of the block sees are left out, and keys in the others that a query does not
- * see are masked; tiles and splits begin where they always do.
+ * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's window are
+ * masked. The boundaries of tiles and splits do not change.
  */
 #include <math.h>
 #include <string.h>
@@ -21,23 +19,23 @@
 
 #define TILE          64u
 #define SPLIT         512u /* keys; a multiple of TILE */
-#define BLOCK_QUERIES 32u  /* rows x heads of a block; more only if one row has more heads */
-#define CV            4    /* vectors a query keeps in registers */
+#define BLOCK_QUERIES 32u  /* rows x heads of a block, unless one row has more heads */
+#define CV            4    /* accumulator vectors of a query in registers */
 #define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
-#define SPLIT_ITEMS   16u /* below this many (block, head) pairs splits are work of their own */
+#define SPLIT_ITEMS   16u /* with fewer (block, head) pairs splits are separate work items */
 
 typedef struct att {
     const wf_op_params *p;
     const wf_view *q, *k, *v, *o;
     const int32_t *seq, *pos, *indptr, *pages, *windows; /* windows NULL: all keys */
-    uint32_t m, group, dim, dim_padded; /* dim_padded: dim in whole vectors */
-    uint32_t rows;                /* most of a block */
-    uint32_t queries;             /* most of a block */
+    uint32_t m, group, dim, dim_padded; /* dim_padded: dim rounded up to vectors */
+    uint32_t rows;                /* most rows of a block */
+    uint32_t queries;             /* most queries of a block */
     uint32_t items, splits;       /* (block, KV head) pairs; most splits of a block */
     bool split;
 } att;
 
-/* The block that begins at row m: the rows of its sequence, at most a->rows. */
+/* End of the block that starts at row m: rows of one sequence, at most a->rows. */
 static uint32_t block_end(const att *a, uint32_t m)
 {
     uint32_t end = m + 1;
@@ -75,22 +73,22 @@ static att att_of(const wf_call *c)
     return a;
 }
 
-/* A piece of work. */
+/* A work item. */
 typedef struct block {
     uint32_t begin, end; /* rows */
     uint32_t head;       /* KV head */
     uint32_t keys;
-    uint32_t after;      /* keys from the sink on, before this one, are seen by none of the rows */
+    uint32_t after;      /* no row attends to keys between the sink and this one */
 } block;
 
-/* The first key behind the sink that a row sees. */
+/* The first key after the sink that a row attends to. */
 static uint32_t after_gap(const att *a, uint32_t head, int32_t pos)
 {
     int32_t sink = (int32_t)a->p->sink, window = a->windows ? a->windows[head] : 0;
     return (uint32_t)(window > 0 ? WF_MAX(sink, pos - window + 1) : sink);
 }
 
-/* For a block with windows. */
+/* The same for a block, if there are windows. */
 static uint32_t block_after(const att *a, const block *b)
 {
     uint32_t after = UINT32_MAX;
@@ -100,7 +98,7 @@ static uint32_t block_after(const att *a, const block *b)
 
 /* ---- scratch memory -------------------------------------------------------------------------- */
 
-/* Softmax so far of a number of queries. */
+/* Online softmax state of the queries. */
 typedef struct state {
     float *row_max, *row_sum, *sum; /* [queries], [queries], [queries][dim_padded] */
 } state;
@@ -110,8 +108,8 @@ typedef struct workspace {
     float *score;   /* [queries][TILE] */
     float *alpha;  /* [queries] */
     float *k, *v;   /* [dim_padded][TILE] transposed; [TILE][dim_padded] */
-    uint32_t *seen; /* [queries] keys of the tile that a query may see, which are its first ones; with windows */
-    uint32_t *masked;  /* [queries][2] without those between these two */
+    uint32_t *seen; /* [queries] number of leading keys of the tile that the causal mask allows */
+    uint32_t *masked;  /* [queries][2] masked range within them, with windows */
     state part, whole;
 } workspace;
 
@@ -182,9 +180,8 @@ static const uint16_t *page_at(const att *a, const wf_view *pool, uint32_t head,
            (size_t)head * a->p->page_tokens * a->dim;
 }
 
-/* Tokens first..first+n of one head from the pages into out[n][dim_padded]. Page by page, because a
- * division for each token would cost more than the conversion; the next of all `keys` tokens' pages
- * is fetched meanwhile, because pages lie too far apart for the processor to foresee. */
+/* Converts tokens first..first+n of one head from the pages to out[n][dim_padded]. Works page by page, because a division per token would
+ * cost more than the conversion. Prefetches the next page, because the hardware prefetcher cannot predict it. */
 static void gather(const att *a, const wf_view *pool, uint32_t head, const int32_t *pages,
                    uint32_t keys, uint32_t first, uint32_t n, float *out)
 {
@@ -204,8 +201,7 @@ static void gather(const att *a, const wf_view *pool, uint32_t head, const int32
     }
 }
 
-/* K goes through the workspace of V. Keys past n become zeros: their scores are masked later, but the
- * arithmetic must not meet what a free slot holds. */
+/* Uses the workspace of V for K. Keys past n become zeros: their scores are masked later, but free KV slots may hold NaN. */
 static void load_keys(const att *a, const workspace *r, uint32_t head, const int32_t *pages,
                       uint32_t keys, uint32_t first, uint32_t n)
 {
@@ -217,7 +213,7 @@ static void load_keys(const att *a, const workspace *r, uint32_t head, const int
             v_transpose(r->v + (size_t)j * a->dim_padded + d, a->dim_padded, r->k + (size_t)d * TILE + j, TILE);
 }
 
-/* Scores of nq queries with nc vectors of keys. */
+/* Computes scores of nq queries with nc vectors of keys. */
 WF_INLINE void score(const att *a, const float *q, const float *k, float *to, const int nq, const int nc)
 {
     vf acc[4][CV];
@@ -235,8 +231,7 @@ WF_INLINE void score(const att *a, const float *q, const float *k, float *to, co
         for (int c = 0; c < nc; c++) v_store(to + (size_t)i * TILE + c * VL, acc[i][c]);
 }
 
-/* With n keys; vectors without one are left out, for what lies there may be denormal, which takes a hundred times as
- * long. */
+/* The same with n keys. Skips vectors without keys: their contents may be denormal, which is a hundred times slower. */
 WF_INLINE void scores(const att *a, const float *q, const float *k, float *to, uint32_t n, const int nq)
 {
     uint32_t j = 0;
@@ -244,7 +239,7 @@ WF_INLINE void scores(const att *a, const float *q, const float *k, float *to, u
     for (; j < n; j += VL) score(a, q, k + j, to + j, nq, 1);
 }
 
-/* Turns one query's scores into weights; what it has so far must alpha by the result. */
+/* Turns one query's scores into weights. Returns alpha, the factor by which the caller must rescale its accumulators. */
 static float softmax(float *s, uint32_t n, float *row_max, float *row_sum)
 {
     uint32_t whole = WF_UP(n, VL);
@@ -294,7 +289,7 @@ WF_INLINE void weigh_all(const att *a, const workspace *r, uint32_t i, uint32_t 
     for (; d < a->dim_padded; d += VL) weigh(a, r->v, weight, alpha, sum, n, nq, d, 1);
 }
 
-/* What no row of the block sees may hold anything: as zeros it can weigh 0. */
+/* Clears V outside all windows of the block: it may hold NaN, and 0 * NaN is not 0. */
 static void clear_unseen(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
     for (uint32_t j = 0; a->windows && j < n; j++) {
@@ -311,7 +306,7 @@ static void mask_range(const att *a, const workspace *r, uint32_t i)
     for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
 }
 
-/* Keys first..first+n of the block's rows; r->seen and r->masked say which of them each query sees. */
+/* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
 static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
     const int32_t *pages = a->pages + a->indptr[a->seq[b->begin]];
@@ -353,8 +348,8 @@ static void load_queries(const att *a, const workspace *r, const block *b)
         }
 }
 
-/* Which keys of the tile at `first` query i sees. */
-static void look(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t i)
+/* Sets the mask of query i for the tile at `first`. */
+static void set_mask(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t i)
 {
     int32_t pos = a->pos[b->begin + i / a->group];
     int64_t seen = (int64_t)pos + 1 - first;
@@ -371,7 +366,7 @@ static bool hidden(const att *a, const block *b, uint32_t first, uint32_t n)
     return a->windows && first >= a->p->sink && first + n <= b->after;
 }
 
-/* Fills r->part with split s of the block. */
+/* Computes split s of the block into r->part. */
 static void one_split(const att *a, const workspace *r, const block *b, uint32_t s)
 {
     uint32_t nq = (b->end - b->begin) * a->group, end = WF_MIN(b->keys, (s + 1) * SPLIT);
@@ -379,12 +374,12 @@ static void one_split(const att *a, const workspace *r, const block *b, uint32_t
     for (uint32_t first = s * SPLIT; first < end; first += TILE) {
         uint32_t n = WF_MIN(TILE, end - first);
         if (hidden(a, b, first, n)) continue;
-        for (uint32_t i = 0; i < nq; i++) look(a, r, b, first, i);
+        for (uint32_t i = 0; i < nq; i++) set_mask(a, r, b, first, i);
         tile(a, r, b, first, n);
     }
 }
 
-/* whole = whole and part together; an empty part changes nothing. */
+/* Merges part into whole; an empty part changes nothing. */
 static void merge(const att *a, state whole, state part, uint32_t nq)
 {
     for (uint32_t i = 0; i < nq; i++) {
@@ -409,14 +404,14 @@ static void store(const att *a, state s, const block *b)
         for (uint32_t h = 0; h < a->group; h++, i++) {
             void *row = wf_cpu_row(a->o, m);
             size_t at = ((size_t)b->head * a->group + h) * a->dim;
-            float inverse = s.row_sum[i] == 0 ? 0 : 1 / s.row_sum[i]; /* no key: zeros */
+            float inverse = s.row_sum[i] == 0 ? 0 : 1 / s.row_sum[i]; /* no keys: zeros */
             for (uint32_t d = 0; d < a->dim; d++)
                 wf_cpu_set(a->o, row, at + d, s.sum[(size_t)i * a->dim_padded + d] * inverse);
         }
 }
 
-/* Moves *b (of item *at) to item `item`: items count KV heads, then blocks. Blocks are found one after the other, so
- * for an earlier one, which another member has left, it begins again. */
+/* Moves *b from item *at to `item`; items enumerate KV heads, then blocks. Blocks are found sequentially, so an earlier item, stolen
+ * from another thread, restarts the search. */
 static void seek(const att *a, block *b, uint32_t *at, uint32_t item)
 {
     uint32_t heads = a->p->n_kv_head;

@@ -1,4 +1,4 @@
-/* Rows of weights to F32 with vectors, for the panels of many-row products. */
+/* Decodes rows of weights to F32 with vectors, for GEMMs that work on decoded panels. */
 #include <string.h>
 
 #include "cpu/ops/ops.h"

@@ -1,7 +1,6 @@
-/* What the kernels for few activation rows share: operands, prepared activations, output. Weights
- * are read straight from the file's blocks, once, and each piece is used for all activation rows
- * while it is in the cache. Every output is one chain of sums over K in the same order whatever the
- * tile, the number of rows or of threads: one invariance class a level.
+/* Shared by the GEMM kernels for few activation rows: operands, prepared activations, output. Weights are read once, directly from the
+ * file's blocks, and used for all activation rows while they are in the cache. Each output is summed over K in the same order, whatever
+ * the tile and the number of rows and threads: one invariance class per level.
  */
 #ifndef WF_CPU_OPS_GEMM_H
 #define WF_CPU_OPS_GEMM_H
@@ -13,17 +12,17 @@
 
 #define NROW        4                     /* weight rows of a tile */
 #define MROW        (VREGS >= 32 ? 4 : 2) /* activation rows of a tile */
-#define SMALL_PREP  16384u /* elements that each thread converts itself: cheaper than a barrier */
-#define CHUNK_BYTES (128u << 10) /* of weights handed to a thread at a time */
+#define SMALL_PREP  16384u /* up to this many elements each thread converts all itself, which is cheaper than a barrier */
+#define CHUNK_BYTES (128u << 10) /* weight bytes that a thread takes at a time */
 
 typedef struct gemm {
     const wf_view *x, *w, *bias, *residual, *y;
     uint32_t m, n, k;
     const char *xp; /* prepared activations */
-    size_t x_step;  /* bytes a row there */
+    size_t x_step;  /* bytes per prepared row */
     const char *wp;
     size_t w_step;
-    bool stream; /* tiles read wp itself */
+    bool stream; /* tiles read wp directly, not a decoded panel */
 } gemm;
 
 static inline gemm gemm_of(const wf_cpu_work *work)
@@ -39,10 +38,8 @@ static inline gemm gemm_of(const wf_cpu_work *work)
     return g;
 }
 
-/* Fetches what the tile of the next nr rows reads first while this one is `done` bytes into each
- * row and reads `bytes` of each: rows are too short for the processor to see a stream in them.
- * `near` is for the small ones, which do not push this tile's own data out of the first-level
- * cache. */
+/* Prefetches the next nr rows while the current tile is `done` bytes into each row and reads `bytes` of each: rows are too short for
+ * the hardware prefetcher. near: into L1, for rows small enough not to evict the current tile. */
 WF_INLINE void fetch_next(const char *w, size_t w_step, size_t done, size_t bytes, const int nr,
                           const bool near)
 {
@@ -66,7 +63,7 @@ static inline uint32_t chunk_of(const gemm *g)
     return WF_MAX(NROW, CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / NROW * NROW);
 }
 
-/* Calls prep for every activation row; small ones are done by each thread in its own memory. */
+/* Prepares every activation row. Small inputs are prepared by each thread in its own scratch. */
 static inline void prepare(const wf_cpu_work *work, gemm *g, size_t step,
                            void (*prep)(const gemm *, uint32_t m, void *dst))
 {

@@ -1,28 +1,27 @@
-/* GEMM on AMX, the matrix unit of some x86 processors, for F32 and BF16 weights: bf16 products, F32 sums.
+/* GEMM on AMX for F32 and BF16 weights: bf16 products, F32 sums.
  *
- * Every number is split in two bf16, its first 8 bits and the next 8, and three of the four
- * products are summed (both low parts: left out), so that the result is as good as with F16
- * products. Weights go through a panel, which one thread decodes for its own strip of nb output
- * columns and kc elements of K; the activations are split once a call.
+ * Every number is split into two bf16, hi and lo, of 8 bits each. Three of the four products are summed (lo x lo is omitted), so that
+ * the result is as accurate as with F16 products. Each thread decodes a panel of weights for nb output columns and kc elements of K;
+ * activations are split once per call.
  *
  *   weights      tile of 16 rows x 32 k, row-major                     A of the unit
  *   activations  tile of 16 pairs of k (i and i + 16) x 16 rows of X   B
- *   sums         tile of 16 output columns x 16 rows of X              C, turned when it is written
+ *   sums         tile of 16 output columns x 16 rows of X              C, transposed when it is stored
  *
- * The order of sums over K is fixed: results depend neither on the rows beside them nor on threads.
+ * The order of summation over K is fixed: results depend neither on other rows nor on the number of threads.
  */
 #include <string.h>
 
 #include "cpu/ops/gemm_amx.h"
 
 #define TILE_K 32u         /* k of a tile */
-#define PLANE  1024u       /* bytes of a tile */
-#define BOTH   (2 * PLANE) /* the first bits, then the next */
+#define TILE_BYTES 1024u
+#define BOTH   (2 * TILE_BYTES) /* the hi tile, then the lo tile */
 #define KC     256u        /* k of a panel */
-#define NB_MAX 128u        /* output columns of a panel: with KC, and the sums, about half a second-level cache */
+#define NB_MAX 128u        /* output columns of a panel: with KC and the sums, about half an L2 cache */
 #define NB_FEW 32u         /* the same for few rows of X */
-#define KC_FEW 128u        /* with NB_FEW: both panels' tiles stay in the first-level cache */
-#define AHEAD  4u          /* rows of weights fetched before they are decoded */
+#define KC_FEW 128u        /* with NB_FEW: the tiles of both panels stay in L1 */
+#define AHEAD  4u          /* prefetch distance in weight rows */
 
 typedef struct amx {
     const wf_view *x, *w, *y;
@@ -62,8 +61,7 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *c)
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
-/* The upper halves of 32 F32, bf16 by cutting off, in pairs of one of a and one of b: weights and activations agree
- * on that order of k, and it takes no permutation. */
+/* Truncates 32 F32 to bf16 and interleaves a and b. Weights and activations use the same order of k, so no permutation is needed. */
 WF_INLINE __m512i upper(__m512 a, __m512 b)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
@@ -71,17 +69,17 @@ WF_INLINE __m512i upper(__m512 a, __m512 b)
     return _mm512_ternarylogic_epi32(high, _mm512_castps_si512(b), low, 0xea); /* (high & b) | low */
 }
 
-WF_INLINE __m512 rest(__m512 a)
+WF_INLINE __m512 low_part(__m512 a)
 {
-    __m512i first = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32((int)0xffff0000));
-    return _mm512_sub_ps(a, _mm512_castsi512_ps(first));
+    __m512i hi = _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32((int)0xffff0000));
+    return _mm512_sub_ps(a, _mm512_castsi512_ps(hi));
 }
 
-/* 32 F32 into both planes of a tile's row. */
+/* Splits 32 F32 into hi and lo of a tile row. */
 WF_INLINE void split(__m512 a, __m512 b, char *dst)
 {
     _mm512_storeu_si512(dst, upper(a, b));
-    _mm512_storeu_si512(dst + PLANE, upper(rest(a), rest(b)));
+    _mm512_storeu_si512(dst + TILE_BYTES, upper(low_part(a), low_part(b)));
 }
 
 static void split_f32(const float *x, uint32_t n, char *out)
@@ -95,7 +93,7 @@ static const char *row_at(const wf_view *v, uint32_t row, uint32_t k)
     return (const char *)wf_cpu_row(v, row) + (size_t)k / t->block * t->block_bytes;
 }
 
-/* n elements of one row from k on, in tiles BOTH bytes apart; zeros up to a multiple of TILE_K. */
+/* Splits n elements of one row from k on, with tiles BOTH bytes apart; pads with zeros to a multiple of TILE_K. */
 static void split_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, char *out)
 {
     const char *src = row_at(v, row, k);
@@ -109,8 +107,7 @@ static void split_row(const wf_view *v, uint32_t row, uint32_t k, uint32_t n, ch
     }
 }
 
-/* One panel's worth of one tile of activations: split row by row, then turned so that pairs of k
- * come first. */
+/* Packs one tile of activations for one panel: splits row by row, then transposes so that pairs of k come first. */
 static void pack_x(const amx *a, uint32_t tile, uint32_t k, char *out)
 {
     uint32_t n = WF_MIN(KC, a->k - k), rows = WF_MIN(TILE, a->m - tile * TILE);
@@ -119,27 +116,26 @@ static void pack_x(const amx *a, uint32_t tile, uint32_t k, char *out)
     for (uint32_t r = 0; r < rows; r++)
         split_row(a->x, tile * TILE + r, k, n, plain[0] + (size_t)r * 64);
     for (uint32_t i = 0; i < n; i += TILE_K)
-        for (uint32_t p = 0; p < BOTH; p += PLANE)
+        for (uint32_t p = 0; p < BOTH; p += TILE_BYTES)
             v_transpose((const float *)(plain[i / TILE_K] + p), TILE,
                         (float *)(out + (size_t)i / TILE_K * BOTH + p), TILE);
 }
 
-/* Rows are too far apart for the processor to foresee the piece of the next one. */
+/* Prefetches explicitly: the hardware prefetcher cannot predict a jump to the next row. */
 static void fetch_row(const amx *a, uint32_t row, uint32_t k, size_t bytes)
 {
     const char *src = row_at(a->w, row, k);
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i);
 }
 
-/* A row's part of what the next strip reads, in the order in which it lies in memory: there the processor foresees it,
- * in pieces of each row it does not. */
+/* Prefetches a part of the next block of columns, in memory order, which helps the hardware prefetcher. */
 static void fetch_next(const amx *a, uint32_t begin, uint32_t row, uint32_t k, size_t bytes)
 {
     const char *src = row_at(a->w, begin + a->nb, 0) + (k / a->kc * a->nb + row) * bytes;
     for (size_t i = 0; i < bytes; i += 64) __builtin_prefetch(src + i, 0, 2);
 }
 
-/* Rows begin..begin + nb of the weights, kc from k on; rows past n become zeros. */
+/* Packs weight rows begin..begin + nb, kc columns from k on; rows past n become zeros. */
 static void pack_w(const amx *a, uint32_t begin, uint32_t k)
 {
     uint32_t n = WF_MIN(a->kc, a->k - k);
@@ -159,7 +155,7 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
-/* Tiles 0..3 are sums [2 of columns][2 of rows of X], 4 and 5 weights, 6 and 7 activations. */
+/* Tiles 0 to 3: accumulators [2 column tiles][2 row tiles of X]; 4 and 5: weights; 6 and 7: activations. */
 #define PRODUCTS(two)                                                                              \
     do {                                                                                           \
         _tile_dpbf16ps(0, 4, 6);                                                                   \
@@ -169,18 +165,18 @@ static void pack_w(const amx *a, uint32_t begin, uint32_t k)
             _tile_dpbf16ps(3, 5, 7);                                                               \
         }                                                                                          \
     } while (0)
-#define LOAD_W(plane)                                                                              \
+#define LOAD_W(part)                                                                              \
     do {                                                                                           \
-        _tile_loadd(4, w[0] + i * BOTH + (plane), 64);                                             \
-        _tile_loadd(5, w[1] + i * BOTH + (plane), 64);                                             \
+        _tile_loadd(4, w[0] + i * BOTH + (part), 64);                                             \
+        _tile_loadd(5, w[1] + i * BOTH + (part), 64);                                             \
     } while (0)
-#define LOAD_X(plane, two)                                                                         \
+#define LOAD_X(part, two)                                                                         \
     do {                                                                                           \
-        _tile_loadd(6, x[0] + i * BOTH + (plane), 64);                                             \
-        if (two) _tile_loadd(7, x[1] + i * BOTH + (plane), 64);                                    \
+        _tile_loadd(6, x[0] + i * BOTH + (part), 64);                                             \
+        if (two) _tile_loadd(7, x[1] + i * BOTH + (part), 64);                                    \
     } while (0)
 
-/* Two tiles of weights by one or two of activations, `blocks` of TILE_K. */
+/* Multiplies two tiles of weights by one or two of activations over `blocks` * TILE_K. */
 WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t blocks,
                      float *const sum[4], bool first, const bool two)
 {
@@ -197,11 +193,11 @@ WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t bl
     }
     for (size_t i = 0; i < blocks; i++) {
         LOAD_W(0);
-        LOAD_X(PLANE, two);
+        LOAD_X(TILE_BYTES, two);
         PRODUCTS(two);
         LOAD_X(0, two);
         PRODUCTS(two);
-        LOAD_W(PLANE);
+        LOAD_W(TILE_BYTES);
         PRODUCTS(two);
     }
     _tile_stored(0, sum[0], 64);
@@ -211,7 +207,7 @@ WF_INLINE void tiles(const char *const w[2], const char *const x[2], uint32_t bl
     TILES_SEE_MEMORY();
 }
 
-/* The panel, which stands at k, by rows m_tile.. of X (m_tiles of them). */
+/* Multiplies the panel at k by m_tiles row tiles of X from m_tile on. */
 static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k)
 {
     uint32_t blocks = WF_UP(WF_MIN(a->kc, a->k - k), TILE_K) / TILE_K;
@@ -236,8 +232,8 @@ static void multiply(const amx *a, uint32_t m_tile, uint32_t m_tiles, uint32_t k
     }
 }
 
-/* Output columns begin.. of this panel's width. */
-static void strip(const wf_call *c, const amx *a, uint32_t begin)
+/* Computes nb output columns from begin on. */
+static void gemm_columns(const wf_call *c, const amx *a, uint32_t begin)
 {
     for (uint32_t m = 0; m < a->m_tiles; m += MB / TILE) {
         uint32_t m_tiles = WF_MIN(MB / TILE, a->m_tiles - m);
@@ -263,6 +259,6 @@ void wf_cpu_gemm_amx(const wf_cpu_work *work)
     }
     wf_cpu_barrier(work);
     configure();
-    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) strip(work->call, &a, begin);
+    while (wf_cpu_next(work, a.n, a.nb, &begin, &end)) gemm_columns(work->call, &a, begin);
     _tile_release();
 }

@@ -1,15 +1,15 @@
-/* What the kernels on AMX share: their grid of tiles, and writing results. */
+/* Shared by the AMX kernels: tile configuration and storing results. */
 #ifndef WF_CPU_OPS_GEMM_AMX_H
 #define WF_CPU_OPS_GEMM_AMX_H
 
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define TILE 16u   /* rows of every tile, and columns of a sum */
-#define FEW  64u   /* rows of X up to which panels are narrow, for they are soon used up */
+#define TILE 16u   /* rows of every tile, and columns of an accumulator */
+#define FEW  64u   /* up to this many rows of X panels are narrow, because each is used only briefly */
 #define MB   512u  /* rows of X at a time */
 
-/* Compilers do not know what the unit reads and writes. */
+/* Compilers do not know which memory AMX reads and writes. */
 #define TILES_SEE_MEMORY() __asm__ volatile("" ::: "memory")
 
 /* All tiles are 16 rows of 64 bytes. */
@@ -28,7 +28,7 @@ static inline void configure(void)
     _tile_loadconfig(&c);
 }
 
-/* 16 outputs of row m from column n on. */
+/* Stores 16 outputs of row m from column n on. */
 static inline void store_row(const wf_call *c, uint32_t m, uint32_t n, const float *sum)
 {
     const wf_view *y = &c->out[WF_GEMM_Y];
@@ -46,18 +46,18 @@ static inline void store_row(const wf_call *c, uint32_t m, uint32_t n, const flo
         _mm256_mask_storeu_epi16(to, some, _mm512_cvtps_ph(v, 0));
 }
 
-/* Writes `width` output columns from n on of tiles m_tile.. of X from sums [width / TILE][m_tiles][TILE][TILE]. */
+/* Stores `width` output columns from n on for m_tiles row tiles of X, from sums [width / TILE][m_tiles][TILE][TILE]. */
 static inline void store_sums(const wf_call *c, uint32_t n, uint32_t width, uint32_t m_tile, uint32_t m_tiles,
                             const float *sums)
 {
-    float turned[TILE * TILE];
+    float transposed[TILE * TILE];
     uint32_t rows = c->out[WF_GEMM_Y].rows;
     for (uint32_t end = WF_MIN(n + width, c->out[WF_GEMM_Y].cols); n < end; n += TILE)
         for (uint32_t t = 0; t < m_tiles; t++, sums += TILE * TILE) {
             uint32_t first = (m_tile + t) * TILE;
-            v_transpose(sums, TILE, turned, TILE);
+            v_transpose(sums, TILE, transposed, TILE);
             for (uint32_t r = 0; r < TILE && first + r < rows; r++)
-                store_row(c, first + r, n, turned + r * TILE);
+                store_row(c, first + r, n, transposed + r * TILE);
         }
 }
 

@@ -1,16 +1,15 @@
 /* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0 and Q6_K weights.
  *
- * Both sides become whole numbers of 15 bits with one scale for each row and panel of 256 k, in two int8:
- * 256 hi + lo. Three of the four products are summed, exactly, in int32, without looking at scales
- * before the panel's end; both second parts are left out, but for the mean of the weights' one.
+ * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split into two int8:
+ * 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end of each panel. lo x lo is
+ * omitted, except for the mean of the weights' lo.
  *
  *   weights      w = 256 a + b, b unsigned      tile of 16 rows x 64 k
- *   activations  x = 256 c + e, both signed     tile of 16 fours of k x 16 rows of X
+ *   activations  x = 256 c + e, both signed     tile of 16 groups of 4 k x 16 rows of X
  *   sums         256 (a c) + (a e + b c + 128 e)
  *
- * Weights are made into such numbers one panel at a time, from the blocks as they lie in the file, by one
- * multiplication with the block's part of the largest scale. A panel's order of k is what the format gives
- * at least cost; activations are packed in the same one.
+ * Weights are converted one panel at a time, from the file's blocks, by one multiplication with the ratio of the block's scale to the
+ * largest one. The order of k within a panel is the cheapest one for the format; activations are packed in the same order.
  */
 #include <string.h>
 
@@ -23,15 +22,15 @@
 #define BLOCKS  (PANEL / 32)
 #define TILE_BYTES   1024u          /* bytes of a tile */
 #define NB_MAX  128u           /* output columns at a time */
-#define NB_FEW  32u            /* the same where rows of X are few */
-#define ROW_MAX 512u           /* bytes of a panel of a row as it lies in the file */
-#define Q8_0X16  255            /* beside the types of weights: Q8_0 in strips (layout.c) */
+#define NB_FEW  32u            /* the same for few rows of X */
+#define ROW_MAX 512u           /* most file bytes of one row of a panel */
+#define Q8_0X16  255            /* in addition to dtypes: Q8_0 with 16 rows interleaved (layout.c) */
 
 /* A panel of 16 rows, of weights or of activations. */
 typedef struct panel {
     char tile[UNITS][2][TILE_BYTES];
     float scale[TILE];
-    int32_t comp[TILE]; /* of activations: what the mean of b adds */
+    int32_t comp[TILE]; /* of activations: compensation for the mean of b */
 } panel;
 
 typedef struct amx_int8 {
@@ -69,14 +68,14 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_int8_scratch(const wf_call *c)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* The order of k in which the weights of a type come, for 128 bytes. */
+/* Permutes 128 bytes of activations to the order of k that the weight format yields. */
 WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
 {
     __m512i a = v[0], b = v[1];
     if (dtype == WF_Q4_0) { /* first halves of four blocks, then second halves */
         v[0] = _mm512_shuffle_i32x4(a, b, 0x88);
         v[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
-    } else if (dtype == WF_F16) { /* k and k + 32 in turns */
+    } else if (dtype == WF_F16) { /* k and k + 32 alternate */
         for (int i = 0; i < 2; i++) {
             __m512i odd = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(v[i], 1));
             __m512i even = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(v[i]));
@@ -85,7 +84,7 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
     }
 }
 
-/* 32 F32 to 15 bits. */
+/* Converts 32 F32 to fixed point in int16. */
 WF_INLINE __m512i to_int16(const float *x, __m512 factor)
 {
     __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
@@ -98,7 +97,7 @@ WF_INLINE __m512i bytes(__m512i low, __m512i high)
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)), _mm512_cvtepi16_epi8(high), 1);
 }
 
-/* One row's panel, into its 64 bytes of each tile that begins at `out`. */
+/* Converts one row of a panel and stores it in row r of each tile. */
 static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t r)
 {
     __m512i top = _mm512_setzero_si512(), sum = top;
@@ -126,7 +125,7 @@ static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t 
     out->comp[r] = (_mm512_reduce_add_epi32(sum) + 1) >> 1;
 }
 
-/* Row by row, then turned so that fours of k come first; what X does not have is zero. */
+/* Converts row by row, then transposes so that groups of 4 k come first; pads with zeros. */
 static void pack_x(const amx_int8 *a, uint32_t t, uint32_t p, panel *out)
 {
     const wf_dtype_info *in = &wf_dtypes[a->x->dtype];
@@ -152,7 +151,7 @@ static void pack_x(const amx_int8 *a, uint32_t t, uint32_t p, panel *out)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Numbers of even and of odd bytes, as words, into a tile's row of both planes. */
+/* Stores int16 of even and of odd columns to a row of the hi and lo tiles. */
 WF_INLINE void store_hi_lo(__m512i even, __m512i odd, char *to)
 {
     const __mmask64 odds = 0xaaaaaaaaaaaaaaaau;
@@ -160,8 +159,8 @@ WF_INLINE void store_hi_lo(__m512i even, __m512i odd, char *to)
     _mm512_storeu_si512(to + TILE_BYTES, _mm512_mask_blend_epi8(odds, even, _mm512_slli_epi16(odd, 8)));
 }
 
-/* Each block's scale as a part of the largest one of its row, 15 bits in both halves of a word: part[block][row]. Blocks
- * are `block` bytes long, or 0: in strips. */
+/* Sets part[block][row] to the ratio of a block's scale to the largest one of its row, as fixed point in both halves of a word.
+ * block: bytes of a block; 0: interleaved. */
 WF_INLINE void parts_of(const char *w, size_t step, const size_t block, const float unit, panel *out,
                         int32_t part[BLOCKS][TILE])
 {
@@ -192,18 +191,18 @@ WF_INLINE __m512i part_at(const int32_t *p, __m512i others, const __mmask16 lane
     return _mm512_castps_si512(_mm512_mask_broadcastss_ps(_mm512_castsi512_ps(others), lanes, _mm_load_ss((const float *)p)));
 }
 
-/* 16 rows of weights, one panel of them. */
+/* One panel of 16 rows of weights. */
 typedef struct source {
     const char *w;
     size_t step;
-    const char *next; /* what these rows, or at their end others, give next: `bytes` of each to fetch meanwhile */
+    const char *next; /* prefetch address: `bytes` of each row of the next panel */
     size_t next_step, bytes;
     int32_t part[BLOCKS][TILE];
-    char copy[TILE][ROW_MAX]; /* of rows that are not all there */
-    char turned[TILE][UNIT];  /* of strips: a group's rows */
+    char copy[TILE][ROW_MAX]; /* padded copy of incomplete rows */
+    char transposed[TILE][UNIT];  /* of the interleaved layout: rows of a group */
 } source;
 
-/* Unit u of row r, two blocks. */
+/* Converts unit u of row r, two blocks. */
 WF_INLINE void q8_0_unit(const source *s, __m512i q, uint32_t u, uint32_t r, panel *out)
 {
     __m512i by = part_at(&s->part[2 * u + 1][r], _mm512_set1_epi32(s->part[2 * u][r]), 0xff00);
@@ -219,15 +218,15 @@ WF_INLINE void q8_0_row(const source *s, uint32_t r, panel *out)
     for (uint32_t u = 0; u < UNITS; u++, p += 68) q8_0_unit(s, load_2x32(p, p + 34), u, r, out);
 }
 
-/* A sixteenth of a panel in a strip, of which a row alone cannot be had: four rows of a unit, turned with its first. */
+/* Converts a sixteenth of an interleaved panel: four rows of a unit, which is transposed with its first rows. */
 WF_INLINE void q8_0x16_part(source *s, uint32_t part, panel *out)
 {
     uint32_t u = part / 4, r = part % 4 * 4;
-    if (r == 0) v_transpose((const float *)(s->w + u * WF_Q8_0X16_GROUP + 64), TILE, (float *)s->turned, TILE);
-    for (uint32_t end = r + 4; r < end; r++) q8_0_unit(s, _mm512_loadu_si512(s->turned[r]), u, r, out);
+    if (r == 0) v_transpose((const float *)(s->w + u * WF_Q8_0X16_GROUP + 64), TILE, (float *)s->transposed, TILE);
+    for (uint32_t end = r + 4; r < end; r++) q8_0_unit(s, _mm512_loadu_si512(s->transposed[r]), u, r, out);
 }
 
-/* One of the four nibbles of each word, shifted to its end, times its block's part. */
+/* Multiplies one of the four nibbles of each word, shifted to the top, by the part of its block. */
 WF_INLINE __m512i nibbles(__m512i q, __m512i by)
 {
     const __m512i mask = _mm512_set1_epi16((short)0xf000), eight = _mm512_set1_epi16((short)0x8000);
@@ -258,11 +257,11 @@ WF_INLINE uint32_t largest(__m512i v)
 {
     __m256i a = _mm256_max_epu16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
     __m128i b = _mm_max_epu16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
-    b = _mm_minpos_epu16(_mm_xor_si128(b, _mm_set1_epi16(-1))); /* the instruction there is, for the smallest */
+    b = _mm_minpos_epu16(_mm_xor_si128(b, _mm_set1_epi16(-1))); /* the minimum is the only such instruction */
     return 0xffffu ^ (uint32_t)_mm_extract_epi16(b, 0);
 }
 
-/* By a power of two, so that all but what is small beside the largest one stays exact. */
+/* Scales by a power of two, which is exact except for values that are small compared to the largest one. */
 WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
 {
     const char *w = s->w + r * s->step;
@@ -270,7 +269,7 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     for (uint32_t i = 0; i < PANEL * 2; i += 64)
         top = _mm512_max_epu16(top, _mm512_and_si512(_mm512_loadu_si512(w + i), _mm512_set1_epi16(0x7fff)));
     uint32_t exponent = WF_MAX(largest(top) >> 10, 1u), shift = 29 - exponent;
-    uint32_t scale = exponent < 31 ? (127 - shift) << 23 : 0x7fc00000; /* 2^-shift, or not a number */
+    uint32_t scale = exponent < 31 ? (127 - shift) << 23 : 0x7fc00000; /* 2^-shift, or NaN */
     const __m512h by = _mm512_cvtepi16_ph(_mm512_set1_epi16((short)shift));
     WF_UNROLL(4)
     for (uint32_t u = 0; u < UNITS; u++, w += 128) {
@@ -280,7 +279,7 @@ WF_INLINE void f16_row(const source *s, uint32_t r, panel *out)
     memcpy(&out->scale[r], &scale, sizeof(scale));
 }
 
-/* The scales of the panel's 16s as parts of the largest, and that one into *most. */
+/* The scales of the panel's sub-blocks of 16, relative to the largest, which goes to *most. */
 WF_INLINE __m512i q6_k_parts(const char *p, float *most)
 {
     __m512i scale = _mm512_cvtepi8_epi32(load16(p + 192));
@@ -307,7 +306,7 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
     }
 }
 
-/* The same of strips, which have all 16 rows, and zeros where there are none. */
+/* The same for the interleaved layout, which has all 16 rows, padded with zeros. */
 WF_INLINE void open_q8_0x16(const amx_int8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
 {
     const size_t step = wf_q8_0x16_bytes(a->k), panel_bytes = wf_q8_0x16_bytes(PANEL), here = n < a->n ? wf_q8_0x16_bytes(k) : 0;
@@ -320,7 +319,7 @@ WF_INLINE void open_q8_0x16(const amx_int8 *a, uint32_t n, uint32_t p, uint32_t 
     s->w = s->copy[0];
 }
 
-/* Panel p of 16 rows of weights from n on; what there is not is zero. */
+/* Prepares panel p of 16 weight rows from n on, padded with zeros. */
 WF_INLINE void open_panel(const amx_int8 *a, const uint8_t dtype, uint32_t n, uint32_t p, source *s, panel *out)
 {
     const char *w = (const char *)wf_cpu_at(a->w) + n * a->w_step;
@@ -348,7 +347,7 @@ WF_INLINE void open_panel(const amx_int8 *a, const uint8_t dtype, uint32_t n, ui
 WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out)
 {
     const char *next = s->next + r * s->next_step;
-    for (size_t i = 0; i < s->bytes; i += 64) /* F16's are too long for the first-level cache */
+    for (size_t i = 0; i < s->bytes; i += 64) /* F16 rows are too long for L1 */
         if (dtype == WF_F16)
             __builtin_prefetch(next + i, 0, 2);
         else
@@ -367,18 +366,18 @@ WF_INLINE void unpack(source *s, const uint8_t dtype, panel *out)
 
 /* ---- the products ---------------------------------------------------------------------------- */
 
-/* Tiles: 0 and 1 sums (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5 weights, 6 and 7 activations. */
+/* Tiles 0 and 1: accumulators (a c, the rest) of one tile of X, 2 and 3 of another; 4 and 5: weights; 6 and 7: activations. */
 WF_INLINE void begin_sums(const panel *x, const bool two_x)
 {
     TILES_SEE_MEMORY();
     _tile_zero(0);
-    _tile_loadd(1, x->comp, 0); /* the same for each row */
+    _tile_loadd(1, x->comp, 0); /* stride 0: the same for each row */
     if (!two_x) return;
     _tile_zero(2);
     _tile_loadd(3, x[1].comp, 0);
 }
 
-/* A quarter of what there is to do with unit u. */
+/* A quarter of the work on unit u. */
 WF_INLINE void add_quarter(const panel *w, const panel *x, const bool two_x, uint32_t u, const uint32_t quarter)
 {
     if (quarter == 0) {
@@ -414,7 +413,7 @@ WF_INLINE void end_sums(const bool two_x, int32_t stage[4][TILE * TILE])
     TILES_SEE_MEMORY();
 }
 
-/* Adds a panel's sums to those before. */
+/* Scales a panel's sums and adds them to the earlier ones. */
 WF_INLINE void scale_one(const panel *w, const panel *x, const int32_t *high, const int32_t *low, bool first, float *sum)
 {
     const __m512 by = _mm512_loadu_ps(x->scale);
@@ -445,9 +444,9 @@ WF_INLINE void multiply(const panel *w, const panel *x, const bool two_x, bool f
     scale_sums(w, x, two_x, stage, first, sum);
 }
 
-/* ---- many rows of X: a wide panel, then all its products ------------------------------------- */
+/* ---- many rows of X: unpack a wide panel, then multiply it ------------------------------------- */
 
-/* Panel p by m_tiles tiles of X from m_tile on. */
+/* Multiplies panel p by m_tiles tiles of X from m_tile on. */
 static void multiply_many(const amx_int8 *a, uint32_t m_tile, uint32_t m_tiles, uint32_t p)
 {
     for (uint32_t m = 0; m < m_tiles; m += 2) {
@@ -478,7 +477,7 @@ WF_INLINE void gemm_many(const wf_call *c, const amx_int8 *a, const uint8_t dtyp
     }
 }
 
-/* ---- few: the unit multiplies one panel while vectors unpack the next ------------------------ */
+/* ---- few rows: AMX multiplies one panel while vectors unpack the next ------------------------ */
 
 WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first, float *sum, source *s,
                     const uint8_t dtype, panel *next)
@@ -496,8 +495,8 @@ WF_INLINE void step(const panel *w, const panel *x, const bool two_x, bool first
     scale_sums(w, x, two_x, stage, first, sum);
 }
 
-/* Output columns begin..end: a panel of X stays in the first-level cache for all of them. After the last panel of
- * weights the first is unpacked once more. */
+/* Computes output columns begin..end. A panel of X stays in L1 for all of them. After the last panel of weights the first one is
+ * unpacked again, but not used. */
 WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     source s;

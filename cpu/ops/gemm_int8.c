@@ -1,17 +1,16 @@
-/* GEMM for few rows of Q8_0, Q4_0 and Q6_K weights: activations are rounded once a call, in blocks
- * of 32, to int8 and a second int8 for what the first left out. One int8 alone puts an error of 1
- * to 2 % of the logits' range into a small model; the second takes it below 0.1 % for one more dot
- * product. With AVX-512: gemm_vnni.c.
+/* GEMM for few rows with Q8_0, Q4_0 and Q6_K weights. Activations are quantised once per call, in blocks of 32, to a hi int8 and a lo
+ * int8 for the remainder. With hi alone, logits of a small model have errors of 1 to 2 % of their range; lo reduces that below 0.1 %
+ * for one more dot product. gemm_vnni.c is the version for AVX-512.
  */
 #include <math.h>
 #include <string.h>
 
 #include "cpu/ops/gemm.h"
 
-/* A prepared row: two planes of K int8, each followed by K/4 int32 (what makes up for unsigned
- * weights, for each 4); then the K/32 scales. x = scale * (first + second * FINE). */
+/* A prepared row: K hi int8, then K lo int8, each followed by K/4 int32 of compensation for unsigned weights; then K/32 scales.
+ * x = scale * (hi + lo * FINE). */
 #define FINE (1.0f / 254)
-/* Activation rows of a tile, whose sums stay in registers. */
+/* Activation rows of a tile; the sums stay in registers. */
 #define INT8_MROW (VREGS * sizeof(vf) / sizeof(qf) >= 32 ? 4 : 2)
 
 static size_t int8_step(uint32_t k)
@@ -19,7 +18,7 @@ static size_t int8_step(uint32_t k)
     return WF_UP((size_t)k * 4 + k / 8, (size_t)64);
 }
 
-/* Rounds 32 numbers; what is left of each stays in x. */
+/* Rounds 32 numbers; x keeps the remainders. */
 static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *comp)
 {
     for (int i = 0; i < 32; i++) {
@@ -31,7 +30,7 @@ static void round_block(float *x, float factor, int offset, int8_t *q, int32_t *
         comp[i] = -offset * (q[4 * i] + q[4 * i + 1] + q[4 * i + 2] + q[4 * i + 3]);
 }
 
-/* The largest size of 32 numbers; what is no number is larger than all. */
+/* Largest absolute value of 32 numbers; NaN counts as the largest. */
 static float max_abs(const float *x)
 {
     uint32_t top = 0, bits;
@@ -54,7 +53,7 @@ static xq xq_at(const void *row, uint32_t k)
 {
     const int8_t *q = row;
     xq x = {.q = {q, q + 2 * (size_t)k}};
-    for (int plane = 0; plane < 2; plane++) x.comp[plane] = (const int32_t *)(x.q[plane] + k);
+    for (int part = 0; part < 2; part++) x.comp[part] = (const int32_t *)(x.q[part] + k);
     x.scale = (const float *)(x.comp[1] + k / 4);
     return x;
 }
@@ -69,7 +68,7 @@ static void prep_int8(const gemm *g, uint32_t m, void *dst)
         float x[32];
         wf_dtypes[g->x->dtype].decode(row + b * bytes, x, 32);
         const float top = max_abs(x);
-        if (!isfinite(top)) memset(x, 0, sizeof x); /* the scale says it */
+        if (!isfinite(top)) memset(x, 0, sizeof x); /* the scale carries the NaN or infinity */
         for (int p = 0; p < 2; p++)
             round_block(x,
                         p         ? 1 / FINE
@@ -85,7 +84,7 @@ WF_INLINE void xq_rows(const gemm *g, uint32_t m, const int mr, xq *x)
     for (int i = 0; i < mr; i++) x[i] = xq_at(g->xp + (m + i) * g->x_step, g->k);
 }
 
-/* Both planes of block b times w. */
+/* hi and lo of block b times w. */
 WF_INLINE qf dot_block(q8 w, const xq *x, uint32_t b, const bool is_signed)
 {
     qf dot[2];

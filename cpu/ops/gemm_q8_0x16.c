@@ -1,9 +1,8 @@
-/* GEMM for few rows of X and Q8_0 weights in strips (layout.c), with AVX-512 VNNI: a register holds four columns of 16
- * rows of weights and meets four of X, the same in each lane. X is rounded as in gemm_vnni.c.
+/* GEMM for few rows of X and 16-row interleaved Q8_0 weights (layout.c), with AVX-512 VNNI: a register holds four columns of 16 weight
+ * rows and is multiplied with four columns of X, broadcast to all lanes. X is quantised as in gemm_vnni.c.
  *
- * One row of X alone is bound by memory. It takes several strips at a time, for a core fetches from several places at
- * once what it would not from one (two threads, 11264 x 2048, in huge pages: 23 GB/s by one row after the other, 23 by
- * one strip, 27 by four).
+ * With one row of X the kernel is bound by memory. It reads several strips at a time, because a core reaches more bandwidth from several
+ * streams than from one (two threads, 11264 x 2048, huge pages: 23 GB/s row by row, 23 with one strip, 27 with four).
  */
 #include <string.h>
 
@@ -11,10 +10,10 @@
 #include "cpu/ops/gemm_amx.h"
 #include "cpu/ops/hi_lo.h"
 
-#define MOST  4u    /* strips, and rows of X, of a tile */
-#define FETCH 2048u /* bytes ahead of the group in work */
+#define MOST  4u    /* strips and rows of X in a tile */
+#define FETCH 2048u /* prefetch distance in bytes */
 
-/* A prepared row: the two planes of each block of 32, then what makes up for unsigned weights, then the scales. */
+/* A prepared row: hi and lo of each block of 32, then the compensation for unsigned weights, then the scales. */
 static size_t row_step(uint32_t k)
 {
     return WF_UP((size_t)k * 2 + k / 32 * (sizeof(int32_t) + sizeof(float)), (size_t)64);
@@ -37,7 +36,7 @@ static void prep(const gemm *g, uint32_t m, void *dst)
     }
 }
 
-/* The same four bytes in each lane. */
+/* Broadcasts four bytes to all lanes. */
 WF_INLINE __m512i broadcast_i32(const char *p)
 {
     int32_t v;
@@ -52,7 +51,7 @@ typedef struct tile {
     __m512 acc[MOST][MOST]; /* [strip][row of X] */
 } tile;
 
-/* Block b, whose lines and scales of strip s begin at these. */
+/* Multiplies block b, whose lines and scales in strip s start at these. */
 WF_INLINE void block(tile *t, const char *line, const char *scales, uint32_t b, const int s, const int mr)
 {
     const __m512i flip = _mm512_set1_epi8(-128);
@@ -77,7 +76,7 @@ WF_INLINE void block(tile *t, const char *line, const char *scales, uint32_t b, 
     }
 }
 
-/* ns strips from `strip` on by mr rows of X from m on. */
+/* Multiplies ns strips from `strip` on by mr rows of X from m on. */
 WF_INLINE void tile_of(const gemm *g, const wf_call *c, uint32_t strip, uint32_t m, const int ns, const int mr)
 {
     const size_t step = wf_q8_0x16_bytes(g->k);
@@ -104,7 +103,7 @@ WF_INLINE void tile_of(const gemm *g, const wf_call *c, uint32_t strip, uint32_t
         }
 }
 
-/* All rows of X by ns strips. */
+/* Multiplies ns strips by all rows of X. */
 WF_INLINE void gemm_strips(const gemm *g, const wf_call *c, uint32_t strip, const int ns)
 {
     uint32_t m = 0;

@@ -1,9 +1,9 @@
-/* GEMM for few rows with F32 activations: F32, F16 and BF16 weights are converted in registers, for
- * many rows and for quantised weights NROW weight rows at a time in scratch memory.
+/* GEMM for few rows with F32 activations. F32, F16 and BF16 weights are converted in registers. With more rows, and for quantised
+ * weights, NROW weight rows at a time are decoded to scratch.
  */
 #include "cpu/ops/gemm.h"
 
-#define PANEL_ROWS 6u /* activation rows from which F16 is worth a decoded copy */
+#define PANEL_ROWS 6u /* from this many activation rows on, decoding F16 to scratch pays */
 
 typedef vf (*load_fn)(const char *w, size_t k);
 
@@ -20,7 +20,7 @@ WF_INLINE vf load_bf16(const char *w, size_t k)
     return v_load_bf16((const uint16_t *)w + k);
 }
 
-/* A vector of n < VL weights, the rest zero. */
+/* Loads n < VL weights and pads with zeros. */
 WF_INLINE vf load_tail(load_fn load, size_t size, const char *w, size_t k, uint32_t n)
 {
     char t[VL * 4] = {0};
@@ -46,7 +46,7 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
             for (int r = 0; r < nr; r++) acc[r][i] = v_fma(wv[r], xv, acc[r][i]);
         }
     }
-    /* From here on, too, acc[] needs fixed indices, or gcc for ARM keeps a copy of it in memory. */
+    /* acc[] needs constant indices here too, or gcc for ARM keeps it in memory. */
     if (k < g->k) {
         vf wv[NROW];
         WF_UNROLL(4)
@@ -68,7 +68,7 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, sum[r][i]);
 }
 
-/* All activation rows against nr weight rows. */
+/* Multiplies nr weight rows by all activation rows. */
 WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
                      uint32_t n, const int nr)
 {
@@ -84,7 +84,7 @@ WF_INLINE void strip(const gemm *g, load_fn load, size_t size, const char *w, si
 #define STRIPS(name, load, size)                                                                   \
     static void name(const gemm *g, const char *w, size_t w_step, uint32_t n, uint32_t nr)         \
     {                                                                                              \
-        if (nr == NROW && g->m == 1) { /* fewer rows at a time make a plainer stream */            \
+        if (nr == NROW && g->m == 1) { /* fewer rows at a time are easier to prefetch */            \
             strip(g, load, size, w, w_step, n, 2);                                                 \
             strip(g, load, size, w + 2 * w_step, w_step, n + 2, 2);                                \
             return;                                                                                \

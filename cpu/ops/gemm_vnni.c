@@ -1,27 +1,26 @@
-/* GEMM for few rows of Q8_0, Q4_0 and Q6_K weights with AVX-512 VNNI, 64 weights a product.
+/* GEMM for few rows with Q8_0, Q4_0 and Q6_K weights and AVX-512 VNNI, 64 weights per instruction.
  *
- * Activations are rounded once a call to 15 bits in two int8 (hi_lo.h; gemm_int8.c says why). They
- * are laid out as the products want them: a group is what meets one or two registers of weights,
- * whose 16 lanes are sums of neighbouring products.
+ * Activations are quantised once per call to hi and lo int8 (hi_lo.h; gemm_int8.c explains why). A group of activations matches one or
+ * two registers of weights, whose 16 lanes accumulate neighbouring products.
  *
  *   Q8_0  2 blocks, 8 lanes each          Q6_K  the same, 4 lanes for each of its 4 scales
  *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
  *
- * Weights are made unsigned for the instruction; what that adds to a lane's sum is in the group's
- * comp. Scales are read for a span of 16 blocks at a time and spread to the lanes of each group.
+ * The instruction needs unsigned weights; comp holds the compensation for their offset. Scales are read for a span of 16 blocks at a
+ * time and permuted to the lanes of each group.
  */
 #include "cpu/ops/gemm.h"
 #include "cpu/ops/hi_lo.h"
 
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
-#define PAIR      2 /* weight rows of a tile with several activation rows; else 1, a plain stream */
-#define FAR       3072u /* bytes ahead of the span in work: fetched into the second-level cache */
-#define NEAR      768u  /* the same, into the first */
+#define PAIR      2 /* weight rows of a tile with several activation rows; otherwise 1 */
+#define FAR       3072u /* L2 prefetch distance in bytes */
+#define NEAR      768u  /* L1 prefetch distance in bytes */
 
 typedef struct kind {
     uint8_t dtype;
-    uint32_t blocks, regs; /* 32s and registers of weights of a group */
+    uint32_t blocks, regs; /* of a group: blocks of 32, and registers of weights */
     uint32_t units;        /* scales of a group */
     uint32_t bytes;        /* of a block of weights */
     int offset;            /* added to the weights */
@@ -34,7 +33,7 @@ WF_INLINE kind kind_of(const uint8_t dtype)
     return (kind){dtype, 2, 1, 4, 210, 32};
 }
 
-/* In a prepared row: both planes, then the comp. */
+/* Bytes of a prepared group: hi, lo, then the compensation. */
 WF_INLINE uint32_t group_bytes(const kind t)
 {
     return (2 * t.regs + 1) * 64;
@@ -45,7 +44,7 @@ static uint32_t groups_of(const kind t, uint32_t k)
     return (k / 32 + t.blocks - 1) / t.blocks;
 }
 
-/* A prepared row: the groups, then the scales of whole spans. What stands for no block is zero. */
+/* Bytes of a prepared row: the groups, then the scales of whole spans, padded with zeros. */
 static size_t row_step(const kind t, uint32_t k)
 {
     return (size_t)groups_of(t, k) * group_bytes(t) + WF_UP(k / 32, SPAN) * sizeof(float);
@@ -53,8 +52,7 @@ static size_t row_step(const kind t, uint32_t k)
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Where element i of a block begins, of the group's `at`-th block: 32 in a row, or for nibbles 16
- * in each register. */
+/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or for nibbles 16 in each register. */
 static uint32_t place(const kind t, uint32_t at, uint32_t half)
 {
     return t.regs == 1 ? 32 * at + 16 * half : 64 * half + 16 * at;
@@ -98,7 +96,7 @@ static void prep(const gemm *g, uint32_t m, void *dst)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* The unsigned bytes of a group that begins at p; of Q6_K pair i of 4 of the superblock at p. */
+/* Unpacks a group at p to unsigned bytes; Q6_K: pair i of 4 of the superblock at p. */
 WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
 {
     const __m512i low = _mm512_set1_epi8(15);
@@ -116,7 +114,7 @@ WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m5
     }
 }
 
-/* One group of weights times one of activations. */
+/* Dot product of one group of weights and one of activations. */
 WF_INLINE __m512 dot(const kind t, const __m512i *w, const char *x)
 {
     __m512i hi = _mm512_setzero_si512();
@@ -133,7 +131,7 @@ static inline __m512i lane_numbers(void)
     return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
 }
 
-/* The scales of n blocks from p on; of Q6_K the 16 of a superblock. */
+/* Loads the scales of n blocks from p on; Q6_K: the 16 scales of a superblock. */
 WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n)
 {
     if (t.dtype == WF_Q6_K) {
@@ -146,7 +144,7 @@ WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(d));
 }
 
-/* The same of span s of the activations; a scale of Q6_K is for 16. */
+/* Loads the activation scales of span s; Q6_K has one scale per 16. */
 WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
 {
     if (t.dtype != WF_Q6_K) return _mm512_loadu_ps(scale + 16 * s);
@@ -163,11 +161,11 @@ typedef struct tile {
     __m512 acc[PAIR][MOST_ROWS];
 } tile;
 
-/* Adds group i of span s, whose weights are at p. */
+/* Accumulates group i of span s, whose weights are at p. */
 WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r,
                      const int mr, const __m512 *scale)
 {
-    /* which of the span's scales each lane takes */
+    /* index of each lane's scale in the span */
     __m512i lanes = _mm512_srli_epi32(lane_numbers(), t.units == 2 ? 3 : 2);
     lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32((int)(t.units * i)));
     size_t at = (s * (SPAN / t.units) + i) * group_bytes(t);
@@ -178,7 +176,7 @@ WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i,
                                        _mm512_permutexvar_ps(lanes, scale[m]), a->acc[r][m]);
 }
 
-/* n scales' worth of span s, SPAN but in the last one of a row. */
+/* Accumulates span s of n scales: SPAN, except at the end of a row. */
 WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const int nr, const int mr)
 {
     const kind t = kind_of(dtype);
@@ -201,7 +199,7 @@ WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const in
             group(a, t, p, s, i, r, mr, scale[r]);
         }
     if (dtype == WF_Q6_K || n % t.units == 0) return;
-    for (int r = 0; r < nr; r++) { /* a group that the row does not fill */
+    for (int r = 0; r < nr; r++) { /* an incomplete last group */
         char last[4 * 34] = {0};
         uint32_t i = n / t.units;
         memcpy(last, a->w[r] + s * span_bytes + i * step, n % t.units * t.bytes);
@@ -230,8 +228,8 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
         for (int i = 0; i < mr; i++) store_output(g, m + i, n + r, _mm512_reduce_add_ps(a.acc[r][i]));
 }
 
-/* All activation rows against weight rows begin..end. One row alone is a plain stream of weights,
- * which the processor foresees best. */
+/* Multiplies weight rows begin..end by all activation rows. With one activation row, weights are a plain stream, which the hardware
+ * prefetches best. */
 WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint32_t end)
 {
     uint32_t n = begin;

@@ -1,11 +1,11 @@
-/* Bytes of blocks with AVX-512: activations as 15 bits in two int8, x = scale * (256 hi + lo) with a scale for
- * each block of 32, and pieces of weights as they lie in the file. */
+/* AVX-512 helpers for quantised blocks: activations as fixed point in two int8, x = scale * (256 hi + lo) with one scale per block of
+ * 32, and loads of weights from the file's blocks. */
 #ifndef WF_CPU_OPS_HI_LO_H
 #define WF_CPU_OPS_HI_LO_H
 
 #include "cpu/simd/simd.h"
 
-/* The larger sizes; what is no number is larger than all, so that it stays in a scale. */
+/* Lane-wise maximum of absolute values. Compares bits, so that NaN is the largest and reaches the scale. */
 WF_INLINE __m512i max_abs(__m512i top, __m512 v)
 {
     return _mm512_max_epi32(top, _mm512_castps_si512(_mm512_abs_ps(v)));
@@ -16,7 +16,7 @@ WF_INLINE float max_of(__m512i sizes)
     return _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(_mm512_reduce_max_epi32(sizes))));
 }
 
-/* Rounds 32 numbers; returns the scale. */
+/* Quantises 32 numbers; returns the scale. */
 static inline float round_block(const float *x, int8_t *hi, int8_t *lo)
 {
     const __m512 bound = _mm512_set1_ps(127);
@@ -35,7 +35,7 @@ static inline float round_block(const float *x, int8_t *hi, int8_t *lo)
     return top / 127 / 256;
 }
 
-/* 32 bytes at each. */
+/* Loads 32 bytes from each address. */
 WF_INLINE __m512i load_2x32(const char *low, const char *high)
 {
     __m512i a = _mm512_castsi256_si512(_mm256_loadu_si256((const void *)low));
@@ -47,7 +47,7 @@ WF_INLINE __m128i load16(const char *p)
     return _mm_loadu_si128((const void *)p);
 }
 
-/* Weights 64 i.. of the Q6_K superblock at p, 0..63. */
+/* Unpacks 64 weights (0 to 63) of the Q6_K superblock at p, from weight 64 i on. */
 WF_INLINE __m512i q6_k_bytes(const char *p, const uint32_t i)
 {
     const __m512i low = _mm512_set1_epi8(15);

@@ -1,5 +1,5 @@
-/* ops: the fast kernels, each built once a level: wf_cpu_<kernel>_<level> and its _scratch. A level
- * that the build or the processor does not have is never run (wf_cpu_has_<level>). */
+/* ops: the fast kernels, compiled once per SIMD level: wf_cpu_<kernel>_<level> and its _scratch. A level that the build or processor
+ * lacks never runs (wf_cpu_has_<level>). */
 #ifndef WF_CPU_OPS_H
 #define WF_CPU_OPS_H
 
@@ -39,7 +39,7 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_int8_scratch(const wf_call *);
 void wf_cpu_gemm_amx(const wf_cpu_work *);
 wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *);
 
-/* n weights of any dtype to F32, by the best level there is. */
+/* Decodes n weights of any dtype to F32 at the best available level. */
 void wf_cpu_decode(uint8_t dtype, const void *src, float *dst, size_t n);
 
 #endif

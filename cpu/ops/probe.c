@@ -1,12 +1,12 @@
-/* Loops that do one thing only, for the processor's ceilings: reading memory, F32 multiply-adds,
- * int8 dot products. in[0] is memory to read; in[1].rows is the number of rounds.
+/* Synthetic loops that measure ceilings: memory reads, F32 multiply-adds, int8 dot products. in[0] is the memory to read; in[1].rows is
+ * the number of rounds.
  */
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define CHAINS 12 /* independent sums: latency of 4 cycles, up to 3 a cycle */
+#define CHAINS 12 /* independent sums: latency 4 cycles, up to 3 per cycle */
 
-/* The result goes where the compiler cannot see that nobody looks. */
+/* Keeps the compiler from removing the computation. */
 static void keep(const wf_cpu_work *w, float x)
 {
     volatile float *out = w->per_thread;
@@ -39,7 +39,7 @@ void WF_SIMD(wf_cpu_probe_fma)(const wf_cpu_work *w)
     keep(w, all);
 }
 
-/* Operations of one round of the loops above and below; 0: no such unit at this level. */
+/* Operations per round; 0: this level has no such unit. */
 uint32_t WF_SIMD(wf_cpu_probe_fma_ops)(void)
 {
     return CHAINS * VL * 2;

@@ -1,10 +1,10 @@
-/* SILU_MUL with a vector exponential, F32 only. Columns are shared out too: one row is wide. */
+/* SILU_MUL with a vector exponential, F32 only. Columns are distributed over threads too, because rows are wide. */
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 
-#define SPAN 1024 /* columns of one piece of work */
+#define SPAN 1024 /* columns of a work item */
 
-/* gate / (1 + 2^(-gate log2 e)) * up. The power is held below infinity: its inverse is then tiny.
+/* gate / (1 + 2^(-gate log2 e)) * up. The exponent is clamped, so that the power stays finite.
  */
 WF_INLINE vf silu(vf gate, vf up)
 {

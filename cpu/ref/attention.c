@@ -12,7 +12,7 @@ wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *c)
     return (wf_cpu_scratch_size){.per_thread = sizeof(double) * ((size_t)last + 1 + c->p.head_dim)};
 }
 
-/* Key or value j of a sequence: pages are its part of the page list. */
+/* Key or value j of a sequence; pages: its page table. */
 static const uint16_t *token(const wf_view *pool, const wf_op_params *p, const int32_t *pages,
                              uint32_t j, uint32_t kv_head)
 {

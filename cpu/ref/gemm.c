@@ -1,5 +1,4 @@
-/* GEMM, the reference: one weight row at a time is decoded to F32 and multiplied with every
- * activation row, the sum kept in double. */
+/* GEMM, the reference: decodes one weight row at a time to F32 and multiplies it with every activation row, summing in double. */
 #include "cpu/ref/ref.h"
 
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *c)

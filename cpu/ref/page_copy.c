@@ -1,4 +1,4 @@
-/* PAGE_COPY, the reference and the only one: memcpy is as fast as memory. */
+/* PAGE_COPY, the reference and only variant: memcpy is bound by memory. */
 #include <string.h>
 
 #include "cpu/ref/ref.h"

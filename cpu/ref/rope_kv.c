@@ -22,7 +22,7 @@ static uint16_t *slot_of(const wf_view *pool, const wf_op_params *p, uint32_t sl
     return row + ((uint64_t)head * p->page_tokens + index) * p->head_dim;
 }
 
-/* All heads of row m; `head` is room for one. */
+/* Rotates all heads of row m; `head`: scratch for one head. */
 static void one_row(const wf_cpu_work *w, uint32_t m, float *head)
 {
     const wf_call *c = w->call;

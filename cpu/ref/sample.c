@@ -36,7 +36,7 @@ static wf_sampling_params params_of(const wf_call *c, uint32_t m)
     return (wf_sampling_params){params[0], params[1], params[2], (int32_t)key[0], key[1] | (uint64_t)key[2] << 32, key[3] | (uint64_t)key[4] << 32};
 }
 
-/* ids[0] is given; the others are the largest x in descending order. */
+/* ids[0] is set; appends the largest x in descending order. */
 static void log_probabilities(const float *x, uint32_t n, int32_t *ids, float *p, uint32_t count)
 {
     double top = -INFINITY, sum = 0;

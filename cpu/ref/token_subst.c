@@ -1,4 +1,4 @@
-/* TOKEN_SUBST, the reference and the only one: a few integers a step. */
+/* TOKEN_SUBST, the reference and only variant: it copies a few integers per step. */
 #include "cpu/ref/ref.h"
 
 void wf_cpu_ref_token_subst(const wf_cpu_work *w)

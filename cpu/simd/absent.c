@@ -1,4 +1,4 @@
-/* Stands in for a level that the target does not have: its kernels exist and are never run. */
+/* Replaces a level that the target lacks: its kernels exist and never run. */
 #include "cpu/ops/ops.h"
 
 #define CAT_(a, b)  a##b

@@ -12,8 +12,8 @@
 
 static bool may_use;
 
-/* Linux gives the unit's registers, 8 KiB more of each thread's state, only to who asks. */
-static void ask(void)
+/* Linux enables the tile registers, 8 KiB more state per thread, only on request. */
+static void request(void)
 {
     unsigned a, b, c, d;
     may_use = wf_cpu_has_avx512() && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
@@ -24,6 +24,6 @@ static void ask(void)
 bool wf_cpu_has_amx(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, ask);
+    pthread_once(&once, request);
     return may_use;
 }

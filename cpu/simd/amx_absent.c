@@ -1,4 +1,4 @@
-/* Stands in for AMX where the target or the compiler does not have it: its kernels are never run.
+/* Replaces AMX if the target or compiler lacks it: its kernels never run.
  */
 #include "cpu/ops/ops.h"
 

@@ -7,7 +7,7 @@
 #define Q6K_UNROLL 8
 typedef __m256 vf;
 
-/* clang-format off: one line each reads as a table */
+/* clang-format off: a table with one line per function */
 WF_INLINE vf v_zero(void)
 {
     return _mm256_setzero_ps();
@@ -115,8 +115,7 @@ WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
 {
     return q_sum_pairs(_mm256_maddubs_epi16(w, q_load(x)), comp);
 }
-/* |w| times x with the sign of w: pairs of products stay below 2 * 128 * 127, where w + 128 would
- * saturate. */
+/* Multiplies |w| by x with the sign of w: pairs of products stay below 2 * 128 * 127, while w + 128 would saturate. */
 WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
 {
     (void)comp;

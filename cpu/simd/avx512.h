@@ -7,7 +7,7 @@
 #define Q6K_UNROLL 8
 typedef __m512 vf;
 
-/* clang-format off: one line each reads as a table */
+/* clang-format off: a table with one line per function */
 WF_INLINE vf v_zero(void)
 {
     return _mm512_setzero_ps();
@@ -80,7 +80,7 @@ WF_INLINE vf v_load_bf16(const void *p)
     return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
 }
 
-/* Transposes by doubling: pairs, fours, then the four 128-bit quarters. */
+/* Transposes pairs, then groups of four, then the four 128-bit quarters. */
 WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_step)
 {
     __m512 r[16], t[16];
@@ -132,7 +132,7 @@ WF_INLINE qf q_dot(q8 w, const int8_t *x, const int32_t *comp)
     __m256i sum = _mm256_dpbusd_epi32(_mm256_loadu_si256((const void *)comp), w, q_load(x));
     return _mm256_cvtepi32_ps(sum);
 }
-/* w + 128 is unsigned; what that adds to the sum is in comp. */
+/* w + 128 is unsigned; comp compensates for the offset. */
 WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
 {
     return q_dot(_mm256_xor_si256(w, _mm256_set1_epi8(-128)), x, comp);

@@ -1,5 +1,5 @@
-/* 32 int8 products in a 256-bit register, for both x86 levels; they differ in the product itself
- * (q_dot, q_dot_signed), which the level's own header defines. */
+/* 32 int8 products in a 256-bit register, shared by both x86 levels. Each level's header defines the product itself (q_dot,
+ * q_dot_signed). */
 #ifndef WF_CPU_SIMD_AVX_INT8_H
 #define WF_CPU_SIMD_AVX_INT8_H
 

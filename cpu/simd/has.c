@@ -1,4 +1,4 @@
-/* Which levels this processor can run. A level that the build leaves out is absent.c. */
+/* Detects the SIMD levels of this processor. */
 #include "cpu/ops/ops.h"
 
 #if defined(__aarch64__)
@@ -17,7 +17,7 @@ bool wf_cpu_has_c(void)
     }
 
 #if defined(__x86_64__)
-/* F16C is older than AVX2 and in every processor that has it; clang 14 cannot ask for it by name. */
+/* Every processor with AVX2 has F16C; clang 14 cannot query it by name. */
 bool wf_cpu_has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -35,7 +35,7 @@ ABSENT(avx512)
 #endif
 
 #if defined(__aarch64__)
-/* Linux runs on no 64-bit ARM processor without it. */
+/* NEON is mandatory for Linux on 64-bit ARM. */
 bool wf_cpu_has_neon(void)
 {
     return true;

@@ -5,7 +5,7 @@
 
 #define VL         4
 #define VREGS      32
-#define Q6K_UNROLL 1 /* it shifts by a register, and 8 in one piece would not stay in them */
+#define Q6K_UNROLL 1 /* shifts need a register, and 8 unrolled would spill */
 typedef float32x4_t vf;
 typedef struct q8 {
     int8x16_t low, high;
@@ -14,7 +14,7 @@ typedef struct qf {
     float32x4_t low, high;
 } qf;
 
-/* clang-format off: one line each reads as a table */
+/* clang-format off: a table with one line per function */
 WF_INLINE vf v_zero(void)
 {
     return vdupq_n_f32(0);
@@ -114,7 +114,7 @@ WF_INLINE q8 q_nibbles(const void *p)
     return (q8){vreinterpretq_s8_u8(vandq_u8(b, vdupq_n_u8(15))),
                 vreinterpretq_s8_u8(vshrq_n_u8(b, 4))};
 }
-/* 16 of them: the low 4 bits from ql, the high 2 from qh, shifted right first. */
+/* Unpacks 16: the low 4 bits from ql, the high 2 from qh, which is shifted right first. */
 WF_INLINE int8x16_t q_6k_half(const uint8_t *ql, int by_low, const uint8_t *qh, int by_high)
 {
     uint8x16_t low = vshlq_u8(vld1q_u8(ql), vdupq_n_s8((int8_t)-by_low));

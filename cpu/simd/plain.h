@@ -1,5 +1,4 @@
-/* No intrinsics: 4 floats in a struct, which compilers turn into whatever vectors the target always
- * has. The level that every processor runs. */
+/* The level for every processor: 4 floats in a struct and no intrinsics; compilers use the vectors that the target always has. */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ typedef struct qf {
     for (int i = 0; i < n; i++) r.f[i] = (expr);                                                   \
     return r
 
-/* clang-format off: one line each reads as a table */
+/* clang-format off: a table with one line per function */
 WF_INLINE vf v_set(float x)
 {
     vf r;

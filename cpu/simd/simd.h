@@ -1,6 +1,5 @@
-/* simd: one small vector vocabulary in which the kernels of cpu/ops are written; they are compiled
- * once for each level (WF_LEVEL: c, avx2, avx512, neon, dotprod). The level's header gives, for VL
- * floats at a time:
+/* simd: the vector abstraction of the kernels in cpu/ops, which are compiled once per level (WF_LEVEL: c, avx2, avx512, neon, dotprod).
+ * The header of a level defines, for VL floats at a time:
  *
  *   vf                      VL floats              VREGS  how many vectors stay in registers
  *   v_zero v_set v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a b + c
@@ -24,7 +23,7 @@
  *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
  * qf_fma qf_sum
  *
- * and where the level has a unit for int8 dot products, for the measurement of its ceiling:
+ * and, if the level has int8 dot products, for measuring their ceiling:
  *
  *   qi                      QI_BYTES int8, or a quarter as many sums
  *   qi_set qi_dot(sum, a, b)  opaque to the compiler, or equal products become one
@@ -39,7 +38,7 @@
 #define WF_CAT(a, b)  WF_CAT_(a, b)
 #define WF_SIMD(name) WF_CAT(name##_, WF_LEVEL) /* wf_cpu_gemm -> wf_cpu_gemm_avx2 */
 #define WF_PRAGMA(x)  _Pragma(#x)
-#ifdef __SANITIZE_ADDRESS__ /* its checks take loops apart first, and gcc then warns of the annotation */
+#ifdef __SANITIZE_ADDRESS__ /* its instrumentation changes loops, and gcc then warns about the annotation */
 #define WF_UNROLL(n)
 #else
 #define WF_UNROLL(n)  WF_PRAGMA(GCC unroll n)
