@@ -144,7 +144,8 @@ static bool swaps_any(const wf_step_io *io, bool out)
 static wf_range work_of(const wf_exec *e, const wf_submission *now, const wf_command *c)
 {
     const wf_node *n = c->node;
-    if (n->kind == WF_NODE_SWAP_OUT || n->kind == WF_NODE_SWAP_IN) return (wf_range){0, swaps_any(now->io, n->kind == WF_NODE_SWAP_OUT)};
+    bool swap = n->kind == WF_NODE_SWAP_OUT || n->kind == WF_NODE_SWAP_IN;
+    if (swap && !swaps_any(now->io, n->kind == WF_NODE_SWAP_OUT)) return (wf_range){0};
     return wanted(e, now, n) ? wf_command_range(c, &now->step) : (wf_range){0};
 }
 

@@ -122,7 +122,7 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
     *out = (wf_plans){0};
     for (size_t i = 0; i < n; i++) {
         uint32_t tokens = max_tokens >> (n - 1 - i);
-        cut c = {tokens, n_parts, tokens / n_parts >= tile ? WF_MAX(tile, 1u) : 1};
+        cut c = {tokens, WF_MIN(n_parts, tokens), tokens / n_parts >= tile ? WF_MAX(tile, 1u) : 1};
         WF_TRY(overlap(g, &c, copy_queue, &out->list[out->n++]));
     }
     out->list[n - 1].bucket = (wf_bucket){0};

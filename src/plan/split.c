@@ -20,11 +20,18 @@ static void within_rows(enum wf_rows rows, wf_nano *n)
     if (rows == WF_ROWS_PREFILL) n->begin.decode = true;
 }
 
+/* Where all ops are cut at `decode`, no token of one side is the other's. */
+static bool is_empty(enum wf_rows rows, const wf_plan_line *l)
+{
+    return (rows == WF_ROWS_DECODE && l->begin.decode) || (rows == WF_ROWS_PREFILL && l->end.decode);
+}
+
 static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, int32_t layer)
 {
     const wf_plan_line *l = &p->lines[line];
     int32_t node = find_node(g, layer, l->name);
     if (node < 0) return WEFT_OK; /* this layer has no such op (say, fused there) */
+    if (is_empty(g->nodes[node].rows, l)) return WEFT_OK;
     if (!wf_grow(&p->nanos, p->n_nanos, &p->cap_nanos, sizeof *p->nanos)) return WEFT_ERR_NOMEM;
     wf_nano *n = &p->nanos[p->n_nanos++];
     *n = (wf_nano){.node = (uint32_t)node, .begin = l->begin, .end = l->end, .queue = l->queue, .groups = l->groups, .line = (uint32_t)line};
@@ -78,7 +85,7 @@ static wf_nano *begins_at(wf_plan *p, enum wf_rows rows, uint32_t node, wf_bound
 /* Where a batch has more decodes than the number of a boundary behind `decode`, that boundary moves up with them. */
 static wf_boundary behind(enum wf_rows rows, wf_boundary before, wf_boundary b)
 {
-    return (wf_boundary){WF_MAX(before.tokens, b.tokens), b.decode || (before.decode && rows != WF_ROWS_PREFILL), b.end};
+    return (wf_boundary){WF_MAX(before.tokens, b.tokens), b.decode || (before.decode && rows != WF_ROWS_PREFILL), b.end || before.end};
 }
 
 /* From the first boundary of its rows to the last, each range begins where one ends. */
@@ -91,7 +98,7 @@ static weft_status check_cover(const wf_graph *g, wf_plan *p, uint32_t node)
     for (size_t i = 0; i < p->n_nanos; i++) left += p->nanos[i].node == node;
     for (wf_nano *n; left && (n = begins_at(p, of->rows, node, at, &twice)) && !twice; left--) {
         at = n->end;
-        n->begin.tokens = WF_MAX(n->begin.tokens, floor.tokens), n->begin.decode |= floor.decode;
+        n->begin.tokens = WF_MAX(n->begin.tokens, floor.tokens), n->begin.decode |= floor.decode, n->begin.end |= floor.end;
         n->end = floor = behind(of->rows, floor, n->end);
         if (same(of->rows, at, end) && left == 1) return WEFT_OK;
     }

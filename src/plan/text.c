@@ -38,14 +38,21 @@ static bool read_boundary(const char *word, uint32_t tile, wf_boundary *out)
     return true;
 }
 
+/* Whatever the batch. */
+static bool ends_before(wf_boundary begin, wf_boundary end)
+{
+    return (begin.end && !end.end) || (!end.end && !end.decode && begin.tokens > end.tokens);
+}
+
 static weft_status read_range(const char *word, uint32_t tile, wf_plan_line *l)
 {
     char text[32];
     wf_copy(text, sizeof text, word);
     char *end = strchr(text, '-');
     if (end) *end++ = 0;
-    if (end && read_boundary(text, tile, &l->begin) && read_boundary(end, tile, &l->end)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
+    bool read = end && read_boundary(text, tile, &l->begin) && read_boundary(end, tile, &l->end);
+    if (read && ends_before(l->begin, l->end)) return wf_fail(WEFT_ERR_ARG, "token range %s ends before it begins", word);
+    return read ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
 }
 
 static bool node_exists(const wf_graph *g, const wf_plan_line *l)
@@ -77,16 +84,21 @@ static weft_status read_bucket(const char *text, wf_bucket *b)
 {
     char word[16];
     int used = 0;
-    for (; sscanf(text, " %15s %n", word, &used) == 1; text += used) {
-        text += used;
-        double value;
-        if (sscanf(text, "%lf %n", &value, &used) != 1 || !(value > 0)) break;
-        if (!strcmp(word, "tokens") && value <= UINT32_MAX) b->tokens = (uint32_t)value;
-        else if (!strcmp(word, "context") && value <= UINT32_MAX) b->context = (uint32_t)value;
-        else if (!strcmp(word, "decodes") && value <= 1) b->decodes = (float)value;
+    double value;
+    for (; sscanf(text, " %15s %lf%n", word, &value, &used) == 2; text += used) {
+        bool whole = value >= 1 && value <= UINT32_MAX && value == (uint32_t)value;
+        if (!strcmp(word, "tokens") && whole) b->tokens = (uint32_t)value;
+        else if (!strcmp(word, "context") && whole) b->context = (uint32_t)value;
+        else if (!strcmp(word, "decodes") && value <= 1 && (float)value > 0) b->decodes = (float)value;
         else break;
     }
-    return *text ? wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share up to 1") : WEFT_OK;
+    return text[strspn(text, " \t")] ? wf_fail(WEFT_ERR_ARG, "want 'bucket [tokens N] [decodes SHARE] [context N]', a share above 0 and up to 1") : WEFT_OK;
+}
+
+/* The lines above would have been read by another number. */
+static weft_status check_first(const wf_plan *p, const char *what)
+{
+    return p->n_lines ? wf_fail(WEFT_ERR_ARG, "'%s' behind ops: it must stand before those of its plan", what) : WEFT_OK;
 }
 
 /* A line that is no op of a plan; *used: it was one. */
@@ -97,10 +109,12 @@ static weft_status read_header(wf_plans *all, const char *text, bool *used)
     int end = 0;
     *used = true;
     if (sscanf(text, " queues %u %n", &n, &end) == 1 && !text[end]) {
+        WF_TRY(check_first(p, "queues"));
         p->n_queues = n;
         return n >= 1 && n <= WF_MAX_QUEUES ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "queues %u: want 1 to %d", n, WF_MAX_QUEUES);
     }
     if (sscanf(text, " tile %u %n", &n, &end) == 1 && !text[end]) {
+        WF_TRY(check_first(p, "tile"));
         p->tile = n;
         return n >= 1 && n <= 65536 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "tile %u: want 1 to 65536", n);
     }
@@ -112,6 +126,8 @@ static weft_status read_header(wf_plans *all, const char *text, bool *used)
 static weft_status begin_bucket(wf_plans *all, const char *text)
 {
     wf_plan *p = &all->list[all->n - 1];
+    bool limits = p->bucket.tokens || p->bucket.context || p->bucket.decodes != 0;
+    if (!p->n_lines && limits) return wf_fail(WEFT_ERR_ARG, "the bucket before this one has no ops");
     if (p->n_lines) {
         if (all->n == WF_MAX_PLANS) return wf_fail(WEFT_ERR_ARG, "more than %d buckets", WF_MAX_PLANS);
         all->list[all->n++] = (wf_plan){.n_queues = p->n_queues, .tile = p->tile};

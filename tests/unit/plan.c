@@ -1,63 +1,5 @@
 /* plan: a small graph by hand; buffers, token ranges and waits are what the rules say. */
-#include "plan/plan.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#define LAYERS 3
-
-static int32_t act(wf_graph *g, uint32_t cols)
-{
-    return wf_graph_value(g, (wf_value){WF_VALUE_ACT, WF_ROWS_BATCH, WF_F32, cols, 0});
-}
-
-static int32_t node(wf_graph *g, enum wf_op op, const char *name, int32_t layer, int32_t in, int32_t residual, int32_t out)
-{
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, layer, WF_ROWS_BATCH);
-    n.in[0] = WF_ALL(in);
-    n.in[3] = WF_ALL(residual);
-    n.out[0] = WF_ALL(out);
-    return wf_graph_node(g, &n);
-}
-
-/* x -> (a: norm, b: attention of decodes and prefill over keys that rope wrote, c: GEMM + residual x) per layer, and the nodes around. */
-static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_rows rows, int32_t q, int32_t k, int32_t o)
-{
-    int32_t at = node(g, WF_OP_ATTENTION, name, layer, q, -1, o);
-    g->nodes[at].in[1] = WF_ALL(k);
-    g->nodes[at].rows = rows;
-    return at;
-}
-
-static wf_graph make_graph(void)
-{
-    wf_graph g;
-    assert_int_equal(wf_graph_init(&g, LAYERS), WEFT_OK);
-    assert_int_equal(wf_graph_begin(&g), WEFT_OK);
-    int32_t x = act(&g, 64);
-    node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
-    for (int32_t l = 0; l < LAYERS; l++) {
-        int32_t h = act(&g, 192), q = act(&g, 64), o = act(&g, 64), y = act(&g, 64);
-        int32_t k = wf_graph_value(&g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});
-        node(&g, WF_OP_GEMM, "qkv", l, x, -1, h);
-        int32_t rope = node(&g, WF_OP_ROPE_KV, "rope", l, h, -1, q);
-        g.nodes[rope].out[1] = WF_ALL(k);
-        attention(&g, "decode_attention", l, WF_ROWS_DECODE, q, k, o);
-        attention(&g, "prefill_attention", l, WF_ROWS_PREFILL, q, k, o);
-        node(&g, WF_OP_GEMM, "out", l, o, x, y);
-        x = y;
-    }
-    int32_t z = act(&g, 10);
-    node(&g, WF_OP_GEMM, "logits", WF_ONCE, x, -1, z);
-    g.logits = z;
-    assert_int_equal(wf_graph_end(&g), WEFT_OK);
-    return g;
-}
+#include "plan_graph.h"
 
 static wf_plans sequential(const wf_graph *g, bool copy_queue)
 {
@@ -106,17 +48,6 @@ static void test_slots_disjoint(void **state)
     free(owner);
     wf_plan_free(&p);
     wf_graph_free(&g);
-}
-
-static weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
-{
-    char path[] = "/tmp/weft-plan-XXXXXX";
-    FILE *f = fdopen(mkstemp(path), "w");
-    fputs(text, f);
-    fclose(f);
-    weft_status s = wf_plans_load(g, path, p);
-    unlink(path);
-    return s == WEFT_OK ? wf_plans_finish(g, p, 128) : s;
 }
 
 static wf_plans load_text(const wf_graph *g, const char *text)
@@ -187,6 +118,18 @@ static void test_named_ranges(void **state)
     const wf_plan *p = &all.list[0];
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "decode_attention", 0)].n_waits, 0);
     assert_int_equal(p->nanos[find_nano(&g, p, 1, "prefill_attention", 0)].n_waits, 0);
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
+/* Where every op is cut there, attention of decodes has nothing behind it, and that of prefill nothing before it. */
+static void test_all_cut_at_decode(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+#define APART(op) LINE(op, "0-decode", "0") LINE(op, "prefill-end", "1")
+    wf_plans all = load_text(&g, HEAD APART("qkv") APART("rope") APART("decode_attention") APART("prefill_attention") APART("out") TAIL);
+    assert_int_equal(all.list[0].n_nanos, 10 + LAYERS * 8);
     wf_plans_free(&all);
     wf_graph_free(&g);
 }
@@ -283,6 +226,7 @@ static void test_bad_plans(void **state)
         "", "weft-plan 1\n", HEAD TAIL, HEAD BODY(LINE("out", "0-48", "0")), HEAD BODY(CUT("out") LINE("out", "0-48", "0")),
         HEAD CUT("rope") CUT("qkv") DECODES PREFILL CUT("out") TAIL, /* wrong order */
         HEAD BODY(LINE("out", "0-end", "2")), HEAD BODY(LINE("out", "0-end", "-1")), HEAD BODY(LINE("out", "1-end", "0")),
+        HEAD BODY(LINE("out", "0-48", "0") LINE("out", "48-16", "0") LINE("out", "16-end", "0")),
         HEAD BODY(LINE("out", "0-48", "0") LINE("out", "64-end", "0")), HEAD BODY(LINE("out", "0-48", "0") LINE("out", "32-end", "0")),
         HEAD BODY(LINE("out", "end-0", "0")), HEAD BODY(LINE("out", "0", "0")), HEAD BODY(LINE("out", "0-x", "0")),
         HEAD BODY(LINE("out", "0-9999999999", "0") LINE("out", "9999999999-end", "0")), HEAD BODY(LINE("out", "0-999999999t", "0")),
@@ -291,6 +235,11 @@ static void test_bad_plans(void **state)
         HEAD BODY(AT("next", "decode_attention", "0-end", "0") CUT("out")), /* twice */
         "weft-plan 2\nqueues 99\n", "weft-plan 2\ntile 0\n", "weft-plan 2\nonce embed\n",
         "weft-plan 2\nbucket tokens 16\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")), /* none for longer batches */
+        HEAD BODY(CUT("out")) "queues 1\n", HEAD BODY(CUT("out")) "tile 1\n",                              /* behind lines that they are for */
+        HEAD BODY(LINE("out", "0-end", "0") LINE("out", "end-7", "0") LINE("out", "7-end", "0")),         /* the last tokens twice */
+        "weft-plan 2\nbucket tokens 16\nbucket\nqueues 2\n" BEGIN BODY(CUT("out")),
+        "weft-plan 2\nbucket tokens\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket tokens 0.5\nqueues 2\n" BEGIN BODY(CUT("out")),
+        "weft-plan 2\nbucket wide\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket decodes 1e-60\nqueues 2\n" BEGIN BODY(CUT("out")),
         HEAD BODY(CUT("out")) "bucket decodes 2\n", HEAD BODY(CUT("out")) "bucket tokens -1\n", HEAD BODY(CUT("out")) "bucket\n" TAIL,
     };
     wf_graph g = make_graph();
@@ -341,13 +290,16 @@ static void test_overlap(void **state)
         assert_true(!plan->bucket.tokens || plan->bucket.tokens >= tokens);
     }
     wf_plans_free(&p);
+    assert_int_equal(wf_plans_overlap(&g, 8, 3, 128, true, &p), WEFT_OK); /* more nano-batches than tokens */
+    assert_int_equal(wf_plans_finish(&g, &p, 128), WEFT_OK);
+    wf_plans_free(&p);
     wf_graph_free(&g);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_slots_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges),
+        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_slots_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
         cmocka_unit_test(test_boundaries),   cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_buckets),    cmocka_unit_test(test_copy_queue),
         cmocka_unit_test(test_collective),   cmocka_unit_test(test_bad_plans),      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap),
     };
