@@ -273,7 +273,7 @@ static bool try_plan(const wf_graph *g, const char *text)
 static int rounds(void)
 {
     const char *n = getenv("WEFT_PLAN_ROUNDS");
-    return n ? atoi(n) : 100;
+    return n ? atoi(n) : 500;
 }
 
 static void test_random_plans(void **state)

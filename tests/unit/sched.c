@@ -337,6 +337,7 @@ static void step(world *w)
     check_pages(w);
     check_turns(w);
     check_tiles(w);
+    if (!w->b.n_tokens) assert_int_equal(w->s.n_swaps, 0); /* an engine submits no step without tokens, and its copies with it */
     note_step(w);
     simulate_swaps(w, true);
     simulate_swaps(w, false);
