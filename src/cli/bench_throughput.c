@@ -439,8 +439,7 @@ static const wf_opt rows[] = {
     {0, "seed", "SEED", "random seed of prompts and arrivals (default 0)", WF_OPT_U64,
      AT(seed), 0, 0x1p64},
     {0, "peak-tflops", "T",
-     "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench "
-     "ops` does)",
+     "peak compute of the device for NanoFlow's optimum (default: measured, as by `weft bench ops`)",
      WF_OPT_REAL, AT(load.peak_tflops), 1e-6, 1e9},
 };
 static const WF_GROUP(group, "Load", rows);

@@ -16,7 +16,7 @@ static const wf_opt context[] = {
     {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
      1, 4096},
 };
-WF_GROUP(wf_group_context, "Size", context);
+WF_GROUP(wf_group_context, "Context and threads", context);
 
 static const wf_opt sampling[] = {
     {0, "temp", "T", "sampling temperature (default 0: greedy)", WF_OPT_REAL,
@@ -55,7 +55,7 @@ static const wf_opt batching[] = {
     {0, "kv-memory", "SIZE",
      "size of the KV cache (default: 8 sequences of full context length)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
-    {0, "max-num-batched-tokens", "N", "tokens computed in one step (default: as `weft tune` found, else 1024 on a GPU, 512 elsewhere; of the policies orca and request the context)", WF_OPT_U32,
+    {0, "max-num-batched-tokens", "N", "most tokens in a step (default: as `weft tune` measured, else 1024 on GPUs and 512 elsewhere; for the policies orca and request the context length)", WF_OPT_U32,
      AT(engine.max_batched_tokens), 1, 65536},
     {0, "no-prefix-cache", NULL, "do not reuse the KV cache of common prompt prefixes", WF_OPT_FLAG,
      AT(engine.no_prefix)},
@@ -95,7 +95,7 @@ static const wf_opt testing[] = {
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE", "how many of the last keys each KV head of each layer attends to (sparse attention); query heads share the window of "
      "their KV head (docs/tuning.md has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
-    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft selftest -v` lists them", WF_OPT_TEXT, AT(engine.force)},
+    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(engine.force)},
     {0, "page-tokens", "N", "tokens per KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
      1, 1024},
     {0, "shuffle-pages", "SEED", "allocate KV pages in a random order", WF_OPT_U64,
@@ -107,7 +107,7 @@ static const wf_opt testing[] = {
     {0, "watchdog", "MS", "treat the device as lost after a step of this many ms (default 60000)", WF_OPT_U32,
      AT(engine.watchdog_ms), 1, MANY},
 };
-WF_GROUP(wf_group_testing, "Testing", testing);
+WF_GROUP(wf_group_testing, "Advanced and testing", testing);
 
 static const wf_opt results[] = {
     {0, "results", "FOLDER", "also append the results to FOLDER/<device>.csv", WF_OPT_TEXT, AT(results)},

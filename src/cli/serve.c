@@ -24,7 +24,7 @@ static const wf_opt served_rows[] = {
     {0, "chat-template", "NAME", "built-in chat template (default: the model's)", WF_OPT_TEXT,
      AT(serve.chat_template)},
 };
-static const WF_GROUP(served_group, "What clients see", served_rows);
+static const WF_GROUP(served_group, "Model", served_rows);
 
 static const wf_opt limit_rows[] = {
     {0, "policy", "nanoflow|sarathi|orca|request",
@@ -45,7 +45,7 @@ static const wf_opt limit_rows[] = {
     {0, "max-connections", "N", "most open connections; more wait (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };
-static const WF_GROUP(limit_group, "Limits", limit_rows);
+static const WF_GROUP(limit_group, "Scheduling and limits", limit_rows);
 
 static const wf_opt log_rows[] = {
     {0, "metrics-prefix", "TEXT", "prefix of metric names; vllm: matches vLLM's dashboards (default weft:)", WF_OPT_TEXT,
@@ -53,7 +53,7 @@ static const wf_opt log_rows[] = {
     {0, "log-json", NULL, "log JSON lines, one also for each request", WF_OPT_FLAG,
      AT(serve.log_json)},
 };
-static const WF_GROUP(log_group, "Watching it", log_rows);
+static const WF_GROUP(log_group, "Monitoring", log_rows);
 
 typedef struct context {
     const wf_opts *o;
@@ -127,8 +127,7 @@ static const wf_opt_group *const groups[] = {
 const wf_command wf_cmd_serve = {
     .name = "serve",
     .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
-    .summary = "Serves a model over HTTP with an OpenAI-compatible API. Requests run together in "
-               "one batch.",
+    .summary = "Serves a model over HTTP with an OpenAI-compatible API and continuous batching.",
     .more = "Paths: / (web UI), /v1/completions,\n"
             "/v1/chat/completions, /v1/models, /tokenize, /detokenize, /health, /metrics,\n"
             "/version. SIGTERM or Ctrl-C stops accepting requests, gives running ones\n"

@@ -36,7 +36,7 @@ class Help(cli.TestCase):
 
     def test_testing_options_have_their_heading(self):
         text = self.ok("run", "--help").text
-        testing = text[text.index("\nTesting:"):]
+        testing = text[text.index("\nAdvanced and testing:"):]
         for option in ("--max-alloc", "--nano-batches", "--plan", "--dump-plan", "--timeline", "--calibration", "--attention-windows", "--force", "--page-tokens", "--shuffle-pages",
                        "--poison", "--no-kernel-cache", "--watchdog"):
             self.assertIn(f"  {option}", testing)
