@@ -1,4 +1,4 @@
-/* rmsnorm: a group of columns by work-item (tile[0] = 1) or by work-group. */
+/* rmsnorm: a group of columns by work-item, tile[0] of them a work-group, or (tile[0] = 0) by work-group. */
 #include "cl/cl.h"
 
 /* As many work-items as have something to hold, a few parts each: it follows from K alone, so that a row has
@@ -24,8 +24,8 @@ bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_
     const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W], *y = &c->out[WF_RMSNORM_Y];
     uint32_t k = w->rows * w->cols, groups = y->cols / k;
     wf_cl_act(l, x);
-    if (v->tile[0] == 1) {
-        wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
+    if (v->tile[0]) {
+        wf_cl_group_knobs(l, caps, wf_cl_group(caps, (uint32_t)v->tile[0], limit));
         wf_cl_items(l, (uint64_t)y->rows * groups);
     } else if (!group_knobs(caps, c, k, limit, l)) return false;
     wf_cl_arg_view(l, x);
