@@ -48,6 +48,15 @@
 #define O_STEP (WG / D4)
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
+/* What the packed rows see of a run. */
+typedef struct sight {
+    const __local int *last; /* the last key; -1: none */
+#if WINDOWS
+    const __local int *after; /* the first key behind the masked range */
+    int sink;
+#endif
+} sight;
+
 #if WINDOWS
 /* Does a row at position pos see a key from `from` to stop - 1? */
 bool attends_any(int from, int stop, int pos, int after, int sink)
@@ -68,13 +77,41 @@ void find_head(__local uint *head, const __global int *windows, uint Hkv, uint r
     }
 }
 
-#define ATTENDS(key, r)     ((key) <= last[r] && ((key) < sink || (key) >= after[r]))
-#define ATTENDS_TILE(k0, r) attends_any(k0, (k0) + TK, last[r], after[r], sink)
+/* What packed row r sees. */
+bool attends(const sight *s, int key, uint r)
+{
+    return key <= s->last[r] && (key < s->sink || key >= s->after[r]);
+}
+
+bool attends_tile(const sight *s, int k0, uint r)
+{
+    return attends_any(k0, k0 + TK, s->last[r], s->after[r], s->sink);
+}
+
+/* Is key k0 + j, at most the row's last, masked? */
+bool is_masked(const sight *s, int k0, int j, uint r)
+{
+    return j >= s->sink - k0 && j < s->after[r] - k0;
+}
+
 /* The tile that begins at k, or where that lies in the masked range of all rows, the one in which it ends. */
 #define TILE_FROM(k)     ((k) < sink ? (k) : max((k), masked_end / TK * TK))
 #else
-#define ATTENDS(key, r)     ((key) <= last[r])
-#define ATTENDS_TILE(k0, r) ((k0) <= last[r])
+bool attends(const sight *s, int key, uint r)
+{
+    return key <= s->last[r];
+}
+
+bool attends_tile(const sight *s, int k0, uint r)
+{
+    return k0 <= s->last[r];
+}
+
+bool is_masked(const sight *s, int k0, int j, uint r)
+{
+    return false;
+}
+
 #define TILE_FROM(k)     (k)
 #endif
 
@@ -92,6 +129,69 @@ void load_tile(__local float4 *tile, const __global half *pool, __local const ul
     for (uint c = get_local_id(0); c < TK * D4; c += WG) {
         uint j = c / D4, d = c % D4;
         tile[j * PITCH + d] = at[j] == NONE ? (float4)(0) : vloada_half4(0, pool + at[j] + 4 * d);
+    }
+}
+
+/* The packed rows of Q; padding is zeros. */
+void load_q(__local float *qs, const __global act_t *q, uint q_stride, uint m0, uint m_end, uint kvh, uint hb, uint HB, uint G)
+{
+    for (uint c = get_local_id(0); c < R * D; c += WG) {
+        uint r = c / D, m = m0 + r / HB, h = hb * HB + r % HB;
+        bool in = m < m_end && h < G;
+        const __global act_t *row = q + (ulong)(in ? m : 0) * q_stride;
+        qs[c] = in ? ACT_LOAD(row, (kvh * G + (in ? h : 0)) * D + c % D) : 0;
+    }
+}
+
+/* Scores of the tile of keys that begins at k0. A key that a row does not see is not multiplied. */
+void score_tile(__local float *score, const __local float4 *qs, const __local float4 *keys, const sight *seen, int k0, float scale)
+{
+    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+    for (int i = 0; i < S_ROWS; i++) {
+        uint r = first + i * S_STEP;
+        if (r >= R) continue;
+        float x = -INFINITY;
+        if (attends(seen, k0 + (int)j, r)) {
+            float4 dot4 = (float4)(0);
+            for (uint d = 0; d < D4; d++) dot4 = MAD(qs[r * D4 + d], keys[j * PITCH + d], dot4);
+            x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
+        }
+        score[r * TK + j] = x;
+    }
+}
+
+/* This work-item's weights, exp(score - maximum), and the maxima with this tile. */
+void weigh_tile(float p[S_ROWS], __local float *new_max, const __local float *old_max, const __local float *score, const sight *seen, int k0)
+{
+    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+    for (int i = 0; i < S_ROWS; i++) {
+        uint r = first + i * S_STEP;
+        if (r >= R) continue;
+        float t = old_max[r];
+        for (uint n = 0; n < TK; n++) t = fmax(t, score[r * TK + n]);
+        p[i] = attends(seen, k0 + (int)j, r) ? exp(score[r * TK + j] - t) : 0;
+        if (j == 0) new_max[r] = t;
+    }
+}
+
+/* O += P V for this work-item's columns. */
+void add_values(float4 acc[O_ROWS], float sum[O_ROWS], const __local float *weights, const __local float4 *values, const __local float *old_max,
+                const __local float *new_max, const sight *seen, int k0)
+{
+    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
+    for (int i = 0; i < O_ROWS; i++) {
+        uint r = first + i * O_STEP;
+        if (first >= O_STEP || r >= R || !attends_tile(seen, k0, r)) continue;
+        float alpha = exp(old_max[r] - new_max[r]);
+        int n = min(TK, seen->last[r] - k0 + 1);
+        acc[i] *= alpha;
+        sum[i] *= alpha;
+        for (int j = 0; j < n; j++) {
+            if (is_masked(seen, k0, j, r)) continue;
+            float w = weights[r * TK + j];
+            acc[i] = MAD((float4)(w), values[j * PITCH + column], acc[i]);
+            sum[i] += w;
+        }
     }
 }
 
@@ -163,6 +263,11 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     __local uint head;
     const __global int *windows = IN_AT(int, windows);
 #endif
+#if WINDOWS
+    const sight seen = {last, after, sink};
+#else
+    const sight seen = {last};
+#endif
     const __global int *seq = IN_AT(int, seq), *pos = IN_AT(int, pos);
     uint lid = get_local_id(0), sj = lid % TK, sr = lid / TK, od = lid % D4, orow = lid / D4;
     uint G = Hq / Hkv, head_blocks = (G + HB - 1) / HB, blocks = (M + BR - 1) / BR;
@@ -185,12 +290,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
         float sum[O_ROWS];
         int flip = 0;
         for (int i = 0; i < O_ROWS; i++) acc[i] = (float4)(0), sum[i] = 0;
-        for (uint c = lid; c < R * D; c += WG) {
-            uint r = c / D, m = m0 + r / HB, h = hb * HB + r % HB;
-            bool in = m < m_end && h < G;
-            const __global act_t *q = IN_AT(act_t, q) + (ulong)(in ? m : 0) * q_stride;
-            ((__local float *)qs)[c] = in ? ACT_LOAD(q, (kvh * G + (in ? h : 0)) * D + c % D) : 0;
-        }
+        load_q((__local float *)qs, IN_AT(act_t, q), q_stride, m0, m_end, kvh, hb, HB, G);
         if (lid < R) row_max[0][lid] = -INFINITY;
 
         for (uint m = m0; m < m_end;) { /* runs of rows of one sequence */
@@ -218,55 +318,19 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 load_tile(tile, IN_AT(half, kp), at);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
-                for (int i = 0; i < S_ROWS; i++) {
-                    uint r = sr + i * S_STEP;
-                    if (r >= R) continue;
-                    float x = -INFINITY;
-                    if (ATTENDS(k0 + (int)sj, r)) {
-                        float4 dot4 = (float4)(0);
-                        for (uint d = 0; d < D4; d++)
-                            dot4 = MAD(qs[r * D4 + d], tile[sj * PITCH + d], dot4);
-                        x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
-                    }
-                    score[r * TK + sj] = x;
-                }
+                score_tile(score, qs, tile, &seen, k0, scale);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
                 load_tile(tile, IN_AT(half, vp), at);
                 float p[S_ROWS];
-                for (int i = 0; i < S_ROWS; i++) {
-                    uint r = sr + i * S_STEP;
-                    if (r >= R) continue;
-                    float t = row_max[flip][r];
-                    for (uint j = 0; j < TK; j++) t = fmax(t, score[r * TK + j]);
-                    p[i] = ATTENDS(k0 + (int)sj, r) ? exp(score[r * TK + sj] - t) : 0;
-                    if (sj == 0) row_max[1 - flip][r] = t;
-                }
+                weigh_tile(p, row_max[1 - flip], row_max[flip], score, &seen, k0);
                 barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
                 for (int i = 0; i < S_ROWS; i++)
                     if (sr + i * S_STEP < R) score[(sr + i * S_STEP) * TK + sj] = p[i];
                 find_tile(at, page, TILE_FROM(k0 + TK), end, kvh, P, page_stride);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
-                for (int i = 0; i < O_ROWS; i++) {
-                    uint r = orow + i * O_STEP;
-                    if (orow >= O_STEP || r >= R || !ATTENDS_TILE(k0, r)) continue;
-                    float alpha = exp(row_max[flip][r] - row_max[1 - flip][r]);
-                    int n = min(TK, last[r] - k0 + 1);
-                    acc[i] *= alpha;
-                    sum[i] *= alpha;
-#if WINDOWS
-                    int masked = sink - k0, on = after[r] - k0;
-#endif
-                    for (int j = 0; j < n; j++) {
-#if WINDOWS
-                        if (j >= masked && j < on) continue;
-#endif
-                        float w = score[r * TK + j];
-                        acc[i] = MAD((float4)(w), tile[j * PITCH + od], acc[i]);
-                        sum[i] += w;
-                    }
-                }
+                add_values(acc, sum, score, tile, row_max[flip], row_max[1 - flip], &seen, k0);
                 flip = 1 - flip;
                 barrier(CLK_LOCAL_MEM_FENCE); /* tile, scores and maxima are written again */
             }
