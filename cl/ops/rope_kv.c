@@ -1,7 +1,7 @@
 /* rope_kv: rotation and the write into the KV pools. */
 #include "cl/cl.h"
 
-static bool in_eights(const wf_call *c)
+static bool vec8_ok(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
     return p->head_dim % 8 == 0 && p->n_rot % 8 == 0 && wf_cl_vec8_ok(&c->in[WF_ROPE_KV_QKV]) && wf_cl_vec8_ok(&c->out[WF_ROPE_KV_Q]) &&
@@ -29,7 +29,7 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
     (void)v;
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
-    uint32_t vec = in_eights(c) ? 4 : 1;
+    uint32_t vec = vec8_ok(c) ? 4 : 1;
     l->prelude[0] = "rope.clh";
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "VEC", (int32_t)vec);
