@@ -121,7 +121,7 @@ class Ops(Folder):
         old = self.write("old", "gemm,F16,x,p,1,GB/s\n")
         os.utime(old, (time.time() - 7200,) * 2)
         self.fails(cli.USAGE, "same run", "bench", "ops", *cli.CPU, *GEMM, "--peer", old)
-        for name, why in (("absent", "No such"), ("old", "no folder")):
+        for name, why in (("absent", "No such"), ("old", "not a folder")):
             self.fails(cli.RUNTIME, why, "bench", "ops", *cli.CPU, *QUICK, *GEMM, "--results", self.path(name))
             self.fails(cli.RUNTIME, why, "bench", *cli.CPU, "--results", self.path(name))
 
