@@ -390,8 +390,9 @@ struct weft_stats {
     uint64_t load_ns, step_ns;   /* time to open the engine; sum over steps */
     /* Of the device, with `profile`, else 0: in steps, and between steps while there was work. */
     uint64_t busy_ns, idle_ns;
-    /* Sums over ops by class, and how much of them ops of more than one queue overlapped. */
-    uint64_t compute_ns, memory_ns, network_ns, overlap_ns;
+    /* Sums over the commands of steps by class, and for how long commands of more than one queue overlapped. Whether a product counts as
+     * compute or memory depends on its shape. */
+    uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */

@@ -65,7 +65,7 @@ WF_GROUP(wf_group_batching, "Batching", batching);
 static const wf_opt profile[] = {
     {0, "profile", NULL,
      "record device timestamps. `bench throughput` then reports how long the device idled while work was waiting, and /metrics "
-     "has step_seconds by class of work (compute, memory, network, host) and nano_batch_overlap_ratio. On GPUs this can slow "
+     "has step_seconds by class of work (compute, memory, network, copy, host) and nano_batch_overlap_ratio. On GPUs this can slow "
      "a single sequence by up to 15 %",
      WF_OPT_FLAG, AT(engine.profile)},
 };

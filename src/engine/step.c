@@ -88,7 +88,8 @@ static void count_device(struct weft_stats *s, const wf_exec_stats *device)
     s->compute_ns = device->ops.class_ns[WF_CLASS_COMPUTE];
     s->memory_ns = device->ops.class_ns[WF_CLASS_MEMORY];
     s->network_ns = device->ops.class_ns[WF_CLASS_NETWORK];
-    s->overlap_ns = s->compute_ns + s->memory_ns + s->network_ns - device->ops.covered_ns;
+    s->copy_ns = device->ops.class_ns[WF_CLASS_COPY];
+    s->overlap_ns = s->compute_ns + s->memory_ns + s->network_ns + s->copy_ns - device->ops.covered_ns;
 }
 
 static void count_step(struct weft_engine *e, const wf_step *step)

@@ -49,7 +49,7 @@ static row row_of(const printer *p, const wf_command *c)
     const wf_node *n = c->node;
     wf_call call;
     if (n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT) r.tokens.count = 0;
-    r.class = wf_node_class(p->e->g, n, r.tokens.count, keys_of(p, n));
+    r.class = wf_node_class(p->e->g, n, r.tokens.count, keys_of(p, n), wf_ridge(p->e->dev->info.type));
     if (!r.tokens.count) return r;
     r.work = wf_node_work(p->e->g, n, r.tokens.count, keys_of(p, n));
     if (n->kind == WF_NODE_UPLOAD) r.work.bytes = (double)p->st.n_tokens * 16 + p->st.n_seqs * 4.0 + p->st.n_pages * 4.0 + p->st.n_logits * 4.0;

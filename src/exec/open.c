@@ -1,5 +1,6 @@
 /* open: an exec's memory, queues and events, and its programs. Nothing is allocated on the device afterwards. See exec.h. */
 #include "exec/inside.h"
+#include "plan/cost.h"
 
 #include <stdlib.h>
 
@@ -106,7 +107,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, co
     wf_exec *e = wf_calloc(1, sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
     *e = (wf_exec){.dev = dev, .g = g, .plans = p, .limits = *l, .can_sample = true, .to.weights = views};
-    weft_status s = wf_profile_init(&e->stats.ops, most_commands(p));
+    weft_status s = wf_profile_init(&e->stats.ops, most_commands(p), wf_ridge(dev->info.type));
     if (s == WEFT_OK) s = wf_memory_init(&e->mem, dev, g, &p->list[0], l);
     if (s == WEFT_OK) s = reserve_arrays(e);
     if (s == WEFT_OK) s = wf_memory_commit(&e->mem);

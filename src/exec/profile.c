@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-weft_status wf_profile_init(wf_profile *p, size_t n_commands)
+weft_status wf_profile_init(wf_profile *p, size_t n_commands, double ridge)
 {
-    *p = (wf_profile){.spans = wf_calloc(n_commands, sizeof *p->spans)};
+    *p = (wf_profile){.ridge = ridge, .spans = wf_calloc(n_commands, sizeof *p->spans)};
     return p->spans ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
@@ -33,9 +33,9 @@ static void cover(wf_profile *p)
 }
 
 /* The class depends on the shape: the step's own rows and its longest context. */
-static enum wf_class class_of(const wf_graph *g, const wf_command *c, const wf_step_shape *st)
+static enum wf_class class_of(const wf_profile *p, const wf_graph *g, const wf_command *c, const wf_step_shape *st)
 {
-    return wf_node_class(g, c->node, wf_command_range(c, st).count, st->max_kv);
+    return wf_node_class(g, c->node, wf_command_range(c, st).count, st->max_kv, p->ridge);
 }
 
 void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired, wf_event *const *starts, wf_event *const *ends, uint64_t since)
@@ -47,7 +47,7 @@ void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program
         uint64_t start, t;
         if (!fired[i] || wf_event_times(ends[i], &s.begin, &s.end) || s.end <= s.begin) continue;
         if (!wf_event_times(starts[i], &start, &t) && start >= since) s.begin = WF_MIN(s.begin, start);
-        p->class_ns[class_of(g, c, st)] += s.end - s.begin;
+        p->class_ns[class_of(p, g, c, st)] += s.end - s.begin;
         p->spans[p->n_spans++] = s;
     }
     qsort(p->spans, p->n_spans, sizeof *p->spans, by_begin);

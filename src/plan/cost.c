@@ -41,10 +41,10 @@ wf_work wf_node_work(const wf_graph *g, const wf_node *n, uint32_t rows, double 
     return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};
 }
 
-enum wf_class wf_node_class(const wf_graph *g, const wf_node *n, uint32_t rows, double keys)
+enum wf_class wf_node_class(const wf_graph *g, const wf_node *n, uint32_t rows, double keys, double ridge)
 {
     if (n->kind >= WF_NODE_SEND) return WF_CLASS_NETWORK;
     if (n->kind != WF_NODE_KERNEL) return WF_CLASS_COPY;
     wf_work w = wf_node_work(g, n, rows, keys);
-    return w.flops > WF_RIDGE * w.bytes ? WF_CLASS_COMPUTE : WF_CLASS_MEMORY;
+    return w.flops > ridge * w.bytes ? WF_CLASS_COMPUTE : WF_CLASS_MEMORY;
 }

@@ -129,6 +129,7 @@ static void print_steps(const wf_server *s, wf_text *out, const struct weft_stat
     print_step(s, out, "compute", e->compute_ns, e->steps);
     print_step(s, out, "memory", e->memory_ns, e->steps);
     print_step(s, out, "network", e->network_ns, e->steps);
+    print_step(s, out, "copy", e->copy_ns, e->steps);
     print_step(s, out, "host", e->idle_ns, e->steps);
     print_one(s, out, "nano_batch_overlap_ratio", "gauge", "Fraction of the device's busy time in which ops of two queues overlapped, since the start.",
               e->busy_ns ? WF_MIN((double)e->overlap_ns / (double)e->busy_ns, 1.0) : 0);

@@ -81,18 +81,18 @@ class State(serve.TestCase):
         """What the device notes with --profile adds up: one queue does one thing at a time, two overlap at some time."""
         began = time.monotonic()
         s = Server("--profile")
-        s.complete(max_tokens=30, ignore_eos=True)
+        s.complete(prompt="One day there was a little girl. " * 12, max_tokens=30, ignore_eos=True)  # a prompt is compute, a decode memory
         m = s.metrics()
         lasted = time.monotonic() - began
         self.assertEqual(s.end()[0], 0)
         steps = {name: v for name, v in m.items() if name.startswith("step_seconds")}
-        classes = [f'{{class="{c}"}}' for c in ("compute", "memory", "network", "host")]
+        classes = [f'{{class="{c}"}}' for c in ("compute", "memory", "network", "copy", "host")]
         self.assertEqual(sorted(steps), sorted("step_seconds_" + what + c for what in ("sum", "count") for c in classes))
         self.assertEqual({steps["step_seconds_count" + c] for c in classes}, {m["iteration_tokens_total_count"]})
-        compute, memory, network, host = (steps["step_seconds_sum" + c] for c in classes)
-        self.assertGreater(min(compute, memory), 0)
+        compute, memory, network, copy, host = (steps["step_seconds_sum" + c] for c in classes)
+        self.assertGreater(min(compute, memory, copy), 0)
         self.assertEqual((network, m["nano_batch_overlap_ratio"]), (0, 0))
-        self.assertLess(compute + memory + host, lasted)
+        self.assertLess(compute + memory + copy + host, lasted)
 
         s = Server("--profile", "--nano-batches", 2)
 
