@@ -186,7 +186,7 @@ static weft_status run_step(wf_exec *e, wf_submission *now)
     return end_step(e, now->f);
 }
 
-static wf_inflight *flight_at(wf_exec *e, uint32_t i)
+static wf_inflight *flight_at(wf_exec *e, uint64_t i)
 {
     return &e->flights[i % WF_EXEC_DEPTH];
 }
@@ -194,7 +194,7 @@ static wf_inflight *flight_at(wf_exec *e, uint32_t i)
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
 {
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
-    uint32_t next = e->first + e->n_flights;
+    uint64_t next = e->first + e->n_flights;
     wf_submission now = {.f = flight_at(e, next), .b = b, .io = io, .before = next ? flight_at(e, next - 1)->done : NULL};
     now.program = now.f->program = &e->programs[wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
     now.step = (wf_step_shape){.n_tokens = b->n_tokens, .n_decodes = b->n_decodes, .n_seqs = b->n_seqs, .n_pages = b->n_pages, .n_logits = b->n_logits,

@@ -32,7 +32,8 @@ struct wf_exec {
     bool can_sample;
     wf_exec_stats stats;
     uint64_t ended_ns;    /* the last step, on the device's clock; 0: there was nothing to do since */
-    uint32_t first, n_flights; /* flights[first % WF_EXEC_DEPTH] is the oldest in flight */
+    uint64_t first;       /* steps waited for: flights[first % WF_EXEC_DEPTH] is the oldest in flight */
+    uint32_t n_flights;
     wf_memory mem;
     wf_view inputs, states[WF_N_STATES];
     wf_region input_region, state_regions[WF_N_STATES];
