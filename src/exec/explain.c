@@ -92,8 +92,8 @@ static void print_row(printer *p, size_t i, const row *r)
     if (c->nano->groups) snprintf(share, sizeof share, "%u", c->nano->groups);
     else snprintf(share, sizeof share, "all");
     waits_text(p, c->nano, waits, sizeof waits);
-    fprintf(p->f, "%5zu  %-24s %-11s %5u  %-9s %-5s %-8s %9.3f %9.3f  ", i, name, tokens, c->nano->queue, waits, share, wf_class_name(r->class), r->work.bytes / 1e6,
-            r->work.flops / 1e9);
+    fprintf(p->f, "%5zu  %-24s %-11s %5u  %-9s %-5s %-8s %9.3f %9.3f  ", i, name, tokens, c->nano->queue,
+            waits, share, wf_class_name(r->class), r->work.bytes / 1e6, r->work.flops / 1e9);
     if (r->expected > 0) fprintf(p->f, "%9.1f", r->expected * 1e6);
     else fprintf(p->f, "%9s", "-");
     fprintf(p->f, "  %s%s\n", r->kernels[0] ? r->kernels : wf_node_kind_name(c->node->kind), conditions[c->node->when]);
@@ -108,7 +108,8 @@ static bool shown(const printer *p, const wf_command *c)
 static void print_commands(printer *p)
 {
     size_t hidden = 0;
-    fprintf(p->f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue", "waits for", "share", "class", "MB", "Gflop", "expect us", "kernels");
+    fprintf(p->f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue",
+            "waits for", "share", "class", "MB", "Gflop", "expect us", "kernels");
     for (size_t i = 0; i < p->program->n; i++) {
         const wf_command *c = &p->program->commands[i];
         row r = row_of(p, c);
@@ -131,8 +132,8 @@ static wf_step_shape step_of(const wf_exec *e, const wf_explain *x)
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
 {
     if (!x->tokens || x->tokens > e->limits.step_tokens || x->decodes > x->tokens || x->decodes > e->limits.seqs)
-        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens and at most %u decodes", x->tokens, x->decodes,
-                       e->limits.step_tokens, e->limits.seqs);
+        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens and at most %u decodes",
+                       x->tokens, x->decodes, e->limits.step_tokens, e->limits.seqs);
     size_t choice = wf_plans_choose(e->plans, x->tokens, x->decodes, x->context);
     printer p = {.e = e, .x = x, .program = &e->programs[choice], .st = step_of(e, x), .f = f};
     fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n, x->tokens, x->decodes, x->context,

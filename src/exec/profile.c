@@ -38,7 +38,8 @@ static enum wf_class class_of(const wf_profile *p, const wf_graph *g, const wf_c
     return wf_node_class(g, c->node, wf_command_range(c, st).count, st->max_kv, p->ridge);
 }
 
-void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired, wf_event *const *starts, wf_event *const *ends, uint64_t since)
+void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program, const wf_step_shape *st, const bool *fired,
+                     wf_event *const *starts, wf_event *const *ends, uint64_t since)
 {
     p->n_spans = 0;
     for (size_t i = 0; i < program->n; i++) {
