@@ -162,110 +162,6 @@ static void test_preemption(void **state)
     run_tight(2, spacious);
 }
 
-/* A tight engine whose clients come and go: at the n-th event of each, another's request is cancelled. */
-typedef struct visitor {
-    tally t;
-    struct weft_request *other;
-    int after;
-} visitor;
-
-static void cancel_other(void *user, const struct weft_event *ev)
-{
-    visitor *v = user;
-    on_event(&v->t, ev);
-    if (ev->kind == WEFT_EVENT_TOKEN && v->other && v->t.tokens >= v->after) weft_cancel(v->other), v->other = NULL;
-}
-
-enum { VISITORS = 12 };
-
-static struct weft_engine *open_tight(const char *device)
-{
-    struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32, .nano_batches = 2};
-    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
-    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-    for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
-    return e;
-}
-
-/* Returns how many came in: an engine that has failed takes none. */
-static int visit(struct weft_engine *e, visitor *v, struct weft_request **r, int round)
-{
-    for (int i = 0; i < VISITORS; i++) {
-        v[i] = (visitor){.other = i % 3 == 1 ? r[i - 1] : NULL, .after = 1 + (round * 7 + i * 5) % ANSWER};
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER, .ignore_eos = true, .on_event = cancel_other, .user = &v[i],
-                                        .want_logits = i == 6, .prompt_logprobs = i == 6};
-        if (weft_submit(e, &p, &r[i])) return i;
-    }
-    return VISITORS;
-}
-
-/* Who stays writes what all write, whoever was preempted or left; and all memory is given back. */
-static void test_preemption_with_cancels(void **state)
-{
-    (void)state;
-    struct weft_engine *e = open_tight("cpu");
-    struct weft_stats stats;
-    struct weft_request *r[VISITORS];
-    visitor v[VISITORS];
-    for (int round = 0; round < 6; round++) {
-        assert_int_equal(visit(e, v, r, round), VISITORS);
-        for (int i = 0; i < VISITORS; i++) {
-            weft_status s = weft_wait(r[i], 0);
-            assert_true(s == WEFT_OK || (s == WEFT_ERR_CANCELLED && i % 3 == 0));
-        }
-        for (int i = 0; i < VISITORS; i++) weft_request_free(r[i]);
-        for (int i = 2; i < VISITORS; i++) assert_memory_equal(v[i].t.ids, v[i % 2 ? 1 : 2].t.ids, (size_t)v[i].t.tokens * sizeof(int32_t));
-        assert_int_equal(v[2].t.tokens, ANSWER);
-    }
-    weft_engine_stats(e, &stats);
-    assert_true(stats.preempted > 0 && stats.swapped_out_bytes > 0);
-    assert_int_equal(stats.kv_pages_used, 0);
-    weft_engine_close(e);
-}
-
-static void end_all(struct weft_engine *e, visitor *v, struct weft_request **r, int n)
-{
-    for (int i = 0; i < n; i++) weft_wait(r[i], 0), assert_int_equal(v[i].t.done, 1);
-    for (int i = 0; i < n; i++) weft_request_free(r[i]); /* not before: others may cancel them */
-    weft_engine_close(e);
-}
-
-/* Left, or its device lost, wherever preempted sequences and their copies are: each request ends once, and nothing is left. */
-static void leave(const char *device, int round)
-{
-    struct weft_engine *e = open_tight(device);
-    struct weft_request *r[VISITORS] = {NULL};
-    visitor v[VISITORS];
-    assert_int_equal(visit(e, v, r, round), VISITORS);
-    struct weft_stats stats = {0};
-    while (!stats.preempted && !stats.failed && v[5].t.done == 0) weft_engine_stats(e, &stats);
-    for (int i = 0; i < VISITORS; i += 2) weft_cancel(r[i]);
-    end_all(e, v, r, VISITORS);
-}
-
-static void test_all_leave_while_swapping(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 4; round++) leave("cpu", round);
-}
-
-static void test_lost_while_swapping(void **state)
-{
-    (void)state;
-    for (uint32_t nth = 1; nth < 12; nth++)
-        for (int slot = WF_NULL_WRITE; slot <= WF_NULL_WAIT; slot++) {
-            if (slot == WF_NULL_FILL || slot == WF_NULL_TRANSFER) continue;
-            wf_null_configure(NULL);
-            struct weft_engine *e = open_tight("null");
-            struct weft_request *r[VISITORS] = {NULL};
-            visitor v[VISITORS];
-            wf_null_configure(&(wf_null_config){.slot = (enum wf_null_slot)slot, .nth = nth * nth, .status = nth % 2 ? WEFT_ERR_DEVICE : WEFT_OK});
-            end_all(e, v, r, visit(e, v, r, (int)nth));
-        }
-    wf_null_configure(NULL);
-}
-
 static void test_kv_memory(void **state)
 {
     (void)state;
@@ -476,8 +372,7 @@ int main(void)
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_preemption_with_cancels),
-        cmocka_unit_test(test_all_leave_while_swapping), cmocka_unit_test(test_lost_while_swapping), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
