@@ -58,5 +58,9 @@ class Kernels(cli.TestCase):
                 self.assertTrue(text.endswith("}\n"))
 
 
+if os.environ.get("WEFT_HAS_OPENCL") == "0":
+    del Kernels.test_opencl  # this build has no OpenCL
+
+
 if __name__ == "__main__":
     cli.main()
