@@ -175,7 +175,7 @@ static bool same_kind(const wf_call *a, const wf_call *b)
     return true;
 }
 
-/* A step of so many tokens, all of one sequence each, or of one prompt. */
+/* A step of that many tokens: each of a sequence of its own, or all of one prompt. */
 static wf_step_shape step_of(const wf_limits *l, uint32_t tokens, bool decodes)
 {
     uint32_t seqs = decodes ? WF_MIN(tokens, l->seqs) : 1;

@@ -30,7 +30,7 @@ typedef struct order {
 /* Events of commands that had nothing to do in this step, and never will, are left out. */
 static order order_of(const wf_exec *e, const wf_submission *now, size_t i)
 {
-    const wf_plan *plan = now->program->plan;
+    const wf_plan *plan = now->f->program->plan;
     const wf_nano *n = &plan->nanos[i];
     order o = {.start = now->f->starts[i], .end = n->signal || e->dev->params.profile ? now->f->ends[i] : NULL};
     for (uint32_t w = 0; w < n->n_waits; w++)
@@ -67,7 +67,7 @@ static weft_status run_kernel(wf_exec *e, const wf_submission *now, const wf_com
         wf_call call;
         rest = left.count - WF_MIN(left.count, c->max_rows);
         left.count -= rest;
-        wf_command_call(&e->to, c, &now->step, left, &call);
+        wf_command_call(&e->to, c, &now->f->step, left, &call);
         call.waits = o->waits;
         call.n_waits = o->n_waits;
         call.signal = rest ? o->start : o->end;
@@ -99,7 +99,7 @@ static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_c
 {
     wf_view v = c->call.in[0];
     void *to = c->node->when == WF_WHEN_IDS ? (void *)now->io->ids : c->node->when == WF_WHEN_LOGITS ? (void *)now->io->logits : now->f->recomputed.data;
-    wf_command_view(&e->to, &now->step, rows, &c->in[0], &v);
+    wf_command_view(&e->to, &now->f->step, rows, &c->in[0], &v);
     return download(e->queues[c->nano->queue], &v, to, o);
 }
 
@@ -146,13 +146,13 @@ static wf_range work_of(const wf_exec *e, const wf_submission *now, const wf_com
     const wf_node *n = c->node;
     bool swap = n->kind == WF_NODE_SWAP_OUT || n->kind == WF_NODE_SWAP_IN;
     if (swap && !swaps_any(now->io, n->kind == WF_NODE_SWAP_OUT)) return (wf_range){0};
-    return wanted(e, now, n) ? wf_command_range(c, &now->step) : (wf_range){0};
+    return wanted(e, now, n) ? wf_command_range(c, &now->f->step) : (wf_range){0};
 }
 
 /* A command without work still stands for the ones before it in its queue, where others wait for it. */
 static weft_status run_command(wf_exec *e, const wf_submission *now, size_t i)
 {
-    const wf_command *c = &now->program->commands[i];
+    const wf_command *c = &now->f->program->commands[i];
     const wf_nano *n = c->nano;
     wf_range rows = work_of(e, now, c);
     order o = order_of(e, now, i);
@@ -182,7 +182,7 @@ static weft_status end_step(wf_exec *e, wf_inflight *f)
 static weft_status run_step(wf_exec *e, wf_submission *now)
 {
     memset(now->f->used, 0, sizeof now->f->used);
-    for (size_t i = 0; i < now->program->n; i++) WF_TRY(run_command(e, now, i));
+    for (size_t i = 0; i < now->f->program->n; i++) WF_TRY(run_command(e, now, i));
     return end_step(e, now->f);
 }
 
@@ -196,11 +196,10 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
     if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
     uint64_t next = e->first + e->n_flights;
     wf_submission now = {.f = flight_at(e, next), .b = b, .io = io, .before = next ? flight_at(e, next - 1)->done : NULL};
-    now.program = now.f->program = &e->programs[wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
-    now.step = (wf_step_shape){.n_tokens = b->n_tokens, .n_decodes = b->n_decodes, .n_seqs = b->n_seqs, .n_pages = b->n_pages, .n_logits = b->n_logits,
-                         .max_kv = b->max_kv, .max_q = b->max_q};
+    now.f->program = &e->programs[wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
+    now.f->step = (wf_step_shape){.n_tokens = b->n_tokens, .n_decodes = b->n_decodes, .n_seqs = b->n_seqs, .n_pages = b->n_pages, .n_logits = b->n_logits,
+                                  .max_kv = b->max_kv, .max_q = b->max_q};
     wf_inputs_pack(e, &now);
-    now.f->step = now.step;
     weft_status s = run_step(e, &now);
     if (s == WEFT_OK) e->n_flights++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */

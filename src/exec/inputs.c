@@ -21,8 +21,8 @@ static void pack_row(const wf_sampling_params *p, float params[SAMPLING_FLOATS],
 
 static void pack_sampling(const wf_submission *now, uint8_t *staging)
 {
-    float *params = (float *)(staging + now->step.input_at[WF_INPUT_SAMPLING]);
-    int32_t *seeds = (int32_t *)(staging + now->step.input_at[WF_INPUT_SEEDS]);
+    float *params = (float *)(staging + now->f->step.input_at[WF_INPUT_SAMPLING]);
+    int32_t *seeds = (int32_t *)(staging + now->f->step.input_at[WF_INPUT_SEEDS]);
     for (uint32_t i = 0; i < now->b->n_logits; i++) pack_row(&now->io->sampling[i], params + i * SAMPLING_FLOATS, seeds + i * SEED_INTS);
 }
 
@@ -31,9 +31,9 @@ void wf_inputs_pack(wf_exec *e, wf_submission *now)
     uint8_t *staging = now->f->staging.data;
     uint64_t at = 0;
     for (int i = 0; i < WF_N_INPUTS; i++) {
-        uint64_t bytes = (uint64_t)wf_step_rows(&now->step, (enum wf_input)i) * words_of(e, (enum wf_input)i) * sizeof(int32_t);
+        uint64_t bytes = (uint64_t)wf_step_rows(&now->f->step, (enum wf_input)i) * words_of(e, (enum wf_input)i) * sizeof(int32_t);
         bool sampling = i == WF_INPUT_SAMPLING || i == WF_INPUT_SEEDS;
-        now->step.input_at[i] = at;
+        now->f->step.input_at[i] = at;
         if (!sampling) memcpy(staging + at, now->b->in[i], bytes);
         if (!sampling || now->io->sampling) now->upload_bytes = at + bytes;
         at = WF_UP(at + bytes, (uint64_t)e->dev->align);

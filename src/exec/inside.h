@@ -44,16 +44,14 @@ struct wf_exec {
 
 /* A step during its submission. */
 typedef struct wf_submission {
-    const wf_program *program;
     wf_inflight *f;
     const wf_batch *b;
     const wf_step_io *io;
-    wf_step_shape step;
     wf_event *before; /* the end of the step before, or NULL */
     uint64_t upload_bytes;
 } wf_submission;
 
-/* inputs.c: packs the batch's arrays into the staging memory, and sets step.input_at and upload_bytes. */
+/* inputs.c: packs the batch's arrays into the staging memory, and sets f->step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align);
 /* Rows of a state. */

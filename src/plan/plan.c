@@ -32,16 +32,22 @@ static wf_plan_line whole_line(const wf_node *n, uint32_t queue)
     return l;
 }
 
-weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out)
+/* Every op whole, on queue 0; page copies on a queue of their own or there, too. */
+static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *out)
 {
-    *out = (wf_plan){.n_queues = copy_queue ? 2 : 1, .tile = 1};
+    *out = (wf_plan){.n_queues = swap_queue + 1, .tile = 1};
     for (size_t i = 0; i < g->n_nodes; i++) {
         const wf_node *n = &g->nodes[i];
         if (wf_plan_find_line(out, n)) continue;
-        wf_plan_line l = whole_line(n, copy_queue && swaps(n) ? 1 : 0);
+        wf_plan_line l = whole_line(n, swaps(n) ? swap_queue : 0);
         WF_TRY(wf_plan_add_line(out, &l));
     }
     return WEFT_OK;
+}
+
+weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out)
+{
+    return whole_plan(g, copy_queue ? 1 : 0, out);
 }
 
 /* ---- nano-batches of about equal size ---------------------------------------------------------------------------- */
@@ -95,21 +101,12 @@ static weft_status cut_layers(wf_plan *p, const wf_plan *whole, const cut *c)
     return WEFT_OK;
 }
 
-static void swap_on_queue(wf_plan *p, const wf_graph *g, uint32_t queue)
-{
-    for (size_t n = 0; n < g->n_nodes; n++) {
-        const wf_plan_line *l = swaps(&g->nodes[n]) ? wf_plan_find_line(p, &g->nodes[n]) : NULL;
-        if (l) p->lines[l - p->lines].queue = queue;
-    }
-}
-
 static weft_status overlap(const wf_graph *g, const cut *c, bool copy_queue, wf_plan *out)
 {
     wf_plan whole;
     *out = (wf_plan){.n_queues = copy_queue ? 3 : 2, .tile = c->tile, .bucket.tokens = c->tokens};
-    weft_status s = wf_plan_sequential(g, false, &whole);
+    weft_status s = whole_plan(g, copy_queue ? 2 : 0, &whole);
     if (s == WEFT_OK) s = cut_layers(out, &whole, c);
-    if (s == WEFT_OK && copy_queue) swap_on_queue(out, g, 2);
     wf_plan_free(&whole);
     return s;
 }

@@ -73,7 +73,7 @@ typedef struct wf_slot {
     uint32_t pitch; /* bytes from row to row */
 } wf_slot;
 
-/* Batches that a plan is for: at most so many tokens, this share of decodes and keys of one sequence; 0: any. */
+/* The batches that a plan is for, by upper limits: tokens, share of decodes, keys of the longest sequence; 0: any. */
 typedef struct wf_bucket {
     uint32_t tokens, context;
     float decodes;
