@@ -117,8 +117,7 @@ typedef struct cl_arg {
 typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
-    const char *wtype;   /* storage format whose kernels/quant file goes in front, or NULL */
-    const char *prelude[2]; /* more files of kernels/ in front, or NULL */
+    const char *wtype;   /* storage format whose kernels/quant file the kernel includes, or NULL */
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
@@ -219,8 +218,8 @@ double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
 /* ---- source.c: the text of a program ------------------------------------------------------------------- */
 
-/* What the compiler gets for a launch: common parts, storage format and kernel in one text, or generated PTX. malloc'ed; NULL
- * with the error set. */
+/* What the compiler gets for a launch: the kernel with the parts that it includes in their places, or generated PTX. malloc'ed;
+ * NULL with the error set. */
 char *wf_cl_compose(const cl_variant *v, const cl_launch *l);
 /* Its options: the launch's knobs, and what the driver wants. */
 void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap);

@@ -1,4 +1,4 @@
-/* The text of a program: what the compiler gets for a launch. */
+/* The text of a program: what the compiler gets for a launch. A kernel names the parts that it is composed of by `#include`. */
 #include "cl/cl.h"
 
 #include <ctype.h>
@@ -25,9 +25,55 @@ bool wf_cl_has_format(const char *wtype)
     return format_source(wtype) != NULL;
 }
 
-static const char *shared_source(const char *name)
+/* A text to compile: the file of a kernel, in which each `#include` line gives way to the file it names, the first time that it
+ * comes. Any file of quant/ stands for that of the launch's storage format. */
+typedef struct text {
+    char *s; /* NULL: only counts */
+    size_t n;
+    const char *format, *part[16]; /* texts of files */
+    uint32_t n_parts;
+    bool wrong; /* a file is missing, or the parts are too many */
+} text;
+
+static void add(text *t, const char *s, size_t n)
 {
-    return name ? wf_cl_source(name) : "";
+    if (t->s) memcpy(t->s + t->n, s, n);
+    t->n += n;
+}
+
+/* Is it the first time that the text takes this file? */
+static bool is_new(text *t, const char *file)
+{
+    if (!file || t->n_parts == WF_LEN(t->part)) t->wrong = true;
+    for (uint32_t i = 0; i < t->n_parts; i++)
+        if (t->part[i] == file) return false;
+    if (!t->wrong) t->part[t->n_parts++] = file;
+    return !t->wrong;
+}
+
+/* The text of the file whose name stands here, up to a quote; NULL: none. */
+static const char *named(const text *t, const char *name)
+{
+    static const char quant[] = "quant/";
+    char path[64];
+    if (!strncmp(name, quant, sizeof quant - 1)) return t->format;
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(name, "\""), name);
+    return wf_cl_source(path);
+}
+
+static void add_lines(text *t, const char *line)
+{
+    static const char include[] = "#include \"";
+    for (size_t n; *line && !t->wrong; line += n) {
+        n = strcspn(line, "\n");
+        n += line[n] == '\n';
+        if (strncmp(line, include, sizeof include - 1)) {
+            add(t, line, n);
+            continue;
+        }
+        const char *part = named(t, line + sizeof include - 1);
+        if (is_new(t, part)) add_lines(t, part);
+    }
 }
 
 static int32_t knob_of(const cl_launch *l, const char *name)
@@ -43,15 +89,13 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
     if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_ptx(v->tile, (uint32_t)knob_of(l, "SPLIT"), knob_of(l, "SILU"));
     if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_ptx(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
-    const char *common = wf_cl_source("common.clh"), *kernel = wf_cl_source(name);
-    const char *shared = shared_source(l->prelude[0]), *more = shared_source(l->prelude[1]);
-    const char *format = l->wtype ? format_source(l->wtype) : "";
-    if (!common || !shared || !more || !kernel || !format)
-        return wf_fail(WEFT_ERR_INTERNAL, "no source of %s or %s", name, l->wtype), NULL;
-    size_t n = strlen(common) + strlen(shared) + strlen(more) + strlen(format) + strlen(kernel) + 1;
-    char *all = wf_calloc(n, 1);
-    if (all) snprintf(all, n, "%s%s%s%s%s", common, shared, more, format, kernel);
-    return all;
+    text t = {.format = l->wtype ? format_source(l->wtype) : NULL};
+    const char *kernel = wf_cl_source(name);
+    if (kernel) add_lines(&t, kernel);
+    if (!kernel || t.wrong) return wf_fail(WEFT_ERR_INTERNAL, "no source of %s, or of a part that it includes", name), NULL;
+    text filled = {.s = wf_calloc(t.n + 1, 1), .format = t.format};
+    if (filled.s) add_lines(&filled, kernel);
+    return filled.s;
 }
 
 void wf_cl_options(const cl_quirks *quirks, const cl_launch *l, char *buf, size_t cap)

@@ -4,9 +4,7 @@
  * Work-item i looks at columns i, i + WG, ...; the WG bests become one as a tree in local memory. Of what is
  * no number the lowest column wins, of equal numbers too. WG is a power of two.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 /* Is (v, k) to be kept rather than (w, j)? Broken columns count as above every number. */
 bool before(float v, uint k, float w, uint j)

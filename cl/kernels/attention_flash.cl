@@ -23,9 +23,7 @@
  * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG). Local memory:
  * R * D + TK * (D + 4) + R * TK + 3 R floats (4 R + 1 with WINDOWS), TK ulongs.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef D
 #define D 64
 #define R 8
@@ -38,6 +36,8 @@
 #ifndef WINDOWS
 #define WINDOWS 0
 #define WINDOW_ARGS
+#else
+#include "windows.clh"
 #endif
 
 #define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */

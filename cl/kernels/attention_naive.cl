@@ -5,15 +5,15 @@
  *
  * Knobs: D head size; WINDOWS 1: each KV head has a window (windows.clh).
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef D
 #define D 64
 #endif
 #ifndef WINDOWS
 #define WINDOWS 0
 #define WINDOW_ARGS
+#else
+#include "windows.clh"
 #endif
 
 KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),

@@ -22,12 +22,11 @@
  * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), MT, BN (a multiple of SK), SK (of 16),
  * STAGES (2 to 4), HB, ASYNC. WG: 2 R / MT. Pools are aligned to 16 bytes, q is F16, scale > 0.
  */
-#ifndef WF_COMMON
-#define ACT 16
+#ifndef WG
 #define WG 128
+#endif
 #include "common.clh"
 #include "nvidia.clh"
-#endif
 #ifndef D
 #define D 128
 #endif

@@ -33,12 +33,11 @@
  * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS. WG: a multiple of 32. Pools are
  * aligned to 16 bytes, q is F16.
  */
-#ifndef WF_COMMON
-#define ACT 16
+#ifndef WG
 #define WG 128
+#endif
 #include "common.clh"
 #include "nvidia.clh"
-#endif
 #ifndef D
 #define D 128
 #endif
@@ -51,6 +50,8 @@
 #ifndef WINDOWS
 #define WINDOWS 0
 #define WINDOW_ARGS
+#else
+#include "windows.clh"
 #endif
 
 #define WARPS (WG / 32)

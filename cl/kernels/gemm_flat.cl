@@ -18,13 +18,11 @@
  * With NORM NT is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU RB is 2 and the rows of W a multiple of 32.
  * With ROPE RB is 2, WG >= 128 * NT, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
  */
-#ifndef WF_COMMON
-#define ACT 16
+#ifndef WG
 #define WG 512
+#endif
 #include "common.clh"
 #include "nvidia.clh"
-#include "rope.clh"
-#endif
 #ifndef RB
 #define RB 1
 #define NT 1
@@ -40,11 +38,10 @@
 
 #ifndef ROPE
 #define ROPE 0
-#endif
-#if !ROPE
-#undef ROPE_ARGS
 #define ROPE_ARGS
 #define NEOX 0
+#else
+#include "rope.clh"
 #endif
 
 #define WARPS (WG / 32)

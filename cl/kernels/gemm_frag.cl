@@ -17,12 +17,11 @@
  * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
  * nothing is added.
  */
-#ifndef WF_COMMON
-#define ACT 16
+#ifndef WG
 #define WG 256
+#endif
 #include "common.clh"
 #include "nvidia.clh"
-#endif
 #ifndef BM
 #define BM 128
 #define BN 256

@@ -14,16 +14,12 @@
  * 16 bytes.
  * Local memory: 4 * (BM + BN) * PITCH bytes.
  */
-#ifndef WF_COMMON
+#ifndef WG
 #define WG 128
+#endif
 #include "common.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
-#ifndef MMA_M
 #include "matrix.clh"
-#endif
 #ifndef BN
 #define BN 64
 #define WM 32

@@ -13,15 +13,12 @@
  * STAGES >= 2 (local memory: STAGES * (BM + BN) * 64 bytes); W16 1: W holds F16 rows aligned to 16 bytes.
  * K is a multiple of 8, rows of X are F16 aligned to 16 bytes.
  */
-#ifndef WF_COMMON
-#define ACT 16
+#ifndef WG
 #define WG 128
+#endif
 #include "common.clh"
 #include "nvidia.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
 #ifndef BM
 #define BM 128
 #define BN 128

@@ -5,12 +5,8 @@
  *
  * Knob FRAG 1: W is F16, MMA-fragment-major (layout.c).
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
 
 #ifndef FRAG
 #define FRAG 0

@@ -19,13 +19,11 @@
  * elements and K is a multiple of 8.
  * Local memory: BUFS * (BM + BN) * BK floats.
  */
-#ifndef WF_COMMON
+#ifndef WG
 #define WG 128
+#endif
 #include "common.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
 #ifndef BM
 #define BM 64
 #define BN 64

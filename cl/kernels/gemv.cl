@@ -12,12 +12,8 @@
  * VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; 0: any K, one element a
  * step, UNROLL steps whose loads are all issued before the first use.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
 #ifndef MR
 #define MR 1
 #endif

@@ -3,12 +3,8 @@
  * A work-item copies one element; neighbours copy neighbours. An id outside the table gives NaN, so
  * that a wrong id shows instead of reading elsewhere.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
 
 KERNEL void get_rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong row_bytes,
                  uint y_stride)

@@ -5,9 +5,7 @@
  *
  * Knobs: PER elements a work-item, PER * WG >= K.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef PER
 #define PER 16
 #endif

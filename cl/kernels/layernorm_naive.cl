@@ -1,7 +1,5 @@
 /* layernorm, one work-item a row: y = (x - mean) / sqrt(mean((x - mean)^2) + eps) * w + b. Serial over the row. */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 KERNEL void layernorm_naive(IN(x), IN(w), IN(b), OUT_ACT(y), uint M, uint K, uint x_stride, uint y_stride, float eps)
 {

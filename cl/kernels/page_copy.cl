@@ -3,9 +3,7 @@
  *
  * Knobs: WIDE 1: chunks of 16 bytes, where pages and pools begin at multiples of that; 0: one element.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef WIDE
 #define WIDE 0
 #endif

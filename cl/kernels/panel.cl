@@ -4,12 +4,8 @@
  * A work-item makes one element; neighbours make neighbours. A and Y may be parts of one buffer that do not meet,
  * residual and Y the same.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
-#ifndef W_BLOCK
 #include "quant/f16.clh"
-#endif
 
 KERNEL void panel(IN(a), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ulong a_row_bytes, uint res_stride,
                   uint y_stride)

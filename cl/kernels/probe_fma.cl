@@ -1,9 +1,7 @@
 /* probe_fma: n rounds of CHAINS independent chains of 16 multiply-adds a work-item, for the ceiling of F32
  * arithmetic. mad() may round as it likes: this asks for speed.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef CHAINS
 #define CHAINS 4
 #endif

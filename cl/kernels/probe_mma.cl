@@ -1,9 +1,7 @@
 /* probe_mma: n rounds of 8 independent mma.sync m16n8k16 (f16 in, f32 sums) a warp, for the ceiling of
  * NVIDIA's matrix units as inline PTX reaches them; wgmma goes beyond it.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 KERNEL void probe_mma(OUT(y), uint n, float a, float b)
 {

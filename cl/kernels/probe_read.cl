@@ -2,9 +2,7 @@
  * kernels. A step is DEPTH * WG chunks that lie together, DEPTH loads of each work-item in flight. OWN 0:
  * work-groups take steps in turn, as GPUs like it; 1: each has a part of its own, as CPUs like it.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef DEPTH
 #define DEPTH 8
 #endif

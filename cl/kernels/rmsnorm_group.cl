@@ -6,9 +6,7 @@
  * Knobs: VEC 4: K is a multiple of 4 and rows of x, w and y are aligned to four elements; 1: any. PER parts
  * a work-item, PER * VEC * WG >= K.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef VEC
 #define VEC 1
 #define PER 16

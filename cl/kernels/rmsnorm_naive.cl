@@ -1,7 +1,5 @@
 /* rmsnorm, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w. Serial over the group. */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 KERNEL void rmsnorm_naive(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint y_stride,
                           float eps)

@@ -3,9 +3,7 @@
  * 16 neighbouring elements are one vector, and their squares 16 sums. No barriers: where work-items of a group are a loop on
  * one core, each barrier ends it and stores all that they hold.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 float sum16(float16 v)
 {

@@ -7,10 +7,8 @@
  * Knobs: NEOX 0: pair i is elements 2i, 2i + 1; 1: i, i + n_rot / 2. VEC 4: D and n_rot are multiples of 8, rows
  * and pages aligned to eight elements; 1: any.
  */
-#ifndef WF_COMMON
 #include "common.clh"
 #include "rope.clh"
-#endif
 #ifndef NEOX
 #define NEOX 0
 #define VEC 1

@@ -11,9 +11,7 @@
  *
  * WG is a power of two.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 enum sweep { FIRST, ADJUST, SUMS, TOP_K, AT_K, ABOVE, TOP_P, AT_P, TIES, WEIGHTS, PICK, LARGEST, DONE };
 

@@ -3,9 +3,7 @@
  *
  * Knob: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any.
  */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 #ifndef VEC
 #define VEC 1
 #endif

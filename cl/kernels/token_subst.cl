@@ -1,8 +1,6 @@
 /* token_subst: tokens of a step, of which those that the step before chose are taken from where it put them. A
  * work-item does one; y may be ids. */
-#ifndef WF_COMMON
 #include "common.clh"
-#endif
 
 KERNEL void token_subst(IN(ids), IN(from), OUT(y), uint M, uint K)
 {

@@ -20,7 +20,6 @@ static void common(const wf_call *c, cl_launch *l)
     wf_cl_arg_f32(l, p->scale);
     if (!c->in[WF_ATTENTION_WINDOWS].buf) return;
     wf_cl_knob(l, "WINDOWS", 1);
-    l->prelude[1] = "windows.clh";
     wf_cl_arg_view(l, &c->in[WF_ATTENTION_WINDOWS]);
     wf_cl_arg_u32(l, p->sink);
 }
@@ -123,7 +122,6 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     float base = 0, low = 0;
     if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
-    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
@@ -172,7 +170,6 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
     if (async && !async_range(p, &base, &low)) return false;
-    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);

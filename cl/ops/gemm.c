@@ -99,7 +99,6 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
 static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4], uint32_t group, uint32_t stages)
 {
     static const char *const names[] = {"BM", "BN", "WM", "WN"};
-    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     for (size_t i = 0; i < WF_LEN(names); i++) wf_cl_knob(l, names[i], tile[i]);
     wf_cl_knob(l, "STAGES", (int32_t)stages);
@@ -145,7 +144,6 @@ static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *
 static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     const wf_op_params *p = &c->p;
-    l->prelude[1] = "rope.clh";
     wf_cl_knob(l, "ROPE", 1);
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "HEAD", (int32_t)p->head_dim);
@@ -162,7 +160,6 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
     if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
     if (c->p.rope && !rope_knobs(v, c, l)) return false;
-    l->prelude[0] = "nvidia.clh";
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "NORM", norm);
     wf_cl_knob(l, "SILU", silu);
@@ -337,7 +334,6 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     wf_cl_knob(l, "WM", wm);
     wf_cl_knob(l, "WN", wn);
     wf_cl_knob(l, "W16", w->block == 1);
-    l->prelude[0] = "matrix.clh";
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
     return common(v, c, l);
 }

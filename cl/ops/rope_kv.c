@@ -30,7 +30,6 @@ bool wf_cl_configure_rope_kv(const cl_caps *caps, const cl_variant *v, const wf_
     if (p->head_dim % 2 || p->n_rot % 2 || p->n_rot > p->head_dim) return false;
     wf_cl_act(l, qkv);
     uint32_t vec = vec8_ok(c) ? 4 : 1;
-    l->prelude[0] = "rope.clh";
     wf_cl_knob(l, "NEOX", p->neox != 0);
     wf_cl_knob(l, "VEC", (int32_t)vec);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 128 : 64, limit));

@@ -94,8 +94,7 @@ EMULATED += r"""
 
 def emulated(source):
     """The kernel without assembly; fails if some is left."""
-    body = source.split("*/", 1)[1]
-    body = re.sub(r"#define LOAD_W\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: "#define LOAD_W(a, p) a = *(const __global uint4 *)(p)\n", body)
+    body = re.sub(r"#define LOAD_W\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: "#define LOAD_W(a, p) a = *(const __global uint4 *)(p)\n", source)
     body = body.replace("__attribute__((always_inline))", "")
     for name in set(re.findall(r"^(?!KERNEL|typedef)\w[\w *]*?\b(\w+)\([^;]*?\)\n\{", body, re.M)):
         body = re.sub(rf"\b{name}\(", f"{name}(EMU_ARGS, ", body)
@@ -123,9 +122,16 @@ def buffer(a):
     return cl.Buffer(QUEUE.context, FLAGS, hostbuf=np.ascontiguousarray(a))
 
 
+def composed(folder, name, seen):
+    """The text of a file with those that it includes, each once; without common.clh, which stays as it is, and nvidia.clh."""
+    seen.add(name)
+    text = open(f"{folder}/{name}").read().split("*/", 1)[1]
+    return re.sub(r'^#include "(.*)"\n', lambda m: "" if m[1] in seen else composed(folder, m[1], seen), text, flags=re.M)
+
+
 def built(folder, family, group, knobs):
-    prelude = "".join(open(f"{folder}/{name}.clh").read() + "\n" for name in ["common"] + ["rope"] * knobs.get("ROPE", 0))
-    source = prelude + "#define WF_NVIDIA\n" + emulated(open(f"{folder}/{family}.cl").read())
+    kernel = composed(folder, f"{family}.cl", {"common.clh", "nvidia.clh"})
+    source = open(f"{folder}/common.clh").read() + "#define WF_NVIDIA\n" + emulated(kernel)
     options = ["-cl-std=CL1.2", "-DACT=16", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
     return getattr(cl.Program(QUEUE.context, source).build(options), family)
 

@@ -184,7 +184,7 @@ static int print_knobs(wf_dev *ref)
         wf_check *k;
         cl_launch l;
         if (wf_check_new(ref, &c, &k) || !configure(&programs[i], k, &l)) return 1;
-        printf("%s %s %s", programs[i].name, variant_named(programs[i].variant)->family, l.prelude[1] ? l.prelude[1] : "-");
+        printf("%s %s", programs[i].name, variant_named(programs[i].variant)->family);
         for (uint32_t n = 0; n < l.n_knobs; n++) printf(" -D%s=%d", l.knob[n].name, l.knob[n].value);
         printf("\n");
         wf_check_free(k);
