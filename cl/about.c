@@ -44,6 +44,7 @@ static cl_caps able(const cl_caps *real)
     cl_caps c = *real;
     c.gpu = c.fp16 = c.subgroup = c.matrix = c.nv_mma = c.nv_wgmma = c.registers = true;
     c.max_group = 1024;
+    c.units = WF_MAX(c.units, 64u);
     c.local_bytes = 48 << 10;
     c.nv_local_bytes = 227 << 10;
     c.scratch = c.zeroed = c.panels = 256 << 20;

@@ -122,8 +122,8 @@ typedef struct cl_launch {
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
-    uint32_t geometry;   /* what a configure function decided by a search or a cost model, such as the split of K; not 0 before it runs:
-                            decided already, and the call is of the kind that it was decided for */
+    uint32_t geometry;   /* what a configure function decided by a search, such as the parts of keys; not 0 before it runs: decided
+                            already, and the call is of the kind that it was decided for */
     uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
@@ -164,7 +164,7 @@ struct cl_variant {
     enum wf_tier tier;
     uint8_t layout;      /* of the weights that it reads */
     const char *family;  /* kernels/<family>.cl, or made by a function; it holds a kernel of that name */
-    int32_t tile[4];     /* knobs of the family, see variants.def */
+    int32_t tile[5];     /* knobs of the family, see variants.def */
     cl_configure_fn configure;
 };
 
@@ -181,7 +181,7 @@ bool wf_cl_configure(const cl_dev *d, int variant, const wf_call *c, cl_launch *
 size_t wf_cl_variants(wf_dev *, enum wf_op, const wf_variant **list);
 const cl_variant *wf_cl_variant_at(enum wf_op op, int i); /* NULL: none */
 size_t wf_cl_n_variants(enum wf_op op);
-#define WF_CL_MAX_VARIANTS 32
+#define WF_CL_MAX_VARIANTS 64
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
 size_t wf_cl_rank(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
 
@@ -195,9 +195,9 @@ void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, u
 
 /* ---- wgmma.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tile_m, batch (variants.def), with split_k work-groups for the K of a tile,
- * with or without SiLU in the epilogue; malloc'ed, NULL on shortage of memory. */
-char *wf_cl_wgmma_ptx(const int32_t knob[4], uint32_t split_k, bool silu);
+/* The program for the knobs warpgroups, pack, tile_m, batch, split_k (variants.def), with or without SiLU in the epilogue; malloc'ed,
+ * NULL on shortage of memory. */
+char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu);
 /* What a launch of it takes. */
 typedef struct cl_wgmma {
     uint32_t threads, w_rows, tile_m; /* of a work-group: work-items, rows of W, rows of X */
@@ -208,7 +208,7 @@ typedef struct cl_wgmma {
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeroed bytes */
     uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split_k, bool silu);
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu);
 /* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. Its work-groups have so
  * many work-items for so many packed rows. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };

@@ -86,7 +86,7 @@ static int32_t knob_of(const cl_launch *l, const char *name)
 char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
 {
     char name[64];
-    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_ptx(v->tile, (uint32_t)knob_of(l, "SPLIT"), knob_of(l, "SILU"));
+    if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_ptx(v->tile, knob_of(l, "SILU"));
     if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_ptx(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
     text t = {.format = l->wtype ? format_source(l->wtype) : NULL};

@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const cl_variant table[] = {
-#define X(op_, name_, tier_, layout_, class_, flags_, family_, configure_, a, b, c, d)                           \
-    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {a, b, c, d}, wf_cl_configure_##configure_},
+#define X(op_, name_, tier_, layout_, class_, flags_, family_, configure_, ...)                                  \
+    {WF_OP_##op_, #name_, WF_TIER_##tier_, layout_, #family_, {__VA_ARGS__}, wf_cl_configure_##configure_},
 #include "cl/variants.def"
 #undef X
 };

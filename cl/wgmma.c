@@ -29,9 +29,9 @@
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
-static wf_wgmma derive(const int32_t knob[4], uint32_t split_k, bool silu)
+static wf_wgmma derive(const int32_t knob[5], bool silu)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .batch = knob[3], .split_k = (int)split_k, .silu = silu};
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .batch = knob[3], .split_k = knob[4], .silu = silu};
     s.threads = s.warpgroups * WARPGROUP;
     s.w_rows = s.warpgroups * 64;
     s.tile_n = s.w_rows / (1 + s.silu);
@@ -43,10 +43,10 @@ static wf_wgmma derive(const int32_t knob[4], uint32_t split_k, bool silu)
     return s;
 }
 
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[4], uint32_t split_k, bool silu)
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu)
 {
-    wf_wgmma s = derive(knob, split_k, silu);
-    return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = split_k,
+    wf_wgmma s = derive(knob, silu);
+    return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
                       .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
 }
 
@@ -372,9 +372,9 @@ static void next_unit(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
-char *wf_cl_wgmma_ptx(const int32_t knob[4], uint32_t split_k, bool silu)
+char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu)
 {
-    wf_wgmma s = derive(knob, split_k, silu);
+    wf_wgmma s = derive(knob, silu);
     wf_ptx t = {0};
     parameters(&t, &s);
     declare(&t, &s);

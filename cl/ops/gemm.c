@@ -260,37 +260,26 @@ static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *
     return time;
 }
 
-/* The fastest split that fits, and its time. */
-static cl_wgmma wgmma_best(const cl_caps *caps, const cl_variant *v, const wf_call *c, double *time)
+/* The work-groups of a tile wait for each other, so that all of them must run, and their sums must have room. */
+static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
 {
-    static const uint32_t splits[] = {2, 4, 8};
-    cl_wgmma best = wf_cl_wgmma_shape(v->tile, 1, c->p.silu);
-    uint32_t most = c->in[WF_GEMM_X].cols / best.tile_k; /* each has a step */
-    uint64_t tiles = wgmma_tiles(&best, c);
-    if (c->max_groups) most = WF_MIN(most, c->max_groups); /* those that wait for each other must run together */
-    *time = wgmma_time(caps, &best, c);
-    for (size_t i = 0; i < WF_LEN(splits) && splits[i] <= most; i++) {
-        cl_wgmma g = wf_cl_wgmma_shape(v->tile, splits[i], c->p.silu);
-        double t = wgmma_time(caps, &g, c);
-        if (tiles * g.split_k <= caps->units * g.resident && tiles * g.exchange_bytes <= caps->zeroed && t < *time) *time = t, best = g;
-    }
-    return best;
+    uint64_t tiles = wgmma_tiles(g, c);
+    if (g->split_k == 1) return true;
+    if (g->split_k > c->in[WF_GEMM_X].cols / g->tile_k || (c->max_groups && g->split_k > c->max_groups)) return false;
+    return tiles * g->split_k <= caps->units * g->resident && tiles * g->exchange_bytes <= caps->zeroed;
 }
 
 bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    double time;
+    cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu);
     if (!caps->nv_wgmma || !rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
     if (!wf_cl_vec4_ok(&c->out[WF_GEMM_Y]) || (c->p.silu && c->in[WF_GEMM_W].rows % 32)) return false;
-    cl_wgmma g = l->geometry ? wf_cl_wgmma_shape(v->tile, l->geometry, c->p.silu) : wgmma_best(caps, v, c, &time);
-    l->geometry = g.split_k;
     uint64_t units = wgmma_tiles(&g, c) * g.split_k, scratch = WF_CL_ZEROED + packed_bytes(&g, c);
-    if (c->in[WF_GEMM_X].cols % g.tile_k || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
+    if (c->in[WF_GEMM_X].cols % g.tile_k || !split_fits(caps, &g, c) || wf_cl_group(caps, g.threads, limit) < g.threads) return false;
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
-    wf_cl_knob(l, "SPLIT", (int32_t)g.split_k);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
@@ -301,9 +290,8 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
 
 double wf_cl_wgmma_time(const cl_caps *caps, const cl_variant *v, const wf_call *c)
 {
-    double time;
-    wgmma_best(caps, v, c, &time);
-    return time;
+    cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu);
+    return wgmma_time(caps, &g, c);
 }
 
 /* Rows and columns of a wave's share of a tile: as square as a power of two allows. */

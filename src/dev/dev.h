@@ -174,7 +174,7 @@ typedef struct wf_call {
 /* One kernel and all that bind() of the backend decided about it for a call. */
 typedef struct wf_bound {
     int32_t variant;
-    uint32_t geometry; /* the backend's: what a cost model chose, such as the split of K */
+    uint32_t geometry; /* the backend's: what a search chose, such as the parts of keys */
     void *kernel;      /* the backend's; valid as long as the device */
 } wf_bound;
 

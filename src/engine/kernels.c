@@ -6,9 +6,9 @@
 
 #include "verify/check.h"
 
-/* What some kernels want that is too large for the self-test: a product in whole tiles, and one row of many keys. */
+/* What some kernels want that is too large for the self-test: a product in whole tiles whose K can be cut, and one row of many keys. */
 static const wf_case larger[] = {
-    {.op = WF_OP_GEMM, .in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 32, .n = 256, .k = 256},
+    {.op = WF_OP_GEMM, .in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 32, .n = 256, .k = 512},
     {.op = WF_OP_ATTENTION, .n_seqs = 1, .max_kv = 512, .max_q = 1, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
 };
 

@@ -38,7 +38,7 @@ static wf_call with_rows(const wf_call *c, uint32_t m)
     return x;
 }
 
-static const uint32_t probes[] = {1, 8, 16, 64, 512};
+static const uint32_t probes[] = {1, 8, 16, 64, 512, 65536}; /* the last: kernels with a limit fail there, if not before */
 
 /* Can the class run the call with any number of rows? */
 static bool serves_all(wf_pick_in pick, wf_dev *dev, const wf_call *c, const char *class)

@@ -243,14 +243,14 @@ static void offers(void **state)
 {
     wf_candidate_kernel all[WF_CL_MAX_VARIANTS], one[1];
     wf_call c = {.op = WF_OP_GEMM};
-    uint32_t seen = 0;
+    uint64_t seen = 0;
     (void)state;
     c.in[WF_GEMM_X] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
     c.in[WF_GEMM_W] = (wf_view){.rows = 64, .cols = 64, .stride = 64};
     c.out[WF_GEMM_Y] = (wf_view){.rows = 1, .cols = 64, .stride = 64};
     size_t n = f->rank(&d->base, &c, NULL, all, WF_LEN(all));
     assert_true(n > 2);
-    for (size_t i = 0; i < n; seen |= 1u << all[i++].variant) {
+    for (size_t i = 0; i < n; seen |= 1ull << all[i++].variant) {
         assert_false(seen >> all[i].variant & 1);
         assert_true(f->supports(&d->base, &c, all[i].variant));
     }
