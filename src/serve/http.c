@@ -4,15 +4,11 @@
 #include "serve/internal.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define HTTP_THREADS  4
 #define HEADER_MEMORY 65536 /* per connection: request line, headers, and the response buffer */
@@ -325,10 +321,12 @@ static void close_conn(wf_server *s, void **context)
 static void on_connection(void *cls, struct MHD_Connection *conn, void **context,
                           enum MHD_ConnectionNotificationCode what)
 {
-    if (what == MHD_CONNECTION_NOTIFY_STARTED)
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         open_conn(cls, conn, context);
-    else
+    } else {
         close_conn(cls, context);
+        wf_accept_closed(cls);
+    }
 }
 
 /* Paths are compared without unescaping: no route needs an escape, and %00 must not end a path. */
@@ -350,13 +348,6 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 
 /* ---- daemon ---------------------------------------------------------------------------------------------- */
 
-static bool is_loopback(const struct sockaddr *a)
-{
-    if (a->sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
-    return ntohl(((const struct sockaddr_in *)a)->sin_addr.s_addr) >> 24 == 127;
-}
-
 /* Each connection takes a file descriptor, so the limit of connections respects RLIMIT_NOFILE. At that limit new connections wait;
  * without descriptors devices would fail. */
 static void fit_file_limit(wf_server *s)
@@ -375,89 +366,32 @@ static void fit_file_limit(wf_server *s)
            (unsigned long long)l.rlim_cur, s->p.max_connections);
 }
 
+/* accept.c counts the connections. The daemon's own limit, an equal part of it for each thread, must never be reached: it does not
+ * see connections that a thread has not begun to serve, and at the limit version 0.9.75 keeps a lock. */
 static struct MHD_Daemon *start(wf_server *s)
 {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     return MHD_start_daemon(
-        flags, (uint16_t)s->p.port, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, s->listener, MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        flags, 0, NULL, NULL, on_request, s, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)s->p.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MEMORY,
+        2 * HTTP_THREADS * (unsigned)s->p.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MEMORY,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.read_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT,
         1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
         on_connection, s, MHD_OPTION_END);
 }
 
-/* A socket bound to this address, not listening yet; MHD_INVALID_SOCKET with errno on error. */
-static int take_address(const struct addrinfo *a)
-{
-    const int on = 1;
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return MHD_INVALID_SOCKET;
-    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    if (!bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
-    /* Connections of a server before us may linger. Not from the start: two that may share an address before they
-     * listen would both have it. */
-    if (errno == EADDRINUSE && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) && !bind(fd, a->ai_addr, a->ai_addrlen)) return fd;
-    int e = errno;
-    close(fd);
-    errno = e;
-    return MHD_INVALID_SOCKET;
-}
-
-static bool cannot_listen(const wf_server *s)
-{
-    wf_fail(WEFT_ERR_IO, "cannot listen on %s port %u: %s; choose another with --port or --host", s->p.host, s->p.port,
-            strerror(errno));
-    return false;
-}
-
-bool wf_http_bind(wf_server *s)
-{
-    char port[16];
-    struct addrinfo *a = NULL, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    snprintf(port, sizeof port, "%u", s->p.port);
-    int rc = getaddrinfo(s->p.host, port, &hints, &a);
-    if (rc) {
-        wf_fail(WEFT_ERR_ARG, "--host %s: %s", s->p.host, gai_strerror(rc));
-        return false;
-    }
-    s->loopback = is_loopback(a->ai_addr);
-    s->listener = take_address(a);
-    bool ok = s->listener != MHD_INVALID_SOCKET || cannot_listen(s);
-    freeaddrinfo(a);
-    return ok;
-}
-
 bool wf_http_start(wf_server *s)
 {
-    const int on = 1;
     fit_file_limit(s);
-    setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of this server may linger while its successor starts */
-    if (listen(s->listener, SOMAXCONN)) return cannot_listen(s);
     s->daemon = start(s);
-    s->listener = MHD_INVALID_SOCKET; /* the daemon owns it now */
     if (!s->daemon) wf_fail(WEFT_ERR_IO, "cannot start the HTTP server; too few threads or files? See ulimit -a");
-    return s->daemon != NULL;
-}
-
-uint32_t wf_http_port(const wf_server *s)
-{
-    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
-    return info ? info->port : s->p.port;
-}
-
-void wf_http_quiesce(wf_server *s)
-{
-    s->listener = MHD_quiesce_daemon(s->daemon);
-    /* From here on connections are refused. Its threads may still use the descriptor, so it stays open. */
-    if (s->listener != MHD_INVALID_SOCKET) shutdown(s->listener, SHUT_RDWR);
+    return s->daemon && wf_accept_start(s);
 }
 
 void wf_http_stop(wf_server *s)
 {
+    wf_accept_stop(s);
     if (s->daemon) MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
-    if (s->listener != MHD_INVALID_SOCKET) close(s->listener);
-    s->listener = MHD_INVALID_SOCKET;
 }

@@ -224,6 +224,15 @@ void wf_watch_stop(wf_server *s);
 void wf_watch_add(wf_job *j); /* watches a running job, whose client may disconnect */
 void wf_watch_remove(wf_job *j);
 
+/* ---- accept.c -------------------------------------------------------------------------------------------- */
+
+/* Binds the address, so that a conflict shows early. Clients cannot connect before wf_accept_start. */
+bool wf_accept_bind(wf_server *s);
+bool wf_accept_start(wf_server *s); /* the daemon runs already */
+void wf_accept_closed(wf_server *s); /* a connection has ended: one more fits */
+void wf_accept_stop(wf_server *s);  /* refuses new connections; open ones continue. Allowed if it was not started */
+uint32_t wf_accept_port(const wf_server *s);
+
 /* ---- http.c, server.c ------------------------------------------------------------------------------------ */
 
 typedef struct wf_conn { /* a TCP connection; used to find those that never finish a request */
@@ -237,7 +246,9 @@ typedef struct wf_conn { /* a TCP connection; used to find those that never fini
 struct wf_server {
     wf_serve_params p;
     struct MHD_Daemon *daemon;
-    int listener;   /* before the daemon takes it, and again after it stops accepting; MHD_INVALID_SOCKET between */
+    int listener; /* MHD_INVALID_SOCKET: none */
+    pthread_t acceptor;
+    bool accepting;
     char name[128]; /* of the model */
     int64_t started;
     bool loopback; /* bound to a loopback address: the Host header is checked */
@@ -255,15 +266,13 @@ struct wf_server {
     pthread_mutex_t lock;
     wf_job *jobs; /* running jobs */
     wf_conn *conns;
+    uint32_t n_conns;    /* open ones, and the one that is accepted next */
+    bool refusing;       /* no more connections are accepted */
+    pthread_cond_t room; /* n_conns fell, or refusing was set */
 };
 
-/* Binds the address, so that a conflict shows early. Clients cannot connect before wf_http_start. */
-bool wf_http_bind(wf_server *s);
 bool wf_http_start(wf_server *s);
-/* Accepts no more connections; open ones continue. */
-void wf_http_quiesce(wf_server *s);
 void wf_http_stop(wf_server *s); /* allowed if it was not started */
-uint32_t wf_http_port(const wf_server *s);
 bool wf_keys_load(wf_server *s);
 bool wf_key_fits(const wf_server *s, const char *authorization);
 void wf_keys_free(wf_server *s);

@@ -180,7 +180,7 @@ static bool let_in(wf_server *s)
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
     if (!wf_http_start(s) || !wf_watch_start(s)) return false;
     say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "",
-        wf_http_port(s));
+        wf_accept_port(s));
     return true;
 }
 
@@ -228,7 +228,7 @@ static void drain(wf_server *s)
     uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
     int signals = n_signals;
     atomic_store(&s->stopping, true);
-    wf_http_quiesce(s);
+    wf_accept_stop(s);
     size_t n = count_jobs(s, false);
     if (n) say(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
     while (count_jobs(s, false) && wf_now_ns() < end)
@@ -279,7 +279,7 @@ static int serve(wf_server *s)
     pthread_t thread;
     bool ok = wf_keys_load(s);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
-    if (!ok || !wf_http_bind(s)) return say_error();
+    if (!ok || !wf_accept_bind(s)) return say_error();
     if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
     int rc = wait_for_engine(s, &l);
     if (!rc) rc = wait_for_end(s);
@@ -300,6 +300,7 @@ int wf_serve(const wf_serve_params *p)
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->room, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve(s);
