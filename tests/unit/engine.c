@@ -162,6 +162,124 @@ static void test_preemption(void **state)
     run_tight(2, spacious);
 }
 
+/* A tight engine whose clients come and go: at the n-th event of each, another's request is cancelled. */
+typedef struct visitor {
+    tally t;
+    struct weft_request *other;
+    int after;
+} visitor;
+
+static void cancel_other(void *user, const struct weft_event *ev)
+{
+    visitor *v = user;
+    on_event(&v->t, ev);
+    if (ev->kind == WEFT_EVENT_TOKEN && v->other && v->t.tokens >= v->after) weft_cancel(v->other), v->other = NULL;
+}
+
+enum { VISITORS = 12, SHORT_ONES = 60 };
+
+/* Submits short requests first, so that all seem to be short. NULL: the engine does not open. */
+static struct weft_engine *open_tight(const char *device)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32, .nano_batches = 2};
+    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
+    if (weft_engine_open(model, &p, &e)) return NULL;
+    for (int i = 0; i < SHORT_ONES; i++) weft_submit(e, &quick, NULL);
+    return e;
+}
+
+/* Returns how many requests were accepted: an engine that has failed accepts none. */
+static int visit(struct weft_engine *e, visitor *v, struct weft_request **r, int round)
+{
+    for (int i = 0; i < VISITORS; i++) {
+        v[i] = (visitor){.other = i % 3 == 1 ? r[i - 1] : NULL, .after = 1 + (round * 7 + i * 5) % ANSWER};
+        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER, .ignore_eos = true, .on_event = cancel_other, .user = &v[i],
+                                        .want_logits = i == 6, .prompt_logprobs = i == 6};
+        if (weft_submit(e, &p, &r[i])) return i;
+    }
+    return VISITORS;
+}
+
+/* Waits for all, then closes the engine; returns its last numbers. Each request ends once. */
+static struct weft_stats end_visit(struct weft_engine *e, visitor *v, struct weft_request **r, int n)
+{
+    struct weft_stats stats;
+    for (int i = 0; i < n; i++) weft_wait(r[i], 0), assert_int_equal(v[i].t.done, 1);
+    for (int i = 0; i < n; i++) weft_request_free(r[i]); /* not before: others may cancel them */
+    weft_engine_stats(e, &stats);
+    weft_engine_close(e);
+    return stats;
+}
+
+/* Requests that stay write what all write, whichever others were preempted or cancelled, and all memory is released. */
+static void test_preemption_with_cancels(void **state)
+{
+    (void)state;
+    struct weft_request *r[VISITORS];
+    visitor v[VISITORS];
+    struct weft_engine *e = open_tight("cpu");
+    assert_non_null(e);
+    assert_int_equal(visit(e, v, r, 0), VISITORS);
+    for (int i = 0; i < VISITORS; i++) {
+        weft_status s = weft_wait(r[i], 0);
+        assert_true(s == WEFT_OK || (s == WEFT_ERR_CANCELLED && i % 3 == 0));
+    }
+    struct weft_stats stats = end_visit(e, v, r, VISITORS);
+    for (int i = 2; i < VISITORS; i++) assert_memory_equal(v[i].t.ids, v[i % 2 ? 1 : 2].t.ids, (size_t)v[i].t.tokens * sizeof(int32_t));
+    assert_int_equal(v[2].t.tokens, ANSWER);
+    assert_true(stats.preempted > 0 && stats.swapped_out_bytes > 0);
+    assert_int_equal(stats.kv_pages_used, 0);
+}
+
+/* Half of all requests are cancelled as soon as one is swapped out. */
+static void test_half_leave_while_swapping(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 8; round++) {
+        struct weft_engine *e = open_tight("null");
+        struct weft_request *r[VISITORS];
+        visitor v[VISITORS];
+        struct weft_stats stats = {0};
+        assert_non_null(e);
+        assert_int_equal(visit(e, v, r, round), VISITORS);
+        while (!stats.swapped_out_bytes && !atomic_load(&v[5].t.done)) weft_engine_stats(e, &stats);
+        for (int i = 0; i < VISITORS; i += 2) weft_cancel(r[i]);
+        assert_int_equal(end_visit(e, v, r, VISITORS).kv_pages_used, 0);
+    }
+}
+
+/* One visit to a null device that is configured before it is opened: another thread uses it from then on. */
+static struct weft_stats visit_null(const wf_null_config *c, int round)
+{
+    struct weft_request *r[VISITORS];
+    visitor v[VISITORS];
+    wf_null_configure(c);
+    struct weft_engine *e = open_tight("null");
+    return e ? end_visit(e, v, r, visit(e, v, r, round)) : (struct weft_stats){0};
+}
+
+/* The device is lost, or hangs, somewhere in the life of an engine that swaps: each request ends once, and nothing is left. */
+static void test_lost_while_swapping(void **state)
+{
+    (void)state;
+    static const enum wf_null_slot slots[] = {WF_NULL_WRITE, WF_NULL_READ, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_FLUSH, WF_NULL_WAIT};
+    enum { PLACES = 8, N_SLOTS = sizeof slots / sizeof *slots };
+    int failed_with_swaps = 0;
+    uint64_t calls[WF_NULL_N_SLOTS];
+    assert_true(visit_null(NULL, 0).swapped_out_bytes > 0);
+    for (int slot = 0; slot < WF_NULL_N_SLOTS; slot++) calls[slot] = wf_null_calls((enum wf_null_slot)slot);
+    for (int i = 0; i < N_SLOTS * PLACES; i++) {
+        enum wf_null_slot slot = slots[i % N_SLOTS];
+        uint64_t nth = 1 + calls[slot] * (uint64_t)(i / N_SLOTS) / PLACES;
+        struct weft_stats stats = visit_null(&(wf_null_config){.slot = slot, .nth = (uint32_t)nth, .status = (i + i / N_SLOTS) % 2 ? WEFT_ERR_DEVICE : WEFT_OK}, i);
+        failed_with_swaps += stats.failed && stats.swapped_out_bytes;
+        assert_int_equal(wf_null_alive(), 0);
+    }
+    wf_null_configure(NULL);
+    assert_true(failed_with_swaps > 0);
+}
+
 static void test_kv_memory(void **state)
 {
     (void)state;
@@ -372,7 +490,8 @@ int main(void)
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_preemption_with_cancels),
+        cmocka_unit_test(test_half_leave_while_swapping), cmocka_unit_test(test_lost_while_swapping), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
