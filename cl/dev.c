@@ -145,7 +145,6 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     while (b->align < d->ref.caps.mem_align) b->align *= 2;
     b->cache = d->ref.caps.cache;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
-    b->slow_builds = b->info.type == WEFT_DEVICE_CPU;
     b->stack_weights = true;
     b->has_fused_gemm = d->ref.caps.nv_mma;
     if (d->ref.caps.nv_wgmma) {

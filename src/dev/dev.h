@@ -329,7 +329,6 @@ struct wf_dev {
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
     bool stack_weights;   /* matrices that share their input run faster as one (QKV, gate+up) */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
-    bool slow_builds;     /* compiling a kernel takes seconds: not every one is built at start-up */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */

@@ -318,22 +318,48 @@ static weft_status bind_rows(const wf_bind_to *to, const wf_command *c, uint32_t
     return WEFT_OK;
 }
 
-enum { MOST_ROWS_BOUND = 4096 }; /* beyond, a number of rows is bound when it is first met */
-
-static uint32_t next_rows(const wf_dev *dev, uint32_t rows, uint32_t limit)
+/* For one context class after another: the same kernels for both numbers of rows? */
+static bool same_kernels(const wf_kernels *k, uint32_t a, uint32_t b)
 {
-    uint32_t next = dev->slow_builds ? rows < 8 ? 8 : limit : rows < MOST_ROWS_BOUND ? rows + 1 : limit;
-    return rows < limit ? WF_MIN(next, limit) : 0;
+    for (size_t i = 0; i < WF_N_CONTEXTS; i++) {
+        const uint32_t *of = k->of + i * (k->max_rows + 1);
+        if (of[a] != of[b]) return false;
+    }
+    return true;
+}
+
+static void fill_between(wf_kernels *k, uint32_t low, uint32_t high)
+{
+    for (size_t i = 0; i < WF_N_CONTEXTS; i++) {
+        uint32_t *of = k->of + i * (k->max_rows + 1);
+        for (uint32_t rows = low + 1; rows < high; rows++) of[rows] = of[low];
+    }
+}
+
+/* Numbers of rows between two that have the same kernels have them, too: what runs more rows runs fewer, and with so many the
+ * choice hardly changes. */
+static weft_status bind_between(const wf_bind_to *to, const wf_command *c, uint32_t low, uint32_t high)
+{
+    if (high - low < 2) return WEFT_OK;
+    if (same_kernels(c->kernels, low, high)) {
+        fill_between(c->kernels, low, high);
+        return WEFT_OK;
+    }
+    uint32_t middle = low + (high - low) / 2;
+    WF_TRY(bind_rows(to, c, middle));
+    WF_TRY(bind_between(to, c, low, middle));
+    return bind_between(to, c, middle, high);
 }
 
 static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c)
 {
-    uint32_t limit = c->kernels->max_rows;
-    for (uint32_t rows = 1; rows; rows = next_rows(to->dev, rows, limit)) {
-        weft_status s = bind_rows(to, c, rows);
-        if (s != WEFT_OK) return wf_fail_context(s, "%s", c->node->name);
-    }
-    return WEFT_OK;
+    enum { ONE_BY_ONE = 4096 };
+    uint32_t limit = c->kernels->max_rows, each = WF_MIN(limit, (uint32_t)ONE_BY_ONE);
+    weft_status s = WEFT_OK;
+    for (uint32_t rows = 1; !s && rows <= each; rows++) s = bind_rows(to, c, rows);
+    if (!s && limit > each) s = bind_rows(to, c, limit);
+    if (!s) s = bind_between(to, c, each, limit);
+    return s ? wf_fail_context(s, "%s", c->node->name) : WEFT_OK;
 }
 
 /* Is it the first command, of all programs, with these kernels? */

@@ -75,9 +75,9 @@ static uint64_t slow_network(uint64_t bytes)
     return bytes > 0 ? 10000 : 0;
 }
 
-static void open_with(fixture *f, const char *plan)
+static void open_limited(fixture *f, const char *plan, uint32_t tokens)
 {
-    *f = (fixture){.limits = {.step_tokens = TOKENS, .logit_rows = 4, .seqs = 4, .seq_pages = 4, .pages = 8}};
+    *f = (fixture){.limits = {.step_tokens = tokens, .logit_rows = 4, .seqs = 4, .seq_pages = 4, .pages = 8}};
     wf_null_configure(&(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network});
     assert_int_equal(wf_select_open("null", NULL, &f->dev), WEFT_OK);
     assert_int_equal(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf), WEFT_OK);
@@ -98,6 +98,11 @@ static void open_with(fixture *f, const char *plan)
     assert_int_equal(wf_exec_bind(f->e, NULL, NULL), WEFT_OK);
     assert_int_equal(wf_batch_init(&f->b, &f->limits), WEFT_OK);
     f->b.n_tokens = TOKENS, f->b.n_seqs = f->b.n_pages = f->b.n_logits = 1, f->b.max_q = f->b.max_kv = TOKENS;
+}
+
+static void open_with(fixture *f, const char *plan)
+{
+    open_limited(f, plan, TOKENS);
 }
 
 static void close_all(fixture *f)
@@ -204,6 +209,28 @@ static void test_nothing_is_bound_later(void **state)
     close_all(&f);
 }
 
+/* Nor in a large step, for which not every number of tokens was tried. */
+static void test_large_steps_are_bound(void **state)
+{
+    enum { ONE_BY_ONE = 4096, MOST = 40000 };
+    static const uint32_t tokens[] = {1, ONE_BY_ONE, ONE_BY_ONE + 1, 12345, MOST};
+    fixture f;
+    (void)state;
+    open_limited(&f, NULL, ONE_BY_ONE);
+    uint64_t small = wf_null_calls(WF_NULL_BIND);
+    close_all(&f);
+    open_limited(&f, NULL, MOST);
+    uint64_t bound = wf_null_calls(WF_NULL_BIND);
+    assert_in_range(bound - small, 1, 100);
+    for (size_t i = 0; i < WF_LEN(tokens); i++) {
+        int32_t ids[4];
+        f.b.n_tokens = tokens[i];
+        step(&f, &(wf_step_io){.ids = ids});
+    }
+    assert_int_equal(wf_null_calls(WF_NULL_BIND), bound);
+    close_all(&f);
+}
+
 /* A device that fails in the middle of a step gives an error, and everything can be freed. */
 static void test_failures(void **state)
 {
@@ -223,7 +250,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
-        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
