@@ -105,26 +105,25 @@ weft_status wf_graph_begin(wf_graph *g)
     return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
-static weft_status add_greedy(wf_graph *g)
+/* A node that samples from the logits; their first input and output stand at the same place in all ops that do. */
+static wf_node sampler(const wf_graph *g, enum wf_op op, const char *name, enum wf_when when)
 {
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ARGMAX, "argmax", WF_ONCE, WF_ROWS_LOGITS);
-    n.when = WF_WHEN_GREEDY;
-    n.in[WF_ARGMAX_X] = WF_ALL(g->logits);
-    n.out[WF_ARGMAX_Y] = WF_ALL(g->states[WF_STATE_IDS]);
-    return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+    _Static_assert((int)WF_ARGMAX_X == (int)WF_SAMPLE_X && (int)WF_ARGMAX_Y == (int)WF_SAMPLE_Y, "one function for both");
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, WF_ONCE, WF_ROWS_LOGITS);
+    n.when = when;
+    n.in[WF_SAMPLE_X] = WF_ALL(g->logits);
+    n.out[WF_SAMPLE_Y] = WF_ALL(g->states[WF_STATE_IDS]);
+    return n;
 }
 
-static weft_status add_sample(wf_graph *g)
+static weft_status add_samplers(wf_graph *g)
 {
-    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_SAMPLE, "sample", WF_ONCE, WF_ROWS_LOGITS);
-    n.when = WF_WHEN_SAMPLED;
-    n.in[WF_SAMPLE_X] = WF_ALL(g->logits);
+    wf_node greedy = sampler(g, WF_OP_ARGMAX, "argmax", WF_WHEN_GREEDY), n = sampler(g, WF_OP_SAMPLE, "sample", WF_WHEN_SAMPLED);
     n.in[WF_SAMPLE_PARAMS] = WF_ALL(g->inputs[WF_INPUT_SAMPLING]);
     n.in[WF_SAMPLE_KEY] = WF_ALL(g->inputs[WF_INPUT_SEEDS]);
-    n.out[WF_SAMPLE_Y] = WF_ALL(g->states[WF_STATE_IDS]);
     n.out[WF_SAMPLE_P] = WF_ALL(g->states[WF_STATE_PROBS]);
     n.out[WF_SAMPLE_Z] = WF_ALL(g->states[WF_STATE_LOGITS]);
-    return wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
+    return wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
 /* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it (calibration). */
@@ -144,8 +143,7 @@ weft_status wf_graph_end(wf_graph *g)
     WF_TRY(add_state(g, WF_STATE_PROBS, WF_ROWS_LOGITS, WF_F32, 1));
     WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols)); /* scratch, always from its first row */
     WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, 1));
-    WF_TRY(add_greedy(g));
-    WF_TRY(add_sample(g));
+    WF_TRY(add_samplers(g));
     WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]));
     WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));
     return count_recomputed(g);

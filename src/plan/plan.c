@@ -20,6 +20,13 @@ const wf_plan_line *wf_plan_find_line(const wf_plan *p, const wf_node *n)
     return NULL;
 }
 
+const wf_node *wf_plan_find_node(const wf_graph *g, const wf_plan_line *l)
+{
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if ((g->nodes[i].layer != WF_ONCE) == (l->where != WF_LINE_ONCE) && !strcmp(g->nodes[i].name, l->name)) return &g->nodes[i];
+    return NULL;
+}
+
 static bool swaps(const wf_node *n)
 {
     return n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
@@ -53,6 +60,7 @@ weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out)
 /* ---- nano-batches of about equal size ---------------------------------------------------------------------------- */
 
 typedef struct cut {
+    const wf_graph *g;
     uint32_t tokens, parts, tile; /* of a full batch; nano-batches; multiples */
 } cut;
 
@@ -62,9 +70,9 @@ static wf_boundary boundary_of(const cut *c, uint32_t i)
     return i == c->parts ? (wf_boundary){.end = true} : (wf_boundary){.tokens = (uint32_t)WF_MIN(at, c->tokens)};
 }
 
-static bool is_attention(const wf_plan_line *l)
+static bool is_attention(const wf_graph *g, const wf_plan_line *l)
 {
-    return strstr(l->name, "attention") != NULL;
+    return wf_plan_find_node(g, l)->op == WF_OP_ATTENTION;
 }
 
 /* The lines [begin, end) for one nano-batch; attention on a queue of its own. */
@@ -74,7 +82,7 @@ static weft_status add_nano_batch(wf_plan *p, const wf_plan *whole, size_t begin
         wf_plan_line line = whole->lines[l];
         line.begin = boundary_of(c, i);
         line.end = boundary_of(c, i + 1);
-        line.queue = is_attention(&line);
+        line.queue = is_attention(c->g, &line);
         WF_TRY(wf_plan_add_line(p, &line));
     }
     return WEFT_OK;
@@ -84,7 +92,7 @@ static weft_status add_nano_batch(wf_plan *p, const wf_plan *whole, size_t begin
 static weft_status add_layer(wf_plan *p, const wf_plan *whole, size_t begin, size_t end, const cut *c)
 {
     size_t middle = end;
-    while (middle > begin && !is_attention(&whole->lines[middle - 1])) middle--;
+    while (middle > begin && !is_attention(c->g, &whole->lines[middle - 1])) middle--;
     for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, begin, middle, c, i));
     for (uint32_t i = 0; i < c->parts; i++) WF_TRY(add_nano_batch(p, whole, middle, end, c, i));
     return WEFT_OK;
@@ -101,11 +109,11 @@ static weft_status cut_layers(wf_plan *p, const wf_plan *whole, const cut *c)
     return WEFT_OK;
 }
 
-static weft_status overlap(const wf_graph *g, const cut *c, bool copy_queue, wf_plan *out)
+static weft_status overlap(const cut *c, bool copy_queue, wf_plan *out)
 {
     wf_plan whole;
     *out = (wf_plan){.n_queues = copy_queue ? 3 : 2, .tile = c->tile, .bucket.tokens = c->tokens};
-    weft_status s = whole_plan(g, copy_queue ? 2 : 0, &whole);
+    weft_status s = whole_plan(c->g, copy_queue ? 2 : 0, &whole);
     if (s == WEFT_OK) s = cut_layers(out, &whole, c);
     wf_plan_free(&whole);
     return s;
@@ -119,8 +127,8 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
     *out = (wf_plans){0};
     for (size_t i = 0; i < n; i++) {
         uint32_t tokens = max_tokens >> (n - 1 - i);
-        cut c = {tokens, WF_MIN(n_parts, tokens), tokens / n_parts >= tile ? WF_MAX(tile, 1u) : 1};
-        WF_TRY(overlap(g, &c, copy_queue, &out->list[out->n++]));
+        cut c = {g, tokens, WF_MIN(n_parts, tokens), tokens / n_parts >= tile ? WF_MAX(tile, 1u) : 1};
+        WF_TRY(overlap(&c, copy_queue, &out->list[out->n++]));
     }
     out->list[n - 1].bucket = (wf_bucket){0};
     return WEFT_OK;

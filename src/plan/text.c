@@ -55,13 +55,6 @@ static weft_status read_range(const char *word, uint32_t tile, wf_plan_line *l)
     return read ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
 }
 
-static bool node_exists(const wf_graph *g, const wf_plan_line *l)
-{
-    for (size_t i = 0; i < g->n_nodes; i++)
-        if ((g->nodes[i].layer != WF_ONCE) == (l->where != WF_LINE_ONCE) && !strcmp(g->nodes[i].name, l->name)) return true;
-    return false;
-}
-
 static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
 {
     static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
@@ -74,7 +67,7 @@ static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
     if (!read || text[end] || w == WF_LEN(places))
         return wf_fail(WEFT_ERR_ARG, "want 'once|layer|next OP BEGIN-END queue Q kernel NAME|auto groups G'");
     l.where = (enum wf_line_where)w;
-    if (!node_exists(g, &l)) return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s'", w == WF_LINE_ONCE ? "once" : "layer", l.name);
+    if (!wf_plan_find_node(g, &l)) return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s'", w == WF_LINE_ONCE ? "once" : "layer", l.name);
     if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u of %u", l.queue, p->n_queues);
     WF_TRY(read_range(range, p->tile, &l));
     return wf_plan_add_line(p, &l);

@@ -7,5 +7,7 @@
 weft_status wf_plan_add_line(wf_plan *p, const wf_plan_line *l);
 /* The first line of a node; NULL: none. */
 const wf_plan_line *wf_plan_find_line(const wf_plan *p, const wf_node *n);
+/* The first node that a line stands for; NULL: none. */
+const wf_node *wf_plan_find_node(const wf_graph *g, const wf_plan_line *l);
 
 #endif
