@@ -31,6 +31,7 @@ typedef struct throughput {
     size_t n_policies, cap_policies;
     wf_throughput_row *rows;
     size_t n_rows, cap_rows;
+    const char *policy; /* that runs */
     FILE *csv_file; /* opened at the first row */
     wf_progress bar;
     size_t n_asked;  /* requests of the current run */
@@ -169,7 +170,7 @@ static void on_progress(void *user, size_t done)
     throughput *t = user;
     if (t->o->quiet) return;
     wf_progress_note(&t->bar, "%zu of %zu requests", done, t->n_asked);
-    wf_progress_update(&t->bar, t->rows[t->n_rows].policy, (double)done / (double)t->n_asked);
+    wf_progress_update(&t->bar, t->policy, (double)done / (double)t->n_asked);
 }
 
 /* Takes the first requests that fit the context. */
@@ -321,14 +322,13 @@ static weft_status show(throughput *t)
     return t->o->results && !wf_interrupted() ? append_all(t, r) : WEFT_OK;
 }
 
-static weft_status run_once(throughput *t, struct weft_engine *e, const char *policy, const load *l,
-                            double rate)
+static weft_status run_once(throughput *t, struct weft_engine *e, const load *l, double rate)
 {
     wf_request_specs specs = {0};
     double *at = NULL;
     if (!wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows)) return WEFT_ERR_NOMEM;
     wf_throughput_row *row = &t->rows[t->n_rows];
-    *row = (wf_throughput_row){.load = l->name, .policy = policy, .rate = rate};
+    *row = (wf_throughput_row){.load = l->name, .policy = t->policy, .rate = rate};
     weft_status s = pick(t, l, &specs, &row->skipped);
     if (!s && t->head.arrivals && !(at = arrival_times(t, &specs, &row->rate))) s = WEFT_ERR_NOMEM;
     if (!s) s = replay(t, e, &specs, at, row);
@@ -338,13 +338,13 @@ static weft_status run_once(throughput *t, struct weft_engine *e, const char *po
     return s;
 }
 
-static weft_status run_loads(throughput *t, struct weft_engine *e, const char *policy)
+static weft_status run_loads(throughput *t, struct weft_engine *e)
 {
     static double zero;
     wf_reals rates = t->o->load.rates.n ? t->o->load.rates : (wf_reals){&zero, 1};
     for (size_t i = 0; i < t->n_loads; i++)
         for (size_t k = 0; k < rates.n && !wf_interrupted(); k++)
-            WF_TRY(run_once(t, e, policy, &t->loads[i], rates.v[k]));
+            WF_TRY(run_once(t, e, &t->loads[i], rates.v[k]));
     return WEFT_OK;
 }
 
@@ -361,13 +361,9 @@ static int run_policy(throughput *t, const char *policy)
     t->head.context = weft_engine_context(e);
     t->head.n_seqs = p.n_seqs;
     t->head.batch = weft_engine_max_batched_tokens(e);
-    weft_status s = WEFT_OK;
-    if (wf_grow(&t->rows, t->n_rows, &t->cap_rows, sizeof *t->rows))
-        t->rows[t->n_rows] = (wf_throughput_row){.policy = policy};
-    else
-        s = WEFT_ERR_NOMEM;
-    if (!s) s = warm_up(t, e);
-    if (!s && !wf_interrupted()) s = run_loads(t, e, policy);
+    t->policy = policy;
+    weft_status s = warm_up(t, e);
+    if (!s && !wf_interrupted()) s = run_loads(t, e);
     weft_engine_close(e);
     return s ? wf_say_error(s) : 0;
 }
