@@ -30,6 +30,16 @@ static void decode_q4_0(const char *src, float *dst, size_t n)
         q_expand(q_nibbles(src + 2), 8, qf_half(src), qf_half(src), dst + 32 * b);
 }
 
+static void decode_q4_1(const char *src, float *dst, size_t n)
+{
+    for (size_t b = 0; b < n / 32; b++, src += 20, dst += 32) {
+        uint16_t m;
+        memcpy(&m, src + 2, sizeof m);
+        q_expand(q_nibbles(src + 4), 0, qf_half(src), qf_half(src), dst);
+        for (size_t k = 0; k < 32; k += VL) v_store(dst + k, v_add(v_load(dst + k), v_set(wf_half_to_float(m))));
+    }
+}
+
 static void decode_q6_k(const char *src, float *dst, size_t n)
 {
     for (size_t s = 0; s < n / 256; s++, src += 210) {
@@ -56,6 +66,9 @@ void WF_SIMD(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n
         break;
     case WF_Q4_0:
         decode_q4_0(src, dst, n);
+        break;
+    case WF_Q4_1:
+        decode_q4_1(src, dst, n);
         break;
     case WF_Q6_K:
         decode_q6_k(src, dst, n);

@@ -1,11 +1,12 @@
-/* q4_1: 32 weights a block, x = d * q + m with q in 0..15. Byte j holds weight j in its low half and
- * weight j + 16 in its high half. m is the least weight, so 15 steps reach the greatest. */
+/* q4_1: 32 weights a block, x = d * q + m with q in 0..15. They lie as nibbles.h says.
+ * m is the least weight, so 15 steps reach the greatest. */
+#include "tensor/quant/nibbles.h"
 #include "tensor/tensor.h"
 
 #include <math.h>
 #include <string.h>
 
-#define BLOCK 32
+#define BLOCK WF_NIBBLE_BLOCK
 
 struct block {
     uint16_t d, m; /* f16 */
@@ -17,32 +18,27 @@ void wf_decode_q4_1(const void *src, float *dst, size_t n)
 {
     for (size_t b = 0; b < n / BLOCK; b++, dst += BLOCK) {
         struct block k;
+        int q[BLOCK];
         memcpy(&k, (const uint8_t *)src + b * sizeof k, sizeof k);
         float d = wf_half_to_float(k.d), m = wf_half_to_float(k.m);
-        for (int i = 0; i < BLOCK / 2; i++) {
-            dst[i] = d * (float)(k.q[i] & 15) + m;
-            dst[i + BLOCK / 2] = d * (float)(k.q[i] >> 4) + m;
-        }
+        wf_nibbles_unpack(k.q, q);
+        for (int i = 0; i < BLOCK; i++) dst[i] = d * (float)q[i] + m;
     }
-}
-
-/* Halves go up, as in ggml. */
-static int quant(float x, float inv)
-{
-    return wf_round_clamp(floorf(x * inv + 0.5f), 0, 15);
 }
 
 void wf_encode_q4_1(const float *src, void *dst, size_t n)
 {
     for (size_t b = 0; b < n / BLOCK; b++, src += BLOCK) {
         struct block k;
+        int q[BLOCK];
         float min = src[0], max = src[0];
         for (int i = 1; i < BLOCK; i++) min = fminf(min, src[i]), max = fmaxf(max, src[i]);
         float d = (max - min) / 15, inv = d != 0 ? 1 / d : 0;
         k.d = wf_float_to_half(d);
         k.m = wf_float_to_half(min);
-        for (int i = 0; i < BLOCK / 2; i++)
-            k.q[i] = (uint8_t)(quant(src[i] - min, inv) | quant(src[i + BLOCK / 2] - min, inv) << 4);
+        /* Halves go up, as in ggml. */
+        for (int i = 0; i < BLOCK; i++) q[i] = wf_round_clamp(floorf((src[i] - min) * inv + 0.5f), 0, 15);
+        wf_nibbles_pack(q, k.q);
         memcpy((uint8_t *)dst + b * sizeof k, &k, sizeof k);
     }
 }
