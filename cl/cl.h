@@ -6,7 +6,7 @@
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
- * Files in their order, which tests/layers holds: ptx, wgmma*, source, launch, ops/<op>, variants, pick; errors, queue, cache, child,
+ * Files in their order, which tests/layers holds: ptx, wgmma*, source, launch, ops/<op>, variants, costs, pick; errors, queue, cache, child,
  * prog; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev.
  */
 #ifndef WF_CL_H
@@ -16,6 +16,7 @@
 #include <CL/cl.h>
 
 #include "dev/dev.h"
+#include "dev/roofline.h"
 
 typedef struct cl_dev cl_dev;
 
@@ -185,6 +186,31 @@ size_t wf_cl_n_variants(enum wf_op op);
 bool wf_cl_supports(wf_dev *, const wf_call *, int variant);
 size_t wf_cl_rank(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
 
+/* ---- costs.c: expected times ---------------------------------------------------------------------------------- */
+
+/* Coefficients of the model of products by wgmma in ops/gemm.c, which says what each is for. 0: no data, no times. */
+typedef struct cl_wgmma_costs {
+    struct {
+        double round, latency, latency_w, latency_x; /* us */
+        double memory, cache;                        /* TB/s */
+        double unit;                                 /* TFLOP/s of a multiprocessor */
+        double part, exchange;                       /* us a part of K; us a MB of sums */
+    } wgmma;
+    struct {
+        double round, unit, unit_x, part, pack, copy; /* as above; unit_x: more for each row of X; pack: us; copy: us a MB of X */
+    } wgmma_packed;
+} cl_wgmma_costs;
+typedef struct cl_costs {
+    cl_wgmma_costs model;
+    wf_roofline roofline;
+} cl_costs;
+/* Microseconds that a variant of wgmma is expected to take for a call; ops/gemm.c. */
+double wf_cl_wgmma_time(const cl_caps *, const cl_wgmma_costs *, const cl_variant *, const wf_call *);
+weft_status wf_cl_set_costs(wf_dev *, const wf_cost *, size_t n);
+/* Was the variant itself measured, so that its time may be compared with others'? */
+bool wf_cl_is_measured(const cl_dev *, const wf_call *, int variant);
+double wf_cl_expected_us(cl_dev *, const wf_call *, int variant); /* 0: unknown */
+
 /* ---- layout.c: weights ------------------------------------------------------------------------------------ */
 
 enum { WF_CL_ROWS, WF_CL_FRAGMENT_MAJOR };
@@ -213,8 +239,6 @@ cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu);
  * many work-items for so many packed rows. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };
 char *wf_cl_attention_ptx(const int32_t knob[4], int32_t head_dim);
-/* Microseconds that such a variant is expected to take for a call; ops/gemm.c. */
-double wf_cl_wgmma_time(const cl_caps *, const cl_variant *, const wf_call *);
 
 /* ---- source.c: the text of a program ------------------------------------------------------------------- */
 
@@ -320,6 +344,7 @@ typedef struct cl_ev {
 struct cl_dev {
     wf_dev base;
     cl_device_ref ref;
+    cl_costs costs;
     cl_context ctx;
     cl_q *queue[WF_CL_MAX_QUEUES];
     uint64_t n_queues; /* ever created */

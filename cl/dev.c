@@ -117,6 +117,7 @@ static const wf_dev_fns fns = {
     .variants = wf_cl_variants,
     .supports = wf_cl_supports,
     .rank = wf_cl_rank,
+    .set_costs = wf_cl_set_costs,
     .bind = wf_cl_bind,
     .about = wf_cl_about,
     .source = wf_cl_variant_source,

@@ -37,7 +37,7 @@ static bool suits(const offer *o, int i)
 
 static void add(offer *o, int i)
 {
-    if (o->n < o->cap && suits(o, i)) o->out[o->n++] = (wf_candidate_kernel){.variant = i};
+    if (o->n < o->cap && suits(o, i)) o->out[o->n++] = (wf_candidate_kernel){i, (float)wf_cl_expected_us(o->d, o->c, i)};
 }
 
 /* The order in which variants are tried; the first that can run wins. Rows of X against the reading
@@ -77,13 +77,12 @@ static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, u
     return m <= 16 ? some : frag_preference(caps, m, n);
 }
 
-/* The variants of wgmma, the one that is expected to be the fastest first. */
-static void add_wgmma(offer *o)
+/* Those that were measured themselves, the one that is expected to be the fastest first. */
+static void add_measured(offer *o)
 {
     for (int i = 0; i < (int)wf_cl_n_variants(o->c->op); i++) {
-        const cl_variant *v = wf_cl_variant_at(o->c->op, i);
-        if (v->configure != wf_cl_configure_wgmma || !suits(o, i)) continue;
-        float us = (float)wf_cl_wgmma_time(&o->d->ref.caps, v, o->c);
+        if (!wf_cl_is_measured(o->d, o->c, i) || (shown_at(o->c->op, i)->flags & WF_ON_REQUEST) || !suits(o, i)) continue;
+        float us = (float)wf_cl_expected_us(o->d, o->c, i);
         size_t at = o->n;
         while (at && us < o->out[at - 1].us) at--;
         if (at == o->cap) continue;
@@ -128,18 +127,10 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     }
 }
 
-/* More rows than a tile of mma.sync has (H200, 16 rows: 16 us in place of 17 for N=6144, K=4096, 30 in place of 41 for
- * N=4096, K=14336). */
-static bool suits_wgmma(const wf_call *c)
-{
-    return c->op == WF_OP_GEMM && c->in[WF_GEMM_W].layout == WF_CL_FRAGMENT_MAJOR && !c->in[WF_GEMM_NORM].buf && !c->p.rope &&
-           c->out[WF_GEMM_Y].rows > 8;
-}
-
 size_t wf_cl_rank(wf_dev *base, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
     offer o = {(cl_dev *)base, c, class, out, 0, cap};
-    if (suits_wgmma(c)) add_wgmma(&o);
+    add_measured(&o);
     for (const char *const *name = preference(&o.d->ref.caps, c); *name && o.n < cap; name++) add(&o, find(c->op, *name));
     for (int i = 0; i < (int)wf_cl_n_variants(c->op) && o.n < cap; i++)
         if (!(shown_at(c->op, i)->flags & WF_ON_REQUEST)) add(&o, i);

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 
 #include "dev/dev.h"
+#include "dev/roofline.h"
 
 /* ---- buf.c: see wf_dev_fns ------------------------------------------------------------------- */
 
@@ -119,6 +120,7 @@ typedef struct wf_cpu_variant {
 typedef struct wf_cpu_dev {
     wf_dev base;
     uint32_t threads;
+    wf_roofline roofline;
     pthread_mutex_t mutex; /* guards the next two */
     char message[256];
     weft_status failed_status;

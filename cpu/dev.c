@@ -82,6 +82,11 @@ static bool supports(wf_dev *dev, const wf_call *c, int variant)
     return rank_of(dev, c, variant) > 0;
 }
 
+typedef struct ranked {
+    uint32_t rank;
+    wf_candidate_kernel kernel;
+} ranked;
+
 /* 0: it cannot run or is of another class. */
 static uint32_t rank_in(const wf_dev *dev, const wf_call *c, const char *class, int v)
 {
@@ -90,23 +95,49 @@ static uint32_t rank_in(const wf_dev *dev, const wf_call *c, const char *class, 
     return class && strcmp(class, list[v].pub.class) ? 0 : rank_of(dev, c, v);
 }
 
-/* The highest rank first; among equals the order of the list. */
+/* Does a come before b? Those that were measured themselves by expected time, then the others by rank. */
+static bool comes_before(const wf_cpu_dev *d, const wf_call *c, const ranked *a, const ranked *b)
+{
+    bool measured = wf_roofline_measured(&d->roofline, c->op, a->kernel.variant);
+    if (measured != wf_roofline_measured(&d->roofline, c->op, b->kernel.variant)) return measured;
+    return measured ? a->kernel.us < b->kernel.us : a->rank > b->rank;
+}
+
+static float expected_us(wf_cpu_dev *d, const wf_call *c, int v)
+{
+    double share = c->max_groups ? WF_MAX(1.0, (double)d->threads / c->max_groups) : 1;
+    return (float)wf_roofline_us(&d->roofline, &d->base, c, v, share);
+}
+
+/* The best first; among equals the order of the list. */
 static size_t rank(wf_dev *dev, const wf_call *c, const char *class, wf_candidate_kernel *out, size_t cap)
 {
-    uint32_t ranks[MAX_VARIANTS];
+    wf_cpu_dev *d = (wf_cpu_dev *)dev;
+    ranked all[MAX_VARIANTS];
     size_t n, found = 0;
     wf_cpu_variant_of(c->op, &n);
-    cap = WF_MIN(cap, MAX_VARIANTS);
     for (size_t v = 0; v < n; v++) {
-        uint32_t r = rank_in(dev, c, class, (int)v);
+        ranked r = {rank_in(dev, c, class, (int)v), {.variant = (int)v}};
         size_t at = found;
-        while (at && ranks[at - 1] < r) at--;
-        if (!r || at == cap) continue;
-        found = WF_MIN(found + 1, cap);
-        for (size_t i = found - 1; i > at; i--) ranks[i] = ranks[i - 1], out[i] = out[i - 1];
-        ranks[at] = r, out[at] = (wf_candidate_kernel){.variant = (int)v};
+        if (!r.rank) continue;
+        r.kernel.us = expected_us(d, c, (int)v);
+        for (; at && comes_before(d, c, &r, &all[at - 1]); at--) all[at] = all[at - 1];
+        all[at] = r;
+        found++;
     }
-    return found;
+    for (size_t i = 0; i < WF_MIN(found, cap); i++) out[i] = all[i].kernel;
+    return WF_MIN(found, cap);
+}
+
+static weft_status set_costs(wf_dev *dev, const wf_cost *list, size_t n)
+{
+    wf_cpu_dev *d = (wf_cpu_dev *)dev;
+    wf_roofline next = d->roofline;
+    for (const wf_cost *c = list; c < list + n; c++)
+        if (!wf_roofline_set(&next, dev, c))
+            return wf_fail(WEFT_ERR_FORMAT, "line %u: cost %s %s=%g is none that the CPU has (src/select/tuned.h)", c->line, c->of, c->name, c->value);
+    d->roofline = next;
+    return WEFT_OK;
 }
 
 /* Kernels are functions: there is nothing to build. */
@@ -218,6 +249,7 @@ static const wf_dev_fns fns = {
     .variants = variants,
     .supports = supports,
     .rank = rank,
+    .set_costs = set_costs,
     .bind = bind_variant,
     .about = wf_cpu_about,
     .weight_layout = wf_cpu_weight_layout,

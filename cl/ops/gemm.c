@@ -219,44 +219,46 @@ static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 
 /* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the limit, or
  * latency and memory together. Tiles that differ in X only share what they read of W. */
-static double wgmma_step(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
+static double wgmma_step(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
     enum { K_BYTES = 128 };
     double m_tiles = (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m, w = g->w_rows * K_BYTES, x = g->tile_m * K_BYTES;
-    double latency = 0.29 + 0.0008 * g->w_rows + 0.0009 * g->tile_m;
-    double memory = groups * (w / m_tiles / 4.1e6 + (w - w / m_tiles + x) / 67e6);
+    double latency = a->wgmma.latency + a->wgmma.latency_w * g->w_rows + a->wgmma.latency_x * g->tile_m;
+    double memory = groups * 1e-6 * (w / m_tiles / a->wgmma.memory + (w - w / m_tiles + x) / a->wgmma.cache);
     uint32_t each = (groups + caps->units - 1) / caps->units;
-    return WF_MAX(each * 2e-6 * g->w_rows * g->tile_m * g->tile_k / 3.75, cbrt(pow(latency, 3) + pow(memory, 3)));
+    return WF_MAX(each * 2e-6 * g->w_rows * g->tile_m * g->tile_k / a->wgmma.unit, cbrt(pow(latency, 3) + pow(memory, 3)));
 }
 
-static double wgmma_step_packed(const cl_wgmma *g)
+static double wgmma_step_packed(const cl_wgmma_costs *a, const cl_wgmma *g)
 {
-    return 2e-6 * g->w_rows * g->tile_m * g->tile_k / (4.05 + 0.0043 * g->tile_m);
+    return 2e-6 * g->w_rows * g->tile_m * g->tile_k / (a->wgmma_packed.unit + a->wgmma_packed.unit_x * g->tile_m);
 }
 
 /* Microseconds of the split-K reduction. */
-static double wgmma_reduce(const cl_wgmma *g, uint32_t tiles)
+static double wgmma_reduce(const cl_wgmma_costs *a, const cl_wgmma *g, uint32_t tiles)
 {
     double sums = 1e-6 * tiles * g->split_k * g->tile_m * g->w_rows * sizeof(float);
-    return g->split_k == 1 ? 0 : g->pack ? 4.0 * g->split_k : 0.05 * g->split_k + 0.6 * sums;
+    if (g->split_k == 1) return 0;
+    return g->pack ? a->wgmma_packed.part * g->split_k : a->wgmma.part * g->split_k + a->wgmma.exchange * sums;
 }
 
 /* Microseconds of so many work-groups that run together. */
-static double wgmma_round(const cl_caps *caps, const cl_wgmma *g, const wf_call *c, uint32_t groups)
+static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
     uint32_t steps = (c->in[WF_GEMM_X].cols / g->tile_k + g->split_k - 1) / g->split_k;
-    return g->pack ? steps * wgmma_step_packed(g) + 2 : steps * wgmma_step(caps, g, c, groups) + 1.5;
+    if (g->pack) return steps * wgmma_step_packed(a, g) + a->wgmma_packed.round;
+    return steps * wgmma_step(caps, a, g, c, groups) + a->wgmma.round;
 }
 
-/* Microseconds that a launch takes: a model of the H200, exact enough to choose by (measured against all Llama-3-8B shapes
- * for M from 16 to 256, X packed from 128 to 2048). Each submit asks for many of these: no loop over the rounds. */
-static double wgmma_time(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
+/* Exact enough to choose by (H200: compared with all products of Llama-3-8B for M from 16 to 256, X packed from 128 to 2048). Each bind asks for many of these: no loop over the rounds. */
+double wf_cl_wgmma_time(const cl_caps *caps, const cl_wgmma_costs *a, const cl_variant *v, const wf_call *c)
 {
+    cl_wgmma shape = wf_cl_wgmma_shape(v->tile, c->p.silu), *g = &shape;
     uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split_k, at_once = caps->units * g->resident;
-    double time = wgmma_reduce(g, tiles) + (g->pack ? 4 + 0.4e-6 * (double)packed_bytes(g, c) : 0);
+    double time = wgmma_reduce(a, g, tiles) + (g->pack ? a->wgmma_packed.pack + a->wgmma_packed.copy * 1e-6 * (double)packed_bytes(g, c) : 0);
     if (c->max_groups) at_once = WF_MIN(at_once, c->max_groups);
-    if (groups >= at_once) time += groups / at_once * wgmma_round(caps, g, c, at_once);
-    if (groups % at_once) time += wgmma_round(caps, g, c, groups % at_once);
+    if (groups >= at_once) time += groups / at_once * wgmma_round(caps, a, g, c, at_once);
+    if (groups % at_once) time += wgmma_round(caps, a, g, c, groups % at_once);
     return time;
 }
 
@@ -286,12 +288,6 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
     if (g.pack) wf_cl_arg_scratch(l, scratch);
     if (g.split_k > 1) wf_cl_arg_zeroed(l, wgmma_tiles(&g, c) * g.exchange_bytes);
     return fits;
-}
-
-double wf_cl_wgmma_time(const cl_caps *caps, const cl_variant *v, const wf_call *c)
-{
-    cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu);
-    return wgmma_time(caps, &g, c);
 }
 
 /* Rows and columns of a wave's share of a tile: as square as a power of two allows. */

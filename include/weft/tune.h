@@ -153,10 +153,11 @@ struct weft_explain_params {
     uint32_t tokens;  /* of the batch */
     uint32_t decodes; /* of these, each the next token of a sequence of its own; the rest is one prompt */
     uint32_t context; /* tokens of the longest sequence */
-    bool measure;     /* measure for about a second what the device reaches, and expect times by that */
+    bool measure;     /* measure for about a second what the device reaches, and expect times by that: of each kernel what its backend
+                         expects, where it does, else what bytes and flops take at least */
 };
 /* Prints the commands of such a step, as a database explains a query: tokens, queues, waits, shares, class, bytes, flops, kernels, and the
- * time that bytes and flops take at least. f stays open. No request may run meanwhile. WEFT_ERR_ARG: a batch that the
+ * time that is expected. f stays open. No request may run meanwhile. WEFT_ERR_ARG: a batch that the
  * engine does not take; WEFT_ERR_IO: f took not all of it. */
 WEFT_API enum weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f);
 

@@ -42,7 +42,7 @@ const wf_command wf_cmd_plan = {
     .name = "plan",
     .usage = "[-m FILE] [--tokens N] [--decodes N] [--context N] [options]",
     .summary = "Shows what a step of a batch runs. One line a command: tokens, queue, what it waits for, share of the device, class of work, bytes, "
-               "flops, the time these take at least (with --cost), and the kernels. Of the layers it prints the first and the last. "
+               "flops, the time that its kernels are expected to take (with --cost), and the kernels. Of the layers it prints the first and the last. "
                "`weft run --dump-plan FILE` writes a plan to edit, --plan FILE runs it.",
     .groups = groups,
     .run = plan,

@@ -478,6 +478,15 @@ int wf_pick(wf_dev *dev, const wf_call *c)
     return dev->fns->rank(dev, c, NULL, &best, 1) ? best.variant : -1;
 }
 
+double wf_expected_us(wf_dev *dev, const wf_call *c, int variant)
+{
+    wf_candidate_kernel all[64];
+    size_t n = dev->fns->rank(dev, c, NULL, all, WF_LEN(all));
+    for (size_t i = 0; i < n; i++)
+        if (all[i].variant == variant) return all[i].us;
+    return 0;
+}
+
 void wf_drop(wf_dev *dev, const wf_call *c, int variant)
 {
     if (dev->selector) dev->selector->drop(dev, c, variant);

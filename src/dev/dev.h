@@ -220,6 +220,13 @@ typedef struct wf_candidate_kernel {
     float us; /* microseconds that it is expected to take; 0: unknown */
 } wf_candidate_kernel;
 
+/* One coefficient of what rank() expects times by: measured data of a device (tuned/), which the selector hands to the backend. */
+typedef struct wf_cost {
+    char of[40], name[24]; /* "wgmma", "latency" */
+    double value;          /* above 0 */
+    uint32_t line;         /* of its file */
+} wf_cost;
+
 typedef struct wf_open_params {
     enum wf_tier tier;       /* use no variant above; set by dev_open's caller, default: MATRIX */
     uint32_t threads;        /* CPU: workers of each queue; 0: all cores */
@@ -289,6 +296,8 @@ typedef struct wf_dev_fns {
     /* The variants that can run the call and are worth it (not those on request), of this class where it is not NULL, best
      * first, at most cap of them; their number. */
     size_t (*rank)(wf_dev *, const wf_call *, const char *class, wf_candidate_kernel *out, size_t cap);
+    weft_status (*set_costs)(wf_dev *, const wf_cost *, size_t n); /* optional: replaces these coefficients, and leaves the others
+        as they were. WEFT_ERR_FORMAT, with the line of the first that the backend does not have */
     weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out); /* optional: builds it, and decides what is left
         to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
     void (*about)(wf_dev *, enum wf_op, int variant, wf_kernel_about *out); /* optional: where it comes from */
@@ -418,6 +427,8 @@ weft_status wf_launch(wf_queue *, const wf_call *, const wf_binding *);
 uint64_t wf_cache_flush_bytes(const wf_dev *);
 /* The variant that runs a call: the selector's choice, else the backend's; -1: none. */
 int wf_pick(wf_dev *, const wf_call *);
+/* Microseconds that a variant is expected to take for a call, as rank() says; 0: unknown. */
+double wf_expected_us(wf_dev *, const wf_call *, int variant);
 /* Never picks this variant again for calls fused as this one is; one that is not fused: for none. It is wrong or does not build. */
 void wf_drop(wf_dev *, const wf_call *, int variant);
 /* The layout in which a weight matrix serves the device best; one that the forced kernel for GEMM can read. 0: rows */

@@ -1,8 +1,9 @@
 /* explain: lists what a step runs, as readable text. See tune.h. */
+#include "dev/roofline.h"
 #include "engine/engine.h"
 #include <weft/tune.h>
 
-/* The peak arithmetic rate of the device, and its memory bandwidth. */
+/* The peak arithmetic rate of the device, and its memory bandwidth, which the backend's own expectations then go by, too. */
 static weft_status measure(struct weft_engine *e, wf_explain *x)
 {
     wf_ceilings c = {0};
@@ -10,7 +11,9 @@ static weft_status measure(struct weft_engine *e, wf_explain *x)
     WF_TRY(e->dev->fns->measure(e->dev, &c));
     for (size_t i = 0; i < WF_N_ARITH; i++) x->flops_rate = WF_MAX(x->flops_rate, c.ops[i]);
     x->byte_rate = c.read;
-    return WEFT_OK;
+    wf_cost costs[WF_CEILING_COSTS];
+    size_t n = wf_ceiling_costs(&c, costs);
+    return e->dev->fns->set_costs ? e->dev->fns->set_costs(e->dev, costs, n) : WEFT_OK;
 }
 
 weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f)

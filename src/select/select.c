@@ -1,4 +1,4 @@
-/* select.c: see select.h. The files are read at the first call, so that a device that never runs a tuned op reads none. */
+/* select.c: see select.h. The files are read at the first call, so that a device that runs none reads none. */
 #include "select/select.h"
 #include "base/file.h"
 #include "select/batch_invariance.h"
@@ -26,6 +26,33 @@ static selection *selection_of(wf_dev *dev)
     return (selection *)dev->selector;
 }
 
+/* ---- what the backend expects times by --------------------------------------------------------- */
+
+/* Texts of tuned/default, embedded by defaults.S. */
+extern const char wf_costs_cpu[], wf_costs_opencl_cpu[], wf_costs_opencl_gpu[];
+
+static const char *default_costs(const wf_dev *dev)
+{
+    if (strncmp(dev->info.id, "opencl", 6)) return wf_costs_cpu;
+    return dev->info.type == WEFT_DEVICE_GPU ? wf_costs_opencl_gpu : wf_costs_opencl_cpu;
+}
+
+static weft_status set_costs(wf_dev *dev, const wf_tuned_table *t, const char *path)
+{
+    weft_status s = t->n_costs && dev->fns->set_costs ? dev->fns->set_costs(dev, t->costs, t->n_costs) : WEFT_OK;
+    return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
+}
+
+static weft_status set_default_costs(wf_dev *dev)
+{
+    wf_tuned_table t;
+    if (!dev->fns->set_costs) return WEFT_OK;
+    WF_TRY(wf_tuned_parse(default_costs(dev), NULL, &t));
+    weft_status s = set_costs(dev, &t, "tuned/default");
+    wf_tuned_free(&t);
+    return s;
+}
+
 /* ---- files -------------------------------------------------------------------------------- */
 
 static bool up_to_date(wf_dev *dev, const wf_tuned_table *t, const char *path)
@@ -41,12 +68,12 @@ static bool up_to_date(wf_dev *dev, const wf_tuned_table *t, const char *path)
 static void read_if_there(wf_dev *dev, const char *path, wf_tuned_table *out)
 {
     if (access(path, F_OK)) return;
-    if (wf_tuned_read(path, &dev->info, out))
-        wf_log(WEFT_LOG_WARN, "kernel choices are not used: %s", wf_error());
-    else if (!up_to_date(dev, out, path))
-        wf_tuned_free(out);
-    else
-        wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
+    weft_status s = wf_tuned_read(path, &dev->info, out);
+    bool is_old = !s && !up_to_date(dev, out, path);
+    if (!s && !is_old) s = set_costs(dev, out, path);
+    if (s) wf_log(WEFT_LOG_WARN, "kernel choices are not used: %s", wf_error());
+    else if (!is_old) wf_log(WEFT_LOG_DEBUG, "kernel choices: %s", path);
+    if (s || is_old) wf_tuned_free(out);
 }
 
 /* Shipped files lie beside an installed program, else in the source tree whose build folder it runs from, else where the
@@ -70,10 +97,10 @@ static void load(wf_dev *dev, selection *s)
 {
     char path[1100], slug[160];
     s->loaded = true;
-    if (!wf_tuned_user_path(&dev->info, false, path, sizeof path))
-        read_if_there(dev, path, &s->user);
     wf_device_slug(&dev->info, slug, sizeof slug);
     if (shipped_path(slug, path, sizeof path)) read_if_there(dev, path, &s->shipped);
+    if (!wf_tuned_user_path(&dev->info, false, path, sizeof path))
+        read_if_there(dev, path, &s->user);
 }
 
 /* ---- choosing ----------------------------------------------------------------------------- */
@@ -125,9 +152,9 @@ static int pick(wf_dev *dev, const wf_call *c)
     selection *s = selection_of(dev);
     wf_tuned_row want;
     uint32_t size;
+    if (!s->loaded) load(dev, s); /* also the costs that rank() goes by */
     if (dev->params.deterministic) return wf_pick_batch_invariant(&s->invariance, pick_in, dev, c);
     if (s->forced[c->op] >= 0 || !wf_tuned_key(c, &want, &size)) return pick_in(dev, c, NULL);
-    if (!s->loaded) load(dev, s);
     int v = tuned_in(dev, c, &s->user, &want, size);
     if (v < 0) v = tuned_in(dev, c, &s->shipped, &want, size);
     return v >= 0 ? v : pick_in(dev, c, NULL);
@@ -203,6 +230,7 @@ static weft_status read_named(wf_dev *dev, selection *s, const char *path)
     s->loaded = path != NULL;
     if (!path || !strcmp(path, "none")) return WEFT_OK;
     weft_status st = wf_tuned_read(path, &dev->info, &s->user);
+    if (!st) st = set_costs(dev, &s->user, path);
     if (!st) up_to_date(dev, &s->user, path);
     return wf_fail_param(st, "tuned");
 }
@@ -213,6 +241,7 @@ static weft_status attach(wf_dev *dev, const wf_open_params *p)
     if (!s) return WEFT_ERR_NOMEM;
     s->base = (wf_selector){pick, drop, dropped, forced_of, close_selection};
     dev->selector = &s->base;
+    WF_TRY(set_default_costs(dev));
     WF_TRY(parse_force(dev, s, dev->params.force));
     if (p->deterministic) dev->has_fused_gemm = false; /* it runs other kernels for few rows than for many */
     return read_named(dev, s, p->tuned);

@@ -7,6 +7,7 @@
  *     driver 580.159.04
  *     kernels 5b0c91f2
  *     dense_batch 1024
+ *     cost device read=4545,f16=644,launch=4
  *     gemm F16 N=6144,K=4096 1:gemv 9:mma16 33:mma64 256:mma128
  *     decode_attention F16 H=32,KV=8,D=128,B=64 1:decode
  *     prefill_attention F16 H=32,KV=8,D=128 1:flash
@@ -21,6 +22,16 @@
  * exists or cannot run the call is skipped. `dense_batch` is the number of rows beyond which the products of a step gain
  * little (measured for the model that was tuned last). `kernels` identifies the list of kernels that was measured: with
  * another list the choices are out of date, and are used only if the file was named.
+ *
+ * A line `cost NAME KEY=VALUE,...` has coefficients of what the backend expects a kernel to take, which decides where no row does, and is
+ * what `weft plan --cost` shows. A file gives those that it knows better than those before it: the defaults that weft was built with
+ * (tuned/default/), the shipped file, the user's file.
+ *
+ *     device       read: GB/s, f32, f16, q8: TFLOP/s of a kernel that only reads or computes; launch: us of one that does nothing
+ *     OP           memory, compute: the part of these that kernels of an op reach, above 0, at most 1
+ *     OP/VARIANT   the same for one kernel. Those that have such a line come first where they can run, by expected time: a file has both
+ *                  coefficients, for all kernels of an op that may be the fastest, or for none
+ *     wgmma        the model of products by wgmma where X is not packed (cl/ops/gemm.c); wgmma_packed: where it is
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H
@@ -45,6 +56,7 @@ extern const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS];
 
 #define WF_TUNED_STEPS 24
 #define WF_TUNED_MOST_ROWS 65536 /* of a dense batch */
+#define WF_TUNED_LEAST_COST 0.0001 /* value of a coefficient */
 typedef struct wf_tuned_step {
     uint32_t from; /* > the step's before */
     char variant[24];
@@ -63,14 +75,18 @@ typedef struct wf_tuned_table {
     size_t n, cap;
     uint32_t dense_batch; /* 0: the file does not say */
     uint32_t kernels; /* wf_tuned_kernels of the device that was measured; 0: the file does not say */
+    wf_cost *costs;
+    size_t n_costs, cap_costs;
 } wf_tuned_table;
 
-/* Reads a file's text; info: the device it must be of. Leaves *out empty and gives WEFT_ERR_FORMAT with
+/* Reads a file's text; info: the device it must be of; NULL: of none, for a text without such lines. Leaves *out empty and gives WEFT_ERR_FORMAT with
  * the line at the first thing that is wrong, WEFT_ERR_UNSUPPORTED for another device's file. */
 weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out);
 weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out);
 /* Replaces the row of the same shape or adds it. */
 weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row);
+/* The same for a coefficient. */
+weft_status wf_tuned_put_cost(wf_tuned_table *t, const wf_cost *cost);
 /* An error if that path cannot or should not be written: a file of another kind, a folder, a device. */
 weft_status wf_tuned_may_write(const char *path);
 /* Replaces the whole file at once: readers see the old one or the new one. */

@@ -11,6 +11,7 @@
 
 #define MAX_BYTES (1u << 20)
 #define MAX_ROWS  4096
+#define MAX_COSTS 1024
 #define HEAD      "weft-tuned 1"
 
 const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS] = {
@@ -41,9 +42,23 @@ weft_status wf_tuned_put(wf_tuned_table *t, const wf_tuned_row *row)
     return WEFT_OK;
 }
 
+weft_status wf_tuned_put_cost(wf_tuned_table *t, const wf_cost *cost)
+{
+    size_t i = 0;
+    while (i < t->n_costs && (strcmp(t->costs[i].of, cost->of) || strcmp(t->costs[i].name, cost->name))) i++;
+    if (i == t->n_costs) {
+        if (i >= MAX_COSTS) return wf_fail(WEFT_ERR_FORMAT, "more than %d coefficients", MAX_COSTS);
+        if (!wf_grow(&t->costs, t->n_costs, &t->cap_costs, sizeof *t->costs)) return WEFT_ERR_NOMEM;
+        t->n_costs++;
+    }
+    t->costs[i] = *cost;
+    return WEFT_OK;
+}
+
 void wf_tuned_free(wf_tuned_table *t)
 {
     free(t->rows);
+    free(t->costs);
     *t = (wf_tuned_table){0};
 }
 
@@ -117,7 +132,7 @@ static weft_status read_row(char *line, int at, wf_tuned_table *t)
     char *save = NULL, *op = strtok_r(line, " \t", &save), *dtype = strtok_r(NULL, " \t", &save);
     char *keys = strtok_r(NULL, " \t", &save);
     if (!find_kind(op, &r.kind))
-        return bad(at, "is neither gemm nor decode_attention nor prefill_attention nor one of "
+        return bad(at, "is neither cost nor gemm nor decode_attention nor prefill_attention nor one of "
                        "these with _async");
     if (!dtype || !find_dtype(dtype, &r.dtype)) return bad(at, "names no storage format");
     if (!keys || !read_keys(keys, &r)) return bad(at, "has no shape such as N=6144,K=4096");
@@ -177,6 +192,42 @@ static weft_status read_dense_batch(const char *p, int at, wf_tuned_table *t)
     return good ? WEFT_OK : bad(at, "wants a number of rows, at most 65536");
 }
 
+/* A word of those that kernels and coefficients are called by, with its end; false: there is none, or it is too long. */
+static bool read_name(const char **p, char *out, size_t cap)
+{
+    size_t n = strspn(*p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/");
+    if (!n || n >= cap) return false;
+    memcpy(out, *p, n);
+    out[n] = 0;
+    *p += n;
+    return true;
+}
+
+/* A decimal number that print_costs() writes without an exponent. */
+static bool decimal(const char **p, double *out)
+{
+    size_t n = strspn(*p, "0123456789."), points = 0;
+    for (size_t i = 0; i < n; i++) points += (*p)[i] == '.';
+    if (n < points + 1 || n > 15 || points > 1) return false;
+    *out = strtod(*p, NULL);
+    *p += n;
+    return *out >= WF_TUNED_LEAST_COST && *out < 1e7;
+}
+
+/* "wgmma latency=0.29,memory=4.1" */
+static weft_status read_costs(const char *p, int at, wf_tuned_table *t)
+{
+    wf_cost c = {.line = (uint32_t)at};
+    if (!read_name(&p, c.of, sizeof c.of) || *p != ' ') return bad(at, "wants `cost NAME KEY=VALUE,KEY=VALUE`");
+    do {
+        p++;
+        if (!read_name(&p, c.name, sizeof c.name) || *p++ != '=' || !decimal(&p, &c.value))
+            return bad(at, "wants KEY=VALUE, separated by commas: a word, and a number from 0.0001 to 9999999");
+        WF_TRY(wf_tuned_put_cost(t, &c));
+    } while (*p == ',');
+    return *p ? bad(at, "has something behind its last KEY=VALUE") : WEFT_OK;
+}
+
 typedef struct reader {
     const struct weft_device_info *info;
     wf_tuned_table *out;
@@ -197,19 +248,21 @@ static weft_status read_line(reader *r, char *line, int at)
     if (!strncmp(line, "kernels ", 8)) return read_kernels(line + 8, at, r->out);
     if (!strncmp(line, "dense_batch ", 12)) return read_dense_batch(line + 12, at, r->out);
     int head = head_of(line);
+    if (head >= 0 && !r->info) return bad(at, "names a device, and this text is for any");
     if (head >= 0) {
         r->seen |= 1u << head;
         return check_head(line, at, head, r->info);
     }
     if ((r->seen & ALL_STRICT) != ALL_STRICT)
         return bad(at, "comes before device, platform and units");
+    if (!strncmp(line, "cost ", 5)) return read_costs(line + 5, at, r->out);
     return read_row(line, at, r->out);
 }
 
 weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info,
                            wf_tuned_table *out)
 {
-    reader r = {.info = info, .out = out};
+    reader r = {.info = info, .out = out, .seen = info ? 0 : ALL_STRICT};
     int at = 1;
     *out = (wf_tuned_table){0};
     char *copy = wf_strdup(text);
@@ -249,6 +302,17 @@ void wf_tuned_shape(const wf_tuned_row *r, char *buf, size_t cap)
         n += (size_t)snprintf(buf + n, cap - n, "%s%s=%u", i ? "," : "", k->keys[i], r->key[i]);
 }
 
+static void print_costs(FILE *f, const wf_tuned_table *t)
+{
+    for (const wf_cost *c = t->costs; c < t->costs + t->n_costs; c++) {
+        bool begins = c == t->costs || strcmp(c->of, c[-1].of);
+        if (begins && c > t->costs) putc('\n', f);
+        if (begins) fprintf(f, "cost %s ", c->of);
+        fprintf(f, "%s%s=%.8g", begins ? "" : ",", c->name, c->value);
+    }
+    if (t->n_costs) putc('\n', f);
+}
+
 static void print_table(FILE *f, const struct weft_device_info *info, const wf_tuned_table *t)
 {
     char shape[64], date[16];
@@ -260,6 +324,7 @@ static void print_table(FILE *f, const struct weft_device_info *info, const wf_t
             info->compute_units, info->driver);
     if (t->kernels) fprintf(f, "kernels %08x\n", t->kernels);
     if (t->dense_batch) fprintf(f, "dense_batch %u\n", t->dense_batch);
+    print_costs(f, t);
     for (size_t i = 0; i < t->n; i++) {
         const wf_tuned_row *r = &t->rows[i];
         wf_tuned_shape(r, shape, sizeof shape);

@@ -4,6 +4,7 @@
  * Sizes double from 1. Between two sizes with different winners, bisection finds the point of change. A change must gain 3 %, so
  * that noise does not cause one. */
 #include "base/file.h"
+#include "dev/roofline.h"
 #include "engine/engine.h"
 #include "select/select.h"
 #include "tune/measure.h"
@@ -351,6 +352,19 @@ static weft_status find_path(const tuner *t, char *path, size_t cap)
                                     : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
 }
 
+/* What the device reaches at most. */
+static weft_status put_ceilings(tuner *t, wf_tuned_table *all)
+{
+    wf_ceilings top = {0};
+    wf_cost costs[WF_CEILING_COSTS];
+    if (!t->dev->fns->measure) return WEFT_OK;
+    WF_TRY(t->dev->fns->measure(t->dev, &top));
+    size_t n = wf_ceiling_costs(&top, costs);
+    for (size_t i = 0; i < n; i++)
+        if (costs[i].value >= WF_TUNED_LEAST_COST) WF_TRY(wf_tuned_put_cost(all, &costs[i]));
+    return WEFT_OK;
+}
+
 /* Keeps rows of other shapes. Replaces a file that is invalid or of other kernels. */
 static weft_status merge_and_write(tuner *t, const char *path)
 {
@@ -364,6 +378,7 @@ static weft_status merge_and_write(tuner *t, const char *path)
     all.kernels = kernels;
     if (batch) all.dense_batch = batch;
     for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
+    if (!s) s = put_ceilings(t, &all);
     if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
     if (t->p->dense_batch) *t->p->dense_batch = batch;
     wf_tuned_free(&all);

@@ -3,7 +3,9 @@
  * NVIDIA's assembler, where there is one). */
 #include "unit/cl_test.h"
 
+#include "base/file.h"
 #include "dev/front.h"
+#include "select/tuned.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -186,6 +188,83 @@ static void rotations_behind_products(void **state)
     }
 }
 
+/* ---- products by wgmma ------------------------------------------------------------------------------------- */
+
+static const wf_dev_fns offline_fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants};
+
+/* The defaults of GPUs, which hold the model of wgmma. */
+static void take_default_costs(cl_dev *d)
+{
+    char *text;
+    size_t size;
+    wf_tuned_table t;
+    assert_int_equal(wf_read_file("tuned/default/opencl-gpu.tune", 1 << 20, &text, &size), WEFT_OK);
+    if (wf_tuned_parse(text, NULL, &t)) fail_msg("%s", wf_error());
+    d->base.fns = &offline_fns;
+    if (wf_cl_set_costs(&d->base, t.costs, t.n_costs)) fail_msg("%s", wf_error());
+    wf_tuned_free(&t);
+    free(text);
+}
+
+static cl_dev *with_wgmma(void)
+{
+    cl_dev *d = (cl_dev *)with_units(132, 227);
+    d->ref.caps.nv_wgmma = true;
+    d->ref.caps.local_bytes = 48 << 10;
+    d->ref.caps.scratch = 128 << 20, d->ref.caps.zeroed = 20 << 20;
+    return d;
+}
+
+/* Those that an H200 ran the fastest of all (bench/results/nvidia-h200.csv). */
+static void products_follow_the_model(void **state)
+{
+    static const struct {
+        uint32_t m, n, k;
+        const char *variant;
+    } fastest[] = {{1, 6144, 4096, "flat8"},         {8, 4096, 4096, "flat8_split"},  {16, 28672, 4096, "narrow16"},   {32, 28672, 4096, "wgmma32"},
+                   {128, 28672, 4096, "wgmma128"},   {1024, 6144, 4096, "packed192"}, {2048, 28672, 4096, "packed256"}};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    take_default_costs(d);
+    for (size_t i = 0; i < WF_LEN(fastest); i++) {
+        wf_call c = product(fastest[i].m, fastest[i].n, fastest[i].k);
+        int v = best_of(d, &c);
+        assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, fastest[i].variant);
+        assert_true(wf_expected_us(&d->base, &c, v) > 0);
+    }
+}
+
+/* A cut of K is for calls of any rows and share that have room for it, and then it is the name that says where. */
+static void cuts_have_names(void **state)
+{
+    (void)state;
+    cl_dev *d = with_wgmma();
+    int cut = wf_variant_find((d->base.fns = &offline_fns, &d->base), WF_OP_GEMM, "wgmma64_k4");
+    wf_call few = product(64, 4096, 4096), many = product(4096, 4096, 4096), shallow = product(64, 4096, 192);
+    assert_true(cut > 0);
+    assert_true(wf_cl_supports(&d->base, &few, cut));
+    assert_false(wf_cl_supports(&d->base, &many, cut));
+    assert_false(wf_cl_supports(&d->base, &shallow, cut));
+    few.max_groups = 3; /* the four of a tile would wait for each other */
+    assert_false(wf_cl_supports(&d->base, &few, cut));
+}
+
+/* Half a model is refused, and leaves what was there. */
+static void models_are_whole(void **state)
+{
+    static const wf_cost half = {"wgmma", "unit", 3, 7}, other = {"wgmma", "colour", 3, 7};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    d->base.fns = &offline_fns;
+    assert_int_equal(wf_cl_set_costs(&d->base, &half, 1), WEFT_ERR_FORMAT);
+    assert_true(d->costs.model.wgmma.unit == 0);
+    take_default_costs(d);
+    assert_int_equal(wf_cl_set_costs(&d->base, &half, 1), WEFT_OK);
+    assert_int_equal(wf_cl_set_costs(&d->base, &other, 1), WEFT_ERR_FORMAT);
+    assert_non_null(strstr(wf_error(), "line 7"));
+    assert_true(d->costs.model.wgmma.unit == 3);
+}
+
 /* ---- in how many launches ---------------------------------------------------------------------------------- */
 
 /* Gate and up of M rows, the norm in front and SiLU behind: each product is one launch with what it can take along. */
@@ -324,6 +403,9 @@ int main(void)
         cmocka_unit_test(tiles_follow_the_device),
         cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(rotations_behind_products),
+        cmocka_unit_test(products_follow_the_model),
+        cmocka_unit_test(cuts_have_names),
+        cmocka_unit_test(models_are_whole),
         cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),

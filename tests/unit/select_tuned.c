@@ -99,6 +99,22 @@ static void broken_files_are_refused(void **state)
         {HEAD "kernels xyz\n", "line 6"},
         {HEAD "kernels 123456789\n", "line 6"},
         {HEAD "dense_batch 0\n", "line 6"},
+        {"weft-tuned 1\ncost device read=1\n", "line 2: comes before"},
+        {HEAD "cost\n", "line 6"},
+        {HEAD "cost device\n", "cost NAME"},
+        {HEAD "cost device \n", "cost NAME"},
+        {HEAD "cost device read\n", "KEY=VALUE"},
+        {HEAD "cost device read=\n", "KEY=VALUE"},
+        {HEAD "cost device read=.\n", "KEY=VALUE"},
+        {HEAD "cost device read=-1\n", "KEY=VALUE"},
+        {HEAD "cost device read=0\n", "KEY=VALUE"},
+        {HEAD "cost device read=0.00001\n", "KEY=VALUE"},
+        {HEAD "cost device read=10000000\n", "KEY=VALUE"},
+        {HEAD "cost device read=1.2.3\n", "KEY=VALUE"},
+        {HEAD "cost device read=1e3\n", "behind its last"},
+        {HEAD "cost device read=1,\n", "KEY=VALUE"},
+        {HEAD "cost device read=1 f32=1\n", "behind its last"},
+        {HEAD "cost a234567890123456789012345678901234567890 read=1\n", "cost NAME"},
         {HEAD "dense_batch 65537\n", "line 6"},
         {HEAD "dense_batch 512 rows\n", "line 6"},
         {HEAD "matmul F16 N=1,K=1 1:a\n", "line 6: is neither"},
@@ -133,6 +149,7 @@ static void broken_files_are_refused(void **state)
             fail_msg("%s\nsays: %s", bad[i].text, weft_last_error());
         assert_int_equal(t.n, 0);
         assert_null(t.rows);
+        assert_null(t.costs);
     }
 }
 
@@ -172,6 +189,21 @@ static int remove_folder(void **state)
     return system(command);
 }
 
+/* A text that is for any device has neither head nor rows' need of one. */
+static void costs_are_read(void **state)
+{
+    (void)state;
+    wf_tuned_table t;
+    if (wf_tuned_parse("weft-tuned 1\ncost a b=1,c=0.25\ncost a/x b=3\ncost a b=2\n", NULL, &t)) fail_msg("%s", weft_last_error());
+    assert_int_equal(t.n_costs, 3);
+    assert_string_equal(t.costs[0].of, "a");
+    assert_string_equal(t.costs[0].name, "b");
+    assert_true(t.costs[0].value == 2 && t.costs[0].line == 4); /* the last counts */
+    assert_true(t.costs[1].value == 0.25 && t.costs[2].value == 3);
+    wf_tuned_free(&t);
+    assert_int_equal(wf_tuned_parse("weft-tuned 1\ndevice null device\n", NULL, &t), WEFT_ERR_FORMAT);
+}
+
 static void written_reads_back(void **state)
 {
     (void)state;
@@ -179,7 +211,7 @@ static void written_reads_back(void **state)
     wf_tuned_table t, back;
     char path[256];
     assert_int_equal(
-        wf_tuned_parse(HEAD ROW "prefill_attention F16 H=4,KV=2,D=64 1:null\n", &info, &t),
+        wf_tuned_parse(HEAD "cost device read=4545.5,launch=0.0001\ncost gemm/x memory=0.3333\n" ROW "prefill_attention F16 H=4,KV=2,D=64 1:null\n", &info, &t),
         WEFT_OK);
     wf_tuned_row row = t.rows[0];
     row.n_steps = 1;
@@ -193,6 +225,9 @@ static void written_reads_back(void **state)
     assert_int_equal(back.n, t.n);
     assert_int_equal(back.dense_batch, 768);
     assert_memory_equal(back.rows, t.rows, t.n * sizeof *t.rows);
+    assert_int_equal(back.n_costs, 3);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(back.costs[i].value == t.costs[i].value && !strcmp(back.costs[i].of, t.costs[i].of) && !strcmp(back.costs[i].name, t.costs[i].name));
     wf_tuned_free(&t);
     wf_tuned_free(&back);
     snprintf(path, sizeof path, "%s/none/a.tune", folder);
@@ -282,6 +317,49 @@ static void forced_by_name(void **state)
         p.force = bad[i];
         assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_ERR_ARG);
         assert_null(dev);
+    }
+}
+
+/* Opens the CPU with a file of these lines behind its head. */
+static weft_status open_with_lines(const char *lines, wf_dev **dev)
+{
+    wf_open_params p = {.tier = WF_TIER_BASE, .threads = 1};
+    struct weft_device_info cpu = {0};
+    char path[256], text[1024];
+    assert_true(wf_backend_cpu.list(&cpu, 1) == 1);
+    snprintf(path, sizeof path, "%s/costs.tune", folder);
+    snprintf(text, sizeof text, "weft-tuned 1\ndevice %s\nplatform %s\nunits %u\n%s", cpu.name, cpu.platform, cpu.compute_units, lines);
+    FILE *f = fopen(path, "w");
+    assert_true(f && fputs(text, f) >= 0 && !fclose(f));
+    p.tuned = path;
+    return wf_select_open("cpu", &p, dev);
+}
+
+static const char *picked_with(const char *lines)
+{
+    wf_dev *dev;
+    wf_call c = some_product(3, WF_F32);
+    if (open_with_lines(lines, &dev)) fail_msg("%s", weft_last_error());
+    const char *name = wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name;
+    assert_true(wf_expected_us(dev, &c, wf_pick(dev, &c)) > 0);
+    wf_dev_close(dev);
+    return name;
+}
+
+/* Measured kernels come first, by expected time; a kernel with half of its coefficients is none. */
+static void costs_order_kernels(void **state)
+{
+    static const char *const bad[] = {"cost device speed=1\n", "cost gemm/none memory=1\n", "cost gemm memory=1.5\n", "cost wgmma unit=1\n", "cost x y=1\n"};
+    wf_dev *dev;
+    (void)state;
+    assert_string_equal(picked_with("cost device read=1,f32=1\n"), "rows-c");
+    assert_string_equal(picked_with("cost gemm/ref memory=0.5,compute=0.5\n"), "ref");
+    assert_string_equal(picked_with("cost gemm/ref memory=0.5\n"), "rows-c");
+    assert_string_equal(picked_with("cost gemm/ref memory=0.0002,compute=0.0001\ncost gemm/rows-c memory=0.5,compute=0.5\n"), "rows-c");
+    assert_string_equal(picked_with("cost gemm/ref memory=0.6,compute=0.6\ncost gemm/rows-c memory=0.5,compute=0.5\n"), "ref");
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        assert_int_equal(open_with_lines(bad[i], &dev), WEFT_ERR_ARG);
+        assert_non_null(strstr(weft_last_error(), "line 5"));
     }
 }
 
@@ -420,11 +498,13 @@ int main(void)
         cmocka_unit_test(rows_are_found),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(cut_files),
+        cmocka_unit_test(costs_are_read),
         cmocka_unit_test_setup_teardown(written_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(devices_pick_by_file, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_files_are_warned_of, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_kernels, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(named_files, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(costs_order_kernels, make_folder, remove_folder),
         cmocka_unit_test(forced_by_name),
         cmocka_unit_test(dropped_until_none_is_left),
         cmocka_unit_test(fused_ones_are_dropped_alone),
