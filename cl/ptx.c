@@ -113,6 +113,17 @@ void wf_ptx_open(wf_ptx *t, const char *does, const char *effects, const char *l
     declare(t, locals);
 }
 
+void wf_ptx_open_for(wf_ptx *t, const char *does, const char *locals, const char *effects, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, effects);
+    int n = vsnprintf(text, sizeof text, effects, args);
+    va_end(args);
+    if (n < 0 || (size_t)n >= sizeof text) t->lost = true;
+    wf_ptx_open(t, does, text, locals);
+}
+
 void wf_ptx_close(wf_ptx *t)
 {
     t->depth--;

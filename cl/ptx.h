@@ -23,6 +23,8 @@ void wf_ptx_label(wf_ptx *t, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Opens a scope. effects: "Reads a, b; writes c." of the registers around it, families as "acc*"; both become its comment.
  * locals: its registers, for example ".b32 tmp; .pred p;", or "". */
 void wf_ptx_open(wf_ptx *t, const char *does, const char *effects, const char *locals);
+/* The same, of registers whose names are formatted. */
+void wf_ptx_open_for(wf_ptx *t, const char *does, const char *locals, const char *effects, ...) WF_PRINTF(4, 5);
 void wf_ptx_close(wf_ptx *t);
 /* The text, malloc'ed; NULL: memory ran out. */
 char *wf_ptx_finish(wf_ptx *t);

@@ -17,11 +17,8 @@
  * Source: PTX ISA 8.0, "wgmma" (fragments of m64nNk16, matrix descriptor, swizzling modes).
  */
 #include "cl/wgmma.h"
+#include "cl/ptx_short.h"
 
-#define emit        wf_ptx_emit
-#define label       wf_ptx_label
-#define open_scope  wf_ptx_open
-#define close_scope wf_ptx_close
 #define WARPGROUP   128
 #define REGISTERS   65536 /* of a multiprocessor */
 #define FRAGMENT    512 /* bytes: 16 rows and 16 of K of W */

@@ -10,13 +10,10 @@
  * waits for a later one.
  */
 #include "cl/wgmma.h"
+#include "cl/ptx_short.h"
 
 #include <stdio.h>
 
-#define emit        wf_ptx_emit
-#define label       wf_ptx_label
-#define open_scope  wf_ptx_open
-#define close_scope wf_ptx_close
 #define TOGETHER    4 /* groups of rows whose residuals are loaded together */
 
 /* Rows of Y that the work-group finishes at once: a work-item has four columns of Y, which are of four rows of W, or of four
@@ -243,11 +240,10 @@ static void store_row(wf_ptx *t, int i)
 
 static void finish_row(wf_ptx *t, const wf_wgmma *s, int i)
 {
-    char effects[160];
-    snprintf(effects, sizeof effects, "Reads reduced, m0, m, n, column, %s, b*, %sto_half, y_pitch, y; writes nothing.", s->split_k > 1 ? "exchange" : "at",
-             s->silu ? "" : "r*, ");
-    open_scope(t, "Finishes four outputs of a row: sums, bias, then residual or SiLU, one store.", effects,
-               ".b32 row, y_row, h<2>; .f32 f<8>; .b64 to, more; .pred p;");
+    open_scope_for(t, "Finishes four outputs of a row: sums, bias, then residual or SiLU, one store.",
+                   ".b32 row, y_row, h<2>; .f32 f<8>; .b64 to, more; .pred p;",
+                   "Reads reduced, m0, m, n, column, %s, b*, %sto_half, y_pitch, y; writes nothing.", s->split_k > 1 ? "exchange" : "at",
+                   s->silu ? "" : "r*, ");
     find_row(t, s, i);
     emit(t, "@!p bra END%d;", i);
     load_sums(t, s, i);

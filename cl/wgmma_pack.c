@@ -9,11 +9,8 @@
  * Source: PTX ISA 8.0, "cp.async.bulk", "mbarrier", "fence.proxy".
  */
 #include "cl/wgmma.h"
+#include "cl/ptx_short.h"
 
-#define emit         wf_ptx_emit
-#define label        wf_ptx_label
-#define open_scope   wf_ptx_open
-#define close_scope  wf_ptx_close
 #define BLOCK_STAGES 2 /* stages of neighbouring steps that a work-group packs at once: a block */
 
 void wf_wgmma_declare_pack(wf_ptx *t)

@@ -1,0 +1,47 @@
+/* wgmma_attention: what the files of the generator share. wgmma_attention.c is its owner: arguments, items, runs;
+ * wgmma_attention_stages.c has the stages of keys and values with their barriers, and the copies into them; wgmma_attention_run.c the products
+ * of a run, and its rows' results; wgmma_attention_softmax.c what lies between the two products. */
+#ifndef WF_WGMMA_ATTENTION_H
+#define WF_WGMMA_ATTENTION_H
+
+#include "cl/cl.h"
+#include "cl/ptx.h"
+
+enum {
+    WF_ATTENTION_ROWS = WF_CL_ATTENTION_ROWS,
+    WF_ATTENTION_WARPS = 8, /* that multiply */
+    WF_ATTENTION_COPIERS = WF_CL_ATTENTION_THREADS / 32 - WF_ATTENTION_WARPS, /* warps that copy */
+    WF_ATTENTION_PANEL = 128 /* bytes of a row */
+};
+#define WF_ATTENTION_NO_MAX "0fF149F2CA" /* -1e30 */
+
+typedef struct wf_attention_shape {
+    int d, keys, stages; /* head size; keys of a tile; stages in flight */
+    int panels, q_bytes, tile_bytes, stage_bytes; /* a stage: a tile of keys, then one of values */
+    int chunks, at_once; /* of 16 bytes in a row; rows that one instruction of a warp copies */
+    int s, p, o;         /* registers of scores, of weights, of accumulators */
+    int labels;          /* numbers given to labels */
+} wf_attention_shape;
+
+/* wgmma_attention_stages.c. A number for labels. */
+int wf_attention_label(wf_attention_shape *s);
+/* Waits until the barrier at [bar + offset] is over with the phase in a register. */
+void wf_attention_await(wf_ptx *t, wf_attention_shape *s, const char *bar, int offset, const char *phase);
+/* x: "k" or "v". To the next stage; its barriers and its descriptor. */
+void wf_attention_advance(wf_ptx *t, const wf_attention_shape *s, const char *x);
+void wf_attention_place_stage(wf_ptx *t, const wf_attention_shape *s, const char *x);
+void wf_attention_release(wf_ptx *t, const char *bar, int offset);
+void wf_attention_copy_run(wf_ptx *t, wf_attention_shape *s);
+
+/* wgmma_attention_run.c. Token and head (among those of the KV head) of packed row `row` of the block; padding has token -1. Writes the
+ * registers token and head; destroys the predicate y. */
+void wf_attention_unpack_row(wf_ptx *t, const char *token, const char *head);
+/* The products of a run, from cleared accumulators to rows of the result. */
+void wf_attention_multiply_run(wf_ptx *t, wf_attention_shape *s);
+
+/* wgmma_attention_softmax.c: scores to weights; where `raised`, the accumulators must be rescaled; weights to F16. */
+void wf_attention_softmax(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_rescale(wf_ptx *t, wf_attention_shape *s);
+void wf_attention_round_weights(wf_ptx *t, const wf_attention_shape *s);
+
+#endif
