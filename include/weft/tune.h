@@ -55,7 +55,7 @@ typedef void (*weft_op_fn)(void *user, const struct weft_op_row *row);
 struct weft_op_params {
     const char *device, *tier, *force, *tuned; /* as in weft_engine_params */
     uint32_t threads;
-    bool no_kernel_cache;
+    bool no_kernel_cache, deterministic;
     const char *ops;           /* a list of gemm,decode_attention,prefill_attention; NULL: all that the shapes fit */
     const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. K and V are always F16 */
     const char *const *shapes; /* "M=8,N=6144,K=4096" (no M: 1 to 2048), "B=64,L=4096" (H=32,KV=8,D=128,S=1024) */

@@ -243,7 +243,7 @@ static weft_status read_lines(char *text, const char *head, wf_line_fn fn, void 
     for (unsigned number = 1; rest; number++) {
         char *line = strsep(&rest, "\n");
         line[strcspn(line, "#\r")] = 0;
-        if (number == 1 && strcmp(line, head)) return wf_fail(WEFT_ERR_FORMAT, "the first line is not '%s'", head);
+        if (number == 1 && strcmp(line, head)) return wf_fail(WEFT_ERR_FORMAT, "not a file of this kind: the first line is not '%s'", head);
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = fn(user, line);
         if (s) return wf_fail_context(s, "line %u", number);

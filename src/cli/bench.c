@@ -130,7 +130,7 @@ static const wf_opt rows[] = {
 };
 static const WF_GROUP(group, "Tests", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model, &group, &wf_group_results, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_model, &group, &wf_group_results, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_bench = {
@@ -139,7 +139,8 @@ const wf_command wf_cmd_bench = {
     .summary =
         "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
         "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
-        "mean ± standard deviation.",
+        "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this process, "
+        "and `weft bench serve` a server.",
     .groups = groups,
     .run = cmd_bench,
 };

@@ -208,9 +208,9 @@ static const wf_opt rows[] = {
      "gemm, decode_attention, prefill_attention (default: those of the shapes, or all)",
      WF_OPT_TEXT, AT(ops)},
     {0, "shape", "SHAPE",
-     "M=8,N=6144,K=4096 (without M: 1 to 2048) or B=64,L=4096 (also H=32,KV=8,D=128, and S=1024: "
-     "an attention window of the last 1024 keys); repeatable (default: those of "
-     "Llama-3-8B)",
+     "M=8,N=6144,K=4096: a GEMM of M tokens with N x K weights (without M: 1 to 2048); or B=64,L=4096: attention of B sequences "
+     "with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last 1024 keys); repeatable "
+     "(default: those of Llama-3-8B)",
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
      "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT,
@@ -223,20 +223,18 @@ static const wf_opt rows[] = {
     {'r', "repetitions", "N", "samples of at least 50 ms, whose median is reported (default 5)",
      WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE",
-     "rotate over operands of this total size (default: twice the last-level cache)", WF_OPT_SIZE,
+     "total size of the copies of the operands that launches cycle through, so that none is cached, e.g. 4G (default: on GPUs 4G, else more than twice the last-level cache)", WF_OPT_SIZE,
      AT(rotate), 1, 0x1p63},
-    {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
-     1, 4096},
     {'o', "output", "md|json|csv", "format of the table (default md)", WF_OPT_CHOICE, AT(output)},
 };
 static const WF_GROUP(group, "Ops", rows);
 static const wf_opt testing[] = {
-    {0, "force", "OP=VARIANT,...", "use these kernel variants", WF_OPT_TEXT, AT(engine.force)},
+    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(engine.force)},
     {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
 static const WF_GROUP(testing_group, "Testing", testing);
-static const wf_opt_group *const groups[] = {&group,         &wf_group_results, &wf_group_device,
+static const wf_opt_group *const groups[] = {&group, &wf_group_threads, &wf_group_results, &wf_group_device, &wf_group_kernels,
                                              &testing_group, &wf_group_general, NULL};
 
 const wf_command wf_cmd_bench_ops = {

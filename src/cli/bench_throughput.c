@@ -456,6 +456,7 @@ static const wf_opt_group *const groups[] = {
     &wf_group_batching,
     &wf_group_context,
     &wf_group_device,
+    &wf_group_kernels,
     &wf_group_testing,
     &wf_group_general,
     NULL,

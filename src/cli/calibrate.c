@@ -171,7 +171,7 @@ static const wf_opt rows[] = {
 };
 static const WF_GROUP(group, "Output", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &wf_group_text,    &group, &wf_group_context, &wf_group_device,
+    &wf_group_model,   &wf_group_text,    &group, &wf_group_context, &wf_group_device, &wf_group_kernels,
     &wf_group_testing, &wf_group_general, NULL,
 };
 

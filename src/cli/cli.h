@@ -135,8 +135,8 @@ typedef struct wf_command {
 
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
-extern const wf_opt_group wf_group_model, wf_group_context, wf_group_sampling, wf_group_text,
-    wf_group_special, wf_group_batching, wf_group_profile, wf_group_device, wf_group_testing, wf_group_results, wf_group_general;
+extern const wf_opt_group wf_group_model, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_text, wf_group_special, wf_group_batching,
+    wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,

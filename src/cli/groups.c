@@ -10,13 +10,17 @@ static const wf_opt model[] = {
 };
 WF_GROUP(wf_group_model, "Model", model);
 
+#define THREADS {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads), 1, 4096}
+
 static const wf_opt context[] = {
     {'c', "ctx-size", "CONTEXT", "context length in tokens (default: the model's, at most 4096)",
-     WF_OPT_U32, AT(engine.context), 1, MANY},
-    {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
-     1, 4096},
+     WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+    THREADS,
 };
 WF_GROUP(wf_group_context, "Context and threads", context);
+
+static const wf_opt threads[] = {THREADS};
+WF_GROUP(wf_group_threads, "Threads", threads);
 
 static const wf_opt sampling[] = {
     {0, "temp", "T", "sampling temperature (default 0: greedy)", WF_OPT_REAL,
@@ -28,7 +32,7 @@ static const wf_opt sampling[] = {
      WF_OPT_REAL, AT(sampling.top_p), 0, 1},
     {0, "min-p", "P", "drop tokens less likely than P times the most likely one (default 0: off)",
      WF_OPT_REAL, AT(sampling.min_p), 0, 1},
-    {0, "repeat-penalty", "X", "divide the logits of the last 64 tokens by X (default 1: off)",
+    {0, "repeat-penalty", "X", "penalty on the last 64 tokens: divides positive logits by X, multiplies negative ones (default 1: off)",
      WF_OPT_REAL, AT(sampling.repeat_penalty), 0, 100},
     {0, "seed", "SEED", "random seed; the same seed gives the same text (default: random)",
      WF_OPT_U64, AT(sampling.seed), 0, 0x1p64},
@@ -37,7 +41,7 @@ WF_GROUP(wf_group_sampling, "Sampling", sampling);
 
 static const wf_opt text[] = {
     {'p', "prompt", "TEXT", "the text; '' is an empty text", WF_OPT_TEXT, AT(prompt)},
-    {'f', "file", "FILE", "read the text from a file", WF_OPT_TEXT, AT(file)},
+    {'f', "file", "FILE", "read the text from a file; - is standard input", WF_OPT_TEXT, AT(file)},
 };
 WF_GROUP(wf_group_text, "Input", text);
 
@@ -53,7 +57,7 @@ static const wf_opt batching[] = {
     {0, "max-num-seqs", "N", "most sequences in a batch (default 64)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE",
-     "size of the KV cache (default: 8 sequences of full context length)", WF_OPT_SIZE,
+     "size of the KV cache, e.g. 4G (default: 8 sequences of full context length)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},
     {0, "max-num-batched-tokens", "N", "most tokens in a step (default: as `weft tune` measured, else 1024 on GPUs and 512 elsewhere; for the policies orca and request the context length)", WF_OPT_U32,
      AT(engine.max_batched_tokens), 1, 65536},
@@ -76,25 +80,29 @@ static const wf_opt device[] = {
      WF_OPT_TEXT, AT(engine.device)},
     {0, "tier", "base|simd|fp16|subgroup|matrix", "highest kernel tier to use: simd on CPUs, fp16 and subgroup on OpenCL, matrix units on both (default: the best available)", WF_OPT_CHOICE,
      AT(engine.tier)},
-    {0, "tuned", "FILE|none", "kernel choices written by `weft tune`; none: built-in heuristics (default: the file of this device, if any)",
-     WF_OPT_TEXT, AT(engine.tuned)},
-    {0, "deterministic", NULL, "batch-invariant kernels: a request gives the same bits alone and in any batch; slower", WF_OPT_FLAG, AT(engine.deterministic)},
     {0, "list-devices", NULL, "list the devices and exit", WF_OPT_FLAG, AT(list_devices)},
 };
 WF_GROUP(wf_group_device, "Device", device);
 
+static const wf_opt kernels[] = {
+    {0, "tuned", "FILE|none", "kernel choices written by `weft tune`; none: built-in heuristics (default: the file of this device, if any)",
+     WF_OPT_TEXT, AT(engine.tuned)},
+    {0, "deterministic", NULL, "batch-invariant kernels: a request gives the same bits alone and in any batch; slower", WF_OPT_FLAG, AT(engine.deterministic)},
+};
+WF_GROUP(wf_group_kernels, "Choice of kernels", kernels);
+
 static const wf_opt testing[] = {
     {0, "max-alloc", "SIZE", "limit the size of device buffers, e.g. 256M", WF_OPT_SIZE,
      AT(engine.max_alloc), 1, 0x1p63},
-    {0, "nano-batches", "N", "split steps into N parts; attention of one part overlaps with the GEMMs of the others (default 1: off)", WF_OPT_U32,
+    {0, "nano-batches", "N", "split each step into N nano-batches; the attention of one overlaps with the GEMMs of the others, on a second queue (default 1: off)", WF_OPT_U32,
      AT(engine.nano_batches), 1, 64},
-    {0, "plan", "FILE", "read the execution plan from this file", WF_OPT_TEXT, AT(engine.plan)},
+    {0, "plan", "FILE", "run the execution plan in this file, which --dump-plan wrote and you may have edited (docs/plans.md)", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the execution plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
     {0, "timeline", "FILE", "write a timeline of all steps as Chrome trace JSON, for Perfetto", WF_OPT_TEXT, AT(engine.timeline)},
     {0, "calibration", "FILE", "attention logit ranges from `weft calibrate` (default: MODEL.calibration, if it exists)",
      WF_OPT_TEXT, AT(engine.calibration)},
-    {0, "attention-windows", "FILE", "how many of the last keys each KV head of each layer attends to (sparse attention); query heads share the window of "
-     "their KV head (docs/tuning.md has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
+    {0, "attention-windows", "FILE", "file with the attention window, in keys, of each KV head of each layer (sparse attention; docs/tuning.md "
+     "has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
     {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(engine.force)},
     {0, "page-tokens", "N", "tokens per KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
      1, 1024},
@@ -104,7 +112,7 @@ static const wf_opt testing[] = {
     {0, "check-calls", NULL, "check operands and shapes of each kernel call of each step", WF_OPT_FLAG, AT(engine.check_calls)},
     {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
-    {0, "watchdog", "MS", "treat the device as lost after a step of this many ms (default 60000)", WF_OPT_U32,
+    {0, "watchdog", "MS", "treat the device as lost if a step takes longer, in ms (default 60000)", WF_OPT_U32,
      AT(engine.watchdog_ms), 1, MANY},
 };
 WF_GROUP(wf_group_testing, "Advanced and testing", testing);

@@ -120,7 +120,7 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     for (size_t k = 0; k < n; k++) {
         char size[32];
         wf_human(weft_model_memory(m, contexts[k], 1), true, size, sizeof size);
-        printf("%s %s with a context of %u tokens\n", k ? "                " : "memory need     ",
+        printf("%s %s with a context of %u tokens (one sequence)\n", k ? "                " : "memory need     ",
                size, contexts[k]);
     }
 }
@@ -131,7 +131,7 @@ static void print_kv(const struct weft_budget *b)
     wf_human(b->kv, true, size, sizeof size);
     wf_human(b->kv_tokens, false, tokens, sizeof tokens);
     wf_human(b->steady_kv_tokens, false, more, sizeof more);
-    printf("                 KV cache of %s holds %s tokens (%u whole contexts of %u), and %s while steps have at most %u\n",
+    printf("                 KV cache of %s holds %s tokens (%u whole contexts of %u), and %s while steps have at most %u tokens\n",
            size, tokens, b->contexts, b->context, more, b->steady_tokens);
 }
 
@@ -159,7 +159,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
         uint64_t fixed = b.weights + b.activations, free = list[i].memory;
         char tokens[32];
         wf_human(free > fixed ? (free - fixed) / b.kv_bytes_per_token : 0, false, tokens, sizeof tokens);
-        printf("                 room for %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
+        printf("                 room for a KV cache of %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
                b.kv + b.activations > list[i].max_alloc ? ", which cannot unify the KV cache and activations in one buffer" : "");
     }
 }
@@ -214,8 +214,8 @@ static int print_model(const wf_opts *o)
 static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
-    if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens))
-        return wf_usage(o->command, "-c, --max-num-seqs, --kv-memory and --max-num-batched-tokens need a model (-m)");
+    if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens))
+        return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
     return o->model ? print_model(o) : print_devices();
 }
 

@@ -6,15 +6,17 @@
 
 static void print_row(void *user, const struct weft_kernel *k)
 {
-    (void)user;
+    bool *headed = user;
+    if (!*headed) printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s\n", "op", "name", "tier", "weight layout", "invariance class", "batch", "runs", "source");
+    *headed = true;
     printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s%s%s\n", k->op, k->name, k->tier, k->layout, k->invariance, k->batch_dependent ? "depends" : "no",
            k->runs ? "yes" : "no", k->file, *k->needs ? "; needs " : "", k->needs);
 }
 
 static int print_list(const wf_opts *o)
 {
-    printf("%-12s %-20s %-8s %-18s %-18s %-8s %-5s %s\n", "op", "name", "tier", "weight layout", "invariance class", "batch", "runs", "source");
-    weft_status s = weft_kernels(o->engine.device, o->engine.tier, print_row, NULL);
+    bool headed = false;
+    weft_status s = weft_kernels(o->engine.device, o->engine.tier, print_row, &headed);
     return s ? wf_say_error(s) : 0;
 }
 

@@ -102,10 +102,12 @@ static int run_command(const wf_command *c, int argc, char **argv)
 static int dispatch(int argc, char **argv)
 {
     const char *word = argc > 1 ? argv[1] : "";
-    int words = 0;
-    const wf_command *c = find_command(argc, argv, &words);
+    int words = 0, help = !strcmp(word, "help"); /* weft help [COMMAND] */
+    const wf_command *c = find_command(argc - help, argv + help, &words);
+    if (c && help) return wf_opts_help(c), 0;
     if (c) return run_command(c, argc - 1 - words, argv + 1 + words);
-    if (!strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
+    if (help && argc > 2) word = argv[2];
+    else if (help || !strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
     if (!strcmp(word, "--list-devices")) return wf_print_devices();
     if (!strcmp(word, "--version")) return printf("weft %s (%s)\n", weft_version(), wf_commit()), 0;
     if (!*word) return print_help(stderr), WF_EXIT_USAGE;

@@ -65,7 +65,7 @@ static bool cut_word(const char **p, char *word, size_t cap)
 
 static int bad_list(const wf_command *c, const wf_opt *opt, const char *text)
 {
-    return wf_usage(c, "--%s: expected comma-separated numbers from %.10g to %.10g, got '%s'",
+    return wf_usage(c, "--%s: expected a number from %.10g to %.10g, or several with commas between, got '%s'",
                     opt->name, opt->min, opt->max, text);
 }
 

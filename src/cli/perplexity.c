@@ -286,15 +286,16 @@ static int cmd_perplexity(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
+    {'c', "ctx-size", "CONTEXT", "tokens of a chunk (default: the model's context, at most 512)", WF_OPT_U32, AT(engine.context), 1, 1 << 24},
     {0, "chunks", "N", "evaluate only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
-    {0, "tokens", "1,2,3", "token ids for --logits; no BOS is added",
+    {0, "tokens", "1,2,3", "token ids for --logits, used as they are: no BOS is added",
      WF_OPT_LIST, AT(tokens), 0, 2147483647.0},
     {0, "logits", "OUT.npy", "write the logits of all positions as float32 [tokens, vocabulary]",
      WF_OPT_TEXT, AT(logits)},
 };
 static const WF_GROUP(group, "Measure", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &wf_group_text,    &group, &wf_group_context, &wf_group_device,
+    &wf_group_model,   &wf_group_text,    &group, &wf_group_threads, &wf_group_device, &wf_group_kernels,
     &wf_group_testing, &wf_group_general, NULL,
 };
 
@@ -304,7 +305,7 @@ const wf_command wf_cmd_perplexity = {
         "-m FILE -f TEXT [options]\n       weft perplexity -m FILE --tokens 1,2,3 --logits OUT.npy",
     .summary =
         "Measures the perplexity of a text, or writes logits. The text is split into chunks of one context "
-        "(default 512), and the second half of each chunk counts, as in llama.cpp.",
+        "(-c), and the second half of each chunk counts, as in llama.cpp.",
     .groups = groups,
     .run = cmd_perplexity,
 };

@@ -30,20 +30,23 @@ static int plan(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
+    {0, "max-num-seqs", "N", "most sequences in a batch (default: --decodes)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
+    {0, "max-num-batched-tokens", "N", "tokens of the largest step (default: --tokens; without that, as `weft serve`)", WF_OPT_U32,
+     AT(engine.max_batched_tokens), 1, 65536},
     {0, "tokens", "N", "tokens of the batch (default: the largest step)", WF_OPT_U32, AT(explain.tokens), 1, 65536},
-    {0, "decodes", "N", "of these, so many are the next token of a sequence each; the rest is one prompt (default 0)", WF_OPT_U32, AT(explain.decodes), 0, 65536},
-    {0, "context", "N", "tokens of the longest sequence (default: -c)", WF_OPT_U32, AT(explain.context), 1, 1 << 24},
-    {0, "cost", NULL, "measure what the device reaches, for a second, and expect times by that", WF_OPT_FLAG, AT(explain.measure)},
+    {0, "decodes", "N", "how many of these tokens are decodes, one per sequence; the rest is one prompt (default 0)", WF_OPT_U32, AT(explain.decodes), 0, 65536},
+    {0, "context", "N", "tokens of the longest sequence (default: the context length, -c)", WF_OPT_U32, AT(explain.context), 1, 1 << 24},
+    {0, "cost", NULL, "measure the peak rates of the device, for about a second, and estimate the time of each command from them", WF_OPT_FLAG, AT(explain.measure)},
 };
 static const WF_GROUP(group, "Batch", rows);
-static const wf_opt_group *const groups[] = {&wf_group_model, &group, &wf_group_context, &wf_group_batching, &wf_group_device, &wf_group_testing, &wf_group_general, NULL};
+static const wf_opt_group *const groups[] = {&wf_group_model, &group, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL};
 
 const wf_command wf_cmd_plan = {
     .name = "plan",
     .usage = "[-m FILE] [--tokens N] [--decodes N] [--context N] [options]",
-    .summary = "Shows what a step of a batch runs. One line a command: tokens, queue, what it waits for, share of the device, class of work, bytes, "
-               "flops, the time that its kernels are expected to take (with --cost), and the kernels. Of the layers it prints the first and the last. "
-               "`weft run --dump-plan FILE` writes a plan to edit, --plan FILE runs it.",
+    .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
+               "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --cost), and its kernels. Of the "
+               "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one.",
     .groups = groups,
     .run = plan,
 };

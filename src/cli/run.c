@@ -92,8 +92,15 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
     }
 }
 
+static int print_templates(void)
+{
+    for (const char *const *n = weft_chat_names(); *n; n++) printf("%s\n", *n);
+    return 0;
+}
+
 static int cmd_run(const wf_opts *o)
 {
+    if (o->chat_template && !strcmp(o->chat_template, "?")) return print_templates();
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     char *text = NULL;
@@ -114,7 +121,7 @@ static int cmd_run(const wf_opts *o)
 
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &wf_group_text,   &generation_group,     &wf_group_sampling, &chat_group,
-    &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general,  NULL,
+    &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general,  NULL,
 };
 
 const wf_command wf_cmd_run = {

@@ -13,7 +13,7 @@ static const wf_opt listen_rows[] = {
      WF_OPT_U32, AT(serve.port), 0, 65535},
     {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line (# starts a comment)",
      WF_OPT_TEXT, AT(serve.api_key_file)},
-    {0, "allow-origin", "ORIGIN", "allow browser requests from pages of this origin (CORS); * for all",
+    {0, "allow-origin", "ORIGIN", "allow browser requests from pages of this origin (CORS), e.g. https://example.com; * allows all (default: only the server's own page)",
      WF_OPT_TEXT, AT(serve.allow_origin)},
 };
 static const WF_GROUP(listen_group, "Listening", listen_rows);
@@ -21,10 +21,10 @@ static const WF_GROUP(listen_group, "Listening", listen_rows);
 static const wf_opt served_rows[] = {
     {0, "served-model-name", "NAME", "model name in the API (default: the file's name)",
      WF_OPT_TEXT, AT(serve.model_name)},
-    {0, "chat-template", "NAME", "built-in chat template (default: the model's)", WF_OPT_TEXT,
+    {0, "chat-template", "NAME", "built-in chat template (default: the model's; `weft run --chat-template '?'` lists them)", WF_OPT_TEXT,
      AT(serve.chat_template)},
 };
-static const WF_GROUP(served_group, "Model", served_rows);
+static const WF_GROUP(served_group, "API", served_rows);
 
 static const wf_opt limit_rows[] = {
     {0, "policy", "nanoflow|sarathi|orca|request",
@@ -105,7 +105,7 @@ static int cmd_serve(const wf_opts *o)
     if (!template_known(p.chat_template))
         return wf_usage(
             o->command,
-            "unknown chat template '%s'; `weft run --chat --chat-template '?'` lists them",
+            "unknown chat template '%s'; `weft run --chat-template '?'` lists them",
             p.chat_template);
     if (!prefix_good(p.metrics_prefix))
         return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
@@ -121,16 +121,16 @@ static int cmd_serve(const wf_opts *o)
 
 static const wf_opt_group *const groups[] = {
     &wf_group_model,   &listen_group,    &served_group,     &wf_group_batching, &limit_group, &log_group,
-    &wf_group_profile, &wf_group_context, &wf_group_device, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_profile, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_serve = {
     .name = "serve",
     .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
     .summary = "Serves a model over HTTP with an OpenAI-compatible API and continuous batching.",
-    .more = "Paths: / (web UI), /v1/completions,\n"
-            "/v1/chat/completions, /v1/models, /tokenize, /detokenize, /health, /metrics,\n"
-            "/version. SIGTERM or Ctrl-C stops accepting requests, gives running ones\n"
+    .more = "Paths: / (web UI), /v1/completions, /v1/chat/completions, /v1/models, /tokenize,\n"
+            "/detokenize, /health, /metrics, /version. docs/serving.md describes them.\n"
+            "SIGTERM or Ctrl-C stops accepting requests, gives running ones\n"
             "--shutdown-timeout to finish, and exits; a second one cancels them.\n\n"
             "Example:\n"
             "  weft serve -m model.gguf --port 8080\n"

@@ -88,25 +88,15 @@ static const wf_opt rows[] = {
     {'r', "repetitions", "N", "samples of at least 50 ms, whose median is used (default 3)",
      WF_OPT_U32, AT(repeat), 1, 64},
     {0, "rotate", "SIZE",
-     "rotate over operands of this total size (default: twice the last-level cache)", WF_OPT_SIZE,
+     "total size of the copies of the operands that launches cycle through, so that none is cached, e.g. 4G (default: on GPUs 4G, else more than twice the last-level cache)", WF_OPT_SIZE,
      AT(rotate), 1, 0x1p63},
-    {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads),
-     1, 4096},
-    {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE)", WF_OPT_TEXT,
+    {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE.tune)", WF_OPT_TEXT,
      AT(file)},
     {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
 static const WF_GROUP(group, "Tuning", rows);
-static const wf_opt device[] = {
-    {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
-     WF_OPT_TEXT, AT(engine.device)},
-    {0, "tier", "base|simd|fp16|subgroup|matrix", "highest kernel tier to use (default: the best available)", WF_OPT_CHOICE,
-     AT(engine.tier)},
-    {0, "list-devices", NULL, "list the devices and exit", WF_OPT_FLAG, AT(list_devices)},
-};
-static const WF_GROUP(device_group, "Device", device);
-static const wf_opt_group *const groups[] = {&wf_group_model, &group, &device_group,
+static const wf_opt_group *const groups[] = {&wf_group_model, &group, &wf_group_threads, &wf_group_device,
                                              &wf_group_general, NULL};
 
 const wf_command wf_cmd_tune = {

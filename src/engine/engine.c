@@ -27,7 +27,7 @@ static weft_status check_params(const struct weft_model *m, const struct weft_en
     if (p->n_seqs > 65536) return wf_fail(WEFT_ERR_ARG, "n_seqs %u: want 1 to 65536", p->n_seqs);
     if (p->context > m->hp.context)
         wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
-    if (p->context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u: want at most %u", p->context, 1u << 24);
+    if (p->context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens", p->context, 1u << 24);
     return WEFT_OK;
 }
 

@@ -92,7 +92,9 @@ static weft_status find_variant(wf_dev *d, const char *name, enum wf_op *op, int
         *variant = v;
     }
     if (found == 1) return WEFT_OK;
-    if (found) return wf_fail(WEFT_ERR_ARG, "%d ops have a kernel variant '%s'; write one of them in front, for example %s/%s", found, name, wf_ops[*op].name, name);
+    for (int i = 0; i < WF_N_OPS && !found; i++)
+        if (!strcmp(name, wf_ops[i].name)) return wf_fail(WEFT_ERR_ARG, "%s is an op: name one of its variants, for example %s/%s", name, name, wf_variant_at(d, (enum wf_op)i, 0)->name);
+    if (found) return wf_fail(WEFT_ERR_ARG, "%d ops have a kernel variant '%s'; write the op in front, for example %s/%s", found, name, wf_ops[*op].name, name);
     return wf_fail(WEFT_ERR_ARG, "%s has no kernel variant '%s'; `weft kernels --device %s` lists them", d->info.id, name, d->info.id);
 }
 

@@ -63,7 +63,7 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
 {
     const wf_tokenizer *t = r->engine->model->tokenizer;
     if (p->priority < -1000 || p->priority > 1000) return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
-    if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u: want at most %u", p->n_top, WEFT_MAX_TOP);
+    if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u is too many: at most %u", p->n_top, WEFT_MAX_TOP);
     for (size_t i = 0; i < p->n_stop_ids; i++)
         if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= r->engine->model->hp.n_vocab)
             return wf_fail(WEFT_ERR_ARG, "stop token %d is not in the vocabulary (0 to %u)", p->stop_ids[i], r->engine->model->hp.n_vocab - 1);

@@ -200,7 +200,7 @@ static weft_status force_one(wf_dev *dev, selection *s, const char *text, size_t
         if (v >= 0) s->forced[op] = v, found = true;
     }
     if (found) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant of %s; write op=variant, for example gemm=%s", (int)n, text,
+    return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant of %s (`weft kernels` lists them); write op=variant, for example gemm=%s", (int)n, text,
                    dev->info.id, wf_variant_at(dev, WF_OP_GEMM, 0)->name);
 }
 

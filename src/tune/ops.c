@@ -271,7 +271,7 @@ static weft_status check_variant(const session *s)
     if (!name || !strcmp(name, "all") || wf_variant_find(s->dev, WF_OP_GEMM, name) >= 0 ||
         wf_variant_find(s->dev, WF_OP_ATTENTION, name) >= 0)
         return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "%s has no kernel variant '%s'; `weft selftest -v` lists them",
+    return wf_fail(WEFT_ERR_ARG, "%s has no kernel variant '%s'; `weft kernels` lists them",
                    s->dev->info.id, name);
 }
 
@@ -282,6 +282,7 @@ static weft_status measure_session(session *s)
                         .force = p->force,
                         .tuned = p->tuned,
                         .no_kernel_cache = p->no_kernel_cache,
+                        .deterministic = p->deterministic,
                         .on_progress = p->on_progress,
                         .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));

@@ -133,7 +133,7 @@ class Throughput(cli.TestCase):
     def test_failed_run_leaves_no_file(self):
         before = os.listdir(self.folder)
         paths = [os.path.join(self.folder, name) for name in ("a.csv", "a.svg")]
-        self.fails(cli.RUNTIME, "no buffer above", *throughput("--max-alloc", "1K", "--csv", paths[0], "--plot", paths[1], "--arrivals", "poisson", "--rate", "5"))
+        self.fails(cli.RUNTIME, "the largest buffer on", *throughput("--max-alloc", "1K", "--csv", paths[0], "--plot", paths[1], "--arrivals", "poisson", "--rate", "5"))
         self.assertEqual(os.listdir(self.folder), before)
         no_times = os.path.join(self.folder, "no_times.csv")
         with open(no_times, "w") as f:

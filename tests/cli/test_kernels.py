@@ -40,6 +40,7 @@ class Kernels(cli.TestCase):
     def test_names(self):
         self.fails(cli.USAGE, "ops have a kernel variant 'ref'", "kernels", "ref", "--device", "cpu")
         self.fails(cli.USAGE, "no kernel variant 'nosuch'", "kernels", "nosuch", "--device", "cpu")
+        self.fails(cli.USAGE, "gemm is an op", "kernels", "gemm", "--device", "cpu")
         self.fails(cli.USAGE, "expected one kernel", "kernels", "a", "b")
 
     @unittest.skipUnless(opencl(), "no OpenCL device")

@@ -146,6 +146,7 @@ class Chat(cli.TestCase):
         r = self.fails(cli.USAGE, "--chat-template NAME", *RUN, "--chat", "-p", "Hello")
         self.assertIn("chatml", r.err)
         self.fails(cli.USAGE, "'frob'", *RUN, "--chat-template", "frob", "-p", "Hello")
+        self.assertIn("chatml\n", self.ok(*RUN, "--chat-template", "?").text)
 
     def test_once(self):
         chat = [*RUN, "--chat-template", "chatml", "-n", 8]

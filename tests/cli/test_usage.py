@@ -28,6 +28,12 @@ class Help(cli.TestCase):
                 self.assertIn("--help", r.text)
                 self.assertLessEqual(max(map(len, r.text.splitlines())), 80)
 
+    def test_help_as_a_command(self):
+        self.assertEqual(self.ok("help").text, self.ok("--help").text)
+        for name in COMMANDS:
+            self.assertEqual(self.ok("help", *name.split()).text, self.ok(*name.split(), "--help").text)
+        self.fails(USAGE, "'frobnicate'", "help", "frobnicate")
+
     def test_every_documented_option_is_known(self):
         for name in COMMANDS:
             for option in re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", self.ok(*name.split(), "--help").text):
