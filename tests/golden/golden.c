@@ -8,6 +8,7 @@
  */
 #include "base/file.h"
 #include "dev/dev.h"
+#include "support/build_once.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include <weft/weft.h>
@@ -24,6 +25,7 @@ static int32_t expected[N_TOKENS];
 static char *expected_text;
 static const struct weft_model *model;
 static char device[24];
+static bool no_kernel_cache;
 static int n_runs, n_failed, n_flipped;
 
 /* ---- one run -------------------------------------------------------------------------------------------- */
@@ -68,6 +70,7 @@ static void check_from(const char *what, struct weft_engine_params p, int prompt
 {
     result *r = calloc(1, sizeof *r);
     p.device = device;
+    p.no_kernel_cache = no_kernel_cache;
     p.poison = true;
     p.context = 256;
     int status = generate(&p, prompt, r), same = 0;
@@ -105,7 +108,7 @@ static void check_pages(void)
 static void check_variants(void)
 {
     wf_dev *d = NULL;
-    wf_open_params o = {.tier = WF_TIER_MATRIX};
+    wf_open_params o = {.tier = WF_TIER_MATRIX, .no_kernel_cache = no_kernel_cache};
     char force[96];
     if (wf_dev_open(device, &o, &d)) {
         printf("FAILED %s: %s\n", device, wf_error());
@@ -176,10 +179,15 @@ static bool find_device(const char *want)
 {
     struct weft_device_info list[16];
     size_t n = weft_devices(list, 16);
+    bool first = !strcmp(want, "opencl");
     snprintf(device, sizeof device, "%.23s", want);
-    for (size_t i = 0; i < n && i < 16 && !strcmp(want, "opencl"); i++)
-        if (!strncmp(list[i].id, "opencl:", 7)) return snprintf(device, sizeof device, "%.23s", list[i].id), true;
-    return strcmp(want, "opencl");
+    for (size_t i = 0; i < n && i < 16; i++) {
+        if (first ? strncmp(list[i].id, "opencl:", 7) : strcmp(list[i].id, want)) continue;
+        snprintf(device, sizeof device, "%.23s", list[i].id);
+        no_kernel_cache = build_once(&list[i]);
+        return true;
+    }
+    return !first;
 }
 
 int main(int argc, char **argv)

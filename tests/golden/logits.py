@@ -13,7 +13,7 @@ import tempfile
 
 import numpy as np
 
-from device import resolve
+from device import build_once, resolve
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'model'))
 from gguf_write import TYPES as FORMATS
@@ -62,7 +62,7 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed):
     run(sys.executable, os.path.join(tools, 'tiny.py'), '--arch', arch, '--type', fmt, '--variant', variant, '--seed', seed, model)
     run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', TOKENS, *more, want)
     force = ['--force', args.force] if args.force else []
-    run(args.weft, 'perplexity', '-m', model, '--tokens', TOKENS, '--logits', got, '--device', args.device, *force, *more)
+    run(args.weft, 'perplexity', '-m', model, '--tokens', TOKENS, '--logits', got, '--device', args.device, *args.once, *force, *more)
     a, b = np.load(want), np.load(got)
     assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
     return np.abs(a - b).max() / (a.max() - a.min())
@@ -76,6 +76,7 @@ def main():
     p.add_argument('--force', default='')
     args = p.parse_args()
     args.device = resolve(args.weft, args.device)
+    args.once = build_once(args.weft, args.device)
     seed = str(int.from_bytes(os.urandom(3), 'little'))
     print(f'seed {seed}')
     failed = 0

@@ -16,6 +16,7 @@
 #include "verify/check.h"
 #include "op/cases.h"
 #include "op/coverage.h"
+#include "support/build_once.h"
 #include "support/skip.h"
 
 typedef struct session {
@@ -226,21 +227,13 @@ static const struct weft_device_info *find_device(const char *id)
     return NULL;
 }
 
-/* Asked for a kernel's binary, PoCL compiles it once more, for calls of any size: half of the time of these tests. Who asks are
- * the cache of kernels and the helper that builds them, which have tests of their own. */
-static void build_once(wf_open_params *p)
-{
-    p->no_kernel_cache = true;
-    setenv("WEFT_CLBUILD", "none", 1);
-}
-
 static weft_status open_device(const options *o, session *s)
 {
     wf_open_params p = {0};
     const struct weft_device_info *found = find_device(o->device);
     WF_TRY(wf_tier_parse(o->tier, &p.tier));
     if (!found && !strcmp(o->device, "first-opencl")) return wf_fail(WEFT_ERR_NODEVICE, "no OpenCL device");
-    if (found && found->type == WEFT_DEVICE_CPU) build_once(&p);
+    p.no_kernel_cache = found && build_once(found);
     WF_TRY(wf_dev_open(found ? found->id : o->device, &p, &s->dev));
     p.tier = WF_TIER_BASE;
     WF_TRY(wf_dev_open("cpu", &p, &s->ref));

@@ -1,0 +1,18 @@
+/* build_once: asked for a kernel's binary, PoCL compiles it once more, for work-groups of any size, which costs as much as the kernel in use.
+ * The cache of kernels and the helper that builds them ask; they have tests of their own, and tests of kernels do without them. */
+#ifndef WF_TEST_BUILD_ONCE_H
+#define WF_TEST_BUILD_ONCE_H
+
+#include <stdlib.h>
+#include <string.h>
+#include <weft/weft.h>
+
+/* Returns whether the device is to be opened with no_kernel_cache; call it before. */
+static inline bool build_once(const struct weft_device_info *d)
+{
+    bool once = d->type == WEFT_DEVICE_CPU && !strncmp(d->id, "opencl", 6);
+    if (once) setenv("WEFT_CLBUILD", "none", 1);
+    return once;
+}
+
+#endif
