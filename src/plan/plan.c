@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PARTS 64
-
 weft_status wf_plan_add_line(wf_plan *p, const wf_plan_line *l)
 {
     if (!wf_grow(&p->lines, p->n_lines, &p->cap_lines, sizeof *l)) return WEFT_ERR_NOMEM;
@@ -121,7 +119,7 @@ static weft_status overlap(const cut *c, bool copy_queue, wf_plan *out)
 
 weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue, wf_plans *out)
 {
-    if (n_parts < 2 || n_parts > MAX_PARTS) return wf_fail(WEFT_ERR_ARG, "%u nano-batches: want 2 to %d", n_parts, MAX_PARTS);
+    if (n_parts < 2 || n_parts > WF_MAX_RANGES) return wf_fail(WEFT_ERR_ARG, "%u nano-batches: want 2 to %d", n_parts, WF_MAX_RANGES);
     size_t n = 1;
     while (n < 9 && max_tokens >> n >= WF_MAX(n_parts, 2u)) n++;
     *out = (wf_plans){0};

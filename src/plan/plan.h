@@ -32,6 +32,7 @@
 
 #define WF_MAX_QUEUES 8
 #define WF_MAX_PLANS  16 /* of a file */
+#define WF_MAX_RANGES 64 /* of an op */
 
 /* A place between two tokens of the batch: the larger of `tokens` and, with `decode`, the number of decodes; with `end`, the end. */
 typedef struct wf_boundary {
@@ -88,6 +89,7 @@ typedef struct wf_plan {
     size_t n_nanos, cap_nanos;
     uint32_t *waits;
     size_t n_waits, cap_waits;
+    uint64_t n_compared; /* pairs of nano-operations that wf_plan_wait compared: a measure of its work */
     wf_slot *slots;
     size_t n_slots, cap_slots;
     int32_t *slot_of; /* by value; -1: not an activation */

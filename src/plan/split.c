@@ -6,10 +6,24 @@
 
 /* ---- expansion: lines x layers -> nano-operations ------------------------------------------------------------------ */
 
-static int32_t find_node(const wf_graph *g, int32_t layer, const char *name)
+/* The nodes of a layer lie somewhere in [begin, end). */
+typedef struct span {
+    int32_t layer;
+    size_t begin, end;
+} span;
+
+static span span_of(const wf_graph *g, int32_t layer)
 {
-    for (size_t n = 0; n < g->n_nodes; n++)
-        if (g->nodes[n].layer == layer && !strcmp(g->nodes[n].name, name)) return (int32_t)n;
+    span s = {layer, 0, g->n_nodes};
+    while (s.begin < s.end && g->nodes[s.begin].layer != layer) s.begin++;
+    while (s.end > s.begin && g->nodes[s.end - 1].layer != layer) s.end--;
+    return s;
+}
+
+static int32_t find_node(const wf_graph *g, const span *s, const char *name)
+{
+    for (size_t n = s->begin; n < s->end; n++)
+        if (g->nodes[n].layer == s->layer && !strcmp(g->nodes[n].name, name)) return (int32_t)n;
     return -1;
 }
 
@@ -26,10 +40,10 @@ static bool is_empty(enum wf_rows rows, const wf_plan_line *l)
     return (rows == WF_ROWS_DECODE && l->begin.decode) || (rows == WF_ROWS_PREFILL && l->end.decode);
 }
 
-static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, int32_t layer)
+static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, const span *nodes)
 {
     const wf_plan_line *l = &p->lines[line];
-    int32_t node = find_node(g, layer, l->name);
+    int32_t node = find_node(g, nodes, l->name);
     if (node < 0) return WEFT_OK; /* this layer has no such op (say, fused there) */
     if (is_empty(g->nodes[node].rows, l)) return WEFT_OK;
     if (!wf_grow(&p->nanos, p->n_nanos, &p->cap_nanos, sizeof *p->nanos)) return WEFT_ERR_NOMEM;
@@ -42,23 +56,25 @@ static weft_status add_nano(const wf_graph *g, wf_plan *p, size_t line, int32_t 
 /* `next` lines run an op of the layer behind; before the first layer they run its own. */
 static weft_status add_layer(const wf_graph *g, wf_plan *p, size_t first, size_t end, int32_t layer)
 {
+    span spans[] = {span_of(g, layer), span_of(g, layer + 1)};
     for (size_t i = first; i < end; i++) {
         bool next = p->lines[i].where == WF_LINE_NEXT;
-        if (next ? layer + 1 < g->n_layers : layer >= 0) WF_TRY(add_nano(g, p, i, layer + next));
+        if (next ? layer + 1 < g->n_layers : layer >= 0) WF_TRY(add_nano(g, p, i, &spans[next]));
     }
     return WEFT_OK;
 }
 
 static weft_status expand(const wf_graph *g, wf_plan *p)
 {
+    span once = span_of(g, WF_ONCE);
     size_t first = 0, end;
-    while (first < p->n_lines && p->lines[first].where == WF_LINE_ONCE) WF_TRY(add_nano(g, p, first++, WF_ONCE));
+    while (first < p->n_lines && p->lines[first].where == WF_LINE_ONCE) WF_TRY(add_nano(g, p, first++, &once));
     for (end = first; end < p->n_lines && p->lines[end].where != WF_LINE_ONCE;) end++;
     for (int32_t layer = -1; layer < g->n_layers; layer++) WF_TRY(add_layer(g, p, first, end, layer));
     for (; end < p->n_lines; end++) {
         if (p->lines[end].where != WF_LINE_ONCE)
             return wf_fail(WEFT_ERR_ARG, "plan: all 'layer' and 'next' lines must stand together (%s)", p->lines[end].name);
-        WF_TRY(add_nano(g, p, end, WF_ONCE));
+        WF_TRY(add_nano(g, p, end, &once));
     }
     return WEFT_OK;
 }
@@ -70,14 +86,28 @@ static bool same(enum wf_rows rows, wf_boundary a, wf_boundary b)
     return a.end == b.end && (a.end || (a.tokens == b.tokens && (a.decode == b.decode || rows == WF_ROWS_PREFILL)));
 }
 
-/* The nano-operation of that node which begins there; NULL: none, or (*twice) more than one. */
-static wf_nano *begins_at(wf_plan *p, enum wf_rows rows, uint32_t node, wf_boundary at, bool *twice)
+/* The nano-operations of each node, as lists of numbers from 1; 0 ends a list. */
+typedef struct parts {
+    uint32_t *first; /* by node */
+    uint32_t *next;  /* by nano-operation */
+} parts;
+
+static void list_parts(const wf_plan *p, parts *of)
+{
+    for (uint32_t i = 0; i < p->n_nanos; i++) {
+        of->next[i] = of->first[p->nanos[i].node];
+        of->first[p->nanos[i].node] = i + 1;
+    }
+}
+
+/* The nano-operation of that list which begins there; NULL: none, or (*twice) more than one. */
+static wf_nano *begins_at(wf_plan *p, const parts *of, enum wf_rows rows, uint32_t node, wf_boundary at, bool *twice)
 {
     wf_nano *found = NULL;
-    for (wf_nano *n = p->nanos; n < p->nanos + p->n_nanos; n++) {
-        if (n->node != node || !same(rows, n->begin, at)) continue;
+    for (uint32_t i = of->first[node]; i; i = of->next[i - 1]) {
+        if (!same(rows, p->nanos[i - 1].begin, at)) continue;
         *twice |= found != NULL;
-        found = n;
+        found = &p->nanos[i - 1];
     }
     return found;
 }
@@ -89,14 +119,14 @@ static wf_boundary behind(enum wf_rows rows, wf_boundary before, wf_boundary b)
 }
 
 /* From the first boundary of its rows to the last, each range begins where one ends. */
-static weft_status check_cover(const wf_graph *g, wf_plan *p, uint32_t node)
+static weft_status check_cover(const wf_graph *g, wf_plan *p, const parts *parts, uint32_t node)
 {
     const wf_node *of = &g->nodes[node];
     wf_boundary at = {.decode = of->rows == WF_ROWS_PREFILL}, floor = at, end = {.decode = of->rows == WF_ROWS_DECODE, .end = of->rows != WF_ROWS_DECODE};
     size_t left = 0;
     bool twice = false;
-    for (size_t i = 0; i < p->n_nanos; i++) left += p->nanos[i].node == node;
-    for (wf_nano *n; left && (n = begins_at(p, of->rows, node, at, &twice)) && !twice; left--) {
+    for (uint32_t i = parts->first[node]; i; i = parts->next[i - 1]) left++;
+    for (wf_nano *n; left && (n = begins_at(p, parts, of->rows, node, at, &twice)) && !twice; left--) {
         at = n->end;
         n->begin.tokens = WF_MAX(n->begin.tokens, floor.tokens), n->begin.decode |= floor.decode, n->begin.end |= floor.end;
         n->end = floor = behind(of->rows, floor, n->end);
@@ -108,6 +138,12 @@ static weft_status check_cover(const wf_graph *g, wf_plan *p, uint32_t node)
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p)
 {
     WF_TRY(expand(g, p));
-    for (uint32_t n = 0; n < g->n_nodes; n++) WF_TRY(check_cover(g, p, n));
-    return WEFT_OK;
+    uint32_t *numbers = wf_calloc(g->n_nodes + p->n_nanos, sizeof *numbers);
+    if (!numbers) return WEFT_ERR_NOMEM;
+    parts of = {numbers, numbers + g->n_nodes};
+    list_parts(p, &of);
+    weft_status s = WEFT_OK;
+    for (uint32_t n = 0; n < g->n_nodes && s == WEFT_OK; n++) s = check_cover(g, p, &of, n);
+    free(numbers);
+    return s;
 }

@@ -55,6 +55,14 @@ static weft_status read_range(const char *word, uint32_t tile, wf_plan_line *l)
     return read ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "token range %s: want BEGIN-END, each a number of tokens, of tiles (2t), 'decode', 'prefill' or 'end'", word);
 }
 
+/* An op cut this often has nothing left to compute in a range, and what follows takes time by the square of the ranges. */
+static weft_status check_ranges(const wf_plan *p, const wf_plan_line *l)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->n_lines; i++) n += (p->lines[i].where == WF_LINE_ONCE) == (l->where == WF_LINE_ONCE) && !strcmp(p->lines[i].name, l->name);
+    return n < WF_MAX_RANGES ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "more than %d lines for the op '%s'", WF_MAX_RANGES, l->name);
+}
+
 static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
 {
     static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
@@ -70,6 +78,7 @@ static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
     if (!wf_plan_find_node(g, &l)) return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s'", w == WF_LINE_ONCE ? "once" : "layer", l.name);
     if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u of %u", l.queue, p->n_queues);
     WF_TRY(read_range(range, p->tile, &l));
+    WF_TRY(check_ranges(p, &l));
     return wf_plan_add_line(p, &l);
 }
 

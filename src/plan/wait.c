@@ -125,7 +125,9 @@ static bool depends(const wf_graph *g, const wf_plan *p, const wf_nano *a, const
 typedef struct waiter {
     const wf_graph *g;
     wf_plan *p;
-    uint32_t *done, *rank; /* rank[i]: position of i in its queue, from 1 */
+    uint32_t *done, *rank;  /* rank[i]: position of i in its queue, from 1 */
+    uint32_t *before, *top; /* before[i]: the one before it in its queue, from 1; top[i]: the last node of [0, i] in the graph's order */
+    uint32_t last[WF_MAX_QUEUES]; /* of each queue so far, from 1; 0: none */
 } waiter;
 
 static weft_status add_wait(waiter *w, size_t i, size_t on)
@@ -141,40 +143,69 @@ static weft_status add_wait(waiter *w, size_t i, size_t on)
     return WEFT_OK;
 }
 
+static bool depends_on(const waiter *w, size_t i, size_t on)
+{
+    w->p->n_compared++;
+    return depends(w->g, w->p, &w->p->nanos[on], &w->p->nanos[i]);
+}
+
+/* Only nodes that come later in the graph can stand wrongly before i, and before `top` reaches it there are none. */
+static weft_status check_order(const waiter *w, size_t i)
+{
+    const wf_nano *n = w->p->nanos;
+    for (size_t j = i; j-- > 0 && w->top[j] > n[i].node;)
+        if (n[j].node > n[i].node && depends_on(w, i, j))
+            return wf_fail(WEFT_ERR_ARG, "plan: '%s' stands before '%s', whose result it needs or overwrites",
+                           w->g->nodes[n[j].node].name, w->g->nodes[n[i].node].name);
+    return WEFT_OK;
+}
+
+/* The latest nano-operation of another queue among `at` that has not surely ended before i starts, from 1; 0: none. */
+static uint32_t latest(const waiter *w, size_t i, const uint32_t at[WF_MAX_QUEUES])
+{
+    const wf_plan *p = w->p;
+    uint32_t best = 0;
+    for (uint32_t q = 0; q < p->n_queues; q++)
+        if (q != p->nanos[i].queue && at[q] > best && w->rank[at[q] - 1] > w->done[i * p->n_queues + q]) best = at[q];
+    return best;
+}
+
 /* Latest first: waiting for the last of a queue covers the ones before it. So there is at most one wait a queue. */
 static weft_status find_waits(waiter *w, size_t i)
 {
     wf_plan *p = w->p;
     wf_nano *n = &p->nanos[i];
+    uint32_t at[WF_MAX_QUEUES];
+    memcpy(at, w->last, sizeof at);
     n->wait = (uint32_t)p->n_waits;
-    for (size_t j = i; j-- > 0;) {
-        const wf_nano *before = &p->nanos[j];
-        bool covered = before->queue == n->queue || w->rank[j] <= w->done[i * p->n_queues + before->queue];
-        if (covered && before->node <= n->node) continue;
-        if (!depends(w->g, p, before, n)) continue;
-        if (before->node > n->node)
-            return wf_fail(WEFT_ERR_ARG, "plan: '%s' stands before '%s', whose result it needs or overwrites",
-                           w->g->nodes[before->node].name, w->g->nodes[n->node].name);
-        WF_TRY(add_wait(w, i, j));
-    }
+    for (uint32_t j; (j = latest(w, i, at)); at[p->nanos[j - 1].queue] = w->before[j - 1])
+        if (depends_on(w, i, j - 1)) WF_TRY(add_wait(w, i, j - 1));
     if (n->n_waits < WF_MAX_QUEUES) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for %u others, more than the %d that a command can", w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
 }
 
+/* Queues nano-operation i behind the last one of its queue. */
+static void append(waiter *w, size_t i)
+{
+    uint32_t nq = w->p->n_queues, *last = &w->last[w->p->nanos[i].queue], node = w->p->nanos[i].node;
+    if (*last) memcpy(w->done + i * nq, w->done + (*last - 1) * nq, nq * sizeof *w->done);
+    w->rank[i] = *last ? w->rank[*last - 1] + 1 : 1;
+    w->before[i] = *last;
+    w->top[i] = i ? WF_MAX(w->top[i - 1], node) : node;
+    *last = (uint32_t)i + 1;
+}
+
 weft_status wf_plan_wait(const wf_graph *g, wf_plan *p)
 {
-    uint32_t nq = p->n_queues, count[WF_MAX_QUEUES] = {0};
-    size_t last[WF_MAX_QUEUES];
-    waiter w = {g, p, wf_calloc(p->n_nanos * nq, sizeof(uint32_t)), wf_calloc(p->n_nanos, sizeof(uint32_t))};
-    weft_status s = w.done && w.rank ? WEFT_OK : WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < p->n_nanos && s == WEFT_OK; i++) {
-        uint32_t q = p->nanos[i].queue;
-        if (count[q]) memcpy(w.done + i * nq, w.done + last[q] * nq, nq * sizeof *w.done);
-        w.rank[i] = ++count[q];
-        last[q] = i;
-        s = find_waits(&w, i);
+    size_t n = p->n_nanos;
+    uint32_t *numbers = wf_calloc(n * (p->n_queues + 3), sizeof *numbers);
+    weft_status s = numbers ? WEFT_OK : WEFT_ERR_NOMEM;
+    waiter w = {.g = g, .p = p, .rank = numbers, .before = numbers + n, .top = numbers + 2 * n, .done = numbers + 3 * n};
+    for (size_t i = 0; i < n && s == WEFT_OK; i++) {
+        append(&w, i);
+        s = check_order(&w, i);
+        if (s == WEFT_OK) s = find_waits(&w, i);
     }
-    free(w.done);
-    free(w.rank);
+    free(numbers);
     return s;
 }

@@ -296,12 +296,52 @@ static void test_overlap(void **state)
     wf_graph_free(&g);
 }
 
+/* Pairs compared for the waits of a plan with as many ranges as are allowed, each op of a layer on one of two queues. */
+static uint64_t compared(int32_t layers, size_t *n_nanos)
+{
+    wf_graph g = make_graph_of(layers);
+    wf_plans p;
+    assert_int_equal(wf_plans_overlap(&g, WF_MAX_RANGES, 1024, 1, true, &p), WEFT_OK);
+    assert_int_equal(wf_plans_finish(&g, &p, 128), WEFT_OK);
+    uint64_t n = p.list[p.n - 1].n_compared;
+    *n_nanos = p.list[p.n - 1].n_nanos;
+    wf_plans_free(&p);
+    wf_graph_free(&g);
+    return n;
+}
+
+/* Twice the layers are twice the work: nothing is compared with what lies layers before it. */
+static void test_work(void **state)
+{
+    (void)state;
+    size_t few, many;
+    uint64_t short_work = compared(10, &few), long_work = compared(20, &many);
+    assert_true(many > few + 9 * 4 * WF_MAX_RANGES);
+    assert_true(short_work > 0);
+    assert_in_range(long_work, short_work, short_work * 21 / 10);
+}
+
+static void test_too_many_ranges(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    wf_plans p;
+    char text[16384] = HEAD CUT("qkv") CUT("rope") DECODES PREFILL;
+    size_t at = strlen(text);
+    for (int i = 0; i <= WF_MAX_RANGES; i++) at += (size_t)snprintf(text + at, sizeof text - at, "layer out %d-%d queue 0 kernel auto groups 0\n", i, i + 1);
+    assert_int_equal(load_from(&g, text, &p), WEFT_ERR_ARG);
+    assert_non_null(strstr(wf_error(), "more than 64 lines for the op 'out'"));
+    wf_plans_free(&p);
+    wf_graph_free(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sequential),   cmocka_unit_test(test_slots_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
         cmocka_unit_test(test_boundaries),   cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_buckets),    cmocka_unit_test(test_copy_queue),
         cmocka_unit_test(test_collective),   cmocka_unit_test(test_bad_plans),      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_work),         cmocka_unit_test(test_too_many_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,14 +37,14 @@ static int32_t attention(wf_graph *g, const char *name, int32_t layer, enum wf_r
     return at;
 }
 
-static wf_graph make_graph(void)
+static wf_graph make_graph_of(int32_t layers)
 {
     wf_graph g;
-    assert_int_equal(wf_graph_init(&g, LAYERS), WEFT_OK);
+    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
     assert_int_equal(wf_graph_begin(&g), WEFT_OK);
     int32_t x = act(&g, 64);
     node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
-    for (int32_t l = 0; l < LAYERS; l++) {
+    for (int32_t l = 0; l < layers; l++) {
         int32_t h = act(&g, 192), q = act(&g, 64), o = act(&g, 64), y = act(&g, 64);
         int32_t k = wf_graph_value(&g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});
         node(&g, WF_OP_GEMM, "qkv", l, x, -1, h);
@@ -60,6 +60,11 @@ static wf_graph make_graph(void)
     g.logits = z;
     assert_int_equal(wf_graph_end(&g), WEFT_OK);
     return g;
+}
+
+static wf_graph make_graph(void)
+{
+    return make_graph_of(LAYERS);
 }
 
 static weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
