@@ -53,8 +53,6 @@
                  : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
                  : "l"(p))
 
-#define INLINE __attribute__((always_inline))
-
 /* ---- operands and products -------------------------------------------------------------------------------- */
 
 /* Operands get the tiles first to first + UK of K; zeros from tile `to` on. */

@@ -54,8 +54,6 @@
 #define PITCH ((YN + 4) * 4)
 #define SUMS  (WG / 32 * 16 * PITCH)
 
-#define INLINE __attribute__((always_inline))
-
 /* ---- parts of W and X to local memory ------------------------------------------------------------------------- */
 
 /* What this work-item copies of each part, and where to. */

@@ -5,7 +5,7 @@
  *
  * Knob FRAG 1: W is F16, MMA-fragment-major (layout.c).
  */
-#include "common.clh"
+#include "epilogue.clh"
 #include "quant/f16.clh"
 
 #ifndef FRAG
@@ -34,8 +34,7 @@ KERNEL void gemm_naive(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint
         const __global uchar *w = IN_AT(uchar, w) + col * w_row_bytes;
         for (uint k = 0; k < K; k++) acc = MAD(ACT_LOAD(x, k), w_load(w, k), acc);
 #endif
-        if (bias_off != NONE) acc += IN_AT(float, bias)[col];
-        if (res_off != NONE) acc += IN_AT(float, res)[(ulong)m * res_stride + col];
-        STORE(y, (ulong)m * y_stride + col, acc)
+        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        finish(&e, m, col, acc);
     }
 }

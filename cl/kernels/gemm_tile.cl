@@ -9,6 +9,8 @@
  *   |    |       | each   |
  *   +----+       +--------+       Rows past the edge repeat the last one; K past it is zeros.
  *
+ * Parts: expand.clh, tile.clh, epilogue.clh.
+ *
  * In local memory row r of the pair X, W stacked lies, for a k, at r ^ SWZ(k): those who write the k of one
  * load for some rows and those who read four rows of one k all meet different banks.
  *
@@ -17,13 +19,16 @@
  * Knobs: BM, BN, BK, TM, TN, with BM / TM * (BN / TN) = WG, BM + BN a multiple of 32, BK 8, 16 or 32;
  * BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; VEC 1: rows of X and W are aligned to 8
  * elements and K is a multiple of 8.
- * Local memory: BUFS * (BM + BN) * BK floats.
+ * Local memory: BUFS * TILE_BUFFER_BYTES (local_bytes.clh).
  */
 #ifndef WG
 #define WG 128
 #endif
 #include "common.clh"
+#include "local_bytes.clh"
 #include "quant/f16.clh"
+#include "expand.clh"
+#include "epilogue.clh"
 #ifndef BM
 #define BM 64
 #define BN 64
@@ -37,139 +42,119 @@
 #ifndef UNROLL
 #define UNROLL BK
 #endif
-#ifndef VEC
-#define VEC 1
-#endif
 
 #define LD      (BM + BN)
 #define SWZ(k)  ((k) / 4 * (128 / BK))
-#define X_LOADS ((BM * BK / XE + WG - 1) / WG) /* of XE elements, a work-item */
-#define W_LOADS ((BN * BK / WE + WG - 1) / WG)
+#define BUFFER  (TILE_BUFFER_BYTES(BM, BN, BK) / 4) /* floats */
 #define MX      (BM / TM) /* work-items along M and N */
 #define NX      (BN / TN)
 
-/* Elements k, k + 1, ... of row r go to local memory. */
-#define PUT4(part, r, k, v)                                                                        \
-    {                                                                                              \
-        __local float *to = (part) + (k)*LD + ((r) ^ SWZ(k));                                      \
-        to[0] = (v).s0, to[LD] = (v).s1, to[2 * LD] = (v).s2, to[3 * LD] = (v).s3;                 \
-    }
-#define PUT8(part, r, k, v)                                                                        \
-    {                                                                                              \
-        float8 f = v;                                                                              \
-        PUT4(part, r, k, f.lo)                                                                     \
-        PUT4(part, r, (k) + 4, f.hi)                                                               \
-    }
+/* ---- tiles in local memory ---------------------------------------------------------------------------------- */
 
-/* What is held of the next part. F16 stays as it is until it goes to local memory, for a conversion right
- * behind the load would wait for it. */
-#if VEC
-#if ACT == 16
-#define XE 8
-#define X_PUT(part, r, k, held) PUT8(part, r, k, halves8(held))
-#define X_FETCH(row, k) (*(const __global uint4 *)((row) + (k)))
-typedef uint4 x_held;
-#else
-#define XE 4
-#define X_PUT PUT4
-#define X_FETCH(row, k) (*(const __global float4 *)((row) + (k)))
-typedef float4 x_held;
-#endif
-#ifdef W_RAW4
-#define WE 4
-#define W_PUT PUT4
-#define W_FETCH w_raw4
-typedef W_RAW4 w_held;
-#elif defined(W_RAW8)
-#define WE 8
-#define W_PUT(part, r, k, held) PUT8(part, r, k, w_value8(held))
-#define W_FETCH w_raw8
-typedef W_RAW8 w_held;
-#else
-#define WE 8
-#define W_PUT PUT8
-#define W_FETCH w_load8
-typedef float8 w_held;
-#endif
-#define LAST(E) (K - E)
-#else
-typedef float8 x_held, w_held;
-#define EACH8(f)                                                                                   \
-    (float8)(f(0), k + 1 < K ? f(1) : 0, k + 2 < K ? f(2) : 0, k + 3 < K ? f(3) : 0,               \
-             k + 4 < K ? f(4) : 0, k + 5 < K ? f(5) : 0, k + 6 < K ? f(6) : 0,                     \
-             k + 7 < K ? f(7) : 0)
-float8 x_part8(const __global act_t *row, uint k, uint K)
+typedef float local_t;
+
+/* Elements k, k + 1, ... of row r go to local memory. */
+static INLINE void put4(__local float *part, uint r, uint k, float4 v)
+{
+    __local float *to = part + k * LD + (r ^ SWZ(k));
+    to[0] = v.x, to[LD] = v.y, to[2 * LD] = v.z, to[3 * LD] = v.w;
+}
+
+static INLINE void put8(__local float *part, uint r, uint k, float8 v)
+{
+    put4(part, r, k, v.lo);
+    put4(part, r, k + 4, v.hi);
+}
+
+#if !VEC
+#define X_VEC 8
+typedef float8 x_held;
+static x_held x_read(const __global act_t *row, uint k, uint K)
 {
 #define AT(i) ACT_LOAD(row, k + i)
     return EACH8(AT);
 #undef AT
 }
-
-float8 w_part8(const __global uchar *row, uint k, uint K)
-{
-#define AT(i) w_load(row, k + i)
-    return EACH8(AT);
-#undef AT
-}
-#define XE 8
-#define WE 8
-#define X_FETCH(row, k) x_part8(row, k, K)
-#define W_FETCH(row, k) w_part8(row, k, K)
-#define X_PUT PUT8
-#define W_PUT PUT8
-#define LAST(E) ((K - 1) / E * E)
+#define put_x(part, r, k, held) put8(part, r, k, held)
+#define LAST(vec)               ((K - 1) / vec * vec)
+#else
+#if ACT == 16
+#define X_VEC 8
+typedef uint4 x_held;
+#define put_x(part, r, k, held) put8(part, r, k, halves8(held))
+#else
+#define X_VEC 4
+typedef float4 x_held;
+#define put_x(part, r, k, held) put4(part, r, k, held)
 #endif
+#define x_read(row, k, K) (*(const __global x_held *)((row) + (k)))
+#define LAST(vec)         (K - vec)
+#endif
+#if W_VEC == 4
+#define put_w(part, r, k, held) put4(part, BM + (r), k, w_numbers(held))
+#else
+#define put_w(part, r, k, held) put8(part, BM + (r), k, w_numbers(held))
+#endif
+#include "tile.clh"
+
+/* ---- products ------------------------------------------------------------------------------------------------ */
 
 /* Element i of the T that work-item t of n has of a row: fours that lie n fours apart, then single ones. */
-uint place(uint i, uint t, uint n, uint T)
+static uint place(uint i, uint t, uint n, uint T)
 {
     return i < T / 4 * 4 ? (i / 4 * n + t) * 4 + i % 4 : i * n + t;
 }
 
-/* Those T values of a row of local memory in which the operand begins at first. */
+/* Those T values of a row of local memory in which the operand begins at first. No function: PoCL optimises one for any T before
+ * it inlines it, and tile16 takes 1.6 times as long. */
 #define TAKE(out, T, row, first, t, n, swz)                                                        \
     {                                                                                              \
         _Pragma("unroll") for (int i = 0; i < T / 4; i++) {                                        \
-            float4 v = *(const __local float4 *)((row) + (((first) + (i * (n) + (t)) * 4) ^ (swz)));     \
+            float4 v = *(const __local float4 *)((row) + (((first) + (i * (n) + (t)) * 4) ^ (swz))); \
             out[4 * i] = v.x, out[4 * i + 1] = v.y, out[4 * i + 2] = v.z, out[4 * i + 3] = v.w;    \
         }                                                                                          \
         _Pragma("unroll") for (int i = T / 4 * 4; i < T; i++)                                      \
             out[i] = (row)[((first) + i * (n) + (t)) ^ (swz)];                                     \
     }
 
-/* Load l of this work-item, of E elements: its row in the tile, and its k in the part. */
-#define ROW(E) ((lid + l * WG) / (BK / E))
-#define AT_K(E) ((lid + l * WG) % (BK / E) * E)
+static INLINE void multiply(float acc[TM][TN], const __local float *now, uint tx, uint ty)
+{
+#pragma unroll UNROLL
+    for (int k = 0; k < BK; k++) {
+        float a[TM], b[TN];
+        TAKE(a, TM, now + k * LD, 0, ty, MX, SWZ(k))
+        TAKE(b, TN, now + k * LD, BM, tx, NX, SWZ(k))
+#pragma unroll
+        for (int i = 0; i < TM; i++)
+#pragma unroll
+            for (int j = 0; j < TN; j++) acc[i][j] = MAD(a[i], b[j], acc[i][j]);
+    }
+}
 
-/* Part p of a row begins at p * BK; the fetch of one past the end reads the last elements again. */
-#define FETCH(p)                                                                                   \
-    {                                                                                              \
-        _Pragma("unroll") for (int l = 0; l < X_LOADS; l++) {                                      \
-            uint line = min(m0 + ROW(XE), M - 1), k = min((p) * BK + AT_K(XE), LAST(XE));          \
-            xs[l] = X_FETCH(IN_AT(act_t, x) + (ulong)line * x_stride, k);                          \
-        }                                                                                          \
-        _Pragma("unroll") for (int l = 0; l < W_LOADS; l++) {                                      \
-            uint line = min(n0 + ROW(WE), N - 1), k = min((p) * BK + AT_K(WE), LAST(WE));          \
-            ws[l] = W_FETCH(IN_AT(uchar, w) + line * w_row_bytes, k);                              \
-        }                                                                                          \
-    }
+static INLINE void clear(float acc[TM][TN])
+{
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) acc[i][j] = 0;
+}
 
-#define KEEP_ALL(p, PUT, E, first, lines, loads, held, type)                                       \
-    _Pragma("unroll") for (int l = 0; l < loads; l++) {                                            \
-        type in = (p) * BK + AT_K(E) < K ? held[l] : (type)(0);                                    \
-        if ((lines) * BK / E % WG == 0 || lid + l * WG < (lines) * BK / E)                         \
-            PUT(part + (p) % BUFS * (BK * LD), (first) + ROW(E), AT_K(E), in)                      \
-    }
-#define KEEP(p)                                                                                    \
-    {                                                                                              \
-        KEEP_ALL(p, X_PUT, XE, 0, BM, X_LOADS, xs, x_held)                                         \
-        KEEP_ALL(p, W_PUT, WE, BM, BN, W_LOADS, ws, w_held)                                        \
-    }
+/* Of the tile at (m0, n0), the outputs of work-item (ty, tx). */
+static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty)
+{
+#pragma unroll
+    for (int i = 0; i < TM; i++)
+#pragma unroll
+        for (int j = 0; j < TN; j++) {
+            uint m = m0 + place(i, ty, MX, TM), col = n0 + place(j, tx, NX, TN);
+            if (m < M && col < N) finish(e, m, col, acc[i][j]);
+        }
+}
 
 KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
                       uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride)
 {
-    __local float part[BUFS * BK * LD] __attribute__((aligned(16)));
+    __local float part[BUFS * BUFFER] __attribute__((aligned(16)));
     uint lid = get_local_id(0), tx = lid % NX, ty = lid / NX;
     uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
     ulong tiles = (ulong)m_tiles * n_tiles;
@@ -178,42 +163,26 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         float acc[TM][TN];
         x_held xs[X_LOADS];
         w_held ws[W_LOADS];
-#pragma unroll
-        for (int i = 0; i < TM; i++)
-#pragma unroll
-            for (int j = 0; j < TN; j++) acc[i][j] = 0;
-        FETCH(0)
-        KEEP(0)
+        clear(acc);
+        fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, 0, K, lid);
+        fetch_w(ws, IN_AT(uchar, w), w_row_bytes, n0, N, 0, K, lid);
+        keep_x(part, xs, 0, K, lid);
+        keep_w(part, ws, 0, K, lid);
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint p = 0; p < n_parts; p++) {
-            FETCH(p + 1)
-            const __local float *now = part + p % BUFS * (BK * LD);
-#pragma unroll UNROLL
-            for (int k = 0; k < BK; k++) {
-                float a[TM], b[TN];
-                TAKE(a, TM, now + k * LD, 0, ty, MX, SWZ(k))
-                TAKE(b, TN, now + k * LD, BM, tx, NX, SWZ(k))
-#pragma unroll
-                for (int i = 0; i < TM; i++)
-#pragma unroll
-                    for (int j = 0; j < TN; j++) acc[i][j] = MAD(a[i], b[j], acc[i][j]);
-            }
+            __local float *now = part + p % BUFS * BUFFER, *next = part + (p + 1) % BUFS * BUFFER;
+            uint k0 = (p + 1) * BK; /* of the next part */
+            fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, k0, K, lid);
+            fetch_w(ws, IN_AT(uchar, w), w_row_bytes, n0, N, k0, K, lid);
+            multiply(acc, now, tx, ty);
 #if BUFS == 1
             barrier(CLK_LOCAL_MEM_FENCE);
 #endif
-            KEEP(p + 1)
+            keep_x(next, xs, k0, K, lid);
+            keep_w(next, ws, k0, K, lid);
             barrier(CLK_LOCAL_MEM_FENCE);
         }
-#pragma unroll
-        for (int i = 0; i < TM; i++)
-#pragma unroll
-            for (int j = 0; j < TN; j++) {
-                uint m = m0 + place(i, ty, MX, TM), col = n0 + place(j, tx, NX, TN);
-                if (m >= M || col >= N) continue;
-                float sum = acc[i][j];
-                if (bias_off != NONE) sum += IN_AT(float, bias)[col];
-                if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-                STORE(y, (ulong)m * y_stride + col, sum)
-            }
+        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        finish_all(&e, acc, m0, M, n0, N, tx, ty);
     }
 }

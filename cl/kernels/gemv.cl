@@ -13,6 +13,7 @@
  * step, UNROLL steps whose loads are all issued before the first use.
  */
 #include "common.clh"
+#include "epilogue.clh"
 #include "quant/f16.clh"
 #ifndef MR
 #define MR 1
@@ -61,18 +62,30 @@ float dot_add(float a, float b, float s)
 #endif
 
 /* Adds the products of n steps from k on, LANES * STEP apart. */
-#define STEPS(n)                                                                                   \
-    {                                                                                              \
-        vec_t w[n][RPL];                                                                           \
-        for (int u = 0; u < n; u++)                                                                \
-            for (int r = 0; r < RPL; r++) w[u][r] = W_LOAD(row[r], k + u * LANES * STEP);          \
-        for (int u = 0; u < n; u++)                                                                \
-            for (int m = 0; m < MR; m++) {                                                         \
-                vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP); \
-                for (int r = 0; r < RPL; r++)                                                      \
-                    acc[m * RPL + r] = dot_add(w[u][r], v, acc[m * RPL + r]);                      \
-            }                                                                                      \
+static INLINE void add_steps(float acc[OUTS], const __global uchar *const row[RPL], const __global act_t *x, uint x_stride, uint M, uint k,
+                             int n)
+{
+    vec_t w[UNROLL][RPL];
+    for (int u = 0; u < n; u++)
+        for (int r = 0; r < RPL; r++) w[u][r] = W_LOAD(row[r], k + u * LANES * STEP);
+    for (int u = 0; u < n; u++)
+        for (int m = 0; m < MR; m++) {
+            vec_t v = X_LOAD(x + min((uint)m, M - 1) * (ulong)x_stride, k + u * LANES * STEP);
+            for (int r = 0; r < RPL; r++) acc[m * RPL + r] = dot_add(w[u][r], v, acc[m * RPL + r]);
+        }
+}
+
+/* The sums of each team, at its lane 0. */
+static INLINE void add_teams(__local float (*part)[WG], const float acc[OUTS], uint lid)
+{
+    for (int i = 0; i < OUTS; i++) part[i][lid] = acc[i];
+    for (uint n = LANES / 2; n > 0; n /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (lid % LANES < n)
+            for (int i = 0; i < OUTS; i++) part[i][lid] += part[i][lid + n];
     }
+    barrier(CLK_LOCAL_MEM_FENCE);
+}
 
 KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                  ulong w_row_bytes, uint res_stride, uint y_stride)
@@ -89,23 +102,13 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
         for (int r = 0; r < RPL; r++)
             row[r] = IN_AT(uchar, w) + min(first + team * RPL + r, N - 1) * w_row_bytes;
         uint k = lane * STEP;
-        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) STEPS(UNROLL)
-        for (; k < K; k += LANES * STEP) STEPS(1)
-
-        for (int i = 0; i < OUTS; i++) part[i][lid] = acc[i];
-        for (uint n = LANES / 2; n > 0; n /= 2) {
-            barrier(CLK_LOCAL_MEM_FENCE);
-            if (lane < n)
-                for (int i = 0; i < OUTS; i++) part[i][lid] += part[i][lid + n];
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) add_steps(acc, row, x, x_stride, M, k, UNROLL);
+        for (; k < K; k += LANES * STEP) add_steps(acc, row, x, x_stride, M, k, 1);
+        add_teams(part, acc, lid);
+        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
         for (uint i = lid; i < OUTS * TEAMS; i += WG) {
             uint c = i % (TEAMS * RPL), m = i / (TEAMS * RPL), col = first + c;
-            if (m >= M || col >= N) continue;
-            float sum = part[m * RPL + c % RPL][c / RPL * LANES];
-            if (bias_off != NONE) sum += IN_AT(float, bias)[col];
-            if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-            STORE(y, (ulong)m * y_stride + col, sum)
+            if (m < M && col < N) finish(&e, m, col, part[m * RPL + c % RPL][c / RPL * LANES]);
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }

@@ -5,24 +5,10 @@
  *
  * Knobs: PER elements a work-item, PER * WG >= K.
  */
-#include "common.clh"
+#include "norm.clh"
 #ifndef PER
 #define PER 16
 #endif
-
-/* The sum of x over the work-group, for all of it. */
-float sum_group(__local float *part, float x)
-{
-    uint lid = get_local_id(0);
-    barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
-    part[lid] = x;
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
-        if (lid < half_) part[lid] += part[lid + half_];
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    return part[0];
-}
 
 KERNEL void layernorm_group(IN(x), IN(w), IN(b), OUT_ACT(y), uint M, uint K, uint x_stride, uint y_stride, float eps)
 {

@@ -4,7 +4,7 @@
  * A work-item makes one element; neighbours make neighbours. A and Y may be parts of one buffer that do not meet,
  * residual and Y the same.
  */
-#include "common.clh"
+#include "epilogue.clh"
 #include "quant/f16.clh"
 
 KERNEL void panel(IN(a), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ulong a_row_bytes, uint res_stride,
@@ -12,8 +12,7 @@ KERNEL void panel(IN(a), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ulong a_
 {
     FOR_EACH (m, n, M, N) {
         float x = w_load(IN_AT(uchar, a) + m * a_row_bytes, n);
-        if (bias_off != NONE) x += IN_AT(float, bias)[n];
-        if (res_off != NONE) x += IN_AT(float, res)[(ulong)m * res_stride + n];
-        STORE(y, (ulong)m * y_stride + n, x)
+        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        finish(&e, m, n, x);
     }
 }

@@ -6,7 +6,7 @@
  * Knobs: VEC 4: K is a multiple of 4 and rows of x, w and y are aligned to four elements; 1: any. PER parts
  * a work-item, PER * VEC * WG >= K.
  */
-#include "common.clh"
+#include "norm.clh"
 #ifndef VEC
 #define VEC 1
 #define PER 16
@@ -41,17 +41,10 @@ KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint
             if (k < K) v[i] = LOAD(x, k), scale[i] = LOAD(w, k);
         }
         for (int i = 0; i < PER; i++) sum += SQUARES(v[i]);
-        part[lid] = sum;
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
-            if (lid < half_) part[lid] += part[lid + half_];
-            barrier(CLK_LOCAL_MEM_FENCE);
-        }
-        float r = 1.0f / sqrt(part[0] / K + eps);
+        float r = rms_scale(sum_group(part, sum), K, eps);
         for (int i = 0; i < PER; i++) {
             uint k = (lid + i * WG) * VEC;
             if (k < K) STORE_VEC(to + k, v[i] * r * scale[i])
         }
-        barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }
 }

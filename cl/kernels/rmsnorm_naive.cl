@@ -1,5 +1,5 @@
 /* rmsnorm, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w. Serial over the group. */
-#include "common.clh"
+#include "norm.clh"
 
 KERNEL void rmsnorm_naive(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint y_stride,
                           float eps)
@@ -10,7 +10,7 @@ KERNEL void rmsnorm_naive(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint
         ulong to = (ulong)(i / G) * y_stride + i % G * K;
         float sum = 0;
         for (uint k = 0; k < K; k++) sum = MAD(x[k], x[k], sum);
-        float r = 1.0f / sqrt(sum / K + eps);
+        float r = rms_scale(sum, K, eps);
         for (uint k = 0; k < K; k++) STORE(y, to + k, x[k] * r * w[k])
     }
 }

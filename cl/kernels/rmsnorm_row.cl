@@ -3,7 +3,7 @@
  * 16 neighbouring elements are one vector, and their squares 16 sums. No barriers: where work-items of a group are a loop on
  * one core, each barrier ends it and stores all that they hold.
  */
-#include "common.clh"
+#include "norm.clh"
 
 float sum16(float16 v)
 {
@@ -23,7 +23,7 @@ KERNEL void rmsnorm_row(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x
         for (uint k = 0; k < whole; k += 16) sums = MAD(vload16(0, x + k), vload16(0, x + k), sums);
         float sum = sum16(sums);
         for (uint k = whole; k < K; k++) sum = MAD(x[k], x[k], sum);
-        float r = 1.0f / sqrt(sum / K + eps);
+        float r = rms_scale(sum, K, eps);
         for (uint k = 0; k < whole; k += 16) {
             float16 v = vload16(0, x + k) * r * vload16(0, w + k);
             if (y_half) vstore_half16(v, 0, OUT_AT(half, y) + to + k);

@@ -3,7 +3,7 @@
  *
  * Knob: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any.
  */
-#include "common.clh"
+#include "epilogue.clh"
 #ifndef VEC
 #define VEC 1
 #endif
@@ -22,10 +22,10 @@ KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_
         const __global act_t *gu = IN_AT(act_t, gu) + (ulong)m * gu_stride;
 #if VEC == 1
         float g = LOAD(gu, f), u = LOAD(gu, F + f);
-        STORE(y, at, g / (1.0f + exp(-g)) * u)
+        STORE(y, at, SILU_MUL(g, u))
 #else
-        float4 g = LOAD(gu, f), u = LOAD(gu, F + f), v = g / (1.0f + exp(-g)) * u;
-        STORE4(y, at, v)
+        float4 g = LOAD(gu, f), u = LOAD(gu, F + f);
+        STORE4(y, at, SILU_MUL(g, u))
 #endif
     }
 }

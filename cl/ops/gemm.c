@@ -1,5 +1,6 @@
 /* gemm: Y = X W^T + bias + residual. */
 #include "cl/cl.h"
+#include "cl/kernels/local_bytes.clh"
 
 #include <math.h>
 #include <string.h>
@@ -73,11 +74,10 @@ bool wf_cl_tile_registers(const cl_variant *v)
 bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
-    enum { BASE_LOCAL = 16 << 10 };
+    enum { BASE_LOCAL = 16 << 10, BK = 16 };
     const int32_t *t = v->tile;
     uint64_t bm = (uint64_t)t[0], bn = (uint64_t)t[1];
     uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3]));
-    uint32_t bk = 16, part = (uint32_t)(bm + bn) * bk * 4;
     if (wf_cl_tile_registers(v) && !caps->registers) return false;
     /* So short a sum is no work for tiles, and PoCL 5.0 miscompiles the part of eight before their loop. */
     if (c->in[WF_GEMM_X].cols < 8 || wf_cl_group(caps, group, limit) < group) return false;
@@ -85,11 +85,11 @@ bool wf_cl_configure_tile(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "BM", t[0]);
     wf_cl_knob(l, "BN", t[1]);
-    wf_cl_knob(l, "BK", (int32_t)bk);
+    wf_cl_knob(l, "BK", BK);
     wf_cl_knob(l, "TM", t[2]);
     wf_cl_knob(l, "TN", t[3]);
-    wf_cl_knob(l, "BUFS", 2 * part <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
-    wf_cl_knob(l, "UNROLL", caps->gpu ? (int32_t)bk : 4); /* CPUs gain nothing, and compile for long */
+    wf_cl_knob(l, "BUFS", 2 * TILE_BUFFER_BYTES(bm, bn, BK) <= BASE_LOCAL ? 2 : 1); /* on an H200 two are slower where they are large */
+    wf_cl_knob(l, "UNROLL", caps->gpu ? BK : 4); /* CPUs gain nothing, and compile for long */
     wf_cl_knob(l, "VEC", vectors(c));
     l->groups = (c->out[WF_GEMM_Y].rows + bm - 1) / bm * ((c->out[WF_GEMM_Y].cols + bn - 1) / bn);
     return common(v, c, l);
