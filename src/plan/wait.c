@@ -4,17 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a nano-operation touches ------------------------------------------------------------------------------- */
+/* ---- what a node touches ----------------------------------------------------------------------------------------- */
 
 /* Resources in one numbering: buffers of activations, KV pools, inputs, states. */
 typedef struct touch {
     uint32_t resource;
     bool writes;
     bool tokens; /* its rows are tokens of the batch, or those whose logits are wanted; and only the range counts */
-    wf_boundary begin, end;
+    bool keys;   /* attention reads keys from first_key() on */
 } touch;
 
 enum { MAX_TOUCHES = WF_MAX_IN + WF_MAX_OUT };
+
+typedef struct touches {
+    touch list[MAX_TOUCHES];
+    size_t n;
+} touches;
 
 static uint32_t n_pools(const wf_graph *g)
 {
@@ -24,13 +29,13 @@ static uint32_t n_pools(const wf_graph *g)
     return n;
 }
 
-static uint32_t resource_of(const wf_graph *g, const wf_plan *p, int32_t value)
+static uint32_t resource_of(const wf_graph *g, const wf_plan *p, int32_t value, uint32_t pools)
 {
     const wf_value *v = &g->values[value];
     uint32_t base = (uint32_t)p->n_slots;
     if (v->kind == WF_VALUE_ACT) return (uint32_t)p->slot_of[value];
     if (v->kind == WF_VALUE_KV) return base + v->id;
-    base += n_pools(g);
+    base += pools;
     return v->kind == WF_VALUE_INPUT ? base + v->id : base + WF_N_INPUTS + v->id;
 }
 
@@ -39,34 +44,16 @@ static bool same_space(enum wf_rows a, enum wf_rows b)
     return (wf_rows_are_tokens(a) && wf_rows_are_tokens(b)) || (a == WF_ROWS_LOGITS && b == a);
 }
 
-/* Prefill attention reads the keys of all prefill tokens before its end; a decode reads, of this step, only its own. */
-static wf_boundary first_key(const wf_node *node, const wf_nano *n)
+static void list_touches(const wf_graph *g, const wf_plan *p, const wf_node *node, uint32_t pools, touches *out)
 {
-    return node->rows == WF_ROWS_PREFILL ? (wf_boundary){.decode = true} : node->rows == WF_ROWS_BATCH ? (wf_boundary){0} : n->begin;
-}
-
-static touch touch_of(const wf_graph *g, const wf_plan *p, const wf_nano *n, int32_t value, bool writes)
-{
-    const wf_node *node = &g->nodes[n->node];
-    const wf_value *v = &g->values[value];
-    touch t = {resource_of(g, p, value), writes, same_space(v->rows, node->rows), n->begin, n->end};
-    if (v->kind == WF_VALUE_KV) {
-        t.tokens = true;
-        if (!writes) t.begin = first_key(node, n);
-    }
-    return t;
-}
-
-static size_t touches(const wf_graph *g, const wf_plan *p, const wf_nano *n, touch out[MAX_TOUCHES])
-{
-    const wf_node *node = &g->nodes[n->node];
-    size_t count = 0;
+    out->n = 0;
     for (size_t i = 0; i < MAX_TOUCHES; i++) {
         bool writes = i >= WF_MAX_IN;
         int32_t value = writes ? node->out[i - WF_MAX_IN].value : node->in[i].value;
-        if (value >= 0 && g->values[value].kind != WF_VALUE_WEIGHT) out[count++] = touch_of(g, p, n, value, writes);
+        if (value < 0 || g->values[value].kind == WF_VALUE_WEIGHT) continue;
+        bool kv = g->values[value].kind == WF_VALUE_KV;
+        out->list[out->n++] = (touch){resource_of(g, p, value, pools), writes, kv || same_space(g->values[value].rows, node->rows), kv && !writes};
     }
-    return count;
 }
 
 /* ---- do two depend? ---------------------------------------------------------------------------------------------- */
@@ -77,9 +64,20 @@ static bool not_behind(wf_boundary a, wf_boundary b)
     return b.end || (!a.end && a.tokens <= b.tokens && (!a.decode || b.decode));
 }
 
-static bool apart(const touch *a, const touch *b)
+/* Prefill attention reads the keys of all prefill tokens before its end; a decode reads, of this step, only its own. */
+static wf_boundary first_key(const wf_node *node, const wf_nano *n)
 {
-    return a->tokens && b->tokens && (not_behind(a->end, b->begin) || not_behind(b->end, a->begin));
+    return node->rows == WF_ROWS_PREFILL ? (wf_boundary){.decode = true} : node->rows == WF_ROWS_BATCH ? (wf_boundary){0} : n->begin;
+}
+
+static wf_boundary begin_of(const wf_graph *g, const wf_nano *n, const touch *t)
+{
+    return t->keys ? first_key(&g->nodes[n->node], n) : n->begin;
+}
+
+static bool apart(const wf_graph *g, const wf_nano *a, const touch *ta, const wf_nano *b, const touch *tb)
+{
+    return ta->tokens && tb->tokens && (not_behind(a->end, begin_of(g, b, tb)) || not_behind(b->end, begin_of(g, a, ta)));
 }
 
 /* Copies of pages touch all pools, the upload all inputs: by kind, since they are too many for operands. */
@@ -108,14 +106,14 @@ static bool meets_all(const wf_graph *g, const wf_node *a, const wf_node *b)
     return false;
 }
 
-static bool depends(const wf_graph *g, const wf_plan *p, const wf_nano *a, const wf_nano *b)
+/* `all`: what each node touches. */
+static bool depends(const wf_graph *g, const touches *all, const wf_nano *a, const wf_nano *b)
 {
-    touch ta[MAX_TOUCHES], tb[MAX_TOUCHES];
+    const touches *of_a = &all[a->node], *of_b = &all[b->node];
     if (meets_all(g, &g->nodes[a->node], &g->nodes[b->node])) return true;
-    size_t na = touches(g, p, a, ta), nb = touches(g, p, b, tb);
-    for (size_t i = 0; i < na; i++)
-        for (size_t j = 0; j < nb; j++)
-            if (ta[i].resource == tb[j].resource && (ta[i].writes || tb[j].writes) && !apart(&ta[i], &tb[j])) return true;
+    for (const touch *ta = of_a->list; ta < of_a->list + of_a->n; ta++)
+        for (const touch *tb = of_b->list; tb < of_b->list + of_b->n; tb++)
+            if (ta->resource == tb->resource && (ta->writes || tb->writes) && !apart(g, a, ta, b, tb)) return true;
     return false;
 }
 
@@ -125,6 +123,7 @@ static bool depends(const wf_graph *g, const wf_plan *p, const wf_nano *a, const
 typedef struct waiter {
     const wf_graph *g;
     wf_plan *p;
+    touches *touches;       /* by node */
     uint32_t *done, *rank;  /* rank[i]: position of i in its queue, from 1 */
     uint32_t *before, *top; /* before[i]: the one before it in its queue, from 1; top[i]: the last node of [0, i] in the graph's order */
     uint32_t last[WF_MAX_QUEUES]; /* of each queue so far, from 1; 0: none */
@@ -146,7 +145,7 @@ static weft_status add_wait(waiter *w, size_t i, size_t on)
 static bool depends_on(const waiter *w, size_t i, size_t on)
 {
     w->p->n_compared++;
-    return depends(w->g, w->p, &w->p->nanos[on], &w->p->nanos[i]);
+    return depends(w->g, w->touches, &w->p->nanos[on], &w->p->nanos[i]);
 }
 
 /* Only nodes that come later in the graph can stand wrongly before i, and before `top` reaches it there are none. */
@@ -170,7 +169,8 @@ static uint32_t latest(const waiter *w, size_t i, const uint32_t at[WF_MAX_QUEUE
     return best;
 }
 
-/* Latest first: waiting for the last of a queue covers the ones before it. So there is at most one wait a queue. */
+/* Latest first: waiting for the last of a queue covers the ones before it. So there is at most one wait a queue. Nodes that come later in
+ * the graph have been compared. */
 static weft_status find_waits(waiter *w, size_t i)
 {
     wf_plan *p = w->p;
@@ -179,7 +179,7 @@ static weft_status find_waits(waiter *w, size_t i)
     memcpy(at, w->last, sizeof at);
     n->wait = (uint32_t)p->n_waits;
     for (uint32_t j; (j = latest(w, i, at)); at[p->nanos[j - 1].queue] = w->before[j - 1])
-        if (depends_on(w, i, j - 1)) WF_TRY(add_wait(w, i, j - 1));
+        if (p->nanos[j - 1].node <= n->node && depends_on(w, i, j - 1)) WF_TRY(add_wait(w, i, j - 1));
     if (n->n_waits < WF_MAX_QUEUES) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for %u others, more than the %d that a command can", w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
 }
@@ -195,17 +195,26 @@ static void append(waiter *w, size_t i)
     *last = (uint32_t)i + 1;
 }
 
+static weft_status wait_all(waiter *w)
+{
+    uint32_t pools = n_pools(w->g);
+    for (size_t i = 0; i < w->g->n_nodes; i++) list_touches(w->g, w->p, &w->g->nodes[i], pools, &w->touches[i]);
+    for (size_t i = 0; i < w->p->n_nanos; i++) {
+        append(w, i);
+        WF_TRY(check_order(w, i));
+        WF_TRY(find_waits(w, i));
+    }
+    return WEFT_OK;
+}
+
 weft_status wf_plan_wait(const wf_graph *g, wf_plan *p)
 {
     size_t n = p->n_nanos;
     uint32_t *numbers = wf_calloc(n * (p->n_queues + 3), sizeof *numbers);
-    weft_status s = numbers ? WEFT_OK : WEFT_ERR_NOMEM;
-    waiter w = {.g = g, .p = p, .rank = numbers, .before = numbers + n, .top = numbers + 2 * n, .done = numbers + 3 * n};
-    for (size_t i = 0; i < n && s == WEFT_OK; i++) {
-        append(&w, i);
-        s = check_order(&w, i);
-        if (s == WEFT_OK) s = find_waits(&w, i);
-    }
+    touches *of = wf_calloc(g->n_nodes, sizeof *of);
+    waiter w = {.g = g, .p = p, .touches = of, .rank = numbers, .before = numbers + n, .top = numbers + 2 * n, .done = numbers + 3 * n};
+    weft_status s = numbers && of ? wait_all(&w) : WEFT_ERR_NOMEM;
     free(numbers);
+    free(of);
     return s;
 }
