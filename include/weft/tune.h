@@ -108,17 +108,17 @@ WEFT_API enum weft_status weft_tune(const struct weft_tune_params *p, char *path
 #define WEFT_LOGIT_BINS 16384
 #define WEFT_LOGIT_LOW  (-256.0)  /* lower edge of the first bin */
 #define WEFT_LOGIT_STEP 0.03125   /* width of a bin */
-struct weft_logits {
+struct weft_logit_histogram {
     uint64_t n;
     double min, max, sum;
     uint64_t *bins; /* [WEFT_LOGIT_BINS] */
 };
 /* The quantile `part` (0 to 1), accurate to a bin. NaN if the histogram is empty. */
-WEFT_API double weft_logits_quantile(const struct weft_logits *l, double part);
+WEFT_API double weft_logit_quantile(const struct weft_logit_histogram *l, double part);
 
 struct weft_calibration_layer {
-    struct weft_logits all;  /* every x that entered a softmax */
-    struct weft_logits rows; /* the largest x of each softmax row (query and head) */
+    struct weft_logit_histogram all;  /* every x that entered a softmax */
+    struct weft_logit_histogram rows; /* the largest x of each softmax row (query and head) */
     float phi, a, b; /* the unified maximum, and the range that a row's largest x - phi must lie in: a to b */
     bool fits;       /* false: the maxima vary too much for any phi; a = b = 0, and the softmax stays synchronous */
     double outside;  /* fraction of rows that kernels with exponentials in F16 recompute */

@@ -18,10 +18,10 @@ static void print_layer(uint32_t i, const struct weft_calibration_layer *l)
     const double all[] = {0.0001, 0.5, 0.9999}, rows[] = {0.001, 0.5, 0.999};
     printf("%5u %8.2f", i, l->all.min);
     for (size_t k = 0; k < WF_LEN(all); k++)
-        printf(" %7.2f", weft_logits_quantile(&l->all, all[k]));
+        printf(" %7.2f", weft_logit_quantile(&l->all, all[k]));
     printf(" %7.2f  %7.2f", l->all.max, l->rows.min);
     for (size_t k = 0; k < WF_LEN(rows); k++)
-        printf(" %7.2f", weft_logits_quantile(&l->rows, rows[k]));
+        printf(" %7.2f", weft_logit_quantile(&l->rows, rows[k]));
     printf(" %7.2f  %7.2f %7.2f %7.2f %6.2f%%%s\n", l->rows.max, l->phi, l->a, l->b,
            100 * l->outside, l->fits ? "" : "  too wide: synchronous");
 }
@@ -59,7 +59,7 @@ static void find_steps(const struct weft_calibration *c, histogram *h)
     h->low = floor(low / h->step) * h->step;
 }
 
-static void sum_bins(const struct weft_logits *l, const histogram *h, double *lines, double *n)
+static void sum_bins(const struct weft_logit_histogram *l, const histogram *h, double *lines, double *n)
 {
     for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
         double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * ((double)i + 0.5);

@@ -18,7 +18,7 @@ typedef struct collector {
 
 /* ---- counting ---------------------------------------------------------------------------------------------- */
 
-static void add(struct weft_logits *l, double x)
+static void add(struct weft_logit_histogram *l, double x)
 {
     double at = (x - WEFT_LOGIT_LOW) / WEFT_LOGIT_STEP;
     l->bins[at < 0 ? 0 : at < WEFT_LOGIT_BINS ? (size_t)at : WEFT_LOGIT_BINS - 1]++;

@@ -19,7 +19,7 @@
 
 /* ---- the rule -------------------------------------------------------------------------------------------- */
 
-double weft_logits_quantile(const struct weft_logits *l, double part)
+double weft_logit_quantile(const struct weft_logit_histogram *l, double part)
 {
     double want = part * (double)l->n, below = 0;
     if (!l->n) return NAN;
@@ -37,7 +37,7 @@ double weft_logits_quantile(const struct weft_logits *l, double part)
 
 /* The window of `width` bins that holds the most rows; if several adjacent windows tie, the middle one, for margin on both
  * sides. Returns the bin after it. */
-static size_t best_window(const struct weft_logits *l, size_t width, uint64_t *inside)
+static size_t best_window(const struct weft_logit_histogram *l, size_t width, uint64_t *inside)
 {
     size_t first = 0, last = 0;
     uint64_t sum = 0, most = 0;
@@ -51,7 +51,7 @@ static size_t best_window(const struct weft_logits *l, size_t width, uint64_t *i
     return (first + last) / 2 + 1;
 }
 
-wf_phi wf_phi_choose(const struct weft_logits *rows, double *outside)
+wf_phi wf_phi_choose(const struct weft_logit_histogram *rows, double *outside)
 {
     uint64_t inside;
     size_t end = best_window(rows, (size_t)((WF_PHI_B - WF_PHI_F16_A) / WEFT_LOGIT_STEP), &inside);

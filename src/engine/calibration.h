@@ -29,7 +29,7 @@ typedef struct wf_phi {
 } wf_phi;
 
 /* Chooses phi from the largest logits of the rows. *outside: the fraction of rows outside the window of F16 exponentials. */
-wf_phi wf_phi_choose(const struct weft_logits *rows, double *outside);
+wf_phi wf_phi_choose(const struct weft_logit_histogram *rows, double *outside);
 /* false: the softmax stays synchronous; also if the range is wider than F32 exponentials allow. */
 bool wf_phi_fits(const wf_phi *p);
 

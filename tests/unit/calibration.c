@@ -40,9 +40,9 @@ static void write_bytes(const char *text, size_t len)
 
 /* ---- the rule ---------------------------------------------------------------------------------------- */
 
-static struct weft_logits uniform(double low, double high)
+static struct weft_logit_histogram uniform(double low, double high)
 {
-    struct weft_logits l = {.min = low, .max = high, .bins = calloc(WEFT_LOGIT_BINS, sizeof *l.bins)};
+    struct weft_logit_histogram l = {.min = low, .max = high, .bins = calloc(WEFT_LOGIT_BINS, sizeof *l.bins)};
     assert_non_null(l.bins);
     for (int i = 0; i < 100000; i++, l.n++) l.bins[(size_t)((low + (high - low) * i / 1e5 - WEFT_LOGIT_LOW) / WEFT_LOGIT_STEP)]++;
     return l;
@@ -51,9 +51,9 @@ static struct weft_logits uniform(double low, double high)
 static void test_quantiles(void **state)
 {
     (void)state;
-    struct weft_logits l = uniform(-3, 7), none = {.bins = l.bins};
-    for (double part = 0; part <= 1; part += 0.01) assert_true(fabs(weft_logits_quantile(&l, part) - (-3 + 10 * part)) <= WEFT_LOGIT_STEP);
-    assert_true(isnan(weft_logits_quantile(&none, 0.5)));
+    struct weft_logit_histogram l = uniform(-3, 7), none = {.bins = l.bins};
+    for (double part = 0; part <= 1; part += 0.01) assert_true(fabs(weft_logit_quantile(&l, part) - (-3 + 10 * part)) <= WEFT_LOGIT_STEP);
+    assert_true(isnan(weft_logit_quantile(&none, 0.5)));
     free(l.bins);
 }
 
@@ -63,7 +63,7 @@ static void test_rule(void **state)
     (void)state;
     const double low = WF_PHI_F16_A, high = WF_PHI_B;
     for (double width = 0.5; width < 140; width += 0.5) {
-        struct weft_logits l = uniform(5, 5 + width);
+        struct weft_logit_histogram l = uniform(5, 5 + width);
         double outside, below, above;
         wf_phi p = wf_phi_choose(&l, &outside);
         free(l.bins);
