@@ -75,7 +75,7 @@ enum weft_status {
     WEFT_ERR_NODEVICE,    /* the requested device does not exist or cannot be used */
     WEFT_ERR_DEVICE,      /* the device failed while in use */
     WEFT_ERR_TIMEOUT,     /* the device or weft_wait exceeded its time limit */
-    WEFT_ERR_FULL,        /* the prompt does not fit into the context, or the queue is full */
+    WEFT_ERR_FULL,        /* the prompt is longer than the context */
     WEFT_ERR_CANCELLED,   /* by weft_cancel, weft_request_free or weft_engine_close */
     WEFT_ERR_INTERNAL,    /* a bug in weft */
 };
@@ -119,7 +119,7 @@ struct weft_device_info {
     char tiers[64];        /* capability tiers, e.g. "base simd matrix" */
     char features[160];    /* what the kernels can use: OpenCL extensions, CPU instruction sets */
 };
-/* Writes at most `cap` entries and returns how many devices exist. Thread-safe. */
+/* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. Thread-safe. */
 WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
 
 /* --- model: hyperparameters and vocabulary, no device ------------------------------------------ */
@@ -153,7 +153,8 @@ struct weft_tensor_info {
 };
 
 /* Maps and checks a model file, including the names and shapes of its tensors. The file must not change while the model is
- * open: weights are read from the mapping. Threads and engines may share a model; it must outlive its engines. */
+ * open: weights are read from the mapping. Threads and engines may share a model; it must outlive its engines. Close it with
+ * weft_model_close. WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
 WEFT_API enum weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out);
 WEFT_API void weft_model_close(struct weft_model *m); /* NULL is allowed */
 WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *m);
@@ -222,31 +223,33 @@ struct weft_engine;
 
 struct weft_engine_params {
     const char *device;      /* "auto" (NULL), "cpu", "gpu", "opencl:P.D", or part of a device's name */
-    const char *tier;        /* highest capability tier to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL: the best */
+    const char *tier;        /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL: the best
+                                that the device has (docs/kernels.md) */
     uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run at the same time; 0: 1 */
     uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on a GPU
                                 and 512 elsewhere, and with the policies orca and request at least the context */
     uint32_t tile;           /* cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on
                                 a GPU, else 1 */
-    const char *policy;      /* nanoflow (NULL), sarathi, orca or request: see src/sched/sched.h */
-    uint32_t kv_seqs;        /* capacity of the KV cache in whole contexts; 0: n_seqs, so that no sequence waits for it */
+    const char *policy;      /* what a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of several prompts, which
+                                fill the step; sarathi: a chunk of one prompt; orca: whole prompts. request: static batching */
+    uint32_t kv_seqs;        /* capacity of the KV cache in whole contexts, at most n_seqs; 0: n_seqs, so that no sequence waits for it */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
     uint32_t threads;        /* CPU threads of each queue; 0: one per core */
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
     uint64_t max_alloc;      /* upper limit of a device buffer in bytes; 0: the device's limit */
-    uint32_t watchdog_ms;    /* a step that takes longer means that the device is lost; 0: 60000 */
+    uint32_t watchdog_ms;    /* a step that takes longer than this means that the device is lost; 0: 60000 */
     uint32_t nano_batches;   /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps with
                                 the GEMMs of another on a second queue (NanoFlow, section 4.1); 0 or 1: no split */
-    const char *plan;        /* a plan that dump_plan wrote, perhaps edited; NULL: built from nano_batches */
+    const char *plan;        /* a plan file, as dump_plan writes it (docs/plans.md); NULL: built from nano_batches */
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
-    const char *calibration; /* file of `weft calibrate`, for the asynchronous softmax (FlashDecoding++, section III); NULL: the
+    const char *calibration; /* file of `weft calibrate`, for the asynchronous softmax (FlashDecoding++Next, section III); NULL: the
                                 model's path + ".calibration", if it exists */
     const char *attention_windows; /* a file with the attention window of each KV head of each layer (sparse attention as in
                                 MoA; docs/tuning.md shows one); NULL: dense attention */
-    bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each product takes
-                                kernels of one kind for all batch sizes, which costs speed */
+    bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes kernels of
+                                one invariance class for all batch sizes, which costs speed */
     const char *force;       /* tests: kernel variants by op, "gemm=ref,attention=ref" */
     const char *tuned;       /* file of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own
                                 file, if it exists */
@@ -260,9 +263,10 @@ struct weft_engine_params {
     void *user;              /* for on_progress */
 };
 
-/* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will ever need, and starts its thread. Parameters
- * and the files they name are checked first: the first progress report of "load" means that they are valid. Blocks until
- * the engine is ready. m must outlive the engine. */
+/* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will ever
+ * need, builds its kernels, and starts its thread. Parameters and the files they name are checked first: the first progress
+ * report of "load" means that they are valid. Blocks until the engine is ready. m must outlive the engine. Close it with
+ * weft_engine_close. WEFT_ERR_ARG: a parameter or a file it names; WEFT_ERR_NODEVICE; WEFT_ERR_NOMEM: the message has the sizes. */
 WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,
                                            struct weft_engine **out);
 /* Cancels all requests, delivers their last events, and frees the engine. Free every request first. NULL is allowed. */
@@ -284,14 +288,14 @@ struct weft_logit_bias {
 };
 
 struct weft_sampling {
-    float temperature;     /* 0: greedy (the default) */
+    float temperature;     /* 0 to 100; 0: greedy (the default) */
     int32_t top_k;         /* 0: off */
-    float top_p;           /* 0 or 1: off */
-    float min_p;           /* 0: off */
-    float repeat_penalty;  /* 0 or 1: off; over the last 64 tokens, as in llama.cpp */
+    float top_p;           /* 0 to 1; 0 or 1: off */
+    float min_p;           /* 0 to 1; 0: off */
+    float repeat_penalty;  /* 0 to 100; 0 or 1: off; over the last 64 tokens, as in llama.cpp */
     uint64_t seed;         /* sampling depends on this and on the position only */
     bool repeat_all;       /* repeat_penalty covers the whole sequence, prompt included, as in vLLM */
-    float presence_penalty;  /* subtracted from the logit of each token generated before; 0: off */
+    float presence_penalty;  /* -100 to 100: subtracted from the logit of each token generated before; 0: off */
     float frequency_penalty; /* the same, times the number of its occurrences; 0: off */
 };
 
@@ -302,7 +306,14 @@ enum weft_event_kind {
     WEFT_EVENT_LOGITS,/* logits of one prompt position; if want_logits is set */
     WEFT_EVENT_DONE,  /* always the last one; finish and status say why */
 };
-enum weft_finish { WEFT_FINISH_NONE, WEFT_FINISH_STOP, WEFT_FINISH_LENGTH, WEFT_FINISH_CONTEXT, WEFT_FINISH_CANCEL, WEFT_FINISH_ERROR };
+enum weft_finish {
+    WEFT_FINISH_NONE,    /* it has not ended */
+    WEFT_FINISH_STOP,    /* EOS, a stop token or a stop text */
+    WEFT_FINISH_LENGTH,  /* max_tokens were generated, or prefill_only is set */
+    WEFT_FINISH_CONTEXT, /* the context is full */
+    WEFT_FINISH_CANCEL,  /* weft_cancel, weft_request_free or weft_engine_close */
+    WEFT_FINISH_ERROR,   /* status says which */
+};
 
 struct weft_logprob {
     int32_t id;
@@ -317,7 +328,7 @@ struct weft_event {
     const char *text;      /* text_len bytes, not NUL-terminated */
     size_t text_len;
     uint32_t position;     /* of this token, or of these logits */
-    const float *logits;   /* [n_vocab] */
+    const float *logits;   /* [n_vocab], of the token that follows position */
     float logprob;         /* of id, from the model's logits before penalties, biases and temperature; if logprobs is set */
     const struct weft_logprob *top; /* the n_top most likely tokens at this position, in descending order */
     uint32_t n_top;
@@ -338,7 +349,7 @@ struct weft_request_params {
     const int32_t *tokens;       /* n_tokens ids, taken as they are; if both are empty: BOS alone */
     size_t n_tokens;
     uint32_t max_tokens;         /* most tokens to generate; 0: until the context is full */
-    int32_t priority;            /* -1000 to 1000; each level counts as an arrival 1000 steps earlier */
+    int32_t priority;            /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier; 0: normal */
     struct weft_sampling sampling;
     bool ignore_eos;             /* EOS does not end generation */
     uint32_t min_tokens;         /* neither EOS nor stop tokens or texts end generation before; 0: off */
@@ -351,7 +362,7 @@ struct weft_request_params {
     size_t n_bias;
     bool logprobs;               /* TOKEN events have the logprob, and the n_top most likely tokens */
     bool prompt_logprobs;        /* deliver PROMPT events, in order, with the n_top most likely tokens */
-    uint32_t n_top;              /* 0 to WEFT_MAX_TOP */
+    uint32_t n_top;              /* 0 to WEFT_MAX_TOP alternatives for each token */
     bool prefill_only;           /* generate nothing; e.g. to get logits of the prompt */
     bool want_logits;            /* deliver a LOGITS event for every prompt position, in order */
     bool show_special;           /* include control tokens in the text */
@@ -359,9 +370,10 @@ struct weft_request_params {
     void *user;                  /* for on_event */
 };
 
-/* Queues a request and returns at once. Copies everything it needs from p. *out stays valid until weft_request_free, also after
- * DONE, and is set before the first event. out NULL: the request frees itself after DONE. WEFT_ERR_FULL: the prompt is longer
- * than the context. Thread-safe. */
+/* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid until
+ * weft_request_free, also after DONE, and is set before the first event. out NULL: the request frees itself after DONE.
+ * WEFT_ERR_ARG: a parameter; WEFT_ERR_FULL: the prompt is longer than the context; WEFT_ERR_CANCELLED: the engine is closing;
+ * another status: the engine has failed (weft_stats.failed). No event comes then. Thread-safe. */
 WEFT_API enum weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p,
                                       struct weft_request **out);
 /* Takes effect within one step; DONE follows with WEFT_FINISH_CANCEL. Does not wait. Thread-safe. */
@@ -381,17 +393,18 @@ struct weft_stats {
     uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS]; /* steps with at most 1, 2, 4, ... tokens; each step counts in one
                                                                bucket, the last one takes all larger */
     uint32_t running, waiting;   /* sequences now */
-    uint32_t kv_pages, kv_pages_used; /* pages that exist in small steps, and pages in use now */
+    uint32_t kv_pages, kv_pages_used; /* KV pages that exist in small steps (see weft_budget), and pages in use now */
     uint64_t preempted;          /* times that a sequence was preempted */
     uint64_t swapped_out_bytes, swapped_in_bytes; /* KV pages of preempted sequences, copied to the host and back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked up and found in the prefix cache */
     uint64_t softmax_recomputed; /* softmax rows (query and head) recomputed because their scores left the calibrated range */
     uint64_t weight_bytes, kv_bytes, activation_bytes; /* in the largest steps */
     uint64_t load_ns, step_ns;   /* time to open the engine; sum over steps */
-    /* Of the device, with `profile`, else 0: in steps, and between steps while there was work. */
+    /* The rest is measured on the device, and 0 without `profile`. Time in steps, and between steps while requests were waiting or
+     * running. */
     uint64_t busy_ns, idle_ns;
-    /* Sums over the commands of steps by class, and for how long commands of more than one queue overlapped. Whether a product counts as
-     * compute or memory depends on its shape. */
+    /* Sums over the commands of steps by what bounds them (NanoFlow, table 2), and for how long commands of more than one queue
+     * overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
 };

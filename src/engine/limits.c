@@ -34,7 +34,7 @@ static weft_status count_pages(const struct weft_engine_params *p, const wf_grap
     uint64_t pages = p->kv_memory ? WF_MIN(p->kv_memory / page, most) : l->seq_pages * contexts;
     l->pages = (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX);
     if (l->pages >= l->seq_pages) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu: enlarge it or shorten the context (-c)",
+    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it or shorten the context (-c)",
                    (unsigned long long)p->kv_memory, context, (unsigned long long)(page * l->seq_pages));
 }
 
