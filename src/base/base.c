@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 /* ---- errors ------------------------------------------------------------------------------------ */
 
@@ -123,6 +125,33 @@ uint64_t wf_random(uint64_t seed, uint64_t counter)
 double wf_random_unit(uint64_t seed, uint64_t counter)
 {
     return (double)(wf_random(seed, counter) >> 11) * 0x1p-53;
+}
+
+static uint64_t hash_seed;
+
+static void draw_seed(void)
+{
+    if (getrandom(&hash_seed, sizeof hash_seed, 0) != sizeof hash_seed) hash_seed = wf_random(wf_now_ns(), (uint64_t)getpid());
+}
+
+uint64_t wf_hash_seed(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_seed);
+    return hash_seed;
+}
+
+uint64_t wf_hash(const void *data, size_t len)
+{
+    uint64_t h = wf_random(wf_hash_seed(), len), word;
+    for (const char *p = data; len; p += sizeof word) {
+        size_t n = WF_MIN(len, sizeof word);
+        word = 0;
+        memcpy(&word, p, n);
+        h = wf_random(h, word);
+        len -= n;
+    }
+    return h;
 }
 
 /* ---- allocation, strings ----------------------------------------------------------------------- */

@@ -44,6 +44,11 @@ void wf_sleep_ns(uint64_t ns);
 uint64_t wf_random(uint64_t seed, uint64_t counter);
 double wf_random_unit(uint64_t seed, uint64_t counter); /* [0, 1) */
 
+/* For hash tables of what files and clients choose: the seed differs from process to process, so that nobody can choose keys that
+ * collide. */
+uint64_t wf_hash_seed(void);
+uint64_t wf_hash(const void *data, size_t len);
+
 /* Zeroed memory for n elements of size; NULL with a WEFT_ERR_NOMEM message on overflow or shortage. */
 void *wf_calloc(size_t n, size_t size);
 /* Ensures capacity for one more element: grows *array (n used, *cap allocated) by half; false without memory. */

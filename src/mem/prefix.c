@@ -6,7 +6,7 @@
 
 static uint32_t bucket_of(const wf_prefix *x, uint64_t parent, const int32_t *tokens)
 {
-    uint64_t h = parent;
+    uint64_t h = wf_random(wf_hash_seed(), parent);
     for (uint32_t i = 0; i < x->page_tokens; i++) h = wf_random(h, (uint32_t)tokens[i]);
     return (uint32_t)(h % x->n_buckets);
 }

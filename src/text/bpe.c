@@ -39,8 +39,7 @@ static void fill_byte_ids(wf_tokenizer *t)
 static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right)
 {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-    uint64_t h = (key ^ key >> 32) * 0x9E3779B97F4A7C15u;
-    uint32_t i = (uint32_t)(h >> 32) & t->pair_mask;
+    uint32_t i = (uint32_t)wf_random(t->hash_seed, key) & t->pair_mask;
     while (t->pairs[i].key != UINT64_MAX && t->pairs[i].key != key) i = (i + 1) & t->pair_mask;
     return &t->pairs[i];
 }

@@ -78,6 +78,7 @@ struct wf_tokenizer {
 
     uint32_t *slots; /* hash table: text -> id + 1, of tokens that plain text can become; 0: free */
     uint32_t slot_mask;
+    uint64_t hash_seed;   /* of the table of pairs */
     uint32_t max_len;     /* of these texts */
     int32_t byte_id[256]; /* -1: the vocabulary has no such byte */
 

@@ -48,16 +48,9 @@ int wf_byte_token(const char *text, size_t len)
     return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
 }
 
-static uint32_t hash_text(const char *text, size_t len)
-{
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
-    for (size_t i = 0; i < len; i++) h = (h ^ (uint8_t)text[i]) * 0x100000001b3u;
-    return (uint32_t)(h ^ h >> 32);
-}
-
 static uint32_t *slot_of(const wf_tokenizer *t, const char *text, size_t len)
 {
-    uint32_t i = hash_text(text, len) & t->slot_mask;
+    uint32_t i = (uint32_t)wf_hash(text, len) & t->slot_mask;
     for (; t->slots[i]; i = (i + 1) & t->slot_mask) {
         const wf_vocab_token *tok = &t->tokens[t->slots[i] - 1];
         if (tok->len == len && !memcmp(tok->text, text, len)) break;
@@ -207,6 +200,7 @@ static weft_status index_texts(wf_tokenizer *t)
     t->slots = wf_calloc(size, sizeof *t->slots);
     if (!t->slots) return WEFT_ERR_NOMEM;
     t->slot_mask = (uint32_t)(size - 1);
+    t->hash_seed = wf_hash_seed();
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         const wf_vocab_token *tok = &t->tokens[i];
         if (!tok->len || !(t->kind->plain >> tok->type & 1)) continue;
