@@ -29,12 +29,12 @@ typedef struct cl_dev cl_dev;
 
 typedef struct cl_caps {
     uint32_t max_group, mem_align, local_bytes; /* work-items; bytes */
-    uint32_t units; /* compute units */
+    uint32_t units; /* compute units (multiprocessors) */
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
     bool nv_mma;   /* mma.sync m16n8k16 by inline PTX */
-    uint32_t nv_local_bytes; /* of local memory that a work-group may declare by inline PTX */
+    uint32_t nv_local_bytes; /* of local memory (shared memory) that a work-group may declare by inline PTX */
     bool nv_wgmma; /* wgmma by PTX text: compute capability 9.0 only */
     uint64_t scratch, zeroed; /* bytes of a queue's scratch buffer and of its zeroed workspace from the start, so that no step has to enlarge them */
     uint64_t panels; /* bytes of scratch at most that a call of CLBlast may take */
@@ -123,9 +123,9 @@ typedef struct cl_launch {
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
-    uint32_t geometry;   /* what a configure function decided by a search, such as the parts of keys; not 0 before it runs: decided
-                            already, and the call is of the kind that it was decided for */
-    uint64_t then_groups; /* not 0: launched once more with so many groups, the last argument 1 instead of 0 */
+    uint32_t geometry;   /* what a configure function found by a search, such as the number of parts of the keys. Not 0 before it runs: it
+                            was found earlier for such a call, and is used */
+    uint64_t then_groups; /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */
 } cl_launch;
@@ -273,7 +273,7 @@ typedef struct cl_kern {
 weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l, cl_kern **out);
 /* The kernel for a launch as it is; *out NULL: the device wants smaller work-groups, and wf_cl_configure knows by now. */
 weft_status wf_cl_kernel_of(cl_dev *d, enum wf_op op, int variant, const cl_launch *l, cl_kern **out);
-/* A kernel that no call asks for; the caller frees it. */
+/* A kernel for the backend's own use, such as a probe; the caller frees it. */
 weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *l, cl_kern **out);
 void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
 weft_status wf_cl_bind(wf_dev *, const wf_call *, int variant, wf_bound *out);
@@ -348,7 +348,7 @@ struct cl_dev {
     cl_context ctx;
     cl_q *queue[WF_CL_MAX_QUEUES];
     uint64_t n_queues; /* ever created */
-    cl_q *own;     /* queue of the backend itself, to touch new buffers */
+    cl_q *own;     /* the backend's own queue, to touch new buffers */
     char cache[512]; /* folder of kernel binaries; "": none */
     cl_child child;
     uint32_t n_built;
@@ -383,8 +383,8 @@ weft_status wf_cl_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 /* Puts one launch in a queue; of c only waits, signal and groups count. */
 weft_status wf_cl_enqueue(cl_q *, const wf_call *c, cl_kernel, const cl_launch *, const char *name);
 
-/* For commands that others than wf_cl_enqueue put in a queue: scratch memory of at least so many bytes, and the event, or NULL,
- * that stands for the command just put there. */
+/* For commands that others than wf_cl_enqueue put in a queue: enlarges the scratch buffer to at least this many bytes; makes `signal`
+ * (or NULL) stand for the command just enqueued. */
 weft_status wf_cl_scratch(cl_q *, uint64_t bytes);
 void wf_cl_arm(wf_event *signal, cl_q *, cl_event);
 

@@ -1,12 +1,14 @@
 /* dev: the device contract. A backend is one struct wf_backend and one table of functions; everything
  * above sees only this header.
  *
- * The unit of work is one call (one nano-op) on one queue, with events it waits for and an event it
+ * The unit of work is one call (a nano-operation, NanoFlow section 4.1) on one queue, with events it waits for and an event it
  * signals; ordering belongs to exec. The functions named wf_* here are the front: they validate and
  * then call the backend, which trusts its arguments.
  *
  * Threads: one thread at a time uses a device and whatever was created from it. Listing devices is thread-safe.
- * Errors are values. After WEFT_ERR_DEVICE or WEFT_ERR_TIMEOUT the device is lost: close it.
+ * Errors are values. After WEFT_ERR_DEVICE or WEFT_ERR_TIMEOUT the device is lost: close it. Otherwise WEFT_ERR_ARG is a call
+ * that breaks the contract, WEFT_ERR_UNSUPPORTED one for which there is no kernel, WEFT_ERR_NOMEM a shortage of memory.
+ * Ownership: who creates a buffer, queue or event destroys it, with nothing of it in flight, before the device is closed.
  *
  * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16)
  *
@@ -107,7 +109,7 @@ typedef struct wf_operand_info {
     uint8_t what;     /* of enum wf_operand_kind */
 } wf_operand_info;
 
-/* What bounds a node of a graph (nanoflow table 2); copies run between device and host. */
+/* What bounds a node of a graph (NanoFlow, table 2); copies run between device and host. */
 enum wf_class { WF_CLASS_COMPUTE, WF_CLASS_MEMORY, WF_CLASS_NETWORK, WF_CLASS_COPY, WF_CLASS_HOST, WF_N_CLASSES };
 typedef struct wf_op_info {
     const char *name;
@@ -118,8 +120,8 @@ typedef struct wf_op_info {
 extern const wf_op_info wf_ops[WF_N_OPS];
 int wf_op_input(enum wf_op, enum wf_operand_kind); /* the first input of that kind; -1: none */
 
-/* Capability tiers, each including the ones before. cl/kernels/README.md says what they mean for OpenCL. A CPU has
- * base, simd and matrix. */
+/* Capability tiers, each including the ones before; 0 is the lowest, base. cl/kernels/README.md says what they mean for OpenCL. A
+ * CPU has base, simd and matrix. */
 enum wf_tier { WF_TIER_BASE, WF_TIER_FP16, WF_TIER_SIMD = WF_TIER_FP16, WF_TIER_SUBGROUP, WF_TIER_MATRIX };
 
 typedef struct wf_dev wf_dev;
@@ -158,15 +160,17 @@ static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_
     return j <= pos && (window <= 0 || (uint32_t)j < sink || j > pos - window);
 }
 
+/* wf_submit and wf_launch copy the call, its views and its list of waits, so it may be on the stack. The buffers and events that it
+ * names must live until it has completed. */
 typedef struct wf_call {
     enum wf_op op;
     int variant;     /* of the backend's list for op; -1: the front chooses, backends never see it */
     uint32_t max_groups; /* work-groups (threads on the CPU) to use at most: the resource share; 0: all */
     wf_op_params p;
     wf_view in[WF_MAX_IN], out[WF_MAX_OUT];
-    wf_event *const *waits; /* must have been submitted before */
+    wf_event *const *waits; /* [n_waits], at most 64; what signals them must have been submitted before. A new event is complete */
     uint32_t n_waits;
-    wf_event *signal;       /* or NULL */
+    wf_event *signal;       /* or NULL; re-armed at submission: complete when this call is */
     wf_event *started;      /* or NULL; else signalled by the first of several kernels that a call runs as: where the front
                                decomposes a fused call. Where it is one kernel, the event is left as it was */
 } wf_call;
@@ -220,7 +224,8 @@ typedef struct wf_candidate_kernel {
     float us; /* microseconds that it is expected to take; 0: unknown */
 } wf_candidate_kernel;
 
-/* One coefficient of what rank() expects times by: measured data of a device (tuned/), which the selector hands to the backend. */
+/* One coefficient of the cost model by which rank() estimates times: measured data of a device (tuned/), which the selector hands to the
+ * backend. */
 typedef struct wf_cost {
     char of[40], name[24]; /* "wgmma", "latency" */
     double value;          /* above 0 */
@@ -228,10 +233,10 @@ typedef struct wf_cost {
 } wf_cost;
 
 typedef struct wf_open_params {
-    enum wf_tier tier;       /* use no variant above; set by dev_open's caller, default: MATRIX */
+    enum wf_tier tier;       /* use no variant above this. Zero is WF_TIER_BASE, not the best: wf_tier_parse(NULL, ...) gives that */
     uint32_t threads;        /* CPU: workers of each queue; 0: all cores */
     uint64_t max_alloc;      /* 0: the device's own limit */
-    uint32_t watchdog_ms;    /* build and wait limit; 0: 60000 */
+    uint32_t watchdog_ms;    /* limit of one build of a kernel and of one wait; 0: 60000 */
     const char *force;       /* "op=variant,op=variant": the selector takes these wherever they can run */
     const char *tuned;       /* file of measured choices (tuned.h); "none": none; NULL: the device's, if any */
     bool no_kernel_cache;
@@ -239,7 +244,7 @@ typedef struct wf_open_params {
     bool deterministic;      /* batch-invariant: only kernels of one class for each shape, in which a row does not depend on
                                 the rest of the batch */
     bool profile;            /* queues note when commands begin and end, which may cost time */
-    weft_progress_fn on_progress; /* first compile */
+    weft_progress_fn on_progress; /* of building kernels; may be NULL */
     void *user;
 } wf_open_params;
 
@@ -252,8 +257,8 @@ typedef struct wf_kernel_about {
 
 /* The most that a device can do, measured on request. */
 typedef struct wf_ceilings {
-    double read;            /* bytes a second of a kernel that only reads memory */
-    double ops[WF_N_ARITH]; /* operations a second in each arithmetic, a multiply-add being two; 0: no such unit */
+    double read;            /* bytes per second of a kernel that only reads memory */
+    double ops[WF_N_ARITH]; /* operations per second in each arithmetic, a multiply-add being two; 0: no such unit */
 } wf_ceilings;
 
 /* ---- what a backend provides ---------------------------------------------------------------------- */
@@ -267,11 +272,11 @@ typedef struct wf_dev_fns {
     weft_status (*buf_wrap)(wf_dev *, const void *host, uint64_t size, wf_buf **); /* optional: use host
         memory in place, read-only; it outlives the buffer. WEFT_ERR_UNSUPPORTED where a copy serves better */
 
-    weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **); /* optional: memory of the host, at ->host, that
-        copies reach beside other work; goes with buf_destroy */
+    weft_status (*host_create)(wf_dev *, uint64_t size, wf_buf **); /* optional: pinned host memory, at ->host, so that
+        copies overlap with other work; freed by buf_destroy */
 
-    /* Queues and events. waits/signal as in wf_call. write/read: host memory stays untouched until
-     * the signal fires (signal NULL: until a later event of the queue). Where it is not wf_host memory, a driver may
+    /* Queues and events. waits/signal as in wf_call. write/read: the caller must not touch the host memory until
+     * the signal fires (signal NULL: until a later event of the queue). If it is not wf_host memory, a driver may
      * block until the waits and the copy are over. */
     weft_status (*queue_create)(wf_dev *, bool only_copies, wf_queue **); /* only_copies: no kernel will run there */
     void (*queue_destroy)(wf_dev *, wf_queue *); /* after its work has ended or the device is lost */
@@ -314,13 +319,13 @@ typedef struct wf_dev_fns {
     weft_status (*measure)(wf_dev *, wf_ceilings *out);
 } wf_dev_fns;
 
-/* What rooms to the left keep with a device. The front calls these functions and knows no more of them; each is the
- * first member of the room's own struct. close comes before the backend's close(). */
+/* What folders to the left attach to a device. The front calls these functions and knows no more of them; each struct is the
+ * first member of that folder's own. close comes before the backend's close(). */
 typedef struct wf_selector { /* src/select: which variant runs a call */
     int (*pick)(wf_dev *, const wf_call *);
     void (*drop)(wf_dev *, const wf_call *, int variant);
     bool (*dropped)(wf_dev *, const wf_call *, int variant);
-    int (*forced)(wf_dev *, enum wf_op); /* the variant that params.force names; -1: none */
+    int (*forced)(wf_dev *, enum wf_op); /* the variant that params.force names for that op; -1: none */
     void (*close)(wf_dev *);
 } wf_selector;
 typedef struct wf_verifier { /* src/verify: which kernels have passed their self-test */
@@ -370,8 +375,7 @@ typedef struct wf_backend {
 /* ---- the front (dev.c): validates, then calls the backend ------------------------------------------ */
 
 /* spec: NULL or "auto" (best GPU, else the CPU), "cpu", "gpu", "opencl:P.D", "null", or part of a name,
- * case-insensitive. An unusable choice is an error that lists what exists; auto falls back to the CPU
- * with a warning. */
+ * case-insensitive. WEFT_ERR_NODEVICE lists what exists; auto falls back to the CPU with a warning. Copies *p. */
 weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out);
 void wf_dev_close(wf_dev *);
 size_t wf_dev_list(struct weft_device_info *out, size_t cap); /* all backends but null */
@@ -389,7 +393,7 @@ typedef struct wf_host {
     wf_buf *pinned; /* or NULL */
 } wf_host;
 weft_status wf_host_create(wf_dev *, uint64_t size, wf_host *out);
-void wf_host_destroy(wf_dev *, wf_host *); /* of a lost device, which may still write to it, it stays */
+void wf_host_destroy(wf_dev *, wf_host *); /* leaks it if the device is lost, which may still write to it */
 weft_status wf_queue_create(wf_dev *, wf_queue **);
 weft_status wf_copy_queue_create(wf_dev *, wf_queue **); /* for wf_write and wf_read alone: takes no memory or threads for kernels */
 void wf_queue_destroy(wf_queue *);
@@ -398,11 +402,12 @@ void wf_event_destroy(wf_event *);
 weft_status wf_write(wf_queue *, wf_buf *, uint64_t off, const void *src, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_read(wf_queue *, wf_buf *, uint64_t off, void *dst, uint64_t size, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_fill(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t pattern);
-/* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. */
+/* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. Returns at once; may block while a
+ * queue is full. */
 weft_status wf_submit(wf_queue *, const wf_call *);
 weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
-/* Sends, receives or combines so many bytes with other processes. There are none yet: nothing moves, and only the null device says what it
- * would cost. */
+/* Sends, receives or combines this many bytes with other processes. There are none yet, so nothing moves; only the null device says
+ * what it would cost. */
 weft_status wf_transfer(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);

@@ -4,7 +4,7 @@
 
 #include "dev/dev.h"
 
-/* An error if the device was lost; `what` names the operation that was wanted. */
+/* An error if the device was lost; `what` names the requested operation. */
 weft_status wf_dev_usable(const wf_dev *dev, const char *what);
 /* Can this variant run the call, and was it not dropped? */
 bool wf_can_use(wf_dev *, const wf_call *, int variant);

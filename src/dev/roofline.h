@@ -1,5 +1,5 @@
-/* roofline: how long a variant is expected to run a call, from what it reads and computes, what the device reaches at most, and the part of
- * it that the variant reaches. All of that is data (tuned/), which the selector hands to the backend.
+/* roofline: the time that a variant is expected to take for a call: from what it reads and computes, the device's peak rates, and the
+ * fraction of them that the variant reaches. These are data (tuned/), which the selector hands to the backend.
  */
 #ifndef WF_ROOFLINE_H
 #define WF_ROOFLINE_H
@@ -8,14 +8,14 @@
 
 #define WF_ROOFLINE_VARIANTS 64 /* of an op; those beyond have the efficiency of the op */
 
-/* Parts of what the device reaches, 0 to 1; 0: unknown. */
+/* Fractions of the device's peak rates, 0 to 1; 0: unknown. */
 typedef struct wf_efficiency {
     float memory, compute;
 } wf_efficiency;
 
 typedef struct wf_roofline {
-    double read;            /* bytes a microsecond; 0: unknown, and so is every time */
-    double ops[WF_N_ARITH]; /* operations a microsecond; 0: no such unit, or unknown */
+    double read;            /* bytes per microsecond; 0: unknown, and so is every time */
+    double ops[WF_N_ARITH]; /* operations per microsecond; 0: no such unit, or unknown */
     double launch;          /* microseconds of a kernel that does nothing */
     wf_efficiency of_op[WF_N_OPS], of[WF_N_OPS][WF_ROOFLINE_VARIANTS];
 } wf_roofline;

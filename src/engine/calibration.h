@@ -1,4 +1,4 @@
-/* calibration: the unified maximum phi of each layer's attention (FlashDecoding++, section III): how it is chosen from
+/* calibration: the unified maximum phi of each layer's attention (FlashDecoding++Next, section III): how it is chosen from
  * measured logits, its file, and its use.
  *
  * exp(x - phi) of a row's largest logit must neither overflow nor underflow; smaller ones may underflow as in any softmax.

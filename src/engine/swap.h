@@ -1,4 +1,5 @@
-/* swap: host memory for the KV pages of preempted sequences, pinned if the device has pinned memory, and the copies of the next step.
+/* swap: host memory for the KV pages of preempted sequences (NanoFlow, section 4.2.2), pinned if the device has pinned memory, and the
+ * copies of the next step. The engine's thread is the only user.
  *
  * The copies of all steps run in order, on one queue. So memory may be reused at once, while a copy from or to it is still in flight.
  * It may be freed only when none is.
@@ -21,9 +22,9 @@ typedef struct wf_swaps {
     size_t n_free, cap_free, n_done, cap_done;
 } wf_swaps;
 
-/* Takes at least this many bytes; WEFT_ERR_NOMEM if the host has none. */
+/* Allocates at least this many bytes; WEFT_ERR_NOMEM if the host has none. */
 weft_status wf_swaps_take(wf_swaps *s, uint64_t bytes, wf_swap_memory *out);
-/* Gives it back: unused after the copies that are in the list now. */
+/* Releases it: unused after the copies that are in the list now. */
 void wf_swaps_give(wf_swaps *s, wf_swap_memory *m);
 weft_status wf_swaps_add(wf_swaps *s, const wf_page_copy *one);
 void wf_swaps_submitted(wf_swaps *s); /* empties the list */

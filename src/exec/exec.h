@@ -1,4 +1,5 @@
-/* exec: runs programs on a device. It owns the queues and all memory that changes (memory.h). One thread at a time.
+/* exec: runs programs on a device, asynchronously: a step is formed and submitted while the one before runs (NanoFlow, section 4.2.1).
+ * It owns the queues and all memory that changes (memory.h). One thread at a time.
  */
 #ifndef WF_EXEC_H
 #define WF_EXEC_H
@@ -30,12 +31,13 @@ typedef struct wf_page_copy {
  * for this step; wf_exec_submit copies all else. */
 typedef struct wf_step_io {
     const wf_sampling_params *sampling; /* [b->n_logits], how each is sampled; NULL: all greedily */
-    int32_t *ids;         /* [b->n_logits], the token of each; or NULL: four bytes a row to read instead of a vocabulary */
+    int32_t *ids;         /* [b->n_logits], the sampled token of each, or NULL; 4 bytes per row to read back instead of a row of logits */
     float *logits;        /* [b->n_logits, vocabulary], or NULL */
     const wf_page_copy *copies; /* all that go out come before all that come in */
     size_t n_copies;
 } wf_step_io;
-/* Submits a step behind those in flight and returns. After an error nothing of the step is in flight, or the device is lost; its values are void. */
+/* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of the step is in
+ * flight, or the device is lost; its results are undefined. */
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
 bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step in flight; none: nothing. */
@@ -64,12 +66,12 @@ uint64_t wf_exec_activation_bytes(const wf_exec *e);
 /* The commands of a step of that shape, as a readable table (explain.c). */
 typedef struct wf_explain {
     uint32_t tokens, decodes, context; /* of the batch; tokens of the longest sequence */
-    double flops_rate, byte_rate;      /* what the device reaches, a second; 0: unknown, no times are expected */
+    double flops_rate, byte_rate;      /* peak rates of the device, per second; 0: unknown, and no times are printed */
 } wf_explain;
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f);
 void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
 
-/* Bytes of what stays on the device from step to step. */
+/* Bytes of the state that stays on the device from step to step. */
 uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab);
 
 #endif

@@ -1,5 +1,4 @@
-/* dataset: what to ask for, and when — lengths and texts from files or drawn, and times of arrival.
- */
+/* dataset: the requests of a load: lengths and prompts, from files or random, and arrival times. */
 #ifndef WF_LOADGEN_DATASET_H
 #define WF_LOADGEN_DATASET_H
 

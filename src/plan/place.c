@@ -1,4 +1,4 @@
-/* place: gives every activation a buffer, reusing buffers whose value is dead (flashdecoding-next §V: a whole
+/* place: gives every activation a buffer, reusing buffers whose value is dead (FlashDecoding++Next, section V: a whole
  * layer needs only a few, and every layer reuses them).
  *
  * Where all ops of a layer are cut at the same tokens, nano-batches never touch each other's rows, and what matters is the

@@ -6,7 +6,7 @@
  *     weft-plan 2
  *     queues 2
  *     tile 128
- *     bucket tokens 1024 decodes 0.5 context 4096      # up to these; a line without a word: any
+ *     bucket tokens 1024 decodes 0.5 context 4096      # for batches up to these; without a word: any
  *     once  upload            0-end        queue 0  kernel auto  groups 0
  *     layer qkv               0-768        queue 0  kernel auto  groups 0
  *     layer qkv               768-end      queue 0  kernel auto  groups 0
@@ -16,12 +16,12 @@
  *
  * A range names tokens of the batch: numbers, multiples of the tile (2t), `decode` or `prefill` (both: where decodes end
  * and prefill begins) and `end`. A boundary beyond the batch lies at its end. Nano-batches may be unequal and different
- * ops be cut differently (nanoflow §4.1). Ranges of ops on tokens whose logits are wanted count those. `next` is an op of
+ * ops be cut differently (NanoFlow, section 4.1). Ranges of ops on tokens whose logits are wanted count those. `next` is an op of
  * the following layer, so that two layers are interleaved. The order of the lines is the order of submission; groups is the
  * resource share (work-groups, 0: all). A file may hold several plans, each under its own `bucket`: a step takes the first that fits.
  *
  * Waits are never written down: two nano-operations depend on each other if and only if the ops that they are parts of do
- * and their token ranges intersect (nanoflow §4.1.2), so loading derives them. One more rule than the paper's: prefill
+ * and their token ranges intersect (NanoFlow, section 4.1.2), so loading derives them. One more rule than the paper's: prefill
  * attention reads keys of earlier tokens of its sequence, so it depends on every KV write to prefill tokens before its end.
  */
 #ifndef WF_PLAN_H
@@ -104,7 +104,7 @@ typedef struct wf_plans {
 /* One queue for all kernels, every op whole, kernels chosen by the device; KV pages are copied on a queue of their own
  * where copy_queue says so. */
 weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out);
-/* Two queues (nanoflow §4.1): n_parts nano-batches of batches up to max_tokens, about equal, in multiples of the tile (1: any
+/* Nano-batches on two queues (NanoFlow, section 4.1): n_parts nano-batches of batches up to max_tokens, about equal, in multiples of the tile (1: any
  * number); attention of one runs on queue 1 beside what queue 0 computes for the others. A bucket for each doubling of tokens. */
 weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue, wf_plans *out);
 /* Reads the text form; every plan must name every op and the last one take every batch. Errors name the line. */

@@ -27,9 +27,9 @@
 #include "sched/batch.h"
 
 enum wf_policy {
-    WF_POLICY_NANOFLOW, /* decodes, and chunks of as many prompts as fill the dense batch exactly */
-    WF_POLICY_SARATHI,  /* decodes, and a chunk of one prompt */
-    WF_POLICY_ORCA,     /* decodes, and whole prompts; only a prompt longer than the dense batch is cut */
+    WF_POLICY_NANOFLOW, /* decodes, and chunks of as many prompts as fill the dense batch exactly (NanoFlow, section 4.2.1) */
+    WF_POLICY_SARATHI,  /* decodes, and a chunk of one prompt: decode-maximal batching (Sarathi, section 4.3) */
+    WF_POLICY_ORCA,     /* decodes, and whole prompts: iteration-level scheduling; only a prompt longer than the dense batch is cut */
     WF_POLICY_REQUEST,  /* request-level batching: prompts, then decodes, and new requests only after the whole batch has ended */
 };
 /* name NULL: nanoflow. WEFT_ERR_ARG lists the valid names. */

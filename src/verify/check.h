@@ -12,10 +12,11 @@
 #include "dev/dev.h"
 
 /* One problem. The fields that each op uses:
- *   GET_ROWS m ids of n table rows of k columns; RMSNORM m rows of n (0: 1) groups of k; GEMM m x n, depth k, with p.rope heads in p, of
- *   which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv keys, of which at most max_q
- *   are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs; ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements; TOKEN_SUBST m tokens from k
- *   between pools of about n pages; SAMPLE m x k inputs, the n - 1 largest ones, logit adjustments if bias. */
+ *   GET_ROWS m ids of n table rows of k columns; RMSNORM m rows of n (0: 1) groups of k; LAYERNORM m rows of k; GEMM m x n, depth k, with
+ *   p.rope heads in p, of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
+ *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs;
+ *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
+ *   inputs, the n - 1 largest ones, logit adjustments if bias. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
     WF_WINDOWS_MIXED, /* one of each kind, as far as there are KV heads */
@@ -45,7 +46,7 @@ typedef struct wf_check {
     wf_case c;
     wf_check_operand in[WF_MAX_IN], out[WF_MAX_OUT];
     wf_check_operand expect[WF_MAX_OUT];
-    double reduce; /* length of the longest sum behind one output */
+    double reduce; /* number of terms in the longest sum behind one output */
     double scale;  /* size of its terms' sum; 0: the output's own size; < 0: each element's own */
     double amplify; /* factor on internal rounding errors: large logits in a softmax */
     double bytes, flops; /* that one run moves and computes at least */
