@@ -52,7 +52,7 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 static void fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
 {
     uint64_t bytes = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
-    out->activations = wf_slot_bytes(plan, l->step_tokens, l->logit_rows) + wf_states_bytes(l, m->hp.n_vocab);
+    out->activations = wf_activation_bytes(plan, l->step_tokens, l->logit_rows) + wf_states_bytes(l, m->hp.n_vocab);
     out->max_batched_tokens = l->step_tokens;
     out->n_seqs = l->seqs;
     out->kv_bytes_per_token = bytes;

@@ -12,14 +12,14 @@ static bool own_tokens(const wf_node *node, const wf_value *v)
     return v->rows == node->rows || (wf_rows_are_tokens(v->rows) && wf_rows_are_tokens(node->rows));
 }
 
-static void bind_slot(const wf_bind_to *to, const wf_plan *plan, wf_operand o, wf_view *view, wf_ref *ref)
+static void bind_buffer(const wf_bind_to *to, const wf_plan *plan, wf_operand o, wf_view *view, wf_ref *ref)
 {
     const wf_value *v = &to->g->values[o.value];
     uint64_t size = wf_dtype_bytes(v->dtype, 1);
-    ref->place = WF_PLACE_SLOT;
-    ref->index = (uint32_t)plan->slot_of[o.value];
+    ref->place = WF_PLACE_BUFFER;
+    ref->index = (uint32_t)plan->buffer_of[o.value];
     ref->add = o.col * size;
-    ref->pitch = plan->slots[ref->index].pitch;
+    ref->pitch = plan->buffers[ref->index].pitch;
     *view = (wf_view){.cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(ref->pitch / size), .dtype = (uint8_t)v->dtype};
 }
 
@@ -41,7 +41,7 @@ static void bind_operand(const wf_bind_to *to, const wf_plan *plan, const wf_nod
     ref->rows = (uint8_t)v->rows;
     ref->sliced = own_tokens(node, v);
     if (v->kind == WF_VALUE_WEIGHT) *view = to->weights[v->id];
-    if (v->kind == WF_VALUE_ACT) bind_slot(to, plan, o, view, ref);
+    if (v->kind == WF_VALUE_ACT) bind_buffer(to, plan, o, view, ref);
     if (v->kind == WF_VALUE_INPUT || v->kind == WF_VALUE_STATE) bind_array(to, v, view, ref);
     if (v->kind != WF_VALUE_KV) return;
     ref->place = WF_PLACE_POOL;
@@ -113,8 +113,8 @@ void wf_command_view(const wf_bind_to *to, const wf_step_shape *st, wf_range row
         v->rows = wf_limits_pages(&to->limits, st->n_tokens, st->n_logits);
         return;
     }
-    if (ref->place == WF_PLACE_SLOT) {
-        wf_view at = wf_memory_slot(to->mem, (int32_t)ref->index, st->n_tokens, st->n_logits);
+    if (ref->place == WF_PLACE_BUFFER) {
+        wf_view at = wf_memory_buffer(to->mem, (int32_t)ref->index, st->n_tokens, st->n_logits);
         v->buf = at.buf;
         v->offset = at.offset + ref->add;
     }

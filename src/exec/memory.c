@@ -18,17 +18,17 @@ uint64_t wf_page_bytes(const wf_graph *g)
     return bytes;
 }
 
-uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows)
+uint64_t wf_activation_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows)
 {
     uint64_t bytes = 0;
-    for (size_t i = 0; i < p->n_slots; i++) bytes += (uint64_t)p->slots[i].pitch * (p->slots[i].rows == WF_ROWS_LOGITS ? logit_rows : rows);
+    for (size_t i = 0; i < p->n_buffers; i++) bytes += (uint64_t)p->buffers[i].pitch * (p->buffers[i].rows == WF_ROWS_LOGITS ? logit_rows : rows);
     return bytes;
 }
 
 void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc)
 {
     enum { WORTH_SHARING = 64 /* that part more pages */ };
-    wf_unified_pool s = {.page = wf_page_bytes(g), .token = wf_slot_bytes(p, 1, 0), .logit_row = wf_slot_bytes(p, 0, 1)};
+    wf_unified_pool s = {.page = wf_page_bytes(g), .token = wf_activation_bytes(p, 1, 0), .logit_row = wf_activation_bytes(p, 0, 1)};
     s.bytes = WF_UP(l->pages * s.page, align) + wf_unified_pool_step_bytes(&s, l->step_tokens, l->logit_rows);
     if (!s.page || s.page > UINT32_MAX || s.bytes > max_alloc) return;
     uint64_t wanted = (uint64_t)l->seq_pages * l->seqs;
@@ -90,17 +90,17 @@ static weft_status reserve_kv(wf_memory *m)
     return st;
 }
 
-static weft_status reserve_slots(wf_memory *m)
+static weft_status reserve_buffers(wf_memory *m)
 {
     uint64_t row = 0, logit_row = 0;
-    for (size_t i = 0; i < m->p->n_slots; i++) {
-        const wf_slot *s = &m->p->slots[i];
+    for (size_t i = 0; i < m->p->n_buffers; i++) {
+        const wf_act_buffer *s = &m->p->buffers[i];
         bool logits = s->rows == WF_ROWS_LOGITS;
         *(logits ? &logit_row : &row) += s->pitch;
-        m->below[i][0] = row;
-        m->below[i][1] = logit_row;
-        if (m->limits.pool.bytes) m->slots[i] = m->groups[0].at;
-        else WF_TRY(wf_arena_reserve(&m->steps, (uint64_t)s->pitch * (logits ? m->limits.logit_rows : m->limits.step_tokens), &m->slots[i]));
+        m->from_end[i][0] = row;
+        m->from_end[i][1] = logit_row;
+        if (m->limits.pool.bytes) m->buffers[i] = m->groups[0].at;
+        else WF_TRY(wf_arena_reserve(&m->steps, (uint64_t)s->pitch * (logits ? m->limits.logit_rows : m->limits.step_tokens), &m->buffers[i]));
     }
     return WEFT_OK;
 }
@@ -115,13 +115,13 @@ weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const w
     wf_arena_init(&m->kv, dev, l->pool.bytes ? "KV cache and activations" : "KV cache", SMALLER);
     for (size_t v = 0; v < g->n_values; v++)
         if (g->values[v].kind == WF_VALUE_KV) m->n_pools = WF_MAX(m->n_pools, (size_t)g->values[v].id + 1);
-    m->slots = wf_calloc(p->n_slots, sizeof *m->slots);
-    m->below = wf_calloc(p->n_slots, sizeof *m->below);
+    m->buffers = wf_calloc(p->n_buffers, sizeof *m->buffers);
+    m->from_end = wf_calloc(p->n_buffers, sizeof *m->from_end);
     m->pools = wf_calloc(m->n_pools, sizeof *m->pools);
     m->groups = wf_calloc(m->n_pools + 1, sizeof *m->groups);
-    if (!m->slots || !m->below || !m->pools || !m->groups) return WEFT_ERR_NOMEM;
+    if (!m->buffers || !m->from_end || !m->pools || !m->groups) return WEFT_ERR_NOMEM;
     WF_TRY(reserve_kv(m));
-    return reserve_slots(m);
+    return reserve_buffers(m);
 }
 
 weft_status wf_memory_commit(wf_memory *m)
@@ -134,8 +134,8 @@ void wf_memory_free(wf_memory *m)
 {
     wf_arena_free(&m->steps);
     wf_arena_free(&m->kv);
-    free(m->slots);
-    free(m->below);
+    free(m->buffers);
+    free(m->from_end);
     free(m->pools);
     free(m->groups);
 }
@@ -153,12 +153,12 @@ uint64_t wf_memory_activations(const wf_memory *m)
 
 /* ---- views --------------------------------------------------------------------------------------------------- */
 
-wf_view wf_memory_slot(const wf_memory *m, int32_t slot, uint32_t rows, uint32_t logits)
+wf_view wf_memory_buffer(const wf_memory *m, int32_t buffer, uint32_t rows, uint32_t logits)
 {
-    wf_region r = m->slots[slot];
+    wf_region r = m->buffers[buffer];
     const wf_unified_pool *s = &m->limits.pool;
     if (!s->bytes) return (wf_view){.buf = wf_arena_buf(&m->steps, r), .offset = r.offset};
-    return (wf_view){.buf = wf_arena_buf(&m->kv, r), .offset = r.offset + s->bytes - rows * m->below[slot][0] - logits * m->below[slot][1]};
+    return (wf_view){.buf = wf_arena_buf(&m->kv, r), .offset = r.offset + s->bytes - rows * m->from_end[buffer][0] - logits * m->from_end[buffer][1]};
 }
 
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits)

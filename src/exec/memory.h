@@ -17,7 +17,7 @@
 /* Bytes of a KV page: K and V of all layers. */
 uint64_t wf_page_bytes(const wf_graph *g);
 /* Bytes of all activation buffers, for this many tokens and rows of logits. */
-uint64_t wf_slot_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
+uint64_t wf_activation_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_rows);
 /* Unifies the memory of KV pages and activations, if one buffer can hold both: sets l->pool, and raises l->pages, at first the
  * capacity of the KV cache, by the pages that fit next to the activations of small steps, as far as sequences can use them.
  * l->pages does not change if the gain would be small, because more pages in use make steps smaller. p is placed; align and
@@ -38,9 +38,9 @@ typedef struct wf_memory {
     const wf_graph *g;
     const wf_plan *p;
     wf_limits limits;
-    wf_arena steps, kv;   /* arrays and activation slots; pages, and the slots where both share memory */
-    wf_region *slots;     /* by slot; shared: the space */
-    uint64_t (*below)[2]; /* by slot: bytes from its start to the end of the pool, for each row and each row of logits */
+    wf_arena steps, kv;   /* arrays and activation buffers; pages, and with a unified pool the activation buffers, too */
+    wf_region *buffers;   /* by activation buffer; with a unified pool all are the pool */
+    uint64_t (*from_end)[2]; /* by activation buffer, in the unified pool: bytes from its start to the end, per row and per row of logits */
     wf_pool *pools;       /* by id of WF_VALUE_KV */
     wf_group *groups;
     size_t n_pools, n_groups;
@@ -50,8 +50,8 @@ typedef struct wf_memory {
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l);
 weft_status wf_memory_commit(wf_memory *m);
 void wf_memory_free(wf_memory *m);
-/* The start of a slot in a step with n rows; the caller sets shape and dtype. */
-wf_view wf_memory_slot(const wf_memory *m, int32_t slot, uint32_t rows, uint32_t logits);
+/* The start of an activation buffer in a step of that many tokens and rows of logits; the caller sets shape and dtype. */
+wf_view wf_memory_buffer(const wf_memory *m, int32_t buffer, uint32_t rows, uint32_t logits);
 /* K or V of a layer in such a step: the pages next to its activations. */
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits);
 /* Copies a page to the host or back. */

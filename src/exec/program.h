@@ -23,7 +23,7 @@ typedef struct wf_kernels {
 enum { WF_N_CONTEXTS = 5 }; /* choices of attention by the longest context: 512, 2,048, 8,192, 32,768, any */
 
 /* What an operand's address depends on. */
-enum wf_place { WF_PLACE_FIXED /* as in the template */, WF_PLACE_SLOT, WF_PLACE_INPUT, WF_PLACE_STATE, WF_PLACE_POOL };
+enum wf_place { WF_PLACE_FIXED /* as in the template */, WF_PLACE_BUFFER, WF_PLACE_INPUT, WF_PLACE_STATE, WF_PLACE_POOL };
 typedef struct wf_ref {
     uint8_t place; /* enum wf_place */
     bool sliced;   /* only the rows of the command's range; else all that the step has */

@@ -102,44 +102,44 @@ static int32_t replaceable(const wf_node *n)
     return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
 }
 
-static int32_t inherited_slot(const placer *s, uint32_t node, int32_t value)
+static int32_t inherited_buffer(const placer *s, uint32_t node, int32_t value)
 {
     const wf_node *n = &s->g->nodes[node];
     int32_t old = n->out[0].value == value ? replaceable(n) : -1;
     if (old < 0 || s->g->values[old].kind != WF_VALUE_ACT || s->dies[old] == READ_BY_HOST || read_by_others(s, old, node)) return -1;
     const wf_value *a = &s->g->values[old], *v = &s->g->values[value];
-    return a->dtype == v->dtype && a->cols == v->cols ? s->p->slot_of[old] : -1;
+    return a->dtype == v->dtype && a->cols == v->cols ? s->p->buffer_of[old] : -1;
 }
 
 /* The free buffer that grows least; a new one if there is none. */
-static int32_t free_slot(placer *s, enum wf_rows rows, uint32_t pitch, uint32_t now)
+static int32_t free_buffer(placer *s, enum wf_rows rows, uint32_t pitch, uint32_t now)
 {
     wf_plan *p = s->p;
     int32_t best = -1;
     uint32_t best_growth = UINT32_MAX;
-    for (size_t i = 0; i < p->n_slots; i++) {
-        if (s->busy_until[i] >= now || p->slots[i].rows != rows) continue;
-        uint32_t growth = pitch > p->slots[i].pitch ? pitch - p->slots[i].pitch : 0;
+    for (size_t i = 0; i < p->n_buffers; i++) {
+        if (s->busy_until[i] >= now || p->buffers[i].rows != rows) continue;
+        uint32_t growth = pitch > p->buffers[i].pitch ? pitch - p->buffers[i].pitch : 0;
         if (growth < best_growth) best = (int32_t)i, best_growth = growth;
     }
     if (best >= 0) {
-        p->slots[best].pitch = WF_MAX(p->slots[best].pitch, pitch);
+        p->buffers[best].pitch = WF_MAX(p->buffers[best].pitch, pitch);
         return best;
     }
-    if (!wf_grow(&p->slots, p->n_slots, &p->cap_slots, sizeof *p->slots)) return -1;
-    p->slots[p->n_slots] = (wf_slot){rows, pitch};
-    return (int32_t)p->n_slots++;
+    if (!wf_grow(&p->buffers, p->n_buffers, &p->cap_buffers, sizeof *p->buffers)) return -1;
+    p->buffers[p->n_buffers] = (wf_act_buffer){rows, pitch};
+    return (int32_t)p->n_buffers++;
 }
 
 static weft_status place_value(placer *s, uint32_t node, int32_t value)
 {
     const wf_value *v = &s->g->values[value];
     uint32_t pitch = (uint32_t)WF_UP(wf_dtype_bytes(v->dtype, v->cols), s->pad);
-    int32_t slot = inherited_slot(s, node, value);
-    if (slot < 0) slot = free_slot(s, v->rows, pitch, s->first[node]);
-    if (slot < 0) return WEFT_ERR_NOMEM;
-    s->p->slot_of[value] = slot;
-    s->busy_until[slot] = WF_MAX(s->dies[value], s->last[node]);
+    int32_t buffer = inherited_buffer(s, node, value);
+    if (buffer < 0) buffer = free_buffer(s, v->rows, pitch, s->first[node]);
+    if (buffer < 0) return WEFT_ERR_NOMEM;
+    s->p->buffer_of[value] = buffer;
+    s->busy_until[buffer] = WF_MAX(s->dies[value], s->last[node]);
     return WEFT_OK;
 }
 
@@ -148,7 +148,7 @@ static weft_status place_outputs(placer *s, uint32_t node)
     for (size_t i = 0; i < WF_MAX_OUT; i++) {
         int32_t value = s->g->nodes[node].out[i].value;
         /* a slice of it may be placed already */
-        if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT && s->p->slot_of[value] < 0) WF_TRY(place_value(s, node, value));
+        if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT && s->p->buffer_of[value] < 0) WF_TRY(place_value(s, node, value));
     }
     return WEFT_OK;
 }
@@ -166,10 +166,10 @@ weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad)
 {
     size_t nodes = g->n_nodes, values = g->n_values;
     uint32_t *numbers = wf_calloc(3 * nodes + 2 * values, sizeof *numbers);
-    p->slot_of = wf_calloc(values, sizeof *p->slot_of);
+    p->buffer_of = wf_calloc(values, sizeof *p->buffer_of);
     weft_status s = WEFT_ERR_NOMEM;
-    for (size_t v = 0; p->slot_of && v < values; v++) p->slot_of[v] = -1;
-    if (numbers && p->slot_of) {
+    for (size_t v = 0; p->buffer_of && v < values; v++) p->buffer_of[v] = -1;
+    if (numbers && p->buffer_of) {
         placer placing = {g, p, numbers, numbers + nodes, numbers + 2 * nodes, numbers + 3 * nodes, numbers + 3 * nodes + values, pad};
         s = place_all(&placing);
     }
@@ -180,32 +180,32 @@ weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad)
 /* ---- one set of buffers for all plans -------------------------------------------------------------------------------- */
 
 /* The n-th buffer of that kind of rows; -1: there are fewer. */
-static int32_t nth_slot(const wf_plan *p, enum wf_rows rows, size_t n)
+static int32_t nth_buffer(const wf_plan *p, enum wf_rows rows, size_t n)
 {
-    for (size_t i = 0; i < p->n_slots; i++)
-        if (p->slots[i].rows == rows && !n--) return (int32_t)i;
+    for (size_t i = 0; i < p->n_buffers; i++)
+        if (p->buffers[i].rows == rows && !n--) return (int32_t)i;
     return -1;
 }
 
-static size_t rank_of(const wf_plan *p, int32_t slot)
+static size_t rank_of(const wf_plan *p, int32_t buffer)
 {
     size_t n = 0;
-    for (int32_t i = 0; i < slot; i++) n += p->slots[i].rows == p->slots[slot].rows;
+    for (int32_t i = 0; i < buffer; i++) n += p->buffers[i].rows == p->buffers[buffer].rows;
     return n;
 }
 
 /* Grows all to hold the buffers of p. */
 static weft_status merge_into(wf_plan *all, const wf_plan *p)
 {
-    for (size_t i = 0; i < p->n_slots; i++) {
-        const wf_slot *s = &p->slots[i];
-        int32_t to = nth_slot(all, s->rows, rank_of(p, (int32_t)i));
+    for (size_t i = 0; i < p->n_buffers; i++) {
+        const wf_act_buffer *s = &p->buffers[i];
+        int32_t to = nth_buffer(all, s->rows, rank_of(p, (int32_t)i));
         if (to >= 0) {
-            all->slots[to].pitch = WF_MAX(all->slots[to].pitch, s->pitch);
+            all->buffers[to].pitch = WF_MAX(all->buffers[to].pitch, s->pitch);
             continue;
         }
-        if (!wf_grow(&all->slots, all->n_slots, &all->cap_slots, sizeof *s)) return WEFT_ERR_NOMEM;
-        all->slots[all->n_slots++] = *s;
+        if (!wf_grow(&all->buffers, all->n_buffers, &all->cap_buffers, sizeof *s)) return WEFT_ERR_NOMEM;
+        all->buffers[all->n_buffers++] = *s;
     }
     return WEFT_OK;
 }
@@ -214,13 +214,13 @@ static weft_status merge_into(wf_plan *all, const wf_plan *p)
 static weft_status adopt(const wf_graph *g, wf_plan *p, const wf_plan *all)
 {
     for (size_t v = 0; v < g->n_values; v++)
-        if (p->slot_of[v] >= 0) p->slot_of[v] = nth_slot(all, p->slots[p->slot_of[v]].rows, rank_of(p, p->slot_of[v]));
-    wf_slot *slots = wf_calloc(all->n_slots, sizeof *slots);
-    if (!slots) return WEFT_ERR_NOMEM;
-    memcpy(slots, all->slots, all->n_slots * sizeof *slots);
-    free(p->slots);
-    p->slots = slots;
-    p->n_slots = p->cap_slots = all->n_slots;
+        if (p->buffer_of[v] >= 0) p->buffer_of[v] = nth_buffer(all, p->buffers[p->buffer_of[v]].rows, rank_of(p, p->buffer_of[v]));
+    wf_act_buffer *buffers = wf_calloc(all->n_buffers, sizeof *buffers);
+    if (!buffers) return WEFT_ERR_NOMEM;
+    memcpy(buffers, all->buffers, all->n_buffers * sizeof *buffers);
+    free(p->buffers);
+    p->buffers = buffers;
+    p->n_buffers = p->cap_buffers = all->n_buffers;
     return WEFT_OK;
 }
 

@@ -152,8 +152,8 @@ void wf_plan_free(wf_plan *p)
     free(p->lines);
     free(p->nanos);
     free(p->waits);
-    free(p->slots);
-    free(p->slot_of);
+    free(p->buffers);
+    free(p->buffer_of);
     memset(p, 0, sizeof *p);
 }
 

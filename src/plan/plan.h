@@ -69,10 +69,10 @@ typedef struct wf_nano {
 
 /* Where activations lie. All values of a buffer share its row pitch, so that different values in one buffer
  * overlap exactly where their rows do, whatever their widths; the dependency rule above then covers reuse. */
-typedef struct wf_slot {
+typedef struct wf_act_buffer {
     enum wf_rows rows;
     uint32_t pitch; /* bytes from row to row */
-} wf_slot;
+} wf_act_buffer;
 
 /* The batches that a plan is for, by upper limits: tokens, share of decodes, keys of the longest sequence; 0: any. */
 typedef struct wf_bucket {
@@ -90,9 +90,9 @@ typedef struct wf_plan {
     uint32_t *waits;
     size_t n_waits, cap_waits;
     uint64_t n_compared; /* pairs of nano-operations that wf_plan_wait compared: a measure of its work */
-    wf_slot *slots;
-    size_t n_slots, cap_slots;
-    int32_t *slot_of; /* by value; -1: not an activation */
+    wf_act_buffer *buffers;
+    size_t n_buffers, cap_buffers;
+    int32_t *buffer_of; /* by value; -1: not an activation */
 } wf_plan;
 
 /* The plans of a model, from the narrowest bucket to the widest, which takes every batch. */

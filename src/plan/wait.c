@@ -32,8 +32,8 @@ static uint32_t n_pools(const wf_graph *g)
 static uint32_t resource_of(const wf_graph *g, const wf_plan *p, int32_t value, uint32_t pools)
 {
     const wf_value *v = &g->values[value];
-    uint32_t base = (uint32_t)p->n_slots;
-    if (v->kind == WF_VALUE_ACT) return (uint32_t)p->slot_of[value];
+    uint32_t base = (uint32_t)p->n_buffers;
+    if (v->kind == WF_VALUE_ACT) return (uint32_t)p->buffer_of[value];
     if (v->kind == WF_VALUE_KV) return base + v->id;
     base += pools;
     return v->kind == WF_VALUE_INPUT ? base + v->id : base + WF_N_INPUTS + v->id;

@@ -19,30 +19,30 @@ static void test_sequential(void **state)
     assert_int_equal(p->n_nanos, g.n_nodes);
     assert_int_equal(p->n_waits, 0);
     /* The residual stream stays in its buffer, and the layers reuse the rest. */
-    assert_int_equal(p->n_slots, 3);
+    assert_int_equal(p->n_buffers, 3);
     wf_plans_free(&all);
     wf_graph_free(&g);
 }
 
 /* Values that live at the same time never share a buffer, except a residual handed on in place. */
-static void test_slots_disjoint(void **state)
+static void test_buffers_disjoint(void **state)
 {
     (void)state;
     wf_graph g = make_graph();
     wf_plan p = {0};
     assert_int_equal(wf_plan_place(&g, &p, 128), WEFT_OK);
-    int32_t *owner = calloc(p.n_slots, sizeof *owner);
-    for (size_t i = 0; i < p.n_slots; i++) owner[i] = -1;
+    int32_t *owner = calloc(p.n_buffers, sizeof *owner);
+    for (size_t i = 0; i < p.n_buffers; i++) owner[i] = -1;
     for (size_t n = 0; n < g.n_nodes; n++) {
         for (int i = 0; i < WF_MAX_IN; i++) {
             int32_t v = g.nodes[n].in[i].value;
-            if (v >= 0 && p.slot_of[v] >= 0) assert_int_equal(owner[p.slot_of[v]], v);
+            if (v >= 0 && p.buffer_of[v] >= 0) assert_int_equal(owner[p.buffer_of[v]], v);
         }
         for (int i = 0; i < WF_MAX_OUT; i++) {
             int32_t v = g.nodes[n].out[i].value;
-            if (v < 0 || p.slot_of[v] < 0) continue;
-            owner[p.slot_of[v]] = v;
-            assert_true(p.slots[p.slot_of[v]].pitch >= g.values[v].cols * 4);
+            if (v < 0 || p.buffer_of[v] < 0) continue;
+            owner[p.buffer_of[v]] = v;
+            assert_true(p.buffers[p.buffer_of[v]].pitch >= g.values[v].cols * 4);
         }
     }
     free(owner);
@@ -211,7 +211,7 @@ static void test_collective(void **state)
     g.logits = end;
     wf_plans all = load_text(&g, "weft-plan 2\nqueues 2\n" WHOLE("embed") WHOLE("out") LINE("sum", "0-end", "1") WHOLE("up"));
     const wf_plan *p = &all.list[0];
-    assert_int_equal(p->slot_of[z], p->slot_of[y]);
+    assert_int_equal(p->buffer_of[z], p->buffer_of[y]);
     assert_true(waits_for(p, 2, 1));
     assert_true(waits_for(p, 3, 2));
     wf_plans_free(&all);
@@ -338,7 +338,7 @@ static void test_too_many_ranges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_slots_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
+        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_buffers_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
         cmocka_unit_test(test_boundaries),   cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_buckets),    cmocka_unit_test(test_copy_queue),
         cmocka_unit_test(test_collective),   cmocka_unit_test(test_bad_plans),      cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_work),         cmocka_unit_test(test_too_many_ranges),

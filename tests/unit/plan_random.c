@@ -62,7 +62,7 @@ static bool same_place(const wf_graph *g, const wf_plan *p, int32_t a, int32_t b
 {
     const wf_value *x = &g->values[a], *y = &g->values[b];
     if (x->kind == WF_VALUE_WEIGHT || x->kind != y->kind) return false;
-    return x->kind == WF_VALUE_ACT ? p->slot_of[a] == p->slot_of[b] : x->id == y->id;
+    return x->kind == WF_VALUE_ACT ? p->buffer_of[a] == p->buffer_of[b] : x->id == y->id;
 }
 
 static int32_t operand(const wf_node *n, int i)
@@ -157,7 +157,7 @@ static void check_values(const wf_graph *g, const wf_plan *p, const batch *b, co
             rows r = rows_touched(&g->values[v], node, own, b, k >= WF_MAX_IN);
             if (r.end == UINT32_MAX) r.end = g->values[v].rows == WF_ROWS_LOGITS ? b->logits : b->tokens;
             for (uint32_t row = r.first; row < r.end; row++) {
-                int32_t *at = &owner[p->slot_of[v]][row];
+                int32_t *at = &owner[p->buffer_of[v]][row];
                 if (k >= WF_MAX_IN) *at = v;
                 else if (*at != v) fail_msg("row %u of value %d is not there when %s reads it (%u tokens, %u decodes)", row, v, node->name, b->tokens, b->decodes);
             }
