@@ -15,7 +15,7 @@ static float largest(const float *x, uint32_t n, bool *finite)
             top[i] = v_max(top[i], v);
             zero[i] = v_fma(v, v_zero(), zero[i]);
         }
-    float best = v_top(v_max(top[0], top[1])), rest = v_sum(v_add(zero[0], zero[1]));
+    float best = v_reduce_max(v_max(top[0], top[1])), rest = v_reduce_add(v_add(zero[0], zero[1]));
     for (; k < n; k++) {
         best = x[k] > best ? x[k] : best;
         rest += x[k] * 0;

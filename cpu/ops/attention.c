@@ -246,7 +246,7 @@ static float softmax(float *s, uint32_t n, float *row_max, float *row_sum)
     vf high = v_set(*row_max), sum = v_zero();
     for (uint32_t j = n; j < TILE; j++) s[j] = -INFINITY;
     for (uint32_t j = 0; j < whole; j += VL) high = v_max(high, v_load(s + j));
-    float now = v_top(high), lanes[VL];
+    float now = v_reduce_max(high), lanes[VL];
     for (uint32_t j = 0; j < whole; j += VL) {
         vf e = v_exp2(v_sub(v_load(s + j), v_set(now)));
         v_store(s + j, e);
@@ -254,7 +254,7 @@ static float softmax(float *s, uint32_t n, float *row_max, float *row_sum)
     }
     for (uint32_t j = whole; j < TILE; j++) s[j] = 0;
     v_store(lanes, v_exp2(v_set(*row_max - now)));
-    *row_sum = *row_sum * lanes[0] + v_sum(sum);
+    *row_sum = *row_sum * lanes[0] + v_reduce_add(sum);
     *row_max = now;
     return lanes[0];
 }

@@ -62,7 +62,7 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
     WF_UNROLL(4)
     for (int r = 0; r < nr; r++) {
         WF_UNROLL(4)
-        for (int i = 0; i < mr; i++) sum[r][i] = v_sum(acc[r][i]);
+        for (int i = 0; i < mr; i++) sum[r][i] = v_reduce_add(acc[r][i]);
     }
     for (int i = 0; i < mr; i++)
         for (int r = 0; r < nr; r++) store_output(g, m + i, n + r, sum[r][i]);

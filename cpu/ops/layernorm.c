@@ -16,7 +16,7 @@ static float sum_of(const float *x, uint32_t n, float shift, bool square)
         }
     float rest = 0;
     for (; k < n; k++) rest += square ? (x[k] - shift) * (x[k] - shift) : x[k] - shift;
-    return v_sum(v_add(sum[0], sum[1])) + rest;
+    return v_reduce_add(v_add(sum[0], sum[1])) + rest;
 }
 
 static void row(const wf_call *c, uint32_t m)

@@ -24,7 +24,7 @@ void WF_SIMD(wf_cpu_probe_read)(const wf_cpu_work *w)
     for (uint32_t k = begin; k + 8 * VL <= end; k += 8 * VL)
         WF_UNROLL(8) for (int i = 0; i < 8; i++) sum[i] = v_add(sum[i], v_load(p + k + i * VL));
     float all = 0;
-    for (int i = 0; i < 8; i++) all += v_sum(sum[i]);
+    for (int i = 0; i < 8; i++) all += v_reduce_add(sum[i]);
     keep(w, all);
 }
 
@@ -35,7 +35,7 @@ void WF_SIMD(wf_cpu_probe_fma)(const wf_cpu_work *w)
     for (uint32_t r = 0; r < w->call->in[1].rows; r++)
         WF_UNROLL(CHAINS) for (int i = 0; i < CHAINS; i++) c[i] = v_fma(c[i], a, b);
     float all = 0;
-    for (int i = 0; i < CHAINS; i++) all += v_sum(c[i]);
+    for (int i = 0; i < CHAINS; i++) all += v_reduce_add(c[i]);
     keep(w, all);
 }
 

@@ -17,7 +17,7 @@ static float sum_of_squares(const float *x, uint32_t n)
         vf v = k + VL <= n ? v_load(x + k) : v_load_n(x + k, n - k);
         sum[0] = v_fma(v, v, sum[0]);
     }
-    return v_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
+    return v_reduce_add(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
 /* Columns from..from + n of row m. */

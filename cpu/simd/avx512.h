@@ -58,11 +58,11 @@ WF_INLINE vf v_pow2i(vf n)
     __m512i e = _mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127));
     return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
 }
-WF_INLINE float v_sum(vf a)
+WF_INLINE float v_reduce_add(vf a)
 {
     return _mm512_reduce_add_ps(a);
 }
-WF_INLINE float v_top(vf a)
+WF_INLINE float v_reduce_max(vf a)
 {
     return _mm512_reduce_max_ps(a);
 }

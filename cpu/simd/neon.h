@@ -66,11 +66,11 @@ WF_INLINE vf v_pow2i(vf n)
     int32x4_t e = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
     return vreinterpretq_f32_s32(vshlq_n_s32(e, 23));
 }
-WF_INLINE float v_sum(vf a)
+WF_INLINE float v_reduce_add(vf a)
 {
     return vaddvq_f32(a);
 }
-WF_INLINE float v_top(vf a)
+WF_INLINE float v_reduce_max(vf a)
 {
     return vmaxnmvq_f32(a);
 }

@@ -83,11 +83,11 @@ WF_INLINE vf v_pow2i(vf n)
     }
     return r;
 }
-WF_INLINE float v_sum(vf a)
+WF_INLINE float v_reduce_add(vf a)
 {
     return (a.f[0] + a.f[2]) + (a.f[1] + a.f[3]);
 }
-WF_INLINE float v_top(vf a)
+WF_INLINE float v_reduce_max(vf a)
 {
     return fmaxf(fmaxf(a.f[0], a.f[2]), fmaxf(a.f[1], a.f[3]));
 }

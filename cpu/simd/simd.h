@@ -5,7 +5,7 @@
  *   v_zero v_set v_load v_store v_add v_sub v_mul v_div v_fma(a, b, c) = a b + c
  *   v_max(a, b)             b if either is NaN     v_round  to nearest even
  *   v_pow2i(n)              2^n for whole n in [-126, 127], 0 for -127
- *   v_sum v_top             sum and maximum of all lanes, in a fixed order
+ *   v_reduce_add v_reduce_max   sum and maximum of all lanes, in a fixed order
  *   v_load_f16 v_load_bf16 v_store_f16
  *   v_transpose(p, step, out, out_step)  VL rows of VL floats, rows `step` floats apart
  *

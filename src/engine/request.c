@@ -231,14 +231,14 @@ static void count_swap(struct weft_engine *e, const wf_swap *m)
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 {
     struct weft_engine *e = r->engine;
-    if (m->out && !r->host.host.data && wf_swaps_take(&e->swaps, m->n * wf_exec_page_bytes(e->exec), &r->host) != WEFT_OK) {
+    if (m->out && !r->host.host.data && wf_swaps_alloc(&e->swaps, m->n * wf_exec_page_bytes(e->exec), &r->host) != WEFT_OK) {
         if (e->dev->lost) return WEFT_ERR_DEVICE;
         wf_sched_discard(&e->sched, &r->seq);
         return WEFT_OK;
     }
     count_swap(e, m);
     WF_TRY(wf_swaps_add(&e->swaps, &(wf_page_copy){m->out, m->pages, m->n, r->host.host.data}));
-    if (!m->out) wf_swaps_give(&e->swaps, &r->host);
+    if (!m->out) wf_swaps_release(&e->swaps, &r->host);
     return WEFT_OK;
 }
 
@@ -339,7 +339,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     unlink_live(r);
     wf_engine_drop(e, r);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
-    wf_swaps_give(&e->swaps, &r->host);
+    wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);

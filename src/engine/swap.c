@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-weft_status wf_swaps_take(wf_swaps *s, uint64_t bytes, wf_swap_memory *out)
+weft_status wf_swaps_alloc(wf_swaps *s, uint64_t bytes, wf_swap_memory *out)
 {
     for (size_t i = 0; i < s->n_free; i++) {
         if (s->free[i].bytes < bytes) continue;
@@ -15,7 +15,7 @@ weft_status wf_swaps_take(wf_swaps *s, uint64_t bytes, wf_swap_memory *out)
     return wf_host_create(s->dev, bytes, &out->host);
 }
 
-void wf_swaps_give(wf_swaps *s, wf_swap_memory *m)
+void wf_swaps_release(wf_swaps *s, wf_swap_memory *m)
 {
     if (!m->host.data) return;
     if (wf_grow(&s->done, s->n_done, &s->cap_done, sizeof *m)) s->done[s->n_done++] = *m;

@@ -23,9 +23,9 @@ typedef struct wf_swaps {
 } wf_swaps;
 
 /* Allocates at least this many bytes; WEFT_ERR_NOMEM if the host has none. */
-weft_status wf_swaps_take(wf_swaps *s, uint64_t bytes, wf_swap_memory *out);
+weft_status wf_swaps_alloc(wf_swaps *s, uint64_t bytes, wf_swap_memory *out);
 /* Releases it: unused after the copies that are in the list now. */
-void wf_swaps_give(wf_swaps *s, wf_swap_memory *m);
+void wf_swaps_release(wf_swaps *s, wf_swap_memory *m);
 weft_status wf_swaps_add(wf_swaps *s, const wf_page_copy *one);
 void wf_swaps_submitted(wf_swaps *s); /* empties the list */
 void wf_swaps_trim(wf_swaps *s);      /* frees unused memory; call it with no step in flight */

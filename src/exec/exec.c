@@ -1,5 +1,5 @@
 /* exec: walks a program and puts each command into its queue. See exec.h. */
-#include "exec/inside.h"
+#include "exec/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -186,22 +186,22 @@ static weft_status run_step(wf_exec *e, wf_submission *now)
     return end_step(e, now->f);
 }
 
-static wf_inflight *flight_at(wf_exec *e, uint64_t i)
+static wf_inflight *inflight_at(wf_exec *e, uint64_t i)
 {
-    return &e->flights[i % WF_EXEC_DEPTH];
+    return &e->in_flight[i % WF_EXEC_DEPTH];
 }
 
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
 {
-    if (e->n_flights == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
-    uint64_t next = e->first + e->n_flights;
-    wf_submission now = {.f = flight_at(e, next), .b = b, .io = io, .before = next ? flight_at(e, next - 1)->done : NULL};
+    if (e->n_in_flight == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
+    uint64_t next = e->first + e->n_in_flight;
+    wf_submission now = {.f = inflight_at(e, next), .b = b, .io = io, .before = next ? inflight_at(e, next - 1)->done : NULL};
     now.f->program = &e->programs[wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
     now.f->step = (wf_step_shape){.n_tokens = b->n_tokens, .n_decodes = b->n_decodes, .n_seqs = b->n_seqs, .n_pages = b->n_pages, .n_logits = b->n_logits,
                                   .max_kv = b->max_kv, .max_q = b->max_q};
     wf_inputs_pack(e, &now);
     weft_status s = run_step(e, &now);
-    if (s == WEFT_OK) e->n_flights++;
+    if (s == WEFT_OK) e->n_in_flight++;
     for (uint32_t q = 0; s != WEFT_OK && !e->dev->lost && q < e->n_queues; q++) wf_finish(e->queues[q]); /* none may write to the caller's memory later */
     return s;
 }
@@ -221,9 +221,9 @@ static void take_times(wf_exec *e, const wf_inflight *f)
 
 weft_status wf_exec_wait(wf_exec *e)
 {
-    if (!e->n_flights) return WEFT_OK;
-    const wf_inflight *f = flight_at(e, e->first++);
-    e->n_flights--;
+    if (!e->n_in_flight) return WEFT_OK;
+    const wf_inflight *f = inflight_at(e, e->first++);
+    e->n_in_flight--;
     WF_TRY(wf_wait(f->done, e->dev->params.watchdog_ms));
     e->stats.recomputed += *(const uint32_t *)f->recomputed.data - (uint32_t)e->stats.recomputed; /* the device's counter wraps */
     if (e->dev->params.profile) take_times(e, f);

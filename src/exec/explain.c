@@ -1,6 +1,6 @@
 /* explain: a program as a table for people, as a database explains a query. See exec.h. */
 #include "dev/front.h"
-#include "exec/inside.h"
+#include "exec/internal.h"
 #include "plan/cost.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* inputs: a batch's arrays as they lie on the device, and how large these and the states are. */
-#include "exec/inside.h"
+#include "exec/internal.h"
 
 #include <string.h>
 

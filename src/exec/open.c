@@ -1,5 +1,5 @@
 /* open: an exec's memory, queues and events, and its programs. Nothing is allocated on the device afterwards. See exec.h. */
-#include "exec/inside.h"
+#include "exec/internal.h"
 #include "plan/cost.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static uint64_t state_bytes(const wf_exec *e, int s)
 static weft_status reserve_arrays(wf_exec *e)
 {
     e->input_bytes = wf_inputs_bytes(&e->limits, e->dev->align);
-    for (wf_inflight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) {
+    for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_host_create(e->dev, e->input_bytes, &f->staging));
         WF_TRY(wf_host_create(e->dev, sizeof(uint32_t), &f->recomputed));
     }
@@ -80,7 +80,7 @@ static weft_status create_queues(wf_exec *e)
         WF_TRY(only_copies(e, q) ? wf_copy_queue_create(e->dev, &e->queues[q]) : wf_queue_create(e->dev, &e->queues[q]));
         WF_TRY(wf_event_create(e->dev, &e->ends[q]));
     }
-    for (wf_inflight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) WF_TRY(create_events(e, f));
+    for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) WF_TRY(create_events(e, f));
     return WEFT_OK;
 }
 
@@ -132,7 +132,7 @@ static void destroy_events(wf_event **list, size_t n)
     free(list);
 }
 
-static void destroy_flight(wf_exec *e, wf_inflight *f)
+static void destroy_inflight(wf_exec *e, wf_inflight *f)
 {
     size_t n = most_commands(e->plans);
     if (f->done) wf_event_destroy(f->done);
@@ -150,7 +150,7 @@ void wf_exec_destroy(wf_exec *e)
         if (e->queues[q]) wf_queue_destroy(e->queues[q]);
         if (e->ends[q]) wf_event_destroy(e->ends[q]);
     }
-    for (wf_inflight *f = e->flights; f < e->flights + WF_EXEC_DEPTH; f++) destroy_flight(e, f);
+    for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) destroy_inflight(e, f);
     for (size_t i = 0; e->programs && i < e->plans->n; i++) wf_program_free(&e->programs[i]);
     free(e->programs);
     wf_kernels_free(&e->to);

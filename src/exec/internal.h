@@ -1,6 +1,6 @@
-/* inside: declarations that the files of exec share. */
-#ifndef WF_EXEC_INSIDE_H
-#define WF_EXEC_INSIDE_H
+/* exec internals: declarations that the files of exec share. */
+#ifndef WF_EXEC_INTERNAL_H
+#define WF_EXEC_INTERNAL_H
 
 #include "exec/exec.h"
 
@@ -27,13 +27,13 @@ struct wf_exec {
     wf_queue *queues[WF_MAX_QUEUES];
     uint32_t n_queues;
     wf_event *ends[WF_MAX_QUEUES];
-    wf_inflight flights[WF_EXEC_DEPTH];
+    wf_inflight in_flight[WF_EXEC_DEPTH];
     bool counts;          /* attention with asynchronous softmax counts rows that it computes again */
     bool can_sample;
     wf_exec_stats stats;
     uint64_t ended_ns;    /* the last step, on the device's clock; 0: there was nothing to do since */
-    uint64_t first;       /* steps waited for: flights[first % WF_EXEC_DEPTH] is the oldest in flight */
-    uint32_t n_flights;
+    uint64_t first;       /* steps waited for: in_flight[first % WF_EXEC_DEPTH] is the oldest in flight */
+    uint32_t n_in_flight;
     wf_memory mem;
     wf_view inputs, states[WF_N_STATES];
     wf_region input_region, state_regions[WF_N_STATES];
