@@ -6,6 +6,8 @@
 
 /* An error if the device was lost; `what` names the requested operation. */
 weft_status wf_dev_usable(const wf_dev *dev, const char *what);
+/* What a backend answered: a failed or endless piece of work leaves queues in a state that no driver defines, so that the device is lost. */
+weft_status wf_dev_note(wf_dev *dev, weft_status);
 /* Can this variant run the call, and was it not dropped? */
 bool wf_can_use(wf_dev *, const wf_call *, int variant);
 /* Does one kernel of the device run the whole call? Always true for calls that are not fused. */

@@ -1,0 +1,97 @@
+/* fuse: the pieces of a fused call, and whether one kernel runs them all. See front.h. */
+#include "dev/front.h"
+
+uint32_t wf_fusion_of(const wf_call *c)
+{
+    if (c->op != WF_OP_GEMM) return 0;
+    return (c->in[WF_GEMM_NORM].buf ? WF_FUSES_NORM : 0) | (c->p.silu ? WF_FUSES_SILU : 0) | (c->p.rope ? WF_FUSES_ROPE : 0);
+}
+
+bool wf_is_fused(const wf_call *c)
+{
+    return wf_fusion_of(c) != 0;
+}
+
+bool wf_has_fused_kernel(wf_dev *dev, const wf_call *c)
+{
+    if (!wf_is_fused(c)) return true;
+    if (!dev->has_fused_gemm) return false;
+    return c->variant >= 0 ? wf_can_use(dev, c, c->variant) : wf_pick(dev, c) >= 0;
+}
+
+size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES])
+{
+    size_t n = 0;
+    bool norm = c->in[WF_GEMM_NORM].buf;
+    if (wf_has_fused_kernel(dev, c)) return out[0] = WF_PIECE_WHOLE, 1;
+    wf_call rest = wf_piece_of(c, WF_PIECE_REST);
+    if (norm) out[n++] = WF_PIECE_NORM;
+    if (norm && wf_is_fused(&rest) && wf_has_fused_kernel(dev, &rest)) return out[n++] = WF_PIECE_REST, n;
+    out[n++] = WF_PIECE_PRODUCT;
+    if (c->p.silu || c->p.rope) out[n++] = WF_PIECE_AFTER;
+    return n;
+}
+
+/* A call of another op on behalf of c, without operands. */
+static wf_call of_op(const wf_call *c, enum wf_op op)
+{
+    return (wf_call){.op = op, .variant = op == c->op ? c->variant : -1, .max_groups = c->max_groups, .p = c->p};
+}
+
+static wf_call norm_of(const wf_call *c)
+{
+    wf_call norm = of_op(c, WF_OP_RMSNORM);
+    norm.in[WF_RMSNORM_X] = c->in[WF_GEMM_X], norm.in[WF_RMSNORM_W] = c->in[WF_GEMM_NORM];
+    norm.out[WF_RMSNORM_Y] = c->out[WF_GEMM_NORM_WS];
+    return norm;
+}
+
+/* All of c but its norm, and without events. */
+static wf_call behind_norm(const wf_call *c)
+{
+    wf_call left = *c;
+    left.waits = NULL, left.n_waits = 0, left.signal = left.started = NULL;
+    if (!c->in[WF_GEMM_NORM].buf) return left;
+    left.in[WF_GEMM_X] = c->out[WF_GEMM_NORM_WS];
+    left.in[WF_GEMM_NORM] = left.out[WF_GEMM_NORM_WS] = (wf_view){0};
+    return left;
+}
+
+/* The product alone. */
+static wf_call product_of(const wf_call *c)
+{
+    wf_call plain = of_op(c, c->op);
+    for (int i = WF_GEMM_X; i <= WF_GEMM_RESIDUAL; i++) plain.in[i] = c->in[i];
+    if (c->in[WF_GEMM_NORM].buf) plain.in[WF_GEMM_X] = c->out[WF_GEMM_NORM_WS];
+    plain.out[WF_GEMM_Y] = c->out[c->p.silu || c->p.rope ? WF_GEMM_GEMM_WS : WF_GEMM_Y];
+    plain.p.silu = plain.p.rope = 0;
+    return plain;
+}
+
+/* What follows the product of c, which is in the room for it. */
+static wf_call after_product(const wf_call *c)
+{
+    wf_call silu = of_op(c, WF_OP_SILU_MUL), rope = of_op(c, WF_OP_ROPE_KV);
+    silu.in[WF_SILU_MUL_GU] = rope.in[WF_ROPE_KV_QKV] = c->out[WF_GEMM_GEMM_WS];
+    silu.out[WF_SILU_MUL_Y] = rope.out[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y];
+    rope.in[WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE];
+    rope.in[WF_ROPE_KV_POS] = c->in[WF_GEMM_POS];
+    rope.in[WF_ROPE_KV_SLOT] = c->in[WF_GEMM_SLOT];
+    rope.out[WF_ROPE_KV_K_POOL] = c->out[WF_GEMM_K_POOL];
+    rope.out[WF_ROPE_KV_V_POOL] = c->out[WF_GEMM_V_POOL];
+    return c->p.silu ? silu : rope;
+}
+
+wf_call wf_piece_of(const wf_call *c, enum wf_piece piece)
+{
+    wf_call whole = *c;
+    switch (piece) {
+    case WF_PIECE_NORM: return norm_of(c);
+    case WF_PIECE_REST: return behind_norm(c);
+    case WF_PIECE_PRODUCT: return product_of(c);
+    case WF_PIECE_AFTER: return after_product(c);
+    default: break;
+    }
+    whole.waits = NULL, whole.n_waits = 0, whole.signal = whole.started = NULL;
+    return whole;
+}
