@@ -6,20 +6,15 @@
 
 #include "verify/check.h"
 
-/* What some kernels want that is too large for the self-test: a product in whole tiles whose K can be cut, and one row of many keys. */
-static const wf_case larger[] = {
-    {.op = WF_OP_GEMM, .in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 32, .n = 256, .k = 512},
-    {.op = WF_OP_ATTENTION, .n_seqs = 1, .max_kv = 512, .max_q = 1, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
-};
-
 /* Problem i, without an answer, if it is one of the op: the larger ones, then those of the self-test. */
 static weft_status problem_of(enum wf_op op, size_t i, wf_check **out, bool *past)
 {
+    const wf_case *larger;
     wf_case c;
     *out = NULL;
-    bool is_larger = i < WF_LEN(larger);
-    if (is_larger) c = larger[i];
-    *past = !is_larger && !wf_case_small(i - WF_LEN(larger), 0, &c);
+    size_t n_larger = wf_cases_larger(&larger);
+    if (i < n_larger) c = larger[i];
+    *past = i >= n_larger && !wf_case_small(i - n_larger, 0, &c);
     return *past || c.op != op ? WEFT_OK : wf_check_new(NULL, &c, out);
 }
 

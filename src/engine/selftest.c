@@ -3,12 +3,15 @@
 
 #include "verify/check.h"
 
+enum { MAX_VARIANTS = 256 };
+
 typedef struct selftest {
     wf_dev *dev, *ref;
     wf_queue *q;
     weft_selftest_fn fn;
     void *user;
     unsigned rows, failed;
+    bool met[WF_N_OPS][MAX_VARIANTS]; /* variants that a problem so far suited */
 } selftest;
 
 static void report(selftest *t, const wf_case *c, const char *variant, const wf_check_result *r,
@@ -35,10 +38,40 @@ static weft_status test_case(selftest *t, const wf_case *c)
         wf_check_result r;
         weft_status s = wf_check_run(k, t->dev, t->q, i, false, &r);
         if (s) r.ok = false;
-        if (s || r.supported) report(t, c, v->name, &r, s ? wf_error() : r.message);
+        if (s || r.supported) {
+            report(t, c, v->name, &r, s ? wf_error() : r.message);
+            t->met[c->op][i % MAX_VARIANTS] = true;
+        }
     }
     wf_check_free(k);
     return t->dev->lost ? wf_fail_context(WEFT_ERR_DEVICE, "self-test") : WEFT_OK;
+}
+
+/* Does the problem suit a variant that has met none? */
+static weft_status is_needed(const selftest *t, const wf_case *c, bool *needed)
+{
+    wf_check *k;
+    *needed = false;
+    WF_TRY(wf_check_new(NULL, c, &k));
+    for (int i = 0; wf_variant_at(t->dev, c->op, i); i++) *needed |= !t->met[c->op][i % MAX_VARIANTS] && wf_check_supported(k, t->dev, i);
+    wf_check_free(k);
+    return WEFT_OK;
+}
+
+/* Small problems suit most variants and take no time; the larger ones are for the rest. */
+static weft_status test_all(selftest *t, uint64_t seed)
+{
+    const wf_case *larger;
+    wf_case c;
+    for (size_t i = 0; wf_case_small(i, seed, &c); i++) WF_TRY(test_case(t, &c));
+    for (size_t i = 0, n = wf_cases_larger(&larger); i < n; i++) {
+        bool needed;
+        c = larger[i];
+        c.seed = seed;
+        WF_TRY(is_needed(t, &c, &needed));
+        if (needed) WF_TRY(test_case(t, &c));
+    }
+    return WEFT_OK;
 }
 
 static weft_status open_both(selftest *t, const char *device, const char *tier)
@@ -56,9 +89,8 @@ enum weft_status weft_selftest(const char *device, const char *tier, uint64_t se
                                weft_selftest_fn fn, void *user)
 {
     selftest t = {.fn = fn, .user = user};
-    wf_case c;
     weft_status s = open_both(&t, device, tier);
-    for (size_t i = 0; !s && wf_case_small(i, seed, &c); i++) s = test_case(&t, &c);
+    if (!s) s = test_all(&t, seed);
     if (!s && t.failed) {
         s = wf_fail(WEFT_ERR_DEVICE, "%s (%s): %u of %u kernel checks failed", t.dev->info.id,
                     t.dev->info.name, t.failed, t.rows);

@@ -93,6 +93,8 @@ bool wf_check_supported(const wf_check *, wf_dev *, int variant);
 void wf_case_text(const wf_case *, char *buf, size_t cap);
 /* Small problems of all ops and dtypes, i = 0, 1, ...; false past the last. */
 bool wf_case_small(size_t i, uint64_t seed, wf_case *out);
+/* The problems that variants for many rows or long sequences need; returns how many there are. */
+size_t wf_cases_larger(const wf_case **out);
 /* check_gen.c: fills c->in, c->out, reduce, scale, bytes, flops from c->c. */
 weft_status wf_check_generate(wf_check *c);
 

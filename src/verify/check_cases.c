@@ -1,4 +1,4 @@
-/* check_cases.c: the small problems of weft_selftest by number, and a case as text. */
+/* check_cases.c: the problems of weft_selftest, and a case as text. */
 #include "verify/check.h"
 
 #include <stdio.h>
@@ -128,4 +128,16 @@ bool wf_case_small(size_t i, uint64_t seed, wf_case *out)
         }
     }
     return false;
+}
+
+/* Two tiles of 128 rows of X and of W, neither full, and K enough to cut in eight; keys for more than one work-group. */
+static const wf_case larger[] = {
+    {.op = WF_OP_GEMM, .in = WF_F16, .weight = WF_F16, .out = WF_F16, .m = 136, .n = 132, .k = 512, .residual = true},
+    {.op = WF_OP_ATTENTION, .n_seqs = 1, .max_kv = 512, .max_q = 1, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
+};
+
+size_t wf_cases_larger(const wf_case **out)
+{
+    *out = larger;
+    return WF_LEN(larger);
 }

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "dev/front.h"
 #include "select/tuned.h"
+#include "verify/check.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -249,6 +250,28 @@ static void cuts_have_names(void **state)
     assert_false(wf_cl_supports(&d->base, &few, cut));
 }
 
+/* `weft selftest` has a problem for each variant, one with rows enough for the largest tile and K enough for the most cuts. */
+static void selftest_meets_wgmma(void **state)
+{
+    static const wf_dev_fns fns = {.supports = wf_cl_supports, .rank = wf_cl_rank, .variants = wf_cl_variants, .weight_layout = wf_cl_weight_layout};
+    (void)state;
+    const wf_case *larger;
+    wf_check *k;
+    assert_true(wf_cases_larger(&larger) > 0 && larger[0].op == WF_OP_GEMM && larger[0].m > 128);
+    assert_int_equal(wf_check_new(NULL, &larger[0], &k), WEFT_OK);
+    cl_dev *d = with_wgmma();
+    d->base.fns = &fns;
+    const wf_variant *v;
+    unsigned n = 0;
+    for (int i = 0; (v = wf_variant_at(&d->base, WF_OP_GEMM, i)); i++) {
+        if (wf_cl_variant_at(WF_OP_GEMM, i)->configure != wf_cl_configure_wgmma) continue;
+        if (!wf_check_supported(k, &d->base, i)) fail_msg("%s", v->name);
+        n++;
+    }
+    assert_true(n > 20);
+    wf_check_free(k);
+}
+
 /* Half a model is refused, and leaves what was there. */
 static void models_are_whole(void **state)
 {
@@ -404,7 +427,7 @@ int main(void)
         cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(rotations_behind_products),
         cmocka_unit_test(products_follow_the_model),
-        cmocka_unit_test(cuts_have_names),
+        cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
         cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
