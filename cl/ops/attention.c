@@ -106,12 +106,35 @@ static bool suits_mma(const cl_caps *caps, const wf_call *c)
            (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
 }
 
-/* With windows the length of the work list is counted in 32 bits. */
-static bool work_list_fits(const wf_call *c)
+/* How many 16-key tiles a row has at most. */
+static uint64_t most_tiles(const wf_call *c)
 {
     const wf_op_params *p = &c->p;
     uint64_t keys = p->max_kv ? p->max_kv : (uint64_t)c->in[WF_ATTENTION_PAGES].rows * c->in[WF_ATTENTION_PAGES].cols * p->page_tokens;
-    return !c->in[WF_ATTENTION_WINDOWS].buf || (keys / 16 + 8) * c->out[WF_ATTENTION_O].rows * p->n_kv_head < UINT32_MAX;
+    return keys / 16 + 1;
+}
+
+/* With windows the length of the work list is counted in 32 bits. */
+static bool work_list_fits(const wf_call *c)
+{
+    return !c->in[WF_ATTENTION_WINDOWS].buf || (most_tiles(c) + 8) * c->out[WF_ATTENTION_O].rows * c->p.n_kv_head < UINT32_MAX;
+}
+
+/* How many chunks one work-group of attention_split computes at most of an item that others share: one, where work-groups begin
+ * anywhere; else no more than the longest row has, and than its part of the work list holds; some more at the ends of
+ * both, and where a window begins. */
+static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, uint64_t grows)
+{
+    enum { START = 4, WHOLE = 20, ENDS = 4 }; /* as in the kernel */
+    if (!chunk) return 1;
+    uint64_t tiles = most_tiles(c), items = c->out[WF_ATTENTION_O].rows * c->p.n_kv_head * ((c->p.n_head / c->p.n_kv_head + 7) / 8ull);
+    uint64_t part = WF_MAX((tiles + START) * items / groups, WHOLE), n = 0, from = 0, size = chunk;
+    for (uint64_t until = grows; tiles > until; until *= 4, size *= 2) {
+        n += (until - from) / size;
+        from = until;
+    }
+    n += (tiles - from) / size;
+    return WF_MIN(n, part / chunk) + ENDS;
 }
 
 bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
@@ -122,12 +145,17 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     float base = 0, low = 0;
     if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
+    if (c->max_groups) groups = WF_MIN(groups, c->max_groups); /* fewer compute more each */
+    uint64_t slots = most_chunks(c, groups, (uint64_t)v->tile[2], (uint64_t)v->tile[3]);
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
     wf_cl_knob(l, "ASYNC", async);
+    wf_cl_knob(l, "CHUNK", v->tile[2]);
+    wf_cl_knob(l, "GROWS", v->tile[3]);
     l->groups = groups;
-    wf_cl_arg_scratch(l, WF_CL_ZEROED + 2ull * groups * 8 * (d + 2) * sizeof(float));
+    wf_cl_arg_scratch(l, WF_CL_ZEROED + (1 + slots) * groups * 8 * (d + 2) * sizeof(float));
+    wf_cl_arg_u32(l, (uint32_t)slots);
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);
     wf_cl_arg_f32(l, low);

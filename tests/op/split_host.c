@@ -1,8 +1,9 @@
 /* split_host: runs attention_split.cl and attention_prefill.cl on NVIDIA's warps as host.c simulates them.
  *
  *   split_host --knobs                a line for each program: its name, its kernel, one more header, then build options
- *   split_host KERNEL.so NAME         runs the kernel, built with those (split.py), and compares with the reference; counts,
- *                                     too, that attention_split multiplies no tile of keys that is not seen
+ *   split_host KERNEL.so NAME         runs the kernel, built with those (split.py), and compares with the reference; attention_split
+ *                                     must multiply no tile of keys that is not seen; with chunks it must give a row the same bits
+ *                                     by any number of work-groups, in the batch and alone
  */
 #include <dlfcn.h>
 #include <math.h>
@@ -14,21 +15,28 @@
 #include "verify/check.h"
 #include "op/host.h"
 
-/* A program: a variant, with or without windows. */
+/* A program: a variant, with or without windows; chunk, grows: of attention_split, in place of the variant's, for rows that are
+ * short enough to be simulated to have many chunks. */
 static const struct program {
     const char *name, *variant;
     uint8_t windows;
     uint32_t head_dim, per_kv, page_tokens;
+    int32_t chunk, grows;
 } programs[] = {
     {"plain", "mma_decode", WF_WINDOWS_NONE, 64, 4, 16},
-    {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32},
-    {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16},
+    {"plain-windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32},
+    {"plain-async", "mma_decode_async", WF_WINDOWS_NONE, 64, 4, 16},
+    {"chunks", "mma_decode", WF_WINDOWS_NONE, 32, 3, 16, 4, 16},
+    {"chunks-async", "mma_decode_async", WF_WINDOWS_NONE, 32, 1, 32, 4, 8},
+    {"one-buffer", "mma_decode", WF_WINDOWS_NONE, 192, 1, 16, 4, 64},
+    {"windows", "mma_decode", WF_WINDOWS_MIXED, 48, 9, 32, 4, 8},
+    {"windows-async", "mma_decode_async", WF_WINDOWS_MIXED, 64, 4, 16, 4, 32},
     {"prefill", "mma_prefill", WF_WINDOWS_NONE, 64, 4, 16},
     {"prefill-async", "mma_prefill_async", WF_WINDOWS_NONE, 128, 2, 32},
     {"prefill64", "mma_prefill64", WF_WINDOWS_NONE, 80, 5, 16},
 };
 
-enum { UNITS = 3 /* compute units: few work-groups share items in many ways */, MANY = 20, LONG = 4000, CASES = 6 };
+enum { UNITS = 3 /* compute units: few work-groups share items in many ways */, MANY = 20, LONG = 4000, CASES = 6, BEHIND = 1 << 20 };
 
 static const cl_variant *variant_named(const char *name)
 {
@@ -61,28 +69,29 @@ static wf_case case_of(const struct program *p, uint64_t seed, uint32_t turn)
 static bool configure(const struct program *p, const wf_check *k, cl_launch *l)
 {
     static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
-    const cl_variant *v = variant_named(p->variant);
+    cl_variant v = *variant_named(p->variant);
     const cl_caps caps = {.max_group = 256, .mem_align = 128, .local_bytes = 48 << 10, .units = k->c.max_kv < LONG ? UNITS : MANY, .gpu = true,
                           .nv_mma = true, .tier = WF_TIER_MATRIX};
     wf_call call;
     wf_check_call(k, NULL, &call);
     for (int i = 0; i < WF_MAX_IN; i++) call.in[i].buf = call.in[i].rows ? &stand_in : NULL;
     for (int i = 0; i < WF_MAX_OUT; i++) call.out[i].buf = call.out[i].rows ? &stand_in : NULL;
+    if (p->chunk) v.tile[2] = p->chunk, v.tile[3] = p->grows;
     *l = (cl_launch){0};
-    return v && v->configure(&caps, v, &call, 0, l);
+    return v.configure(&caps, &v, &call, 0, l);
 }
 
 /* ---- one case ------------------------------------------------------------------------------------------------- */
 
 #define VIEW const void *, uint64_t
 #define HEAD VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, VIEW, void *, uint64_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, float
-#define TAIL void *, void *, uint64_t, float, float
+#define TAIL void *, uint32_t, void *, uint64_t, float, float
 typedef void plain_fn(HEAD, TAIL);
 typedef void windows_fn(HEAD, VIEW, int32_t, TAIL);
 typedef void prefill_fn(HEAD, uint32_t, void *, uint64_t, float, float);
 
 static void *kernel;
-static wf_check *problem;
+static const wf_check *problem;
 static cl_launch launch;
 static uint8_t *result;
 static uint32_t *scratch, count;
@@ -97,7 +106,7 @@ static void call_kernel(void)
     float base = launch.arg[launch.n_args - 2].f32, low = launch.arg[launch.n_args - 1].f32;
 #define BEGIN AT(0), AT(1), AT(2), AT(3), AT(4), AT(5), AT(6), result, 0, o->dtype == WF_F16, q->rows, w->n_head, w->n_kv_head, w->page_tokens, \
               p->in[WF_ATTENTION_K_POOL].view.stride, q->stride, o->stride, w->scale
-#define END scratch, &count, 0, base, low
+#define END scratch, launch.arg[launch.n_args - 5].u32, &count, 0, base, low
     if (prefills) ((prefill_fn *)kernel)(BEGIN, launch.arg[launch.n_args - 5].u32, &count, 0, base, low);
     else if (p->in[WF_ATTENTION_WINDOWS].data) ((windows_fn *)kernel)(BEGIN, AT(7), (int32_t)w->sink, END);
     else ((plain_fn *)kernel)(BEGIN, END);
@@ -120,11 +129,14 @@ static double distance(const wf_check *p)
     return worst;
 }
 
-/* Launches leave the counters at 0. */
+/* Launches leave the counters at 0, and what is behind their scratch memory as it is. */
 static bool clean(void)
 {
+    const uint32_t *behind = scratch + launch.scratch / sizeof *scratch;
     for (uint32_t i = 0; i < WF_CL_ZEROED / 4; i++)
         if (scratch[i]) return false;
+    for (uint32_t i = 0; i < BEHIND / sizeof *scratch; i++)
+        if (behind[i]) return false;
     return true;
 }
 
@@ -149,29 +161,80 @@ static uint32_t products_needed(const wf_check *k)
     return tiles * ((p->n_head / p->n_kv_head + 7) / 8) * (p->head_dim / 8);
 }
 
+/* Runs a problem, whose bits are in `result` then. */
+static bool simulate(const struct program *p, wf_check *k)
+{
+    if (!configure(p, k, &launch)) return false;
+    problem = k;
+    result = malloc(k->out[WF_ATTENTION_O].bytes);
+    launch.scratch = WF_MAX(launch.scratch, WF_CL_ZEROED);
+    scratch = calloc(launch.scratch + BEHIND, 1);
+    if (!result || !scratch) return false;
+    memset(result, 0xFF, k->out[WF_ATTENTION_O].bytes);
+    count = 0;
+    host_groups(launch.group, (uint32_t)(k->c.max_groups ? WF_MIN(launch.groups, k->c.max_groups) : launch.groups), call_kernel);
+    return true;
+}
+
+static void forget(void)
+{
+    free(result);
+    free(scratch);
+    result = NULL, scratch = NULL;
+}
+
+/* The same bits by any number of work-groups. */
+static bool same_by_groups(const struct program *p, const wf_check *k, const uint8_t *expect)
+{
+    static const uint32_t groups[] = {1, 3, 7, 13};
+    bool same = true;
+    for (size_t i = 0; i < WF_LEN(groups) && same; i++) {
+        wf_check fewer = *k;
+        fewer.c.max_groups = groups[i];
+        same = simulate(p, &fewer) && !memcmp(result, expect, k->out[WF_ATTENTION_O].bytes) && clean();
+        forget();
+        if (!same) printf("%u work-groups give other bits\n", groups[i]);
+    }
+    return same;
+}
+
+/* The same bits for a row alone. */
+static bool same_alone(const struct program *p, const wf_check *k, const uint8_t *expect)
+{
+    const wf_view *o = &k->out[WF_ATTENTION_O].view;
+    uint64_t size = wf_dtype_bytes(o->dtype, 1);
+    wf_check one;
+    for (uint32_t row = 0; row < o->rows; row += 1 + o->rows / 4) {
+        if (!wf_check_one_row(k, row, &one)) return true;
+        bool same = simulate(p, &one) && !memcmp(result, expect + row * o->stride * size, o->cols * size);
+        forget();
+        if (!same) return printf("row %u alone has other bits\n", row), false;
+    }
+    return true;
+}
+
 static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
 {
     char text[160];
+    wf_check *k;
     wf_case_text(c, text, sizeof text);
-    if (wf_check_new(ref, c, &problem)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
-    if (!configure(p, problem, &launch)) return fprintf(stderr, "%s: not configured\n", text), false;
-    result = malloc(problem->out[WF_ATTENTION_O].bytes);
-    memset(result, 0xFF, problem->out[WF_ATTENTION_O].bytes);
-    scratch = calloc(WF_MAX(launch.scratch, WF_CL_ZEROED), 1);
-    count = 0;
-    uint32_t before = host_result().products, need = products_needed(problem);
-    host_groups(launch.group, (uint32_t)launch.groups, call_kernel);
+    if (wf_check_new(ref, c, &k)) return fprintf(stderr, "%s: %s\n", text, wf_error()), false;
+    uint32_t before = host_result().products, need = products_needed(k);
+    if (!simulate(p, k)) return fprintf(stderr, "%s: not configured\n", text), false;
     host_run host = host_result();
     uint32_t products = host.products - before;
-    bool async = strstr(p->variant, "async"), counted = async ? count >= problem->redo_least && count <= problem->redo_most : !count;
-    double d = distance(problem);
+    bool async = strstr(p->variant, "async"), counted = async ? count >= k->redo_least && count <= k->redo_most : !count;
+    double d = distance(k);
     bool worked = prefills || (async && count ? products > need : products == need);
     bool ok = d <= 4e-3 && counted && clean() && !host.mistakes && worked;
     printf("%-4s %s: %s: error %.2g, %u of %u to %u again, %u products of %u, %u mistakes\n", ok ? "ok" : "FAIL", p->name, text, d, count,
-           problem->redo_least, problem->redo_most, products, need, host.mistakes);
-    free(result);
-    free(scratch);
-    wf_check_free(problem);
+           k->redo_least, k->redo_most, products, need, host.mistakes);
+    uint8_t *bits = result;
+    result = NULL;
+    forget();
+    ok = ok && (!p->chunk || (same_by_groups(p, k, bits) && same_alone(p, k, bits)));
+    free(bits);
+    wf_check_free(k);
     return ok;
 }
 
