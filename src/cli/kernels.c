@@ -1,8 +1,11 @@
 /* kernels: lists the kernels of a device, or prints the source of one. */
 #include "cli/cli.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
 
 static void print_row(void *user, const struct weft_kernel *k)
 {
@@ -20,6 +23,27 @@ static int print_list(const wf_opts *o)
     return s ? wf_say_error(s) : 0;
 }
 
+/* user: the shape until the first row, whose title it is; then NULL. */
+static void print_candidate(void *user, const struct weft_candidate *k)
+{
+    char us[24] = "-";
+    const char **shape = user;
+    if (*shape) printf("%-12s %-20s %12s  %s\n", "op", "name", "expect us", *shape);
+    *shape = NULL;
+    if (k->us > 0) snprintf(us, sizeof us, "%.1f", k->us);
+    printf("%-12s %-20s %12s  %s\n", k->op, k->name, us, k->chosen ? "chosen" : "");
+}
+
+static int print_candidates(const wf_opts *o)
+{
+    for (size_t i = 0; i < o->shapes.n; i++) {
+        const char *shape = o->shapes.v[i];
+        weft_status s = weft_candidates(o->engine.device, o->engine.tier, shape, o->dtypes, print_candidate, &shape);
+        if (s) return wf_say_error(s);
+    }
+    return 0;
+}
+
 static int print_source(const char *device, const char *name)
 {
     char *text = NULL;
@@ -33,14 +57,23 @@ static int print_source(const char *device, const char *name)
 static int kernels(const wf_opts *o)
 {
     if (o->n_args > 1) return wf_usage(&wf_cmd_kernels, "expected one kernel, got also '%s'", o->args[1]);
+    if (o->n_args && o->shapes.n) return wf_usage(&wf_cmd_kernels, "--shape and a name conflict: use one of them");
+    if (o->dtypes && !o->shapes.n) return wf_usage(&wf_cmd_kernels, "--dtype needs --shape");
+    if (o->shapes.n) return print_candidates(o);
     return o->n_args ? print_source(o->engine.device, o->args[0]) : print_list(o);
 }
 
-static const wf_opt_group *const groups[] = {&wf_group_device, &wf_group_general, NULL};
+static const wf_opt shape_rows[] = {
+    {0, "shape", "SHAPE", "list only what is offered for M=8,N=6144,K=4096 or for decode attention B=64,L=4096, best first, with the expected time; repeatable",
+     WF_OPT_WORDS, AT(shapes)},
+    {0, "dtype", "TYPE", "format of the matrix (default F16)", WF_OPT_TEXT, AT(dtypes)},
+};
+static const WF_GROUP(shape_group, "Shapes", shape_rows);
+static const wf_opt_group *const groups[] = {&shape_group, &wf_group_device, &wf_group_general, NULL};
 
 const wf_command wf_cmd_kernels = {
     .name = "kernels",
-    .usage = "[--device DEVICE] [--tier TIER] [NAME | OP/NAME]",
+    .usage = "[--device DEVICE] [NAME | OP/NAME | --shape SHAPE]",
     .summary = "Lists the kernels for a device, or prints the source of one. Each op has several variants. A row shows what a variant "
                "needs, whether this device can run it, and whether its results depend on the rest of the batch. Variants of one "
                "invariance class give the same bits. With a name it prints what the device's compiler gets for a small problem: "

@@ -33,6 +33,23 @@ class Kernels(cli.TestCase):
         listed = self.check_list("cpu")
         self.assertTrue(all(row[6] == "yes" for row in listed if not row[8]), "what needs nothing runs")
 
+    def test_candidates(self):
+        text = self.ok("kernels", "--shape", "M=4,N=256,K=512", "--dtype", "Q8_0", "--shape", "B=2,L=100", "--device", "cpu").text
+        lines = [line.split() for line in text.splitlines()]
+        offered = [line for line in lines if line[0] in ("gemm", "attention")]
+        self.assertEqual({line[0] for line in offered}, {"gemm", "attention"})
+        self.assertTrue(all(float(line[2]) > 0 for line in offered), text)
+        for op in ("gemm", "attention"):
+            self.assertEqual([line[3:] for line in offered if line[0] == op][0], ["chosen"], text)
+            self.assertEqual(sum("chosen" in line for line in offered if line[0] == op), 1)
+
+    def test_bad_candidates(self):
+        self.fails(cli.USAGE, "M is needed", "kernels", "--shape", "N=64,K=64", "--device", "cpu")
+        self.fails(cli.USAGE, "B and L", "kernels", "--shape", "H=8", "--device", "cpu")
+        self.fails(cli.USAGE, "weight format", "kernels", "--shape", "M=1,N=64,K=64", "--dtype", "F17", "--device", "cpu")
+        self.fails(cli.USAGE, "needs --shape", "kernels", "--dtype", "F16", "--device", "cpu")
+        self.fails(cli.USAGE, "conflict", "kernels", "rope_kv/ref", "--shape", "M=1,N=64,K=64", "--device", "cpu")
+
     def test_cpu_has_files_only(self):
         r = self.fails(cli.USAGE, "read cpu/ref/rope_kv.c", "kernels", "rope_kv/ref", "--device", "cpu")
         self.assertEqual(r.text, "")

@@ -1,0 +1,51 @@
+/* candidates: what a device offers for a shape, and what it expects of each. See tune.h. */
+#include "select/select.h"
+#include "tune/measure.h"
+
+static weft_status shape_of(const char *text, const char *dtype, wf_shape *out)
+{
+    size_t n;
+    WF_TRY(wf_shape_parse(text, out));
+    WF_TRY(wf_shape_dtypes(dtype, &out->dtype, 1, &n));
+    bool gemm = out->op == WF_TUNED_GEMM;
+    if (!gemm) out->dtype = WF_F16;
+    if (gemm ? !out->m : !out->seqs || !out->length)
+        return wf_fail(WEFT_ERR_ARG, "shape '%s': %s", text, gemm ? "M is needed" : "B and L are needed");
+    return WEFT_OK;
+}
+
+static void list(wf_dev *d, const wf_call *c, weft_candidate_fn fn, void *user)
+{
+    wf_candidate_kernel all[64];
+    int chosen = wf_pick(d, c);
+    size_t n = d->fns->rank(d, c, NULL, all, WF_LEN(all));
+    for (size_t i = 0; i < n; i++) {
+        struct weft_candidate k = {wf_ops[c->op].name, wf_variant_at(d, c->op, all[i].variant)->name, all[i].us, all[i].variant == chosen};
+        fn(user, &k);
+    }
+}
+
+static weft_status list_for(wf_dev *d, const wf_shape *s, weft_candidate_fn fn, void *user)
+{
+    wf_queue *q;
+    wf_problem p;
+    WF_TRY(wf_queue_create(d, &q));
+    weft_status st = wf_problem_create(d, q, s, 1, &p);
+    if (!st) list(d, &p.call, fn, user), wf_problem_destroy(&p);
+    wf_queue_destroy(q);
+    return st;
+}
+
+enum weft_status weft_candidates(const char *device, const char *tier, const char *shape, const char *dtype, weft_candidate_fn fn, void *user)
+{
+    wf_open_params o = {0};
+    wf_shape s;
+    wf_dev *d = NULL;
+    if (!shape || !fn) return wf_fail(WEFT_ERR_ARG, "weft_candidates: shape and fn are required");
+    WF_TRY(shape_of(shape, dtype, &s));
+    WF_TRY(wf_tier_parse(tier, &o.tier));
+    WF_TRY(wf_select_open(device, &o, &d));
+    weft_status st = list_for(d, &s, fn, user);
+    wf_dev_close(d);
+    return st;
+}
