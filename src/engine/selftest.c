@@ -59,15 +59,17 @@ static weft_status is_needed(const selftest *t, const wf_case *c, bool *needed)
 }
 
 /* Small problems suit most variants and take no time; the larger ones are for the rest. */
-static weft_status test_all(selftest *t, uint64_t seed)
+static weft_status test_op(selftest *t, enum wf_op op, uint64_t seed)
 {
     const wf_case *larger;
     wf_case c;
-    for (size_t i = 0; wf_case_small(i, seed, &c); i++) WF_TRY(test_case(t, &c));
+    for (size_t i = 0; wf_case_small(i, seed, &c); i++)
+        if (c.op == op) WF_TRY(test_case(t, &c));
     for (size_t i = 0, n = wf_cases_larger(&larger); i < n; i++) {
         bool needed;
         c = larger[i];
         c.seed = seed;
+        if (c.op != op) continue;
         WF_TRY(is_needed(t, &c, &needed));
         if (needed) WF_TRY(test_case(t, &c));
     }
@@ -90,7 +92,7 @@ enum weft_status weft_selftest(const char *device, const char *tier, uint64_t se
 {
     selftest t = {.fn = fn, .user = user};
     weft_status s = open_both(&t, device, tier);
-    if (!s) s = test_all(&t, seed);
+    for (int op = 0; !s && op < WF_N_OPS; op++) s = test_op(&t, (enum wf_op)op, seed);
     if (!s && t.failed) {
         s = wf_fail(WEFT_ERR_DEVICE, "%s (%s): %u of %u kernel checks failed", t.dev->info.id,
                     t.dev->info.name, t.failed, t.rows);

@@ -88,7 +88,7 @@ static void waits_text(const printer *p, const wf_nano *n, char *text, size_t ca
 }
 
 static const char *const conditions[WF_N_WHEN] = {
-    [WF_ALWAYS] = "",           [WF_WHEN_PENDING] = ", if tokens are still on the device", [WF_WHEN_GREEDY] = ", if greedy",
+    [WF_ALWAYS] = "",           [WF_WHEN_PENDING] = ", if the host does not know all tokens yet", [WF_WHEN_GREEDY] = ", if greedy",
     [WF_WHEN_SAMPLED] = ", if sampled", [WF_WHEN_IDS] = "",         [WF_WHEN_LOGITS] = ", if the host wants logits",
 };
 
@@ -104,8 +104,9 @@ static void print_row(printer *p, size_t i, const row *r)
     char name[40], tokens[32], waits[32], share[16];
     if (c->node->layer == WF_ONCE) snprintf(name, sizeof name, "%s", c->node->name);
     else snprintf(name, sizeof name, "%d.%s", c->node->layer, c->node->name);
-    if (r->tokens.count) snprintf(tokens, sizeof tokens, "%u-%u", r->tokens.first, r->tokens.first + r->tokens.count);
-    else snprintf(tokens, sizeof tokens, "none");
+    if (!r->tokens.count) snprintf(tokens, sizeof tokens, "none");
+    else if (c->node->rows == WF_ROWS_WHOLE) snprintf(tokens, sizeof tokens, "all");
+    else snprintf(tokens, sizeof tokens, "%u-%u", r->tokens.first, r->tokens.first + r->tokens.count);
     if (c->nano->groups) snprintf(share, sizeof share, "%u", c->nano->groups);
     else snprintf(share, sizeof share, "all");
     waits_text(p, c->nano, waits, sizeof waits);
@@ -113,7 +114,7 @@ static void print_row(printer *p, size_t i, const row *r)
             waits, share, wf_class_name(r->class), r->work.bytes / 1e6, r->work.flops / 1e9);
     if (r->expected > 0) fprintf(p->f, "%9.1f", r->expected * 1e6);
     else fprintf(p->f, "%9s", "-");
-    fprintf(p->f, "  %s%s\n", r->kernels[0] ? r->kernels : wf_node_kind_name(c->node->kind), conditions[c->node->when]);
+    fprintf(p->f, "  %s%s\n", r->kernels[0] ? r->kernels : c->node->kind == WF_NODE_KERNEL ? "-" : wf_node_kind_name(c->node->kind), conditions[c->node->when]);
 }
 
 /* Layers between the first and the last run like the first. */
@@ -126,7 +127,7 @@ static void print_commands(printer *p)
 {
     size_t hidden = 0;
     fprintf(p->f, "%5s  %-24s %-11s %5s  %-9s %-5s %-8s %9s %9s  %9s  %s\n", "#", "command", "tokens", "queue",
-            "waits for", "share", "class", "MB", "Gflop", "expect us", "kernels");
+            "waits for", "share", "class", "MB", "Gflop", "est. us", "kernels");
     for (size_t i = 0; i < p->program->n; i++) {
         const wf_command *c = &p->program->commands[i];
         row r = row_of(p, c);
@@ -157,7 +158,7 @@ weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
             e->dev->info.name, e->dev->info.id);
     print_commands(&p);
     fprintf(f, "%zu commands on %u queues, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues, p.work.bytes / 1e6, p.work.flops / 1e9);
-    if (p.expected > 0) fprintf(f, "; %.3f ms expected one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
+    if (p.expected > 0) fprintf(f, "; estimated %.3f ms one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
     fputc('\n', f);
     return WEFT_OK;
 }

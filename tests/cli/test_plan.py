@@ -28,7 +28,7 @@ class Plan(cli.TestCase):
 
     def test_expected_times(self):
         r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--cost", "-q")
-        self.assertRegex(r.text, r"\d ms expected one after another")
+        self.assertRegex(r.text, r"estimated \d+\.\d+ ms one after another")
 
     def test_batches_that_do_not_fit(self):
         self.fails(USAGE, "1 to 16 tokens", "plan", *CPU, "--tokens", 17, "--max-num-batched-tokens", 16, "-q")
