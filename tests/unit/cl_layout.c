@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "dev/front.h"
+#include "select/batch_invariance.h"
 #include "select/tuned.h"
 #include "verify/check.h"
 
@@ -272,6 +273,31 @@ static void selftest_meets_wgmma(void **state)
     wf_check_free(k);
 }
 
+static int pick_in_class(wf_dev *d, const wf_call *c, const char *class)
+{
+    wf_candidate_kernel k;
+    return wf_cl_rank(d, c, class, &k, 1) ? k.variant : -1;
+}
+
+/* One class for any number of rows, and within it tiles that fit them. */
+static void batch_invariant_products(void **state)
+{
+    static const struct {
+        uint32_t m;
+        const char *variant;
+    } cases[] = {{1, "narrow16"}, {8, "narrow16"}, {64, "wgmma64"}, {2048, "packed256"}};
+    wf_batch_invariance b = {0};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    take_default_costs(d);
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = product(cases[i].m, 28672, 4096);
+        int v = wf_pick_batch_invariant(&b, pick_in_class, &d->base, &c);
+        assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, cases[i].variant);
+    }
+    wf_batch_invariance_reset(&b);
+}
+
 /* Half a model is refused, and leaves what was there. */
 static void models_are_whole(void **state)
 {
@@ -429,6 +455,7 @@ int main(void)
         cmocka_unit_test(products_follow_the_model),
         cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
+        cmocka_unit_test(batch_invariant_products),
         cmocka_unit_test(products_keep_what_follows),
         cmocka_unit_test(wgmma_programs_are_sound),
         cmocka_unit_test(attention_programs_are_sound),
