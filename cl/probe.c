@@ -28,7 +28,7 @@ static weft_status timed(probe *p, uint32_t n, uint32_t launches, double *ns)
     return WEFT_OK;
 }
 
-/* Units of work a second; grow: more of it may be asked for until it lasts long enough. */
+/* Units of work per second. grow: enlarge the work until it takes long enough to measure. */
 static weft_status fastest(probe *p, uint32_t n, bool grow, double *per_second)
 {
     double ns;

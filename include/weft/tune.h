@@ -196,15 +196,15 @@ typedef void (*weft_kernel_fn)(void *user, const struct weft_kernel *k);
 /* Lists the variants of all ops that the device's backend has, also those that this device cannot run. device and tier as in
  * weft_engine_params. */
 WEFT_API enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_fn fn, void *user);
-/* A variant that the device offers for a shape. */
+/* A variant that the device offers for a shape. Valid during the callback only. */
 struct weft_candidate {
     const char *op, *name;
-    double us;   /* microseconds that it is expected to take; 0: unknown */
-    bool chosen; /* it runs such calls */
+    double us;   /* estimated microseconds (docs/tuning.md); 0: unknown */
+    bool chosen; /* the one that runs such calls */
 };
 typedef void (*weft_candidate_fn)(void *user, const struct weft_candidate *k);
-/* Lists them, the one that the backend prefers first. shape: "M=8,N=6144,K=4096" or "B=64,L=4096", which is decode attention; dtype: of
- * the weights, NULL: F16. */
+/* Lists them in the backend's order of preference. device and tier as in weft_engine_params; shape: "M=8,N=6144,K=4096" for a GEMM or
+ * "B=64,L=4096" for decode attention; dtype: of the weights, NULL: F16. WEFT_ERR_ARG describes what is wrong with them. */
 WEFT_API enum weft_status weft_candidates(const char *device, const char *tier, const char *shape, const char *dtype, weft_candidate_fn fn, void *user);
 /* The text that the device's compiler gets for a variant, "name" or "op/name", on one of the self-test's problems: OpenCL C,
  * or PTX. For a variant that the device cannot run, what another device's would get. Free *text with weft_free. WEFT_ERR_ARG:

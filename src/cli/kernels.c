@@ -28,7 +28,7 @@ static void print_candidate(void *user, const struct weft_candidate *k)
 {
     char us[24] = "-";
     const char **shape = user;
-    if (*shape) printf("%-12s %-20s %12s  %s\n", "op", "name", "expect us", *shape);
+    if (*shape) printf("%-12s %-20s %12s  %s\n", "op", "name", "est. us", *shape);
     *shape = NULL;
     if (k->us > 0) snprintf(us, sizeof us, "%.1f", k->us);
     printf("%-12s %-20s %12s  %s\n", k->op, k->name, us, k->chosen ? "chosen" : "");
@@ -64,9 +64,9 @@ static int kernels(const wf_opts *o)
 }
 
 static const wf_opt shape_rows[] = {
-    {0, "shape", "SHAPE", "list only what is offered for M=8,N=6144,K=4096 or for decode attention B=64,L=4096, best first, with the expected time; repeatable",
+    {0, "shape", "SHAPE", "list the variants for this shape only, best first, with the estimated time: M=8,N=6144,K=4096 for a GEMM, B=64,L=4096 for decode attention; repeatable",
      WF_OPT_WORDS, AT(shapes)},
-    {0, "dtype", "TYPE", "format of the matrix (default F16)", WF_OPT_TEXT, AT(dtypes)},
+    {0, "dtype", "TYPE", "weight format for --shape (default F16)", WF_OPT_TEXT, AT(dtypes)},
 };
 static const WF_GROUP(shape_group, "Shapes", shape_rows);
 static const wf_opt_group *const groups[] = {&shape_group, &wf_group_device, &wf_group_general, NULL};

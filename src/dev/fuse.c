@@ -68,7 +68,7 @@ static wf_call product_of(const wf_call *c)
     return plain;
 }
 
-/* What follows the product of c, which is in the room for it. */
+/* What follows the product of c, which lies in gemm_ws. */
 static wf_call after_product(const wf_call *c)
 {
     wf_call silu = of_op(c, WF_OP_SILU_MUL), rope = of_op(c, WF_OP_ROPE_KV);

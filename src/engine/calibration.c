@@ -182,7 +182,7 @@ static void set_nodes(const wf_phi *layers, wf_graph *g)
     wf_log(WEFT_LOG_INFO, "calibration: asynchronous softmax in %u of %u layers", used, all);
 }
 
-/* False: there is none, and none was asked for. */
+/* False: there is no file, and the caller named none. */
 static bool find_file(const struct weft_model *m, const char *path, char *out, size_t cap)
 {
     struct stat st;

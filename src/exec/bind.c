@@ -336,8 +336,8 @@ static void fill_between(wf_kernels *k, uint32_t low, uint32_t high)
     }
 }
 
-/* Numbers of rows between two that have the same kernels have them, too: what runs more rows runs fewer, and with so many the
- * choice hardly changes. */
+/* If two numbers of rows have the same kernels, all between them get these, too: a kernel that runs more rows runs fewer, and at
+ * such numbers the choice hardly changes. */
 static weft_status bind_between(const wf_bind_to *to, const wf_command *c, uint32_t low, uint32_t high)
 {
     if (high - low < 2) return WEFT_OK;

@@ -262,7 +262,7 @@ static int32_t rope_kv(wf_builder *b, int32_t qkv, const int32_t *pools)
     return rope.out[WF_ROPE_KV_Q].value;
 }
 
-/* Columns of what is left of a product of so many. */
+/* Columns of the node's result, when the product has this many. */
 static uint32_t cols_left(const wf_builder *b, const wf_fuse *fuse, uint32_t cols)
 {
     if (fuse && fuse->pools) return b->hp->n_head * b->hp->head_dim;

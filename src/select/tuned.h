@@ -23,15 +23,15 @@
  * little (measured for the model that was tuned last). `kernels` identifies the list of kernels that was measured: with
  * another list the choices are out of date, and are used only if the file was named.
  *
- * A line `cost NAME KEY=VALUE,...` has coefficients of what the backend expects a kernel to take, which decides where no row does, and is
- * what `weft plan --cost` shows. A file gives those that it knows better than those before it: the defaults that weft was built with
- * (tuned/default/), the shipped file, the user's file.
+ * A line `cost NAME KEY=VALUE,...` has coefficients of the cost model, by which the backend estimates the time of a kernel. The estimate
+ * decides where no row does, and `weft plan --cost` shows it. Each file overrides coefficients of those before it: the defaults that
+ * weft was built with (tuned/default/), the shipped file, the user's file.
  *
  *     device       read: GB/s, f32, f16, q8: TFLOP/s of a kernel that only reads or computes; launch: us of one that does nothing
- *     OP           memory, compute: the part of these that kernels of an op reach, above 0, at most 1
+ *     OP           memory, compute: the fraction of these that kernels of an op reach, above 0, at most 1
  *     OP/VARIANT   the same for one kernel. Those that have such a line come first where they can run, by expected time: a file has both
  *                  coefficients, for all kernels of an op that may be the fastest, or for none
- *     wgmma        the model of products by wgmma where X is not packed (cl/ops/gemm.c); wgmma_packed: where it is
+ *     wgmma        the cost model of wgmma GEMMs that do not pack X (cl/ops/gemm.c); wgmma_packed: of those that do
  */
 #ifndef WF_TUNED_H
 #define WF_TUNED_H
@@ -79,8 +79,8 @@ typedef struct wf_tuned_table {
     size_t n_costs, cap_costs;
 } wf_tuned_table;
 
-/* Reads a file's text; info: the device it must be of; NULL: of none, for a text without such lines. Leaves *out empty and gives WEFT_ERR_FORMAT with
- * the line at the first thing that is wrong, WEFT_ERR_UNSUPPORTED for another device's file. */
+/* Reads a file's text. info: the device that it must belong to; NULL: none, for a text without such lines. On failure *out is empty:
+ * WEFT_ERR_FORMAT names the first bad line, WEFT_ERR_UNSUPPORTED is another device's file. */
 weft_status wf_tuned_parse(const char *text, const struct weft_device_info *info, wf_tuned_table *out);
 weft_status wf_tuned_read(const char *path, const struct weft_device_info *info, wf_tuned_table *out);
 /* Replaces the row of the same shape or adds it. */

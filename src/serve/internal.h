@@ -267,7 +267,7 @@ struct wf_server {
     wf_job *jobs; /* running jobs */
     wf_conn *conns;
     uint32_t n_conns;    /* open ones, and the one that is accepted next */
-    bool refusing;       /* no more connections are accepted */
+    bool refusing;       /* no more connections are accepted: the server is shutting down */
     pthread_cond_t room; /* n_conns fell, or refusing was set */
 };
 
