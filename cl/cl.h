@@ -118,13 +118,11 @@ typedef struct cl_arg {
 typedef struct cl_launch {
     cl_knob knob[WF_CL_MAX_KNOBS];
     uint32_t n_knobs;
-    const char *wtype;   /* storage format whose kernels/quant file the kernel includes, or NULL */
+    const char *wtype;   /* storage format of weights, whose kernels/quant file the kernel includes, or of keys and values (kernels/kv); or NULL */
     uint32_t group;      /* work-items a work-group, also knob WG */
     uint64_t groups;     /* work-groups that have work; kernels loop, so fewer are right, too */
     cl_arg arg[WF_CL_MAX_ARGS];
     uint32_t n_args;
-    uint32_t geometry;   /* what a configure function found by a search, such as the number of parts of the keys. Not 0 before it runs: it
-                            was found earlier for such a call, and is used */
     uint64_t then_groups; /* not 0: a second launch with this many work-groups follows, its last argument 1 instead of 0 */
     uint64_t scratch, zeroed; /* bytes of the queue's buffers that it needs */
     bool library; /* CLBlast puts the call in the queue (ops/clblast_run.c), not this kernel alone */

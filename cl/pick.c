@@ -102,7 +102,8 @@ static const char *const *attention_preference(const cl_caps *caps, const wf_cal
     static const char *const long_flash[] = {"wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", NULL};
     uint32_t m = c->out[WF_ATTENTION_O].rows;
-    if (c->p.max_q == 1) return m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
+    bool long_rows = c->p.max_kv > 256; /* more than one chunk of attention_flash */
+    if (c->p.max_q == 1) return long_rows && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
     return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
 }
 

@@ -215,7 +215,7 @@ weft_status wf_cl_bind(wf_dev *base, const wf_call *c, int variant, wf_bound *ou
     if (!wf_cl_variant_at(c->op, variant))
         return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[c->op].name, variant);
     WF_TRY(wf_cl_kernel((cl_dev *)base, variant, c, &l, &k));
-    *out = (wf_bound){variant, l.geometry, k};
+    *out = (wf_bound){variant, k};
     return WEFT_OK;
 }
 
@@ -224,6 +224,5 @@ bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c,
 {
     const cl_kern *k = b->kernel;
     memset(l, 0, sizeof *l);
-    l->geometry = b->geometry;
     return k->variant->configure(&d->ref.caps, k->variant, c, k->group, l) && same(k, l);
 }

@@ -12,25 +12,26 @@ const char *wf_cl_source(const char *name)
     return NULL;
 }
 
-static const char *format_source(const char *wtype)
+/* The file of a storage format in a folder of kernels/. */
+static const char *format_source(const char *folder, const char *type)
 {
     char name[64] = "";
-    snprintf(name, sizeof name, "quant/%s.clh", wtype);
+    snprintf(name, sizeof name, "%s/%s.clh", folder, type);
     for (char *p = name; *p; p++) *p = (char)tolower((unsigned char)*p);
     return wf_cl_source(name);
 }
 
 bool wf_cl_has_format(const char *wtype)
 {
-    return format_source(wtype) != NULL;
+    return format_source("quant", wtype) != NULL;
 }
 
 /* A text to compile: the file of a kernel, in which each `#include` line gives way to the file it names, the first time that it
- * comes. Any file of quant/ stands for that of the launch's storage format. */
+ * comes. Any file of quant/ or of kv/ stands for that of the launch's storage format. */
 typedef struct text {
     char *s; /* NULL: only counts */
     size_t n;
-    const char *format, *part[16]; /* texts of files */
+    const char *wtype, *part[16]; /* storage format; texts of files */
     uint32_t n_parts;
     bool wrong; /* a file is missing, or the parts are too many */
 } text;
@@ -54,9 +55,9 @@ static bool is_new(text *t, const char *file)
 /* The text of the file whose name stands here, up to a quote; NULL: none. */
 static const char *named(const text *t, const char *name)
 {
-    static const char quant[] = "quant/";
     char path[64];
-    if (!strncmp(name, quant, sizeof quant - 1)) return t->format;
+    if (!strncmp(name, "quant/", 6)) return t->wtype ? format_source("quant", t->wtype) : NULL;
+    if (!strncmp(name, "kv/", 3)) return t->wtype ? format_source("kv", t->wtype) : NULL;
     snprintf(path, sizeof path, "%.*s", (int)strcspn(name, "\""), name);
     return wf_cl_source(path);
 }
@@ -89,11 +90,11 @@ char *wf_cl_compose(const cl_variant *v, const cl_launch *l)
     if (!strcmp(v->family, "gemm_wgmma")) return wf_cl_wgmma_ptx(v->tile, knob_of(l, "SILU"));
     if (!strcmp(v->family, "attention_wgmma")) return wf_cl_attention_ptx(v->tile, knob_of(l, "D"));
     snprintf(name, sizeof name, "%s.cl", v->family);
-    text t = {.format = l->wtype ? format_source(l->wtype) : NULL};
+    text t = {.wtype = l->wtype};
     const char *kernel = wf_cl_source(name);
     if (kernel) add_lines(&t, kernel);
     if (!kernel || t.wrong) return wf_fail(WEFT_ERR_INTERNAL, "no source of %s, or of a part that it includes", name), NULL;
-    text filled = {.s = wf_calloc(t.n + 1, 1), .format = t.format};
+    text filled = {.s = wf_calloc(t.n + 1, 1), .wtype = t.wtype};
     if (filled.s) add_lines(&filled, kernel);
     return filled.s;
 }

@@ -145,7 +145,7 @@ static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_b
 {
     size_t n;
     (void)dev;
-    *out = (wf_bound){variant, 0, (void *)(wf_cpu_variant_of(c->op, &n) + variant)}; /* read-only */
+    *out = (wf_bound){variant, (void *)(wf_cpu_variant_of(c->op, &n) + variant)}; /* read-only */
     return WEFT_OK;
 }
 

@@ -14,16 +14,17 @@
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
  * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys (chunk of them, a
- * multiple of TK) and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, adds
- * the chunks of each row. The result depends on chunk.
+ * multiple of TK, from a multiple of chunk on) and leaves sums, their total and maximum in the scratch buffer; pass 1, a
+ * second launch, adds the chunks of each row. The result depends on chunk, and on nothing else of the batch.
  *
- * WINDOWS 1: each KV head has a window (windows.clh). Tiles and chunks that no row sees are left out, and KV heads are done
+ * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
  * in the order of their windows: the longest first, so that the device is full to the end.
  *
  * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG). Local memory:
  * R * D + TK * (D + 4) + R * TK + 3 R floats (4 R + 1 with WINDOWS), TK ulongs.
  */
 #include "common.clh"
+#include "attention/mask.clh"
 #ifndef D
 #define D 64
 #define R 8
@@ -32,12 +33,6 @@
 
 #ifndef SPLIT
 #define SPLIT 0
-#endif
-#ifndef WINDOWS
-#define WINDOWS 0
-#define WINDOW_ARGS
-#else
-#include "windows.clh"
 #endif
 
 #define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */
@@ -49,13 +44,13 @@
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
 /* What the packed rows see of a run. */
-typedef struct sight {
+typedef struct rows_sight {
     const __local int *last; /* the last key; -1: none */
 #if WINDOWS
     const __local int *after; /* the first key behind the masked range */
     int sink;
 #endif
-} sight;
+} rows_sight;
 
 #if WINDOWS
 /* Does a row at position pos see a key from `from` to stop - 1? */
@@ -78,18 +73,18 @@ void find_head(__local uint *head, const __global int *windows, uint Hkv, uint r
 }
 
 /* What packed row r sees. */
-bool attends(const sight *s, int key, uint r)
+bool attends(const rows_sight *s, int key, uint r)
 {
     return key <= s->last[r] && (key < s->sink || key >= s->after[r]);
 }
 
-bool attends_tile(const sight *s, int k0, uint r)
+bool attends_tile(const rows_sight *s, int k0, uint r)
 {
     return attends_any(k0, k0 + TK, s->last[r], s->after[r], s->sink);
 }
 
 /* Is key k0 + j, at most the row's last, masked? */
-bool is_masked(const sight *s, int k0, int j, uint r)
+bool masks(const rows_sight *s, int k0, int j, uint r)
 {
     return j >= s->sink - k0 && j < s->after[r] - k0;
 }
@@ -97,17 +92,17 @@ bool is_masked(const sight *s, int k0, int j, uint r)
 /* The tile that begins at k, or where that lies in the masked range of all rows, the one in which it ends. */
 #define TILE_FROM(k)     ((k) < sink ? (k) : max((k), masked_end / TK * TK))
 #else
-bool attends(const sight *s, int key, uint r)
+bool attends(const rows_sight *s, int key, uint r)
 {
     return key <= s->last[r];
 }
 
-bool attends_tile(const sight *s, int k0, uint r)
+bool attends_tile(const rows_sight *s, int k0, uint r)
 {
     return k0 <= s->last[r];
 }
 
-bool is_masked(const sight *s, int k0, int j, uint r)
+bool masks(const rows_sight *s, int k0, int j, uint r)
 {
     return false;
 }
@@ -144,7 +139,7 @@ void load_q(__local float *qs, const __global act_t *q, uint q_stride, uint m0, 
 }
 
 /* Scores of the tile of keys that begins at k0. A key that a row does not see is not multiplied. */
-void score_tile(__local float *score, const __local float4 *qs, const __local float4 *keys, const sight *seen, int k0, float scale)
+void score_tile(__local float *score, const __local float4 *qs, const __local float4 *keys, const rows_sight *seen, int k0, float scale)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
     for (int i = 0; i < S_ROWS; i++) {
@@ -161,7 +156,7 @@ void score_tile(__local float *score, const __local float4 *qs, const __local fl
 }
 
 /* This work-item's weights, exp(score - maximum), and the maxima with this tile. */
-void weigh_tile(float p[S_ROWS], __local float *new_max, const __local float *old_max, const __local float *score, const sight *seen, int k0)
+void weigh_tile(float p[S_ROWS], __local float *new_max, const __local float *old_max, const __local float *score, const rows_sight *seen, int k0)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
     for (int i = 0; i < S_ROWS; i++) {
@@ -176,7 +171,7 @@ void weigh_tile(float p[S_ROWS], __local float *new_max, const __local float *ol
 
 /* O += P V for this work-item's columns. */
 void add_values(float4 acc[O_ROWS], float sum[O_ROWS], const __local float *weights, const __local float4 *values, const __local float *old_max,
-                const __local float *new_max, const sight *seen, int k0)
+                const __local float *new_max, const rows_sight *seen, int k0)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
     for (int i = 0; i < O_ROWS; i++) {
@@ -187,7 +182,7 @@ void add_values(float4 acc[O_ROWS], float sum[O_ROWS], const __local float *weig
         acc[i] *= alpha;
         sum[i] *= alpha;
         for (int j = 0; j < n; j++) {
-            if (is_masked(seen, k0, j, r)) continue;
+            if (masks(seen, k0, j, r)) continue;
             float w = weights[r * TK + j];
             acc[i] = MAD((float4)(w), values[j * PITCH + column], acc[i]);
             sum[i] += w;
@@ -264,9 +259,9 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     const __global int *windows = IN_AT(int, windows);
 #endif
 #if WINDOWS
-    const sight seen = {last, after, sink};
+    const rows_sight seen = {last, after, sink};
 #else
-    const sight seen = {last};
+    const rows_sight seen = {last};
 #endif
     const __global int *seq = IN_AT(int, seq), *pos = IN_AT(int, pos);
     uint lid = get_local_id(0), sj = lid % TK, sr = lid / TK, od = lid % D4, orow = lid / D4;

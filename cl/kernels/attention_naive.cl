@@ -3,47 +3,37 @@
  * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
  * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
  *
- * Knobs: D head size; WINDOWS 1: each KV head has a window (windows.clh).
+ * Knobs: D head size; WINDOWS 1: each KV head has a window (attention/mask.clh).
  */
 #include "common.clh"
+#include "attention/mask.clh"
+#include "kv/f16.clh"
 #ifndef D
 #define D 64
-#endif
-#ifndef WINDOWS
-#define WINDOWS 0
-#define WINDOW_ARGS
-#else
-#include "windows.clh"
 #endif
 
 KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS)
 {
+    const mask_t mask = MASK;
     ulong n = (ulong)M * Hq;
     for (ulong i = get_global_id(0); i < n; i += get_global_size(0)) {
         uint m = i / Hq, h = i % Hq, kvh = h / (Hq / Hkv);
         const __global act_t *q = IN_AT(act_t, q) + (ulong)m * q_stride + (ulong)h * D;
         const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[IN_AT(int, seq)[m]];
-        int last = IN_AT(int, pos)[m];
-#if WINDOWS
-        int after = after_masked(last, IN_AT(int, windows)[kvh], sink);
-#endif
+        const sight seen = sight_of(&mask, IN_AT(int, pos)[m], kvh);
         float acc[D], max_score = -INFINITY, sum = 0;
         for (uint d = 0; d < D; d++) acc[d] = 0;
-        for (int j = 0; j <= last; j++) {
-#if WINDOWS
-            if (j == sink) j = after;
-#endif
+        for (int j = next_seen(seen, 0, 1); j <= seen.last; j = next_seen(seen, j + 1, 1)) {
             ulong at = (ulong)page[j / P] * page_stride + (kvh * P + j % P) * D;
-            const __global half *k = IN_AT(half, kp) + at, *v = IN_AT(half, vp) + at;
             float s = 0;
-            for (uint d = 0; d < D; d++) s = MAD(ACT_LOAD(q, d), vload_half(d, k), s);
+            for (uint d = 0; d < D; d++) s = MAD(ACT_LOAD(q, d), kv_load(IN_AT(uchar, kp), at + d), s);
             s *= scale;
             float top = fmax(max_score, s);
             float keep = exp(max_score - top), p = exp(s - top);
             sum = MAD(sum, keep, p);
-            for (uint d = 0; d < D; d++) acc[d] = MAD(p, vload_half(d, v), acc[d] * keep);
+            for (uint d = 0; d < D; d++) acc[d] = MAD(p, kv_load(IN_AT(uchar, vp), at + d), acc[d] * keep);
             max_score = top;
         }
         for (uint d = 0; d < D; d++)

@@ -27,6 +27,7 @@
 #endif
 #include "common.clh"
 #include "nvidia.clh"
+#include "attention/softmax.clh"
 #ifndef D
 #define D 128
 #endif
@@ -321,21 +322,21 @@ INLINE void mask(float x[MT][SK / 8][4], const block *b, const run *of, const __
 INLINE void raise(state *s, float x[MT][SK / 8][4], float c)
 {
     float seen[MT][2];
-    bool raised = false;
+    bool any_raised = false;
     EACH_ROW(i, h)
     {
         float t = x[i][0][2 * h];
 #pragma unroll
         for (int n = 0; n < SK / 8; n++) t = fmax(t, fmax(x[i][n][2 * h], x[i][n][2 * h + 1]));
         seen[i][h] = t * c;
-        raised |= seen[i][h] > s->row_max[i][h] + RESCALE_THRESHOLD;
+        any_raised |= exceeds(seen[i][h], s->row_max[i][h]);
     }
-    if (!lanes_with(raised)) return;
+    if (!lanes_with(any_raised)) return;
     EACH_ROW(i, h)
     {
         float t = fmax(seen[i][h], lane_xor(seen[i][h], 1));
         t = fmax(t, lane_xor(t, 2));
-        t = t > s->row_max[i][h] + RESCALE_THRESHOLD ? t : s->row_max[i][h];
+        t = raised(t, s->row_max[i][h]);
         float alpha = power_of_two(s->row_max[i][h] - t);
         s->row_max[i][h] = t;
         s->sum[i][h] *= alpha;

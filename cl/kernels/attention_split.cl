@@ -23,7 +23,7 @@
  *   CHUNK n: chunks begin at multiples of n tiles from key 0 (further on, of more: chunk_size), and groups at chunks. A row's bits
  *            depend neither on the number of work-groups nor on the batch.
  *
- * WINDOWS 1: each KV head has a window (windows.clh), and the work list holds only tiles of which the row sees some key: of each
+ * WINDOWS 1: each KV head has a window (attention/mask.clh), and the work list holds only tiles of which the row sees some key: of each
  * row and KV head those of the sink and of the window. Other kernels order the heads by length to balance the work-groups;
  * cutting the work list evenly makes that unnecessary.
  *
@@ -43,6 +43,10 @@
 #endif
 #include "common.clh"
 #include "nvidia.clh"
+#include "attention/mask.clh"
+#include "attention/merge.clh"
+#include "attention/softmax.clh"
+#include "kv/f16.clh"
 #ifndef D
 #define D 128
 #endif
@@ -51,12 +55,6 @@
 #endif
 #ifndef ASYNC
 #define ASYNC 0
-#endif
-#ifndef WINDOWS
-#define WINDOWS 0
-#define WINDOW_ARGS
-#else
-#include "windows.clh"
 #endif
 #ifndef CHUNK
 #define CHUNK 16
@@ -79,25 +77,6 @@
 #define INLINE __attribute__((always_inline))
 #define AT_ONCE 12 /* partial results read before they are added */
 
-/* Words are read by 4, then by 2, then one: the element at which word w of lane i of n begins. */
-uint word_at(uint w, uint words, uint i, uint n)
-{
-    uint from = w & ~3u, by = 4;
-    if (from + 4 > words) {
-        by = from + 2 <= words && w < from + 2 ? 2 : 1;
-        if (by == 1) from = words - 1;
-    }
-    return 2 * (n * from + by * i + (w - from));
-}
-
-#define LOAD(words, r, from, i, n)                                                                 \
-    {                                                                                              \
-        _Pragma("unroll") for (uint w_ = 0; w_ + 4 <= words; w_ += 4)                              \
-            LD_WORDS4(r, w_, (from) + word_at(w_, words, i, n));                                   \
-        if (words & 2) LD_WORDS2(r, (words & ~3), (from) + word_at(words & ~3, words, i, n));      \
-        if (words & 1) LD_WORDS1(r, words - 1, (from) + word_at(words - 1, words, i, n));          \
-    }
-
 /* Length of a row's items in the work list: its tiles, after as many as its start and end cost. */
 uint length_of(int pos)
 {
@@ -105,58 +84,28 @@ uint length_of(int pos)
 }
 
 /* What the row of an item sees. */
-typedef struct sight {
-    uint keys; /* keys of the row, the row's own among them */
+typedef struct item_sight {
+    sight row;
 #if WINDOWS
-    uint sink, sink_tiles; /* keys and tiles that every row sees */
-    uint hidden, after;    /* tiles of which the row sees nothing, behind those of the sink; the first key behind the masked range */
+    uint sink_tiles, hidden; /* tiles that every row sees; tiles of which this one sees nothing, behind those */
 #endif
-} sight;
+} item_sight;
 
 #if WINDOWS
-uint hidden_tiles(int pos, int window, int sink)
+uint hidden_tiles(sight row)
 {
-    return (uint)max(after_masked(pos, window, sink) / 16 - (sink + 15) / 16, 0);
+    return (uint)max(row.after / 16 - (row.sink + 15) / 16, 0);
 }
 
 /* The tile of the row that is number t of those that it sees. */
-uint tile_of_row(const sight *s, uint t)
+uint tile_of_row(const item_sight *s, uint t)
 {
     return t + (t < s->sink_tiles ? 0 : s->hidden);
 }
-
-bool unseen(const sight *s, uint key)
-{
-    return key >= s->keys || (key >= s->sink && key < s->after);
-}
-
-/* Is a part of the row's tile t masked? */
-bool has_unseen(const sight *s, uint t)
-{
-    return (t + 1) * 16 > s->keys || ((t + 1) * 16 > s->sink && t * 16 < s->after);
-}
-
-/* For the item of a KV head; returns its length. */
-uint look_at_item(sight *s, int pos, int window)
-{
-    s->hidden = hidden_tiles(pos, window, (int)s->sink);
-    s->after = (uint)after_masked(pos, window, (int)s->sink);
-    return length_of(pos) - s->hidden;
-}
 #else
-uint tile_of_row(const sight *s, uint t)
+uint tile_of_row(const item_sight *s, uint t)
 {
     return t;
-}
-
-bool unseen(const sight *s, uint key)
-{
-    return key >= s->keys;
-}
-
-bool has_unseen(const sight *s, uint t)
-{
-    return (t + 1) * 16 > s->keys;
 }
 #endif
 
@@ -166,19 +115,19 @@ bool has_unseen(const sight *s, uint t)
 
 #if !CHUNK
 /* Where the chunk ends in which t lies, of so many tiles. */
-uint chunk_end(const sight *s, uint t, uint tiles)
+uint chunk_end(const item_sight *s, uint t, uint tiles)
 {
     return tiles;
 }
 
 /* Which tile is at a place. */
-uint cut_at(const sight *s, uint place, uint tiles)
+uint cut_at(const item_sight *s, uint place, uint tiles)
 {
     return min(max(place, START) - START, tiles);
 }
 
 /* The first place of an item that has tiles: whose it is begins the item. */
-uint first_place(const sight *s, uint tiles)
+uint first_place(const item_sight *s, uint tiles)
 {
     return START;
 }
@@ -206,13 +155,13 @@ uint chunks_before(uint tile)
 
 #if WINDOWS
 /* Those before a tile of the row. */
-uint seen_before(const sight *s, uint tile)
+uint seen_before(const item_sight *s, uint tile)
 {
     return tile <= s->sink_tiles ? tile : (uint)max((int)s->sink_tiles, (int)(tile - s->hidden));
 }
 
 /* Chunks, of those that the row sees, before the one in which t lies. */
-uint chunk_number(const sight *s, uint t)
+uint chunk_number(const item_sight *s, uint t)
 {
     uint n = chunks_before(tile_of_row(s, t));
     if (t < s->sink_tiles) return n;
@@ -220,25 +169,25 @@ uint chunk_number(const sight *s, uint t)
     return n - (uint)max((int)(behind - seen), 0);
 }
 #else
-uint seen_before(const sight *s, uint tile)
+uint seen_before(const item_sight *s, uint tile)
 {
     return tile;
 }
 
-uint chunk_number(const sight *s, uint t)
+uint chunk_number(const item_sight *s, uint t)
 {
     return chunks_before(t);
 }
 #endif
 
 /* Where the chunk begins in which t lies, and where it ends in a row of so many tiles. */
-uint chunk_begin(const sight *s, uint t)
+uint chunk_begin(const item_sight *s, uint t)
 {
     uint tile = tile_of_row(s, t);
     return seen_before(s, tile & -chunk_size(tile));
 }
 
-uint chunk_end(const sight *s, uint t, uint tiles)
+uint chunk_end(const item_sight *s, uint t, uint tiles)
 {
     uint tile = tile_of_row(s, t), size = chunk_size(tile);
     return min(tiles, seen_before(s, (tile & -size) + size));
@@ -251,14 +200,14 @@ uint chunk_place(uint from, uint to)
 }
 
 /* Where the chunks begin whose place is `place` or a later one; tiles: nowhere. */
-uint cut_at(const sight *s, uint place, uint tiles)
+uint cut_at(const item_sight *s, uint place, uint tiles)
 {
     if (place >= START + tiles) return tiles;
     uint t = max(place, START) - START, from = chunk_begin(s, t), to = chunk_end(s, t, tiles);
     return chunk_place(from, to) >= place ? from : to;
 }
 
-uint first_place(const sight *s, uint tiles)
+uint first_place(const item_sight *s, uint tiles)
 {
     return chunk_place(0, chunk_end(s, 0, tiles));
 }
@@ -288,7 +237,7 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
     if (aligned) {
 #pragma unroll
         for (uint w = 0; w < KW; w += 2) {
-            uint2 pair = *(const __global uint2 *)(q + word_at(w, KW, lane4, 4));
+            uint2 pair = *(const __global uint2 *)(q + kv_word_at(w, KW, lane4, 4));
             words[w] = pair.x;
             words[w + 1] = pair.y;
         }
@@ -296,7 +245,7 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
         const __global ushort *h = (const __global ushort *)q;
 #pragma unroll
         for (uint w = 0; w < KW; w++) {
-            uint at = word_at(w, KW, lane4, 4);
+            uint at = kv_word_at(w, KW, lane4, 4);
             words[w] = h[at] | (uint)h[at + 1] << 16;
         }
     }
@@ -309,11 +258,8 @@ void load_q(uint *words, const __global half *q, uint lane4, bool aligned)
 typedef struct rows_t {
     const __global int *pos, *seq, *indptr, *pages;
     uint M, run, kept_pos, kept_page;
-#if WINDOWS
-    const __global int *windows;
+    mask_t mask;
     uint Hkv;
-    int sink;
-#endif
 } rows_t;
 
 /* Of one item of a row at pos; with windows, of one of each KV head. */
@@ -321,7 +267,7 @@ uint row_length(const rows_t *r, int pos)
 {
 #if WINDOWS
     uint sum = 0;
-    for (uint h = 0; h < r->Hkv; h++) sum += length_of(pos) - hidden_tiles(pos, r->windows[h], r->sink);
+    for (uint h = 0; h < r->Hkv; h++) sum += length_of(pos) - hidden_tiles(sight_of(&r->mask, pos, h));
     return sum;
 #else
     return length_of(pos);
@@ -400,16 +346,16 @@ int page_of(const tiles *t, uint tile)
 
 INLINE void load_keys(keys_t *r, const __global half *from, uint g, uint quad)
 {
-    LOAD(KW, r->k0, from + g * D, quad, 4)
-    LOAD(KW, r->k1, from + (g + 8) * D, quad, 4)
+    KV_LOAD(KW, r->k0, from + g * D, quad, 4)
+    KV_LOAD(KW, r->k1, from + (g + 8) * D, quad, 4)
 }
 
 INLINE void load_values(values_t *r, const __global half *from, uint g)
 {
-    LOAD(VW, r->a, from, g, 8)
-    LOAD(VW, r->b, from + D, g, 8)
-    LOAD(VW, r->c, from + 8 * D, g, 8)
-    LOAD(VW, r->d, from + 9 * D, g, 8)
+    KV_LOAD(VW, r->a, from, g, 8)
+    KV_LOAD(VW, r->b, from + D, g, 8)
+    KV_LOAD(VW, r->c, from + 8 * D, g, 8)
+    KV_LOAD(VW, r->d, from + 9 * D, g, 8)
 }
 
 INLINE void clear_sums(sums_t *s, float row_max)
@@ -433,17 +379,17 @@ INLINE void multiply_keys(float s[2][4], const keys_t *k, const uint *qw)
 }
 
 /* Slots of others may hold NaN: their values become zeros. tile: of the row. */
-INLINE void mask(float x[4], values_t *v, const sight *seen, uint tile, uint g, uint quad)
+INLINE void mask(float x[4], values_t *v, const item_sight *seen, uint tile, uint g, uint quad)
 {
-    uint k = tile * 16 + g, v0 = tile * 16 + 2 * quad;
-    if (unseen(seen, k)) x[0] = x[1] = -INFINITY;
-    if (unseen(seen, k + 8)) x[2] = x[3] = -INFINITY;
+    int k = (int)(tile * 16 + g), v0 = (int)(tile * 16 + 2 * quad);
+    if (!sees(seen->row, k)) x[0] = x[1] = -INFINITY;
+    if (!sees(seen->row, k + 8)) x[2] = x[3] = -INFINITY;
 #pragma unroll
     for (int w = 0; w < VW; w++) {
-        if (unseen(seen, v0)) v->a[w] = 0;
-        if (unseen(seen, v0 + 1)) v->b[w] = 0;
-        if (unseen(seen, v0 + 8)) v->c[w] = 0;
-        if (unseen(seen, v0 + 9)) v->d[w] = 0;
+        if (!sees(seen->row, v0)) v->a[w] = 0;
+        if (!sees(seen->row, v0 + 1)) v->b[w] = 0;
+        if (!sees(seen->row, v0 + 8)) v->c[w] = 0;
+        if (!sees(seen->row, v0 + 9)) v->d[w] = 0;
     }
 }
 
@@ -459,11 +405,10 @@ INLINE float column_max(float x)
 INLINE void raise(sums_t *s)
 {
     float alpha[2];
-    if (!lanes_with(s->seen_max[0] > s->row_max[0] + RESCALE_THRESHOLD || s->seen_max[1] > s->row_max[1] + RESCALE_THRESHOLD)) return;
+    if (!lanes_with(exceeds(s->seen_max[0], s->row_max[0]) || exceeds(s->seen_max[1], s->row_max[1]))) return;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        float top = column_max(s->seen_max[i]);
-        top = top > s->row_max[i] + RESCALE_THRESHOLD ? top : s->row_max[i];
+        float top = raised(column_max(s->seen_max[i]), s->row_max[i]);
         alpha[i] = power_of_two(s->row_max[i] - top);
         s->sum[i] *= alpha[i];
         s->row_max[i] = top;
@@ -496,12 +441,12 @@ typedef struct stream {
     uint t;
 } stream;
 
-INLINE int page_seen(const tiles *of, const sight *seen, uint t)
+INLINE int page_seen(const tiles *of, const item_sight *seen, uint t)
 {
     return page_of(of, tile_of_row(seen, min(t, of->to - 1)));
 }
 
-INLINE void start_stream(stream *s, const tiles *of, const sight *seen, const lane_t *me)
+INLINE void start_stream(stream *s, const tiles *of, const item_sight *seen, const lane_t *me)
 {
     s->t = of->from + ((me->warp - of->from) & (WARPS - 1));
     s->off = 0;
@@ -513,7 +458,7 @@ INLINE void start_stream(stream *s, const tiles *of, const sight *seen, const la
 }
 
 /* Goes on to the next tile, of which s->keys are still to be loaded. */
-INLINE void advance(stream *s, const tiles *of, const sight *seen)
+INLINE void advance(stream *s, const tiles *of, const item_sight *seen)
 {
     s->t += WARPS;
     s->off = tile_at(of, s->page, tile_of_row(seen, min(s->t, of->to - 1)));
@@ -521,7 +466,7 @@ INLINE void advance(stream *s, const tiles *of, const sight *seen)
 }
 
 /* The warp's tiles before `end`. Keys and page ids of the next tile are loaded while this one is multiplied. */
-INLINE void attend(sums_t *sums, stream *s, const tiles *of, const sight *seen, const query *q, bool online, uint end, const lane_t *me)
+INLINE void attend(sums_t *sums, stream *s, const tiles *of, const item_sight *seen, const query *q, bool online, uint end, const lane_t *me)
 {
     while (s->t < end) {
         values_t values;
@@ -533,7 +478,7 @@ INLINE void attend(sums_t *sums, stream *s, const tiles *of, const sight *seen, 
         if (s->t < of->to) load_keys(&s->keys, of->k + s->off, me->g, me->quad);
 #pragma unroll
         for (int i = 0; i < 4; i++) x[i] = (products[0][i] + products[1][i]) * q->scale;
-        if (has_unseen(seen, tile)) mask(x, &values, seen, tile, me->g, me->quad);
+        if (!sees_all(seen->row, (int)tile * 16, (int)tile * 16 + 16)) mask(x, &values, seen, tile, me->g, me->quad);
         sums->seen_max[0] = fmax(sums->seen_max[0], fmax(x[0], x[2]));
         sums->seen_max[1] = fmax(sums->seen_max[1], fmax(x[1], x[3]));
         if (online) raise(sums);
@@ -573,19 +518,6 @@ INLINE void clear_total(total_t *t)
     }
 }
 
-/* Brings both to one maximum and adds. Into an empty total: what is added, to the bit. */
-INLINE void fold(float4 *sum, float2 *state, float4 add, float2 with, bool online)
-{
-    float old = 1, new = 1;
-    if (online) { /* one of the two has the maximum */
-        float above = with.x - state->x, less = power_of_two(-fabs(above));
-        old = above > 0 ? less : 1;
-        new = above > 0 ? 1 : less;
-    }
-    *sum = MAD(*sum, (float4)(old), add * new);
-    *state = (float2)(fmax(state->x, with.x), MAD(state->y, old, with.y * new));
-}
-
 /* A warp's sums to local memory. */
 INLINE void share_sums(const shared_sums *to, sums_t *s, uint heads, bool online, const lane_t *me)
 {
@@ -605,7 +537,7 @@ INLINE void share_sums(const shared_sums *to, sums_t *s, uint heads, bool online
     }
 #pragma unroll
     for (int w = 0; w < VW; w++) {
-        uint d = word_at(w, VW, me->g, 8);
+        uint d = kv_word_at(w, VW, me->g, 8);
         if (2 * me->quad < heads) *(__local float2 *)(mine + d) = (float2)(s->acc[w][0], s->acc[w][2]);
         if (2 * me->quad + 1 < heads) *(__local float2 *)(mine + D + d) = (float2)(s->acc[w][1], s->acc[w][3]);
     }
@@ -643,12 +575,12 @@ INLINE void take_chunk(total_t *total, __global float *apart, const shared_sums 
         float2 state;
         float4 sum = add_warps(from, col, d, online, &state);
         if (apart) write_partial(apart, col, d, sum, state);
-        else fold(&total->sum[n], &total->state[n], sum, state, online);
+        else merge(&total->sum[n], &total->state[n], sum, state, online);
     }
 }
 
 /* The tiles of the item that are this work-group's, chunk by chunk. turn: chunks so far, of all items. */
-INLINE void sum_chunks(total_t *total, __global float *apart, uint *turn, const shared_sums *room, stream *s, const tiles *of, const sight *seen,
+INLINE void sum_chunks(total_t *total, __global float *apart, uint *turn, const shared_sums *room, stream *s, const tiles *of, const item_sight *seen,
                        const query *q, float row_max, bool online, const lane_t *me)
 {
     clear_total(total);
@@ -681,7 +613,7 @@ typedef struct item_t {
     ulong at; /* where it begins in the work list */
     int pos;
     const __global int *page;
-    sight seen;
+    item_sight seen;
 } item_t;
 
 /* ---- items that several work-groups share --------------------------------------------------------------------- */
@@ -723,7 +655,7 @@ INLINE partials find_partials(const list_t *l, const call_t *c, const item_t *it
 }
 
 /* Where the sums of this group's first chunk go, which begins at tile `from`. */
-INLINE __global float *chunk_partial(const partials *p, const sight *seen, uint from)
+INLINE __global float *chunk_partial(const partials *p, const item_sight *seen, uint from)
 {
 #if CHUNK
     return p->chunks + (ulong)(chunk_number(seen, from) - chunk_number(seen, p->cut)) * PARTIAL;
@@ -765,7 +697,7 @@ INLINE float4 add_partials(const partials *p, uint n, uint col, uint d, bool onl
 #pragma unroll
         for (uint i = 0; i < AT_ONCE; i++) { /* past the last one what changes nothing: a branch would hold up the others */
             bool is = c + i < n;
-            fold(&sum, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), online);
+            merge(&sum, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), online);
         }
     }
     return sum;
@@ -796,9 +728,8 @@ INLINE uint write_heads(const total_t *t, uint wanted, const query *q, bool onli
     uint redo = 0;
     EACH_PART(n, col, d, q->heads, me->lid)
     {
-        float above = t->state[n].x - base;
         if (!(wanted >> col & 1)) continue;
-        if (!online && !(above > low && above < 15)) { /* so written that a NaN is seen, too */
+        if (!online && !suits_given(t->state[n].x - base, low)) {
             redo |= 1u << col;
             continue;
         }
@@ -840,17 +771,23 @@ INLINE uint heads_of(const call_t *c, const item_t *it)
     return min(8u, c->per_kv - it->number % c->blocks * 8);
 }
 
-INLINE void look_at_row(item_t *it, const rows_t *rows)
+/* Its KV head gives what the row sees; the item's length follows. */
+INLINE void look_at_item(item_t *it, const call_t *c, const rows_t *rows)
+{
+    it->seen.row = sight_of(&rows->mask, it->pos, kv_head_of(c, it));
+    it->length = length_of(it->pos);
+#if WINDOWS
+    it->seen.sink_tiles = ((uint)rows->mask.sink + 15) / 16;
+    it->seen.hidden = hidden_tiles(it->seen.row);
+    it->length -= it->seen.hidden;
+#endif
+}
+
+INLINE void look_at_row(item_t *it, const call_t *c, const rows_t *rows)
 {
     it->pos = row_pos_of(rows, it->m);
     it->page = row_page_of(rows, it->m);
-    it->seen.keys = (uint)max(it->pos + 1, 0);
-#if WINDOWS
-    it->seen.sink = (uint)rows->sink;
-    it->seen.sink_tiles = ((uint)rows->sink + 15) / 16;
-#else
-    it->length = length_of(it->pos);
-#endif
+    look_at_item(it, c, rows);
 }
 
 /* The item in which a place of the work list lies. own, upto: as in find_row. alike: items of one length that follow each other. */
@@ -861,9 +798,9 @@ INLINE item_t find_item(const call_t *c, const rows_t *rows, ulong place, uint a
     it.m = find_row(rows, (uint)part_of(place, 1, alike), own, upto, lane, &before);
     it.at = (ulong)before * alike;
     it.number = 0;
-    look_at_row(&it, rows);
+    look_at_row(&it, c, rows);
 #if WINDOWS
-    while (place - it.at >= (it.length = look_at_item(&it.seen, it.pos, rows->windows[it.number / c->blocks]))) it.number++, it.at += it.length;
+    for (; place - it.at >= it.length; look_at_item(&it, c, rows)) it.number++, it.at += it.length;
 #else
     it.number = (uint)(place - it.at) / it.length;
     it.at += (ulong)it.number * it.length;
@@ -877,11 +814,10 @@ INLINE void next_item(item_t *it, const call_t *c, const rows_t *rows)
     if (++it->number == c->items) {
         it->number = 0;
         it->m++;
-        look_at_row(it, rows);
+        look_at_row(it, c, rows);
+    } else if (WINDOWS) {
+        look_at_item(it, c, rows);
     }
-#if WINDOWS
-    it->length = look_at_item(&it->seen, it->pos, rows->windows[it->number / c->blocks]);
-#endif
 }
 
 INLINE void find_query(query *q, const call_t *c, const item_t *it, const lane_t *me)
@@ -949,13 +885,8 @@ KERNEL void attention_split(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     const lane_t me = {lid, lid >> 5, lane_id >> 2, lane_id & 3};
     const call_t c = {IN_AT(half, q), IN_AT(half, kp), IN_AT(half, vp), q_stride, o_stride, page_stride, P, per_kv, blocks, items, slots,
                       scale, base, low, scratch};
-#if WINDOWS
-    rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, IN_AT(int, windows), Hkv, sink};
-    uint alike = blocks;
-#else
-    rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0};
-    uint alike = items;
-#endif
+    rows_t rows = {IN_AT(int, pos), IN_AT(int, seq), IN_AT(int, indptr), IN_AT(int, pages), M, (M + 31) / 32, 0, 0, MASK, Hkv};
+    uint alike = WINDOWS ? blocks : items; /* items of one length that follow each other */
 
     uint own = lane_length(&rows, lane_id), upto = own;
 #pragma unroll

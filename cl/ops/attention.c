@@ -7,6 +7,7 @@ static void common(const wf_call *c, cl_launch *l)
     const wf_view *q = &c->in[WF_ATTENTION_Q], *o = &c->out[WF_ATTENTION_O];
     const wf_op_params *p = &c->p;
     wf_cl_act(l, q);
+    l->wtype = wf_dtypes[c->in[WF_ATTENTION_K_POOL].dtype].name;
     wf_cl_knob(l, "D", (int32_t)p->head_dim);
     for (int i = 0; i < 7; i++) wf_cl_arg_view(l, &c->in[i]);
     wf_cl_arg_out(l, o);
@@ -34,28 +35,22 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
     return true;
 }
 
-/* How many parts the keys of a row are cut into, for few rows to use the whole device; whole rows where that is
- * no gain. Without a bound of the keys nobody knows. False: asked to split and no reason to. */
-static bool chunks(const cl_caps *caps, bool split, const wf_call *c, cl_launch *l)
+/* Knobs and arguments of the chunks into which attention_flash cuts a row's keys, for few rows to use the whole device. They begin at
+ * multiples of their length, so that a row's bits do not depend on its batch. Not where nobody knows how many there are, nor
+ * more than scratch memory holds. */
+static bool chunks(bool split, const wf_call *c, cl_launch *l)
 {
-    enum { LEAST = 64 /* keys worth a work-group */, TILES = 32, GROUPS = 16 };
+    enum { CHUNK = 256, MOST_SCRATCH = 256 << 20 };
     const wf_op_params *p = &c->p;
-    uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, target = WF_MAX(4 * caps->units, GROUPS);
-    uint32_t parts = 1, chunk = 0; /* a chunk is whole tiles, of 32 keys or a power of two below */
-    if (split) {
-        parts = (uint32_t)WF_MIN((target + l->groups - 1) / l->groups, p->max_kv / LEAST);
-        if (parts < 2 && !l->geometry) return false;
-        parts = WF_MAX(parts, 1); /* bound for more keys */
-        chunk = WF_UP((WF_MAX(p->max_kv, 1) + parts - 1) / parts, (uint32_t)TILES);
-        parts = (WF_MAX(p->max_kv, 1) + chunk - 1) / chunk;
-        l->geometry = 1;
-        l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
-        l->groups *= parts;
-    }
+    uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, n = split ? (p->max_kv + CHUNK - 1) / CHUNK : 1;
+    uint64_t bytes = split ? WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float) : 0;
+    if (!n || bytes > MOST_SCRATCH) return false;
+    if (split) l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
+    l->groups *= n;
     wf_cl_knob(l, "SPLIT", split);
-    wf_cl_arg_scratch(l, split ? WF_CL_ZEROED + row_heads * parts * (p->head_dim + 2) * sizeof(float) : 0);
-    wf_cl_arg_u32(l, chunk);
-    wf_cl_arg_u32(l, parts);
+    wf_cl_arg_scratch(l, bytes);
+    wf_cl_arg_u32(l, split ? CHUNK : 0);
+    wf_cl_arg_u32(l, (uint32_t)n);
     wf_cl_arg_u32(l, 0);
     return true;
 }
@@ -83,7 +78,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    return chunks(caps, v->tile[1], c, l);
+    return chunks(v->tile[1], c, l);
 }
 
 /* What the asynchronous softmax is told: scores in powers of two relative to base, at which phi_hi gives 2^15,

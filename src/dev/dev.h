@@ -178,8 +178,7 @@ typedef struct wf_call {
 /* One kernel and all that bind() of the backend decided about it for a call. */
 typedef struct wf_bound {
     int32_t variant;
-    uint32_t geometry; /* the backend's: what a search chose, such as the parts of keys */
-    void *kernel;      /* the backend's; valid as long as the device */
+    void *kernel; /* the backend's; valid as long as the device */
 } wf_bound;
 
 /* The piece of a call that one kernel computes: the whole call; or, of a fused one, in this order its norm, the rest after the norm

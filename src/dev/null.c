@@ -257,7 +257,7 @@ static size_t null_rank(wf_dev *dev, const wf_call *c, const char *class, wf_can
 
 static weft_status null_bind(wf_dev *dev, const wf_call *c, int variant, wf_bound *out)
 {
-    *out = (wf_bound){variant, 0, NULL};
+    *out = (wf_bound){variant, NULL};
     if (state.c.bound) state.c.bound(c);
     if (dev->params.on_progress) dev->params.on_progress(dev->params.user, "compile", 0); /* as those that compile do */
     return count(WF_NULL_BIND);

@@ -142,6 +142,18 @@ static void check_wide_windows(session *s, const wf_check *k, int i, uint64_t ha
         complain(s, &k->c, wf_variant_at(s->dev, k->c.op, i)->name, "differs from the same without windows");
 }
 
+/* Attention has the same bits with any number of work-groups, but where these cut the keys. */
+static void check_groups(session *s, const wf_check *k, int i, uint64_t hash)
+{
+    static const uint32_t groups[] = {1, 3, 7};
+    const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
+    wf_check fewer = *k; /* shares data */
+    wf_check_result r = {0};
+    if (k->c.op != WF_OP_ATTENTION || (v->flags & WF_BATCH_DEPENDENT)) return;
+    fewer.c.max_groups = groups[s->cases % WF_LEN(groups)];
+    if (wf_check_run(&fewer, s->dev, s->q, i, false, &r) || r.hash != hash) complain(s, &fewer.c, v->name, "differs from the same with other work-groups");
+}
+
 /* What is not a number in some sequences' keys does not reach another's rows. */
 static void check_poisoned(session *s, const wf_check *k, int i, uint64_t row_hash)
 {
@@ -172,6 +184,7 @@ static void check_case(session *s, const wf_case *c)
         ran += r.supported;
         if (ok) check_class(s, c, v, r.hash, list, &n);
         if (ok) check_wide_windows(s, k, i, r.hash);
+        if (ok) check_groups(s, k, i, r.hash);
         if (ok) check_poisoned(s, k, i, r.row_hash);
         if (ok) check_batch_invariance(s, k, v, r.row_hash);
     }
