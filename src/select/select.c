@@ -140,11 +140,18 @@ static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
     return -1;
 }
 
-static int tuned_in(wf_dev *dev, const wf_call *c, const wf_tuned_table *t, const wf_tuned_row *want, uint32_t size)
+/* The variant that was measured as the fastest; -1: the backend decides. */
+static int pick_tuned(wf_dev *dev, const wf_call *c, const wf_tuned_row *want, uint32_t size)
 {
-    const char *name = wf_tuned_find(t, want, size);
-    int v = name ? wf_variant_find(dev, c->op, name) : -1;
-    return usable(dev, c, NULL, v) ? v : -1;
+    const selection *s = selection_of(dev);
+    const wf_tuned_table *const tables[] = {&s->user, &s->shipped};
+    for (size_t i = 0; i < WF_LEN(tables); i++) {
+        const char *name = wf_tuned_find(tables[i], want, size);
+        if (name && !strcmp(name, WF_TUNED_AUTO)) return -1;
+        int v = name ? wf_variant_find(dev, c->op, name) : -1;
+        if (usable(dev, c, NULL, v)) return v;
+    }
+    return -1;
 }
 
 static int pick(wf_dev *dev, const wf_call *c)
@@ -155,8 +162,7 @@ static int pick(wf_dev *dev, const wf_call *c)
     if (!s->loaded) load(dev, s); /* also the costs that rank() goes by */
     if (dev->params.deterministic) return wf_pick_batch_invariant(&s->invariance, pick_in, dev, c);
     if (s->forced[c->op] >= 0 || !wf_tuned_key(c, &want, &size)) return pick_in(dev, c, NULL);
-    int v = tuned_in(dev, c, &s->user, &want, size);
-    if (v < 0) v = tuned_in(dev, c, &s->shipped, &want, size);
+    int v = pick_tuned(dev, c, &want, size);
     return v >= 0 ? v : pick_in(dev, c, NULL);
 }
 

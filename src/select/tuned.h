@@ -8,14 +8,14 @@
  *     kernels 5b0c91f2
  *     dense_batch 1024
  *     cost device read=4545,f16=644,launch=4
- *     gemm F16 N=6144,K=4096 1:gemv 9:mma16 33:mma64 256:mma128
+ *     gemm F16 N=6144,K=4096 1:auto 9:mma16 33:mma64 256:auto
  *     decode_attention F16 H=32,KV=8,D=128,B=64 1:decode
  *     prefill_attention F16 H=32,KV=8,D=128 1:flash
  *
  * A row gives the kernel from a size on: rows of X for gemm, keys of the longest sequence for
  * decode_attention (of at least B sequences), rows of the longest sequence for prefill_attention. Calls whose
  * params allow the asynchronous softmax have rows of their own, decode_attention_async and
- * prefill_attention_async. A line that begins with '#' is a comment.
+ * prefill_attention_async. In place of a kernel, `auto` leaves sizes to the backend. A line that begins with '#' is a comment.
  *
  * A row of the user's file, which `weft tune` writes, takes precedence over the same row of the shipped file; the backend
  * decides what neither has. A broken file, or one for another device, is ignored with a warning. A kernel that no longer
@@ -55,6 +55,7 @@ typedef struct wf_tuned_kind {
 extern const wf_tuned_kind wf_tuned_kinds[WF_N_TUNED_OPS];
 
 #define WF_TUNED_STEPS 24
+#define WF_TUNED_AUTO "auto" /* in place of a kernel: the backend's own choice */
 #define WF_TUNED_MOST_ROWS 65536 /* of a dense batch */
 #define WF_TUNED_LEAST_COST 0.0001 /* value of a coefficient */
 typedef struct wf_tuned_step {

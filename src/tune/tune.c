@@ -1,6 +1,8 @@
 /* tune: `weft tune`. For each shape of a model it finds the sizes at which the fastest kernel changes (the inflection points of
  * FlashDecoding++, section IV) and writes them to the device's tuning file (tuned.h).
  *
+ * Where the device's own choice is the fastest, or nearly, the row leaves it to that, which may know sizes that were not measured.
+ *
  * Sizes double from 1. Between two sizes with different winners, bisection finds the point of change. A change must gain 3 %, so
  * that noise does not cause one. */
 #include "base/file.h"
@@ -19,6 +21,7 @@
 #define MAX_VARIANTS 64
 #define GAIN         0.97 /* a new winner needs at most this fraction of the old one's time */
 #define MAX_SIZE     2048
+#define AUTO         MAX_VARIANTS /* as a variant: the device's own choice, whatever it is for a size */
 #define MAX_LOGITS   64 /* most rows of the output matrix: sequences per batch */
 #define REPEAT       3
 
@@ -209,10 +212,10 @@ static weft_status race(tuner *t, uint32_t size, int first, double *ns)
     return WEFT_OK;
 }
 
-/* The fastest variant; the previous or default one stays unless another is clearly faster. */
+/* The fastest variant; the default one or the previous stays unless another is clearly faster. */
 static int winner(const double *ns, int before, int usual)
 {
-    int best = usual, stay[] = {before, usual};
+    int best = usual, stay[] = {usual, before == AUTO ? -1 : before};
     for (int i = 0; i < MAX_VARIANTS; i++)
         if (ns[i] > 0 && ns[i] < ns[best]) best = i;
     for (size_t i = 0; i < WF_LEN(stay); i++)
@@ -239,31 +242,48 @@ static void report(tuner *t, const wf_tuned_row *row, uint32_t size, int best, i
 
 /* ---- one shape ---------------------------------------------------------------------------- */
 
-/* Finds the size in (low, high] at which `to` becomes faster than `from`, to within an eighth. */
+/* Nanoseconds of a variant for the problem as it is; 0: it cannot run it. */
+static weft_status time_of(tuner *t, int variant, double *ns)
+{
+    bool usable;
+    *ns = 0;
+    WF_TRY(wf_clock_usable(&t->problem, variant, &usable));
+    return usable ? wf_clock_variant(&t->problem, variant, repeats(t), 0, ns) : WEFT_OK;
+}
+
+/* Is `to` the one to take for the problem as it is? The device's own choice is, unless the other is clearly faster. */
+static weft_status is_better(tuner *t, int from, int to, bool *better)
+{
+    double a, b;
+    int usual = -1;
+    WF_TRY(wf_prepare(t->dev, &t->problem.call, &usual));
+    int old = from == AUTO ? usual : from, new = to == AUTO ? usual : to;
+    *better = old == new && to == AUTO;
+    if (old == new) return WEFT_OK;
+    WF_TRY(time_of(t, new, &b));
+    WF_TRY(time_of(t, old, &a));
+    *better = b > 0 && (a <= 0 || (to == AUTO ? a >= b * GAIN : b < a * GAIN));
+    return WEFT_OK;
+}
+
+/* Finds the size in (low, high] at which `to` becomes better than `from`, to within an eighth. */
 static weft_status bisect(tuner *t, const wf_shape *shape, int from, int to, uint32_t low,
                           uint32_t *high)
 {
     while (*high - low > WF_MAX(1, low / 8)) {
         uint32_t mid = low + (*high - low) / 2;
-        double a = 0, b = 0;
-        bool usable = true;
+        bool better;
         WF_TRY(set_size(t, shape, mid));
-        WF_TRY(wf_clock_usable(&t->problem, to, &usable));
-        if (usable) WF_TRY(wf_clock_variant(&t->problem, to, repeats(t), 0, &b));
-        bool can_stay = false;
-        WF_TRY(wf_clock_usable(&t->problem, from, &can_stay));
-        if (can_stay) WF_TRY(wf_clock_variant(&t->problem, from, repeats(t), 0, &a));
-        if (usable && (!can_stay || b < a * GAIN))
-            *high = mid;
-        else
-            low = mid;
+        WF_TRY(is_better(t, from, to, &better));
+        if (better) *high = mid;
+        else low = mid;
     }
     return WEFT_OK;
 }
 
 static void add_step(tuner *t, wf_tuned_row *row, uint32_t from, int variant)
 {
-    const char *name = wf_variant_at(t->dev, t->problem.call.op, variant)->name;
+    const char *name = variant == AUTO ? WF_TUNED_AUTO : wf_variant_at(t->dev, t->problem.call.op, variant)->name;
     if (row->n_steps && !strcmp(row->step[row->n_steps - 1].variant, name)) return;
     if (row->n_steps == WF_TUNED_STEPS)
         return; /* at most one change between two doublings */
@@ -301,11 +321,12 @@ static weft_status tune_size(tuner *t, const wf_shape *shape, uint32_t size, int
     WF_TRY(race(t, size, usual, ns));
     int best = winner(ns, *before, usual);
     report(t, row, size, best, usual, ns);
-    if (shape->op == WF_TUNED_GEMM && *before >= 0 && best != *before)
-        WF_TRY(bisect(t, shape, *before, best, size / 2, &from));
-    add_step(t, row, from, best);
+    int chosen = best == usual ? AUTO : best;
+    if (shape->op == WF_TUNED_GEMM && *before >= 0 && chosen != *before)
+        WF_TRY(bisect(t, shape, *before, chosen, size / 2, &from));
+    add_step(t, row, from, chosen);
     if (shape->op == WF_TUNED_GEMM && t->jobs[t->at].max_size == max_size(t)) wf_step_times_add(&t->steps, size, ns[best]);
-    *before = best;
+    *before = chosen;
     return WEFT_OK;
 }
 

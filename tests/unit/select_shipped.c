@@ -66,7 +66,7 @@ static void check_rows(wf_dev *d, const wf_tuned_table *t, const char *path)
 {
     for (const wf_tuned_row *r = t->rows; r < t->rows + t->n; r++)
         for (uint32_t i = 0; i < r->n_steps; i++)
-            if (wf_variant_find(d, wf_tuned_kinds[r->kind].op, r->step[i].variant) < 0)
+            if (strcmp(r->step[i].variant, WF_TUNED_AUTO) && wf_variant_find(d, wf_tuned_kinds[r->kind].op, r->step[i].variant) < 0)
                 fail_msg("%s: there is no kernel %s; on that device, run `weft tune` again", path, r->step[i].variant);
     if (t->n && t->kernels != wf_tuned_kernels(d))
         fail_msg("%s was measured with other kernels (%08x) than there are now (%08x): on that device, run `weft tune --shape ... -f %s` for its shapes, or "

@@ -283,6 +283,9 @@ static void devices_pick_by_file(void **state)
     assert_int_equal(picked(&none, 9, -1), 0);
     assert_int_equal(picked(&forced, 9, -1), 0);
     assert_int_equal(picked(&other, 9, -1), 2);
+    put_file(HEAD "gemm F16 N=64,K=32 1:null2 9:auto\n"); /* the backend's own choice */
+    assert_int_equal(picked(NULL, 8, -1), 1);
+    assert_int_equal(picked(NULL, 9, -1), 0);
     put_file(HEAD "gemm F16 N=64,K=32 1:gone 9:null2\n"); /* a kernel that no longer exists */
     assert_int_equal(picked(NULL, 1, -1), 0);
     assert_int_equal(picked(NULL, 9, -1), 1);
