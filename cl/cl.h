@@ -192,10 +192,10 @@ typedef struct cl_wgmma_costs {
         double round, latency, latency_w, latency_x; /* us */
         double memory, cache;                        /* TB/s */
         double unit;                                 /* TFLOP/s of a multiprocessor */
-        double part, exchange;                       /* us a part of K; us a MB of sums */
+        double part, exchange;                       /* us for each part of K; us per MB of sums */
     } wgmma;
     struct {
-        double round, unit, unit_x, part, pack, copy; /* as above; unit_x: more for each row of X; pack: us; copy: us a MB of X */
+        double round, unit, unit_x, part, pack, copy; /* as above; unit_x: more for each row of X; pack: us; copy: us per MB of X */
     } wgmma_packed;
 } cl_wgmma_costs;
 typedef struct cl_costs {
@@ -277,7 +277,7 @@ void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
 weft_status wf_cl_bind(wf_dev *, const wf_call *, int variant, wf_bound *out);
 /* Fills l for a call of the kind that b was bound for, without a search; false: it is of another kind. */
 bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c, cl_launch *l);
-void wf_cl_kern_free(cl_dev *d);
+void wf_cl_kernels_free(cl_dev *d);
 
 /* Everything that decides what a binary is; text is compared whole, so a hash collision is harmless. */
 typedef struct cl_key {

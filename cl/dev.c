@@ -86,11 +86,11 @@ static void cl_close(wf_dev *base)
     /* A lost device may block in any release, so what it held is left to the end of the process. */
     if (!d->base.lost) {
         if (d->own) wf_cl_queue_destroy(base, &d->own->base);
-        wf_cl_kern_free(d);
+        wf_cl_kernels_free(d);
         wf_cl_clblast_close(d);
         if (d->ctx) clReleaseContext(d->ctx);
     } else {
-        wf_cl_kern_free(d);
+        wf_cl_kernels_free(d);
         free(d->own);
     }
     free(d);

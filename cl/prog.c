@@ -113,7 +113,7 @@ void wf_cl_kernel_free(cl_dev *d, cl_kern *k)
     free(k);
 }
 
-void wf_cl_kern_free(cl_dev *d)
+void wf_cl_kernels_free(cl_dev *d)
 {
     for (int op = 0; op < WF_N_OPS; op++)
         for (int v = 0; v < WF_CL_MAX_VARIANTS; v++)

@@ -289,7 +289,7 @@ typedef struct wf_dev_fns {
         search, no compiler. Absent: submit with the variant */
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
     weft_status (*transfer)(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* optional: what
-        sending, receiving or combining so many bytes costs; there is no other process yet, so nothing moves */
+        sending, receiving or reducing `bytes` bytes costs; there is no other process yet, so nothing moves */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
     weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */

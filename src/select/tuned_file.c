@@ -243,7 +243,7 @@ static weft_status read_line(reader *r, char *line, int at)
     if (!*line || *line == '#') return WEFT_OK;
     if (!r->begun) {
         r->begun = !strcmp(line, HEAD);
-        return r->begun ? WEFT_OK : bad(at, "should be \"" HEAD "\"");
+        return r->begun ? WEFT_OK : bad(at, "this is no file of `weft tune`: its first line should be \"" HEAD "\"");
     }
     if (!strncmp(line, "kernels ", 8)) return read_kernels(line + 8, at, r->out);
     if (!strncmp(line, "dense_batch ", 12)) return read_dense_batch(line + 12, at, r->out);
