@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+#include <semaphore.h>
 
 #include "dev/null.h"
 
@@ -178,19 +179,32 @@ static void cancel_other(void *user, const struct weft_event *ev)
 
 enum { VISITORS = 12, SHORT_ONES = 60 };
 
-/* Submits short requests first, so that all seem to be short. NULL: the engine does not open. */
+/* Closed while visitors are submitted: they come at once, however slow the machine is, so that some must be swapped out. */
+static sem_t gate;
+
+static void wait_at_gate(void *user, const struct weft_event *ev)
+{
+    (void)user;
+    if (ev->kind == WEFT_EVENT_DONE) sem_wait(&gate);
+}
+
+/* Submits short requests first, so that all seem to be short; the last one holds the engine up. NULL: the engine does not open. */
 static struct weft_engine *open_tight(const char *device)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32, .nano_batches = 2};
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     if (weft_engine_open(model, &p, &e)) return NULL;
-    for (int i = 0; i < SHORT_ONES; i++) weft_submit(e, &quick, NULL);
+    sem_init(&gate, 0, 0);
+    for (int i = 0; i < SHORT_ONES; i++) {
+        if (i == SHORT_ONES - 1) quick.on_event = wait_at_gate;
+        weft_submit(e, &quick, NULL);
+    }
     return e;
 }
 
 /* Returns how many requests were accepted: an engine that has failed accepts none. */
-static int visit(struct weft_engine *e, visitor *v, struct weft_request **r, int round)
+static int submit_visitors(struct weft_engine *e, visitor *v, struct weft_request **r, int round)
 {
     for (int i = 0; i < VISITORS; i++) {
         v[i] = (visitor){.other = i % 3 == 1 ? r[i - 1] : NULL, .after = 1 + (round * 7 + i * 5) % ANSWER};
@@ -199,6 +213,13 @@ static int visit(struct weft_engine *e, visitor *v, struct weft_request **r, int
         if (weft_submit(e, &p, &r[i])) return i;
     }
     return VISITORS;
+}
+
+static int visit(struct weft_engine *e, visitor *v, struct weft_request **r, int round)
+{
+    int n = submit_visitors(e, v, r, round);
+    sem_post(&gate);
+    return n;
 }
 
 /* Waits for all, then closes the engine; returns its last numbers. Each request ends once. */
