@@ -13,24 +13,28 @@
  *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
- * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys (chunk of them, a
- * multiple of TK, from a multiple of chunk on) and leaves sums, their total and maximum in the scratch buffer; pass 1, a
- * second launch, adds the chunks of each row. The result depends on chunk, and on nothing else of the batch.
+ * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys, which begins at a multiple of
+ * CHUNK, and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, merges the chunks of each row
+ * in the order of its keys. That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
  *
  * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
  * in the order of their windows: the longest first, so that the device is full to the end.
  *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG). Local memory:
- * R * D + TK * (D + 4) + R * TK + 3 R floats (4 R + 1 with WINDOWS), TK ulongs.
+ * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK), CHUNK. Local memory:
+ * R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS), TK ulongs.
  */
 #include "common.clh"
 #include "attention/mask.clh"
+#include "attention/merge.clh"
+#include "kv/f16.clh"
 #ifndef D
 #define D 64
 #define R 8
 #define TK 16
 #endif
-
+#ifndef CHUNK
+#define CHUNK 256
+#endif
 #ifndef SPLIT
 #define SPLIT 0
 #endif
@@ -43,22 +47,198 @@
 #define O_STEP (WG / D4)
 #define O_ROWS ((R + O_STEP - 1) / O_STEP)
 
-/* What the packed rows see of a run. */
-typedef struct rows_sight {
-    const __local int *last; /* the last key; -1: none */
-#if WINDOWS
-    const __local int *after; /* the first key behind the masked range */
-    int sink;
-#endif
-} rows_sight;
+/* What all blocks have in common. */
+typedef struct call_t {
+    const __global int *seq, *pos, *indptr, *pages;
+    const __global uchar *kp, *vp;
+    uint M, Hq, Hkv, P, page_stride, BR, HB;
+    uint chunks; /* 1 unless SPLIT */
+    float scale;
+    mask_t mask;
+} call_t;
 
-#if WINDOWS
-/* Does a row at position pos see a key from `from` to stop - 1? */
-bool attends_any(int from, int stop, int pos, int after, int sink)
+/* What a work-group does at a time: rows m0 to m_end - 1, HB heads of a KV head; SPLIT: one chunk of their keys. */
+typedef struct block {
+    uint m0, m_end, kvh, hb, heads; /* heads: of a KV head */
+    uint chunk;
+    int begin, stop; /* its keys */
+} block;
+
+typedef struct local_room {
+    __local float4 *qs, *tile;
+    __local ulong *at;
+    __local float *score, *row_max; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
+    __local sight *seen;            /* of the packed rows, in a run */
+} local_room;
+
+/* What a work-item adds up: four columns of packed rows, and their weights. */
+typedef struct sums {
+    float4 acc[O_ROWS];
+    float sum[O_ROWS];
+} sums;
+/* ---- a tile of keys ----------------------------------------------------------------------------------------------- */
+
+/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on: NONE. */
+void find_tile(__local ulong *at, const call_t *c, const __global int *page, int k0, int end, uint kvh)
 {
-    return from <= pos && (from < sink || stop > after);
+    uint j = get_local_id(0), key = k0 + j;
+    if (j < TK)
+        at[j] = (int)key < end ? (ulong)page[key / c->P] * c->page_stride + (kvh * c->P + key % c->P) * D : NONE;
 }
 
+void load_tile(__local float4 *tile, const __global uchar *pool, __local const ulong *at)
+{
+    for (uint c = get_local_id(0); c < TK * D4; c += WG) {
+        uint j = c / D4, d = c % D4;
+        tile[j * PITCH + d] = at[j] == NONE ? (float4)(0) : kv_load4(pool, at[j] + 4 * d);
+    }
+}
+
+/* The packed rows of Q; padding is zeros. */
+void load_q(__local float *qs, const __global act_t *q, uint q_stride, const block *b, uint HB)
+{
+    for (uint c = get_local_id(0); c < R * D; c += WG) {
+        uint r = c / D, m = b->m0 + r / HB, h = b->hb * HB + r % HB;
+        bool in = m < b->m_end && h < b->heads;
+        const __global act_t *row = q + (ulong)(in ? m : 0) * q_stride;
+        qs[c] = in ? ACT_LOAD(row, (b->kvh * b->heads + (in ? h : 0)) * D + c % D) : 0;
+    }
+}
+
+/* Scores of the tile of keys that begins at k0. A key that a row does not see is not multiplied. */
+void score_tile(const local_room *l, int k0, float scale)
+{
+    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++) {
+        uint r = first + i * S_STEP;
+        if (r >= R) continue;
+        float x = -INFINITY;
+        if (sees(l->seen[r], k0 + (int)j)) {
+            float4 dot4 = (float4)(0);
+            for (uint d = 0; d < D4; d++) dot4 = MAD(l->qs[r * D4 + d], l->tile[j * PITCH + d], dot4);
+            x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
+        }
+        l->score[r * TK + j] = x;
+    }
+}
+
+/* This work-item's weights, exp(score - maximum), and the maxima with this tile. */
+void weigh_tile(float p[S_ROWS], const local_room *l, int flip, int k0)
+{
+    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++) {
+        uint r = first + i * S_STEP;
+        if (r >= R) continue;
+        float t = l->row_max[flip * R + r];
+        for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
+        p[i] = sees(l->seen[r], k0 + (int)j) ? exp(l->score[r * TK + j] - t) : 0;
+        if (j == 0) l->row_max[(1 - flip) * R + r] = t;
+    }
+}
+
+void store_weights(__local float *score, const float p[S_ROWS])
+{
+    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++)
+        if (first + i * S_STEP < R) score[(first + i * S_STEP) * TK + j] = p[i];
+}
+
+/* O += P V for this work-item's columns. */
+void add_values(sums *s, const local_room *l, int flip, int k0)
+{
+    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
+#pragma unroll
+    for (int i = 0; i < O_ROWS; i++) {
+        uint r = first + i * O_STEP;
+        if (first >= O_STEP || r >= R || !sees_any(l->seen[r], k0, k0 + TK)) continue;
+        const sight seen = l->seen[r];
+        float alpha = exp(l->row_max[flip * R + r] - l->row_max[(1 - flip) * R + r]);
+        int n = min(TK, seen.last - k0 + 1);
+        s->acc[i] *= alpha;
+        s->sum[i] *= alpha;
+        for (int j = 0; j < n; j++) {
+            if (is_masked(seen, k0 + j)) continue;
+            float w = l->score[r * TK + j];
+            s->acc[i] = MAD((float4)(w), l->tile[j * PITCH + column], s->acc[i]);
+            s->sum[i] += w;
+        }
+    }
+}
+
+/* ---- results ------------------------------------------------------------------------------------------------------- */
+
+void clear_sums(sums *s)
+{
+#pragma unroll
+    for (int i = 0; i < O_ROWS; i++) s->acc[i] = (float4)(0), s->sum[i] = 0;
+}
+
+void write_four(OUT_ACT(o), ulong to, float4 acc, float sum)
+{
+    float4 y = sum == 0 ? (float4)(0) : acc / sum;
+    STORE(o, to, y.x)
+    STORE(o, to + 1, y.y)
+    STORE(o, to + 2, y.z)
+    STORE(o, to + 3, y.w)
+}
+
+void write_rows(const sums *s, const call_t *c, const block *b, OUT_ACT(o), uint o_stride)
+{
+    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
+#pragma unroll
+    for (int i = 0; i < O_ROWS; i++) {
+        uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
+        if (first >= O_STEP || r >= R || m >= b->m_end || h >= b->heads) continue;
+        write_four(o_base, o_off, o_half, (ulong)m * o_stride + (b->kvh * b->heads + h) * D + 4 * column, s->acc[i], s->sum[i]);
+    }
+}
+
+#if SPLIT
+/* A chunk's sums of row m and query head h: D of them, their total, their maximum. */
+__global float *partial_of(__global float *scratch, ulong row_head, uint chunks, uint chunk)
+{
+    return scratch + FIRST + (row_head * chunks + chunk) * (D + 2);
+}
+
+/* Of the rows that see some key of the chunk, to the scratch buffer. */
+void write_chunk(__global float *scratch, const sums *s, const local_room *l, const call_t *c, const block *b, int flip)
+{
+    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
+#pragma unroll
+    for (int i = 0; i < O_ROWS; i++) {
+        uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
+        if (first >= O_STEP || r >= R || !sees_any(l->seen[r], b->begin, b->begin + CHUNK)) continue;
+        __global float *partial = partial_of(scratch, (ulong)m * c->Hq + b->kvh * b->heads + h, c->chunks, b->chunk);
+        vstore4(s->acc[i], column, partial);
+        if (column == 0) partial[D] = s->sum[i], partial[D + 1] = l->row_max[flip * R + r];
+    }
+}
+
+/* Pass 1: a work-item four columns of a row and head. */
+void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_stride)
+{
+    for (ulong i = get_global_id(0); i < (ulong)c->M * c->Hq * D4; i += get_global_size(0)) {
+        ulong row_head = i / D4, m = row_head / c->Hq;
+        uint h = row_head % c->Hq, d = i % D4 * 4;
+        const sight seen = sight_of(&c->mask, c->pos[m], h / (c->Hq / c->Hkv));
+        float4 acc = (float4)(0);
+        float2 state = (float2)(NO_MAX, 0);
+        for (uint chunk = 0; chunk < c->chunks && (int)(chunk * CHUNK) <= seen.last; chunk++) {
+            if (!sees_any(seen, chunk * CHUNK, chunk * CHUNK + CHUNK)) continue;
+            const __global float *partial = partial_of(scratch, row_head, c->chunks, chunk);
+            merge(&acc, &state, vload4(0, partial + d), (float2)(partial[D + 1], partial[D]), true);
+        }
+        write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, state.y);
+    }
+}
+#endif
+
+/* ---- blocks and runs ------------------------------------------------------------------------------------------------ */
+
+#if WINDOWS
 /* The KV head with the rank-th longest window; 0 or less, which is all keys, is the longest. */
 void find_head(__local uint *head, const __global int *windows, uint Hkv, uint rank)
 {
@@ -71,286 +251,101 @@ void find_head(__local uint *head, const __global int *windows, uint Hkv, uint r
         if (longer == rank) *head = h;
     }
 }
-
-/* What packed row r sees. */
-bool attends(const rows_sight *s, int key, uint r)
-{
-    return key <= s->last[r] && (key < s->sink || key >= s->after[r]);
-}
-
-bool attends_tile(const rows_sight *s, int k0, uint r)
-{
-    return attends_any(k0, k0 + TK, s->last[r], s->after[r], s->sink);
-}
-
-/* Is key k0 + j, at most the row's last, masked? */
-bool masks(const rows_sight *s, int k0, int j, uint r)
-{
-    return j >= s->sink - k0 && j < s->after[r] - k0;
-}
-
-/* The tile that begins at k, or where that lies in the masked range of all rows, the one in which it ends. */
-#define TILE_FROM(k)     ((k) < sink ? (k) : max((k), masked_end / TK * TK))
-#else
-bool attends(const rows_sight *s, int key, uint r)
-{
-    return key <= s->last[r];
-}
-
-bool attends_tile(const rows_sight *s, int k0, uint r)
-{
-    return k0 <= s->last[r];
-}
-
-bool masks(const rows_sight *s, int k0, int j, uint r)
-{
-    return false;
-}
-
-#define TILE_FROM(k)     (k)
 #endif
 
-/* Where the keys k0 to k0 + TK - 1 of a sequence begin in the pools; those from end on: NONE. */
-void find_tile(__local ulong *at, const __global int *page, int k0, int end, uint kvh, uint P,
-               uint page_stride)
+/* Rows m to the end of their run, which is returned: what the packed rows see, and all of them together (*any: the last key, the
+ * end of the masked range that they share). */
+uint look_at_run(__local sight *seen, sight *any, const call_t *c, const block *b, uint m)
 {
-    uint j = get_local_id(0), key = k0 + j;
-    if (j < TK)
-        at[j] = (int)key < end ? (ulong)page[key / P] * page_stride + (kvh * P + key % P) * D : NONE;
-}
-
-void load_tile(__local float4 *tile, const __global half *pool, __local const ulong *at)
-{
-    for (uint c = get_local_id(0); c < TK * D4; c += WG) {
-        uint j = c / D4, d = c % D4;
-        tile[j * PITCH + d] = at[j] == NONE ? (float4)(0) : vloada_half4(0, pool + at[j] + 4 * d);
-    }
-}
-
-/* The packed rows of Q; padding is zeros. */
-void load_q(__local float *qs, const __global act_t *q, uint q_stride, uint m0, uint m_end, uint kvh, uint hb, uint HB, uint G)
-{
-    for (uint c = get_local_id(0); c < R * D; c += WG) {
-        uint r = c / D, m = m0 + r / HB, h = hb * HB + r % HB;
-        bool in = m < m_end && h < G;
-        const __global act_t *row = q + (ulong)(in ? m : 0) * q_stride;
-        qs[c] = in ? ACT_LOAD(row, (kvh * G + (in ? h : 0)) * D + c % D) : 0;
-    }
-}
-
-/* Scores of the tile of keys that begins at k0. A key that a row does not see is not multiplied. */
-void score_tile(__local float *score, const __local float4 *qs, const __local float4 *keys, const rows_sight *seen, int k0, float scale)
-{
-    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-    for (int i = 0; i < S_ROWS; i++) {
-        uint r = first + i * S_STEP;
-        if (r >= R) continue;
-        float x = -INFINITY;
-        if (attends(seen, k0 + (int)j, r)) {
-            float4 dot4 = (float4)(0);
-            for (uint d = 0; d < D4; d++) dot4 = MAD(qs[r * D4 + d], keys[j * PITCH + d], dot4);
-            x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
-        }
-        score[r * TK + j] = x;
-    }
-}
-
-/* This work-item's weights, exp(score - maximum), and the maxima with this tile. */
-void weigh_tile(float p[S_ROWS], __local float *new_max, const __local float *old_max, const __local float *score, const rows_sight *seen, int k0)
-{
-    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
-    for (int i = 0; i < S_ROWS; i++) {
-        uint r = first + i * S_STEP;
-        if (r >= R) continue;
-        float t = old_max[r];
-        for (uint n = 0; n < TK; n++) t = fmax(t, score[r * TK + n]);
-        p[i] = attends(seen, k0 + (int)j, r) ? exp(score[r * TK + j] - t) : 0;
-        if (j == 0) new_max[r] = t;
-    }
-}
-
-/* O += P V for this work-item's columns. */
-void add_values(float4 acc[O_ROWS], float sum[O_ROWS], const __local float *weights, const __local float4 *values, const __local float *old_max,
-                const __local float *new_max, const rows_sight *seen, int k0)
-{
-    uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
-    for (int i = 0; i < O_ROWS; i++) {
-        uint r = first + i * O_STEP;
-        if (first >= O_STEP || r >= R || !attends_tile(seen, k0, r)) continue;
-        float alpha = exp(old_max[r] - new_max[r]);
-        int n = min(TK, seen->last[r] - k0 + 1);
-        acc[i] *= alpha;
-        sum[i] *= alpha;
-        for (int j = 0; j < n; j++) {
-            if (masks(seen, k0, j, r)) continue;
-            float w = weights[r * TK + j];
-            acc[i] = MAD((float4)(w), values[j * PITCH + column], acc[i]);
-            sum[i] += w;
-        }
-    }
-}
-
-#if SPLIT
+    uint run = m, lid = get_local_id(0);
+    *any = sight_of(&c->mask, c->pos[m], b->kvh);
+    for (; run < b->m_end && c->seq[run] == c->seq[m]; run++) {
+        const sight of_row = sight_of(&c->mask, c->pos[run], b->kvh);
+        any->last = max(any->last, of_row.last);
 #if WINDOWS
-#define CHUNK_ARGS   WINDOW_ARGS, uint G
-#define CHUNK_VALUES , windows_base, windows_off, sink, Hq / Hkv
-#define WRITTEN(c)   attends_any((c) * chunk, (c) + 1 < chunks ? ((c) + 1) * chunk : INT_MAX, pos[m], after, sink)
-#else
-#define CHUNK_ARGS
-#define CHUNK_VALUES
-#define WRITTEN(c) true
+        any->after = min(any->after, of_row.after);
 #endif
-
-/* Part c of row m and query head h: D sums, their total, their maximum. */
-__global float *partial_of(__global float *scratch, ulong row_head, uint chunks, uint c)
-{
-    return scratch + FIRST + (row_head * chunks + c) * (D + 2);
-}
-
-/* Pass 1: a work-item four columns of a row and head. */
-void add_chunks(__global float *scratch, uint chunk, uint chunks, const __global int *pos, OUT_ACT(o), uint M,
-                uint Hq, uint o_stride CHUNK_ARGS)
-{
-    for (ulong i = get_global_id(0); i < (ulong)M * Hq * D4; i += get_global_size(0)) {
-        ulong row_head = i / D4, m = row_head / Hq;
-        uint d = i % D4 * 4, n = pos[m] < 0 ? 0 : min(chunks, (uint)pos[m] / chunk + 1);
-        float all_max = -INFINITY, total = 0;
-        float4 sum = (float4)(0);
-#if WINDOWS
-        int after = after_masked(pos[m], IN_AT(int, windows)[row_head % Hq / G], sink);
-#endif
-        for (uint c = 0; c < n; c++)
-            if (WRITTEN(c)) all_max = fmax(all_max, partial_of(scratch, row_head, chunks, c)[D + 1]);
-        for (uint c = 0; c < n; c++) {
-            if (!WRITTEN(c)) continue;
-            const __global float *partial = partial_of(scratch, row_head, chunks, c);
-            float w = exp(partial[D + 1] - all_max);
-            sum = MAD((float4)(w), vload4(0, partial + d), sum);
-            total = MAD(w, partial[D], total);
-        }
-        ulong to = m * o_stride + row_head % Hq * D + d;
-        sum = total == 0 ? (float4)(0) : sum / total;
-        STORE(o, to, sum.x)
-        STORE(o, to + 1, sum.y)
-        STORE(o, to + 2, sum.z)
-        STORE(o, to + 3, sum.w)
     }
+    if (lid < R) {
+        uint row = b->m0 + lid / c->HB;
+        bool in = row >= m && row < run && b->hb * c->HB + lid % c->HB < b->heads;
+        seen[lid] = sight_of(&c->mask, in ? c->pos[row] : -1, b->kvh);
+    }
+    return run;
 }
-#endif
 
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
-                            uint HB, __global float *scratch, uint chunk, uint chunks, uint pass)
+                            uint HB, __global float *scratch, uint chunks, uint pass)
 {
+    const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
+                      M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK};
 #if SPLIT
     if (pass == 1) {
-        add_chunks(scratch, chunk, chunks, IN_AT(int, pos), o_base, o_off, o_half, M, Hq, o_stride CHUNK_VALUES);
+        merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
         return;
     }
 #endif
     __local float4 qs[R * D4], tile[TK * PITCH];
     __local ulong at[TK];
-    __local float score[R * TK], row_max[2][R]; /* row_max: running maxima before and after the tile */
-    __local int last[R];                    /* the last key that a packed row sees; -1: none */
-#if WINDOWS
-    __local int after[R]; /* the first key behind a packed row's masked range */
+    __local float score[R * TK], row_max[2 * R];
+    __local sight seen[R];
     __local uint head;
-    const __global int *windows = IN_AT(int, windows);
-#endif
-#if WINDOWS
-    const rows_sight seen = {last, after, sink};
-#else
-    const rows_sight seen = {last};
-#endif
-    const __global int *seq = IN_AT(int, seq), *pos = IN_AT(int, pos);
-    uint lid = get_local_id(0), sj = lid % TK, sr = lid / TK, od = lid % D4, orow = lid / D4;
-    uint G = Hq / Hkv, head_blocks = (G + HB - 1) / HB, blocks = (M + BR - 1) / BR;
-    uint works = blocks * Hkv * head_blocks * chunks; /* chunks is 1 unless SPLIT */
+    const local_room l = {qs, tile, at, score, row_max, seen};
+    uint lid = get_local_id(0), heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR;
 
-    for (uint turn = get_group_id(0); turn < works; turn += get_num_groups(0)) {
-        uint work = turn / chunks, c_own = turn % chunks;
-        int begin = c_own * chunk, stop = c_own + 1 < chunks ? begin + (int)chunk : INT_MAX; /* keys of the chunk */
+    for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * chunks; turn += get_num_groups(0)) {
+        uint work = turn / chunks, of_block = work / head_blocks;
 #if WINDOWS
-        find_head(&head, windows, Hkv, work / head_blocks / blocks);
+        find_head(&head, c.mask.windows, Hkv, of_block / blocks);
         barrier(CLK_LOCAL_MEM_FENCE);
-        uint hb = work % head_blocks, kvh = head;
-        uint m0 = work / head_blocks % blocks * BR, m_end = min(m0 + BR, M);
-        int window = windows[kvh];
+        uint kvh = head, m0 = of_block % blocks * BR;
 #else
-        uint hb = work % head_blocks, kvh = work / head_blocks % Hkv;
-        uint m0 = work / head_blocks / Hkv * BR, m_end = min(m0 + BR, M);
+        uint kvh = of_block % Hkv, m0 = of_block / Hkv * BR;
 #endif
-        float4 acc[O_ROWS];
-        float sum[O_ROWS];
+        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % chunks,
+                         turn % chunks * CHUNK, SPLIT ? (int)(turn % chunks * CHUNK) + CHUNK : INT_MAX};
+        sums s;
         int flip = 0;
-        for (int i = 0; i < O_ROWS; i++) acc[i] = (float4)(0), sum[i] = 0;
-        load_q((__local float *)qs, IN_AT(act_t, q), q_stride, m0, m_end, kvh, hb, HB, G);
-        if (lid < R) row_max[0][lid] = -INFINITY;
+        clear_sums(&s);
+        load_q((__local float *)qs, IN_AT(act_t, q), q_stride, &b, HB);
+        if (lid < R) row_max[lid] = -INFINITY;
 
-        for (uint m = m0; m < m_end;) { /* runs of rows of one sequence */
-            int s = seq[m], end = 0;
-            uint run = m;
-            for (; run < m_end && seq[run] == s; run++) end = max(end, pos[run] + 1);
-            const __global int *page = IN_AT(int, pages) + IN_AT(int, indptr)[s];
-            if (lid < R) {
-                uint row = m0 + lid / HB;
-                bool in = row >= m && row < run && hb * HB + lid % HB < G;
-                last[lid] = in ? pos[row] : -1;
-#if WINDOWS
-                after[lid] = after_masked(last[lid], window, sink);
-#endif
-            }
-#if WINDOWS
-            int masked_end = INT_MAX;
-            for (uint i = m; i < run; i++) masked_end = min(masked_end, after_masked(pos[i], window, sink));
-#endif
-            end = min(end, stop);
-            find_tile(at, page, TILE_FROM(begin), end, kvh, P, page_stride);
+        for (uint m = b.m0; m < b.m_end;) { /* runs of rows of one sequence */
+            const __global int *page = c.pages + c.indptr[c.seq[m]];
+            sight any;
+            m = look_at_run(seen, &any, &c, &b, m);
+            int k0 = next_seen(any, b.begin, TK), end = min(any.last + 1, b.stop);
+            find_tile(at, &c, page, k0, end, kvh);
             barrier(CLK_LOCAL_MEM_FENCE);
 
-            for (int k0 = TILE_FROM(begin); k0 < end; k0 = TILE_FROM(k0 + TK)) {
-                load_tile(tile, IN_AT(half, kp), at);
-                barrier(CLK_LOCAL_MEM_FENCE);
-
-                score_tile(score, qs, tile, &seen, k0, scale);
-                barrier(CLK_LOCAL_MEM_FENCE);
-
-                load_tile(tile, IN_AT(half, vp), at);
+            for (int next; k0 < end; k0 = next) {
                 float p[S_ROWS];
-                weigh_tile(p, row_max[1 - flip], row_max[flip], score, &seen, k0);
-                barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
-                for (int i = 0; i < S_ROWS; i++)
-                    if (sr + i * S_STEP < R) score[(sr + i * S_STEP) * TK + sj] = p[i];
-                find_tile(at, page, TILE_FROM(k0 + TK), end, kvh, P, page_stride);
+                next = next_seen(any, k0 + TK, TK);
+                load_tile(tile, c.kp, at);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
-                add_values(acc, sum, score, tile, row_max[flip], row_max[1 - flip], &seen, k0);
+                score_tile(&l, k0, scale);
+                barrier(CLK_LOCAL_MEM_FENCE);
+
+                load_tile(tile, c.vp, at);
+                weigh_tile(p, &l, flip, k0);
+                barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
+                store_weights(score, p);
+                find_tile(at, &c, page, next, end, kvh);
+                barrier(CLK_LOCAL_MEM_FENCE);
+
+                add_values(&s, &l, flip, k0);
                 flip = 1 - flip;
                 barrier(CLK_LOCAL_MEM_FENCE); /* tile, scores and maxima are written again */
             }
-            m = run;
         }
-        for (int i = 0; i < O_ROWS; i++) {
-            uint r = orow + i * O_STEP, m = m0 + r / HB, h = hb * HB + r % HB;
-            if (orow >= O_STEP || r >= R || m >= m_end || h >= G) continue;
 #if SPLIT
-#if WINDOWS
-            if (!attends_any(begin, stop, pos[m], after_masked(pos[m], window, sink), sink)) continue;
+        write_chunk(scratch, &s, &l, &c, &b, flip);
+#else
+        write_rows(&s, &c, &b, o_base, o_off, o_half, o_stride);
 #endif
-            if (begin > pos[m]) continue; /* no key of this chunk is the row's */
-            __global float *partial = partial_of(scratch, (ulong)m * Hq + kvh * G + h, chunks, c_own);
-            vstore4(acc[i], od, partial);
-            if (od == 0) partial[D] = sum[i], partial[D + 1] = row_max[flip][r];
-            continue;
-#endif
-            ulong to = (ulong)m * o_stride + (kvh * G + h) * D + 4 * od;
-            float4 y = sum[i] == 0 ? (float4)(0) : acc[i] / sum[i];
-            STORE(o, to, y.x)
-            STORE(o, to + 1, y.y)
-            STORE(o, to + 2, y.z)
-            STORE(o, to + 3, y.w)
-        }
         barrier(CLK_LOCAL_MEM_FENCE); /* qs is written again */
     }
 }

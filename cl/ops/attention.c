@@ -48,8 +48,8 @@ static bool chunks(bool split, const wf_call *c, cl_launch *l)
     if (split) l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
     l->groups *= n;
     wf_cl_knob(l, "SPLIT", split);
+    if (split) wf_cl_knob(l, "CHUNK", CHUNK);
     wf_cl_arg_scratch(l, bytes);
-    wf_cl_arg_u32(l, split ? CHUNK : 0);
     wf_cl_arg_u32(l, (uint32_t)n);
     wf_cl_arg_u32(l, 0);
     return true;
