@@ -15,13 +15,15 @@
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
  * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
  * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
- * nothing is added.
+ * nothing is added. Parts: mma.clh, epilogue.clh.
  */
 #ifndef WG
 #define WG 256
 #endif
 #include "common.clh"
+#include "local_bytes.clh"
 #include "nvidia.clh"
+#include "epilogue.clh"
 #ifndef BM
 #define BM 128
 #define BN 256
@@ -36,19 +38,19 @@
 #define SILU 0
 #endif
 
-#define FRAGMENT 512          /* bytes of 16 rows x 16 of K of W */
-#define STEPS    (PK / 16)    /* of a part */
-#define X_ROW    (PK * 2)     /* bytes of a row of X in a part */
-#define CHUNKS   (X_ROW / 16) /* of such a row */
-#define X_BYTES  (BM * X_ROW)
-#define PART     (X_BYTES + BN * X_ROW)
-#define RB       (WN / 16)
-#define YB       (RB >> SILU) /* blocks of Y that a warp has */
-#define YN       (WN >> SILU)
-#define NT       (WM / 8)
-#define X_COPIES (BM * CHUNKS / WG) /* of 16 bytes, of each work-item for a part */
-#define W_COPIES (BN * CHUNKS / WG)
-#define SWIZZLE(r) (PK == 32 ? (r) >> 1 & 3 : (r) & 7) /* chunk c of row r lies at c ^ SWIZZLE(r) */
+#define FRAGMENT  512       /* bytes of 16 rows x 16 of K of W */
+#define STEPS     (PK / 16) /* of a part */
+#define ROW_BYTES (PK * 2)  /* of X in a part */
+#define CHUNKS    (ROW_BYTES / 16)
+#define X_BYTES   (BM * ROW_BYTES)
+#define PART      MMA_STAGE_BYTES(BM, BN, PK)
+#define A_TILES   (WN / 16) /* W is operand A, X is B */
+#define B_TILES   (WM / 8)
+#define YB        (A_TILES >> SILU) /* blocks of Y that a warp has */
+#define YN        (WN >> SILU)
+#define X_COPIES  (BM * CHUNKS / WG) /* of 16 bytes, of each work-item for a part */
+#define W_COPIES  (BN * CHUNKS / WG)
+#include "mma.clh"
 
 /* What a warp leaves of its sums at a time: 16 rows of Y, so far apart that the lanes of a store hit 32 banks. */
 #define PITCH ((YN + 4) * 4)
@@ -67,19 +69,19 @@ typedef struct copier {
 uint w_block(uint b, uint y0, uint last)
 {
 #if SILU
-    return min(y0 + b / RB * YB + b % YB, last) + (b % RB < YB ? 0 : last + 1);
+    return min(y0 + b / A_TILES * YB + b % YB, last) + (b % A_TILES < YB ? 0 : last + 1);
 #else
     return min(y0 + b, last);
 #endif
 }
 
-INLINE void place_copies(copier *c, const __global half *x, const __global uchar *w, uint base, uint m0, uint y0, uint last, uint M, uint K,
+static INLINE void place_copies(copier *c, const __global half *x, const __global uchar *w, uint base, uint m0, uint y0, uint last, uint M, uint K,
                          uint x_stride, uint lid)
 {
     uint row = lid / CHUNKS, chunk = lid % CHUNKS;
     c->x_from = (const __global uchar *)(x + (ulong)m0 * x_stride + chunk * 8);
     c->w_from = w + (ulong)y0 * (K / 16) * FRAGMENT;
-    c->x_to = base + row * X_ROW + ((chunk ^ SWIZZLE(row)) << 4);
+    c->x_to = base + chunk_at(row, chunk);
     c->x_end = c->x_to + STAGES * PART;
     c->w_to = base + X_BYTES + lid * 16;
 #pragma unroll
@@ -97,65 +99,87 @@ INLINE void place_copies(copier *c, const __global half *x, const __global uchar
 }
 
 /* Begins to copy the next part. */
-INLINE void fetch(copier *c)
+static INLINE void fetch(copier *c)
 {
 #pragma unroll
-    for (int i = 0; i < X_COPIES; i++) COPY16(c->x_to + i * (WG / CHUNKS) * X_ROW, c->x_from + c->x_skip[i], c->x_bytes[i]);
+    for (int i = 0; i < X_COPIES; i++) COPY16(c->x_to + i * (WG / CHUNKS) * ROW_BYTES, c->x_from + c->x_skip[i], c->x_bytes[i]);
 #pragma unroll
     for (int i = 0; i < W_COPIES; i++) COPY16(c->w_to + i * WG * 16, c->w_from + c->w_skip[i], 16u);
-    c->x_from += X_ROW, c->w_from += STEPS * FRAGMENT, c->x_to += PART, c->w_to += PART;
+    c->x_from += ROW_BYTES, c->w_from += STEPS * FRAGMENT, c->x_to += PART, c->w_to += PART;
     if (c->x_to >= c->x_end) c->x_to -= STAGES * PART, c->w_to -= STAGES * PART;
 }
 
 /* ---- products -------------------------------------------------------------------------------------------------- */
 
 /* Operands of one step: w_at and x_at are this lane's places of the step. */
-INLINE void load(uint4 a[RB], uint b[NT][2], uint w_at, uint x_at)
+static INLINE void load(uint4 a[A_TILES], uint b[B_TILES][2], uint w_at, uint x_at)
 {
 #pragma unroll
-    for (int r = 0; r < RB; r++) LOAD_LOCAL4(a[r], w_at + r * STEPS * FRAGMENT);
+    for (int r = 0; r < A_TILES; r++) LOAD_LOCAL4(a[r], w_at + r * STEPS * FRAGMENT);
 #pragma unroll
-    for (int j = 0; j < NT; j += 2) LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], x_at + j * 8 * X_ROW);
+    for (int j = 0; j < B_TILES; j += 2) LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], x_at + j * 8 * ROW_BYTES);
 }
 
 /* There and back over X: neighbours share an operand, which registers near the unit keep. */
-INLINE void multiply(float acc[RB][NT][4], const uint4 a[RB], uint b[NT][2])
+static INLINE void multiply(float acc[A_TILES][B_TILES][4], const uint4 a[A_TILES], uint b[B_TILES][2])
 {
 #pragma unroll
-    for (int r = 0; r < RB; r++)
+    for (int r = 0; r < A_TILES; r++)
 #pragma unroll
-        for (int i = 0; i < NT; i++) {
-            int j = r % 2 ? NT - 1 - i : i;
+        for (int i = 0; i < B_TILES; i++) {
+            int j = r % 2 ? B_TILES - 1 - i : i;
             MMA(acc[r][j], a[r].x, a[r].y, a[r].z, a[r].w, b[j][0], b[j][1]);
         }
 }
 
-INLINE void clear(float acc[RB][NT][4])
+/* All parts of a tile: the copies of the first are begun here, and the operands of each step are loaded while the one before is
+ * multiplied. w_at, x_at: what this lane loads of a part. */
+static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, uint base, uint w_at, const uint x_at[STEPS], uint parts)
 {
+    uint4 a[2][A_TILES];
+    uint b[2][B_TILES][2];
+    for (uint p = 0; p < STAGES; p++) {
+        if (p < parts) fetch(copy);
+        COMMIT();
+    }
+    WAIT(STAGES - 1);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint here = base;
+    load(a[0], b[0], here + w_at, here + x_at[0]);
+    for (uint p = 0; p < parts; p++) {
 #pragma unroll
-    for (int r = 0; r < RB; r++)
-#pragma unroll
-        for (int j = 0; j < NT; j++)
-#pragma unroll
-            for (int v = 0; v < 4; v++) acc[r][j][v] = 0;
+        for (int k = 0; k < STEPS - 1; k++) {
+            load(a[1 - k % 2], b[1 - k % 2], here + w_at + (k + 1) * FRAGMENT, here + x_at[k + 1]);
+            multiply(acc, a[k % 2], b[k % 2]);
+        }
+        WAIT(STAGES - 2);
+        barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what fetch overwrites */
+        here = here + PART == base + STAGES * PART ? base : here + PART;
+        load(a[0], b[0], here + w_at, here + x_at[0]); /* after the last part anything, which is not multiplied */
+        if (p + STAGES < parts) fetch(copy);
+        COMMIT();
+        multiply(acc, a[1], b[1]);
+    }
+    WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE); /* sums overwrite the parts */
 }
 
 /* ---- behind the products ------------------------------------------------------------------------------------------ */
 
 #if SILU
-INLINE void silu(float acc[RB][NT][4])
+static INLINE void silu(float acc[A_TILES][B_TILES][4])
 {
 #pragma unroll
     for (int r = 0; r < YB; r++)
 #pragma unroll
-        for (int j = 0; j < NT; j++)
+        for (int j = 0; j < B_TILES; j++)
 #pragma unroll
-            for (int v = 0; v < 4; v++) acc[r][j][v] = acc[r][j][v] / (1 + exp(-acc[r][j][v])) * acc[r + YB][j][v];
+            for (int v = 0; v < 4; v++) acc[r][j][v] = SILU_MUL(acc[r][j][v], acc[r + YB][j][v]);
 }
 #endif
 
 /* 16 rows of Y, from tile j of 8 on, to this warp's local memory. */
-INLINE void store_rows(uint to, float acc[RB][NT][4], int j, uint lane)
+static INLINE void store_rows(uint to, float acc[A_TILES][B_TILES][4], int j, uint lane)
 {
 #pragma unroll
     for (int r = 0; r < YB; r++)
@@ -166,6 +190,37 @@ INLINE void store_rows(uint to, float acc[RB][NT][4], int j, uint lane)
         }
 }
 
+/* Four columns of a row, as many as there are. */
+static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, float4 sum)
+{
+#if VEC
+    finish4(e, m, col, sum);
+#else
+    float one[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (uint v = 0; v < 4; v++)
+        if (col + v < N) finish(e, m, col + v, one[v]);
+#endif
+}
+
+/* A warp's sums to whole lines of Y by way of `mine` in local memory; m0, n0: its first outputs. */
+static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint mine, uint m0, uint M, uint n0, uint N, uint lane)
+{
+#pragma unroll
+    for (int j = 0; j < B_TILES; j += 2) {
+        store_rows(mine, acc, j, lane);
+        SYNCWARP();
+#pragma unroll
+        for (int i = 0; i < YN / 8; i++) {
+            uint at = i * 128 + lane * 4, m = m0 + j * 8 + at / YN, col = n0 + at % YN;
+            uint4 bits;
+            LOAD_LOCAL4(bits, mine + at / YN * PITCH + at % YN * 4);
+            if (m < M && col < N) finish_columns(e, m, col, N, as_float4(bits));
+        }
+        SYNCWARP(); /* the next rows overwrite these */
+    }
+}
+
 KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                       ulong w_row_bytes, uint res_stride, uint y_stride)
 {
@@ -173,77 +228,22 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
     uint wm = warp / (BN / WN) * WM, wn = warp % (BN / WN) * WN; /* of this warp in the tile */
     uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + (BN >> SILU) - 1) / (BN >> SILU), last = (N + 15) / 16 - 1, parts = K / PK;
-    /* What this lane gives ldmatrix: rows 0 to 7 of X at two chunks of K, then rows 8 to 15. */
-    uint x_row = wm + (lane & 7) + (lane >> 4 << 3), x_chunk = lane >> 3 & 1;
     uint w_at = X_BYTES + wn / 16 * STEPS * FRAGMENT + lane * 16, x_at[STEPS];
 #pragma unroll
-    for (int k = 0; k < STEPS; k++) x_at[k] = x_row * X_ROW + (((x_chunk + k * 2) ^ SWIZZLE(x_row)) << 4);
+    for (int k = 0; k < STEPS; k++) x_at[k] = chunk_at(wm + b_row(lane), b_chunk(lane) + k * 2);
 
     for (uint tile = get_group_id(0); tile < m_tiles * n_tiles; tile += get_num_groups(0)) {
         uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * (BN >> SILU), y0 = n0 / 16; /* neighbours share W */
-        uint4 a[2][RB];
-        uint b[2][NT][2];
-        float acc[RB][NT][4];
+        float acc[A_TILES][B_TILES][4];
         copier copy;
         clear(acc);
         place_copies(&copy, IN_AT(half, x), IN_AT(uchar, w), base, m0, y0, last, M, K, x_stride, lid);
-
-        for (uint p = 0; p < STAGES; p++) {
-            if (p < parts) fetch(&copy);
-            COMMIT();
-        }
-        WAIT(STAGES - 1);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        uint here = base;
-        load(a[0], b[0], here + w_at, here + x_at[0]);
-        for (uint p = 0; p < parts; p++) {
-#pragma unroll
-            for (int k = 0; k < STEPS - 1; k++) {
-                load(a[1 - k % 2], b[1 - k % 2], here + w_at + (k + 1) * FRAGMENT, here + x_at[k + 1]);
-                multiply(acc, a[k % 2], b[k % 2]);
-            }
-            WAIT(STAGES - 2);
-            barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what fetch overwrites */
-            here = here + PART == base + STAGES * PART ? base : here + PART;
-            load(a[0], b[0], here + w_at, here + x_at[0]); /* after the last part anything, which is not multiplied */
-            if (p + STAGES < parts) fetch(&copy);
-            COMMIT();
-            multiply(acc, a[1], b[1]);
-        }
-        WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE); /* sums overwrite the parts */
+        multiply_tile(acc, &copy, base, w_at, x_at, parts);
 #if SILU
         silu(acc);
 #endif
-        uint mine = base + warp * 16 * PITCH;
-#pragma unroll
-        for (int j = 0; j < NT; j += 2) {
-            store_rows(mine, acc, j, lane);
-            SYNCWARP();
-#pragma unroll
-            for (int i = 0; i < YN / 8; i++) {
-                uint at = i * 128 + lane * 4, m = m0 + wm + j * 8 + at / YN, col = n0 + (wn >> SILU) + at % YN;
-                uint4 bits;
-                LOAD_LOCAL4(bits, mine + at / YN * PITCH + at % YN * 4);
-                float4 sum = as_float4(bits);
-                if (m >= M || col >= N) continue;
-#if VEC
-                if (bias_off != NONE) sum += *(const __global float4 *)(IN_AT(float, bias) + col);
-                if (res_off != NONE) sum += *(const __global float4 *)(IN_AT(float, res) + (ulong)m * res_stride + col);
-                STORE4(y, (ulong)m * y_stride + col, sum)
-#else
-                float one[4] = {sum.x, sum.y, sum.z, sum.w};
-#pragma unroll
-                for (uint v = 0; v < 4; v++) {
-                    if (col + v >= N) continue;
-                    if (bias_off != NONE) one[v] += IN_AT(float, bias)[col + v];
-                    if (res_off != NONE) one[v] += IN_AT(float, res)[(ulong)m * res_stride + col + v];
-                    STORE(y, (ulong)m * y_stride + col + v, one[v])
-                }
-#endif
-            }
-            SYNCWARP(); /* the next rows overwrite these */
-        }
+        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        finish_all(&e, acc, base + warp * 16 * PITCH, m0 + wm, M, n0 + (wn >> SILU), N, lane);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all of it */
     }
 }

@@ -10,13 +10,14 @@
  * are not F16 pass through registers, where they are decoded to it. Rows and K past the edge are zeros.
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG, WM a multiple of 16, WN of 16;
- * STAGES >= 2 (local memory: STAGES * (BM + BN) * 64 bytes); W16 1: W holds F16 rows aligned to 16 bytes.
+ * STAGES >= 2, each of MMA_STAGE_BYTES (local_bytes.clh); W16 1: W holds F16 rows aligned to 16 bytes.
  * K is a multiple of 8, rows of X are F16 aligned to 16 bytes.
  */
 #ifndef WG
 #define WG 128
 #endif
 #include "common.clh"
+#include "local_bytes.clh"
 #include "nvidia.clh"
 #include "quant/f16.clh"
 #ifndef BM
@@ -32,8 +33,8 @@
 #define W16 1
 #endif
 
-#define BK 32
-#define PART ((BM + BN) * 64) /* bytes of a stage */
+#define BK MMA_BK
+#define PART MMA_STAGE_BYTES(BM, BN, BK)
 #define MT (WM / 16)
 #define NT (WN / 8)
 #define W_LOADS (BN * 4 / WG) /* 16-byte chunks a work-item, when they pass through registers */

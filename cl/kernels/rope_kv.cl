@@ -74,16 +74,17 @@ typedef float2 pairs_t;
 KERNEL void rope_kv(IN(qkv), OUT_ACT(q), uint M, uint D, uint n_rot, uint qkv_stride, uint q_stride ROPE_ARGS)
 {
     uint parts = D / (2 * VEC);
+    rope_t r = ROPE_OF_ARGS;
     FOR_EACH (m, i, M, (Hq + 2 * Hkv) * parts) {
         uint p = i % parts * VEC, h = i / parts;
-        int at = IN_AT(int, pos)[m], to = IN_AT(int, slot)[m];
+        int at = r.pos[m], to = r.slot[m];
         bool turn = p < n_rot / 2, apart = NEOX && turn;
         uint e0 = apart ? p : 2 * p, e1 = apart ? p + n_rot / 2 : 2 * p + VEC;
         const __global act_t *x = IN_AT(act_t, qkv) + (ulong)m * qkv_stride + h * D;
         pairs_t v;
         LOAD(v, x, e0, e1)
         if (turn && h < Hq + Hkv) {
-            pairs_t t = TABLE(COS_SIN(at) + 2 * p);
+            pairs_t t = TABLE(cos_sin(&r, at) + 2 * p);
             vec_t c = EVEN(t), s = ODD(t), a = FIRST(v), b = SECOND(v), first, second;
             ROTATE(first, second, a, b, c, s);
             v = MADE(first, second);
@@ -92,8 +93,8 @@ KERNEL void rope_kv(IN(qkv), OUT_ACT(q), uint M, uint D, uint n_rot, uint qkv_st
             ulong y = (ulong)m * q_stride + h * D;
             if (q_half) PUT(OUT_AT(half, q) + y, e0, e1, v)
             else PUT_FLOATS(OUT_AT(float, q) + y, e0, e1, v)
-        } else if (HAS_SLOT(to)) {
-            __global half *y = IN_SLOT(h, to, D);
+        } else if (has_slot(&r, to)) {
+            __global half *y = in_slot(&r, h, to, D);
             PUT(y, e0, e1, v)
         }
     }

@@ -106,16 +106,16 @@ static void warp_knobs(cl_launch *l, const cl_caps *caps, const int32_t tile[4],
 
 bool wf_cl_configure_mma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { LOCAL_BYTES = 48 << 10, WARP = 32 };
+    enum { LOCAL_BYTES = 48 << 10 };
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
-    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, part = (uint32_t)(t[0] + t[1]) * 64;
+    uint32_t group = (uint32_t)(t[0] / t[2] * (t[1] / t[3])) * WARP, stage = (uint32_t)MMA_STAGE_BYTES(t[0], t[1], MMA_BK);
     if (!caps->nv_mma || x->dtype != WF_F16 || !vectors(c)) return false;
     if (wf_cl_group(caps, group, limit) < group) return false;
     /* F32 and BF16 weights would lose bits or overflow as F16; blocks lose a 4096th, which arith says. */
     bool blocks = wf_dtypes[w->dtype].block > 1;
     if (!blocks && w->dtype != WF_F16) return false;
-    warp_knobs(l, caps, t, group, WF_MIN(4u, LOCAL_BYTES / part));
+    warp_knobs(l, caps, t, group, WF_MIN(4u, LOCAL_BYTES / stage));
     wf_cl_knob(l, "W16", !blocks);
     l->groups = (uint64_t)((c->out[WF_GEMM_Y].rows + t[0] - 1) / t[0]) * (uint64_t)((c->out[WF_GEMM_Y].cols + t[1] - 1) / t[1]);
     return common(v, c, l);
@@ -132,12 +132,13 @@ static bool rows_of_halves(const wf_view *x, uint32_t align)
 /* With the norm in front a work-group keeps the rows of X in local memory, beside its sums. False where it cannot. */
 static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
-    uint32_t sums = (uint32_t)(v->tile[0] / 32 * v->tile[1]) * 16 * 8 * sizeof(float), k = c->in[WF_GEMM_X].cols, rows = 1;
+    uint32_t group = (uint32_t)v->tile[0], sums = FLAT_SUMS_BYTES(group, (uint32_t)v->tile[1], (uint32_t)v->tile[2]), rows = 1;
+    uint32_t k = c->in[WF_GEMM_X].cols;
     while (rows < c->out[WF_GEMM_Y].rows) rows *= 2; /* few programs */
     wf_cl_knob(l, "XK", (int32_t)k);
     wf_cl_knob(l, "XROWS", (int32_t)rows);
     return v->tile[2] == 1 && wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) &&
-           sums + rows * (2ull * k + 16 + 16 * sizeof(float)) <= caps->local_bytes;
+           sums + FLAT_NORM_BYTES(group, rows, (uint64_t)k) <= caps->local_bytes;
 }
 
 /* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
@@ -163,8 +164,8 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "NORM", norm);
     wf_cl_knob(l, "SILU", silu);
-    wf_cl_knob(l, "RB", (int32_t)blocks);
-    wf_cl_knob(l, "NT", (int32_t)tiles);
+    wf_cl_knob(l, "A_TILES", (int32_t)blocks);
+    wf_cl_knob(l, "B_TILES", (int32_t)tiles);
     wf_cl_knob(l, "UK", v->tile[3]);
     l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
     bool fits = common(v, c, l);
@@ -179,9 +180,9 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
 static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uint32_t group, cl_launch *l)
 {
     enum { MOST = 3, TOGETHER = 256 };
-    uint32_t room = caps->nv_local_bytes * group / TOGETHER, rows = (uint32_t)(v->tile[0] + v->tile[1]);
+    uint32_t room = caps->nv_local_bytes * group / TOGETHER, bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1];
     for (uint32_t part = k % 64 ? 32 : 64; part >= 32; part /= 2) {
-        uint32_t stages = WF_MIN((uint32_t)MOST, room / (rows * part * 2));
+        uint32_t stages = WF_MIN((uint32_t)MOST, room / MMA_STAGE_BYTES(bm, bn, part));
         if (stages < 2) continue;
         warp_knobs(l, caps, v->tile, group, stages);
         wf_cl_knob(l, "PK", (int32_t)part);
@@ -192,7 +193,6 @@ static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uin
 
 bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { WARP = 32 };
     const wf_view *w = &c->in[WF_GEMM_W];
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
@@ -300,7 +300,7 @@ static void wave_share(int32_t outputs, int32_t rows, int32_t *wm, int32_t *wn)
 
 bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    enum { BK = 32, PITCH = BK + 8 };
+    enum { BK = 32 };
     const int32_t *t = v->tile;
     uint32_t group = (uint32_t)t[2], lanes = caps->lanes;
     const wf_dtype_info *w = &wf_dtypes[c->in[WF_GEMM_W].dtype];
@@ -308,7 +308,7 @@ bool wf_cl_configure_matrix(const cl_caps *caps, const cl_variant *v, const wf_c
     if (!lanes || c->in[WF_GEMM_X].dtype != WF_F16 || !vectors(c)) return false;
     if (w->block == 1 && c->in[WF_GEMM_W].dtype != WF_F16) return false; /* as wf_cl_configure_mma */
     if (wf_cl_group(caps, group, limit) < group) return false;
-    if (4u * (uint32_t)(t[0] + t[1]) * PITCH > caps->local_bytes) return false;
+    if ((uint32_t)MATRIX_LOCAL_BYTES(t[0], t[1], BK) > caps->local_bytes) return false;
     wave_share(t[0] * t[1] / (int32_t)(group / lanes), t[0], &wm, &wn);
     wf_cl_group_knobs(l, caps, group);
     wf_cl_knob(l, "LANES", (int32_t)lanes);

@@ -219,7 +219,7 @@ def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=Fal
 
 def main(folder):
     def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
-        return {"RB": rb, "NT": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
+        return {"A_TILES": rb, "B_TILES": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
 
     def rope(head, n_rot, neox, **more):
         return {**flat(2, 1, 1, **more), "ROPE": 1, "NEOX": neox, "HEAD": head, "N_ROT": n_rot}
