@@ -45,10 +45,10 @@ static void add(text *t, const char *s, size_t n)
 /* Is it the first time that the text takes this file? */
 static bool is_new(text *t, const char *file)
 {
-    if (!file || t->n_parts == WF_LEN(t->part)) t->wrong = true;
     for (uint32_t i = 0; i < t->n_parts; i++)
         if (t->part[i] == file) return false;
-    if (!t->wrong) t->part[t->n_parts++] = file;
+    if (!file || t->n_parts == WF_LEN(t->part)) t->wrong = true;
+    else t->part[t->n_parts++] = file;
     return !t->wrong;
 }
 
