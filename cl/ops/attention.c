@@ -141,7 +141,9 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (async && !async_range(&c->p, &base, &low)) return false;
     if (c->max_groups) groups = WF_MIN(groups, c->max_groups); /* fewer compute more each */
-    uint64_t slots = most_chunks(c, groups, (uint64_t)v->tile[2], (uint64_t)v->tile[3]);
+    uint64_t slots = most_chunks(c, groups, (uint64_t)v->tile[2], (uint64_t)v->tile[3]), partial = 8ull * (d + 2) * sizeof(float);
+    for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > caps->scratch; groups /= 2) /* its bits stay */
+        slots = most_chunks(c, groups / 2, (uint64_t)v->tile[2], (uint64_t)v->tile[3]);
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)c->p.page_tokens / 16);
@@ -149,7 +151,7 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_knob(l, "CHUNK", v->tile[2]);
     wf_cl_knob(l, "GROWS", v->tile[3]);
     l->groups = groups;
-    wf_cl_arg_scratch(l, WF_CL_ZEROED + (1 + slots) * groups * 8 * (d + 2) * sizeof(float));
+    wf_cl_arg_scratch(l, WF_CL_ZEROED + (1 + slots) * groups * partial);
     wf_cl_arg_u32(l, (uint32_t)slots);
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base);

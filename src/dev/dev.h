@@ -177,7 +177,7 @@ typedef struct wf_call {
 
 /* One kernel and all that bind() of the backend decided about it for a call. */
 typedef struct wf_bound {
-    int32_t variant;
+    int64_t variant; /* as wide as the pointer: bindings are compared by their bytes */
     void *kernel; /* the backend's; valid as long as the device */
 } wf_bound;
 
@@ -187,8 +187,8 @@ enum wf_piece { WF_PIECE_WHOLE, WF_PIECE_NORM, WF_PIECE_REST, WF_PIECE_PRODUCT, 
 #define WF_MAX_PIECES 3
 
 /* The kernels that a call runs as, in order. A binding serves calls with the same op, operands present, dtypes, layouts, columns,
- * strides, rows and work-groups, whose operands are aligned as those of the call for which it was made. Their max_kv and
- * max_q may be lower. */
+ * strides and work-groups, whose operands are aligned as those of the call for which it was made, and with as many rows, or any number
+ * between two for which the backend bound the same. Their max_kv and max_q may be lower. */
 typedef struct wf_binding {
     uint8_t n;
     struct {
