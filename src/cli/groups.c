@@ -85,7 +85,7 @@ static const wf_opt device[] = {
 WF_GROUP(wf_group_device, "Device", device);
 
 static const wf_opt kernels[] = {
-    {0, "tuned", "FILE|none", "kernel choices written by `weft tune`; none: built-in heuristics (default: the file of this device, if any)",
+    {0, "tuned", "FILE|none", "kernel choices written by `weft tune`; none: default costs (default: the file of this device, if any)",
      WF_OPT_TEXT, AT(engine.tuned)},
     {0, "deterministic", NULL, "batch-invariant kernels: a request gives the same bits alone and in any batch; slower", WF_OPT_FLAG, AT(engine.deterministic)},
 };

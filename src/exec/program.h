@@ -71,8 +71,7 @@ typedef struct wf_bind_to {
 weft_status wf_program_init(wf_program *p, wf_bind_to *to, const wf_plan *plan);
 void wf_program_free(wf_program *p);
 /* Chooses, builds and checks the kernels of all programs for every number of rows that a step may have, so that no step
- * compiles one. On OpenCL devices of CPUs, where a kernel takes seconds to compile, only those for 1, 8 and all rows; the
- * others at first use. A device without a kernel for SAMPLE that works sets *can_sample to false. */
+ * compiles one. A device without a kernel for SAMPLE that works sets *can_sample to false. */
 weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user);
 void wf_kernels_free(wf_bind_to *to);
 

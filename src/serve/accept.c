@@ -96,7 +96,8 @@ static bool is_transient(int error)
     return error == EAGAIN || error == EINTR || error == ECONNABORTED;
 }
 
-/* Accepts one connection if there is one; false: there was none, or the daemon did not take it. */
+/* Accepts one connection if there is one; false: there was none, or the daemon did not take it. One that the daemon takes and then drops
+ * for want of memory, before it says that it has begun, stays counted. */
 static bool accept_one(wf_server *s)
 {
     struct sockaddr_storage a;

@@ -128,7 +128,7 @@ static void check_groups(session *s, wf_check *k, int i, uint64_t hash)
     static const uint32_t counts[] = {0, 1, 3, 7};
     const wf_variant *v = wf_variant_at(s->dev, k->c.op, i);
     uint32_t first = (uint32_t)wf_random(s->seed, s->cases + (uint64_t)i), n = s->every ? WF_LEN(counts) : 1;
-    if (s->tiny || (k->c.op == WF_OP_ATTENTION && (v->flags & WF_BATCH_DEPENDENT))) return;
+    if (s->tiny || (v->flags & WF_BATCH_DEPENDENT)) return;
     for (uint32_t j = 0; j < n; j++) {
         wf_check other = *k; /* shares data */
         wf_check_result r = {0};
