@@ -33,6 +33,8 @@ void wf_attention_place_stage(wf_ptx *t, const wf_attention_shape *s, const char
 void wf_attention_release(wf_ptx *t, const char *bar, int offset);
 void wf_attention_copy_run(wf_ptx *t, wf_attention_shape *s);
 
+/* Brings NAMEh of a row, of which the lanes of a quad have the columns, together by op, in all of them. Destroys tmp, other. */
+void wf_attention_quad(wf_ptx *t, const char *op, const char *name, int h, const char *other);
 /* wgmma_attention_run.c. Token and head (among those of the KV head) of packed row `row` of the block; padding has token -1. Writes the
  * registers token and head; destroys the predicate y. */
 void wf_attention_unpack_row(wf_ptx *t, const char *token, const char *head);

@@ -268,11 +268,7 @@ static void store_values(wf_ptx *t, const wf_attention_shape *s, int h, bool hal
 
 static void write_row(wf_ptx *t, const wf_attention_shape *s, int h)
 {
-    for (int distance = 1; distance < 3; distance++)
-        emit(t, "mov.b32 tmp, sum%d;"
-                "shfl.sync.bfly.b32 tmp, tmp, %d, 31, -1;"
-                "mov.b32 f0, tmp;"
-                "add.f32 sum%d, sum%d, f0;", h, distance, h, h);
+    wf_attention_quad(t, "add", "sum", h, "f0");
     emit(t, "and.b32 tmp, mine, %d;"
             "setp.eq.u32 y, tmp, 0;"
             "@y bra WRITTEN%d;"

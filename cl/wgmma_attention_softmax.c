@@ -23,14 +23,18 @@ static void mask(wf_ptx *t, wf_attention_shape *s)
     close_scope(t);
 }
 
-/* The quad's lanes have the columns of a row. */
-static void raise_row(wf_ptx *t, int h)
+void wf_attention_quad(wf_ptx *t, const char *op, const char *name, int h, const char *other)
 {
     for (int distance = 1; distance < 3; distance++)
-        emit(t, "mov.b32 tmp, seen_max%d;"
+        emit(t, "mov.b32 tmp, %s%d;"
                 "shfl.sync.bfly.b32 tmp, tmp, %d, 31, -1;"
-                "mov.b32 new, tmp;"
-                "max.f32 seen_max%d, seen_max%d, new;", h, distance, h, h);
+                "mov.b32 %s, tmp;"
+                "%s.f32 %s%d, %s%d, %s;", name, h, distance, other, op, name, h, name, h, other);
+}
+
+static void raise_row(wf_ptx *t, int h)
+{
+    wf_attention_quad(t, "max", "seen_max", h, "new");
     emit(t, "setp.gt.f32 y, seen_max%d, f%d;"
             "selp.f32 new, seen_max%d, row_max%d, y;"
             "sub.f32 alpha%d, row_max%d, new;"
