@@ -15,7 +15,7 @@ static const row files[] = { /* of GEMM and ATTENTION; others have one file per 
     {"int8-", "gemm_int8"}, {"q8_0x16", "gemm_q8_0x16"}, {"pages-", "attention"},
 };
 static const row needs[] = {
-    {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
+    {"ref-q8_0x16", "AMX, whose layout it reads"}, {"ref", ""}, {"int8-avx512", "AVX-512 VNNI"}, {"avx512", "AVX-512"}, {"avx2", "AVX2"}, {"neon", "NEON"}, {"dotprod", "ARM dot product"},
     {"amx", "AMX"}, {"q8_0x16", "AMX"}, {"blas", "a build with OpenBLAS"},
 };
 
