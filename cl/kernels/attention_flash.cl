@@ -13,14 +13,14 @@
  *   scores: work-item -> key lid % TK,           packed rows lid / TK, + WG / TK, ...
  *   O:      work-item -> columns 4 (lid % (D/4)), packed rows lid / (D/4), + WG / (D/4), ...
  *
- * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys, which begins at a multiple of
- * CHUNK, and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, merges the chunks of each row
- * in the order of its keys. That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
+ * SPLIT 1: for few rows with many keys. Pass 0: a work-group takes only one chunk of a row's keys (attention/chunks.clh, in keys),
+ * and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, merges the chunks of each row in the
+ * order of its keys. That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
  *
  * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
  * in the order of their windows: the longest first, so that the device is full to the end.
  *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK), CHUNK. Local memory:
+ * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT. Local memory:
  * R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS), TK ulongs.
  */
 #include "common.clh"
@@ -32,14 +32,15 @@
 #define R 8
 #define TK 16
 #endif
-#ifndef CHUNK
-#define CHUNK 256
-#endif
 #ifndef SPLIT
 #define SPLIT 0
 #endif
+#if SPLIT
+#include "attention/chunks.clh"
+#endif
 
 #define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */
+#define AT_ONCE 4  /* partial results read before they are added */
 #define D4    (D / 4)
 #define PITCH (D4 + 1) /* of a key in local memory: neighbouring keys in other banks */
 #define S_STEP (WG / TK)
@@ -210,11 +211,36 @@ void write_chunk(__global float *scratch, const sums *s, const local_room *l, co
 #pragma unroll
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-        if (first >= O_STEP || r >= R || !sees_any(l->seen[r], b->begin, b->begin + CHUNK)) continue;
+        if (first >= O_STEP || r >= R || !sees_any(l->seen[r], b->begin, b->stop)) continue;
         __global float *partial = partial_of(scratch, (ulong)m * c->Hq + b->kvh * b->heads + h, c->chunks, b->chunk);
         vstore4(s->acc[i], column, partial);
         if (column == 0) partial[D] = s->sum[i], partial[D + 1] = l->row_max[flip * R + r];
     }
+}
+
+/* Four columns of a row and head: the n chunks of the keys up to its position that it sees. */
+float4 merge_row(const __global float *partials, uint n, sight seen, uint d, float *sum)
+{
+    float4 acc = (float4)(0);
+    float2 state = (float2)(NO_MAX, 0);
+    for (uint c = 0; c < n; c += AT_ONCE) {
+        float4 add[AT_ONCE];
+        float2 with[AT_ONCE];
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) {
+            const __global float *partial = partials + (ulong)min(c + i, n - 1) * (D + 2);
+            add[i] = vload4(0, partial + d);
+            with[i] = (float2)(partial[D + 1], partial[D]);
+        }
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) { /* in place of what is not there, what changes nothing */
+            uint begin = chunk_begins(c + i);
+            bool is = c + i < n && sees_any(seen, begin, begin + chunk_size(begin));
+            merge(&acc, &state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), true);
+        }
+    }
+    *sum = state.y;
+    return acc;
 }
 
 /* Pass 1: a work-item four columns of a row and head. */
@@ -224,14 +250,10 @@ void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_s
         ulong row_head = i / D4, m = row_head / c->Hq;
         uint h = row_head % c->Hq, d = i % D4 * 4;
         const sight seen = sight_of(&c->mask, c->pos[m], h / (c->Hq / c->Hkv));
-        float4 acc = (float4)(0);
-        float2 state = (float2)(NO_MAX, 0);
-        for (uint chunk = 0; chunk < c->chunks && (int)(chunk * CHUNK) <= seen.last; chunk++) {
-            if (!sees_any(seen, chunk * CHUNK, chunk * CHUNK + CHUNK)) continue;
-            const __global float *partial = partial_of(scratch, row_head, c->chunks, chunk);
-            merge(&acc, &state, vload4(0, partial + d), (float2)(partial[D + 1], partial[D]), true);
-        }
-        write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, state.y);
+        uint n = seen.last < 0 ? 0 : chunks_before(seen.last) + 1;
+        float sum;
+        float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), n, seen, d, &sum);
+        write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, sum);
     }
 }
 #endif
@@ -304,8 +326,12 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #else
         uint kvh = of_block % Hkv, m0 = of_block / Hkv * BR;
 #endif
-        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % chunks,
-                         turn % chunks * CHUNK, SPLIT ? (int)(turn % chunks * CHUNK) + CHUNK : INT_MAX};
+#if SPLIT
+        int begin = chunk_begins(turn % chunks), stop = begin + chunk_size(begin);
+#else
+        int begin = 0, stop = INT_MAX;
+#endif
+        const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % chunks, begin, stop};
         sums s;
         int flip = 0;
         clear_sums(&s);

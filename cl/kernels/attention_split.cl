@@ -20,8 +20,8 @@
  *
  *   CHUNK 0: a chunk is what a group has of an item; groups begin where the work list is cut. The same call gives the same bits;
  *            another batch cuts elsewhere, so a row's last bits may depend on it.
- *   CHUNK n: chunks begin at multiples of n tiles from key 0 (further on, of more: chunk_size), and groups at chunks. A row's bits
- *            depend neither on the number of work-groups nor on the batch.
+ *   CHUNK n: chunks begin at absolute positions (attention/chunks.clh, in tiles), and groups at chunks. A row's bits depend neither on
+ *            the number of work-groups nor on the batch.
  *
  * WINDOWS 1: each KV head has a window (attention/mask.clh), and the work list holds only tiles of which the row sees some key: of each
  * row and KV head those of the sink and of the window. Other kernels order the heads by length to balance the work-groups;
@@ -35,8 +35,7 @@
  * Scratch: counters (COUNTERS of them, 0 between launches), then partial results, each 8 * D sums and 8 pairs (maximum, sum):
  * one for each group, of the item that it begins and does not end, then `slots` for each group, of chunks.
  *
- * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or tiles, a power of two, at least
- * WARPS), GROWS (tiles, CHUNK times a power of two). WG: a multiple of 32. Pools are aligned to 16 bytes, q is F16.
+ * Knobs: D (head size, a multiple of 16), TP (16-token tiles a page), ASYNC, WINDOWS, CHUNK (0, or at least WARPS), GROWS. WG: a multiple of 32. Pools are aligned to 16 bytes, q is F16.
  */
 #ifndef WG
 #define WG 128
@@ -76,6 +75,9 @@
 #define WHOLE 20u /* up to this length on average each group has a whole item: sharing one takes longer than computing it */
 #define INLINE __attribute__((always_inline))
 #define AT_ONCE 12 /* partial results read before they are added */
+#if CHUNK
+#include "attention/chunks.clh"
+#endif
 #include "attention/split_list.clh"
 #include "attention/split_tiles.clh"
 

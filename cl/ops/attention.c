@@ -35,20 +35,35 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
     return true;
 }
 
-/* Knobs and arguments of the chunks into which attention_flash cuts a row's keys, for few rows to use the whole device. They begin at
- * multiples of their length, so that a row's bits do not depend on its batch. Not where nobody knows how many there are, nor
- * more than scratch memory holds. */
-static bool chunks(bool split, const wf_call *c, cl_launch *l)
+/* Chunks before the one in which a unit lies: as in attention/chunks.clh. */
+static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
 {
-    enum { CHUNK = 256, MOST_SCRATCH = 256 << 20 };
+    uint64_t n = 0, from = 0, size = chunk;
+    for (uint64_t until = grows; unit >= until; until *= 16, size *= 2) {
+        n += (until - from) / size;
+        from = until;
+    }
+    return n + (unit - from) / size;
+}
+
+/* Knobs and arguments of the chunks into which attention_flash cuts a row's keys, for few rows to use the whole device. Not where nobody
+ * knows how many there are, nor more than scratch memory holds. */
+static bool chunks(const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    enum { MOST_SCRATCH = 512 << 20 };
     const wf_op_params *p = &c->p;
-    uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, n = split ? (p->max_kv + CHUNK - 1) / CHUNK : 1;
-    uint64_t bytes = split ? WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float) : 0;
-    if (!n || bytes > MOST_SCRATCH) return false;
-    if (split) l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
+    bool split = v->tile[1];
+    uint64_t row_heads = (uint64_t)c->out[WF_ATTENTION_O].rows * p->n_head, n = 1, bytes = 0;
+    if (split) {
+        n = p->max_kv ? chunks_before(p->max_kv - 1, (uint64_t)v->tile[1], (uint64_t)v->tile[2]) + 1 : 0;
+        bytes = WF_CL_ZEROED + row_heads * n * (p->head_dim + 2) * sizeof(float);
+        if (!n || bytes > MOST_SCRATCH) return false;
+        l->then_groups = (row_heads * p->head_dim / 4 + l->group - 1) / l->group;
+        wf_cl_knob(l, "CHUNK", v->tile[1]);
+        wf_cl_knob(l, "GROWS", v->tile[2]);
+    }
     l->groups *= n;
     wf_cl_knob(l, "SPLIT", split);
-    if (split) wf_cl_knob(l, "CHUNK", CHUNK);
     wf_cl_arg_scratch(l, bytes);
     wf_cl_arg_u32(l, (uint32_t)n);
     wf_cl_arg_u32(l, 0);
@@ -78,7 +93,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    return chunks(v->tile[1], c, l);
+    return chunks(v, c, l);
 }
 
 /* What the asynchronous softmax is told: scores in powers of two relative to base, at which phi_hi gives 2^15,
@@ -123,13 +138,8 @@ static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, u
     enum { START = 4, WHOLE = 20, ENDS = 4 }; /* as in the kernel */
     if (!chunk) return 1;
     uint64_t tiles = most_tiles(c), items = c->out[WF_ATTENTION_O].rows * c->p.n_kv_head * ((c->p.n_head / c->p.n_kv_head + 7) / 8ull);
-    uint64_t part = WF_MAX((tiles + START) * items / groups, WHOLE), n = 0, from = 0, size = chunk;
-    for (uint64_t until = grows; tiles > until; until *= 4, size *= 2) {
-        n += (until - from) / size;
-        from = until;
-    }
-    n += (tiles - from) / size;
-    return WF_MIN(n, part / chunk) + ENDS;
+    uint64_t part = WF_MAX((tiles + START) * items / groups, WHOLE);
+    return WF_MIN(chunks_before(tiles, chunk, grows), part / chunk) + ENDS;
 }
 
 bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
