@@ -120,22 +120,23 @@ static void name_model(wf_server *s)
 
 /* Not with sigwait: threads of libraries do not block signals. */
 static sem_t wake;
-static volatile sig_atomic_t n_signals; /* received so far */
+static atomic_int n_signals; /* received so far, by any thread */
 
 static void on_signal(int sig)
 {
     int saved = errno;
     (void)sig;
-    n_signals++;
+    atomic_fetch_add(&n_signals, 1);
     sem_post(&wake);
     errno = saved;
 }
 
+/* Again and again: LLVM, inside an OpenCL driver, replaces the handlers when it first compiles a kernel, by ones that work once
+ * and leave the default action behind, so that a second signal would end the process at once. */
 static void catch_signals(void)
 {
     struct sigaction sa = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&sa.sa_mask);
-    sem_init(&wake, 0, 0);
     sigaction(SIGTERM, &sa, NULL);
     sigaction(SIGINT, &sa, NULL);
 }
@@ -148,7 +149,8 @@ static int wait_tick(void)
     until.tv_nsec += TICK_MS * 1000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
     sem_timedwait(&wake, &until);
-    return n_signals;
+    catch_signals();
+    return atomic_load(&n_signals);
 }
 
 /* ---- start ----------------------------------------------------------------------------------------------- */
@@ -186,6 +188,7 @@ static bool let_in(wf_server *s)
 
 static void publish(wf_server *s, const loader *l)
 {
+    catch_signals(); /* who reads "is ready" may rely on them */
     s->model = l->opening.model;
     s->engine = l->opening.engine;
     s->context = weft_engine_context(s->engine);
@@ -226,7 +229,7 @@ static size_t count_jobs(wf_server *s, bool abort)
 static void drain(wf_server *s)
 {
     uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
-    int signals = n_signals;
+    int signals = atomic_load(&n_signals);
     atomic_store(&s->stopping, true);
     wf_accept_stop(s);
     size_t n = count_jobs(s, false);
@@ -278,6 +281,7 @@ static int serve(wf_server *s)
     loader l = {.opening.checked = on_checked, .server = s};
     pthread_t thread;
     bool ok = wf_keys_load(s);
+    sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
     if (!ok || !wf_accept_bind(s)) return say_error();
     if (pthread_create(&thread, NULL, load, &l)) return EXIT_FAIL;
