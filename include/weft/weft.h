@@ -142,6 +142,8 @@ struct weft_model_info {
     uint64_t n_params, file_bytes, weight_bytes;
     size_t n_tensors, n_meta;
     int32_t bos, eos;              /* token ids; -1: none */
+    uint32_t longest_token;        /* bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no such
+                                      bound, because the tokenizer drops what it does not know */
 };
 
 struct weft_tensor_info {

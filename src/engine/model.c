@@ -46,6 +46,7 @@ static void describe_numbers(struct weft_model *m)
     i->rope_base = h->rope_base, i->rope_scale = h->rope_factor, i->norm_eps = h->eps;
     i->n_vocab = wf_token_count(m->tokenizer);
     i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);
+    i->longest_token = wf_token_longest(m->tokenizer);
     i->file_bytes = m->file->map.size, i->n_tensors = m->file->n_tensors, i->n_meta = m->file->n_kv;
     for (size_t t = 0; t < m->file->n_tensors; t++) {
         const wf_gguf_tensor *x = &m->file->tensors[t];

@@ -191,12 +191,6 @@ static wf_mhd send_generated(wf_job *j)
 
 static wf_mhd generate(wf_job *j)
 {
-    json_t *body = wf_json_parse(j->body.data, j->body.len, &j->refusal);
-    bool ok = body && wf_params_read(j->server, body, j->route->chat, &j->params, &j->refusal);
-    json_decref(body);
-    free(j->body.data);
-    j->body = (wf_text){0};
-    if (!ok) return send_refusal(j, &j->refusal);
     j->running = true;
     j->deadline_ns = j->start_ns + j->server->p.request_timeout_s * 1000000000ull;
     wf_watch_add(j);
@@ -252,6 +246,8 @@ static wf_mhd finish(wf_job *j)
     }
     if (j->refusal.status) return send_refusal(j, &j->refusal);
     if (!strcmp(j->method, "OPTIONS")) return send_preflight(j);
+    if (j->route->read && !wf_job_read(j)) return send_refusal(j, &j->refusal);
+    if (j->route->stream) return queue(j, 200, j->route->stream(j));
     return j->route->answer ? send_answer(j) : generate(j);
 }
 

@@ -45,6 +45,11 @@ void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 json_t *wf_json_string(const char *data, size_t len);
 void wf_random_hex(char out[33]);
 
+/* ---- json.c ---------------------------------------------------------------------------------------------- */
+
+/* Parses a JSON object; its levels and its values are limited. NULL: r has the error. */
+json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
+
 /* ---- params.c: JSON to request --------------------------------------------------------------------------- */
 
 typedef struct wf_prompt {
@@ -73,12 +78,24 @@ typedef struct wf_params {
 } wf_params;
 #define WF_MAX_CHOICES 256 /* n times prompts */
 
-/* Parses JSON with at most 64 levels. NULL: r has the error. */
-json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
-bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_http_error *r);
+/* Fills the job's params. false: its refusal is set. */
+bool wf_params_read(wf_job *j, const json_t *body);
 void wf_params_free(wf_params *p);
 /* Parameters of choice i; they point into p. */
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
+
+/* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */
+
+typedef struct wf_token_list { /* what /tokenize sends */
+    int32_t *ids;
+    size_t n, at;         /* at: the next one to write */
+    bool pieces, strings; /* tokens are objects with their texts; a list of their texts follows */
+    enum { WF_LIST_HEAD, WF_LIST_TOKENS, WF_LIST_STRINGS, WF_LIST_END } next;
+} wf_token_list;
+bool wf_tokenize_read(wf_job *j, const json_t *body);
+struct MHD_Response *wf_tokenize_response(wf_job *j);
+bool wf_detokenize_read(wf_job *j, const json_t *body);
+bool wf_detokenize_answer(wf_job *j, json_t **out, wf_text *text);
 
 /* ---- job.c: one HTTP request ----------------------------------------------------------------------------- */
 
@@ -129,6 +146,7 @@ struct wf_job {
     size_t discarded;
     wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
     wf_params params;
+    wf_token_list tokens;
     wf_text out; /* of a stream: bytes from out_at on have not been sent yet */
     size_t out_at;
     bool running; /* submitted */
@@ -146,12 +164,16 @@ struct wf_job {
 };
 
 wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn);
+/* Reads the body as its route does, and frees it. false: refusal is set. */
+bool wf_job_read(wf_job *j);
 /* Submits all choices. false: refusal is set, and nothing runs. */
 bool wf_job_submit(wf_job *j);
 /* Cancels its sequences; the first reason is kept. */
 void wf_job_abort(wf_job *j, enum wf_abort why);
 /* The connection has ended: the job is freed as soon as the engine is done with it. */
 void wf_job_detach(wf_job *j);
+/* What a reader callback of libmicrohttpd returns: moves at most max bytes of `out` to buf. */
+ssize_t wf_job_take(wf_job *j, char *buf, size_t max);
 /* Suspends the connection until the engine delivers something. Call it with job.lock held and nothing to send. */
 void wf_job_sleep(wf_job *j);
 /* Why the whole job failed; false: it did not. */
@@ -176,9 +198,11 @@ typedef struct wf_route {
     const char *path, *method;
     bool open;  /* works without an API key */
     bool early; /* works before the model is loaded */
-    /* Returns JSON in *out, or text of content_type; false: the job's refusal is set. NULL: it
-     * generates. */
+    /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
+    bool (*read)(wf_job *j, const json_t *body);
+    /* Returns JSON in *out, or text of content_type; false: the job's refusal is set. */
     bool (*answer)(wf_job *j, json_t **out, wf_text *text);
+    struct MHD_Response *(*stream)(wf_job *j); /* JSON, as the client reads it. Neither this nor answer: it generates */
     const char *content_type; /* NULL: JSON */
     void (*headers)(const wf_job *j, struct MHD_Response *r); /* adds headers; NULL: none */
     bool chat;                                                /* of routes that generate */

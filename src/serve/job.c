@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
+#define LARGE_BODY (1u << 20) /* reading it takes far longer than giving its memory back */
 
 wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn)
 {
@@ -33,6 +38,7 @@ static void job_free(wf_job *j)
     free(j->choices);
     free(j->body.data);
     free(j->out.data);
+    weft_free(j->tokens.ids);
     wf_params_free(&j->params);
     pthread_mutex_destroy(&j->lock);
     free(j);
@@ -118,6 +124,28 @@ static void on_event(void *user, const struct weft_event *ev)
 
 /* ---- from HTTP threads ----------------------------------------------------------------------------------- */
 
+/* The allocator keeps what a large body took, in each thread that has read one. */
+static void give_back(size_t body)
+{
+#ifdef __GLIBC__
+    if (body >= LARGE_BODY) malloc_trim(0);
+#else
+    (void)body;
+#endif
+}
+
+bool wf_job_read(wf_job *j)
+{
+    size_t len = j->body.len;
+    json_t *body = wf_json_parse(j->body.data, len, &j->refusal);
+    bool ok = body && j->route->read(j, body);
+    json_decref(body);
+    free(j->body.data);
+    j->body = (wf_text){0};
+    give_back(len);
+    return ok;
+}
+
 /* Reserves n places of those that may run or wait. */
 static bool reserve(wf_job *j, size_t n)
 {
@@ -177,6 +205,15 @@ bool wf_job_submit(wf_job *j)
     atomic_fetch_sub(&j->server->in_flight, (unsigned)(n - i));
     wf_job_abort(j, WF_ABORT_SHUTDOWN);
     return false;
+}
+
+ssize_t wf_job_take(wf_job *j, char *buf, size_t max)
+{
+    if (j->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+    size_t n = WF_MIN(j->out.len - j->out_at, max);
+    if (n) memcpy(buf, j->out.data + j->out_at, n);
+    j->out_at += n;
+    return (ssize_t)n;
 }
 
 void wf_job_abort(wf_job *j, enum wf_abort why)

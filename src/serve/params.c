@@ -6,74 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH       64
 #define MAX_PROMPTS     64
 #define MAX_STOPS       64
 #define MAX_STOP_BYTES  1024
 #define MAX_STOP_TOKENS 256
 #define MAX_BIASES      1024
-
-/* ---- JSON ------------------------------------------------------------------------------------------------ */
-
-/* What brackets and strings alone tell about len bytes of JSON. */
-typedef struct outline {
-    size_t deepest;       /* nesting depth */
-    size_t name, n_name;  /* of the last string in the outermost object: the name of the member that the bytes end in,
-                             unless they end behind a string */
-} outline;
-
-static outline outline_of(const char *text, size_t len)
-{
-    outline o = {0};
-    size_t depth = 0, begin = 0;
-    bool string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (string && c == '\\')
-            i++;
-        else if (c == '"') {
-            if (!string) begin = i + 1;
-            if (string && depth == 1) o.name = begin, o.n_name = i - begin;
-            string = !string;
-        } else if (string)
-            continue;
-        else if (c == '{' || c == '[')
-            depth++, o.deepest = WF_MAX(o.deepest, depth);
-        else if ((c == '}' || c == ']') && depth)
-            depth--;
-    }
-    return o;
-}
-
-static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_http_error *r)
-{
-    char name[48];
-    if (json_error_code(e) != json_error_numeric_overflow) {
-        wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %d, column %d)", e->text, e->line, e->column);
-        return;
-    }
-    outline o = outline_of(text, WF_MIN(len, (size_t)e->position)); /* as far as the number */
-    snprintf(name, sizeof name, "%.*s", (int)WF_MIN(o.n_name, sizeof name - 1), text + o.name);
-    wf_refuse(r, 400, name, "%s holds a number that is too large (line %d, column %d)", *name ? name : "the body", e->line, e->column);
-}
-
-json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
-{
-    json_error_t e;
-    if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
-    if (outline_of(text, len).deepest > MAX_DEPTH) { /* the parser recurses */
-        wf_refuse(r, 400, "", "the JSON is nested deeper than %d levels", MAX_DEPTH);
-        return NULL;
-    }
-    json_t *j = json_loadb(text, len, JSON_DECODE_ANY, &e);
-    if (j && json_is_object(j)) return j;
-    if (j)
-        wf_refuse(r, 400, "", "the body must be a JSON object");
-    else
-        refuse_syntax(text, len, &e, r);
-    json_decref(j);
-    return NULL;
-}
 
 /* A field that is present and not null. */
 static json_t *field(const json_t *body, const char *name)
@@ -274,10 +211,21 @@ static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_h
 
 /* ---- prompts --------------------------------------------------------------------------------------------- */
 
+/* Before the work: does this text have more tokens than the context, however it is cut? */
+static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_http_error *r)
+{
+    uint64_t most = (uint64_t)s->context * weft_model_info(s->model)->longest_token;
+    if (!most || len <= most) return true;
+    r->code = "context_length_exceeded";
+    return wf_refuse(r, 400, name, "%s has %zu bytes, but at most %llu fit the context of %u tokens", name, len, (unsigned long long)most,
+                     s->context);
+}
+
 static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned flags,
                      const char *name, wf_prompt *out, wf_http_error *r)
 {
     const struct weft_model_info *info = weft_model_info(s->model);
+    if (!check_bytes(s, len, name, r)) return false;
     if (weft_tokenize(s->model, text, len, flags, &out->ids, &out->n))
         return wf_refuse(r, 400, name, "%s cannot be turned into tokens: %s", name,
                          weft_last_error());
@@ -481,16 +429,19 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
     return true;
 }
 
-bool wf_params_read(const wf_server *s, const json_t *body, bool chat, wf_params *p, wf_http_error *r)
+bool wf_params_read(wf_job *j, const json_t *body)
 {
+    const wf_server *s = j->server;
+    wf_params *p = &j->params;
+    wf_http_error *r = &j->refusal;
     json_t *ids = field(body, "stop_token_ids");
-    p->chat = chat;
+    p->chat = j->route->chat;
     return check_model(s, body, r) && read_rows(body, p, r) && check_together(p, r) &&
            read_stream_options(body, p, r) && check_unsupported(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids ||
             read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
-           (chat ? read_messages(s, body, p, r) : read_prompts(s, body, p, r)) &&
+           (p->chat ? read_messages(s, body, p, r) : read_prompts(s, body, p, r)) &&
            check_size(s, p, r);
 }
 

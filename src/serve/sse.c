@@ -176,11 +176,7 @@ ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max)
         if (j->stream_ended) return MHD_CONTENT_READER_END_OF_STREAM;
         fill(j);
     }
-    if (j->out.failed) return MHD_CONTENT_READER_END_WITH_ERROR;
-    size_t n = WF_MIN(j->out.len - j->out_at, max);
-    if (n) memcpy(buf, j->out.data + j->out_at, n);
-    j->out_at += n;
-    return (ssize_t)n;
+    return wf_job_take(j, buf, max);
 }
 
 struct MHD_Response *wf_sse_response(wf_job *j)

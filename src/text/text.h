@@ -56,6 +56,8 @@ bool wf_token_adds_bos(const wf_tokenizer *);
 /* Does plain text get a leading space? Then text generated from an empty prompt starts with a space to drop. */
 bool wf_token_adds_space(const wf_tokenizer *);
 uint32_t wf_token_count(const wf_tokenizer *);
+/* Most bytes of text that one token stands for; 0: no limit, because bytes without a token are dropped. */
+uint32_t wf_token_longest(const wf_tokenizer *);
 
 /* Chat templates. */
 const char *wf_chat_recognise(const char *template_text, size_t len); /* a name, or NULL */

@@ -402,3 +402,12 @@ uint32_t wf_token_count(const wf_tokenizer *t)
 {
     return t->n_tokens;
 }
+
+uint32_t wf_token_longest(const wf_tokenizer *t)
+{
+    uint32_t longest = 4; /* the unknown token stands for a character */
+    for (int b = 0; b < 256; b++)
+        if (t->byte_id[b] < 0 && t->unk < 0) return 0;
+    for (uint32_t i = 0; i < t->n_tokens; i++) longest = WF_MAX(longest, t->tokens[i].len);
+    return longest;
+}

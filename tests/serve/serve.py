@@ -165,6 +165,15 @@ class Server:
         with open(f"/proc/{self.p.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
+    def peak(self):
+        """The most memory since the last forget_peak()."""
+        with open(f"/proc/{self.p.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", f.read()).group(1)) << 10
+
+    def forget_peak(self):
+        with open(f"/proc/{self.p.pid}/clear_refs", "w", encoding="ascii") as f:
+            f.write("5")  # proc_pid_clear_refs(5)
+
     def sockets(self):
         """Connections that it has open, by the kernel's table, which may show one twice where it changes meanwhile."""
         with open(f"/proc/{self.p.pid}/net/tcp", encoding="ascii") as f:

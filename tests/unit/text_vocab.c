@@ -211,6 +211,12 @@ static void nothing_to_fall_back_on(void **state)
     wf_tokenizer *t = create(&v);
     EXPECT(t, "zaz\xff", 0, 2); /* of equal texts the last one counts */
     EXPECT(t, "ab", 0, 4);
+    assert_int_equal(wf_token_longest(t), 0); /* any length may have no token at all */
+    wf_tokenizer_destroy(t);
+    v = make("llama", "", e, WF_LEN(e), NULL);
+    v.src.unk = 0;
+    t = create(&v);
+    assert_int_equal(wf_token_longest(t), 4); /* the unknown token's character */
     wf_tokenizer_destroy(t);
     v = make("gpt2", "gpt-2", e, WF_LEN(e), no_merges);
     t = create(&v);

@@ -1,0 +1,201 @@
+/* tokens: /tokenize and /detokenize. A text has many tokens, and each takes tens of bytes of JSON, so the list is written as the
+ * client reads it: a request holds its ids and one block of text. */
+#include "serve/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK      16384      /* most bytes per write */
+#define SOME       256        /* tokens that are written at once */
+#define MAX_TOKENS (1u << 20) /* unless the context has more */
+
+/* What takes about half a second, and a few bytes of memory per token. */
+static size_t most_tokens(const wf_server *s)
+{
+    return WF_MAX(MAX_TOKENS, s->context);
+}
+
+static size_t most_bytes(const wf_server *s)
+{
+    return most_tokens(s) * 2;
+}
+
+static bool check_bytes(wf_job *j, const char *name, size_t len)
+{
+    size_t most = most_bytes(j->server);
+    return len <= most || wf_refuse(&j->refusal, 400, name, "the text has %zu bytes, at most %zu are possible", len, most);
+}
+
+static bool check_tokens(wf_job *j, const char *name, size_t n)
+{
+    size_t most = most_tokens(j->server);
+    return n <= most || wf_refuse(&j->refusal, 400, name, "the text has %zu tokens, at most %zu are possible", n, most);
+}
+
+/* ---- text to tokens -------------------------------------------------------------------------------------- */
+
+/* A boolean field; sets *ok to false if it is something else. */
+static bool flag(wf_job *j, const json_t *body, const char *name, bool otherwise, bool *ok)
+{
+    json_t *v = json_object_get(body, name);
+    if (!v || json_is_null(v)) return otherwise;
+    if (!json_is_boolean(v))
+        *ok = wf_refuse(&j->refusal, 400, name, "%s must be true or false", name);
+    return json_is_true(v);
+}
+
+/* The flags of the tokenizer; false: one of the fields is something else. */
+static bool read_flags(wf_job *j, const json_t *body, unsigned *flags)
+{
+    bool ok = true;
+    /* the name in llama.cpp, with default false, and in vLLM, with default true */
+    bool special = flag(j, body, "add_special", json_object_get(body, "content") == NULL, &ok);
+    special = flag(j, body, "add_special_tokens", special, &ok);
+    bool parse = flag(j, body, "parse_special", true, &ok);
+    j->tokens.pieces = flag(j, body, "with_pieces", false, &ok);
+    j->tokens.strings = flag(j, body, "return_token_strs", false, &ok);
+    *flags = (special ? 0 : WEFT_TEXT_NO_ADD_SPECIAL) | (parse ? 0 : WEFT_TEXT_NO_PARSE_SPECIAL);
+    return ok;
+}
+
+bool wf_tokenize_read(wf_job *j, const json_t *body)
+{
+    unsigned flags = 0;
+    wf_token_list *t = &j->tokens;
+    json_t *v = json_object_get(body, "content");
+    if (!v) v = json_object_get(body, "prompt");
+    if (!json_is_string(v))
+        return wf_refuse(&j->refusal, 400, "prompt", "prompt (or content) must be a string");
+    size_t len = json_string_length(v);
+    if (!read_flags(j, body, &flags) || !check_bytes(j, "prompt", len)) return false;
+    if (weft_tokenize(j->server->model, json_string_value(v), len, flags, &t->ids, &t->n))
+        return wf_refuse(&j->refusal, 400, "prompt", "%s", weft_last_error());
+    return check_tokens(j, "prompt", t->n);
+}
+
+/* ---- the list of tokens ---------------------------------------------------------------------------------- */
+
+static void write_piece(wf_job *j, int32_t id)
+{
+    char buf[1024];
+    size_t len = WF_MIN(weft_token_text(j->server->model, id, 0, buf, sizeof buf), sizeof buf);
+    json_t *piece = wf_json_string(buf, len);
+    char *text = piece ? json_dumps(piece, JSON_ENCODE_ANY | WF_JSON_FLAGS) : NULL;
+    if (text)
+        wf_text_add(&j->out, text, strlen(text));
+    else
+        j->out.failed = true;
+    free(text);
+    json_decref(piece);
+}
+
+static void write_token(wf_job *j, int32_t id, bool string)
+{
+    const wf_token_list *t = &j->tokens;
+    if (string) {
+        write_piece(j, id);
+    } else if (t->pieces) {
+        wf_text_print(&j->out, "{\"id\":%d,\"piece\":", id);
+        write_piece(j, id);
+        wf_text_add(&j->out, "}", 1);
+    } else {
+        wf_text_print(&j->out, "%d", id);
+    }
+}
+
+/* Some more of the list. true: that was the last one. */
+static bool write_some(wf_job *j, bool strings)
+{
+    wf_token_list *t = &j->tokens;
+    for (size_t end = WF_MIN(t->n, t->at + SOME); t->at < end; t->at++) {
+        if (t->at) wf_text_add(&j->out, ",", 1);
+        write_token(j, t->ids[t->at], strings);
+    }
+    return t->at == t->n;
+}
+
+static void write_next(wf_job *j)
+{
+    wf_token_list *t = &j->tokens;
+    if (t->next == WF_LIST_HEAD) {
+        wf_text_print(&j->out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":[", t->n, j->server->context);
+        t->next = WF_LIST_TOKENS;
+    } else if (t->next == WF_LIST_TOKENS && write_some(j, false)) {
+        wf_text_print(&j->out, t->strings ? "],\"token_strs\":[" : "]}");
+        t->next = t->strings ? WF_LIST_STRINGS : WF_LIST_END;
+        t->at = 0;
+    } else if (t->next == WF_LIST_STRINGS && write_some(j, true)) {
+        wf_text_print(&j->out, "]}");
+        t->next = WF_LIST_END;
+    }
+}
+
+static ssize_t read_list(void *job, uint64_t pos, char *buf, size_t max)
+{
+    wf_job *j = job;
+    (void)pos;
+    if (j->out_at == j->out.len) {
+        j->out.len = j->out_at = 0;
+        if (j->tokens.next == WF_LIST_END) return MHD_CONTENT_READER_END_OF_STREAM;
+        write_next(j);
+    }
+    return wf_job_take(j, buf, max);
+}
+
+struct MHD_Response *wf_tokenize_response(wf_job *j)
+{
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_list, j, NULL);
+    if (r) MHD_add_response_header(r, "Content-Type", "application/json");
+    return r;
+}
+
+/* ---- tokens to text -------------------------------------------------------------------------------------- */
+
+static bool read_ids(wf_job *j, const json_t *v, int32_t *ids)
+{
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        json_t *id = json_array_get(v, i);
+        json_int_t x = json_integer_value(id);
+        if (!json_is_integer(id) || x < 0 || x > INT32_MAX)
+            return wf_refuse(&j->refusal, 400, "tokens", "tokens[%zu] is no token id", i);
+        ids[i] = (int32_t)x;
+    }
+    return true;
+}
+
+/* The whole response: it is not longer than the texts that are possible. */
+static bool write_text(wf_job *j, const char *text, size_t len)
+{
+    json_t *out = json_pack("{s:o?,s:o?}", "content", wf_json_string(text, len), "prompt", wf_json_string(text, len));
+    j->out.data = out ? json_dumps(out, WF_JSON_FLAGS) : NULL;
+    j->out.len = j->out.data ? strlen(j->out.data) : 0;
+    json_decref(out);
+    return j->out.data || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
+}
+
+bool wf_detokenize_read(wf_job *j, const json_t *body)
+{
+    json_t *v = json_object_get(body, "tokens");
+    size_t n = json_array_size(v), len = 0;
+    char *text = NULL;
+    if (!json_is_array(v))
+        return wf_refuse(&j->refusal, 400, "tokens", "tokens must be a list of token ids");
+    if (!check_tokens(j, "tokens", n)) return false;
+    int32_t *ids = wf_calloc(n + 1, sizeof *ids);
+    if (!ids) return wf_refuse(&j->refusal, 500, "", "out of memory");
+    bool ok = read_ids(j, v, ids);
+    if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
+        ok = wf_refuse(&j->refusal, 400, "tokens", "%s", weft_last_error());
+    free(ids);
+    ok = ok && check_bytes(j, "tokens", len) && write_text(j, text, len);
+    weft_free(text);
+    return ok;
+}
+
+bool wf_detokenize_answer(wf_job *j, json_t **out, wf_text *text)
+{
+    (void)out;
+    *text = j->out;
+    j->out = (wf_text){0};
+    return true;
+}

@@ -1,0 +1,101 @@
+"""Large bodies: what they may take of the server's memory, and of the time of others. After each a good request gets the same answer
+as before."""
+import json
+import random
+
+import serve
+
+MIB = 1 << 20
+
+
+def words(n, seed=1):
+    """n bytes that no tokenizer finds easy."""
+    rng = random.Random(seed)
+    return "".join(rng.choices("abcdefghijklmnopqrstuvwxyz     ", k=n))
+
+
+class Memory(serve.Unharmed):
+    """The parser and the answers may take a few times the memory of a body, not a hundred times, and give it back."""
+
+    def limited(self, work, most, rest=64 * MIB):
+        self.s.forget_peak()
+        before = self.s.memory()
+        work()
+        self.assertLess(self.s.peak() - before, most)
+        self.assertLess(self.s.memory() - before, rest)
+
+    def test_pieces_of_a_long_text(self):
+        text = words(MIB)
+
+        def ask():
+            for fields in ({"with_pieces": True}, {"return_token_strs": True}):
+                r = self.s.post("/tokenize", {"prompt": text, "add_special_tokens": False, **fields})
+                self.assertEqual(r.status, 200)
+                got = r.json
+                self.assertEqual(got["count"], len(got["tokens"]))
+                texts = got["token_strs"] if "token_strs" in got else [t["piece"] for t in got["tokens"]]
+                self.assertEqual("".join(texts).strip(), text.strip())
+                self.assertEqual(self.s.post("/detokenize", {"tokens": [t["id"] if isinstance(t, dict) else t for t in got["tokens"]]})
+                                 .json["content"].strip(), text.strip())
+
+        self.limited(ask, 100 * MIB, 16 * MIB)
+
+    def test_pieces_that_nobody_reads(self):
+        """An answer of 30 MB takes the memory of its ids until its client reads it."""
+        body = json.dumps({"prompt": words(MIB), "with_pieces": True})
+        conns = [self.s.connect() for _ in range(12)]
+
+        def ask():
+            for c in conns:
+                c.request("POST", "/tokenize", body=body)
+                self.assertEqual(c.getresponse().status, 200)
+
+        self.limited(ask, 200 * MIB, 100 * MIB)
+        for c in conns:
+            c.close()
+
+    def test_text_too_long_to_tokenize(self):
+        e = self.refused(self.s.post("/tokenize", {"prompt": "a" * (2 * MIB + 1)}), 400, "prompt")
+        self.assertIn("2097152", e["message"])
+        e = self.refused(self.s.post("/detokenize", {"tokens": [1] * (MIB + 1)}), 400)
+        self.assertIn("1048576", e["message"])
+        e = self.refused(self.s.post("/detokenize", {"tokens": [self.longest()] * 900_000}), 400, "tokens")
+        self.assertIn("2097152", e["message"])
+
+    def longest(self):
+        """The id of a long token."""
+        got = self.s.post("/tokenize", {"prompt": " there was a little", "with_pieces": True}).json["tokens"]
+        return max(got, key=lambda t: len(t["piece"]))["id"]
+
+    def test_values_of_little_text(self):
+        """8 MB that would become gigabytes."""
+        empty = ",".join(["{}"] * (8 * MIB // 3 - 100))
+        zeros = ",".join(["0"] * (4 * MIB - 100))
+        names = ",".join([f'"{i:x}":0' for i in range(600_000)])
+        bodies = [f'{{"prompt":[{empty}]}}', f'{{"prompt":[{zeros}]}}', f'{{"x":{{{names}}}}}', "{}" * (4 * MIB - 8)]
+
+        def ask(i):
+            self.refused(self.s.post("/v1/completions", bodies[i % len(bodies)]), 400)
+
+        self.limited(lambda: serve.at_once(8, ask), 300 * MIB)
+
+    def test_too_many_values(self):
+        for values, what in (("{}," * 65_536 + "1", "objects and lists"), ("[]," * 65_536 + "1", "objects and lists"), ("1," * MIB + "1", "names and values")):
+            e = self.refused(self.s.post("/v1/completions", f'{{"prompt":"a","x":[{values}]}}'), 400)
+            self.assertIn(what, e["message"])
+
+    def test_values_that_are_possible(self):
+        for body in ('{"prompt":"a","max_tokens":1,"x":[%s0]}' % ("0," * (MIB - 100)), '{"prompt":"a","max_tokens":1,"x":[%s{}]}' % ("{}," * 65_500)):
+            self.assertEqual(self.s.post("/v1/completions", body).status, 200)
+
+    def test_more_bytes_than_the_context_has(self):
+        """Said before it is tokenized: the error tells bytes, not tokens."""
+        for r in (self.s.complete(prompt=words(4 * MIB)), self.s.complete(prompt=["a", words(4 * MIB)])):
+            e = self.refused(r, 400, "prompt")
+            self.assertRegex(e["message"], r"has \d+ bytes, but at most \d+ fit")
+            self.assertEqual(e["code"], "context_length_exceeded")
+        self.assertIn("bytes", self.refused(self.s.chat(words(4 * MIB)), 400, "messages")["message"])
+
+
+if __name__ == "__main__":
+    serve.main()
