@@ -107,7 +107,8 @@ static bool admit(wf_sched *s, wf_seq *q)
         s->prefix_queries += q->n_prompt;
         s->prefix_hits += q->n_cached = q->n_computed;
     }
-    wf_sched_unlink(&s->waiting, q);
+    if (q->state == WF_SEQ_PREEMPTED) wf_sched_unlink(&s->preempted, q);
+    else wf_fair_admit(s, q);
     wf_sched_insert(&s->running, q);
     q->state = WF_SEQ_RUNNING;
     s->n_waiting--;
@@ -115,11 +116,11 @@ static bool admit(wf_sched *s, wf_seq *q)
     return true;
 }
 
-/* A sequence that does not fit stays at the head of the queue; none overtakes it. */
+/* A sequence that does not fit stays the next; none overtakes it. */
 void wf_sched_admit(wf_sched *s)
 {
     if (s->p.policy == WF_POLICY_REQUEST && s->n_running) return;
-    while (s->waiting && fits(s, s->waiting) && admit(s, s->waiting)) {}
+    for (wf_seq *q = wf_fair_next(s); q && fits(s, q) && admit(s, q);) q = wf_fair_next(s);
 }
 
 /* ---- preemption ------------------------------------------------------------------------------------------------- */
@@ -134,8 +135,8 @@ static void preempt(wf_sched *s, wf_seq *q)
     q->n_pages = q->n_registered = 0;
     q->prefix = 0;
     wf_sched_unlink(&s->running, q);
-    wf_sched_insert(&s->waiting, q);
-    q->state = WF_SEQ_WAITING;
+    wf_sched_insert(&s->preempted, q);
+    q->state = WF_SEQ_PREEMPTED;
     s->n_running--;
     s->n_waiting++;
     s->n_preempted++;

@@ -104,10 +104,21 @@ static bool waits_uncut(const wf_sched *s, const wf_seq *q, uint32_t n)
     return s->p.policy == WF_POLICY_ORCA && n < all && all <= s->limits.step_tokens && !q->all_logits;
 }
 
+/* Clients take turns here as well: a short prompt does not wait for the many long ones of a client admitted before. */
+static void sort_prefills(wf_sched *s)
+{
+    s->n_prompts = 0;
+    for (wf_seq *q = s->running; q; q = q->next)
+        if (!decoding(q) && remaining(q)) s->prompts[s->n_prompts++] = q;
+    wf_fair_sort(s->prompts, s->n_prompts);
+}
+
 static void plan_prefills(wf_sched *s, plan *p)
 {
-    for (wf_seq *q = s->running; q; q = q->next) {
-        uint32_t n = decoding(q) ? 0 : chunk(s, p, q);
+    sort_prefills(s);
+    for (uint32_t i = 0; i < s->n_prompts; i++) {
+        wf_seq *q = s->prompts[i]; /* it may have been preempted since */
+        uint32_t n = q->state == WF_SEQ_RUNNING ? chunk(s, p, q) : 0;
         if (!n) continue;
         if (p->tokens && waits_uncut(s, q, n)) return;
         grant(s, p, q, n, !p->tokens); /* an empty step must not stay empty */
@@ -128,10 +139,8 @@ static void cut_to_tiles(wf_sched *s, plan *p)
     uint32_t over = p->tokens % s->p.tile, prefill = p->tokens - p->decodes;
     bool cuts = s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
     if (!cuts || !over || p->tokens < s->p.tile || over >= prefill) return;
-    while (over) { /* the list is singly linked: search its end each time */
-        wf_seq *last = NULL;
-        for (wf_seq *q = s->running; q; q = q->next)
-            if (q->n_scheduled && !decoding(q)) last = q;
+    for (uint32_t i = s->n_prompts; over; i--) {
+        wf_seq *last = s->prompts[i - 1];
         uint32_t n = WF_MIN(over, last->n_scheduled);
         last->n_scheduled -= n;
         p->tokens -= n;

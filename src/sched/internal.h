@@ -5,6 +5,16 @@
 #include "sched/sched.h"
 
 uint32_t wf_sched_pages_for(const wf_sched *s, uint32_t tokens);
+/* fair.c */
+void wf_fair_init(wf_sched *s);
+void wf_fair_free(wf_sched *s);
+void wf_fair_arrive(wf_sched *s, wf_seq *q);
+void wf_fair_admit(wf_sched *s, wf_seq *q); /* q will run; tokens found in the prefix cache count as computed */
+void wf_fair_computed(wf_sched *s, wf_seq *q, bool sampled); /* in a step; sampled: it gives a token */
+void wf_fair_leave(wf_sched *s, wf_seq *q); /* q has ended; its state is still the last one */
+wf_seq *wf_fair_next(const wf_sched *s);    /* the sequence to admit next; NULL: none may be admitted */
+void wf_fair_sort(wf_seq **list, uint32_t n); /* running sequences: those of the least served client first; of one client in order */
+
 void wf_sched_insert(wf_seq **list, wf_seq *q); /* keeps the list in order */
 void wf_sched_unlink(wf_seq **list, wf_seq *q);
 /* Records a swap of the first n pages of q, to run before the next step. false: no memory for the record. */

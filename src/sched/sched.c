@@ -18,12 +18,14 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
 {
     *s = (wf_sched){.limits = *l, .p = *p};
     if (!s->p.tile) s->p.tile = 1;
+    wf_fair_init(s);
     for (size_t i = 0; i < WF_LENGTH_BUCKETS; i++) s->average[i] = -1;
     weft_status st = wf_pages_init(&s->pages, l->pages, wf_limits_guaranteed_pages(l), p->shuffle_pages);
     if (st == WEFT_OK) st = wf_prefix_init(&s->prefix, &s->pages, p->page_tokens);
     s->peaks = wf_calloc(l->seqs + 1, sizeof *s->peaks);
     s->remainders = wf_calloc(p->page_tokens, sizeof *s->remainders);
-    if (!s->peaks || !s->remainders) st = WEFT_ERR_NOMEM;
+    s->prompts = wf_calloc(l->seqs, sizeof *s->prompts);
+    if (!s->peaks || !s->remainders || !s->prompts) st = WEFT_ERR_NOMEM;
     if (st != WEFT_OK) wf_sched_free(s);
     return st;
 }
@@ -39,6 +41,8 @@ void wf_sched_free(wf_sched *s)
     free(s->swaps);
     free(s->peaks);
     free(s->remainders);
+    free(s->prompts);
+    wf_fair_free(s);
     wf_prefix_free(&s->prefix);
     wf_pages_free(&s->pages);
     memset(s, 0, sizeof *s);
@@ -70,7 +74,7 @@ void wf_sched_add(wf_sched *s, wf_seq *q)
     if (!q->n_prompt) q->n_prompt = q->n_tokens;
     q->order = (s->step - (int64_t)q->priority * WF_PRIORITY_STEPS) * (1 << 24) + (s->arrivals++ & 0xffffff);
     q->state = WF_SEQ_WAITING;
-    wf_sched_insert(&s->waiting, q);
+    wf_fair_arrive(s, q);
     s->n_waiting++;
 }
 
@@ -117,6 +121,7 @@ void wf_sched_advance(wf_sched *s, bool pending)
     for (wf_seq *q = s->running; q; q = q->next) {
         q->n_computed += q->n_scheduled;
         publish(s, q);
+        wf_fair_computed(s, q, q->n_scheduled && samples(q));
         if (!q->n_scheduled || !pending || !samples(q)) continue;
         q->n_pending++;
         q->pending_logit_row = q->logit0 + q->n_logits - 1;
@@ -136,11 +141,11 @@ static void learn(wf_sched *s, const wf_seq *q)
 
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
 {
-    bool running = q->state == WF_SEQ_RUNNING;
-    if (running) publish(s, q);
+    if (q->state == WF_SEQ_RUNNING) publish(s, q);
     if (q->state != WF_SEQ_NEW) {
-        wf_sched_unlink(running ? &s->running : &s->waiting, q);
-        *(running ? &s->n_running : &s->n_waiting) -= 1;
+        *(q->state == WF_SEQ_RUNNING ? &s->n_running : &s->n_waiting) -= 1;
+        if (q->state != WF_SEQ_WAITING) wf_sched_unlink(q->state == WF_SEQ_RUNNING ? &s->running : &s->preempted, q);
+        wf_fair_leave(s, q);
     }
     if (finished && !q->no_logits) learn(s, q);
     wf_pages_release(&s->pages, q->pages, q->n_pages);

@@ -1,12 +1,13 @@
 /* sched: decides which tokens the next step computes. It makes no device calls, so tests simulate it.
  *
- * Order. One order decides everything: first come, first served, where each level of priority counts as an arrival
- * WF_PRIORITY_STEPS steps earlier. A sequence's place never changes, so none starves.
+ * Order. The sequences of a client have one order: first come, first served, where each level of priority counts as an
+ * arrival WF_PRIORITY_STEPS steps earlier. A sequence's place never changes, so none starves. Clients take turns by what
+ * each has been served (fair.c). The same order over all clients says which of the running sequences is the youngest.
  *
- * Admission and preemption. A sequence is admitted when the predicted peak of KV pages fits (NanoFlow, section 4.2.1). It
- * allocates pages as it grows. When the prediction was too low, the last sequence in order is preempted: its pages are
- * swapped out to the host, and swapped in later, without recomputation. Full pages with equal prefixes are shared
- * (mem/prefix.h).
+ * Admission and preemption. A sequence is admitted when the predicted peak of KV pages fits (NanoFlow, section 4.2.1);
+ * while the one whose turn it is does not fit, no other is. It allocates pages as it grows. When the prediction was too
+ * low, the youngest running sequence is preempted: its pages are swapped out to the host, and swapped in later, without
+ * recomputation and before new sequences are admitted. Full pages with equal prefixes are shared (mem/prefix.h).
  *
  * Unified pool. Where KV pages and activations share memory (mem/unified_pool.h), pages from
  * wf_limits_guaranteed_pages on exist only in small steps. They are allocated last, and only as far as one token of
@@ -41,12 +42,16 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
+    uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
 } wf_sched_params;
 
 #define WF_PRIORITY_STEPS 1000
+#define WF_PRIORITY_TOKENS 100000 /* the same between clients: a level counts as so many tokens less served */
+#define WF_FAIR_OUTPUT 2 /* service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper */
+#define WF_IDLE_CLIENTS 1024 /* most clients without requests whose service is remembered */
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */
 
-enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_RUNNING };
+enum wf_seq_state { WF_SEQ_NEW, WF_SEQ_WAITING, WF_SEQ_PREEMPTED, WF_SEQ_RUNNING };
 
 /* A sequence, embedded in a request. The caller owns it and its tokens; sched owns the pages and everything from `state` on. */
 typedef struct wf_seq {
@@ -59,11 +64,14 @@ typedef struct wf_seq {
     uint32_t n_computed;    /* tokens whose K and V are in the pages */
     uint32_t n_cached;      /* of these, prefix cache hits when it first ran */
     int32_t priority;       /* > 0: earlier */
+    uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     bool all_logits;        /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool no_logits;         /* not even logits of the last position */
     enum wf_seq_state state;
-    bool swapped_out;       /* waiting, with its K and V on the host */
+    struct wf_client *client;
+    uint32_t n_paid;        /* prompt tokens that its client has been served, or that were in the prefix cache */
+    bool swapped_out;       /* preempted, with its K and V on the host */
     int64_t order;          /* smaller is earlier */
     int32_t *pages;
     uint32_t n_pages, cap_pages;
@@ -78,6 +86,17 @@ static inline uint32_t wf_seq_length(const wf_seq *q)
 {
     return q->n_tokens + q->n_pending;
 }
+
+/* Who asks. Known while it has sequences, and after that while what it has been served matters. */
+typedef struct wf_client {
+    struct wf_client *next;
+    uint64_t id;
+    int64_t served;       /* virtual token counter: service received, and lifted where it was idle */
+    int64_t promised;     /* tokens of prompts that have been admitted and will be computed */
+    wf_seq *waiting;      /* in order; those that have not run yet */
+    const wf_seq *prompt; /* the first of its running sequences with a prompt to compute, in the step being formed */
+    uint32_t n_active;    /* running or preempted sequences */
+} wf_client;
 
 /* A copy of pages of q to the host (out) or back. Swaps run before the step: first all that go out, then all
  * that come in. A sequence is in the list once. */
@@ -97,8 +116,11 @@ typedef struct wf_sched {
     wf_sched_params p;
     wf_pages pages;
     wf_prefix prefix;
-    wf_seq *waiting, *running; /* both in order */
-    uint32_t n_waiting, n_running;
+    wf_seq *running, *preempted; /* both in order */
+    uint32_t n_waiting, n_running; /* preempted ones wait */
+    wf_client nobody, *clients; /* nobody, of id 0, is the last in the list, and always there */
+    uint32_t n_clients;         /* besides nobody */
+    int64_t floor;              /* what the last client had been served when nobody was left that waits */
     int64_t step, arrivals;
     double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
     wf_swap *swaps;             /* of the batch just formed */
@@ -106,6 +128,8 @@ typedef struct wf_sched {
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
     wf_peak *peaks;             /* scratch of wf_sched_predict */
     uint32_t *remainders;       /* [page_tokens], the same */
+    wf_seq **prompts;           /* [limits.seqs] of the step being formed: sequences with prompts to compute, in turn */
+    uint32_t n_prompts;
 } wf_sched;
 
 weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params *p);

@@ -259,6 +259,7 @@ static sim *new_request(world *w, uint64_t seed, uint64_t i)
     r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
     r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
     r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
+    r->q.client_id = wf_random(~seed, i) % 4;
     r->q.no_logits = r->want == prompt;
     if (r->q.no_logits) r->q.max_tokens = prompt;
     r->began = -1;
@@ -322,7 +323,7 @@ static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint
 static void close_world(world *w)
 {
     assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
-    assert_true(!w->s.running && !w->s.waiting && !w->s.n_running && !w->s.n_waiting && !w->alive);
+    assert_true(!w->s.running && !w->s.n_running && !w->s.n_waiting && !w->alive);
     wf_batch_free(&w->b);
     wf_sched_free(&w->s);
     free(w->kv);
@@ -450,7 +451,7 @@ static void test_dense_batch_is_full(void **state)
     open_world(&w, &roomy, WF_POLICY_NANOFLOW, 8, 0);
     for (int i = 0; i < 60; i++) add(&w, 20, 10, 1000 * i, 0);
     int full = 0, few = 0;
-    while (w.s.waiting) {
+    while (w.s.n_waiting) {
         step(&w);
         *(w.b.n_tokens == roomy.step_tokens ? &full : &few) += 1;
     }
