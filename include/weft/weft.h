@@ -205,18 +205,18 @@ WEFT_API enum weft_status weft_detokenize(const struct weft_model *m, const int3
  * full length, 0 for an id that is not in the vocabulary. The text may be a part of a UTF-8 character. Thread-safe. */
 WEFT_API size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap);
 struct weft_message {
-    const char *role;    /* "system", "user", "assistant" */
+    const char *role;    /* "system", "user", "assistant", "tool" (the result of one) */
     const char *content;
 };
-/* Renders a conversation with the named template (NULL: the model's own), up to the start of the assistant's turn. *text is
- * allocated; free it with weft_free. Tokenise it with WEFT_TEXT_NO_ADD_SPECIAL only if *has_bos: the text then starts with
- * BOS already. Thread-safe. */
-WEFT_API enum weft_status weft_chat_render(const struct weft_model *m, const char *name,
-                                           const struct weft_message *msgs, size_t n, char **text,
-                                           bool *has_bos);
+/* Renders a conversation with the named template (NULL: the model's own), up to the start of the assistant's turn, as token ids.
+ * Contents never become control tokens, whatever they spell: only the template's own text does. *ids is allocated; free it with
+ * weft_free. WEFT_ERR_UNSUPPORTED: no such template, or it has no place for a message of a tool. Thread-safe. */
+WEFT_API enum weft_status weft_chat_tokenize(const struct weft_model *m, const char *name,
+                                             const struct weft_message *msgs, size_t n, int32_t **ids,
+                                             size_t *n_ids);
 /* All template names, NULL-terminated; static storage. */
 WEFT_API const char *const *weft_chat_names(void);
-/* Frees what weft_tokenize, weft_detokenize and weft_chat_render allocated. NULL is allowed. */
+/* Frees what weft_tokenize, weft_detokenize and weft_chat_tokenize allocated. NULL is allowed. */
 WEFT_API void weft_free(void *p);
 
 /* --- engine ---------------------------------------------------------------------------------------- */

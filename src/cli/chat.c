@@ -77,17 +77,6 @@ static weft_status start(struct chat *c)
     return c->o->system ? add(c, "system", c->o->system) : WEFT_OK;
 }
 
-static weft_status tokens_of_chat(struct chat *c, int32_t **ids, size_t *n)
-{
-    char *text = NULL;
-    bool has_bos = false;
-    WF_TRY(weft_chat_render(c->m, c->o->chat_template, c->msgs, c->n, &text, &has_bos));
-    weft_status s = weft_tokenize(c->m, text, strlen(text),
-                                  has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT, ids, n);
-    weft_free(text);
-    return s;
-}
-
 /* ---- turns ------------------------------------------------------------------------------------
  */
 
@@ -111,7 +100,7 @@ static int turn(struct chat *c, const char *text, wf_generation *a)
     size_t before = c->n, n = 0;
     int32_t *ids = NULL;
     weft_status s = add(c, "user", text);
-    if (!s) s = tokens_of_chat(c, &ids, &n);
+    if (!s) s = weft_chat_tokenize(c->m, c->o->chat_template, c->msgs, c->n, &ids, &n);
     int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
     weft_free(ids);
     if (!rc) rc = (s = add(c, "assistant", a->text ? a->text : "")) ? wf_say_error(s) : 0;

@@ -147,14 +147,18 @@ static char *special_text(const struct weft_model *m, int32_t id)
     return text;
 }
 
-weft_status weft_chat_render(const struct weft_model *m, const char *name, const struct weft_message *msgs, size_t n, char **text, bool *has_bos)
+weft_status weft_chat_tokenize(const struct weft_model *m, const char *name, const struct weft_message *msgs, size_t n, int32_t **ids, size_t *n_ids)
 {
     if (!name) name = m->info.chat_name;
     if (!name)
         return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s; pass --chat-template NAME (chatml, llama2, llama3, mistral, ...)", m->info.path,
                        m->info.chat_template ? "the chat template of this model is not one that weft knows" : "this model has no chat template");
     char *bos = special_text(m, m->info.bos), *eos = special_text(m, m->info.eos);
-    weft_status s = bos && eos ? wf_chat_render(name, bos, eos, msgs, n, text, has_bos) : WEFT_ERR_NOMEM;
+    wf_chat_text text = {0};
+    weft_status s = bos && eos ? wf_chat_render(name, bos, eos, msgs, n, &text) : WEFT_ERR_NOMEM;
+    unsigned flags = text.has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT;
+    if (!s) s = wf_tokenize_around(m->tokenizer, text.text, text.len, text.contents, text.n_contents, flags, ids, n_ids);
+    wf_chat_text_free(&text);
     free(bos);
     free(eos);
     return s;

@@ -309,10 +309,9 @@ static bool read_message(const json_t *v, struct weft_message *out, wf_http_erro
     if (!json_is_object(v) || !role)
         return wf_refuse(r, 400, "messages", "each of messages must be an object with a role");
     if (!strcmp(role, "developer")) role = "system";
-    if (!strcmp(role, "tool") || !strcmp(role, "function"))
-        return wf_refuse(r, 501, "messages", "messages of the role %s are not supported", role);
-    if (strcmp(role, "system") && strcmp(role, "user") && strcmp(role, "assistant"))
-        return wf_refuse(r, 400, "messages", "unknown role '%.40s'; want system, user or assistant",
+    if (!strcmp(role, "function")) role = "tool"; /* its former name */
+    if (strcmp(role, "system") && strcmp(role, "user") && strcmp(role, "assistant") && strcmp(role, "tool"))
+        return wf_refuse(r, 400, "messages", "unknown role '%.40s'; want system, user, assistant or tool",
                          role);
     out->role = role;
     bool ok = read_content(json_object_get(v, "content"), &content, r);
@@ -320,15 +319,10 @@ static bool read_message(const json_t *v, struct weft_message *out, wf_http_erro
     return ok && content.failed ? wf_refuse(r, 500, "", "out of memory") : ok;
 }
 
-static bool render(const wf_server *s, const struct weft_message *m, size_t n, wf_prompt *out,
-                   wf_http_error *r)
+static bool render(const wf_server *s, const struct weft_message *m, size_t n, wf_prompt *out, wf_http_error *r)
 {
-    bool has_bos = false;
-    if (weft_chat_render(s->model, s->p.chat_template, m, n, &out->text, &has_bos))
-        return wf_refuse(r, 400, "messages", "%s", weft_last_error());
-    out->len = strlen(out->text);
-    return tokenize(s, out->text, out->len, has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT,
-                    "messages", out, r);
+    weft_status e = weft_chat_tokenize(s->model, s->p.chat_template, m, n, &out->ids, &out->n);
+    return e ? wf_refuse(r, e == WEFT_ERR_UNSUPPORTED ? 501 : 400, "messages", "%s", weft_last_error()) : true;
 }
 
 static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)

@@ -31,6 +31,7 @@ typedef struct chat_format {
     const char *system[2]; /* around a system content; inside user[] unless place is OWN_TURN */
     enum system_place place;
     const char *user[2], *assistant[2];
+    const char *tool[4];  /* around all results in a row, and around each of them: [0] [1] result [2] [1] result [2] [3]; NULL: none */
     const char *generate; /* start of the answer */
     enum trim trim;
     const char *system_default; /* for a conversation without a system message; NULL: none */
@@ -45,6 +46,7 @@ static const chat_format formats[] = {
         .system = {"<|im_start|>system\n", "<|im_end|>\n"},
         .user = {"<|im_start|>user\n", "<|im_end|>\n"},
         .assistant = {"<|im_start|>assistant\n", "<|im_end|>\n"},
+        .tool = {"<|im_start|>user", "\n<tool_response>\n", "\n</tool_response>", "<|im_end|>\n"},
         .generate = "<|im_start|>assistant\n",
     },
     {
@@ -65,6 +67,7 @@ static const chat_format formats[] = {
         .system = {"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
         .user = {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
         .assistant = {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+        .tool = {"", "<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>", ""},
         .generate = "<|start_header_id|>assistant<|end_header_id|>\n\n",
         .trim = ALL,
     },
@@ -258,8 +261,8 @@ static const chat_format *format_find(const char *name)
 /* ---- rendering ------------------------------------------------------------------------------- */
 
 typedef struct writer {
-    char *text;
-    size_t len, cap;
+    wf_chat_text *out;
+    size_t cap;
     const char *bos, *eos;
 } writer;
 
@@ -270,18 +273,29 @@ typedef struct span {
 
 static weft_status put(writer *w, const char *p, size_t len)
 {
-    if (w->cap - w->len <= len) {
-        size_t cap = (w->len + len + 64) * 2;
-        char *text = cap > len ? realloc(w->text, cap) : NULL;
+    wf_chat_text *o = w->out;
+    if (w->cap - o->len <= len) {
+        size_t cap = (o->len + len + 64) * 2;
+        char *text = cap > len ? realloc(o->text, cap) : NULL;
         if (!text)
             return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a chat text of %zu bytes",
-                           w->len + len);
-        w->text = text;
+                           o->len + len);
+        o->text = text;
         w->cap = cap;
     }
-    memcpy(w->text + w->len, p, len);
-    w->text[w->len += len] = 0;
+    memcpy(o->text + o->len, p, len);
+    o->text[o->len += len] = 0;
     return WEFT_OK;
+}
+
+/* Appends what a message says, and notes where it stands. */
+static weft_status put_content(writer *w, span s)
+{
+    wf_chat_text *o = w->out;
+    if (!s.len) return WEFT_OK;
+    if (!wf_grow(&o->contents, o->n_contents, &o->cap_contents, sizeof *o->contents)) return WEFT_ERR_NOMEM;
+    o->contents[o->n_contents++] = (wf_text_span){o->len, o->len + s.len};
+    return put(w, s.p, s.len);
 }
 
 /* Appends a string of the table with \1 and \2 replaced; NULL: nothing. */
@@ -311,7 +325,7 @@ static weft_status put_turn(writer *w, const char *const around[2], const char *
     span s = {content, strlen(content)};
     if (trim) s = trimmed(s);
     WF_TRY(put_fixed(w, around[0]));
-    WF_TRY(put(w, s.p, s.len));
+    WF_TRY(put_content(w, s));
     return put_fixed(w, around[1]);
 }
 
@@ -328,15 +342,25 @@ static weft_status put_user(writer *w, const chat_format *f, const char *system,
         while (s.len && is_space(s.p[s.len - 1])) s.len--;
     else if (trim)
         s = trimmed(s);
-    WF_TRY(put(w, s.p, s.len));
+    WF_TRY(put_content(w, s));
     return put_fixed(w, f->user[1]);
 }
 
-enum role { SYSTEM, USER, ASSISTANT };
+/* A result of a tool, the i-th message. */
+static weft_status put_tool(writer *w, const chat_format *f, const struct weft_message *msgs, size_t n, size_t i)
+{
+    bool first = !i || strcmp(msgs[i - 1].role, "tool"), last = i + 1 == n || strcmp(msgs[i + 1].role, "tool");
+    const char *const around[2] = {f->tool[1], f->tool[2]};
+    if (first) WF_TRY(put_fixed(w, f->tool[0]));
+    WF_TRY(put_turn(w, around, msgs[i].content, f->trim == ALL));
+    return last ? put_fixed(w, f->tool[3]) : WEFT_OK;
+}
+
+enum role { SYSTEM, USER, ASSISTANT, TOOL };
 
 static weft_status check(const struct weft_message *m, size_t i, enum role *role)
 {
-    static const char *const roles[] = {"system", "user", "assistant"};
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
     if (!m->role || !m->content)
         return wf_fail(WEFT_ERR_ARG, "message %zu has no %s", i, m->role ? "content" : "role");
     for (size_t k = 0; k < WF_LEN(roles); k++) {
@@ -344,7 +368,7 @@ static weft_status check(const struct weft_message *m, size_t i, enum role *role
         if (!strcmp(m->role, roles[k])) return WEFT_OK;
     }
     return wf_fail(WEFT_ERR_ARG,
-                   "message %zu has the role '%.32s'; roles are system, user and assistant", i,
+                   "message %zu has the role '%.32s'; roles are system, user, assistant and tool", i,
                    m->role);
 }
 
@@ -356,6 +380,9 @@ static weft_status plan(const chat_format *f, const struct weft_message *msgs, s
     for (size_t i = 0; i < n; i++) {
         enum role role = SYSTEM;
         WF_TRY(check(&msgs[i], i, &role));
+        if (role == TOOL && !f->tool[1])
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "message %zu: the chat template %s has no place for messages of tools; send the result in a user message",
+                           i, f->name);
         if (role == USER && (*user == n || f->place == IN_LAST_USER)) *user = i;
         if (role == SYSTEM && i && f->place != OWN_TURN)
             return wf_fail(
@@ -374,7 +401,11 @@ static weft_status render(writer *w, const chat_format *f, const struct weft_mes
     WF_TRY(plan(f, msgs, n, &taker));
     bool has_system = !strcmp(msgs[0].role, "system");
     WF_TRY(put_fixed(w, f->open));
-    if (!has_system && f->system_default) WF_TRY(put_turn(w, f->system, f->system_default, false));
+    if (!has_system && f->system_default) {
+        WF_TRY(put_fixed(w, f->system[0]));
+        WF_TRY(put_fixed(w, f->system_default));
+        WF_TRY(put_fixed(w, f->system[1]));
+    }
     for (size_t i = 0; i < n; i++) {
         enum role role = SYSTEM;
         WF_TRY(check(&msgs[i], i, &role));
@@ -383,6 +414,8 @@ static weft_status render(writer *w, const chat_format *f, const struct weft_mes
             WF_TRY(put_user(w, f, inside && i == taker ? msgs[0].content : NULL, msgs[i].content));
         else if (role == ASSISTANT)
             WF_TRY(put_turn(w, f->assistant, msgs[i].content, f->trim != KEEP));
+        else if (role == TOOL)
+            WF_TRY(put_tool(w, f, msgs, n, i));
         else if (!inside)
             WF_TRY(put_turn(w, f->system, msgs[i].content, f->trim == ALL));
     }
@@ -390,15 +423,23 @@ static weft_status render(writer *w, const chat_format *f, const struct weft_mes
 }
 
 weft_status wf_chat_render(const char *name, const char *bos, const char *eos,
-                           const struct weft_message *msgs, size_t n, char **text, bool *has_bos)
+                           const struct weft_message *msgs, size_t n, wf_chat_text *out)
 {
+    *out = (wf_chat_text){0};
     const chat_format *f = format_find(name);
     if (!f) return WEFT_ERR_UNSUPPORTED;
-    writer w = {.bos = bos ? bos : "", .eos = eos ? eos : ""};
+    writer w = {.out = out, .bos = bos ? bos : "", .eos = eos ? eos : ""};
     weft_status s = put(&w, "", 0);
     if (!s) s = render(&w, f, msgs, n);
-    if (s) return free(w.text), s;
-    *has_bos = *w.bos && !strncmp(w.text, w.bos, strlen(w.bos));
-    *text = w.text;
+    if (s) return wf_chat_text_free(out), s;
+    bool own = !out->n_contents || out->contents[0].begin >= strlen(w.bos);
+    out->has_bos = *w.bos && own && !strncmp(out->text, w.bos, strlen(w.bos));
     return WEFT_OK;
+}
+
+void wf_chat_text_free(wf_chat_text *t)
+{
+    free(t->text);
+    free(t->contents);
+    *t = (wf_chat_text){0};
 }

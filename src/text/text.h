@@ -44,6 +44,14 @@ void wf_tokenizer_destroy(wf_tokenizer *);
 
 /* flags: enum weft_text_flags. The caller frees *ids. O(n log n) in len. Invalid UTF-8 is no error: it takes byte fallback. */
 weft_status wf_tokenize(const wf_tokenizer *, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n);
+/* The same, but n_plain ranges of the text are plain: no control token is found in them, nor across their ends, nor any other special
+ * token that occurs in the text around them, such as a marker of turns that the vocabulary holds as a user-defined token. Words may
+ * cross the ends. */
+typedef struct wf_text_span {
+    size_t begin, end;
+} wf_text_span;
+weft_status wf_tokenize_around(const wf_tokenizer *, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
+                               int32_t **ids, size_t *n);
 weft_status wf_detokenize(const wf_tokenizer *, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len);
 /* Writes the text of one token in the middle of a text to buf (at most cap bytes). Returns its full length; 0: id out of range. */
 size_t wf_token_piece(const wf_tokenizer *, int32_t id, unsigned flags, char *buf, size_t cap);
@@ -62,8 +70,17 @@ uint32_t wf_token_longest(const wf_tokenizer *);
 /* Chat templates. */
 const char *wf_chat_recognise(const char *template_text, size_t len); /* a name, or NULL */
 const char *const *wf_chat_names(void);
-/* bos, eos: their texts, for templates that contain them. *has_bos: the text already starts with BOS. */
+/* A conversation as text. Only what the template itself wrote may become control tokens; contents lists what did not come from it. */
+typedef struct wf_chat_text {
+    char *text; /* NUL-terminated; wf_chat_text_free frees it */
+    size_t len;
+    wf_text_span *contents; /* in ascending order */
+    size_t n_contents, cap_contents;
+    bool has_bos; /* the template begins with BOS */
+} wf_chat_text;
+/* bos, eos: their texts, for templates that contain them. */
 weft_status wf_chat_render(const char *name, const char *bos, const char *eos, const struct weft_message *msgs, size_t n,
-                           char **text, bool *has_bos);
+                           wf_chat_text *out);
+void wf_chat_text_free(wf_chat_text *);
 
 #endif

@@ -265,43 +265,112 @@ void wf_tokenizer_destroy(wf_tokenizer *t)
 
 /* ---- text to ids ----------------------------------------------------------------------------- */
 
+typedef struct encoder {
+    const wf_tokenizer *t;
+    const char *text;
+    size_t len;
+    const wf_text_span *plain, *plain_end; /* those that end behind the current position */
+    const wf_specials *specials;       /* to find outside of them */
+    uint8_t *marks; /* bits of the special tokens found there; NULL: there are no plain ranges */
+} encoder;
+
+static bool in_plain(encoder *e, size_t i)
+{
+    while (e->plain < e->plain_end && e->plain->end <= i) e->plain++;
+    return e->plain < e->plain_end && e->plain->begin <= i;
+}
+
+static bool is_blank(const wf_vocab_token *tok)
+{
+    for (uint32_t i = 0; i < tok->len; i++)
+        if (!strchr(" \t\r\n", tok->text[i])) return false;
+    return true;
+}
+
+/* A user-defined token at i, which may cross the ends of ranges. Not one that marks turns: text of others cannot have it. */
+static int32_t match_user(const encoder *e, size_t i, bool plain, size_t *used)
+{
+    int32_t id = wf_specials_match(&e->t->user, e->t->tokens, e->text + i, e->len - i, used);
+    bool mark = id >= 0 && plain && e->marks[id / 8] >> id % 8 & 1;
+    return mark && !is_blank(&e->t->tokens[id]) ? -1 : id;
+}
+
+/* The special token at i and its length; -1: none. */
+static int32_t match(encoder *e, size_t i, size_t *used)
+{
+    size_t own = 0;
+    bool plain = in_plain(e, i);
+    int32_t user = match_user(e, i, plain, used);
+    if (plain) return user;
+    size_t len = (e->plain < e->plain_end ? e->plain->begin : e->len) - i;
+    int32_t id = wf_specials_match(e->specials, e->t->tokens, e->text + i, len, &own);
+    if (id < 0 || (user >= 0 && own < *used)) return user;
+    *used = own;
+    return id;
+}
+
+/* Marks the special tokens in the text around the plain ranges. */
+static weft_status find_marks(encoder *e)
+{
+    e->marks = wf_calloc(e->t->n_tokens / 8 + 1, 1);
+    if (!e->marks) return WEFT_ERR_NOMEM;
+    const wf_text_span *first = e->plain;
+    for (size_t i = 0, used = 0; i < e->len; i += used) {
+        int32_t id = in_plain(e, i) ? -1 : match(e, i, &used);
+        if (id >= 0)
+            e->marks[id / 8] |= (uint8_t)(1 << id % 8);
+        else
+            used = in_plain(e, i) ? e->plain->end - i : 1;
+    }
+    e->plain = first;
+    return WEFT_OK;
+}
+
 /* Special tokens become their ids, the text between them goes through the kind. */
-static weft_status encode(const wf_tokenizer *t, const char *text, size_t len,
-                          const wf_specials *specials, wf_ids *out)
+static weft_status encode(encoder *e, wf_ids *out)
 {
     size_t start = 0;
     bool prefix =
         true; /* the first plain text and each one after a special token get the space prefix */
-    for (size_t i = 0, used = 0; i < len;) {
-        int32_t id = wf_specials_match(specials, t->tokens, text + i, len - i, &used);
+    for (size_t i = 0, used = 0; i < e->len;) {
+        int32_t id = match(e, i, &used);
         if (id < 0) {
             i++;
             continue;
         }
-        if (i > start) WF_TRY(t->kind->encode(t, text + start, i - start, prefix, out));
+        if (i > start) WF_TRY(e->t->kind->encode(e->t, e->text + start, i - start, prefix, out));
         WF_TRY(wf_ids_push(out, id));
         prefix = true;
         start = i += used;
     }
-    return len > start ? t->kind->encode(t, text + start, len - start, prefix, out) : WEFT_OK;
+    return e->len > start ? e->t->kind->encode(e->t, e->text + start, e->len - start, prefix, out) : WEFT_OK;
 }
 
-weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags,
-                        int32_t **ids, size_t *n)
+weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
+                               int32_t **ids, size_t *n)
 {
     if (len > WF_TEXT_MAX)
         return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",
                        len, WF_TEXT_MAX);
     wf_ids out = {0};
+    encoder e = {t, text, len, plain, plain + n_plain, flags & WEFT_TEXT_NO_PARSE_SPECIAL ? &t->user : &t->all, NULL};
     bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
     weft_status s = wf_grow(&out.v, 0, &out.cap, sizeof *out.v) ? WEFT_OK : WEFT_ERR_NOMEM;
     if (!s && add && t->add_bos) s = wf_ids_push(&out, t->bos);
-    if (!s) s = encode(t, text, len, flags & WEFT_TEXT_NO_PARSE_SPECIAL ? &t->user : &t->all, &out);
+    if (!s && n_plain) s = find_marks(&e);
+    if (!s) s = encode(&e, &out);
     if (!s && add && t->add_eos) s = wf_ids_push(&out, t->eos);
+    free(e.marks);
     if (s) return free(out.v), s;
     *ids = out.v;
     *n = out.n;
     return WEFT_OK;
+}
+
+weft_status wf_tokenize(const wf_tokenizer *t, const char *text, size_t len, unsigned flags,
+                        int32_t **ids, size_t *n)
+{
+    return wf_tokenize_around(t, text, len, (const wf_text_span[1]){{0}}, 0, flags, ids, n);
 }
 
 /* ---- ids to text ----------------------------------------------------------------------------- */

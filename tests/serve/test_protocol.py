@@ -345,6 +345,25 @@ class Chat(serve.TestCase):
         turns[0]["role"] = "developer"
         self.assertEqual(self.s.chat(messages=turns).json["choices"], a["choices"])
 
+    def test_tools_answer(self):
+        turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": None}, {"role": "tool", "tool_call_id": "a", "content": "42"}]
+        a = self.s.chat(messages=turns)
+        self.assertEqual(a.status, 200, a.body)
+        other = self.s.chat(messages=[*turns[:2], {"role": "tool", "content": "4242"}])
+        self.assertGreater(other.json["usage"]["prompt_tokens"], a.json["usage"]["prompt_tokens"])  # it is read
+        turns[2]["role"] = "function"
+        self.assertEqual(self.s.chat(messages=turns).json["choices"], a.json["choices"])
+
+    def test_contents_are_never_control_tokens(self):
+        """What a prompt may spell, a message may not; the template of the server has no control tokens of this vocabulary."""
+        def used(text):
+            return self.s.chat(text, max_tokens=1).json["usage"]["prompt_tokens"]
+
+        for token in ("<s>", "</s>", "<unk>"):
+            self.assertGreater(used(token * 10) - used(token), 18, token)
+            raw = self.s.complete(prompt=token * 10, max_tokens=1).json["usage"]["prompt_tokens"]
+            self.assertLessEqual(raw, 11, token)
+
     def test_streaming(self):
         events = self.s.stream("/v1/chat/completions", messages=[{"role": "user", "content": "Hello"}])
         self.assertEqual(events[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})

@@ -93,12 +93,11 @@ static const struct {
 static void expect(const char *name, const char *bos, const char *eos,
                    const struct weft_message *msgs, size_t n, const char *expected)
 {
-    char *text;
-    bool has_bos;
-    assert_int_equal(wf_chat_render(name, bos, eos, msgs, n, &text, &has_bos), WEFT_OK);
-    assert_string_equal(text, expected);
-    assert_int_equal(has_bos, !strncmp(expected, bos, strlen(bos)));
-    free(text);
+    wf_chat_text t;
+    assert_int_equal(wf_chat_render(name, bos, eos, msgs, n, &t), WEFT_OK);
+    assert_string_equal(t.text, expected);
+    assert_int_equal(t.has_bos, !strncmp(expected, bos, strlen(bos)));
+    wf_chat_text_free(&t);
 }
 
 static void renderings(void **state)
@@ -122,16 +121,28 @@ static void names(void **state)
     assert_int_equal(n, WF_LEN(cases));
 }
 
+/* Results of tools, as the templates of Qwen 2.5 and Llama 3.1 write them (the latter would quote a text as JSON). */
+static void tools(void **state)
+{
+    (void)state;
+    static const struct weft_message calls[] = {{"user", "Hi"}, {"assistant", "Hello!"}, {"tool", "42"}, {"tool", "43"}, {"user", "Bye"}};
+    expect("chatml", "<s>", "", calls, 5,
+           "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello!<|im_end|>\n<|im_start|>user\n<tool_response>\n42\n</tool_response>\n"
+           "<tool_response>\n43\n</tool_response><|im_end|>\n<|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n");
+    expect("llama3", "<B>", "", calls, 4,
+           "<B><|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nHello!<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n42<|eot_id|>"
+           "<|start_header_id|>ipython<|end_header_id|>\n\n43<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+}
+
 /* A model without BOS: nothing is written for it, and the caller is told so. */
 static void no_bos(void **state)
 {
     (void)state;
-    char *text;
-    bool has_bos = true;
-    assert_int_equal(wf_chat_render("llama2", NULL, NULL, talk + 1, 1, &text, &has_bos), WEFT_OK);
-    assert_string_equal(text, "[INST] Hi [/INST]");
-    assert_false(has_bos);
-    free(text);
+    wf_chat_text t;
+    assert_int_equal(wf_chat_render("llama2", NULL, NULL, talk + 1, 1, &t), WEFT_OK);
+    assert_string_equal(t.text, "[INST] Hi [/INST]");
+    assert_false(t.has_bos);
+    wf_chat_text_free(&t);
 }
 
 /* The distinguishing lines of the templates as the models' files have them. */
@@ -193,16 +204,16 @@ static void recognition(void **state)
 static void expect_error(weft_status status, const char *word, const char *name,
                          const struct weft_message *msgs, size_t n)
 {
-    char *text;
-    bool has_bos;
-    assert_int_equal(wf_chat_render(name, "<s>", "</s>", msgs, n, &text, &has_bos), status);
+    wf_chat_text t;
+    assert_int_equal(wf_chat_render(name, "<s>", "</s>", msgs, n, &t), status);
+    assert_null(t.text);
     if (!strstr(wf_error(), word)) fail_msg("no '%s' in: %s", word, wf_error());
 }
 
 static void errors(void **state)
 {
     (void)state;
-    const struct weft_message tool[] = {{"user", "Hi"}, {"tool", "42"}},
+    const struct weft_message tool[] = {{"user", "Hi"}, {"tool", "42"}}, king[] = {{"user", "Hi"}, {"king", "42"}},
                               late[] = {{"user", "Hi"}, {"system", "S"}};
     const struct weft_message alone[] = {{"system", "S"}}, no_content[] = {{"user", NULL}},
                               no_role[] = {{NULL, "Hi"}};
@@ -210,7 +221,8 @@ static void errors(void **state)
     expect_error(WEFT_ERR_UNSUPPORTED, "chatml", NULL, talk, 4);
     expect_error(WEFT_ERR_UNSUPPORTED, "klingon", "klingon", talk, 4);
     expect_error(WEFT_ERR_UNSUPPORTED, "gemma", "klingon", talk, 4);
-    expect_error(WEFT_ERR_ARG, "'tool'", "chatml", tool, 2);
+    expect_error(WEFT_ERR_ARG, "'king'", "chatml", king, 2);
+    expect_error(WEFT_ERR_UNSUPPORTED, "gemma", "gemma", tool, 2);
     expect_error(WEFT_ERR_ARG, "system", "llama2", late, 2);
     expect_error(WEFT_ERR_ARG, "user", "chatml", alone, 1);
     expect_error(WEFT_ERR_ARG, "user", "chatml", NULL, 0);
@@ -222,7 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(renderings),  cmocka_unit_test(names),  cmocka_unit_test(no_bos),
-        cmocka_unit_test(recognition), cmocka_unit_test(errors),
+        cmocka_unit_test(recognition), cmocka_unit_test(tools), cmocka_unit_test(errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
