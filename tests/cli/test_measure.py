@@ -145,6 +145,16 @@ class Bench(cli.TestCase):
         self.assertEqual([(r["n_prompt"], r["n_gen"]) for r in rows], [("4", "0"), ("9", "0"), ("0", "3")])
         self.assertTrue(all(float(r["avg_ts"]) > 0 and None not in r for r in rows))
 
+    def test_names_of_files_are_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'a "b", c\\d.gguf')
+            os.symlink(os.path.join(cli.ROOT, "models", "demo.gguf"), path)
+            tiny = ["bench", *cli.CPU, "-m", path, "-p", 1, "-n", 0, "-r", 1]
+            row, = csv.DictReader(io.StringIO(self.ok(*tiny, "-o", "csv").text))
+            self.assertEqual(row["model_filename"], path)
+            row, = json.loads(self.ok(*tiny, "-o", "json").text)
+            self.assertEqual(row["model_filename"], path)
+
     def test_results_file(self):
         columns = ("date,device,driver,commit,op,dtype,shape,variant,median_us,rate,unit,ceiling_pct,peer,"
                    "peer_rate,ratio").split(",")

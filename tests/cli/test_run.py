@@ -112,6 +112,9 @@ class Text(cli.TestCase):
             self.assertEqual(spans.count(("submit", 0)), 1)
             for step in range(9):
                 self.assertEqual(spans.index(("submit", step + 1)) < spans.index(("wait", step)), ahead, spans)
+            times = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and e["tid"] == 1)
+            for (_, end), (begin, _) in zip(times, times[1:]):
+                self.assertLessEqual(end, begin + 0.01, "one thread does one thing after the other, in microseconds")
 
 
     def test_trace_of_a_failed_run(self):

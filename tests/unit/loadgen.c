@@ -84,6 +84,24 @@ static void test_metrics(void **state)
     wf_request_results_free(a, n);
 }
 
+/* Three requests one behind the other, and a fourth beside the last. */
+static void test_requests_that_touch(void **state)
+{
+    (void)state;
+    static const double limits[WF_N_METRICS];
+    static const struct sample second = {1000, {0}, 0};
+    wf_request_result a[4];
+    wf_load_stats s;
+    for (size_t i = 0; i < 3; i++) a[i] = play(&second, (5000 + 1000 * i) * MS);
+    a[3] = play(&second, (uint64_t)7500 * MS);
+    for (size_t n = 3; n <= 4; n++) {
+        assert_int_equal(wf_load_stats_make(a, n, 4, limits, &s), WEFT_OK);
+        assert_int_equal(s.peak_requests, n - 2);
+        wf_load_stats_free(&s);
+    }
+    for (size_t i = 0; i < 4; i++) free(a[i].gaps);
+}
+
 /* E2E latencies are 28, 29, 3 and 92 ms; the one with a single token has no TPOT to be too slow. */
 static void test_goodput(void **state)
 {
@@ -255,7 +273,7 @@ static void test_endless_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics),  cmocka_unit_test(test_goodput),        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_metrics), cmocka_unit_test(test_requests_that_touch),  cmocka_unit_test(test_goodput),        cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_arrivals), cmocka_unit_test(test_random_lengths), cmocka_unit_test(test_trace),
         cmocka_unit_test(test_bad_traces), cmocka_unit_test(test_events),       cmocka_unit_test(test_endless_line),
     };

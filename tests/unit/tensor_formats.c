@@ -182,9 +182,9 @@ static float weight(size_t i)
 static float tolerance(enum wf_dtype t, const float *x, size_t i)
 {
     size_t block = wf_dtypes[t].block, group = t == WF_Q6_K ? 16 : block;
-    float top = 0, block_top = 0;
+    float top = 0, block_top = 0, largest = 0; /* with its sign */
     for (size_t k = i / group * group; k < (i / group + 1) * group; k++)
-        top = fmaxf(top, fabsf(x[k]));
+        if (fabsf(x[k]) > top) top = fabsf(x[k]), largest = x[k];
     for (size_t k = i / block * block; k < (i / block + 1) * block; k++)
         block_top = fmaxf(block_top, fabsf(x[k]));
     switch (t) {
@@ -195,7 +195,7 @@ static float tolerance(enum wf_dtype t, const float *x, size_t i)
     case WF_Q8_0:
         return top / 127 * 0.5f + top * 0x1p-10f + 0x1p-18f;
     case WF_Q4_0:
-        return top / 8 * 1.0f + top * 0x1p-10f + 0x1p-21f; /* 8 does not fit on one side */
+        return top / 8 * (x[i] * largest > 0 ? 0.5f : 1.0f) + top * 0x1p-10f + 0x1p-21f; /* 8 does not fit on the other side */
     case WF_Q4_1: /* top is at least half of what 15 steps span */
         return top * 2 / 15 * 0.5f + top * 0x1p-9f + 0x1p-20f;
     case WF_Q6_K:

@@ -259,6 +259,7 @@ static void fused_kernels_that_are_wrong(void **state)
         assert_int_equal(wf_has_fused_kernel(f.dev, &norm_only), !norm_apart); /* another kind of fusion is not dropped */
         assert_int_equal(wf_pieces(f.dev, &c, piece), 3);
         wf_call plain = wf_piece_of(&c, piece[1]);
+        assert_int_equal(plain.in[WF_GEMM_X].offset, c.out[WF_GEMM_NORM_WS].offset);
         assert_int_equal(wf_pick(f.dev, &plain), 0); /* the plain product's kernel is not dropped */
         f.dev->fns = null_fns;
         end(&f);

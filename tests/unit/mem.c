@@ -1,0 +1,70 @@
+/* mem: the arena's slabs, on the null device: where regions lie, and what does not fit. Pages and prefixes are tested with the scheduler. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "dev/null.h"
+#include "mem/arena.h"
+
+enum { LARGEST = 1000 * 64 };
+
+static wf_dev *open_null(void)
+{
+    wf_dev *d = NULL;
+    assert_int_equal(wf_dev_open("null", &(wf_open_params){.max_alloc = LARGEST}, &d), WEFT_OK);
+    return d;
+}
+
+/* Regions of all sizes lie in slabs that the device can allocate, aligned, and none reaches into another. */
+static void regions_lie_apart(void **state)
+{
+    enum { N = 300 };
+    wf_region r[N];
+    uint64_t bytes[N];
+    wf_arena a;
+    wf_dev *d = open_null();
+    (void)state;
+    wf_arena_init(&a, d, "weights", "use a smaller model");
+    for (uint64_t i = 0; i < N; i++) {
+        bytes[i] = i % 7 ? wf_random(1, i) % 2000 : LARGEST - i;
+        assert_int_equal(wf_arena_reserve(&a, bytes[i], &r[i]), WEFT_OK);
+        assert_int_equal(r[i].offset % d->align, 0);
+        assert_true(r[i].offset + bytes[i] <= LARGEST);
+        for (uint64_t j = 0; j < i; j++) assert_true(r[j].slab != r[i].slab || r[j].offset + WF_MAX(bytes[j], 1) <= r[i].offset);
+    }
+    assert_int_equal(wf_arena_commit(&a), WEFT_OK);
+    for (size_t i = 0; i < N; i++) assert_true(r[i].offset + bytes[i] <= wf_arena_buf(&a, r[i])->size);
+    wf_arena_free(&a);
+    wf_dev_close(d);
+    assert_int_equal(wf_null_alive(), 0);
+}
+
+/* What is larger than any buffer says what to do, and takes nothing. */
+static void too_large(void **state)
+{
+    wf_arena a;
+    wf_region r;
+    wf_dev *d = open_null();
+    (void)state;
+    wf_arena_init(&a, d, "KV cache", "use fewer tokens");
+    assert_int_equal(wf_arena_reserve(&a, LARGEST, &r), WEFT_OK);
+    assert_int_equal(wf_arena_reserve(&a, LARGEST + 1, &r), WEFT_ERR_NOMEM);
+    assert_non_null(strstr(weft_last_error(), "KV cache: one tensor needs 0.06 MiB"));
+    assert_non_null(strstr(weft_last_error(), "use fewer tokens"));
+    assert_int_equal(wf_arena_bytes(&a), LARGEST);
+    d->info.memory = LARGEST - 1;
+    assert_int_equal(wf_arena_commit(&a), WEFT_ERR_NOMEM);
+    assert_non_null(strstr(weft_last_error(), "KV cache: need"));
+    wf_arena_free(&a);
+    wf_dev_close(d);
+    assert_int_equal(wf_null_alive(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(regions_lie_apart), cmocka_unit_test(too_large)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
