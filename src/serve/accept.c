@@ -1,19 +1,16 @@
-/* accept: the listening socket, and the thread that accepts its connections and hands them to libmicrohttpd. Connections above the limit
- * wait in the socket's queue until others end. libmicrohttpd could do this too, but its threads share the listening socket, each takes
- * it out of its epoll set at its limit, and version 0.9.75 aborts the process when MHD_quiesce_daemon meets a thread that does so. */
+/* accept: the listening socket. */
 #include "serve/internal.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define NO_SOCKET MHD_INVALID_SOCKET
-#define NAP_NS    10000000 /* until the next attempt, when the system lacks files or memory */
 
 static bool is_loopback(const struct sockaddr *a)
 {
@@ -72,71 +69,24 @@ uint32_t wf_accept_port(const wf_server *s)
     return ntohs(v6 ? ((const struct sockaddr_in6 *)&a)->sin6_port : ((const struct sockaddr_in *)&a)->sin_port);
 }
 
-/* Waits until one more connection is allowed; false: no more at all. */
-static bool wait_for_room(wf_server *s)
-{
-    pthread_mutex_lock(&s->lock);
-    while (!s->refusing && s->n_conns >= s->p.max_connections) pthread_cond_wait(&s->room, &s->lock);
-    bool room = !s->refusing;
-    s->n_conns += room;
-    pthread_mutex_unlock(&s->lock);
-    return room;
-}
-
-void wf_accept_closed(wf_server *s)
-{
-    pthread_mutex_lock(&s->lock);
-    s->n_conns--;
-    pthread_cond_signal(&s->room);
-    pthread_mutex_unlock(&s->lock);
-}
-
-static bool is_transient(int error)
-{
-    return error == EAGAIN || error == EINTR || error == ECONNABORTED;
-}
-
-/* Accepts one connection if there is one; false: there was none, or the daemon did not take it. One that the daemon takes and then drops
- * for want of memory, before it says that it has begun, stays counted. */
-static bool accept_one(wf_server *s)
-{
-    struct sockaddr_storage a;
-    socklen_t len = sizeof a;
-    struct pollfd p = {.fd = s->listener, .events = POLLIN};
-    poll(&p, 1, -1);
-    int fd = accept4(s->listener, (struct sockaddr *)&a, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0) return MHD_add_connection(s->daemon, fd, (struct sockaddr *)&a, len) == MHD_YES; /* it closes fd on error */
-    if (!is_transient(errno)) wf_sleep_ns(NAP_NS);
-    return false;
-}
-
-static void *accept_thread(void *arg)
-{
-    wf_server *s = arg;
-    while (wait_for_room(s))
-        if (!accept_one(s)) wf_accept_closed(s);
-    return NULL;
-}
-
-bool wf_accept_start(wf_server *s)
+bool wf_accept_listen(wf_server *s)
 {
     const int on = 1;
     setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* connections of this server may linger while its successor starts */
-    if (listen(s->listener, SOMAXCONN)) return cannot_listen(s);
-    s->accepting = !pthread_create(&s->acceptor, NULL, accept_thread, s);
-    if (!s->accepting) wf_fail(WEFT_ERR_IO, "cannot start a thread that accepts connections; see ulimit -u");
-    return s->accepting;
+    return !listen(s->listener, SOMAXCONN) || cannot_listen(s);
+}
+
+int wf_accept_next(const wf_server *s, bool *lacking)
+{
+    const int on = 1;
+    int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    *lacking = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
+    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event of a stream waits for no other */
+    return fd;
 }
 
 void wf_accept_stop(wf_server *s)
 {
-    pthread_mutex_lock(&s->lock);
-    s->refusing = true;
-    pthread_cond_signal(&s->room);
-    pthread_mutex_unlock(&s->lock);
-    if (s->listener != NO_SOCKET) shutdown(s->listener, SHUT_RDWR); /* ends the thread's poll */
-    if (s->accepting) pthread_join(s->acceptor, NULL);
     if (s->listener != NO_SOCKET) close(s->listener);
-    s->accepting = false;
     s->listener = NO_SOCKET;
 }

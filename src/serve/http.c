@@ -1,7 +1,7 @@
 /* http: libmicrohttpd's callbacks. The headers of a request are checked at once, but an error is sent only after its body has
  * arrived, because many clients do not read while they write. A connection that waits for the engine is suspended and costs
  * no thread. */
-#include "serve/internal.h"
+#include "serve/frame.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -22,12 +22,13 @@ static const char *header(const wf_job *j, const char *name)
 
 /* ---- may this request be answered? ----------------------------------------------------------------------- */
 
-/* host[:port] without the port; a bracketed address keeps its brackets. */
+/* host[:port] without the port; a bracketed address keeps its brackets, a name loses the dot behind it. */
 static size_t host_len(const char *host)
 {
     const char *end = *host == '[' ? strchr(host, ']') : strrchr(host, ':');
     if (*host == '[') return end ? (size_t)(end - host) + 1 : strlen(host);
-    return end ? (size_t)(end - host) : strlen(host);
+    size_t n = end ? (size_t)(end - host) : strlen(host);
+    return n && host[n - 1] == '.' ? n - 1 : n;
 }
 
 /* Against DNS rebinding: any site can let its name resolve to 127.0.0.1, but its pages cannot send another Host. */
@@ -70,30 +71,27 @@ static bool check_key(wf_job *j)
                      "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
 }
 
-static wf_mhd count_lengths(void *n, enum MHD_ValueKind kind, const char *key, const char *value)
-{
-    (void)kind, (void)value;
-    *(unsigned *)n += !strcasecmp(key, "Content-Length");
-    return MHD_YES;
-}
-
 static bool check_length(wf_job *j)
 {
     const char *length = header(j, "Content-Length");
-    unsigned lengths = 0;
-    MHD_get_connection_values(j->conn, MHD_HEADER_KIND, count_lengths, &lengths);
-    if (lengths > 1) return wf_refuse(&j->refusal, 400, "", "Content-Length stands more than once");
-    if (length && header(j, "Transfer-Encoding"))
-        return wf_refuse(&j->refusal, 400, "",
-                         "Content-Length and Transfer-Encoding exclude each other");
     if (!length || strtoull(length, NULL, 10) <= j->server->p.max_body) return true;
     return wf_refuse(&j->refusal, 413, "", "the body has %.20s bytes, at most %llu are possible",
                      length, (unsigned long long)j->server->p.max_body);
 }
 
+/* frame.c says in a field, or in a trailer of a body, why it refuses a request: "STATUS reason". */
+static bool check_frame(wf_job *j, enum MHD_ValueKind kind)
+{
+    const char *why = MHD_lookup_connection_value(j->conn, kind, WF_FRAME_REFUSED);
+    if (!why) return true;
+    j->close = true;
+    return j->refusal.status || wf_refuse(&j->refusal, atoi(why), "", "%s", why + 4);
+}
+
 static bool check_headers(wf_job *j)
 {
     wf_http_error none = {0};
+    if (!check_frame(j, MHD_HEADER_KIND)) return false;
     j->route = wf_route_find(j->path, j->method, &none);
     if (!check_host(j) || !check_origin(j)) return false;
     if (!strcmp(j->method, "OPTIONS")) return true;
@@ -123,7 +121,7 @@ static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
     if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == 503) MHD_add_response_header(r, "Retry-After", "1");
     if (status == 405 && j->route) MHD_add_response_header(r, "Allow", j->route->method);
-    if (atomic_load(&j->server->stopping)) MHD_add_response_header(r, "Connection", "close");
+    if (j->close || atomic_load(&j->server->stopping)) MHD_add_response_header(r, "Connection", "close");
 }
 
 static wf_mhd queue(wf_job *j, int status, struct MHD_Response *r)
@@ -244,6 +242,7 @@ static wf_mhd finish(wf_job *j)
         j->socket->busy = true;
         pthread_mutex_unlock(&s->lock);
     }
+    check_frame(j, MHD_FOOTER_KIND);
     if (j->refusal.status) return send_refusal(j, &j->refusal);
     if (!strcmp(j->method, "OPTIONS")) return send_preflight(j);
     if (j->route->read && !wf_job_read(j)) return send_refusal(j, &j->refusal);
@@ -321,7 +320,6 @@ static void on_connection(void *cls, struct MHD_Connection *conn, void **context
         open_conn(cls, conn, context);
     } else {
         close_conn(cls, context);
-        wf_accept_closed(cls);
     }
 }
 
@@ -344,7 +342,7 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 
 /* ---- daemon ---------------------------------------------------------------------------------------------- */
 
-/* Each connection takes a file descriptor, so the limit of connections respects RLIMIT_NOFILE. At that limit new connections wait;
+/* Each connection takes file descriptors, so the limit of connections respects RLIMIT_NOFILE. At that limit new connections wait;
  * without descriptors devices would fail. */
 static void fit_file_limit(wf_server *s)
 {
@@ -352,17 +350,15 @@ static void fit_file_limit(wf_server *s)
     if (getrlimit(RLIMIT_NOFILE, &l)) return;
     l.rlim_cur = l.rlim_max;
     setrlimit(RLIMIT_NOFILE, &l);
-    if (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= (rlim_t)s->p.max_connections + SPARE_FILES)
-        return;
-    s->p.max_connections = l.rlim_cur > SPARE_FILES + HTTP_THREADS
-                               ? (uint32_t)(l.rlim_cur - SPARE_FILES)
-                               : HTTP_THREADS;
+    rlim_t fit = l.rlim_cur > SPARE_FILES ? (l.rlim_cur - SPARE_FILES) / WF_FILES_PER_CONNECTION : 0;
+    if (l.rlim_cur == RLIM_INFINITY || fit >= s->p.max_connections) return;
+    s->p.max_connections = (uint32_t)WF_MAX(fit, HTTP_THREADS);
     wf_log(WEFT_LOG_WARN,
            "%llu files may be open, so there can be %u connections; ulimit -Hn allows more",
            (unsigned long long)l.rlim_cur, s->p.max_connections);
 }
 
-/* accept.c counts the connections. The daemon's own limit, an equal part of it for each thread, must never be reached: it does not
+/* front.c counts the connections. The daemon's own limit, an equal part of it for each thread, must never be reached: it does not
  * see connections that a thread has not begun to serve, and at the limit version 0.9.75 keeps a lock. */
 static struct MHD_Daemon *start(wf_server *s)
 {
@@ -382,12 +378,13 @@ bool wf_http_start(wf_server *s)
     fit_file_limit(s);
     s->daemon = start(s);
     if (!s->daemon) wf_fail(WEFT_ERR_IO, "cannot start the HTTP server; too few threads or files? See ulimit -a");
-    return s->daemon && wf_accept_start(s);
+    return s->daemon && wf_front_start(s);
 }
 
 void wf_http_stop(wf_server *s)
 {
-    wf_accept_stop(s);
+    wf_front_refuse(s);
     if (s->daemon) MHD_stop_daemon(s->daemon);
     s->daemon = NULL;
+    wf_front_stop(s);
 }

@@ -144,6 +144,7 @@ struct wf_job {
     int64_t created;
     wf_text body;
     size_t discarded;
+    bool close; /* no request can follow on this connection */
     wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
     wf_params params;
     wf_token_list tokens;
@@ -248,18 +249,24 @@ void wf_watch_stop(wf_server *s);
 void wf_watch_add(wf_job *j); /* watches a running job, whose client may disconnect */
 void wf_watch_remove(wf_job *j);
 
-/* ---- accept.c -------------------------------------------------------------------------------------------- */
+/* ---- accept.c and front.c -------------------------------------------------------------------------------- */
 
-/* Binds the address, so that a conflict shows early. Clients cannot connect before wf_accept_start. */
+/* Binds the address, so that a conflict shows early. Clients cannot connect before wf_front_start. */
 bool wf_accept_bind(wf_server *s);
-bool wf_accept_start(wf_server *s); /* the daemon runs already */
-void wf_accept_closed(wf_server *s); /* a connection has ended: one more fits */
-void wf_accept_stop(wf_server *s);  /* refuses new connections; open ones continue. Allowed if it was not started */
+bool wf_accept_listen(wf_server *s);
+/* The next connection; negative: there is none, and *lacking says that the system had no files or memory for one. */
+int wf_accept_next(const wf_server *s, bool *lacking);
+void wf_accept_stop(wf_server *s); /* closes the listening socket, if there is one */
 uint32_t wf_accept_port(const wf_server *s);
+
+#define WF_FILES_PER_CONNECTION 3 /* the client's, and both ends of the pair that leads to the library */
+bool wf_front_start(wf_server *s);  /* the daemon runs already */
+void wf_front_refuse(wf_server *s); /* refuses new connections; open ones continue. Allowed if it was not started */
+void wf_front_stop(wf_server *s);   /* the daemon has ended. Allowed if it was not started */
 
 /* ---- http.c, server.c ------------------------------------------------------------------------------------ */
 
-typedef struct wf_conn { /* a TCP connection; used to find those that never finish a request */
+typedef struct wf_conn { /* a connection of the library; used to find those that never finish a request */
     struct wf_conn *prev, *next;
     int fd;
     bool busy;         /* a whole request has arrived and is being answered */
@@ -270,9 +277,8 @@ typedef struct wf_conn { /* a TCP connection; used to find those that never fini
 struct wf_server {
     wf_serve_params p;
     struct MHD_Daemon *daemon;
-    int listener; /* MHD_INVALID_SOCKET: none */
-    pthread_t acceptor;
-    bool accepting;
+    int listener;           /* MHD_INVALID_SOCKET: none */
+    struct wf_front *front; /* NULL: not started */
     char name[128]; /* of the model */
     int64_t started;
     bool loopback; /* bound to a loopback address: the Host header is checked */
@@ -290,9 +296,6 @@ struct wf_server {
     pthread_mutex_t lock;
     wf_job *jobs; /* running jobs */
     wf_conn *conns;
-    uint32_t n_conns;    /* open ones, and the one that is accepted next */
-    bool refusing;       /* no more connections are accepted: the server is shutting down */
-    pthread_cond_t room; /* n_conns fell, or refusing was set */
 };
 
 bool wf_http_start(wf_server *s);

@@ -1,8 +1,9 @@
 /* serve: an HTTP server for one engine, with an OpenAI-compatible API.
  *
- * It uses the engine only through <weft/weft.h>. HTTP threads (of libmicrohttpd) read and check requests, submit them and
- * write responses. The engine's thread only appends to a job's buffers and resumes the connection. One more thread watches
- * for clients that disconnect and for timeouts. No input of a client may end the process.
+ * It uses the engine only through <weft/weft.h>. One thread reads from clients and decides where requests begin and end; HTTP
+ * threads (of libmicrohttpd) get well-formed requests from it, check and submit them, and write responses. The engine's thread
+ * only appends to a job's buffers and resumes the connection. One more thread watches for clients that disconnect and for
+ * timeouts. No input of a client may end the process.
  */
 #ifndef WF_SERVE_H
 #define WF_SERVE_H

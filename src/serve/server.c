@@ -231,7 +231,7 @@ static void drain(wf_server *s)
     uint64_t end = wf_now_ns() + s->p.shutdown_timeout_s * 1000000000ull;
     int signals = atomic_load(&n_signals);
     atomic_store(&s->stopping, true);
-    wf_accept_stop(s);
+    wf_front_refuse(s);
     size_t n = count_jobs(s, false);
     if (n) say(s, "ending: %zu requests may still run for %u s", n, s->p.shutdown_timeout_s);
     while (count_jobs(s, false) && wf_now_ns() < end)
@@ -304,7 +304,6 @@ int wf_serve(const wf_serve_params *p)
     s->started = (int64_t)time(NULL);
     set_defaults(s);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->room, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);
     int rc = serve(s);

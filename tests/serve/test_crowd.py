@@ -30,7 +30,7 @@ class Crowd(serve.Unharmed):
 
     def test_a_third_of_a_thousand_leaves(self):
         """All are there before the first asks; each one that stays gets its answer."""
-        if open_files(CLIENTS + 200) < CLIENTS + 100:
+        if open_files(3 * CLIENTS + 200) < 3 * CLIENTS + 100:  # the server takes three a connection
             self.skipTest(serve.cli.NEEDS_HARDWARE + "ulimit -Hn is too low for a thousand clients")
         want = {p: self.s.post("/v1/completions", {"prompt": p, **ASK}).text for p in PROMPTS}
         got, left = [], []
@@ -99,7 +99,7 @@ class FewFiles(serve.Unharmed):
         cls.s, cls.want = few, few.complete().text
 
     def test_more_than_there_are_files(self):
-        self.s.line("128 files may be open, so there can be 32 connections")
+        self.s.line("128 files may be open, so there can be 10 connections")
         conns = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(90)]
         self.assertEqual(self.s.complete().text, self.want)
         self.assertNotIn("error", "\n".join(self.s.lines))
