@@ -12,7 +12,7 @@
 #
 #   test: unit sched               the test that has to fail
 #   args: --op gemm                words for its program, which choose the part of the test that is meant; optional
-#   bug: what the patch breaks, in one line
+#   bug: what the patch breaks, in one line; the word in front may be left out
 #
 # Each job has a copy of the sources and a build folder in build-mutate/, which are kept and brought up to date by the next run.
 # A test must pass without the bug first, else its failure would mean nothing; one that is skipped or runs into the time limit
@@ -26,7 +26,9 @@ jobs=2
 
 # --- the header of a patch ---------------------------------------------------------------------------
 
-field() { sed -n "/^diff --git/q; s/^$2: //p" "$patches/$1.patch" | head -n 1; } # field NAME WORD
+header() { sed '/^diff --git/,$d' "$patches/$1.patch"; }
+field() { header "$1" | sed -n "s/^$2: //p" | head -n 1; } # field NAME WORD
+bug_of() { header "$1" | sed -E '/^(test|args): /d; s/^bug: //; /^$/d' | head -n 1; }
 names() { find "$patches" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort; }
 
 # --- --check -----------------------------------------------------------------------------------------
@@ -36,7 +38,7 @@ flaws() {
     local test
     test=$(field "$1" test)
     [ -n "$test" ] || echo "$1: no line \"test: NAME OF A TEST\" before the diff"
-    [ -n "$(field "$1" bug)" ] || echo "$1: no line \"bug: WHAT\" before the diff"
+    [ -n "$(bug_of "$1")" ] || echo "$1: no line before the diff says what the bug is"
     [ -z "$test" ] || grep -qxF "$test" <<<"$2" || echo "$1: the build has no test \"$test\""
     applies "$root" "$1" || echo "$1: no longer applies; write it anew for the code as it is"
 }
@@ -167,7 +169,7 @@ chosen=()
 while [ $# -gt 0 ]; do
     case $1 in
     --list)
-        for name in $(names); do printf '%-32s %-24s %s\n' "$name" "$(field "$name" test)" "$(field "$name" bug)"; done
+        for name in $(names); do printf '%-32s %-24s %s\n' "$name" "$(field "$name" test)" "$(bug_of "$name")"; done
         exit
         ;;
     --check) check "${2:?BUILD}"; exit ;;
