@@ -4,7 +4,6 @@ Every request of a connection is read by the same rules, so most rows stand alon
 """
 import re
 import socket
-import time
 
 import serve
 
@@ -233,18 +232,32 @@ class Connection:
         self.got += part
         return part
 
+    def _take(self, n):
+        while len(self.got) < n:
+            assert self._more(), self.got
+        taken, self.got = self.got[:n], self.got[n:]
+        return taken
+
+    def _until(self, mark):
+        while mark not in self.got:
+            assert self._more(), self.got
+        taken, self.got = self.got.split(mark, 1)
+        return taken
+
+    def _chunks(self):
+        while size := int(self._until(b"\r\n"), 16):
+            yield self._take(size)
+            assert self._take(2) == b"\r\n"
+        assert self._take(2) == b"\r\n"
+
     def status(self):
         """Of the next response, whose body is read; None: the connection has ended."""
-        while b"\r\n\r\n" not in self.got:
-            if not self._more():
-                assert not self.got, self.got
-                return None
-        head, self.got = self.got.split(b"\r\n\r\n", 1)
+        if not self.got and not self._more():
+            return None
+        head = self._until(b"\r\n\r\n")
         size = re.search(rb"(?i)^Content-Length: (\d+)\r?$", head, re.M)
-        size = int(size.group(1)) if size else 0
-        while len(self.got) < size:
-            assert self._more(), (head, self.got)
-        self.body, self.got = self.got[:size], self.got[size:]
+        chunked = re.search(rb"(?i)^Transfer-Encoding: chunked\r?$", head, re.M)
+        self.body = b"".join(self._chunks()) if chunked else self._take(int(size.group(1)) if size else 0)
         return int(re.match(rb"HTTP/1\.[01] (\d\d\d) ", head).group(1))
 
     def statuses(self, n):
