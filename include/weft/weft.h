@@ -238,6 +238,7 @@ struct weft_engine_params {
     uint32_t kv_seqs;        /* capacity of the KV cache in whole contexts, at most n_seqs; 0: n_seqs, so that no sequence waits for it */
     uint64_t kv_memory;      /* bytes of KV cache, at least one context; 0: as kv_seqs says */
     bool no_prefix;          /* turn prefix caching off */
+    uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit */
     uint32_t threads;        /* CPU threads of each queue; 0: one per core */
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
     uint64_t max_alloc;      /* upper limit of a device buffer in bytes; 0: the device's limit */
@@ -351,7 +352,10 @@ struct weft_request_params {
     const int32_t *tokens;       /* n_tokens ids, taken as they are; if both are empty: BOS alone */
     size_t n_tokens;
     uint32_t max_tokens;         /* most tokens to generate; 0: until the context is full */
-    int32_t priority;            /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier; 0: normal */
+    uint64_t client;             /* a number for who asks: clients take turns by the tokens they have been served, and among the requests
+                                    of one it is first come, first served; 0: nobody in particular, a client like others */
+    int32_t priority;            /* -1000 to 1000, larger is earlier: each level counts as an arrival 1000 steps earlier, and between
+                                    clients as 100000 tokens less served; 0: normal */
     struct weft_sampling sampling;
     bool ignore_eos;             /* EOS does not end generation */
     uint32_t min_tokens;         /* neither EOS nor stop tokens or texts end generation before; 0: off */
@@ -395,6 +399,8 @@ struct weft_stats {
     uint64_t step_tokens_hist[WEFT_STEP_TOKENS_BUCKETS]; /* steps with at most 1, 2, 4, ... tokens; each step counts in one
                                                                bucket, the last one takes all larger */
     uint32_t running, waiting;   /* sequences now */
+    uint32_t waiting_clients;    /* clients with sequences that have not run yet */
+    uint64_t longest_wait_ns;    /* of a sequence that has not run yet: how long it has been waiting */
     uint32_t kv_pages, kv_pages_used; /* KV pages that exist in small steps (see weft_budget), and pages in use now */
     uint64_t preempted;          /* times that a sequence was preempted */
     uint64_t swapped_out_bytes, swapped_in_bytes; /* KV pages of preempted sequences, copied to the host and back */

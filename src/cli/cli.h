@@ -83,6 +83,8 @@ typedef struct wf_opts {
     uint64_t rotate;
     uint64_t seed;
     wf_serve_params serve;
+    wf_words trusted_proxies;
+    const char *scheduling_policy;
     struct weft_explain_params explain; /* of `weft plan` */
     wf_load_opts load;
 

@@ -13,6 +13,8 @@ static const wf_opt listen_rows[] = {
      WF_OPT_U32, AT(serve.port), 0, 65535},
     {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line (# starts a comment)",
      WF_OPT_TEXT, AT(serve.api_key_file)},
+    {0, "trusted-proxy", "ADDRESS", "take the address of a client from the X-Forwarded-For of this proxy, or of a network such as 10.0.0.0/8; repeatable (default: from none)",
+     WF_OPT_WORDS, AT(trusted_proxies)},
     {0, "allow-origin", "ORIGIN", "allow browser requests from pages of this origin (CORS), e.g. https://example.com; * allows all (default: only the server's own page)",
      WF_OPT_TEXT, AT(serve.allow_origin)},
 };
@@ -31,6 +33,11 @@ static const wf_opt limit_rows[] = {
      "scheduling policy. A step has decodes and chunks of several prompts (nanoflow), of one prompt (sarathi), or "
      "whole prompts (orca); request: static batching (default nanoflow)",
      WF_OPT_CHOICE, AT(engine.policy)},
+    {0, "scheduling-policy", "fcfs|priority",
+     "priority: requests may have a priority, lower is earlier. Either way clients (by API key, else address) take turns, and the requests of one are first come, first served (default fcfs)",
+     WF_OPT_CHOICE, AT(scheduling_policy)},
+    {0, "max-num-seqs-per-client", "N", "most sequences of one client in a batch (default: as --max-num-seqs)", WF_OPT_U32,
+     AT(engine.seqs_per_client), 1, 65536},
     {0, "max-queue", "N", "most queued sequences; more get status 503 (default 256)",
      WF_OPT_U32, AT(serve.max_queue), 1, MANY},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)", WF_OPT_U32,
@@ -111,6 +118,9 @@ static int cmd_serve(const wf_opts *o)
         return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.max_running = c.engine.n_seqs;
+    p.trusted_proxies = o->trusted_proxies.v;
+    p.n_trusted_proxies = o->trusted_proxies.n;
+    p.allow_priority = o->scheduling_policy && !strcmp(o->scheduling_policy, "priority");
     p.quiet = o->quiet;
     p.verbose = o->verbose;
     p.profile = o->engine.profile;

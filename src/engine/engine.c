@@ -114,7 +114,8 @@ static void log_limits(const struct weft_engine *e, uint32_t page)
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
 {
     const struct weft_model *m = e->model;
-    wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix};
+    wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix,
+                          .seqs_per_client = p->seqs_per_client};
     if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
     e->context = wf_engine_context(m, p);
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
@@ -244,5 +245,6 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
     pthread_mutex_lock(lock);
     *out = e->stats;
     out->failed = e->failed;
+    out->longest_wait_ns = e->oldest_ns ? wf_now_ns() - e->oldest_ns : 0;
     pthread_mutex_unlock(lock);
 }

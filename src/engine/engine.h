@@ -164,6 +164,7 @@ struct weft_engine {
     pthread_cond_t wake, ended;    /* work for the engine; a request has ended */
     struct weft_request *inbox;
     bool stop;
+    uint64_t oldest_ns;            /* when the sequence that waits for longest was submitted; 0: none waits */
     weft_status failed;            /* the device is lost: every request fails with this */
     char failure[256];
     struct weft_stats stats;

@@ -43,11 +43,16 @@ static void reap(struct weft_engine *e)
     }
 }
 
+static struct weft_request *request_of(wf_seq *q)
+{
+    return (struct weft_request *)((char *)q - offsetof(struct weft_request, seq));
+}
+
 static weft_status swap_pages(struct weft_engine *e)
 {
     for (size_t i = 0; i < e->sched.n_swaps; i++) {
         const wf_swap *m = &e->sched.swaps[i];
-        WF_TRY(wf_request_swap((struct weft_request *)((char *)m->q - offsetof(struct weft_request, seq)), m));
+        WF_TRY(wf_request_swap(request_of(m->q), m));
     }
     return WEFT_OK;
 }
@@ -107,12 +112,31 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->completed_ns = now;
 }
 
+/* When the sequence that waits for longest was submitted; 0: none waits. */
+static uint64_t oldest(const wf_sched *s, uint32_t *clients)
+{
+    uint64_t since = 0;
+    *clients = 0;
+    for (const wf_client *c = s->clients; c; c = c->next) {
+        *clients += c->waiting != NULL;
+        for (wf_seq *q = c->waiting; q; q = q->next) {
+            uint64_t ns = request_of(q)->submit_ns;
+            since = since ? WF_MIN(since, ns) : ns;
+        }
+    }
+    return since;
+}
+
 void wf_engine_count(struct weft_engine *e)
 {
+    uint32_t clients;
+    uint64_t oldest_ns = oldest(&e->sched, &clients);
     pthread_mutex_lock(&e->lock);
     struct weft_stats *s = &e->stats;
     s->running = e->sched.n_running;
     s->waiting = e->sched.n_waiting;
+    s->waiting_clients = clients;
+    e->oldest_ns = oldest_ns;
     s->kv_pages_used = wf_pages_in_use(&e->sched.pages);
     s->preempted = e->sched.n_preempted;
     s->prefix_queries = e->sched.prefix_queries;

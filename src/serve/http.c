@@ -65,8 +65,7 @@ static bool check_origin(wf_job *j)
 
 static bool check_key(wf_job *j)
 {
-    if ((j->route && j->route->open) || wf_key_fits(j->server, header(j, "Authorization")))
-        return true;
+    if (!j->server->n_keys || (j->route && j->route->open) || wf_key_find(j->server, header(j, "Authorization"))) return true;
     return wf_refuse(&j->refusal, 401, "",
                      "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
 }
@@ -212,6 +211,7 @@ static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path,
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(conn, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
     j->socket = info ? info->socket_context : NULL;
+    j->client = wf_client_of(j);
     wf_copy(j->method, sizeof j->method, method);
     wf_copy(j->path, sizeof j->path, path);
     check_headers(j);

@@ -65,7 +65,7 @@ typedef struct wf_params {
     size_t n_prompts;
     /* Named like the fields of requests; their ranges are in params.c. */
     double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t n, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, seed, logprobs,
+    int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, seed, logprobs,
         top_logprobs;
     bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
@@ -140,6 +140,7 @@ struct wf_job {
     const struct wf_route *route;
     char id[33];
     char method[12], path[100]; /* for the log */
+    uint64_t client; /* who asks, for the engine */
     uint64_t start_ns, deadline_ns;
     int64_t created;
     wf_text body;
@@ -259,10 +260,23 @@ int wf_accept_next(const wf_server *s, bool *lacking);
 void wf_accept_stop(wf_server *s); /* closes the listening socket, if there is one */
 uint32_t wf_accept_port(const wf_server *s);
 
+<<<<<<< HEAD
 #define WF_FILES_PER_CONNECTION 3 /* the client's, and both ends of the pair that leads to the library */
 bool wf_front_start(wf_server *s);  /* the daemon runs already */
 void wf_front_refuse(wf_server *s); /* refuses new connections; open ones continue. Allowed if it was not started */
 void wf_front_stop(wf_server *s);   /* the daemon has ended. Allowed if it was not started */
+=======
+/* ---- client.c -------------------------------------------------------------------------------------------- */
+
+typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that begin alike */
+    unsigned char address[16];
+    unsigned bits;
+} wf_network;
+/* Reads --trusted-proxy. false: the error is set. */
+bool wf_proxies_load(wf_server *s);
+/* A number for who sends this request: its API key, or its address if no keys are needed. */
+uint64_t wf_client_of(const wf_job *j);
+>>>>>>> 05a0ecc (serve, engine: who asks, limits per client, and priorities)
 
 /* ---- http.c, server.c ------------------------------------------------------------------------------------ */
 
@@ -284,6 +298,8 @@ struct wf_server {
     bool loopback; /* bound to a loopback address: the Host header is checked */
     char **keys;
     size_t n_keys;
+    wf_network *proxies;
+    size_t n_proxies;
     wf_metrics metrics;
     atomic_bool loaded, stopping;
     const struct weft_model *model;
@@ -301,7 +317,8 @@ struct wf_server {
 bool wf_http_start(wf_server *s);
 void wf_http_stop(wf_server *s); /* allowed if it was not started */
 bool wf_keys_load(wf_server *s);
-bool wf_key_fits(const wf_server *s, const char *authorization);
+/* Number of the key in this header, from 1 on; 0: none fits. */
+size_t wf_key_find(const wf_server *s, const char *authorization);
 void wf_keys_free(wf_server *s);
 void wf_log_request(const wf_job *j);
 

@@ -168,6 +168,7 @@ static bool submit_choice(wf_job *j, size_t i)
     wf_choice *c = &j->choices[i];
     struct weft_request *req;
     struct weft_request_params rp = wf_params_request(&j->params, i);
+    rp.client = j->client;
     rp.on_event = on_event;
     rp.user = c;
     pthread_mutex_lock(&j->lock);

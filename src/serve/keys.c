@@ -40,15 +40,15 @@ static bool same(const char *given, size_t n_given, const char *key)
     return !differ;
 }
 
-bool wf_key_fits(const wf_server *s, const char *authorization)
+size_t wf_key_find(const wf_server *s, const char *authorization)
 {
-    bool fits = false;
-    if (!s->n_keys) return true;
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7)) return false;
+    size_t found = 0;
+    if (!authorization || strncasecmp(authorization, "Bearer ", 7)) return 0;
     const char *given = authorization + 7;
     given += strspn(given, " ");
-    for (size_t i = 0; i < s->n_keys; i++) fits |= same(given, strlen(given), s->keys[i]);
-    return fits;
+    for (size_t i = 0; i < s->n_keys; i++)
+        if (same(given, strlen(given), s->keys[i])) found = i + 1;
+    return found;
 }
 
 void wf_keys_free(wf_server *s)

@@ -151,6 +151,9 @@ static void print_engine(wf_server *s, wf_text *out)
     for (size_t i = 0; i < WEFT_STEP_TOKENS_BUCKETS; i++) bounds[i] = (double)(1u << i);
     print_one(s, out, "num_requests_running", "gauge", "Sequences that are running.", e.running);
     print_one(s, out, "num_requests_waiting", "gauge", "Sequences that are waiting.", e.waiting);
+    print_one(s, out, "num_clients_waiting", "gauge", "Clients with sequences that have not run yet.", e.waiting_clients);
+    print_one(s, out, "longest_wait_seconds", "gauge", "How long the sequence that has not run yet and came first has been waiting.",
+              (double)e.longest_wait_ns * 1e-9);
     print_one(s, out, "kv_cache_usage_perc", "gauge", "KV cache usage, 1 is full.",
               e.kv_pages ? (double)e.kv_pages_used / e.kv_pages : 0);
     print_one(s, out, "num_preemptions_total", "counter", "Sequences preempted because the KV cache was full.",

@@ -45,6 +45,7 @@ static const row rows[] = {
     {"frequency_penalty", REAL, BOTH, AT(frequency_penalty), 0, -2, 2},
     {"repetition_penalty", REAL, BOTH, AT(repetition_penalty), 1, 0, 2},
     {"n", WHOLE, BOTH, AT(n), 1, 1, 128},
+    {"priority", WHOLE, BOTH, AT(priority), 0, -1000, 1000},
     {"best_of", WHOLE, TEXT, AT(best_of), NONE, 1, 128},
     {"max_tokens", WHOLE, BOTH, AT(max_tokens), NONE, 0, MANY},
     {"max_completion_tokens", WHOLE, CHAT, AT(max_completion_tokens), NONE, 1, MANY},
@@ -122,6 +123,13 @@ static bool check_together(wf_params *p, wf_http_error *r)
     if (GIVEN(p->max_tokens) && p->max_tokens && p->min_tokens > p->max_tokens)
         return wf_refuse(r, 400, "min_tokens", "min_tokens is larger than max_tokens");
     return true;
+}
+
+/* As vLLM does, unless the server was started for it. */
+static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error *r)
+{
+    if (!p->priority || s->p.allow_priority) return true;
+    return wf_refuse(r, 400, "priority", "priority other than 0 needs a server with --scheduling-policy priority: leave it out");
 }
 
 /* ---- lists ----------------------------------------------------------------------------------------------- */
@@ -430,7 +438,7 @@ bool wf_params_read(wf_job *j, const json_t *body)
     wf_http_error *r = &j->refusal;
     json_t *ids = field(body, "stop_token_ids");
     p->chat = j->route->chat;
-    return check_model(s, body, r) && read_rows(body, p, r) && check_together(p, r) &&
+    return check_model(s, body, r) && read_rows(body, p, r) && check_together(p, r) && check_priority(s, p, r) &&
            read_stream_options(body, p, r) && check_unsupported(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids ||
@@ -461,6 +469,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
         .tokens = prompt->ids,
         .n_tokens = prompt->n,
         .max_tokens = (uint32_t)max,
+        .priority = -(int32_t)p->priority, /* here lower is earlier */
         .prefill_only = p->max_tokens == 0,
         .sampling = {.temperature = (float)p->temperature,
                      .top_k = (int32_t)WF_MAX(p->top_k, 0),

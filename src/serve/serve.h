@@ -26,6 +26,9 @@ typedef struct wf_serve_params {
     const char *model_name;     /* the model's name in the API; NULL: the file's name */
     const char *chat_template;  /* name; NULL: the model's own */
     const char *api_key_file;   /* one key per line; NULL: no key is required */
+    const char *const *trusted_proxies; /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose X-Forwarded-For is believed */
+    size_t n_trusted_proxies;
+    bool allow_priority;        /* requests may have a priority other than 0 */
     const char *metrics_prefix; /* NULL: "weft:" */
     const char *allow_origin;   /* CORS: an origin whose pages may call; NULL: only the server's own page */
     uint32_t max_queue;         /* sequences that may wait; 0: 256 */

@@ -280,7 +280,7 @@ static int serve(wf_server *s)
 {
     loader l = {.opening.checked = on_checked, .server = s};
     pthread_t thread;
-    bool ok = wf_keys_load(s);
+    bool ok = wf_keys_load(s) && wf_proxies_load(s);
     sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
     if (!ok || !wf_accept_bind(s)) return say_error();
@@ -310,6 +310,7 @@ int wf_serve(const wf_serve_params *p)
     wf_http_stop(s);
     wf_watch_stop(s);
     wf_keys_free(s);
+    free(s->proxies);
     free(s);
     return rc;
 }

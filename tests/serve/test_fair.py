@@ -1,0 +1,160 @@
+"""Clients that share a server: they take turns, whoever they are is read where nobody can lie, and one may be urgent."""
+import tempfile
+import unittest
+
+import serve
+from serve import Server
+
+SLOW = ["--force", "gemm=ref,attention=ref", "--no-prefix-cache"]  # so that something still runs when it is looked at
+LONG = {"max_tokens": 400, "ignore_eos": True}
+PROXY = ["--trusted-proxy", "127.0.0.1", "--trusted-proxy", "10.0.0.0/9", "--trusted-proxy", "2001:db8::/33"]
+
+
+def by(address):
+    return {"X-Forwarded-For": address}
+
+
+class Queue:
+    """Requests in threads, so that they wait; who they are by is in their headers. Streams, so that whoever reads none leaves."""
+
+    def __init__(self, server):
+        self.s, self.conns = server, []
+
+    def send(self, headers=None, **fields):
+        c = self.s.connect()
+        c.request("POST", "/v1/completions", body=serve.json.dumps({**serve.GOOD, "stream": True, **fields}), headers=headers or {})
+        self.conns.append(c)
+
+    def leave(self):
+        for c in self.conns:
+            c.close()
+        self.s.idle()
+
+
+class Turns(unittest.TestCase):
+    def test_who_queues_much_does_not_make_others_wait(self):
+        """Counted in requests: of those that came before, few have ended when the answer is there."""
+        s = Server("--max-num-seqs", 2, *SLOW, *PROXY)
+        queue = Queue(s)
+        for i in range(4):
+            queue.send(by(f"192.0.2.{i}"), n=12, **{**LONG, "max_tokens": 20})
+        s.until(lambda m: m["num_requests_waiting"] == 46, "all wait")
+        m = s.metrics()
+        self.assertEqual(m["num_clients_waiting"], 4)
+        self.assertGreater(m["longest_wait_seconds"], 0)
+        self.assertEqual(s.post("/v1/completions", {**serve.GOOD, "max_tokens": 5}, **by("192.0.2.9")).status, 200)
+        ended = sum(v for k, v in s.metrics().items() if k.startswith("request_success_total"))
+        self.assertLess(ended, 16)  # 2 ran, and each of 4 clients has one turn
+        queue.leave()
+        self.assertEqual(s.metrics()["longest_wait_seconds"], 0)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_limit_per_client(self):
+        s = Server("--max-num-seqs", 4, "--max-num-seqs-per-client", 1, *SLOW, *PROXY)
+        queue = Queue(s)
+        queue.send(by("192.0.2.1"), n=4, **LONG)
+        queue.send(by("192.0.2.2"), n=4, **LONG)
+        s.until(lambda m: m["num_requests_waiting"] == 6, "each has one that runs")
+        self.assertEqual(s.metrics()["num_requests_running"], 2)
+        queue.leave()
+        self.assertEqual(s.end()[0], 0)
+
+
+class Names(unittest.TestCase):
+    def clients(self, s, headers):
+        """As how many clients these count: one more request runs while they wait."""
+        queue = Queue(s)
+        queue.send({"X-Forwarded-For": "203.0.113.77", **headers[0]} if "Authorization" in headers[0] else by("203.0.113.77"), **LONG)
+        s.until(lambda m: m["num_requests_running"] == 1, "it runs")
+        for h in headers:
+            queue.send(h, **LONG)
+        s.until(lambda m: m["num_requests_waiting"] == len(headers), "the others wait")
+        n = s.metrics()["num_clients_waiting"]
+        queue.leave()
+        return n
+
+    def test_behind_a_proxy(self):
+        s = Server("--max-num-seqs", 1, *SLOW, *PROXY)
+        for n, headers in (
+                (2, ["192.0.2.1", "192.0.2.2"]),
+                (1, ["192.0.2.1", "198.51.100.7, 192.0.2.1", "nonsense, 192.0.2.1"]),  # what a client writes itself
+                (1, ["192.0.2.1", "192.0.2.1, 10.127.1.2", "192.0.2.1,10.1.1.1 , 2001:db8:7fff::1", " 192.0.2.1:80 ", "::ffff:192.0.2.1"]),
+                (2, ["192.0.2.1", "192.0.2.1, 10.128.1.2"]),  # not one of the proxies: nobody knows whom it speaks for
+                (1, ["2001:db8:8000:1::1", "[2001:db8:8000:1::2]:443"]),  # one subscriber
+                (2, ["2001:db8:8000:1::1", "2001:db8:8000:2::1"]),
+                (1, ["", "nonsense", "192.0.2.1, 1.2.3", "192.0.2.1, 127.0.0.1x"]),  # the proxy's own
+                (2, ["198.51.100.7, " * 300 + "192.0.2.1", "198.51.100.7, " * 300 + "192.0.2.2"])):
+            self.assertEqual(self.clients(s, [by(h) for h in headers]), n, headers)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_two_lines(self):
+        """A proxy may add a line of its own to that of its client."""
+        s = Server("--max-num-seqs", 1, *SLOW, *PROXY)
+        lines = "X-Forwarded-For: {}\r\nX-Forwarded-For: {}\r\n"
+        body = serve.json.dumps({**serve.GOOD, **LONG, "stream": True})
+        conns = []
+        for i, pair in enumerate([("203.0.113.77", "203.0.113.77"), ("192.0.2.1", "192.0.2.9"), ("192.0.2.2", "192.0.2.9")]):
+            c = serve.socket.create_connection(("127.0.0.1", s.port))
+            c.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{lines.format(*pair)}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            conns.append(c)
+            s.until(lambda m: m["num_requests_running"] == 1 and m["num_requests_waiting"] == i, "it is there")
+        self.assertEqual(s.metrics()["num_clients_waiting"], 1)
+        for c in conns:
+            c.close()
+        s.idle()
+        self.assertEqual(s.end()[0], 0)
+
+    def test_nobody_is_believed(self):
+        s = Server("--max-num-seqs", 1, *SLOW)
+        self.assertEqual(self.clients(s, [by("192.0.2.1"), by("192.0.2.2"), {}]), 1)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_keys(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+            f.write("one\ntwo\n")
+            f.flush()
+            s = KeyServer("--api-key-file", f.name, "--max-num-seqs", 1, *SLOW, *PROXY)
+            one, two = ({"Authorization": f"Bearer {k}"} for k in ("one", "two"))
+            self.assertEqual(self.clients(s, [one, {**one, **by("192.0.2.1")}, two]), 2)
+            self.assertEqual(s.end()[0], 0)
+
+    def test_bad_networks(self):
+        for bad in ("localhost", "10.0.0.0/33", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+8", "::1/129", "1.2.3", "", "10.0.0.0/8x", "1" * 100):
+            r = serve.cli.weft("serve", "--port", 0, "--trusted-proxy", bad)
+            self.assertEqual(r.code, serve.cli.RUNTIME, bad)
+            self.assertIn("--trusted-proxy", r.err)
+
+
+class KeyServer(Server):
+    def get(self, path, **headers):
+        return super().get(path, Authorization="Bearer one", **headers)
+
+
+class Priority(serve.TestCase):
+    ARGS = ["--max-num-seqs", 1, *SLOW, "--scheduling-policy", "priority"]
+
+    def test_urgent(self):
+        """Lower is earlier, also than what the same client has sent before."""
+        queue = Queue(self.s)
+        queue.send(n=24, max_tokens=20, ignore_eos=True)
+        self.s.until(lambda m: m["num_requests_waiting"] == 23, "all wait")
+        self.assertEqual(self.s.complete(max_tokens=5, priority=-1).status, 200)
+        ended = sum(v for k, v in self.s.metrics().items() if k.startswith("request_success_total"))
+        self.assertLess(ended, 12)
+        queue.leave()
+
+    def test_ranges(self):
+        self.refused(self.s.complete(priority=1001), 400, "priority")
+        self.refused(self.s.complete(priority=0.5), 400, "priority")
+        self.assertEqual(self.s.chat(priority=-1000).status, 200)
+
+
+class NoPriority(serve.TestCase):
+    def test_refused(self):
+        self.refused(self.s.complete(priority=-1), 400, "priority")
+        self.refused(self.s.chat(priority=1), 400, "priority")
+        self.assertEqual(self.s.complete(priority=0).status, 200)
+
+
+if __name__ == "__main__":
+    serve.main()
