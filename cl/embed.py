@@ -1,25 +1,46 @@
 #!/usr/bin/env python3
-"""Writes the kernel sources as a C table: embed.py OUT.c LIBEXECDIR FILE...
+"""Writes the kernel sources as a C table: embed.py OUT.c OUT.d LIBEXECDIR FOLDER
 
-A name is the path below kernels/. Texts are byte arrays: string literals have a portable limit of
-4095 characters.
+All of the folder: kernels, the parts that they include, formats. A name is the path below it. OUT.d names for ninja what was read, folders
+too, for a new file counts as well. An `#include` of what is not there is an error here, not at the first use of the kernel. Texts are byte
+arrays: string literals have a portable limit of 4095 characters.
 """
 import pathlib
+import re
 import sys
 
 
-def main(out, libexec, files):
+def read(folder):
+    """The bytes of each file by name."""
+    files = sorted(p for p in folder.rglob("*") if p.suffix in (".cl", ".clh"))
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+
+
+def missing(texts):
+    includes = [(name, part.decode()) for name, text in texts.items() for part in re.findall(rb'^#include "(.*)"', text, re.M)]
+    return [f"{name} includes {part}, which is not there" for name, part in includes if part not in texts]
+
+
+def table(texts, libexec):
     lines = ['/* generated from cl/kernels */', '#include "cl/cl.h"']
-    rows = []
-    for i, path in enumerate(map(pathlib.Path, files)):
-        parts = path.parts
-        name = "/".join(parts[len(parts) - parts[::-1].index("kernels"):])
-        data = path.read_bytes() + b"\0"
-        lines.append(f"static const char s{i}[] = {{{','.join(map(str, data))}}};")
-        rows.append(f'    {{"{name}", s{i}}},')
-    lines += ["const cl_source wf_cl_sources[] = {", *rows, "    {NULL, NULL},", "};",
-              f'const char wf_cl_libexec[] = "{libexec}";', ""]
-    pathlib.Path(out).write_text("\n".join(lines))
+    lines += [f"static const char s{i}[] = {{{','.join(map(str, text + bytes(1)))}}};" for i, text in enumerate(texts.values())]
+    lines += ["const cl_source wf_cl_sources[] = {", *(f'    {{"{name}", s{i}}},' for i, name in enumerate(texts)), "    {NULL, NULL},", "};"]
+    return lines + [f'const char wf_cl_libexec[] = "{libexec}";', ""]
 
 
-main(sys.argv[1], sys.argv[2], sys.argv[3:])
+def depfile(out, folder, texts):
+    folders = [p for p in (folder, *folder.rglob("*")) if p.is_dir()]
+    return f"{out}: " + " ".join(str(p).replace(" ", "\\ ") for p in [*folders, *(folder / name for name in texts)]) + "\n"
+
+
+def main(out, dep, libexec, folder):
+    folder = pathlib.Path(folder).resolve()
+    texts = read(folder)
+    wrong = missing(texts)
+    if wrong:
+        sys.exit("\n".join(wrong))
+    pathlib.Path(out).write_text("\n".join(table(texts, libexec)))
+    pathlib.Path(dep).write_text(depfile(out, folder, texts))
+
+
+main(*sys.argv[1:])
