@@ -21,7 +21,7 @@ weft_status wf_fail(weft_status s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    memcpy(error_text, text, sizeof text);
+    wf_show(error_text, sizeof error_text, text);
     return s;
 }
 
@@ -89,11 +89,12 @@ void wf_log(enum weft_log_level level, const char *fmt, ...)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     if (!wf_log_on(level)) return;
-    char line[1024];
+    char text[1024], line[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    wf_show(line, sizeof line, text);
     if (sink.fn) sink.fn(sink.user, level, line);
     else fprintf(stderr, "weft: %s: %s\n", names[level], line);
 }
@@ -197,6 +198,42 @@ char *wf_strdup(const char *s)
 void wf_copy(char *dst, size_t cap, const char *src)
 {
     snprintf(dst, cap, "%s", src);
+}
+
+/* ---- text of others ---------------------------------------------------------------------------- */
+
+size_t wf_utf8_len(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    if (p[0] < 0x80) return 1;
+    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || n > len) return 0;
+    unsigned low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
+    unsigned high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
+    if (p[1] < low || p[1] > high) return 0;
+    for (size_t i = 2; i < n; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    return n;
+}
+
+bool wf_utf8_control(const char *text, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    return n == 1 ? p[0] < ' ' || p[0] == 127 : n == 2 && p[0] == 0xC2 && p[1] < 0xA0;
+}
+
+void wf_show(char *dst, size_t cap, const char *src)
+{
+    size_t at = 0, len = strlen(src);
+    for (size_t i = 0; i < len;) {
+        size_t n = wf_utf8_len(src + i, len - i), take = WF_MAX(n, (size_t)1);
+        bool plain = n && !wf_utf8_control(src + i, n);
+        if (at + (plain ? take : 4 * take) >= cap) break;
+        for (size_t k = 0; k < take && !plain; k++) at += (size_t)snprintf(dst + at, cap - at, "\\x%02x", (unsigned char)src[i + k]);
+        if (plain) memcpy(dst + at, src + i, take), at += take;
+        i += take;
+    }
+    if (cap) dst[at] = 0;
 }
 
 void weft_free(void *p)

@@ -58,4 +58,12 @@ void wf_leak_on_purpose(void *p);
 char *wf_strdup(const char *s);
 void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */
 
+/* Length of the UTF-8 character at p (len > 0; Unicode, table 3-7); 0: there is none. */
+size_t wf_utf8_len(const char *p, size_t len);
+/* Is this character, of wf_utf8_len n, a control character (C0, DEL, C1)? */
+bool wf_utf8_control(const char *p, size_t n);
+/* Text of others for people to read: src with control characters and invalid UTF-8 as escapes (\x1b), so that it cannot command a
+ * terminal, nor fake a line. Cuts whole characters. */
+void wf_show(char *dst, size_t cap, const char *src);
+
 #endif

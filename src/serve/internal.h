@@ -50,7 +50,7 @@ void wf_random_hex(char out[33]);
 /* Parses a JSON object; its levels and its values are limited. NULL: r has the error. */
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
 
-/* ---- params.c: JSON to request --------------------------------------------------------------------------- */
+/* ---- fields.c and params.c: JSON to request --------------------------------------------------------------------------- */
 
 typedef struct wf_prompt {
     int32_t *ids;
@@ -59,14 +59,24 @@ typedef struct wf_prompt {
     size_t len;
 } wf_prompt;
 
+enum wf_given { /* what was sent, where a default does not say the same */
+    WF_GIVEN_BEST_OF = 1,
+    WF_GIVEN_MAX_TOKENS = 2,
+    WF_GIVEN_MAX_COMPLETION = 4,
+    WF_GIVEN_SEED = 8,
+    WF_GIVEN_LOGPROBS = 16,
+};
+#define WF_GIVEN(p, field) (((p)->given & WF_GIVEN_##field) != 0)
+
 typedef struct wf_params {
     bool chat;
+    unsigned given; /* enum wf_given */
     wf_prompt *prompts;
     size_t n_prompts;
     /* Named like the fields of requests; their ranges are in params.c. */
     double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, seed, logprobs,
-        top_logprobs;
+    int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, logprobs, top_logprobs;
+    int64_t seed; /* 64 bits, whatever their sign */
     bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
     char **stop;
@@ -76,8 +86,14 @@ typedef struct wf_params {
     struct weft_logit_bias *bias;
     size_t n_bias;
 } wf_params;
-#define WF_MAX_CHOICES 256 /* n times prompts */
+#define WF_MAX_CHOICES 4096 /* n times prompts */
 
+/* A field that is present and not null. */
+json_t *wf_field(const json_t *body, const char *name);
+/* Fills the members that are one value. */
+bool wf_fields_read(const json_t *body, wf_params *p, wf_http_error *r);
+/* Logs the names of fields that no one reads, each once. */
+void wf_fields_unknown(wf_server *s, const json_t *body, bool chat);
 /* Fills the job's params. false: its refusal is set. */
 bool wf_params_read(wf_job *j, const json_t *body);
 void wf_params_free(wf_params *p);
@@ -139,7 +155,7 @@ struct wf_job {
     uint64_t serial; /* identifies it for the watcher */
     const struct wf_route *route;
     char id[33];
-    char method[12], path[100]; /* for the log */
+    char method[12], path[512]; /* cut, if they are longer than any that a route has */
     uint64_t client; /* who asks, for the engine */
     uint64_t start_ns, deadline_ns;
     int64_t created;
@@ -198,6 +214,7 @@ ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max);
 
 typedef struct wf_route {
     const char *path, *method;
+    bool prefix; /* more may follow the path */
     bool open;  /* works without an API key */
     bool early; /* works before the model is loaded */
     /* Takes from the body what the rest needs; false: the job's refusal is set. NULL: there is no body. */
@@ -260,12 +277,11 @@ int wf_accept_next(const wf_server *s, bool *lacking);
 void wf_accept_stop(wf_server *s); /* closes the listening socket, if there is one */
 uint32_t wf_accept_port(const wf_server *s);
 
-<<<<<<< HEAD
 #define WF_FILES_PER_CONNECTION 3 /* the client's, and both ends of the pair that leads to the library */
 bool wf_front_start(wf_server *s);  /* the daemon runs already */
 void wf_front_refuse(wf_server *s); /* refuses new connections; open ones continue. Allowed if it was not started */
 void wf_front_stop(wf_server *s);   /* the daemon has ended. Allowed if it was not started */
-=======
+
 /* ---- client.c -------------------------------------------------------------------------------------------- */
 
 typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that begin alike */
@@ -276,7 +292,6 @@ typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that be
 bool wf_proxies_load(wf_server *s);
 /* A number for who sends this request: its API key, or its address if no keys are needed. */
 uint64_t wf_client_of(const wf_job *j);
->>>>>>> 05a0ecc (serve, engine: who asks, limits per client, and priorities)
 
 /* ---- http.c, server.c ------------------------------------------------------------------------------------ */
 
@@ -293,7 +308,9 @@ struct wf_server {
     struct MHD_Daemon *daemon;
     int listener;           /* MHD_INVALID_SOCKET: none */
     struct wf_front *front; /* NULL: not started */
-    char name[128]; /* of the model */
+    char name[128];       /* of the model; valid UTF-8 */
+    char unknown[32][48]; /* names of unknown fields that were logged; under lock */
+    size_t n_unknown;
     int64_t started;
     bool loopback; /* bound to a loopback address: the Host header is checked */
     char **keys;

@@ -2,7 +2,10 @@
  * through before: its brackets and commas tell how deep and how many the values are. */
 #include "serve/internal.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define MAX_DEPTH      64
 #define MAX_CONTAINERS 65536     /* objects and lists; each takes about 300 bytes when it is empty */
@@ -57,6 +60,10 @@ static bool check_outline(const outline *o, wf_http_error *r)
 static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_http_error *r)
 {
     char name[48];
+    if (json_error_code(e) == json_error_out_of_memory) {
+        wf_refuse(r, 500, "", "out of memory for the request");
+        return;
+    }
     if (json_error_code(e) != json_error_numeric_overflow) {
         wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %d, column %d)", e->text, e->line, e->column);
         return;
@@ -66,13 +73,44 @@ static void refuse_syntax(const char *text, size_t len, const json_error_t *e, w
     wf_refuse(r, 400, name, "%s holds a number that is too large (line %d, column %d)", *name ? name : "the body", e->line, e->column);
 }
 
+/* Seeds have 64 bits, and the reader's integers a sign. If the number that ends at `end` is the seed and fits, a copy of the text
+ * has it as the signed number of the same bits; false: it is another field, or too large. */
+static bool wrap_seed(const char *text, size_t len, size_t end, wf_text *out)
+{
+    char number[24];
+    outline o = outline_of(text, WF_MIN(len, end));
+    size_t begin = end = WF_MIN(len, end);
+    while (begin && text[begin - 1] >= '0' && text[begin - 1] <= '9') begin--;
+    size_t digits = end - begin;
+    bool seed = o.n_name == 4 && !memcmp(text + o.name, "seed", 4);
+    if (!seed || digits < 19 || digits > 20 || text[begin - 1] == '-') return false;
+    snprintf(number, sizeof number, "%.*s", (int)digits, text + begin);
+    errno = 0;
+    uint64_t bits = strtoull(number, NULL, 10);
+    if (errno) return false;
+    wf_text_add(out, text, begin);
+    wf_text_print(out, "%lld", (long long)(int64_t)bits);
+    wf_text_add(out, text + end, len - end);
+    return !out->failed;
+}
+
+static json_t *load(const char *text, size_t len, json_error_t *e)
+{
+    wf_text wrapped = {0};
+    json_t *j = json_loadb(text, len, JSON_DECODE_ANY, e);
+    if (!j && json_error_code(e) == json_error_numeric_overflow && wrap_seed(text, len, (size_t)e->position, &wrapped))
+        j = json_loadb(wrapped.data, wrapped.len, JSON_DECODE_ANY, e);
+    free(wrapped.data);
+    return j;
+}
+
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
 {
     json_error_t e;
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
     outline o = outline_of(text, len);
     if (!check_outline(&o, r)) return NULL;
-    json_t *j = json_loadb(text, len, JSON_DECODE_ANY, &e);
+    json_t *j = load(text, len, &e);
     if (j && json_is_object(j)) return j;
     if (j)
         wf_refuse(r, 400, "", "the body must be a JSON object");

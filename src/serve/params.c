@@ -1,129 +1,15 @@
-/* params: from the JSON of a request to the engine's parameters. Fields are rows of a table, so that each one is checked and each
- * error names its field. Unknown fields are ignored, as in other servers. */
+/* params: from the JSON of a request to the engine's parameters: lists, prompts, messages, and what must fit. fields.c has the fields
+ * that are one value. */
 #include "serve/internal.h"
 
-#include <math.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_PROMPTS     64
 #define MAX_STOPS       64
 #define MAX_STOP_BYTES  1024
 #define MAX_STOP_TOKENS 256
 #define MAX_BIASES      1024
-
-/* A field that is present and not null. */
-static json_t *field(const json_t *body, const char *name)
-{
-    json_t *v = json_object_get(body, name);
-    return v && !json_is_null(v) ? v : NULL;
-}
-
-/* ---- fields that are one value --------------------------------------------------------------------------- */
-
-enum kind { REAL, WHOLE, BOOL };
-enum where { BOTH, CHAT, TEXT };
-
-typedef struct row {
-    const char *name;
-    enum kind kind;
-    enum where where;
-    size_t at;
-    double initial, min, max;
-} row;
-
-#define AT(member) offsetof(wf_params, member)
-#define NONE       (-1e18) /* a number that is not given */
-#define MANY       2147483647.0
-
-static const row rows[] = {
-    {"temperature", REAL, BOTH, AT(temperature), 1, 0, 2},
-    {"top_p", REAL, BOTH, AT(top_p), 1, 0, 1},
-    {"min_p", REAL, BOTH, AT(min_p), 0, 0, 1},
-    {"top_k", WHOLE, BOTH, AT(top_k), 0, -1, MANY},
-    {"presence_penalty", REAL, BOTH, AT(presence_penalty), 0, -2, 2},
-    {"frequency_penalty", REAL, BOTH, AT(frequency_penalty), 0, -2, 2},
-    {"repetition_penalty", REAL, BOTH, AT(repetition_penalty), 1, 0, 2},
-    {"n", WHOLE, BOTH, AT(n), 1, 1, 128},
-    {"priority", WHOLE, BOTH, AT(priority), 0, -1000, 1000},
-    {"best_of", WHOLE, TEXT, AT(best_of), NONE, 1, 128},
-    {"max_tokens", WHOLE, BOTH, AT(max_tokens), NONE, 0, MANY},
-    {"max_completion_tokens", WHOLE, CHAT, AT(max_completion_tokens), NONE, 1, MANY},
-    {"min_tokens", WHOLE, BOTH, AT(min_tokens), 0, 0, MANY},
-    {"seed", WHOLE, BOTH, AT(seed), NONE, -0x1p63, 0x1p63},
-    {"logprobs", WHOLE, TEXT, AT(logprobs), NONE, 0, WEFT_MAX_TOP},
-    {"logprobs", BOOL, CHAT, AT(chat_logprobs), 0, 0, 0},
-    {"top_logprobs", WHOLE, CHAT, AT(top_logprobs), NONE, 0, WEFT_MAX_TOP},
-    {"stream", BOOL, BOTH, AT(stream), 0, 0, 0},
-    {"echo", BOOL, TEXT, AT(echo), 0, 0, 0},
-    {"ignore_eos", BOOL, BOTH, AT(ignore_eos), 0, 0, 0},
-    {"include_stop_str_in_output", BOOL, BOTH, AT(include_stop), 0, 0, 0},
-    {"skip_special_tokens", BOOL, BOTH, AT(skip_special), 1, 0, 0},
-};
-
-static void put(wf_params *p, const row *w, double v, int64_t whole)
-{
-    char *at = (char *)p + w->at;
-    if (w->kind == REAL)
-        memcpy(at, &v, sizeof v);
-    else if (w->kind == WHOLE)
-        memcpy(at, &whole, sizeof whole);
-    else
-        *(bool *)at = v != 0;
-}
-
-static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_error *r)
-{
-    json_t *v = field(body, w->name);
-    if (!v) return true;
-    if (w->kind == BOOL) {
-        if (!json_is_boolean(v))
-            return wf_refuse(r, 400, w->name, "%s must be true or false", w->name);
-        put(p, w, json_is_true(v), 0);
-        return true;
-    }
-    double x = json_number_value(v);
-    bool whole = json_is_integer(v) || (json_is_real(v) && fabs(x) < 0x1p53 && x == floor(x));
-    if (!json_is_number(v) || (w->kind == WHOLE && !whole))
-        return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
-                         w->kind == WHOLE ? "whole number" : "number");
-    if (!(x >= w->min && x <= w->max))
-        return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,
-                         w->max);
-    put(p, w, x, json_is_integer(v) ? json_integer_value(v) : (int64_t)x);
-    return true;
-}
-
-static bool read_rows(const json_t *body, wf_params *p, wf_http_error *r)
-{
-    for (size_t i = 0; i < WF_LEN(rows); i++) {
-        put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
-        if (rows[i].where != (p->chat ? TEXT : CHAT) && !read_row(body, &rows[i], p, r))
-            return false;
-    }
-    return true;
-}
-
-#define GIVEN(x) ((x) != (int64_t)NONE)
-
-static bool check_together(wf_params *p, wf_http_error *r)
-{
-    if (GIVEN(p->max_completion_tokens)) p->max_tokens = p->max_completion_tokens;
-    if (p->max_tokens == 0 && !p->echo)
-        return wf_refuse(r, 400, "max_tokens",
-                         "max_tokens must be at least 1 (0 is possible with echo)");
-    if (p->top_p == 0) return wf_refuse(r, 400, "top_p", "top_p must be above 0 and at most 1");
-    if (p->repetition_penalty == 0)
-        return wf_refuse(r, 400, "repetition_penalty",
-                         "repetition_penalty must be above 0 and at most 2");
-    if (GIVEN(p->best_of) && p->best_of != p->n)
-        return wf_refuse(r, 501, "best_of", "best_of other than n is not supported: leave it out");
-    if (p->chat && GIVEN(p->top_logprobs) && !p->chat_logprobs)
-        return wf_refuse(r, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
-    if (GIVEN(p->max_tokens) && p->max_tokens && p->min_tokens > p->max_tokens)
-        return wf_refuse(r, 400, "min_tokens", "min_tokens is larger than max_tokens");
-    return true;
-}
 
 /* As vLLM does, unless the server was started for it. */
 static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error *r)
@@ -136,7 +22,7 @@ static bool check_priority(const wf_server *s, const wf_params *p, wf_http_error
 
 static bool read_stop(const json_t *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = field(body, "stop");
+    json_t *v = wf_field(body, "stop");
     size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
     if (v && !json_is_array(v) && !json_is_string(v))
         return wf_refuse(r, 400, "stop", "stop must be a string or a list of strings");
@@ -189,7 +75,7 @@ static bool read_ids(const wf_server *s, const json_t *v, const char *name, size
 
 static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = field(body, "logit_bias"), *value;
+    json_t *v = wf_field(body, "logit_bias"), *value;
     const char *key;
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
     if (!v) return true;
@@ -229,6 +115,14 @@ static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_htt
                      s->context);
 }
 
+/* Do all sequences fit into the server at once? What never fits is not told to come later. */
+static bool check_choices(const wf_server *s, const wf_params *p, size_t n_prompts, wf_http_error *r)
+{
+    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->p.max_running + s->p.max_queue);
+    if (n_prompts <= most && n_prompts * (size_t)p->n <= most) return true;
+    return wf_refuse(r, 400, p->n > 1 ? "n" : "prompt", "n times the number of prompts is %zu, at most %zu are possible", n_prompts * (size_t)p->n, most);
+}
+
 static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned flags,
                      const char *name, wf_prompt *out, wf_http_error *r)
 {
@@ -264,7 +158,7 @@ static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_
 /* A string, token ids, or a list of either. */
 static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = field(body, "prompt"), *first = json_array_get(v, 0);
+    json_t *v = wf_field(body, "prompt"), *first = json_array_get(v, 0);
     bool list = json_is_array(v) && !json_is_integer(first);
     size_t n = list ? json_array_size(v) : 1;
     if (!v) return wf_refuse(r, 400, "prompt", "prompt is missing");
@@ -272,9 +166,7 @@ static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, w
         return wf_refuse(r, 400, "prompt",
                          "prompt must be a string, a list of token ids, or a list of these");
     if (!n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
-    if (n > MAX_PROMPTS)
-        return wf_refuse(r, 400, "prompt", "prompt has %zu prompts, at most %d are possible", n,
-                         MAX_PROMPTS);
+    if (!check_choices(s, p, n, r)) return false; /* before the work */
     if (!(p->prompts = wf_calloc(n, sizeof *p->prompts)))
         return wf_refuse(r, 500, "", "out of memory");
     for (size_t i = 0; i < n; i++) {
@@ -335,7 +227,7 @@ static bool render(const wf_server *s, const struct weft_message *m, size_t n, w
 
 static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = field(body, "messages");
+    json_t *v = wf_field(body, "messages");
     size_t n = json_array_size(v), i = 0;
     if (!json_is_array(v) || !n)
         return wf_refuse(r, 400, "messages", "messages must be a list of at least one message");
@@ -348,7 +240,9 @@ static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, 
     p->n_prompts = 1;
     bool ok = true;
     for (; ok && i < n; i++) ok = read_message(json_array_get(v, i), &m[i], r);
-    if (ok) ok = render(s, m, n, &p->prompts[0], r);
+    size_t bytes = 0;
+    for (size_t k = 0; ok && k < n; k++) bytes += strlen(m[k].content);
+    if (ok) ok = check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r) && render(s, m, n, &p->prompts[0], r);
     for (size_t k = 0; k < i; k++) free((char *)m[k].content);
     free(m);
     return ok;
@@ -358,13 +252,13 @@ static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, 
 
 static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = field(body, "stream_options");
+    json_t *v = wf_field(body, "stream_options");
     if (!v) return true;
     if (!p->stream)
         return wf_refuse(r, 400, "stream_options", "stream_options needs stream to be true");
     if (!json_is_object(v))
         return wf_refuse(r, 400, "stream_options", "stream_options must be an object");
-    json_t *usage = field(v, "include_usage"), *always = field(v, "continuous_usage_stats");
+    json_t *usage = wf_field(v, "include_usage"), *always = wf_field(v, "continuous_usage_stats");
     if ((usage && !json_is_boolean(usage)) || (always && !json_is_boolean(always)))
         return wf_refuse(r, 400, "stream_options", "stream_options must hold true or false");
     p->include_usage = json_is_true(usage);
@@ -374,9 +268,11 @@ static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error 
 
 static bool check_unsupported(const json_t *body, wf_http_error *r)
 {
-    json_t *tools = field(body, "tools"), *choice = field(body, "tool_choice"),
-           *format = field(body, "response_format");
-    if (field(body, "suffix")) return wf_refuse(r, 400, "suffix", "suffix is not supported: leave it out");
+    json_t *tools = wf_field(body, "tools"), *choice = wf_field(body, "tool_choice"),
+           *format = wf_field(body, "response_format");
+    json_t *suffix = wf_field(body, "suffix");
+    if (suffix && (!json_is_string(suffix) || json_string_length(suffix)))
+        return wf_refuse(r, 400, "suffix", "suffix is not supported: leave it out");
     if (tools && !json_is_array(tools)) return wf_refuse(r, 400, "tools", "tools must be a list");
     bool none = json_is_string(choice) && !strcmp(json_string_value(choice), "none");
     if (json_array_size(tools) && !none)
@@ -396,10 +292,10 @@ static bool check_unsupported(const json_t *body, wf_http_error *r)
 
 static bool check_model(const wf_server *s, const json_t *body, wf_http_error *r)
 {
-    json_t *v = field(body, "model");
+    json_t *v = wf_field(body, "model");
     if (!v) return true;
     if (!json_is_string(v)) return wf_refuse(r, 400, "model", "model must be a string");
-    if (!strcmp(json_string_value(v), s->name)) return true;
+    if (!*json_string_value(v) || !strcmp(json_string_value(v), s->name)) return true; /* "": the one that is served */
     wf_refuse(r, 404, "model", "the model '%.80s' does not exist; this server has '%s'",
               json_string_value(v), s->name);
     r->code = "model_not_found";
@@ -417,17 +313,12 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
                          "%s has %zu tokens, but the context of this server is %u tokens and the "
                          "answer needs at least one",
                          name, longest, s->context);
-    if (GIVEN(p->max_tokens) && p->max_tokens > (int64_t)(s->context - longest))
+    if (WF_GIVEN(p, MAX_TOKENS) && p->max_tokens > (int64_t)(s->context - longest))
         return wf_refuse(
             r, 400, "max_tokens",
             "max_tokens is %lld, but the context of %u tokens leaves %zu behind a prompt of %zu",
             (long long)p->max_tokens, s->context, s->context - longest, longest);
     r->code = NULL;
-    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->p.max_running + s->p.max_queue);
-    if (p->n_prompts * (size_t)p->n > most)
-        return wf_refuse(r, 400, "n",
-                         "n times the number of prompts is %zu, at most %zu are possible",
-                         p->n_prompts * (size_t)p->n, most);
     return true;
 }
 
@@ -436,9 +327,10 @@ bool wf_params_read(wf_job *j, const json_t *body)
     const wf_server *s = j->server;
     wf_params *p = &j->params;
     wf_http_error *r = &j->refusal;
-    json_t *ids = field(body, "stop_token_ids");
+    json_t *ids = wf_field(body, "stop_token_ids");
     p->chat = j->route->chat;
-    return check_model(s, body, r) && read_rows(body, p, r) && check_together(p, r) && check_priority(s, p, r) &&
+    wf_fields_unknown(j->server, body, p->chat);
+    return check_model(s, body, r) && wf_fields_read(body, p, r) && check_priority(s, p, r) &&
            read_stream_options(body, p, r) && check_unsupported(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids ||
@@ -461,19 +353,19 @@ void wf_params_free(wf_params *p)
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
 {
     const wf_prompt *prompt = &p->prompts[choice / (size_t)p->n];
-    bool logprobs = p->chat ? p->chat_logprobs : GIVEN(p->logprobs);
+    bool logprobs = p->chat ? p->chat_logprobs : WF_GIVEN(p, LOGPROBS);
     int64_t top = p->chat ? p->top_logprobs : p->logprobs, max = p->max_tokens;
-    if (!GIVEN(max)) max = p->chat ? 0 : 16;
-    uint64_t seed = GIVEN(p->seed) ? (uint64_t)p->seed : wf_random(wf_now_ns(), choice);
+    if (!WF_GIVEN(p, MAX_TOKENS)) max = p->chat ? 0 : 16;
+    uint64_t seed = WF_GIVEN(p, SEED) ? (uint64_t)p->seed : wf_random(wf_now_ns(), choice);
     return (struct weft_request_params){
         .tokens = prompt->ids,
         .n_tokens = prompt->n,
         .max_tokens = (uint32_t)max,
         .priority = -(int32_t)p->priority, /* here lower is earlier */
-        .prefill_only = p->max_tokens == 0,
+        .prefill_only = WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens,
         .sampling = {.temperature = (float)p->temperature,
                      .top_k = (int32_t)WF_MAX(p->top_k, 0),
-                     .top_p = (float)p->top_p,
+                     .top_p = (float)WF_MAX(p->top_p, FLT_MIN), /* rounded to 0 it would mean "off" */
                      .min_p = (float)p->min_p,
                      .repeat_penalty = (float)p->repetition_penalty,
                      .repeat_all = true,
@@ -490,7 +382,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
         .bias = p->bias,
         .n_bias = p->n_bias,
         .logprobs = logprobs,
-        .n_top = (uint32_t)(logprobs && GIVEN(top) ? top : 0),
+        .n_top = (uint32_t)(logprobs ? top : 0),
         .prompt_logprobs = logprobs && p->echo,
         .show_special = !p->skip_special};
 }

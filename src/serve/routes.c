@@ -1,6 +1,7 @@
 /* routes: the table of routes, and the responses that need neither a body nor generation. */
 #include "serve/internal.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,16 +29,41 @@ static bool version(wf_job *j, json_t **out, wf_text *text)
     return true;
 }
 
+static json_t *model_card(const wf_server *s)
+{
+    bool chat = s->p.chat_template || weft_model_info(s->model)->chat_name;
+    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:i,s:[s,s*]}", "id", s->name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft",
+                     "root", s->name, "max_model_len", (int)s->context, "capabilities", "completion", chat ? "chat" : NULL);
+}
+
 static bool models(wf_job *j, json_t **out, wf_text *text)
 {
-    const wf_server *s = j->server;
-    bool chat = s->p.chat_template || weft_model_info(s->model)->chat_name;
     (void)text;
-    *out = json_pack("{s:s,s:[{s:s,s:s,s:I,s:s,s:s,s:i,s:[s,s*]}]}", "object", "list", "data", "id",
-                     s->name, "object", "model", "created", (json_int_t)s->started, "owned_by",
-                     "weft", "root", s->name, "max_model_len", (int)s->context, "capabilities",
-                     "completion", chat ? "chat" : NULL);
+    *out = json_pack("{s:s,s:[o]}", "object", "list", "data", model_card(j->server));
     return true;
+}
+
+/* The byte at *p of a path with escapes; *p advances. */
+static int next_byte(const char **p)
+{
+    const char *at = *p;
+    bool escaped = at[0] == '%' && isxdigit((unsigned char)at[1]) && isxdigit((unsigned char)at[2]);
+    char digits[3] = {escaped ? at[1] : '0', escaped ? at[2] : '0'};
+    *p += escaped ? 3 : 1;
+    return escaped ? (int)strtol(digits, NULL, 16) : (unsigned char)at[0];
+}
+
+static bool model(wf_job *j, json_t **out, wf_text *text)
+{
+    const char *p = j->path + strlen(j->route->path), *name = j->server->name;
+    bool same = true;
+    (void)text;
+    for (; same && *p && *name; name++) same = next_byte(&p) == (unsigned char)*name;
+    *out = same && !*p && !*name ? model_card(j->server) : NULL;
+    if (same && !*p && !*name) return true;
+    wf_refuse(&j->refusal, 404, "model", "there is no such model; this server has '%s'", j->server->name);
+    j->refusal.code = "model_not_found";
+    return false;
 }
 
 static bool metrics(wf_job *j, json_t **out, wf_text *text)
@@ -65,6 +91,7 @@ static const wf_route routes[] = {
      .answer = metrics,
      .content_type = "text/plain; version=0.0.4; charset=utf-8"},
     {.path = "/v1/models", .method = "GET", .answer = models},
+    {.path = "/v1/models/", .method = "GET", .prefix = true, .answer = model},
     {.path = "/v1/completions", .method = "POST", .read = wf_params_read},
     {.path = "/v1/chat/completions", .method = "POST", .read = wf_params_read, .chat = true},
     {.path = "/tokenize", .method = "POST", .read = wf_tokenize_read, .stream = wf_tokenize_response},
@@ -79,7 +106,8 @@ const wf_route *wf_route_find(const char *path, const char *method, wf_http_erro
 {
     if (!strcmp(method, "HEAD")) method = "GET";
     for (size_t i = 0; i < WF_LEN(routes); i++) {
-        if (strcmp(routes[i].path, path)) continue;
+        size_t n = strlen(routes[i].path) + !routes[i].prefix; /* with the end of the text */
+        if (strncmp(routes[i].path, path, n)) continue;
         if (!strcmp(routes[i].method, method)) return &routes[i];
         wf_refuse(r, 405, "", "%s does not take %.10s, only %s", path, method, routes[i].method);
         return NULL;

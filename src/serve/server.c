@@ -30,17 +30,26 @@ static void log_json(json_t *line)
     json_decref(line);
 }
 
+static void on_log(void *user, enum weft_log_level level, const char *line)
+{
+    static const char *const names[] = {"error", "warning", "info", "debug"};
+    (void)user;
+    log_json(json_pack("{s:s,s:o?}", "level", names[level], "message",
+                       wf_json_string(line, strlen(line))));
+}
+
 static void say(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
 static void say(const wf_server *s, const char *fmt, ...)
 {
-    char text[512];
+    char raw[512], text[1024];
     va_list ap;
     if (s->p.quiet) return;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    wf_show(text, sizeof text, raw);
     if (s->p.log_json)
-        log_json(json_pack("{s:s,s:s}", "level", "info", "message", text));
+        on_log(NULL, WEFT_LOG_INFO, text);
     else
         fprintf(stderr, "weft: %s\n", text);
 }
@@ -49,14 +58,6 @@ static int say_error(void)
 {
     fprintf(stderr, "weft: error: %s\n", weft_last_error());
     return EXIT_FAIL;
-}
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    (void)user;
-    log_json(json_pack("{s:s,s:o?}", "level", names[level], "message",
-                       wf_json_string(line, strlen(line))));
 }
 
 void wf_log_request(const wf_job *j)
@@ -72,8 +73,7 @@ void wf_log_request(const wf_job *j)
                            "status", j->status, "generated_tokens", (json_int_t)generated, "ms",
                            ms));
     else
-        fprintf(stderr, "weft: %s %s %s %d, %zu tokens, %.1f ms\n", j->id, j->method, j->path,
-                j->status, generated, ms);
+        say(s, "%s %s %s %d, %zu tokens, %.1f ms", j->id, j->method, j->path, j->status, generated, ms);
 }
 
 typedef struct report {
@@ -103,17 +103,24 @@ static void report_rates(wf_server *s, report *last)
 
 /* ---- model ----------------------------------------------------------------------------------------------- */
 
-/* The model's name in the API: the given one, or the file name without directory and extension. Metrics use it as a label, so
- * quotes are replaced. */
+/* The model's name in the API: the given one, or the file name without directory and extension; as much of it as fits in whole
+ * characters. Clients send it back as JSON and metrics have it in quotes, so what is no text, or would end it there, is replaced. */
 static void name_model(wf_server *s)
 {
     const char *path = weft_model_info(s->model)->path, *name = s->p.model_name;
     if (!name) name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-    wf_copy(s->name, sizeof s->name, name);
-    char *end = s->p.model_name ? NULL : strrchr(s->name, '.');
-    if (end && !strcmp(end, ".gguf")) *end = 0;
-    for (char *c = s->name; *c; c++)
-        if ((unsigned char)*c <= ' ' || *c == '"' || *c == '\\' || *c == 127) *c = '-';
+    size_t len = strlen(name), at = 0;
+    if (!s->p.model_name && len > 5 && !strcmp(name + len - 5, ".gguf")) len -= 5;
+    for (size_t i = 0, n; i < len; i += WF_MAX(n, (size_t)1)) {
+        n = wf_utf8_len(name + i, len - i);
+        bool bad = !n || wf_utf8_control(name + i, n) || strchr(" \"\\", name[i]);
+        if (at + WF_MAX(n, (size_t)1) >= sizeof s->name) break;
+        if (bad)
+            s->name[at++] = '-';
+        else
+            memcpy(s->name + at, name + i, n), at += n;
+    }
+    s->name[at] = 0;
 }
 
 /* ---- signals --------------------------------------------------------------------------------------------- */

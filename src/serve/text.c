@@ -33,27 +33,12 @@ void wf_text_print(wf_text *t, const char *fmt, ...)
     wf_text_add(t, line, WF_MIN((size_t)WF_MAX(n, 0), sizeof line - 1));
 }
 
-/* Length of the UTF-8 character at p (Unicode, table 3-7); 0: there is none. */
-static size_t character(const unsigned char *p, size_t len)
-{
-    if (p[0] < 0x80) return 1;
-    size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || n > len) return 0;
-    unsigned low = p[0] == 0xE0 ? 0xA0 : p[0] == 0xF0 ? 0x90 : 0x80;
-    unsigned high = p[0] == 0xED ? 0x9F : p[0] == 0xF4 ? 0x8F : 0xBF;
-    if (p[1] < low || p[1] > high) return 0;
-    for (size_t i = 2; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    return n;
-}
-
 json_t *wf_json_string(const char *data, size_t len)
 {
     wf_text clean = {0};
-    const unsigned char *p = (const unsigned char *)data;
     size_t from = 0, at = 0;
     while (at < len) {
-        size_t n = character(p + at, len - at);
+        size_t n = wf_utf8_len(data + at, len - at);
         if (n) {
             at += n;
             continue;

@@ -26,9 +26,6 @@ typedef struct wf_ends { /* end offsets of consecutive pieces; the first piece s
 weft_status wf_ids_push(wf_ids *, int32_t id);
 weft_status wf_ends_push(wf_ends *, size_t end);
 
-/* Length of the valid UTF-8 character at p (len > 0), or 0 if there is none. */
-size_t wf_utf8_len(const char *p, size_t len);
-
 /* ---- pre-tokenizer: splits text by patterns (pretokenize.c) ---------------------------------- */
 
 typedef struct wf_pre wf_pre;

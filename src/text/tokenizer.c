@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 static const wf_text_kind *const kinds[] = {&wf_text_spm, &wf_text_bpe};
 
@@ -23,14 +22,6 @@ weft_status wf_ends_push(wf_ends *a, size_t end)
     if (!wf_grow(&a->v, a->n, &a->cap, sizeof *a->v)) return WEFT_ERR_NOMEM;
     a->v[a->n++] = (uint32_t)end;
     return WEFT_OK;
-}
-
-size_t wf_utf8_len(const char *p, size_t len)
-{
-    utf8proc_int32_t c;
-    if (!((uint8_t)*p & 0x80)) return 1;
-    utf8proc_ssize_t n = utf8proc_iterate((const uint8_t *)p, (utf8proc_ssize_t)WF_MIN(len, 4), &c);
-    return n > 0 ? (size_t)n : 0;
 }
 
 static int hex_digit(char c)

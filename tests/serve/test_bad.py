@@ -59,7 +59,7 @@ class Bad(serve.Unharmed):
         for name in lists:
             for value in (1, True, 1.5):
                 self.refused(self.s.complete(**{name: value}), 400, name)
-        for name in ("temperature", "n", "max_completion_tokens", "top_logprobs", "logprobs", "stream", "stop", "tools", "response_format"):
+        for name in ("n", "max_completion_tokens", "top_logprobs", "logprobs", "stream", "stop", "tools", "response_format"):
             for value in (5.5, {"a": {}}):
                 with self.subTest(name=name, value=value):
                     self.refused(self.s.chat(**{name: value}), 400, name)
@@ -68,13 +68,13 @@ class Bad(serve.Unharmed):
         self.assertEqual(self.s.complete(max_tokens=12.0).text, self.want)
 
     def test_ranges(self):
-        bad = {"temperature": [-1, 99999, 2.1], "top_p": [0, -1, 2], "top_k": [-5, 2 ** 40], "min_p": [-1, 2], "n": [0, -1, 10 ** 6],
-               "max_tokens": [0, -1, 10 ** 9, 10 ** 12], "min_tokens": [-1, 13], "seed": [10 ** 19], "logprobs": [-1, 21],
-               "presence_penalty": [-3, 3], "frequency_penalty": [-3, 3], "repetition_penalty": [0, -1, 3],
+        bad = {"temperature": [-1, 99999, 1e308], "top_p": [0, -1, 2], "top_k": [-5, 2 ** 40], "min_p": [-1, 2], "n": [0, -1, 10 ** 6],
+               "max_tokens": [0, -1, 10 ** 9, 10 ** 12], "min_tokens": [-1, 13], "seed": [1.5, 1e300, 1e18], "logprobs": [-1, 21],
+               "presence_penalty": [-3, 3], "frequency_penalty": [-3, 3], "repetition_penalty": [0, -1, 3, 1e-300],
                "stop": ["", [""], [1], [None], {}, ["x"] * 100_000, ["x" * 2000]], "stop_token_ids": [[-1], [10 ** 6], [2 ** 40], ["a"], {}],
                "logit_bias": [{"-1": 1}, {"1000000": 1}, {"x": 1}, {"": 1}, {"5": "x"}, {"5": 101}, {"5 ": 1}, [1]],
                "stream_options": [{"include_usage": True}], "suffix": ["x"],
-               "prompt": [[], [[]], [-1], [10 ** 6], [2 ** 40], [1, "a"], [["a"]], [[1], [1.5]], {}, True, 5, [None], ["a"] * 65, "word " * 1000,
+               "prompt": [[], [[]], [-1], [10 ** 6], [2 ** 40], [1, "a"], [["a"]], [[1], [1.5]], {}, True, 5, [None], ["a"] * 400, "word " * 1000,
                           [1] * 600]}
         for name, values in bad.items():
             for value in values:
@@ -89,7 +89,7 @@ class Bad(serve.Unharmed):
     def test_numbers_too_large(self):
         """No reader of JSON holds them; the error names the field all the same."""
         huge = 1 << 64
-        for name, value in (("max_tokens", huge), ("n", -huge), ("seed", 10 ** 30), ("temperature", huge), ("stop_token_ids", [1, huge]),
+        for name, value in (("max_tokens", huge), ("n", -huge), ("seed", 10 ** 30), ("seed", 1 << 64), ("seed", -(1 << 63) - 1), ("temperature", huge), ("stop_token_ids", [1, huge]),
                             ("logit_bias", {"max_tokens": huge}), ("prompt", [[1], [huge]]), ("unknown \"field\\", huge)):
             for more in ({}, {"user": "a \"b\" {[", "stop": ["}", "]"]}):
                 fields = {**more, name: value, "min_tokens": 1}
@@ -122,6 +122,7 @@ class Bad(serve.Unharmed):
             with self.subTest(messages=str(messages)[:60]):
                 self.refused(self.s.post("/v1/chat/completions", {"messages": messages}), 400, "messages")
         self.refused(self.s.chat(top_logprobs=2), 400, "top_logprobs")
+        self.refused(self.s.chat(top_logprobs=2, logprobs=False), 400, "top_logprobs")
         self.refused(self.s.chat(logprobs=5), 400, "logprobs")
         self.refused(self.s.chat(max_completion_tokens=0), 400, "max_completion_tokens")
 

@@ -457,6 +457,16 @@ class OpenAI(serve.TestCase):
                                                 response_format={"type": "json_object"})
         self.assertEqual((e.exception.status_code, e.exception.type), (501, "not_supported_error"))
 
+    def test_fields_of_old_code(self):
+        self.assertEqual(self.client.models.retrieve(self.model).id, self.model)
+        with self.assertRaises(self.errors.NotFoundError):
+            self.client.models.retrieve("other")
+        r = self.client.completions.create(model="", prompt=["One day"] * 70, max_tokens=1, temperature=3, suffix="", seed=2 ** 64 - 1)
+        self.assertEqual(len(r.choices), 70)
+        turns = [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "42"}]
+        r = self.client.chat.completions.create(model=self.model, messages=turns, max_tokens=1, top_logprobs=0)
+        self.assertEqual(r.usage.completion_tokens, 1)
+
     def test_stop_and_stream_logprobs(self):
         ask = {"model": self.model, "prompt": "One day", "max_tokens": 12, "temperature": 0}
         whole = self.client.completions.create(**ask).choices[0].text

@@ -1,0 +1,131 @@
+"""Fields of requests as clients send them, at the ends of their ranges."""
+import json
+import os
+import shutil
+import socket
+import tempfile
+import unittest
+import urllib.parse
+
+import serve
+from serve import Server, cli
+
+
+class Fields(serve.Unharmed):
+    ARGS = ["--max-queue", 300]
+
+    def draw(self, **fields):
+        r = self.s.complete(**{"temperature": 1, "max_tokens": 30, **fields})
+        self.assertEqual(r.status, 200, r.body)
+        return r.text
+
+    def test_seeds_have_64_bits(self):
+        seeds = (0, 1, -10 ** 18, -5, 2 ** 53 + 1, 2 ** 63 - 1, 2 ** 63, 10 ** 19, 2 ** 64 - 1)
+        texts = [self.draw(seed=seed) for seed in seeds]
+        self.assertEqual(texts, [self.draw(seed=seed) for seed in seeds])  # -10^18 is a seed like any other
+        self.assertEqual(len(set(texts)), len(seeds))
+        self.assertNotEqual(self.draw(seed=2 ** 53), self.draw(seed=2 ** 53 + 1))
+        self.assertEqual(self.draw(seed=2 ** 64 - 1, user="seed", stop=["seed"]), texts[-1])
+
+    def test_the_seed_alone_wraps(self):
+        for fields in ({"max_tokens": 2 ** 63}, {"seed": [2 ** 63]}, {"seed": {"seed": 2 ** 63}}, {"x": {"seed": 2 ** 63}, "n": 2 ** 63}):
+            self.refused(self.s.complete(**fields), 400)
+
+    def test_top_p_near_zero_is_on(self):
+        want = self.s.complete(max_tokens=30).text
+        for top_p in (1e-300, 1e-46, 1e-40, 5e-324, 1e-6):
+            self.assertEqual(self.draw(top_p=top_p, seed=3), want, top_p)
+        self.refused(self.s.complete(top_p=0), 400, "top_p")
+
+    def test_temperatures(self):
+        self.assertNotEqual(self.draw(temperature=2.5, seed=1), self.draw(temperature=0.5, seed=1))
+        self.assertEqual(self.draw(temperature=100, seed=1), self.draw(temperature=100, seed=1))
+        self.assertEqual(self.draw(temperature=1e-300, seed=1), self.s.complete(max_tokens=30).text)
+
+    def test_what_clients_send_by_default(self):
+        self.assertEqual(self.s.complete(suffix="", best_of=1, logprobs=None, echo=False, user="").text, self.want)
+        self.assertEqual(self.s.complete(model="").text, self.want)
+        want = self.s.chat().json["choices"]
+        self.assertEqual(self.s.chat(top_logprobs=0).json["choices"], want)
+        self.assertEqual(self.s.chat(top_logprobs=0, logprobs=False, model="", tools=[], tool_choice="auto").json["choices"], want)
+
+    def test_many_prompts(self):
+        r = self.s.complete(prompt=["One day"] * 65 + ["The sun was"] * 130, max_tokens=2)
+        self.assertEqual(r.status, 200, r.body)
+        choices = r.json["choices"]
+        self.assertEqual([c["index"] for c in choices], list(range(195)))
+        self.assertEqual({c["text"] for c in choices[:65]}, {self.s.complete(max_tokens=2).text})
+        self.assertEqual({c["text"] for c in choices[65:]}, {self.s.complete(prompt="The sun was", max_tokens=2).text})
+        self.refused(self.s.complete(prompt=["a"] * 400), 400, "prompt")
+
+    def test_one_model(self):
+        (card,) = self.s.get("/v1/models").json["data"]
+        for name in (card["id"], "".join(f"%{b:02x}" for b in card["id"].encode())):
+            self.assertEqual(self.s.get("/v1/models/" + name).json, card)
+        for name in ("other", card["id"] + "x", card["id"][:-1], card["id"] + "%00", "", "%25", "x" * 3000):
+            self.assertEqual(self.refused(self.s.get("/v1/models/" + name), 404, "model")["code"], "model_not_found")
+        self.refused(self.s.post("/v1/models/" + card["id"], {}), 405)
+
+
+class Unknown(unittest.TestCase):
+    def test_unknown_fields_are_logged_once(self):
+        s = Server("--log-json")
+        for _ in range(3):
+            s.complete(frobnicate={"a": 1}, max_completion_tokens=5)
+            s.chat(frobnicate=1, store=True, max_completion_tokens=5, top_k=2, user="me", tool_choice="none")
+        s.complete(**{"bad\x1b[31m\u0085name": 1, "y" * 200: 1})
+        for i in range(100):
+            s.complete(max_tokens=1, **{f"field{i}": 1})
+        code, log = s.end()
+        self.assertEqual(code, 0)
+        told = [json.loads(line)["message"] for line in log.splitlines() if "unknown field" in line]
+        for name in ("'frobnicate'", "'store'", "'max_completion_tokens'", "'" + "y" * 47 + "'"):
+            self.assertEqual(sum(name in line for line in told), 1, name)
+        self.assertEqual([line for line in told if "'user'" in line or "'top_k'" in line or "tool_choice" in line], [])
+        self.assertLessEqual(len(told), 32)
+        self.assertNotIn("\\u001b", log)
+
+
+class Names(unittest.TestCase):
+    """The model's name in the API is text, whatever the file or the option is called."""
+
+    def check(self, s, want):
+        (card,) = s.get("/v1/models").json["data"]
+        self.assertEqual(card["id"], want)
+        r = s.complete(model=want)
+        self.assertEqual((r.status, r.json["model"]), (200, want))
+        self.assertEqual(s.stream(model=want)[0]["model"], want)
+        self.assertEqual(s.get("/v1/models/" + urllib.parse.quote(want, safe="")).json["id"], want)
+        self.assertIn(f'model_name="{want}"', s.get("/metrics").body.decode())
+        self.assertEqual(s.end()[0], 0)
+
+    def test_options(self):
+        for name, want in ((b"a\xff\xfeb", "a--b"), (b"\xc3\xa9" * 70, "\u00e9" * 63), (b"x" * 126 + "\U0001f600".encode(), "x" * 126),
+                           (b"a\x1b[31m\"\\\x7f", "a-[31m---"), ("a\u009bb".encode(), "a-b"), (b"org/name", "org/name")):
+            with self.subTest(name):
+                self.check(Server("--served-model-name", os.fsdecode(name)), want)
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, want in ((b"z\xe4h.gguf", "z-h"), ("\u4f60".encode() * 50 + b".gguf", "\u4f60" * 42)):
+                path = os.path.join(os.fsencode(folder), name)
+                shutil.copy(cli.data("stories260K.gguf"), path)
+                self.check(Server("-m", os.fsdecode(path)), want)
+
+
+class Addresses(unittest.TestCase):
+    def test_any_address_is_of_both_families(self):
+        try:
+            socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        except OSError:
+            self.skipTest(cli.NEEDS_HARDWARE + "no IPv6 here")
+        s = Server("--host", "::")
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, s.port), timeout=serve.PATIENCE) as c:
+                c.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                self.assertIn(b" 200 ", c.recv(1000), host)
+        self.assertEqual(s.end()[0], 0)
+
+
+if __name__ == "__main__":
+    serve.main()
