@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 enum { V4_AT = 12, V4_BITS = 8 * V4_AT };
 static const unsigned char v4_prefix[V4_AT] = {[10] = 0xff, [11] = 0xff}; /* of an IPv4 address among those of IPv6: ::ffff:1.2.3.4 */
@@ -29,11 +30,16 @@ static bool parse(const char *text, unsigned char out[16], bool *v4)
     return *v4 || inet_pton(AF_INET6, text, out) == 1;
 }
 
-static void from_socket(const struct sockaddr *a, unsigned char out[16])
+void wf_client_address(int fd, char out[16])
 {
-    memset(out, 0, 16);
-    if (a->sa_family == AF_INET) set_v4(out, &((const struct sockaddr_in *)a)->sin_addr);
-    if (a->sa_family == AF_INET6) memcpy(out, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+    struct sockaddr_storage a = {0};
+    socklen_t len = sizeof a;
+    unsigned char bytes[16] = {0};
+    if (!getpeername(fd, (struct sockaddr *)&a, &len)) {
+        if (a.ss_family == AF_INET) set_v4(bytes, &((struct sockaddr_in *)&a)->sin_addr);
+        if (a.ss_family == AF_INET6) memcpy(bytes, &((struct sockaddr_in6 *)&a)->sin6_addr, 16);
+    }
+    memcpy(out, bytes, 16);
 }
 
 static bool holds(const wf_network *n, const unsigned char a[16])
@@ -122,7 +128,7 @@ static void address_of(const wf_job *j, unsigned char a[16])
     wf_text list = {0};
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(j->conn, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
     memset(a, 0, 16);
-    if (info && info->client_addr) from_socket(info->client_addr, a);
+    if (info && info->client_addr) memcpy(a, ((const struct sockaddr_un *)info->client_addr)->sun_path, 16);
     if (!is_trusted(j->server, a)) return;
     MHD_get_connection_values(j->conn, MHD_HEADER_KIND, add_list, &list);
     if (list.data && !list.failed) pass_proxies(j->server, list.data, a);

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define BLOCK       16384 /* bytes that are read at once */
@@ -123,11 +124,12 @@ static void free_dead(front *f)
 /* The library takes one end of the pair. Both are closed on error. */
 static bool connect_library(const front *f, relay *r, int pair[2])
 {
-    const struct sockaddr a = {.sa_family = AF_UNIX}; /* not the client's: the library would take the socket for TCP */
+    struct sockaddr_un a = {.sun_family = AF_UNIX}; /* not the client's: the library would take the socket for TCP */
     const int size = PAIR_BUFFER;
+    wf_client_address(r->client.fd, a.sun_path);
     for (int i = 0; i < 2; i++) setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
     r->library.fd = pair[0];
-    if (MHD_add_connection(f->server->daemon, pair[1], &a, sizeof a.sa_family) == MHD_YES) return true; /* it closes pair[1] on error */
+    if (MHD_add_connection(f->server->daemon, pair[1], (struct sockaddr *)&a, sizeof a) == MHD_YES) return true; /* it closes pair[1] on error */
     close(pair[0]);
     return false;
 }

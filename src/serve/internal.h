@@ -290,6 +290,9 @@ typedef struct wf_network { /* IPv6 addresses, among them those of IPv4, that be
 } wf_network;
 /* Reads --trusted-proxy. false: the error is set. */
 bool wf_proxies_load(wf_server *s);
+/* The address of a connected socket, as wf_network has it; zeros if it has none. The front passes it to the library, in the path of
+ * a socket's address, and wf_client_of finds it there. */
+void wf_client_address(int fd, char out[16]);
 /* A number for who sends this request: its API key, or its address if no keys are needed. */
 uint64_t wf_client_of(const wf_job *j);
 
