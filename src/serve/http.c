@@ -189,8 +189,7 @@ static wf_mhd send_generated(wf_job *j)
 static wf_mhd generate(wf_job *j)
 {
     j->running = true;
-    j->deadline_ns = j->start_ns + j->server->p.request_timeout_s * 1000000000ull;
-    wf_watch_add(j);
+    wf_job_watch(j);
     if (!wf_job_submit(j)) return send_refusal(j, &j->refusal);
     return send_generated(j);
 }
@@ -234,20 +233,51 @@ static wf_mhd take_body(wf_job *j, const char *data, size_t *size)
     return j->discarded > DISCARD_MAX ? MHD_NO : MHD_YES;
 }
 
+/* What its body asked for. */
+static wf_mhd respond(wf_job *j)
+{
+    if (j->refusal.status) return send_refusal(j, &j->refusal);
+    if (j->route->stream) return queue(j, 200, j->route->stream(j));
+    return j->route->answer ? send_answer(j) : generate(j);
+}
+
+static wf_mhd respond_unless_aborted(wf_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    bool gone = j->abort == WF_ABORT_GONE;
+    if (j->abort) wf_job_failed(j, &j->refusal);
+    pthread_mutex_unlock(&j->lock);
+    return gone ? MHD_NO : respond(j);
+}
+
+/* A large body goes to another thread. Afterwards libmicrohttpd comes here again. */
+static wf_mhd read_body(wf_job *j)
+{
+    if (j->body.len <= WF_SMALL_BODY) {
+        wf_job_read(j);
+        return respond(j);
+    }
+    wf_job_watch(j);
+    wf_work_add(j);
+    return MHD_YES;
+}
+
+static void set_busy(wf_job *j)
+{
+    if (!j->socket) return;
+    pthread_mutex_lock(&j->server->lock);
+    j->socket->busy = true;
+    pthread_mutex_unlock(&j->server->lock);
+}
+
 static wf_mhd finish(wf_job *j)
 {
-    wf_server *s = j->server;
-    if (j->socket) {
-        pthread_mutex_lock(&s->lock);
-        j->socket->busy = true;
-        pthread_mutex_unlock(&s->lock);
-    }
+    if (j->read) return respond_unless_aborted(j);
+    set_busy(j);
     check_frame(j, MHD_FOOTER_KIND);
     if (j->refusal.status) return send_refusal(j, &j->refusal);
     if (!strcmp(j->method, "OPTIONS")) return send_preflight(j);
-    if (j->route->read && !wf_job_read(j)) return send_refusal(j, &j->refusal);
-    if (j->route->stream) return queue(j, 200, j->route->stream(j));
-    return j->route->answer ? send_answer(j) : generate(j);
+    return j->route->read ? read_body(j) : respond(j);
 }
 
 static wf_mhd on_request(void *cls, struct MHD_Connection *conn, const char *path,

@@ -3,8 +3,8 @@
  * A job is one HTTP request, from its first header to its last byte.
  *
  * Locking: job.lock guards what the engine's thread writes (choices, n_pending) and the suspension of the connection;
- * server.lock guards the lists of jobs and connections; metrics have their own lock. No thread takes a lock while it
- * holds another, except that the watcher takes job.lock inside server.lock. */
+ * server.lock guards the lists of jobs and connections; metrics and the queue of large bodies have their own locks. No thread takes a lock
+ * while it holds another, except that those who abort a job (the watcher, shutdown) take job.lock and work.lock inside server.lock. */
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
@@ -163,6 +163,9 @@ struct wf_job {
     size_t discarded;
     bool close; /* no request can follow on this connection */
     wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
+    wf_job *next_body;     /* under work.lock: the next one that waits to be read */
+    bool read;             /* the body has been read, or need not be any more */
+    bool admitted;         /* shutdown waits for it */
     wf_params params;
     wf_token_list tokens;
     wf_text out; /* of a stream: bytes from out_at on have not been sent yet */
@@ -182,8 +185,12 @@ struct wf_job {
 };
 
 wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn);
-/* Reads the body as its route does, and frees it. false: refusal is set. */
-bool wf_job_read(wf_job *j);
+/* Reads the body as its route does, and frees it, unless the job has been aborted. May set refusal. */
+void wf_job_read(wf_job *j);
+/* The request continues on its HTTP thread, where the body counts as read. */
+void wf_job_wake(wf_job *j);
+/* Watches it from now on, until its timeout. */
+void wf_job_watch(wf_job *j);
 /* Submits all choices. false: refusal is set, and nothing runs. */
 bool wf_job_submit(wf_job *j);
 /* Cancels its sequences; the first reason is kept. */
@@ -260,6 +267,32 @@ void wf_metrics_token(wf_metrics *m, double seconds, bool first);
 void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first);
 void wf_metrics_print(wf_server *s, wf_text *out);
 
+/* ---- work.c: large bodies -------------------------------------------------------------------------------- */
+
+#define WF_WORKERS    2
+#define WF_SMALL_BODY 32768 /* read on an HTTP thread: takes a few milliseconds */
+typedef struct wf_work_thread {
+    struct wf_work *work;
+    pthread_t thread;
+    bool any; /* takes bodies of any length */
+} wf_work_thread;
+typedef struct wf_work {
+    pthread_mutex_t lock;
+    pthread_cond_t more; /* a body came, or ending was set */
+    wf_job *first;
+    unsigned n_waiting;
+    atomic_uint_fast64_t n_read;
+    bool ending;
+    wf_work_thread threads[WF_WORKERS];
+    unsigned n_threads;
+} wf_work;
+bool wf_work_start(wf_server *s);
+void wf_work_stop(wf_server *s); /* after the bodies that wait. Allowed if it was not started */
+/* Suspends the connection until a thread has read the body (wf_job_read), or there are too many (refusal is set). */
+void wf_work_add(wf_job *j);
+void wf_work_remove(wf_job *j); /* if it waits, it does so no longer */
+unsigned wf_work_waiting(wf_server *s);
+
 /* ---- watch.c --------------------------------------------------------------------------------------------- */
 
 bool wf_watch_start(wf_server *s);
@@ -321,6 +354,7 @@ struct wf_server {
     wf_network *proxies;
     size_t n_proxies;
     wf_metrics metrics;
+    wf_work work;
     atomic_bool loaded, stopping;
     const struct weft_model *model;
     struct weft_engine *engine;

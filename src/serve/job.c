@@ -134,16 +134,42 @@ static void give_back(size_t body)
 #endif
 }
 
-bool wf_job_read(wf_job *j)
+static bool is_aborted(wf_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    bool aborted = j->abort != WF_ABORT_NONE;
+    pthread_mutex_unlock(&j->lock);
+    return aborted;
+}
+
+void wf_job_read(wf_job *j)
 {
     size_t len = j->body.len;
-    json_t *body = wf_json_parse(j->body.data, len, &j->refusal);
-    bool ok = body && j->route->read(j, body);
+    bool wanted = !is_aborted(j);
+    json_t *body = wanted ? wf_json_parse(j->body.data, len, &j->refusal) : NULL;
+    if (body && !is_aborted(j)) j->route->read(j, body);
     json_decref(body);
     free(j->body.data);
     j->body = (wf_text){0};
+    j->read = true;
+    if (wanted && len > WF_SMALL_BODY) atomic_fetch_add(&j->server->work.n_read, 1);
     give_back(len);
-    return ok;
+}
+
+void wf_job_wake(wf_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->read = true;
+    wake(j);
+    pthread_mutex_unlock(&j->lock);
+}
+
+void wf_job_watch(wf_job *j)
+{
+    if (j->serial) return;
+    j->deadline_ns = j->start_ns + j->server->p.request_timeout_s * 1000000000ull;
+    wf_watch_add(j);
+    j->admitted = !atomic_load(&j->server->stopping); /* in this order: shutdown waits for those that it sees */
 }
 
 /* Reserves n places of those that may run or wait. */
@@ -158,7 +184,7 @@ static bool reserve(wf_job *j, size_t n)
                 "the server is busy: %u sequences run or wait, %u are possible; try again later",
                 now, most);
     } while (!atomic_compare_exchange_weak(&s->in_flight, &now, now + (unsigned)n));
-    if (!atomic_load(&s->stopping)) return true; /* checked last: shutdown waits for jobs that get here */
+    if (j->admitted) return true;
     atomic_fetch_sub(&s->in_flight, (unsigned)n);
     return wf_refuse(&j->refusal, 503, "", "the server is shutting down");
 }
@@ -224,6 +250,7 @@ void wf_job_abort(wf_job *j, enum wf_abort why)
     for (size_t i = 0; i < j->n_choices; i++)
         if (j->choices[i].req && !j->choices[i].done) weft_cancel(j->choices[i].req);
     pthread_mutex_unlock(&j->lock);
+    wf_work_remove(j);
 }
 
 void wf_job_detach(wf_job *j)

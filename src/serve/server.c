@@ -187,7 +187,7 @@ static void *load(void *arg)
 static bool let_in(wf_server *s)
 {
     const char *bracket = strchr(s->p.host, ':') ? "[" : "";
-    if (!wf_http_start(s) || !wf_watch_start(s)) return false;
+    if (!wf_work_start(s) || !wf_http_start(s) || !wf_watch_start(s)) return false;
     say(s, "listening on http://%s%s%s:%u", bracket, s->p.host, *bracket ? "]" : "",
         wf_accept_port(s));
     return true;
@@ -246,6 +246,7 @@ static void drain(wf_server *s)
     if (count_jobs(s, true)) say(s, "cancelling what still runs");
     while (atomic_load(&s->in_flight))
         wf_sleep_ns(1000000); /* the engine guarantees that each sequence ends */
+    wf_work_stop(s); /* no connection stays suspended */
     for (int i = 0; i < 100 && count_jobs(s, false); i++)
         wf_sleep_ns(10000000); /* for the last bytes to clients */
 }

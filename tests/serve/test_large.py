@@ -2,6 +2,7 @@
 as before."""
 import json
 import random
+import threading
 
 import serve
 
@@ -95,6 +96,113 @@ class Memory(serve.Unharmed):
             self.assertRegex(e["message"], r"has \d+ bytes, but at most \d+ fit")
             self.assertEqual(e["code"], "context_length_exceeded")
         self.assertIn("bytes", self.refused(self.s.chat(words(4 * MIB)), 400, "messages")["message"])
+
+
+class Others(serve.Unharmed):
+    """While a large body is read everybody else is served: on each of the HTTP threads, which connections are spread over."""
+    ARGS = ["--log-json", "--max-num-seqs", 8]
+    THREADS = 8  # a multiple of the server's
+
+    def setUp(self):
+        self.health = [self.s.connect() for _ in range(self.THREADS)]
+        for c in self.health:
+            self.ask_health(c)
+        self.counting, self.ended = False, False
+        self.events = [0] * self.THREADS
+        self.readers = [threading.Thread(target=self.read_streams, args=(i,)) for i in range(self.THREADS)]
+        for t in self.readers:
+            t.start()
+        self.s.wait(lambda: self.s.metrics()["num_requests_running"] > 0, "streams run")
+
+    def tearDown(self):
+        self.ended = True
+        for t in self.readers:
+            t.join()
+        for c in self.health:
+            c.close()
+        super().tearDown()
+
+    @staticmethod
+    def ask_health(c):
+        c.request("GET", "/health")
+        r = c.getresponse()
+        assert r.status == 200, r.read()
+        r.read()
+
+    def read_streams(self, i):
+        """One stream after the other on one connection; events that come while a body is read are counted."""
+        c = self.s.connect()
+        while not self.ended:
+            c.request("POST", "/v1/completions", body=json.dumps({**serve.GOOD, "stream": True, "ignore_eos": True, "max_tokens": 400}))
+            r = c.getresponse()
+            while line := r.readline():
+                self.events[i] += self.counting and line.startswith(b"data: ")
+        c.close()
+
+    def large(self):
+        """A connection that has sent a large body, and an event that is set when its answer begins."""
+        c, answered = self.s.connect(), threading.Event()
+        c.request("POST", "/tokenize", body=self.body)
+
+        def wait():
+            try:
+                self.status = c.getresponse().status
+            finally:
+                answered.set()
+
+        t = threading.Thread(target=wait)
+        t.start()
+        return c, answered, t
+
+    body = json.dumps({"prompt": words(1_300_000), "x": [0] * 500_000})
+
+    def test_all_go_on(self):
+        healthy = [0] * self.THREADS
+        for _ in range(3):
+            c, answered, t = self.large()
+            self.counting = True
+            i = 0
+            while not answered.is_set():
+                self.ask_health(self.health[i % self.THREADS])
+                healthy[i % self.THREADS] += not answered.is_set()
+                i += 1
+            self.counting = False
+            t.join()
+            self.assertEqual(self.status, 200)
+            c.close()
+        self.assertGreaterEqual(min(healthy), 10, healthy)
+        self.assertGreaterEqual(min(self.events), 10, self.events)
+
+
+class Leaving(serve.Unharmed):
+    ARGS = ["--log-json", "--shutdown-timeout", 60]
+
+    def test_who_leaves_is_not_read(self):
+        """Of many only those are read that a thread had begun with."""
+        conns = [self.s.connect() for _ in range(16)]
+        before = self.s.metrics()["bodies_read_total"]
+        for c in conns:
+            c.request("POST", "/tokenize", body=Others.body)
+        self.s.until(lambda m: m["num_bodies_waiting"] > 8, "they wait")
+        for c in conns:
+            c.close()
+        self.s.until(lambda m: m["num_bodies_waiting"] == 0, "nobody waits")
+        self.s.wait(lambda: self.s.sockets() == 0, "all are gone")
+        self.assertLess(self.s.metrics()["bodies_read_total"] - before, 8)
+
+    def test_bodies_that_wait_are_read_before_the_end(self):
+        s = serve.Server(*self.ARGS)
+        conns = [s.connect() for _ in range(8)]
+        for i, c in enumerate(conns):
+            body = Others.body if i < 6 else json.dumps({**serve.GOOD, "x": "x" * 1_200_000})
+            c.request("POST", "/tokenize" if i < 6 else "/v1/completions", body=body)
+        s.until(lambda m: m["num_bodies_waiting"] > 2, "some wait")
+        s.p.terminate()
+        got = [c.getresponse() for c in conns]
+        self.assertEqual([r.status for r in got], [200] * 8)
+        self.assertEqual([json.loads(r.read())["count"] > 1000 for r in got[:6]], [True] * 6)
+        self.assertEqual(json.loads(got[7].read())["choices"][0]["text"], self.want)
+        self.assertEqual(s.end()[0], 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,111 @@
+/* work: threads that read large bodies. To parse and tokenise one takes up to a second, during which an HTTP thread would serve none of
+ * its other connections. The body's own connection is suspended meanwhile, and its request may be aborted. */
+#include "serve/internal.h"
+
+#include <sys/resource.h>
+
+#define MAX_WAITING 256
+#define SHORT       (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
+#define NICE        10         /* threads that serve everybody go first */
+
+/* Takes the first body that this thread may read; NULL: there is none. Call it with work.lock held. */
+static wf_job *take(wf_work *w, bool any)
+{
+    wf_job **at = &w->first;
+    while (*at && !any && (*at)->body.len > SHORT) at = &(*at)->next_body;
+    wf_job *j = *at;
+    if (!j) return NULL;
+    *at = j->next_body;
+    w->n_waiting--;
+    return j;
+}
+
+static void append(wf_work *w, wf_job *j)
+{
+    wf_job **at = &w->first;
+    while (*at) at = &(*at)->next_body;
+    j->next_body = NULL;
+    *at = j;
+    w->n_waiting++;
+}
+
+static wf_job *next(wf_work *w, bool any)
+{
+    wf_job *j;
+    pthread_mutex_lock(&w->lock);
+    while (!(j = take(w, any)) && !w->ending) pthread_cond_wait(&w->more, &w->lock);
+    pthread_mutex_unlock(&w->lock);
+    return j;
+}
+
+static void *work_thread(void *arg)
+{
+    wf_work_thread *t = arg;
+    setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread */
+    for (wf_job *j; (j = next(t->work, t->any));) {
+        wf_job_read(j);
+        wf_job_wake(j);
+    }
+    return NULL;
+}
+
+bool wf_work_start(wf_server *s)
+{
+    wf_work *w = &s->work;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->more, NULL);
+    for (; w->n_threads < WF_WORKERS; w->n_threads++) {
+        wf_work_thread *t = &w->threads[w->n_threads];
+        *t = (wf_work_thread){.work = w, .any = w->n_threads > 0};
+        if (pthread_create(&t->thread, NULL, work_thread, t))
+            return !wf_fail(WEFT_ERR_IO, "cannot start threads that read large requests; see ulimit -u");
+    }
+    return true;
+}
+
+void wf_work_stop(wf_server *s)
+{
+    wf_work *w = &s->work;
+    if (!w->n_threads) return;
+    pthread_mutex_lock(&w->lock);
+    w->ending = true;
+    pthread_cond_broadcast(&w->more);
+    pthread_mutex_unlock(&w->lock);
+    while (w->n_threads) pthread_join(w->threads[--w->n_threads].thread, NULL);
+}
+
+void wf_work_add(wf_job *j)
+{
+    wf_work *w = &j->server->work;
+    pthread_mutex_lock(&j->lock);
+    wf_job_sleep(j);
+    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_lock(&w->lock);
+    bool room = !w->ending && w->n_waiting < MAX_WAITING;
+    if (room) append(w, j);
+    pthread_cond_broadcast(&w->more); /* not every thread takes it */
+    pthread_mutex_unlock(&w->lock);
+    if (room) return;
+    wf_refuse(&j->refusal, 503, "", "the server is busy: %d large requests wait to be read; try again later", MAX_WAITING);
+    wf_job_wake(j);
+}
+
+void wf_work_remove(wf_job *j)
+{
+    wf_work *w = &j->server->work;
+    pthread_mutex_lock(&w->lock);
+    wf_job **at = &w->first;
+    while (*at && *at != j) at = &(*at)->next_body;
+    bool found = *at;
+    if (found) *at = j->next_body, w->n_waiting--;
+    pthread_mutex_unlock(&w->lock);
+    if (found) wf_job_wake(j);
+}
+
+unsigned wf_work_waiting(wf_server *s)
+{
+    pthread_mutex_lock(&s->work.lock);
+    unsigned n = s->work.n_waiting;
+    pthread_mutex_unlock(&s->work.lock);
+    return n;
+}
