@@ -1,0 +1,125 @@
+"""The thread between clients and the library: bytes that one side does not take, ends of connections, and what it keeps of them."""
+import json
+import os
+import socket
+
+import serve
+from test_framing import CHUNKED, H, TEXT, Connection, get
+
+WORDS = json.dumps({"prompt": "One day " * 20_000, "with_pieces": True})  # its tokens are more than sockets hold
+ASK = f"POST /tokenize HTTP/1.1\r\n{H}Content-Length: {len(WORDS)}\r\n"
+
+
+def small_window(s):
+    """A connection whose client has little room for what it does not read."""
+    c = Connection.__new__(Connection)
+    c.socket, c.got, c.ended = socket.socket(), b"", False
+    c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    c.socket.settimeout(serve.PATIENCE)
+    c.socket.connect(("127.0.0.1", s.port))
+    return c
+
+
+class Front(serve.Unharmed):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.s.wait(lambda: cls.s.sockets() == 0, "the first request's connection is closed")
+        cls.before = cls.files()
+
+    @classmethod
+    def files(cls):
+        return len(os.listdir(f"/proc/{cls.s.p.pid}/fd"))
+
+    def all_closed(self, what):
+        """Both sockets of each connection; those that only the kernel still knows do not count."""
+        self.s.wait(lambda: self.files() <= self.before, what)
+
+
+class Pressure(Front):
+    ARGS = ["--read-timeout", 1000]
+
+    def test_many_requests_before_the_first_answer_is_read(self):
+        """Until nothing more can be sent; each gets its answer all the same, whose order the bodies tell."""
+        c, n, rest = Connection(self.s), 0, b""
+        asks = [(get() if i % 3 else f"POST /tokenize HTTP/1.1\r\n{H}Content-Length: {len(TEXT)}\r\n\r\n{TEXT}").encode() for i in range(6)]
+        c.socket.setblocking(False)
+        try:
+            while n < 200_000:
+                ask = asks[n % 6]
+                rest = ask[c.socket.send(ask):]
+                n += 1
+                while rest:
+                    rest = rest[c.socket.send(rest):]
+        except BlockingIOError:
+            pass
+        self.assertGreater(n, 100)
+        self.assertLess(n, 200_000, "the server keeps what is sent to it without an end")
+        c.socket.settimeout(serve.PATIENCE)
+        for i in range(n - bool(rest)):
+            self.assertEqual(c.status(), 200)
+            self.assertIn("count" if i % 3 == 0 else "status", json.loads(c.body))
+        c.close()
+
+    def test_a_response_that_is_read_late(self):
+        want = self.s.post("/tokenize", WORDS).body
+        for last in ("", "Connection: close\r\n"):
+            c = small_window(self.s)
+            c.send(f"{ASK}{last}\r\n{WORDS}".encode())
+            self.assertEqual(self.s.complete().text, self.want)  # the server has had time to write what fits
+            self.assertEqual(c.status(), 200)
+            self.assertEqual(c.body, want)
+            if last:
+                self.assertIsNone(c.status())
+            c.close()
+
+    def test_a_large_body_behind_a_bad_head(self):
+        """The client may write all of it, and then reads why it was refused."""
+        for head in (f"POST /tokenize HTTP/1.1\r\n{H}Content-Length : 8000000\r\n\r\n", CHUNKED + "\r\n5\r\n"):
+            c = Connection(self.s)
+            self.assertTrue(c.send(head.encode(), b"a" * 8_000_000))
+            self.assertEqual(c.status(), 400)
+            self.assertIsNone(c.status())
+            c.close()
+        self.all_closed("who is refused and leaves is gone")
+
+    def test_nothing_is_left_of_many(self):
+        """Heads and bodies that break off anywhere, from clients that leave with and without reading."""
+        data = (get() + f"{CHUNKED}\r\n15\r\n{TEXT}\r\n0\r\nX: y\r\n\r\n" + get("X y")).encode()
+        for i in range(0, len(data), 3):
+            c = Connection(self.s)
+            c.send(data[:i])
+            if i % 2:
+                c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset in place of an end
+            c.close()
+        self.all_closed("no file of theirs is open")
+
+
+class Timeouts(Front):
+    ARGS = ["--read-timeout", 1]
+
+    def test_who_reads_nothing(self):
+        """Of a response that does not fit the sockets; whether the server would keep the connection or not."""
+        for last in ("", "Connection: close\r\n"):
+            c = small_window(self.s)
+            c.send(f"{ASK}{last}\r\n{WORDS}".encode())
+            self.all_closed("it is closed")
+            c.close()
+
+    def test_who_stays_behind_a_refusal(self):
+        c = Connection(self.s)
+        c.send(get("X y").encode())
+        self.assertEqual(c.status(), 400)
+        self.all_closed("it is closed, though the client is not")
+        c.close()
+
+    def test_half_a_head(self):
+        for text in ("G", "\r\n", get()[:-2], get() + "GET", f"{CHUNKED}\r\n15\r\n{TEXT}"):
+            c = Connection(self.s)
+            c.send(text.encode())
+            self.all_closed("it is closed")
+            c.close()
+
+
+if __name__ == "__main__":
+    serve.main()
