@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 /* ---- maps ------------------------------------------------------------------------------------ */
 
 #define MAX_MAPS 64
+#define WRITE_NS 50000000 /* what a write may take */
 
 static struct slot {
     atomic_bool used;
@@ -28,8 +30,12 @@ static struct slot {
     atomic_size_t size;     /* a multiple of the page size */
     atomic_bool broken;
     int fd;         /* kept open to detect changes */
+    int watch;      /* of inotify, the same for all maps of a file; negative: none */
     struct stat st; /* at the time of mapping */
 } slots[MAX_MAPS];
+
+static int watcher = -1; /* of inotify; negative: there is none */
+static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct sigaction previous;
 static size_t page_size;
@@ -74,6 +80,7 @@ static void install(void)
     struct sigaction sa = {.sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO | SA_ONSTACK};
     sigemptyset(&sa.sa_mask);
     page_size = (size_t)sysconf(_SC_PAGESIZE);
+    watcher = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     /* Query first, then set: `previous` must be complete before our handler can run. */
     if (sigaction(SIGBUS, NULL, &previous) || sigaction(SIGBUS, &sa, NULL)) install_errno = errno;
 }
@@ -119,6 +126,39 @@ static weft_status open_regular(const char *path, int *fd, struct stat *st)
     return s;
 }
 
+/* Watches the file of an open descriptor for writes, under whatever name it has by now. */
+static int watch_fd(int fd)
+{
+    char path[40];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    return watcher < 0 ? -1 : inotify_add_watch(watcher, path, IN_MODIFY);
+}
+
+static void unwatch(const struct slot *closed)
+{
+    bool last = closed->watch >= 0;
+    for (size_t i = 0; i < MAX_MAPS; i++)
+        if (&slots[i] != closed && atomic_load(&slots[i].start) && slots[i].watch == closed->watch) last = false;
+    if (last) inotify_rm_watch(watcher, closed->watch);
+}
+
+/* An event says that one file was written to, or that events were lost: then it may be any. */
+static void take_event(const struct inotify_event *e)
+{
+    for (size_t i = 0; i < MAX_MAPS; i++)
+        if (atomic_load(&slots[i].start) && ((e->mask & IN_MODIFY && slots[i].watch == e->wd) || e->mask & IN_Q_OVERFLOW))
+            atomic_store(&slots[i].broken, true);
+}
+
+static void take_events(void)
+{
+    _Alignas(struct inotify_event) char buf[4096];
+    ssize_t n;
+    while (watcher >= 0 && (n = read(watcher, buf, sizeof buf)) > 0)
+        for (char *at = buf; at < buf + n; at += sizeof(struct inotify_event) + ((const struct inotify_event *)at)->len)
+            take_event((const struct inotify_event *)at);
+}
+
 static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_map *out)
 {
     if ((uint64_t)st->st_size > SIZE_MAX / 2)
@@ -135,11 +175,14 @@ static weft_status map_fd(const char *path, int fd, const struct stat *st, wf_ma
         return wf_fail(WEFT_ERR_IO, "cannot map %s (%zu bytes): %s", path, size, strerror(e));
     }
     madvise(p, size, MADV_HUGEPAGE); /* faster streaming, if the kernel supports it for files */
-    slots[i].fd = fd;
-    slots[i].st = *st;
     atomic_store(&slots[i].broken, false);
     atomic_store(&slots[i].size, WF_UP(size, page_size));
+    pthread_mutex_lock(&watch_lock);
+    slots[i].fd = fd;
+    slots[i].watch = watch_fd(fd);
+    slots[i].st = *st;
     atomic_store(&slots[i].start, (uintptr_t)p);
+    pthread_mutex_unlock(&watch_lock);
     *out = (wf_map){p, size, i};
     return WEFT_OK;
 }
@@ -160,15 +203,32 @@ weft_status wf_map_open(const char *path, wf_map *out)
     return s;
 }
 
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* A write sets the time before it changes anything, and tells of itself when it is done. So a new time alone is looked at again
+ * later: if nothing is told by then, somebody only touched the file. */
+static void look(struct slot *s)
+{
+    struct stat now = {0};
+    if (fstat(s->fd, &now) || now.st_size != s->st.st_size) atomic_store(&s->broken, true);
+    bool touched = !same_time(&now.st_mtim, &s->st.st_mtim);
+    if (touched && s->watch < 0) atomic_store(&s->broken, true);
+    if (touched && !atomic_load(&s->broken)) wf_sleep_ns(WRITE_NS);
+    s->st.st_mtim = now.st_mtim;
+    take_events();
+}
+
 bool wf_map_broken(const wf_map *m)
 {
     if (m->slot < 0) return false;
-    const struct slot *s = &slots[m->slot];
-    struct stat now;
-    if (atomic_load(&s->broken)) return true;
-    return fstat(s->fd, &now) || now.st_size != s->st.st_size ||
-           now.st_mtim.tv_sec != s->st.st_mtim.tv_sec ||
-           now.st_mtim.tv_nsec != s->st.st_mtim.tv_nsec;
+    struct slot *s = &slots[m->slot];
+    pthread_mutex_lock(&watch_lock);
+    if (!atomic_load(&s->broken)) look(s);
+    pthread_mutex_unlock(&watch_lock);
+    return atomic_load(&s->broken);
 }
 
 void wf_map_advise_cold(const wf_map *m)
@@ -180,7 +240,10 @@ void wf_map_close(wf_map *m)
 {
     if (m->slot >= 0) {
         struct slot *s = &slots[m->slot];
+        pthread_mutex_lock(&watch_lock);
+        unwatch(s);
         atomic_store(&s->start, 0);
+        pthread_mutex_unlock(&watch_lock);
         munmap((void *)m->data, m->size);
         close(s->fd);
         atomic_store(&s->used, false);

@@ -20,8 +20,8 @@ typedef struct wf_map {
 
 /* Maps a regular file; the error names any other type (directory, FIFO, device). Thread-safe; at most 64 maps at a time. */
 weft_status wf_map_open(const char *path, wf_map *out);
-/* Did the size or time of the file change while it was mapped? Then its data cannot be trusted. Takes one system call. A file that
- * was removed or replaced by rename is still intact. */
+/* Was the file written to or cut while it was mapped? Then its data cannot be trusted. Takes two system calls. A file that was removed,
+ * replaced by rename or only touched is still intact. Where the system cannot watch files, a new time counts as a change. */
 bool wf_map_broken(const wf_map *m);
 /* Tells the kernel that the map is cold: its pages leave this process until they are read again. */
 void wf_map_advise_cold(const wf_map *m);

@@ -49,6 +49,7 @@ typedef struct wf_weights {
     size_t n, cap;
     wf_arena arena;
     wf_buf *file; /* the mapped file as a buffer, if the device can use it in place */
+    bool in_file; /* some of them are read there: the file must not change */
 } wf_weights;
 
 /* Adds a weight and returns its value in g; takes ownership of `made`. -1 on failure: `made` still belongs to the caller. */

@@ -69,6 +69,7 @@ static weft_status place(upload *u, const wf_gguf *f)
     if (s == WEFT_OK) s = wf_arena_commit(&w->arena);
     for (size_t i = 0; i < w->n && s == WEFT_OK; i++) {
         wf_view *v = &w->list[i].view;
+        w->in_file |= v->buf == w->file && v->buf;
         if (!v->buf) v->buf = wf_arena_buf(&w->arena, regions[i]), v->offset = regions[i].offset;
     }
     free(regions);
@@ -149,7 +150,7 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     WF_TRY(place(&u, f));
     WF_TRY(copy_all(&u));
     if (wf_map_broken(&f->map)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
-    if (!w->file) wf_map_advise_cold(&f->map);
+    if (!w->in_file) wf_map_advise_cold(&f->map);
     return WEFT_OK;
 }
 

@@ -67,6 +67,7 @@ typedef struct wf_bpe_pair {
 struct wf_tokenizer {
     const struct wf_text_kind *kind;
     wf_vocab_token *tokens;
+    char *texts; /* of all tokens: the file may change while it is used */
     uint32_t n_tokens;
     int32_t bos, eos, unk;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;

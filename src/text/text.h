@@ -12,7 +12,7 @@
 /* A vocabulary, independent of the file format: vocab.c fills it from GGUF. */
 enum wf_token_type { WF_TOKEN_NORMAL = 1, WF_TOKEN_UNKNOWN, WF_TOKEN_CONTROL, WF_TOKEN_USER, WF_TOKEN_UNUSED, WF_TOKEN_BYTE };
 typedef struct wf_vocab_token {
-    const char *text; /* not NUL-terminated; outlives the tokenizer */
+    const char *text; /* not NUL-terminated */
     uint32_t len;
     float score;
     uint8_t type;     /* enum wf_token_type */
@@ -35,10 +35,10 @@ typedef struct wf_vocab_src {
 typedef struct wf_tokenizer wf_tokenizer;
 
 struct wf_gguf;
-/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. The file must outlive
- * the tokenizer. */
+/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. Nothing of
+ * the file is needed afterwards. */
 weft_status wf_tokenizer_from_gguf(const struct wf_gguf *, wf_tokenizer **out);
-/* Copies the tables it needs, not the texts. Unknown model or pre: WEFT_ERR_UNSUPPORTED, with the known names. */
+/* Copies all that it needs. Unknown model or pre: WEFT_ERR_UNSUPPORTED, with the known names. */
 weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out);
 void wf_tokenizer_destroy(wf_tokenizer *);
 

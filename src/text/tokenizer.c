@@ -171,12 +171,18 @@ static weft_status check_ids(const wf_vocab_src *src)
 static weft_status copy_tokens(wf_tokenizer *t, const wf_vocab_src *src)
 {
     t->n_tokens = src->n_tokens;
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < t->n_tokens; i++) bytes += src->tokens[i].len;
     t->tokens = wf_calloc(t->n_tokens, sizeof *t->tokens);
     t->eog = wf_calloc(t->n_tokens, 1);
-    if (!t->tokens || !t->eog) return WEFT_ERR_NOMEM;
+    t->texts = wf_calloc(bytes, 1);
+    if (!t->tokens || !t->eog || !t->texts) return WEFT_ERR_NOMEM;
+    char *text = t->texts;
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         wf_vocab_token *tok = &t->tokens[i];
         *tok = src->tokens[i];
+        if (tok->len) tok->text = memcpy(text, src->tokens[i].text, tok->len);
+        text += tok->len;
         if (tok->type < WF_TOKEN_NORMAL || tok->type > WF_TOKEN_BYTE) tok->type = WF_TOKEN_NORMAL;
         if (isnan(tok->score)) tok->score = -INFINITY;
     }
@@ -248,6 +254,7 @@ void wf_tokenizer_destroy(wf_tokenizer *t)
     wf_specials_free(&t->user);
     wf_specials_free(&t->all);
     free(t->tokens);
+    free(t->texts);
     free(t->eog);
     free(t->slots);
     free(t->pairs);

@@ -1,4 +1,4 @@
-/* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. The texts stay in the file. */
+/* vocab: reads a vocabulary from the tokenizer.* keys of a GGUF file. */
 #include "model/gguf.h"
 #include "text/internal.h"
 

@@ -271,6 +271,30 @@ static void changed(void **state)
     unlink(path);
 }
 
+/* Only the time is new: nothing has changed, nor later. Written with the old time put back: it has. */
+static void touched(void **state)
+{
+    (void)state;
+    wf_map m, again;
+    const char *path = make_file("f", page);
+    const struct timespec old[2] = {{1000000000, 0}, {1000000000, 0}};
+    assert_int_equal(wf_map_open(path, &m), WEFT_OK);
+    assert_int_equal(wf_map_open(path, &again), WEFT_OK);
+    assert_int_equal(utimensat(AT_FDCWD, path, NULL, 0), 0);
+    assert_false(wf_map_broken(&m));
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_false(wf_map_broken(&m));
+    wf_map_close(&m);
+    assert_false(wf_map_broken(&again));
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "b", 1, 0), 1);
+    close(fd);
+    assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+    assert_true(wf_map_broken(&again));
+    wf_map_close(&again);
+    unlink(path);
+}
+
 /* Shortened, read, and made whole again: the pages that were replaced stay zeros. */
 static void shortened_for_a_while(void **state)
 {
@@ -558,7 +582,7 @@ int main(void)
         cmocka_unit_test(previous_handler_runs),
         cmocka_unit_test(whole_file),
         cmocka_unit_test(shortened),
-        cmocka_unit_test(changed),
+        cmocka_unit_test(touched), cmocka_unit_test(changed),
         cmocka_unit_test(shortened_for_a_while),
         cmocka_unit_test(resting),
         cmocka_unit_test(threads_fault_together),
