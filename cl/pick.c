@@ -84,6 +84,7 @@ static void add_measured(offer *o)
         if (!wf_cl_is_measured(o->d, o->c, i) || (shown_at(o->c->op, i)->flags & WF_ON_REQUEST) || !suits(o, i)) continue;
         float us = (float)wf_cl_expected_us(o->d, o->c, i);
         size_t at = o->n;
+        if (us <= 0) continue; /* rates of the device are missing: it has its place among the others */
         while (at && us < o->out[at - 1].us) at--;
         if (at == o->cap) continue;
         o->n = WF_MIN(o->n + 1, o->cap);

@@ -95,11 +95,17 @@ static uint32_t rank_in(const wf_dev *dev, const wf_call *c, const char *class, 
     return class && strcmp(class, list[v].pub.class) ? 0 : rank_of(dev, c, v);
 }
 
+/* Is its time known, and by coefficients of its own? Without the device's rates it is not. */
+static bool is_measured(const wf_cpu_dev *d, const wf_call *c, const wf_candidate_kernel *k)
+{
+    return k->us > 0 && wf_roofline_measured(&d->roofline, c->op, k->variant);
+}
+
 /* Does a come before b? Those that were measured themselves by expected time, then the others by rank. */
 static bool comes_before(const wf_cpu_dev *d, const wf_call *c, const ranked *a, const ranked *b)
 {
-    bool measured = wf_roofline_measured(&d->roofline, c->op, a->kernel.variant);
-    if (measured != wf_roofline_measured(&d->roofline, c->op, b->kernel.variant)) return measured;
+    bool measured = is_measured(d, c, &a->kernel);
+    if (measured != is_measured(d, c, &b->kernel)) return measured;
     return measured ? a->kernel.us < b->kernel.us : a->rank > b->rank;
 }
 

@@ -104,17 +104,23 @@ static void files_are_of_their_devices(void **state)
     assert_true(found >= 2);
 }
 
+static wf_call some_product(void)
+{
+    static wf_buf stand_in = {NULL, UINT64_MAX, NULL};
+    wf_call c = {.op = WF_OP_GEMM};
+    c.in[WF_GEMM_X] = (wf_view){&stand_in, 0, 4, 64, 64, WF_F32, 0}, c.in[WF_GEMM_W] = (wf_view){&stand_in, 0, 32, 64, 64, WF_F32, 0};
+    c.out[WF_GEMM_Y] = (wf_view){&stand_in, 0, 4, 32, 32, WF_F32, 0};
+    return c;
+}
+
 /* They say what a device reaches, so that every kernel has an expected time. */
 static void defaults_are_whole(void **state)
 {
     static const struct {
         const char *path, *platform;
     } defaults[] = {{"tuned/default/opencl-gpu.tune", "any"}, {"tuned/default/opencl-cpu.tune", "any"}, {"tuned/default/cpu.tune", "weft cpu"}};
-    wf_buf stand_in = {NULL, UINT64_MAX, NULL};
-    wf_call c = {.op = WF_OP_GEMM};
+    wf_call c = some_product();
     (void)state;
-    c.in[WF_GEMM_X] = (wf_view){&stand_in, 0, 4, 64, 64, WF_F32, 0}, c.in[WF_GEMM_W] = (wf_view){&stand_in, 0, 32, 64, 64, WF_F32, 0};
-    c.out[WF_GEMM_Y] = (wf_view){&stand_in, 0, 4, 32, 32, WF_F32, 0};
     for (size_t i = 0; i < WF_LEN(defaults); i++) {
         wf_tuned_table t;
         wf_candidate_kernel all[64];
@@ -133,8 +139,31 @@ static void defaults_are_whole(void **state)
     }
 }
 
+/* Without the device's rates the coefficients of a kernel say nothing: its time is unknown, not the shortest. */
+static void unknown_times_are_not_the_shortest(void **state)
+{
+    static const char *const of[][2] = {{"any", "gemm/naive"}, {"weft cpu", "gemm/ref"}};
+    wf_call c = some_product();
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(of); i++) {
+        wf_candidate_kernel before[64], after[64];
+        wf_cost costs[] = {{.name = "memory", .value = 0.5}, {.name = "compute", .value = 0.5}};
+        wf_dev *d = open_platform(of[i][0]);
+        if (d->fns == &offline_fns) ((cl_dev *)d)->ref.caps = (cl_caps){.max_group = 256, .units = 2};
+        size_t n = d->fns->rank(d, &c, NULL, before, WF_LEN(before));
+        for (size_t k = 0; k < WF_LEN(costs); k++) wf_copy(costs[k].of, sizeof costs[k].of, of[i][1]);
+        assert_int_equal(d->fns->set_costs(d, costs, WF_LEN(costs)), WEFT_OK);
+        assert_int_equal(d->fns->rank(d, &c, NULL, after, WF_LEN(after)), n);
+        assert_true(n > 1 && after[0].us == 0);
+        for (size_t k = 0; k < n; k++) assert_int_equal(after[k].variant, before[k].variant);
+        assert_string_not_equal(wf_variant_at(d, WF_OP_GEMM, before[0].variant)->name, of[i][1] + strlen("gemm/"));
+        shut_platform(d);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_are_of_their_devices), cmocka_unit_test(defaults_are_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(files_are_of_their_devices), cmocka_unit_test(defaults_are_whole),
+                                       cmocka_unit_test(unknown_times_are_not_the_shortest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
