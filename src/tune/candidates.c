@@ -14,15 +14,25 @@ static weft_status shape_of(const char *text, const char *dtype, wf_shape *out)
     return WEFT_OK;
 }
 
+static bool is_among(const wf_candidate_kernel *all, size_t n, int variant)
+{
+    while (n && all[n - 1].variant != variant) n--;
+    return n;
+}
+
+static void tell(wf_dev *d, const wf_call *c, wf_candidate_kernel k, int chosen, weft_candidate_fn fn, void *user)
+{
+    fn(user, &(struct weft_candidate){wf_ops[c->op].name, wf_variant_at(d, c->op, k.variant)->name, k.us, k.variant == chosen});
+}
+
+/* A row of the tuned file may choose a kernel that the device offers only on request: it comes first. */
 static void list(wf_dev *d, const wf_call *c, weft_candidate_fn fn, void *user)
 {
     wf_candidate_kernel all[64];
     int chosen = wf_pick(d, c);
     size_t n = d->fns->rank(d, c, NULL, all, WF_LEN(all));
-    for (size_t i = 0; i < n; i++) {
-        struct weft_candidate k = {wf_ops[c->op].name, wf_variant_at(d, c->op, all[i].variant)->name, all[i].us, all[i].variant == chosen};
-        fn(user, &k);
-    }
+    if (chosen >= 0 && !is_among(all, n, chosen)) tell(d, c, (wf_candidate_kernel){.variant = chosen}, chosen, fn, user);
+    for (size_t i = 0; i < n; i++) tell(d, c, all[i], chosen, fn, user);
 }
 
 static weft_status list_for(wf_dev *d, const wf_shape *s, weft_candidate_fn fn, void *user)

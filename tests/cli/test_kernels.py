@@ -1,6 +1,7 @@
 """kernels: each row of the list names a source that is there, and each name of an OpenCL device gives its text."""
 import os
 import re
+import tempfile
 import unittest
 
 import cli
@@ -42,6 +43,22 @@ class Kernels(cli.TestCase):
         for op in ("gemm", "attention"):
             self.assertEqual([line[3:] for line in offered if line[0] == op][0], ["chosen"], text)
             self.assertEqual(sum("chosen" in line for line in offered if line[0] == op), 1)
+
+    def test_chosen_on_request(self):
+        """A kernel that is not offered by itself, but that the user's file chooses, is listed and chosen."""
+        info = self.ok("info").text
+        device = re.search(r"(?m)^(opencl:\S+)\n  name +(.+)\n  platform +(.+)\n(?s:.*?)  compute units +(\d+)\n(?s:.*?)  features +(.*)", info)
+        if not device or "CLBlast" not in device[5]:
+            self.skipTest("no OpenCL device with CLBlast")
+        slug = re.sub("[^a-z0-9]+", "-", f"{device[3]} {device[2]} {device[4]}".lower()).strip("-")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "weft", "tuned", slug + ".tune")
+            os.makedirs(os.path.dirname(path))
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(f"weft-tuned 1\ndevice {device[2]}\nplatform {device[3]}\nunits {device[4]}\ngemm F32 N=256,K=512 1:clblast\n")
+            text = self.ok("kernels", "--shape", "M=4,N=256,K=512", "--dtype", "F32", "--device", device[1], env={"XDG_CONFIG_HOME": folder}).text
+        self.assertEqual(re.findall(r"gemm +(\S+) .*chosen", text), ["clblast"], text)
+        self.assertEqual(text.count(" clblast "), 1, text)
 
     def test_bad_candidates(self):
         self.fails(cli.USAGE, "M is needed", "kernels", "--shape", "N=64,K=64", "--device", "cpu")
