@@ -70,11 +70,10 @@
 #define FOUR(floats, i) (*(__local const float4 *)((floats) + (i)))
 #define COUNTERS 4096
 #define PARTIAL (8 * (D + 2)) /* floats */
-#define START 4u /* tiles that would take as long as the start and the end of an item */
 #define LEAST (START + WARPS) /* length that a group is worth starting for */
-#define WHOLE 20u /* up to this length on average each group has a whole item: sharing one takes longer than computing it */
 #define INLINE __attribute__((always_inline))
 #define AT_ONCE 12 /* partial results read before they are added */
+#include "attention/split_costs.clh"
 #if CHUNK
 #include "attention/chunks.clh"
 #endif

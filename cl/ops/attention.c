@@ -1,5 +1,6 @@
 /* attention: rows of queries against paged keys and values. */
 #include "cl/cl.h"
+#include "cl/kernels/attention/split_costs.clh"
 
 /* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay nothing. */
 static void common(const wf_call *c, cl_launch *l)
@@ -135,7 +136,7 @@ static bool work_list_fits(const wf_call *c)
  * both, and where a window begins. */
 static uint64_t most_chunks(const wf_call *c, uint64_t groups, uint64_t chunk, uint64_t grows)
 {
-    enum { START = 4, WHOLE = 20, ENDS = 4 }; /* as in the kernel */
+    enum { ENDS = 4 };
     if (!chunk) return 1;
     uint64_t tiles = most_tiles(c), items = c->out[WF_ATTENTION_O].rows * c->p.n_kv_head * ((c->p.n_head / c->p.n_kv_head + 7) / 8ull);
     uint64_t part = WF_MAX((tiles + START) * items / groups, WHOLE);
