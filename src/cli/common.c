@@ -39,10 +39,32 @@ static int exit_code(weft_status s)
     }
 }
 
+/* Is the word of n characters, a parameter of the library, the option of that name? */
+static bool is_option(const wf_opt *opt, const char *word, size_t n)
+{
+    size_t i = 0;
+    while (i < n && opt->name[i] && opt->name[i] == (word[i] == '_' ? '-' : word[i])) i++;
+    return i == n && !opt->name[i];
+}
+
+/* The option that the user typed, where a message is about the parameter that it set; NULL: it is not about one. */
+static const wf_opt *option_of(const char *text)
+{
+    static const wf_opt_group *const groups[] = {&wf_group_kernels, &wf_group_testing};
+    size_t n = strcspn(text, ": ");
+    if (text[n] != ':') return NULL;
+    for (size_t g = 0; g < WF_LEN(groups); g++)
+        for (size_t i = 0; i < groups[g]->n; i++)
+            if (is_option(&groups[g]->rows[i], text, n)) return &groups[g]->rows[i];
+    return NULL;
+}
+
 int wf_say_error(weft_status s)
 {
     const char *text = weft_last_error();
-    fprintf(stderr, "weft: error: %s\n", *text ? text : weft_status_name(s));
+    const wf_opt *opt = s == WEFT_ERR_ARG ? option_of(text) : NULL;
+    if (opt) fprintf(stderr, "weft: error: --%s%s\n", opt->name, strchr(text, ':'));
+    else fprintf(stderr, "weft: error: %s\n", *text ? text : weft_status_name(s));
     return exit_code(s);
 }
 

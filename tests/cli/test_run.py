@@ -132,13 +132,15 @@ class Text(cli.TestCase):
         self.assertEqual(names, {1: "engine", 2: "device", 3: "queue 0", 4: "queue 1"})
 
     def test_bad_files(self):
-        """What an option names and cannot be used is wrong usage, whatever is wrong with it."""
+        """What an option names and cannot be used is wrong usage, whatever is wrong with it, and the message names the option as it was typed."""
         with tempfile.NamedTemporaryFile("w") as f:
             f.write("nonsense\n")
             f.flush()
-            for option in ("--plan", "--calibration", "--tuned"):
+            for option in ("--plan", "--calibration", "--tuned", "--attention-windows"):
                 for path in (f.name, "/absent", "/"):
-                    self.fails(cli.USAGE, path, *RUN, "-p", "x", "-n", 1, option, path)
+                    r = self.fails(cli.USAGE, path, *RUN, "-p", "x", "-n", 1, option, path)
+                    self.assertIn(f"weft: error: {option}: ", r.err)
+        self.fails(cli.USAGE, 'weft: error: --force: "gemm=none"', *RUN, "-p", "x", "-n", 1, "--force", "gemm=none")
         self.fails(RUNTIME, "/absent/x", *RUN, "-p", "x", "-n", 1, "--timeline", "/absent/x")
 
 
