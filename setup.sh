@@ -23,7 +23,7 @@ if [ "${1:-}" = --test ]; then
     skippable="chromium-headless-shell haproxy"
 fi
 if [ "${2:-}" = --more ]; then
-    wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+    wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
 fi
 
 # Those of its arguments that are not installed.

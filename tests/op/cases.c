@@ -350,6 +350,9 @@ static bool attentions(op_cases *s)
     for (size_t d = 0; d < WF_LEN(head_dims); d++) { /* one row, whose keys are worth more than one work-group */
         if (!attention_long(s, head_dims[d], 300, 1, 1, WF_WINDOWS_NONE)) return false;
     }
+    for (uint32_t i = 1; i <= 16; i++) { /* a row's keys in every number of parts */
+        if (!attention_long(s, 64, 256 * i - below(s, 255), 1, 1, WF_WINDOWS_NONE)) return false;
+    }
     bool ok = attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
               attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
               attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) && attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);

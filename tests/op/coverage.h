@@ -14,8 +14,8 @@ typedef struct op_coverage {
 
 void op_coverage_ask(op_coverage *, const wf_case *);
 void op_coverage_met(op_coverage *, const wf_case *, int variant);
-/* Prints each variant of the op that the device has and that missed something that was asked; how many these are. Those that it
+/* Prints each variant of the op that the device has and that missed something that was asked (every false: all of it); how many these are. Those that it
  * lacks the hardware for are named in one line that counts as a skipped test. */
-unsigned op_coverage_missed(const op_coverage *, wf_dev *, enum wf_op);
+unsigned op_coverage_missed(const op_coverage *, wf_dev *, enum wf_op, bool every);
 
 #endif

@@ -25,6 +25,7 @@ typedef struct session {
     const char *op, *variant;
     bool bench, all, tiny; /* all: every format with every variant; tiny: nothing but the cases */
     bool every;            /* all, and none may be missed */
+    bool normal;           /* on the CPU path each variant that the processor can run has run in the end */
     uint64_t seed;
     unsigned cases, runs, failed;
     unsigned per_variant[WF_N_OPS][OP_MAX_VARIANTS]; /* runs */
@@ -271,7 +272,7 @@ static void summary(session *s)
                 printf("  %-10s %-24s %4u cases%s\n", wf_ops[op].name, v->name, n, n ? "" : ": never run");
             }
         }
-        if (s->every) s->failed += op_coverage_missed(&s->coverage, s->dev, (enum wf_op)op);
+        if (s->every || s->normal) s->failed += op_coverage_missed(&s->coverage, s->dev, (enum wf_op)op, s->every);
     }
     printf("%u cases, %u runs, %u failed\n", s->cases, s->runs, s->failed);
 }
@@ -293,6 +294,7 @@ int main(int argc, char **argv)
     if (!parse(argc, argv, &o, &s)) return usage();
     s.all = s.every || o.level != OP_NORMAL;
     s.tiny = o.level == OP_TINY;
+    s.normal = o.level == OP_NORMAL && !s.variant && !o.tier && !strcmp(o.device, "cpu");
     s.seed = o.seed;
     weft_status st = open_device(&o, &s);
     if (st == WEFT_ERR_NODEVICE) return skip_program(weft_last_error());
