@@ -41,15 +41,14 @@ static void check_text(const char *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    wf_http_error r = {0};
-    wf_params p = {0};
     if (!size) return 0;
+    wf_job j = job_of(data[0] & 1);
     const char *text = (const char *)data + 1;
     check_text(text, size - 1);
-    json_t *body = wf_json_parse(text, size - 1, &r);
-    if (body && wf_params_read(server(), body, data[0] & 1, &p, &r)) check_request(server(), &p);
-    else check_refusal(&r);
+    json_t *body = wf_json_parse(text, size - 1, &j.refusal);
+    if (body && wf_params_read(&j, body)) check_request(j.server, &j.params);
+    else check_refusal(&j.refusal);
     json_decref(body);
-    wf_params_free(&p);
+    wf_params_free(&j.params);
     return 0;
 }

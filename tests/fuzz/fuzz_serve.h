@@ -15,4 +15,11 @@ static inline wf_server *server(void)
     return &s;
 }
 
+/* A job whose body asks to generate. */
+static inline wf_job job_of(bool chat)
+{
+    static const wf_route routes[] = {{.chat = false}, {.chat = true}};
+    return (wf_job){.server = server(), .route = &routes[chat]};
+}
+
 #endif

@@ -56,13 +56,12 @@ static void want_text(wf_text *want, const char *data, size_t len)
 
 static void begin(fuzz_stream *f, uint8_t which)
 {
-    wf_http_error r = {0};
     wf_job *j = &f->job;
     const char *text = asks[which % WF_LEN(asks)].body;
-    json_t *body = wf_json_parse(text, strlen(text), &r);
-    CHECK(body && wf_params_read(server(), body, asks[which % WF_LEN(asks)].chat, &j->params, &r));
+    *j = job_of(asks[which % WF_LEN(asks)].chat);
+    json_t *body = wf_json_parse(text, strlen(text), &j->refusal);
+    CHECK(body && wf_params_read(j, body));
     json_decref(body);
-    j->server = server();
     pthread_mutex_init(&j->lock, NULL);
     wf_random_hex(j->id);
     j->choices = f->choices;
