@@ -71,12 +71,13 @@ int wf_say_error(weft_status s)
 void wf_note(const wf_opts *o, const char *fmt, ...)
 {
     if (o->quiet) return;
+    char raw[1024], text[2048];
     va_list ap;
     va_start(ap, fmt);
-    fputs("weft: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    wf_show(text, sizeof text, raw);
+    fprintf(stderr, "weft: %s\n", text);
 }
 
 const char *wf_commit(void)

@@ -6,6 +6,14 @@
 
 #define AT(field) offsetof(wf_opts, field)
 
+/* Prints text from the file, or of a driver, which must not control the terminal. */
+static void print_text(const char *title, const char *value)
+{
+    char text[1024];
+    wf_show(text, sizeof text, value && *value ? value : "none");
+    printf("%-16s %s\n", title, text);
+}
+
 /* ---- devices ----------------------------------------------------------------------------------
  */
 
@@ -16,10 +24,10 @@ static void print_device(const struct weft_device_info *d)
     wf_human(d->max_alloc, true, alloc, sizeof alloc);
     wf_human(d->local_memory, true, local, sizeof local);
     printf("%s\n", d->id);
-    printf("  name           %s\n", d->name);
-    printf("  platform       %s\n", d->platform);
-    printf("  driver         %s\n", d->driver);
-    printf("  version        %s\n", d->version);
+    print_text("  name", d->name);
+    print_text("  platform", d->platform);
+    print_text("  driver", d->driver);
+    print_text("  version", d->version);
     printf("  memory         %s, %s in one buffer\n", memory, alloc);
     printf("  compute units  %u\n", d->compute_units);
     printf("  work-group     %u items, %s of local memory\n", d->max_group, local);
@@ -39,29 +47,14 @@ static int print_devices(void)
 /* ---- model ------------------------------------------------------------------------------------
  */
 
-/* Bytes from the file must not control the terminal. */
-static void make_printable(char *text)
-{
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 127) *p = ' ';
-}
-
-/* Prints a hyperparameter whose value is a string from the file. */
-static void print_text(const char *title, const char *value)
-{
-    char text[160];
-    wf_copy(text, sizeof text, value && *value ? value : "none");
-    make_printable(text);
-    printf("%-16s %s\n", title, text);
-}
-
 static void print_hyperparameters(const struct weft_model_info *i)
 {
     char params[32], file[32];
     wf_human(i->n_params, false, params, sizeof params);
     wf_human(i->file_bytes, true, file, sizeof file);
-    printf("file             %s (GGUF version %u, %s)\n", i->path ? i->path : "built in",
-           i->gguf_version, file);
+    char path[1024];
+    wf_show(path, sizeof path, i->path ? i->path : "built in");
+    printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
     print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
@@ -174,20 +167,21 @@ static void print_tensors(const struct weft_model *m, size_t n)
         for (uint32_t d = 0, at = 0; d < WF_MIN(t.n_dims, 4u); d++)
             at += (uint32_t)snprintf(dims + at, sizeof dims - at, "%s%llu", d ? " x " : "",
                                      (unsigned long long)t.dims[d]);
-        make_printable(t.name);
-        printf("%-40s %-6s %-28s %12llu\n", t.name, t.dtype, dims, (unsigned long long)t.bytes);
+        char name[4 * sizeof t.name];
+        wf_show(name, sizeof name, t.name);
+        printf("%-40s %-6s %-28s %12llu\n", name, t.dtype, dims, (unsigned long long)t.bytes);
     }
 }
 
 static void print_meta(const struct weft_model *m, size_t n)
 {
-    char key[96], value[160];
+    char key[96], value[160], shown_key[4 * sizeof key], shown_value[4 * sizeof value];
     printf("\nmetadata\n");
     for (size_t i = 0; i < n; i++) {
         weft_model_meta(m, i, key, sizeof key, value, sizeof value);
-        make_printable(key);
-        make_printable(value);
-        printf("%-44s %s\n", key, value);
+        wf_show(shown_key, sizeof shown_key, key);
+        wf_show(shown_value, sizeof shown_value, value);
+        printf("%-44s %s\n", shown_key, shown_value);
     }
 }
 

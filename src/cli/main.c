@@ -111,8 +111,9 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(word, "--list-devices")) return wf_print_devices();
     if (!strcmp(word, "--version")) return printf("weft %s (%s)\n", weft_version(), wf_commit()), 0;
     if (!*word) return print_help(stderr), WF_EXIT_USAGE;
-    fprintf(stderr, "weft: unknown %s '%s'\nSee `weft --help`.\n",
-            *word == '-' ? "option" : "command", word);
+    char shown[256];
+    wf_show(shown, sizeof shown, word);
+    fprintf(stderr, "weft: unknown %s '%s'\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown);
     return WF_EXIT_USAGE;
 }
 

@@ -9,11 +9,12 @@
 
 int wf_usage(const wf_command *c, const char *fmt, ...)
 {
-    char text[512];
+    char raw[512], text[2048];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
+    wf_show(text, sizeof text, raw);
     fprintf(stderr, "weft %s: %s\nSee `weft %s --help`.\n", c->name, text, c->name);
     return WF_EXIT_USAGE;
 }

@@ -120,6 +120,7 @@ enum wf_track { WF_TRACK_ENGINE = 1, WF_TRACK_DEVICE, WF_TRACK_QUEUES /* one eac
 /* path must pass wf_output_check. The file is written in place, not to a temporary one: after a crash it shows what led to it. */
 weft_status wf_timeline_open(const char *path, uint32_t n_queues, wf_timeline **out);
 void wf_timeline_span(wf_timeline *t, uint32_t track, const char *name, uint64_t begin_ns, uint64_t end_ns, uint64_t step, uint32_t tokens);
+weft_status wf_timeline_flush(wf_timeline *t); /* after each step: a full disk is told while there is somebody to tell */
 void wf_timeline_close(wf_timeline *t);
 
 /* A step in flight, and the sequences that have tokens in it. */

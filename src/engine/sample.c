@@ -21,7 +21,7 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
 
 static weft_status not_finite(uint32_t token)
 {
-    return wf_fail(WEFT_ERR_DEVICE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
+    return wf_fail(WEFT_ERR_FORMAT, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
 }
 
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out)

@@ -236,6 +236,7 @@ static void complete_step(struct weft_engine *e)
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), step->number, step->n_tokens);
     if (s == WEFT_OK && e->weights.in_file && wf_map_broken(&e->model->file->map))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
+    if (s == WEFT_OK) s = wf_timeline_flush(e->timeline);
     count_step(e, step);
     if (s != WEFT_OK) {
         fail_all(e, s);

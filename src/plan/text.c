@@ -220,12 +220,10 @@ void wf_plan_print(const wf_plan *p, FILE *f)
 
 weft_status wf_plans_save(const wf_plans *p, const char *path)
 {
+    wf_output out;
     WF_TRY(wf_not_a_model(path));
-    FILE *f = fopen(path, "w");
-    if (!f) return wf_fail(WEFT_ERR_IO, "cannot write the plan to %s: %s", path, strerror(errno));
-    fputs("weft-plan 2\n", f);
-    for (size_t i = 0; i < p->n; i++) wf_plan_print(&p->list[i], f);
-    bool bad = ferror(f);
-    if (fclose(f) || bad) return wf_fail(WEFT_ERR_IO, "cannot write the plan to %s: %s", path, strerror(errno));
-    return WEFT_OK;
+    WF_TRY(wf_output_open(path, &out));
+    fputs("weft-plan 2\n", out.f);
+    for (size_t i = 0; i < p->n; i++) wf_plan_print(&p->list[i], out.f);
+    return wf_output_end(&out, true);
 }
