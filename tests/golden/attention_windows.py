@@ -14,10 +14,11 @@ import tempfile
 
 import numpy as np
 
-from device import resolve
+from device import build_once, resolve
 
 weft, sources, device = sys.argv[1:4]
 device = resolve(weft, device)
+once = build_once(weft, device)
 sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
 import reference  # noqa: E402
 
@@ -61,7 +62,7 @@ def main():
 
         def answer(window):
             write(path, model, window)
-            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--attention-windows', path, *FORCE).rstrip('\n')
+            return case['prompt'] + run('run', '-q', '-p', case['prompt'], '-n', str(STEPS), '--temp', '0', '--device', device, '--attention-windows', path, *once, *FORCE).rstrip('\n')
 
         wide = answer(lambda layer, head: CONTEXT)
         short = answer(lambda layer, head: (3, 7, 16, 0)[(layer + head) % 4])

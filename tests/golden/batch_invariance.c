@@ -3,6 +3,7 @@
  *
  * Usage: batch_invariance DEVICE   (as golden)
  */
+#include "support/build_once.h"
 #include "support/data.h"
 #include "support/skip.h"
 #include <weft/weft.h>
@@ -22,6 +23,7 @@ typedef struct answer {
 
 static const struct weft_model *model;
 static const char *device;
+static bool no_kernel_cache;
 static int n_failed;
 
 static void on_event(void *user, const struct weft_event *ev)
@@ -62,7 +64,7 @@ static void compare(const char *what, struct weft_engine_params p)
     struct weft_engine *e = NULL;
     memset(alone, 0, sizeof alone);
     memset(together, 0, sizeof together);
-    p.device = device, p.deterministic = true, p.context = 128, p.no_prefix = true;
+    p.device = device, p.no_kernel_cache = no_kernel_cache, p.deterministic = true, p.context = 128, p.no_prefix = true;
     p.max_batched_tokens = 512;
     bool ok = !weft_engine_open(model, &p, &e);
     for (int i = 0; ok && i < N; i++) ok = run(e, i, i + 1, alone);
@@ -98,6 +100,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < n && i < 16 && !device; i++)
             if (!strncmp(list[i].id, "opencl:", 7)) device = list[i].id;
     }
+    for (size_t i = 0; device && i < n && i < 16; i++) no_kernel_cache |= !strcmp(list[i].id, device) && build_once(&list[i]);
     if (!device) return skip_program("no OpenCL device");
     int bad = check_model(NULL); /* the built-in one */
     const char *path = test_data("stories260K.gguf");

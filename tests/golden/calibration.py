@@ -16,10 +16,11 @@ import tempfile
 
 import numpy as np
 
-from device import resolve
+from device import build_once, resolve
 
 weft, sources, device = sys.argv[1:4]
 device = resolve(weft, device)
+once = build_once(weft, device)
 sys.path.insert(0, os.path.join(sources, 'tests', 'model'))
 import reference  # noqa: E402
 
@@ -111,7 +112,7 @@ def check(folder, arch, variant, seed, scale):
     model, out = os.path.join(folder, 'm.gguf'), os.path.join(folder, 'out')
     tiny = os.path.join(sources, 'tests', 'model', 'tiny.py')
     run(sys.executable, tiny, '--arch', arch, '--variant', variant, '--seed', str(seed), '--scale', str(scale), model)
-    got = table(run(weft, 'calibrate', '-q', '-m', model, '-p', TEXT, '-c', str(CONTEXT), '--device', device, '-o', out))
+    got = table(run(weft, 'calibrate', '-q', '-m', model, '-p', TEXT, '-c', str(CONTEXT), '--device', device, *once, '-o', out))
     m = Observed(model)
     for piece in pieces(model):
         m.logits(piece)
