@@ -49,6 +49,10 @@ static const wf_opt limit_rows[] = {
      WF_OPT_U32, AT(serve.shutdown_timeout_s), 1, 1e6},
     {0, "max-body", "SIZE", "largest request body (default 8M)", WF_OPT_SIZE,
      AT(serve.max_body), 1, 1073741824.0},
+    {0, "max-body-memory", "SIZE", "most memory of all request bodies and prompts together; more get status 503 (default 256M, at least --max-body)",
+     WF_OPT_SIZE, AT(serve.max_body_memory), 1, 1e15},
+    {0, "max-reply-memory", "SIZE", "most memory of all replies that are not read yet; more get status 503 (default 256M)", WF_OPT_SIZE,
+     AT(serve.max_reply_memory), 1, 1e15},
     {0, "max-connections", "N", "most open connections; more wait (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };

@@ -133,9 +133,24 @@ static wf_mhd queue(wf_job *j, int status, struct MHD_Response *r)
     return ok;
 }
 
+static bool hold_reply(wf_job *j, size_t len)
+{
+    pthread_mutex_lock(&j->lock);
+    bool fits = wf_budget_reply(j, j->reply_held + len);
+    pthread_mutex_unlock(&j->lock);
+    return fits;
+}
+
+static wf_mhd send_refusal(wf_job *j, const wf_http_error *r);
+
 /* Takes ownership of text, which malloc allocated. */
 static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const char *type)
 {
+    if (status == 200 && !hold_reply(j, len)) {
+        free(text);
+        wf_budget_refuse_reply(j, &j->refusal);
+        return send_refusal(j, &j->refusal);
+    }
     struct MHD_Response *r =
         text ? MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE) : NULL;
     if (!r)
@@ -219,11 +234,19 @@ static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path,
     return huge ? send_refusal(j, &j->refusal) : MHD_YES;
 }
 
+static void drop_body(wf_job *j)
+{
+    free(j->body.data);
+    j->body = (wf_text){0};
+    wf_budget_body(j, 0);
+}
+
 static wf_mhd take_body(wf_job *j, const char *data, size_t *size)
 {
     if (!j->refusal.status && j->body.len + *size > j->server->p.max_body)
         wf_refuse(&j->refusal, 413, "", "the body has more than the %llu bytes that are possible",
                   (unsigned long long)j->server->p.max_body);
+    if (!j->refusal.status && !wf_budget_body(j, j->body.len + *size)) drop_body(j);
     if (j->refusal.status)
         j->discarded += *size;
     else

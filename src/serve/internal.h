@@ -161,6 +161,7 @@ struct wf_job {
     int64_t created;
     wf_text body;
     size_t discarded;
+    size_t body_held, reply_held; /* of the server's budgets; reply_held under lock */
     bool close; /* no request can follow on this connection */
     wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
@@ -180,7 +181,8 @@ struct wf_job {
     size_t n_pending; /* choices without DONE so far */
     bool attached;    /* the connection still refers to it */
     bool suspended;
-    bool lost; /* out of memory for text */
+    bool lost;    /* out of memory for text */
+    bool crowded; /* no more memory for replies is allowed */
     enum wf_abort abort;
 };
 
@@ -293,6 +295,20 @@ void wf_work_add(wf_job *j);
 void wf_work_remove(wf_job *j); /* if it waits, it does so no longer */
 unsigned wf_work_waiting(wf_server *s);
 
+/* ---- budget.c -------------------------------------------------------------------------------------------- */
+
+typedef struct wf_budget {
+    atomic_size_t used;
+    size_t limit;
+} wf_budget;
+/* A job holds `bytes` from now on, instead of what it held; false: there is no room, nothing changes, and refusal is set. */
+bool wf_budget_body(wf_job *j, size_t bytes);
+bool wf_budget_prompts(wf_job *j); /* in place of the body: what has been read from it */
+/* The same for the reply. Call it with job.lock held; it sets no refusal. */
+bool wf_budget_reply(wf_job *j, size_t bytes);
+void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r);
+void wf_budget_end(wf_job *j);
+
 /* ---- watch.c --------------------------------------------------------------------------------------------- */
 
 bool wf_watch_start(wf_server *s);
@@ -355,6 +371,7 @@ struct wf_server {
     size_t n_proxies;
     wf_metrics metrics;
     wf_work work;
+    wf_budget bodies, replies;
     atomic_bool loaded, stopping;
     const struct weft_model *model;
     struct weft_engine *engine;

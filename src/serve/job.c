@@ -35,6 +35,7 @@ static void job_free(wf_job *j)
         free(c->tokens);
         free(c->top);
     }
+    wf_budget_end(j);
     free(j->choices);
     free(j->body.data);
     free(j->out.data);
@@ -59,6 +60,11 @@ static bool room(void *array, size_t used, size_t n, size_t *cap, size_t size)
     return true;
 }
 
+static size_t bytes_of(const wf_choice *c)
+{
+    return c->cap_text + c->cap_top * sizeof *c->top + c->cap_tokens * sizeof *c->tokens;
+}
+
 static bool append_event(wf_choice *c, const struct weft_event *ev)
 {
     if (!room(&c->text, c->n_text, ev->text_len, &c->cap_text, 1) ||
@@ -73,6 +79,22 @@ static bool append_event(wf_choice *c, const struct weft_event *ev)
                                           c->n_top, ev->n_top,   ev->kind == WEFT_EVENT_PROMPT};
     c->n_top += ev->n_top;
     return true;
+}
+
+static void cancel_all(wf_job *j)
+{
+    for (size_t i = 0; i < j->n_choices; i++)
+        if (j->choices[i].req && !j->choices[i].done) weft_cancel(j->choices[i].req);
+}
+
+/* Keeps what the event brings, as long as there is memory for it. */
+static void take_event(wf_choice *c, const struct weft_event *ev)
+{
+    wf_job *j = c->job;
+    size_t before = bytes_of(c);
+    j->lost = !append_event(c, ev);
+    j->crowded = !wf_budget_reply(j, j->reply_held + bytes_of(c) - before);
+    if (j->crowded) cancel_all(j);
 }
 
 static void record_latency(wf_choice *c, const struct weft_event *ev)
@@ -114,8 +136,8 @@ static void on_event(void *user, const struct weft_event *ev)
     pthread_mutex_lock(&j->lock);
     if (ev->kind == WEFT_EVENT_DONE)
         end_choice(c, ev);
-    else if (!j->lost && j->attached && !append_event(c, ev))
-        j->lost = true;
+    else if (!j->lost && !j->crowded && j->attached)
+        take_event(c, ev);
     if (j->params.stream || !j->n_pending) wake(j);
     bool last = !j->attached && !j->n_pending;
     pthread_mutex_unlock(&j->lock);
@@ -151,6 +173,7 @@ void wf_job_read(wf_job *j)
     json_decref(body);
     free(j->body.data);
     j->body = (wf_text){0};
+    if (j->refusal.status || !wf_budget_prompts(j)) wf_budget_body(j, 0);
     j->read = true;
     if (wanted && len > WF_SMALL_BODY) atomic_fetch_add(&j->server->work.n_read, 1);
     give_back(len);
@@ -206,7 +229,7 @@ static bool submit_choice(wf_job *j, size_t i)
         c->req = req;
     else
         j->n_pending--;
-    if (s == WEFT_OK && j->abort && !c->done) weft_cancel(req); /* the watcher has aborted it already */
+    if (s == WEFT_OK && (j->abort || j->crowded) && !c->done) weft_cancel(req); /* it has been given up already */
     pthread_mutex_unlock(&j->lock);
     if (s == WEFT_OK) return true;
     return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s",
@@ -247,8 +270,7 @@ void wf_job_abort(wf_job *j, enum wf_abort why)
 {
     pthread_mutex_lock(&j->lock);
     if (!j->abort) j->abort = why;
-    for (size_t i = 0; i < j->n_choices; i++)
-        if (j->choices[i].req && !j->choices[i].done) weft_cancel(j->choices[i].req);
+    cancel_all(j);
     pthread_mutex_unlock(&j->lock);
     wf_work_remove(j);
 }
@@ -276,6 +298,10 @@ bool wf_job_failed(wf_job *j, wf_http_error *r)
                           "the request took longer than the %u s that this server allows",
                           j->server->p.request_timeout_s);
     if (j->abort == WF_ABORT_SHUTDOWN) return !wf_refuse(r, 503, "", "the server is shutting down");
+    if (j->crowded) {
+        wf_budget_refuse_reply(j, r);
+        return true;
+    }
     if (j->lost) return !wf_refuse(r, 500, "", "out of memory for the answer");
     for (size_t i = 0; i < j->n_choices; i++) {
         const wf_choice *c = &j->choices[i];

@@ -175,6 +175,8 @@ void wf_metrics_print(wf_server *s, wf_text *out)
 {
     wf_metrics *m = &s->metrics;
     print_engine(s, out);
+    print_one(s, out, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.", (double)atomic_load(&s->bodies.used));
+    print_one(s, out, "reply_memory_bytes", "gauge", "Memory of replies.", (double)atomic_load(&s->replies.used));
     print_one(s, out, "bodies_read_total", "counter", "Large requests that were read.", (double)atomic_load(&s->work.n_read));
     print_one(s, out, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
     pthread_mutex_lock(&m->lock);

@@ -322,6 +322,17 @@ static bool check_size(const wf_server *s, wf_params *p, wf_http_error *r)
     return true;
 }
 
+/* Only echo needs the texts of prompts, which wait as long as their tokens. */
+static bool drop_texts(wf_params *p)
+{
+    for (size_t i = 0; !p->echo && i < p->n_prompts; i++) {
+        weft_free(p->prompts[i].text);
+        p->prompts[i].text = NULL;
+        p->prompts[i].len = 0;
+    }
+    return true;
+}
+
 bool wf_params_read(wf_job *j, const json_t *body)
 {
     const wf_server *s = j->server;
@@ -336,7 +347,7 @@ bool wf_params_read(wf_job *j, const json_t *body)
            (!ids ||
             read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
            (p->chat ? read_messages(s, body, p, r) : read_prompts(s, body, p, r)) &&
-           check_size(s, p, r);
+           check_size(s, p, r) && drop_texts(p);
 }
 
 void wf_params_free(wf_params *p)

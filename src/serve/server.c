@@ -281,7 +281,11 @@ static void set_defaults(wf_server *s)
     DEFAULT(shutdown_timeout_s, 30);
     DEFAULT(read_timeout_s, 60);
     DEFAULT(max_body, 8u << 20);
+    DEFAULT(max_body_memory, 256u << 20);
+    DEFAULT(max_reply_memory, 256u << 20);
     DEFAULT(max_connections, 4096);
+    s->bodies.limit = WF_MAX(s->p.max_body_memory, s->p.max_body); /* any body that is possible fits alone */
+    s->replies.limit = s->p.max_reply_memory;
 }
 
 static int serve(wf_server *s)

@@ -2,6 +2,7 @@
 as before."""
 import json
 import random
+import socket
 import threading
 
 import serve
@@ -203,6 +204,56 @@ class Leaving(serve.Unharmed):
         self.assertEqual([json.loads(r.read())["count"] > 1000 for r in got[:6]], [True] * 6)
         self.assertEqual(json.loads(got[7].read())["choices"][0]["text"], self.want)
         self.assertEqual(s.end()[0], 0)
+
+
+class Budget(serve.Unharmed):
+    """Bodies and replies of all requests together; what is small has its place beside them."""
+    ARGS = ["--max-body", "1M", "--max-body-memory", "4M", "--max-reply-memory", "256K"]
+    HEAD = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+
+    def busy(self, r):
+        self.refused(r, 503)
+        self.assertEqual(r.headers["Retry-After"], "1")
+        return r.error["message"]
+
+    def test_bodies(self):
+        conns = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(8)]
+        for c in conns:
+            c.sendall(self.HEAD.encode() + b" " * 900_000)
+        large = json.dumps({**serve.GOOD, "x": "x" * 800_000})
+        self.s.until(lambda m: 3_600_000 <= m["body_memory_bytes"] <= 4 * MIB, "as much has come as is possible")
+        self.assertIn("--max-body-memory", self.busy(self.s.post("/v1/completions", large)))
+        self.assertEqual(self.s.complete(x="x" * 10_000).text, self.want)
+        self.assertLessEqual(self.s.metrics()["body_memory_bytes"], 4 * MIB + 40_000)
+        for c in conns:
+            c.close()
+        self.s.until(lambda m: m["body_memory_bytes"] == 0, "all is given back")
+        self.assertEqual(self.s.post("/v1/completions", large).text, self.want)
+
+    def test_prompts_that_wait(self):
+        """While a request runs, or waits, its prompts are held and its body is not."""
+        prompts = [[7] * 400] * 32
+        c, stream = self.s.open_stream(prompt=prompts, max_tokens=100, ignore_eos=True, x="x" * 500_000)
+        self.assertEqual(self.s.metrics()["body_memory_bytes"], 32 * 400 * 4)
+        stream.close()
+        c.close()
+        self.s.until(lambda m: m["body_memory_bytes"] == 0, "all is given back")
+
+    def test_replies(self):
+        ask = {"n": 8, "max_tokens": 400, "ignore_eos": True, "logprobs": 20}
+        self.assertIn("--max-reply-memory", self.busy(self.s.complete(**ask)))
+        c, stream = self.s.open_stream(**ask)
+        events = stream.read().decode().split("\n\n")
+        c.close()
+        self.assertIn("--max-reply-memory", json.loads(events[-3][6:])["error"]["message"])
+        self.s.idle()
+        self.s.until(lambda m: m["reply_memory_bytes"] == 0, "all is given back")
+        self.assertEqual(self.s.complete(max_tokens=200, ignore_eos=True, logprobs=5).status, 200)
+
+    def test_replies_without_generation(self):
+        ids = self.s.post("/tokenize", {"prompt": words(200_000)}).json["tokens"]
+        self.assertIn("--max-reply-memory", self.busy(self.s.post("/detokenize", {"tokens": ids})))
+        self.assertEqual(self.s.post("/detokenize", {"tokens": ids[:1000]}).status, 200)
 
 
 if __name__ == "__main__":

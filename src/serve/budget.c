@@ -1,0 +1,57 @@
+/* budget: the memory that all requests together may take. A little is always granted, so that what is large has no effect on what
+ * is small: above its limit a budget grows by that much per connection at most. */
+#include "serve/internal.h"
+
+/* Sets what a job holds to `bytes`; false: more than is left, and nothing changes. */
+static bool hold(wf_budget *b, size_t *held, size_t bytes, size_t granted)
+{
+    size_t used = atomic_load(&b->used), next;
+    do {
+        next = used - *held + bytes;
+        if (bytes > *held && bytes > granted && next > b->limit) return false;
+    } while (!atomic_compare_exchange_weak(&b->used, &used, next));
+    *held = bytes;
+    return true;
+}
+
+/* A prompt of bytes that are tokens each takes four times the memory of its body. */
+static size_t prompt_bytes(const wf_job *j)
+{
+    size_t n = j->out.len + j->tokens.n * sizeof *j->tokens.ids;
+    for (size_t i = 0; i < j->params.n_prompts; i++) n += j->params.prompts[i].n * sizeof *j->params.prompts[i].ids + j->params.prompts[i].len;
+    return n;
+}
+
+static bool hold_body(wf_job *j, size_t bytes, size_t granted)
+{
+    wf_budget *b = &j->server->bodies;
+    return hold(b, &j->body_held, bytes, granted) ||
+           wf_refuse(&j->refusal, 503, "", "the server is busy: requests take the %zu bytes of --max-body-memory; try again later", b->limit);
+}
+
+bool wf_budget_body(wf_job *j, size_t bytes)
+{
+    return hold_body(j, bytes, WF_SMALL_BODY);
+}
+
+bool wf_budget_prompts(wf_job *j)
+{
+    return hold_body(j, prompt_bytes(j), 5 * WF_SMALL_BODY);
+}
+
+bool wf_budget_reply(wf_job *j, size_t bytes)
+{
+    return hold(&j->server->replies, &j->reply_held, bytes, WF_SMALL_BODY);
+}
+
+void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r)
+{
+    wf_refuse(r, 503, "", "the server is busy: replies that are not read yet take the %zu bytes of --max-reply-memory; try again later",
+              j->server->replies.limit);
+}
+
+void wf_budget_end(wf_job *j)
+{
+    hold(&j->server->bodies, &j->body_held, 0, 0);
+    hold(&j->server->replies, &j->reply_held, 0, 0);
+}
