@@ -78,6 +78,7 @@ enum weft_status {
     WEFT_ERR_FULL,        /* the prompt is longer than the context */
     WEFT_ERR_CANCELLED,   /* by weft_cancel, weft_request_free or weft_engine_close */
     WEFT_ERR_INTERNAL,    /* a bug in weft */
+    WEFT_ERR_NOT_FINITE,  /* the model gave a logit that is not a finite number; only this request fails */
 };
 
 /* Name of a status, e.g. "WEFT_ERR_IO". Never NULL; static storage. */

@@ -56,6 +56,7 @@ const char *weft_status_name(enum weft_status s)
         "WEFT_OK",           "WEFT_ERR_ARG",      "WEFT_ERR_NOMEM",    "WEFT_ERR_IO",
         "WEFT_ERR_FORMAT",   "WEFT_ERR_UNSUPPORTED", "WEFT_ERR_NODEVICE", "WEFT_ERR_DEVICE",
         "WEFT_ERR_TIMEOUT",  "WEFT_ERR_FULL",     "WEFT_ERR_CANCELLED", "WEFT_ERR_INTERNAL",
+        "WEFT_ERR_NOT_FINITE",
     };
     return (size_t)s < WF_LEN(names) ? names[s] : "unknown status";
 }

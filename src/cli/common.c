@@ -27,6 +27,7 @@ static int exit_code(weft_status s)
     case WEFT_ERR_ARG:
         return WF_EXIT_USAGE;
     case WEFT_ERR_FORMAT:
+    case WEFT_ERR_NOT_FINITE: /* far more often the file's fault than the device's */
     case WEFT_ERR_UNSUPPORTED:
         return WF_EXIT_MODEL;
     case WEFT_ERR_NODEVICE:

@@ -80,12 +80,13 @@ void wf_logits_processors_free(wf_logits_processors *a);
 
 void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
 /* sample.c: samples on the host. processors: NULL for none. recent: the last tokens, for the repetition penalty. scratch:
- * 2 * n_vocab entries, reused between calls: processed logits, then workspace. WEFT_ERR_DEVICE if a logit is not finite. */
+ * 2 * n_vocab entries, reused between calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
 weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, const int32_t *recent,
                       size_t n_recent, uint64_t position, wf_token_logit *scratch, int32_t *out);
 /* logprob.c: returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
-/* The token that the device's ARGMAX chose; WEFT_ERR_DEVICE if it found that a logit is not finite. */
+weft_status wf_sample_check(const float *logits, uint32_t n); /* WEFT_ERR_NOT_FINITE if one is not */
+/* The token that the device's ARGMAX chose; WEFT_ERR_NOT_FINITE if it found that a logit is not finite. */
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out);
 weft_status wf_sampling_check(const struct weft_sampling *p);
 #define WF_PENALTY_WINDOW 64
@@ -180,7 +181,8 @@ void wf_engine_drop(struct weft_engine *e, const struct weft_request *r); /* r h
 void wf_request_start(struct weft_request *r);
 /* Its KV pages go to the host in the next step, or come back. Without host memory they are recomputed, which is not an error. */
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m);
-void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
+/* false: a logit is not finite, and the request has ended. */
+bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request alone, which
  * keeps results batch-invariant. */
 bool wf_request_needs_logits(const struct weft_request *r);

@@ -208,18 +208,21 @@ static void emit_prompt_token(struct weft_request *r, const float *logits, uint3
     emit(r, &ev);
 }
 
-void wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
+bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
 {
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
     if (r->p.prompt_logprobs && first == 0 && !r->n_reported) emit_prompt_token(r, NULL, 0);
     for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++, logits += n_vocab) {
         if (first + i < r->n_reported) continue; /* recomputed after a preemption: already reported */
+        weft_status s = wf_sample_check(logits, n_vocab);
+        if (s != WEFT_OK) return wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error()), false;
         r->n_reported = first + i + 1;
         if (r->p.want_logits)
             emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
                                          .logits = logits});
         if (r->p.prompt_logprobs && first + i + 1 < r->n_prompt) emit_prompt_token(r, logits, first + i + 1);
     }
+    return true;
 }
 
 static void count_swap(struct weft_engine *e, const wf_swap *m)
@@ -339,6 +342,7 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
     wf_engine_drop(e, r);
+    if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */

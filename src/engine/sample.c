@@ -21,7 +21,7 @@ weft_status wf_sampling_check(const struct weft_sampling *p)
 
 static weft_status not_finite(uint32_t token)
 {
-    return wf_fail(WEFT_ERR_FORMAT, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
+    return wf_fail(WEFT_ERR_NOT_FINITE, "the model gave a logit that is not a finite number (token %u): broken weights or a faulty device; try weft selftest", token);
 }
 
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
@@ -30,13 +30,17 @@ weft_status wf_sample_chosen(int32_t argmax, int32_t *out)
     return argmax < 0 ? not_finite((uint32_t)(-1 - argmax)) : WEFT_OK;
 }
 
+weft_status wf_sample_check(const float *logits, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!isfinite(logits[i])) return not_finite(i);
+    return WEFT_OK;
+}
+
 static weft_status load(const float *logits, uint32_t n, wf_token_logit *c)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(logits[i])) return not_finite(i);
-        c[i] = (wf_token_logit){logits[i], (int32_t)i};
-    }
-    return WEFT_OK;
+    for (uint32_t i = 0; i < n; i++) c[i] = (wf_token_logit){logits[i], (int32_t)i};
+    return wf_sample_check(logits, n);
 }
 
 static void penalise(wf_token_logit *c, uint32_t n_vocab, const int32_t *recent, size_t n, float penalty)

@@ -218,7 +218,7 @@ static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_se
     const float *logits = step->have_logits && wf_request_needs_logits(r) ? (const float *)e->logits.data + p->logit0 * n_vocab : NULL;
     const int32_t *ids = step->ids.data;
     uint32_t last = p->n_logits - 1;
-    if (r->seq.all_logits) wf_request_prompt_logits(r, logits, p->n_logits, p->first);
+    if (r->seq.all_logits && !wf_request_prompt_logits(r, logits, p->n_logits, p->first)) return;
     if (!p->samples) return;
     if (r->p.prefill_only) {
         wf_request_end(r, WEFT_FINISH_LENGTH, WEFT_OK, "");

@@ -159,3 +159,11 @@ void wf_pages_cache(wf_pages *p, int32_t page)
 {
     p->list[page].cached = true;
 }
+
+void wf_pages_uncache(wf_pages *p, int32_t page)
+{
+    bool evictable = !p->list[page].refs;
+    if (evictable) unlink_evictable(p, page);
+    uncache(p, page);
+    if (evictable) add_free(p, page);
+}

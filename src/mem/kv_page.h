@@ -41,6 +41,7 @@ bool wf_pages_alloc(wf_pages *p, uint32_t count, uint32_t limit, int32_t *out);
 void wf_pages_ref(wf_pages *p, int32_t page);   /* adds a reference to a page that is in use or evictable */
 void wf_pages_release(wf_pages *p, const int32_t *pages, uint32_t count); /* drops one reference of each */
 void wf_pages_cache(wf_pages *p, int32_t page); /* the page stays evictable, not free, after its last reference */
+void wf_pages_uncache(wf_pages *p, int32_t page); /* a cached page loses its content */
 uint32_t wf_pages_available(const wf_pages *p, uint32_t limit); /* free or evictable pages below limit */
 uint32_t wf_pages_in_use(const wf_pages *p);
 /* One more than the highest page in use, and at least `guaranteed`. */

@@ -67,3 +67,10 @@ uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, int
     wf_pages_cache(x->pages, page);
     return x->last;
 }
+
+bool wf_prefix_forget(wf_prefix *x, uint64_t *block, const int32_t *tokens)
+{
+    int32_t page = wf_prefix_find(x, *block, tokens, block);
+    if (page >= 0) wf_pages_uncache(x->pages, page);
+    return page >= 0;
+}

@@ -34,6 +34,8 @@ int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *token
 /* Caches `page`, which now holds these tokens, and returns the block id. If another page has the same content, that one
  * stays cached, `page` does not, and the id is the same. Copies the tokens. */
 uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, int32_t page);
+/* Forgets the page with these tokens after *block, and sets *block to its id; false: it is not cached. */
+bool wf_prefix_forget(wf_prefix *x, uint64_t *block, const int32_t *tokens);
 void wf_prefix_free(wf_prefix *x);
 
 #endif

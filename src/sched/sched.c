@@ -106,7 +106,7 @@ bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q)
 static void publish(wf_sched *s, wf_seq *q)
 {
     uint32_t p = s->p.page_tokens, n = WF_MIN(q->n_computed, q->n_tokens);
-    if (s->p.no_prefix) return;
+    if (s->p.no_prefix || q->private) return;
     for (; (q->n_registered + 1) * p <= n; q->n_registered++)
         q->prefix = wf_prefix_add(&s->prefix, q->prefix, q->tokens + (size_t)q->n_registered * p, q->pages[q->n_registered]);
 }
@@ -137,6 +137,14 @@ static void learn(wf_sched *s, const wf_seq *q)
 {
     double length = q->n_tokens - q->n_prompt, *a = &s->average[q->length_bucket];
     *a = *a < 0 ? length : *a + (length - *a) / 16;
+}
+
+void wf_sched_forget(wf_sched *s, wf_seq *q)
+{
+    uint32_t p = s->p.page_tokens, n = q->n_tokens / p;
+    uint64_t block = 0;
+    q->private = true;
+    for (uint32_t i = 0; i < n && wf_prefix_forget(&s->prefix, &block, q->tokens + (size_t)i * p); i++) {}
 }
 
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)

@@ -68,6 +68,7 @@ typedef struct wf_seq {
     uint8_t length_bucket;  /* < WF_LENGTH_BUCKETS */
     bool all_logits;        /* logits of every position, not only the last; turns prefix cache hits off, as all positions are computed */
     bool no_logits;         /* not even logits of the last position */
+    bool private;           /* its pages are not put into the prefix cache */
     enum wf_seq_state state;
     struct wf_client *client;
     uint32_t n_paid;        /* prompt tokens that its client has been served, or that were in the prefix cache */
@@ -136,6 +137,8 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
+/* The K and V of q may be wrong: none of its pages stays in the prefix cache, or all who begin alike would fail, too. */
+void wf_sched_forget(wf_sched *s, wf_seq *q);
 /* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
 /* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the device

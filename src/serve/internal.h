@@ -262,6 +262,7 @@ typedef struct wf_metrics {
     uint64_t counts[WF_N_HISTS][WF_HIST_BUCKETS + 1];
     double sums[WF_N_HISTS];
     uint64_t prompt_tokens, generation_tokens, cached_tokens;
+    uint64_t corrupted;   /* of these: the model gave a logit that is not finite */
     uint64_t finished[4]; /* stop, length, abort, error */
 } wf_metrics;
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);

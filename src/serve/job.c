@@ -305,8 +305,10 @@ bool wf_job_failed(wf_job *j, wf_http_error *r)
     if (j->lost) return !wf_refuse(r, 500, "", "out of memory for the answer");
     for (size_t i = 0; i < j->n_choices; i++) {
         const wf_choice *c = &j->choices[i];
-        if (c->done && c->end.status != WEFT_OK && c->end.status != WEFT_ERR_CANCELLED)
-            return !wf_refuse(r, 500, "", "%s", c->message);
+        if (!c->done || c->end.status == WEFT_OK || c->end.status == WEFT_ERR_CANCELLED) continue;
+        wf_refuse(r, 500, "", "%s", c->message);
+        if (c->end.status == WEFT_ERR_NOT_FINITE) r->code = "logits_not_finite";
+        return true;
     }
     return false;
 }

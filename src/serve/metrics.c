@@ -60,6 +60,7 @@ void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bo
 {
     pthread_mutex_lock(&m->lock);
     m->finished[finish_of(end)]++;
+    m->corrupted += end->status == WEFT_ERR_NOT_FINITE;
     if (first) m->prompt_tokens += end->n_prompt;
     if (first) observe(m, WF_HIST_PROMPT, end->n_prompt);
     observe(m, WF_HIST_GENERATION, end->n_generated);
@@ -184,6 +185,8 @@ void wf_metrics_print(wf_server *s, wf_text *out)
               (double)m->prompt_tokens);
     print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.",
               (double)m->generation_tokens);
+    print_one(s, out, "corrupted_requests_total", "counter", "Sequences that failed because the model gave a logit that is not a finite number.",
+              (double)m->corrupted);
     print_head(s, out, "request_success_total", "counter", "Sequences that have ended.");
     for (size_t i = 0; i < WF_LEN(finishes); i++)
         print_line(s, out, "request_success_total", "", "finished_reason", finishes[i],

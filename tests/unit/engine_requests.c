@@ -1,0 +1,247 @@
+/* engine_requests: requests beside others on the null device, whose arithmetic this test lends it: every row gives the token
+ * TOKEN, but for those that are to be broken. What happens is counted in events and steps. */
+#include <weft/weft.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <semaphore.h>
+
+#include "dev/null.h"
+
+enum { SEQS = 4, CONTEXT = 128, TOKEN = 300, MANY = 40 };
+
+static struct weft_model *model;
+static struct weft_engine *engine;
+
+/* ---- the device ------------------------------------------------------------------------------------------------ */
+
+static uint32_t chosen_rows, broken_row; /* rows chosen so far; the one that is to be broken, from 1 on */
+
+static weft_status choose(const wf_call *c)
+{
+    if (c->op != WF_OP_ARGMAX) return WEFT_OK;
+    int32_t *y = (int32_t *)((char *)c->out[WF_ARGMAX_Y].buf->host + c->out[WF_ARGMAX_Y].offset);
+    for (uint32_t m = 0; m < c->out[WF_ARGMAX_Y].rows; m++) y[m] = ++chosen_rows == broken_row ? -1 - 17 : TOKEN;
+    return WEFT_OK;
+}
+
+/* ---- requests -------------------------------------------------------------------------------------------------- */
+
+typedef struct tally {
+    int tokens, done, place; /* place: how many others had ended before */
+    int32_t ids[CONTEXT];
+    uint32_t n_cached;
+    enum weft_finish finish;
+    enum weft_status status;
+    struct weft_stats seen; /* at its first token */
+    struct weft_request *cancels; /* NULL, or which one is cancelled at its third token */
+    int others;                   /* tokens of that one then */
+    struct tally *other;
+} tally;
+static int ended;
+
+static void on_event(void *user, const struct weft_event *ev)
+{
+    tally *t = user;
+    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0) {
+        t->ids[t->tokens++] = ev->id;
+        if (t->tokens == 1) weft_engine_stats(engine, &t->seen);
+        if (t->tokens == 3 && t->cancels) weft_cancel(t->cancels), t->others = t->other->tokens;
+    }
+    if (ev->kind != WEFT_EVENT_DONE) return;
+    t->done++;
+    t->place = ended++;
+    t->finish = ev->finish;
+    t->status = ev->status;
+    t->n_cached = ev->n_cached;
+}
+
+static struct weft_request *submit(tally *t, uint64_t client, int32_t first, uint32_t n_prompt, uint32_t n_answer, int32_t priority)
+{
+    int32_t prompt[CONTEXT];
+    struct weft_request *r = NULL;
+    for (uint32_t i = 0; i < n_prompt; i++) prompt[i] = first;
+    struct weft_request_params p = {.tokens = prompt, .n_tokens = n_prompt, .max_tokens = n_answer, .ignore_eos = true, .client = client,
+                                    .priority = priority, .on_event = on_event, .user = t};
+    *t = (tally){0};
+    if (weft_submit(engine, &p, &r)) fail_msg("%s", weft_last_error());
+    return r;
+}
+
+/* The engine stands still in a callback while the gate is closed: what is submitted meanwhile comes at once. */
+static sem_t gate, closed;
+
+static void wait_at_gate(void *user, const struct weft_event *ev)
+{
+    (void)user;
+    if (ev->kind == WEFT_EVENT_DONE) sem_post(&closed), sem_wait(&gate);
+}
+
+static void close_gate(void)
+{
+    const int32_t prompt = 1;
+    struct weft_request_params p = {.tokens = &prompt, .n_tokens = 1, .max_tokens = 1, .ignore_eos = true, .client = 99, .on_event = wait_at_gate};
+    sem_init(&gate, 0, 0);
+    sem_init(&closed, 0, 0);
+    assert_int_equal(weft_submit(engine, &p, NULL), WEFT_OK);
+    sem_wait(&closed);
+}
+
+static void open_and_end(struct weft_request **r, int n)
+{
+    sem_post(&gate);
+    for (int i = 0; i < n; i++) weft_wait(r[i], 0);
+    for (int i = 0; i < n; i++) weft_request_free(r[i]);
+}
+
+static int set_up(void **state)
+{
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = 64};
+    (void)state;
+    ended = 0;
+    chosen_rows = broken_row = 0;
+    if (weft_engine_open(model, &p, &engine)) return -1;
+    wf_null_configure(&(wf_null_config){.compute = choose});
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    weft_engine_close(engine);
+    wf_null_configure(NULL);
+    return 0;
+}
+
+/* ---- clients --------------------------------------------------------------------------------------------------- */
+
+/* Two clients have sent much before; another's first waits for what runs, and for one of each. */
+static void clients_take_turns(void **state)
+{
+    tally t[2 * MANY + 1];
+    struct weft_request *r[2 * MANY + 1];
+    (void)state;
+    close_gate();
+    for (int i = 0; i < 2 * MANY; i++) r[i] = submit(&t[i], (uint64_t)(i % 2), 1, 20, 20, 0);
+    r[2 * MANY] = submit(&t[2 * MANY], 7, 1, 5, 12, 0);
+    open_and_end(r, 2 * MANY + 1);
+    assert_in_range(t[2 * MANY].place, 0, SEQS + 2);
+    assert_int_equal(t[0].seen.waiting_clients, 2); /* the third runs already */
+    assert_true(t[0].seen.longest_wait_ns > 0);
+    for (int i = 2; i < 2 * MANY; i++) assert_true(t[i].place > t[i - 2].place); /* of a client: as they came */
+}
+
+static void urgent_ones_first(void **state)
+{
+    tally t[MANY + 1];
+    struct weft_request *r[MANY + 1];
+    (void)state;
+    close_gate();
+    for (int i = 0; i < MANY; i++) r[i] = submit(&t[i], 1, 1, 20, 20, 0);
+    r[MANY] = submit(&t[MANY], 1, 1, 20, 20, 1);
+    open_and_end(r, MANY + 1);
+    assert_in_range(t[MANY].place, 0, SEQS - 1);
+}
+
+/* ---- ends ------------------------------------------------------------------------------------------------------ */
+
+/* A row of logits that is not finite, early or late: one request fails, and the others beside it end as they would. */
+static void broken_rows_fail_alone(void **state)
+{
+    (void)state;
+    for (uint32_t row = 1; row <= 3 * 20; row += 7) {
+        tally t[3];
+        struct weft_request *r[3];
+        struct weft_stats stats;
+        int failed = 0;
+        chosen_rows = 0;
+        close_gate();
+        broken_row = 1 + row; /* the first is that of the gate */
+        for (int i = 0; i < 3; i++) r[i] = submit(&t[i], 0, 10 + i, 33, 20, 0);
+        open_and_end(r, 3);
+        for (int i = 0; i < 3; i++) {
+            bool broken = t[i].status != WEFT_OK;
+            failed += broken;
+            assert_int_equal(t[i].done, 1);
+            assert_int_equal(t[i].status, broken ? WEFT_ERR_NOT_FINITE : WEFT_OK);
+            assert_int_equal(t[i].finish, broken ? WEFT_FINISH_ERROR : WEFT_FINISH_LENGTH);
+            assert_int_equal(t[i].tokens == 20, !broken);
+            for (int k = 0; k < t[i].tokens; k++) assert_int_equal(t[i].ids[k], TOKEN);
+        }
+        assert_int_equal(failed, 1);
+        weft_engine_stats(engine, &stats);
+        assert_int_equal(stats.failed, WEFT_OK);
+        assert_int_equal(stats.kv_pages_used, 0);
+    }
+}
+
+/* Its pages may be broken, too: who begins alike computes them again. Those of others stay. */
+static void broken_pages_are_forgotten(void **state)
+{
+    tally t;
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        struct weft_request *r = submit(&t, 0, 50, 40, 2, 0);
+        broken_row = round == 1 ? chosen_rows + 2 : 0;
+        weft_wait(r, 0);
+        assert_int_equal(t.status, round == 1 ? WEFT_ERR_NOT_FINITE : WEFT_OK);
+        assert_int_equal(t.n_cached, round == 1 ? 32 : 0);
+        weft_request_free(r);
+    }
+}
+
+/* From the callback of a token to the end: what is in flight, and no step more. */
+static void cancel_takes_one_step(void **state)
+{
+    tally t[2];
+    struct weft_request *r[2];
+    (void)state;
+    close_gate();
+    r[0] = submit(&t[0], 0, 1, 20, 60, 0);
+    r[1] = submit(&t[1], 0, 2, 20, 60, 0);
+    t[0].cancels = r[1], t[0].other = &t[1];
+    open_and_end(r, 2);
+    assert_int_equal(t[1].status, WEFT_ERR_CANCELLED);
+    assert_int_equal(t[1].finish, WEFT_FINISH_CANCEL);
+    assert_in_range(t[1].tokens, t[0].others, t[0].others + 1); /* its own token of the same step */
+    assert_int_equal(t[0].tokens, 60);
+}
+
+static void prompts_of_the_context_and_one_more(void **state)
+{
+    int32_t prompt[CONTEXT + 1] = {0};
+    struct weft_request *r = NULL;
+    tally t = {0};
+    struct weft_request_params p = {.tokens = prompt, .n_tokens = CONTEXT + 1, .on_event = on_event, .user = &t};
+    (void)state;
+    assert_int_equal(weft_submit(engine, &p, &r), WEFT_ERR_FULL);
+    assert_null(r);
+    assert_int_equal(t.done, 0);
+    p.n_tokens = CONTEXT;
+    assert_int_equal(weft_submit(engine, &p, &r), WEFT_OK);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    assert_int_equal(t.finish, WEFT_FINISH_CONTEXT);
+    assert_int_equal(t.tokens, 0);
+    weft_request_free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(clients_take_turns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(urgent_ones_first, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(broken_rows_fail_alone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(broken_pages_are_forgotten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cancel_takes_one_step, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(prompts_of_the_context_and_one_more, set_up, tear_down),
+    };
+    if (weft_model_open(&(struct weft_model_params){0}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    weft_model_close(model);
+    return failed;
+}
