@@ -230,6 +230,76 @@ static void prompts_of_the_context_and_one_more(void **state)
     weft_request_free(r);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+/* All that the device needs was allocated when the engine was opened, preemption or not. */
+static void nothing_is_allocated_after_the_start(void **state)
+{
+    tally t[MANY];
+    struct weft_request *r[MANY];
+    (void)state;
+    close_gate();
+    for (int i = 0; i < MANY; i++) r[i] = submit(&t[i], (uint64_t)i % 3, i, 1 + (uint32_t)i * 2, 30, 0);
+    open_and_end(r, MANY);
+    assert_true(wf_null_calls(WF_NULL_SUBMIT) > 1000);
+    assert_int_equal(wf_null_calls(WF_NULL_BUF_CREATE), 0);
+    assert_int_equal(wf_null_calls(WF_NULL_QUEUE_CREATE), 0);
+    assert_int_equal(wf_null_calls(WF_NULL_EVENT_CREATE), 0);
+}
+
+/* That short prompts get short answers says nothing about longer ones: of these no more are admitted than surely fit. */
+static void lengths_are_predicted_apart(void **state)
+{
+    tally t[60];
+    struct weft_request *r[60];
+    struct weft_stats stats;
+    struct weft_engine_params p = {.device = "null", .n_seqs = 8, .kv_seqs = 1, .context = CONTEXT, .max_batched_tokens = 32, .no_prefix = true};
+    (void)state;
+    weft_engine_close(engine);
+    wf_null_configure(NULL);
+    assert_int_equal(weft_engine_open(model, &p, &engine), WEFT_OK);
+    wf_null_configure(&(wf_null_config){.compute = choose});
+    close_gate();
+    for (int i = 0; i < 60; i++) r[i] = submit(&t[i], 0, i, 2, 1, 0);
+    open_and_end(r, 60);
+    close_gate();
+    for (int i = 0; i < 8; i++) r[i] = submit(&t[i], 0, i, 20, 60, 0);
+    open_and_end(r, 8);
+    weft_engine_stats(engine, &stats);
+    assert_int_equal(stats.preempted, 0);
+    for (int i = 0; i < 8; i++) assert_int_equal(t[i].tokens, 60);
+}
+
+/* ---- the device is lost ---------------------------------------------------------------------------------------- */
+
+/* Each request ends with the status, once; the engine says so, and takes no more. */
+static void lost_device(void **state)
+{
+    tally t[3];
+    struct weft_request *r[3], *more = NULL;
+    struct weft_stats stats;
+    struct weft_request_params p = {.prompt = "a"};
+    (void)state;
+    close_gate();
+    for (int i = 0; i < 3; i++) r[i] = submit(&t[i], 0, i, 20, 60, 0);
+    weft_engine_stats(engine, &stats);
+    assert_int_equal(stats.failed, WEFT_OK);
+    wf_null_configure(&(wf_null_config){.compute = choose, .slot = WF_NULL_WAIT, .nth = 20, .status = WEFT_ERR_DEVICE});
+    open_and_end(r, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(t[i].done, 1);
+        assert_int_equal(t[i].status, WEFT_ERR_DEVICE);
+        assert_int_equal(t[i].finish, WEFT_FINISH_ERROR);
+        assert_true(t[i].tokens > 0 && t[i].tokens < 60);
+    }
+    weft_engine_stats(engine, &stats);
+    assert_int_equal(stats.failed, WEFT_ERR_DEVICE);
+    assert_int_equal(stats.running + stats.waiting, 0);
+    assert_int_equal(stats.kv_pages_used, 0);
+    assert_int_equal(weft_submit(engine, &p, &more), WEFT_ERR_DEVICE);
+    assert_null(more);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +309,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(broken_pages_are_forgotten, set_up, tear_down),
         cmocka_unit_test_setup_teardown(cancel_takes_one_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(prompts_of_the_context_and_one_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_allocated_after_the_start, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lengths_are_predicted_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(lost_device, set_up, tear_down),
     };
     if (weft_model_open(&(struct weft_model_params){0}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

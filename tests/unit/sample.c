@@ -252,11 +252,33 @@ static void test_not_finite(void **state)
     assert_int_equal(id, 7);
 }
 
+/* As vLLM has them: the repetition penalty divides positive logits of tokens of prompt or answer and multiplies others; presence
+ * and frequency are subtracted after it, for tokens of the answer alone. Powers of two: every value is exact. */
+static void test_penalties(void **state)
+{
+    enum { PROMPT = 1, ONCE = 2, THRICE = 6 }; /* as wf_logits_processors.seen counts */
+    static const uint32_t seen[8] = {0, PROMPT, PROMPT, ONCE, ONCE, THRICE, THRICE | PROMPT, 0};
+    static const float logits[8] = {2, 2, -2, 2, -2, 4, -4, -8};
+    static const float want[8] = {2, 1, -4, 1 - 0.75f, -4 - 0.75f, 2 - 0.5f - 3 * 0.25f, -8 - 0.5f - 3 * 0.25f, -8};
+    const struct weft_sampling p = {.repeat_all = true, .repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
+    wf_logits_processors a = {.seen = (uint32_t *)seen};
+    wf_token_logit c[8];
+    (void)state;
+    for (int32_t i = 0; i < 8; i++) c[i] = (wf_token_logit){logits[i], i};
+    wf_logits_processors_apply(&a, &p, c, 8);
+    for (int i = 0; i < 8; i++) assert_true(c[i].logit == want[i]);
+    uint32_t counts[3] = {0};
+    a.seen = counts;
+    for (int i = 0; i < 3; i++) wf_logits_processors_add_token(&a, 1);
+    assert_int_equal(counts[1], THRICE);
+    assert_int_equal(counts[0] + counts[2], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox), cmocka_unit_test(test_rule),   cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_cpu),    cmocka_unit_test(test_opencl), cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_cpu),    cmocka_unit_test(test_opencl), cmocka_unit_test(test_not_finite), cmocka_unit_test(test_penalties),
     };
     seed = wf_now_ns();
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
