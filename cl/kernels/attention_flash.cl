@@ -40,7 +40,7 @@
 #endif
 
 #define FIRST 4096 /* floats at the scratch buffer's start that stay as they are */
-#define AT_ONCE 8  /* partial results read before they are added */
+#define AT_ONCE 4  /* partial results read before they are added */
 #define D4    (D / 4)
 #define PITCH (D4 + 1) /* of a key in local memory: neighbouring keys in other banks */
 #define S_STEP (WG / TK)
@@ -218,33 +218,27 @@ void write_chunk(__global float *scratch, const sums *s, const local_room *l, co
     }
 }
 
-/* Adds `count` partial results from number c on, at most AT_ONCE; of chunks that the row does not see, what changes nothing. */
-void merge_some(float4 *acc, float2 *state, const __global float *partials, uint c, uint count, sight seen, uint d)
-{
-    float4 add[AT_ONCE];
-    float2 with[AT_ONCE];
-#pragma unroll
-    for (uint i = 0; i < count; i++) {
-        const __global float *partial = partials + (ulong)(c + i) * (D + 2);
-        add[i] = vload4(0, partial + d);
-        with[i] = (float2)(partial[D + 1], partial[D]);
-    }
-#pragma unroll
-    for (uint i = 0; i < count; i++) {
-        uint begin = chunk_begins(c + i);
-        bool is = sees_any(seen, begin, begin + chunk_size(begin));
-        merge(acc, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), true);
-    }
-}
-
-/* Four columns of a row and head: of the n chunks up to its position. */
+/* Four columns of a row and head: the n chunks of the keys up to its position that it sees. */
 float4 merge_row(const __global float *partials, uint n, sight seen, uint d, float *sum)
 {
     float4 acc = (float4)(0);
     float2 state = (float2)(NO_MAX, 0);
-    uint c = 0;
-    for (; c + AT_ONCE <= n; c += AT_ONCE) merge_some(&acc, &state, partials, c, AT_ONCE, seen, d);
-    for (; c < n; c++) merge_some(&acc, &state, partials, c, 1, seen, d);
+    for (uint c = 0; c < n; c += AT_ONCE) {
+        float4 add[AT_ONCE];
+        float2 with[AT_ONCE];
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) {
+            const __global float *partial = partials + (ulong)min(c + i, n - 1) * (D + 2);
+            add[i] = vload4(0, partial + d);
+            with[i] = (float2)(partial[D + 1], partial[D]);
+        }
+#pragma unroll
+        for (uint i = 0; i < AT_ONCE; i++) { /* in place of what is not there, what changes nothing */
+            uint begin = chunk_begins(c + i);
+            bool is = c + i < n && sees_any(seen, begin, begin + chunk_size(begin));
+            merge(&acc, &state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), true);
+        }
+    }
     *sum = state.y;
     return acc;
 }
