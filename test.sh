@@ -251,7 +251,7 @@ stage_asan() {
     only_pocl
     if $short; then
         run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-            '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|life|many|protocol)|batch_invariance )'
+            '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|framing|front|life|many|protocol)|batch_invariance )'
     fi
     longer "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve memory" \
         run_tests "more tests with these sanitizers" asan -- '^(bad models|golden opencl|cli (tokenize|usage)|serve memory)$'
@@ -267,7 +267,7 @@ stage_tsan() {
     check "build with the thread sanitizer" compile tsan "${sanitized[@]}" -Db_sanitize=thread \
         -Dopencl=disabled -Dopenblas=disabled || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
-        '^(unit (cpu_queue|engine|verify_bind|file_map)|fault null|cli run|serve many)$'
+        '^(unit (cpu_queue|engine|verify_bind|file_map)|fault null|cli run|serve (many|framing))$'
 }
 
 stage_cpu-only() {

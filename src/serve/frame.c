@@ -8,8 +8,6 @@
 #define MAX_SIZE_DIGITS 15   /* of a chunk's size */
 #define MAX_SIZE_LINE   1024 /* with its extensions */
 
-static const char not_a_chunk[] = "400 a chunk does not end where its size says";
-
 static void text_free(wf_text *t)
 {
     free(t->data);
@@ -100,9 +98,9 @@ static const char *read_size(wf_frame *f, wf_text *out)
     return NULL;
 }
 
+/* The line is empty: a longer one is refused before it ends. */
 static const char *end_chunk(wf_frame *f, wf_text *out)
 {
-    if (f->line.len) return not_a_chunk;
     wf_text_add(out, "\r\n", 2);
     f->state = WF_FRAME_SIZE;
     return NULL;
@@ -137,7 +135,7 @@ static const char *read_line(wf_frame *f, wf_text *out)
 /* May the line have n bytes? */
 static const char *check_length(const wf_frame *f, size_t n)
 {
-    if (f->state == WF_FRAME_CHUNK_END) return n > 2 ? not_a_chunk : NULL;
+    if (f->state == WF_FRAME_CHUNK_END) return n > 2 ? "400 a chunk does not end where its size says" : NULL;
     if (f->state == WF_FRAME_SIZE) return n > MAX_SIZE_LINE ? "400 the line with the size of a chunk is too long" : NULL;
     if (f->n_bytes + n <= WF_FRAME_MAX_HEAD) return NULL;
     return f->state == WF_FRAME_REQUEST ? "414 the request line has more than 32768 bytes" : too_long;
