@@ -11,7 +11,7 @@
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG, WM a multiple of 16, WN of 16;
  * STAGES >= 2, each of MMA_STAGE_BYTES (local_bytes.clh); W16 1: W holds F16 rows aligned to 16 bytes.
- * K is a multiple of 8, rows of X are F16 aligned to 16 bytes.
+ * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. Parts: mma.clh, expand.clh, epilogue.clh.
  */
 #ifndef WG
 #define WG 128
@@ -20,6 +20,10 @@
 #include "local_bytes.clh"
 #include "nvidia.clh"
 #include "quant/f16.clh"
+#define EXPAND_F16
+#define TO_HALVES8(f) pairs8(f)
+#include "expand.clh"
+#include "epilogue.clh"
 #ifndef BM
 #define BM 128
 #define BN 128
@@ -29,141 +33,179 @@
 #ifndef STAGES
 #define STAGES 3
 #endif
-#ifndef W16
-#define W16 1
-#endif
 
-#define BK MMA_BK
-#define PART MMA_STAGE_BYTES(BM, BN, BK)
-#define MT (WM / 16)
-#define NT (WN / 8)
-#define W_LOADS (BN * 4 / WG) /* 16-byte chunks a work-item, when they pass through registers */
+#define BK        MMA_BK
+#define ROW_BYTES (BK * 2)
+#define CHUNKS    (ROW_BYTES / 16)
+#define X_BYTES   (BM * ROW_BYTES)
+#define PART      MMA_STAGE_BYTES(BM, BN, BK)
+#define A_TILES   (WM / 16) /* X is operand A, W is B */
+#define B_TILES   (WN / 8)
+#define W_LOADS   (BN * CHUNKS / WG) /* 16-byte chunks a work-item, when they pass through registers */
+#include "mma.clh"
 
-/* Byte of chunk c of row r inside a matrix of 64-byte rows. */
-uint place(uint r, uint c)
+/* ---- parts of X and W to local memory ------------------------------------------------------------------------- */
+
+/* X and W, and where this tile begins in them. */
+typedef struct source {
+    const __global uchar *x, *w;
+    ulong w_row_bytes;
+    uint m0, M, n0, N, K, x_stride;
+} source;
+
+/* Begins to copy K from k0 on of BM rows of X. */
+static INLINE void copy_x(uint to, const source *s, uint k0, uint lid)
 {
-    return r * 64 + ((c ^ (r >> 1 & 3)) << 4);
+    for (uint at = lid; at < BM * CHUNKS; at += WG) {
+        uint row = s->m0 + at / CHUNKS, k = k0 + at % CHUNKS * 8;
+        bool in = row < s->M && k < s->K;
+        const __global half *from = (const __global half *)s->x + (in ? (ulong)row * s->x_stride + k : 0);
+        COPY16(to + chunk_at(at / CHUNKS, at % CHUNKS), from, in ? 16u : 0u);
+    }
 }
 
-#if !W16
-/* Eight weights as F16, or zeros. */
-uint4 w_halves(const __global uchar *row, uint k, bool inside)
+#if W16
+/* The same of BN rows of W. */
+static INLINE void copy_w(uint to, const source *s, uint k0, uint lid)
 {
-    if (!inside) return (uint4)(0);
-    float8 f = w_load8(row, k);
+    for (uint at = lid; at < BN * CHUNKS; at += WG) {
+        uint row = s->n0 + at / CHUNKS, k = k0 + at % CHUNKS * 8;
+        bool in = row < s->N && k < s->K;
+        const __global uchar *from = s->w + (in ? row * s->w_row_bytes + k * 2 : 0);
+        COPY16(to + chunk_at(at / CHUNKS, at % CHUNKS), from, in ? 16u : 0u);
+    }
+}
+#else
+static uint4 pairs8(float8 f)
+{
     return (uint4)(f16_pair(f.s0, f.s1), f16_pair(f.s2, f.s3), f16_pair(f.s4, f.s5), f16_pair(f.s6, f.s7));
 }
+
+static INLINE void read_w(w_held held[W_LOADS], const source *s, uint k0, uint lid)
+{
+    for (int l = 0; l < W_LOADS; l++) {
+        uint at = lid + l * WG, row = s->n0 + at / CHUNKS, k = k0 + at % CHUNKS * 8;
+        const __global uchar *from = s->w + min(row, s->N - 1) * s->w_row_bytes;
+        held[l] = row < s->N && k < s->K ? w_read(from, k, s->K) : (w_held)(0);
+    }
+}
 #endif
+
+/* Begins to bring part p to `to`: W as X, or to registers, from where keep() takes it there. */
+static INLINE void fetch(w_held held[W_LOADS], uint to, const source *s, uint p, uint lid)
+{
+    copy_x(to, s, p * BK, lid);
+#if W16
+    copy_w(to + X_BYTES, s, p * BK, lid);
+#else
+    read_w(held, s, p * BK, lid);
+#endif
+}
+
+static INLINE void keep(uint to, const w_held held[W_LOADS], uint lid)
+{
+#if !W16
+    for (int l = 0; l < W_LOADS; l++) {
+        uint at = lid + l * WG;
+        STORE_LOCAL4(to + X_BYTES + chunk_at(at / CHUNKS, at % CHUNKS), held[l]);
+    }
+#endif
+}
+
+/* ---- products -------------------------------------------------------------------------------------------------- */
+
+/* Where a warp's outputs begin in the tile, and what this lane gives ldmatrix of the operands. */
+typedef struct place {
+    uint m, n, x_row, x_chunk, w_row, w_chunk;
+} place;
+
+static INLINE place place_of(uint warp, uint lane)
+{
+    uint m = warp / (BN / WN) * WM, n = warp % (BN / WN) * WN;
+    return (place){m, n, m + (lane & 15), lane >> 4, n + b_row(lane), b_chunk(lane)};
+}
+
+/* Operands of step k, 16 of K, of the part at `part`. */
+static INLINE void load(uint a[A_TILES][4], uint b[B_TILES][2], uint part, const place *at, uint k)
+{
+#pragma unroll
+    for (int i = 0; i < A_TILES; i++)
+        LDMATRIX("", a[i][0], a[i][1], a[i][2], a[i][3], part + chunk_at(at->x_row + i * 16, at->x_chunk + k * 2));
+#pragma unroll
+    for (int j = 0; j < B_TILES; j += 2)
+        LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1],
+                 part + X_BYTES + chunk_at(at->w_row + j * 8, at->w_chunk + k * 2));
+}
+
+static INLINE void multiply(float acc[A_TILES][B_TILES][4], uint part, const place *at)
+{
+#pragma unroll
+    for (int k = 0; k < BK / 16; k++) {
+        uint a[A_TILES][4], b[B_TILES][2];
+        load(a, b, part, at, k);
+#pragma unroll
+        for (int i = 0; i < A_TILES; i++)
+#pragma unroll
+            for (int j = 0; j < B_TILES; j++) MMA(acc[i][j], a[i][0], a[i][1], a[i][2], a[i][3], b[j][0], b[j][1]);
+    }
+}
+
+/* All parts of a tile; STAGES - 1 are on their way before the first is multiplied. here: part p; to: part `next`. */
+static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s, uint base, const place *at, uint lid)
+{
+    uint n_parts = (s->K + BK - 1) / BK;
+    w_held held[W_LOADS];
+    for (uint p = 0; p < STAGES - 1; p++) {
+        if (p < n_parts) {
+            fetch(held, base + p % STAGES * PART, s, p, lid);
+            keep(base + p % STAGES * PART, held, lid);
+        }
+        COMMIT();
+    }
+    uint here = base, to = base + (STAGES - 1) * PART;
+    for (uint p = 0; p < n_parts; p++) {
+        uint next = p + STAGES - 1;
+        WAIT(LATER(STAGES));
+        barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; everyone is done with the one that next overwrites */
+        if (next < n_parts) fetch(held, to, s, next, lid);
+        COMMIT();
+        multiply(acc, here, at);
+        if (next < n_parts) keep(to, held, lid);
+        to = here, here = here + PART == base + STAGES * PART ? base : here + PART;
+    }
+    WAIT(0);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all parts */
+}
+
+/* m0, n0: the first outputs of this warp. */
+static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint m0, uint M, uint n0, uint N, uint lane)
+{
+#pragma unroll
+    for (int i = 0; i < A_TILES; i++)
+#pragma unroll
+        for (int j = 0; j < B_TILES; j++)
+#pragma unroll
+            for (int v = 0; v < 4; v++) {
+                uint m = m0 + i * 16 + (lane >> 2) + v / 2 * 8, col = n0 + j * 8 + (lane & 3) * 2 + v % 2;
+                if (m < M && col < N) finish(e, m, col, acc[i][j][v]);
+            }
+}
 
 KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                      ulong w_row_bytes, uint res_stride, uint y_stride)
 {
-    __local uchar parts[STAGES * PART] __attribute__((aligned(128)));
-    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
-    uint wm = warp / (BN / WN) * WM, wn = warp % (BN / WN) * WN; /* of this warp in the tile */
-    uint base = (uint)(ulong)parts;
+    LOCAL_ROOM(base, STAGES * PART)
+    uint lid = get_local_id(0), lane = lid & 31;
     uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN;
     ulong tiles = (ulong)m_tiles * n_tiles;
-    uint n_parts = (K + BK - 1) / BK;
-    /* What this lane gives ldmatrix: rows 0 to 15 of X at two chunks of K; of W rows 0 to 7 twice, then 8 to 15. */
-    uint x_row = wm + (lane & 15), x_chunk = lane >> 4;
-    uint w_row = wn + (lane & 7) + (lane >> 4 << 3), w_chunk = lane >> 3 & 1;
-
+    place at = place_of(lid >> 5, lane);
     for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
-        float acc[MT][NT][4];
-#pragma unroll
-        for (int i = 0; i < MT; i++)
-#pragma unroll
-            for (int j = 0; j < NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) acc[i][j][v] = 0;
-
-#define LOAD_X(p)                                                                                  \
-    for (uint at = lid; at < BM * 4; at += WG) {                                                   \
-        uint r = at >> 2, k = (p)*BK + (at & 3) * 8;                                               \
-        bool in = m0 + r < M && k < K;                                                             \
-        const __global half *from = IN_AT(half, x) + (in ? (ulong)(m0 + r) * x_stride + k : 0);    \
-        uint to = base + (p) % STAGES * PART + place(r, at & 3), bytes = in ? 16 : 0;              \
-        COPY16(to, from, bytes);                                                                   \
-    }
-#if W16
-#define LOAD_W(p)                                                                                  \
-    for (uint at = lid; at < BN * 4; at += WG) {                                                   \
-        uint r = at >> 2, k = (p)*BK + (at & 3) * 8;                                               \
-        bool in = n0 + r < N && k < K;                                                             \
-        const __global uchar *from = IN_AT(uchar, w) + (in ? (n0 + r) * w_row_bytes + k * 2 : 0);  \
-        uint to = base + (p) % STAGES * PART + BM * 64 + place(r, at & 3), bytes = in ? 16 : 0;    \
-        COPY16(to, from, bytes);                                                                   \
-    }
-#define STORE_W(p)
-#else
-        uint4 held[W_LOADS];
-#define LOAD_W(p)                                                                                  \
-    for (int l = 0; l < W_LOADS; l++) {                                                            \
-        uint at = lid + l * WG, r = at >> 2, k = (p)*BK + (at & 3) * 8;                            \
-        uint line = min(n0 + r, N - 1);                                                            \
-        held[l] = w_halves(IN_AT(uchar, w) + line * w_row_bytes, k, n0 + r < N && k < K);          \
-    }
-#define STORE_W(p)                                                                                 \
-    for (int l = 0; l < W_LOADS; l++) {                                                            \
-        uint at = lid + l * WG;                                                                    \
-        *(__local uint4 *)(parts + (p) % STAGES * PART + BM * 64 + place(at >> 2, at & 3)) =       \
-            held[l];                                                                               \
-    }
-#endif
-        for (uint p = 0; p < STAGES - 1; p++) {
-            if (p < n_parts) {
-                LOAD_X(p)
-                LOAD_W(p)
-                STORE_W(p)
-            }
-            COMMIT();
-        }
-        for (uint p = 0; p < n_parts; p++) {
-            uint next = p + STAGES - 1;
-            WAIT(LATER(STAGES));
-            barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; everyone is done with the one that next overwrites */
-            if (next < n_parts) {
-                LOAD_X(next)
-                LOAD_W(next)
-            }
-            COMMIT();
-            uint x_base = base + p % STAGES * PART, w_base = x_base + BM * 64;
-#pragma unroll
-            for (int k = 0; k < 2; k++) { /* 16 of K each */
-                uint a[MT][4], b[NT][2];
-#pragma unroll
-                for (int i = 0; i < MT; i++)
-                    LDMATRIX("", a[i][0], a[i][1], a[i][2], a[i][3], x_base + place(x_row + i * 16, x_chunk + k * 2));
-#pragma unroll
-                for (int j = 0; j < NT; j += 2)
-                    LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1],
-                             w_base + place(w_row + j * 8, w_chunk + k * 2));
-#pragma unroll
-                for (int i = 0; i < MT; i++)
-#pragma unroll
-                    for (int j = 0; j < NT; j++) MMA(acc[i][j], a[i][0], a[i][1], a[i][2], a[i][3], b[j][0], b[j][1]);
-            }
-            if (next < n_parts) {
-                STORE_W(next)
-            }
-        }
-        WAIT(0);
-        barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all parts */
-#pragma unroll
-        for (int i = 0; i < MT; i++)
-#pragma unroll
-            for (int j = 0; j < NT; j++)
-#pragma unroll
-                for (int v = 0; v < 4; v++) {
-                    uint m = m0 + wm + i * 16 + (lane >> 2) + v / 2 * 8;
-                    uint col = n0 + wn + j * 8 + (lane & 3) * 2 + v % 2;
-                    if (m >= M || col >= N) continue;
-                    float sum = acc[i][j][v];
-                    if (bias_off != NONE) sum += IN_AT(float, bias)[col];
-                    if (res_off != NONE) sum += IN_AT(float, res)[(ulong)m * res_stride + col];
-                    STORE(y, (ulong)m * y_stride + col, sum)
-                }
+        source s = {IN_AT(uchar, x), IN_AT(uchar, w), w_row_bytes, m0, M, n0, N, K, x_stride};
+        float acc[A_TILES][B_TILES][4];
+        clear(acc);
+        multiply_tile(acc, &s, base, &at, lid);
+        epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
+        finish_all(&e, acc, m0 + at.m, M, n0 + at.n, N, lane);
     }
 }

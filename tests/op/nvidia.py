@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the kernels that use NVIDIA's assembly (gemm_flat.cl, gemm_frag.cl) on any OpenCL device: in place of
+"""Runs the kernels that use NVIDIA's assembly (gemm_flat.cl, gemm_frag.cl, gemm_mma.cl) on any OpenCL device: in place of
 nvidia.clh stands plain OpenCL C that does what the PTX ISA says, lanes meeting in local memory. Wrong index maths, wild
 reads and names that hide each other show here, without a GPU. All warps must take equally many steps: K is chosen so.
 
@@ -73,20 +73,22 @@ EMULATED += r"""
 #define LOCAL_ROOM(at, bytes) __local uchar room[bytes] __attribute__((aligned(128))); uint at = 0;
 #define LOAD_LOCAL4(r, from) r = *(__local uint4 *)(room + (from))
 #define STORE_LOCAL(to, word) *(__local uint *)(room + (to)) = (word)
+#define STORE_LOCAL4(to, words) *(__local uint4 *)(room + (to)) = (words)
 #define SYNCWARP() barrier(CLK_LOCAL_MEM_FENCE)
 #define COPY16(to, from, bytes) *(__local uint4 *)(room + (to)) = (bytes) ? *(const __global uint4 *)(from) : (uint4)(0)
 #define COMMIT()
 #define WAIT(n)
+#define LATER(stages) 0
 #define LDMATRIX(trans, r0, r1, r2, r3, from)                                                 \
     {                                                                                         \
-        uint me = get_local_id(0), w = me & ~31u, i = me & 31;                                \
-        emu_at[me] = (from);                                                                  \
+        uint from_ = (from), me_ = get_local_id(0), w_ = me_ & ~31u, i_ = me_ & 31;           \
+        emu_at[me_] = from_;                                                                  \
         barrier(CLK_LOCAL_MEM_FENCE);                                                         \
-        __local uchar *s = room + i % 4 * 4;                                                  \
-        r0 = *(__local uint *)(s + emu_at[w + i / 4]);                                        \
-        r1 = *(__local uint *)(s + emu_at[w + 8 + i / 4]);                                    \
-        r2 = *(__local uint *)(s + emu_at[w + 16 + i / 4]);                                   \
-        r3 = *(__local uint *)(s + emu_at[w + 24 + i / 4]);                                   \
+        __local uchar *s_ = room + i_ % 4 * 4;                                                \
+        r0 = *(__local uint *)(s_ + emu_at[w_ + i_ / 4]);                                     \
+        r1 = *(__local uint *)(s_ + emu_at[w_ + 8 + i_ / 4]);                                 \
+        r2 = *(__local uint *)(s_ + emu_at[w_ + 16 + i_ / 4]);                                \
+        r3 = *(__local uint *)(s_ + emu_at[w_ + 24 + i_ / 4]);                                \
         barrier(CLK_LOCAL_MEM_FENCE);                                                         \
     }
 """
@@ -118,19 +120,38 @@ def fragments(w):
     return out
 
 
+def q8_0(w):
+    """Blocks of 32 as bytes, and what they stand for."""
+    blocks = w.astype(np.float32).reshape(len(w), -1, 32)
+    d = (np.abs(blocks).max(2, keepdims=True) / 127).astype(np.float16)
+    q = np.rint(blocks / d).astype(np.int8)
+    return np.concatenate([d.view(np.int8), q], 2).reshape(len(w), -1), (d * q.astype(np.float32)).reshape(w.shape)
+
+
+def gapped(a):
+    """The rows with 16 bytes between them that are NaN as F16 and as F32: who reads past the end of a row meets them."""
+    rows = np.ascontiguousarray(a).view(np.uint8)
+    return np.pad(rows, ((0, 0), (0, 16)), constant_values=255)
+
+
 def buffer(a):
     return cl.Buffer(QUEUE.context, FLAGS, hostbuf=np.ascontiguousarray(a))
 
 
-def composed(folder, name, seen):
+def composed(folder, name, seen, w_type):
     """The text of a file with those that it includes, each once; without common.clh, which stays as it is, and nvidia.clh."""
     seen.add(name)
     text = open(f"{folder}/{name}").read().split("*/", 1)[1]
-    return re.sub(r'^#include "(.*)"\n', lambda m: "" if m[1] in seen else composed(folder, m[1], seen), text, flags=re.M)
+
+    def part(m):
+        name = re.sub("^quant/.*", f"quant/{w_type}.clh", m[1])
+        return "" if name in seen else composed(folder, name, seen, w_type)
+
+    return re.sub(r'^#include "(.*)"\n', part, text, flags=re.M)
 
 
-def built(folder, family, group, knobs):
-    kernel = composed(folder, f"{family}.cl", {"common.clh", "nvidia.clh"})
+def built(folder, family, group, knobs, w_type="f16"):
+    kernel = composed(folder, f"{family}.cl", {"common.clh", "nvidia.clh"}, w_type)
     source = open(f"{folder}/common.clh").read() + "#define WF_NVIDIA\n" + emulated(kernel)
     options = ["-cl-std=CL1.2", "-DACT=16", f"-DWG={group}"] + [f"-D{a}={b}" for a, b in knobs.items()]
     return getattr(cl.Program(QUEUE.context, source).build(options), family)
@@ -141,8 +162,8 @@ def told(family, knobs, m, n, k, good, error):
     return good
 
 
-def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False):
-    kernel = built(folder, family, group, knobs)
+def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False, w_type="f16"):
+    kernel = built(folder, family, group, knobs, w_type)
     g = np.random.default_rng(m * 131 + n * 7 + k)
     cols = n // 2 if silu else n
     x = g.standard_normal((m, k)).astype(np.float32 if norm else np.float16)
@@ -150,9 +171,11 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     b, res, scale = (g.standard_normal(s).astype(np.float32) for s in (n, (m, cols), k))
     y = np.full((m, cols), np.nan, np.float16 if half else np.float32)
     out, zero = buffer(y), np.uint64(0)
-    args = [buffer(x), zero, buffer(fragments(w)), zero, buffer(b), zero if bias else NONE, buffer(res), zero if residual else NONE,
-            out, zero, np.uint32(half), np.uint32(m), np.uint32(cols), np.uint32(k), np.uint32(k), np.uint64(2 * k),
-            np.uint32(cols), np.uint32(cols)]
+    packed, w = q8_0(w) if w_type == "q8_0" else (w, w)
+    packed = gapped(packed) if family == "gemm_mma" else fragments(w)
+    args = [buffer(gapped(x)), zero, buffer(packed), zero, buffer(b), zero if bias else NONE, buffer(res), zero if residual else NONE,
+            out, zero, np.uint32(half), np.uint32(m), np.uint32(cols), np.uint32(k),
+            np.uint32(k + 16 // x.itemsize), np.uint64(packed.nbytes // n if family == "gemm_mma" else 2 * k), np.uint32(cols), np.uint32(cols)]
     if family == "gemm_flat":
         args += [buffer(scale), zero if norm else NONE, np.float32(1e-5)]
     kernel(QUEUE, (3 * group,), (group,), *args)
@@ -227,6 +250,9 @@ def main(folder):
     def frag(bm, bn, wm, wn, pk, stages, vec):
         return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "PK": pk, "STAGES": stages, "VEC": vec}
 
+    def mma(bm, bn, wm, wn, stages, w16):
+        return {"BM": bm, "BN": bn, "WM": wm, "WN": wn, "STAGES": stages, "W16": w16}
+
     good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
         check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
         check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
@@ -235,6 +261,8 @@ def main(folder):
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
         check(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),
+        check(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),
+        check(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 43, 160, bias=True, residual=True, w_type="q8_0"),
     ]
     return 0 if all(good) else 1
 
