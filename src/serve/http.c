@@ -143,16 +143,25 @@ static bool hold_reply(wf_job *j, size_t len)
 
 static wf_mhd send_refusal(wf_job *j, const wf_http_error *r);
 
+/* Out of memory for what was to be sent. */
+static wf_mhd send_lack(wf_job *j)
+{
+    static char text[] = "{\"error\":{\"message\":\"out of memory for the answer\",\"type\":\"server_error\",\"param\":null,\"code\":500}}";
+    struct MHD_Response *r = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_PERSISTENT);
+    if (r) MHD_add_response_header(r, "Content-Type", "application/json");
+    return queue(j, 500, r);
+}
+
 /* Takes ownership of text, which malloc allocated. */
 static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const char *type)
 {
+    if (!text) return send_lack(j);
     if (status == 200 && !hold_reply(j, len)) {
         free(text);
         wf_budget_refuse_reply(j, &j->refusal);
         return send_refusal(j, &j->refusal);
     }
-    struct MHD_Response *r =
-        text ? MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE) : NULL;
+    struct MHD_Response *r = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
     if (!r)
         free(text);
     else
@@ -162,9 +171,11 @@ static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const cha
 
 static wf_mhd send_json(wf_job *j, int status, json_t *json)
 {
-    char *text = json ? json_dumps(json, WF_JSON_FLAGS) : NULL;
+    wf_text text = {0};
+    bool ok = wf_text_json(&text, json);
     json_decref(json);
-    return send_text(j, status, text, text ? strlen(text) : 0, "application/json");
+    if (!ok) free(text.data);
+    return send_text(j, status, ok ? text.data : NULL, text.len, "application/json");
 }
 
 static wf_mhd send_refusal(wf_job *j, const wf_http_error *r)
@@ -197,8 +208,9 @@ static wf_mhd send_generated(wf_job *j)
     pthread_mutex_unlock(&j->lock);
     if (!news) return MHD_YES;
     if (fail) return send_refusal(j, &failed);
-    return j->params.stream ? queue(j, 200, wf_sse_response(j))
-                            : send_json(j, 200, wf_reply_whole(j));
+    if (!j->params.stream) return send_json(j, 200, wf_reply_whole(j));
+    struct MHD_Response *stream = wf_sse_response(j);
+    return stream ? queue(j, 200, stream) : send_lack(j);
 }
 
 static wf_mhd generate(wf_job *j)

@@ -41,6 +41,8 @@ typedef struct wf_text {
 void wf_text_add(wf_text *t, const char *data, size_t len);
 void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 #define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* enough digits for a float */
+/* Appends JSON; false, also for NULL: t has failed. json_dumps would not do: without memory jansson 2.14 leaves out names of members. */
+bool wf_text_json(wf_text *t, const json_t *json);
 /* A JSON string; invalid UTF-8 becomes U+FFFD. */
 json_t *wf_json_string(const char *data, size_t len);
 void wf_random_hex(char out[33]);

@@ -60,7 +60,7 @@ static bool check_outline(const outline *o, wf_http_error *r)
 static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_http_error *r)
 {
     char name[48];
-    if (json_error_code(e) == json_error_out_of_memory) {
+    if (json_error_code(e) == json_error_out_of_memory || json_error_code(e) == json_error_unknown) { /* a failed malloc is both */
         wf_refuse(r, 500, "", "out of memory for the request");
         return;
     }
@@ -106,7 +106,7 @@ static json_t *load(const char *text, size_t len, json_error_t *e)
 
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
 {
-    json_error_t e;
+    json_error_t e = {0}; /* the reader may fail before it sets this */
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
     outline o = outline_of(text, len);
     if (!check_outline(&o, r)) return NULL;

@@ -37,6 +37,17 @@ json_t *wf_reply_usage(const wf_job *j)
                      "cached_tokens", cached);
 }
 
+/* Lists and objects that miss a member, for want of memory, become NULL: an answer is whole or there is none. */
+static void append(json_t **list, json_t *value)
+{
+    if (json_array_append_new(*list, value)) json_decref(*list), *list = NULL;
+}
+
+static void put(json_t **object, const char *key, json_t *value)
+{
+    if (json_object_set_new_nocheck(*object, key, value)) json_decref(*object), *object = NULL;
+}
+
 /* ---- logprobs -------------------------------------------------------------------------------------------- */
 
 static size_t piece(const wf_job *j, int32_t id, unsigned flags, char *buf, size_t cap)
@@ -51,8 +62,8 @@ static json_t *chat_token(const wf_job *j, int32_t id, float logprob)
     size_t n = piece(j, id, WEFT_TEXT_DEFAULT, buf, sizeof buf);
     json_t *bytes = json_array();
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(bytes, json_integer((unsigned char)buf[i]));
-    return json_pack("{s:o?,s:f,s:o}", "token", wf_json_string(buf, n), "logprob", (double)logprob,
+        append(&bytes, json_integer((unsigned char)buf[i]));
+    return json_pack("{s:o,s:f,s:o}", "token", wf_json_string(buf, n), "logprob", (double)logprob,
                      "bytes", bytes);
 }
 
@@ -63,9 +74,9 @@ static json_t *chat_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
     for (size_t i = 0; i < n; i++) {
         json_t *token = chat_token(j, tokens[i].id, tokens[i].logprob), *list = json_array();
         for (uint32_t k = 0; k < tokens[i].n_top; k++, top++)
-            json_array_append_new(list, chat_token(j, top->id, top->logprob));
-        json_object_set_new(token, "top_logprobs", list);
-        json_array_append_new(content, token);
+            append(&list, chat_token(j, top->id, top->logprob));
+        put(&token, "top_logprobs", list);
+        append(&content, token);
     }
     return json_pack("{s:o}", "content", content);
 }
@@ -77,8 +88,10 @@ static json_t *top_object(const wf_job *j, const struct weft_logprob *top, uint3
     for (uint32_t k = 0; k < n; k++) {
         json_t *key = wf_json_string(buf, piece(j, top[k].id, WEFT_TEXT_DEFAULT, buf, sizeof buf));
         const char *text = json_string_value(key);
-        if (text && !json_object_get(out, text))
-            json_object_set_new_nocheck(out, text, json_real(top[k].logprob));
+        if (!text)
+            json_decref(out), out = NULL;
+        else if (!json_object_get(out, text))
+            put(&out, text, json_real(top[k].logprob));
         json_decref(key);
     }
     return out;
@@ -104,11 +117,10 @@ static json_t *text_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
         char buf[256];
         bool first = tokens[i].prompt && !tokens[i].n_top &&
                      tokens[i].logprob == 0; /* the first token has none */
-        json_array_append_new(
-            texts, wf_json_string(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
-        json_array_append_new(values, first ? json_null() : json_real(tokens[i].logprob));
-        json_array_append_new(tops, first ? json_null() : top_object(j, top, tokens[i].n_top));
-        json_array_append_new(offsets, json_integer((json_int_t)*offset));
+        append(&texts, wf_json_string(buf, piece(j, tokens[i].id, WEFT_TEXT_DEFAULT, buf, sizeof buf)));
+        append(&values, first ? json_null() : json_real(tokens[i].logprob));
+        append(&tops, first ? json_null() : top_object(j, top, tokens[i].n_top));
+        append(&offsets, json_integer((json_int_t)*offset));
         *offset += shown(j, &tokens[i], *offset);
         top += tokens[i].n_top;
     }
@@ -146,9 +158,9 @@ static json_t *whole_choice(const wf_job *j, const wf_choice *c)
            *text = choice_text(j, c);
     const char *finish = wf_reply_finish(c->end.finish);
     if (!j->params.chat)
-        return json_pack("{s:i,s:o?,s:o,s:s}", "index", (int)c->index, "text", text, "logprobs",
+        return json_pack("{s:i,s:o,s:o,s:s}", "index", (int)c->index, "text", text, "logprobs",
                          logprobs, "finish_reason", finish);
-    return json_pack("{s:i,s:{s:s,s:o?},s:o,s:s}", "index", (int)c->index, "message", "role",
+    return json_pack("{s:i,s:{s:s,s:o},s:o,s:s}", "index", (int)c->index, "message", "role",
                      "assistant", "content", text, "logprobs", logprobs, "finish_reason", finish);
 }
 
@@ -159,9 +171,9 @@ json_t *wf_reply_whole(wf_job *j)
         wf_choice *c = &j->choices[i];
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
         c->cached = c->end.n_cached;
-        json_array_append_new(choices, whole_choice(j, c));
+        append(&choices, whole_choice(j, c));
     }
-    json_object_set_new(out, "choices", choices);
-    json_object_set_new(out, "usage", wf_reply_usage(j));
+    put(&out, "choices", choices);
+    put(&out, "usage", wf_reply_usage(j));
     return out;
 }

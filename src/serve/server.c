@@ -24,9 +24,9 @@ static void log_json(json_t *line)
     clock_gettime(CLOCK_REALTIME, &now);
     json_object_set_new(line, "time",
                         json_real((double)now.tv_sec + (double)(now.tv_nsec / 1000000) * 1e-3));
-    char *text = json_dumps(line, JSON_COMPACT);
-    if (text) fprintf(stderr, "%s\n", text);
-    free(text);
+    wf_text text = {0};
+    if (wf_text_json(&text, line)) fprintf(stderr, "%s\n", text.data);
+    free(text.data);
     json_decref(line);
 }
 

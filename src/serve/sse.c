@@ -64,31 +64,23 @@ static bool take(wf_choice *c, part *p)
 
 static void write_event(wf_job *j, json_t *event)
 {
-    char *text = event ? json_dumps(event, WF_JSON_FLAGS) : NULL;
-    if (text) {
-        wf_text_add(&j->out, "data: ", 6);
-        wf_text_add(&j->out, text, strlen(text));
-        wf_text_add(&j->out, "\n\n", 2);
-    } else {
-        j->out.failed = true;
-    }
-    free(text);
+    wf_text_add(&j->out, "data: ", 6);
+    wf_text_json(&j->out, event);
+    wf_text_add(&j->out, "\n\n", 2);
     json_decref(event);
 }
 
-static json_t *usage_or_null(wf_job *j, bool now)
-{
-    return now ? wf_reply_usage(j) : json_null();
-}
-
-/* choice NULL: the last event, which has only the usage. */
-static void write_chunk(wf_job *j, json_t *choice)
+/* choices takes over its reference. last: it has only the usage. */
+static void write_chunk(wf_job *j, json_t *choices, bool last)
 {
     json_t *event = wf_reply_head(j, true);
-    json_object_set_new(event, "choices", choice ? json_pack("[o]", choice) : json_array());
+    json_t *usage = last || j->params.continuous_usage ? wf_reply_usage(j) : json_null();
+    bool bad = json_object_set_new(event, "choices", choices) != 0;
     if (j->params.include_usage)
-        json_object_set_new(event, "usage",
-                            usage_or_null(j, !choice || j->params.continuous_usage));
+        bad |= json_object_set_new(event, "usage", usage) != 0;
+    else
+        json_decref(usage);
+    if (bad) json_decref(event), event = NULL;
     write_event(j, event);
 }
 
@@ -98,19 +90,20 @@ static json_t *finish_json(const part *p)
 }
 
 /* text NULL: no text; p NULL: only the text. */
-static json_t *chunk_choice(wf_job *j, wf_choice *c, json_t *text, const part *p)
+static json_t *chunk_delta(const char *text, size_t n, const part *p)
 {
-    json_t *logprobs =
-        p ? wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset) : json_null();
-    if (!j->params.chat)
-        return json_pack("{s:i,s:o,s:o,s:o}", "index", (int)c->index, "text",
-                         text ? text : json_string(""), "logprobs", logprobs, "finish_reason",
-                         finish_json(p));
-    json_t *delta = json_object();
-    if (!p) json_object_set_new(delta, "role", json_string("assistant"));
-    if (text) json_object_set_new(delta, "content", text);
-    return json_pack("{s:i,s:o,s:o,s:o}", "index", (int)c->index, "delta", delta, "logprobs",
-                     logprobs, "finish_reason", finish_json(p));
+    if (!text) return json_object();
+    json_t *content = wf_json_string(text, n);
+    return p ? json_pack("{s:o}", "content", content) : json_pack("{s:s,s:o}", "role", "assistant", "content", content);
+}
+
+static void write_choice(wf_job *j, wf_choice *c, const char *text, size_t n, const part *p)
+{
+    bool chat = j->params.chat;
+    json_t *logprobs = p ? wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset) : json_null();
+    json_t *content = chat ? chunk_delta(text, n, p) : wf_json_string(text ? text : "", text ? n : 0);
+    write_chunk(j, json_pack("[{s:i,s:o,s:o,s:o}]", "index", (int)c->index, chat ? "delta" : "text", content, "logprobs", logprobs, "finish_reason",
+                             finish_json(p)), false);
 }
 
 /* A chat starts with the role, echo with the prompt. */
@@ -118,9 +111,9 @@ static void open_choice(wf_job *j, wf_choice *c)
 {
     const wf_prompt *p = &j->params.prompts[c->index / (size_t)j->params.n];
     if (j->params.chat)
-        write_chunk(j, chunk_choice(j, c, json_string(""), NULL));
+        write_choice(j, c, "", 0, NULL);
     else if (j->params.echo)
-        write_chunk(j, chunk_choice(j, c, wf_json_string(p->text, p->len), NULL));
+        write_choice(j, c, p->text, p->len, NULL);
     c->opened = true;
 }
 
@@ -130,8 +123,7 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
     if (!p->n_text && !p->n_tokens && !p->done) return;
     bool plain = !j->params.chat_logprobs && j->params.chat;
     if (!p->n_text && !p->done && plain) return; /* the text of these tokens is still held back */
-    json_t *text = p->n_text || !p->done ? wf_json_string(p->text, p->n_text) : NULL;
-    write_chunk(j, chunk_choice(j, c, text, p));
+    write_choice(j, c, p->n_text || !p->done ? p->text : NULL, p->n_text, p);
     c->ended = p->done;
 }
 
@@ -140,7 +132,7 @@ static void write_end(wf_job *j, const wf_http_error *failed)
     if (failed)
         write_event(j, wf_refusal_json(failed));
     else if (j->params.include_usage)
-        write_chunk(j, NULL);
+        write_chunk(j, json_array(), true);
     wf_text_add(&j->out, "data: [DONE]\n\n", 14);
     j->stream_ended = true;
 }
@@ -181,6 +173,8 @@ ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max)
 
 struct MHD_Response *wf_sse_response(wf_job *j)
 {
+    fill(j); /* the first event; behind the headers there is no way to say that there is no memory for it */
+    if (j->out.failed) return NULL;
     struct MHD_Response *r =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, wf_sse_read, j, NULL);
     if (!r) return NULL;

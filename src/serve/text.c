@@ -54,6 +54,18 @@ json_t *wf_json_string(const char *data, size_t len)
     return out;
 }
 
+static int add_json(const char *data, size_t len, void *text)
+{
+    wf_text_add(text, data, len);
+    return 0;
+}
+
+bool wf_text_json(wf_text *t, const json_t *json)
+{
+    if (!json || json_dump_callback(json, add_json, t, WF_JSON_FLAGS | JSON_ENCODE_ANY)) t->failed = true;
+    return !t->failed;
+}
+
 void wf_random_hex(char out[33])
 {
     unsigned char bytes[16];
@@ -106,7 +118,7 @@ json_t *wf_refusal_json(const wf_http_error *r)
 {
     json_t *message = wf_json_string(r->message, strlen(r->message));
     json_t *param = r->param[0] ? wf_json_string(r->param, strlen(r->param)) : json_null();
-    return json_pack("{s:{s:o?,s:s,s:o?,s:o}}", "error", "message", message, "type", r->type,
+    return json_pack("{s:{s:o,s:s,s:o,s:o}}", "error", "message", message, "type", r->type,
                      "param", param, "code",
                      r->code ? json_string(r->code) : json_integer(r->status));
 }

@@ -80,12 +80,7 @@ static void write_piece(wf_job *j, int32_t id)
     char buf[1024];
     size_t len = WF_MIN(weft_token_text(j->server->model, id, 0, buf, sizeof buf), sizeof buf);
     json_t *piece = wf_json_string(buf, len);
-    char *text = piece ? json_dumps(piece, JSON_ENCODE_ANY | WF_JSON_FLAGS) : NULL;
-    if (text)
-        wf_text_add(&j->out, text, strlen(text));
-    else
-        j->out.failed = true;
-    free(text);
+    wf_text_json(&j->out, piece);
     json_decref(piece);
 }
 
@@ -166,11 +161,10 @@ static bool read_ids(wf_job *j, const json_t *v, int32_t *ids)
 /* The whole response: it is not longer than the texts that are possible. */
 static bool write_text(wf_job *j, const char *text, size_t len)
 {
-    json_t *out = json_pack("{s:o?,s:o?}", "content", wf_json_string(text, len), "prompt", wf_json_string(text, len));
-    j->out.data = out ? json_dumps(out, WF_JSON_FLAGS) : NULL;
-    j->out.len = j->out.data ? strlen(j->out.data) : 0;
+    json_t *out = json_pack("{s:o,s:o}", "content", wf_json_string(text, len), "prompt", wf_json_string(text, len));
+    bool ok = wf_text_json(&j->out, out);
     json_decref(out);
-    return j->out.data || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
+    return ok || wf_refuse(&j->refusal, 500, "", "out of memory for the answer");
 }
 
 bool wf_detokenize_read(wf_job *j, const json_t *body)
