@@ -1,0 +1,130 @@
+"""What options, metrics and stops mean, told by counting."""
+import re
+import threading
+import unittest
+
+import serve
+from serve import Server, at_once, cli
+
+
+class Stops(serve.TestCase):
+    def test_every_substring_stops_exactly_there(self):
+        """Streamed and not; one byte less or more of the stop string would show."""
+        whole = self.s.complete(max_tokens=14, ignore_eos=True).text
+        data = whole.encode()
+        cases = sorted({data[i:j] for i in range(len(data)) for j in (i + 1, i + 2, i + 3, i + 7, len(data)) if j <= len(data)})
+        texts = [c.decode() for c in cases if len(c.decode(errors="ignore").encode()) == len(c)]
+        self.assertGreater(len(texts), 60)
+
+        def one(k):
+            for stop in texts[k::4]:
+                want = whole[:whole.index(stop)]
+                r = self.s.complete(max_tokens=14, ignore_eos=True, stop=stop).json["choices"][0]
+                self.assertEqual((r["text"], r["finish_reason"]), (want, "stop"), stop)
+                events = self.s.stream(max_tokens=14, ignore_eos=True, stop=stop)
+                self.assertEqual("".join(e["choices"][0]["text"] for e in events), want, stop)
+                self.assertEqual(events[-1]["choices"][0]["finish_reason"], "stop")
+                never = self.s.complete(max_tokens=14, ignore_eos=True, stop=stop + "\u2603").json["choices"][0]
+                self.assertEqual((never["text"], never["finish_reason"]), (whole, "length"), stop)
+
+        at_once(4, one)
+
+    def test_skip_special_tokens(self):
+        eos = {"logit_bias": {"2": 100}, "ignore_eos": True, "max_tokens": 3}
+        self.assertEqual(self.s.complete(**eos).text, "")
+        self.assertEqual(self.s.complete(**eos, skip_special_tokens=False).text, "</s></s></s>")
+        self.assertEqual("".join(e["choices"][0]["text"] for e in self.s.stream(**eos, skip_special_tokens=False)), "</s></s></s>")
+
+
+class Metrics(unittest.TestCase):
+    def test_prefix(self):
+        """Each name has it, and none is lost or named twice."""
+        names = []
+        for prefix in ("weft:", "vllm:", "my_"):
+            s = Server("--metrics-prefix", prefix)
+            text = s.get("/metrics").body.decode()
+            self.assertEqual(s.end()[0], 0)
+            lines = [line for line in text.splitlines() if not line.startswith("#")]
+            self.assertEqual([line for line in lines if not line.startswith(prefix)], [])
+            helped = re.findall(r"^# HELP (\S+) \S", text, re.M)
+            self.assertEqual(helped, re.findall(r"^# TYPE (\S+) (?:counter|gauge|histogram|summary)$", text, re.M))
+            self.assertEqual(len(helped), len(set(helped)))
+            names.append([name.removeprefix(prefix) for name in helped])
+        self.assertEqual(names[0], names[1])
+        self.assertEqual(names[0], names[2])
+
+    def test_times_add_up(self):
+        """Of one request alone: what it waits, computes and writes is its whole time; of a second one behind it, it waits for the first."""
+        s = Server("--max-num-seqs", 1)
+        began = s.metrics()
+        s.complete(max_tokens=200, ignore_eos=True)
+        m = s.metrics()
+
+        def grown(name, a, b):
+            return b[name] - a[name]
+
+        queue, prefill, decode, e2e, first = (grown(n + "_sum", began, m) for n in (
+            "request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds", "e2e_request_latency_seconds",
+            "time_to_first_token_seconds"))
+        self.assertGreater(min(prefill, decode, first), 0)
+        self.assertLessEqual(queue + prefill + decode, e2e)
+        self.assertLessEqual(queue + prefill, first)
+        self.assertGreater(decode, prefill)  # 199 steps after the first one
+        self.assertLessEqual(grown("inter_token_latency_seconds_sum", began, m), e2e)
+        for name in ("request_queue_time_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"):
+            self.assertEqual(grown(name + "_count", began, m), 1)
+        s.complete(n=2, max_tokens=200, ignore_eos=True)  # one place: the second waits while the first runs
+        after = s.metrics()
+        self.assertEqual(grown("request_queue_time_seconds_count", m, after), 2)
+        self.assertGreater(grown("request_queue_time_seconds_sum", m, after), grown("request_decode_time_seconds_sum", m, after) / 20)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_the_line_of_statistics(self):
+        s = Server("--force", "gemm=ref,attention=ref")
+        stop = threading.Event()
+
+        def ask():
+            while not stop.is_set():
+                s.complete(max_tokens=50, ignore_eos=True)
+
+        t = threading.Thread(target=ask)
+        t.start()
+        line = s.line(r"prompt ([\d.]+) tokens/s, generation ([\d.]+) tokens/s, running (\d+), waiting (\d+), KV cache ([\d.]+) %")
+        stop.set()
+        t.join()
+        prompt, generation, running, waiting, kv = map(float, line.groups())
+        self.assertGreater(generation, prompt)  # 3 tokens of a prompt for 50 that are generated
+        self.assertGreater(prompt, 0)
+        self.assertLessEqual(running, 1)
+        self.assertEqual(waiting, 0)
+        self.assertLessEqual(kv, 100)
+        self.assertEqual(s.end()[0], 0)
+
+
+def opencl():
+    return "\nopencl:0.0" in "\n" + cli.weft("info").text
+
+
+class Loading(unittest.TestCase):
+    @unittest.skipUnless(opencl(), "no OpenCL device is installed")
+    def test_health_while_loading(self):
+        """While kernels are compiled the server says that it loads."""
+        seen = 0
+        for _ in range(5):
+            s = Server("--no-kernel-cache", device=("--device", "opencl:0.0"), wait=False)
+            r, models = s.get("/v1/health"), s.get("/v1/models")
+            if r.status == 503:
+                self.assertEqual((r.json["error"]["message"], r.json["error"]["type"]), ("Loading model", "unavailable_error"))
+                self.assertEqual(r.headers["Retry-After"], "1")
+                seen += 1
+            self.assertIn(models.status, (200, 503))
+            s.line("is ready on")
+            self.assertEqual(s.get("/health").json, {"status": "ok"})
+            self.assertEqual(s.end()[0], 0)
+            if seen:
+                return
+        self.fail("it is never seen loading")
+
+
+if __name__ == "__main__":
+    serve.main()
