@@ -2,7 +2,8 @@
  * (frame.h says why), and gives the library what comes out of it over a pair of sockets; answers go back as they are. So the
  * library meets well-formed requests only, and only the library writes responses.
  *
- * A connection has memory for one line of a head, the head, and what one side has not taken yet; in between it has none.
+ * A connection has memory for one line of a head, the head, and what one side has not taken yet; in between it has none. An event
+ * of a stream costs 8 us of this thread's processor time (40,000 tokens in 32 streams on an EPYC: 0.32 s beside 4 s of the engine).
  * Connections above the limit wait in the queue of the listening socket. The library could accept them itself, but its threads
  * share that socket, each takes it out of its epoll set at its limit, and version 0.9.75 aborts the process when
  * MHD_quiesce_daemon meets a thread that does so. */
