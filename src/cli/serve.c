@@ -42,6 +42,8 @@ static const wf_opt limit_rows[] = {
      WF_OPT_U32, AT(serve.max_queue), 1, MANY},
     {0, "request-timeout", "S", "timeout of a request in seconds (default 600)", WF_OPT_U32,
      AT(serve.request_timeout_s), 1, 1e6},
+    {0, "header-timeout", "S", "seconds until a new connection has sent the header of a request, with an API key if needed (default 10)",
+     WF_OPT_U32, AT(serve.header_timeout_s), 1, 1e6},
     {0, "read-timeout", "S",
      "seconds without network progress until a connection is closed (default 60)", WF_OPT_U32,
      AT(serve.read_timeout_s), 1, 1e6},
@@ -53,7 +55,7 @@ static const wf_opt limit_rows[] = {
      WF_OPT_SIZE, AT(serve.max_body_memory), 1, 1e15},
     {0, "max-reply-memory", "SIZE", "most memory of all replies that are not read yet; more get status 503 (default 256M)", WF_OPT_SIZE,
      AT(serve.max_reply_memory), 1, 1e15},
-    {0, "max-connections", "N", "most open connections; more wait (default 4096)", WF_OPT_U32,
+    {0, "max-connections", "N", "most connections with a request; more get status 503. The oldest idle one makes room for a new one (default 4096)", WF_OPT_U32,
      AT(serve.max_connections), 4, 1e6},
 };
 static const WF_GROUP(limit_group, "Scheduling and limits", limit_rows);

@@ -4,7 +4,8 @@
  *
  * A connection has memory for one line of a head, the head, and what one side has not taken yet; in between it has none. An event
  * of a stream costs 8 us of this thread's processor time (40,000 tokens in 32 streams on an EPYC: 0.32 s beside 4 s of the engine).
- * Connections above the limit wait in the queue of the listening socket. The library could accept them itself, but its threads
+ * A few more are accepted than may have requests, so that /health is always answered. When there is no room the oldest that
+ * asks for nothing is dropped; if all ask, others wait in the queue of the listening socket. The library could accept them itself, but its threads
  * share that socket, each takes it out of its epoll set at its limit, and version 0.9.75 aborts the process when
  * MHD_quiesce_daemon meets a thread that does so. */
 #include "serve/frame.h"
@@ -21,6 +22,7 @@
 #define BLOCK       16384 /* bytes that are read at once */
 #define PAIR_BUFFER 32768 /* bytes in flight between us and the library; the kernel doubles it */
 #define TICK_MS     100
+#define RESERVE     8 /* connections above the limit, for /health */
 #define LINGER_NS   2000000000ull /* for a client to read the last response before the connection is reset */
 
 typedef struct end {
@@ -33,6 +35,7 @@ typedef struct end {
 typedef struct relay { /* a connection */
     struct relay *prev, *next;
     end client, library;
+    int peer;             /* the library's end, which is the name of its wf_conn */
     wf_frame frame;
     wf_text up, down;     /* bytes that the library or the client has not taken yet */
     size_t up_at, down_at;
@@ -51,7 +54,7 @@ struct wf_front {
     pthread_t thread;
     sem_t refused; /* the listening socket is closed */
     atomic_bool refusing, stopping;
-    uint64_t retry_ns; /* the system lacks files or memory for one more connection: no attempt before; 0: it does not */
+    uint64_t retry_ns; /* there is no room, or no files or memory, for one more connection: no attempt before; 0: there is */
     uint64_t stop_ns;
     relay *relays, *dead;
     uint32_t n_relays, n_deadlines;
@@ -145,6 +148,7 @@ static relay *connect_client(const front *f, int fd)
     }
     r->client = (end){.fd = fd, .relay = r};
     r->library = (end){.relay = r};
+    r->peer = pair[1];
     if (connect_library(f, r, pair)) return r;
     free(r);
     return NULL;
@@ -165,10 +169,27 @@ static bool let_in(front *f, int fd)
     return true;
 }
 
+/* Ends one that only lingers, or else the oldest that asks for nothing; the newest relay of a peer is the one that lives. */
+static bool evict(front *f)
+{
+    relay *r = f->relays;
+    while (r && !r->lingers) r = r->next;
+    int peer = r ? -1 : wf_conn_evict(f->server);
+    if (peer >= 0)
+        for (r = f->relays; r && r->peer != peer;) r = r->next;
+    if (r) drop(f, r);
+    return r;
+}
+
+static bool is_full(const front *f)
+{
+    return f->n_relays >= f->server->p.max_connections + RESERVE;
+}
+
 static void accept_some(front *f)
 {
-    bool lacking = false;
-    while (!lacking && f->n_relays < f->server->p.max_connections) {
+    bool lacking = is_full(f) && !evict(f); /* the event says that one waits */
+    while (!lacking && !is_full(f)) {
         int fd = wf_accept_next(f->server, &lacking);
         if (fd < 0) break;
         lacking = !let_in(f, fd);
@@ -361,7 +382,7 @@ static void refuse(front *f)
 
 static bool has_room(const front *f)
 {
-    return !f->retry_ns && f->n_relays < f->server->p.max_connections;
+    return !f->retry_ns;
 }
 
 /* What happens beside events. Returns whether the thread goes on. */

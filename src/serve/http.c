@@ -228,6 +228,34 @@ static wf_mhd send_preflight(wf_job *j)
 
 /* ---- from the first header to the last byte -------------------------------------------------------------- */
 
+/* A connection without a valid key counts as one that asks for nothing. */
+static void count_request(wf_job *j)
+{
+    wf_server *s = j->server;
+    bool open = j->route && j->route->open;
+    if (!j->socket || j->refusal.status == 401) return;
+    pthread_mutex_lock(&s->lock);
+    j->socket->asked = true;
+    j->socket->known |= !j->refusal.status && !(open && s->n_keys);
+    bool over = ++s->n_asked > s->p.max_connections;
+    pthread_mutex_unlock(&s->lock);
+    if (!over || open || j->refusal.status) return;
+    wf_refuse(&j->refusal, 503, "", "the server is busy: %u connections have requests, as many as are possible; try again later",
+              s->p.max_connections);
+    j->close = true;
+}
+
+static void uncount_request(wf_job *j)
+{
+    wf_server *s = j->server;
+    if (!j->socket) return;
+    pthread_mutex_lock(&s->lock);
+    s->n_asked -= j->socket->asked;
+    j->socket->asked = j->socket->busy = false;
+    j->socket->since_ns = wf_now_ns();
+    pthread_mutex_unlock(&s->lock);
+}
+
 static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path, const char *method,
                     void **job)
 {
@@ -241,6 +269,7 @@ static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path,
     wf_copy(j->method, sizeof j->method, method);
     wf_copy(j->path, sizeof j->path, path);
     check_headers(j);
+    count_request(j);
     const char *expect = header(j, "Expect"), *length = header(j, "Content-Length");
     bool huge = j->refusal.status == 413 && (expect || strtoull(length, NULL, 10) > DISCARD_MAX);
     return huge ? send_refusal(j, &j->refusal) : MHD_YES;
@@ -329,18 +358,12 @@ static wf_mhd on_request(void *cls, struct MHD_Connection *conn, const char *pat
 static void on_completed(void *cls, struct MHD_Connection *conn, void **job,
                          enum MHD_RequestTerminationCode why)
 {
-    wf_server *s = cls;
     wf_job *j = *job;
-    (void)conn, (void)why;
+    (void)cls, (void)conn, (void)why;
     if (!j) return;
     *job = NULL;
     wf_watch_remove(j);
-    if (j->socket) {
-        pthread_mutex_lock(&s->lock);
-        j->socket->busy = false;
-        j->socket->since_ns = wf_now_ns();
-        pthread_mutex_unlock(&s->lock);
-    }
+    uncount_request(j);
     wf_log_request(j);
     wf_job_detach(j);
 }

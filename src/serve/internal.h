@@ -353,6 +353,9 @@ uint64_t wf_client_of(const wf_job *j);
 typedef struct wf_conn { /* a connection of the library; used to find those that never finish a request */
     struct wf_conn *prev, *next;
     int fd;
+    bool asked;        /* the head of a request has arrived, which is not answered yet */
+    bool known;        /* a request was admitted: with an API key, if keys are needed */
+    bool evicted;      /* it has to make room */
     bool busy;         /* a whole request has arrived and is being answered */
     uint64_t since_ns; /* when it was opened, or its last response ended */
     bool ended;        /* at the last check its client had closed its sending side */
@@ -386,8 +389,11 @@ struct wf_server {
     pthread_mutex_t lock;
     wf_job *jobs; /* running jobs */
     wf_conn *conns;
+    uint32_t n_asked; /* of these, with a request */
 };
 
+/* Chooses the oldest connection that asks for nothing, first among those that never did, to make room. Returns its fd; -1: none. */
+int wf_conn_evict(wf_server *s);
 bool wf_http_start(wf_server *s);
 void wf_http_stop(wf_server *s); /* allowed if it was not started */
 bool wf_keys_load(wf_server *s);

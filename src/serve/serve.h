@@ -35,6 +35,7 @@ typedef struct wf_serve_params {
     uint32_t max_running;       /* sequences that the engine runs at the same time */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
+    uint32_t header_timeout_s;   /* until the head of a first request has arrived; 0: 10 */
     uint32_t read_timeout_s;     /* until a whole request has arrived; 0: 60 */
     uint64_t max_body;           /* bytes; 0: 8 MiB */
     uint64_t max_body_memory;    /* bytes of all bodies and prompts; 0: 256 MiB; at least max_body */

@@ -279,6 +279,7 @@ static void set_defaults(wf_server *s)
     DEFAULT(max_running, 1);
     DEFAULT(request_timeout_s, 600);
     DEFAULT(shutdown_timeout_s, 30);
+    DEFAULT(header_timeout_s, 10);
     DEFAULT(read_timeout_s, 60);
     DEFAULT(max_body, 8u << 20);
     DEFAULT(max_body_memory, 256u << 20);

@@ -35,14 +35,37 @@ static bool is_abandoned(wf_conn *c)
     return before && c->ended;
 }
 
+/* Has it had its time for a request? Who has not shown that he may ask has little. */
+static bool is_late(const wf_server *s, const wf_conn *c, uint64_t now)
+{
+    uint32_t seconds = s->p.read_timeout_s;
+    if (!c->asked && !c->known) seconds = WF_MIN(seconds, s->p.header_timeout_s);
+    return !c->busy && now > c->since_ns + seconds * 1000000000ull;
+}
+
+int wf_conn_evict(wf_server *s)
+{
+    wf_conn *best = NULL;
+    pthread_mutex_lock(&s->lock);
+    for (wf_conn *c = s->conns; c; c = c->next) {
+        if (c->asked || c->evicted) continue;
+        bool sooner = !best || c->known < best->known || (c->known == best->known && c->since_ns < best->since_ns);
+        if (sooner) best = c;
+    }
+    if (best) best->evicted = true;
+    int fd = best ? best->fd : -1;
+    pthread_mutex_unlock(&s->lock);
+    return fd;
+}
+
 static void check_times(wf_server *s)
 {
-    uint64_t now = wf_now_ns(), patience = s->p.read_timeout_s * 1000000000ull;
+    uint64_t now = wf_now_ns();
     pthread_mutex_lock(&s->lock);
     for (wf_job *j = s->jobs; j; j = j->next)
         if (now > j->deadline_ns) wf_job_abort(j, WF_ABORT_TIMEOUT);
     for (wf_conn *c = s->conns; c; c = c->next)
-        if (is_abandoned(c) || (!c->busy && now > c->since_ns + patience))
+        if (is_abandoned(c) || is_late(s, c, now))
             shutdown(c->fd, SHUT_RDWR);
     pthread_mutex_unlock(&s->lock);
 }

@@ -4,6 +4,7 @@ import json
 import random
 import resource
 import socket
+import tempfile
 
 import serve
 from serve import PROMPTS
@@ -88,6 +89,87 @@ class Limits(serve.Unharmed):
         self.assertIsNone(self.s.p.poll())
         for c in conns:
             c.close()
+
+
+class Full(serve.Unharmed):
+    """No time limit helps here: who asks for nothing makes room at once, the oldest first, and /health has room when all ask."""
+    ARGS = ["--max-connections", 8, "--read-timeout", 1000, "--header-timeout", 1000, "--max-body", "1M"]
+
+    def connect(self, data=b""):
+        c = socket.create_connection(("127.0.0.1", self.s.port), timeout=serve.PATIENCE)
+        c.sendall(data)
+        return c
+
+    def test_idle_and_one_byte(self):
+        """Of forty at most sixteen stay: eight, and eight for /health."""
+        for data in (b"", b"G", b"GET /health HTTP/1.1\r\nHost: local"):
+            conns = [self.connect(data) for _ in range(40)]
+            self.assertEqual(self.s.complete().text, self.want)
+            self.s.wait(lambda: self.s.sockets() <= 16, "the others are closed")
+            for c in conns:
+                c.close()
+
+    def test_oldest_first(self):
+        self.s.wait(lambda: self.s.sockets() == 0, "nobody else is there")
+        idle = [self.s.connect() for _ in range(16)]
+        for c in idle:
+            c.request("GET", "/health")
+            self.assertEqual(c.getresponse().read(), b'{"status":"ok"}')
+        self.assertEqual(self.s.complete().text, self.want)
+        self.assertEqual(self.ended(idle[0].sock), b"")
+        for c in idle[1:]:
+            c.request("GET", "/health")
+            self.assertEqual(c.getresponse().status, 200)
+        for c in idle:
+            c.close()
+
+    @staticmethod
+    def ended(c):
+        try:
+            return c.recv(100)
+        except ConnectionResetError:
+            return b""
+
+    def test_health_while_all_ask(self):
+        """Eight bodies are on their way: their connections stay, and only /health is answered on others."""
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n"
+        body = json.dumps(serve.GOOD).encode()
+        self.s.wait(lambda: self.s.sockets() == 0, "nobody else asks")
+        conns = []
+        for _ in range(8):
+            conns.append(self.connect(head % len(body)))
+            self.assertIn(b" 100 Continue", conns[-1].recv(1000))
+        for _ in range(20):
+            self.assertEqual(self.s.get("/health").status, 200)
+            r = self.s.complete()
+            self.refused(r, 503)
+            self.assertEqual((r.headers["Retry-After"], r.headers["Connection"]), ("1", "close"))
+        for c in conns:
+            c.sendall(body)
+            self.assertIn(b" 200 OK", c.recv(1000))
+            c.close()
+        self.s.wait(lambda: self.s.complete().status == 200, "there is room again")
+
+    def test_header_time(self):
+        """With keys to be shown a connection has little time for it, and an idle one that showed its key has more."""
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("secret\n")
+            keys.flush()
+            s = serve.Server("--api-key-file", keys.name, "--header-timeout", 1, "--read-timeout", 1000)
+            good = s.connect()
+            good.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})
+            self.assertEqual(good.getresponse().read()[:1], b"{")
+            late = [socket.create_connection(("127.0.0.1", s.port), timeout=serve.PATIENCE) for _ in range(4)]
+            for c, data in zip(late, (b"", b"G", b"GET /v1/models HTTP/1.1\r\nHost: l\r\nAuthor",
+                                      b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")):
+                c.sendall(data)
+            for c in late:
+                self.assertEqual(self.ended(c), b"")
+                c.close()
+            good.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})
+            self.assertEqual(good.getresponse().status, 200)
+            good.close()
+            self.assertEqual(s.end()[0], 0)
 
 
 class FewFiles(serve.Unharmed):
