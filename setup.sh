@@ -20,7 +20,7 @@ wanted="$build $libraries $opencl_on_cpu libcmocka-dev" # meson's default is to 
 skippable=                                              # tests do without, except where CI is set
 if [ "${1:-}" = --test ]; then
     wanted="$wanted python3-numpy python3-pyopencl python3-pip clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo curl"
-    skippable="chromium-headless-shell haproxy"
+    skippable="chromium-headless-shell haproxy systemd"
 fi
 if [ "${2:-}" = --more ]; then
     wanted="$wanted gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"

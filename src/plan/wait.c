@@ -12,6 +12,7 @@ typedef struct touch {
     bool writes;
     bool tokens; /* its rows are tokens of the batch, or those whose logits are wanted; and only the range counts */
     bool keys;   /* attention reads keys from first_key() on */
+    bool adds;   /* counts by atomic additions, whose order does not matter */
 } touch;
 
 enum { MAX_TOUCHES = WF_MAX_IN + WF_MAX_OUT };
@@ -51,8 +52,8 @@ static void list_touches(const wf_graph *g, const wf_plan *p, const wf_node *nod
         bool writes = i >= WF_MAX_IN;
         int32_t value = writes ? node->out[i - WF_MAX_IN].value : node->in[i].value;
         if (value < 0 || g->values[value].kind == WF_VALUE_WEIGHT) continue;
-        bool kv = g->values[value].kind == WF_VALUE_KV;
-        out->list[out->n++] = (touch){resource_of(g, p, value, pools), writes, kv || same_space(g->values[value].rows, node->rows), kv && !writes};
+        bool kv = g->values[value].kind == WF_VALUE_KV, adds = writes && node->op == WF_OP_ATTENTION && i - WF_MAX_IN == WF_ATTENTION_RECOMPUTED;
+        out->list[out->n++] = (touch){resource_of(g, p, value, pools), writes, kv || same_space(g->values[value].rows, node->rows), kv && !writes, adds};
     }
 }
 
@@ -113,7 +114,7 @@ static bool depends(const wf_graph *g, const touches *all, const wf_nano *a, con
     if (meets_all(g, &g->nodes[a->node], &g->nodes[b->node])) return true;
     for (const touch *ta = of_a->list; ta < of_a->list + of_a->n; ta++)
         for (const touch *tb = of_b->list; tb < of_b->list + of_b->n; tb++)
-            if (ta->resource == tb->resource && (ta->writes || tb->writes) && !apart(g, a, ta, b, tb)) return true;
+            if (ta->resource == tb->resource && (ta->writes || tb->writes) && !(ta->adds && tb->adds) && !apart(g, a, ta, b, tb)) return true;
     return false;
 }
 

@@ -23,6 +23,7 @@ PROMPTS = ["One day", "The sun was", "Tom had a big", "There was a little", "A c
 # Kernels of the matrix tier (AMX) round otherwise than those for few rows, so there a drawn token may depend on how
 # many rows a step has; where answers are compared across batches they stay out.
 ONE_ROUNDING = ["--tier", "fp16"]
+ON_CPU = ("--device", "cpu", "-t", "1")
 GOOD = {"prompt": "One day", "max_tokens": 12, "temperature": 0}
 
 
@@ -44,7 +45,7 @@ class Reply:
 
 
 class Server:
-    def __init__(self, *args, device=("--device", "cpu", "-t", "1"), template="chatml", wait=True, env=None, wrapper=()):
+    def __init__(self, *args, device=ON_CPU, template="chatml", wait=True, env=None, wrapper=()):
         self.lines = []
         self.p = subprocess.Popen([*wrapper, cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
                                    *map(str, args)],
@@ -194,10 +195,11 @@ class Server:
 class TestCase(cli.TestCase):
     """One server for all tests of a class; it must live through them and end well."""
     ARGS = ()
+    DEVICE = ON_CPU
 
     @classmethod
     def setUpClass(cls):
-        cls.s = Server(*cls.ARGS)
+        cls.s = Server(*cls.ARGS, device=cls.DEVICE)
 
     @classmethod
     def tearDownClass(cls):

@@ -33,6 +33,12 @@ class LittleMemory(serve.TestCase):
         self.assertEqual((out % page, back % page), (0, 0))
 
 
+@unittest.skipUnless(os.environ.get("WEFT_HAS_OPENCL") == "1", "needs a build with OpenCL")
+class LittleMemoryOfOpenCL(LittleMemory):
+    """The same where pages are copied by a device's queue. No prompt, and no number of sequences, takes another kernel than the others."""
+    DEVICE = ["--device", "opencl:0.0", "--deterministic"]
+
+
 class Policies(unittest.TestCase):
     def test_each_gives_the_same_text(self):
         texts = set()

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""`meson install` into an empty folder: what lies where, a program built by what pkg-config says, the installed program with the kernel
+choices that are installed, and the systemd unit of examples/.
+
+    test_install.py BUILD
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import cli
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = """#include <weft/weft.h>
+#include <weft/tune.h>
+#include <stdio.h>
+int main(void)
+{
+    struct weft_model *m = NULL;
+    if (weft_model_open(&(struct weft_model_params){0}, &m)) return 1;
+    printf("%s %u\\n", weft_version(), (unsigned)weft_model_info(m)->n_layer);
+    weft_model_close(m);
+    return 0;
+}
+"""
+
+
+def run(*command, **more):
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, **more)
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        temp = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temp.cleanup)
+        cls.dest = temp.name
+        done = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", cls.dest)
+        assert done.returncode == 0, done.stdout + done.stderr
+        pc, = (os.path.join(where, "weft.pc") for where, _, names in os.walk(cls.dest) if "weft.pc" in names)
+        with open(pc, encoding="utf-8") as f:
+            cls.prefix = re.search(r"^prefix=(.*)$", f.read(), re.M).group(1)
+        cls.env = {**os.environ, "PKG_CONFIG_LIBDIR": os.path.dirname(pc), "PKG_CONFIG_SYSROOT_DIR": cls.dest}
+
+    def ok(self, *command, **more):
+        done = run(*command, **more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def installed(self, *path):
+        path = os.path.join(self.dest + self.prefix, *path)
+        self.assertTrue(os.path.exists(path), path)
+        return path
+
+    def test_files(self):
+        for path in ("include/weft/weft.h", "include/weft/tune.h", "bin/weft"):
+            self.installed(*path.split("/"))
+        shipped = {n for n in os.listdir(os.path.join(ROOT, "tuned")) if n.endswith(".tune")}
+        self.assertTrue(shipped)
+        self.assertEqual(shipped, set(os.listdir(self.installed("share", "weft", "tuned"))))
+
+    def test_a_program_by_pkg_config(self):
+        flags = self.ok("pkg-config", "--cflags", "--libs", "weft", env=self.env).split()
+        libraries, = {f[2:] for f in flags if f.startswith("-L")}
+        source, program = os.path.join(self.dest, "p.c"), os.path.join(self.dest, "p")
+        with open(source, "w", encoding="utf-8") as f:
+            f.write(PROGRAM)
+        self.ok("cc", "-std=c11", "-Wall", "-Werror", source, "-o", program, *flags)
+        said = self.ok(program, env={**os.environ, "LD_LIBRARY_PATH": libraries}).split()
+        self.assertEqual(said[0], self.ok("pkg-config", "--modversion", "weft", env=self.env).strip())
+        self.assertGreater(int(said[1]), 0)
+
+    def test_the_program(self):
+        weft = self.installed("bin", "weft")
+        self.assertIn("weft", self.ok(weft, "--version"))
+        text = self.ok(weft, "run", "--device", "cpu", "-t", "1", "-q", "-p", "One day", "-n", "8")
+        self.assertGreater(len(text.split()), 4, text)
+
+
+class Unit(unittest.TestCase):
+    """The unit file with the program that was built: systemd knows all that it says, and calls nothing in it unsafe."""
+
+    def setUp(self):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("systemd-analyze is missing: ./setup.sh --test installs it")
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.path = os.path.join(temp.name, "weft@.service")
+        with open(os.path.join(ROOT, "examples", "weft@.service"), encoding="utf-8") as f:
+            self.text = f.read()
+
+    def verify(self, text):
+        with open(self.path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return run("systemd-analyze", "verify", "--man=no", self.path)
+
+    def test_verify(self):
+        text = self.text.replace("/usr/local/bin/weft", os.path.join(BUILD, "src", "cli", "weft"))
+        self.assertNotEqual(text, self.text)
+        done = self.verify(text)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        done = self.verify(text.replace("ProtectSystem=strict", "ProtectSystem=strikt"))
+        self.assertIn("strikt", done.stdout + done.stderr, "a mistake is seen")
+
+    def test_options(self):
+        """Each option of its command line is one of `weft serve`."""
+        command = re.search(r"^ExecStart=((?:.*\\\n)*.*)$", self.text, re.M).group(1)
+        known = run(os.path.join(BUILD, "src", "cli", "weft"), "serve", "--help").stdout
+        options = re.findall(r"(?<=\s)--[a-z-]+", command)
+        self.assertGreater(len(options), 3)
+        for option in options:
+            self.assertIn(option + " ", known.replace("\n", " ") + " ")
+
+
+if __name__ == "__main__":
+    cli.main()
