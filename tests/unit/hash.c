@@ -47,6 +47,9 @@ static void all_bytes_count(void **state)
         assert_true(wf_hash(text, sizeof text) != h);
         text[i] ^= 1;
     }
+    uint64_t odd = wf_hash(text, 21);
+    text[20] ^= 1;
+    assert_true(wf_hash(text, 21) != odd);
     assert_true(wf_hash(text, 8) != wf_hash(text, 9));
     assert_true(wf_hash("a", 1) != wf_hash("a\0", 2));
 }

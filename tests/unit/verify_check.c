@@ -5,17 +5,20 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "verify/check.h"
 
-enum spoil { NOTHING, ONE_ELEMENT, ALL_SLIGHTLY, UNWRITTEN, BEHIND, BEFORE, GAP, N_SPOILS };
+enum spoil { NOTHING, ONE_ELEMENT, ALL_SLIGHTLY, UNWRITTEN, BEHIND, BEFORE, GAP, N_SPOILS, EACH_BY, LARGEST_BY };
 static const char *const spoils[] = {"nothing", "one element", "all slightly", "an unwritten element",
                                      "write behind", "write before", "write between rows"};
 
 static const wf_dev_fns *real;
 static enum spoil spoil;
 static int spoiled_output;
+static float spoiled_by; /* of EACH_BY and LARGEST_BY */
 static bool amplified; /* large logits: rounding inside counts more, and so must the spoiling */
 
 static uint8_t *element(const wf_view *v, uint64_t row, uint64_t col)
@@ -44,6 +47,18 @@ static bool scale(const wf_view *v, uint64_t row, uint64_t col, float by)
     return true;
 }
 
+/* The place of the largest element of a view of F32. */
+static uint32_t largest(const wf_view *v)
+{
+    uint32_t at = 0;
+    float top = 0, x;
+    for (uint32_t i = 0; i < v->rows * v->cols; i++) {
+        memcpy(&x, element(v, i / v->cols, i % v->cols), sizeof x);
+        if (fabsf(x) > top) top = fabsf(x), at = i;
+    }
+    return at;
+}
+
 static void spoil_view(const wf_view *v)
 {
     uint32_t last = v->rows - 1;
@@ -63,6 +78,10 @@ static void spoil_view(const wf_view *v)
     case BEHIND: element(v, last, v->cols)[0] ^= 1; break;
     case BEFORE: element(v, 0, 0)[-1] ^= 1; break;
     case GAP: element(v, 0, v->cols)[0] ^= 1; break;
+    case EACH_BY:
+        for (uint32_t i = 0; i < v->rows * v->cols; i++) scale(v, i / v->cols, i % v->cols, spoiled_by);
+        break;
+    case LARGEST_BY: scale(v, largest(v) / v->cols, largest(v) % v->cols, spoiled_by); break;
     default: break;
     }
 }
@@ -149,6 +168,29 @@ static void catches_everything(void **state)
     }
 }
 
+/* The smallest change of that kind that is seen. */
+static double least_seen(devices *d, wf_check *k, enum spoil kind)
+{
+    double by = 1e-7;
+    spoiled_output = 0;
+    for (spoil = kind, spoiled_by = 1; spoiled_by < 2 && passes(d, k); spoiled_by = (float)(1 + by)) by *= 1.1;
+    spoil = NOTHING;
+    return by;
+}
+
+/* One element may be off by eight standard deviations, all of them on average by one: the largest is about four times as large as most. */
+static void the_mean_square_counts(void **state)
+{
+    devices *d = *state;
+    wf_check *k;
+    wf_case c = {.op = WF_OP_GEMM, .in = WF_F32, .weight = WF_F32, .out = WF_F32, .m = 7, .n = 129, .k = 256, .seed = 5};
+    assert_int_equal(wf_check_new(d->ref, &c, &k), WEFT_OK);
+    double each = least_seen(d, k, EACH_BY), one = least_seen(d, k, LARGEST_BY);
+    printf("each by %g, the largest by %g\n", each, one);
+    assert_true(each < 1e-3 && each * 1.5 < one);
+    wf_check_free(k);
+}
+
 /* Every operand that an op reads matters: NaN in it must show, or the generator does not cover it. */
 static void inputs_matter(void **state)
 {
@@ -187,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(catches_everything, setup, teardown),
         cmocka_unit_test_setup_teardown(inputs_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_mean_square_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(same_seed_same_problem, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
