@@ -125,9 +125,12 @@ static weft_status launch(wf_queue *q, const wf_call *c, const wf_bound *b)
     return done(q->dev, c, b->variant, fns->submit(q, &bound));
 }
 
+/* What runs is what was bound: the variant that the call names may not run this number of rows. */
 static weft_status check_binding(const wf_dev *dev, const wf_call *c, const wf_binding *b)
 {
-    WF_TRY(check_call(dev, c));
+    wf_call any = *c;
+    any.variant = -1;
+    WF_TRY(check_call(dev, &any));
     for (uint8_t i = 0; i < b->n; i++)
         if (wf_piece_of(c, b->part[i].piece).op != (enum wf_op)b->part[i].op) return wf_fail(WEFT_ERR_INTERNAL, "%s: bound for another call", wf_ops[c->op].name);
     return WEFT_OK;

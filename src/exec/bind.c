@@ -183,7 +183,7 @@ static wf_step_shape step_of(const wf_limits *l, uint32_t tokens, bool decodes)
                      .n_logits = WF_MIN(tokens, l->logit_rows), .max_q = decodes ? WF_MAX(1u, tokens / seqs) : tokens};
 }
 
-/* The variant that the plan names; one that cannot run a call leaves it to the device's choice. */
+/* The variant that the plan names; a number of rows that it cannot run is left to the device's choice. */
 static weft_status named_variant(wf_dev *dev, const wf_plan *plan, const wf_nano *n, enum wf_op op, int *out)
 {
     const char *kernel = plan->lines[n->line].kernel;
@@ -277,6 +277,8 @@ static weft_status bind_call(const wf_bind_to *to, wf_kernels *k, const wf_call 
     wf_call c = *call;
     memset(&b, 0, sizeof b);
     if (c.op == WF_OP_ATTENTION) c.p.max_kv = context_of_class(to, call, context_class(call));
+    /* What a plan names may run some numbers of rows only; a call in pieces has none that runs it whole. */
+    if (c.variant >= 0 && !wf_is_fused(&c) && !to->dev->fns->supports(to->dev, &c, c.variant)) c.variant = -1;
     WF_TRY(wf_bind(to->dev, &c, &b));
     return keep(k, &b, of);
 }
@@ -368,6 +370,33 @@ static bool first_with(const wf_command *c)
     return !c->kernels->n;
 }
 
+static bool has_part(const wf_binding *b, enum wf_op op, int variant)
+{
+    for (uint8_t i = 0; i < b->n; i++)
+        if (b->part[i].op == op && b->part[i].b.variant == variant) return true;
+    return false;
+}
+
+/* A kernel that the plan names runs the numbers of rows that it can. One that was wrong or did not build has been dropped with a
+ * warning; one that runs no number of rows is a mistake in the plan. */
+static weft_status check_named(const wf_bind_to *to, const wf_command *c)
+{
+    int variant = c->call.variant;
+    if (c->node->kind != WF_NODE_KERNEL || variant < 0) return WEFT_OK;
+    if (to->dev->selector && to->dev->selector->dropped(to->dev, &c->kernels->like, variant)) return WEFT_OK;
+    for (size_t i = 0; i < c->kernels->n; i++)
+        if (has_part(&c->kernels->list[i], c->node->op, variant)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_ARG, "plan: kernel '%s' cannot run '%s' on %s (`weft kernels` says what it needs); write 'auto'",
+                   wf_variant_at(to->dev, c->node->op, variant)->name, c->node->name, to->dev->info.name);
+}
+
+static weft_status check_all_named(const wf_bind_to *to, const wf_program *list, size_t n)
+{
+    for (size_t p = 0; p < n; p++)
+        for (const wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) WF_TRY(check_named(to, c));
+    return WEFT_OK;
+}
+
 weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user)
 {
     size_t done = 0;
@@ -382,5 +411,5 @@ weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *c
             done++;
             if (progress) progress(user, "prepare", (double)done / (double)WF_MAX(to->n_kernels, done));
         }
-    return WEFT_OK;
+    return check_all_named(to, list, n);
 }

@@ -75,11 +75,13 @@ static uint64_t slow_network(uint64_t bytes)
     return bytes > 0 ? 10000 : 0;
 }
 
-static void open_limited(fixture *f, const char *plan, uint32_t tokens)
+/* What binding the plan gives. fns: of the device; NULL: its own. */
+static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const wf_null_config *config, const wf_dev_fns *fns)
 {
     *f = (fixture){.limits = {.step_tokens = tokens, .logit_rows = 4, .seqs = 4, .seq_pages = 4, .pages = 8}};
-    wf_null_configure(&(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network});
+    wf_null_configure(config);
     assert_int_equal(wf_select_open("null", NULL, &f->dev), WEFT_OK);
+    if (fns) f->dev->fns = fns;
     assert_int_equal(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf), WEFT_OK);
     make_graph(f);
     if (plan) {
@@ -95,9 +97,14 @@ static void open_limited(fixture *f, const char *plan, uint32_t tokens)
     }
     assert_int_equal(wf_plans_finish(&f->g, &f->plans, f->dev->align), WEFT_OK);
     assert_int_equal(wf_exec_create(f->dev, &f->g, &f->plans, f->weights, &f->limits, &f->e), WEFT_OK);
-    assert_int_equal(wf_exec_bind(f->e, NULL, NULL), WEFT_OK);
     assert_int_equal(wf_batch_init(&f->b, &f->limits), WEFT_OK);
     f->b.n_tokens = TOKENS, f->b.n_seqs = f->b.n_pages = f->b.n_logits = 1, f->b.max_q = f->b.max_kv = TOKENS;
+    return wf_exec_bind(f->e, NULL, NULL);
+}
+
+static void open_limited(fixture *f, const char *plan, uint32_t tokens)
+{
+    assert_int_equal(open_on(f, plan, tokens, &(wf_null_config){.cost_ns = slow_products, .transfer_ns = slow_network}, NULL), WEFT_OK);
 }
 
 static void open_with(fixture *f, const char *plan)
@@ -246,11 +253,67 @@ static void test_failures(void **state)
     }
 }
 
+/* ---- kernels that the plan names ---------------------------------------------------------------------------------- */
+
+enum { NAMED = 1 /* null2 */, FEW = 8 };
+static uint32_t rows_that_may; /* that the named kernel runs at most */
+static uint32_t most_rows;     /* that it has run */
+
+static bool supports_few(wf_dev *dev, const wf_call *c, int variant)
+{
+    (void)dev;
+    return variant != NAMED || c->out[0].rows <= rows_that_may;
+}
+
+static uint64_t note_rows(const wf_call *c)
+{
+    if (c->variant == NAMED) most_rows = WF_MAX(most_rows, c->out[0].rows);
+    return 0;
+}
+
+/* Binds a plan in which every product "up" is to run null2, on a device where that kernel runs few rows. */
+static weft_status open_named(fixture *f, wf_dev_fns *fns, uint32_t rows)
+{
+    wf_dev *plain;
+    rows_that_may = rows, most_rows = 0;
+    assert_int_equal(wf_select_open("null", NULL, &plain), WEFT_OK);
+    *fns = *plain->fns;
+    fns->supports = supports_few;
+    wf_dev_close(plain);
+    return open_on(f, PLAN("layer up 0-end queue 0 kernel null2 groups 0\n" LINE("sum", "0-end", "1") LINE("down", "0-end", "0")), TOKENS,
+                   &(wf_null_config){.variants = 2, .cost_ns = note_rows}, fns);
+}
+
+/* It runs the numbers of rows that it can, and the device chooses for the others; checking every call changes nothing. */
+static void test_named_kernel_of_few_rows(void **state)
+{
+    fixture f;
+    wf_dev_fns fns;
+    (void)state;
+    assert_int_equal(open_named(&f, &fns, FEW), WEFT_OK);
+    f.dev->params.check_calls = true;
+    for (f.b.n_tokens = 1; f.b.n_tokens <= TOKENS; f.b.n_tokens++) step(&f, &(wf_step_io){0});
+    assert_int_equal(most_rows, FEW);
+    close_all(&f);
+}
+
+/* A kernel that runs no number of rows is a mistake in the plan. */
+static void test_named_kernel_of_no_rows(void **state)
+{
+    fixture f;
+    wf_dev_fns fns;
+    (void)state;
+    assert_int_equal(open_named(&f, &fns, 0), WEFT_ERR_ARG);
+    assert_non_null(strstr(wf_error(), "kernel 'null2' cannot run 'up'"));
+    close_all(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
         cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_named_kernel_of_few_rows), cmocka_unit_test(test_named_kernel_of_no_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
