@@ -5,13 +5,13 @@ A folder includes only itself and names to its right in ORDER; cl and cpu see on
 and nothing includes them. cli, serve and loadgen include only themselves and those of them to their right,
 <weft/...> and base. Project headers are always written "folder/file.h".
 
-Files of cl have an order, too: no file uses, by itself or through others, what uses it.
+Files of cl and of src/dev have an order, too: no file uses, by itself or through others, what uses it.
 """
 import os
 import re
 import sys
 
-ORDER = "cli serve loadgen tune engine text model exec plan sched mem dist verify select dev sampling tensor base".split()
+ORDER = "cli serve loadgen tune engine text model exec plan sched mem verify select dev sampling tensor base".split()
 ABOVE_ALL = {"cli", "serve", "loadgen"}     # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
@@ -60,7 +60,7 @@ def sources(root):
                     yield os.path.relpath(os.path.join(at, name), root)
 
 
-STRICT = "cl"  # the folder whose files have an order
+STRICT = ("cl" + os.sep, os.path.join("src", "dev", ""))  # the folders whose files have an order
 STAND_INS = ("_none.c", "stub.c")  # built in place of others
 DEFINITION = re.compile(r"^(?!static\b|extern\b|typedef\b)\w[\w *]*?\b(wf_\w+)(?:\([^;{]*\)\s*\{|(?:\[\])? =)", re.M)
 PASTED = re.compile(r"\b(wf_\w+)##\w")
@@ -87,7 +87,7 @@ def names_of(root, path):
 def circles(root, files):
     """Files of STRICT in the order of use, each circle once."""
     names = {path: names_of(root, path) for path in files
-             if path.startswith(STRICT + os.sep) and path.endswith(".c") and not path.endswith(STAND_INS)}
+             if path.startswith(STRICT) and path.endswith(".c") and not path.endswith(STAND_INS)}
     owner = {name: path for path, (defined, _) in names.items() for name in defined}
     uses = {path: sorted({owner[name] for name in used if name in owner}) for path, (_, used) in names.items()}
     done, trail = set(), []

@@ -28,9 +28,12 @@ CASES = [  # file, include line, is it right?
     ("src/exec/a.c", '#include "../dev/dev.h"', False),
     ("src/exec/a.c", "#include <dev/dev.h>", False),
     ("src/other/a.c", "#include <stdio.h>", False),
+    ("src/dist/a.c", "#include <stdio.h>", False),
 ]
 
-TREES = [  # files of cl, is it right?
+TREES = [  # files of cl or src/dev, is it right?
+    ({"src/dev/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "src/dev/b.c": "void wf_b(void)\n{\n    wf_a();\n}\n"}, False),
+    ({"src/exec/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "src/exec/b.c": "void wf_b(void)\n{\n    wf_a();\n}\n"}, True),
     ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b.c": "void wf_b(void)\n{\n    /* wf_a(); */\n}\n"}, True),
     ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b.c": "void wf_b(void)\n{\n    wf_a();\n}\n"}, False),
     ({"cl/a.c": "void wf_a(void)\n{\n    wf_b();\n}\n", "cl/b.c": "void wf_b(void)\n{\n    wf_c();\n}\n",
