@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#define MAX_SEQS 65536u
 #define AT(field) offsetof(wf_opts, field)
 
 static int explain(const wf_opts *o, const struct weft_model *m)
@@ -11,7 +12,7 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     struct weft_engine_params ep = o->engine;
     struct weft_explain_params p = o->explain;
     if (!ep.max_batched_tokens) ep.max_batched_tokens = p.tokens;
-    if (!ep.n_seqs) ep.n_seqs = WF_MAX(p.decodes, 1u);
+    if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
     if (!ep.context) ep.context = p.context;
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;
@@ -30,7 +31,7 @@ static int plan(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {0, "max-num-seqs", "N", "most sequences in a batch (default: --decodes)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
+    {0, "max-num-seqs", "N", "most sequences in a batch (default: those of this batch)", WF_OPT_U32, AT(engine.n_seqs), 1, MAX_SEQS},
     {0, "max-num-batched-tokens", "N", "tokens of the largest step (default: --tokens; without that, as `weft serve`)", WF_OPT_U32,
      AT(engine.max_batched_tokens), 1, 65536},
     {0, "tokens", "N", "tokens of the batch (default: the largest step)", WF_OPT_U32, AT(explain.tokens), 1, 65536},

@@ -138,9 +138,15 @@ static void print_commands(printer *p)
     }
 }
 
+/* One for each decode, and one for the prompt. */
+static uint32_t seqs_of(const wf_explain *x)
+{
+    return x->decodes + (x->tokens > x->decodes);
+}
+
 static wf_step_shape step_of(const wf_exec *e, const wf_explain *x)
 {
-    uint32_t page = 1, prompt = x->tokens > x->decodes, seqs = x->decodes + prompt;
+    uint32_t page = 1, seqs = seqs_of(x);
     for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++)
         if (n->op == WF_OP_ATTENTION) page = n->p.page_tokens;
     return (wf_step_shape){.n_tokens = x->tokens, .n_decodes = x->decodes, .n_seqs = seqs, .n_pages = seqs * ((x->context + page - 1) / page),
@@ -149,15 +155,15 @@ static wf_step_shape step_of(const wf_exec *e, const wf_explain *x)
 
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
 {
-    if (!x->tokens || x->tokens > e->limits.step_tokens || x->decodes > x->tokens || x->decodes > e->limits.seqs)
-        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens and at most %u decodes",
+    if (!x->tokens || x->tokens > e->limits.step_tokens || x->decodes > x->tokens || seqs_of(x) > e->limits.seqs)
+        return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens of at most %u sequences, one for each decode and one for a prompt",
                        x->tokens, x->decodes, e->limits.step_tokens, e->limits.seqs);
     size_t choice = wf_plans_choose(e->plans, x->tokens, x->decodes, x->context);
     printer p = {.e = e, .x = x, .program = &e->programs[choice], .st = step_of(e, x), .f = f};
     fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n, x->tokens, x->decodes, x->context,
             e->dev->info.name, e->dev->info.id);
     print_commands(&p);
-    fprintf(f, "%zu commands on %u queues, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues, p.work.bytes / 1e6, p.work.flops / 1e9);
+    fprintf(f, "%zu commands on %u queue%s, %.3f MB, %.3f Gflop", p.program->n, p.program->plan->n_queues, p.program->plan->n_queues == 1 ? "" : "s", p.work.bytes / 1e6, p.work.flops / 1e9);
     if (p.expected > 0) fprintf(f, "; estimated %.3f ms one after another, %.1f tokens/s", p.expected * 1e3, x->tokens / p.expected);
     fputc('\n', f);
     return WEFT_OK;

@@ -63,6 +63,13 @@ static weft_status check_ranges(const wf_plan *p, const wf_plan_line *l)
     return n < WF_MAX_RANGES ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "more than %d lines for the op '%s'", WF_MAX_RANGES, l->name);
 }
 
+/* Devices fuse ops differently, so that a plan of one may name ops that another has not. */
+static weft_status no_such_op(const wf_plan_line *l)
+{
+    const char *where = l->where == WF_LINE_ONCE ? "once" : "layer";
+    return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s' on this device (--dump-plan writes the ops that it has)", where, l->name);
+}
+
 static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
 {
     static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
@@ -75,8 +82,8 @@ static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
     if (!read || text[end] || w == WF_LEN(places))
         return wf_fail(WEFT_ERR_ARG, "want 'once|layer|next OP BEGIN-END queue Q kernel NAME|auto groups G'");
     l.where = (enum wf_line_where)w;
-    if (!wf_plan_find_node(g, &l)) return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s'", w == WF_LINE_ONCE ? "once" : "layer", l.name);
-    if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u of %u", l.queue, p->n_queues);
+    if (!wf_plan_find_node(g, &l)) return no_such_op(&l);
+    if (l.queue >= p->n_queues) return wf_fail(WEFT_ERR_ARG, "queue %u, but 'queues %u' counts from 0: name a lower one, or ask for more queues", l.queue, p->n_queues);
     WF_TRY(read_range(range, p->tile, &l));
     WF_TRY(check_ranges(p, &l));
     return wf_plan_add_line(p, &l);
@@ -153,9 +160,9 @@ static weft_status read_lines(const wf_graph *g, const char *path, char *text, w
     char *rest = text;
     for (unsigned number = 1; rest; number++) {
         char *line = strsep(&rest, "\n");
+        line[strcspn(line, "#\r")] = 0;
         if (number == 1 && strcmp(line, "weft-plan 2"))
             return wf_fail(WEFT_ERR_FORMAT, "%s: not a plan: the first line is not 'weft-plan 2' (write one with --dump-plan)", path);
-        line[strcspn(line, "#\r")] = 0;
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = read_line(g, all, line);
         if (s != WEFT_OK) return wf_fail_context(s, "%s:%u", path, number);

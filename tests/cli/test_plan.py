@@ -24,6 +24,7 @@ class Plan(cli.TestCase):
             self.assertRegex(r.text, rf"(?m)^ +\d+  {re.escape(command)} ")
         self.assertRegex(r.text, r"0\.decode_attention +0-8 .*attention/")
         self.assertRegex(r.text, r"0\.prefill_attention +8-64 ")
+        self.assertRegex(r.text, r"(?m)^ +\d+  sample +0-9 ")  # the prompt has a token sampled, too
         self.assertIn("64 tokens, 8 of them decodes", r.text)
 
     def test_expected_times(self):
@@ -33,6 +34,7 @@ class Plan(cli.TestCase):
     def test_batches_that_do_not_fit(self):
         self.fails(USAGE, "1 to 16 tokens", "plan", *CPU, "--tokens", 17, "--max-num-batched-tokens", 16, "-q")
         self.fails(USAGE, "decodes", "plan", *CPU, "--tokens", 4, "--decodes", 5, "-q")
+        self.fails(USAGE, "at most 2 sequences", "plan", *CPU, "--tokens", 4, "--decodes", 2, "--max-num-seqs", 2, "-q")
 
     def test_plans_of_every_kind_write_the_same(self):
         """Unequal ranges, named ranges, another cut for one op, two layers interleaved, and buckets."""
@@ -61,6 +63,26 @@ class Plan(cli.TestCase):
                     f.write(text)
                 for more in ([], ["--check-calls"]):
                     self.assertEqual(self.ok(*RUN, "--plan", path, *more).out, want, f"{name} {more}\n{text}")
+
+    def test_lines_that_end_as_on_windows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan")
+            want = self.ok(*RUN, "--dump-plan", path).out
+            with open(path, "rb") as f:
+                text = f.read()
+            with open(path, "wb") as f:
+                f.write(text.replace(b"\n", b"\r\n"))
+            self.assertEqual(self.ok(*RUN, "--plan", path).out, want)
+
+    def test_an_op_of_another_device(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "plan")
+            self.ok(*RUN, "--dump-plan", path)
+            with open(path) as f:
+                text = f.read()
+            with open(path, "w") as f:
+                f.write(text.replace("layer gate ", "layer gate_up "))
+            self.fails(USAGE, "no layer op 'gate_up' on this device (--dump-plan", *RUN, "--plan", path)
 
     def test_an_order_that_breaks_a_dependency(self):
         with tempfile.TemporaryDirectory() as folder:
