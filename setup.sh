@@ -44,9 +44,10 @@ fi
 as_root=
 if [ "$(id -u)" != 0 ]; then
     if ! command -v sudo >/dev/null; then
-        echo "setup.sh: these packages are missing and need root to install:$missing" >&2
+        echo "setup.sh: these packages are missing and need root to install:$missing$skippable" >&2
         echo "setup.sh: run this script as root, or install sudo" >&2
-        exit 1
+        [ -z "$missing" ] || exit 1
+        exit 0 # tests do without the others
     fi
     as_root="sudo"
 fi

@@ -78,6 +78,24 @@ class Scripts(unittest.TestCase):
     def test_the_longer_tier_has_a_cross_compiler(self):
         self.assertIn(" gcc-aarch64-linux-gnu ", " ".join(self.setup("--test", "--more")))
 
+    def without_root(self, *absent):
+        """setup.sh --test of a user without sudo, where these packages are absent."""
+        self.program("dpkg-query", "#!/bin/sh\nfor package; do :; done\ncase $package in " + "|".join(absent) +
+                     ") exit 1 ;; esac\necho 'install ok installed'\n")
+        self.program("id", "#!/bin/sh\necho 1000\n")
+        os.symlink(shutil.which("sh"), os.path.join(self.bin, "sh"))
+        return self.run_script(os.path.join(SOURCES, "setup.sh"), "--test", PATH=self.bin)  # no sudo there
+
+    def test_setup_without_root(self):
+        p = self.without_root("gcc", "haproxy")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("need root to install: gcc haproxy\n", p.stderr)
+
+    def test_setup_without_root_leaves_out_what_tests_skip(self):
+        p = self.without_root("haproxy")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertIn("need root to install: haproxy\n", p.stderr)
+
     def test_setup_refuses_what_it_does_not_know(self):
         self.assertEqual(self.run_script(os.path.join(SOURCES, "setup.sh"), "--more").returncode, 2)
 
