@@ -89,7 +89,7 @@ float weight_of(float v, const row_state *s, uint *tie)
 
 /* ---- sweeps over every WG-th column ------------------------------------------------------------------------------ */
 
-/* The largest x, where INFINITY stands for what is no number; and z = x. */
+/* The largest x, where INFINITY stands for what is not finite; and z = x. */
 void sweep_first(const __global float *x, __global float *z, uint K, found *f)
 {
     for (uint k = get_local_id(0); k < K; k += WG) {
