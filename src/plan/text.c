@@ -137,6 +137,7 @@ static weft_status begin_bucket(wf_plans *all, const char *text)
     wf_plan *p = &all->list[all->n - 1];
     bool limits = p->bucket.tokens || p->bucket.context || p->bucket.decodes != 0;
     if (!p->n_lines && limits) return wf_fail(WEFT_ERR_ARG, "the bucket before this one has no ops");
+    if (p->n_lines && !limits) return wf_fail(WEFT_ERR_ARG, "the plan before this bucket has no limits and takes every batch: it must be the last");
     if (p->n_lines) {
         if (all->n == WF_MAX_PLANS) return wf_fail(WEFT_ERR_ARG, "more than %d buckets", WF_MAX_PLANS);
         all->list[all->n++] = (wf_plan){.n_queues = p->n_queues, .tile = p->tile};

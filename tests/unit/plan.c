@@ -222,6 +222,8 @@ static void test_bad_plans(void **state)
 {
     (void)state;
 #define BODY(x) CUT("qkv") CUT("rope") DECODES PREFILL x TAIL
+#define FEW  "weft-plan 2\nbucket tokens 16\nqueues 2\ntile 16\n" BEGIN
+#define WHOLE_PLAN "bucket\n" BEGIN BODY(CUT("out"))
     static const char *const bad[] = {
         "", "weft-plan 1\n", HEAD TAIL, HEAD BODY(LINE("out", "0-48", "0")), HEAD BODY(CUT("out") LINE("out", "0-48", "0")),
         HEAD CUT("rope") CUT("qkv") DECODES PREFILL CUT("out") TAIL, /* wrong order */
@@ -234,13 +236,14 @@ static void test_bad_plans(void **state)
         HEAD BODY("layer out 0-end queue 0 kernel auto groups -1\n"),
         HEAD BODY(AT("next", "decode_attention", "0-end", "0") CUT("out")), /* twice */
         "weft-plan 2\nqueues 99\n", "weft-plan 2\ntile 0\n", "weft-plan 2\nonce embed\n",
-        "weft-plan 2\nbucket tokens 16\nqueues 2\ntile 16\n" BEGIN BODY(CUT("out")), /* none for longer batches */
+        FEW BODY(CUT("out")), /* none for longer batches */
         HEAD BODY(CUT("out")) "queues 1\n", HEAD BODY(CUT("out")) "tile 1\n",                              /* behind lines that they are for */
         HEAD BODY(LINE("out", "0-end", "0") LINE("out", "end-7", "0") LINE("out", "7-end", "0")),         /* the last tokens twice */
         "weft-plan 2\nbucket tokens 16\nbucket\nqueues 2\n" BEGIN BODY(CUT("out")),
         "weft-plan 2\nbucket tokens\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket tokens 0.5\nqueues 2\n" BEGIN BODY(CUT("out")),
         "weft-plan 2\nbucket wide\nqueues 2\n" BEGIN BODY(CUT("out")), "weft-plan 2\nbucket decodes 1e-60\nqueues 2\n" BEGIN BODY(CUT("out")),
-        HEAD BODY(CUT("out")) "bucket decodes 2\n", HEAD BODY(CUT("out")) "bucket tokens -1\n", HEAD BODY(CUT("out")) "bucket\n" TAIL,
+        FEW BODY(CUT("out")) "bucket decodes 2\n" WHOLE_PLAN, FEW BODY(CUT("out")) "bucket tokens -1\n" WHOLE_PLAN, FEW BODY(CUT("out")) "bucket\n" TAIL,
+        HEAD BODY(CUT("out")) "bucket tokens 16\n" BEGIN BODY(CUT("out")) WHOLE_PLAN, /* the first takes every batch */
     };
     wf_graph g = make_graph();
     for (size_t i = 0; i < WF_LEN(bad); i++) {
