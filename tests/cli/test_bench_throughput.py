@@ -68,7 +68,8 @@ class Throughput(cli.TestCase):
         for r in rows:
             self.assertEqual((int(r["requests"]), int(r["output_tokens"])), (20, 80))
             self.assertGreater(float(r["norm_p99_ms"]), 0)
-        self.assertGreater(float(rows[0]["seconds"]), float(rows[1]["seconds"]))  # the same gaps, four times as long
+        for r in rows:  # the last of this seed comes after 18.3 mean gaps, however slow the machine is
+            self.assertGreater(float(r["seconds"]), 18 / float(r["rate"]))
         self.assertEqual(len(re.findall(r"(?m)^\| (?:orca|nanoflow) ", text)), 4)
         self.assertEqual(len(re.findall("measured rate within 200 ms|no measured rate", text)), 2)
         svg = xml.parse(plot).getroot()
