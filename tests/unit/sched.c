@@ -90,13 +90,21 @@ static void check_seen(const world *w, const sim *r, uint32_t n)
     }
 }
 
+/* Now and then the host has no memory for a sequence's pages. */
+static bool refused(world *w, const wf_swap *m)
+{
+    if (!m->out || wf_random((uint64_t)w->steps, (uint64_t)w->moved) % 8) return false;
+    wf_sched_discard(&w->s, m->q);
+    return true;
+}
+
 static void simulate_swaps(world *w, bool out)
 {
     for (size_t i = 0; i < w->s.n_swaps; i++) {
         const wf_swap *m = &w->s.swaps[i];
         sim *r = (sim *)m->q;
         for (size_t k = 0; k < i; k++) assert_ptr_not_equal(m->q, w->s.swaps[k].q);
-        if (m->out != out) continue;
+        if (m->out != out || refused(w, m)) continue;
         for (uint32_t k = 0; k < m->n * PAGE; k++) {
             uint64_t *slot = &w->kv[m->pages[k / PAGE] * PAGE + (int32_t)(k % PAGE)];
             if (m->out) r->host[k] = *slot;

@@ -1,0 +1,56 @@
+/* stop: where a text ends by a stop text, for texts that come in pieces. */
+#include "engine/engine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+typedef struct row {
+    const char *stops[2], *pieces[8];
+    bool include;
+    const char *want;
+} row;
+
+static const row rows[] = {
+    {{"ab", "abc"}, {"xabcd"}, true, "xabc"}, /* of those that begin at one place the longest */
+    {{"abc", "ab"}, {"xabcd"}, true, "xabc"},
+    {{"ab", "abc"}, {"xabcd"}, false, "x"},
+    {{"ab", "abc"}, {"xa", "bcd"}, true, "xabc"},
+    {{"ab", "abc"}, {"x", "a", "b", "c", "d"}, true, "xab"}, /* the first that is complete */
+    {{"bc", "ab"}, {"xabc"}, true, "xab"},                   /* the one that begins first */
+    {{"abd", "zz"}, {"xa", "b", "abd", "y"}, false, "xab"},  /* a false start before it */
+    {{"aab", "zz"}, {"a", "a", "a", "b"}, false, "a"},
+    {{"abc", "zz"}, {"xa", "b"}, false, "xab"}, /* the end of the text shows what was held back */
+};
+
+static void check(const row *r)
+{
+    wf_stop s;
+    char text[64] = "";
+    const char *out;
+    size_t n;
+    bool found = false;
+    assert_int_equal(wf_stop_init(&s, r->stops, 2, r->include), WEFT_OK);
+    for (size_t i = 0; i < WF_LEN(r->pieces) && r->pieces[i] && !found; i++) {
+        assert_int_equal(wf_stop_add(&s, true, r->pieces[i], strlen(r->pieces[i]), &out, &n, &found), WEFT_OK);
+        strncat(text, out, n);
+    }
+    n = wf_stop_end(&s, &out);
+    strncat(text, out, n);
+    assert_string_equal(text, r->want);
+    wf_stop_free(&s);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(rows); i++) check(&rows[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
