@@ -351,7 +351,7 @@ weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t l
         return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",
                        len, WF_TEXT_MAX);
     wf_ids out = {0};
-    encoder e = {t, text, len, plain, plain + n_plain, flags & WEFT_TEXT_NO_PARSE_SPECIAL ? &t->user : &t->all, NULL};
+    encoder e = {t, text, len, plain, n_plain ? plain + n_plain : plain, flags & WEFT_TEXT_NO_PARSE_SPECIAL ? &t->user : &t->all, NULL};
     bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
     weft_status s = wf_grow(&out.v, 0, &out.cap, sizeof *out.v) ? WEFT_OK : WEFT_ERR_NOMEM;
     if (!s && add && t->add_bos) s = wf_ids_push(&out, t->bos);

@@ -94,7 +94,7 @@ class Kernels(cli.TestCase):
 
 
 if os.environ.get("WEFT_HAS_OPENCL") == "0":
-    del Kernels.test_opencl  # this build has no OpenCL
+    del Kernels.test_opencl, Kernels.test_chosen_on_request  # this build has no OpenCL
 
 
 if __name__ == "__main__":
