@@ -49,7 +49,7 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &e->dev));
     e->swaps.dev = e->dev;
-    return wf_fail_param(wf_engine_check_forced(e->dev), "force");
+    return WEFT_OK;
 }
 
 /* ---- loading -------------------------------------------------------------------------------------------- */

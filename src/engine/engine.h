@@ -31,9 +31,6 @@ uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, wf_limits *l);
 
-/* kernels.c: an error if a variant that params.force names can run no problem on the device: something else would be measured. */
-weft_status wf_engine_check_forced(wf_dev *d);
-
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
 typedef struct wf_detokenizer {
     const wf_tokenizer *tokenizer;

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine.h"
 #include "verify/check.h"
 
 /* Problem i, without an answer, if it is one of the op: the larger ones, then those of the self-test. */
@@ -40,25 +39,6 @@ static wf_kernel_about about(wf_dev *d, enum wf_op op, int variant)
     wf_kernel_about a = {.layout = "rows", .needs = ""};
     if (d->fns->about) d->fns->about(d, op, variant, &a);
     return a;
-}
-
-static weft_status check_forced(wf_dev *d, enum wf_op op, int variant)
-{
-    bool runs;
-    WF_TRY(find_support(d, op, variant, &runs));
-    const char *needs = about(d, op, variant).needs;
-    if (runs) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "%s=%s never runs on %s%s%s; `weft kernels` lists those that do", wf_ops[op].name, wf_variant_at(d, op, variant)->name,
-                   d->info.id, *needs ? ", for it needs " : "", needs);
-}
-
-weft_status wf_engine_check_forced(wf_dev *d)
-{
-    for (int op = 0; op < WF_N_OPS; op++) {
-        int variant = d->selector ? d->selector->forced(d, (enum wf_op)op) : -1;
-        if (variant >= 0) WF_TRY(check_forced(d, (enum wf_op)op, variant));
-    }
-    return WEFT_OK;
 }
 
 static weft_status list_op(wf_dev *d, enum wf_op op, weft_kernel_fn fn, void *user)
