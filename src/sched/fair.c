@@ -42,7 +42,7 @@ static bool competes(const wf_sched *s, const wf_client *c)
     return c->promised || can_admit(s, c);
 }
 
-/* The smallest counter of the clients that compete. It never falls: who begins to compete is lifted to it. */
+/* The smallest counter of the clients that compete. It never falls: a client that begins to compete is lifted to it. */
 static int64_t floor_of(const wf_sched *s)
 {
     int64_t least = INT64_MAX;

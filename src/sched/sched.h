@@ -46,7 +46,7 @@ typedef struct wf_sched_params {
 } wf_sched_params;
 
 #define WF_PRIORITY_STEPS 1000
-#define WF_PRIORITY_TOKENS 100000 /* the same between clients: a level counts as so many tokens less served */
+#define WF_PRIORITY_TOKENS 100000 /* the same between clients: a level counts as this number of tokens less served */
 #define WF_FAIR_OUTPUT 2 /* service of a generated token, where that of a prompt token is 1, as in section 5.1 of the VTC paper */
 #define WF_IDLE_CLIENTS 1024 /* most clients without requests whose service is remembered */
 #define WF_LENGTH_BUCKETS 8 /* of prompt lengths; each has its own average decode length */

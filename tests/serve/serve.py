@@ -192,6 +192,28 @@ class Server:
         return code, "\n".join(self.lines)
 
 
+class Queue:
+    """Streams that wait for their turn; the headers say which client each is of. To close one cancels it."""
+
+    def __init__(self, server):
+        self.s, self.conns = server, []
+
+    def send(self, headers=None, **fields):
+        c = self.s.connect()
+        c.request("POST", "/v1/completions", body=json.dumps({**GOOD, "stream": True, **fields}), headers=headers or {})
+        self.conns.append(c)
+
+    def add(self, conn):
+        """A request sent by other means, where one sequence runs at a time: all before it wait."""
+        self.conns.append(conn)
+        self.s.until(lambda m: m["num_requests_running"] == 1 and m["num_requests_waiting"] == len(self.conns) - 1, "it is there")
+
+    def leave(self):
+        for c in self.conns:
+            c.close()
+        self.s.idle()
+
+
 class TestCase(cli.TestCase):
     """One server for all tests of a class; it must live through them and end well."""
     ARGS = ()

@@ -14,28 +14,11 @@ def by(address):
     return {"X-Forwarded-For": address}
 
 
-class Queue:
-    """Requests in threads, so that they wait; who they are by is in their headers. Streams, so that whoever reads none leaves."""
-
-    def __init__(self, server):
-        self.s, self.conns = server, []
-
-    def send(self, headers=None, **fields):
-        c = self.s.connect()
-        c.request("POST", "/v1/completions", body=serve.json.dumps({**serve.GOOD, "stream": True, **fields}), headers=headers or {})
-        self.conns.append(c)
-
-    def leave(self):
-        for c in self.conns:
-            c.close()
-        self.s.idle()
-
-
 class Turns(unittest.TestCase):
     def test_who_queues_much_does_not_make_others_wait(self):
         """Counted in requests: of those that came before, few have ended when the answer is there."""
         s = Server("--max-num-seqs", 2, *SLOW, *PROXY)
-        queue = Queue(s)
+        queue = serve.Queue(s)
         for i in range(4):
             queue.send(by(f"192.0.2.{i}"), n=12, **{**LONG, "max_tokens": 20})
         s.until(lambda m: m["num_requests_waiting"] == 46, "all wait")
@@ -51,7 +34,7 @@ class Turns(unittest.TestCase):
 
     def test_limit_per_client(self):
         s = Server("--max-num-seqs", 4, "--max-num-seqs-per-client", 1, *SLOW, *PROXY)
-        queue = Queue(s)
+        queue = serve.Queue(s)
         queue.send(by("192.0.2.1"), n=4, **LONG)
         queue.send(by("192.0.2.2"), n=4, **LONG)
         s.until(lambda m: m["num_requests_waiting"] == 6, "each has one that runs")
@@ -63,7 +46,7 @@ class Turns(unittest.TestCase):
 class Names(unittest.TestCase):
     def clients(self, s, headers):
         """As how many clients these count: one more request runs while they wait."""
-        queue = Queue(s)
+        queue = serve.Queue(s)
         queue.send({"X-Forwarded-For": "203.0.113.77", **headers[0]} if "Authorization" in headers[0] else by("203.0.113.77"), **LONG)
         s.until(lambda m: m["num_requests_running"] == 1, "it runs")
         for h in headers:
@@ -92,16 +75,13 @@ class Names(unittest.TestCase):
         s = Server("--max-num-seqs", 1, *SLOW, *PROXY)
         lines = "X-Forwarded-For: {}\r\nX-Forwarded-For: {}\r\n"
         body = serve.json.dumps({**serve.GOOD, **LONG, "stream": True})
-        conns = []
-        for i, pair in enumerate([("203.0.113.77", "203.0.113.77"), ("192.0.2.1", "192.0.2.9"), ("192.0.2.2", "192.0.2.9")]):
+        queue = serve.Queue(s)
+        for pair in (("203.0.113.77", "203.0.113.77"), ("192.0.2.1", "192.0.2.9"), ("192.0.2.2", "192.0.2.9")):
             c = serve.socket.create_connection(("127.0.0.1", s.port))
             c.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n{lines.format(*pair)}Content-Length: {len(body)}\r\n\r\n{body}".encode())
-            conns.append(c)
-            s.until(lambda m: m["num_requests_running"] == 1 and m["num_requests_waiting"] == i, "it is there")
+            queue.add(c)
         self.assertEqual(s.metrics()["num_clients_waiting"], 1)
-        for c in conns:
-            c.close()
-        s.idle()
+        queue.leave()
         self.assertEqual(s.end()[0], 0)
 
     def test_nobody_is_believed(self):
@@ -135,7 +115,7 @@ class Priority(serve.TestCase):
 
     def test_urgent(self):
         """Lower is earlier, also than what the same client has sent before."""
-        queue = Queue(self.s)
+        queue = serve.Queue(self.s)
         queue.send(n=24, max_tokens=20, ignore_eos=True)
         self.s.until(lambda m: m["num_requests_waiting"] == 23, "all wait")
         self.assertEqual(self.s.complete(max_tokens=5, priority=-1).status, 200)

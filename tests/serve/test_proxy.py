@@ -150,17 +150,14 @@ class Replicas(unittest.TestCase):
         """They take turns by their own addresses, whatever they write into the header."""
         s = Server("--force", "gemm=ref,attention=ref", "--max-num-seqs", 1, "--trusted-proxy", "127.0.0.1")
         proxy = Proxy(s, s)
-        conns = []
-        for i, (address, says) in enumerate((("127.0.0.9", ""), ("127.0.0.2", "192.0.2.1"), ("127.0.0.2", "192.0.2.2"), ("127.0.0.3", "192.0.2.1"))):
+        queue = serve.Queue(s)
+        for address, says in (("127.0.0.9", ""), ("127.0.0.2", "192.0.2.1"), ("127.0.0.2", "192.0.2.2"), ("127.0.0.3", "192.0.2.1")):
             c = serve.http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=serve.PATIENCE, source_address=(address, 0))
             c.request("POST", "/v1/completions", body=json.dumps({**serve.GOOD, "stream": True, "max_tokens": 400, "ignore_eos": True}),
                       headers={"X-Forwarded-For": says} if says else {})
-            conns.append(c)
-            s.until(lambda m: m["num_requests_running"] == 1 and m["num_requests_waiting"] == i, "it is there")
+            queue.add(c)
         self.assertEqual(s.metrics()["num_clients_waiting"], 2)
-        for c in conns:
-            c.close()
-        s.idle()
+        queue.leave()
         self.assertEqual(s.end()[0], 0)
         proxy.end()
 

@@ -180,7 +180,7 @@ static void broken_rows_fail_alone(void **state)
     }
 }
 
-/* Its pages may be broken, too: who begins alike computes them again. Those of others stay. */
+/* Its pages may be broken, too: a request with the same prefix computes them again. Those of others stay. */
 static void broken_pages_are_forgotten(void **state)
 {
     tally t;

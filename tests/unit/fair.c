@@ -320,7 +320,7 @@ static void test_short_prompt_goes_first(void **state)
     close_world(&w);
 }
 
-/* A level of priority is worth so many tokens, and no more: who is less urgent gets its turn. */
+/* A level of priority is worth a fixed number of tokens: a less urgent client gets its turn. */
 static void test_priority_between_clients(void **state)
 {
     (void)state;
