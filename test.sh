@@ -192,21 +192,14 @@ setarch "$(uname -m)" -R true 2>/dev/null && plain_addresses=(setarch "$(uname -
 
 # --- fuzzing ---------------------------------------------------------------------------------------
 
-# Looks for new failures for a while, beginning from the seeds that belong to the target.
-fuzz() {
-    local target=$1 name=${1##*/fuzz_}
-    local folder=$out/corpus/$name
-    mkdir -p "$folder"
-    cp "$out/fuzz/tests/fuzz/$name"_*.seed "$folder" 2>/dev/null
-    "$target" -max_total_time="$fuzz_seconds" -rss_limit_mb=2048 -timeout=20 -max_len=8192 \
-        -artifact_prefix="$out/log/fuzz-$name-" -print_final_stats=1 "$folder"
-}
+# Looks for new failures for a while, beginning with the inputs that are kept.
+fuzz() { tests/fuzz.sh --build "$out/fuzz" --dry --seconds "$fuzz_seconds" "$1"; }
 
 fuzz_all() {
     local target found=1
     for target in "$out"/fuzz/tests/fuzz/fuzz_*; do
         [ -x "$target" ] && [ -f "$target" ] || continue
-        beside "fuzz ${target##*/fuzz_}, $fuzz_seconds s beside the others" fuzz "$target"
+        beside "fuzz ${target##*/fuzz_}, $fuzz_seconds s beside the others" fuzz "${target##*/fuzz_}"
         found=0
     done
     [ $found = 0 ] || check "fuzz: there are targets" false
@@ -231,7 +224,7 @@ stage_plain() {
     fi
     if $long; then
         check "soak of half an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/cli/soak.py 1800
-        check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/serve/soak.py 3600
+        check "soak of the server, an hour" env WEFT="$out/plain/src/cli/weft" "$python" tests/serve/soak.py --segment 3600
     fi
 }
 
@@ -251,14 +244,15 @@ stage_asan() {
     only_pocl
     if $short; then
         run_tests "tests with address and undefined-behaviour sanitizers" asan -- \
-            '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|framing|front|life|many|protocol)|batch_invariance )'
+            '^(unit |fault |cli (chat|run|measure|bench_)|serve (bad|broken|fair|framing|front|life|many|model_file|protocol)|batch_invariance )'
     fi
-    longer "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve memory" \
-        run_tests "more tests with these sanitizers" asan -- '^(bad models|golden opencl|cli (tokenize|usage)|serve memory)$'
+    longer "with these sanitizers: bad models, golden opencl, cli tokenize, cli usage, serve crowd, fields, meaning, memory and proxy" \
+        run_tests "more tests with these sanitizers" asan -- \
+        '^(bad models|golden opencl|cli (tokenize|usage)|serve (crowd|fields|meaning|memory|proxy))$'
     unset OCL_ICD_VENDORS
     # At 3 requests a second it takes little from the stages beside which it runs.
     beside "soak of the server with these sanitizers, $soak_seconds s beside what follows" \
-        env WEFT="$out/asan/src/cli/weft" "$python" tests/serve/soak.py "$soak_seconds" 3
+        env WEFT="$out/asan/src/cli/weft" "$python" tests/serve/soak.py --segment "$soak_seconds" --rate 3
     $more || left_out+=("the soak of the server with sanitizers: 120 s in place of $soak_seconds s")
 }
 
@@ -267,7 +261,7 @@ stage_tsan() {
     check "build with the thread sanitizer" compile tsan "${sanitized[@]}" -Db_sanitize=thread \
         -Dopencl=disabled -Dopenblas=disabled || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
-        '^(unit (cpu_queue|engine|verify_bind|file_map)|fault null|cli run|serve (many|framing))$'
+        '^(unit (cpu_queue|engine|verify_bind|file_map)|fault null|cli run|serve (many|framing|front))$'
 }
 
 stage_cpu-only() {
@@ -281,7 +275,9 @@ stage_cpu-only() {
 
 stage_fuzz() {
     CC=clang check "build of the fuzzers" compile fuzz -Dbuildtype=debugoptimized -Dopencl=disabled -Dfuzz=true \
-        -- '^tests/fuzz/(fuzz_[a-z0-9_]*|[a-z0-9_]*\.seed)$' && fuzz_all
+        -- '^tests/fuzz/(fuzz_[a-z0-9_]*|[a-z0-9_]*\.seed)$' || return
+    run_tests "inputs kept from fuzzing" fuzz -- --suite fuzz
+    fuzz_all
     $more || left_out+=("fuzzing: 60 s a target in place of $fuzz_seconds s")
 }
 

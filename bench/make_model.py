@@ -169,7 +169,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument('--shape', choices=list(SHAPES), required=True)
-    p.add_argument('--type', choices=list(gw.TYPES), default='F16')
+    p.add_argument('--type', choices=[*gw.TYPES, *gw.MIXES], default='F16')
     p.add_argument('--layers', type=int, help='fewer layers than the original')
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--threads', type=int, default=min(16, os.cpu_count()))
@@ -177,7 +177,7 @@ def main():
     a = p.parse_args()
     s = dict(SHAPES[a.shape], name=a.shape)
     s['layers'] = a.layers or s['layers']
-    block = gw.TYPES[a.type][1]
+    block = gw.TYPES[gw.base_kind(a.type)][1]
     if s['width'] % block or s['ffn'] % block:
         sys.exit(
             f'make_model.py: {a.shape} has rows that are no multiple of {block} ({a.type})'

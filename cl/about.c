@@ -56,7 +56,7 @@ static cl_caps able(const cl_caps *real)
 static bool configure(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
 {
     memset(l, 0, sizeof *l);
-    bool layout_fits = v->layout != WF_CL_FRAGMENT_MAJOR || c->in[1].dtype == WF_F16;
+    bool layout_fits = v->layout != WF_CL_FRAGMENT_MAJOR || wf_cl_fragments(c->in[1].dtype);
     return layout_fits && v->configure(caps, v, c, 0, l);
 }
 

@@ -8,6 +8,8 @@
  *
  * A driver can crash on a binary of its own. Before one is loaded a canary file says which process is
  * at it; if that process is gone and its canary is not, the entry killed it and is removed.
+ *
+ * Canaries and unfinished entries have their process in their names, so what a killed one leaves is known and removed.
  */
 #include "cl/cl.h"
 
@@ -90,38 +92,7 @@ void *wf_cl_cache_get(const char *dir, const cl_key *key, size_t *size)
     return data;
 }
 
-static bool write_all(FILE *f, const void *data, size_t n)
-{
-    return fwrite(data, 1, n, f) == n;
-}
-
-void wf_cl_cache_put(const char *dir, const cl_key *key, const void *bin, size_t size)
-{
-    char path[600], tmp[640];
-    header h = {.key_size = strlen(key->text), .bin_size = size};
-    memcpy(h.magic, magic, sizeof magic);
-    h.check = hash(hash(0, key->text, h.key_size), bin, size);
-    mkdir(dir, 0700);
-    entry_path(path, sizeof path, dir, key);
-    snprintf(tmp, sizeof tmp, "%s.%ld.tmp", path, (long)getpid());
-    FILE *f = fopen(tmp, "wbx");
-    if (!f) return; /* a cache that cannot be written is a slow start, not an error */
-    bool ok = write_all(f, &h, sizeof h) && write_all(f, key->text, h.key_size) && write_all(f, bin, size);
-    ok = fclose(f) == 0 && ok;
-    if (!ok || rename(tmp, path) != 0) {
-        wf_log(WEFT_LOG_DEBUG, "cannot keep kernel %s: %s", path, strerror(errno));
-        unlink(tmp);
-    }
-}
-
-void wf_cl_cache_remove(const char *dir, const cl_key *key)
-{
-    char path[600];
-    entry_path(path, sizeof path, dir, key);
-    unlink(path);
-}
-
-/* ---- canary ---------------------------------------------------------------------------------------------- */
+/* ---- files of one process --------------------------------------------------------------------------------- */
 
 /* When a process started, in clock ticks since boot: tells it from a later one of the same number.
  * 0 if there is no such process. */
@@ -144,18 +115,19 @@ static bool is_alive(long pid, unsigned long long started)
     return start_time(pid) == started;
 }
 
-static void canary_path(char *buf, size_t cap, const char *dir, const cl_key *key)
+/* A file of this process that belongs to an entry. */
+static void own_path(char *buf, size_t cap, const char *dir, const cl_key *key, const char *what)
 {
-    snprintf(buf, cap, "%s/%s.%ld-%llu.loading", dir, key->name, (long)getpid(), start_time(getpid()));
+    snprintf(buf, cap, "%s/%s.%ld-%llu.%s", dir, key->name, (long)getpid(), start_time(getpid()), what);
 }
 
-/* Removes canaries of processes that are gone; true if there were any. */
-static bool find_dead(const char *dir, const cl_key *key)
+/* Removes such files of processes that are gone; true if there were any. */
+static bool remove_dead(const char *dir, const cl_key *key, const char *what)
 {
     char pattern[600];
     glob_t g = {0};
     bool dead = false;
-    snprintf(pattern, sizeof pattern, "%s/%s.*.loading", dir, key->name);
+    snprintf(pattern, sizeof pattern, "%s/%s.*.%s", dir, key->name, what);
     if (glob(pattern, GLOB_NOSORT, NULL, &g) != 0) return false;
     for (size_t i = 0; i < g.gl_pathc; i++) {
         long pid = 0;
@@ -169,16 +141,52 @@ static bool find_dead(const char *dir, const cl_key *key)
     return dead;
 }
 
+/* ---- writing ----------------------------------------------------------------------------------------------- */
+
+static bool write_all(FILE *f, const void *data, size_t n)
+{
+    return fwrite(data, 1, n, f) == n;
+}
+
+void wf_cl_cache_put(const char *dir, const cl_key *key, const void *bin, size_t size)
+{
+    char path[600], tmp[700];
+    header h = {.key_size = strlen(key->text), .bin_size = size};
+    memcpy(h.magic, magic, sizeof magic);
+    h.check = hash(hash(0, key->text, h.key_size), bin, size);
+    mkdir(dir, 0700);
+    entry_path(path, sizeof path, dir, key);
+    remove_dead(dir, key, "tmp");
+    own_path(tmp, sizeof tmp, dir, key, "tmp");
+    FILE *f = fopen(tmp, "wbx");
+    if (!f) return; /* a cache that cannot be written is a slow start, not an error */
+    bool ok = write_all(f, &h, sizeof h) && write_all(f, key->text, h.key_size) && write_all(f, bin, size);
+    ok = fclose(f) == 0 && ok;
+    if (!ok || rename(tmp, path) != 0) {
+        wf_log(WEFT_LOG_DEBUG, "cannot keep kernel %s: %s", path, strerror(errno));
+        unlink(tmp);
+    }
+}
+
+void wf_cl_cache_remove(const char *dir, const cl_key *key)
+{
+    char path[600];
+    entry_path(path, sizeof path, dir, key);
+    unlink(path);
+}
+
+/* ---- canary ---------------------------------------------------------------------------------------------- */
+
 bool wf_cl_canary_arm(const char *dir, const cl_key *key)
 {
     char path[700];
-    if (find_dead(dir, key)) {
+    if (remove_dead(dir, key, "loading")) {
         wf_log(WEFT_LOG_WARN, "a process died while loading kernel %s/%s.bin; building it again", dir,
                key->name);
         wf_cl_cache_remove(dir, key);
         return false;
     }
-    canary_path(path, sizeof path, dir, key);
+    own_path(path, sizeof path, dir, key, "loading");
     FILE *f = fopen(path, "wb");
     if (!f) return false;
     return fclose(f) == 0;
@@ -187,6 +195,6 @@ bool wf_cl_canary_arm(const char *dir, const cl_key *key)
 void wf_cl_canary_clear(const char *dir, const cl_key *key)
 {
     char path[700];
-    canary_path(path, sizeof path, dir, key);
+    own_path(path, sizeof path, dir, key, "loading");
     unlink(path);
 }

@@ -185,6 +185,7 @@ bool wf_cl_caps(cl_device_ref *ref)
     c->registers = has_word(ext, "cl_nv_device_attribute_query") || has_word(ext, "cl_amd_device_attribute_query");
     c->max_group = ref->info.max_group;
     c->units = WF_MAX(ref->info.compute_units, 1u);
+    c->mhz = WF_MAX((uint32_t)get_number(ref->device, CL_DEVICE_MAX_CLOCK_FREQUENCY), 200u); /* some drivers say 0 or 1 */
     c->cache = get_number(ref->device, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
     c->local_bytes = ref->info.local_memory;
     c->mem_align = (uint32_t)get_number(ref->device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8;

@@ -6,7 +6,7 @@
  * which arguments. That it succeeds is what "supports" means, so there is no second set of rules.
  * OpenCL 1.2 entry points only; what later versions add is reached by query.
  *
- * Files in their order, which tests/layers holds: ptx, wgmma*, source, launch, ops/<op>, variants, costs, pick; errors, queue, cache, child,
+ * Files in their order, which tests/layers holds: ptx, fragments, wgmma*, source, launch, ops/<op>, variants, costs, pick; errors, queue, cache, child,
  * prog; ops/clblast_run, submit; about, buf, layout, quirks, caps, probe; dev.
  */
 #ifndef WF_CL_H
@@ -22,7 +22,7 @@ typedef struct cl_dev cl_dev;
 
 #define WF_CL_MAX_QUEUES 64
 #define WF_CL_MAX_ARGS   40
-#define WF_CL_MAX_KNOBS  16
+#define WF_CL_MAX_KNOBS  20
 #define WF_CL_MAX_WAITS  64 /* events of other queues that one call waits for */
 
 /* ---- caps.c, quirks.c: what a device can do --------------------------------------------------------- */
@@ -30,6 +30,7 @@ typedef struct cl_dev cl_dev;
 typedef struct cl_caps {
     uint32_t max_group, mem_align, local_bytes; /* work-items; bytes */
     uint32_t units; /* compute units (multiprocessors) */
+    uint32_t mhz;
     bool gpu;      /* kernels choose their shapes for a GPU */
     bool fma;      /* fma() is one instruction */
     bool fp16, subgroup, matrix;
@@ -67,6 +68,8 @@ typedef struct cl_device_ref {
 /* Fills info, caps and quirks of ref->device; false (with a debug log) if weft cannot use it. */
 bool wf_cl_caps(cl_device_ref *ref);
 cl_quirks wf_cl_quirks(const struct weft_device_info *info);
+/* Says why a platform may show no device, where that is known. */
+void wf_cl_explain_no_device(const char *platform);
 
 /* ---- compile.c: one program, in whatever process ------------------------------------------------------ */
 
@@ -193,6 +196,7 @@ typedef struct cl_wgmma_costs {
         double memory, cache;                        /* TB/s */
         double unit;                                 /* TFLOP/s of a multiprocessor */
         double part, exchange;                       /* us for each part of K; us per MB of sums */
+        double expand;                               /* us for each row of a step of quantised W */
     } wgmma;
     struct {
         double round, unit, unit_x, part, pack, copy; /* as above; unit_x: more for each row of X; pack: us; copy: us per MB of X */
@@ -217,11 +221,22 @@ uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t ro
 void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
                        void *dst);
 
+/* How weights of a format lie MMA-fragment-major (fragments.c; kernels/fragment_bytes.clh says what each number is). A weight is
+ * scale * (q - zero), or with min scale * q + minimum. */
+typedef struct cl_fragments {
+    uint8_t bits, group, min, zero;
+} cl_fragments;
+const cl_fragments *wf_cl_fragments(enum wf_dtype); /* NULL: they cannot */
+uint32_t wf_cl_fragment_k(const cl_fragments *);     /* of K a tile */
+uint32_t wf_cl_fragment_bytes(const cl_fragments *); /* of a tile of 16 rows */
+/* Quantised weights, of which cols is a multiple of a tile's K. */
+void wf_cl_fragments_pack(enum wf_dtype, uint32_t rows, uint32_t cols, const uint8_t *src, uint8_t *dst);
+
 /* ---- wgmma.c: a kernel as PTX ------------------------------------------------------------------------------- */
 
-/* The program for the knobs warpgroups, pack, tile_m, batch, split_k (variants.def), with or without SiLU in the epilogue; malloc'ed,
- * NULL on shortage of memory. */
-char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu);
+/* The program for the knobs warpgroups, pack, tile_m, batch, split_k (variants.def), with or without SiLU in the epilogue, and for weights
+ * that lie so; malloc'ed, NULL on shortage of memory. */
+char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, const cl_fragments *w);
 /* What a launch of it takes. */
 typedef struct cl_wgmma {
     uint32_t threads, w_rows, tile_m; /* of a work-group: work-items, rows of W, rows of X */
@@ -232,7 +247,7 @@ typedef struct cl_wgmma {
     bool pack;                      /* scratch memory also holds X, of whole tiles, behind the zeroed bytes */
     uint64_t exchange_bytes;        /* of the zeroed workspace that a tile takes */
 } cl_wgmma;
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu);
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w);
 /* The program of attention for the knobs keys, stages (variants.def) and a head size; as above. Its work-groups have so
  * many work-items for so many packed rows. */
 enum { WF_CL_ATTENTION_THREADS = 384, WF_CL_ATTENTION_ROWS = 128 };
@@ -316,7 +331,7 @@ typedef struct cl_buf {
     cl_mem mem;
 } cl_buf;
 
-/* A buffer that grows to what the launches so far needed. */
+/* A buffer that grows to what the launches so far needed; wf_cl_reserve makes it large enough for all that are bound. */
 typedef struct cl_growable {
     cl_mem mem;
     uint64_t bytes;
@@ -346,6 +361,7 @@ struct cl_dev {
     cl_context ctx;
     cl_q *queue[WF_CL_MAX_QUEUES];
     uint64_t n_queues; /* ever created */
+    uint64_t scratch, zeroed; /* bytes of a queue's buffers that a call bound so far needs at most */
     cl_q *own;     /* the backend's own queue, to touch new buffers */
     char cache[512]; /* folder of kernel binaries; "": none */
     cl_child child;
@@ -374,6 +390,7 @@ weft_status wf_cl_read(wf_queue *, wf_buf *, uint64_t, void *, uint64_t, wf_even
 weft_status wf_cl_fill(wf_queue *, wf_buf *, uint64_t, uint64_t, uint32_t);
 weft_status wf_cl_submit(wf_queue *, const wf_call *);
 weft_status wf_cl_launch(wf_queue *, const wf_call *, const wf_bound *);
+weft_status wf_cl_reserve(wf_queue *, uint64_t *bytes);
 weft_status wf_cl_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cl_flush(wf_queue *);
 weft_status wf_cl_wait(wf_event *, uint32_t timeout_ms);

@@ -11,7 +11,7 @@ static const struct {
 } coefficients[] = {
 #define X(of, name) {#of, #name, offsetof(cl_wgmma_costs, of.name)},
     X(wgmma, round) X(wgmma, latency) X(wgmma, latency_w) X(wgmma, latency_x) X(wgmma, memory) X(wgmma, cache) X(wgmma, unit)
-    X(wgmma, part) X(wgmma, exchange)
+    X(wgmma, part) X(wgmma, exchange) X(wgmma, expand)
     X(wgmma_packed, round) X(wgmma_packed, unit) X(wgmma_packed, unit_x) X(wgmma_packed, part) X(wgmma_packed, pack) X(wgmma_packed, copy)
 #undef X
 };

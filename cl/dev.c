@@ -17,7 +17,10 @@ static size_t platform_devices(cl_platform_id platform, uint32_t p, cl_device_re
     cl_uint nd = 0;
     cl_int err = clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, WF_LEN(ids), ids, &nd);
     if (err != CL_SUCCESS) {
+        char name[96] = "";
+        clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
         wf_log(WEFT_LOG_DEBUG, "OpenCL platform %u has no device: %s", p, wf_cl_error_name(err));
+        wf_cl_explain_no_device(name);
         return n;
     }
     for (uint32_t d = 0; d < WF_MIN(nd, WF_LEN(ids)); d++) {
@@ -110,6 +113,7 @@ static const wf_dev_fns fns = {
     .fill = wf_cl_fill,
     .submit = wf_cl_submit,
     .launch = wf_cl_launch,
+    .reserve = wf_cl_reserve,
     .mark = wf_cl_mark,
     .flush = wf_cl_flush,
     .wait = wf_cl_wait,
@@ -128,6 +132,7 @@ static const wf_dev_fns fns = {
 };
 
 #define WGMMA_SCRATCH (128u << 20) /* 2,048 packed rows of X for a K of 14,336 take 59 MB */
+#define MODEST_OPS    8.0 /* a cycle of a unit: half of the least that GPUs have */
 #define PANELS        (512u << 20) /* a quarter holds 8,192 rows of W for a K of 4,096 */
 #define WGMMA_ZEROED   (20u << 20)  /* sums that work-groups share: at most as many as run at once, of 66 KB each */
 
@@ -145,6 +150,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->align = 128;
     while (b->align < d->ref.caps.mem_align) b->align *= 2;
     b->cache = d->ref.caps.cache;
+    if (d->ref.info.type != WEFT_DEVICE_CPU) b->modest_rate = MODEST_OPS * d->ref.caps.units * d->ref.caps.mhz;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
     b->stack_weights = true;
     b->has_fused_gemm = d->ref.caps.nv_mma;

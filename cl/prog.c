@@ -209,12 +209,15 @@ weft_status wf_cl_kernel(cl_dev *d, int variant, const wf_call *c, cl_launch *l,
 
 weft_status wf_cl_bind(wf_dev *base, const wf_call *c, int variant, wf_bound *out)
 {
+    cl_dev *d = (cl_dev *)base;
     cl_launch l;
     cl_kern *k;
-    WF_TRY(wf_cl_check_lost((cl_dev *)base));
+    WF_TRY(wf_cl_check_lost(d));
     if (!wf_cl_variant_at(c->op, variant))
         return wf_fail(WEFT_ERR_ARG, "%s has no variant %d", wf_ops[c->op].name, variant);
-    WF_TRY(wf_cl_kernel((cl_dev *)base, variant, c, &l, &k));
+    WF_TRY(wf_cl_kernel(d, variant, c, &l, &k));
+    d->scratch = WF_MAX(d->scratch, l.scratch);
+    d->zeroed = WF_MAX(d->zeroed, l.zeroed);
     *out = (wf_bound){variant, k};
     return WEFT_OK;
 }

@@ -43,6 +43,17 @@ weft_status wf_cl_scratch(cl_q *q, uint64_t bytes)
     return grow_both(q, bytes, 0);
 }
 
+/* Drivers may find memory at first use only, which is the fill of the zeros. */
+weft_status wf_cl_reserve(wf_queue *queue, uint64_t *bytes)
+{
+    cl_q *q = (cl_q *)queue;
+    const cl_dev *d = (const cl_dev *)queue->dev;
+    WF_TRY(wf_cl_check_lost(d));
+    WF_TRY(grow_both(q, d->scratch, d->zeroed));
+    *bytes = q->scratch.bytes + q->zeroed.bytes;
+    return wf_finish(queue);
+}
+
 static void release(cl_q *q)
 {
     if (q->scratch.mem) clReleaseMemObject(q->scratch.mem);

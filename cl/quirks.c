@@ -2,8 +2,12 @@
  * device's and the driver version's text; all that match add up. */
 #include "cl/cl.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/file.h"
 
 typedef struct row {
     const char *platform, *name, *driver; /* "" matches all */
@@ -40,4 +44,25 @@ cl_quirks wf_cl_quirks(const struct weft_device_info *info)
         q.skip |= r->q.skip;
     }
     return q;
+}
+
+/* Where PoCL keeps what it compiles; it shows no device if it cannot. */
+static void pocl_cache(char *path, size_t cap)
+{
+    const char *own = getenv("POCL_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (own && *own) snprintf(path, cap, "%s", own);
+    else if (xdg && *xdg) snprintf(path, cap, "%s/pocl/kcache", xdg);
+    else if (home && *home) snprintf(path, cap, "%s/.cache/pocl/kcache", home);
+    else snprintf(path, cap, "/tmp/pocl/kcache");
+}
+
+/* Once, though devices are listed often. */
+void wf_cl_explain_no_device(const char *platform)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char path[1024];
+    if (!strstr(platform, "Portable Computing Language")) return;
+    pocl_cache(path, sizeof path);
+    if (wf_folder_check(path) == WEFT_OK || atomic_flag_test_and_set(&said)) return;
+    wf_log(WEFT_LOG_WARN, "OpenCL: PoCL shows no device because it has no cache folder: %s; make it writable, or set POCL_CACHE_DIR to one that is", wf_error());
 }

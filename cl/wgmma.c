@@ -1,9 +1,9 @@
 /* wgmma: the GEMM of NVIDIA's compute capability 9.0, generated as PTX. OpenCL C refuses these instructions, but
  * the driver takes PTX as a program binary.
  *
- *   Y[M, N] = X W^T + bias + residual; W MMA-fragment-major (layout.c), X in rows of F16, accumulators in F32
+ *   Y[M, N] = X W^T + bias + residual; W MMA-fragment-major (layout.c), F16 or quantised, X in rows of F16, accumulators in F32
  *
- *   W: device memory --> registers, operand A; a warp reads 512 bytes at once, each lane its own fragments
+ *   W: device memory --> registers, operand A (wgmma_weights.c); each lane its own fragments
  *   X: device memory --> shared memory, operand B; stages of 64 of K, swizzled as their descriptor says
  *          |  one step: four times wgmma m64 x tile_m x 16
  *          v
@@ -21,36 +21,41 @@
 
 #define WARPGROUP   128
 #define REGISTERS   65536 /* of a multiprocessor */
-#define FRAGMENT    512 /* bytes: 16 rows and 16 of K of W */
-#define AHEAD_L2    16 /* products that W is fetched into L2 ahead of its loads */
 
 /* ---- what is derived from the knobs ------------------------------------------------------------------------ */
 
-static wf_wgmma derive(const int32_t knob[5], bool silu)
+/* Two batches of quantised weights wait in registers besides the operands. Large tiles have none to spare, and time enough for one step;
+ * else what is on its way decides (H200, 28,672 x 4,096, Q8_0, M = 64: one step 66 us, two 55, four 53). */
+static int batch_of(const wf_wgmma *s, int knob)
 {
-    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .batch = knob[3], .split_k = knob[4], .silu = silu};
+    enum { FEW = 640 }; /* bytes of a tile: up to 4.5 bits a weight */
+    if (s->w.bits == 16) return knob;
+    if (s->pack || s->warpgroups > 2) return 1;
+    return s->tile_m <= 64 && wf_cl_fragment_bytes(&s->w) >= FEW ? 4 : 2;
+}
+
+static wf_wgmma derive(const int32_t knob[5], bool silu, const cl_fragments *w)
+{
+    wf_wgmma s = {.warpgroups = knob[0], .pack = knob[1], .tile_m = knob[2], .split_k = knob[4], .silu = silu, .w = *w};
+    s.batch = batch_of(&s, knob[3]);
+    s.unroll = WF_MAX(WF_WGMMA_STAGES, 2 * s.batch);
     s.threads = s.warpgroups * WARPGROUP;
     s.w_rows = s.warpgroups * 64;
     s.tile_n = s.w_rows / (1 + s.silu);
     s.stage_bytes = s.tile_m * WF_WGMMA_ROW_BYTES;
     s.copies = (s.tile_m * WF_WGMMA_CHUNKS + s.threads - 1) / s.threads;
     s.n_acc = s.tile_m / 2;
-    s.w_registers = 2 * s.batch * WF_WGMMA_PRODUCTS * 4;
-    s.resident = WF_MIN(REGISTERS / (s.threads * (s.n_acc + s.w_registers + 32)), 4);
+    s.w_registers = wf_wgmma_operand_registers(&s) + wf_wgmma_held_registers(&s);
+    int others = s.w.bits == 16 ? 32 : 56;
+    s.resident = WF_MAX(WF_MIN(REGISTERS / (s.threads * (s.n_acc + s.w_registers + others)), 4), 1);
     return s;
 }
 
-cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu)
+cl_wgmma wf_cl_wgmma_shape(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = derive(knob, silu);
+    wf_wgmma s = derive(knob, silu, w);
     return (cl_wgmma){.threads = (uint32_t)s.threads, .w_rows = (uint32_t)s.w_rows, .tile_n = (uint32_t)s.tile_n, .tile_m = (uint32_t)s.tile_m, .split_k = (uint32_t)s.split_k,
                       .resident = (uint32_t)s.resident, .tile_k = WF_WGMMA_PRODUCTS * 16, .pack = s.pack, .exchange_bytes = wf_wgmma_exchange_bytes(&s)};
-}
-
-/* Number of the first of the four registers of W that product i of unrolled step u reads. */
-static int fragment(const wf_wgmma *s, int u, int i)
-{
-    return (u % (2 * s->batch) * WF_WGMMA_PRODUCTS + i) * 4;
 }
 
 /* ---- before the main loop ----------------------------------------------------------------------------------- */
@@ -82,12 +87,12 @@ static void declare(wf_ptx *t, const wf_wgmma *s)
             ".reg .pred has_bias, has_res, to_half;"
             ".reg .b32 tid, lane, warpgroup, warp;"
             ".reg .b32 unit, units, grid, m_tiles, tile, rank, m0, n0, first_step, kt, steps;"
-            ".reg .b64 smem_desc, x_from, x_skip, w_from;"
+            ".reg .b64 smem_desc, x_from, x_skip;"
             ".reg .b32 x_to, bytes<%d>;"
-            ".reg .pred prefetches;"
             ".reg .b32 a<%d>;"
             ".reg .f32 acc<%d>;",
-         s->copies, WF_MAX(s->w_registers, wf_wgmma_pack_registers(s)), s->n_acc);
+         s->copies, WF_MAX(wf_wgmma_operand_registers(s), wf_wgmma_pack_registers(s)), s->n_acc);
+    wf_wgmma_declare_weights(t, s);
 }
 
 static void load_arguments(wf_ptx *t)
@@ -161,36 +166,6 @@ static void place_unit(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
-/* Past the last rows: the last block again, whose accumulators are thrown away. With SiLU the first half of the warps has
- * blocks of gate, the other half the same blocks of up. */
-static void place_w(wf_ptx *t, const wf_wgmma *s)
-{
-    int half = s->warpgroups * 2;
-    open_scope(t, "Where this work-item reads W.", "Reads n, k, lane, m0, n0, warpgroup, warp, first_step, w; writes prefetches, w_from.",
-         ".b32 last, row, block; .b64 off, more; .pred up;");
-    emit(t, "add.u32 last, n, 15;"
-            "shr.u32 last, last, 4;"
-            "sub.u32 last, last, 1;"
-            "setp.eq.u32 prefetches, lane, 0;"
-            "setp.eq.and.u32 prefetches, m0, 0, prefetches; // tiles that differ in X only share W\n"
-            "mad.lo.u32 row, warpgroup, 4, warp;"
-            "shr.u32 block, n0, 4;");
-    if (s->silu) emit(t, "setp.ge.u32 up, row, %d;"
-                         "@up sub.u32 row, row, %d;", half, half);
-    emit(t, "add.u32 block, block, row;"
-            "min.u32 block, block, last;");
-    if (s->silu) emit(t, "@up add.u32 block, block, last;"
-                         "@up add.u32 block, block, 1;");
-    emit(t, "mul.wide.u32 off, block, k;"
-            "shl.b64 off, off, 5;"
-            "mul.wide.u32 more, lane, 16;"
-            "add.s64 off, off, more;"
-            "mul.wide.u32 more, first_step, %d;"
-            "add.s64 off, off, more;"
-            "add.s64 w_from, off, w;", WF_WGMMA_PRODUCTS * FRAGMENT);
-    close_scope(t);
-}
-
 /* Chunk c of row r of X lies at chunk c ^ r % 8. Of rows past the last no bytes are loaded, and their address is the
  * matrix itself. */
 static void place_x(wf_ptx *t, const wf_wgmma *s)
@@ -240,38 +215,6 @@ static void copy_x(wf_ptx *t, const wf_wgmma *s, int stage)
     close_scope(t);
 }
 
-/* The tiles that read the same W do so at the same time: without this all of them wait for memory. Where two
- * work-groups are resident they hide each other's latency, and this only costs. */
-static void prefetch_w(wf_ptx *t, const wf_wgmma *s, int ahead)
-{
-    int products = s->batch * WF_WGMMA_PRODUCTS;
-    emit(t, "add.u32 step, kt, %d;"
-            "setp.lt.and.u32 fetch, step, steps, prefetches;"
-            "@fetch cp.async.bulk.prefetch.L2.global [w_from+%d], %d;",
-         ahead + AHEAD_L2 / WF_WGMMA_PRODUCTS + s->batch - 1, (AHEAD_L2 - products) * FRAGMENT, products * FRAGMENT);
-}
-
-/* All at once: the assembler has one scoreboard for them all, so that a wait for one load is a wait for every load issued
- * since (measured: 575 against 645 TFLOP/s). */
-static void load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
-{
-    open_scope(t, "Loads W for the next batch of steps, and prefetches the one after into L2.",
-         s->resident > 1 ? "Reads kt, steps, w_from; writes a*, w_from." : "Reads kt, steps, w_from, prefetches; writes a*, w_from.",
-         ".b32 step; .pred there, fetch;");
-    for (int i = 0; i < s->batch; i++) {
-        emit(t, "add.u32 step, kt, %d;"
-                "setp.lt.u32 there, step, steps;", ahead + i);
-        for (int ks = 0; ks < WF_WGMMA_PRODUCTS; ks++) {
-            emit(t, "@there ld.global.nc.L1::no_allocate.v4.u32 {");
-            wf_ptx_list(t, "a", fragment(s, u + i, ks), 4);
-            emit(t, "}, [w_from+%d];", (i * WF_WGMMA_PRODUCTS + ks) * FRAGMENT);
-        }
-    }
-    emit(t, "add.s64 w_from, w_from, %d;", s->batch * WF_WGMMA_PRODUCTS * FRAGMENT);
-    if (s->resident == 1) prefetch_w(t, s, ahead);
-    close_scope(t);
-}
-
 static void multiply(wf_ptx *t, const wf_wgmma *s, int u)
 {
     open_scope(t, "Begins the products of a step and waits for those of the step before.", "Reads smem_desc, a*, acc*; writes acc*.", ".b64 desc;");
@@ -281,7 +224,7 @@ static void multiply(wf_ptx *t, const wf_wgmma *s, int u)
         emit(t, "wgmma.mma_async.sync.aligned.m64n%dk16.f32.f16.f16 {", s->tile_m);
         wf_ptx_list(t, "acc", 0, s->n_acc);
         emit(t, "}, {");
-        wf_ptx_list(t, "a", fragment(s, u, ks), 4);
+        wf_ptx_list(t, "a", wf_wgmma_fragment(s, u, ks), 4);
         emit(t, "}, desc, 1, 1, 1, 0;");
         if (ks + 1 < WF_WGMMA_PRODUCTS) emit(t, "add.s64 desc, desc, 2; // 16 of K are 32 bytes\n");
     }
@@ -327,7 +270,8 @@ static void step(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
         emit(t, "cp.async.wait_group %d;", ahead - 1);
     emit(t, "bar.sync 0;");
     multiply(t, s, u);
-    if (u % s->batch == 0) load_w(t, s, u + s->batch, s->batch);
+    if (u % s->batch == 0) wf_wgmma_load_w(t, s, u + s->batch, s->batch);
+    wf_wgmma_expand(t, s, u + 1);
     emit(t, "add.u32 later, kt, %d;"
             "setp.lt.u32 more, later, steps;"
             "@!more bra STEP%d;", ahead, u);
@@ -342,15 +286,17 @@ static void step(wf_ptx *t, const wf_wgmma *s, int u, int ahead)
 static void main_loop(wf_ptx *t, const wf_wgmma *s)
 {
     int ahead = WF_WGMMA_STAGES - 2;
-    open_scope(t, "The main loop: accumulates over the unit's steps of K.",
-               s->pack ? "Reads steps, kt, lead, full_bars, x_from, phases, smem_desc, a*, w_from, prefetches; writes acc*, a*, kt, phases, x_from, w_from."
-                       : "Reads steps, kt, tid, x_to, x, x_skip, bytes*, x_from, smem_desc, a*, w_from, prefetches; writes acc*, a*, kt, x_from, w_from.",
-               ".b32 later; .pred more;");
+    bool f16 = s->w.bits == 16;
+    open_scope_for(t, "The main loop: accumulates over the unit's steps of K.", ".b32 later; .pred more;",
+                   "Reads steps, kt, %s, x_from, smem_desc, w_from, prefetches, %s; writes acc*, a*, kt, x_from, w_from%s%s.",
+                   s->pack ? "lead, full_bars, phases" : "tid, x_to, x, x_skip, bytes*", f16 ? "a*" : "q*, high_from, scale_from", s->pack ? ", phases" : "",
+                   f16 ? "" : ", q*, high_from, scale_from");
     for (int i = 0; i < s->n_acc; i++) emit(t, "mov.f32 acc%d, 0f00000000;", i);
     fill_stages(t, s, ahead);
-    load_w(t, s, 0, 0);
+    wf_wgmma_load_w(t, s, 0, 0);
+    wf_wgmma_expand(t, s, 0);
     label(t, "STEPS");
-    for (int u = 0; u < WF_WGMMA_STAGES; u++) step(t, s, u, ahead);
+    for (int u = 0; u < s->unroll; u++) step(t, s, u, ahead);
     emit(t, "bra STEPS;");
     label(t, "SUMMED");
     emit(t, "wgmma.wait_group.sync.aligned 0;");
@@ -369,9 +315,9 @@ static void next_unit(wf_ptx *t, const wf_wgmma *s)
     close_scope(t);
 }
 
-char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu)
+char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu, const cl_fragments *w)
 {
-    wf_wgmma s = derive(knob, silu);
+    wf_wgmma s = derive(knob, silu, w);
     wf_ptx t = {0};
     parameters(&t, &s);
     declare(&t, &s);
@@ -380,7 +326,7 @@ char *wf_cl_wgmma_ptx(const int32_t knob[5], bool silu)
     if (s.pack) wf_wgmma_pack(&t, &s);
     label(&t, "UNIT");
     place_unit(&t, &s);
-    place_w(&t, &s);
+    wf_wgmma_place_w(&t, &s);
     if (s.pack)
         wf_wgmma_place_packed(&t, &s);
     else

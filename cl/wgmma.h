@@ -1,5 +1,5 @@
 /* wgmma: what the files of the generator share. wgmma.c is its owner; wgmma_pack.c writes the part of the program that
- * packs X, wgmma_epilogue.c what follows the main loop. */
+ * packs X, wgmma_weights.c how W comes to registers, wgmma_epilogue.c what follows the main loop. */
 #ifndef WF_WGMMA_H
 #define WF_WGMMA_H
 
@@ -14,13 +14,15 @@
 
 /* What is derived from the knobs. */
 typedef struct wf_wgmma {
-    int warpgroups, pack, tile_m, batch; /* batch: 1 or 2, so that two of them divide the unrolled steps */
+    int warpgroups, pack, tile_m;
+    cl_fragments w;          /* how W lies */
+    int batch, unroll;       /* steps whose W is loaded together; steps of the unrolled loop, which two batches divide */
     int split_k;             /* work-groups that share the K of a tile */
     int silu;                /* 1: rows of W are gate, then up */
     int threads, w_rows;     /* of a work-group: work-items, rows of W */
     int tile_n;              /* columns of Y a tile: w_rows, or with SiLU half of that */
     int stage_bytes, copies; /* 16-byte chunks of X a work-item and step, rounded up */
-    int n_acc, w_registers;  /* registers of accumulators, and of W of two batches */
+    int n_acc, w_registers;  /* registers of accumulators, and of W */
     int resident;            /* work-groups that a multiprocessor holds at once */
 } wf_wgmma;
 
@@ -36,6 +38,18 @@ void wf_wgmma_fetch_packed(wf_ptx *t, const wf_wgmma *s, int stage);
 void wf_wgmma_await_packed(wf_ptx *t, int stage, int u);
 /* At the end of the program. */
 void wf_wgmma_exit_packed(wf_ptx *t);
+
+/* wgmma_weights.c. Registers q<n> hold quantised weights as they lie, a<n> operands: so many of each. */
+int wf_wgmma_held_registers(const wf_wgmma *s);
+int wf_wgmma_operand_registers(const wf_wgmma *s);
+/* Number of the first of the four registers of W that a product of unrolled step u reads. */
+int wf_wgmma_fragment(const wf_wgmma *s, int u, int product);
+void wf_wgmma_declare_weights(wf_ptx *t, const wf_wgmma *s);
+void wf_wgmma_place_w(wf_ptx *t, const wf_wgmma *s);
+/* Begins to load the batch of unrolled step u, `ahead` steps from the one that is multiplied. */
+void wf_wgmma_load_w(wf_ptx *t, const wf_wgmma *s, int u, int ahead);
+/* Operands of unrolled step u from what was loaded of it; nothing where that is what was loaded. */
+void wf_wgmma_expand(wf_ptx *t, const wf_wgmma *s, int u);
 
 /* wgmma_epilogue.c. Bytes of shared memory that it takes; bytes of a tile's split-K exchange buffer, 0 where it has one work-group. */
 int wf_wgmma_epilogue_bytes(const wf_wgmma *s);

@@ -90,7 +90,10 @@ weft_status wf_cpu_event_create(wf_dev *dev, wf_event **out)
 void wf_cpu_event_destroy(wf_dev *dev, wf_event *ev)
 {
     wf_cpu_event *e = (wf_cpu_event *)ev;
-    (void)dev;
+    if (dev->lost) { /* a queue may still run what signals it */
+        wf_leak_on_purpose(e);
+        return;
+    }
     /* The firing thread may still hold the mutex when the waiter gets here. */
     pthread_mutex_lock(&e->eventcount.mutex);
     pthread_mutex_unlock(&e->eventcount.mutex);

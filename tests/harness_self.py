@@ -156,6 +156,14 @@ class Scripts(unittest.TestCase):
         self.assertEqual((p.returncode, p.stdout), (3, "CI=true --all\n"))
 
 
+class Environment(unittest.TestCase):
+    @unittest.skipUnless(shutil.which("meson"), "no meson to call")
+    def test_nothing_from_outside(self):
+        env = {**os.environ, "OPENBLAS_CORETYPE": "Haswell", "WEFT_CLBUILD": "none"}
+        p = subprocess.run(["meson", "test", "-C", BUILD, "--no-rebuild", "--logbase", "inner", "environment"], env=env, capture_output=True, text=True)
+        self.assertEqual(p.returncode, 0, p.stdout)
+
+
 class Interpreter(unittest.TestCase):
     def test_every_test_has_this_one(self):
         with open(os.path.join(BUILD, "meson-info", "intro-tests.json"), encoding="utf-8") as f:

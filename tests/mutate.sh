@@ -5,6 +5,8 @@
 #   tests/mutate.sh                all bugs of tests/mutations/, minutes
 #   tests/mutate.sh NAME...        only these
 #   tests/mutate.sh --jobs N ...   N at a time; the default is 2
+#   tests/mutate.sh --times N ...  each bug has to be caught N times in a row, for a test that may be lucky
+#   tests/mutate.sh --resume       all that the last run, ended or not, has not seen caught
 #   tests/mutate.sh --list         names, tests and bugs
 #   tests/mutate.sh --check BUILD  fast: every patch applies, and names a test of that build
 #
@@ -14,6 +16,9 @@
 #   args: --op gemm                words for its program, which choose the part of the test that is meant; optional
 #   bug: what the patch breaks, in one line; the word in front may be left out
 #
+# Verdicts are kept in build-mutate/lines, and the log of each test in build-mutate/NAME.log. --resume goes on from there, with the sources
+# as they are now; a patch that was written anew since is run again.
+#
 # Each job has a copy of the sources and a build folder in build-mutate/, which are kept and brought up to date by the next run.
 # A test must pass without the bug first, else its failure would mean nothing; one that is skipped or runs into the time limit
 # has not noticed anything, and a patch that does not compile is an error of the patch.
@@ -21,25 +26,35 @@ set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 root=$PWD
 patches=$root/tests/mutations out=$root/build-mutate
-limit=${MUTATE_LIMIT:-150} # seconds for one test
-jobs=2
+limit=${MUTATE_LIMIT:-300} # seconds for one test
+jobs=2 times=1 resume=no
 
 # --- the header of a patch ---------------------------------------------------------------------------
 
-header() { sed '/^diff --git/,$d' "$patches/$1.patch"; }
-field() { header "$1" | sed -n "s/^$2: //p" | head -n 1; } # field NAME WORD
-bug_of() { header "$1" | sed -E '/^(test|args): /d; s/^bug: //; /^$/d' | head -n 1; }
+# Sets test, args and bug. Without a process, for there are many patches.
+read_header() { # read_header NAME
+    local line
+    test='' args='' bug=''
+    while IFS= read -r line; do
+        case $line in
+        'diff --git'*) return ;;
+        'test: '*) test=${line#test: } ;;
+        'args: '*) args=${line#args: } ;;
+        ?*) bug=${bug:-${line#bug: }} ;;
+        esac
+    done <"$patches/$1.patch"
+}
 names() { find "$patches" -name '*.patch' -printf '%f\n' | sed 's/\.patch$//' | sort; }
 
 # --- --check -----------------------------------------------------------------------------------------
 
 # What is wrong with a patch by itself: flaws NAME TESTS-OF-THE-BUILD
 flaws() {
-    local test
-    test=$(field "$1" test)
+    local test args bug
+    read_header "$1"
     [ -n "$test" ] || echo "$1: no line \"test: NAME OF A TEST\" before the diff"
-    [ -n "$(bug_of "$1")" ] || echo "$1: no line before the diff says what the bug is"
-    [ -z "$test" ] || grep -qxF "$test" <<<"$2" || echo "$1: the build has no test \"$test\""
+    [ -n "$bug" ] || echo "$1: no line before the diff says what the bug is"
+    [ -z "$test" ] || [[ $'\n'$2$'\n' = *$'\n'"$test"$'\n'* ]] || echo "$1: the build has no test \"$test\""
     applies "$root" "$1" || echo "$1: no longer applies; write it anew for the code as it is"
 }
 
@@ -109,21 +124,31 @@ passes_without() { # passes_without JOB TEST ARGS
 keep_log() { cp "$out/$1.log" "$out/$2.log"; } # keep_log JOB NAME
 
 plant() { # plant JOB NAME: one line
-    local tree=$out/$1 test args began said
-    test=$(field "$2" test) args=$(field "$2" args)
+    local tree=$out/$1 test args bug began said
+    read_header "$2"
+    cp "$patches/$2.patch" "$out/$1.patch" # which may be written anew meanwhile
     applies "$tree" "$2" 2>/dev/null || { echo "NO LONGER APPLIES $2"; return; }
     passes_without "$1" "$test" "$args" || { keep_log "$1" "$2"; echo "ERROR $2: \"$test\" does not pass without the bug; see $out/$2.log"; return; }
     began=$SECONDS
-    (cd "$tree" && GIT_CEILING_DIRECTORIES=$out git apply "$patches/$2.patch")
-    said=$(verdict "$1" "$test" "$args")
+    (cd "$tree" && GIT_CEILING_DIRECTORIES=$out git apply "$out/$1.patch")
+    said=$(verdicts "$1" "$test" "$args")
     keep_log "$1" "$2"
-    (cd "$tree" && GIT_CEILING_DIRECTORIES=$out git apply -R "$patches/$2.patch")
+    (cd "$tree" && GIT_CEILING_DIRECTORIES=$out git apply -R "$out/$1.patch")
     case $said in
     failed) echo "caught $2 ($test, $((SECONDS - began)) s)" ;;
-    passed) echo "MISSED $2 ($test, $((SECONDS - began)) s)" ;;
     "does not build") echo "ERROR $2: does not build; see $out/$2.log" ;;
     *) echo "MISSED $2 ($test: $said, $((SECONDS - began)) s)" ;;
     esac
+}
+
+# The first of some runs that is no failure, else "failed".
+verdicts() { # verdicts JOB TEST ARGS
+    local i said
+    for ((i = 0; i < times; i++)); do
+        said=$(verdict "$@")
+        [ "$said" = failed ] || break
+    done
+    echo "$said"
 }
 
 # One job takes the next name until none is left: work JOB
@@ -143,6 +168,20 @@ take() { (flock 9; sed -n 1p "$out/queue"; sed -i 1d "$out/queue") 9>>"$out/queu
 
 count() { grep -c "^$1" "$out/lines"; }
 
+# Lines of bugs that were caught stay, but of a patch that is newer; the others' names are what is left.
+forget_all_but_caught() {
+    local name
+    touch "$out/lines"
+    for name in $(sed -n 's/^caught \([^ ]*\) .*/\1/p' "$out/lines"); do
+        [ "$patches/$name.patch" -nt "$out/$name.log" ] || grep "^caught $name " "$out/lines"
+    done >"$out/lines.new"
+    mv "$out/lines.new" "$out/lines"
+}
+
+left() { # left NAME...
+    for name in "$@"; do grep -q "^caught $name " "$out/lines" || echo "$name"; done
+}
+
 run() { # run NAME...
     total=$#
     mkdir -p "$out"
@@ -151,8 +190,8 @@ run() { # run NAME...
     # A test of 600 s ends after the limit; those with other limits in proportion.
     threads=$((($(nproc) + jobs - 1) / jobs))
     multiplier=$(python3 -c "print($limit / 600)")
-    printf '%s\n' "$@" >"$out/queue"
-    : >"$out/lines"
+    if [ $resume = yes ]; then forget_all_but_caught; else : >"$out/lines"; fi
+    left "$@" >"$out/queue"
     for ((i = 1; i <= jobs; i++)); do work "$i" 7>&- & done
     wait
     echo "$(count caught) caught, $(count MISSED) missed, $(count 'NO LONGER APPLIES') no longer apply, $(count ERROR) errors"
@@ -169,13 +208,15 @@ chosen=()
 while [ $# -gt 0 ]; do
     case $1 in
     --list)
-        for name in $(names); do printf '%-32s %-24s %s\n' "$name" "$(field "$name" test)" "$(bug_of "$name")"; done
+        for name in $(names); do read_header "$name" && printf '%-32s %-24s %s\n' "$name" "$test" "$bug"; done
         exit
         ;;
     --check) check "${2:?BUILD}"; exit ;;
     --jobs) jobs=${2:?a number} && shift ;;
+    --times) times=${2:?a number} && shift ;;
+    --resume) resume=yes ;;
     -h | --help)
-        sed -n '2,19s/^# \{0,1\}//p' "$0"
+        sed -n '2,24s/^# \{0,1\}//p' "$0"
         exit
         ;;
     -*)

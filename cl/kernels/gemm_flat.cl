@@ -1,7 +1,7 @@
 /* gemm_flat: Y = X W^T + bias + residual for few rows of X on NVIDIA's matrix units (mma.sync m16n8k16, f16 in,
  * f32 sums), W MMA-fragment-major (layout.c). Bound by the reading of W, which happens once.
  *
- *   W is operand A: 16 of its rows a tile, a warp reads tile (block, k) as 512 bytes straight to registers
+ *   W is operand A: 16 of its rows a tile (fragments.clh), which a warp reads at once, straight to registers
  *   X is operand B: 8 of its rows a tile, so M is padded to 8 only
  *   the warps of a work-group share K; their sums meet in local memory, added in the order of the warps
  *
@@ -12,12 +12,12 @@
  * whole pairs: with NEOX, of which the halves lie apart, a block of first and that of second elements, then the rest of the
  * head by twos. Behind the sums a work-item has one pair; what that needs comes while the weights are under way.
  *
- * Knobs: A_TILES blocks of 16 rows of W a work-group; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of K whose
+ * Knobs: A_TILES blocks of 16 rows of W a work-group; B_TILES tiles of 8 rows of X (8 * B_TILES >= M); UK tiles of W along K whose
  * loads are issued together: two such sets are in turn loaded and used; WG = 32 * the warps.
- * K is a multiple of 32, rows of X are F16 aligned to 4 bytes.
+ * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU A_TILES is 2 and the rows of W a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
- * Parts: mma.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh.
+ * Parts: mma.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh.
  */
 #ifndef WG
 #define WG 512
@@ -32,6 +32,7 @@
 #define UK 4
 #endif
 #include "mma.clh"
+#include "fragments.clh"
 
 #ifndef NORM
 #define NORM 0
@@ -56,22 +57,19 @@
 #define OUTS    FLAT_OUTS(A_TILES, B_TILES)
 #define COLUMNS (SILU ? 16 : ROWS) /* of Y a tile */
 
-#define LOAD_W(a, p)                                                                               \
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];"                        \
-                 : "=r"(a.x), "=r"(a.y), "=r"(a.z), "=r"(a.w)                                      \
-                 : "l"(p))
+#define XK_STEPS (UK * W_STEPS) /* of 16 of K that are loaded together */
 
 /* ---- operands and products -------------------------------------------------------------------------------- */
 
 /* Operands get the tiles first to first + UK of K; zeros from tile `to` on. */
-static INLINE void load_w(uint4 a[UK][A_TILES], const __global uchar *const w_at[A_TILES], uint first, uint to)
+static INLINE void load_w(w_tile a[UK][A_TILES], const __global uchar *const w_at[A_TILES], uint first, uint to, uint lane)
 {
 #pragma unroll
     for (uint u = 0; u < UK; u++)
 #pragma unroll
         for (int r = 0; r < A_TILES; r++) {
-            a[u][r] = (uint4)(0);
-            if (first + u < to) LOAD_W(a[u][r], w_at[r] + (first + u) * 512ul);
+            w_clear(&a[u][r]);
+            if (first + u < to) W_READ(&a[u][r], w_at[r] + (first + u) * (ulong)W_BYTES, lane, LD_WORDS);
         }
 }
 
@@ -79,45 +77,50 @@ static INLINE void load_w(uint4 a[UK][A_TILES], const __global uchar *const w_at
 #if NORM
 #define X_PLACE(x) const __local uint *x
 
-static INLINE void load_x(uint2 b[UK][B_TILES], X_PLACE(x), uint first, uint to)
+static INLINE void load_x(uint2 b[XK_STEPS][B_TILES], X_PLACE(x), uint first, uint to)
 {
 #pragma unroll
-    for (uint u = 0; u < UK; u++) b[u][0] = first + u < to ? (uint2)(x[(first + u) * 8], x[(first + u) * 8 + 4]) : (uint2)(0);
+    for (uint u = 0; u < XK_STEPS; u++) {
+        uint at = (first * W_STEPS + u) * 8;
+        b[u][0] = first + u / W_STEPS < to ? (uint2)(x[at], x[at + 4]) : (uint2)(0);
+    }
 }
 #else
 #define X_PLACE(x) const __global uchar *const x[B_TILES]
 
-static INLINE void load_x(uint2 b[UK][B_TILES], X_PLACE(x), uint first, uint to)
+static INLINE void load_x(uint2 b[XK_STEPS][B_TILES], X_PLACE(x), uint first, uint to)
 {
 #pragma unroll
-    for (uint u = 0; u < UK; u++)
+    for (uint u = 0; u < XK_STEPS; u++)
 #pragma unroll
         for (int t = 0; t < B_TILES; t++) {
-            const __global uint *p = (const __global uint *)(x[t] + (first + u) * 32);
-            b[u][t] = first + u < to ? (uint2)(p[0], p[4]) : (uint2)(0);
+            const __global uint *p = (const __global uint *)(x[t] + (first * W_STEPS + u) * 32);
+            b[u][t] = first + u / W_STEPS < to ? (uint2)(p[0], p[4]) : (uint2)(0);
         }
 }
 #endif
 
-static INLINE void multiply(float acc[A_TILES][B_TILES][4], const uint4 a[UK][A_TILES], const uint2 b[UK][B_TILES])
+static INLINE void multiply(float acc[A_TILES][B_TILES][4], const w_tile a[UK][A_TILES], const uint2 b[XK_STEPS][B_TILES])
 {
 #pragma unroll
-    for (int u = 0; u < UK; u++)
+    for (int u = 0; u < XK_STEPS; u++)
 #pragma unroll
-        for (int t = 0; t < B_TILES; t++)
+        for (int r = 0; r < A_TILES; r++) {
+            uint4 f = w_fragment(&a[u / W_STEPS][r], u % W_STEPS);
 #pragma unroll
-            for (int r = 0; r < A_TILES; r++) MMA(acc[r][t], a[u][r].x, a[u][r].y, a[u][r].z, a[u][r].w, b[u][t].x, b[u][t].y);
+            for (int t = 0; t < B_TILES; t++) MMA(acc[r][t], f.x, f.y, f.z, f.w, b[u][t].x, b[u][t].y);
+        }
 }
 
 /* The products of K's tiles from `from` to `to`; of both operands the first UK of them are in a[0] and b[0]. */
-static INLINE void multiply_all(float acc[A_TILES][B_TILES][4], uint4 a[2][UK][A_TILES], uint2 b[2][UK][B_TILES],
-                                const __global uchar *const w_at[A_TILES], X_PLACE(x_at), uint from, uint to)
+static INLINE void multiply_all(float acc[A_TILES][B_TILES][4], w_tile a[2][UK][A_TILES], uint2 b[2][XK_STEPS][B_TILES],
+                                const __global uchar *const w_at[A_TILES], X_PLACE(x_at), uint from, uint to, uint lane)
 {
     for (uint k0 = from; k0 < to; k0 += 2 * UK) {
-        load_w(a[1], w_at, k0 + UK, to);
+        load_w(a[1], w_at, k0 + UK, to, lane);
         load_x(b[1], x_at, k0 + UK, to);
         multiply(acc, a[0], b[0]);
-        load_w(a[0], w_at, k0 + 2 * UK, to);
+        load_w(a[0], w_at, k0 + 2 * UK, to, lane);
         load_x(b[0], x_at, k0 + 2 * UK, to);
         multiply(acc, a[1], b[1]);
     }
@@ -237,7 +240,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
                       ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS)
 {
     __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, B_TILES) / 4];
-    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / 16, tiles = tiles_of(N);
+    uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / W_K, tiles = tiles_of(N);
     uint from = warp * in_k / WARPS, to = (warp + 1) * in_k / WARPS;
     const __global uchar *w_at[A_TILES];
 #if NORM
@@ -254,12 +257,12 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
         float acc[A_TILES][B_TILES][4];
-        uint4 a[2][UK][A_TILES];
-        uint2 b[2][UK][B_TILES];
+        w_tile a[2][UK][A_TILES];
+        uint2 b[2][XK_STEPS][B_TILES];
         clear(acc);
 #pragma unroll
-        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (block_of(tile, r, N) * (ulong)in_k * 32 + lane) * 16;
-        load_w(a[0], w_at, from, to);
+        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + block_of(tile, r, N) * (ulong)in_k * W_BYTES + W_PLACE(lane);
+        load_w(a[0], w_at, from, to, lane);
 #if ROPE /* what the epilogue needs comes while the weights are in flight */
         rope_t rope = ROPE_OF_ARGS;
         pair_t pair = pair_at(opaque(lid), tile);
@@ -275,7 +278,7 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         float2 angle = 0;
         if (here && is_rotated(&pair, &rope)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), cos_sin(&rope, at));
 #endif
-        multiply_all(acc, a, b, w_at, x_at, from, to);
+        multiply_all(acc, a, b, w_at, x_at, from, to, lane);
         store_sums(partial + warp * OUTS, acc, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);

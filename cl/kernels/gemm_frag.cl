@@ -6,7 +6,7 @@
  *             v
  *         registers, operands A and B --> sums --> local memory, a warp by itself --> whole lines of Y
  *
- * A part of W is a row of whole fragments; of X, rows of PK elements whose 16-byte chunks are swizzled so that the 8
+ * A part of W is a row of whole tiles (fragments.clh), which stay quantised until they are operands; of X, rows of PK elements whose 16-byte chunks are swizzled so that the 8
  * rows which ldmatrix reads at once lie in 8 different groups of banks. Local memory is the limit: warps of 64 x 64
  * read 128 bytes a product, smaller ones more.
  *
@@ -15,7 +15,7 @@
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
  * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
  * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
- * nothing is added. Parts: mma.clh, epilogue.clh.
+ * nothing is added. With quantised weights PK is 64. Parts: mma.clh, fragments.clh, epilogue.clh.
  */
 #ifndef WG
 #define WG 256
@@ -38,18 +38,21 @@
 #define SILU 0
 #endif
 
-#define FRAGMENT  512       /* bytes of 16 rows x 16 of K of W */
+#include "fragments.clh"
+
 #define STEPS     (PK / 16) /* of a part */
+#define W_PART    (PK / W_K * W_BYTES) /* bytes of 16 rows of W in a part */
 #define ROW_BYTES (PK * 2)  /* of X in a part */
 #define CHUNKS    (ROW_BYTES / 16)
 #define X_BYTES   (BM * ROW_BYTES)
-#define PART      MMA_STAGE_BYTES(BM, BN, PK)
+#define PART      FRAG_STAGE_BYTES(BM, BN, PK, W_PART)
 #define A_TILES   (WN / 16) /* W is operand A, X is B */
 #define B_TILES   (WM / 8)
 #define YB        (A_TILES >> SILU) /* blocks of Y that a warp has */
 #define YN        (WN >> SILU)
 #define X_COPIES  (BM * CHUNKS / WG) /* of 16 bytes, of each work-item for a part */
-#define W_COPIES  (BN * CHUNKS / WG)
+#define W_CHUNKS  (BN / 16 * W_PART / 16)
+#define W_COPIES  ((W_CHUNKS + WG - 1) / WG)
 #include "mma.clh"
 
 /* What a warp leaves of its sums at a time: 16 rows of Y, so far apart that the lanes of a store hit 32 banks. */
@@ -63,6 +66,7 @@ typedef struct copier {
     const __global uchar *x_from, *w_from;
     uint x_to, w_to, x_end;
     uint x_skip[X_COPIES], x_bytes[X_COPIES], w_skip[W_COPIES]; /* from the first copy; bytes: 0 for rows past the last */
+    bool w_last; /* does this work-item have a last copy of W? */
 } copier;
 
 /* Block b of a tile whose blocks of Y begin at y0; with SiLU gate, or behind the rest of gate up. Behind the last block it comes again. */
@@ -80,10 +84,11 @@ static INLINE void place_copies(copier *c, const __global half *x, const __globa
 {
     uint row = lid / CHUNKS, chunk = lid % CHUNKS;
     c->x_from = (const __global uchar *)(x + (ulong)m0 * x_stride + chunk * 8);
-    c->w_from = w + (ulong)y0 * (K / 16) * FRAGMENT;
+    c->w_from = w + (ulong)y0 * (K / W_K) * W_BYTES;
     c->x_to = base + chunk_at(row, chunk);
     c->x_end = c->x_to + STAGES * PART;
     c->w_to = base + X_BYTES + lid * 16;
+    c->w_last = lid + (W_COPIES - 1) * WG < W_CHUNKS;
 #pragma unroll
     for (int i = 0; i < X_COPIES; i++) {
         uint r = row + i * (WG / CHUNKS);
@@ -93,8 +98,8 @@ static INLINE void place_copies(copier *c, const __global half *x, const __globa
     }
 #pragma unroll
     for (int i = 0; i < W_COPIES; i++) {
-        uint at = lid + i * WG;
-        c->w_skip[i] = (w_block(at / (STEPS * 32), y0, last) - y0) * (K / 16) * FRAGMENT + at % (STEPS * 32) * 16;
+        uint at = min(lid + i * WG, W_CHUNKS - 1u);
+        c->w_skip[i] = (w_block(at / (W_PART / 16), y0, last) - y0) * (K / W_K) * W_BYTES + at % (W_PART / 16) * 16;
     }
 }
 
@@ -104,18 +109,25 @@ static INLINE void fetch(copier *c)
 #pragma unroll
     for (int i = 0; i < X_COPIES; i++) COPY16(c->x_to + i * (WG / CHUNKS) * ROW_BYTES, c->x_from + c->x_skip[i], c->x_bytes[i]);
 #pragma unroll
-    for (int i = 0; i < W_COPIES; i++) COPY16(c->w_to + i * WG * 16, c->w_from + c->w_skip[i], 16u);
-    c->x_from += ROW_BYTES, c->w_from += STEPS * FRAGMENT, c->x_to += PART, c->w_to += PART;
+    for (int i = 0; i < W_COPIES; i++)
+        if (W_CHUNKS % WG == 0 || i + 1 < W_COPIES || c->w_last) COPY16(c->w_to + i * WG * 16, c->w_from + c->w_skip[i], 16u);
+    c->x_from += ROW_BYTES, c->w_from += W_PART, c->x_to += PART, c->w_to += PART;
     if (c->x_to >= c->x_end) c->x_to -= STAGES * PART, c->w_to -= STAGES * PART;
 }
 
 /* ---- products -------------------------------------------------------------------------------------------------- */
 
-/* Operands of one step: w_at and x_at are this lane's places of the step. */
-static INLINE void load(uint4 a[A_TILES], uint b[B_TILES][2], uint w_at, uint x_at)
+/* What a warp has of W: all of a part where it is quantised, else one step. */
+typedef w_tile held_t[A_TILES];
+
+/* Operands of step k of a part: w_at and x_at are this lane's places of the part. */
+static INLINE void load(held_t w, uint4 a[A_TILES], uint b[B_TILES][2], uint w_at, uint x_at, uint k, uint lane)
 {
 #pragma unroll
-    for (int r = 0; r < A_TILES; r++) LOAD_LOCAL4(a[r], w_at + r * STEPS * FRAGMENT);
+    for (int r = 0; r < A_TILES; r++) {
+        if (k % W_STEPS == 0) W_READ(&w[r], w_at + r * W_PART + k / W_STEPS * W_BYTES, lane, LOCAL_WORDS);
+        a[r] = w_fragment(&w[r], k % W_STEPS);
+    }
 #pragma unroll
     for (int j = 0; j < B_TILES; j += 2) LDMATRIX("", b[j][0], b[j][1], b[j + 1][0], b[j + 1][1], x_at + j * 8 * ROW_BYTES);
 }
@@ -134,8 +146,9 @@ static INLINE void multiply(float acc[A_TILES][B_TILES][4], const uint4 a[A_TILE
 
 /* All parts of a tile: the copies of the first are begun here, and the operands of each step are loaded while the one before is
  * multiplied. w_at, x_at: what this lane loads of a part. */
-static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, uint base, uint w_at, const uint x_at[STEPS], uint parts)
+static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, uint base, uint w_at, const uint x_at[STEPS], uint parts, uint lane)
 {
+    held_t w;
     uint4 a[2][A_TILES];
     uint b[2][B_TILES][2];
     for (uint p = 0; p < STAGES; p++) {
@@ -145,17 +158,17 @@ static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], copier *copy, u
     WAIT(STAGES - 1);
     barrier(CLK_LOCAL_MEM_FENCE);
     uint here = base;
-    load(a[0], b[0], here + w_at, here + x_at[0]);
+    load(w, a[0], b[0], here + w_at, here + x_at[0], 0, lane);
     for (uint p = 0; p < parts; p++) {
 #pragma unroll
         for (int k = 0; k < STEPS - 1; k++) {
-            load(a[1 - k % 2], b[1 - k % 2], here + w_at + (k + 1) * FRAGMENT, here + x_at[k + 1]);
+            load(w, a[1 - k % 2], b[1 - k % 2], here + w_at, here + x_at[k + 1], k + 1, lane);
             multiply(acc, a[k % 2], b[k % 2]);
         }
         WAIT(STAGES - 2);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next part is there, and nobody reads any more what fetch overwrites */
         here = here + PART == base + STAGES * PART ? base : here + PART;
-        load(a[0], b[0], here + w_at, here + x_at[0]); /* after the last part anything, which is not multiplied */
+        load(w, a[0], b[0], here + w_at, here + x_at[0], 0, lane); /* after the last part anything, which is not multiplied */
         if (p + STAGES < parts) fetch(copy);
         COMMIT();
         multiply(acc, a[1], b[1]);
@@ -228,7 +241,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
     uint wm = warp / (BN / WN) * WM, wn = warp % (BN / WN) * WN; /* of this warp in the tile */
     uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + (BN >> SILU) - 1) / (BN >> SILU), last = (N + 15) / 16 - 1, parts = K / PK;
-    uint w_at = X_BYTES + wn / 16 * STEPS * FRAGMENT + lane * 16, x_at[STEPS];
+    uint w_at = X_BYTES + wn / 16 * W_PART + W_PLACE(lane), x_at[STEPS];
 #pragma unroll
     for (int k = 0; k < STEPS; k++) x_at[k] = chunk_at(wm + b_row(lane), b_chunk(lane) + k * 2);
 
@@ -238,7 +251,7 @@ KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         copier copy;
         clear(acc);
         place_copies(&copy, IN_AT(half, x), IN_AT(uchar, w), base, m0, y0, last, M, K, x_stride, lid);
-        multiply_tile(acc, &copy, base, w_at, x_at, parts);
+        multiply_tile(acc, &copy, base, w_at, x_at, parts, lane);
 #if SILU
         silu(acc);
 #endif

@@ -3,7 +3,7 @@
  * The kernel that the faster ones are checked against on a device, and the last resort: no local
  * memory, no barrier, any M, N, K. Neighbours share a row of X and read different rows of W.
  *
- * Knob FRAG 1: W is F16, MMA-fragment-major (layout.c).
+ * Knob FRAG 1: W is MMA-fragment-major (layout.c), with the knobs of fragments.clh.
  */
 #include "epilogue.clh"
 #include "quant/f16.clh"
@@ -13,10 +13,35 @@
 #endif
 
 #if FRAG
-float w_at(const __global half *w, uint row, uint k, uint K)
+#include "fragment_bytes.clh"
+#define W_TILE FRAGMENT_BYTES(W_BITS, W_GROUP, W_MIN)
+
+/* Bits at..at + n of the low or the high half of a word. */
+static uint bits_of(const __global uchar *words, uint word, uint at, uint n, uint high)
 {
-    uint lane = row % 8 * 4 + k % 8 / 2, part = row / 8 % 2 + k / 8 % 2 * 2;
-    return vload_half((((ulong)(row / 16) * (K / 16) + k / 16) * 32 + lane) * 8 + part * 2 + k % 2, w);
+    return ((const __global uint *)words)[word] >> (at + high * 16) & ((1u << n) - 1);
+}
+
+/* q of the weight that is half `e` of pair p of a step for a lane. */
+static uint quant_at(const __global uchar *tile, uint lane, uint step, uint p, uint e)
+{
+    const __global uchar *high = tile + 512 + lane * (FRAGMENT_WORDS(W_BITS) - 4) * 4;
+    if (W_BITS == 8) return (step < 2 ? tile + lane * 16 : high)[step % 2 * 8 + p * 2 + e];
+    uint low = bits_of(tile + lane * 16, step, p * 4, 4, e);
+    if (W_BITS == 6) return low | bits_of(high, step / 2, (step % 2 * 4 + p) * 2, 2, e) << 4;
+    if (W_BITS == 5) return low | bits_of(high, 0, step * 4 + p, 1, e) << 4;
+    return low;
+}
+
+float w_at(const __global uchar *w, uint row, uint k, uint K)
+{
+    uint lane = row % 8 * 4 + k % 8 / 2, p = row / 8 % 2 + k / 8 % 2 * 2, e = k % 2;
+    const __global uchar *tile = w + ((ulong)(row / 16) * (K / FRAGMENT_K(W_BITS)) + k / FRAGMENT_K(W_BITS)) * W_TILE;
+    if (W_BITS == 16) return vload_half(lane * 8 + p * 2 + e, (const __global half *)tile);
+    float q = (float)quant_at(tile, lane, k / 16 % 4, p, e) - (float)W_ZERO;
+    const __global half *scale = (const __global half *)(tile + FRAGMENT_WORDS(W_BITS) * 128) + lane / 4 * FRAGMENT_SCALES(W_BITS, W_GROUP, W_MIN) * 2;
+    uint group = (p % 2 * 64 + k % 64) / W_GROUP;
+    return W_MIN ? q * vload_half(group * 2, scale) + vload_half(group * 2 + 1, scale) : q * vload_half(group, scale);
 }
 #endif
 
@@ -29,7 +54,7 @@ KERNEL void gemm_naive(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint
         const __global act_t *x = IN_AT(act_t, x) + (ulong)m * x_stride;
         float acc = 0;
 #if FRAG
-        for (uint k = 0; k < K; k++) acc = MAD(ACT_LOAD(x, k), w_at(IN_AT(half, w), col, k, K), acc);
+        for (uint k = 0; k < K; k++) acc = MAD(ACT_LOAD(x, k), w_at(IN_AT(uchar, w), col, k, K), acc);
 #else
         const __global uchar *w = IN_AT(uchar, w) + col * w_row_bytes;
         for (uint k = 0; k < K; k++) acc = MAD(ACT_LOAD(x, k), w_load(w, k), acc);

@@ -2,6 +2,9 @@
 #include "cl/cl.h"
 #include "cl/kernels/attention/split_costs.clh"
 
+#include <sys/types.h> /* uint */
+#include "cl/kernels/attention/chunk_count.clh"
+
 /* The arguments that every attention kernel takes, in this order. Windows make another program: calls without pay nothing. */
 static void common(const wf_call *c, cl_launch *l)
 {
@@ -36,15 +39,10 @@ bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const w
     return true;
 }
 
-/* Chunks before the one in which a unit lies: as in attention/chunks.clh. */
+/* Of 32 bits, as in the kernels; no context is that long. */
 static uint64_t chunks_before(uint64_t unit, uint64_t chunk, uint64_t grows)
 {
-    uint64_t n = 0, from = 0, size = chunk;
-    for (uint64_t until = grows; unit >= until; until *= 16, size *= 2) {
-        n += (until - from) / size;
-        from = until;
-    }
-    return n + (unit - from) / size;
+    return chunk_count((uint32_t)WF_MIN(unit, 1u << 29), (uint32_t)chunk, (uint32_t)grows);
 }
 
 /* Knobs and arguments of the chunks into which attention_flash cuts a row's keys, for few rows to use the whole device. Not where nobody

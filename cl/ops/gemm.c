@@ -31,11 +31,24 @@ static bool common(const cl_variant *v, const wf_call *c, cl_launch *l)
     return wf_cl_has_format(l->wtype);
 }
 
+/* How W lies (kernels/fragments.clh). False where it is of no format that can lie so. */
+static bool fragment_knobs(const wf_call *c, cl_launch *l)
+{
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    if (!f) return false;
+    wf_cl_knob(l, "W_BITS", f->bits);
+    wf_cl_knob(l, "W_GROUP", f->group);
+    wf_cl_knob(l, "W_MIN", f->min);
+    wf_cl_knob(l, "W_ZERO", f->zero);
+    return true;
+}
+
 bool wf_cl_configure_gemm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                      cl_launch *l)
 {
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, 64, limit));
     wf_cl_knob(l, "FRAG", v->layout == WF_CL_FRAGMENT_MAJOR);
+    if (v->layout == WF_CL_FRAGMENT_MAJOR && !fragment_knobs(c, l)) return false;
     wf_cl_items(l, (uint64_t)c->out[WF_GEMM_Y].rows * c->out[WF_GEMM_Y].cols);
     return common(v, c, l);
 }
@@ -153,6 +166,15 @@ static bool rope_knobs(const cl_variant *v, const wf_call *c, cl_launch *l)
     return !p->neox || (p->head_dim % 32 == 0 && p->n_rot % 32 == 0);
 }
 
+/* Tiles whose loads are issued together: a quantised one is four steps of K, and what it takes of registers waits in two sets. */
+static int32_t tiles_ahead(const cl_variant *v, const wf_call *c)
+{
+    enum { FEW_BYTES = 704 }; /* up to five bits a weight */
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    if (f->bits == 16) return v->tile[3];
+    return wf_cl_fragment_bytes(f) <= FEW_BYTES ? WF_MAX(v->tile[3] / 2, 1) : 1;
+}
+
 bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
@@ -166,7 +188,8 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     wf_cl_knob(l, "SILU", silu);
     wf_cl_knob(l, "A_TILES", (int32_t)blocks);
     wf_cl_knob(l, "B_TILES", (int32_t)tiles);
-    wf_cl_knob(l, "UK", v->tile[3]);
+    if (!fragment_knobs(c, l)) return false;
+    wf_cl_knob(l, "UK", tiles_ahead(v, c));
     l->groups = (c->in[WF_GEMM_W].rows + blocks * 16 - 1) / (blocks * 16);
     bool fits = common(v, c, l);
     wf_cl_arg_view(l, &c->in[WF_GEMM_NORM]);
@@ -177,12 +200,15 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
 
 /* Long parts of K need fewer barriers (H200, M = 2048: 419 TFLOP/s with parts of 64, 397 of 32), and a third one hides
  * more of memory's latency. Registers allow eight warps a multiprocessor, which share its local memory. */
-static bool part_knobs(const cl_caps *caps, const cl_variant *v, uint32_t k, uint32_t group, cl_launch *l)
+static bool part_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t group, cl_launch *l)
 {
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    uint32_t k = c->in[WF_GEMM_X].cols, tile_k = f ? wf_cl_fragment_k(f) : 0;
     enum { MOST = 3, TOGETHER = 256 };
     uint32_t room = caps->nv_local_bytes * group / TOGETHER, bm = (uint32_t)v->tile[0], bn = (uint32_t)v->tile[1];
-    for (uint32_t part = k % 64 ? 32 : 64; part >= 32; part /= 2) {
-        uint32_t stages = WF_MIN((uint32_t)MOST, room / MMA_STAGE_BYTES(bm, bn, part));
+    if (!fragment_knobs(c, l)) return false;
+    for (uint32_t part = k % 64 ? 32 : 64; part >= WF_MAX(tile_k, 32u); part /= 2) {
+        uint32_t stages = WF_MIN((uint32_t)MOST, room / FRAG_STAGE_BYTES(bm, bn, part, part / tile_k * wf_cl_fragment_bytes(f)));
         if (stages < 2) continue;
         warp_knobs(l, caps, v->tile, group, stages);
         wf_cl_knob(l, "PK", (int32_t)part);
@@ -197,7 +223,7 @@ bool wf_cl_configure_frag(const cl_caps *caps, const cl_variant *v, const wf_cal
     const int32_t *t = v->tile;
     uint32_t bm = (uint32_t)t[0], bn = (uint32_t)t[1], group = bm / (uint32_t)t[2] * (bn / (uint32_t)t[3]) * WARP;
     if (!caps->nv_mma || !rows_of_halves(&c->in[WF_GEMM_X], 16) || wf_cl_group(caps, group, limit) < group) return false;
-    if (!part_knobs(caps, v, c->in[WF_GEMM_X].cols, group, l)) return false;
+    if (!part_knobs(caps, v, c, group, l)) return false;
     /* Offsets from gate to up have 32 bits, and a bias would have to come before SiLU. */
     if (c->p.silu && (w->rows % 32 || (uint64_t)w->rows * w->cols * 2 > UINT32_MAX || c->in[WF_GEMM_BIAS].buf)) return false;
     wf_cl_knob(l, "SILU", c->p.silu != 0);
@@ -218,15 +244,18 @@ static uint64_t packed_bytes(const cl_wgmma *g, const wf_call *c)
 }
 
 /* Microseconds of a step of 64 of K while so many work-groups run, for X that is not packed: tensor cores are the limit, or
- * latency and memory together. Tiles that differ in X only share what they read of W. */
+ * latency and memory together. Tiles that differ in X only share what they read of W, but each expands quantised weights by itself. */
 static double wgmma_step(const cl_caps *caps, const cl_wgmma_costs *a, const cl_wgmma *g, const wf_call *c, uint32_t groups)
 {
     enum { K_BYTES = 128 };
-    double m_tiles = (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m, w = g->w_rows * K_BYTES, x = g->tile_m * K_BYTES;
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    double m_tiles = (c->out[WF_GEMM_Y].rows + g->tile_m - 1) / g->tile_m, x = g->tile_m * K_BYTES;
+    double w = g->w_rows / 16.0 * g->tile_k / wf_cl_fragment_k(f) * wf_cl_fragment_bytes(f), expand = f->bits == 16 ? 0 : a->wgmma.expand * g->w_rows;
     double latency = a->wgmma.latency + a->wgmma.latency_w * g->w_rows + a->wgmma.latency_x * g->tile_m;
     double memory = groups * 1e-6 * (w / m_tiles / a->wgmma.memory + (w - w / m_tiles + x) / a->wgmma.cache);
     uint32_t each = (groups + caps->units - 1) / caps->units;
-    return WF_MAX(each * 2e-6 * g->w_rows * g->tile_m * g->tile_k / a->wgmma.unit, cbrt(pow(latency, 3) + pow(memory, 3)));
+    double unit = 2e-6 * g->w_rows * g->tile_m * g->tile_k / a->wgmma.unit;
+    return WF_MAX(each * WF_MAX(unit, expand), cbrt(pow(latency, 3) + pow(memory, 3)));
 }
 
 static double wgmma_step_packed(const cl_wgmma_costs *a, const cl_wgmma *g)
@@ -253,7 +282,7 @@ static double wgmma_round(const cl_caps *caps, const cl_wgmma_costs *a, const cl
 /* Exact enough to choose by (H200: compared with all products of Llama-3-8B for M from 16 to 256, X packed from 128 to 2048). Each bind asks for many of these: no loop over the rounds. */
 double wf_cl_wgmma_time(const cl_caps *caps, const cl_wgmma_costs *a, const cl_variant *v, const wf_call *c)
 {
-    cl_wgmma shape = wf_cl_wgmma_shape(v->tile, c->p.silu), *g = &shape;
+    cl_wgmma shape = wf_cl_wgmma_shape(v->tile, c->p.silu, wf_cl_fragments(c->in[WF_GEMM_W].dtype)), *g = &shape;
     uint32_t tiles = (uint32_t)wgmma_tiles(g, c), groups = tiles * g->split_k, at_once = caps->units * g->resident;
     double time = wgmma_reduce(a, g, tiles) + (g->pack ? a->wgmma_packed.pack + a->wgmma_packed.copy * 1e-6 * (double)packed_bytes(g, c) : 0);
     if (c->max_groups) at_once = WF_MIN(at_once, c->max_groups);
@@ -273,7 +302,9 @@ static bool split_fits(const cl_caps *caps, const cl_wgmma *g, const wf_call *c)
 
 bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit, cl_launch *l)
 {
-    cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu);
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    if (!f) return false;
+    cl_wgmma g = wf_cl_wgmma_shape(v->tile, c->p.silu, f);
     if (!caps->nv_wgmma || !rows_of_halves(&c->in[WF_GEMM_X], 16)) return false;
     for (int i = 2; i < 4; i++)
         if (!wf_cl_vec4_ok(&c->in[i])) return false;
@@ -283,6 +314,7 @@ bool wf_cl_configure_wgmma(const cl_caps *caps, const cl_variant *v, const wf_ca
     if (g.pack && scratch > caps->scratch) return false;
     wf_cl_group_knobs(l, caps, g.threads);
     wf_cl_knob(l, "SILU", c->p.silu != 0);
+    if (!fragment_knobs(c, l)) return false;
     l->groups = g.pack ? WF_MIN(units, (uint64_t)caps->units * g.resident) : units;
     bool fits = common(v, c, l);
     if (g.pack) wf_cl_arg_scratch(l, scratch);

@@ -3,6 +3,7 @@
 
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
+#include "tensor/quant/k_scales.h"
 
 static void decode_f16(const uint16_t *src, float *dst, size_t n)
 {
@@ -40,6 +41,34 @@ static void decode_q4_1(const char *src, float *dst, size_t n)
     }
 }
 
+/* Q4_K and, with fifth bits, Q5_K. */
+WF_INLINE void decode_mins(const char *src, float *dst, size_t n, const bool fifth)
+{
+    for (size_t s = 0; s < n / 256; s++, src += fifth ? 176 : 144) {
+        uint8_t scale[8], min[8];
+        uint16_t d[2];
+        memcpy(d, src, sizeof d);
+        wf_k_scales_unpack(src + 4, scale, min);
+        WF_UNROLL(Q6K_UNROLL)
+        for (uint32_t j = 0; j < 8; j++, dst += 32) {
+            qf step = qf_set(wf_half_to_float(d[0]) * scale[j]);
+            q_expand(fifth ? q_5k(src + 48, src + 16, j) : q_4k(src + 16, j), 0, step, step, dst);
+            vf least = v_set(wf_half_to_float(d[1]) * min[j]);
+            for (size_t k = 0; k < 32; k += VL) v_store(dst + k, v_sub(v_load(dst + k), least));
+        }
+    }
+}
+
+static void decode_q4_k(const char *src, float *dst, size_t n)
+{
+    decode_mins(src, dst, n, false);
+}
+
+static void decode_q5_k(const char *src, float *dst, size_t n)
+{
+    decode_mins(src, dst, n, true);
+}
+
 static void decode_q6_k(const char *src, float *dst, size_t n)
 {
     for (size_t s = 0; s < n / 256; s++, src += 210) {
@@ -69,6 +98,12 @@ void WF_SIMD(wf_cpu_decode)(uint8_t dtype, const void *src, float *dst, size_t n
         break;
     case WF_Q4_1:
         decode_q4_1(src, dst, n);
+        break;
+    case WF_Q4_K:
+        decode_q4_k(src, dst, n);
+        break;
+    case WF_Q5_K:
+        decode_q5_k(src, dst, n);
         break;
     case WF_Q6_K:
         decode_q6_k(src, dst, n);

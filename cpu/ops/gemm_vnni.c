@@ -1,4 +1,4 @@
-/* GEMM for few rows with Q8_0, Q4_0 and Q6_K weights and AVX-512 VNNI, 64 weights per instruction.
+/* GEMM for few rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights and AVX-512 VNNI, 64 weights per instruction.
  *
  * Activations are quantised once per call to hi and lo int8 (hi_lo.h; gemm_int8.c explains why). A group of activations matches one or
  * two registers of weights, whose 16 lanes accumulate neighbouring products.
@@ -6,11 +6,14 @@
  *   Q8_0  2 blocks, 8 lanes each          Q6_K  the same, 4 lanes for each of its 4 scales
  *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
  *
+ * Q4_K and Q5_K lie as Q8_0 once unpacked: low nibbles, then high ones. Their minima are multiplied with the sums of 32 activations.
+ *
  * The instruction needs unsigned weights; comp holds the compensation for their offset. Scales are read for a span of 16 blocks at a
  * time and permuted to the lanes of each group.
  */
 #include "cpu/ops/gemm.h"
 #include "cpu/ops/hi_lo.h"
+#include "tensor/quant/k_scales.h"
 
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
@@ -30,7 +33,14 @@ WF_INLINE kind kind_of(const uint8_t dtype)
 {
     if (dtype == WF_Q8_0) return (kind){dtype, 2, 1, 2, 34, 128};
     if (dtype == WF_Q4_0) return (kind){dtype, 4, 2, 4, 18, 8};
+    if (dtype == WF_Q4_K) return (kind){dtype, 2, 1, 2, 144, 0};
+    if (dtype == WF_Q5_K) return (kind){dtype, 2, 1, 2, 176, 0};
     return (kind){dtype, 2, 1, 4, 210, 32};
+}
+
+WF_INLINE bool has_mins(const uint8_t dtype)
+{
+    return dtype == WF_Q4_K || dtype == WF_Q5_K;
 }
 
 /* Bytes of a prepared group: hi, lo, then the compensation. */
@@ -44,10 +54,10 @@ static uint32_t groups_of(const kind t, uint32_t k)
     return (k / 32 + t.blocks - 1) / t.blocks;
 }
 
-/* Bytes of a prepared row: the groups, then the scales of whole spans, padded with zeros. */
+/* Bytes of a prepared row: the groups, then the scales of whole spans, padded with zeros, and as many sums of x, negative. */
 static size_t row_step(const kind t, uint32_t k)
 {
-    return (size_t)groups_of(t, k) * group_bytes(t) + WF_UP(k / 32, SPAN) * sizeof(float);
+    return (size_t)groups_of(t, k) * group_bytes(t) + 2 * WF_UP(k / 32, SPAN) * sizeof(float);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
@@ -79,6 +89,11 @@ static void prep_group(const kind t, const float *x, uint32_t blocks, char *out,
     _mm512_storeu_si512(out + 2 * hi_bytes, comp);
 }
 
+static float sum_of(const float *x)
+{
+    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)));
+}
+
 static void prep(const gemm *g, uint32_t m, void *dst)
 {
     const kind t = kind_of(g->w->dtype);
@@ -86,17 +101,32 @@ static void prep(const gemm *g, uint32_t m, void *dst)
     const char *row = wf_cpu_row(g->x, m);
     uint32_t blocks = g->k / 32, n = groups_of(t, g->k);
     float *scale = (float *)((char *)dst + (size_t)n * group_bytes(t)), x[128];
-    memset(scale, 0, WF_UP(blocks, SPAN) * sizeof(float));
+    float *minus_sum = scale + WF_UP(blocks, SPAN);
+    memset(scale, 0, 2 * WF_UP(blocks, SPAN) * sizeof(float));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = i * t.blocks, here = WF_MIN(t.blocks, blocks - b);
         in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32 * here);
+        for (uint32_t k = 0; k < here; k++) minus_sum[b + k] = -sum_of(x + 32 * k);
         prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b);
     }
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Unpacks a group at p to unsigned bytes; Q6_K: pair i of 4 of the superblock at p. */
+/* Unpacks 64 weights of the Q4_K or Q5_K superblock at p, from weight 64 i on. */
+WF_INLINE __m512i k_bytes(const uint8_t dtype, const char *p, const uint32_t i)
+{
+    const __m512i by = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
+    const char *q = p + (dtype == WF_Q4_K ? 16 : 48) + 32 * i;
+    __m512i low = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)q)), by);
+    low = _mm512_and_si512(low, _mm512_set1_epi8(15));
+    if (dtype == WF_Q4_K) return low;
+    __m512i bit = _mm512_inserti64x4(_mm512_set1_epi16((short)(2 * i)), _mm256_set1_epi16((short)(2 * i + 1)), 1);
+    __m512i high = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(p + 16))), bit);
+    return _mm512_or_si512(low, _mm512_slli_epi16(_mm512_and_si512(high, _mm512_set1_epi8(1)), 4));
+}
+
+/* Unpacks a group at p to unsigned bytes; Q6_K: pair i of 4 of the superblock at p; Q4_K, Q5_K: pair i of 8 of the two there. */
 WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
 {
     const __m512i low = _mm512_set1_epi8(15);
@@ -109,6 +139,8 @@ WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m5
         q = _mm512_inserti32x4(q, load16(p + 56), 3);
         w[0] = _mm512_and_si512(q, low);
         w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
+    } else if (has_mins(dtype)) {
+        w[0] = k_bytes(dtype, p + i / 4 * kind_of(dtype).bytes, i % 4);
     } else {
         w[0] = q6_k_bytes(p, i);
     }
@@ -129,6 +161,21 @@ WF_INLINE __m512 dot(const kind t, const __m512i *w, const char *x)
 static inline __m512i lane_numbers(void)
 {
     return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+}
+
+/* Of n / 8 superblocks of Q4_K or Q5_K from p on, the scales, and the minima. */
+WF_INLINE __m512 k_scales(const kind t, const char *p, uint32_t n, __m512 *mins)
+{
+    uint8_t s[SPAN] = {0}, m[SPAN] = {0};
+    uint16_t d[2][2] = {{0}};
+    for (uint32_t i = 0; i < n / 8; i++) {
+        memcpy(d[i], p + i * t.bytes, sizeof d[i]);
+        wf_k_scales_unpack(p + i * t.bytes + 4, s + 8 * i, m + 8 * i);
+    }
+    __m256i by[2];
+    for (int i = 0; i < 2; i++) by[i] = _mm256_set_m128i(_mm_set1_epi16((short)d[1][i]), _mm_set1_epi16((short)d[0][i]));
+    *mins = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16((const char *)m))), _mm512_cvtph_ps(by[1]));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16((const char *)s))), _mm512_cvtph_ps(by[0]));
 }
 
 /* Loads the scales of n blocks from p on; Q6_K: the 16 scales of a superblock. */
@@ -157,7 +204,7 @@ WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
 typedef struct tile {
     const char *w[PAIR];
     const char *x[MOST_ROWS];
-    const float *scale[MOST_ROWS];
+    const float *scale[MOST_ROWS], *minus_sum[MOST_ROWS];
     __m512 acc[PAIR][MOST_ROWS];
 } tile;
 
@@ -180,8 +227,9 @@ WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i,
 WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const int nr, const int mr)
 {
     const kind t = kind_of(dtype);
-    const size_t span_bytes = dtype == WF_Q6_K ? t.bytes : SPAN * t.bytes;
-    const size_t step = dtype == WF_Q6_K ? 0 : t.units * t.bytes;
+    const bool super = dtype == WF_Q6_K || has_mins(dtype); /* superblocks know the places of their groups */
+    const size_t span_bytes = dtype == WF_Q6_K ? t.bytes : super ? 2 * t.bytes : SPAN * t.bytes;
+    const size_t step = super ? 0 : t.units * t.bytes;
     __m512 scale[PAIR][MOST_ROWS];
     for (int r = 0; r < nr; r++)
         for (size_t i = 0; i < span_bytes; i += 64) {
@@ -189,7 +237,8 @@ WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const in
             __builtin_prefetch(a->w[r] + s * span_bytes + NEAR + i, 0, 3);
         }
     for (int r = 0; r < nr; r++) {
-        __m512 d = scales(t, a->w[r] + s * span_bytes, n);
+        __m512 mins, d = has_mins(dtype) ? k_scales(t, a->w[r] + s * span_bytes, n, &mins) : scales(t, a->w[r] + s * span_bytes, n);
+        for (int m = 0; m < mr && has_mins(dtype); m++) a->acc[r][m] = _mm512_fmadd_ps(mins, _mm512_loadu_ps(a->minus_sum[m] + 16 * s), a->acc[r][m]);
         for (int m = 0; m < mr; m++) scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
     }
     WF_UNROLL(8)
@@ -198,7 +247,7 @@ WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const in
             const char *p = a->w[r] + s * span_bytes + i * step;
             group(a, t, p, s, i, r, mr, scale[r]);
         }
-    if (dtype == WF_Q6_K || n % t.units == 0) return;
+    if (super || n % t.units == 0) return;
     for (int r = 0; r < nr; r++) { /* an incomplete last group */
         char last[4 * 34] = {0};
         uint32_t i = n / t.units;
@@ -216,6 +265,7 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
     for (int i = 0; i < mr; i++) {
         a.x[i] = g->xp + (m + i) * g->x_step;
         a.scale[i] = (const float *)(a.x[i] + (size_t)groups_of(t, g->k) * group_bytes(t));
+        a.minus_sum[i] = a.scale[i] + WF_UP(g->k / 32, SPAN);
     }
     for (int r = 0; r < nr; r++) {
         a.w[r] = w + r * g->w_step;
@@ -256,6 +306,8 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
     while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end)) {
         if (g.w->dtype == WF_Q8_0) rows_of(&g, WF_Q8_0, begin, end);
         if (g.w->dtype == WF_Q4_0) rows_of(&g, WF_Q4_0, begin, end);
+        if (g.w->dtype == WF_Q4_K) rows_of(&g, WF_Q4_K, begin, end);
+        if (g.w->dtype == WF_Q5_K) rows_of(&g, WF_Q5_K, begin, end);
         if (g.w->dtype == WF_Q6_K) rows_of(&g, WF_Q6_K, begin, end);
     }
 }

@@ -15,6 +15,16 @@ WF_INLINE q8 q_nibbles(const void *p)
     __m128i b = _mm_loadu_si128(p);
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(b, 4), b), _mm256_set1_epi8(15));
 }
+WF_INLINE q8 q_4k(const void *p, uint32_t i)
+{
+    __m256i q = _mm256_srli_epi16(q_load((const uint8_t *)p + 32 * (i / 2)), i & 1 ? 4 : 0);
+    return _mm256_and_si256(q, _mm256_set1_epi8(15));
+}
+WF_INLINE q8 q_5k(const void *p, const void *high, uint32_t i)
+{
+    __m256i h = _mm256_and_si256(_mm256_srli_epi16(q_load(high), (int)i), _mm256_set1_epi8(1));
+    return _mm256_or_si256(q_4k(p, i), _mm256_slli_epi16(h, 4));
+}
 WF_INLINE q8 q_6k(const void *p, uint32_t i)
 {
     const uint8_t *ql = (const uint8_t *)p + 64 * (i / 4) + 32 * (i & 1);
@@ -28,6 +38,10 @@ WF_INLINE q8 q_6k(const void *p, uint32_t i)
 WF_INLINE qf qf_zero(void)
 {
     return _mm256_setzero_ps();
+}
+WF_INLINE qf qf_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
 }
 WF_INLINE qf qf_set(float x)
 {

@@ -114,6 +114,23 @@ WF_INLINE q8 q_nibbles(const void *p)
     return (q8){vreinterpretq_s8_u8(vandq_u8(b, vdupq_n_u8(15))),
                 vreinterpretq_s8_u8(vshrq_n_u8(b, 4))};
 }
+WF_INLINE uint8x16_t q_shifted(const uint8_t *p, uint32_t by, uint8_t mask)
+{
+    return vandq_u8(vshlq_u8(vld1q_u8(p), vdupq_n_s8((int8_t)-(int)by)), vdupq_n_u8(mask));
+}
+WF_INLINE q8 q_4k(const void *p, uint32_t i)
+{
+    const uint8_t *q = (const uint8_t *)p + 32 * (i / 2);
+    const uint32_t by = i & 1 ? 4 : 0;
+    return (q8){vreinterpretq_s8_u8(q_shifted(q, by, 15)), vreinterpretq_s8_u8(q_shifted(q + 16, by, 15))};
+}
+WF_INLINE q8 q_5k(const void *p, const void *high, uint32_t i)
+{
+    const uint8_t *h = high;
+    const q8 q = q_4k(p, i);
+    return (q8){vorrq_s8(q.low, vreinterpretq_s8_u8(vshlq_n_u8(q_shifted(h, i, 1), 4))),
+                vorrq_s8(q.high, vreinterpretq_s8_u8(vshlq_n_u8(q_shifted(h + 16, i, 1), 4)))};
+}
 /* Unpacks 16: the low 4 bits from ql, the high 2 from qh, which is shifted right first. */
 WF_INLINE int8x16_t q_6k_half(const uint8_t *ql, int by_low, const uint8_t *qh, int by_high)
 {
@@ -158,6 +175,10 @@ WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
                 vcvtq_f32_s32(q_dot16(zero, w.high, vld1q_s8(x + 16)))};
 }
 
+WF_INLINE qf qf_load(const float *p)
+{
+    return (qf){vld1q_f32(p), vld1q_f32(p + 4)};
+}
 WF_INLINE qf qf_set(float x)
 {
     return (qf){vdupq_n_f32(x), vdupq_n_f32(x)};

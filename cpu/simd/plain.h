@@ -128,6 +128,19 @@ WF_INLINE q8 q_nibbles(const void *p)
     }
     return r;
 }
+WF_INLINE q8 q_4k(const void *p, uint32_t i)
+{
+    const uint8_t *q = (const uint8_t *)p + 32 * (i / 2);
+    q8 r;
+    for (int j = 0; j < 32; j++) r.b[j] = q[j] >> (i & 1 ? 4 : 0) & 15;
+    return r;
+}
+WF_INLINE q8 q_5k(const void *p, const void *high, uint32_t i)
+{
+    q8 r = q_4k(p, i);
+    for (int j = 0; j < 32; j++) r.b[j] |= (int8_t)((((const uint8_t *)high)[j] >> i & 1) << 4);
+    return r;
+}
 WF_INLINE q8 q_6k(const void *p, uint32_t i)
 {
     const uint8_t *ql = (const uint8_t *)p + 64 * (i / 4) + 32 * (i & 1);
@@ -151,6 +164,11 @@ WF_INLINE qf q_dot_signed(q8 w, const int8_t *x, const int32_t *comp)
 {
     (void)comp;
     return q_dot(w, x, NULL);
+}
+WF_INLINE qf qf_load(const float *p)
+{
+    qf r;
+    WF_LANES(8, p[i]);
 }
 WF_INLINE qf qf_set(float x)
 {

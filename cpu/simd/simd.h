@@ -14,13 +14,15 @@
  *   q8, qf                  32 bytes; 8 floats
  *   q_load(p)               32 bytes
  *   q_nibbles(p)            16 bytes as 32: low nibbles, then high ones
+ *   q_4k(p, i)              block i of 8 of the nibbles of a Q4_K superblock
+ *   q_5k(p, high, i)        the same with the fifth bits of a Q5_K one
  *   q_6k(p, i)              block i of 8 of a Q6_K superblock, unsigned 0..63
  *   Q6K_UNROLL              how many of them in one piece: 8 if constant shifts are the faster ones
  *   q_dot(w, x, comp)        unsigned w (at most 63) times signed x, plus comp[lane]
  *   q_dot_signed(w, x, comp) signed w times signed x; comp is -128 times the lane's sum of x
  *   q_expand(w, bias, a, b, dst)  32 floats: (byte - bias) times a, from the 16th on times b
  *   q_scales(p, d, out)     16 int8 times d[0] as floats
- *   qf_zero qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
+ *   qf_zero qf_load(p) qf_half(p) (one f16 in all lanes) qf_set qf_pair(p) (p[0], p[1] in 4 lanes each) qf_mul
  * qf_fma qf_sum
  *
  * and, if the level has int8 dot products, for measuring their ceiling:

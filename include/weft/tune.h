@@ -196,6 +196,9 @@ typedef void (*weft_kernel_fn)(void *user, const struct weft_kernel *k);
 /* Lists the variants of all ops that the device's backend has, also those that this device cannot run. device and tier as in
  * weft_engine_params. */
 WEFT_API enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_fn fn, void *user);
+/* The same for the device of an engine, whose `runs` says more: some step of this engine has a call that the variant can run, so that
+ * weft_engine_params.force may name it. Only while the engine has no requests. */
+WEFT_API enum weft_status weft_engine_kernels(const struct weft_engine *e, weft_kernel_fn fn, void *user);
 /* A variant that the device offers for a shape. Valid during the callback only. */
 struct weft_candidate {
     const char *op, *name;

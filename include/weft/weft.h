@@ -128,8 +128,8 @@ WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
 struct weft_model;
 
 struct weft_model_params {
-    const char *path; /* GGUF file; NULL: the built-in demo model */
-    bool vocab_only;  /* accept a file without tensors; it can tokenise, but no engine can be opened on it */
+    const char *path; /* GGUF file, or folder with config.json, tokenizer.json and safetensors; NULL: the built-in demo model */
+    bool vocab_only;  /* accept one without tensors; it can tokenise, but no engine can be opened on it */
 };
 
 /* Strings belong to the model. A string is NULL, and a number 0, where the file does not say. */
@@ -137,7 +137,8 @@ struct weft_model_info {
     const char *path, *name, *arch, *vocab_type, *pre_tokenizer;
     const char *chat_template;     /* the template text in the file, or NULL */
     const char *chat_name;         /* name of the template, if weft recognises the text, or NULL */
-    uint32_t gguf_version, n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
+    uint32_t gguf_version; /* 0: a folder */
+    uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t rope_dim;
     float rope_base, rope_scale, norm_eps;
     uint64_t n_params, file_bytes, weight_bytes;
@@ -406,8 +407,10 @@ struct weft_stats {
     uint64_t preempted;          /* times that a sequence was preempted */
     uint64_t swapped_out_bytes, swapped_in_bytes; /* KV pages of preempted sequences, copied to the host and back */
     uint64_t prefix_queries, prefix_hits; /* prompt tokens looked up and found in the prefix cache */
+    uint64_t recomputed_tokens;  /* tokens of preempted sequences computed again, because the host had no memory for their KV pages */
     uint64_t softmax_recomputed; /* softmax rows (query and head) recomputed because their scores left the calibrated range */
     uint64_t weight_bytes, kv_bytes, activation_bytes; /* in the largest steps */
+    uint64_t scratch_bytes;      /* device memory for intermediate results of kernels */
     uint64_t load_ns, step_ns;   /* time to open the engine; sum over steps */
     /* The rest is measured on the device, and 0 without `profile`. Time in steps, and between steps while requests were waiting or
      * running. */

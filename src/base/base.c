@@ -25,6 +25,23 @@ weft_status wf_fail(weft_status s, const char *fmt, ...)
     return s;
 }
 
+static _Thread_local struct {
+    wf_stop_fn fn;
+    void *user;
+} stop;
+
+void wf_stop_by(wf_stop_fn fn, void *user)
+{
+    stop.fn = fn;
+    stop.user = user;
+}
+
+weft_status wf_stop_asked(size_t *n)
+{
+    if (++*n % 4096 || !stop.fn || !stop.fn(stop.user)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
+}
+
 weft_status wf_fail_context(weft_status s, const char *fmt, ...)
 {
     char where[256];

@@ -34,6 +34,12 @@ weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3)
 weft_status wf_fail_param(weft_status s, const char *parameter);
 const char *wf_error(void);  /* this thread's message */
 
+/* Long work of this thread asks fn(user) now and then whether it is to stop; NULL: nobody can stop it. */
+typedef bool (*wf_stop_fn)(void *user);
+void wf_stop_by(wf_stop_fn fn, void *user);
+/* WEFT_ERR_CANCELLED: it is. Asks only if *n, which it counts, is a multiple of 4096. */
+weft_status wf_stop_asked(size_t *n);
+
 void wf_log(enum weft_log_level level, const char *fmt, ...) WF_PRINTF(2, 3);
 bool wf_log_on(enum weft_log_level level);
 

@@ -21,7 +21,7 @@
 
 /* ---- maps ------------------------------------------------------------------------------------ */
 
-#define MAX_MAPS 64
+#define MAX_MAPS 512
 #define WRITE_NS 50000000 /* what a write may take */
 
 static struct slot {
@@ -402,6 +402,12 @@ static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *ba
     if (!base || base[0] != '/') return false; /* XDG: relative paths are ignored */
     int n = snprintf(buf, cap, "%s%s", base, tail);
     return n > 0 && (size_t)n < cap && make_path(buf) && folder_is_private(buf, shared_parent);
+}
+
+weft_status wf_folder_check(const char *path)
+{
+    if (make_path(path) && !faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_IO, "cannot write to %s: %s", path, strerror(errno));
 }
 
 weft_status wf_cache_dir(char *buf, size_t cap)

@@ -18,7 +18,7 @@ typedef struct wf_map {
     int slot; /* index in the handler's table; -1: not a file */
 } wf_map;
 
-/* Maps a regular file; the error names any other type (directory, FIFO, device). Thread-safe; at most 64 maps at a time. */
+/* Maps a regular file; the error names any other type (directory, FIFO, device). Thread-safe; at most 512 maps at a time. */
 weft_status wf_map_open(const char *path, wf_map *out);
 /* Was the file written to or cut while it was mapped? Then its data cannot be trusted. Takes two system calls. A file that was removed,
  * replaced by rename or only touched is still intact. Where the system cannot watch files, a new time counts as a change. */
@@ -49,6 +49,8 @@ weft_status wf_output_check(const char *path);
 /* Closes the file. If `whole` is false or on failure, removes the temporary file. */
 weft_status wf_output_end(wf_output *o, bool whole);
 
+/* Makes the folder if it is not there, and checks that it can be written to. */
+weft_status wf_folder_check(const char *path);
 /* Returns the first of $XDG_CACHE_HOME/weft, ~/.cache/weft and /tmp/weft-UID that is owned and writable by this user only; creates it
  * if missing (0700). WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);

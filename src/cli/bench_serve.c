@@ -19,7 +19,8 @@ enum {
     DEFAULT_IN = 1024,
     DEFAULT_OUT = 128,
     DEFAULT_TEXT_OUT = 256,
-    DEFAULT_TIMEOUT_S = 600
+    DEFAULT_TIMEOUT_S = 600,
+    DEFAULT_BODY = 8000000
 };
 
 /* ---- values ------------------------------------------------------------------------------- */
@@ -177,6 +178,8 @@ static void fill_rest(const wf_opts *o, wf_client_params *p)
     p->seed = o->seed;
     p->max_concurrency = l->max_concurrency;
     p->n_warmups = l->n_warmups;
+    p->n_large = l->n_large;
+    p->large_bytes = l->large_bytes ? l->large_bytes : DEFAULT_BODY;
     p->percentiles = l->percentiles.n ? l->percentiles.v : usual;
     p->n_percentiles = l->percentiles.n ? l->percentiles.n : WF_LEN(usual);
     p->save = l->save || l->save_detailed;
@@ -279,6 +282,10 @@ static const wf_opt pace_rows[] = {
      AT(load.max_concurrency), 1, MANY},
     {0, "num-warmups", "N", "warm-up requests, not measured (default 0)", WF_OPT_U32,
      AT(load.n_warmups), 0, 1e6},
+    {0, "large-bodies", "N",
+     "run the load a second time while N clients send large bodies, and print how long /health and tokens wait without and with them (default 0)",
+     WF_OPT_U32, AT(load.n_large), 0, WF_MAX_LARGE},
+    {0, "body-bytes", "BYTES", "length of these bodies (default 8000000)", WF_OPT_SIZE, AT(load.large_bytes), 1024, 1 << 30},
 };
 static const WF_GROUP(pace_group, "Arrivals", pace_rows);
 

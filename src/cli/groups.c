@@ -5,7 +5,7 @@
 #define MANY      2147483647.0
 
 static const wf_opt model[] = {
-    {'m', "model", "FILE", "GGUF model file (default: the built-in demo model)", WF_OPT_TEXT,
+    {'m', "model", "FILE", "GGUF file, or folder with config.json, tokenizer.json and safetensors (default: the built-in demo model)", WF_OPT_TEXT,
      AT(model)},
 };
 WF_GROUP(wf_group_model, "Model", model);

@@ -54,7 +54,8 @@ static void print_hyperparameters(const struct weft_model_info *i)
     wf_human(i->file_bytes, true, file, sizeof file);
     char path[1024];
     wf_show(path, sizeof path, i->path ? i->path : "built in");
-    printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
+    if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
+    else printf("%-16s %s (safetensors, %s)\n", "folder", path, file);
     print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);

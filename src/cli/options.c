@@ -271,6 +271,7 @@ void wf_opts_free(wf_opts *o)
     free(o->load.percentiles.v);
     free(o->load.goodput.v);
     free(o->load.headers.v);
+    free(o->trusted_proxies.v);
 }
 
 /* ---- help -------------------------------------------------------------------------------------

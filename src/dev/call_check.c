@@ -57,7 +57,7 @@ static weft_status check_shape(const place *at, const wf_view *v)
     return WEFT_OK;
 }
 
-/* A view may be a column slice, so only its elements must be aligned; blocks hold FP16 scales. */
+/* A view may be a column slice, so only its elements must be aligned; blocks may hold FP16 scales. */
 static uint32_t element_align(const wf_view *v)
 {
     const wf_dtype_info *t = &wf_dtypes[v->dtype];

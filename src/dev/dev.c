@@ -140,6 +140,15 @@ weft_status wf_copy_queue_create(wf_dev *dev, wf_queue **out)
     return wf_dev_note(dev, dev->fns->queue_create(dev, true, out));
 }
 
+weft_status wf_queue_reserve(wf_queue *q, uint64_t *bytes)
+{
+    uint64_t has = 0;
+    WF_TRY(wf_dev_usable(q->dev, "reserve"));
+    if (q->dev->fns->reserve) WF_TRY(wf_dev_note(q->dev, q->dev->fns->reserve(q, &has)));
+    *bytes += has;
+    return WEFT_OK;
+}
+
 void wf_queue_destroy(wf_queue *q)
 {
     if (q) q->dev->fns->queue_destroy(q->dev, q);

@@ -287,6 +287,8 @@ typedef struct wf_dev_fns {
     weft_status (*submit)(wf_queue *, const wf_call *);
     weft_status (*launch)(wf_queue *, const wf_call *, const wf_bound *); /* optional: puts the bound kernel in the queue; no
         search, no compiler. Absent: submit with the variant */
+    weft_status (*reserve)(wf_queue *, uint64_t *bytes); /* optional: takes the device memory that the largest of all calls bound so
+        far needs besides its operands, so that launch allocates none; *bytes: what the queue has */
     weft_status (*mark)(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* no work */
     weft_status (*transfer)(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal); /* optional: what
         sending, receiving or reducing `bytes` bytes costs; there is no other process yet, so nothing moves */
@@ -325,6 +327,7 @@ typedef struct wf_selector { /* src/select: which variant runs a call */
     void (*drop)(wf_dev *, const wf_call *, int variant);
     bool (*dropped)(wf_dev *, const wf_call *, int variant);
     int (*forced)(wf_dev *, enum wf_op); /* the variant that params.force names for that op; -1: none */
+    int (*required)(wf_dev *, enum wf_op); /* likewise, but not by "*", which takes the ops that it can */
     void (*close)(wf_dev *);
 } wf_selector;
 typedef struct wf_verifier { /* src/verify: which kernels have passed their self-test */
@@ -344,6 +347,7 @@ struct wf_dev {
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
+    double modest_rate;   /* operations per microsecond that every kernel should reach where nothing was measured; 0: unknown */
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     wf_selector *selector; /* NULL: the first that the backend ranks is taken, and nothing is dropped */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */
@@ -404,6 +408,9 @@ weft_status wf_fill(wf_queue *, wf_buf *, uint64_t off, uint64_t size, uint32_t 
 /* Checks op, operand count, dtypes, shapes, alignment and bounds of every view; then submits. Returns at once; may block while a
  * queue is full. */
 weft_status wf_submit(wf_queue *, const wf_call *);
+/* Takes what wf_launch of any call bound so far needs besides its operands, so that it allocates nothing. Adds to *bytes what the
+ * queue has of device memory. */
+weft_status wf_queue_reserve(wf_queue *, uint64_t *bytes);
 weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 /* Sends, receives or combines this many bytes with other processes. There are none yet, so nothing moves; only the null device says
  * what it would cost. */

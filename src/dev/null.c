@@ -227,13 +227,14 @@ static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
 
 static size_t null_variants(wf_dev *dev, enum wf_op op, const wf_variant **list)
 {
-    static const wf_variant all[] = {
+    static wf_variant all[] = {
         {"null", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
         {"null2", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
         {"null3", WF_TIER_BASE, 0, "null", WF_ARITH_F32},
     };
     (void)dev;
     (void)op;
+    for (size_t i = 0; i < WF_LEN(all); i++) all[i].flags = state.c.flags[i];
     *list = all;
     return WF_MAX(1, WF_MIN(state.c.variants, WF_LEN(all)));
 }
@@ -251,7 +252,7 @@ static size_t null_rank(wf_dev *dev, const wf_call *c, const char *class, wf_can
     const wf_variant *list;
     size_t n = null_variants(dev, c->op, &list), found = 0;
     for (size_t i = 0; i < n && found < cap; i++)
-        if (!class || !strcmp(class, list[i].class)) out[found++] = (wf_candidate_kernel){.variant = (int)i};
+        if (!class || !strcmp(class, list[i].class)) out[found++] = (wf_candidate_kernel){(int)i, state.c.expected_ns ? (float)state.c.expected_ns(c) / 1000 : 0};
     return found;
 }
 

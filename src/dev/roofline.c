@@ -136,3 +136,10 @@ double wf_roofline_us(const wf_roofline *r, wf_dev *dev, const wf_call *c, int v
     double memory = w.bytes / (r->read * (e.memory > 0 ? e.memory : 1)), compute = w.flops / (rate * (e.compute > 0 ? e.compute : 1));
     return r->launch + WF_MAX(memory, compute * idle);
 }
+
+double wf_modest_us(const wf_dev *dev, const wf_call *c)
+{
+    enum { OPS_PER_BYTE = 64 /* memory is the slower, the more units a device has */ };
+    work w = work_of(c);
+    return dev->modest_rate > 0 ? WF_MAX(w.flops, w.bytes * OPS_PER_BYTE) / dev->modest_rate : 0;
+}

@@ -29,5 +29,7 @@ bool wf_roofline_set(wf_roofline *, wf_dev *, const wf_cost *);
 bool wf_roofline_measured(const wf_roofline *, enum wf_op, int variant);
 /* Microseconds; 0: unknown. idle: how much longer the work takes because its parts do not fill the device's units; 1: not at all. */
 double wf_roofline_us(const wf_roofline *, wf_dev *, const wf_call *, int variant, double idle);
+/* Microseconds by dev->modest_rate, for a device of which nothing was measured: rather too long than too short. 0: unknown. */
+double wf_modest_us(const wf_dev *, const wf_call *);
 
 #endif

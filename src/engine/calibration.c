@@ -187,7 +187,7 @@ static bool find_file(const struct weft_model *m, const char *path, char *out, s
 {
     struct stat st;
     int n = snprintf(out, cap, "%s%s", path ? path : m->info.path, path ? "" : WEFT_CALIBRATION_SUFFIX);
-    return path || (m->file->map.slot >= 0 && n > 0 && (size_t)n < cap && !stat(out, &st));
+    return path || (wf_gguf_is_file(m->file) && n > 0 && (size_t)n < cap && !stat(out, &st));
 }
 
 weft_status wf_calibration_use(const struct weft_model *m, const char *path, wf_graph *g)

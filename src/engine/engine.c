@@ -160,7 +160,15 @@ static void init_stats(struct weft_engine *e, uint64_t start_ns)
     e->stats.weight_bytes = wf_weights_bytes(&e->weights);
     e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
+    e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
     e->stats.load_ns = wf_now_ns() - start_ns;
+}
+
+static void log_memory(const struct weft_engine *e)
+{
+    const struct weft_stats *s = &e->stats;
+    wf_log(WEFT_LOG_INFO, "memory: weights %.1f MiB, KV cache %.1f MiB, activations %.1f MiB, scratch memory of kernels %.1f MiB", s->weight_bytes / 0x1p20,
+           s->kv_bytes / 0x1p20, s->activation_bytes / 0x1p20, s->scratch_bytes / 0x1p20);
 }
 
 /* ---- thread ---------------------------------------------------------------------------------------------- */
@@ -205,7 +213,7 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     pthread_condattr_destroy(&attr);
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
-    if (s == WEFT_OK) init_stats(e, start);
+    if (s == WEFT_OK) init_stats(e, start), log_memory(e);
     if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
     if (s == WEFT_OK && pthread_create(&e->thread, NULL, engine_thread, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
     if (s == WEFT_OK) *out = e;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/engine.h"
 #include "verify/check.h"
 
 /* Problem i, without an answer, if it is one of the op: the larger ones, then those of the self-test. */
@@ -41,14 +42,16 @@ static wf_kernel_about about(wf_dev *d, enum wf_op op, int variant)
     return a;
 }
 
-static weft_status list_op(wf_dev *d, enum wf_op op, weft_kernel_fn fn, void *user)
+/* e: NULL, or whose steps it is to run. */
+static weft_status list_op(wf_dev *d, const struct weft_engine *e, enum wf_op op, weft_kernel_fn fn, void *user)
 {
     const wf_variant *v;
     for (int i = 0; (v = wf_variant_at(d, op, i)); i++) {
         wf_kernel_about a = about(d, op, i);
         struct weft_kernel k = {.op = wf_ops[op].name, .name = v->name, .tier = wf_tier_name_on(d, v->tier), .layout = a.layout, .invariance = v->class,
                                 .batch_dependent = v->flags & WF_BATCH_DEPENDENT, .needs = a.needs, .file = a.file};
-        WF_TRY(find_support(d, op, i, &k.runs));
+        if (e) k.runs = wf_exec_can_run(e->exec, op, i);
+        else WF_TRY(find_support(d, op, i, &k.runs));
         fn(user, &k);
     }
     return WEFT_OK;
@@ -65,9 +68,15 @@ enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_
 {
     wf_dev *d = NULL;
     weft_status s = open_device(device, tier, &d);
-    for (int op = 0; !s && op < WF_N_OPS; op++) s = list_op(d, (enum wf_op)op, fn, user);
+    for (int op = 0; !s && op < WF_N_OPS; op++) s = list_op(d, NULL, (enum wf_op)op, fn, user);
     wf_dev_close(d);
     return s;
+}
+
+enum weft_status weft_engine_kernels(const struct weft_engine *e, weft_kernel_fn fn, void *user)
+{
+    for (int op = 0; op < WF_N_OPS; op++) WF_TRY(list_op(e->dev, e, (enum wf_op)op, fn, user));
+    return WEFT_OK;
 }
 
 /* ---- the text of one --------------------------------------------------------------------------------------- */

@@ -47,7 +47,7 @@ static void describe_numbers(struct weft_model *m)
     i->n_vocab = wf_token_count(m->tokenizer);
     i->bos = wf_token_bos(m->tokenizer), i->eos = wf_token_eos(m->tokenizer);
     i->longest_token = wf_token_longest(m->tokenizer);
-    i->file_bytes = m->file->map.size, i->n_tensors = m->file->n_tensors, i->n_meta = m->file->n_kv;
+    i->file_bytes = wf_gguf_bytes(m->file), i->n_tensors = m->file->n_tensors, i->n_meta = m->file->n_kv;
     for (size_t t = 0; t < m->file->n_tensors; t++) {
         const wf_gguf_tensor *x = &m->file->tensors[t];
         i->n_params += x->dims[0] * x->dims[1] * x->dims[2] * x->dims[3];
@@ -76,7 +76,7 @@ weft_status weft_model_open(const struct weft_model_params *p, struct weft_model
     if (!p || !out) return wf_fail(WEFT_ERR_ARG, "weft_model_open: params and out must not be NULL");
     struct weft_model *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
-    weft_status s = p->path ? wf_gguf_open(p->path, &m->file)
+    weft_status s = p->path ? wf_model_file_open(p->path, &m->file)
                             : wf_gguf_open_memory(wf_demo_model, (size_t)(wf_demo_model_end - wf_demo_model), "built-in demo model", &m->file);
     if (s == WEFT_OK) s = wf_tokenizer_from_gguf(m->file, &m->tokenizer);
     if (s == WEFT_OK && !(p->vocab_only && !m->file->n_tensors)) s = open_arch(m);

@@ -139,6 +139,7 @@ void wf_engine_count(struct weft_engine *e)
     e->oldest_ns = oldest_ns;
     s->kv_pages_used = wf_pages_in_use(&e->sched.pages);
     s->preempted = e->sched.n_preempted;
+    s->recomputed_tokens = e->sched.n_recomputed;
     s->prefix_queries = e->sched.prefix_queries;
     s->prefix_hits = e->sched.prefix_hits;
     pthread_mutex_unlock(&e->lock);
@@ -234,7 +235,7 @@ static void complete_step(struct weft_engine *e)
     uint64_t start = wf_now_ns();
     weft_status s = wf_exec_wait(e->exec);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), step->number, step->n_tokens);
-    if (s == WEFT_OK && e->weights.in_file && wf_map_broken(&e->model->file->map))
+    if (s == WEFT_OK && e->weights.in_file && wf_gguf_broken(e->model->file))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     if (s == WEFT_OK) s = wf_timeline_flush(e->timeline);
     count_step(e, step);

@@ -140,11 +140,16 @@ static uint32_t rows_of_call(const wf_call *c)
     return c->op == WF_OP_TOKEN_SUBST ? c->in[WF_TOKEN_SUBST_IDS].rows : c->out[0].rows;
 }
 
-static uint32_t context_class(const wf_call *c)
+uint32_t wf_context_class(enum wf_op op, uint32_t max_kv)
 {
     uint32_t class = 0;
-    for (uint64_t most = 512; c->op == WF_OP_ATTENTION && class + 1 < WF_N_CONTEXTS && c->p.max_kv > most; most *= 4) class++;
+    for (uint64_t most = 512; op == WF_OP_ATTENTION && class + 1 < WF_N_CONTEXTS && max_kv > most; most *= 4) class++;
     return class;
+}
+
+static uint32_t context_class(const wf_call *c)
+{
+    return wf_context_class(c->op, c->p.max_kv);
 }
 
 static uint32_t context_of_class(const wf_bind_to *to, const wf_call *c, uint32_t class)
@@ -190,7 +195,7 @@ static weft_status named_variant(wf_dev *dev, const wf_plan *plan, const wf_nano
     *out = -1;
     if (!strcmp(kernel, "auto")) return WEFT_OK;
     *out = wf_variant_find(dev, op, kernel);
-    return *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s' for %s", dev->info.name, kernel, wf_ops[op].name);
+    return *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s' for %s", wf_line_place_of(plan, &plan->lines[n->line]).text, dev->info.name, kernel, wf_ops[op].name);
 }
 
 static uint32_t rows_limit(const wf_bind_to *to, const wf_command *c)
@@ -204,16 +209,17 @@ static weft_status new_kernels(wf_bind_to *to, const wf_call *like, bool prefill
     wf_kernels *k = wf_calloc(1, sizeof *k);
     if (!k) return WEFT_ERR_NOMEM;
     to->kernels[to->n_kernels++] = k;
-    *k = (wf_kernels){.like = *like, .prefill = prefill, .max_rows = max_rows, .of = wf_calloc((size_t)WF_N_CONTEXTS * (max_rows + 1), sizeof *k->of)};
+    *k = (wf_kernels){.like = *like, .prefill = prefill, .max_rows = max_rows, .of = wf_calloc((size_t)WF_N_CONTEXTS * (max_rows + 1), sizeof *k->of),
+                      .us = wf_calloc(WF_N_CONTEXTS, sizeof *k->us)};
     *out = k;
-    return k->of ? WEFT_OK : WEFT_ERR_NOMEM;
+    return k->of && k->us ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
 static weft_status check_no_kernel(const wf_plan *plan, const wf_command *c)
 {
     const char *kernel = plan->lines[c->nano->line].kernel;
     if (!strcmp(kernel, "auto")) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "plan: %s has no kernel '%s': it moves data, write 'auto'", c->node->name, kernel);
+    return wf_fail(WEFT_ERR_ARG, "%s: %s has no kernel '%s': it moves data, write 'auto'", wf_line_place_of(plan, &plan->lines[c->nano->line]).text, c->node->name, kernel);
 }
 
 static weft_status find_kernels(wf_bind_to *to, const wf_plan *plan, wf_command *c)
@@ -252,6 +258,7 @@ void wf_kernels_free(wf_bind_to *to)
     for (size_t i = 0; i < to->n_kernels; i++) {
         free(to->kernels[i]->of);
         free(to->kernels[i]->list);
+        free(to->kernels[i]->us);
         free(to->kernels[i]);
     }
     free(to->kernels);
@@ -301,21 +308,27 @@ void wf_command_unbind(const wf_command *c, const wf_call *call)
     *entry_of(c, call) = 0;
 }
 
+void wf_command_like(const wf_bind_to *to, const wf_command *c, uint32_t rows, uint32_t max_kv, wf_call *out)
+{
+    wf_step_shape st = step_of(&to->limits, rows, c->node->rows != WF_ROWS_PREFILL);
+    if (c->node->rows == WF_ROWS_LOGITS) st.n_logits = rows, st.n_tokens = WF_MIN(WF_MAX(rows, st.n_tokens), to->limits.step_tokens);
+    st.max_kv = max_kv;
+    wf_command_call(to, c, &st, (wf_range){0, rows}, out);
+}
+
 /* Prefill and whole batches may see contexts of any length; what is bound by rows alone needs one. */
 static weft_status bind_rows(const wf_bind_to *to, const wf_command *c, uint32_t rows)
 {
-    bool decodes = c->node->rows != WF_ROWS_PREFILL;
-    wf_step_shape st = step_of(&to->limits, rows, decodes);
     uint32_t classes = c->node->op == WF_OP_ATTENTION ? WF_N_CONTEXTS : 1, before = 0;
-    if (c->node->rows == WF_ROWS_LOGITS) st.n_logits = rows, st.n_tokens = WF_MIN(WF_MAX(rows, st.n_tokens), to->limits.step_tokens);
     for (uint32_t i = 0; i < classes; i++) {
         const wf_binding *b;
         wf_call call;
-        st.max_kv = context_of_class(to, &c->call, i);
-        if (i && st.max_kv == before) break;
-        before = st.max_kv;
-        wf_command_call(to, c, &st, (wf_range){0, rows}, &call);
+        uint32_t max_kv = context_of_class(to, &c->call, i);
+        if (i && max_kv == before) break;
+        before = max_kv;
+        wf_command_like(to, c, rows, max_kv, &call);
         WF_TRY(wf_command_kernels(to, c, &call, &b));
+        wf_note_us(to, c, i, rows, &call, b);
     }
     return WEFT_OK;
 }
@@ -359,6 +372,7 @@ static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c)
     uint32_t limit = c->kernels->max_rows, each = WF_MIN(limit, (uint32_t)ONE_BY_ONE);
     weft_status s = WEFT_OK;
     for (uint32_t rows = 1; !s && rows <= each; rows++) s = bind_rows(to, c, rows);
+    for (uint32_t rows = 2 * each; !s && rows < limit; rows *= 2) s = bind_rows(to, c, rows); /* for their times */
     if (!s && limit > each) s = bind_rows(to, c, limit);
     if (!s) s = bind_between(to, c, each, limit);
     return s ? wf_fail_context(s, "%s", c->node->name) : WEFT_OK;
@@ -368,33 +382,6 @@ static weft_status bind_all_rows(const wf_bind_to *to, const wf_command *c)
 static bool first_with(const wf_command *c)
 {
     return !c->kernels->n;
-}
-
-static bool has_part(const wf_binding *b, enum wf_op op, int variant)
-{
-    for (uint8_t i = 0; i < b->n; i++)
-        if (b->part[i].op == op && b->part[i].b.variant == variant) return true;
-    return false;
-}
-
-/* A kernel that the plan names runs the numbers of rows that it can. One that was wrong or did not build has been dropped with a
- * warning; one that runs no number of rows is a mistake in the plan. */
-static weft_status check_named(const wf_bind_to *to, const wf_command *c)
-{
-    int variant = c->call.variant;
-    if (c->node->kind != WF_NODE_KERNEL || variant < 0) return WEFT_OK;
-    if (to->dev->selector && to->dev->selector->dropped(to->dev, &c->kernels->like, variant)) return WEFT_OK;
-    for (size_t i = 0; i < c->kernels->n; i++)
-        if (has_part(&c->kernels->list[i], c->node->op, variant)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "plan: kernel '%s' cannot run '%s' on %s (`weft kernels` says what it needs); write 'auto'",
-                   wf_variant_at(to->dev, c->node->op, variant)->name, c->node->name, to->dev->info.name);
-}
-
-static weft_status check_all_named(const wf_bind_to *to, const wf_program *list, size_t n)
-{
-    for (size_t p = 0; p < n; p++)
-        for (const wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) WF_TRY(check_named(to, c));
-    return WEFT_OK;
 }
 
 weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *can_sample, weft_progress_fn progress, void *user)
@@ -411,5 +398,5 @@ weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *c
             done++;
             if (progress) progress(user, "prepare", (double)done / (double)WF_MAX(to->n_kernels, done));
         }
-    return check_all_named(to, list, n);
+    return wf_check_named(to, list, n);
 }

@@ -61,12 +61,23 @@ static weft_status launch(wf_exec *e, const wf_command *c, const wf_call *call)
     return s;
 }
 
+/* Before a call that would make the submission too long. */
+static weft_status pace(wf_exec *e, const wf_command *c, double us)
+{
+    double *queued = &e->queued_us[c->nano->queue];
+    bool full = *queued > 0 && *queued + us > WF_SUBMISSION_US;
+    *queued = full ? us : *queued + us;
+    return full ? wf_flush(e->queues[c->nano->queue]) : WEFT_OK;
+}
+
 static weft_status run_kernel(wf_exec *e, const wf_submission *now, const wf_command *c, wf_range left, order *o)
 {
+    uint32_t context = wf_context_class(c->node->op, now->f->step.max_kv), most = wf_rows_at_once(c, context);
     for (uint32_t rest; left.count; left = (wf_range){left.first + left.count, rest}, o->n_waits = 0, o->start = NULL) {
         wf_call call;
-        rest = left.count - WF_MIN(left.count, c->max_rows);
+        rest = left.count - WF_MIN(left.count, most);
         left.count -= rest;
+        WF_TRY(pace(e, c, wf_rows_us(c, context, left.count)));
         wf_command_call(&e->to, c, &now->f->step, left, &call);
         call.waits = o->waits;
         call.n_waits = o->n_waits;
@@ -100,15 +111,26 @@ static weft_status run_download(wf_exec *e, const wf_submission *now, const wf_c
     wf_view v = c->call.in[0];
     void *to = c->node->when == WF_WHEN_IDS ? (void *)now->io->ids : c->node->when == WF_WHEN_LOGITS ? (void *)now->io->logits : now->f->recomputed.data;
     wf_command_view(&e->to, &now->f->step, rows, &c->in[0], &v);
-    return download(e->queues[c->nano->queue], &v, to, o);
+    return download(e->queues[c->nano->queue], &v, (uint8_t *)to + rows.first * wf_dtype_bytes(v.dtype, v.cols), o);
+}
+
+/* Copies a page; flushes where more bytes have gathered than a slow bus moves in a second. */
+static weft_status swap_page(wf_exec *e, wf_queue *q, int32_t page, bool out, uint8_t *host, uint64_t *gathered)
+{
+    enum { MOST = 256 << 20 };
+    uint64_t bytes = wf_exec_page_bytes(e);
+    bool full = *gathered && *gathered + bytes > MOST;
+    *gathered = full ? bytes : *gathered + bytes;
+    if (full) WF_TRY(wf_flush(q));
+    return wf_memory_copy(&e->mem, q, page, out, host);
 }
 
 static weft_status run_swap(wf_exec *e, const wf_submission *now, wf_queue *q, bool out, const order *o)
 {
-    uint64_t bytes = wf_exec_page_bytes(e);
+    uint64_t bytes = wf_exec_page_bytes(e), gathered = 0;
     if (o->n_waits) WF_TRY(wf_mark(q, o->waits, o->n_waits, NULL));
     for (const wf_page_copy *s = now->io->copies; s < now->io->copies + now->io->n_copies; s++)
-        for (uint32_t i = 0; i < s->n && s->out == out; i++) WF_TRY(wf_memory_copy(&e->mem, q, s->pages[i], out, (uint8_t *)s->host + i * bytes));
+        for (uint32_t i = 0; i < s->n && s->out == out; i++) WF_TRY(swap_page(e, q, s->pages[i], out, (uint8_t *)s->host + i * bytes, &gathered));
     WF_TRY(wf_mark(q, NULL, 0, o->end));
     return wf_flush(q);
 }
@@ -182,6 +204,7 @@ static weft_status end_step(wf_exec *e, wf_inflight *f)
 static weft_status run_step(wf_exec *e, wf_submission *now)
 {
     memset(now->f->used, 0, sizeof now->f->used);
+    memset(e->queued_us, 0, sizeof e->queued_us); /* the step before was flushed at its end */
     for (size_t i = 0; i < now->f->program->n; i++) WF_TRY(run_command(e, now, i));
     return end_step(e, now->f);
 }
@@ -238,6 +261,11 @@ void wf_exec_mark_idle(wf_exec *e)
 const wf_exec_stats *wf_exec_stats_of(const wf_exec *e)
 {
     return &e->stats;
+}
+
+bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant)
+{
+    return wf_programs_can_run(&e->to, e->programs, e->plans->n, op, variant);
 }
 
 bool wf_exec_can_sample(const wf_exec *e)

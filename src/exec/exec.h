@@ -13,7 +13,7 @@ typedef struct wf_exec wf_exec;
 
 /* views: of each weight, as wf_value.id numbers them. graph, plans (finished) and views outlive it. Errors name sizes. */
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l, wf_exec **out);
-/* Chooses, builds and checks the kernels of every step that there may be (program.h). */
+/* Chooses, builds and checks the kernels of every step that there may be (program.h), and takes the scratch memory that they need. */
 weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user);
 /* Steps that may be in flight at one time: one runs while the next one is formed and submitted. */
 #define WF_EXEC_DEPTH 2
@@ -39,6 +39,8 @@ typedef struct wf_step_io {
 /* Submits a step behind those in flight and returns; at most WF_EXEC_DEPTH may be in flight. After an error nothing of the step is in
  * flight, or the device is lost; its results are undefined. */
 weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io);
+/* Could --force have this variant run something of a step? */
+bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
 bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step in flight; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
@@ -63,6 +65,7 @@ uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
 weft_status wf_exec_poison(wf_exec *e);
 uint64_t wf_exec_kv_bytes(const wf_exec *e);
 uint64_t wf_exec_activation_bytes(const wf_exec *e);
+uint64_t wf_exec_scratch_bytes(const wf_exec *e); /* of kernels, once they are bound */
 /* The commands of a step of that shape, as a readable table (explain.c). */
 typedef struct wf_explain {
     uint32_t tokens, decodes, context; /* of the batch; tokens of the longest sequence */

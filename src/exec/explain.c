@@ -1,5 +1,4 @@
 /* explain: a program as a table for people, as a database explains a query. See exec.h. */
-#include "dev/front.h"
 #include "exec/internal.h"
 #include "plan/cost.h"
 
@@ -30,27 +29,14 @@ static void add_kernel(const wf_exec *e, char *text, size_t cap, enum wf_op op, 
     snprintf(text + len, cap - len, "%s%s/%s", len ? " + " : "", wf_ops[op].name, v ? v->name : "?");
 }
 
-/* Seconds that the backend expects of a binding's kernels together; 0: it does not know of all. */
-static double expected_of(const wf_exec *e, const wf_call *call, const wf_binding *b)
-{
-    double sum = 0;
-    for (size_t i = 0; i < b->n; i++) {
-        wf_call piece = wf_piece_of(call, (enum wf_piece)b->part[i].piece);
-        double us = wf_expected_us(e->dev, &piece, b->part[i].b.variant);
-        if (us <= 0) return 0;
-        sum += us * 1e-6;
-    }
-    return sum;
-}
-
-/* Names them, and says what the backend expects of them. */
+/* Names them; in seconds, what the backend expects of them together. 0: it does not know of all. */
 static double read_kernels(const wf_exec *e, const wf_command *c, const wf_call *call, char *text, size_t cap)
 {
     const wf_binding *b;
     *text = 0;
     if (wf_command_kernels(&e->to, c, call, &b) != WEFT_OK) return 0;
     for (size_t i = 0; i < b->n; i++) add_kernel(e, text, cap, (enum wf_op)b->part[i].op, b->part[i].b.variant);
-    return expected_of(e, call, b);
+    return wf_binding_us(e->dev, call, b) * 1e-6;
 }
 
 /* Of the batch's tokens, all of one length: what is no decode is one prompt. */

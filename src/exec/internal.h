@@ -26,7 +26,9 @@ struct wf_exec {
     wf_bind_to to;
     wf_queue *queues[WF_MAX_QUEUES];
     uint32_t n_queues;
+    uint64_t scratch_bytes; /* of all queues */
     wf_event *ends[WF_MAX_QUEUES];
+    double queued_us[WF_MAX_QUEUES]; /* expected of what was not flushed */
     wf_inflight in_flight[WF_EXEC_DEPTH];
     bool counts;          /* attention with asynchronous softmax counts rows that it computes again */
     bool can_sample;

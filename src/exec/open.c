@@ -99,7 +99,9 @@ static weft_status start_counter(wf_exec *e)
 {
     const wf_view *v = &e->states[WF_STATE_RECOMPUTED];
     for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++) e->counts |= n->kind == WF_NODE_DOWNLOAD && n->when == WF_ALWAYS;
-    return v->buf ? wf_fill(e->queues[0], v->buf, v->offset, sizeof(int32_t), 0) : WEFT_OK;
+    if (!v->buf) return WEFT_OK;
+    WF_TRY(wf_fill(e->queues[0], v->buf, v->offset, sizeof(int32_t), 0));
+    return wf_finish(e->queues[0]); /* the first step may count on another queue */
 }
 
 weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, const wf_view *views, const wf_limits *l, wf_exec **out)
@@ -122,7 +124,11 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, co
 
 weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user)
 {
-    return wf_programs_bind(&e->to, e->programs, e->plans->n, &e->can_sample, progress, user);
+    WF_TRY(wf_programs_bind(&e->to, e->programs, e->plans->n, &e->can_sample, progress, user));
+    e->scratch_bytes = 0;
+    for (uint32_t q = 0; q < e->n_queues; q++)
+        if (!only_copies(e, q)) WF_TRY(wf_queue_reserve(e->queues[q], &e->scratch_bytes));
+    return WEFT_OK;
 }
 
 static void destroy_events(wf_event **list, size_t n)
@@ -177,6 +183,11 @@ uint64_t wf_exec_kv_bytes(const wf_exec *e)
 uint64_t wf_exec_activation_bytes(const wf_exec *e)
 {
     return wf_memory_activations(&e->mem);
+}
+
+uint64_t wf_exec_scratch_bytes(const wf_exec *e)
+{
+    return e->scratch_bytes;
 }
 
 weft_status wf_exec_poison(wf_exec *e)

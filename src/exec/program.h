@@ -10,6 +10,9 @@
 #include "exec/memory.h"
 #include "plan/plan.h"
 
+enum { WF_N_CONTEXTS = 5 }; /* choices of attention by the longest context: 512, 2,048, 8,192, 32,768, any */
+enum { WF_N_SIZES = 17 };   /* powers of two up to the most tokens of a step */
+
 /* Kernels of calls that differ only in the number of rows, the longest context and the operands' addresses; all layers share them. */
 typedef struct wf_kernels {
     wf_call like;      /* such a call */
@@ -18,9 +21,8 @@ typedef struct wf_kernels {
     uint32_t *of;      /* [contexts, max_rows + 1]: 1 + index in list; 0: not bound yet */
     wf_binding *list;
     size_t n, cap;
+    float (*us)[WF_N_SIZES]; /* [contexts]: what calls of at most 2^i rows are expected to take; 0: unknown */
 } wf_kernels;
-
-enum { WF_N_CONTEXTS = 5 }; /* choices of attention by the longest context: 512, 2,048, 8,192, 32,768, any */
 
 /* What an operand's address depends on. */
 enum wf_place { WF_PLACE_FIXED /* as in the template */, WF_PLACE_BUFFER, WF_PLACE_INPUT, WF_PLACE_STATE, WF_PLACE_POOL };
@@ -86,6 +88,21 @@ void wf_command_call(const wf_bind_to *to, const wf_command *c, const wf_step_sh
 void wf_command_view(const wf_bind_to *to, const wf_step_shape *st, wf_range rows, const wf_ref *ref, wf_view *v);
 /* The kernels for that call; bound now if they were not. */
 weft_status wf_command_kernels(const wf_bind_to *to, const wf_command *c, const wf_call *call, const wf_binding **out);
+/* Such a call, of a step with that many rows; max_kv: keys of its longest context. */
+void wf_command_like(const wf_bind_to *to, const wf_command *c, uint32_t rows, uint32_t max_kv, wf_call *out);
+/* named.c: is there a call in the n programs that the variant can run, alone or as a part, if it is forced? */
+bool wf_programs_can_run(const wf_bind_to *to, const wf_program *list, size_t n, enum wf_op op, int variant);
+/* An error if a plan or --force names a kernel that runs nothing of what it is named for. */
+weft_status wf_check_named(const wf_bind_to *to, const wf_program *list, size_t n);
+/* pace.c. Drivers reset a device that takes some seconds for what they were given at once, so that a kernel takes no more rows, and
+ * a queue holds no more work before it is flushed, than are expected to take this long. */
+#define WF_SUBMISSION_US 1e6
+/* What the kernels of a binding are expected to take together; 0: the backend does not know of all. */
+double wf_binding_us(wf_dev *, const wf_call *, const wf_binding *);
+void wf_note_us(const wf_bind_to *to, const wf_command *c, uint32_t context, uint32_t rows, const wf_call *call, const wf_binding *b);
+double wf_rows_us(const wf_command *c, uint32_t context, uint32_t rows);
+uint32_t wf_rows_at_once(const wf_command *c, uint32_t context);
+uint32_t wf_context_class(enum wf_op, uint32_t max_kv); /* which of WF_N_CONTEXTS */
 /* Chooses again for such calls: the device has dropped a kernel. */
 void wf_command_unbind(const wf_command *c, const wf_call *call);
 /* Rows that an input has in a step. */

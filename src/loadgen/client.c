@@ -64,17 +64,53 @@ static weft_status summarise(const wf_target *t, const wf_load_run *r, wf_load_s
     return s;
 }
 
-static int report(const wf_target *t, const wf_load_run *r)
+/* Runs the load while n_large clients send large bodies. */
+static weft_status run_beside(const wf_target *t, wf_load_run *r, size_t n_large, wf_beside_result *out)
 {
-    wf_load_stats s;
-    if (summarise(t, r, &s)) return say_error();
-    wf_report_print(t->p, &s);
+    wf_beside *b = wf_beside_start(t, n_large);
+    if (!b) return wf_fail(WEFT_ERR_NOMEM, "out of memory or threads for --large-bodies");
+    weft_status s = wf_load_run_execute(r, t, t->p->max_concurrency);
+    wf_beside_end(b, out);
+    wf_beside_free(b);
+    return s;
+}
+
+/* The load without large bodies, with other prompts: none that the server may have kept. */
+static weft_status run_without(const wf_target *t, const wf_request_specs *specs, wf_waits *out)
+{
+    wf_client_params p = *t->p;
+    wf_target other = *t;
+    wf_load_run r = {0};
+    p.seed ^= 0x1a49e;
+    other.p = &p;
+    weft_status s = wf_load_run_init(&r, &other, specs);
+    if (!s) s = run_beside(&other, &r, 0, &out->beside);
+    if (!s) s = summarise(&other, &r, &out->load);
+    wf_load_run_free(&r);
+    return s;
+}
+
+static weft_status run_both(const wf_target *t, const wf_request_specs *specs, wf_load_run *r, wf_waits *without, wf_waits *with)
+{
+    weft_status s = run_without(t, specs, without);
+    return s ? s : run_beside(t, r, t->p->n_large, &with->beside);
+}
+
+static int report(const wf_target *t, const wf_load_run *r, const wf_waits *without, wf_waits *with)
+{
+    if (summarise(t, r, &with->load)) return say_error();
+    wf_report_print(t->p, &with->load);
+    if (t->p->n_large) wf_report_waits(t->p, without, with);
     wf_report_failures(r);
-    bool lost = t->p->save && wf_result_json_save(t, r, &s);
-    int rc = lost ? say_error() : s.completed ? EXIT_SOME : EXIT_NONE;
-    if (stopped(t->p)) rc = EXIT_STOPPED;
-    wf_load_stats_free(&s);
-    return rc;
+    bool lost = t->p->save && wf_result_json_save(t, r, &with->load);
+    int rc = lost ? say_error() : with->load.completed ? EXIT_SOME : EXIT_NONE;
+    return stopped(t->p) ? EXIT_STOPPED : rc;
+}
+
+static void waits_free(wf_waits *w)
+{
+    free(w->beside.health.v);
+    wf_load_stats_free(&w->load);
 }
 
 static int run_benchmark(wf_target *t)
@@ -82,14 +118,17 @@ static int run_benchmark(wf_target *t)
     const wf_client_params *p = t->p;
     wf_request_specs specs = {0};
     wf_load_run r = {0};
+    wf_waits without = {0}, with = {0};
     weft_status s = wf_prompts_make(t, p->n, &specs);
     if (!s) s = warm_up(t, &specs);
     if (!s) s = wf_load_run_init(&r, t, &specs);
     if (!s && t->unreachable[0])
         fail_all(&r, t->unreachable);
     else if (!s)
-        s = wf_load_run_execute(&r, t, p->max_concurrency);
-    int rc = s ? say_error() : report(t, &r);
+        s = p->n_large ? run_both(t, &specs, &r, &without, &with) : wf_load_run_execute(&r, t, p->max_concurrency);
+    int rc = s ? say_error() : report(t, &r, &without, &with);
+    waits_free(&without);
+    waits_free(&with);
     wf_load_run_free(&r);
     wf_request_specs_free(&specs);
     return rc;

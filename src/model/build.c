@@ -33,7 +33,9 @@ static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t
 {
     const char *path = b->file->path;
     int len = (int)t->name.len;
-    if (t->dims[0] != cols || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1)
+    if (t->dims[2] != 1 || t->dims[3] != 1)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len, t->name.data, cols, rows);
+    if (t->dims[0] != cols || t->dims[1] != rows)
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
                        (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
     if (t->dtype < 0 || t->dtype == WF_I32)

@@ -4,6 +4,8 @@
  * remains, so no count from the file is trusted before its bytes exist. Names are indexed by sorting, which finds
  * duplicates and is O(n log n) for any names. */
 #include "model/gguf.h"
+#include "model/folder.h"
+#include "model/gguf_split.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -309,10 +311,10 @@ static weft_status check_overlap(const wf_gguf *g)
 static weft_status locate_tensors(wf_gguf *g, const cursor *c)
 {
     /* A file with metadata only may end before the padding. */
-    uint64_t head = WF_UP((uint64_t)(c->at - c->start), g->alignment), all = g->map.size;
+    uint64_t head = WF_UP((uint64_t)(c->at - c->start), g->alignment), all = g->maps[0].size;
     uint64_t size = head < all ? all - head : 0;
     for (size_t i = 0; i < g->n_tensors; i++)
-        WF_TRY(locate_tensor(g, &g->tensors[i], g->map.data + WF_MIN(head, all), size));
+        WF_TRY(locate_tensor(g, &g->tensors[i], g->maps[0].data + WF_MIN(head, all), size));
     return check_overlap(g);
 }
 
@@ -366,20 +368,9 @@ static weft_status read_alignment(wf_gguf *g)
     return WEFT_OK;
 }
 
-static weft_status check_split(const wf_gguf *g)
-{
-    uint32_t n = 0;
-    WF_TRY(wf_gguf_u32(g, "split.count", false, &n));
-    if (n <= 1) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED,
-                   "the model is split into %" PRIu32 " files (split.count); merge the parts "
-                   "into one with `llama-gguf-split --merge FIRST-PART OUT.gguf`",
-                   n);
-}
-
 static weft_status parse(wf_gguf *g)
 {
-    cursor c = {g->map.data, g->map.data, g->map.data + g->map.size};
+    cursor c = {g->maps[0].data, g->maps[0].data, g->maps[0].data + g->maps[0].size};
     uint64_t n_tensors, n_kv;
     name_index *ix = g->index;
     WF_TRY(check_magic(&c));
@@ -392,7 +383,6 @@ static weft_status parse(wf_gguf *g)
     WF_TRY(read_kvs(g, &c, n_kv));
     WF_TRY(index_names(g->kv, g->n_kv, sizeof *g->kv, "metadata", &ix->kv));
     WF_TRY(read_alignment(g));
-    WF_TRY(check_split(g));
     WF_TRY(check_count("the number of tensors", n_tensors, MIN_TENSOR, &c));
     WF_TRY(read_tensors(g, &c, n_tensors));
     WF_TRY(index_names(g->tensors, g->n_tensors, sizeof *g->tensors, "tensor", &ix->tensors));
@@ -401,15 +391,36 @@ static weft_status parse(wf_gguf *g)
 
 /* ---- open, close ----------------------------------------------------------------------------- */
 
+weft_status wf_gguf_new(const char *name, wf_gguf **out)
+{
+    wf_gguf *g = wf_calloc(1, sizeof *g);
+    if (!g) return WEFT_ERR_NOMEM;
+    g->path = wf_strdup(name);
+    g->index = wf_calloc(1, sizeof(name_index));
+    if (!g->path || !g->index) return wf_gguf_close(g), WEFT_ERR_NOMEM;
+    *out = g;
+    return WEFT_OK;
+}
+
+weft_status wf_gguf_index(wf_gguf *g)
+{
+    name_index *ix = g->index;
+    free(ix->kv);
+    free(ix->tensors);
+    *ix = (name_index){0};
+    WF_TRY(index_names(g->kv, g->n_kv, sizeof *g->kv, "metadata", &ix->kv));
+    return index_names(g->tensors, g->n_tensors, sizeof *g->tensors, "tensor", &ix->tensors);
+}
+
 /* Takes ownership of the map, also on failure. */
 static weft_status open_map(wf_map map, const char *name, wf_gguf **out)
 {
-    wf_gguf *g = wf_calloc(1, sizeof *g);
-    if (!g) return wf_map_close(&map), WEFT_ERR_NOMEM;
-    g->map = map;
-    g->path = wf_strdup(name);
-    g->index = wf_calloc(1, sizeof(name_index));
-    weft_status s = g->path && g->index ? parse(g) : WEFT_ERR_NOMEM;
+    wf_gguf *g = NULL;
+    weft_status s = wf_gguf_new(name, &g);
+    if (!s && !(g->maps = wf_calloc(1, sizeof map))) s = WEFT_ERR_NOMEM;
+    if (s) return wf_map_close(&map), wf_gguf_close(g), s;
+    g->maps[g->n_maps++] = map;
+    s = parse(g);
     if (s) {
         wf_gguf_close(g);
         return wf_fail_context(s, "%s", name);
@@ -418,7 +429,7 @@ static weft_status open_map(wf_map map, const char *name, wf_gguf **out)
     return WEFT_OK;
 }
 
-weft_status wf_gguf_open(const char *path, wf_gguf **out)
+weft_status wf_gguf_open_part(const char *path, wf_gguf **out)
 {
     wf_map map;
     *out = NULL;
@@ -426,10 +437,29 @@ weft_status wf_gguf_open(const char *path, wf_gguf **out)
     return open_map(map, path, out);
 }
 
+/* With the other parts, where it is one of several. */
+static weft_status whole(wf_gguf *g, wf_gguf **out)
+{
+    weft_status s = wf_gguf_join_parts(g);
+    if (!s) return *out = g, s;
+    s = wf_fail_context(s, "%s", g->path);
+    return wf_gguf_close(g), s;
+}
+
+weft_status wf_gguf_open(const char *path, wf_gguf **out)
+{
+    wf_gguf *g;
+    *out = NULL;
+    WF_TRY(wf_gguf_open_part(path, &g));
+    return whole(g, out);
+}
+
 weft_status wf_gguf_open_memory(const void *data, size_t size, const char *name, wf_gguf **out)
 {
+    wf_gguf *g;
     *out = NULL;
-    return open_map((wf_map){size ? data : "", size, -1}, name, out);
+    WF_TRY(open_map((wf_map){size ? data : "", size, -1}, name, &g));
+    return whole(g, out);
 }
 
 void wf_gguf_close(wf_gguf *g)
@@ -444,6 +474,29 @@ void wf_gguf_close(wf_gguf *g)
     free(g->kv);
     free(g->tensors);
     free(g->path);
-    wf_map_close(&g->map);
+    for (size_t i = 0; i < g->n_maps; i++) wf_map_close(&g->maps[i]);
+    free(g->maps);
+    wf_folder_close(g->folder);
     free(g);
+}
+
+/* ---- its files ------------------------------------------------------------------------------- */
+
+uint64_t wf_gguf_bytes(const wf_gguf *g)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < g->n_maps; i++) sum += g->maps[i].size;
+    return sum;
+}
+
+bool wf_gguf_broken(const wf_gguf *g)
+{
+    bool broken = false;
+    for (size_t i = 0; i < g->n_maps; i++) broken |= wf_map_broken(&g->maps[i]);
+    return broken;
+}
+
+bool wf_gguf_is_file(const wf_gguf *g)
+{
+    return g->folder || (g->n_maps && g->maps[0].slot >= 0);
 }

@@ -40,7 +40,8 @@ typedef struct wf_gguf_tensor {
 } wf_gguf_tensor;
 
 typedef struct wf_gguf {
-    wf_map map;
+    wf_map *maps; /* the files whose bytes the tensors are */
+    size_t n_maps;
     char *path;
     uint32_t version;
     uint64_t alignment;
@@ -48,12 +49,21 @@ typedef struct wf_gguf {
     wf_gguf_kv *kv;
     wf_gguf_tensor *tensors;
     void *index; /* private: name lookup */
+    struct wf_folder *folder; /* NULL: a GGUF file; otherwise what folder.h says */
 } wf_gguf;
 
+/* Also a model in several files, by the name of the first (gguf_split.h). */
 weft_status wf_gguf_open(const char *path, wf_gguf **out);
 /* The same from memory that outlives the object (the built-in model, fuzzing); name is for messages. */
 weft_status wf_gguf_open_memory(const void *data, size_t size, const char *name, wf_gguf **out);
 void wf_gguf_close(wf_gguf *);
+/* An object without content, for another reader to fill; then wf_gguf_index, which fails on names that appear twice. */
+weft_status wf_gguf_new(const char *name, wf_gguf **out);
+weft_status wf_gguf_index(wf_gguf *);
+
+uint64_t wf_gguf_bytes(const wf_gguf *);    /* of all its files */
+bool wf_gguf_broken(const wf_gguf *);       /* wf_map_broken of any of them */
+bool wf_gguf_is_file(const wf_gguf *);      /* on disk, not in memory */
 
 const wf_gguf_kv *wf_gguf_find(const wf_gguf *, const char *key);
 const wf_gguf_tensor *wf_gguf_tensor_find(const wf_gguf *, const char *name);

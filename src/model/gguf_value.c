@@ -113,7 +113,7 @@ static weft_status find_typed(const wf_gguf *g, const char *key, bool required,
                               const wf_gguf_kv **out)
 {
     *out = wf_gguf_find(g, key);
-    if (!*out && required && wf_map_broken(&g->map))
+    if (!*out && required && wf_gguf_broken(g))
         return wf_fail(WEFT_ERR_IO, "%s changed while it was being read", g->path);
     if (!*out && required)
         return wf_fail(WEFT_ERR_FORMAT, "%s: metadata '%s' is missing", g->path, key);

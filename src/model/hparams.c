@@ -34,6 +34,26 @@ weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
                    name.data, known);
 }
 
+/* Is the word one of the list's? */
+static bool listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
+        if (strcspn(at, " ") == n && !strncmp(at, word, n)) return true;
+    return false;
+}
+
+weft_status wf_arch_of_class(const char *class, const wf_arch **out)
+{
+    char known[512] = "";
+    for (size_t i = 0; i < WF_LEN(archs); i++) {
+        *out = archs[i];
+        if (listed(archs[i]->classes, class)) return WEFT_OK;
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", archs[i]->classes);
+    }
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "architecture '%.64s' is not supported (supported: %s)", class, known);
+}
+
 static const char *key(char buf[96], const char *arch, const char *name)
 {
     snprintf(buf, 96, "%s.%s", arch, name);

@@ -7,6 +7,7 @@
 #define WF_MODEL_H
 
 #include "mem/arena.h"
+#include "model/folder.h"
 #include "model/gguf.h"
 #include "plan/graph.h"
 
@@ -23,12 +24,16 @@ typedef struct wf_builder wf_builder;
 
 typedef struct wf_arch {
     const char *name; /* general.architecture */
+    const char *classes; /* transformers' names of it, with a space between: config.json's architectures */
+    const wf_folder_name *names; /* of its tensors in a folder */
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
 } wf_arch;
 
 /* By general.architecture; WEFT_ERR_UNSUPPORTED lists the known ones. */
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
+/* By transformers' class; the same. */
+weft_status wf_arch_of_class(const char *class, const wf_arch **out);
 
 /* ---- weights ------------------------------------------------------------------------------------ */
 
@@ -48,7 +53,8 @@ typedef struct wf_weights {
     wf_weight *list;
     size_t n, cap;
     wf_arena arena;
-    wf_buf *file; /* the mapped file as a buffer, if the device can use it in place */
+    wf_buf **files; /* the mapped files as buffers, if the device can use them in place */
+    size_t n_files;
     bool in_file; /* some of them are read there: the file must not change */
 } wf_weights;
 

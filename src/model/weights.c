@@ -38,13 +38,32 @@ uint64_t wf_weights_bytes(const wf_weights *w)
 
 /* ---- placement ------------------------------------------------------------------------------------- */
 
+/* Where data lies in the files. */
+static bool find_in_files(const wf_gguf *f, const uint8_t *data, size_t *i, uint64_t *offset)
+{
+    for (*i = 0; *i < f->n_maps; ++*i) {
+        const wf_map *m = &f->maps[*i];
+        *offset = (uint64_t)((uintptr_t)data - (uintptr_t)m->data);
+        if ((uintptr_t)data >= (uintptr_t)m->data && *offset < m->size) return true;
+    }
+    return false;
+}
+
 static bool view_in_file(const upload *u, const wf_gguf *f, wf_weight *w)
 {
-    if (!u->w->file || w->n_parts != 1) return false;
-    uint64_t offset = (uint64_t)(w->parts[0]->data - f->map.data);
-    if (offset % u->dev->align) return false;
-    w->view = (wf_view){u->w->file, offset, w->rows, w->cols, w->cols, w->dtype, 0};
+    size_t i;
+    uint64_t offset;
+    if (!u->w->n_files || w->n_parts != 1 || !find_in_files(f, w->parts[0]->data, &i, &offset) || offset % u->dev->align) return false;
+    w->view = (wf_view){u->w->files[i], offset, w->rows, w->cols, w->cols, w->dtype, 0};
+    u->w->in_file = true;
     return true;
+}
+
+static bool in_place(const wf_weights *w, const wf_weight *one)
+{
+    for (size_t i = 0; i < w->n_files; i++)
+        if (one->view.buf == w->files[i]) return true;
+    return false;
 }
 
 static weft_status reserve(upload *u, wf_weight *w, wf_region *r)
@@ -69,7 +88,6 @@ static weft_status place(upload *u, const wf_gguf *f)
     if (s == WEFT_OK) s = wf_arena_commit(&w->arena);
     for (size_t i = 0; i < w->n && s == WEFT_OK; i++) {
         wf_view *v = &w->list[i].view;
-        w->in_file |= v->buf == w->file && v->buf;
         if (!v->buf) v->buf = wf_arena_buf(&w->arena, regions[i]), v->offset = regions[i].offset;
     }
     free(regions);
@@ -115,8 +133,9 @@ static weft_status copy_packed(upload *u, wf_weight *w)
 {
     uint64_t bytes = w->rows * row_bytes(w), at = 0;
     uint64_t packed_bytes = u->dev->fns->weight_bytes(u->dev, w->view.layout, w->dtype, w->rows, w->cols);
-    uint8_t *rows = w->n_parts > 1 ? malloc(bytes) : NULL, *packed = malloc(packed_bytes);
-    weft_status s = packed && (rows || w->n_parts == 1) ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory for packing weights");
+    bool aside = w->n_parts > 1 || (uintptr_t)w->parts[0]->data % 16; /* a safetensors file aligns nothing */
+    uint8_t *rows = aside ? malloc(bytes) : NULL, *packed = malloc(packed_bytes);
+    weft_status s = packed && (rows || !aside) ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory for packing weights");
     for (uint32_t i = 0; i < w->n_parts && rows && s == WEFT_OK; at += w->parts[i++]->bytes)
         memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
     if (s == WEFT_OK) {
@@ -134,23 +153,34 @@ static weft_status copy_all(upload *u)
 {
     for (size_t i = 0; i < u->w->n; i++) {
         wf_weight *w = &u->w->list[i];
-        if (w->view.buf != u->w->file) WF_TRY(w->view.layout ? copy_packed(u, w) : copy_rows(u, w));
+        if (!in_place(u->w, w)) WF_TRY(w->view.layout ? copy_packed(u, w) : copy_rows(u, w));
     }
     WF_TRY(wf_finish(u->q));
     for (size_t i = 0; i < u->w->n; i++) free((void *)u->w->list[i].made), u->w->list[i].made = NULL;
     return WEFT_OK;
 }
 
+/* All of the files, or none if the device cannot use them in place. */
+static weft_status wrap_files(wf_weights *w, const wf_gguf *f, wf_dev *dev)
+{
+    weft_status s = WEFT_OK;
+    if (!(w->files = wf_calloc(f->n_maps, sizeof *w->files))) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < f->n_maps && s == WEFT_OK; i++) {
+        s = wf_buf_wrap(dev, f->maps[i].data, f->maps[i].size, &w->files[i]);
+        w->n_files += s == WEFT_OK;
+    }
+    return s == WEFT_ERR_UNSUPPORTED ? WEFT_OK : s;
+}
+
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user)
 {
     upload u = {.w = w, .dev = dev, .q = q, .progress = progress, .user = user};
     wf_arena_init(&w->arena, dev, "weights", "use a file with smaller weights");
-    weft_status s = wf_buf_wrap(dev, f->map.data, f->map.size, &w->file);
-    if (s != WEFT_OK && s != WEFT_ERR_UNSUPPORTED) return s;
+    WF_TRY(wrap_files(w, f, dev));
     WF_TRY(place(&u, f));
     WF_TRY(copy_all(&u));
-    if (wf_map_broken(&f->map)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
-    if (!w->in_file) wf_map_advise_cold(&f->map);
+    if (wf_gguf_broken(f)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
+    for (size_t i = 0; !w->in_file && i < f->n_maps; i++) wf_map_advise_cold(&f->maps[i]);
     return WEFT_OK;
 }
 
@@ -158,7 +188,8 @@ void wf_weights_free(wf_weights *w)
 {
     for (size_t i = 0; i < w->n; i++) free((void *)w->list[i].made);
     free(w->list);
-    if (w->file) wf_buf_destroy(w->file);
+    for (size_t i = 0; i < w->n_files; i++) wf_buf_destroy(w->files[i]);
+    free(w->files);
     wf_arena_free(&w->arena);
     memset(w, 0, sizeof *w);
 }

@@ -25,6 +25,13 @@ const wf_node *wf_plan_find_node(const wf_graph *g, const wf_plan_line *l)
     return NULL;
 }
 
+wf_line_place wf_line_place_of(const wf_plan *p, const wf_plan_line *l)
+{
+    wf_line_place at = {"plan"};
+    if (l && l->number) snprintf(at.text, sizeof at.text, "plan: %s:%u", p->path, l->number);
+    return at;
+}
+
 static bool swaps(const wf_node *n)
 {
     return n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;

@@ -55,6 +55,7 @@ typedef struct wf_plan_line {
     wf_boundary begin, end;
     uint32_t queue, groups;
     char kernel[24]; /* variant name or "auto" */
+    uint32_t number; /* in its file, from 1; 0: of no file */
 } wf_plan_line;
 
 /* A nano-operation: one op on one range of tokens. */
@@ -81,6 +82,7 @@ typedef struct wf_bucket {
 } wf_bucket;
 
 typedef struct wf_plan {
+    char path[256]; /* of its file, cut to fit; "": built in */
     wf_bucket bucket;
     uint32_t n_queues, tile;
     wf_plan_line *lines;
@@ -110,6 +112,11 @@ weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_t
 /* Reads the text form; every plan must name every op and the last one take every batch. Errors name the line. */
 weft_status wf_plans_load(const wf_graph *g, const char *path, wf_plans *out);
 weft_status wf_plans_save(const wf_plans *p, const char *path);
+/* Where a line stands, for errors: "plan: FILE:LINE", or "plan" if it comes from no file. */
+typedef struct wf_line_place {
+    char text[288];
+} wf_line_place;
+wf_line_place wf_line_place_of(const wf_plan *p, const wf_plan_line *l);
 void wf_plan_print(const wf_plan *p, FILE *f);
 /* The index of the plan for a batch. */
 size_t wf_plans_choose(const wf_plans *p, uint32_t n_tokens, uint32_t n_decodes, uint32_t max_context);

@@ -1,5 +1,5 @@
 /* split: turns the lines of a plan into nano-operations and checks that they cover every op's tokens exactly once. */
-#include "plan/plan.h"
+#include "plan/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +73,7 @@ static weft_status expand(const wf_graph *g, wf_plan *p)
     for (int32_t layer = -1; layer < g->n_layers; layer++) WF_TRY(add_layer(g, p, first, end, layer));
     for (; end < p->n_lines; end++) {
         if (p->lines[end].where != WF_LINE_ONCE)
-            return wf_fail(WEFT_ERR_ARG, "plan: all 'layer' and 'next' lines must stand together (%s)", p->lines[end].name);
+            return wf_fail(WEFT_ERR_ARG, "%s: all 'layer' and 'next' lines must stand together (%s)", wf_line_place_of(p, &p->lines[end]).text, p->lines[end].name);
         WF_TRY(add_nano(g, p, end, &once));
     }
     return WEFT_OK;
@@ -132,7 +132,8 @@ static weft_status check_cover(const wf_graph *g, wf_plan *p, const parts *parts
         n->end = floor = behind(of->rows, floor, n->end);
         if (same(of->rows, at, end) && left == 1) return WEFT_OK;
     }
-    return wf_fail(WEFT_ERR_ARG, "plan: the lines of '%s' do not cover its tokens exactly once: each range must begin where another ends, from 0 to 'end'", of->name);
+    return wf_fail(WEFT_ERR_ARG, "%s: the lines of '%s' do not cover its tokens exactly once: each range must begin where another ends, from 0 to 'end'",
+                   wf_line_place_of(p, wf_plan_find_line(p, of)).text, of->name);
 }
 
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p)

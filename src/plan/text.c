@@ -70,12 +70,12 @@ static weft_status no_such_op(const wf_plan_line *l)
     return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s' on this device (--dump-plan writes the ops that it has)", where, l->name);
 }
 
-static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text)
+static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text, unsigned number)
 {
     static const char *const places[] = {[WF_LINE_ONCE] = "once", [WF_LINE_LAYER] = "layer", [WF_LINE_NEXT] = "next"};
     char where[8], range[32];
     int end = 0;
-    wf_plan_line l = {0};
+    wf_plan_line l = {.number = number};
     bool read = sscanf(text, " %7s %23s %31s queue %u kernel %23s groups %u %n", where, l.name, range, &l.queue, l.kernel, &l.groups, &end) == 6;
     size_t w = 0;
     while (read && w < WF_LEN(places) && strcmp(where, places[w])) w++;
@@ -146,14 +146,14 @@ static weft_status begin_bucket(wf_plans *all, const char *text)
     return read_bucket(text, &p->bucket);
 }
 
-static weft_status read_line(const wf_graph *g, wf_plans *all, const char *text)
+static weft_status read_line(const wf_graph *g, wf_plans *all, const char *text, unsigned number)
 {
     int rest = 0;
     bool used;
     if (!numbers_fit(text)) return wf_fail(WEFT_ERR_ARG, "a number has a sign or more than 9 digits");
     if (sscanf(text, " bucket%n", &rest) == 0 && rest && (!text[rest] || isspace((unsigned char)text[rest]))) return begin_bucket(all, text + rest);
     WF_TRY(read_header(all, text, &used));
-    return used ? WEFT_OK : read_op(g, &all->list[all->n - 1], text);
+    return used ? WEFT_OK : read_op(g, &all->list[all->n - 1], text, number);
 }
 
 static weft_status read_lines(const wf_graph *g, const char *path, char *text, wf_plans *all)
@@ -165,7 +165,7 @@ static weft_status read_lines(const wf_graph *g, const char *path, char *text, w
         if (number == 1 && strcmp(line, "weft-plan 2"))
             return wf_fail(WEFT_ERR_FORMAT, "%s: not a plan: the first line is not 'weft-plan 2' (write one with --dump-plan)", path);
         if (number == 1 || !line[strspn(line, " \t")]) continue;
-        weft_status s = read_line(g, all, line);
+        weft_status s = read_line(g, all, line, number);
         if (s != WEFT_OK) return wf_fail_context(s, "%s:%u", path, number);
     }
     return WEFT_OK;
@@ -192,6 +192,7 @@ weft_status wf_plans_load(const wf_graph *g, const char *path, wf_plans *out)
     WF_TRY(wf_read_file(path, MAX_PLAN_BYTES, &text, &len));
     weft_status s = read_lines(g, path, text, out);
     free(text);
+    for (size_t i = 0; i < out->n; i++) wf_copy(out->list[i].path, sizeof out->list[i].path, path);
     return s == WEFT_OK ? check_complete(g, path, out) : s;
 }
 

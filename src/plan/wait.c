@@ -149,13 +149,18 @@ static bool depends_on(const waiter *w, size_t i, size_t on)
     return depends(w->g, w->touches, &w->p->nanos[on], &w->p->nanos[i]);
 }
 
+static wf_line_place place_of(const waiter *w, const wf_nano *n)
+{
+    return wf_line_place_of(w->p, &w->p->lines[n->line]);
+}
+
 /* Only nodes that come later in the graph can stand wrongly before i, and before `top` reaches it there are none. */
 static weft_status check_order(const waiter *w, size_t i)
 {
     const wf_nano *n = w->p->nanos;
     for (size_t j = i; j-- > 0 && w->top[j] > n[i].node;)
         if (n[j].node > n[i].node && depends_on(w, i, j))
-            return wf_fail(WEFT_ERR_ARG, "plan: '%s' stands before '%s', whose result it needs or overwrites",
+            return wf_fail(WEFT_ERR_ARG, "%s: '%s' stands before '%s', whose result it needs or overwrites", place_of(w, &n[j]).text,
                            w->g->nodes[n[j].node].name, w->g->nodes[n[i].node].name);
     return WEFT_OK;
 }
@@ -182,7 +187,7 @@ static weft_status find_waits(waiter *w, size_t i)
     for (uint32_t j; (j = latest(w, i, at)); at[p->nanos[j - 1].queue] = w->before[j - 1])
         if (p->nanos[j - 1].node <= n->node && depends_on(w, i, j - 1)) WF_TRY(add_wait(w, i, j - 1));
     if (n->n_waits < WF_MAX_QUEUES) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for %u others, more than the %d that a command can", w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
+    return wf_fail(WEFT_ERR_ARG, "%s: '%s' waits for %u others, more than the %d that a command can", place_of(w, n).text, w->g->nodes[n->node].name, n->n_waits, WF_MAX_QUEUES - 1);
 }
 
 /* Queues nano-operation i behind the last one of its queue. */

@@ -116,10 +116,18 @@ static bool samples(const wf_seq *q)
     return q->n_logits && !q->no_logits && q->n_computed == wf_seq_length(q) && q->n_computed < q->max_tokens;
 }
 
+static void count_computed(wf_sched *s, wf_seq *q)
+{
+    uint32_t end = q->n_computed + q->n_scheduled;
+    s->n_recomputed += q->most_computed > q->n_computed ? WF_MIN(end, q->most_computed) - q->n_computed : 0;
+    q->n_computed = end;
+    q->most_computed = WF_MAX(q->most_computed, end);
+}
+
 void wf_sched_advance(wf_sched *s, bool pending)
 {
     for (wf_seq *q = s->running; q; q = q->next) {
-        q->n_computed += q->n_scheduled;
+        count_computed(s, q);
         publish(s, q);
         wf_fair_computed(s, q, q->n_scheduled && samples(q));
         if (!q->n_scheduled || !pending || !samples(q)) continue;

@@ -62,6 +62,7 @@ typedef struct wf_seq {
     uint32_t n_prompt;      /* 0: n_tokens at wf_sched_add */
     uint32_t max_tokens;    /* greatest length, prompt included */
     uint32_t n_computed;    /* tokens whose K and V are in the pages */
+    uint32_t most_computed; /* the most that there ever were */
     uint32_t n_cached;      /* of these, prefix cache hits when it first ran */
     int32_t priority;       /* > 0: earlier */
     uint64_t client_id;     /* who asks; 0: nobody in particular, a client like others */
@@ -127,6 +128,7 @@ typedef struct wf_sched {
     wf_swap *swaps;             /* of the batch just formed */
     size_t n_swaps, cap_swaps;
     uint64_t n_preempted, prefix_queries, prefix_hits; /* the latter two in tokens */
+    uint64_t n_recomputed;      /* tokens computed again, because a preempted sequence could not keep its pages */
     wf_peak *peaks;             /* scratch of wf_sched_predict */
     uint32_t *remainders;       /* [page_tokens], the same */
     wf_seq **prompts;           /* [limits.seqs] of the step being formed: sequences with prompts to compute, in turn */

@@ -16,6 +16,8 @@ typedef struct selection {
     wf_tuned_table user, shipped;
     bool loaded;
     int forced[WF_N_OPS]; /* the variant that params.force names, which takes precedence; -1: none */
+    bool required[WF_N_OPS]; /* by its op's name, not by "*" */
+    bool warned[WF_N_OPS][MAX_VARIANTS + 1]; /* of a measured choice that cannot run; the last: that does not exist */
     uint8_t dropped[WF_N_OPS][MAX_VARIANTS]; /* a bit for each of wf_fusion_of */
     bool any_dropped[WF_N_OPS];
     wf_batch_invariance invariance;
@@ -140,6 +142,26 @@ static int pick_in(wf_dev *dev, const wf_call *c, const char *class)
     return -1;
 }
 
+void wf_cannot_run_text(wf_dev *dev, enum wf_op op, int variant, const char *what, char *text, size_t cap)
+{
+    wf_kernel_about a = {.needs = ""};
+    if (dev->fns->about) dev->fns->about(dev, op, variant, &a);
+    snprintf(text, cap, "kernel '%s' cannot run '%s' on %s%s%s%s", wf_variant_at(dev, op, variant)->name, what, dev->info.name, *a.needs ? " (it needs " : "",
+             a.needs, *a.needs ? ")" : "");
+}
+
+/* Once for each kernel. One that was dropped has been warned about; a call in pieces has no kernel that runs it whole. */
+static void pass_over(wf_dev *dev, const wf_call *c, const char *name, int v)
+{
+    char text[384];
+    bool *warned = &selection_of(dev)->warned[c->op][v < 0 ? MAX_VARIANTS : v];
+    if (*warned || wf_is_fused(c) || (v >= 0 && dropped(dev, c, v))) return;
+    *warned = true;
+    if (v >= 0) wf_cannot_run_text(dev, c->op, v, wf_ops[c->op].name, text, sizeof text);
+    else snprintf(text, sizeof text, "%s has no kernel '%s' for %s", dev->info.name, name, wf_ops[c->op].name);
+    wf_log(WEFT_LOG_WARN, "kernel choices: %s with %u rows; another is taken. Run `weft tune` again", text, c->out[0].rows);
+}
+
 /* The variant that was measured as the fastest; -1: the backend decides. */
 static int pick_tuned(wf_dev *dev, const wf_call *c, const wf_tuned_row *want, uint32_t size)
 {
@@ -150,6 +172,7 @@ static int pick_tuned(wf_dev *dev, const wf_call *c, const wf_tuned_row *want, u
         if (name && !strcmp(name, WF_TUNED_AUTO)) return -1;
         int v = name ? wf_variant_find(dev, c->op, name) : -1;
         if (usable(dev, c, NULL, v)) return v;
+        if (name) pass_over(dev, c, name, v);
     }
     return -1;
 }
@@ -169,6 +192,11 @@ static int pick(wf_dev *dev, const wf_call *c)
 static int forced_of(wf_dev *dev, enum wf_op op)
 {
     return selection_of(dev)->forced[op];
+}
+
+static int required_of(wf_dev *dev, enum wf_op op)
+{
+    return selection_of(dev)->required[op] ? selection_of(dev)->forced[op] : -1;
 }
 
 uint32_t wf_select_dense_batch(wf_dev *dev)
@@ -203,7 +231,7 @@ static weft_status force_one(wf_dev *dev, selection *s, const char *text, size_t
     bool found = false;
     for (int op = 0; equals && op < WF_N_OPS; op++) {
         int v = is_word("*", text, op_n) || is_word(wf_ops[op].name, text, op_n) ? find_word(dev, op, name, n - op_n - 1) : -1;
-        if (v >= 0) s->forced[op] = v, found = true;
+        if (v >= 0) s->forced[op] = v, s->required[op] = !is_word("*", text, op_n), found = true;
     }
     if (found) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "force: \"%.*s\" names no kernel variant of %s (`weft kernels` lists them); write op=variant, for example gemm=%s", (int)n, text,
@@ -245,7 +273,7 @@ static weft_status attach(wf_dev *dev, const wf_open_params *p)
 {
     selection *s = wf_calloc(1, sizeof *s);
     if (!s) return WEFT_ERR_NOMEM;
-    s->base = (wf_selector){pick, drop, dropped, forced_of, close_selection};
+    s->base = (wf_selector){pick, drop, dropped, forced_of, required_of, close_selection};
     dev->selector = &s->base;
     WF_TRY(set_default_costs(dev));
     WF_TRY(parse_force(dev, s, dev->params.force));

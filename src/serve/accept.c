@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define NO_SOCKET MHD_INVALID_SOCKET
+#define UNSENT    65536 /* bytes that the system takes beyond what a client's window lets it send; else megabytes of each reply */
 
 static bool is_loopback(const struct sockaddr *a)
 {
@@ -84,10 +85,12 @@ bool wf_accept_listen(wf_server *s)
 
 int wf_accept_next(const wf_server *s, bool *lacking)
 {
-    const int on = 1;
+    const int on = 1, unsent = UNSENT;
     int fd = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     *lacking = fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED;
-    if (fd >= 0) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event of a stream waits for no other */
+    if (fd < 0) return fd;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* an event of a stream waits for no other */
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
     return fd;
 }
 

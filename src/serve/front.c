@@ -11,10 +11,12 @@
 #include "serve/frame.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <semaphore.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -45,6 +47,7 @@ typedef struct relay { /* a connection */
     bool lingers;         /* everything is sent; what still comes is thrown away */
     bool dead;            /* is freed after this round of events */
     uint64_t deadline_ns; /* closed by then; 0: no deadline */
+    int unsent;           /* bytes that the system had for the client when the deadline was set */
 } relay;
 
 struct wf_front {
@@ -89,6 +92,12 @@ static void set_deadline(front *f, relay *r, uint64_t ns)
     r->deadline_ns = wf_now_ns() + ns;
 }
 
+static void clear_deadline(front *f, relay *r)
+{
+    if (r->deadline_ns) f->n_deadlines--;
+    r->deadline_ns = 0;
+}
+
 static void text_clear(wf_text *t, size_t *at)
 {
     free(t->data);
@@ -110,7 +119,7 @@ static void drop(front *f, relay *r)
     wf_frame_free(&r->frame);
     text_clear(&r->up, &r->up_at);
     text_clear(&r->down, &r->down_at);
-    f->n_deadlines -= r->deadline_ns > 0;
+    clear_deadline(f, r);
     f->n_relays--;
     r->dead = true;
     r->next = f->dead;
@@ -264,6 +273,20 @@ static void end_relay(front *f, relay *r)
     set_deadline(f, r, LINGER_NS);
 }
 
+/* Bytes that the system has for the client: it says that there is room only when many of them are gone. */
+static int count_unsent(const relay *r)
+{
+    int n = 0;
+    return ioctl(r->client.fd, SIOCOUTQ, &n) ? 0 : n;
+}
+
+/* It may take its time, but not stand still. */
+static void await_client(front *f, relay *r)
+{
+    r->unsent = count_unsent(r);
+    set_deadline(f, r, f->server->p.send_timeout_s * 1000000000ull);
+}
+
 static void send_down(front *f, relay *r)
 {
     while (r->down_at < r->down.len) {
@@ -274,9 +297,10 @@ static void send_down(front *f, relay *r)
             return;
         }
         r->down_at += (size_t)n;
-        if (r->deadline_ns) set_deadline(f, r, f->server->p.read_timeout_s * 1000000000ull);
+        await_client(f, r);
     }
     text_clear(&r->down, &r->down_at);
+    clear_deadline(f, r);
 }
 
 /* Most of the time the client takes all at once. */
@@ -288,18 +312,18 @@ static void pass_down(front *f, relay *r, const char *data, size_t n)
         return;
     }
     size_t done = (size_t)WF_MAX(sent, 0);
-    if (done < n) wf_text_add(&r->down, data + done, n - done);
+    if (done == n) return;
+    wf_text_add(&r->down, data + done, n - done);
+    await_client(f, r);
     if (r->down.failed) drop(f, r);
 }
 
-/* While the client has bytes to take, all that counts is that the library has closed: the client may take its time, but not
- * stand still. */
+/* While the client has bytes to take, all that counts is that the library has closed. */
 static void on_library_bytes(front *f, relay *r)
 {
     if (r->down.len) {
         r->library_ended = true;
         disarm(f, &r->library);
-        set_deadline(f, r, f->server->p.read_timeout_s * 1000000000ull);
         return;
     }
     ssize_t n = recv(r->library.fd, f->block, BLOCK, MSG_DONTWAIT);
@@ -368,7 +392,11 @@ static void check_deadlines(front *f, bool all)
     uint64_t now = wf_now_ns();
     for (relay *r = f->relays, *next; r; r = next) {
         next = r->next;
-        if (all || (r->deadline_ns && now > r->deadline_ns)) drop(f, r);
+        bool late = r->deadline_ns && now > r->deadline_ns;
+        if (late && r->down.len && count_unsent(r) < r->unsent)
+            await_client(f, r);
+        else if (all || late)
+            drop(f, r);
     }
 }
 

@@ -153,20 +153,24 @@ static wf_mhd send_lack(wf_job *j)
 }
 
 /* Takes ownership of text, which malloc allocated. */
-static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const char *type)
+static wf_mhd send_held(wf_job *j, int status, char *text, size_t len, const char *type)
 {
     if (!text) return send_lack(j);
-    if (status == 200 && !hold_reply(j, len)) {
-        free(text);
-        wf_budget_refuse_reply(j, &j->refusal);
-        return send_refusal(j, &j->refusal);
-    }
     struct MHD_Response *r = MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE);
     if (!r)
         free(text);
     else
         MHD_add_response_header(r, "Content-Type", type);
     return queue(j, status, r);
+}
+
+/* The same; if it is an answer there must be room for it. */
+static wf_mhd send_text(wf_job *j, int status, char *text, size_t len, const char *type)
+{
+    if (status != 200 || !text || hold_reply(j, len)) return send_held(j, status, text, len, type);
+    free(text);
+    wf_budget_refuse_reply(j, &j->refusal);
+    return send_refusal(j, &j->refusal);
 }
 
 static wf_mhd send_json(wf_job *j, int status, json_t *json)
@@ -195,6 +199,20 @@ static wf_mhd send_answer(wf_job *j)
     return send_refusal(j, &j->refusal);
 }
 
+static wf_mhd send_whole(wf_job *j, size_t made_of, bool gone)
+{
+    if (!j->written && made_of > WF_SMALL_REPLY) {
+        if (!gone) wf_work_add(j);
+        return gone ? MHD_NO : MHD_YES;
+    }
+    if (!j->written) wf_reply_write(j);
+    if (j->refusal.status) return send_refusal(j, &j->refusal);
+    wf_text text = j->out;
+    j->out = (wf_text){0};
+    if (text.failed) free(text.data);
+    return send_held(j, 200, text.failed ? NULL : text.data, text.len, "application/json");
+}
+
 /* A stream starts with its first event, so that an early failure gets its own HTTP status. */
 static wf_mhd send_generated(wf_job *j)
 {
@@ -204,11 +222,12 @@ static wf_mhd send_generated(wf_job *j)
     for (size_t i = 0; j->params.stream && i < j->n_choices; i++)
         news |= j->choices[i].n_tokens > 0;
     if (!news) wf_job_sleep(j);
-    bool fail = news && wf_job_failed(j, &failed);
+    bool fail = news && wf_job_failed(j, &failed), gone = j->abort == WF_ABORT_GONE;
+    size_t made_of = j->reply_held;
     pthread_mutex_unlock(&j->lock);
     if (!news) return MHD_YES;
     if (fail) return send_refusal(j, &failed);
-    if (!j->params.stream) return send_json(j, 200, wf_reply_whole(j));
+    if (!j->params.stream) return send_whole(j, made_of, gone);
     struct MHD_Response *stream = wf_sse_response(j);
     return stream ? queue(j, 200, stream) : send_lack(j);
 }
@@ -236,6 +255,7 @@ static void count_request(wf_job *j)
     if (!j->socket || j->refusal.status == 401) return;
     pthread_mutex_lock(&s->lock);
     j->socket->asked = true;
+    j->socket->since_ns = wf_now_ns(); /* its body has as much time as its head had */
     j->socket->known |= !j->refusal.status && !(open && s->n_keys);
     bool over = ++s->n_asked > s->p.max_connections;
     pthread_mutex_unlock(&s->lock);
@@ -446,7 +466,7 @@ static void fit_file_limit(wf_server *s)
            (unsigned long long)l.rlim_cur, s->p.max_connections);
 }
 
-/* front.c counts the connections. The daemon's own limit, an equal part of it for each thread, must never be reached: it does not
+/* front.c counts the connections, and it and watch.c have all deadlines. The daemon's own limit, an equal part of it for each thread, must never be reached: it does not
  * see connections that a thread has not begun to serve, and at the limit version 0.9.75 keeps a lock. */
 static struct MHD_Daemon *start(wf_server *s)
 {
@@ -456,8 +476,7 @@ static struct MHD_Daemon *start(wf_server *s)
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_LIMIT,
         2 * HTTP_THREADS * (unsigned)s->p.max_connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_MEMORY,
-        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.read_timeout_s, MHD_OPTION_STRICT_FOR_CLIENT,
-        1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION,
         on_connection, s, MHD_OPTION_END);
 }
 

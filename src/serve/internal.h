@@ -49,8 +49,18 @@ void wf_random_hex(char out[33]);
 
 /* ---- json.c ---------------------------------------------------------------------------------------------- */
 
-/* Parses a JSON object; its levels and its values are limited. NULL: r has the error. */
+/* Parses a JSON object; its levels and its values are limited. NULL: r has the error. One at a time in a thread, which frees it by
+ * wf_json_free. */
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
+void wf_json_free(json_t *json); /* NULL is allowed */
+
+/* ---- reader.c: memory of the parser ----------------------------------------------------------------------------------- */
+
+void wf_reader_init(void); /* once, before any use of jansson */
+/* Takes what a text can need. false: no memory. */
+bool wf_reader_begin(size_t len, size_t n_values, size_t n_containers);
+json_t *wf_reader_load(const char *text, size_t len, json_error_t *e); /* json_loadb */
+void wf_reader_end(void); /* nothing that was loaded is used any more */
 
 /* ---- fields.c and params.c: JSON to request --------------------------------------------------------------------------- */
 
@@ -169,10 +179,13 @@ struct wf_job {
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
     bool read;             /* the body has been read, or need not be any more */
     bool admitted;         /* shutdown waits for it */
+    atomic_uint places;    /* its sequences that run or wait */
     wf_params params;
     wf_token_list tokens;
+    bool written; /* the whole reply is in `out` */
     wf_text out; /* of a stream: bytes from out_at on have not been sent yet */
     size_t out_at;
+    size_t first_choice; /* of a stream: the one whose turn it is */
     bool running; /* submitted */
     bool stream_ended;
     int status; /* HTTP status of the response, for the log */
@@ -210,7 +223,8 @@ bool wf_job_failed(wf_job *j, wf_http_error *r);
 
 /* ---- reply.c and sse.c: events to JSON ------------------------------------------------------------------- */
 
-json_t *wf_reply_whole(wf_job *j);
+/* Writes the whole reply to `out`, or sets refusal: there is no room for it. */
+void wf_reply_write(wf_job *j);
 json_t *wf_reply_usage(const wf_job *j);
 const char *wf_reply_finish(enum weft_finish f);
 /* logprobs of tokens [first, n). *offset: of the first one in the delivered text; advanced. */
@@ -264,18 +278,21 @@ typedef struct wf_metrics {
     uint64_t counts[WF_N_HISTS][WF_HIST_BUCKETS + 1];
     double sums[WF_N_HISTS];
     uint64_t prompt_tokens, generation_tokens, cached_tokens;
+    uint64_t started;     /* sequences that the engine accepted; each ends in `finished` */
     uint64_t corrupted;   /* of these: the model gave a logit that is not finite */
     uint64_t finished[4]; /* stop, length, abort, error */
 } wf_metrics;
+void wf_metrics_started(wf_metrics *m);
 void wf_metrics_token(wf_metrics *m, double seconds, bool first);
 /* first: the first choice of its prompt; a prompt counts once. */
 void wf_metrics_done(wf_metrics *m, const struct weft_event *end, double e2e, bool first);
 void wf_metrics_print(wf_server *s, wf_text *out);
 
-/* ---- work.c: large bodies -------------------------------------------------------------------------------- */
+/* ---- work.c: large bodies and replies --------------------------------------------------------------------- */
 
 #define WF_WORKERS    2
 #define WF_SMALL_BODY 32768 /* read on an HTTP thread: takes a few milliseconds */
+#define WF_SMALL_REPLY 65536 /* what it is made of; written there, too */
 typedef struct wf_work_thread {
     struct wf_work *work;
     pthread_t thread;
@@ -286,14 +303,15 @@ typedef struct wf_work {
     pthread_cond_t more; /* a body came, or ending was set */
     wf_job *first;
     unsigned n_waiting;
-    atomic_uint_fast64_t n_read;
+    atomic_uint_fast64_t n_read, n_given_up;
     bool ending;
     wf_work_thread threads[WF_WORKERS];
     unsigned n_threads;
 } wf_work;
 bool wf_work_start(wf_server *s);
 void wf_work_stop(wf_server *s); /* after the bodies that wait. Allowed if it was not started */
-/* Suspends the connection until a thread has read the body (wf_job_read), or there are too many (refusal is set). */
+/* Suspends the connection until a thread has read the body (wf_job_read), or there are too many (refusal is set). A body that has been
+ * read: until the reply has been written (wf_reply_write). */
 void wf_work_add(wf_job *j);
 void wf_work_remove(wf_job *j); /* if it waits, it does so no longer */
 unsigned wf_work_waiting(wf_server *s);

@@ -1,6 +1,7 @@
 /* job: one HTTP request and its sequences. It has two owners: the connection, and the engine until the last choice is done. The
  * last one frees it. */
 #include "serve/internal.h"
+#include "serve/places.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,12 @@ static void record_latency(wf_choice *c, const struct weft_event *ev)
         wf_metrics_done(&j->server->metrics, ev, (double)(now - j->start_ns) * 1e-9, c->index % (uint32_t)j->params.n == 0);
 }
 
+static void leave_places(wf_job *j, size_t n)
+{
+    atomic_fetch_sub(&j->places, (unsigned)n);
+    atomic_fetch_sub(&j->server->in_flight, (unsigned)n);
+}
+
 static void end_choice(wf_choice *c, const struct weft_event *ev)
 {
     c->done = true;
@@ -118,7 +125,7 @@ static void end_choice(wf_choice *c, const struct weft_event *ev)
     c->end.text = c->end.message = NULL; /* valid only during the event */
     wf_copy(c->message, sizeof c->message, ev->message ? ev->message : "");
     c->job->n_pending--;
-    atomic_fetch_sub(&c->job->server->in_flight, 1);
+    leave_places(c->job, 1);
 }
 
 static void wake(wf_job *j)
@@ -156,26 +163,37 @@ static void give_back(size_t body)
 #endif
 }
 
-static bool is_aborted(wf_job *j)
+static bool is_aborted(void *job)
 {
+    wf_job *j = job;
     pthread_mutex_lock(&j->lock);
     bool aborted = j->abort != WF_ABORT_NONE;
     pthread_mutex_unlock(&j->lock);
     return aborted;
 }
 
+/* Whether it came to an end, good or bad; false: it was given up in the middle. */
+static bool read_fields(wf_job *j, const json_t *body)
+{
+    wf_stop_by(is_aborted, j);
+    bool good = j->route->read(j, body);
+    wf_stop_by(NULL, NULL);
+    return good || !is_aborted(j);
+}
+
 void wf_job_read(wf_job *j)
 {
+    wf_work *w = &j->server->work;
     size_t len = j->body.len;
     bool wanted = !is_aborted(j);
     json_t *body = wanted ? wf_json_parse(j->body.data, len, &j->refusal) : NULL;
-    if (body && !is_aborted(j)) j->route->read(j, body);
-    json_decref(body);
+    bool ended = !body || is_aborted(j) || read_fields(j, body);
+    wf_json_free(body);
     free(j->body.data);
     j->body = (wf_text){0};
     if (j->refusal.status || !wf_budget_prompts(j)) wf_budget_body(j, 0);
     j->read = true;
-    if (wanted && len > WF_SMALL_BODY) atomic_fetch_add(&j->server->work.n_read, 1);
+    if (wanted && len > WF_SMALL_BODY) atomic_fetch_add(ended ? &w->n_read : &w->n_given_up, 1);
     give_back(len);
 }
 
@@ -195,20 +213,28 @@ void wf_job_watch(wf_job *j)
     j->admitted = !atomic_load(&j->server->stopping); /* in this order: shutdown waits for those that it sees */
 }
 
-/* Reserves n places of those that may run or wait. */
+/* Call it with server.lock held. */
+static unsigned count_places(const wf_server *s, uint64_t client)
+{
+    unsigned n = 0;
+    for (wf_job *j = s->jobs; j; j = j->next)
+        if (j->client == client) n += atomic_load(&j->places);
+    return n;
+}
+
+/* Reserves n places of those that may run or wait: one client has as many as the options say, all together twice that. */
 static bool reserve(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
-    unsigned most = s->p.max_running + s->p.max_queue, now = atomic_load(&s->in_flight);
-    do {
-        if (now + n > most)
-            return wf_refuse(
-                &j->refusal, 503, "",
-                "the server is busy: %u sequences run or wait, %u are possible; try again later",
-                now, most);
-    } while (!atomic_compare_exchange_weak(&s->in_flight, &now, now + (unsigned)n));
+    size_t places = 2 * ((size_t)s->p.max_running + s->p.max_queue);
+    pthread_mutex_lock(&s->lock);
+    unsigned used = atomic_load(&s->in_flight), own = count_places(s, j->client);
+    bool fits = wf_places_allow(places, used, own, n);
+    if (fits) atomic_fetch_add(&s->in_flight, (unsigned)n), atomic_fetch_add(&j->places, (unsigned)n);
+    pthread_mutex_unlock(&s->lock);
+    if (!fits) return wf_refuse(&j->refusal, 503, "", "the server is busy: %u sequences run or wait, %u of them of this client; try again later", used, own);
     if (j->admitted) return true;
-    atomic_fetch_sub(&s->in_flight, (unsigned)n);
+    leave_places(j, n);
     return wf_refuse(&j->refusal, 503, "", "the server is shutting down");
 }
 
@@ -231,9 +257,10 @@ static bool submit_choice(wf_job *j, size_t i)
         j->n_pending--;
     if (s == WEFT_OK && (j->abort || j->crowded) && !c->done) weft_cancel(req); /* it has been given up already */
     pthread_mutex_unlock(&j->lock);
-    if (s == WEFT_OK) return true;
-    return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s",
-                     weft_last_error());
+    if (s != WEFT_OK)
+        return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s", weft_last_error());
+    wf_metrics_started(&j->server->metrics);
+    return true;
 }
 
 bool wf_job_submit(wf_job *j)
@@ -242,7 +269,7 @@ bool wf_job_submit(wf_job *j)
     if (!reserve(j, n)) return false;
     wf_choice *choices = wf_calloc(n, sizeof *choices);
     if (!choices) {
-        atomic_fetch_sub(&j->server->in_flight, (unsigned)n);
+        leave_places(j, n);
         return wf_refuse(&j->refusal, 500, "", "out of memory");
     }
     for (size_t k = 0; k < n; k++) choices[k].job = j, choices[k].index = (uint32_t)k;
@@ -252,7 +279,7 @@ bool wf_job_submit(wf_job *j)
     pthread_mutex_unlock(&j->lock);
     while (i < n && submit_choice(j, i)) i++;
     if (i == n) return true;
-    atomic_fetch_sub(&j->server->in_flight, (unsigned)(n - i));
+    leave_places(j, n - i);
     wf_job_abort(j, WF_ABORT_SHUTDOWN);
     return false;
 }

@@ -60,10 +60,6 @@ static bool check_outline(const outline *o, wf_http_error *r)
 static void refuse_syntax(const char *text, size_t len, const json_error_t *e, wf_http_error *r)
 {
     char name[48];
-    if (json_error_code(e) == json_error_out_of_memory || json_error_code(e) == json_error_unknown) { /* a failed malloc is both */
-        wf_refuse(r, 500, "", "out of memory for the request");
-        return;
-    }
     if (json_error_code(e) != json_error_numeric_overflow) {
         wf_refuse(r, 400, "", "the body is not valid JSON: %s (line %d, column %d)", e->text, e->line, e->column);
         return;
@@ -97,9 +93,9 @@ static bool wrap_seed(const char *text, size_t len, size_t end, wf_text *out)
 static json_t *load(const char *text, size_t len, json_error_t *e)
 {
     wf_text wrapped = {0};
-    json_t *j = json_loadb(text, len, JSON_DECODE_ANY, e);
+    json_t *j = wf_reader_load(text, len, e);
     if (!j && json_error_code(e) == json_error_numeric_overflow && wrap_seed(text, len, (size_t)e->position, &wrapped))
-        j = json_loadb(wrapped.data, wrapped.len, JSON_DECODE_ANY, e);
+        j = wf_reader_load(wrapped.data, wrapped.len, e);
     free(wrapped.data);
     return j;
 }
@@ -110,12 +106,19 @@ json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
     outline o = outline_of(text, len);
     if (!check_outline(&o, r)) return NULL;
+    if (!wf_reader_begin(len, o.n_values, o.n_containers)) return wf_refuse(r, 500, "", "out of memory for the request"), NULL;
     json_t *j = load(text, len, &e);
     if (j && json_is_object(j)) return j;
     if (j)
         wf_refuse(r, 400, "", "the body must be a JSON object");
     else
         refuse_syntax(text, len, &e, r);
-    json_decref(j);
+    wf_json_free(j);
     return NULL;
+}
+
+void wf_json_free(json_t *json)
+{
+    json_decref(json);
+    wf_reader_end();
 }

@@ -42,6 +42,13 @@ static void observe(wf_metrics *m, enum wf_hist h, double v)
     m->sums[h] += v;
 }
 
+void wf_metrics_started(wf_metrics *m)
+{
+    pthread_mutex_lock(&m->lock);
+    m->started++;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void wf_metrics_token(wf_metrics *m, double seconds, bool first)
 {
     pthread_mutex_lock(&m->lock);
@@ -159,6 +166,8 @@ static void print_engine(wf_server *s, wf_text *out)
               e.kv_pages ? (double)e.kv_pages_used / e.kv_pages : 0);
     print_one(s, out, "num_preemptions_total", "counter", "Sequences preempted because the KV cache was full.",
               (double)e.preempted);
+    print_one(s, out, "recomputed_tokens_total", "counter", "Tokens of preempted sequences computed again, because the host had no memory for their KV pages.",
+              (double)e.recomputed_tokens);
     print_one(s, out, "prefix_cache_queries_total", "counter", "Prompt tokens looked up in the prefix cache.",
               (double)e.prefix_queries);
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", (double)e.prefix_hits);
@@ -179,12 +188,15 @@ void wf_metrics_print(wf_server *s, wf_text *out)
     print_one(s, out, "body_memory_bytes", "gauge", "Memory of request bodies and prompts.", (double)atomic_load(&s->bodies.used));
     print_one(s, out, "reply_memory_bytes", "gauge", "Memory of replies.", (double)atomic_load(&s->replies.used));
     print_one(s, out, "bodies_read_total", "counter", "Large requests that were read.", (double)atomic_load(&s->work.n_read));
+    print_one(s, out, "bodies_given_up_total", "counter", "Large requests whose client left while they were read.",
+              (double)atomic_load(&s->work.n_given_up));
     print_one(s, out, "num_bodies_waiting", "gauge", "Large requests that wait to be read.", wf_work_waiting(s));
     pthread_mutex_lock(&m->lock);
     print_one(s, out, "prompt_tokens_total", "counter", "Prompt tokens.",
               (double)m->prompt_tokens);
     print_one(s, out, "generation_tokens_total", "counter", "Generated tokens.",
               (double)m->generation_tokens);
+    print_one(s, out, "requests_started_total", "counter", "Sequences that were accepted; each ends in request_success_total.", (double)m->started);
     print_one(s, out, "corrupted_requests_total", "counter", "Sequences that failed because the model gave a logit that is not a finite number.",
               (double)m->corrupted);
     print_head(s, out, "request_success_total", "counter", "Sequences that have ended.");

@@ -164,16 +164,45 @@ static json_t *whole_choice(const wf_job *j, const wf_choice *c)
                      "assistant", "content", text, "logprobs", logprobs, "finish_reason", finish);
 }
 
-json_t *wf_reply_whole(wf_job *j)
+/* Appends JSON, and frees it. */
+static void write_json(wf_job *j, json_t *json)
 {
-    json_t *out = wf_reply_head(j, false), *choices = json_array();
-    for (size_t i = 0; i < j->n_choices; i++) {
+    wf_text_json(&j->out, json);
+    json_decref(json);
+}
+
+/* May the reply have what has been written, besides what it is made of? */
+static bool has_room(wf_job *j, size_t made_of)
+{
+    pthread_mutex_lock(&j->lock);
+    bool room = wf_budget_reply(j, made_of + j->out.len);
+    pthread_mutex_unlock(&j->lock);
+    if (!room) wf_budget_refuse_reply(j, &j->refusal);
+    return room;
+}
+
+/* Each choice by itself: as a tree the whole reply would take ten times the memory of its text. */
+static void write_choices(wf_job *j)
+{
+    size_t made_of = j->reply_held;
+    for (size_t i = 0; i < j->n_choices && !j->out.failed && has_room(j, made_of); i++) {
         wf_choice *c = &j->choices[i];
         for (size_t t = 0; t < c->n_tokens; t++) c->generated += !c->tokens[t].prompt;
         c->cached = c->end.n_cached;
-        append(&choices, whole_choice(j, c));
+        if (i) wf_text_add(&j->out, ",", 1);
+        write_json(j, whole_choice(j, c));
     }
-    put(&out, "choices", choices);
-    put(&out, "usage", wf_reply_usage(j));
-    return out;
+    if (!j->refusal.status) has_room(j, made_of);
+}
+
+void wf_reply_write(wf_job *j)
+{
+    write_json(j, wf_reply_head(j, false));
+    if (!j->out.failed) j->out.len--; /* the brace at its end */
+    wf_text_print(&j->out, ",\"choices\":[");
+    write_choices(j);
+    wf_text_print(&j->out, "],\"usage\":");
+    write_json(j, wf_reply_usage(j));
+    wf_text_add(&j->out, "}", 1);
+    j->written = true;
 }

@@ -12,12 +12,12 @@ static bool health(wf_job *j, json_t **out, wf_text *text)
     wf_server *s = j->server;
     struct weft_stats stats = {0};
     (void)text;
+    bool loaded = atomic_load(&s->loaded);
+    if (loaded) weft_engine_stats(s->engine, &stats);
+    if (stats.failed) /* first: the server ends for this reason */
+        return wf_refuse(&j->refusal, 503, "", "the device failed (%s)", weft_status_name(stats.failed));
     if (atomic_load(&s->stopping)) return wf_refuse(&j->refusal, 503, "", "shutting down");
-    if (!atomic_load(&s->loaded)) return wf_refuse(&j->refusal, 503, "", "Loading model");
-    weft_engine_stats(s->engine, &stats);
-    if (stats.failed)
-        return wf_refuse(&j->refusal, 503, "", "the device failed (%s)",
-                         weft_status_name(stats.failed));
+    if (!loaded) return wf_refuse(&j->refusal, 503, "", "Loading model");
     *out = json_pack("{s:s}", "status", "ok");
     return true;
 }

@@ -37,6 +37,7 @@ typedef struct wf_serve_params {
     uint32_t shutdown_timeout_s; /* 0: 30 */
     uint32_t header_timeout_s;   /* until the head of a first request has arrived; 0: 10 */
     uint32_t read_timeout_s;     /* until a whole request has arrived; 0: 60 */
+    uint32_t send_timeout_s;     /* that a client may take nothing of its reply; 0: 60 */
     uint64_t max_body;           /* bytes; 0: 8 MiB */
     uint64_t max_body_memory;    /* bytes of all bodies and prompts; 0: 256 MiB; at least max_body */
     uint64_t max_reply_memory;   /* bytes of all replies; 0: 256 MiB */

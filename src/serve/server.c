@@ -281,6 +281,7 @@ static void set_defaults(wf_server *s)
     DEFAULT(shutdown_timeout_s, 30);
     DEFAULT(header_timeout_s, 10);
     DEFAULT(read_timeout_s, 60);
+    DEFAULT(send_timeout_s, 60);
     DEFAULT(max_body, 8u << 20);
     DEFAULT(max_body_memory, 256u << 20);
     DEFAULT(max_reply_memory, 256u << 20);
@@ -316,6 +317,7 @@ int wf_serve(const wf_serve_params *p)
     s->listener = MHD_INVALID_SOCKET;
     s->started = (int64_t)time(NULL);
     set_defaults(s);
+    wf_reader_init();
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->metrics.lock, NULL);
     if (p->log_json) weft_log_to(on_log, NULL, p->verbose ? WEFT_LOG_DEBUG : WEFT_LOG_WARN);

@@ -1,11 +1,13 @@
 /* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
- * and longer ones. The new parts are copied under the lock and formatted outside it, so that JSON costs the engine no time. */
+ * and longer ones, but of a limited length: an HTTP thread has other connections, too. The new parts are copied under the lock and
+ * formatted outside it, so that JSON costs the engine no time. */
 #include "serve/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK 16384 /* most bytes per write */
+#define ROWS  1024  /* tokens and alternatives that are formatted at once, in a few milliseconds */
 
 typedef struct part { /* the new part of a choice */
     char *text;
@@ -40,24 +42,44 @@ static void part_free(part *p)
     free(p->top);
 }
 
-static bool take(wf_choice *c, part *p)
+/* Takes tokens until *rows are enough, and their text; with the last ones what is left of it. */
+static bool take(wf_choice *c, part *p, size_t *rows)
 {
-    size_t n_top = 0, first = c->sent_tokens < c->n_tokens ? c->tokens[c->sent_tokens].top : 0;
-    *p = (part){.n_text = c->n_text - c->sent_text,
-                .n_tokens = c->n_tokens - c->sent_tokens,
-                .done = c->done,
-                .finish = c->end.finish};
-    for (size_t i = c->sent_tokens; i < c->n_tokens; i++) {
+    size_t i = c->sent_tokens, n_top = 0, first = i < c->n_tokens ? c->tokens[i].top : 0, text = c->n_text;
+    for (; i < c->n_tokens && *rows < ROWS; i++) {
         n_top += c->tokens[i].n_top;
+        *rows += 1 + c->tokens[i].n_top;
         c->generated += !c->tokens[i].prompt;
     }
+    p->n_tokens = i - c->sent_tokens;
+    if (i < c->n_tokens) text = WF_MAX(c->sent_text, c->tokens[i - 1].text_end);
+    p->n_text = text - c->sent_text;
+    p->done = c->done && i == c->n_tokens;
+    p->finish = c->end.finish;
     if (c->done) c->cached = c->end.n_cached;
     p->text = copy_of(c->text, c->sent_text, p->n_text, 1);
     p->tokens = copy_of(c->tokens, c->sent_tokens, p->n_tokens, sizeof *p->tokens);
     p->top = copy_of(c->top, first, n_top, sizeof *p->top);
-    c->sent_text = c->n_text;
-    c->sent_tokens = c->n_tokens;
+    c->sent_text += p->n_text;
+    c->sent_tokens += p->n_tokens;
     return p->text && p->tokens && p->top;
+}
+
+/* Takes what is new in the choices, by turns as far as ROWS go. Returns whether nothing is left, nor will be. */
+static bool take_all(wf_job *j, part *parts)
+{
+    size_t rows = 0, next = j->first_choice;
+    bool ended = true;
+    for (size_t i = 0; i < j->n_choices; i++) {
+        size_t k = (j->first_choice + i) % j->n_choices;
+        wf_choice *c = &j->choices[k];
+        bool news = has_news(c), full = rows >= ROWS;
+        if (news && !full && !take(c, &parts[k], &rows)) j->lost = true;
+        if (!full) next = (k + 1) % j->n_choices;
+        ended &= c->done && (!news || parts[k].done);
+    }
+    j->first_choice = next;
+    return ended;
 }
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
@@ -141,22 +163,19 @@ static void write_end(wf_job *j, const wf_http_error *failed)
 static void fill(wf_job *j)
 {
     wf_http_error failed = {0};
-    bool ended = true, news = false;
+    bool news = false;
     part *parts = wf_calloc(j->n_choices, sizeof *parts);
     pthread_mutex_lock(&j->lock);
     if (!parts) j->lost = true;
-    bool fail = wf_job_failed(j, &failed);
-    for (size_t i = 0; !fail && i < j->n_choices; i++) news |= has_news(&j->choices[i]);
-    for (size_t i = 0; !fail && i < j->n_choices; i++)
-        if (has_news(&j->choices[i]) && !take(&j->choices[i], &parts[i])) j->lost = true;
-    for (size_t i = 0; i < j->n_choices; i++) ended &= j->choices[i].done;
-    if (!fail && !news && !ended) wf_job_sleep(j);
+    bool fail = wf_job_failed(j, &failed), ended = fail || take_all(j, parts);
+    for (size_t i = 0; !fail && i < j->n_choices; i++) news |= parts[i].text != NULL;
+    if (!news && !ended && !j->lost) wf_job_sleep(j);
     pthread_mutex_unlock(&j->lock);
-    for (size_t i = 0; !fail && news && i < j->n_choices; i++)
+    for (size_t i = 0; news && i < j->n_choices; i++)
         if (parts[i].text) write_part(j, &j->choices[i], &parts[i]);
     for (size_t i = 0; parts && i < j->n_choices; i++) part_free(&parts[i]);
     free(parts);
-    if (fail || ended) write_end(j, fail ? &failed : NULL);
+    if (ended) write_end(j, fail ? &failed : NULL);
 }
 
 ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max)

@@ -1,5 +1,6 @@
-/* work: threads that read large bodies. To parse and tokenise one takes up to a second, during which an HTTP thread would serve none of
- * its other connections. The body's own connection is suspended meanwhile, and its request may be aborted. */
+/* work: threads that read large bodies and write large replies. To parse and tokenise a body, or to write thousands of log
+ * probabilities as JSON, takes up to a second, during which an HTTP thread would serve none of its other connections. The request's own
+ * connection is suspended meanwhile, and the request may be aborted. */
 #include "serve/internal.h"
 
 #include <sys/resource.h>
@@ -12,7 +13,7 @@
 static wf_job *take(wf_work *w, bool any)
 {
     wf_job **at = &w->first;
-    while (*at && !any && (*at)->body.len > SHORT) at = &(*at)->next_body;
+    while (*at && !any && !(*at)->read && (*at)->body.len > SHORT) at = &(*at)->next_body;
     wf_job *j = *at;
     if (!j) return NULL;
     *at = j->next_body;
@@ -20,11 +21,12 @@ static wf_job *take(wf_work *w, bool any)
     return j;
 }
 
-static void append(wf_work *w, wf_job *j)
+/* Behind all others; a reply before all bodies, since its work is done. */
+static void insert(wf_work *w, wf_job *j)
 {
     wf_job **at = &w->first;
-    while (*at) at = &(*at)->next_body;
-    j->next_body = NULL;
+    while (*at && (!j->read || (*at)->read)) at = &(*at)->next_body;
+    j->next_body = *at;
     *at = j;
     w->n_waiting++;
 }
@@ -38,12 +40,20 @@ static wf_job *next(wf_work *w, bool any)
     return j;
 }
 
+static void work_on(wf_job *j)
+{
+    if (j->read)
+        wf_reply_write(j);
+    else
+        wf_job_read(j);
+}
+
 static void *work_thread(void *arg)
 {
     wf_work_thread *t = arg;
     setpriority(PRIO_PROCESS, 0, NICE); /* on Linux, of this thread */
     for (wf_job *j; (j = next(t->work, t->any));) {
-        wf_job_read(j);
+        work_on(j);
         wf_job_wake(j);
     }
     return NULL;
@@ -81,12 +91,15 @@ void wf_work_add(wf_job *j)
     wf_job_sleep(j);
     pthread_mutex_unlock(&j->lock);
     pthread_mutex_lock(&w->lock);
-    bool room = !w->ending && w->n_waiting < MAX_WAITING;
-    if (room) append(w, j);
+    bool room = !w->ending && (j->read || w->n_waiting < MAX_WAITING);
+    if (room) insert(w, j);
     pthread_cond_broadcast(&w->more); /* not every thread takes it */
     pthread_mutex_unlock(&w->lock);
     if (room) return;
-    wf_refuse(&j->refusal, 503, "", "the server is busy: %d large requests wait to be read; try again later", MAX_WAITING);
+    if (j->read)
+        wf_reply_write(j); /* the server ends, and its threads have */
+    else
+        wf_refuse(&j->refusal, 503, "", "the server is busy: %d large requests wait to be read; try again later", MAX_WAITING);
     wf_job_wake(j);
 }
 

@@ -11,15 +11,20 @@
 #include <string.h>
 #include <utf8proc.h>
 
-static void fill_byte_chars(wf_tokenizer *t)
+void wf_byte_chars(uint16_t out[256])
 {
     uint16_t next = 256;
-    memset(t->char_byte, -1, sizeof t->char_byte);
     for (int b = 0; b < 256; b++) {
         bool same = (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
-        t->byte_char[b] = same ? (uint16_t)b : next++;
-        t->char_byte[t->byte_char[b]] = (int16_t)b;
+        out[b] = same ? (uint16_t)b : next++;
     }
+}
+
+static void fill_byte_chars(wf_tokenizer *t)
+{
+    wf_byte_chars(t->byte_char);
+    memset(t->char_byte, -1, sizeof t->char_byte);
+    for (int b = 0; b < 256; b++) t->char_byte[t->byte_char[b]] = (int16_t)b;
 }
 
 static void fill_byte_ids(wf_tokenizer *t)
@@ -32,6 +37,12 @@ static void fill_byte_ids(wf_tokenizer *t)
         bool letter = n > 1 && id >= 0 && t->tokens[id].type == WF_TOKEN_USER;
         if (!letter) t->byte_id[b] = id;
     }
+}
+
+void wf_bpe_bytes(wf_tokenizer *t)
+{
+    fill_byte_chars(t);
+    fill_byte_ids(t);
 }
 
 /* ---- merges ---------------------------------------------------------------------------------- */
@@ -48,7 +59,7 @@ static wf_bpe_pair *pair_slot(const wf_tokenizer *t, int32_t left, int32_t right
 static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t rank, char *joined,
                              bool *used)
 {
-    const char *space = m->len > 2 ? memchr(m->text + 1, ' ', m->len - 2) : NULL;
+    const char *space = m->left ? m->text + m->left : m->len > 2 ? memchr(m->text + 1, ' ', m->len - 2) : NULL;
     if (!space)
         return wf_fail(
             WEFT_ERR_FORMAT,
@@ -67,7 +78,7 @@ static weft_status add_merge(wf_tokenizer *t, const wf_vocab_merge *m, uint32_t 
     return WEFT_OK;
 }
 
-static weft_status add_merges(wf_tokenizer *t, const wf_vocab_src *src)
+weft_status wf_bpe_merges(wf_tokenizer *t, const wf_vocab_src *src)
 {
     size_t size = 16, longest = 0;
     while (size < (size_t)src->n_merges * 2) size *= 2;
@@ -96,15 +107,13 @@ static weft_status bpe_init(wf_tokenizer *t, const wf_vocab_src *src)
     WF_TRY(wf_pre_open(src->pre ? src->pre : "", &t->pre));
     t->ignore_merges = src->ignore_merges < 0 ? wf_pre_ignores_merges(t->pre) : src->ignore_merges;
     if (src->add_bos < 0 && t->bos >= 0) t->add_bos = wf_pre_adds_bos(t->pre);
-    fill_byte_chars(t);
-    fill_byte_ids(t);
-    return add_merges(t, src);
+    wf_bpe_bytes(t);
+    return wf_bpe_merges(t, src);
 }
 
 /* ---- text to ids ----------------------------------------------------------------------------- */
 
-static bool bpe_pair(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority,
-                     int32_t *id)
+bool wf_bpe_pair_of(const wf_merger *m, const wf_symbol *l, const wf_symbol *r, uint32_t *priority, int32_t *id)
 {
     if (l->id < 0 || r->id < 0) return false;
     const wf_bpe_pair *p = pair_slot(m->tok, l->id, r->id);
@@ -136,18 +145,18 @@ static weft_status encode_word(wf_merger *m, const char *text, size_t len, wf_id
     return wf_merger_run(m, out);
 }
 
-static weft_status bpe_encode(const wf_tokenizer *t, const char *text, size_t len, bool prefix,
-                              wf_ids *out)
+static weft_status bpe_encode(const wf_tokenizer *t, const char *text, size_t len, unsigned where, wf_ids *out)
 {
+    (void)where;
     char *spaced = NULL;
-    if (prefix && t->add_space_prefix) {
+    if (t->add_space_prefix) {
         if (!(spaced = wf_calloc(len + 1, 1))) return WEFT_ERR_NOMEM;
         spaced[0] = ' ';
         memcpy(spaced + 1, text, len++);
         text = spaced;
     }
     wf_ends ends = {0};
-    wf_merger m = {.tok = t, .pair = bpe_pair};
+    wf_merger m = {.tok = t, .pair = wf_bpe_pair_of};
     weft_status s = wf_pre_split(t->pre, text, len, &ends);
     for (size_t i = 0, start = 0; !s && i < ends.n; start = ends.v[i++])
         s = encode_word(&m, text + start, ends.v[i] - start, out);

@@ -6,6 +6,7 @@
 #ifndef WF_TEXT_INTERNAL_H
 #define WF_TEXT_INTERNAL_H
 
+#include "text/steps.h"
 #include "text/text.h"
 
 /* Longest text in one call: symbols and offsets have 32 bits, and a SentencePiece space takes 3 bytes. */
@@ -21,6 +22,7 @@ typedef struct wf_ids {
 typedef struct wf_ends { /* end offsets of consecutive pieces; the first piece starts at 0 */
     uint32_t *v;
     size_t n, cap;
+    size_t n_steps; /* for wf_stop_asked */
 } wf_ends;
 
 weft_status wf_ids_push(wf_ids *, int32_t id);
@@ -52,9 +54,47 @@ typedef struct wf_specials {
 weft_status wf_specials_init(wf_specials *, const wf_vocab_token *tokens, uint32_t n,
                              unsigned types);
 void wf_specials_free(wf_specials *);
+/* The tokens that text starts with, from the shortest to the longest, each with its length as depth; -1: no more. */
+typedef struct wf_walk {
+    uint32_t lo, hi;
+    size_t depth; /* 0: start */
+} wf_walk;
+int32_t wf_specials_next(const wf_specials *, const wf_vocab_token *tokens, const char *text, size_t len, wf_walk *);
 /* The longest token that text starts with, and its length; -1: none. */
 int32_t wf_specials_match(const wf_specials *, const wf_vocab_token *tokens, const char *text,
                           size_t len, size_t *used);
+
+/* What a tokenizer.json asks of an added token where it is found. ADDED: the model's own vocabulary lacks it, so that text becomes it only
+ * where it is found as a whole. */
+enum { WF_RULE_LSTRIP = 1, WF_RULE_RSTRIP = 2, WF_RULE_SINGLE_WORD = 4, WF_RULE_NORMALIZED = 8, WF_RULE_ADDED = 16 };
+/* Is it a token there? Widens *found over the spaces that it takes, not beyond start. */
+bool wf_special_fits(uint8_t rules, const char *text, size_t len, size_t start, wf_text_span *found);
+
+/* Bytes of the space or the character of a word at p, or at the end of p[0, len); 0: there is none (chars.c). */
+size_t wf_space_at(const char *p, size_t len);
+size_t wf_space_before(const char *p, size_t len);
+bool wf_word_at(const char *p, size_t len);
+bool wf_word_before(const char *p, size_t len);
+
+/* ---- a tokenizer.json (json_read.c, json_model.c) --------------------------------------------- */
+
+typedef struct wf_json_model {
+    wf_steps normalisers, pretokenizers;
+    bool unigram, byte_level, byte_fallback, fuse_unk;
+    bool shrinks;         /* a token may stand for any number of bytes */
+    uint8_t *rules;       /* [n_tokens], WF_RULE_* */
+    double *scores;       /* Unigram: [n_tokens] */
+    double unknown_score;
+    wf_specials pieces;   /* Unigram: what a cut may consist of */
+    wf_specials normal;   /* added tokens to find in normalised text; indexes of what follows */
+    wf_vocab_token *normal_tokens; /* with their texts normalised */
+    int32_t *normal_ids;
+    uint32_t n_normal;
+} wf_json_model;
+
+void wf_json_model_free(wf_json_model *);
+/* n_vocab: rows of the embedding table; 0: unknown. */
+weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out);
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 
@@ -80,6 +120,8 @@ struct wf_tokenizer {
     uint32_t max_len;     /* of these texts */
     int32_t byte_id[256]; /* -1: the vocabulary has no such byte */
 
+    wf_json_model *json; /* of a tokenizer.json; NULL: a vocabulary of GGUF */
+
     wf_pre *pre; /* bpe only, from here on */
     wf_bpe_pair *pairs;
     uint32_t pair_mask;
@@ -93,16 +135,28 @@ typedef struct wf_text_kind {
     bool add_bos, add_space_prefix; /* defaults */
     weft_status (*init)(wf_tokenizer *,
                         const wf_vocab_src *); /* called after the members above `pre` are filled */
-    /* Appends the ids of plain text. prefix: the text is the first one or follows a special token.
-     */
-    weft_status (*encode)(const wf_tokenizer *, const char *text, size_t len, bool prefix,
-                          wf_ids *out);
+    /* Appends the ids of plain text, which lies between special tokens. where: WF_ENCODE_*. */
+    weft_status (*encode)(const wf_tokenizer *, const char *text, size_t len, unsigned where, wf_ids *out);
     /* The bytes of an ordinary token, at most t->len; writes as many as fit, returns their number.
      */
     size_t (*piece)(const wf_tokenizer *, const wf_vocab_token *t, char *buf, size_t cap);
 } wf_text_kind;
 
-extern const wf_text_kind wf_text_spm, wf_text_bpe;
+enum {
+    WF_ENCODE_FIRST = 1,   /* nothing stands before the text */
+    WF_ENCODE_NO_ADDED = 2 /* added tokens were looked for before it was normalised */
+};
+
+extern const wf_text_kind wf_text_spm, wf_text_bpe, wf_text_hf;
+
+/* wf_tokenizer_create for a kind that no GGUF names. Takes ownership of src->json, also on failure. */
+weft_status wf_tokenizer_of_kind(const wf_text_kind *, const wf_vocab_src *, wf_tokenizer **out);
+
+/* Parts of bpe.c: GPT-2's characters for bytes, the tokens of single ones, and the table of merges. */
+extern const char wf_pattern_gpt2[];
+void wf_byte_chars(uint16_t out[256]);
+void wf_bpe_bytes(wf_tokenizer *);
+weft_status wf_bpe_merges(wf_tokenizer *, const wf_vocab_src *);
 
 /* Id of a text among the tokens that plain text can become; -1: none. */
 int32_t wf_piece_find(const wf_tokenizer *, const char *text, size_t len);
@@ -136,8 +190,11 @@ typedef struct wf_merger {
     size_t n_sym, cap_sym;
     wf_candidate *heap;
     size_t n_heap, cap_heap;
+    size_t n_steps; /* for wf_stop_asked */
 } wf_merger;
 
+/* The pair function of merges by rank (bpe.c). */
+bool wf_bpe_pair_of(const wf_merger *, const wf_symbol *l, const wf_symbol *r, uint32_t *priority, int32_t *id);
 /* Appends a symbol, which starts at the end of the last one. */
 weft_status wf_merger_add(wf_merger *, size_t len, int32_t id);
 /* Merges, appends the ids, and empties the merger for the next text. O(n log n) in the number of symbols. */

@@ -18,6 +18,7 @@ void wf_merger_free(wf_merger *m)
 
 weft_status wf_merger_add(wf_merger *m, size_t len, int32_t id)
 {
+    WF_TRY(wf_stop_asked(&m->n_steps));
     if (!wf_grow(&m->sym, m->n_sym, &m->cap_sym, sizeof *m->sym)) return WEFT_ERR_NOMEM;
     const wf_symbol *last = m->n_sym ? &m->sym[m->n_sym - 1] : NULL;
     m->sym[m->n_sym] = (wf_symbol){.start = last ? last->start + last->len : 0,
@@ -58,6 +59,7 @@ static wf_candidate heap_pop(wf_merger *m)
 static weft_status consider(wf_merger *m, int32_t left)
 {
     if (left < 0 || m->sym[left].next < 0) return WEFT_OK;
+    WF_TRY(wf_stop_asked(&m->n_steps));
     const wf_symbol *l = &m->sym[left], *r = &m->sym[l->next];
     uint32_t priority;
     int32_t id;

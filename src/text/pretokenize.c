@@ -1,4 +1,4 @@
-/* pretokenize: the table of pre-tokenizers and the splitting itself, through PCRE2.
+/* pretokenize: the table of pre-tokenizers and the splitting itself, by regex.h.
  *
  * A row lists patterns that apply in sequence: each one splits every piece into its matches and the text between them. A piece
  * is a subject of its own, so look-ahead and `$` see its end. The names are those of tokenizer.ggml.pre; patterns are facts from the models'
@@ -7,10 +7,8 @@
  * To add one: add a row to rows[], and its patterns above it if they are new. Patterns must take linear time on any text: a part
  * that can scan far and then fail must not be retried one character further on.
  */
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/internal.h"
 
-#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +71,8 @@
 typedef const char *const patterns[MAX_PATTERNS + 1];
 
 static patterns p_default = {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"};
-static patterns p_gpt2 = {GPT2};
+const char wf_pattern_gpt2[] = GPT2;
+static patterns p_gpt2 = {wf_pattern_gpt2};
 static patterns p_llama3 = {LLAMA3};
 static patterns p_qwen2 = {QWEN2};
 static patterns p_qwen35 = {
@@ -173,7 +172,7 @@ const char *wf_pre_name(size_t i)
 
 struct wf_pre {
     const struct wf_pre_row *row;
-    pcre2_code *codes[MAX_PATTERNS];
+    wf_regex *codes[MAX_PATTERNS];
     size_t n;
 };
 
@@ -205,24 +204,6 @@ static const struct wf_pre_row *row_find(const char *name)
     return NULL;
 }
 
-static weft_status compile(const char *pattern, pcre2_code **out)
-{
-    int err;
-    size_t at;
-    *out = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_DOLLAR_ENDONLY, &err, &at, NULL);
-    if (!*out) {
-        char why[128];
-        pcre2_get_error_message(err, (PCRE2_UCHAR *)why, sizeof why);
-        return wf_fail(WEFT_ERR_INTERNAL,
-                       "pre-tokenizer pattern '%.64s' does not compile: %s at %zu", pattern, why,
-                       at);
-    }
-    pcre2_jit_compile(*out,
-                      PCRE2_JIT_COMPLETE); /* where it is not available, pcre2_match interprets */
-    return WEFT_OK;
-}
-
 weft_status wf_pre_open(const char *name, wf_pre **out)
 {
     const struct wf_pre_row *row = row_find(name);
@@ -231,7 +212,7 @@ weft_status wf_pre_open(const char *name, wf_pre **out)
     if (!p) return WEFT_ERR_NOMEM;
     p->row = row;
     for (; row->patterns[p->n]; p->n++) {
-        weft_status s = compile(row->patterns[p->n], &p->codes[p->n]);
+        weft_status s = wf_regex_open(row->patterns[p->n], &p->codes[p->n]);
         if (s) return wf_pre_close(p), s;
     }
     *out = p;
@@ -241,66 +222,21 @@ weft_status wf_pre_open(const char *name, wf_pre **out)
 void wf_pre_close(wf_pre *p)
 {
     if (!p) return;
-    for (size_t i = 0; i < p->n; i++) pcre2_code_free(p->codes[i]);
+    for (size_t i = 0; i < p->n; i++) wf_regex_close(p->codes[i]);
     free(p);
 }
 
 /* ---- splitting ------------------------------------------------------------------------------- */
 
-typedef struct matcher {
-    pcre2_match_context *ctx;
-    pcre2_match_data *data;
-} matcher;
-
-static weft_status matcher_open(matcher *m)
-{
-    m->ctx = pcre2_match_context_create(NULL);
-    m->data = pcre2_match_data_create(1, NULL);
-    if (!m->ctx || !m->data) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a pattern match");
-    /* The patterns are our own and linear: the default limits would only reject long texts. */
-    pcre2_set_match_limit(m->ctx, UINT32_MAX);
-    pcre2_set_depth_limit(m->ctx, UINT32_MAX);
-    return WEFT_OK;
-}
-
-static void matcher_close(matcher *m)
-{
-    pcre2_match_data_free(m->data);
-    pcre2_match_context_free(m->ctx);
-}
-
-/* The next match in text from offset on. *found: there is one. */
-static weft_status match_next(const matcher *m, const pcre2_code *code, const char *text,
-                              size_t len, size_t offset, bool *found, size_t *start, size_t *end)
-{
-    int rc = pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK, m->data, m->ctx);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter takes its stack from the heap */
-        rc = pcre2_match(code, (PCRE2_SPTR)text, len, offset, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                         m->data, m->ctx);
-    *found = rc >= 0;
-    if (rc == PCRE2_ERROR_NOMATCH) return WEFT_OK;
-    if (rc < 0) {
-        char why[128];
-        pcre2_get_error_message(rc, (PCRE2_UCHAR *)why, sizeof why);
-        return wf_fail(rc == PCRE2_ERROR_NOMEMORY || rc == PCRE2_ERROR_HEAPLIMIT
-                           ? WEFT_ERR_NOMEM
-                           : WEFT_ERR_INTERNAL,
-                       "splitting text by pattern: %s", why);
-    }
-    *start = pcre2_get_ovector_pointer(m->data)[0];
-    *end = pcre2_get_ovector_pointer(m->data)[1];
-    return WEFT_OK;
-}
-
 /* Splits text[from, to) into the matches of a pattern and the text between them. */
-static weft_status split_piece(const matcher *m, const pcre2_code *code, const char *text,
+static weft_status split_piece(const wf_matcher *m, const wf_regex *code, const char *text,
                                size_t from, size_t to, wf_ends *out)
 {
     size_t done = 0, len = to - from;
     while (done < len) {
         bool found;
         size_t start, end;
-        WF_TRY(match_next(m, code, text + from, len, done, &found, &start, &end));
+        WF_TRY(wf_regex_next(m, code, text + from, len, done, &found, &start, &end));
         if (!found || end <= start) break;
         if (start > done) WF_TRY(wf_ends_push(out, from + start));
         WF_TRY(wf_ends_push(out, from + end));
@@ -309,29 +245,11 @@ static weft_status split_piece(const matcher *m, const pcre2_code *code, const c
     return done < len ? wf_ends_push(out, to) : WEFT_OK;
 }
 
-/* A copy of the text that PCRE2 accepts, of the same length. Invalid UTF-8 becomes U+001A, which is neither space, letter,
- * digit nor punctuation, like U+FFFD. U+180E, which PCRE2's \s matches but which is no space since Unicode 6.3, becomes
- * U+2060, a format character as well. */
-static char *clean_copy(const char *text, size_t len)
-{
-    char *buf = wf_calloc(len, 1);
-    if (!buf) return NULL;
-    memcpy(buf, text, len);
-    for (size_t i = 0, n; i < len; i += n) {
-        n = wf_utf8_len(text + i, len - i);
-        if (n == 3 && !memcmp(text + i, "\xe1\xa0\x8e", 3)) memcpy(buf + i, "\xe2\x81\xa0", 3);
-        if (n) continue;
-        buf[i] = 0x1a;
-        n = 1;
-    }
-    return buf;
-}
-
 weft_status wf_pre_split(const wf_pre *p, const char *text, size_t len, wf_ends *ends)
 {
-    matcher m = {0};
-    char *clean = clean_copy(text, len);
-    weft_status s = clean ? matcher_open(&m) : WEFT_ERR_NOMEM;
+    wf_matcher m = {0};
+    char *clean = wf_regex_subject(text, len);
+    weft_status s = clean ? wf_matcher_open(&m) : WEFT_ERR_NOMEM;
     if (!s && len) s = wf_ends_push(ends, len);
     wf_ends next = {0};
     for (size_t k = 0; !s && k < p->n; k++) {
@@ -344,6 +262,6 @@ weft_status wf_pre_split(const wf_pre *p, const char *text, size_t len, wf_ends 
     }
     free(next.v);
     free(clean);
-    matcher_close(&m);
+    wf_matcher_close(&m);
     return s;
 }

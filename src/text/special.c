@@ -66,22 +66,37 @@ static uint32_t lower(const wf_specials *s, const wf_vocab_token *tokens, uint32
     return lo;
 }
 
+int32_t wf_specials_next(const wf_specials *s, const wf_vocab_token *tokens, const char *text, size_t len, wf_walk *w)
+{
+    if (!w->depth && len) *w = (wf_walk){s->first[(uint8_t)text[0]], s->first[(uint8_t)text[0] + 1], 1};
+    for (; w->lo < w->hi; w->depth++) {
+        /* Texts in [lo, hi) share the first depth bytes; those that end here come first. */
+        if (tokens[s->ids[w->lo]].len == w->depth) return s->ids[w->lo++];
+        if (w->depth == len) break;
+        int b = (uint8_t)text[w->depth];
+        w->lo = lower(s, tokens, w->lo, w->hi, w->depth, b);
+        w->hi = lower(s, tokens, w->lo, w->hi, w->depth, b + 1);
+    }
+    return -1;
+}
+
 int32_t wf_specials_match(const wf_specials *s, const wf_vocab_token *tokens, const char *text,
                           size_t len, size_t *used)
 {
     int32_t best = -1;
-    uint32_t lo = s->first[(uint8_t)text[0]], hi = s->first[(uint8_t)text[0] + 1];
-    for (size_t depth = 1; lo < hi; depth++) {
-        /* Texts in [lo, hi) share the first depth bytes; those that end here come first. Of equal
-         * ones the last counts, as in wf_piece_find. */
-        for (; lo < hi && tokens[s->ids[lo]].len == depth; lo++) {
-            best = s->ids[lo];
-            *used = depth;
-        }
-        if (depth == len) break;
-        int b = (uint8_t)text[depth];
-        lo = lower(s, tokens, lo, hi, depth, b);
-        hi = lower(s, tokens, lo, hi, depth, b + 1);
-    }
+    wf_walk w = {0};
+    /* Of equal ones the last counts, as in wf_piece_find. */
+    for (int32_t id; (id = wf_specials_next(s, tokens, text, len, &w)) >= 0; best = id) *used = w.depth;
     return best;
+}
+
+/* A word ends where its neighbours are no part of one (tokenizers' added_vocabulary.rs). */
+bool wf_special_fits(uint8_t rules, const char *text, size_t len, size_t start, wf_text_span *found)
+{
+    size_t n;
+    bool single = rules & WF_RULE_SINGLE_WORD;
+    if (single && (wf_word_before(text, found->begin) || wf_word_at(text + found->end, len - found->end))) return false;
+    while (rules & WF_RULE_LSTRIP && found->begin > start && (n = wf_space_before(text + start, found->begin - start))) found->begin -= n;
+    while (rules & WF_RULE_RSTRIP && found->end < len && (n = wf_space_at(text + found->end, len - found->end))) found->end += n;
+    return true;
 }

@@ -43,14 +43,14 @@ static weft_status merge_text(const wf_tokenizer *t, const char *text, size_t le
     return s;
 }
 
-static weft_status spm_encode(const wf_tokenizer *t, const char *text, size_t len, bool prefix,
-                              wf_ids *out)
+static weft_status spm_encode(const wf_tokenizer *t, const char *text, size_t len, unsigned where, wf_ids *out)
 {
-    size_t spaces = prefix && t->add_space_prefix;
+    (void)where;
+    size_t spaces = t->add_space_prefix;
     for (size_t i = 0; i < len; i++) spaces += text[i] == ' ';
     char *buf = wf_calloc(len + 3 * spaces, 1), *p = buf;
     if (!buf) return WEFT_ERR_NOMEM;
-    if (prefix && t->add_space_prefix) p = (char *)memcpy(p, SPACE, 3) + 3;
+    if (t->add_space_prefix) p = (char *)memcpy(p, SPACE, 3) + 3;
     for (size_t i = 0; i < len; i++) {
         if (text[i] == ' ')
             p = (char *)memcpy(p, SPACE, 3) + 3;

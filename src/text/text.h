@@ -1,8 +1,9 @@
 /* text: bytes to token ids and back, and chat templates.
  *
- * A tokenizer is read from a GGUF vocabulary and read-only afterwards, so any thread may use it. There are two kinds, one file
- * each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score) and bpe.c ("gpt2", byte-level
- * BPE by merge rank after a split by pattern). The table of kinds is in tokenizer.c, the table of patterns in pretokenize.c.
+ * A tokenizer is read from a GGUF vocabulary or a tokenizer.json and read-only afterwards, so any thread may use it. There are three
+ * kinds, one file each: spm.c (tokenizer.ggml.model = "llama", SentencePiece's BPE by score), bpe.c ("gpt2", byte-level BPE by merge rank
+ * after a split by pattern) and json_model.c (what a tokenizer.json describes). The table of GGUF's kinds is in tokenizer.c, the table of
+ * patterns in pretokenize.c.
  */
 #ifndef WF_TEXT_H
 #define WF_TEXT_H
@@ -19,7 +20,7 @@ typedef struct wf_vocab_token {
 } wf_vocab_token;
 typedef struct wf_vocab_merge { /* "left right" as in tokenizer.ggml.merges */
     const char *text;
-    uint32_t len;
+    uint32_t len, left; /* left: bytes of the first text; 0: it has no space in it */
 } wf_vocab_merge;
 typedef struct wf_vocab_src {
     const char *model; /* "llama", "gpt2" */
@@ -29,17 +30,22 @@ typedef struct wf_vocab_src {
     const wf_vocab_merge *merges;
     uint32_t n_merges;
     int32_t bos, eos, unk, eot, eom; /* -1: none */
+    const int32_t *enders;           /* more tokens that end generation */
+    uint32_t n_enders;
     int8_t add_bos, add_eos, add_space_prefix, ignore_merges; /* 1, 0, or -1: the kind's default */
+    struct wf_json_model *json;      /* of a tokenizer.json; internal.h */
 } wf_vocab_src;
 
 typedef struct wf_tokenizer wf_tokenizer;
 
 struct wf_gguf;
-/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. Nothing of
- * the file is needed afterwards. */
+/* Reads and checks the tokenizer.* keys of a GGUF file: ids in range, as many scores and types as tokens. Of a folder reads its
+ * tokenizer.json and the files beside it. Nothing of the file is needed afterwards. */
 weft_status wf_tokenizer_from_gguf(const struct wf_gguf *, wf_tokenizer **out);
 /* Copies all that it needs. Unknown model or pre: WEFT_ERR_UNSUPPORTED, with the known names. */
 weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out);
+/* From the text of a tokenizer.json alone. */
+weft_status wf_tokenizer_from_json(const char *text, size_t len, wf_tokenizer **out);
 void wf_tokenizer_destroy(wf_tokenizer *);
 
 /* flags: enum weft_text_flags. The caller frees *ids. O(n log n) in len. Invalid UTF-8 is no error: it takes byte fallback. */

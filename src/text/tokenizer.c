@@ -19,6 +19,7 @@ weft_status wf_ids_push(wf_ids *a, int32_t id)
 
 weft_status wf_ends_push(wf_ends *a, size_t end)
 {
+    WF_TRY(wf_stop_asked(&a->n_steps));
     if (!wf_grow(&a->v, a->n, &a->cap, sizeof *a->v)) return WEFT_ERR_NOMEM;
     a->v[a->n++] = (uint32_t)end;
     return WEFT_OK;
@@ -130,6 +131,7 @@ static void find_enders(wf_tokenizer *t, const wf_vocab_src *src)
     const int32_t named[] = {src->eos, src->eot, src->eom};
     for (size_t i = 0; i < WF_LEN(named); i++)
         if (named[i] >= 0) t->eog[named[i]] = 1;
+    for (uint32_t i = 0; i < src->n_enders; i++) t->eog[src->enders[i]] = 1;
 }
 
 /* ---- making a tokenizer ---------------------------------------------------------------------- */
@@ -200,7 +202,8 @@ static weft_status index_texts(wf_tokenizer *t)
     t->hash_seed = wf_hash_seed();
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         const wf_vocab_token *tok = &t->tokens[i];
-        if (!tok->len || !(t->kind->plain >> tok->type & 1)) continue;
+        bool added = t->json && t->json->rules[i] & WF_RULE_ADDED;
+        if (!tok->len || added || !(t->kind->plain >> tok->type & 1)) continue;
         *slot_of(t, tok->text, tok->len) = i + 1;
         t->max_len = WF_MAX(t->max_len, tok->len);
     }
@@ -235,13 +238,18 @@ weft_status wf_tokenizer_create(const wf_vocab_src *src, wf_tokenizer **out)
                        "tokenizer.ggml.model is '%.64s'; weft reads 'llama' (SentencePiece) and "
                        "'gpt2' (byte-level BPE)",
                        src->model ? src->model : "");
-    if (!src->n_tokens || src->n_tokens > INT32_MAX)
-        return wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.tokens has %u entries", src->n_tokens);
-    WF_TRY(check_ids(src));
+    return wf_tokenizer_of_kind(kind, src, out);
+}
+
+weft_status wf_tokenizer_of_kind(const wf_text_kind *kind, const wf_vocab_src *src, wf_tokenizer **out)
+{
     wf_tokenizer *t = wf_calloc(1, sizeof *t);
-    if (!t) return WEFT_ERR_NOMEM;
+    if (!t) return wf_json_model_free(src->json), WEFT_ERR_NOMEM;
     t->kind = kind;
-    weft_status s = fill(t, src);
+    t->json = src->json;
+    weft_status s = !src->n_tokens || src->n_tokens > INT32_MAX ? wf_fail(WEFT_ERR_FORMAT, "tokenizer.ggml.tokens has %u entries", src->n_tokens) : WEFT_OK;
+    if (!s) s = check_ids(src);
+    if (!s) s = fill(t, src);
     if (s) return wf_tokenizer_destroy(t), s;
     *out = t;
     return WEFT_OK;
@@ -251,6 +259,7 @@ void wf_tokenizer_destroy(wf_tokenizer *t)
 {
     if (!t) return;
     wf_pre_close(t->pre);
+    wf_json_model_free(t->json);
     wf_specials_free(&t->user);
     wf_specials_free(&t->all);
     free(t->tokens);
@@ -293,6 +302,17 @@ static int32_t match_user(const encoder *e, size_t i, bool plain, size_t *used)
     return mark && !is_blank(&e->t->tokens[id]) ? -1 : id;
 }
 
+static uint8_t rules_of(const encoder *e, int32_t id)
+{
+    return e->t->json ? e->t->json->rules[id] : 0;
+}
+
+/* Normalised text is searched later, by the kind; but not across ranges, whose ends it does not know. */
+static bool found_later(const encoder *e, int32_t id)
+{
+    return id >= 0 && !e->marks && e->t->json && e->t->json->n_normal && e->t->tokens[id].type == WF_TOKEN_USER && rules_of(e, id) & WF_RULE_NORMALIZED;
+}
+
 /* The special token at i and its length; -1: none. */
 static int32_t match(encoder *e, size_t i, size_t *used)
 {
@@ -313,7 +333,9 @@ static weft_status find_marks(encoder *e)
     e->marks = wf_calloc(e->t->n_tokens / 8 + 1, 1);
     if (!e->marks) return WEFT_ERR_NOMEM;
     const wf_text_span *first = e->plain;
+    size_t steps = 0;
     for (size_t i = 0, used = 0; i < e->len; i += used) {
+        WF_TRY(wf_stop_asked(&steps));
         int32_t id = in_plain(e, i) ? -1 : match(e, i, &used);
         if (id >= 0)
             e->marks[id / 8] |= (uint8_t)(1 << id % 8);
@@ -327,21 +349,21 @@ static weft_status find_marks(encoder *e)
 /* Special tokens become their ids, the text between them goes through the kind. */
 static weft_status encode(encoder *e, wf_ids *out)
 {
-    size_t start = 0;
-    bool prefix =
-        true; /* the first plain text and each one after a special token get the space prefix */
+    const wf_tokenizer *t = e->t;
+    unsigned added = e->marks ? WF_ENCODE_NO_ADDED : 0;
+    size_t start = 0, steps = 0;
     for (size_t i = 0, used = 0; i < e->len;) {
+        WF_TRY(wf_stop_asked(&steps));
         int32_t id = match(e, i, &used);
-        if (id < 0) {
-            i++;
-            continue;
-        }
-        if (i > start) WF_TRY(e->t->kind->encode(e->t, e->text + start, i - start, prefix, out));
+        wf_text_span found = {i, i + used};
+        bool none = id < 0 || found_later(e, id);
+        i += none ? 1 : used;
+        if (none || !wf_special_fits(rules_of(e, id), e->text, e->len, start, &found)) continue;
+        if (found.begin > start) WF_TRY(t->kind->encode(t, e->text + start, found.begin - start, added | (start ? 0 : WF_ENCODE_FIRST), out));
         WF_TRY(wf_ids_push(out, id));
-        prefix = true;
-        start = i += used;
+        start = found.end;
     }
-    return e->len > start ? e->t->kind->encode(e->t, e->text + start, e->len - start, prefix, out) : WEFT_OK;
+    return e->len > start ? t->kind->encode(t, e->text + start, e->len - start, added | (start ? 0 : WF_ENCODE_FIRST), out) : WEFT_OK;
 }
 
 weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
@@ -473,6 +495,7 @@ uint32_t wf_token_count(const wf_tokenizer *t)
 uint32_t wf_token_longest(const wf_tokenizer *t)
 {
     uint32_t longest = 4; /* the unknown token stands for a character */
+    if (t->json && (t->json->shrinks || t->json->fuse_unk)) return 0;
     for (int b = 0; b < 256; b++)
         if (t->byte_id[b] < 0 && t->unk < 0) return 0;
     for (uint32_t i = 0; i < t->n_tokens; i++) longest = WF_MAX(longest, t->tokens[i].len);

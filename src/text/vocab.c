@@ -30,7 +30,7 @@ static weft_status take_merge(void *user, uint64_t i, wf_str s)
     reader *r = user;
     if (s.len > UINT32_MAX)
         return wf_fail(WEFT_ERR_FORMAT, KEY "merges: entry %u is too long", (unsigned)i);
-    r->merges[i] = (wf_vocab_merge){s.data, (uint32_t)s.len};
+    r->merges[i] = (wf_vocab_merge){s.data, (uint32_t)s.len, 0};
     return WEFT_OK;
 }
 
@@ -151,12 +151,26 @@ static weft_status read_all(reader *r)
     return WEFT_OK;
 }
 
-weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
+/* Of a folder as large as its embedding table. */
+static weft_status from_folder(const wf_gguf *file, wf_tokenizer **out)
+{
+    const wf_gguf_tensor *table = wf_gguf_tensor_find(file, "token_embd.weight");
+    uint64_t rows = table ? WF_MIN(table->dims[1], 1u << 24) : 0;
+    return wf_tokenizer_from_folder(file->path, (uint32_t)rows, out);
+}
+
+static weft_status from_keys(const wf_gguf *file, wf_tokenizer **out)
 {
     reader r = {.file = file};
     weft_status s = read_all(&r);
     if (!s) s = wf_tokenizer_create(&r.src, out);
     free(r.tokens);
     free(r.merges);
+    return s;
+}
+
+weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
+{
+    weft_status s = file->folder ? from_folder(file, out) : from_keys(file, out);
     return s ? wf_fail_context(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
 }

@@ -1,33 +1,9 @@
-/* check.c: runs a variant on the operands of a check and judges the result. The table below holds all tolerances of the
- * project; to loosen one is a defect. */
-#include "verify/check.h"
+/* check.c: runs a variant on the operands of a check and has the result judged (judge.c). */
+#include "verify/judge.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The standard deviation of an error, relative to the size of the terms that are summed:
- *   F32 arithmetic   f32 x 2^-24 x sqrt(length of the sum) x amplify, but at most as F16
- *   others           sqrt(nmse)
- * A result is right if its mean square error is at most the square of that, and no element is off by more than 8 times
- * that; rounding to the output's dtype is allowed in addition. */
-static const struct tolerance {
-    double f32;
-    double nmse[WF_N_ARITH];
-} tolerances[WF_N_OPS] = {
-    [WF_OP_GET_ROWS] = {.f32 = 0.25, .nmse = {0, 1e-12, 1e-12}},
-    [WF_OP_RMSNORM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
-    [WF_OP_LAYERNORM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
-    [WF_OP_GEMM] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
-    [WF_OP_ROPE_KV] = {.f32 = 1, .nmse = {0, 1e-6, 1e-6}},
-    [WF_OP_ATTENTION] = {.f32 = 4, .nmse = {0, 1e-5, 1e-5}},
-    [WF_OP_SILU_MUL] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}},
-    [WF_OP_ARGMAX] = {0}, /* exact */
-    [WF_OP_PAGE_COPY] = {0},
-    [WF_OP_TOKEN_SUBST] = {0},
-    [WF_OP_SAMPLE] = {.f32 = 4, .nmse = {0, 1e-6, 1e-6}}, /* its integers are exact */
-};
 
 #define GUARD_AFTER 512u
 #define SAMPLES 9 /* of a timed run; the median counts */
@@ -66,12 +42,6 @@ static void run_end(run *r)
         if (r->in_flight) wf_leak_on_purpose(r->buf[i]);
         else wf_buf_destroy(r->buf[i]);
     }
-}
-
-/* Outputs hold NaN before the run, so that a read of them shows. Those of GET_ROWS do not: it must write rows of NaN itself. */
-static int poison(const wf_check *k)
-{
-    return k->c.op == WF_OP_GET_ROWS ? 0xC3 : 0xFF;
 }
 
 static uint64_t guard_before(const wf_dev *dev, uint64_t seed, int slot)
@@ -155,8 +125,8 @@ static weft_status place_all(run *r, const wf_check *k, uint8_t layout)
     }
     for (int i = 0; i < WF_MAX_OUT; i++) {
         if (!k->out[i].data) continue;
-        weft_status s = shared >= 0 && !i ? place(r, WF_MAX_IN + i, poison(k), seed, &k->in[shared], &c->out[i])
-                                    : place_poison(r, WF_MAX_IN + i, poison(k), seed, &k->out[i], &c->out[i]);
+        weft_status s = shared >= 0 && !i ? place(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->in[shared], &c->out[i])
+                                    : place_poison(r, WF_MAX_IN + i, wf_judge_poison(k), seed, &k->out[i], &c->out[i]);
         WF_TRY(s);
     }
     if (shared >= 0) c->in[shared] = c->out[0];
@@ -195,169 +165,6 @@ static weft_status read_back(run *r, int i, uint8_t **image)
 
 /* ---- judging ------------------------------------------------------------------------------------------ */
 
-typedef struct judge {
-    const wf_check *k;
-    const wf_variant *variant;
-    wf_check_result *out;
-    double sigma, eps, tiny; /* of the tolerance table; rounding of the output's dtype */
-    double scale;            /* < 0: each element's own size */
-    double err2, ref2;
-    uint64_t n;
-} judge;
-
-static double element(const wf_view *v, const uint8_t *data, uint64_t i)
-{
-    float f;
-    int32_t n;
-    if (v->dtype == WF_I32) return memcpy(&n, data + 4 * i, 4), n;
-    if (v->dtype == WF_F16) return wf_half_to_float(((const uint16_t *)data)[i]);
-    memcpy(&f, data + 4 * i, 4);
-    return f;
-}
-
-static double own_size(const wf_check_operand *o)
-{
-    double sum = 0;
-    uint64_t n = 0;
-    for (uint32_t r = 0; r < o->view.rows; r++) {
-        for (uint32_t c = 0; c < o->view.cols; c++) {
-            double x = element(&o->view, o->data, (uint64_t)r * o->view.stride + c);
-            if (isfinite(x)) sum += x * x, n++;
-        }
-    }
-    return n ? sqrt(sum / (double)n) : 0;
-}
-
-static void fault(judge *j, double error, const char *fmt, ...) WF_PRINTF(3, 4);
-static void fault(judge *j, double error, const char *fmt, ...)
-{
-    if (!(error > j->out->error)) return;
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(j->out->message, sizeof j->out->message, fmt, ap);
-    va_end(ap);
-    j->out->error = error;
-}
-
-static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double got, double want)
-{
-    double error;
-    if (isnan(want) || isinf(want)) {
-        error = isnan(want) ? (isnan(got) ? 0 : INFINITY) : got == want ? 0 : INFINITY;
-    } else {
-        double diff = fabs(got - want), scale = j->scale < 0 ? fabs(want) : j->scale;
-        error = diff / (j->eps * fabs(want) + 8 * j->sigma * scale + j->tiny);
-        if (!isfinite(got)) error = INFINITY;
-        j->err2 += diff * diff;
-        j->ref2 += want * want;
-        j->n++;
-    }
-    if (error > j->out->error) {
-        fault(j, error, "out[%d] (%u, %u) is %.9g and should be %.9g", o, row, col, got, want);
-    }
-}
-
-/* Slots of a pool that the call must not touch still hold the reference's poison, bit for bit. */
-static bool untouched(const wf_check_operand *expect, uint64_t i)
-{
-    return expect->view.dtype == WF_F16 && ((const uint16_t *)expect->data)[i] == 0xFFFF;
-}
-
-static void judge_rows(judge *j, int o, const uint8_t *got)
-{
-    const wf_check_operand *e = &j->k->expect[o];
-    const wf_view *v = &j->k->out[o].view;
-    for (uint32_t r = 0; r < v->rows; r++) {
-        for (uint32_t c = 0; c < v->cols; c++) {
-            uint64_t i = (uint64_t)r * v->stride + c;
-            if (!untouched(e, i)) judge_element(j, o, r, c, element(v, got, i), element(&e->view, e->data, i));
-            else if (((const uint16_t *)got)[i] != 0xFFFF) {
-                fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, c);
-            }
-        }
-    }
-}
-
-/* A few elements may by chance all be above the standard deviation: the factor shrinks to 1 with n. */
-static void judge_mean(judge *j, int o)
-{
-    if (!j->n) return;
-    double n = (double)j->n, scale2 = j->scale < 0 ? j->ref2 / n : j->scale * j->scale;
-    double allowed = (j->sigma * j->sigma * scale2 + j->eps * j->eps * j->ref2 / n) * (1 + 63 / n);
-    double error = sqrt(j->err2 / n / (allowed + j->tiny * j->tiny));
-    fault(j, error, "out[%d]: mean square error %.3g, relative to its size %.3g", o, j->err2 / n,
-          j->err2 / j->ref2);
-}
-
-static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
-{
-    const wf_view *shape = &j->k->out[o].view;
-    uint64_t es = wf_dtypes[v->dtype].block_bytes, used = v->cols * es, pitch = v->stride * es;
-    uint64_t end = v->offset + shape->rows * pitch;
-    int byte = poison(j->k);
-    for (uint64_t i = 0; i < size; i++) {
-        bool inside = i >= v->offset && i < end && (i - v->offset) % pitch < used;
-        if (inside || image[i] == byte) continue;
-        fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o,
-              (long long)(i - v->offset));
-        return;
-    }
-}
-
-static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
-{
-    uint64_t es = wf_dtypes[v->dtype].block_bytes;
-    for (uint32_t r = 0; r < v->rows; r++) {
-        const uint8_t *row = data + (uint64_t)r * v->stride * es;
-        for (uint64_t i = 0; i < v->cols * es; i++) h = (h ^ row[i]) * 0x100000001b3u; /* FNV-1a */
-    }
-    return h;
-}
-
-static double sigma_of(const wf_check *k, const struct tolerance *t, uint8_t arith)
-{
-    if (arith != WF_ARITH_F32) return sqrt(t->nmse[arith]);
-    return fmin(t->f32 * 0x1p-24 * sqrt(k->reduce) * k->amplify, sqrt(t->nmse[WF_ARITH_F16]));
-}
-
-static void judge_output(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
-{
-    const struct tolerance *t = &tolerances[j->k->c.op];
-    const wf_check_operand *e = &j->k->expect[o];
-    uint8_t arith = j->variant->arith < WF_N_ARITH ? j->variant->arith : WF_ARITH_F32;
-    bool half = v->dtype == WF_F16;
-    j->sigma = sigma_of(j->k, t, arith);
-    j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
-    j->tiny = half ? 0x1p-24 : 1e-37;
-    if (!t->f32 || v->dtype == WF_I32) j->eps = j->sigma = 0, j->tiny = 1e-37;
-    j->scale = j->k->scale ? j->k->scale : own_size(e);
-    j->err2 = j->ref2 = 0;
-    j->n = 0;
-    judge_rows(j, o, image + v->offset);
-    judge_mean(j, o);
-    judge_guards(j, o, image, v, size);
-    j->out->hash = hash_rows(v, image + v->offset, j->out->hash);
-    if (o) return;
-    wf_view row = *v;
-    row.rows = 1;
-    uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride);
-    j->out->row_hash = hash_rows(&row, image + v->offset + v->rows / 2 * pitch, 0xcbf29ce484222325u);
-}
-
-/* ATTENTION adds to its counter the number of rows and heads that left phi's range; variants that do not use phi add
- * nothing. */
-static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
-{
-    uint32_t n, poisoned;
-    memset(&poisoned, poison(j->k), sizeof poisoned);
-    memcpy(&n, image + v->offset, sizeof n);
-    n -= poisoned;
-    bool async = j->variant->flags & WF_ASYNC_SOFTMAX;
-    uint32_t least = async ? j->k->redo_least : 0, most = async ? j->k->redo_most : 0;
-    if (n < least || n > most) fault(j, INFINITY, "%u rows were recomputed and should be %u to %u", n, least, most);
-    judge_guards(j, o, image, v, size);
-}
-
 /* A workspace of a fused call, whose contents mean nothing. */
 static bool is_workspace(const wf_check *k, int o)
 {
@@ -366,15 +173,13 @@ static bool is_workspace(const wf_check *k, int o)
 
 static weft_status judge_all(run *r, const wf_check *k, const wf_variant *variant, wf_check_result *out)
 {
-    judge j = {.k = k, .variant = variant, .out = out};
-    out->hash = 0xcbf29ce484222325u;
+    out->hash = WF_JUDGE_HASH;
     for (int o = 0; o < WF_MAX_OUT; o++) {
         if (!k->out[o].data || is_workspace(k, o)) continue;
         uint8_t *image = NULL;
         weft_status s = read_back(r, o, &image);
         const wf_view *v = &r->call.out[o];
-        if (!s && k->c.op == WF_OP_ATTENTION && o == 1) judge_count(&j, o, image, v, v->buf->size);
-        else if (!s) judge_output(&j, o, image, v, v->buf->size);
+        if (!s) wf_judge_output(k, variant, o, image, v, out);
         if (r->in_flight) wf_leak_on_purpose(image);
         else free(image);
         WF_TRY(s);

@@ -77,6 +77,13 @@ class Kernels(cli.TestCase):
         self.fails(cli.USAGE, "gemm is an op", "kernels", "gemm", "--device", "cpu")
         self.fails(cli.USAGE, "expected one kernel", "kernels", "a", "b")
 
+    @unittest.skipUnless(opencl() and "Portable Computing Language" in cli.weft("--list-devices").text, "no PoCL")
+    def test_pocl_without_a_cache(self):
+        """PoCL then shows no device, and says nothing itself."""
+        r = self.fails(cli.DEVICE, "PoCL", "run", "-p", "x", "-n", 1, "--device", "opencl:0.0", env={"POCL_CACHE_DIR": "/dev/null/x"})
+        self.assertIn("cannot write to /dev/null/x: Not a directory", r.err)
+        self.assertEqual(r.err.count("set POCL_CACHE_DIR"), 1)
+
     @unittest.skipUnless(opencl(), "no OpenCL device")
     def test_opencl(self):
         device = opencl()[1]
@@ -94,7 +101,7 @@ class Kernels(cli.TestCase):
 
 
 if os.environ.get("WEFT_HAS_OPENCL") == "0":
-    del Kernels.test_opencl, Kernels.test_chosen_on_request  # this build has no OpenCL
+    del Kernels.test_opencl, Kernels.test_pocl_without_a_cache, Kernels.test_chosen_on_request  # this build has no OpenCL
 
 
 if __name__ == "__main__":

@@ -49,6 +49,12 @@ class Documents(cli.TestCase):
                 line = line.replace("weft ", BUILT + " ", 1).replace("model.gguf", f"'{model}'")
                 self.assertTrue(self.run_line(line))
 
+    def test_formats_are_those_of_the_table(self):
+        with open(os.path.join(cli.ROOT, "src/tensor/dtypes.def"), encoding="utf-8") as f:
+            table = re.findall(r'(?m)^X\(\w+, "(\w+)".*wf_decode', f.read())
+        row = re.search(r"\| weights \| (.*?) in GGUF", cli.documents()["README.md"]).group(1)
+        self.assertEqual(row.split(", "), table)
+
     def test_scripts_and_links(self):
         for path, text in cli.documents().items():
             for name in re.findall(r"(?m)^\./(\S+)", text):
@@ -84,6 +90,14 @@ class Documents(cli.TestCase):
         text = text[text.index("Exit codes:"):]
         text = text[:text.index("\n\n")]
         self.assertEqual(codes, set(map(int, re.findall(r"\b(\d+) [a-z]", text))))
+
+    def test_figures_are_those_of_the_tables(self):
+        text = cli.documents()["docs/reliability.md"]
+        commands = re.findall(r"`(tests/serve/\w+\.py) --sum (\S+)`", text)
+        self.assertEqual(len(commands), 2)
+        for script, table in commands:
+            p = subprocess.run([sys.executable, script, "--sum", table], cwd=cli.ROOT, capture_output=True, check=True)
+            self.assertIn(p.stdout.decode(), text)
 
     def test_chart_shows_the_results(self):
         with open(os.path.join(cli.ROOT, "bench", "chart.py"), encoding="utf-8") as f:

@@ -141,6 +141,7 @@ class Text(cli.TestCase):
                     r = self.fails(cli.USAGE, path, *RUN, "-p", "x", "-n", 1, option, path)
                     self.assertIn(f"weft: error: {option}: ", r.err)
         self.fails(cli.USAGE, 'weft: error: --force: "gemm=none"', *RUN, "-p", "x", "-n", 1, "--force", "gemm=none")
+        self.fails(cli.USAGE, "weft: error: --force: kernel 'ref' cannot run 'layernorm'", *RUN, "-p", "x", "-n", 1, "--force", "layernorm=ref")
         self.fails(RUNTIME, "/absent/x", *RUN, "-p", "x", "-n", 1, "--timeline", "/absent/x")
 
 

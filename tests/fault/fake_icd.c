@@ -1,7 +1,8 @@
 /* See fake_icd.h. PoCL keeps one dispatch table that all its objects point to: we save it and put our
  * own functions into it. */
-#define CL_TARGET_OPENCL_VERSION 120
+#define CL_TARGET_OPENCL_VERSION 200
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
 #include <CL/cl.h>
 #include <CL/cl_icd.h>
 #include <dlfcn.h>
@@ -26,6 +27,7 @@ static struct {
     uint64_t nth, calls, matching;
     bool hit;
     int alive;
+    uint64_t created;
 } state;
 
 /* ---- faults --------------------------------------------------------------------------------------- */
@@ -34,13 +36,16 @@ EXPORT void fake_icd_arm(const char *fault);
 EXPORT uint64_t fake_icd_calls(void);
 EXPORT int fake_icd_hit(void);
 EXPORT int fake_icd_alive(void);
+EXPORT uint64_t fake_icd_created(void);
 
 void fake_icd_arm(const char *fault)
 {
     pthread_mutex_lock(&mutex);
     int alive = state.alive;
+    uint64_t created = state.created;
     memset(&state, 0, sizeof state);
     state.alive = alive;
+    state.created = created;
     const char *colon = fault ? strchr(fault, ':') : NULL, *at = fault ? strchr(fault, '@') : NULL;
     const char *equals = fault ? strchr(fault, '=') : NULL;
     if (colon) {
@@ -67,6 +72,11 @@ int fake_icd_alive(void)
     return state.alive;
 }
 
+uint64_t fake_icd_created(void)
+{
+    return state.created;
+}
+
 static void count(int change)
 {
     pthread_mutex_lock(&mutex);
@@ -79,12 +89,19 @@ static bool is(const char *action)
     return !strcmp(state.action, action);
 }
 
+/* Events are created by every command, so that they do not count. */
+static bool creates(const char *function)
+{
+    return !strncmp(function, "clCreate", 8) || !strcmp(function, "clBuildProgram") || !strcmp(function, "clCompileProgram") || !strcmp(function, "clSVMAlloc");
+}
+
 /* 0: go on; else the error to return. *lose: the work must not end. */
 static cl_int due(const char *function, bool *lose)
 {
     bool poll = !strcmp(function, "clGetEventInfo");
     pthread_mutex_lock(&mutex);
     state.calls += !poll;
+    state.created += creates(function);
     bool match = (!strcmp(state.function, "any") && !poll) || !strcmp(state.function, function);
     bool now = match && (++state.matching == state.nth || !state.nth);
     state.hit |= now;
@@ -176,6 +193,9 @@ CREATE(cl_context, clCreateContext,
 CREATE(cl_command_queue, clCreateCommandQueue,
        (cl_context c, cl_device_id d, cl_command_queue_properties p, cl_int *err), c, d, p, err)
 CREATE(cl_mem, clCreateBuffer, (cl_context c, cl_mem_flags f, size_t n, void *h, cl_int *err), c, f, n, h, err)
+CREATE(cl_mem, clCreateSubBuffer, (cl_mem m, cl_mem_flags f, cl_buffer_create_type t, const void *i, cl_int *err), m, f, t, i, err)
+CREATE(cl_mem, clCreateImage,
+       (cl_context c, cl_mem_flags f, const cl_image_format *i, const cl_image_desc *d, void *h, cl_int *err), c, f, i, d, h, err)
 CREATE(cl_program, clCreateProgramWithSource,
        (cl_context c, cl_uint n, const char **s, const size_t *l, cl_int *err), c, n, s, l, err)
 CREATE(cl_program, clCreateProgramWithBinary,
@@ -192,6 +212,30 @@ ENQUEUE(clEnqueueFillBuffer, (cl_command_queue q, cl_mem m, const void *p, size_
 ENQUEUE(clEnqueueBarrierWithWaitList, (cl_command_queue q, WAITS), q)
 ENQUEUE(clEnqueueMarkerWithWaitList, (cl_command_queue q, WAITS), q)
 
+/* Memory of the host, which the driver only pins, is not the device's. */
+static cl_mem CL_API_CALL my_buffer(cl_context c, cl_mem_flags f, size_t n, void *h, cl_int *err)
+{
+    cl_mem m = my_clCreateBuffer(c, f, n, h, err);
+    pthread_mutex_lock(&mutex);
+    state.created -= (f & CL_MEM_ALLOC_HOST_PTR) != 0;
+    pthread_mutex_unlock(&mutex);
+    return m;
+}
+
+static void *CL_API_CALL my_clSVMAlloc(cl_context c, cl_svm_mem_flags f, size_t n, cl_uint align)
+{
+    bool lose;
+    return due("clSVMAlloc", &lose) ? NULL : real.clSVMAlloc(c, f, n, align);
+}
+
+static cl_int CL_API_CALL my_clCompileProgram(cl_program p, cl_uint n, const cl_device_id *d, const char *o, cl_uint nh, const cl_program *h,
+                                              const char **names, void(CL_CALLBACK *f)(cl_program, void *), void *u)
+{
+    bool lose;
+    cl_int e = due("clCompileProgram", &lose);
+    return e ? e : real.clCompileProgram(p, n, d, o, nh, h, names, f, u);
+}
+
 static void patch(cl_icd_dispatch *t)
 {
 #define PATCH(name) t->name = my_##name;
@@ -199,7 +243,9 @@ static void patch(cl_icd_dispatch *t)
     PATCH(clGetProgramInfo) PATCH(clGetProgramBuildInfo) PATCH(clBuildProgram) PATCH(clSetKernelArg)
     PATCH(clFlush) PATCH(clFinish) PATCH(clWaitForEvents) PATCH(clReleaseContext) PATCH(clReleaseCommandQueue)
     PATCH(clReleaseMemObject) PATCH(clReleaseProgram) PATCH(clReleaseKernel) PATCH(clReleaseEvent)
-    PATCH(clCreateContext) PATCH(clCreateCommandQueue) PATCH(clCreateBuffer) PATCH(clCreateProgramWithSource)
+    PATCH(clCreateContext) PATCH(clCreateCommandQueue) PATCH(clCreateSubBuffer) PATCH(clCreateImage) PATCH(clCreateProgramWithSource)
+    PATCH(clSVMAlloc) PATCH(clCompileProgram)
+    t->clCreateBuffer = my_buffer;
     PATCH(clCreateProgramWithBinary) PATCH(clCreateKernel) PATCH(clEnqueueNDRangeKernel)
     PATCH(clEnqueueWriteBuffer) PATCH(clEnqueueReadBuffer) PATCH(clEnqueueFillBuffer)
     PATCH(clEnqueueBarrierWithWaitList) PATCH(clEnqueueMarkerWithWaitList)

@@ -19,5 +19,6 @@ typedef void fake_icd_arm_fn(const char *fault);
 typedef uint64_t fake_icd_calls_fn(void);   /* since armed */
 typedef int fake_icd_hit_fn(void);          /* did the fault happen? */
 typedef int fake_icd_alive_fn(void);        /* objects created and not released, over all time */
+typedef uint64_t fake_icd_created_fn(void); /* calls that create a queue, program, kernel or memory of the device, over all time */
 
 #endif

@@ -1,6 +1,5 @@
-/* icd_engine: an engine on the driver that fails on demand. Once it is open it creates no queue, program or kernel, preempted
- * sequences or not. Memory it may: scratch memory of queues grows, and swapped-out pages go to memory of the host that the driver
- * allocates. `test_icd_engine FAKE_ICD.so` */
+/* icd_engine: an engine on the driver that counts. Once it is open it creates nothing on the device: no queue, program, kernel or memory,
+ * whatever its steps hold. Swapped-out pages go to memory of the host, which does not count. `test_icd_engine FAKE_ICD.so` */
 #include <weft/weft.h>
 
 #include <setjmp.h>
@@ -16,62 +15,84 @@
 #include "support/build_once.h"
 #include "support/skip.h"
 
-enum { SEQS = 4, REQUESTS = 8, ANSWER = 40 };
+enum { MOST = 24 };
 
-static fake_icd_arm_fn *arm;
-static fake_icd_hit_fn *hit;
+static fake_icd_created_fn *created;
 static struct weft_model *model;
 static struct weft_engine *engine;
 
-/* Short ones first, so that all seem to be short; then some must be swapped out. Each ends well. */
-static void run_requests(void)
+static void submit(const char *prompt, uint32_t answer, int i, struct weft_request **out)
 {
-    struct weft_request *r[REQUESTS];
-    for (int i = 0; i < 3 * REQUESTS; i++) {
-        struct weft_request_params p = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
-        assert_int_equal(weft_submit(engine, &p, &r[0]), WEFT_OK);
-        if (weft_wait(r[0], 0)) fail_msg("%s", weft_last_error());
-        weft_request_free(r[0]);
-    }
-    for (int i = 0; i < REQUESTS; i++) {
-        struct weft_request_params p = {.prompt = i % 2 ? "One day a cat" : "The sun was", .max_tokens = ANSWER, .ignore_eos = true,
-                                        .sampling = {.temperature = i % 3 ? 1 : 0, .repeat_penalty = i % 4 ? 1 : 1.1f}};
-        assert_int_equal(weft_submit(engine, &p, &r[i]), WEFT_OK);
-    }
-    for (int i = 0; i < REQUESTS; i++) {
-        if (weft_wait(r[i], 0)) fail_msg("%s", weft_last_error());
-        weft_request_free(r[i]);
-    }
+    struct weft_request_params p = {.prompt = prompt, .max_tokens = answer, .ignore_eos = true,
+                                    .sampling = {.temperature = i % 3 ? 1 : 0, .repeat_penalty = i % 4 ? 1 : 1.1f}};
+    if (weft_submit(engine, &p, out)) fail_msg("%s", weft_last_error());
 }
 
-static void nothing_is_created_after_the_start(void **state)
+static void end(struct weft_request *r)
 {
-    static const char *const faults[] = {"clCreateCommandQueue:fail=-6", "clCreateKernel:fail=-6", "clCreateProgramWithSource:fail=-6",
-                                         "clCreateProgramWithBinary:fail=-6", "clBuildProgram:fail=-11"};
-    struct weft_engine_params p = {.device = "opencl:0.0", .tier = "base", .context = 64, .n_seqs = SEQS, .kv_seqs = 1, .max_batched_tokens = 16, .tuned = "none"};
-    struct weft_stats stats;
-    (void)state;
-    arm("clCreateBuffer:fail=-4@1000000");
+    if (weft_wait(r, 0)) fail_msg("%s", weft_last_error());
+    weft_request_free(r);
+}
+
+/* n together, so that steps hold prompts beside decodes. */
+static void run_together(const char *prompt, uint32_t answer, int n)
+{
+    struct weft_request *r[MOST];
+    for (int i = 0; i < n; i++) submit(i % 2 ? prompt : "The sun was", answer + (uint32_t)i % 5, i, &r[i]);
+    for (int i = 0; i < n; i++) end(r[i]);
+}
+
+static void run_alone(const char *prompt, uint32_t answer, int n)
+{
+    for (int i = 0; i < n; i++) run_together(prompt, answer, 1);
+}
+
+static void open_engine(struct weft_engine_params p)
+{
+    p.device = "opencl:0.0", p.tier = "base", p.tuned = "none";
     if (weft_engine_open(model, &p, &engine)) fail_msg("%s", weft_last_error());
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
-        arm(faults[i]);
-        run_requests();
-        if (hit()) fail_msg("%s: it was called", faults[i]);
-    }
-    arm(NULL);
+}
+
+static struct weft_stats close_engine(uint64_t before)
+{
+    struct weft_stats stats;
     weft_engine_stats(engine, &stats);
-    assert_true(stats.swapped_out_bytes > 0); /* or nothing was tried */
+    assert_int_equal(created() - before, 0);
     weft_engine_close(engine);
+    return stats;
+}
+
+/* Short ones first, so that all seem to be short; then many at once, of which some must be swapped out. */
+static void nothing_is_created_for_many_sequences(void **state)
+{
+    (void)state;
+    open_engine((struct weft_engine_params){.context = 64, .n_seqs = 4, .kv_seqs = 1, .max_batched_tokens = 16});
+    uint64_t before = created();
+    run_alone("The sun was", 1, MOST);
+    run_together("One day a cat", 40, 8);
+    assert_true(close_engine(before).swapped_out_bytes > 0); /* or nothing was tried */
+}
+
+/* A kernel that cuts a row's keys into chunks needs more scratch memory with each of them. */
+static void nothing_is_created_for_long_prompts(void **state)
+{
+    static char prompt[1600];
+    (void)state;
+    while (strlen(prompt) + 8 < sizeof prompt) strcat(prompt, "One day ");
+    open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2, .force = "attention=decode_split"});
+    uint64_t before = created();
+    run_alone("The sun was", 2, 1);
+    run_together(prompt, 12, 3);
+    assert_true(close_engine(before).scratch_bytes > 100 << 10); /* more than without chunks */
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_created_after_the_start)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_created_for_many_sequences), cmocka_unit_test(nothing_is_created_for_long_prompts)};
     struct weft_device_info info = {0};
     void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!lib) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
-    arm = (fake_icd_arm_fn *)dlsym(lib, "fake_icd_arm");
-    hit = (fake_icd_hit_fn *)dlsym(lib, "fake_icd_hit");
+    created = (fake_icd_created_fn *)dlsym(lib, "fake_icd_created");
     weft_devices(&info, 1);
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     build_once(&info);

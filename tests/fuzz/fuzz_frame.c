@@ -34,6 +34,7 @@ static wf_text feed(const char *data, size_t n, size_t step)
 typedef struct reader {
     const char *at, *end;
     bool refused;
+    bool full; /* a head is beyond the frame's own limits: it was not, before Host and Connection were added, and a blank behind each colon */
 } reader;
 
 /* The next line, without its end, which must be there. */
@@ -85,7 +86,8 @@ static void read_request(reader *r)
     uint64_t length = 0;
     unsigned framings = 0;
     bool chunked = false, close = false;
-    size_t n;
+    size_t n, fields = 0;
+    const char *head = r->at;
     CHECK(line(r, &n) && n);
     for (const char *f = line(r, &n), *v; n; f = line(r, &n)) {
         CHECK(*f != ' ' && *f != '\t' && *f != ':' && memchr(f, ':', n) && !memchr(f, ' ', (size_t)((const char *)memchr(f, ':', n) - f)));
@@ -93,7 +95,10 @@ static void read_request(reader *r)
         if (value(f, "Transfer-Encoding:")) framings++, chunked = n == strlen("Transfer-Encoding: chunked");
         if (value(f, "Connection: close")) close = true;
         r->refused |= value(f, REFUSED) != NULL;
+        fields++;
     }
+    CHECK(fields <= WF_FRAME_MAX_FIELDS + 2);
+    r->full |= fields > WF_FRAME_MAX_FIELDS || r->at - head > WF_FRAME_MAX_HEAD;
     CHECK(framings <= 1 && (framings || !chunked));
     if (chunked) read_chunks(r);
     else skip(r, length);
@@ -106,9 +111,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *bytes = (const char *)data + 1;
     wf_text whole = feed(bytes, size - 1, 0), parts = feed(bytes, size - 1, 1 + data[0]), again = feed(whole.data, whole.len, 0);
     CHECK(whole.len == parts.len && !memcmp(whole.data, parts.data, whole.len));
-    reader r = {whole.data, whole.data + whole.len, false};
+    reader r = {.at = whole.data, .end = whole.data + whole.len};
     while (r.at < r.end) read_request(&r);
-    if (!r.refused) CHECK(whole.len == again.len && !memcmp(whole.data, again.data, whole.len));
+    if (!r.refused && !r.full) CHECK(whole.len == again.len && !memcmp(whole.data, again.data, whole.len));
     free(whole.data);
     free(parts.data);
     free(again.data);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "arena.h"
 #include "fuzz_serve.h"
 
 #define MAX_CHOICES 3
@@ -31,6 +32,7 @@ static const struct {
 
 typedef struct fuzz_stream {
     wf_job job;
+    size_t size; /* of the script, which no text is longer than */
     wf_choice choices[MAX_CHOICES];
     wf_text out;               /* all that was read */
     wf_text want[MAX_CHOICES]; /* what the texts in it must be */
@@ -54,16 +56,27 @@ static void want_text(wf_text *want, const char *data, size_t len)
     }
 }
 
-static void begin(fuzz_stream *f, uint8_t which)
+/* The requests are read once: they are always the same, and streams only look at them. */
+static const wf_job *asked(size_t which)
 {
-    wf_job *j = &f->job;
-    const char *text = asks[which % WF_LEN(asks)].body;
-    *j = job_of(asks[which % WF_LEN(asks)].chat);
+    static wf_job jobs[WF_LEN(asks)];
+    wf_job *j = &jobs[which];
+    if (j->server) return j;
+    const char *text = asks[which].body;
+    *j = job_of(asks[which].chat);
     json_t *body = wf_json_parse(text, strlen(text), &j->refusal);
     CHECK(body && wf_params_read(j, body));
     json_decref(body);
+    return j;
+}
+
+static void begin(fuzz_stream *f, uint8_t which, size_t size)
+{
+    wf_job *j = &f->job;
+    *j = *asked(which % WF_LEN(asks));
+    f->size = size;
     pthread_mutex_init(&j->lock, NULL);
-    wf_random_hex(j->id);
+    memset(j->id, 'a', sizeof j->id - 1);
     j->choices = f->choices;
     j->n_choices = j->n_pending = j->params.n_prompts * (size_t)j->params.n;
     for (size_t i = 0; i < j->n_choices; i++) {
@@ -73,13 +86,14 @@ static void begin(fuzz_stream *f, uint8_t which)
     }
 }
 
-/* A token with its text and two alternatives; the arrays are as large as any script makes them. */
+/* A token with its text and two alternatives; the arrays are as large as the script can make them: an op has two bytes. */
 static void add_token(fuzz_stream *f, wf_choice *c, const uint8_t *data, size_t len)
 {
     if (!c->text) {
-        c->text = wf_calloc(MAX_OPS, 256);
-        c->tokens = wf_calloc(MAX_OPS, sizeof *c->tokens);
-        c->top = wf_calloc(2 * MAX_OPS, sizeof *c->top);
+        size_t ops = WF_MIN(f->size / 2, (size_t)MAX_OPS);
+        c->text = wf_calloc(f->size, 1);
+        c->tokens = wf_calloc(ops, sizeof *c->tokens);
+        c->top = wf_calloc(2 * ops, sizeof *c->top);
         CHECK(c->text && c->tokens && c->top);
     }
     if (len) memcpy(c->text + c->n_text, data, len);
@@ -176,7 +190,6 @@ static void end(fuzz_stream *f)
     }
     free(f->out.data);
     free(f->job.out.data);
-    wf_params_free(&f->job.params);
     pthread_mutex_destroy(&f->job.lock);
 }
 
@@ -184,7 +197,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_stream f = {0};
     if (!size) return 0;
-    begin(&f, data[0]);
+    begin(&f, data[0], size);
+    arena_begin();
     size_t at = 1, ops = 0;
     while (at + 2 <= size && ops++ < MAX_OPS) {
         uint8_t op = data[at], n = data[at + 1];
@@ -204,5 +218,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     while (!f.ended) read_some(&f, 1024);
     check_out(&f);
     end(&f);
+    arena_end();
     return 0;
 }

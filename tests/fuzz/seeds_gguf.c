@@ -1,6 +1,7 @@
 /* seeds_gguf: well-formed files, without their first 8 bytes, for fuzz_gguf to start from. Writes
  * one to each path it is given. */
 #include "support/bytes.h"
+#include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,21 +33,22 @@ static void values(bytes *b)
     }
 }
 
+/* A tensor of every type of the table, and one that is not read. */
 static void tensors(bytes *b)
 {
-    static const uint32_t types[] = {0, 1, 30, 8, 2, 14, 26, 12};
-    static const uint32_t bytes_of_256[] = {1024, 512, 512, 272, 144, 210, 1024, 144};
+    enum { Q8_K = 15, Q8_K_BYTES = 292 };
     char name[] = "tX";
     uint64_t at = 0;
-    gguf_head(b, 2, 8, 1);
+    gguf_head(b, 2, WF_N_DTYPES + 1, 1);
     gguf_kv_str(b, "general.architecture", "llama");
-    for (int i = 0; i < 8; i++, at = (at + 31) / 32 * 32) {
-        name[1] = (char)('0' + i);
-        gguf_tensor(b, name, 1 + (uint32_t)i % 4, (uint64_t[]){256, 1, 1, 1}, types[i], at);
-        at += bytes_of_256[i];
+    for (int t = 0; t < WF_N_DTYPES; t++, at = (at + 31) / 32 * 32) {
+        name[1] = (char)('0' + t);
+        gguf_tensor(b, name, 1 + (uint32_t)t % 4, (uint64_t[]){256, 1, 1, 1}, wf_dtypes[t].ggml, at);
+        at += wf_dtype_bytes((enum wf_dtype)t, 256);
     }
+    gguf_tensor(b, "unread", 1, (uint64_t[]){256}, Q8_K, at);
     bytes_align(b, 32);
-    bytes_zero(b, at);
+    bytes_zero(b, at + Q8_K_BYTES);
 }
 
 int main(int argc, char **argv)

@@ -49,6 +49,8 @@ CASES = [
     (['--shape', 'output.weight=307,128'], 'output.weight'),
     (['--shape', 'blk.0.attn_q.weight=256,64'], 'blk.0.attn_q.weight'),
     (['--shape', 'token_embd.weight=300,256'], 'token_embd.weight'),
+    (['--shape', 'blk.0.ffn_up.weight=384,256'], 'blk.0.ffn_up.weight'),
+    (['--shape', 'blk.0.attn_output.weight=2,256,256'], 'dimensions'),
     (['--fill', 'output_norm.weight=nan'], 'output_norm.weight'),
     (['--fill', 'blk.0.attn_norm.weight=inf'], 'blk.0.attn_norm.weight'),
 ]

@@ -7,11 +7,10 @@
  * Usage: golden DEVICE   (cpu, opencl, or anything --device takes; opencl: the first OpenCL device)
  */
 #include "base/file.h"
-#include "dev/dev.h"
 #include "support/build_once.h"
 #include "support/data.h"
 #include "support/skip.h"
-#include <weft/weft.h>
+#include <weft/tune.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +89,17 @@ static void check(const char *what, struct weft_engine_params p)
     check_from(what, p, 0);
 }
 
+static void check_refused(const char *force)
+{
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .force = force};
+    struct weft_engine *e = NULL;
+    bool ok = weft_engine_open(model, &p, &e) == WEFT_ERR_ARG && strstr(weft_last_error(), "cannot run");
+    n_runs++;
+    n_failed += !ok;
+    printf("%-6s %s: %s: not here: %s\n", ok ? "ok" : "FAILED", device, force, weft_last_error());
+    weft_engine_close(e);
+}
+
 /* ---- ways to run --------------------------------------------------------------------------------------- */
 
 static void check_pages(void)
@@ -105,27 +115,27 @@ static void check_pages(void)
     check("base tier", (struct weft_engine_params){.tier = "base"});
 }
 
+/* Each variant that can run in some step of this model; naming another one is an error. */
+static void check_variant(void *user, const struct weft_kernel *k)
+{
+    char force[96];
+    (void)user;
+    snprintf(force, sizeof force, "%s=%s", k->op, k->name);
+    if (k->runs) {
+        check(force, (struct weft_engine_params){.force = force});
+        check_from(force, (struct weft_engine_params){.force = force}, 150);
+    } else check_refused(force);
+}
+
 static void check_variants(void)
 {
-    wf_dev *d = NULL;
-    wf_open_params o = {.tier = WF_TIER_MATRIX, .no_kernel_cache = no_kernel_cache};
-    char force[96];
-    if (wf_dev_open(device, &o, &d)) {
-        printf("FAILED %s: %s\n", device, wf_error());
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256};
+    struct weft_engine *e = NULL;
+    if (weft_engine_open(model, &p, &e) || weft_engine_kernels(e, check_variant, NULL)) {
+        printf("FAILED %s: %s\n", device, weft_last_error());
         n_failed++;
-        return;
     }
-    for (int op = 0; op < WF_N_OPS; op++) {
-        const wf_variant *list;
-        size_t n = d->fns->variants(d, op, &list);
-        for (size_t v = 0; v < n; v++) {
-            if (!strstr(d->info.tiers, wf_tier_name_on(d, list[v].tier))) continue; /* forced in vain: another default run */
-            snprintf(force, sizeof force, "%s=%s", wf_ops[op].name, list[v].name);
-            check(force, (struct weft_engine_params){.force = force});
-            check_from(force, (struct weft_engine_params){.force = force}, 150);
-        }
-    }
-    wf_dev_close(d);
+    weft_engine_close(e);
 }
 
 /* Edits a dumped plan as a person would: every op of a layer in two halves, one on each queue. */

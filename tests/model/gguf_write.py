@@ -1,7 +1,7 @@
-"""Writes GGUF files (versions 2 and 3) and quantises with numpy, for test and benchmark models.
+"""Writes GGUF files (versions 2 and 3) with numpy, for test and benchmark models.
 
-The quantisers use the same float32 steps as src/tensor, so both give the same bytes. The writer
-checks nothing on purpose: tests need files that are wrong.
+Weights are quantised to F16, BF16, Q8_0, Q4_0 and Q4_1; in the other block formats they are random
+ones of the same size. The writer checks nothing on purpose: tests need files that are wrong.
 """
 
 import struct
@@ -45,10 +45,66 @@ TYPES = {
     'Q8_0': (8, 32, 34),
     'Q4_0': (2, 32, 18),
     'Q4_1': (3, 32, 20),
+    'Q5_0': (6, 32, 22),
+    'Q5_1': (7, 32, 24),
+    'Q2_K': (10, 256, 84),
+    'Q3_K': (11, 256, 110),
+    'Q4_K': (12, 256, 144),
+    'Q5_K': (13, 256, 176),
     'Q6_K': (14, 256, 210),
+    'IQ4_NL': (20, 32, 18),
+    'IQ4_XS': (23, 256, 136),
+    'MXFP4': (39, 32, 17),
 }
+# Files that mix formats as llama.cpp's quantiser does: what most tensors have. The output, and value and down matrices of the layers in
+# more_bits, have Q6_K.
+MIXES = {'Q4_K_M': 'Q4_K', 'Q5_K_M': 'Q5_K'}
 # general.file_type, which tools print
-FILE_TYPES = {'F32': 0, 'F16': 1, 'Q4_0': 2, 'Q4_1': 3, 'Q8_0': 7, 'Q6_K': 18, 'BF16': 32}
+FILE_TYPES = {
+    'F32': 0,
+    'F16': 1,
+    'Q4_0': 2,
+    'Q4_1': 3,
+    'Q8_0': 7,
+    'Q5_0': 8,
+    'Q5_1': 9,
+    'Q2_K': 10,
+    'Q3_K': 11,
+    'Q4_K': 14,
+    'Q4_K_M': 15,
+    'Q5_K': 16,
+    'Q5_K_M': 17,
+    'Q6_K': 18,
+    'IQ4_NL': 25,
+    'IQ4_XS': 30,
+    'BF16': 32,
+    'MXFP4': 38,
+}
+# Block formats without a quantiser here: the F16 fields at these offsets that make blocks whose other
+# bytes are random have a root mean square of 1 and a mean near 0.
+RANDOM_BLOCKS = {
+    'Q5_0': ((0, 1 / 9.25),),
+    'Q5_1': ((0, 1 / 9.21), (2, -15.5 / 9.21)),
+    'Q2_K': ((80, 1 / 10.7), (82, 1.5 / 10.7)),
+    'Q3_K': ((108, 1 / 43.3),),
+    'Q4_K': ((0, 1 / 168), (2, 7.5 / 168)),
+    'Q5_K': ((0, 1 / 336), (2, 15.5 / 336)),
+    'Q6_K': ((208, 1 / 1365),),
+    'IQ4_NL': ((0, 1 / 67.5),),
+    'IQ4_XS': ((0, 1 / 1240),),
+    'MXFP4': (),
+}
+
+
+def base_kind(kind):
+    """The format of most tensors."""
+    return MIXES.get(kind, kind)
+
+
+def more_bits(layer, layers):
+    """The first and the last eighth of the layers, and every third one between."""
+    eighth = layers // 8
+    return layer < eighth or layer >= 7 * layers // 8 or (layer - eighth) % 3 == 2
 
 
 def size_of(kind, shape):
@@ -57,7 +113,7 @@ def size_of(kind, shape):
     return int(np.prod(shape, dtype=np.int64)) // block * size
 
 
-# ---- quantisation: x [..., K] float32 -> bytes as an u8 array, and back ------------------------
+# ---- quantisation: x [..., K] float32 -> bytes as an u8 array ----------------------------------
 
 
 def _round(x, lo, hi):
@@ -113,23 +169,28 @@ def _q_q4_1(x):
     return np.hstack([_half_bytes(d), _half_bytes(m), q[:, :16] | q[:, 16:] << 4])
 
 
-def _q_q6_k(x):
-    x = x.reshape(-1, 256)
-    want = _absmax(x.reshape(-1, 16)).reshape(-1, 16) / np.float32(-32)
-    h = (_absmax(want) / np.float32(-128)).astype('<f2')
-    d = h.astype(np.float32)
-    scale = _round(want * _inverse(d), -128, 127).astype(np.int8)
-    step = np.repeat(d * scale.astype(np.float32), 16, 1)
-    with np.errstate(divide='ignore', invalid='ignore'):
-        q = np.where(step != 0, _round(x / step + np.float32(32), 0, 63), 32).astype(np.uint8)
-    q = q.reshape(-1, 2, 4, 32)  # half, run, element
-    lo, hi = q & 15, q >> 4
-    low = lo[:, :, :2] | lo[:, :, 2:] << 4
-    high = hi[:, :, 0] | hi[:, :, 1] << 2 | hi[:, :, 2] << 4 | hi[:, :, 3] << 6
-    n = len(x)
-    return np.hstack(
-        [low.reshape(n, 128), high.reshape(n, 64), scale.view(np.uint8), _half_bytes(h)]
-    )
+def _near_mins(kind, b):
+    """Minima near the scales of the same groups: else most of a weight would be its group's mean."""
+    if kind == 'Q2_K':
+        b[:, :16] = b[:, :16] & 31 ^ (b[:, :16] & 15) << 4
+    else:
+        b[:, 8:12] = b[:, 4:8] ^ b[:, 8:12] & 3
+        b[:, 12:16] = b[:, 12:16] & 31 ^ (b[:, 12:16] & 15) << 4
+
+
+def _random_blocks(kind, x):
+    """As many random blocks as x fills, of the same root mean square; the same ones for the same x."""
+    _, block, size = TYPES[kind]
+    rng = np.random.default_rng(np.frombuffer(x.tobytes()[:64], np.uint32))
+    b = rng.integers(0, 256, (x.size // block, size), dtype=np.uint8)
+    rms = float(np.sqrt(np.mean(np.square(x, dtype=np.float64))))
+    for at, factor in RANDOM_BLOCKS[kind]:
+        b[:, at : at + 2] = np.array([factor * rms], '<f2').view(np.uint8)
+    if kind in ('Q2_K', 'Q4_K', 'Q5_K'):
+        _near_mins(kind, b)
+    if kind == 'MXFP4':  # an exponent and no F16; random elements are 2.94 in size
+        b[:, 0] = round(np.log2(rms / 2.94)) + 127
+    return b
 
 
 _QUANT = {
@@ -139,47 +200,14 @@ _QUANT = {
     'Q8_0': _q_q8_0,
     'Q4_0': _q_q4_0,
     'Q4_1': _q_q4_1,
-    'Q6_K': _q_q6_k,
 }
 
 
 def quantize(kind, x):
     """Encodes float32 x [..., K] row by row; u8 array."""
     x = np.ascontiguousarray(x, np.float32)
-    return np.ascontiguousarray(_QUANT[kind](x)).view(np.uint8).reshape(-1)
-
-
-def _halves(b):
-    return np.ascontiguousarray(b).view('<f2').astype(np.float32)
-
-
-def dequantize(kind, data, shape):
-    """The reverse of quantize: float32 array of that shape."""
-    b = np.frombuffer(data, np.uint8).reshape(-1, TYPES[kind][2])
-    if kind == 'F32':
-        x = b.reshape(-1).view('<f4')
-    elif kind == 'F16':
-        x = _halves(b)
-    elif kind == 'BF16':
-        x = (b.reshape(-1).view('<u2').astype(np.uint32) << 16).view(np.float32)
-    elif kind == 'Q8_0':
-        x = _halves(b[:, :2]) * b[:, 2:].view(np.int8)
-    elif kind == 'Q4_0':
-        q = np.hstack([b[:, 2:] & 15, b[:, 2:] >> 4]).astype(np.float32) - 8
-        x = _halves(b[:, :2]) * q
-    elif kind == 'Q4_1':
-        q = np.hstack([b[:, 4:] & 15, b[:, 4:] >> 4]).astype(np.float32)
-        x = _halves(b[:, :2]) * q + _halves(b[:, 2:4])
-    else:
-        low, high = b[:, :128].reshape(-1, 2, 2, 32), b[:, 128:192].reshape(-1, 2, 32)
-        q = np.empty((len(b), 2, 4, 32), np.float32)
-        for run in range(4):
-            q[:, :, run] = (low[:, :, run & 1] >> (4 if run > 1 else 0) & 15) | (
-                high >> 2 * run & 3
-            ) << 4
-        step = _halves(b[:, 208:]) * b[:, 192:208].view(np.int8)
-        x = (q.reshape(-1, 16, 16) - 32) * step[:, :, None]
-    return np.ascontiguousarray(x, np.float32).reshape(shape)
+    b = _random_blocks(kind, x) if kind in RANDOM_BLOCKS else _QUANT[kind](x)
+    return np.ascontiguousarray(b).view(np.uint8).reshape(-1)
 
 
 # ---- the file ----------------------------------------------------------------------------------
@@ -245,6 +273,24 @@ class Writer:
         head += bytes(-len(head) % self.alignment)
         return head, [len(head) + o for o in offsets], len(head) + at
 
+    def write_split(self, path, parts):
+        """As llama.cpp splits a model: PATH without .gguf, -00001-of-00003.gguf and so on; returns the first path."""
+        each = -(-len(self.tensors) // parts)
+        names = [f'{path.removesuffix(".gguf")}-{i + 1:05}-of-{parts:05}.gguf' for i in range(parts)]
+        for i, name in enumerate(names):
+            part = Writer(self.version)
+            part.alignment = self.alignment
+            part.meta = [] if i else list(self.meta)
+            for key, value, kind in (
+                ('no', i, U16),
+                ('count', parts, U16),
+                ('tensors.count', len(self.tensors), I32),
+            ):
+                part.add('split.' + key, value, kind)
+            part.tensors = self.tensors[i * each : (i + 1) * each]
+            part.write(name)
+        return names[0]
+
     def write(self, path):
         head, offsets, size = self.layout()
         with open(path, 'wb') as f:
@@ -304,8 +350,9 @@ def add_vocab(w, pieces, size):
 def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False):
     """(name, shape, type) of every tensor of a Llama-shaped model, in file order."""
     width, q, kv = s['width'], s['heads'] * s['head_dim'], s['kv_heads'] * s['head_dim']
+    mixed, kind = kind in MIXES, base_kind(kind)
     out_kind = kind
-    if kind in ('Q4_0', 'Q4_1'):  # as quantised files have it: the output keeps more bits
+    if mixed or kind in ('Q4_0', 'Q4_1'):  # as quantised files have it: the output keeps more bits
         out_kind = 'Q8_0' if width % 256 else 'Q6_K'
     yield 'token_embd.weight', (s['vocab'], width), out_kind if tied else kind
     yield 'output_norm.weight', (width,), 'F32'
@@ -315,9 +362,10 @@ def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False
         yield 'rope_freqs.weight', (s.get('rope_dim', s['head_dim']) // 2,), 'F32'
     for i in range(s['layers']):
         b = f'blk.{i}.'
+        better = 'Q6_K' if mixed and more_bits(i, s['layers']) else kind
         yield b + 'attn_norm.weight', (width,), 'F32'
         for n, rows in (('q', q), ('k', kv), ('v', kv)):
-            yield f'{b}attn_{n}.weight', (rows, width), kind
+            yield f'{b}attn_{n}.weight', (rows, width), better if n == 'v' else kind
             if bias:
                 yield f'{b}attn_{n}.bias', (rows,), 'F32'
         for n in 'qk' if head_norms else '':
@@ -326,4 +374,4 @@ def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False
         yield b + 'ffn_norm.weight', (width,), 'F32'
         yield b + 'ffn_gate.weight', (s['ffn'], width), kind
         yield b + 'ffn_up.weight', (s['ffn'], width), kind
-        yield b + 'ffn_down.weight', (width, s['ffn']), kind
+        yield b + 'ffn_down.weight', (width, s['ffn']), better

@@ -102,30 +102,122 @@ def decode(kind, buf, at, n):
         b = np.frombuffer(buf, [('d', '<f2'), ('m', '<f2'), ('q', 'u1', 16)], n // 32, at)
         q = np.concatenate([b['q'] & 15, b['q'] >> 4], 1).astype(np.float64)
         return b['d'].astype(np.float64)[:, None] * q + b['m'].astype(np.float64)[:, None]
-    if kind == 14:
-        return decode_q6_k(
-            np.frombuffer(
-                buf,
-                [('ql', 'u1', 128), ('qh', 'u1', 64), ('s', 'i1', 16), ('d', '<f2')],
-                n // 256,
-                at,
-            )
-        )
+    if kind in BLOCKS:
+        fields, block, decoder = BLOCKS[kind]
+        return decoder(np.frombuffer(buf, fields, n // block, at))
     sys.exit(f'tensor type {kind} is not supported')
 
 
-def decode_q6_k(b):
-    """Element e of a block, straight from the layout's definition (ggml-common.h, block_q6_K)."""
-    out = np.empty((len(b), 256))
-    d = b['d'].astype(np.float64)
-    for e in range(256):
-        h, r = divmod(e, 128)
-        quarter, l = divmod(r, 32)
-        low = b['ql'][:, 64 * h + l + (32 if quarter in (1, 3) else 0)]
-        low = low & 15 if quarter < 2 else low >> 4
-        high = (b['qh'][:, 32 * h + l] >> (2 * quarter)) & 3
-        out[:, e] = d * b['s'][:, e // 16] * ((low | (high << 4)).astype(np.float64) - 32)
-    return out
+# Block formats straight from the layouts' definition (ggml-common.h), element by element: an element's
+# number is `e`, its value computed for all blocks at once.
+
+IQ4 = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float64)
+FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def f64(x):
+    return x.astype(np.float64)
+
+
+def each(n, b, value):
+    """[blocks, n]: value(b, e) for each e."""
+    return np.stack([value(b, e) for e in range(n)], 1)
+
+
+def nibble(q, e):
+    """Of blocks of 32: element e + 16 shares the byte of element e."""
+    return q[:, e] & 15 if e < 16 else q[:, e - 16] >> 4
+
+
+def q5_0(b, e):
+    return f64(b['d']) * (f64(nibble(b['qs'], e) | (b['qh'] >> e & 1) << 4) - 16)
+
+
+def q5_1(b, e):
+    return f64(b['d']) * f64(nibble(b['qs'], e) | (b['qh'] >> e & 1) << 4) + f64(b['m'])
+
+
+def two_bits(qs, e):
+    half, rest = divmod(e, 128)
+    return qs[:, 32 * half + rest % 32] >> 2 * (rest // 32) & 3
+
+
+def q2_k(b, e):
+    s = b['scales'][:, e // 16]
+    return f64(b['d']) * (s & 15) * f64(two_bits(b['qs'], e)) - f64(b['dmin']) * (s >> 4)
+
+
+def q3_k(b, e):
+    g, s = e // 16, b['scales']
+    low = s[:, g] & 15 if g < 8 else s[:, g - 8] >> 4
+    scale = f64(low | (s[:, 8 + g % 4] >> 2 * (g // 4) & 3) << 4) - 32
+    high = b['hmask'][:, e % 32] >> e // 32 & 1
+    return f64(b['d']) * scale * (f64(two_bits(b['qs'], e)) - 4 * (1 - f64(high)))
+
+
+def scale_min(s, j):
+    if j < 4:
+        return s[:, j] & 63, s[:, j + 4] & 63
+    return s[:, j + 4] & 15 | (s[:, j - 4] >> 6) << 4, s[:, j + 4] >> 4 | (s[:, j] >> 6) << 4
+
+
+def four_bits(qs, e):
+    chunk, rest = divmod(e, 64)
+    return qs[:, 32 * chunk + rest] & 15 if rest < 32 else qs[:, 32 * chunk + rest - 32] >> 4
+
+
+def q4_k(b, e):
+    scale, least = scale_min(b['scales'], e // 32)
+    return f64(b['d']) * scale * f64(four_bits(b['qs'], e)) - f64(b['dmin']) * least
+
+
+def q5_k(b, e):
+    scale, least = scale_min(b['scales'], e // 32)
+    q = four_bits(b['qs'], e) | (b['qh'][:, e % 32] >> e // 32 & 1) << 4
+    return f64(b['d']) * scale * f64(q) - f64(b['dmin']) * least
+
+
+def q6_k(b, e):
+    half, rest = divmod(e, 128)
+    quarter, at = divmod(rest, 32)
+    low = b['ql'][:, 64 * half + at + (32 if quarter in (1, 3) else 0)]
+    low = low & 15 if quarter < 2 else low >> 4
+    high = b['qh'][:, 32 * half + at] >> 2 * quarter & 3
+    return f64(b['d']) * b['scales'][:, e // 16] * (f64(low | high << 4) - 32)
+
+
+def iq4_nl(b, e):
+    return f64(b['d']) * IQ4[nibble(b['qs'], e)]
+
+
+def iq4_xs(b, e):
+    g = e // 32
+    low = b['scales_l'][:, g // 2] >> 4 * (g % 2) & 15
+    scale = f64(low) + 16 * f64(b['scales_h'] >> 2 * g & 3) - 32
+    return f64(b['d']) * scale * IQ4[nibble(b['qs'][:, 16 * g : 16 * g + 16], e % 32)]
+
+
+def mxfp4(b, e):
+    return np.exp2(f64(b['e']) - 127) * FP4[nibble(b['qs'], e)]
+
+
+def blocks(n, value, *fields):
+    return list(fields), n, lambda b: each(n, b, value)
+
+
+D, DMIN = ('d', '<f2'), ('dmin', '<f2')
+BLOCKS = {
+    6: blocks(32, q5_0, D, ('qh', '<u4'), ('qs', 'u1', 16)),
+    7: blocks(32, q5_1, D, ('m', '<f2'), ('qh', '<u4'), ('qs', 'u1', 16)),
+    10: blocks(256, q2_k, ('scales', 'u1', 16), ('qs', 'u1', 64), D, DMIN),
+    11: blocks(256, q3_k, ('hmask', 'u1', 32), ('qs', 'u1', 64), ('scales', 'u1', 12), D),
+    12: blocks(256, q4_k, D, DMIN, ('scales', 'u1', 12), ('qs', 'u1', 128)),
+    13: blocks(256, q5_k, D, DMIN, ('scales', 'u1', 12), ('qh', 'u1', 32), ('qs', 'u1', 128)),
+    14: blocks(256, q6_k, ('ql', 'u1', 128), ('qh', 'u1', 64), ('scales', 'i1', 16), D),
+    20: blocks(32, iq4_nl, D, ('qs', 'u1', 16)),
+    23: blocks(256, iq4_xs, D, ('scales_h', '<u2'), ('scales_l', 'u1', 4), ('qs', 'u1', 128)),
+    39: blocks(32, mxfp4, ('e', 'u1'), ('qs', 'u1', 16)),
+}
 
 
 class Model:

@@ -119,7 +119,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument('--arch', choices=list(ARCHS), default='llama')
-    p.add_argument('--type', choices=list(gw.TYPES), default='F32')
+    p.add_argument('--type', choices=[*gw.TYPES, *gw.MIXES], default='F32')
     p.add_argument('--variant', default='gqa', help='one or more of ' + ','.join(VARIANTS))
     p.add_argument('--seed', type=int, default=1)
     p.add_argument('--version', type=int, default=3)
@@ -131,6 +131,7 @@ def main():
     p.add_argument('--shape', type=pair, action='append', default=[], metavar='TENSOR=ROWS,COLS')
     p.add_argument('--fill', type=pair, action='append', default=[], metavar='TENSOR=nan|inf')
     p.add_argument('--scale', type=float, default=1, help='queries and keys that much larger')
+    p.add_argument('--split', type=int, help='write that many files, OUT-00001-of-0000N.gguf and so on')
     p.add_argument('out')
     a = p.parse_args()
     unknown = set(a.variant.split(',')) - set(VARIANTS)
@@ -138,7 +139,7 @@ def main():
         sys.exit(f'tiny.py: unknown variant {", ".join(unknown)}; there are {", ".join(VARIANTS)}')
     w = build(a)
     edit(w, a)
-    w.write(a.out)
+    w.write_split(a.out, a.split) if a.split else w.write(a.out)
 
 
 if __name__ == '__main__':

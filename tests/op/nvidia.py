@@ -3,11 +3,15 @@
 nvidia.clh stands plain OpenCL C that does what the PTX ISA says, lanes meeting in local memory. Wrong index maths, wild
 reads and names that hide each other show here, without a GPU. All warps must take equally many steps: K is chosen so.
 
-  nvidia.py KERNEL-FOLDER      exit code 77: no pyopencl or no device
+  nvidia.py KERNEL-FOLDER WGMMA_PTX      the tool packs quantised weights; exit code 77: no pyopencl or no device
 """
+import os
 import re
 import sys
 
+from wgmma import formats_of, quantised
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
 try:
     import numpy as np
     import pyopencl as cl
@@ -15,6 +19,8 @@ try:
 except Exception as e:  # not installed, or a loader without drivers
     print("skipped: no pyopencl or no OpenCL device:", e)
     sys.exit(77)
+
+import tolerances  # needs numpy
 
 FLAGS = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
 NONE = np.uint64(2**64 - 1)
@@ -42,6 +48,17 @@ uint emu_pair(float lo, float hi)
     vstore_half(lo, 0, (__private half *)&a);
     vstore_half(hi, 0, (__private half *)&b);
     return a | (uint)b << 16;
+}
+uint emu_fma(uint a, uint b, uint c)
+{
+    return emu_pair(fma(emu_half(a, 0), emu_half(b, 0), emu_half(c, 0)), fma(emu_half(a, 1), emu_half(b, 1), emu_half(c, 1)));
+}
+uint emu_permute(uint a, uint b, uint how)
+{
+    ulong both = (ulong)b << 32 | a;
+    uint r = 0;
+    for (uint i = 0; i < 4; i++) r |= (uint)(both >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return r;
 }
 /* m16n8k16: A in (row l/4, k 2(l%4)), row + 8, k + 8, both; B in (k 2(l%4), column l/4), k + 8; C as A of 8 columns. */
 void emu_mma(float *c, __local uint4 *A, __local uint2 *B, uint lane)
@@ -72,6 +89,18 @@ EMULATED += r"""
 #define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
 #define LOCAL_ROOM(at, bytes) __local uchar room[bytes] __attribute__((aligned(128))); uint at = 0;
 #define LOAD_LOCAL4(r, from) r = *(__local uint4 *)(room + (from))
+#define EMU_WORDS(n, r, i, p) { for (int w_ = 0; w_ < n; w_++) (r)[(i) + w_] = (p)[w_]; }
+#define LD_WORDS4(r, i, from) EMU_WORDS(4, r, i, (const __global uint *)(from))
+#define LD_WORDS2(r, i, from) EMU_WORDS(2, r, i, (const __global uint *)(from))
+#define LD_WORDS1(r, i, from) EMU_WORDS(1, r, i, (const __global uint *)(from))
+#define LOCAL_WORDS4(r, i, from) EMU_WORDS(4, r, i, (const __local uint *)(room + (from)))
+#define LOCAL_WORDS2(r, i, from) EMU_WORDS(2, r, i, (const __local uint *)(room + (from)))
+#define LOCAL_WORDS1(r, i, from) EMU_WORDS(1, r, i, (const __local uint *)(room + (from)))
+#define bits_with(x, mask, bits) ((x) & (mask) | (bits))
+#define sub_pairs(a, b) emu_fma(a, 0x3c003c00u, (b) ^ 0x80008000u)
+#define mul_pairs(a, b) emu_fma(a, b, 0x80008000u)
+#define fma_pairs(a, b, c) emu_fma(a, b, c)
+#define permute_bytes(a, b, how) emu_permute(a, b, how)
 #define STORE_LOCAL(to, word) *(__local uint *)(room + (to)) = (word)
 #define STORE_LOCAL4(to, words) *(__local uint4 *)(room + (to)) = (words)
 #define SYNCWARP() barrier(CLK_LOCAL_MEM_FENCE)
@@ -96,8 +125,7 @@ EMULATED += r"""
 
 def emulated(source):
     """The kernel without assembly; fails if some is left."""
-    body = re.sub(r"#define LOAD_W\((?:[^\n]*\\\n)*[^\n]*\n", lambda _: "#define LOAD_W(a, p) a = *(const __global uint4 *)(p)\n", source)
-    body = body.replace("__attribute__((always_inline))", "")
+    body = source.replace("__attribute__((always_inline))", "")
     for name in set(re.findall(r"^(?!KERNEL|typedef)\w[\w *]*?\b(\w+)\([^;]*?\)\n\{", body, re.M)):
         body = re.sub(rf"\b{name}\(", f"{name}(EMU_ARGS, ", body)
         body = re.sub(rf"^((?:INLINE )?[\w *]*?\b{name}\()EMU_ARGS, ([^;]*?\)\n\{{)", r"\1EMU_PARAMS, \2", body, flags=re.M)
@@ -158,12 +186,13 @@ def built(folder, family, group, knobs, w_type="f16"):
 
 
 def told(family, knobs, m, n, k, good, error):
-    print("ok  " if good else "FAIL", family, knobs, f"M {m} N {n} K {k}", f"error {error:.1e}", flush=True)
+    print("ok  " if good else "FAIL", family, knobs, f"M {m} N {n} K {k}", f"{error:.2g} of its tolerance", flush=True)
     return good
 
 
-def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False, w_type="f16"):
-    kernel = built(folder, family, group, knobs, w_type)
+def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, norm=False, silu=False, half=False, w_type="f16", tool=None):
+    """With a tool W is MMA-fragment-major in format w_type, else F16 or, of gemm_mma, rows of w_type."""
+    kernel = built(folder, family, group, {**knobs, **formats_of(tool)[w_type]} if tool else knobs, "f16" if tool else w_type)
     g = np.random.default_rng(m * 131 + n * 7 + k)
     cols = n // 2 if silu else n
     x = g.standard_normal((m, k)).astype(np.float32 if norm else np.float16)
@@ -171,8 +200,11 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     b, res, scale = (g.standard_normal(s).astype(np.float32) for s in (n, (m, cols), k))
     y = np.full((m, cols), np.nan, np.float16 if half else np.float32)
     out, zero = buffer(y), np.uint64(0)
-    packed, w = q8_0(w) if w_type == "q8_0" else (w, w)
-    packed = gapped(packed) if family == "gemm_mma" else fragments(w)
+    if tool:
+        w, packed = quantised(tool, w_type, n, k)
+    else:
+        packed, w = q8_0(w) if w_type == "q8_0" else (w, w)
+        packed = gapped(packed) if family == "gemm_mma" else fragments(w)
     args = [buffer(gapped(x)), zero, buffer(packed), zero, buffer(b), zero if bias else NONE, buffer(res), zero if residual else NONE,
             out, zero, np.uint32(half), np.uint32(m), np.uint32(cols), np.uint32(k),
             np.uint32(k + 16 // x.itemsize), np.uint64(packed.nbytes // n if family == "gemm_mma" else 2 * k), np.uint32(cols), np.uint32(cols)]
@@ -187,8 +219,8 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     if silu:
         want = want[:, :cols] / (1 + np.exp(-want[:, :cols])) * want[:, cols:]
     want = want + (res if residual else 0)
-    error = np.abs(y - want).max() / np.abs(want).max()
-    return told(family, knobs, m, n, k, bool(error < 2e-3), error)
+    error = tolerances.op_error("GEMM", y, want)
+    return told(family, knobs, m, n, k, bool(error <= 1), error)
 
 
 def turned(qkv, angle, heads, d, n_rot, neox):
@@ -229,18 +261,19 @@ def check_rope(folder, group, knobs, m, k, heads, kv_heads, bias=False, half=Fal
         want = want / np.sqrt((want**2).mean(1, keepdims=True) + 1e-5) * scale
     want = turned(want @ w.astype(np.float64).T + (b if bias else 0), table[pos, :n_rot], heads + kv_heads, d, n_rot, knobs["NEOX"])
     cl.enqueue_copy(QUEUE, y, out)
-    error = np.abs(y - want[:, :heads].reshape(m, -1)).max()
+    rms = np.sqrt(np.mean(want**2))
+    error = tolerances.op_error("GEMM", y, want[:, :heads].reshape(m, -1), rms)
     for i, pool in enumerate(pools):
         got, expect = np.empty_like(empty), empty.astype(np.float64)
         cl.enqueue_copy(QUEUE, got, pool)
         for row in range(m - 1):
             cells = expect[slot[row] // page, :size].reshape(kv_heads, page, d)
             cells[:, slot[row] % page] = want[row, heads + i * kv_heads : heads + (i + 1) * kv_heads]
-        error = max(error, np.abs(got - expect).max())
-    return told("gemm_flat", knobs, m, n, k, bool(error / np.abs(want).max() < 2e-3), error / np.abs(want).max())
+        error = max(error, tolerances.op_error("GEMM", got, expect, rms))
+    return told("gemm_flat", knobs, m, n, k, bool(error <= 1), error)
 
 
-def main(folder):
+def main(folder, tool):
     def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
         return {"A_TILES": rb, "B_TILES": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
 
@@ -261,6 +294,12 @@ def main(folder):
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 32, 2, 0), 21, 74, 96, bias=True, residual=True),
         check(folder, "gemm_frag", 64, {**frag(16, 128, 16, 64, 32, 2, 1), "SILU": 1}, 21, 160, 96, silu=True, half=True),
+        check(folder, "gemm_flat", 64, flat(1, 1, 1), 5, 44, 256, bias=True, w_type="Q4_0", tool=tool),
+        check(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type="Q4_1", tool=tool),
+        check(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type="Q8_0", tool=tool),
+        check(folder, "gemm_flat", 64, flat(2, 1, 1, norm=1, silu=1, xk=512, xrows=4), 3, 64, 512, norm=True, silu=True, w_type="Q6_K", tool=tool),
+        check(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type="Q6_K", tool=tool),
+        check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, half=True, w_type="Q4_0", tool=tool),
         check(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),
         check(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 43, 160, bias=True, residual=True, w_type="q8_0"),
     ]
@@ -268,4 +307,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:3]))

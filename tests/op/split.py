@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def check(host, kernels, folder, name, kernel, options):
     library = os.path.join(folder, f"{name}.so")
     headers = [os.path.join(kernels, "common.clh"), os.path.join(HERE, "nvidia_host.clh")]
-    command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O1", "-Xclang", "-finclude-default-header", "-w", "-shared", "-fPIC"]
+    command = [CLANG, "-x", "cl", "-cl-std=CL1.2", "-O1", "-I", kernels, "-Xclang", "-finclude-default-header", "-w", "-shared", "-fPIC"]
     for header in headers:
         command += ["-include", header]
     built = subprocess.run([*command, *options, "-o", library, os.path.join(kernels, kernel + ".cl")])

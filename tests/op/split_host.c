@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "cl/cl.h"
-#include "verify/check.h"
+#include "verify/judge.h"
 #include "op/host.h"
 
 /* A program: a variant, with or without windows; chunk, grows: of attention_split, in place of the variant's, for rows that are
@@ -112,21 +112,17 @@ static void call_kernel(void)
     else ((plain_fn *)kernel)(BEGIN, END);
 }
 
-/* The largest error, as a part of the values' size; infinite for a write outside. */
-static double distance(const wf_check *p)
+/* Of the result, by the tolerance for F16 arithmetic; infinite for a write outside. */
+static wf_check_result judged(const wf_check *p)
 {
-    const wf_view *v = &p->out[WF_ATTENTION_O].view, *e = &p->expect[0].view;
-    double worst = 0;
+    wf_check_result r = {0};
+    const wf_view *v = &p->out[WF_ATTENTION_O].view;
+    wf_judge_rows(p, WF_ARITH_F16, WF_ATTENTION_O, result, &r);
     for (uint64_t i = 0; i < (uint64_t)v->rows * v->stride; i++) {
         double got = v->dtype == WF_F16 ? wf_half_to_float(((uint16_t *)result)[i]) : ((float *)result)[i];
-        if (i % v->stride >= v->cols) {
-            if (!isnan(got)) return INFINITY;
-            continue;
-        }
-        double error = fabs(got - ((const float *)p->expect[0].data)[i / v->stride * e->stride + i % v->stride]);
-        if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+        if (i % v->stride >= v->cols && !isnan(got)) r.error = INFINITY, r.ok = false;
     }
-    return worst;
+    return r;
 }
 
 /* Launches leave the counters at 0, and what is behind their scratch memory as it is. */
@@ -224,11 +220,11 @@ static bool run_case(const struct program *p, wf_dev *ref, const wf_case *c)
     host_run host = host_result();
     uint32_t products = host.products - before;
     bool async = strstr(p->variant, "async"), counted = async ? count >= k->redo_least && count <= k->redo_most : !count;
-    double d = distance(k);
+    wf_check_result r = judged(k);
     bool worked = prefills || (async && count ? products > need : products == need);
-    bool ok = d <= 4e-3 && counted && clean() && !host.mistakes && worked;
-    printf("%-4s %s: %s: error %.2g, %u of %u to %u again, %u products of %u, %u mistakes\n", ok ? "ok" : "FAIL", p->name, text, d, count,
-           k->redo_least, k->redo_most, products, need, host.mistakes);
+    bool ok = r.ok && counted && clean() && !host.mistakes && worked;
+    printf("%-4s %s: %s: %.2g of its tolerance, %u of %u to %u again, %u products of %u, %u mistakes %s\n", ok ? "ok" : "FAIL", p->name, text, r.error, count,
+           k->redo_least, k->redo_most, products, need, host.mistakes, r.message);
     uint8_t *bits = result;
     result = NULL;
     forget();

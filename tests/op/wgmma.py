@@ -8,6 +8,7 @@ Copies have arrived as soon as they are issued, so missing waits are not seen; r
 and that the exchange buffer is zero again. wgmma as the PTX ISA 8.0 defines its operands: A in registers, B in shared memory in rows
 of 128 bytes, whose 16-byte chunks are swizzled by the row. The comments of scopes are held against their statements.
 """
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,9 @@ import sys
 import numpy as np
 
 import ptx
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
+import tolerances
 
 LOCAL = 1 << 18
 STRIDE = 1 << 32  # of the buffers' addresses
@@ -83,9 +87,31 @@ VALUE = {
     "div": lambda a, b: a // b, "rem": lambda a, b: a % b, "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "shr": np.right_shift, "shl": np.left_shift, "mov": lambda a: a, "cvt": lambda a: a,
 }
+PAIRS = {"add.rn.f16x2": np.add, "sub.rn.f16x2": np.subtract, "mul.rn.f16x2": np.multiply}
 FLOATS = {"add.f32": np.add, "mul.f32": np.multiply, "div.full.f32": np.divide, "ex2.approx.ftz.f32": np.exp2}
 NOTHING = ("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", "cp.async.commit_group", "cp.async.wait_group",
            "cp.async.bulk.prefetch")
+
+
+def halves(x):
+    """Both halves of words, in F32."""
+    return x.astype(np.uint32)[:, None].view(np.float16).astype(np.float32)
+
+
+def of_pairs(operation, words):
+    """Arithmetic of two F16 numbers a word, rounded once."""
+    a = [halves(x) for x in words]
+    result = a[0].astype(np.float64) * a[1] + a[2] if operation.startswith("fma") else PAIRS[operation](a[0], a[1])
+    return result.astype(np.float16).view(np.uint32)[:, 0].astype(np.uint64)
+
+
+def permuted(a, b, how):
+    both = b.astype(np.uint64) << np.uint64(32) | a
+    result = np.zeros_like(both)
+    for i in range(4):
+        byte = both >> (how >> np.uint64(4 * i) & np.uint64(7)) * np.uint64(8) & np.uint64(255)
+        result |= byte << np.uint64(8 * i)
+    return result
 
 
 class Group:
@@ -193,6 +219,13 @@ class Group:
             result = np.where(self.predicates[rest[2]], self.value(rest[0]), self.value(rest[1]))
         elif operation == "cvt.rn.f16x2.f32":
             result = half_bits(self.value(rest[0])) << np.uint64(16) | half_bits(self.value(rest[1]))
+        elif operation.endswith("rn.f16x2"):
+            result = of_pairs(operation, [self.value(x) for x in rest])
+        elif stem == "prmt":
+            result = permuted(*(self.value(x) for x in rest))
+        elif stem == "lop3":
+            assert rest[3] == "0xEA"
+            result = self.value(rest[0]) & self.value(rest[1]) | self.value(rest[2])
         elif operation in FLOATS:
             result = bits(FLOATS[operation](*(f32(self.value(x)) for x in rest)))
         else:
@@ -261,6 +294,53 @@ def expected(x, w, bias, residual, silu):
     return gate / (1 + np.exp(-gate)) * up
 
 
+def call(program, rows, tokens, split, shape, buffers, half, silu):
+    """One product; buffers by operand."""
+    m, n, k = shape
+    n_y = n // 2 if silu else n
+    tiles = -(-m // tokens) * -(-n // rows)
+    zeros = np.zeros(tiles * split * split * -(-tokens // split) * rows * 4, np.uint8)
+    operands = ("x", "w", "bias", "res", "y")
+    memory = Memory([buffers.get(name, np.zeros(0, np.uint8)) for name in operands] + [zeros])
+    params = {"M": m, "N": n_y, "K": k, "x_stride": k, "res_stride": n_y, "y_stride": n_y, "y_half": int(half), "w_row_bytes": k * 2,
+              "exchange_base": 6 * STRIDE}
+    for i, name in enumerate(operands):
+        params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0 if name in buffers else (1 << 64) - 1
+    groups = [Group(program, rows * 2, g, tiles * split, params, memory).run() for g in range(tiles * split)]
+    turns = 0
+    while groups:
+        groups = [g for g in groups if next(g, groups) is not groups]
+        turns += 1
+        assert turns < 1000, "the work-groups wait for ever"
+    assert not zeros.any(), "the exchange buffer is not zero again"
+
+
+def formats_of(tool):
+    """What the kernels are told of each format, by name."""
+    lines = subprocess.check_output([tool, "formats"], text=True).splitlines()
+    return {name: dict(zip(("W_BITS", "W_GROUP", "W_MIN", "W_ZERO"), map(int, numbers))) for name, *numbers in map(str.split, lines)}
+
+
+def quantised(tool, dtype, n, k):
+    """Weights of the file, and how they lie on the device."""
+    data = subprocess.check_output([tool, "weights", dtype, str(n), str(k)])
+    return np.frombuffer(data[:n * k * 4], np.float32).reshape(n, k), np.frombuffer(data[n * k * 4:], np.uint8).copy()
+
+
+def check_quantised(tool, program, rows, tokens, dtype, shape, silu):
+    """Against the weights of the file: each was rounded to F16 up to three times."""
+    m, n, k = shape
+    x = np.random.default_rng(n).integers(-4, 5, (m, k)).astype(np.float16)
+    w, packed = quantised(tool, dtype, n, k)
+    n_y = n // 2 if silu else n
+    y = np.zeros(m * n_y * 4, np.uint8)
+    zero = np.zeros(n, np.float32)
+    call(program, rows, tokens, 1, shape, {"x": bytes_of(x), "w": packed, "y": y}, False, silu)
+    want, got = expected(x, w, zero, 0, silu), y.view(np.float32).reshape(m, n_y)
+    error = tolerances.op_error("GEMM", got, want)
+    assert error <= 1, f"{error:.2g} of the tolerance"
+
+
 def check(program, rows, tokens, split, shape, extras, half, silu):
     """n of the shape counts rows of W."""
     m, n, k = shape
@@ -270,51 +350,68 @@ def check(program, rows, tokens, split, shape, extras, half, silu):
     w[:n // 2 if silu else 0] /= 64  # where SiLU is neither of its two straight lines
     n_y = n // 2 if silu else n
     bias, residual = random.integers(-9, 9, n).astype(np.float32), random.integers(-9, 9, (m, n_y)).astype(np.float32)
-    tiles = -(-m // tokens) * -(-n // rows)
-    share = -(-tokens // split)
     y = np.full(m * n_y * (2 if half else 4), 0x5A, np.uint8)
-    zeros = np.zeros(tiles * split * split * share * rows * 4, np.uint8)
-    memory = Memory([bytes_of(x), bytes_of(fragments(w)), bytes_of(bias), bytes_of(residual), y, zeros])
-    params = {"M": m, "N": n_y, "K": k, "x_stride": k, "res_stride": n_y, "y_stride": n_y, "y_half": int(half), "w_row_bytes": k * 2,
-              "exchange_base": 6 * STRIDE}
-    for i, (name, there) in enumerate((("x", True), ("w", True), ("bias", extras), ("res", extras and not silu), ("y", True))):
-        params[name + "_base"], params[name + "_off"] = (i + 1) * STRIDE, 0 if there else (1 << 64) - 1
-    groups = [Group(program, rows * 2, g, tiles * split, params, memory).run() for g in range(tiles * split)]
-    turns = 0
-    while groups:
-        groups = [g for g in groups if next(g, groups) is not groups]
-        turns += 1
-        assert turns < 1000, "the work-groups wait for ever"
+    buffers = {"x": bytes_of(x), "w": bytes_of(fragments(w)), "y": y}
+    buffers |= {"bias": bytes_of(bias)} if extras else {}
+    buffers |= {"res": bytes_of(residual)} if extras and not silu else {}
+    call(program, rows, tokens, split, shape, buffers, half, silu)
     want = expected(x, w, bias * extras, residual * extras, silu)
     got = y.view(np.float16 if half else np.float32).reshape(m, n_y)
-    wrong = ~np.isclose(got, want, rtol=2e-3 if half else 1e-5, atol=1e-3) if silu else got != want.astype(got.dtype)
-    assert not wrong.any(), f"{np.sum(wrong)} of {m * n_y} outputs are wrong"
-    assert not zeros.any(), "the exchange buffer is not zero again"
+    if silu:
+        error = tolerances.op_error("GEMM", got, want)
+        assert error <= 1, f"{error:.2g} of the tolerance"
+    else:
+        wrong = got != want.astype(got.dtype)
+        assert not wrong.any(), f"{np.sum(wrong)} of {m * n_y} outputs are wrong"
+
+
+def failure(what, test, *args):
+    """1 if the test fails, and says so."""
+    try:
+        test(*args)
+    except AssertionError as error:
+        print(f"{what}: {error}")
+        return 1
+    return 0
+
+
+def check_f16(tool, name, rows, tokens, packs, texts):
+    failed = 0
+    for silu, split, shape in ((0, 1, (13, 132, 320)), (0, 5, (tokens + 3, 72, 384)), (0, 8, (tokens - 3, rows, 576)),
+                               (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320))):
+        texts.append(subprocess.check_output([tool, name, str(split), "F16", *["silu"] * silu], text=True))
+        if not packs:
+            failed += failure(f"{name}, {split} work-groups a tile, {shape}{', SiLU' * silu}", check, parse(texts[-1]), rows, tokens, split, shape,
+                              split != 8, split in (4, 8), silu)
+    return failed
+
+
+def check_format(tool, name, rows, tokens, packs, dtype, texts):
+    failed = 0
+    for silu, shape in ((0, (13, 68, 768)), (1, (tokens + 3, 96, 1280))):
+        texts.append(subprocess.check_output([tool, name, "1", dtype, *["silu"] * silu], text=True))
+        if not packs:
+            failed += failure(f"{name}, {dtype}, {shape}{', SiLU' * silu}", check_quantised, tool, parse(texts[-1]), rows, tokens, dtype, shape, silu)
+    return failed
 
 
 def main():
     np.seterr(all="ignore")
-    variants = [line.split() for line in subprocess.check_output(sys.argv[1:2], text=True).splitlines()]
+    tool = sys.argv[1]
+    variants = [line.split() for line in subprocess.check_output([tool], text=True).splitlines()]
+    all_formats = {name: tuple(numbers.values()) for name, numbers in formats_of(tool).items() if name != "F16"}
+    formats = list({numbers: name for name, numbers in all_formats.items()}.values())  # one for each program
     failed, texts = 0, []
-    for name, rows, tokens, packs in variants:
-        tokens, rows = int(tokens), int(rows)
-        for silu, split, shape in ((0, 1, (13, 132, 320)), (0, 5, (tokens + 3, 72, 384)), (0, 8, (tokens - 3, rows, 576)),
-                                   (1, 1, (13, 160, 320)), (1, 4, (tokens + 3, rows + 32, 320))):
-            texts.append(subprocess.check_output([sys.argv[1], name, str(split), *["silu"] * silu], text=True))
-            if int(packs):
-                continue
-            program = parse(texts[-1])
-            try:
-                check(program, rows, tokens, split, shape, split != 8, split in (4, 8), silu)
-            except AssertionError as error:
-                print(f"{name}, {split} work-groups a tile, {shape}{', SiLU' * silu}: {error}")
-                failed += 1
+    for name, *numbers in variants:
+        rows, tokens, packs = map(int, numbers)
+        failed += check_f16(tool, name, rows, tokens, packs, texts)
+        failed += sum(check_format(tool, name, rows, tokens, packs, dtype, texts) for dtype in (all_formats if name == variants[0][0] else formats))
     wrong = ptx.check_comments(texts)
     for comment in wrong:
         print(f"the comment of a scope does not fit its statements: {comment}")
     failed += len(wrong)
-    print(f"{len(variants)} variants, {failed} failures")
-    return 1 if failed or not variants else 0
+    print(f"{len(variants)} variants, {len(all_formats)} quantised formats, {failed} failures")
+    return 1 if failed or not variants or not formats else 0
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ class Reply:
 class Server:
     def __init__(self, *args, device=ON_CPU, template="chatml", wait=True, env=None, wrapper=()):
         self.lines = []
-        self.p = subprocess.Popen([*wrapper, cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device,
-                                   *map(str, args)],
+        self.p = subprocess.Popen([*wrapper, *self.command(*args, device=device, template=template)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                   env={**os.environ, **(env or {})})
         atexit.register(self.p.kill)  # when a test fails; one that ended does not mind
@@ -58,6 +57,10 @@ class Server:
         self.port = int(self.line(r"listening on http://[^\s\"]+:(\d+)").group(1))
         if wait:
             self.line("is ready on")
+
+    @staticmethod
+    def command(*args, device=ON_CPU, template="chatml"):
+        return [cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device, *map(str, args)]
 
     def _read(self):
         for line in self.p.stderr:
@@ -165,6 +168,11 @@ class Server:
     def memory(self):
         with open(f"/proc/{self.p.pid}/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    def own_memory(self):
+        """Bytes that are no pages of files: those come and go with what else the machine reads."""
+        with open(f"/proc/{self.p.pid}/status", encoding="ascii") as f:
+            return int(re.search(r"RssAnon:\s+(\d+) kB", f.read()).group(1)) << 10
 
     def peak(self):
         """The most memory since the last forget_peak()."""

@@ -1,115 +1,76 @@
-"""Keeps one server at work for long with clients of all kinds, good and bad, many at once. Between them good requests
-get the same answers, and memory, file descriptors and threads stop growing.
+"""Keeps one server at work for long with clients of all kinds, good and bad, many at once (clients.py). Between them good requests
+get the same answers to the bit, every response that begins ends properly, the counters of /metrics add up, and memory, file descriptors
+and threads stop growing.
 
-    soak.py [SECONDS [REQUESTS-PER-SECOND]]    (default 10, and as many as go)
-
-The address sanitizer keeps what is freed, so with it memory is not looked at.
+A long soak is done in segments, each with a server of its own; --log adds a row for each to a file, and --sum adds up such files.
+With the address sanitizer, which keeps what is freed, memory is not looked at.
 """
+import argparse
 import collections
 import contextlib
 import json
 import os
 import random
-import socket
 import sys
+import threading
 import time
 
+import rows
 import serve
-from serve import PROMPTS, at_once
+from clients import DEVICES, SERVER, Clients, seeded
 
-MAY_GROW = 8 << 20  # bytes after the first third
-BAD_BODIES = [b"", b"{", b"[" * 1000, b"{\"prompt\": 5}", b"{\"prompt\": \"\xff\"}", b"{\"prompt\": \"\\ud800\"}", b"\0" * 50,
-              b"{\"prompt\": \"a\", \"max_tokens\": -1}", b"{\"prompt\": \"a\", \"n\": 1000000}", b"{\"prompt\": \"a\", \"temperature\": 1e999}"]
-BAD_BYTES = [b"GET", b"\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET / HTTP/9.9\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\n",
-             b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", b"GET /\0 HTTP/1.1\r\nHost: localhost\r\n\r\n",
-             b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"]
+MAY_GROW = 4 << 20  # bytes after the first third
+# With an arena for each thread glibc keeps up to 70 MiB that nobody uses, which come over the first thousands of requests and would
+# hide a leak; with one arena 2,400 requests after the first 80 were seen to add 0.8 MiB.
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
+COLUMNS = ["commit", "device", "seconds", "requests", "kinds", "sequences", "aborted", "preempted", "turned_away", "memory_third_kib",
+           "memory_end_kib", "files_third", "files_end", "threads_third", "threads_end", "lost_or_wrong", "result"]
+ENDS = ("stop", "length", "abort", "error")
 
 
 class Soak:
-    def __init__(self):
-        self.s = serve.Server("--max-num-seqs", 8, "--max-queue", 200, *serve.ONE_ROUNDING)
-        self.want = {p: self.s.complete(prompt=p).text for p in PROMPTS}
-        self.want_chat = self.answer(self.s.chat())
-        self.count = collections.Counter()
-
-    @staticmethod
-    def answer(r):
-        return r.json["choices"][0]["message"]["content"]
-
-    # --- what clients do; each raises when what comes back is not right --------------------------------
-
-    def complete(self, rng):
-        prompt = rng.choice(PROMPTS)
-        r = self.s.complete(prompt=prompt, n=2, logprobs=rng.choice([None, 3]))
-        assert [c["text"] for c in r.json["choices"]] == [self.want[prompt]] * 2, r.body
-
-    def chat(self, rng):
-        r = self.s.chat()
-        assert self.answer(r) == self.want_chat, r.body
-
-    def stream(self, rng):
-        prompt = rng.choice(PROMPTS)
-        text = "".join(e["choices"][0]["text"] for e in self.s.stream(prompt=prompt))
-        assert text == self.want[prompt], text
-
-    def leave(self, rng):
-        """In the middle of an answer, or before it, or while the request is still on its way."""
-        body = json.dumps({"prompt": rng.choice(PROMPTS), "max_tokens": 200, "ignore_eos": True, "stream": rng.random() < 0.7,
-                           "n": rng.randrange(1, 4), "temperature": 1})
-        request = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-        with socket.create_connection(("127.0.0.1", self.s.port), timeout=serve.PATIENCE) as c:
-            if rng.random() < 0.2:
-                c.sendall(request[:rng.randrange(len(request))])
-                return
-            c.sendall(request)
-            c.settimeout(rng.random() * 0.3)
-            try:
-                c.recv(rng.randrange(1, 3000))
-            except socket.timeout:
-                pass
-
-    def bad_request(self, rng):
-        path = rng.choice(["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"])
-        r = self.s.post(path, rng.choice(BAD_BODIES))
-        assert r.status in ((400,) if "completions" in path else (200, 400)), (r.status, r.body)
-
-    def bad_bytes(self, rng):
-        with socket.create_connection(("127.0.0.1", self.s.port), timeout=serve.PATIENCE) as c:
-            c.sendall(rng.choice(BAD_BYTES))
-            if rng.random() < 0.5:
-                c.shutdown(socket.SHUT_WR)
-
-    def tokens(self, rng):
-        text = "".join(chr(rng.choice([rng.randrange(32, 127), rng.randrange(0xA0, 0xD800), rng.randrange(0x10000, 0x10FFFF)])) for _ in range(40))
-        ids = self.s.post("/tokenize", {"content": text}).json["tokens"]
-        got = self.s.post("/detokenize", {"tokens": ids}).json["content"]
-        assert got == text.replace("\u2581", " "), (text, got)  # SentencePiece's own sign for a space
-
-    def look(self, rng):
-        path = rng.choice(["/metrics", "/health", "/", "/v1/models", "/version", "/nowhere"])
-        r = self.s.get(path)
-        assert r.status == (404 if path == "/nowhere" else 200), (path, r.status)
-
-    CLIENTS = [(complete, 3), (chat, 2), (stream, 3), (leave, 4), (bad_request, 3), (bad_bytes, 2), (tokens, 2), (look, 2)]
-
-    # --- rounds -------------------------------------------------------------------------------------------
+    def __init__(self, device):
+        self.s = serve.Server(*SERVER, device=DEVICES[device], env=ONE_ARENA)
+        self.clients = Clients(self.s)
+        self.failures, self.lock = [], threading.Lock()
 
     def one(self, rng):
-        (client,) = rng.choices([c for c, _ in self.CLIENTS], [w for _, w in self.CLIENTS])
-        client(self, rng)
-        self.count[client.__name__] += 1
+        try:
+            self.clients.one(rng)
+        except Exception as e:  # noqa: BLE001 -- counted; the others go on
+            self.fail(e)
+
+    def fail(self, e):
+        """Says it at once: the end may be an hour away."""
+        text = f"{type(e).__name__}: {str(e)[:3000]}"
+        print(text, file=sys.stderr, flush=True)
+        with self.lock:
+            self.failures.append(text)
 
     def round(self, rng):
         """Up to 24 at once; how many they were."""
-        seeds = [rng.random() for _ in range(rng.randrange(1, 25))]
-        at_once(len(seeds), lambda i: self.one(random.Random(seeds[i])))
+        seeds = seeded(rng, rng.randrange(1, 25))
+        serve.at_once(len(seeds), lambda i: self.one(seeds[i]))
         return len(seeds)
 
+    def run(self, seconds, rate):
+        """Rounds; the sizes after a third and at the end."""
+        rng, began, done, sizes = random.Random(), time.monotonic(), 0, []
+        while (now := time.monotonic() - began) < seconds or done < 100:
+            done += self.round(rng)
+            if not sizes and now > seconds / 3:
+                sizes.append(self.size())
+            time.sleep(max(0, min(done / rate, seconds) - (time.monotonic() - began)))
+        return (sizes or [self.size()])[0], self.size()
+
+    # --- what must be as before when nothing runs ------------------------------------------------------
+
     def size(self):
-        """Memory, open files, threads; when nothing runs."""
+        """Memory of its own, open files, threads. Behind a large body the allocator gives back what it has kept."""
+        self.s.post("/tokenize", b" " * (2 << 20))
         self.s.idle()
         self.s.wait(lambda: sum(name.startswith("socket:") for name in self.files()) == 1, "only the socket that listens is open")
-        return self.s.memory(), len(self.files()), len(os.listdir(f"/proc/{self.s.p.pid}/task"))
+        return self.s.own_memory(), len(self.files()), len(os.listdir(f"/proc/{self.s.p.pid}/task"))
 
     def files(self):
         """What the server's descriptors are. One of a connection that was reset is open for a while after the kernel forgot it."""
@@ -120,32 +81,90 @@ class Soak:
                 names.append(os.readlink(os.path.join(folder, fd)))
         return names
 
+    def counters(self):
+        """Those of /metrics, which must add up: each sequence that started has ended once, those of good answers among them, and nothing
+        is held."""
+        ended = [f'request_success_total{{finished_reason="{reason}"}}' for reason in ENDS]
+        self.s.until(lambda m: sum(m[e] for e in ended) == m["requests_started_total"] == m["e2e_request_latency_seconds_count"], "all ended once")
+        m = self.s.metrics()
+        held = {k: m[k] for k in ("num_requests_running", "num_requests_waiting", "num_clients_waiting", "kv_cache_usage_perc", "body_memory_bytes",
+                                  "reply_memory_bytes", "num_bodies_waiting", "corrupted_requests_total", ended[3]) if m[k]}
+        assert not held, held
+        assert m[ended[0]] + m[ended[1]] >= self.clients.count["sequences"], (m, self.clients.count)
+        return m
+
     def is_sanitized(self):
         with open(f"/proc/{self.s.p.pid}/maps", encoding="utf-8") as f:
             return "libasan" in f.read()
 
+    # --- a segment ----------------------------------------------------------------------------------------
+
+    def faults(self, third, end, sanitized):
+        """After the server's end: what was not as it must be."""
+        code, log = self.s.end()
+        found = list(self.failures)
+        if code or any(word in log for word in ("Sanitizer", "runtime error")):
+            found.append(f"exit code {code}:\n{log}")
+        if end[1:] != third[1:]:
+            found.append(f"files or threads are left behind: {third[1:]} and then {end[1:]}")
+        if not sanitized and end[0] - third[0] > MAY_GROW:
+            found.append(f"memory grew by {end[0] - third[0]} bytes")
+        return found
+
+    def segment(self, seconds, rate):
+        """A row, and what went wrong."""
+        began, none = time.monotonic(), (0, 0, 0)
+        third, end, m, sanitized = none, none, collections.Counter(), self.is_sanitized()
+        try:
+            third, end = self.run(seconds, rate)
+            m = self.counters()
+        except Exception as e:  # noqa: BLE001 -- a row is written all the same
+            self.fail(e)
+        took, lost = time.monotonic() - began, len(self.failures)
+        found = self.faults(third, end, sanitized)
+        return self.row(took, third, end, m, lost, found), found
+
+    def row(self, took, third, end, m, lost, found):
+        kinds = self.clients.count.copy()
+        sequences, away = kinds.pop("sequences", 0), kinds.pop("turned_away", 0)
+        return {"seconds": round(took), "requests": sum(kinds.values()), "kinds": json.dumps(kinds, sort_keys=True).replace('"', "").strip("{}"),
+                "sequences": f"{sequences} good of {m['requests_started_total']:.0f}", "turned_away": away, "lost_or_wrong": lost,
+                "aborted": round(m['request_success_total{finished_reason="abort"}']), "preempted": round(m["num_preemptions_total"]),
+                "memory_third_kib": third[0] >> 10, "memory_end_kib": end[0] >> 10, "files_third": third[1], "files_end": end[1],
+                "threads_third": third[2], "threads_end": end[2], "result": "failed" if found else "ok"}
+
+
+def total(path):
+    """A table: one line a device, and one for all."""
+    sums = rows.by_device(path, lambda row: {
+        "segments": 1, "seconds": int(row["seconds"]), "requests": int(row["requests"]), "lost": int(row["lost_or_wrong"]),
+        "failed": int(row["result"] != "ok"), "sequences": int(row["sequences"].split()[-1])})
+    grew = max(int(row["memory_end_kib"]) - int(row["memory_third_kib"]) for row in rows.read(path)) / 1024
+    changed = sum(row[f"{what}_third"] != row[f"{what}_end"] for row in rows.read(path) for what in ("files", "threads"))
+    yield "| device | segments | hours | requests | sequences | lost or wrong | segments that failed |"
+    yield "|---|---|---|---|---|---|---|"
+    for device, c in sums:
+        yield (f"| {device} | {c['segments']} | {c['seconds'] / 3600:.1f} | {c['requests']:,} | {c['sequences']:,} | {c['lost']} | {c['failed']} |")
+    yield f"\nMost growth of memory in the last two thirds of a segment: {grew:.1f} MiB. Numbers of files or threads that changed: {changed}."
+
 
 def main():
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 10
-    rate = float(sys.argv[2]) if len(sys.argv) > 2 else float("inf")
-    rng, soak = random.Random(1), Soak()
-    began, done, warm = time.monotonic(), 0, None
-    while (now := time.monotonic() - began) < seconds or done < 100:
-        done += soak.round(rng)
-        if warm is None and now > seconds / 3:
-            warm = soak.size()
-        time.sleep(max(0, min(done / rate, seconds) - (time.monotonic() - began)))
-    end, sanitized = soak.size(), soak.is_sanitized()
-    code, log = soak.s.end()
-    print(f"{done} requests: {dict(soak.count)}")
-    if warm:
-        print(f"memory {warm[0] >> 10} KiB and then {(end[0] - warm[0]) >> 10:+d} KiB, files {warm[1]} and {end[1]}, threads {warm[2]} and {end[2]}")
-    if code or any(word in log for word in ("Sanitizer", "runtime error")):
-        sys.exit(f"exit code {code}:\n{log}")
-    if warm and end[1:] != warm[1:]:
-        sys.exit("files or threads are left behind")
-    if warm and not sanitized and end[0] - warm[0] > MAY_GROW:
-        sys.exit(f"memory grew by {end[0] - warm[0]} bytes")
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--segment", type=float, default=10, metavar="SECONDS", help="how long (default 10)")
+    p.add_argument("--rate", type=float, default=float("inf"), metavar="R", help="requests per second at most (default: as many as go)")
+    p.add_argument("--device", choices=sorted(DEVICES), default="cpu", help="default cpu")
+    p.add_argument("--log", metavar="FILE", help="append a row to this file, also of a segment that fails")
+    p.add_argument("--sum", metavar="FILE", help="add up such a file as docs/reliability.md has it, and do nothing else")
+    a = p.parse_args()
+    if a.sum:
+        return print(*total(a.sum), sep="\n")
+    commit = rows.commit()
+    row, found = Soak(a.device).segment(a.segment, a.rate)
+    row.update(commit=commit, device=a.device)
+    print("\n".join(f"{c}: {row[c]}" for c in COLUMNS))
+    if a.log:
+        rows.append(a.log, COLUMNS, row)
+    return sys.exit("\n".join(found)) if found else None
 
 
 if __name__ == "__main__":

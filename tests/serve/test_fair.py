@@ -32,6 +32,23 @@ class Turns(unittest.TestCase):
         self.assertEqual(s.metrics()["longest_wait_seconds"], 0)
         self.assertEqual(s.end()[0], 0)
 
+    def test_who_fills_his_places_leaves_some(self):
+        """One may have as many as there are with one client; he is refused, and others are not."""
+        s = Server("--max-num-seqs", 2, "--max-queue", 6, *SLOW, *PROXY)
+        a, b, c = (by(f"192.0.2.{i}") for i in range(3))
+        queue = serve.Queue(s)
+        queue.send(a, n=8, **LONG)
+        s.until(lambda m: m["num_requests_waiting"] == 6, "all his places are taken")
+        r = s.post("/v1/completions", serve.GOOD, **a)
+        self.assertEqual((r.status, r.headers["Retry-After"]), (503, "1"))
+        self.assertIn("8 sequences run or wait, 8 of them of this client", r.error["message"])
+        self.assertEqual(s.post("/v1/completions", {**serve.GOOD, "n": 5}, **b).status, 503)
+        queue.send(b, n=4, **LONG)
+        s.until(lambda m: m["num_requests_waiting"] == 10, "half of the others are taken")
+        self.assertEqual(s.post("/v1/completions", {**serve.GOOD, "max_tokens": 2}, **c).status, 200)
+        queue.leave()
+        self.assertEqual(s.end()[0], 0)
+
     def test_limit_per_client(self):
         s = Server("--max-num-seqs", 4, "--max-num-seqs-per-client", 1, *SLOW, *PROXY)
         queue = serve.Queue(s)

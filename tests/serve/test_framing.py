@@ -236,15 +236,19 @@ class Connection:
         self.got += part
         return part
 
+    def _need_more(self):
+        if not self._more():
+            raise ConnectionError(f"it ended in the middle of a response: {self.got}")
+
     def _take(self, n):
         while len(self.got) < n:
-            assert self._more(), self.got
+            self._need_more()
         taken, self.got = self.got[:n], self.got[n:]
         return taken
 
     def _until(self, mark):
         while mark not in self.got:
-            assert self._more(), self.got
+            self._need_more()
         taken, self.got = self.got.split(mark, 1)
         return taken
 

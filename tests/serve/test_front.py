@@ -2,6 +2,7 @@
 import json
 import os
 import socket
+import time
 
 import serve
 from test_framing import CHUNKED, H, TEXT, Connection, get
@@ -41,18 +42,17 @@ class Pressure(Front):
     ARGS = ["--read-timeout", 1000]
 
     def test_many_requests_before_the_first_answer_is_read(self):
-        """Until nothing more can be sent; each gets its answer all the same, whose order the bodies tell."""
+        """Until nothing more can be sent, and that for a while; each gets its answer all the same, whose order the bodies tell."""
         c, n, rest = Connection(self.s), 0, b""
         asks = [(get() if i % 3 else f"POST /tokenize HTTP/1.1\r\n{H}Content-Length: {len(TEXT)}\r\n\r\n{TEXT}").encode() for i in range(6)]
-        c.socket.setblocking(False)
+        c.socket.settimeout(3)
         try:
             while n < 200_000:
-                ask = asks[n % 6]
-                rest = ask[c.socket.send(ask):]
+                rest = asks[n % 6]
                 n += 1
                 while rest:
                     rest = rest[c.socket.send(rest):]
-        except BlockingIOError:
+        except socket.timeout:
             pass
         self.assertGreater(n, 100)
         self.assertLess(n, 200_000, "the server keeps what is sent to it without an end")
@@ -97,16 +97,48 @@ class Pressure(Front):
         self.all_closed("no file of theirs is open")
 
 
-class Timeouts(Front):
-    ARGS = ["--read-timeout", 1]
+class Unread(Front):
+    """Responses that do not fit the sockets, of which a client takes nothing."""
+    ARGS = ["--send-timeout", 2, "--read-timeout", 1000, "--max-num-seqs", 16]
 
-    def test_who_reads_nothing(self):
-        """Of a response that does not fit the sockets; whether the server would keep the connection or not."""
+    def gone(self, c):
+        self.all_closed("it is closed")
+        self.s.idle()
+        self.s.until(lambda m: not m["reply_memory_bytes"] and not m["body_memory_bytes"], "its memory is free")
+        c.close()
+
+    def test_list(self):
+        """Whether the server would keep the connection or not."""
         for last in ("", "Connection: close\r\n"):
             c = small_window(self.s)
             c.send(f"{ASK}{last}\r\n{WORDS}".encode())
-            self.all_closed("it is closed")
-            c.close()
+            self.gone(c)
+
+    def test_stream_and_whole_answer(self):
+        for stream in (True, False):
+            body = json.dumps({**serve.GOOD, "n": 16, "max_tokens": 480, "ignore_eos": True, "logprobs": 20, "stream": stream})
+            c = small_window(self.s)
+            c.send(f"POST /v1/completions HTTP/1.1\r\n{H}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+            self.s.until(lambda m: m["reply_memory_bytes"] > 0, "it has a reply")
+            self.gone(c)
+
+    def test_who_takes_his_time(self):
+        """A little now and then, so that nothing more can be written for longer than the deadline; in the end everything comes."""
+        c = small_window(self.s)
+        c.send(f"{ASK}Connection: close\r\n\r\n{WORDS}".encode())
+        got, end = 0, time.monotonic() + 8
+        while time.monotonic() < end:
+            got += len(c.socket.recv(1024))
+            time.sleep(0.2)
+        c.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        while part := c.socket.recv(1 << 20):
+            got += len(part)
+        self.assertGreater(got, 10_000_000)
+        c.close()
+
+
+class Timeouts(Front):
+    ARGS = ["--read-timeout", 1]
 
     def test_who_stays_behind_a_refusal(self):
         c = Connection(self.s)

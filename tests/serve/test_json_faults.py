@@ -1,4 +1,5 @@
-"""The JSON library lacks memory at each place in turn: the answer is the whole one or an error, never a part."""
+"""The JSON library lacks memory at each place in turn: the answer is the whole one or an error, never a part. Its reader has none from the
+system at all, whatever the body."""
 import mmap
 import os
 import struct
@@ -80,6 +81,21 @@ class Faults(serve.cli.TestCase):
             tokens = sum(len(lp.get("tokens", lp.get("content"))) for lp in logprobs)
             return 200, text, tokens, [counted(p["usage"]) for p in parts if p.get("usage")], all(set(p) >= {"id", "choices", "model"} for p in parts)
         return ask
+
+    def test_reader(self):
+        """Bodies of every form at the limits: each is read as if there were memory, or refused for what it is."""
+        good = '"prompt":"One day","max_tokens":2,"temperature":0'
+        names = ",".join(f'"{i:x}":{i}' for i in range(500_000))
+        for form, status in (('{%s}', 200), ('{%s,"x":"' + "a" * 8_000_000 + '"}', 200), ('{%s,"x":"' + "\\u00e9" * 1_000_000 + '"}', 200),
+                             ('{%s,"' + "n" * 4_000_000 + '":1}', 200), ('{%s,"x":[' + "0," * 1_000_000 + '0]}', 200),
+                             ('{%s,"x":[' + "{}," * 65_000 + '0]}', 200), ('{%s,"x":[' + "[1,2,3,4,5,6,7,8,9]," * 65_000 + '0]}', 200),
+                             ('{%s,"x":[' + '{"a":"b"},' * 65_000 + '0]}', 200), ('{%s,"x":{' + names + '}}', 200),
+                             ('{%s,"x":[' + '"abcdefgh",' * 500_000 + '0]}', 200), ('{%s,"x":[' + "1.5e10," * 900_000 + '0]}', 200),
+                             ('{%s,"seed":18446744073709551615}', 200), ('{%s,"seed":18446744073709551616}', 400), ('{%s,"x":[1,}', 400), ('{%s', 400),
+                             ('{%s,"x":' + "[" * 64 + '}', 400)):
+            r = self.s.request("POST", "/v1/completions", form % good)
+            self.assertEqual(r.status, status, (form[:30], r.body[:200]))
+        self.assertEqual(self.s.end()[0], 0)
 
     def test_all(self):
         text = {"prompt": "One day", "max_tokens": 2, "temperature": 0, "logprobs": 2}

@@ -175,6 +175,58 @@ class Others(serve.Unharmed):
         self.assertGreaterEqual(min(self.events), 10, self.events)
 
 
+class Replies(serve.Unharmed):
+    """A reply with a hundred thousand log probabilities is written while everybody else is served."""
+    ARGS = ["--max-num-seqs", 16]
+    ASK = {"messages": [{"role": "user", "content": "Hi"}], "n": 24, "max_tokens": 300, "ignore_eos": True, "logprobs": True, "top_logprobs": 20,
+           "temperature": 1, "seed": 3}
+
+    def check(self, choices):
+        self.assertEqual(len(choices), 24)
+        for tokens in choices.values():
+            self.assertEqual(len(tokens), 300)
+            self.assertEqual({len(t["top_logprobs"]) for t in tokens}, {20})
+
+    def test_whole(self):
+        """From the last token on until the first byte of the reply, on each of the HTTP threads."""
+        health, answered = [self.s.connect() for _ in range(Others.THREADS)], threading.Event()
+        c = self.s.connect()
+        c.request("POST", "/v1/chat/completions", body=json.dumps(self.ASK))
+        t = threading.Thread(target=lambda: (c.sock.recv(1, socket.MSG_PEEK), answered.set()))
+        t.start()
+        self.s.until(lambda m: m["generation_tokens_total"] >= 24 * 300, "all is generated")
+        n = 0
+        while not answered.is_set():
+            Others.ask_health(health[n % len(health)])
+            n += not answered.is_set()
+        t.join()
+        self.check({x["index"]: x["logprobs"]["content"] for x in json.loads(c.getresponse().read())["choices"]})
+        self.assertGreaterEqual(n, 10 * len(health))
+
+    def test_stream_read_late(self):
+        """What has gathered comes in many events of a limited length."""
+        c = self.s.connect()
+        c.sock = socket.socket()
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.sock.connect(("127.0.0.1", self.s.port))
+        c.request("POST", "/v1/chat/completions", body=json.dumps({**self.ASK, "stream": True}))
+        self.s.wait(lambda: self.s.metrics()["num_requests_running"] == 0, "all is generated")
+        c.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        choices, texts, longest = {}, {}, 0
+        for line in c.getresponse():
+            if not line.startswith(b"data: {"):
+                continue
+            longest = max(longest, len(line))
+            for x in json.loads(line[6:])["choices"]:
+                choices.setdefault(x["index"], []).extend(x["logprobs"]["content"] if x["logprobs"] else [])
+                texts[x["index"]] = texts.get(x["index"], "") + x["delta"].get("content", "")
+        self.check(choices)
+        self.assertLess(longest, 200_000)
+        for i, text in texts.items():
+            tokens = [bytes(t["bytes"]) for t in choices[i] if t["token"] not in ("<s>", "</s>")]
+            self.assertEqual(b"".join(tokens).decode("utf-8", "replace"), text)
+
+
 class Leaving(serve.Unharmed):
     ARGS = ["--log-json", "--shutdown-timeout", 60]
 
@@ -190,6 +242,22 @@ class Leaving(serve.Unharmed):
         self.s.until(lambda m: m["num_bodies_waiting"] == 0, "nobody waits")
         self.s.wait(lambda: self.s.sockets() == 0, "all are gone")
         self.assertLess(self.s.metrics()["bodies_read_total"] - before, 8)
+
+    def test_who_leaves_in_the_middle(self):
+        """The tokenizer stops. Whether one is in the middle of its text when all leave is a matter of luck, so they come again."""
+        body = json.dumps({"prompt": words(1_300_000)})  # parsed at once, tokenised for long
+
+        def leave():
+            conns = [self.s.connect() for _ in range(12)]
+            for c in conns:
+                c.request("POST", "/tokenize", body=body)
+            self.s.until(lambda m: m["num_bodies_waiting"] > 4, "others are being read")
+            for c in conns:
+                c.close()
+            self.s.until(lambda m: m["body_memory_bytes"] == 0, "it has been left")
+            return self.s.metrics()["bodies_given_up_total"] > 0
+
+        self.assertTrue(any(leave() for _ in range(20)), "no text was tokenised in part")
 
     def test_bodies_that_wait_are_read_before_the_end(self):
         s = serve.Server(*self.ARGS)
@@ -218,8 +286,10 @@ class Budget(serve.Unharmed):
 
     def test_bodies(self):
         conns = [socket.create_connection(("127.0.0.1", self.s.port)) for _ in range(8)]
-        for c in conns:
+        for i, c in enumerate(conns):  # one after the other: of those that grow together more may be refused than must be
             c.sendall(self.HEAD.encode() + b" " * 900_000)
+            if i < 4:
+                self.s.until(lambda m, i=i: m["body_memory_bytes"] >= (i + 1) * 900_000, "its body has come")
         large = json.dumps({**serve.GOOD, "x": "x" * 800_000})
         self.s.until(lambda m: 3_600_000 <= m["body_memory_bytes"] <= 4 * MIB, "as much has come as is possible")
         self.assertIn("--max-body-memory", self.busy(self.s.post("/v1/completions", large)))

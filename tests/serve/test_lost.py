@@ -1,11 +1,14 @@
 """The end of a server whose device is lost, here by a step that takes longer than --watchdog allows."""
+import time
 import unittest
 
 import serve
 from serve import Server, cli
+from test_front import ASK, WORDS, small_window
 
-SLOW = ["--force", "gemm=ref,attention=ref", "--watchdog", 50]
-LONG = {"prompt": [5 + i % 9 for i in range(500)], "max_tokens": 5}
+# A step of eight prompts takes many times as long, and what is tested at the start a small part.
+SLOW = ["--force", "gemm=ref,attention=ref", "--watchdog", 2000, "--max-num-batched-tokens", 4000]
+LONG = {"prompt": [[5 + (i + k) % 9 for i in range(500)] for k in range(8)], "max_tokens": 5}
 
 
 class Lost(unittest.TestCase):
@@ -26,6 +29,30 @@ class Lost(unittest.TestCase):
         code, log = s.end(0)
         self.assertEqual(code, cli.LOST, log)
         self.assertIn("the device failed", log)
+
+    def test_health_while_it_ends(self):
+        """As long as clients have not read their replies the server lives, and says on open connections what has happened; here on one
+        of those that are kept for this."""
+        s = Server(*SLOW, "--max-connections", 4)
+        readers = [small_window(s) for _ in range(3)]
+        for r in readers:
+            r.send(f"{ASK}\r\n{WORDS}".encode())
+        s.until(lambda m: m["bodies_read_total"] == 3, "their replies are there")
+        kept, half = [s.connect() for _ in range(6)], small_window(s)
+        for c in kept:
+            c.request("GET", "/health")
+            self.assertEqual(c.getresponse().read(), b'{"status":"ok"}')
+        self.assertEqual(s.post("/v1/completions", {**serve.GOOD, **LONG}).status, 500)
+        half.send(f"{ASK}\r\n".encode())  # the fourth with a request
+        for c in kept:  # at once and while it shuts down
+            c.request("GET", "/health")
+            r = serve.Reply(c.getresponse())
+            self.assertEqual((r.status, r.headers["Retry-After"]), (503, "1"))
+            self.assertIn("the device failed", r.error["message"])
+            time.sleep(0.05)
+        for r in (*readers, half, *kept):
+            r.close()
+        self.assertEqual(s.end(0)[0], cli.LOST)
 
 
 if __name__ == "__main__":

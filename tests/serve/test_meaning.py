@@ -79,6 +79,24 @@ class Metrics(unittest.TestCase):
         self.assertGreater(grown("request_queue_time_seconds_sum", m, after), grown("request_decode_time_seconds_sum", m, after) / 20)
         self.assertEqual(s.end()[0], 0)
 
+    def test_a_prompt_asked_twice(self):
+        """Its whole pages but for the last token are found the second time, and only the rest is computed."""
+        s, prompt = Server(), [5 + i % 40 for i in range(50)]
+        began = s.metrics()
+        for _ in range(2):
+            self.assertEqual(s.complete(prompt=prompt, max_tokens=5, ignore_eos=True).status, 200)
+        held = ("num_requests_running", "num_requests_waiting", "num_clients_waiting", "longest_wait_seconds", "kv_cache_usage_perc",
+                "body_memory_bytes", "reply_memory_bytes", "num_bodies_waiting")
+        s.until(lambda m: not any(m[name] for name in held), "nothing is held any more")
+        m = s.metrics()
+        want = {"prompt_tokens_total": 100, "generation_tokens_total": 10, "prefix_cache_queries_total": 100, "prefix_cache_hits_total": 48,
+                "request_prompt_tokens_sum": 100, "request_prompt_tokens_count": 2, "request_generation_tokens_sum": 10,
+                "request_generation_tokens_count": 2, "iteration_tokens_total_sum": 50 + 4 + 2 + 4, "iteration_tokens_total_count": 10,
+                "time_to_first_token_seconds_count": 2, "inter_token_latency_seconds_count": 8, "e2e_request_latency_seconds_count": 2,
+                "num_preemptions_total": 0, "corrupted_requests_total": 0, 'request_success_total{finished_reason="length"}': 2}
+        self.assertEqual({name: m[name] - began[name] for name in want}, want)
+        self.assertEqual(s.end()[0], 0)
+
     def test_the_line_of_statistics(self):
         s = Server("--force", "gemm=ref,attention=ref")
         stop = threading.Event()
@@ -99,6 +117,25 @@ class Metrics(unittest.TestCase):
         self.assertEqual(waiting, 0)
         self.assertLessEqual(kv, 100)
         self.assertEqual(s.end()[0], 0)
+
+
+class Started(serve.TestCase):
+    def test_adds_up(self):
+        """Each sequence that starts ends once, whatever its end is."""
+        def one(i):
+            if i % 4 == 0:
+                c, r = self.s.open_stream(n=2, max_tokens=400, ignore_eos=True)
+                r.close()
+                c.close()
+            elif i % 4 == 1:
+                self.assertEqual(self.s.complete(prompt="a " * 2000).status, 400)
+            else:
+                self.assertEqual(self.s.complete(n=3).status, 200)
+
+        at_once(12, one)
+        reasons = [f'request_success_total{{finished_reason="{r}"}}' for r in ("stop", "length", "abort", "error")]
+        self.s.until(lambda m: sum(m[r] for r in reasons) == m["requests_started_total"] == 24, "24 have started and ended")
+        self.assertEqual(self.s.metrics()["e2e_request_latency_seconds_count"], 24)
 
 
 def opencl():

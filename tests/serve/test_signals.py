@@ -1,12 +1,14 @@
 """Signals that end the server, on the OpenCL path, too: drivers bring LLVM, which has handlers of its own."""
 import os
 import signal
+import sys
 import unittest
 
 import serve
 from serve import Server
 
 TIMES, SIGNALS = 20, 300
+LIBRARY = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1].endswith(".so") else None  # handlers.c
 
 
 def opencl():
@@ -30,6 +32,12 @@ class Signals(unittest.TestCase):
     def test_on_the_cpu_path(self):
         for _ in range(TIMES):
             self.drained(Server())
+
+    @unittest.skipUnless(LIBRARY, "a build with sanitizers")
+    def test_where_a_driver_replaces_the_handlers(self):
+        """As LLVM does when it first compiles; where kernels are in a cache it does not even begin."""
+        for _ in range(TIMES):
+            self.drained(Server(env={"LD_PRELOAD": LIBRARY}))
 
     @unittest.skipUnless(opencl(), "no OpenCL device is installed")
     def test_on_an_opencl_device(self):

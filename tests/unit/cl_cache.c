@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/file.h"
@@ -47,6 +48,25 @@ static bool there(const cl_key *k)
     char path[400];
     path_of(k, path, sizeof path);
     return access(path, F_OK) == 0;
+}
+
+static size_t files_in(const char *path, char *last, size_t cap)
+{
+    DIR *d = opendir(path);
+    size_t n = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (*e->d_name == '.') continue;
+        snprintf(last, cap, "%s/%s", path, e->d_name);
+        n++;
+    }
+    if (d) closedir(d);
+    return n;
+}
+
+static size_t files(void)
+{
+    char last[600];
+    return files_in(dir, last, sizeof last);
 }
 
 static char *entry(size_t *n)
@@ -183,6 +203,30 @@ static void canary_of_the_dead(void **state)
     wf_cl_canary_clear(dir, &key);
 }
 
+/* A process is killed while it writes an entry: who writes it next removes what it left. */
+static void unfinished(void **state)
+{
+    int status;
+    (void)state;
+    cl_key other = key_named("-D B");
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGXFSZ, SIG_DFL); /* drivers catch it */
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){16, 16}); /* one byte more ends it */
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        wf_cl_cache_put(dir, &other, body, sizeof body);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(files(), 2);
+    assert_false(there(&other));
+    wf_cl_cache_put(dir, &other, body, sizeof body);
+    assert_int_equal(files(), 2);
+    assert_true(there(&key) && there(&other));
+    free(other.text);
+}
+
 static void no_folder(void **state)
 {
     size_t n;
@@ -193,19 +237,6 @@ static void no_folder(void **state)
 }
 
 /* ---- with a device ------------------------------------------------------------------------------------- */
-
-static size_t files_in(const char *path, char *last, size_t cap)
-{
-    DIR *d = opendir(path);
-    size_t n = 0;
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (*e->d_name == '.') continue;
-        snprintf(last, cap, "%s/%s", path, e->d_name);
-        n++;
-    }
-    if (d) closedir(d);
-    return n;
-}
 
 static void run_once(wf_open_params p)
 {
@@ -273,7 +304,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(round_trip), T(keys_differ), T(truncated), T(longer), T(flipped), T(foreign),
-        T(canary_of_the_living), T(canary_of_the_dead), T(no_folder),
+        T(canary_of_the_living), T(canary_of_the_dead), T(unfinished), T(no_folder),
         cmocka_unit_test(device_survives_bad_entries),
     };
     need_device();

@@ -75,7 +75,9 @@ static void layout_follows_the_device(void **state)
     (void)state;
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_FRAGMENT_MAJOR);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_F16, 8, 48), WF_CL_ROWS);
-    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 64), WF_CL_ROWS);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 64), WF_CL_FRAGMENT_MAJOR);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_Q4_0, 8, 96), WF_CL_ROWS);
+    assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_MATRIX), WF_BF16, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(true, WF_TIER_BASE), WF_F16, 8, 64), WF_CL_ROWS);
     assert_int_equal(wf_cl_weight_layout(device(false, WF_TIER_MATRIX), WF_F16, 8, 64), WF_CL_ROWS);
 }
@@ -223,13 +225,18 @@ static void products_follow_the_model(void **state)
     static const struct {
         uint32_t m, n, k;
         const char *variant;
+        enum wf_dtype w;
     } fastest[] = {{1, 6144, 4096, "flat8"},         {8, 4096, 4096, "flat8_split"},  {16, 28672, 4096, "narrow16"},   {32, 28672, 4096, "wgmma32"},
-                   {128, 28672, 4096, "wgmma128"},   {1024, 6144, 4096, "packed192"}, {2048, 28672, 4096, "packed256"}};
+                   {128, 28672, 4096, "wgmma128"},   {1024, 6144, 4096, "packed192"}, {2048, 28672, 4096, "packed256"},
+                   {1, 28672, 4096, "flat8", WF_Q4_0},   {16, 28672, 4096, "narrow16", WF_Q4_0},
+                   {64, 28672, 4096, "wgmma64", WF_Q4_0}, {64, 28672, 4096, "wgmma64", WF_Q8_0}, {128, 28672, 4096, "wgmma128", WF_Q4_0},
+                   {2048, 28672, 4096, "packed256", WF_Q8_0}};
     (void)state;
     cl_dev *d = with_wgmma();
     take_default_costs(d);
     for (size_t i = 0; i < WF_LEN(fastest); i++) {
         wf_call c = product(fastest[i].m, fastest[i].n, fastest[i].k);
+        if (fastest[i].w) c.in[WF_GEMM_W].dtype = fastest[i].w;
         int v = best_of(d, &c);
         assert_string_equal(wf_cl_variant_at(WF_OP_GEMM, v)->name, fastest[i].variant);
         assert_true(wf_expected_us(&d->base, &c, v) > 0);
@@ -423,9 +430,12 @@ static void wgmma_programs_are_sound(void **state)
     for (int i = 0; i < (int)wf_cl_n_variants(WF_OP_GEMM); i++) {
         const cl_variant *v = wf_cl_variant_at(WF_OP_GEMM, i);
         if (v->configure != wf_cl_configure_wgmma) continue;
-        for (int silu = 0; silu < 2; silu++)
-            check_program(wf_cl_wgmma_ptx(v->tile, silu), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, silu).resident);
-        found++;
+        for (int dtype = 0; dtype < WF_N_WEIGHT_DTYPES; dtype++) {
+            const cl_fragments *w = wf_cl_fragments((enum wf_dtype)dtype);
+            if (dtype != WF_F16 && v->tile[4] > 1) continue; /* cuts of K are the same text for all */
+            for (int silu = 0; silu < 2 && w; silu++, found++)
+                check_program(wf_cl_wgmma_ptx(v->tile, silu, w), v->name, kinds, MULTIPROCESSOR / wf_cl_wgmma_shape(v->tile, silu, w).resident);
+        }
     }
     assert_true(found > 0);
 }

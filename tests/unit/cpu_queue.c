@@ -222,7 +222,7 @@ static void test_threads_agree(void **state)
     }
 }
 
-/* A queue that waits for something that never comes is a lost device, and can still be closed. */
+/* A queue that waits for something that never comes is a lost device, and can still be closed; also behind its events, as wf_finish does. */
 static void test_timeout(void **state)
 {
     (void)state;
@@ -233,9 +233,9 @@ static void test_timeout(void **state)
     assert_int_equal(dev->fns->mark(q, &never, 1, e), WEFT_OK);
     assert_int_equal(dev->fns->wait(e, 20), WEFT_ERR_TIMEOUT);
     assert_true(dev->lost);
-    dev->fns->queue_destroy(dev, q);
     dev->fns->event_destroy(dev, e);
     dev->fns->event_destroy(dev, never);
+    dev->fns->queue_destroy(dev, q);
     dev->fns->close(dev);
 }
 

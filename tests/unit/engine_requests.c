@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include <semaphore.h>
 
@@ -186,8 +187,8 @@ static void broken_pages_are_forgotten(void **state)
     tally t;
     (void)state;
     for (int round = 0; round < 3; round++) {
+        broken_row = round == 1 ? chosen_rows + 2 : 0; /* the engine is idle */
         struct weft_request *r = submit(&t, 0, 50, 40, 2, 0);
-        broken_row = round == 1 ? chosen_rows + 2 : 0;
         weft_wait(r, 0);
         assert_int_equal(t.status, round == 1 ? WEFT_ERR_NOT_FINITE : WEFT_OK);
         assert_int_equal(t.n_cached, round == 1 ? 32 : 0);
@@ -270,6 +271,56 @@ static void lengths_are_predicted_apart(void **state)
     for (int i = 0; i < 8; i++) assert_int_equal(t[i].tokens, 60);
 }
 
+/* ---- what the asynchronous softmax computes again ----------------------------------------------------------------- */
+
+enum { ROWS_A_CALL = 0x30000001 }; /* so many that the device's counter of 32 bits wraps */
+static uint64_t computed_again;
+
+static weft_status compute_again(const wf_call *c)
+{
+    const wf_view *counter = &c->out[WF_ATTENTION_RECOMPUTED];
+    if (c->op == WF_OP_ATTENTION && counter->buf) {
+        *(uint32_t *)((char *)counter->buf->host + counter->offset) += ROWS_A_CALL;
+        computed_again += ROWS_A_CALL;
+    }
+    return choose(c);
+}
+
+static void write_calibration(const char *path)
+{
+    const struct weft_model_info *info = weft_model_info(model);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "weft-calibration 1\nmodel %llu bytes\n", (unsigned long long)info->file_bytes);
+    for (uint32_t l = 0; l < info->n_layer; l++) fprintf(f, "layer %u phi 1 a -2 b 1\n", l);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The rows that kernels count are those of the statistics, in all steps. */
+static void recomputed_rows_are_counted(void **state)
+{
+    tally t;
+    struct weft_stats stats;
+    char path[] = "/tmp/weft-calibration-XXXXXX";
+    struct weft_engine_params p = {.device = "null", .n_seqs = 2, .context = CONTEXT, .max_batched_tokens = 32, .calibration = path};
+    (void)state;
+    close(mkstemp(path));
+    write_calibration(path);
+    weft_engine_close(engine);
+    wf_null_configure(NULL);
+    if (weft_engine_open(model, &p, &engine)) fail_msg("%s", weft_last_error());
+    unlink(path);
+    wf_null_configure(&(wf_null_config){.compute = compute_again});
+    computed_again = 0;
+    struct weft_request *r = submit(&t, 0, 1, 20, 10, 0);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    weft_request_free(r);
+    weft_engine_stats(engine, &stats);
+    assert_true(computed_again > UINT32_MAX);
+    assert_true(stats.softmax_recomputed == computed_again);
+    assert_int_equal(stats.steps, 10);
+}
+
 /* ---- the device is lost ---------------------------------------------------------------------------------------- */
 
 /* Each request ends with the status, once; the engine says so, and takes no more. */
@@ -311,7 +362,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(prompts_of_the_context_and_one_more, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_allocated_after_the_start, set_up, tear_down),
         cmocka_unit_test_setup_teardown(lengths_are_predicted_apart, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lost_device, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recomputed_rows_are_counted, set_up, tear_down), cmocka_unit_test_setup_teardown(lost_device, set_up, tear_down),
     };
     if (weft_model_open(&(struct weft_model_params){0}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

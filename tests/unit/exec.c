@@ -48,6 +48,8 @@ static int32_t add(fixture *f, enum wf_node_kind kind, enum wf_op op, const char
     return n.out[0].value;
 }
 
+static enum wf_node_kind network = WF_NODE_ALL_REDUCE; /* what the node "sum" is */
+
 static void make_graph(fixture *f)
 {
     wf_graph *g = &f->g;
@@ -56,7 +58,7 @@ static void make_graph(fixture *f)
     for (uint32_t id = 0; id < 2; id++) wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, WIDTH, id, 0});
     int32_t x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "embed", WF_ONCE, WF_ROWS_BATCH, weight(f, VOCAB, WIDTH), g->inputs[WF_INPUT_TOKEN], WIDTH);
     x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "up", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
-    x = add(f, WF_NODE_ALL_REDUCE, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH, x, -1, WIDTH);
+    x = add(f, network, WF_OP_NONE, "sum", 0, WF_ROWS_BATCH, x, -1, WIDTH);
     x = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "down", 0, WF_ROWS_BATCH, x, weight(f, WIDTH, WIDTH), WIDTH);
     x = add(f, WF_NODE_KERNEL, WF_OP_GET_ROWS, "gather_logits", WF_ONCE, WF_ROWS_LOGITS, x, g->inputs[WF_INPUT_LOGIT_ROWS], WIDTH);
     g->logits = add(f, WF_NODE_KERNEL, WF_OP_GEMM, "logits", WF_ONCE, WF_ROWS_LOGITS, x, weight(f, VOCAB, WIDTH), VOCAB);
@@ -75,6 +77,8 @@ static uint64_t slow_network(uint64_t bytes)
     return bytes > 0 ? 10000 : 0;
 }
 
+static double modest_rate; /* of devices opened from now on */
+
 /* What binding the plan gives. fns: of the device; NULL: its own. */
 static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const wf_null_config *config, const wf_dev_fns *fns)
 {
@@ -82,6 +86,7 @@ static weft_status open_on(fixture *f, const char *plan, uint32_t tokens, const 
     wf_null_configure(config);
     assert_int_equal(wf_select_open("null", NULL, &f->dev), WEFT_OK);
     if (fns) f->dev->fns = fns;
+    f->dev->modest_rate = modest_rate;
     assert_int_equal(wf_buf_create(f->dev, WIDTH * WIDTH * sizeof(float), &f->buf), WEFT_OK);
     make_graph(f);
     if (plan) {
@@ -142,19 +147,24 @@ static uint64_t step(fixture *f, const wf_step_io *io)
 #define TWO_BATCHES                                                                                                                                 \
     LINE("up", "0-16", "0") LINE("sum", "0-16", "1") LINE("up", "16-end", "0") LINE("sum", "16-end", "1") LINE("down", "0-16", "0") LINE("down", "16-end", "0")
 
-/* The sum of one nano-batch runs while the other's product does; its results are waited for. */
+/* What one nano-batch exchanges goes while the other's product runs; its results are waited for. */
 static void test_network_overlaps(void **state)
 {
     fixture f;
     (void)state;
-    open_with(&f, PLAN(ONE_BATCH));
-    uint64_t one = step(&f, &(wf_step_io){0});
-    close_all(&f);
-    open_with(&f, PLAN(TWO_BATCHES));
-    uint64_t two = step(&f, &(wf_step_io){0});
-    close_all(&f);
-    assert_in_range(one, 30000, 32000); /* up, sum, down one after another, and a microsecond for a copy */
-    assert_in_range(two, 40000, 42000); /* up, up beside sum, down beside sum, down: each as long as the whole */
+    for (network = WF_NODE_SEND; network <= WF_NODE_REDUCE_SCATTER; network++) {
+        open_with(&f, PLAN(ONE_BATCH));
+        uint64_t one = step(&f, &(wf_step_io){0});
+        assert_int_equal(wf_null_calls(WF_NULL_TRANSFER), 1);
+        close_all(&f);
+        open_with(&f, PLAN(TWO_BATCHES));
+        uint64_t two = step(&f, &(wf_step_io){0});
+        assert_int_equal(wf_null_calls(WF_NULL_TRANSFER), 2);
+        close_all(&f);
+        assert_in_range(one, 30000, 32000); /* up, sum, down one after another, and a microsecond for a copy */
+        assert_in_range(two, 40000, 42000); /* up, up beside sum, down beside sum, down: each as long as the whole */
+    }
+    network = WF_NODE_ALL_REDUCE;
 }
 
 /* A page goes to the host, is overwritten, and comes back to another place, on the queue of copies; others stay as they are. */
@@ -238,6 +248,68 @@ static void test_large_steps_are_bound(void **state)
     close_all(&f);
 }
 
+/* ---- submissions of less than a second ------------------------------------------------------------------------------ */
+
+enum { SECOND = 1000000000, SLOW_ROW = 90000000 };
+static uint64_t longest, gathered, flushes; /* nanoseconds of a call; between flushes; flushes seen */
+static uint32_t rows_of[WF_N_OPS];
+
+static uint64_t slow_rows(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM ? (uint64_t)SLOW_ROW * c->out[0].rows : 1000;
+}
+
+static weft_status note_call(const wf_call *c)
+{
+    uint64_t ns = slow_rows(c), now = wf_null_calls(WF_NULL_FLUSH);
+    gathered = (now == flushes ? gathered : 0) + ns;
+    flushes = now;
+    longest = WF_MAX(longest, gathered);
+    rows_of[c->op] += c->out[0].rows;
+    return WEFT_OK;
+}
+
+/* A prompt whose products take 3 s each on a slow device: each is cut, and what gathers is flushed; every row is computed once. */
+static void test_submissions_are_short(void **state)
+{
+    fixture f;
+    (void)state;
+    wf_null_config slow = {.cost_ns = slow_rows, .expected_ns = slow_rows};
+    assert_int_equal(open_on(&f, NULL, TOKENS, &slow, NULL), WEFT_OK);
+    slow.compute = note_call; /* from now on */
+    wf_null_configure(&slow);
+    longest = gathered = flushes = 0;
+    memset(rows_of, 0, sizeof rows_of);
+    uint64_t took = step(&f, &(wf_step_io){0});
+    assert_in_range(took, (2 * TOKENS + 1ull) * SLOW_ROW, (2 * TOKENS + 1ull) * SLOW_ROW + 1000000);
+    assert_in_range(longest, SECOND / 2, SECOND);
+    assert_int_equal(rows_of[WF_OP_GEMM], 2 * TOKENS + 1); /* up, down, and one row of logits */
+    close_all(&f);
+}
+
+static uint32_t most_product_rows;
+
+static weft_status note_product(const wf_call *c)
+{
+    if (c->op == WF_OP_GEMM) most_product_rows = WF_MAX(most_product_rows, c->out[0].rows);
+    return WEFT_OK;
+}
+
+/* Where nothing was measured, a rate that every device of its kind has takes the measurements' place. */
+static void test_short_without_measurements(void **state)
+{
+    fixture f;
+    (void)state;
+    modest_rate = 1.8; /* operations per microsecond: a product of 16 rows takes 0.87 s, one of 32 rows 1.17 s */
+    assert_int_equal(open_on(&f, NULL, TOKENS, NULL, NULL), WEFT_OK);
+    modest_rate = 0;
+    wf_null_configure(&(wf_null_config){.compute = note_product});
+    most_product_rows = 0;
+    step(&f, &(wf_step_io){0});
+    assert_int_equal(most_product_rows, TOKENS / 2);
+    close_all(&f);
+}
+
 /* A device that fails in the middle of a step gives an error, and everything can be freed. */
 static void test_failures(void **state)
 {
@@ -304,7 +376,7 @@ static void test_named_kernel_of_no_rows(void **state)
     wf_dev_fns fns;
     (void)state;
     assert_int_equal(open_named(&f, &fns, 0), WEFT_ERR_ARG);
-    assert_non_null(strstr(wf_error(), "kernel 'null2' cannot run 'up'"));
+    assert_non_null(strstr(wf_error(), ":8: kernel 'null2' cannot run 'up'"));
     close_all(&f);
 }
 
@@ -313,6 +385,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_network_overlaps), cmocka_unit_test(test_swaps),    cmocka_unit_test(test_batches_of_every_shape),
         cmocka_unit_test(test_nothing_is_bound_later), cmocka_unit_test(test_large_steps_are_bound), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_submissions_are_short), cmocka_unit_test(test_short_without_measurements),
         cmocka_unit_test(test_named_kernel_of_few_rows), cmocka_unit_test(test_named_kernel_of_no_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
  *
  * Service is counted here anew: prompt tokens that were computed, and WF_FAIR_OUTPUT for each token of an answer. */
 #include "sched/sched.h"
+#include "serve/places.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -379,6 +380,39 @@ static void test_memory_is_bounded(void **state)
     close_world(&w);
 }
 
+/* ---- places of the server's queue --------------------------------------------------------------------------------- */
+
+/* Clients that take what they can get in any order, all or some of it, and give some back. */
+static void take_and_leave(uint64_t seed, size_t places, size_t n_clients)
+{
+    size_t own[8] = {0}, used = 0;
+    for (uint64_t k = 0; k < 400; k++) {
+        size_t c = wf_random(seed, 3 * k) % n_clients, most = own[c] ? own[c] : 1, n = 1 + wf_random(seed, 3 * k + 1) % places;
+        if (wf_random(seed, 3 * k + 2) % 4) {
+            while (n && !wf_places_allow(places, used, own[c], n)) n--;
+            used += n;
+            own[c] += n;
+        } else if (own[c]) {
+            used -= n % most;
+            own[c] -= n % most;
+        }
+        assert_in_range(own[c], 0, places / 2);
+        assert_true((places - used) << n_clients >= places);
+        if (places >> n_clients >= 2) assert_true(wf_places_allow(places, used, 0, 1));
+    }
+}
+
+static void test_no_client_fills_the_queue(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 200; seed++)
+        for (size_t n_clients = 1; n_clients <= 8; n_clients++) take_and_leave(seed, 2 + 2 * (wf_random(seed, n_clients) % 600), n_clients);
+    assert_true(wf_places_allow(8, 0, 0, 4));
+    assert_false(wf_places_allow(8, 4, 4, 1));
+    assert_true(wf_places_allow(8, 4, 0, 2));
+    assert_false(wf_places_allow(8, 4, 0, 3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_short_prompt_goes_first),
         cmocka_unit_test(test_priority_between_clients),
         cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_no_client_fills_the_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -385,13 +385,13 @@ static void threads_fault_together(void **state)
 static void many_maps(void **state)
 {
     (void)state;
-    enum { MOST = 64 };
+    enum { MOST = 512 };
     wf_map m[MOST], one_more;
     const char *path = make_file("f", 10);
     int fds = count_fds();
     for (int i = 0; i < MOST; i++) assert_int_equal(wf_map_open(path, &m[i]), WEFT_OK);
     assert_int_equal(wf_map_open(path, &one_more), WEFT_ERR_IO);
-    assert_non_null(strstr(wf_error(), "64 files"));
+    assert_non_null(strstr(wf_error(), "512 files"));
     wf_map_close(&m[17]);
     assert_int_equal(wf_map_open(path, &one_more), WEFT_OK);
     m[17] = one_more;

@@ -2,52 +2,11 @@
  * accepted must run each row of each op exactly once, and order what touches the same rows, for batches of every size. That is
  * counted here row by row, without the rules that waits were derived from. */
 #include "plan_graph.h"
+#include "plan_writer.h"
 
-enum { MAX_NANOS = 1024, WORDS = MAX_NANOS / 64, MAX_TEXT = 1 << 16 };
-
-static uint64_t seed = 1;
-
-static uint32_t draw(uint32_t n)
-{
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return (uint32_t)(seed >> 32) % n;
-}
+enum { MAX_NANOS = 1024, WORDS = MAX_NANOS / 64 };
 
 /* ---- what a nano-operation does in a batch ---------------------------------------------------------------------- */
-
-typedef struct batch {
-    uint32_t tokens, decodes, logits, absent; /* bits by `when`: conditions that do not hold in this step */
-} batch;
-
-typedef struct rows {
-    uint32_t first, end;
-} rows;
-
-static uint32_t clamp(uint32_t x, uint32_t low, uint32_t high)
-{
-    return WF_MIN(WF_MAX(x, low), WF_MAX(low, high));
-}
-
-/* All rows of a node in a batch. */
-static rows rows_of_node(const wf_node *n, const batch *b)
-{
-    switch (n->rows) {
-    case WF_ROWS_DECODE: return (rows){0, b->decodes};
-    case WF_ROWS_PREFILL: return (rows){b->decodes, b->tokens};
-    case WF_ROWS_BATCH: return (rows){0, b->tokens};
-    case WF_ROWS_LOGITS: return (rows){0, b->logits};
-    default: return (rows){0, 1};
-    }
-}
-
-static rows rows_of_nano(const wf_graph *g, const wf_nano *n, const batch *b)
-{
-    const wf_node *node = &g->nodes[n->node];
-    rows all = rows_of_node(node, b);
-    uint32_t count = node->rows == WF_ROWS_LOGITS ? b->logits : node->rows == WF_ROWS_WHOLE ? 1 : b->tokens;
-    uint32_t first = clamp(wf_boundary_at(n->begin, b->decodes, count), all.first, all.end);
-    return (rows){first, clamp(wf_boundary_at(n->end, b->decodes, count), first, all.end)};
-}
 
 /* Rows of a value that it touches; a whole value is one row. */
 static rows rows_touched(const wf_value *v, const wf_node *node, rows of, const batch *b, bool writes)
@@ -196,69 +155,7 @@ static void check_plan(const wf_graph *g, const wf_plan *p)
 
 /* ---- plans ---------------------------------------------------------------------------------------------------------- */
 
-static const char *const once_before[] = {"swap_out", "swap_in", "upload", "token_subst", "embed"};
-static const char *const layer[] = {"qkv", "rope", "decode_attention", "prefill_attention", "out"};
 static const char *const once_behind[] = {"logits", "argmax", "sample", "download", "download_logits"};
-
-typedef struct writer {
-    char text[MAX_TEXT];
-    size_t len;
-    uint32_t queues;
-} writer;
-
-static void add_line(writer *w, const char *where, const char *op, const char *range)
-{
-    w->len += (size_t)snprintf(w->text + w->len, sizeof w->text - w->len, "%s %s %s queue %u kernel auto groups 0\n", where, op, range, draw(w->queues));
-}
-
-/* Up to four ranges; `decode` is one place to cut. Those of prefill cannot be cut there, nor those of decodes usefully. */
-static uint32_t cut(bool named, char out[4][32])
-{
-    uint32_t n = 1 + draw(4), at = 0;
-    char begin[16] = "0";
-    for (uint32_t i = 0; i < n; i++) {
-        char end[16] = "end";
-        bool here = named && draw(4) == 0;
-        if (i + 1 < n) here ? snprintf(end, sizeof end, "decode") : snprintf(end, sizeof end, "%u", at += 1 + draw(40));
-        snprintf(out[i], 32, "%s-%s", begin, end);
-        memcpy(begin, end, sizeof end);
-        named = named && !here;
-    }
-    return n;
-}
-
-/* All ranges of an op behind those of the one before, or layer by layer in nano-batches where all are cut alike; at times `next`. */
-static void add_layers(writer *w)
-{
-    char alike[4][32], ranges[4][32];
-    uint32_t n = cut(false, alike), mode = draw(3);
-    for (uint32_t i = 0; mode == 0 && i < n; i++)
-        for (size_t op = 0; op < WF_LEN(layer); op++) add_line(w, "layer", layer[op], alike[i]);
-    for (size_t op = 0; mode && op < WF_LEN(layer); op++) {
-        uint32_t parts = cut(op < 2 || op == 4, ranges);
-        for (uint32_t i = 0; i < parts; i++) add_line(w, "layer", layer[op], ranges[i]);
-    }
-    if (mode == 2) add_line(w, "next", layer[0], "0-end");
-}
-
-static void add_once(writer *w, const char *const *ops, size_t n)
-{
-    char ranges[4][32];
-    for (size_t op = 0; op < n; op++) {
-        uint32_t parts = draw(3) ? 1 : cut(true, ranges);
-        if (parts == 1) snprintf(ranges[0], 32, "0-end");
-        for (uint32_t i = 0; i < parts; i++) add_line(w, "once", ops[op], ranges[i]);
-    }
-}
-
-static void write_plan(writer *w)
-{
-    w->queues = 1 + draw(WF_MAX_QUEUES);
-    w->len = (size_t)snprintf(w->text, sizeof w->text, "weft-plan 2\nqueues %u\ntile %u\n", w->queues, 1 + draw(20));
-    add_once(w, once_before, WF_LEN(once_before));
-    add_layers(w);
-    add_once(w, once_behind, WF_LEN(once_behind));
-}
 
 static bool try_plan(const wf_graph *g, const char *text)
 {
@@ -270,22 +167,30 @@ static bool try_plan(const wf_graph *g, const char *text)
     return s == WEFT_OK;
 }
 
-static int rounds(void)
-{
-    const char *n = getenv("WEFT_PLAN_ROUNDS");
-    return n ? atoi(n) : 500;
-}
-
 static void test_random_plans(void **state)
 {
     (void)state;
     static writer w;
     wf_graph g = make_graph();
     int accepted = 0;
-    for (int i = 0; i < rounds(); i++) write_plan(&w), accepted += try_plan(&g, w.text);
-    printf("%d of %d accepted\n", accepted, rounds());
-    assert_true(accepted > rounds() / 4);
+    for (int i = 0; i < rounds(500); i++) write_plan(&w, once_behind, WF_LEN(once_behind)), accepted += try_plan(&g, w.text);
+    printf("%d of %d accepted\n", accepted, rounds(500));
+    assert_true(accepted > rounds(500) / 4);
     wf_graph_free(&g);
+}
+
+/* With each kind of exchange between processes. */
+static void test_network_nodes(void **state)
+{
+    (void)state;
+    static writer w = {.network = "exchange"};
+    for (int kind = WF_NODE_SEND; kind <= WF_NODE_REDUCE_SCATTER; kind++) {
+        wf_graph g = make_graph_with(LAYERS, (enum wf_node_kind)kind);
+        int accepted = 0;
+        for (int i = 0; i < rounds(100); i++) write_plan(&w, once_behind, WF_LEN(once_behind)), accepted += try_plan(&g, w.text);
+        if (accepted <= rounds(100) / 5) fail_msg("kind %d: %d of %d accepted", kind, accepted, rounds(100));
+        wf_graph_free(&g);
+    }
 }
 
 /* ---- changed texts ------------------------------------------------------------------------------------------------- */
@@ -327,8 +232,8 @@ static void test_changed_texts(void **state)
     (void)state;
     static writer w;
     wf_graph g = make_graph();
-    for (int i = 0; i < 4 * rounds(); i++) {
-        write_plan(&w);
+    for (int i = 0; i < 4 * rounds(500); i++) {
+        write_plan(&w, once_behind, WF_LEN(once_behind));
         for (uint32_t n = 1 + draw(3); n; n--) change(w.text, sizeof w.text);
         try_plan(&g, w.text);
     }
@@ -337,8 +242,7 @@ static void test_changed_texts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_changed_texts)};
-    const char *from = getenv("WEFT_PLAN_SEED");
-    if (from) seed = strtoull(from, NULL, 10);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_plans), cmocka_unit_test(test_network_nodes), cmocka_unit_test(test_changed_texts)};
+    seed_from_environment();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -495,6 +495,53 @@ static void slugs(void **state)
     assert_string_equal(text, "weft-cpu");
 }
 
+static char warnings[2048];
+
+static void keep_warnings(void *user, enum weft_log_level level, const char *line)
+{
+    size_t len = strlen(warnings);
+    (void)user;
+    if (level <= WEFT_LOG_WARN) snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
+}
+
+static bool never_the_third(wf_dev *dev, const wf_call *c, int variant)
+{
+    (void)dev, (void)c;
+    return variant != 2;
+}
+
+static int count(const char *what)
+{
+    int n = 0;
+    for (const char *at = warnings; (at = strstr(at, what)); at++) n++;
+    return n;
+}
+
+/* Measured choices that cannot run are passed over, with one warning each, which names the kernel. */
+static void choices_that_cannot_run(void **state)
+{
+    wf_dev *dev;
+    wf_call c;
+    (void)state;
+    put_file(HEAD "gemm F16 N=32,K=64 1:null2 9:null3 100:gone\n");
+    wf_null_configure(&(wf_null_config){.variants = 3});
+    assert_int_equal(wf_select_open("null", NULL, &dev), WEFT_OK);
+    wf_dev_fns fns = *dev->fns;
+    fns.supports = never_the_third;
+    dev->fns = &fns;
+    weft_log_to(keep_warnings, NULL, WEFT_LOG_WARN);
+    *warnings = 0;
+    for (uint32_t m = 1; m < 200; m++) {
+        c = some_product(m, WF_F16);
+        assert_int_equal(wf_pick(dev, &c), m < 9);
+    }
+    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
+    assert_int_equal(count("\n"), 2);
+    assert_int_equal(count("kernel 'null3' cannot run 'gemm' on null device with 9 rows"), 1);
+    assert_int_equal(count("no kernel 'gone' for gemm"), 1);
+    wf_dev_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -504,6 +551,7 @@ int main(void)
         cmocka_unit_test(costs_are_read),
         cmocka_unit_test_setup_teardown(written_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(devices_pick_by_file, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(choices_that_cannot_run, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bad_files_are_warned_of, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_kernels, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(named_files, make_folder, remove_folder),

@@ -10,6 +10,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,7 +89,7 @@ static void table(void **state)
         assert_int_equal(wf_dtype_bytes(t, 512), 512 / block * bytes);
     }
     assert_true(wf_dtype_bytes(WF_Q4_0, (uint64_t)1 << 40) == ((uint64_t)1 << 35) * 18);
-    assert_int_equal(wf_dtype_of_ggml(12), -1);
+    assert_int_equal(wf_dtype_of_ggml(15), -1);
     assert_int_equal(wf_dtype_of_ggml(0xFFFFFFFF), -1);
     assert_string_equal(wf_ggml_type_name(999), "unknown");
 }
@@ -126,49 +127,43 @@ static void all_types(void **state)
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Bytes 11, 48, 85 ... with the f16 0.0625 as scale; values from ggml's own conversion of these
- * bytes. */
-static void pattern(uint8_t *b, size_t n, size_t scale_at)
+static size_t from_hex(const char *hex, uint8_t *out)
 {
-    for (size_t i = 0; i < n; i++) b[i] = (uint8_t)(i * 37 + 11);
-    b[scale_at] = 0x00;
-    b[scale_at + 1] = 0x2C;
+    size_t n = strlen(hex) / 2;
+    for (size_t i = 0; i < n; i++) {
+        unsigned byte;
+        assert_int_equal(sscanf(hex + 2 * i, "%2x", &byte), 1);
+        out[i] = (uint8_t)byte;
+    }
+    return n;
 }
 
+/* Every bit of the values that ggml's own package gives the same bytes. */
 static void known_values(void **state)
 {
     (void)state;
-    static const float q8_0[32] = {5.3125,  7.625,  -6.0625, -3.75, -1.4375, 0.875,  3.1875,  5.5,
-                                   7.8125,  -5.875, -3.5625, -1.25, 1.0625,  3.375,  5.6875,  -8.0,
-                                   -5.6875, -3.375, -1.0625, 1.25,  3.5625,  5.875,  -7.8125, -5.5,
-                                   -3.1875, -0.875, 1.4375,  3.75,  6.0625,  -7.625, -5.3125, -3.0};
-    static const float q4_0[32] = {-0.1875, 0.125,   0.4375,  -0.25,   0.0625, 0.375,   -0.3125,
-                                   0.0,     0.3125,  -0.375,  -0.0625, 0.25,   -0.4375, -0.125,
-                                   0.1875,  -0.5,    -0.1875, -0.0625, 0.0625, 0.25,    0.375,
-                                   -0.5,    -0.3125, -0.1875, -0.0625, 0.125,  0.25,    0.375,
-                                   -0.4375, -0.3125, -0.1875, 0.0};
-    static const float q4_1[32] = {-3.0625, -3.75,   -3.4375, -3.125,  -3.8125, -3.5,    -3.1875, -3.875,
-                                   -3.5625, -3.25,   -3.9375, -3.625,  -3.3125, -4.0,    -3.6875, -3.375,
-                                   -3.4375, -3.25,   -3.125,  -4.0,    -3.8125, -3.6875, -3.5625, -3.375,
-                                   -3.25,   -3.125,  -3.9375, -3.8125, -3.6875, -3.5,    -3.375,  -3.25};
-    static const float q6_k[18] = {-89.4375,  -19.875, 15.0,    36.75, -32.625, 59.375,  155.0,
-                                   -168.5625, 93.75,   -11.375, -10.5, -45.75,  189.875, 37.8125,
-                                   94.5,      44.0625, 8.125,   -3.75}; /* every 15th */
-    uint8_t b[210];
-    float y[256];
-    pattern(b, 34, 0);
-    wf_decode_q8_0(b, y, 32);
-    assert_memory_equal(y, q8_0, sizeof q8_0);
-    pattern(b, 18, 0);
-    wf_decode_q4_0(b, y, 32);
-    for (int i = 0; i < 32; i++) assert_true(y[i] == q4_0[i]);
-    pattern(b, 20, 0);
-    b[2] = 0x00, b[3] = 0xC4; /* m: -4 */
-    wf_decode_q4_1(b, y, 32);
-    for (int i = 0; i < 32; i++) assert_true(y[i] == q4_1[i]);
-    pattern(b, 210, 208);
-    wf_decode_q6_k(b, y, 256);
-    for (int i = 0; i < 18; i++) assert_true(y[i * 15] == q6_k[i]);
+    static const struct known {
+        enum wf_dtype t;
+        const char *block, *values;
+    } known[] = {
+#define X(id, block, values) {WF_##id, block, values},
+#include "unit/format_blocks.def"
+#undef X
+    };
+    bool met[WF_N_DTYPES] = {0};
+    for (size_t k = 0; k < WF_LEN(known); k++) {
+        uint8_t b[256 * 4], want[256 * 4];
+        float y[256];
+        enum wf_dtype t = known[k].t;
+        assert_int_equal(from_hex(known[k].block, b), wf_dtype_bytes(t, 256));
+        assert_int_equal(from_hex(known[k].values, want), sizeof y);
+        wf_dtypes[t].decode(b, y, 256);
+        for (int i = 0; i < 256; i++)
+            if (memcmp(&y[i], want + 4 * i, 4)) fail_msg("%s: weight %d is %a", wf_dtypes[t].name, i, y[i]);
+        met[t] = true;
+    }
+    for (int t = 0; t < WF_N_WEIGHT_DTYPES; t++)
+        if (wf_dtypes[t].block > 1 && !met[t]) fail_msg("no known values of %s", wf_dtypes[t].name);
 }
 
 /* Weights of very different size from block to block, and both signs as the largest. */
@@ -178,32 +173,36 @@ static float weight(size_t i)
     return (float)(scale * (2 * wf_random_unit(2, i) - 1));
 }
 
-/* Largest error allowed for one weight: half a step of its block, and the step's own rounding. */
-static float tolerance(enum wf_dtype t, const float *x, size_t i)
+static const struct bounds {
+    double step, away, group, block, least, mean;
+} bounds[WF_N_DTYPES] = {
+#define OP(...)
+#define MODEL(...)
+#define FORMAT(format, ...) [WF_##format] = {__VA_ARGS__},
+#include "verify/tolerances.def"
+#undef OP
+#undef MODEL
+#undef FORMAT
+};
+
+/* Weights that share a scale. */
+static size_t group_of(enum wf_dtype t)
 {
-    size_t block = wf_dtypes[t].block, group = t == WF_Q6_K ? 16 : block;
+    return t == WF_Q2_K || t == WF_Q3_K || t == WF_Q6_K ? 16 : WF_MIN(wf_dtypes[t].block, 32u);
+}
+
+/* Largest error allowed for one weight. */
+static double tolerance(enum wf_dtype t, const float *x, size_t i)
+{
+    const struct bounds *a = &bounds[t];
+    size_t block = wf_dtypes[t].block, group = group_of(t);
     float top = 0, block_top = 0, largest = 0; /* with its sign */
     for (size_t k = i / group * group; k < (i / group + 1) * group; k++)
         if (fabsf(x[k]) > top) top = fabsf(x[k]), largest = x[k];
     for (size_t k = i / block * block; k < (i / block + 1) * block; k++)
         block_top = fmaxf(block_top, fabsf(x[k]));
-    switch (t) {
-    case WF_F16:
-        return fmaxf(fabsf(x[i]) * 0x1p-11f, 0x1p-25f);
-    case WF_BF16:
-        return fabsf(x[i]) * 0x1p-8f;
-    case WF_Q8_0:
-        return top / 127 * 0.5f + top * 0x1p-10f + 0x1p-18f;
-    case WF_Q4_0:
-        return top / 8 * (x[i] * largest > 0 ? 0.5f : 1.0f) + top * 0x1p-10f + 0x1p-21f; /* 8 does not fit on the other side */
-    case WF_Q4_1: /* top is at least half of what 15 steps span */
-        return top * 2 / 15 * 0.5f + top * 0x1p-9f + 0x1p-20f;
-    case WF_Q6_K:
-        return top / 32 + block_top / 128 +
-               0x1p-12f; /* scales are rounded to 1/128 of the largest */
-    default:
-        return 0;
-    }
+    double step = top * (x[i] * largest > 0 ? a->step : a->away);
+    return block == 1 ? fmax(step, a->least) : step + top * a->group + block_top * a->block + a->least;
 }
 
 static void round_trip(void **state)
@@ -225,13 +224,7 @@ static void round_trip(void **state)
             sum += (double)e * e;
             square += (double)x[i] * x[i];
         }
-        static const double limit[WF_N_DTYPES] = {[WF_F16] = 5e-4,
-                                                  [WF_BF16] = 3e-3,
-                                                  [WF_Q8_0] = 5e-3,
-                                                  [WF_Q4_0] = 8e-2,
-                                                  [WF_Q4_1] = 8e-2,
-                                                  [WF_Q6_K] = 2e-2};
-        assert_true(sqrt(sum / square) <= limit[t]);
+        if (sqrt(sum / square) > bounds[t].mean) fail_msg("%s: rms error %g", wf_dtypes[t].name, sqrt(sum / square));
         /* What came back is representable: encoding it again changes at most the last bit of a
          * scale. */
         wf_dtypes[t].encode(y, b + 1, N);

@@ -108,6 +108,58 @@ static void vocabularies(void **state)
     }
 }
 
+/* Counts questions, and says yes to the one of this number. */
+typedef struct stopper {
+    size_t n, at;
+} stopper;
+
+static bool stop_at(void *user)
+{
+    stopper *s = user;
+    return ++s->n == s->at;
+}
+
+static weft_status tokenise_until(const wf_tokenizer *tok, const char *text, size_t len, stopper *s)
+{
+    int32_t *ids = NULL;
+    size_t n;
+    wf_stop_by(stop_at, s);
+    weft_status st = wf_tokenize(tok, text, len, 0, &ids, &n);
+    wf_stop_by(NULL, NULL);
+    free(ids);
+    return st;
+}
+
+/* Whatever the text, it is asked all the time whether the work is to stop, and after a yes nothing more is done. */
+static void stop(void **state)
+{
+    (void)state;
+    char *text = malloc(PART);
+    assert_non_null(text);
+    for (int k = 0; k < 2; k++) {
+        wf_gguf *file;
+        wf_tokenizer *tok;
+        const char *path = k ? "vocab/gpt-2.gguf" : "vocab/llama-spm.gguf";
+        if (!test_data(path)) SKIP_TEST(NO_TEST_DATA);
+        assert_int_equal(wf_gguf_open(test_data(path), &file), WEFT_OK);
+        assert_int_equal(wf_tokenizer_from_gguf(file, &tok), WEFT_OK);
+        for (size_t i = 0; i < WF_LEN(texts); i++) {
+            size_t len = fill(text, i, PART);
+            stopper whole = {0};
+            assert_int_equal(tokenise_until(tok, text, len, &whole), WEFT_OK);
+            assert_in_range(whole.n, 2 * (len / 4 / 4096), SIZE_MAX); /* twice for each character of 4 bytes */
+            for (size_t at = 1; at <= whole.n; at += 1 + whole.n / 3) {
+                stopper some = {.at = at};
+                assert_int_equal(tokenise_until(tok, text, len, &some), WEFT_ERR_CANCELLED);
+                assert_int_equal(some.n, at);
+            }
+        }
+        wf_tokenizer_destroy(tok);
+        wf_gguf_close(file);
+    }
+    free(text);
+}
+
 static void every_pattern(void **state)
 {
     (void)state;
@@ -187,6 +239,7 @@ int main(void)
         cmocka_unit_test(every_pattern),
         cmocka_unit_test(many_specials),
         cmocka_unit_test(vocabularies),
+        cmocka_unit_test(stop),
     };
     if (!test_data("vocab/llama-spm.gguf")) return skip_program(NO_TEST_DATA);
     return cmocka_run_group_tests(tests, NULL, NULL);

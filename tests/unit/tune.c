@@ -5,9 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "dev/null.h"
 #include "tune/measure.h"
@@ -19,13 +20,25 @@ static struct {
     int slot;
     uint32_t n;
     uint64_t at[MAX_SEEN];
-    uint32_t first_ms; /* that the first launch takes */
+    uint64_t first_ns; /* that the first launch takes */
 } seen;
+
+/* ---- time, which passes faster where a kernel takes long ---------------------------------------- */
+
+static uint64_t passed;
+
+uint64_t __real_wf_now_ns(void);
+uint64_t __wrap_wf_now_ns(void);
+
+uint64_t __wrap_wf_now_ns(void)
+{
+    return __real_wf_now_ns() + passed;
+}
 
 static weft_status look(const wf_call *c)
 {
     const wf_view *v = &c->in[seen.slot];
-    if (!seen.n && seen.first_ms) nanosleep(&(struct timespec){.tv_nsec = seen.first_ms * 1000000l}, NULL);
+    if (!seen.n) passed += seen.first_ns;
     if (seen.n < MAX_SEEN) seen.at[seen.n] = (uint64_t)(uintptr_t)v->buf->host + v->offset;
     seen.n++;
     return WEFT_OK;
@@ -104,10 +117,89 @@ static void a_slow_first_launch_is_no_estimate(void **state)
     double ns = 0;
     if (wf_problem_create(f->dev, f->q, &s, 1 << 20, &p)) fail_msg("%s", weft_last_error());
     seen.slot = 1;
-    seen.first_ms = 80;
+    seen.first_ns = 80000000;
     assert_int_equal(wf_clock_variant(&p, 0, 5, 0, &ns), WEFT_OK);
     assert_true(seen.n > 100);
     wf_problem_destroy(&p);
+}
+
+/* ---- which kernel is the fastest ----------------------------------------------------------- */
+
+static const uint64_t *takes; /* nanoseconds of each launch, one after the other */
+
+static weft_status take_time(const wf_call *c)
+{
+    (void)c;
+    passed += takes[seen.n++];
+    return WEFT_OK;
+}
+
+/* The first two launches tell that one is enough for a sample. */
+static void the_median_counts(void **state)
+{
+    fixture *f = *state;
+    static const uint64_t ns[] = {60000000, 60000000, 4000000000, 100000000, 1000000000, 100000000, 4000000000};
+    wf_shape s = {.op = WF_TUNED_GEMM, .dtype = WF_Q8_0, .m = 3, .n = 100, .k = 64};
+    wf_problem p;
+    double measured = 0;
+    if (wf_problem_create(f->dev, f->q, &s, 1 << 20, &p)) fail_msg("%s", weft_last_error());
+    takes = ns;
+    wf_null_configure(&(wf_null_config){.compute = take_time});
+    assert_int_equal(wf_clock_variant(&p, 0, 5, 0, &measured), WEFT_OK);
+    assert_int_equal(seen.n, WF_LEN(ns));
+    assert_true(measured >= 1e9 && measured < 1.5e9);
+    wf_problem_destroy(&p);
+}
+
+static uint32_t runs[3]; /* of each variant */
+
+static float *at(const wf_view *v, uint32_t row)
+{
+    return (float *)(void *)((char *)v->buf->host + v->offset) + (size_t)row * v->stride;
+}
+
+/* A product; the later variants are faster. */
+static weft_status product(const wf_call *c)
+{
+    static const uint64_t ns[] = {90000000, 70000000, 50000000};
+    for (uint32_t r = 0; r < c->out[WF_GEMM_Y].rows; r++)
+        for (uint32_t n = 0; n < c->out[WF_GEMM_Y].cols; n++) {
+            float sum = 0;
+            for (uint32_t i = 0; i < c->in[WF_GEMM_X].cols; i++) sum += at(&c->in[WF_GEMM_X], r)[i] * at(&c->in[WF_GEMM_W], n)[i];
+            at(&c->out[WF_GEMM_Y], r)[n] = sum;
+        }
+    runs[c->variant]++;
+    passed += ns[c->variant];
+    return WEFT_OK;
+}
+
+/* Which variant the tuned file names for a small product, with these flags of the fastest. */
+static void tune(uint8_t flags, const char *name)
+{
+    char path[] = "/tmp/weft-tune-XXXXXX", text[4096] = "";
+    const char *const shapes[] = {"N=8,K=32"};
+    const struct weft_tune_params p = {.device = "null", .shapes = shapes, .n_shapes = 1, .dtypes = "F32", .max_size = 2, .rotate = 1, .path = path};
+    close(mkstemp(path));
+    unlink(path);
+    memset(runs, 0, sizeof runs);
+    wf_null_configure(&(wf_null_config){.compute = product, .variants = 3, .flags = {0, 0, flags}});
+    if (weft_tune(&p, NULL, 0)) fail_msg("%s", weft_last_error());
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    fclose(file);
+    if (!strstr(text, name)) fail_msg("%s is not in %s", name, text);
+    unlink(path);
+}
+
+/* Plain loops for comparison are not even measured; what runs on request alone, or has a fast rival, is. */
+static void which_kernels_are_tried(void **state)
+{
+    (void)state;
+    tune(0, ":null3\n");
+    tune(WF_ON_REQUEST, ":null3\n");
+    tune(WF_REFERENCE, ":null2\n");
+    assert_int_equal(runs[2], 0);
 }
 
 /* ---- a device with a layout of its own: every byte is one more than in the file ----------- */
@@ -326,6 +418,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(weights_rotate, setup, teardown),
         cmocka_unit_test_setup_teardown(a_slow_first_launch_is_no_estimate, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_median_counts, setup, teardown),
+        cmocka_unit_test(which_kernels_are_tried),
         cmocka_unit_test_setup_teardown(weights_are_packed, setup, teardown),
         cmocka_unit_test_setup_teardown(pages_rotate, setup, teardown),
         cmocka_unit_test_setup_teardown(prompts_are_causal, setup, teardown),

@@ -201,6 +201,32 @@ static void product(const wf_call *c)
         }
 }
 
+/* Right for one row alone. */
+static weft_status of_one_row(const wf_call *c)
+{
+    product(c);
+    if (c->variant == 0 && c->out[WF_GEMM_Y].rows > 1) at(&c->out[WF_GEMM_Y], 1)[0] = 1000;
+    return WEFT_OK;
+}
+
+/* That a kernel is right for one row tells nothing about more, for which it may take another path. */
+static void tests_each_class_of_rows(void **state)
+{
+    (void)state;
+    static const struct { uint32_t rows; int variant; } cases[] = {{1, 0}, {2, 1}, {4, 1}};
+    fixture f = open_null((wf_null_config){.compute = of_one_row, .variants = 2});
+    wf_call c = {.op = WF_OP_GEMM, .variant = -1};
+    c.in[WF_GEMM_W] = (wf_view){.buf = f.gu, .rows = 4, .cols = 32, .stride = 32};
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_binding b;
+        c.in[WF_GEMM_X] = (wf_view){.buf = f.y, .rows = cases[i].rows, .cols = 32, .stride = 32};
+        c.out[WF_GEMM_Y] = (wf_view){.buf = f.y, .offset = 1024, .rows = cases[i].rows, .cols = 4, .stride = 4};
+        assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
+        assert_int_equal(b.part[0].b.variant, cases[i].variant);
+    }
+    end(&f);
+}
+
 /* Right in parts alone: a fused product leaves Y as it was. */
 static weft_status in_parts(const wf_call *c)
 {
@@ -397,7 +423,7 @@ int main(void)
         cmocka_unit_test(builds_what_was_tested), cmocka_unit_test(drops_wrong_variants),
         cmocka_unit_test(a_wrong_choice_falls_back),    cmocka_unit_test(next_one_when_it_does_not_build),
         cmocka_unit_test(an_error_when_none_is_left),   cmocka_unit_test(a_lost_device_is_no_verdict),
-        cmocka_unit_test(fused_kernels_that_are_wrong), cmocka_unit_test(a_launch_only_enqueues),
+        cmocka_unit_test(tests_each_class_of_rows), cmocka_unit_test(fused_kernels_that_are_wrong), cmocka_unit_test(a_launch_only_enqueues),
         cmocka_unit_test(launches_are_checked_on_request), cmocka_unit_test(refused_at_launch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,10 @@
 /* llama: Llama 1, 2, 3 and 3.1, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama. Pre-norm blocks
- * with grouped-query attention, RoPE over adjacent pairs and a SwiGLU feed-forward. */
+ * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {
-    hp->neox = false;
+    hp->neox = f->folder; /* GGUF interleaves the rows that a folder has in halves */
     return wf_hparams_read(f, "llama", hp);
 }
 
@@ -13,4 +13,4 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention);
 }
 
-const wf_arch wf_arch_llama = {"llama", hparams, graph};
+const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM", wf_folder_decoder, hparams, graph};

@@ -26,4 +26,4 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, attention);
 }
 
-const wf_arch wf_arch_qwen3 = {"qwen3", hparams, graph};
+const wf_arch wf_arch_qwen3 = {"qwen3", "Qwen3ForCausalLM", wf_folder_decoder, hparams, graph};

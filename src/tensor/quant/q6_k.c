@@ -4,12 +4,11 @@
  * Each half of the block (128 weights) is four runs of 32. Run r of half h keeps its low 4 bits in
  * lo[64 h + 32 (r & 1) ..], the low nibble for runs 0 and 1, the high one for 2 and 3; its upper 2
  * bits lie in hi[32 h ..] at bit 2 r. */
-#include "tensor/tensor.h"
+#include "tensor/quant/fit.h"
 
-#include <math.h>
 #include <string.h>
 
-#define BLOCK 256
+#define BLOCK WF_SUPER
 #define GROUP 16 /* weights a scale */
 
 struct block {
@@ -35,30 +34,15 @@ void wf_decode_q6_k(const void *src, float *dst, size_t n)
     }
 }
 
-/* Scales of the groups so that the largest weight of each sits at q = 0, and d so that the largest
- * scale is -128. */
-static float choose_scales(const float *src, struct block *k)
-{
-    float want[BLOCK / GROUP], top = 0;
-    for (int g = 0; g < BLOCK / GROUP; g++) {
-        float max = 0;
-        for (int i = 0; i < GROUP; i++)
-            if (fabsf(src[g * GROUP + i]) > fabsf(max)) max = src[g * GROUP + i];
-        want[g] = max / -32;
-        if (fabsf(want[g]) > fabsf(top)) top = want[g];
-    }
-    k->d = wf_float_to_half(top / -128);
-    float d = wf_half_to_float(k->d), inv = d != 0 ? 1 / d : 0;
-    for (int g = 0; g < BLOCK / GROUP; g++)
-        k->scale[g] = (int8_t)wf_round_clamp(want[g] * inv, -128, 127);
-    return d;
-}
-
 void wf_encode_q6_k(const float *src, void *dst, size_t n)
 {
     for (size_t b = 0; b < n / BLOCK; b++, src += BLOCK) {
         struct block k = {0};
-        float d = choose_scales(src, &k);
+        float want[BLOCK / GROUP];
+        int scale[BLOCK / GROUP];
+        for (int g = 0; g < BLOCK / GROUP; g++) want[g] = wf_fit_scale(src + g * GROUP, GROUP, -32, 31);
+        float d = wf_fit_common(want, BLOCK / GROUP, 128, &k.d, scale);
+        for (int g = 0; g < BLOCK / GROUP; g++) k.scale[g] = (int8_t)scale[g];
         for (int i = 0; i < BLOCK; i++) {
             int half = i / 128, run = i / 32 % 4, l = i % 32;
             float step = d * k.scale[i / GROUP];

@@ -1,0 +1,208 @@
+/* config: config.json of a folder as metadata under GGUF's keys. What would change the numbers and is not known is refused by name.
+ * Keys and their defaults: transformers' configuration classes. */
+#include "model/folder.h"
+#include "model/json.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_CONFIG (8u << 20)
+#define MAX_PAIRS  4096 /* of a head that rotates */
+
+typedef struct reader {
+    wf_gguf *g;
+    const json_t *config;
+    const wf_arch *arch;
+    const float **rope;
+    uint32_t *n_rope;
+} reader;
+
+static const char *key(const reader *r, char buf[96], const char *name)
+{
+    snprintf(buf, 96, "%s.%s", r->arch->name, name);
+    return buf;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------- */
+
+static const struct row {
+    const char *theirs, *ours;
+    bool real, required;
+} rows[] = {
+    {"num_hidden_layers", "block_count", false, true},
+    {"hidden_size", "embedding_length", false, true},
+    {"intermediate_size", "feed_forward_length", false, true},
+    {"num_attention_heads", "attention.head_count", false, true},
+    {"num_key_value_heads", "attention.head_count_kv", false, false},
+    {"head_dim", "attention.key_length", false, false},
+    {"head_dim", "attention.value_length", false, false},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true, true},
+};
+
+static weft_status copy_number(const reader *r, const json_t *from, const struct row *row)
+{
+    char k[96];
+    float f = 0;
+    uint32_t u = 0;
+    const json_t *v = json_object_get(from, row->theirs);
+    if (!v || json_is_null(v)) return row->required ? wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs) : WEFT_OK;
+    WF_TRY(row->real ? wf_json_float(from, row->theirs, &f) : wf_json_u32(from, row->theirs, &u));
+    return row->real ? wf_folder_f32(r->g, key(r, k, row->ours), f) : wf_folder_u32(r->g, key(r, k, row->ours), u);
+}
+
+/* A sliding window changes nothing in a context that fits it, so it bounds the context. Qwen switches it off by a key of its own. */
+static weft_status copy_context(const reader *r)
+{
+    char k[96];
+    uint32_t context = 0, window = UINT32_MAX;
+    bool used = true;
+    WF_TRY(wf_json_u32(r->config, "max_position_embeddings", &context));
+    WF_TRY(wf_json_u32(r->config, "sliding_window", &window));
+    WF_TRY(wf_json_bool(r->config, "use_sliding_window", &used));
+    if (!context) return wf_fail(WEFT_ERR_FORMAT, "'max_position_embeddings' is missing or 0");
+    if (used && window < context) {
+        wf_log(WEFT_LOG_WARN, "the model attends to the last %u tokens (sliding_window): its context of %u is cut to that", window, context);
+        context = window;
+    }
+    return wf_folder_u32(r->g, key(r, k, "context_length"), context);
+}
+
+/* ---- rotation -------------------------------------------------------------------------------------- */
+
+/* Llama 3.1 divides the low frequencies by a factor and leaves the high ones alone, with a smooth passage between (transformers'
+ * modeling_rope_utils.py). */
+static double llama3_factor(double frequency, double factor, double low, double high, double old)
+{
+    double length = 2 * M_PI / frequency;
+    if (length < old / high) return 1;
+    if (length > old / low) return factor;
+    double smooth = (old / length - low) / (high - low);
+    return 1 / ((1 - smooth) / factor + smooth);
+}
+
+static weft_status positive(const json_t *o, const char *name, float *out)
+{
+    WF_TRY(wf_json_float(o, name, out));
+    return isfinite(*out) && *out > 0 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is missing or not positive", name);
+}
+
+static weft_status head_pairs(const reader *r, uint32_t *pairs)
+{
+    uint32_t hidden = 0, heads = 0, dim = 0;
+    WF_TRY(wf_json_u32(r->config, "hidden_size", &hidden));
+    WF_TRY(wf_json_u32(r->config, "num_attention_heads", &heads));
+    WF_TRY(wf_json_u32(r->config, "head_dim", &dim));
+    *pairs = (dim ? dim : heads ? hidden / heads : 0) / 2;
+    return *pairs && *pairs <= MAX_PAIRS ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
+}
+
+static weft_status read_llama3(const reader *r, const json_t *o, float base)
+{
+    float factor = 0, low = 0, high = 0, old = 0, values[MAX_PAIRS];
+    uint32_t pairs;
+    WF_TRY(positive(o, "factor", &factor));
+    WF_TRY(positive(o, "low_freq_factor", &low));
+    WF_TRY(positive(o, "high_freq_factor", &high));
+    WF_TRY(positive(json_object_get(o, "original_max_position_embeddings") ? o : r->config, "original_max_position_embeddings", &old));
+    if (!(low < high)) return wf_fail(WEFT_ERR_FORMAT, "'low_freq_factor' is not below 'high_freq_factor'");
+    WF_TRY(head_pairs(r, &pairs));
+    for (uint32_t i = 0; i < pairs; i++) values[i] = (float)llama3_factor(pow(base, -(double)i / pairs), factor, low, high, old);
+    *r->n_rope = pairs;
+    *r->rope = wf_folder_keep(r->g, values, pairs * sizeof *values);
+    return *r->rope ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status read_linear(const reader *r, const json_t *o)
+{
+    char k[96];
+    float factor = 0;
+    WF_TRY(positive(o, "factor", &factor));
+    WF_TRY(wf_folder_str(r->g, key(r, k, "rope.scaling.type"), "linear"));
+    return wf_folder_f32(r->g, key(r, k, "rope.scaling.factor"), factor);
+}
+
+/* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation. */
+static weft_status read_rope(const reader *r)
+{
+    json_t *o, *newer;
+    float base = 10000;
+    const char *type = NULL;
+    WF_TRY(wf_json_object(r->config, "rope_scaling", &o));
+    WF_TRY(wf_json_object(r->config, "rope_parameters", &newer));
+    const json_t *with_base = newer && json_object_get(newer, "rope_theta") ? newer : r->config;
+    if (newer) o = newer;
+    WF_TRY(copy_number(r, with_base, &(struct row){"rope_theta", "rope.freq_base", true, false}));
+    WF_TRY(wf_json_float(with_base, "rope_theta", &base));
+    if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");
+    if (o) WF_TRY(wf_json_str(o, "type", &type));
+    if (o) WF_TRY(wf_json_str(o, "rope_type", &type));
+    if (!type || !strcmp(type, "default")) return WEFT_OK;
+    if (!strcmp(type, "linear")) return read_linear(r, o);
+    if (!strcmp(type, "llama3")) return read_llama3(r, o, base);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' is not supported (supported: default, linear, llama3)", type);
+}
+
+/* ---- what weft has no place for ---------------------------------------------------------------------- */
+
+static weft_status check_quantisation(const reader *r)
+{
+    static const char *const keys[] = {"quantization_config", "compression_config"};
+    for (size_t i = 0; i < WF_LEN(keys); i++) {
+        json_t *o;
+        const char *method = "of an unknown kind";
+        WF_TRY(wf_json_object(r->config, keys[i], &o));
+        if (!o) continue;
+        WF_TRY(wf_json_str(o, "quant_method", &method));
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the weights are quantised (%s: %.32s), which weft does not read; take the model in BF16 or F16, or a quantised GGUF file",
+                       keys[i], method);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_rest(const reader *r)
+{
+    const char *act = "silu";
+    float partial = 1;
+    WF_TRY(check_quantisation(r));
+    WF_TRY(wf_json_str(r->config, "hidden_act", &act));
+    WF_TRY(wf_json_float(r->config, "partial_rotary_factor", &partial));
+    if (strcmp(act, "silu") && strcmp(act, "swish")) return wf_fail(WEFT_ERR_UNSUPPORTED, "'hidden_act' is '%.32s'; weft computes silu", act);
+    if (partial != 1) return wf_fail(WEFT_ERR_UNSUPPORTED, "'partial_rotary_factor' is %g; weft rotates whole heads", partial);
+    return WEFT_OK;
+}
+
+/* ---- architecture ---------------------------------------------------------------------------------------- */
+
+static weft_status find_arch(reader *r)
+{
+    json_t *list;
+    WF_TRY(wf_json_array(r->config, "architectures", &list));
+    const char *class = json_string_value(json_array_get(list, 0));
+    if (!class) return wf_fail(WEFT_ERR_FORMAT, "'architectures' names no class");
+    return wf_arch_of_class(class, &r->arch);
+}
+
+static weft_status read_config(reader *r, bool *tied)
+{
+    WF_TRY(find_arch(r));
+    WF_TRY(check_rest(r));
+    WF_TRY(wf_folder_str(r->g, "general.architecture", r->arch->name));
+    for (size_t i = 0; i < WF_LEN(rows); i++) WF_TRY(copy_number(r, r->config, &rows[i]));
+    WF_TRY(copy_context(r));
+    WF_TRY(wf_json_bool(r->config, "tie_word_embeddings", tied));
+    return read_rope(r);
+}
+
+weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope)
+{
+    json_t *config;
+    *tied = false, *rope = NULL, *n_rope = 0;
+    WF_TRY(wf_json_load_file(path, MAX_CONFIG, &config));
+    reader r = {.g = g, .config = config, .rope = rope, .n_rope = n_rope};
+    weft_status s = read_config(&r, tied);
+    json_decref(config);
+    *arch = r.arch;
+    return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
+}

@@ -1,0 +1,258 @@
+/* folder: makes the wf_gguf of a Hugging Face folder. See folder.h; config.json is read in config.c. */
+#include "model/folder.h"
+#include "model/json.h"
+#include "model/model.h"
+#include "model/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+const wf_folder_name wf_folder_decoder[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
+    {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
+    {"model.layers.#.self_attn.rotary_emb", NULL}, /* frequencies, which older checkpoints carry */
+    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
+    {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {NULL, NULL},
+};
+
+/* ---- metadata ------------------------------------------------------------------------------------- */
+
+struct wf_folder { /* what a wf_gguf of a folder owns besides */
+    wf_safetensors *weights;
+    void **kept;
+    size_t n_kept, cap_kept, cap_kv, cap_tensors;
+};
+
+void *wf_folder_keep(wf_gguf *g, const void *data, size_t size)
+{
+    struct wf_folder *f = g->folder;
+    if (!wf_grow(&f->kept, f->n_kept, &f->cap_kept, sizeof *f->kept)) return NULL;
+    void *p = wf_calloc(size + 1, 1); /* strings end with a NUL */
+    if (!p) return NULL;
+    if (size) memcpy(p, data, size);
+    return f->kept[f->n_kept++] = p;
+}
+
+static weft_status add_meta(wf_gguf *g, const char *key, enum wf_gguf_type type, const void *data, size_t bytes)
+{
+    const char *name = wf_folder_keep(g, key, strlen(key));
+    const uint8_t *value = wf_folder_keep(g, data, bytes);
+    if (!name || !value || !wf_grow(&g->kv, g->n_kv, &g->folder->cap_kv, sizeof *g->kv)) return WEFT_ERR_NOMEM;
+    g->kv[g->n_kv++] = (wf_gguf_kv){.key = {name, strlen(name)}, .type = type, .count = 1, .data = value, .bytes = bytes};
+    return WEFT_OK;
+}
+
+weft_status wf_folder_u32(wf_gguf *g, const char *key, uint32_t v)
+{
+    return add_meta(g, key, WF_GGUF_U32, &v, sizeof v);
+}
+
+weft_status wf_folder_f32(wf_gguf *g, const char *key, float v)
+{
+    return add_meta(g, key, WF_GGUF_F32, &v, sizeof v);
+}
+
+weft_status wf_folder_str(wf_gguf *g, const char *key, const char *v)
+{
+    return add_meta(g, key, WF_GGUF_STRING, v, strlen(v));
+}
+
+/* ---- tensors ---------------------------------------------------------------------------------------- */
+
+/* Does name consist of the pattern and a last part? *layer: the digits at '#'; *rest: ".weight". */
+static bool fits(const char *name, const char *pattern, wf_str *layer, const char **rest)
+{
+    for (; *pattern; pattern++) {
+        if (*pattern != '#' && *name++ != *pattern) return false;
+        if (*pattern != '#') continue;
+        *layer = (wf_str){name, strspn(name, "0123456789")};
+        if (!layer->len || layer->len > 4 || (*name == '0' && layer->len > 1)) return false;
+        name += layer->len;
+    }
+    *rest = name;
+    return *name == '.' && !strchr(name + 1, '.');
+}
+
+/* GGUF's name of a tensor, kept by g; *out NULL: it is no weight. */
+static weft_status translate(wf_gguf *g, const wf_folder_name *names, const char *name, const char **out)
+{
+    wf_str layer = {0};
+    const char *rest;
+    char ours[96];
+    while (names->theirs && !fits(name, names->theirs, &layer, &rest)) names++;
+    if (!names->theirs) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
+    *out = NULL;
+    if (!names->ours) return WEFT_OK;
+    const char *mark = strchr(names->ours, '#');
+    int before = mark ? (int)(mark - names->ours) : (int)strlen(names->ours);
+    int n = snprintf(ours, sizeof ours, "%.*s%.*s%s%s", before, names->ours, (int)layer.len, layer.len ? layer.data : "", mark ? mark + 1 : "", rest);
+    if (n < 0 || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
+    *out = wf_folder_keep(g, ours, (size_t)n);
+    return *out ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status push(wf_gguf *g, const wf_gguf_tensor *t)
+{
+    if (!wf_grow(&g->tensors, g->n_tensors, &g->folder->cap_tensors, sizeof *g->tensors)) return WEFT_ERR_NOMEM;
+    g->tensors[g->n_tensors++] = *t;
+    return WEFT_OK;
+}
+
+static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_safetensor *from)
+{
+    const char *name = NULL;
+    WF_TRY(translate(g, names, from->name, &name));
+    if (!name) return WEFT_OK;
+    if (from->dtype < 0) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads BF16, F16 and F32", from->name, from->type);
+    if (from->n_dims < 1 || from->n_dims > 4) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' has %u dimensions", from->name, from->n_dims);
+    wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = wf_dtypes[from->dtype].ggml,
+                        .dtype = from->dtype, .data = from->data, .bytes = from->bytes, .offset = from->offset};
+    for (uint32_t i = 0; i < t.n_dims; i++) t.dims[i] = from->shape[t.n_dims - 1 - i];
+    return push(g, &t);
+}
+
+/* A model that ties the output to the embedding table may still store it twice. */
+static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_folder_name *names, bool tied)
+{
+    bool head = wf_safetensors_find(w, "lm_head.weight");
+    if (!tied && !head && w->n_tensors) return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
+    for (size_t i = 0; i < w->n_tensors; i++)
+        if (!tied || strcmp(w->tensors[i].name, "lm_head.weight")) WF_TRY(add_tensor(g, names, &w->tensors[i]));
+    return WEFT_OK;
+}
+
+static weft_status add_rope(wf_gguf *g, const float *factors, uint32_t n)
+{
+    wf_gguf_tensor t = {.name = {"rope_freqs.weight", 17}, .n_dims = 1, .dims = {n, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
+                        .data = (const uint8_t *)factors, .bytes = n * sizeof *factors};
+    return factors ? push(g, &t) : WEFT_OK;
+}
+
+/* ---- the folder ------------------------------------------------------------------------------------- */
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static weft_status read_model(wf_gguf *g, wf_safetensors *w)
+{
+    char path[PATH_MAX];
+    const wf_arch *arch;
+    const float *rope;
+    uint32_t n_rope;
+    bool tied;
+    snprintf(path, sizeof path, "%s/config.json", g->path);
+    WF_TRY(wf_folder_config(g, path, &arch, &tied, &rope, &n_rope));
+    weft_status s = add_tensors(g, w, arch->names, tied);
+    if (s) return wf_fail_context(s, "%s", g->path);
+    return add_rope(g, rope, n_rope);
+}
+
+/* ---- chat template ------------------------------------------------------------------------------------ */
+
+#define MAX_TEMPLATE (16u << 20)
+
+/* One text, or several with names, of which "default" counts. */
+static const char *template_of(const json_t *config)
+{
+    const json_t *all = json_object_get(config, "chat_template"), *one;
+    size_t i;
+    json_array_foreach(all, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name"));
+        if (name && !strcmp(name, "default")) return json_string_value(json_object_get(one, "template"));
+    }
+    return json_string_value(all);
+}
+
+static weft_status template_of_config(wf_gguf *g, const char *path)
+{
+    json_t *config;
+    WF_TRY(wf_json_load_file(path, MAX_TEMPLATE, &config));
+    const char *text = template_of(config);
+    weft_status s = text ? wf_folder_str(g, "tokenizer.chat_template", text) : WEFT_OK;
+    json_decref(config);
+    return s;
+}
+
+static weft_status template_of_file(wf_gguf *g, const char *path)
+{
+    char *text;
+    size_t len;
+    WF_TRY(wf_need_regular(path));
+    WF_TRY(wf_read_file(path, MAX_TEMPLATE, &text, &len));
+    weft_status s = wf_folder_str(g, "tokenizer.chat_template", text);
+    free(text);
+    return s;
+}
+
+/* In a file of its own since transformers 4.50, before in tokenizer_config.json. */
+static weft_status read_template(wf_gguf *g)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/chat_template.jinja", g->path);
+    if (!lstat(path, &st)) return template_of_file(g, path);
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", g->path);
+    return lstat(path, &st) ? WEFT_OK : template_of_config(g, path);
+}
+
+static weft_status read_folder(wf_gguf *g)
+{
+    wf_safetensors *w;
+    WF_TRY(wf_safetensors_open(g->path, &w));
+    g->folder->weights = w;
+    g->maps = w->maps, g->n_maps = w->n_maps; /* from here on g closes them */
+    w->maps = NULL, w->n_maps = 0;
+    WF_TRY(wf_folder_str(g, "general.name", last_part(g->path)));
+    WF_TRY(wf_folder_str(g, "tokenizer.ggml.model", "tokenizer.json"));
+    WF_TRY(read_template(g));
+    if (w->n_tensors) WF_TRY(read_model(g, w)); /* without weights it is a vocabulary */
+    return wf_gguf_index(g);
+}
+
+static weft_status open_folder(const char *path, wf_gguf **out)
+{
+    wf_gguf *g;
+    WF_TRY(wf_gguf_new(path, &g));
+    g->folder = wf_calloc(1, sizeof *g->folder);
+    for (size_t n = strlen(g->path); n > 1 && g->path[n - 1] == '/';) g->path[--n] = 0;
+    weft_status s = g->folder ? read_folder(g) : WEFT_ERR_NOMEM;
+    if (s) wf_gguf_close(g);
+    else *out = g;
+    return s;
+}
+
+void wf_folder_close(struct wf_folder *f)
+{
+    if (!f) return;
+    wf_safetensors_close(f->weights);
+    for (size_t i = 0; i < f->n_kept; i++) free(f->kept[i]);
+    free(f->kept);
+    free(f);
+}
+
+weft_status wf_model_file_open(const char *path, wf_gguf **out)
+{
+    struct stat st;
+    size_t n = strlen(path), suffix = strlen(".safetensors");
+    *out = NULL;
+    if (!stat(path, &st) && S_ISDIR(st.st_mode)) return open_folder(path, out);
+    if (n > suffix && !strcmp(path + n - suffix, ".safetensors"))
+        return wf_fail(WEFT_ERR_ARG, "%s is one file of a model: pass the folder that it lies in, with its config.json and tokenizer.json", path);
+    return wf_gguf_open(path, out);
+}

@@ -1,0 +1,36 @@
+/* folder: a model as Hugging Face lays it out, config.json beside safetensors files, as the same object that a GGUF file gives: the
+ * metadata under GGUF's keys, the tensors under GGUF's names. So nothing behind knows two formats.
+ *
+ * One thing differs and is told by wf_gguf.folder: the rows of q and k stand as the model was trained, each head's halves rotated
+ * with one another. Converters to GGUF interleave them for `llama`. The tokenizer is read from the folder by text/.
+ */
+#ifndef WF_FOLDER_H
+#define WF_FOLDER_H
+
+#include "model/gguf.h"
+
+/* Opens a GGUF file or a folder. */
+weft_status wf_model_file_open(const char *path, wf_gguf **out);
+void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
+
+/* Names of tensors without their last part (".weight"), '#' standing for the number of a layer; ours NULL: no weight of the model.
+ * The list ends with NULL. */
+typedef struct wf_folder_name {
+    const char *theirs, *ours;
+} wf_folder_name;
+extern const wf_folder_name wf_folder_decoder[]; /* of decoders built like Llama's */
+
+/* ---- within the folder reader ------------------------------------------------------------------- */
+
+/* Adds metadata, copied. */
+weft_status wf_folder_u32(wf_gguf *g, const char *key, uint32_t v);
+weft_status wf_folder_f32(wf_gguf *g, const char *key, float v);
+weft_status wf_folder_str(wf_gguf *g, const char *key, const char *v);
+/* Memory that lives as long as g; NULL with a message. */
+void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
+/* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. *rope: factors that divide the
+ * rotation's frequencies, one for each pair, kept by g; NULL: none. */
+struct wf_arch;
+weft_status wf_folder_config(wf_gguf *g, const char *path, const struct wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope);
+
+#endif

@@ -1,0 +1,435 @@
+/* json_read: reads the tokenizer of a Hugging Face folder: tokenizer.json, and what tokenizer_config.json, generation_config.json and
+ * config.json say about its special tokens. The formats are those of the libraries tokenizers and transformers. */
+#include "base/file.h"
+#include "model/json.h"
+#include "text/internal.h"
+#include "text/steps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_FILE   (256u << 20)
+#define MAX_TOKENS (1u << 22)
+#define MAX_ENDERS 16
+
+typedef struct reader {
+    const char *folder;
+    json_t *root, *config, *generation, *model_config; /* NULL: the file is not there */
+    wf_json_model *json;
+    wf_vocab_token *tokens;
+    wf_vocab_merge *merges;
+    char *merge_texts;
+    int32_t enders[MAX_ENDERS];
+    wf_vocab_src src;
+} reader;
+
+/* ---- files ---------------------------------------------------------------------------------------- */
+
+static weft_status load(const reader *r, const char *name, bool required, json_t **out)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/%s", r->folder, name);
+    *out = NULL;
+    if (!required && lstat(path, &st)) return WEFT_OK;
+    return wf_json_load_file(path, MAX_FILE, out);
+}
+
+static weft_status load_all(reader *r)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/tokenizer.json", r->folder);
+    if (lstat(path, &st))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
+                       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)", r->folder);
+    WF_TRY(load(r, "tokenizer.json", true, &r->root));
+    WF_TRY(load(r, "tokenizer_config.json", false, &r->config));
+    WF_TRY(load(r, "generation_config.json", false, &r->generation));
+    return load(r, "config.json", false, &r->model_config);
+}
+
+/* ---- vocabulary ------------------------------------------------------------------------------------- */
+
+static weft_status set_token(reader *r, json_int_t id, const char *text, uint8_t type)
+{
+    if (id < 0 || id >= r->src.n_tokens) return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' has the id %lld, outside of 0 to %u", text, (long long)id, r->src.n_tokens - 1);
+    r->tokens[id] = (wf_vocab_token){.text = text, .len = (uint32_t)strlen(text), .type = type};
+    return WEFT_OK;
+}
+
+static uint8_t type_of(const reader *r, const char *text)
+{
+    return r->json->byte_fallback && wf_byte_token(text, strlen(text)) >= 0 ? WF_TOKEN_BYTE : WF_TOKEN_NORMAL;
+}
+
+/* {"text": id, ...} */
+static weft_status read_bpe_vocab(reader *r, json_t *vocab)
+{
+    const char *text;
+    json_t *id;
+    json_object_foreach(vocab, text, id) {
+        json_int_t i = json_integer_value(id);
+        if (!json_is_integer(id)) return wf_fail(WEFT_ERR_FORMAT, "token '%.64s' of the vocabulary has no integer as id", text);
+        if (i >= 0 && i < r->src.n_tokens && r->tokens[i].text)
+            return wf_fail(WEFT_ERR_FORMAT, "tokens '%.64s' and '%.64s' have the same id %lld", r->tokens[i].text, text, (long long)i);
+        WF_TRY(set_token(r, i, text, type_of(r, text)));
+    }
+    return WEFT_OK;
+}
+
+/* [["text", score], ...] */
+static weft_status read_unigram_vocab(reader *r, json_t *vocab)
+{
+    json_t *one;
+    size_t i;
+    double least = 0;
+    r->json->scores = wf_calloc(r->src.n_tokens, sizeof *r->json->scores);
+    if (!r->json->scores) return WEFT_ERR_NOMEM;
+    json_array_foreach(vocab, i, one) {
+        const char *text = json_string_value(json_array_get(one, 0));
+        const json_t *score = json_array_get(one, 1);
+        if (!text || !json_is_number(score)) return wf_fail(WEFT_ERR_FORMAT, "entry %zu of the vocabulary is not a text and a score", i);
+        WF_TRY(set_token(r, (json_int_t)i, text, type_of(r, text)));
+        r->json->scores[i] = json_number_value(score);
+        least = i ? WF_MIN(least, r->json->scores[i]) : r->json->scores[i];
+    }
+    r->json->unknown_score = least - 10; /* the library's penalty */
+    return WEFT_OK;
+}
+
+static weft_status read_rules(reader *r, const json_t *o, json_int_t id)
+{
+    static const struct {
+        const char *key;
+        uint8_t rule;
+    } rows[] = {{"lstrip", WF_RULE_LSTRIP}, {"rstrip", WF_RULE_RSTRIP}, {"single_word", WF_RULE_SINGLE_WORD}, {"normalized", WF_RULE_NORMALIZED}};
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        bool on = false;
+        WF_TRY(wf_json_bool(o, rows[i].key, &on));
+        if (on) r->json->rules[id] |= rows[i].rule;
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_added_token(reader *r, const json_t *o)
+{
+    const char *text = NULL;
+    bool special = false;
+    const json_t *id = json_object_get(o, "id");
+    WF_TRY(wf_json_str(o, "content", &text));
+    WF_TRY(wf_json_bool(o, "special", &special));
+    if (!text || !json_is_integer(id)) return wf_fail(WEFT_ERR_FORMAT, "'added_tokens' holds an entry without id or content");
+    json_int_t i = json_integer_value(id);
+    const char *own = i >= 0 && i < r->src.n_tokens ? r->tokens[i].text : NULL;
+    bool added = !own || strcmp(own, text);
+    WF_TRY(set_token(r, i, text, special ? WF_TOKEN_CONTROL : WF_TOKEN_USER));
+    r->json->rules[i] = added ? WF_RULE_ADDED : 0;
+    return read_rules(r, o, i);
+}
+
+/* One more than the highest id. */
+static weft_status count_tokens(const json_t *vocab, const json_t *added, uint32_t least, uint32_t *out)
+{
+    json_int_t most = (json_int_t)json_array_size(vocab) - 1;
+    const char *text;
+    json_t *o;
+    size_t i;
+    json_object_foreach((json_t *)vocab, text, o) most = WF_MAX(most, json_integer_value(o));
+    json_array_foreach(added, i, o) most = WF_MAX(most, json_integer_value(json_object_get(o, "id")));
+    if (most < 0) return wf_fail(WEFT_ERR_FORMAT, "the vocabulary is empty");
+    if (most >= MAX_TOKENS) return wf_fail(WEFT_ERR_UNSUPPORTED, "the highest id of the vocabulary is %lld, more than %u", (long long)most, MAX_TOKENS - 1);
+    *out = WF_MAX((uint32_t)most + 1, least);
+    return WEFT_OK;
+}
+
+/* Rows of the embedding table without a token are unused tokens. */
+static weft_status read_tokens(reader *r, const json_t *model, uint32_t least)
+{
+    json_t *added, *one, *vocab = json_object_get(model, "vocab");
+    size_t i;
+    if (r->json->unigram ? !json_is_array(vocab) : !json_is_object(vocab)) return wf_fail(WEFT_ERR_FORMAT, "'vocab' of the model is missing or of the wrong kind");
+    WF_TRY(wf_json_array(r->root, "added_tokens", &added));
+    WF_TRY(count_tokens(vocab, added, least, &r->src.n_tokens));
+    r->src.tokens = r->tokens = wf_calloc(r->src.n_tokens, sizeof *r->tokens);
+    r->json->rules = wf_calloc(r->src.n_tokens, 1);
+    if (!r->tokens || !r->json->rules) return WEFT_ERR_NOMEM;
+    WF_TRY(r->json->unigram ? read_unigram_vocab(r, vocab) : read_bpe_vocab(r, vocab));
+    json_array_foreach(added, i, one) WF_TRY(read_added_token(r, one));
+    for (i = 0; i < r->src.n_tokens; i++)
+        if (!r->tokens[i].text) r->tokens[i] = (wf_vocab_token){.text = "", .type = WF_TOKEN_UNUSED};
+    return WEFT_OK;
+}
+
+/* ---- merges ------------------------------------------------------------------------------------------- */
+
+/* "left right", or ["left", "right"] in newer files; both become the former. */
+static weft_status merge_at(const json_t *list, size_t i, const char **left, const char **right)
+{
+    const json_t *one = json_array_get(list, i);
+    *left = json_string_value(json_is_array(one) ? json_array_get(one, 0) : one);
+    *right = json_is_array(one) ? json_string_value(json_array_get(one, 1)) : "";
+    bool pair = !json_is_array(one) || json_array_size(one) == 2;
+    return *left && *right && pair ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "entry %zu of 'merges' is not two texts", i);
+}
+
+static weft_status read_merges(reader *r, const json_t *model)
+{
+    json_t *list;
+    size_t bytes = 0;
+    const char *left, *right;
+    WF_TRY(wf_json_array(model, "merges", &list));
+    size_t n = json_array_size(list);
+    for (size_t i = 0; i < n; i++) {
+        WF_TRY(merge_at(list, i, &left, &right));
+        bytes += strlen(left) + strlen(right) + 1;
+    }
+    r->merges = wf_calloc(n, sizeof *r->merges);
+    char *at = r->merge_texts = wf_calloc(bytes + 1, 1);
+    if (!r->merges || !at) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        WF_TRY(merge_at(list, i, &left, &right));
+        int len = sprintf(at, "%s%s%s", left, *right ? " " : "", right);
+        r->merges[i] = (wf_vocab_merge){at, (uint32_t)len, *right ? (uint32_t)strlen(left) : 0};
+        at += len;
+    }
+    r->src.merges = r->merges;
+    r->src.n_merges = (uint32_t)n;
+    return WEFT_OK;
+}
+
+/* ---- the model ------------------------------------------------------------------------------------------ */
+
+static int32_t find_text(const reader *r, const char *text)
+{
+    for (uint32_t i = 0; text && i < r->src.n_tokens; i++)
+        if (r->tokens[i].len == strlen(text) && r->tokens[i].len && !memcmp(r->tokens[i].text, text, r->tokens[i].len)) return (int32_t)i;
+    return -1;
+}
+
+static weft_status refuse_affixes(const json_t *model)
+{
+    static const char *const keys[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    float dropout = 0;
+    for (size_t i = 0; i < WF_LEN(keys); i++) {
+        const char *text = "";
+        WF_TRY(wf_json_str(model, keys[i], &text));
+        if (*text) return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is not supported", keys[i]);
+    }
+    WF_TRY(wf_json_float(model, "dropout", &dropout));
+    return dropout != 0 ? wf_fail(WEFT_ERR_UNSUPPORTED, "'dropout' would make ids random") : WEFT_OK;
+}
+
+static weft_status read_unknown(reader *r, const json_t *model)
+{
+    const char *text = NULL;
+    uint32_t id = UINT32_MAX;
+    if (!r->json->unigram) {
+        WF_TRY(wf_json_str(model, "unk_token", &text));
+        r->src.unk = find_text(r, text);
+        return WEFT_OK;
+    }
+    WF_TRY(wf_json_u32(model, "unk_id", &id));
+    if (id != UINT32_MAX && id >= r->src.n_tokens) return wf_fail(WEFT_ERR_FORMAT, "'unk_id' is %u, outside of the vocabulary", id);
+    r->src.unk = id == UINT32_MAX ? -1 : (int32_t)id;
+    return WEFT_OK;
+}
+
+/* Old files name no type: one with merges is BPE. */
+static weft_status read_model(reader *r, uint32_t least)
+{
+    json_t *model;
+    bool ignore_merges = false;
+    const char *type = NULL;
+    WF_TRY(wf_json_object(r->root, "model", &model));
+    WF_TRY(wf_json_str(model, "type", &type));
+    if (!type) type = json_object_get(model, "merges") ? "BPE" : "of no type";
+    r->json->unigram = !strcmp(type, "Unigram");
+    if (!r->json->unigram && strcmp(type, "BPE")) return wf_fail(WEFT_ERR_UNSUPPORTED, "a model '%.32s' is not supported (supported: BPE, Unigram)", type);
+    WF_TRY(wf_json_bool(model, "byte_fallback", &r->json->byte_fallback));
+    WF_TRY(wf_json_bool(model, "fuse_unk", &r->json->fuse_unk));
+    WF_TRY(wf_json_bool(model, "ignore_merges", &ignore_merges));
+    r->src.ignore_merges = ignore_merges;
+    WF_TRY(refuse_affixes(model));
+    WF_TRY(read_tokens(r, model, least));
+    WF_TRY(read_unknown(r, model));
+    return r->json->unigram ? WEFT_OK : read_merges(r, model);
+}
+
+/* ---- what stands around the model ----------------------------------------------------------------------- */
+
+static weft_status read_steps(reader *r)
+{
+    json_t *normaliser, *pretokenizer;
+    WF_TRY(wf_json_object(r->root, "normalizer", &normaliser));
+    WF_TRY(wf_json_object(r->root, "pre_tokenizer", &pretokenizer));
+    if (normaliser) WF_TRY(wf_steps_read_normaliser(&r->json->normalisers, normaliser));
+    if (pretokenizer) WF_TRY(wf_steps_read_pretokenizer(&r->json->pretokenizers, pretokenizer));
+    r->json->shrinks = wf_steps_shrink(&r->json->normalisers) || wf_steps_shrink(&r->json->pretokenizers);
+    return WEFT_OK;
+}
+
+/* A decoder of bytes or of spaces, the latter with or without a space before the first word. */
+static weft_status read_decoder(reader *r, const json_t *o)
+{
+    const char *type = "", *scheme = "always";
+    json_t *list, *one;
+    size_t i;
+    uint32_t start = 0;
+    WF_TRY(wf_json_str(o, "type", &type));
+    WF_TRY(wf_json_array(o, "decoders", &list));
+    json_array_foreach(list, i, one) WF_TRY(read_decoder(r, one));
+    if (!strcmp(type, "ByteLevel")) r->json->byte_level = true;
+    if (!strcmp(type, "Strip")) WF_TRY(wf_json_u32(o, "start", &start));
+    if (!strcmp(type, "Metaspace")) WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
+    if (start || (!strcmp(type, "Metaspace") && strcmp(scheme, "never"))) r->src.add_space_prefix = 1;
+    return WEFT_OK;
+}
+
+/* {"SpecialToken": {"id": text}} -> its id in the template's own table; -1: a sequence. */
+static weft_status special_of(const json_t *processor, const json_t *item, int32_t *id)
+{
+    const json_t *token = json_object_get(item, "SpecialToken");
+    const char *text = json_string_value(json_object_get(token, "id"));
+    *id = -1;
+    if (!token) return WEFT_OK;
+    const json_t *ids = text ? json_object_get(json_object_get(json_object_get(processor, "special_tokens"), text), "ids") : NULL;
+    const json_t *one = json_array_get(ids, 0);
+    if (json_array_size(ids) != 1 || !json_is_integer(one) || json_integer_value(one) < 0 || json_integer_value(one) >= MAX_TOKENS)
+        return wf_fail(WEFT_ERR_FORMAT, "the post-processor's special token '%.64s' has no single id", text ? text : "");
+    *id = (int32_t)json_integer_value(one);
+    return WEFT_OK;
+}
+
+static weft_status read_template(reader *r, const json_t *o)
+{
+    json_t *items, *item;
+    size_t i;
+    bool text = false;
+    WF_TRY(wf_json_array(o, "single", &items));
+    r->src.add_bos = r->src.add_eos = 0;
+    json_array_foreach(items, i, item) {
+        int32_t id;
+        WF_TRY(special_of(o, item, &id));
+        if (id < 0 && text) return wf_fail(WEFT_ERR_UNSUPPORTED, "the post-processor repeats the text");
+        int8_t *flag = text ? &r->src.add_eos : &r->src.add_bos;
+        int32_t *token = text ? &r->src.eos : &r->src.bos;
+        text |= id < 0;
+        if (id < 0) continue;
+        if (*flag) return wf_fail(WEFT_ERR_UNSUPPORTED, "the post-processor puts more than one token before or after the text");
+        *flag = 1, *token = id;
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_processor(reader *r, const json_t *o)
+{
+    const char *type = "";
+    json_t *list, *one;
+    size_t i;
+    WF_TRY(wf_json_str(o, "type", &type));
+    WF_TRY(wf_json_array(o, "processors", &list));
+    json_array_foreach(list, i, one) WF_TRY(read_processor(r, one));
+    if (!strcmp(type, "TemplateProcessing")) return read_template(r, o);
+    if (!strcmp(type, "ByteLevel") || !strcmp(type, "Sequence") || !*type) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "post-processor '%.32s' is not supported (supported: TemplateProcessing, ByteLevel, Sequence)", type);
+}
+
+/* ---- special tokens ------------------------------------------------------------------------------------- */
+
+/* A token by its text, or by an object with it. */
+static int32_t named(const reader *r, const char *key)
+{
+    const json_t *o = json_object_get(r->config, key);
+    return find_text(r, json_string_value(json_is_object(o) ? json_object_get(o, "content") : o));
+}
+
+static void add_ender(reader *r, const json_t *id)
+{
+    json_int_t i = json_integer_value(id);
+    if (json_is_integer(id) && i >= 0 && i < r->src.n_tokens && r->src.n_enders < MAX_ENDERS) r->enders[r->src.n_enders++] = (int32_t)i;
+}
+
+/* eos_token_id: a number or several. */
+static void add_enders(reader *r, const json_t *config)
+{
+    const json_t *ids = json_object_get(config, "eos_token_id"), *one;
+    size_t i;
+    add_ender(r, ids);
+    json_array_foreach(ids, i, one) add_ender(r, one);
+}
+
+/* Llama's classes make the template anew from these flags; the others follow tokenizer.json. */
+static weft_status read_flags(reader *r)
+{
+    const char *class = "";
+    WF_TRY(wf_json_str(r->config, "tokenizer_class", &class));
+    bool bos = r->src.add_bos > 0, eos = r->src.add_eos > 0;
+    if (strncmp(class, "LlamaTokenizer", 14) && strncmp(class, "CodeLlamaTokenizer", 18)) return WEFT_OK;
+    WF_TRY(wf_json_bool(r->config, "add_bos_token", &bos));
+    WF_TRY(wf_json_bool(r->config, "add_eos_token", &eos));
+    r->src.add_bos = bos && r->src.bos >= 0, r->src.add_eos = eos && r->src.eos >= 0;
+    return WEFT_OK;
+}
+
+static weft_status read_special(reader *r)
+{
+    json_t *processor, *decoder;
+    r->src.bos = named(r, "bos_token"), r->src.eos = named(r, "eos_token");
+    add_enders(r, r->generation);
+    add_enders(r, r->model_config);
+    if (r->src.eos < 0 && r->src.n_enders) r->src.eos = r->enders[0];
+    r->src.enders = r->enders;
+    WF_TRY(wf_json_object(r->root, "post_processor", &processor));
+    WF_TRY(wf_json_object(r->root, "decoder", &decoder));
+    if (processor) WF_TRY(read_processor(r, processor));
+    if (decoder) WF_TRY(read_decoder(r, decoder));
+    return read_flags(r);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------- */
+
+static weft_status read_all(reader *r, uint32_t least)
+{
+    r->src.eot = r->src.eom = -1;
+    r->json = r->src.json = wf_calloc(1, sizeof *r->json);
+    if (!r->json) return WEFT_ERR_NOMEM;
+    WF_TRY(read_steps(r));
+    WF_TRY(read_model(r, least));
+    return read_special(r);
+}
+
+/* On success the tokenizer owns what the model was read into. */
+static weft_status make(reader *r, uint32_t least, wf_tokenizer **out)
+{
+    weft_status s = read_all(r, least);
+    if (!s) s = wf_tokenizer_of_kind(&wf_text_hf, &r->src, out);
+    else wf_json_model_free(r->json);
+    free(r->tokens);
+    free(r->merges);
+    free(r->merge_texts);
+    return s ? wf_fail_context(s, "tokenizer.json") : WEFT_OK;
+}
+
+weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out)
+{
+    reader r = {.folder = folder};
+    weft_status s = load_all(&r);
+    if (!s) s = make(&r, n_vocab, out);
+    json_decref(r.root);
+    json_decref(r.config);
+    json_decref(r.generation);
+    json_decref(r.model_config);
+    return s;
+}
+
+weft_status wf_tokenizer_from_json(const char *text, size_t len, wf_tokenizer **out)
+{
+    reader r = {.folder = ""};
+    WF_TRY(wf_json_load(text, len, "tokenizer.json", &r.root));
+    weft_status s = make(&r, 0, out);
+    json_decref(r.root);
+    return s;
+}

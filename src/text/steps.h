@@ -1,0 +1,66 @@
+/* steps: what a tokenizer.json does with text before its model sees it: normalisers, which rewrite text, and pre-tokenizers, which cut
+ * it into pieces and may rewrite those. Both are lists of steps, read by steps_json.c and run by steps.c, in the order of the file.
+ * Meanings: github.com/huggingface/tokenizers, tokenizers/src/normalizers and src/pre_tokenizers.
+ */
+#ifndef WF_TEXT_STEPS_H
+#define WF_TEXT_STEPS_H
+
+#include "text/regex.h"
+#include "text/text.h"
+
+enum wf_step_kind {
+    /* normalisers */
+    WF_STEP_FORM,          /* NFC, NFD, NFKC, NFKD */
+    WF_STEP_LOWER,
+    WF_STEP_STRIP_ACCENTS,
+    WF_STEP_STRIP,         /* spaces at the ends */
+    WF_STEP_PREPEND,       /* text, before what is not empty */
+    WF_STEP_REPLACE,       /* matches, by text */
+    /* pre-tokenizers */
+    WF_STEP_SPLIT,
+    WF_STEP_METASPACE,     /* spaces become text */
+    WF_STEP_BYTES,         /* bytes become GPT-2's printable characters */
+};
+
+enum wf_split { WF_SPLIT_REMOVED, WF_SPLIT_ISOLATED, WF_SPLIT_WITH_PREVIOUS, WF_SPLIT_WITH_NEXT, WF_SPLIT_CONTIGUOUS };
+
+typedef struct wf_step {
+    enum wf_step_kind kind;
+    wf_regex *regex;     /* of REPLACE and SPLIT; NULL: what equals `find` */
+    char *find, *text;   /* owned */
+    int form;            /* utf8proc's options */
+    bool left, right;    /* STRIP: which ends */
+    bool invert;         /* SPLIT: what lies between the matches counts as matches */
+    enum wf_split split; /* SPLIT */
+    bool cut;            /* METASPACE: before each of them */
+    bool always, first;  /* METASPACE: put text before every piece that begins with none; before the first one */
+} wf_step;
+
+typedef struct wf_steps {
+    wf_step *v;
+    size_t n, cap;
+} wf_steps;
+
+void wf_steps_free(wf_steps *);
+
+typedef struct wf_pieces { /* of one text, which they own */
+    char *text;
+    size_t len, cap_text;
+    wf_text_span *v;
+    size_t n, cap, n_steps; /* n_steps: for wf_stop_asked */
+} wf_pieces;
+
+/* The normalised text; the caller frees it. Any bytes are accepted: what is no UTF-8 stays as it is. */
+weft_status wf_normalise(const wf_steps *, const char *text, size_t len, char **out, size_t *out_len);
+/* Cuts text into pieces. first: it stands at the beginning of what the user gave. */
+weft_status wf_pretokenise(const wf_steps *, const char *text, size_t len, bool first, wf_pieces *out);
+void wf_pieces_free(wf_pieces *);
+
+/* One step of JSON, a normaliser or a pre-tokenizer with its type, and the steps that a Sequence holds. Unknown types are refused by name. */
+struct json_t;
+weft_status wf_steps_read_normaliser(wf_steps *, const struct json_t *);
+weft_status wf_steps_read_pretokenizer(wf_steps *, const struct json_t *);
+/* May the steps make text shorter, so that a token may stand for any number of bytes? */
+bool wf_steps_shrink(const wf_steps *);
+
+#endif

@@ -1,0 +1,216 @@
+/* steps_json: reads the normalisers and pre-tokenizers of a tokenizer.json. See steps.h. */
+#include "model/json.h"
+#include "text/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#define MAX_STEPS 64
+
+/* ---- adding steps ------------------------------------------------------------------------------ */
+
+/* Takes ownership of what the step holds, also on failure. */
+static weft_status add(wf_steps *s, wf_step step)
+{
+    weft_status st = s->n < MAX_STEPS ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "more than %d steps", MAX_STEPS);
+    if (!st && !wf_grow(&s->v, s->n, &s->cap, sizeof *s->v)) st = WEFT_ERR_NOMEM;
+    if (!st) return s->v[s->n++] = step, WEFT_OK;
+    wf_regex_close(step.regex);
+    free(step.find);
+    free(step.text);
+    return st;
+}
+
+static weft_status copy(const char *s, char **out)
+{
+    *out = wf_strdup(s);
+    return *out ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status need_str(const json_t *o, const char *key, const char **out)
+{
+    *out = NULL;
+    WF_TRY(wf_json_str(o, key, out));
+    return *out ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", key);
+}
+
+/* {"String": s} or {"Regex": s} */
+static weft_status read_pattern(const json_t *o, wf_step *step)
+{
+    json_t *p;
+    const char *text = NULL, *regex = NULL;
+    WF_TRY(wf_json_object(o, "pattern", &p));
+    WF_TRY(wf_json_str(p, "String", &text));
+    WF_TRY(wf_json_str(p, "Regex", &regex));
+    if (regex) return wf_regex_open_foreign(regex, &step->regex);
+    return text ? copy(text, &step->find) : wf_fail(WEFT_ERR_FORMAT, "'pattern' is neither a String nor a Regex");
+}
+
+static weft_status add_regex(wf_steps *s, const char *pattern, enum wf_split split, bool invert)
+{
+    wf_step step = {.kind = WF_STEP_SPLIT, .split = split, .invert = invert};
+    WF_TRY(wf_regex_open(pattern, &step.regex));
+    return add(s, step);
+}
+
+/* ---- normalisers -------------------------------------------------------------------------------- */
+
+static weft_status read_replace(wf_steps *s, const json_t *o)
+{
+    wf_step step = {.kind = WF_STEP_REPLACE};
+    const char *content;
+    WF_TRY(need_str(o, "content", &content));
+    WF_TRY(read_pattern(o, &step));
+    weft_status st = copy(content, &step.text);
+    if (!st) return add(s, step);
+    wf_regex_close(step.regex);
+    free(step.find);
+    return st;
+}
+
+static weft_status read_prepend(wf_steps *s, const json_t *o)
+{
+    wf_step step = {.kind = WF_STEP_PREPEND};
+    const char *text;
+    WF_TRY(need_str(o, "prepend", &text));
+    WF_TRY(copy(text, &step.text));
+    return add(s, step);
+}
+
+static weft_status read_strip(wf_steps *s, const json_t *o)
+{
+    wf_step step = {.kind = WF_STEP_STRIP, .left = true, .right = true};
+    WF_TRY(wf_json_bool(o, "strip_left", &step.left));
+    WF_TRY(wf_json_bool(o, "strip_right", &step.right));
+    return add(s, step);
+}
+
+static weft_status read_sequence(wf_steps *s, const json_t *o, const char *key, weft_status (*read)(wf_steps *, const json_t *))
+{
+    json_t *list, *one;
+    size_t i;
+    WF_TRY(wf_json_array(o, key, &list));
+    if (!list) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", key);
+    json_array_foreach(list, i, one) WF_TRY(read(s, one));
+    return WEFT_OK;
+}
+
+weft_status wf_steps_read_normaliser(wf_steps *s, const json_t *o)
+{
+    static const struct {
+        const char *type;
+        int options;
+    } forms[] = {{"NFC", UTF8PROC_STABLE | UTF8PROC_COMPOSE},
+                 {"NFD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE},
+                 {"NFKC", UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+                 {"NFKD", UTF8PROC_STABLE | UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT}};
+    const char *type;
+    WF_TRY(need_str(o, "type", &type));
+    for (size_t i = 0; i < WF_LEN(forms); i++)
+        if (!strcmp(forms[i].type, type)) return add(s, (wf_step){.kind = WF_STEP_FORM, .form = forms[i].options});
+    if (!strcmp(type, "Sequence")) return read_sequence(s, o, "normalizers", wf_steps_read_normaliser);
+    if (!strcmp(type, "Lowercase")) return add(s, (wf_step){.kind = WF_STEP_LOWER});
+    if (!strcmp(type, "StripAccents")) return add(s, (wf_step){.kind = WF_STEP_STRIP_ACCENTS});
+    if (!strcmp(type, "Strip")) return read_strip(s, o);
+    if (!strcmp(type, "Replace")) return read_replace(s, o);
+    if (!strcmp(type, "Prepend")) return read_prepend(s, o);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "normaliser '%.32s' is not supported (supported: NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, Strip, Replace, Prepend, Sequence)", type);
+}
+
+/* ---- pre-tokenizers -------------------------------------------------------------------------------- */
+
+static weft_status read_split(const json_t *o, enum wf_split *out)
+{
+    static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    const char *name = names[*out];
+    WF_TRY(wf_json_str(o, "behavior", &name));
+    for (size_t i = 0; i < WF_LEN(names); i++)
+        if (!strcmp(names[i], name)) return *out = (enum wf_split)i, WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "'behavior' is '%.32s'", name);
+}
+
+static weft_status read_own_split(wf_steps *s, const json_t *o)
+{
+    wf_step step = {.kind = WF_STEP_SPLIT, .split = WF_SPLIT_REMOVED};
+    WF_TRY(read_split(o, &step.split));
+    WF_TRY(wf_json_bool(o, "invert", &step.invert));
+    WF_TRY(read_pattern(o, &step));
+    return add(s, step);
+}
+
+static weft_status read_bytes(wf_steps *s, const json_t *o)
+{
+    bool prefix = true, regex = true;
+    wf_step space = {.kind = WF_STEP_METASPACE, .always = true};
+    WF_TRY(wf_json_bool(o, "add_prefix_space", &prefix));
+    WF_TRY(wf_json_bool(o, "use_regex", &regex));
+    if (prefix) {
+        WF_TRY(copy(" ", &space.text));
+        WF_TRY(add(s, space));
+    }
+    if (regex) WF_TRY(add_regex(s, wf_pattern_gpt2, WF_SPLIT_ISOLATED, false));
+    return add(s, (wf_step){.kind = WF_STEP_BYTES});
+}
+
+/* Older files say add_prefix_space in place of prepend_scheme. */
+static weft_status read_metaspace(wf_steps *s, const json_t *o)
+{
+    wf_step step = {.kind = WF_STEP_METASPACE, .cut = true};
+    bool prefix = true;
+    const char *mark, *scheme = NULL;
+    WF_TRY(need_str(o, "replacement", &mark));
+    WF_TRY(wf_json_bool(o, "add_prefix_space", &prefix));
+    WF_TRY(wf_json_str(o, "prepend_scheme", &scheme));
+    WF_TRY(wf_json_bool(o, "split", &step.cut));
+    if (!scheme) scheme = prefix ? "always" : "never";
+    step.always = !strcmp(scheme, "always"), step.first = !strcmp(scheme, "first");
+    if (!step.always && !step.first && strcmp(scheme, "never")) return wf_fail(WEFT_ERR_FORMAT, "'prepend_scheme' is '%.32s'", scheme);
+    if (!*mark) return wf_fail(WEFT_ERR_FORMAT, "'replacement' is empty");
+    WF_TRY(copy(mark, &step.text));
+    return add(s, step);
+}
+
+static weft_status read_digits(wf_steps *s, const json_t *o)
+{
+    bool each = false;
+    WF_TRY(wf_json_bool(o, "individual_digits", &each));
+    return add_regex(s, "\\p{N}", each ? WF_SPLIT_ISOLATED : WF_SPLIT_CONTIGUOUS, false);
+}
+
+static weft_status read_punctuation(wf_steps *s, const json_t *o)
+{
+    enum wf_split split = WF_SPLIT_ISOLATED;
+    WF_TRY(read_split(o, &split));
+    return add_regex(s, "[\\p{P}$+<=>^`|~]", split, false);
+}
+
+weft_status wf_steps_read_pretokenizer(wf_steps *s, const json_t *o)
+{
+    const char *type;
+    WF_TRY(need_str(o, "type", &type));
+    if (!strcmp(type, "Sequence")) return read_sequence(s, o, "pretokenizers", wf_steps_read_pretokenizer);
+    if (!strcmp(type, "Split")) return read_own_split(s, o);
+    if (!strcmp(type, "ByteLevel")) return read_bytes(s, o);
+    if (!strcmp(type, "Metaspace")) return read_metaspace(s, o);
+    if (!strcmp(type, "Digits")) return read_digits(s, o);
+    if (!strcmp(type, "Punctuation")) return read_punctuation(s, o);
+    if (!strcmp(type, "WhitespaceSplit")) return add_regex(s, "\\s", WF_SPLIT_REMOVED, false);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "pre-tokenizer '%.32s' is not supported (supported: Split, ByteLevel, Metaspace, Digits, Punctuation, WhitespaceSplit, Sequence)", type);
+}
+
+/* ---- lengths ------------------------------------------------------------------------------------------ */
+
+static bool shrinks(const wf_step *s)
+{
+    if (s->kind == WF_STEP_SPLIT) return s->split == WF_SPLIT_REMOVED;
+    if (s->kind == WF_STEP_REPLACE) return s->regex || strlen(s->text) < strlen(s->find);
+    return s->kind == WF_STEP_FORM || s->kind == WF_STEP_STRIP || s->kind == WF_STEP_STRIP_ACCENTS || s->kind == WF_STEP_LOWER;
+}
+
+bool wf_steps_shrink(const wf_steps *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (shrinks(&s->v[i])) return true;
+    return false;
+}

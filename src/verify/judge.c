@@ -1,0 +1,207 @@
+/* judge.c: see judge.h. */
+#include "verify/judge.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct tolerance {
+    double f32;
+    double nmse[WF_N_ARITH];
+} tolerances[WF_N_OPS] = {
+#define OP(op, f32_, f16, q8) [WF_OP_##op] = {.f32 = f32_, .nmse = {0, f16, q8}},
+#define FORMAT(...)
+#define MODEL(...)
+#include "verify/tolerances.def"
+#undef OP
+#undef FORMAT
+#undef MODEL
+};
+
+/* Outputs hold NaN before the run, so that a read of them shows. Those of GET_ROWS do not: it must write rows of NaN itself. */
+int wf_judge_poison(const wf_check *k)
+{
+    return k->c.op == WF_OP_GET_ROWS ? 0xC3 : 0xFF;
+}
+
+typedef struct judge {
+    const wf_check *k;
+    uint8_t arith;
+    bool async;
+    wf_check_result *out;
+    double sigma, eps, tiny; /* of the tolerance table; rounding of the output's dtype */
+    double scale;            /* < 0: each element's own size */
+    double err2, ref2;
+    uint64_t n;
+} judge;
+
+static double element(const wf_view *v, const uint8_t *data, uint64_t i)
+{
+    float f;
+    int32_t n;
+    if (v->dtype == WF_I32) return memcpy(&n, data + 4 * i, 4), n;
+    if (v->dtype == WF_F16) return wf_half_to_float(((const uint16_t *)data)[i]);
+    memcpy(&f, data + 4 * i, 4);
+    return f;
+}
+
+static double own_size(const wf_check_operand *o)
+{
+    double sum = 0;
+    uint64_t n = 0;
+    for (uint32_t r = 0; r < o->view.rows; r++) {
+        for (uint32_t c = 0; c < o->view.cols; c++) {
+            double x = element(&o->view, o->data, (uint64_t)r * o->view.stride + c);
+            if (isfinite(x)) sum += x * x, n++;
+        }
+    }
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+static void fault(judge *j, double error, const char *fmt, ...) WF_PRINTF(3, 4);
+static void fault(judge *j, double error, const char *fmt, ...)
+{
+    if (!(error > j->out->error)) return;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(j->out->message, sizeof j->out->message, fmt, ap);
+    va_end(ap);
+    j->out->error = error;
+}
+
+static void judge_element(judge *j, int o, uint32_t row, uint32_t col, double got, double want)
+{
+    double error;
+    if (isnan(want) || isinf(want)) {
+        error = isnan(want) ? (isnan(got) ? 0 : INFINITY) : got == want ? 0 : INFINITY;
+    } else {
+        double diff = fabs(got - want), scale = j->scale < 0 ? fabs(want) : j->scale;
+        error = diff / (j->eps * fabs(want) + 8 * j->sigma * scale + j->tiny);
+        if (!isfinite(got)) error = INFINITY;
+        j->err2 += diff * diff;
+        j->ref2 += want * want;
+        j->n++;
+    }
+    if (error > j->out->error) {
+        fault(j, error, "out[%d] (%u, %u) is %.9g and should be %.9g", o, row, col, got, want);
+    }
+}
+
+/* Slots of a pool that the call must not touch still hold the reference's poison, bit for bit. */
+static bool untouched(const wf_check_operand *expect, uint64_t i)
+{
+    return expect->view.dtype == WF_F16 && ((const uint16_t *)expect->data)[i] == 0xFFFF;
+}
+
+static void judge_rows(judge *j, int o, const uint8_t *got)
+{
+    const wf_check_operand *e = &j->k->expect[o];
+    const wf_view *v = &j->k->out[o].view;
+    for (uint32_t r = 0; r < v->rows; r++) {
+        for (uint32_t c = 0; c < v->cols; c++) {
+            uint64_t i = (uint64_t)r * v->stride + c;
+            if (!untouched(e, i)) judge_element(j, o, r, c, element(v, got, i), element(&e->view, e->data, i));
+            else if (((const uint16_t *)got)[i] != 0xFFFF) {
+                fault(j, INFINITY, "out[%d] (%u, %u) was written and should not be", o, r, c);
+            }
+        }
+    }
+}
+
+/* A few elements may by chance all be above the standard deviation: the factor shrinks to 1 with n. */
+static void judge_mean(judge *j, int o)
+{
+    if (!j->n) return;
+    double n = (double)j->n, scale2 = j->scale < 0 ? j->ref2 / n : j->scale * j->scale;
+    double allowed = (j->sigma * j->sigma * scale2 + j->eps * j->eps * j->ref2 / n) * (1 + 63 / n);
+    double error = sqrt(j->err2 / n / (allowed + j->tiny * j->tiny));
+    fault(j, error, "out[%d]: mean square error %.3g, relative to its size %.3g", o, j->err2 / n,
+          j->err2 / j->ref2);
+}
+
+static void judge_guards(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
+{
+    const wf_view *shape = &j->k->out[o].view;
+    uint64_t es = wf_dtypes[v->dtype].block_bytes, used = v->cols * es, pitch = v->stride * es;
+    uint64_t end = v->offset + shape->rows * pitch;
+    int byte = wf_judge_poison(j->k);
+    for (uint64_t i = 0; i < size; i++) {
+        bool inside = i >= v->offset && i < end && (i - v->offset) % pitch < used;
+        if (inside || image[i] == byte) continue;
+        fault(j, INFINITY, "wrote outside of out[%d]: %lld bytes after its first", o,
+              (long long)(i - v->offset));
+        return;
+    }
+}
+
+static uint64_t hash_rows(const wf_view *v, const uint8_t *data, uint64_t h)
+{
+    uint64_t es = wf_dtypes[v->dtype].block_bytes;
+    for (uint32_t r = 0; r < v->rows; r++) {
+        const uint8_t *row = data + (uint64_t)r * v->stride * es;
+        for (uint64_t i = 0; i < v->cols * es; i++) h = (h ^ row[i]) * 0x100000001b3u; /* FNV-1a */
+    }
+    return h;
+}
+
+static double sigma_of(const wf_check *k, const struct tolerance *t, uint8_t arith)
+{
+    if (arith != WF_ARITH_F32) return sqrt(t->nmse[arith]);
+    return fmin(t->f32 * 0x1p-24 * sqrt(k->reduce) * k->amplify, sqrt(t->nmse[WF_ARITH_F16]));
+}
+
+static void judge_numbers(judge *j, int o, const uint8_t *rows, const wf_view *v)
+{
+    const struct tolerance *t = &tolerances[j->k->c.op];
+    const wf_check_operand *e = &j->k->expect[o];
+    bool half = v->dtype == WF_F16;
+    j->sigma = sigma_of(j->k, t, j->arith < WF_N_ARITH ? j->arith : WF_ARITH_F32);
+    j->eps = half ? 0x1p-11 * (e->view.dtype == WF_F16 ? 2 : 1) : 0x1p-24; /* 2: both were rounded */
+    j->tiny = half ? 0x1p-24 : 1e-37;
+    if (!t->f32 || v->dtype == WF_I32) j->eps = j->sigma = 0, j->tiny = 1e-37;
+    j->scale = j->k->scale ? j->k->scale : own_size(e);
+    j->err2 = j->ref2 = 0;
+    j->n = 0;
+    judge_rows(j, o, rows);
+    judge_mean(j, o);
+}
+
+static void judge_image(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
+{
+    judge_numbers(j, o, image + v->offset, v);
+    judge_guards(j, o, image, v, size);
+    j->out->hash = hash_rows(v, image + v->offset, j->out->hash);
+    if (o) return;
+    wf_view row = *v;
+    row.rows = 1;
+    uint64_t pitch = wf_dtype_bytes(v->dtype, v->stride);
+    j->out->row_hash = hash_rows(&row, image + v->offset + v->rows / 2 * pitch, WF_JUDGE_HASH);
+}
+
+/* ATTENTION adds to its counter the number of rows and heads that left phi's range; variants that do not use phi add
+ * nothing. */
+static void judge_count(judge *j, int o, const uint8_t *image, const wf_view *v, uint64_t size)
+{
+    uint32_t n, poisoned;
+    memset(&poisoned, wf_judge_poison(j->k), sizeof poisoned);
+    memcpy(&n, image + v->offset, sizeof n);
+    n -= poisoned;
+    uint32_t least = j->async ? j->k->redo_least : 0, most = j->async ? j->k->redo_most : 0;
+    if (n < least || n > most) fault(j, INFINITY, "%u rows were recomputed and should be %u to %u", n, least, most);
+    judge_guards(j, o, image, v, size);
+}
+
+void wf_judge_output(const wf_check *k, const wf_variant *variant, int o, const uint8_t *image, const wf_view *v, wf_check_result *out)
+{
+    judge j = {.k = k, .arith = variant->arith, .async = variant->flags & WF_ASYNC_SOFTMAX, .out = out};
+    if (k->c.op == WF_OP_ATTENTION && o == 1) judge_count(&j, o, image, v, v->buf->size);
+    else judge_image(&j, o, image, v, v->buf->size);
+}
+
+void wf_judge_rows(const wf_check *k, enum wf_arith arith, int o, const uint8_t *rows, wf_check_result *out)
+{
+    judge j = {.k = k, .arith = (uint8_t)arith, .out = out};
+    judge_numbers(&j, o, rows, &k->out[o].view);
+    out->ok = out->error <= 1;
+}

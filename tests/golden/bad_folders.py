@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Folders of Hugging Face's layout that make no sense, or ask for what weft does not compute: each ends in an error that names the file
+and the key or tensor, never in a crash.
+
+    bad_folders.py WEFT SOURCES
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'model'))
+import hf
+
+ROPE = 'rope_scaling={"rope_type":"llama3","factor":8,"low_freq_factor":%s,"high_freq_factor":%s,"original_max_position_embeddings":%s}'
+# options of hf.py, what the message must name
+CASES = [
+    (['--set', 'architectures=["MambaForCausalLM"]'], "'MambaForCausalLM' is not supported"),
+    (['--set', 'architectures=["Llama"]'], "'Llama' is not supported"),
+    (['--set', 'architectures=[""]'], 'is not supported'),
+    (['--set', 'architectures=[7]'], "'architectures'"),
+    (['--set', 'architectures="LlamaForCausalLM"'], "'architectures' is not an array"),
+    (['--unset', 'architectures'], "'architectures'"),
+    (['--set', 'quantization_config={"quant_method":"gptq","bits":4}'], 'gptq'),
+    (['--set', 'quantization_config={"quant_method":"awq"}'], 'awq'),
+    (['--set', 'quantization_config={"quant_method":"fp8"}'], 'fp8'),
+    (['--set', 'quantization_config={}'], 'quantised'),
+    (['--set', 'compression_config={"quant_method":"compressed-tensors"}'], 'compressed-tensors'),
+    (['--set', 'hidden_act="gelu"'], 'gelu'),
+    (['--set', 'hidden_act=1'], 'hidden_act'),
+    (['--set', 'partial_rotary_factor=0.5'], 'partial_rotary_factor'),
+    (['--set', 'rope_scaling={"type":"yarn","factor":4}'], 'yarn'),
+    (['--set', 'rope_parameters={"rope_type":"longrope"}'], 'longrope'),
+    (['--set', 'rope_scaling={"type":"linear"}'], "'factor'"),
+    (['--set', 'rope_scaling={"type":"linear","factor":-2}'], "'factor'"),
+    (['--set', 'rope_scaling={"type":7}'], "'type'"),
+    (['--set', 'rope_scaling="linear"'], "'rope_scaling' is not an object"),
+    (['--set', ROPE % (4, 1, 64)], 'low_freq_factor'),
+    (['--set', ROPE % (1, 4, 0)], 'original_max_position_embeddings'),
+    (['--set', ROPE % (1, 'null', 64)], 'high_freq_factor'),
+    (['--set', 'rope_theta=0'], 'rope_theta'),
+    (['--set', 'rope_theta="10000"'], 'rope_theta'),
+    (['--set', 'num_hidden_layers=-1'], 'num_hidden_layers'),
+    (['--set', 'num_hidden_layers=4294967296'], 'num_hidden_layers'),
+    (['--set', 'num_hidden_layers=2.5'], 'num_hidden_layers'),
+    (['--unset', 'num_hidden_layers'], "'num_hidden_layers' is missing"),
+    (['--unset', 'rms_norm_eps'], "'rms_norm_eps' is missing"),
+    (['--set', 'max_position_embeddings=0'], 'max_position_embeddings'),
+    (['--set', 'tie_word_embeddings="no"'], 'tie_word_embeddings'),
+    (['--drop', 'lm_head.weight'], 'lm_head.weight'),
+    (['--set', 'num_hidden_layers=4'], 'blk.3'),
+    (['--set', 'num_hidden_layers=2'], 'blk.2'),
+    (['--set', 'num_attention_heads=0'], 'head_count'),
+    (['--set', 'num_key_value_heads=3'], 'head_count'),
+    (['--set', 'hidden_size=255'], 'embedding'),
+    (['--set', 'head_dim=63'], 'dimension_count'),
+    (['--set', 'rms_norm_eps=-1'], 'epsilon'),
+    (['--drop', 'model.norm.weight'], 'output_norm.weight'),
+    (['--drop', 'model.layers.1.mlp.up_proj.weight'], 'blk.1.ffn_up.weight'),
+    (['--drop', 'model.embed_tokens.weight'], 'token_embd.weight'),
+]
+TENSOR = '{"%s":{"dtype":"%s","shape":%s,"data_offsets":[0,%d]}}'
+
+
+def one_tensor(folder, name, kind='F32', shape='[4]', size=16):
+    """Replaces the weights by one tensor."""
+    header = (TENSOR % (name, kind, shape, size)).encode()
+    with open(os.path.join(folder, 'model.safetensors'), 'wb') as f:
+        f.write(len(header).to_bytes(8, 'little') + header + bytes(size))
+
+
+def write(folder, name, data):
+    with open(os.path.join(folder, name), 'wb') as f:
+        f.write(data)
+
+
+def remove(name):
+    return lambda folder: os.remove(os.path.join(folder, name))
+
+
+def tokenizer(change):
+    def edit(folder):
+        path = os.path.join(folder, 'tokenizer.json')
+        with open(path, encoding='utf-8') as f:
+            o = json.load(f)
+        change(o)
+        hf.write_json(folder, 'tokenizer.json', o)
+    return edit
+
+
+FILES = [  # what happens to the folder, what the message must name
+    (remove('config.json'), 'config.json'),
+    (remove('tokenizer.json'), 'has no tokenizer.json'),
+    (lambda f: write(f, 'tokenizer.json', b'{'), 'tokenizer.json: bad JSON'),
+    (lambda f: write(f, 'tokenizer_config.json', b'{'), 'tokenizer_config.json: bad JSON'),
+    (lambda f: write(f, 'generation_config.json', b'[]'), 'generation_config.json is no JSON object'),
+    (lambda f: write(f, 'chat_template.jinja', b' ' * (17 << 20)), 'chat_template.jinja has more than'),
+    (tokenizer(lambda o: o['model'].update(type='WordLevel')), 'WordLevel'),
+    (tokenizer(lambda o: o['model']['vocab'].update(more=307)), '307'),
+    (lambda f: write(f, 'config.json', b''), 'config.json: bad JSON'),
+    (lambda f: write(f, 'config.json', b'[1]'), 'config.json is no JSON object'),
+    (lambda f: write(f, 'config.json', b'{"a":1,"a":2}'), 'duplicate'),
+    (lambda f: write(f, 'config.json', b'{"a":' * 100000), 'depth'),
+    (lambda f: write(f, 'config.json', b' ' * (9 << 20)), 'more than'),
+    (lambda f: write(f, 'model.safetensors', b'\0' * 7 + b'\x80'), 'model.safetensors'),
+    (lambda f: one_tensor(f, 'lm_head.weight', 'F8_E4M3', '[4]', 4), 'F8_E4M3'),
+    (lambda f: one_tensor(f, 'lm_head.weight', 'F32', '[1,1,1,1,1]', 4), '5 dimensions'),
+    (lambda f: one_tensor(f, 'lm_head.weight', 'F32', '[]', 4), '0 dimensions'),
+    (lambda f: one_tensor(f, 'model.layers.0.mlp.experts.0.up_proj.weight'), 'lm_head.weight'),
+]
+
+
+def main():
+    weft, sources = sys.argv[1:3]
+    tools = os.path.join(sources, 'tests', 'model')
+    failed = 0
+    with tempfile.TemporaryDirectory() as top:
+        gguf, folder = os.path.join(top, 'm.gguf'), os.path.join(top, 'model')
+        subprocess.run([sys.executable, os.path.join(tools, 'tiny.py'), gguf], check=True)
+
+        def make(options):
+            shutil.rmtree(folder, ignore_errors=True)
+            hf.main([*options, gguf, folder])
+
+        def refused(what, name):
+            nonlocal failed
+            done = subprocess.run([weft, 'info', '-m', folder], capture_output=True, text=True, timeout=120)
+            if done.returncode != 3 or name not in done.stderr or folder not in done.stderr or done.stdout:
+                failed += 1
+                print(f'FAILED {what}: exit {done.returncode}, {done.stderr[-400:]!r} lacks {name!r}')
+
+        for options, name in CASES:
+            make(options)
+            refused(options, name)
+        for change, name in FILES:
+            make([])
+            change(folder)
+            refused(name, name)
+    print(f'{len(CASES) + len(FILES)} folders, {failed} failed')
+    sys.exit(failed > 0)
+
+
+if __name__ == '__main__':
+    main()

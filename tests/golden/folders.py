@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Models in folders of Hugging Face's layout.
+
+- tests/model/data: tiny models that transformers made and ran (make_folders.py), with their weights as F32, F16 and BF16: logits of the
+  prompt and of what follows, greedy ids and log probabilities through the cache.
+- Models of tiny.py as folders, in shards and with padded vocabularies, against a float64 pass over the GGUF file that they come from.
+- stories260K as a folder writes what its GGUF file writes.
+
+    folders.py WEFT DECODE SOURCES DEVICE
+
+The largest error of a logit may be 1e-3 of their range.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from device import build_once, resolve
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'model'))
+import hf
+
+LIMIT = 1e-3
+TYPES = ['F32', 'F16', 'BF16']
+TINY = [  # architecture, variant, options of hf.py
+    ('llama', 'gqa', ['--shards', '3']),
+    ('llama', 'mha', []),
+    ('llama', 'tied', ['--pad', '5']),
+    ('llama', 'headdim', ['--shards', '2', '--pad', '3']),
+    ('llama', 'linear', []),
+    ('llama', 'bias', []),
+    ('qwen2', 'tied', []),
+    ('qwen3', 'headdim,tied', []),
+]
+TOKENS = [1, 15, 200, 77, 3, 3, 290, 42, 128, 64, 31, 7, 99, 250, 181, 12, 55, 301, 222, 9]
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
+    return done.stdout
+
+
+class Test:
+    def __init__(self, weft, decode, sources, device):
+        self.weft, self.decode, self.sources = weft, decode, pathlib.Path(sources)
+        self.device = resolve(weft, device)
+        self.once = build_once(weft, self.device)
+        self.failed = 0
+
+    def say(self, what, ok, detail):
+        self.failed += not ok
+        print(f'{"ok" if ok else "FAILED":6} {self.device} {what}: {detail}', flush=True)
+
+    def logits(self, model, ids, out):
+        run(self.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, ids)), '--logits', out, '--device', self.device, *self.once)
+        return np.load(out)
+
+    def error(self, what, want, got):
+        worst = np.abs(want - got).max() / (want.max() - want.min()) if want.shape == got.shape else np.inf
+        self.say(what, worst <= LIMIT, f'{worst:.2e} of the range, limit {LIMIT:g}')  # NaN fails
+
+    # ---- of transformers -------------------------------------------------------------------------
+
+    def made(self, folder, top):
+        facts = json.loads((folder / 'ids.json').read_text())
+        want, ids = np.load(folder / 'logits.npy'), facts['prompt'] + facts['generated']
+        for kind in TYPES:
+            copy = top / f'{folder.name}-{kind}'
+            retype(folder, copy, kind)
+            self.error(f'{folder.name} {kind}', want, self.logits(copy, ids, top / 'got.npy'))
+        self.cached(folder, facts, want)
+
+    def cached(self, folder, facts, want):
+        rows = run(self.decode, folder, self.device, ','.join(map(str, facts['prompt'])), str(len(facts['generated']))).decode().split('\n')[:-1]
+        ids = [int(row.split()[0]) for row in rows]
+        self.say(f'{folder.name} greedy', ids == facts['generated'], f'{len(ids)} ids through the cache')
+        logits = want[len(facts['prompt']) - 1:].astype(np.float64)
+        worst, n = 0, 0
+        for row, x in zip(rows, logits):
+            x = x - np.log(np.exp(x - x.max()).sum()) - x.max()
+            for token, p in (pair.split(':') for pair in row.split()[1:]):
+                worst, n = max(worst, abs(float(p) - x[int(token)]) / (x.max() - x.min())), n + 1
+        self.say(f'{folder.name} log probabilities', n > len(rows) and worst <= LIMIT, f'{worst:.2e} of the range, over {n}')
+
+    # ---- of tiny.py --------------------------------------------------------------------------------
+
+    def tiny(self, arch, variant, options, top):
+        gguf, folder = top / 'm.gguf', top / f'{arch}-{variant}'
+        tools = self.sources / 'tests' / 'model'
+        run(sys.executable, tools / 'tiny.py', '--arch', arch, '--type', 'BF16', '--variant', variant, gguf)
+        run(sys.executable, tools / 'reference.py', gguf, '--tokens', ','.join(map(str, TOKENS)), top / 'want.npy')
+        hf.main([*options, str(gguf), str(folder)])
+        want, got = np.load(top / 'want.npy'), self.logits(folder, TOKENS, top / 'got.npy')
+        self.error(f'{arch} {variant} {" ".join(options)}', want, got[:, :want.shape[1]])
+
+    # ---- a trained one -----------------------------------------------------------------------------
+
+    def stories(self, top):
+        data = pathlib.Path(os.environ.get('WEFT_TEST_DATA', self.sources / '..' / 'shared' / 'data')) / 'stories260K.gguf'
+        if not data.exists():
+            print(f'skipped: {data} is not there')
+            return
+        hf.main([str(data), str(top / 'stories')])
+        for prompt in ('Once upon a time', ' Tom and  Größe 😀\n42', ''):
+            a, b = (run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '100', '--device', self.device, *self.once) for m in (data, top / 'stories'))
+            ids = [run(self.weft, 'tokenize', '-m', m, '-p', prompt) for m in (data, top / 'stories')]
+            self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 50, f'{len(a)} bytes')
+
+
+    # ---- files beside the weights ------------------------------------------------------------------
+
+    def beside(self, top):
+        chatml, plain = "{{ '<|im_start|>' }}", "{{ '[INST]' }}<<SYS>>"
+        configs = [({'chat_template': chatml}, None, 'chatml'), ({'chat_template': [{'name': 'x', 'template': plain}, {'name': 'default', 'template': chatml}]}, None, 'chatml'),
+                   ({'chat_template': chatml}, plain, 'llama2'), ({}, None, 'none')]
+        folder = top / 'beside'
+        retype(self.sources / 'tests/model/data/llama', folder, 'BF16')
+        for more, file, name in configs:
+            hf.write_json(folder, 'tokenizer_config.json', {'bos_token': {'content': '<s>'}, **more})
+            if file:
+                (folder / 'chat_template.jinja').write_text(file)
+            elif (folder / 'chat_template.jinja').exists():
+                (folder / 'chat_template.jinja').unlink()
+            text = run(self.weft, 'info', '-m', folder).decode()
+            self.say(f'chat template {name}', re.search(rf'chat template +{name}$', text, re.M) and 'BOS 256, EOS 257' in text, 'info')
+        facts = json.loads((self.sources / 'tests/model/data/llama/ids.json').read_text())
+        (top / 'prompt').write_bytes(run(self.weft, 'detokenize', '-m', folder, ' '.join(map(str, facts['prompt'][1:]))))
+        for eos, least, most in ((257, 16, 16), ([257, facts['generated'][2]], 2, 2)):
+            hf.write_json(folder, 'generation_config.json', {'eos_token_id': eos})
+            done = subprocess.run([self.weft, 'run', '-m', folder, '-f', top / 'prompt', '-n', '16', '--device', self.device, *self.once], capture_output=True)
+            n = int(re.search(rb'generated (\d+) tokens', done.stderr).group(1))
+            self.say(f'eos_token_id {eos}', least <= n <= most, f'{n} tokens')
+
+
+def retype(folder, copy, kind):
+    """The folder with its weights, which are BF16, in another type."""
+    copy.mkdir()
+    for name in ('config.json', 'tokenizer.json', 'tokenizer_config.json', 'generation_config.json'):
+        (copy / name).write_bytes((folder / name).read_bytes())
+    data = (folder / 'model.safetensors').read_bytes()
+    size = int.from_bytes(data[:8], 'little')
+    tensors = []
+    for name, t in json.loads(data[8:8 + size]).items():
+        if name == '__metadata__':
+            continue
+        assert t['dtype'] == 'BF16', t
+        begin, end = t['data_offsets']
+        bits = np.frombuffer(data[8 + size + begin:8 + size + end], '<u2').astype('<u4') << 16
+        tensors.append((name, bits.view('<f4').reshape(t['shape'])))
+    hf.write_safetensors(copy / 'model.safetensors', tensors, kind)
+
+
+def main():
+    test = Test(*sys.argv[1:5])
+    with tempfile.TemporaryDirectory() as name:
+        top = pathlib.Path(name)
+        folders = sorted(p for p in (test.sources / 'tests/model/data').iterdir() if (p / 'ids.json').exists())
+        assert len(folders) >= 5, folders
+        for folder in folders:
+            test.made(folder, top)
+        for case in TINY:
+            test.tiny(*case, top)
+        test.stories(top)
+        test.beside(top)
+    sys.exit(test.failed > 0)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Makes tests/model/data/NAME: tiny models with random weights, made, saved and run by Hugging Face's transformers, each with a vocabulary of
+bytes. Beside each folder's own files lie
+
+    logits.npy   of the prompt, and of each token that follows greedily through transformers' cache: float32 [tokens, vocabulary]
+    ids.json     the prompt, those tokens, and the versions of the libraries
+
+Needs the packages torch, transformers and tokenizers. Weights are stored in BF16 and computed with in float64.
+
+    make_folders.py [NAME]...
+"""
+import json
+import pathlib
+import sys
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import tolerances
+
+torch.set_num_threads(1)
+DATA = pathlib.Path(__file__).resolve().parent / 'data'
+N_VOCAB = 264  # bytes, special tokens and rows without a token
+SMALL = dict(vocab_size=N_VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+             bos_token_id=256, eos_token_id=257)
+LLAMA3 = dict(rope_type='llama3', factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32, rope_theta=10000.0)
+MODELS = {
+    'llama': (transformers.LlamaConfig, SMALL),
+    'llama3': (transformers.LlamaConfig, dict(SMALL, rope_parameters=LLAMA3, tie_word_embeddings=True, attention_bias=True, head_dim=32)),
+    'mistral': (transformers.MistralConfig, dict(SMALL, sliding_window=None, num_hidden_layers=3)),
+    'qwen2': (transformers.Qwen2Config, dict(SMALL, num_key_value_heads=1)),
+    'qwen3': (transformers.Qwen3Config, dict(SMALL, head_dim=32, tie_word_embeddings=True)),
+}
+PROMPT, GENERATED = 20, 16
+
+
+def tokenizer():
+    t = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[]))
+    t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    t.add_special_tokens([AddedToken('<s>', special=True, normalized=False), AddedToken('</s>', special=True, normalized=False)])
+    t.post_processor = processors.TemplateProcessing(single='<s> $A', special_tokens=[('<s>', 256)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, bos_token='<s>', eos_token='</s>')
+
+
+def scale(model):
+    """Random weights so that attention, norms and logits differ from token to token."""
+    for name, p in model.named_parameters():
+        noise = torch.randn(p.shape, dtype=torch.float64)
+        if 'norm' in name:
+            value = 1 + 0.1 * noise
+        elif name.endswith('bias'):
+            value = 0.3 * noise
+        elif 'embed' in name or 'lm_head' in name:
+            value = noise * (2 / p.shape[-1] ** 0.5 if 'head' in name or model.config.tie_word_embeddings else 0.5)
+        else:
+            value = (1.5 if 'q_proj' in name or 'k_proj' in name else 1) * noise / p.shape[-1] ** 0.5
+        p.data = value.to(torch.bfloat16).to(p.dtype)
+
+
+def run(model, prompt):
+    """Logits of the prompt, then of one token after another through the cache."""
+    with torch.no_grad():
+        done = model(torch.tensor([prompt]), use_cache=True)
+        logits, ids = [done.logits[0]], []
+        while len(ids) < GENERATED:
+            ids.append(int(logits[-1][-1].argmax()))
+            done = model(torch.tensor([[ids[-1]]]), past_key_values=done.past_key_values, use_cache=True)
+            logits.append(done.logits[0])
+    return ids, torch.cat(logits).numpy()
+
+
+def make(name, seed):
+    config_class, options = MODELS[name]
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config_class(**options), attn_implementation='eager').double().eval()
+    scale(model)
+    prompt = [256] + list(np.random.default_rng(seed).integers(0, 256, PROMPT - 1))
+    prompt = [int(i) for i in prompt]
+    ids, logits = run(model, prompt)
+    best = np.sort(logits[PROMPT - 1:], axis=1)
+    if (best[:, -1] - best[:, -2]).min() < 4 * tolerances.rows('MODEL')['logits'][0] * (logits.max() - logits.min()):
+        return False  # too close for an exact comparison of ids
+    folder = DATA / name
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    np.save(folder / 'logits.npy', logits.astype(np.float32))
+    versions = {m.__name__: m.__version__ for m in (torch, transformers, tokenizers, np)}
+    (folder / 'ids.json').write_text(json.dumps({'prompt': prompt, 'generated': ids, 'seed': seed, 'versions': versions}, indent=1) + '\n')
+    return True
+
+
+def main():
+    for name in sys.argv[1:] or MODELS:
+        seed = next(s for s in range(100) if make(name, s))
+        print(name, 'seed', seed)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,165 @@
+/* gguf_split: models in several files, whole ones and ones with a part that is missing, of another model, or not the first. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model/gguf.h"
+#include "support/bytes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PARTS = 3 };
+
+static char dir[] = "/tmp/weft-test-XXXXXX";
+
+typedef struct part {
+    const char *file, *tensor; /* tensor: its only one, eight F32 of `value` */
+    uint32_t no, count, total;
+    float value;
+} part;
+
+static const char *path_of(const char *file)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    return path;
+}
+
+static void write_part(const part *p)
+{
+    bytes b = {0};
+    gguf_head(&b, 3, 1, p->no ? 3 : 4);
+    gguf_kv_u32(&b, "split.no", p->no);
+    gguf_kv_u32(&b, "split.count", p->count);
+    gguf_kv_u32(&b, "split.tensors.count", p->total);
+    if (!p->no) gguf_kv_str(&b, "general.architecture", "llama");
+    gguf_tensor(&b, p->tensor, 1, (uint64_t[]){8}, 0, 0);
+    bytes_align(&b, 32);
+    for (int i = 0; i < 8; i++) bytes_put(&b, &p->value, sizeof p->value);
+    FILE *f = fopen(path_of(p->file), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(b.data, 1, b.len, f), b.len);
+    fclose(f);
+    bytes_free(&b);
+}
+
+static const part good[PARTS] = {
+    {"m-00001-of-00003.gguf", "c", 0, 3, 3, 1},
+    {"m-00002-of-00003.gguf", "a", 1, 3, 3, 2},
+    {"m-00003-of-00003.gguf", "b", 2, 3, 3, 3},
+};
+
+static void write_good(void)
+{
+    for (int i = 0; i < PARTS; i++) write_part(&good[i]);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PARTS; i++) unlink(path_of(good[i].file));
+    unlink(path_of("other.gguf"));
+    return rmdir(dir);
+}
+
+static void fails(const char *file, weft_status want, const char *words)
+{
+    wf_gguf *g = NULL;
+    assert_int_equal(wf_gguf_open(path_of(file), &g), want);
+    assert_null(g);
+    if (!strstr(wf_error(), words)) fail_msg("'%s' does not say '%s'", wf_error(), words);
+}
+
+static void whole(void **state)
+{
+    (void)state;
+    wf_gguf *g = NULL;
+    uint64_t size = 0;
+    write_good();
+    assert_int_equal(wf_gguf_open(path_of(good[0].file), &g), WEFT_OK);
+    assert_int_equal(g->n_tensors, PARTS);
+    assert_int_equal(g->n_maps, PARTS);
+    for (int i = 0; i < PARTS; i++) {
+        const wf_gguf_tensor *t = wf_gguf_tensor_find(g, good[i].tensor);
+        assert_non_null(t);
+        for (int k = 0; k < 8; k++) assert_memory_equal(t->data + 4 * k, &good[i].value, 4);
+        size += g->maps[i].size;
+    }
+    assert_int_equal(wf_gguf_bytes(g), size);
+    assert_non_null(wf_gguf_find(g, "general.architecture"));
+    wf_gguf_close(g);
+}
+
+static void missing(void **state)
+{
+    (void)state;
+    write_good();
+    unlink(path_of(good[2].file));
+    fails(good[0].file, WEFT_ERR_IO, "part 3 of 3: cannot open");
+    fails(good[0].file, WEFT_ERR_IO, good[2].file);
+}
+
+static void not_the_first(void **state)
+{
+    (void)state;
+    write_good();
+    fails(good[1].file, WEFT_ERR_ARG, "name the first one, whose name ends in -00001-of-00003.gguf");
+}
+
+static void another_name(void **state)
+{
+    (void)state;
+    part p = good[0];
+    p.file = "other.gguf";
+    write_part(&p);
+    fails("other.gguf", WEFT_ERR_UNSUPPORTED, "end in -00001-of-00003.gguf");
+}
+
+/* What stands in a part in place of the third one. */
+static void wrong_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        part p;
+        const char *words;
+    } wrong[] = {
+        {{"m-00003-of-00003.gguf", "b", 1, 3, 3, 3}, "says that it is part 2 of 3"},
+        {{"m-00003-of-00003.gguf", "b", 2, 4, 3, 3}, "says that it is part 3 of 4"},
+        {{"m-00003-of-00003.gguf", "a", 2, 3, 3, 3}, "'a' appears twice"},
+    };
+    for (size_t i = 0; i < WF_LEN(wrong); i++) {
+        write_good();
+        write_part(&wrong[i].p);
+        fails(good[0].file, WEFT_ERR_FORMAT, wrong[i].words);
+    }
+}
+
+static void another_total(void **state)
+{
+    (void)state;
+    part p = good[0];
+    write_good();
+    p.total = 4;
+    write_part(&p);
+    fails(good[0].file, WEFT_ERR_FORMAT, "have 3 tensors, not the 4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole),        cmocka_unit_test(missing),     cmocka_unit_test(not_the_first),
+        cmocka_unit_test(another_name), cmocka_unit_test(wrong_parts), cmocka_unit_test(another_total),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

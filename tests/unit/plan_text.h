@@ -1,0 +1,26 @@
+/* Plans from text, for tests. */
+#ifndef PLAN_TEXT_H
+#define PLAN_TEXT_H
+
+#include "plan/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
+{
+    char path[] = "/tmp/weft-plan-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    fputs(text, f);
+    fclose(f);
+    weft_status s = wf_plans_load(g, path, p);
+    unlink(path);
+    return s == WEFT_OK ? wf_plans_finish(g, p, 128) : s;
+}
+
+#endif

@@ -1,0 +1,373 @@
+/* safetensors: files, folders and indexes, right and wrong. Each wrong one must give an error whose message names what is wrong. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "model/safetensors.h"
+#include "support/bytes.h"
+#include "tensor/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- one file ------------------------------------------------------------------------------------ */
+
+#define T(name, type, shape, from, to) "\"" name "\":{\"dtype\":\"" type "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define GOOD "{\"__metadata__\":{\"format\":\"pt\"}," T("b", "BF16", "[2,3]", "16", "28") "," T("a", "F32", "[4]", "0", "16") "}   "
+
+static void build(bytes *b, uint64_t len, const char *header, size_t data)
+{
+    bytes_u64(b, len);
+    bytes_put(b, header, strlen(header));
+    bytes_zero(b, data);
+}
+
+/* Opens a copy of exactly these bytes, so that a read behind the end shows up. */
+static weft_status open_bytes(const bytes *b, wf_safetensors **out)
+{
+    uint8_t *copy = malloc(b->len ? b->len : 1);
+    assert_non_null(copy);
+    if (b->len) memcpy(copy, b->data, b->len);
+    weft_status s = wf_safetensors_open_memory(copy, b->len, "test", out);
+    if (s) free(copy);
+    return s;
+}
+
+static void close_bytes(wf_safetensors *s)
+{
+    uint8_t *copy = (uint8_t *)s->maps[0].data;
+    wf_safetensors_close(s);
+    free(copy);
+}
+
+static void good(void **state)
+{
+    (void)state;
+    bytes b = {0};
+    wf_safetensors *s;
+    build(&b, strlen(GOOD), GOOD, 28);
+    assert_int_equal(open_bytes(&b, &s), WEFT_OK);
+    const wf_safetensor *t = wf_safetensors_find(s, "b");
+    assert_int_equal(s->n_tensors, 2);
+    assert_non_null(t);
+    assert_string_equal(t->type, "BF16");
+    assert_int_equal(t->dtype, WF_BF16);
+    assert_int_equal(t->n_dims, 2);
+    assert_int_equal(t->shape[0], 2);
+    assert_int_equal(t->shape[1], 3);
+    assert_int_equal(t->bytes, 12);
+    assert_ptr_equal(t->data, s->maps[0].data + 8 + strlen(GOOD) + 16);
+    assert_int_equal(t->offset, 8 + strlen(GOOD) + 16);
+    assert_null(wf_safetensors_find(s, "c"));
+    close_bytes(s);
+    bytes_free(&b);
+}
+
+/* Headers that are wrong; the length is theirs, and `data` bytes follow. */
+static const struct {
+    const char *header;
+    size_t data;
+    const char *message;
+} wrong[] = {
+    {"", 0, "'{'"},
+    {" {}", 0, "'{'"},
+    {"[]", 0, "'{'"},
+    {"{", 0, "bad JSON"},
+    {"{} x", 0, "bad JSON"},
+    {"{\"a\":1}", 0, "tensor 'a': its description is no object"},
+    {"{\"\xff\":{}}", 0, "bad JSON"},
+    {"{" T("a", "F32", "[1]", "0", "4") "," T("a", "F32", "[1]", "4", "8") "}", 8, "duplicate"},
+    {"{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "duplicate"},
+    {"{" T("a", "F33", "[1]", "0", "4") "}", 4, "tensor 'a': dtype 'F33' does not exist"},
+    {"{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'dtype' is not a string"},
+    {"{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "'dtype' is missing"},
+    {"{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, "'shape' is missing"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":4,\"data_offsets\":[0,4]}}", 4, "'shape' is not an array"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "data_offsets"},
+    {"{" T("a", "F32", "[-1]", "0", "4") "}", 4, "'shape' holds a value"},
+    {"{" T("a", "F32", "[1.0]", "0", "4") "}", 4, "'shape' holds a value"},
+    {"{" T("a", "F32", "[\"1\"]", "0", "4") "}", 4, "'shape' holds a value"},
+    {"{" T("a", "F32", "[1,1,1,1,1,1,1,1,1]", "0", "4") "}", 4, "9 dimensions"},
+    {"{" T("a", "F32", "[4294967296,4294967296]", "0", "4") "}", 4, "overflows"},
+    {"{" T("a", "F32", "[4611686018427387904]", "0", "4") "}", 4, "whole number of bytes"},
+    {"{" T("a", "F32", "[99999999999999999999]", "0", "4") "}", 4, "'shape' holds a value"},
+    {"{" T("a", "F32", "[1]", "-4", "0") "}", 4, "data_offsets"},
+    {"{" T("a", "F32", "[1]", "4", "0") "}", 4, "no range"},
+    {"{" T("a", "F32", "[1]", "0", "9223372036854775807") "}", 4, "no range"},
+    {"{" T("a", "F32", "[2]", "0", "8") "}", 4, "cut short"},
+    {"{" T("a", "F32", "[2]", "0", "4") "}", 4, "its shape takes 8 bytes of F32, its data_offsets span 4"},
+    {"{" T("a", "F16", "[1]", "0", "4") "}", 4, "its shape takes 2 bytes of F16"},
+    {"{" T("a", "F4", "[3]", "0", "2") "}", 2, "whole number of bytes"},
+    {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "4", "12") "}", 12, "tensors 'a' and 'b' overlap"},
+    {"{" T("a", "F32", "[2]", "0", "8") "," T("b", "F32", "[2]", "0", "8") "}", 8, "overlap"},
+    {"{" T("a", "F32", "[1]", "0", "4") "," T("b", "F32", "[1]", "8", "12") "}", 12, "bytes 4 to 8 before tensor 'b'"},
+    {"{" T("a", "F32", "[1]", "4", "8") "}", 8, "bytes 0 to 4 before tensor 'a'"},
+    {"{" T("a", "F32", "[1]", "0", "4") "}", 9, "the last 5 bytes"},
+    {"{}", 3, "the last 3 bytes"},
+};
+
+static void fails_with(const bytes *b, const char *message)
+{
+    wf_safetensors *s = NULL;
+    assert_int_equal(open_bytes(b, &s), WEFT_ERR_FORMAT);
+    assert_null(s);
+    if (!strstr(wf_error(), message)) fail_msg("'%s' lacks '%s'", wf_error(), message);
+}
+
+static void headers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(wrong); i++) {
+        bytes b = {0};
+        build(&b, strlen(wrong[i].header), wrong[i].header, wrong[i].data);
+        fails_with(&b, wrong[i].message);
+        bytes_free(&b);
+    }
+}
+
+static void lengths(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t len;
+        const char *message;
+    } cases[] = {{UINT64_MAX, "at most"}, {1ull << 63, "at most"}, {(100u << 20) + 1, "at most"}, {100u << 20, "only"}, {strlen(GOOD) + 29, "only"}, {0, "'{'"}, {1, "bad JSON"}};
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        bytes b = {0};
+        build(&b, cases[i].len, GOOD, 28);
+        fails_with(&b, cases[i].message);
+        bytes_free(&b);
+    }
+}
+
+static void cut_anywhere(void **state)
+{
+    (void)state;
+    bytes b = {0};
+    build(&b, strlen(GOOD), GOOD, 28);
+    for (size_t n = 0; n < strlen(GOOD) + 36; n++) {
+        bytes cut = {b.data, n, n};
+        fails_with(&cut, "");
+    }
+    bytes_free(&b);
+}
+
+static void deep(void **state)
+{
+    (void)state;
+    enum { DEPTH = 100000 };
+    static char header[5 + DEPTH + 1];
+    memcpy(header, "{\"a\":", 5);
+    memset(header + 5, '[', DEPTH);
+    bytes b = {0};
+    build(&b, strlen(header), header, 0);
+    fails_with(&b, "depth");
+    bytes_free(&b);
+}
+
+/* Tensors without bytes or dimensions are part of the format. */
+static void empty(void **state)
+{
+    (void)state;
+    bytes b = {0};
+    wf_safetensors *s;
+    const char *header = "{" T("z", "F32", "[0,4]", "0", "0") "," T("one", "I64", "[]", "0", "8") "}";
+    build(&b, strlen(header), header, 8);
+    assert_int_equal(open_bytes(&b, &s), WEFT_OK);
+    assert_int_equal(wf_safetensors_find(s, "one")->dtype, -1);
+    assert_int_equal(wf_safetensors_find(s, "z")->bytes, 0);
+    close_bytes(s);
+    bytes_free(&b);
+}
+
+/* ---- folders --------------------------------------------------------------------------------------- */
+
+static char folder[64];
+
+static void write_file(const char *name, const void *data, size_t len)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, len, f), len);
+    fclose(f);
+}
+
+static void write_tensors(const char *name, const char *header, size_t data)
+{
+    bytes b = {0};
+    build(&b, strlen(header), header, data);
+    write_file(name, b.data, b.len);
+    bytes_free(&b);
+}
+
+static void write_text(const char *name, const char *text)
+{
+    write_file(name, text, strlen(text));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/weft-safetensors-XXXXXX");
+    return !mkdtemp(folder);
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+#define A "{" T("a", "F32", "[1]", "0", "4") "}"
+#define B "{" T("b", "F16", "[1]", "0", "2") "}"
+#define INDEX "model.safetensors.index.json"
+
+static void two_shards(const char *index)
+{
+    write_tensors("model-00001-of-00002.safetensors", A, 4);
+    write_tensors("model-00002-of-00002.safetensors", B, 2);
+    write_text(INDEX, index);
+}
+
+#define MAP(a, b) "{\"metadata\":{\"total_size\":6},\"weight_map\":{\"a\":" a ",\"b\":" b "}}"
+#define ONE "\"model-00001-of-00002.safetensors\""
+#define TWO "\"model-00002-of-00002.safetensors\""
+
+static void shards(void **state)
+{
+    (void)state;
+    wf_safetensors *s;
+    two_shards(MAP(ONE, TWO));
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK);
+    assert_int_equal(s->n_maps, 2);
+    assert_int_equal(s->n_tensors, 2);
+    assert_int_equal(wf_safetensors_find(s, "b")->dtype, WF_F16);
+    wf_safetensors_close(s);
+}
+
+static void indexes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *index, *message;
+    } cases[] = {
+        {MAP(ONE, ONE), "tensor 'b' is not in model-00001-of-00002.safetensors"},
+        {MAP(TWO, ONE), "is not in"},
+        {MAP(ONE, "\"absent.safetensors\""), "cannot open"},
+        {MAP(ONE, "\"../model.safetensors\""), "does not lie in this folder"},
+        {MAP(ONE, "\"/etc/passwd\""), "does not lie in this folder"},
+        {MAP(ONE, "\"sub/model.safetensors\""), "does not lie in this folder"},
+        {MAP(ONE, "\"..\""), "does not lie in this folder"},
+        {MAP(ONE, "\"\""), "does not lie in this folder"},
+        {MAP(ONE, "3"), "is not a name"},
+        {MAP(ONE, "\"a\\u0000b\""), ""},
+        {"{\"weight_map\":{\"a\":" ONE ",\"b\":" TWO ",\"c\":" TWO "}}", "tensor 'c' is not in"},
+        {"{\"weight_map\":{\"a\":" ONE ",\"a\":" TWO "}}", "duplicate"},
+        {"{\"weight_map\":{}}", "names no file"},
+        {"{\"weight_map\":[]}", "not an object"},
+        {"{}", "'weight_map' is missing"},
+        {"[]", "no JSON object"},
+        {"", "bad JSON"},
+        {MAP(ONE, "\"" INDEX "\""), "model.safetensors.index.json"},
+    };
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_safetensors *s;
+        two_shards(cases[i].index);
+        assert_int_not_equal(wf_safetensors_open(folder, &s), WEFT_OK);
+        if (!strstr(wf_error(), cases[i].message)) fail_msg("'%s' lacks '%s'", wf_error(), cases[i].message);
+    }
+}
+
+static void twice(void **state)
+{
+    (void)state;
+    wf_safetensors *s;
+    two_shards(MAP(ONE, TWO));
+    write_tensors("model-00002-of-00002.safetensors", "{" T("b", "F16", "[1]", "0", "2") "," T("a", "F16", "[1]", "2", "4") "}", 4);
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_ERR_FORMAT);
+    assert_non_null(strstr(wf_error(), "tensor 'a' is in two files"));
+}
+
+/* Hugging Face's cache: the snapshot's files are links to blobs elsewhere. */
+static void links(void **state)
+{
+    (void)state;
+    char from[128], to[128];
+    wf_safetensors *s;
+    snprintf(to, sizeof to, "%s/blobs", folder);
+    mkdir(to, 0700);
+    snprintf(to, sizeof to, "%s/snapshots", folder);
+    mkdir(to, 0700);
+    write_tensors("blobs/0a1b", A, 4);
+    snprintf(from, sizeof from, "%s/snapshots/model.safetensors", folder);
+    assert_int_equal(symlink("../blobs/0a1b", from), 0);
+    assert_int_equal(wf_safetensors_open(to, &s), WEFT_OK);
+    assert_int_equal(s->n_tensors, 1);
+    wf_safetensors_close(s);
+    unlink(from);
+    assert_int_equal(symlink("../blobs/gone", from), 0);
+    assert_int_equal(wf_safetensors_open(to, &s), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "snapshots/model.safetensors"));
+}
+
+static void not_files(void **state)
+{
+    (void)state;
+    char path[128];
+    wf_safetensors *s;
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    mkdir(path, 0700);
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "a directory"));
+    rmdir(path);
+    mkfifo(path, 0600);
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_ERR_IO);
+    assert_non_null(strstr(wf_error(), "a FIFO"));
+}
+
+static void other_formats(void **state)
+{
+    (void)state;
+    wf_safetensors *s;
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK); /* a vocabulary alone */
+    assert_int_equal(s->n_tensors, 0);
+    wf_safetensors_close(s);
+    write_text("pytorch_model.bin", "PK");
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(wf_error(), "pytorch_model.bin"));
+}
+
+/* The same rules as for other maps: what is written to while it is mapped is told. */
+static void changed(void **state)
+{
+    (void)state;
+    wf_safetensors *s;
+    write_tensors("model.safetensors", A, 4);
+    assert_int_equal(wf_safetensors_open(folder, &s), WEFT_OK);
+    assert_false(wf_map_broken(&s->maps[0]));
+    write_tensors("model.safetensors", A, 4);
+    assert_true(wf_map_broken(&s->maps[0]));
+    wf_safetensors_close(s);
+}
+
+int main(void)
+{
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good),    cmocka_unit_test(headers), cmocka_unit_test(lengths), cmocka_unit_test(cut_anywhere), cmocka_unit_test(deep),
+        cmocka_unit_test(empty),   IN_FOLDER(shards),         IN_FOLDER(indexes),        IN_FOLDER(twice),               IN_FOLDER(links),
+        IN_FOLDER(not_files),      IN_FOLDER(other_formats),  IN_FOLDER(changed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,466 @@
+/* sched_world: thousands of random requests through the scheduler, without a device. All invariants hold at each step.
+ *
+ * An array simulates the KV cache: each slot holds a hash of the tokens up to its own. Before a row is computed, all
+ * slots that it attends to must hold the hashes of its own tokens. So a page that is lost, stale, allocated twice or
+ * shared by mistake is found at once.
+ *
+ * In worlds with a unified pool, each step overwrites all slots that its activations cover.
+ *
+ * In unlucky worlds the host has often no memory for what the scheduler wants: a request may then have to compute again what it had
+ * computed, but it ends as others do.
+ *
+ * Asynchronous worlds learn a step's tokens when the next step has been formed; until then the scheduler sees UNKNOWN in
+ * their place. */
+#ifndef SCHED_WORLD_H
+#define SCHED_WORLD_H
+
+#include "sched/sched.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define PAGE   4
+#define LONGEST 64
+#define UNKNOWN (-12345)
+#define TORN    UINT64_MAX
+#define MOST    16 /* sequences of a step */
+
+typedef struct sim {
+    wf_seq q; /* first, so that it is found from its sequence */
+    int32_t tokens[LONGEST + 1], truth[LONGEST + 1]; /* what the scheduler may see; what will have been there */
+    uint64_t host[LONGEST + PAGE];
+    bool computed[LONGEST + 1]; /* once at least, or found in the prefix cache */
+    uint32_t want;
+    int64_t began;
+    struct sim *link; /* of all that have not ended */
+} sim;
+
+/* A step in flight: its tokens are not known yet. */
+typedef struct sim_step {
+    struct {
+        sim *r; /* NULL: it has ended */
+        bool chooses;
+    } part[MOST];
+    sim *chooser[MOST]; /* by row of the logits */
+    int n;
+    bool sync;
+} sim_step;
+
+typedef struct world {
+    wf_sched s;
+    wf_batch b;
+    bool ahead;
+    sim_step now, before;
+    uint64_t *kv; /* [pages * PAGE] */
+    int *row_at;  /* the same: row of the batch that writes there */
+    sim *alive;
+    int sent, ended, steps, moved, pending, torn; /* torn: steps whose activations covered pages that others used */
+    uint32_t most_running;
+    uint64_t most_bytes; /* that pages in use and activations took in a step */
+    uint64_t again; /* tokens computed again */
+    bool spacious; /* never short of pages */
+    bool unlucky;
+} world;
+
+static const wf_limits tight = {.step_tokens = 24, .logit_rows = 6, .seqs = 5, .seq_pages = LONGEST / PAGE, .pages = 40};
+static const wf_limits roomy = {.step_tokens = 32, .logit_rows = 32, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = 12 * LONGEST / PAGE};
+/* Far fewer pages than the sequences may want: the prediction is wrong again and again. */
+static const wf_limits starved = {.step_tokens = 24, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .pages = LONGEST / PAGE + 3};
+
+/* As an engine with memory for l's pages beside activations of row and logit_row bytes, pages being of 100. */
+static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
+{
+    l.pool = (wf_unified_pool){.page = 100, .token = row, .logit_row = logit_row};
+    l.pool.bytes = l.pages * l.pool.page + wf_unified_pool_step_bytes(&l.pool, l.step_tokens, l.logit_rows);
+    l.pages = l.seqs * l.seq_pages;
+    l.pages = wf_limits_max_pages(&l, 1);
+    return l;
+}
+
+/* ---- memory of the host, by the linker's hand ------------------------------------------------------------------ */
+
+static bool scarce;
+static uint64_t n_asked, n_denied;
+
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static bool denied(void)
+{
+    bool no = scarce && wf_random(3, ++n_asked) % 3 == 0;
+    n_denied += no;
+    return no;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return denied() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return denied() ? NULL : __real_realloc(p, n);
+}
+
+/* ---- simulation ---------------------------------------------------------------------------------------------- */
+
+static uint64_t chain(const sim *r, uint32_t n)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < n; i++) h = wf_random(h, (uint32_t)r->truth[i]);
+    return h;
+}
+
+static void check_seen(const world *w, const sim *r, uint32_t n)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        h = wf_random(h, (uint32_t)r->truth[i]);
+        assert_int_equal(w->kv[r->q.pages[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h);
+    }
+}
+
+/* Now and then the host has no memory for a sequence's pages. */
+static bool refused(world *w, const wf_swap *m)
+{
+    if (!m->out || wf_random((uint64_t)w->steps, (uint64_t)w->moved) % 8) return false;
+    wf_sched_discard(&w->s, m->q);
+    return true;
+}
+
+static void simulate_swaps(world *w, bool out)
+{
+    for (size_t i = 0; i < w->s.n_swaps; i++) {
+        const wf_swap *m = &w->s.swaps[i];
+        sim *r = (sim *)m->q;
+        for (size_t k = 0; k < i; k++) assert_ptr_not_equal(m->q, w->s.swaps[k].q);
+        if (m->out != out || refused(w, m)) continue;
+        for (uint32_t k = 0; k < m->n * PAGE; k++) {
+            uint64_t *slot = &w->kv[m->pages[k / PAGE] * PAGE + (int32_t)(k % PAGE)];
+            if (m->out) r->host[k] = *slot;
+            else *slot = r->host[k];
+        }
+        w->moved += m->out;
+    }
+}
+
+/* Known tokens are given by id, pending ones by the row of logits that samples them in the previous step. */
+static void check_token(world *w, const sim *r, uint32_t pos, int32_t slot)
+{
+    int32_t token = w->b.in[WF_INPUT_TOKEN][w->row_at[slot]];
+    if (pos < r->q.n_tokens) {
+        assert_int_equal(token, r->truth[pos]);
+        return;
+    }
+    assert_int_equal(pos, r->q.n_tokens + r->q.n_pending - 1);
+    assert_in_range(-1 - token, 0, MOST - 1);
+    assert_ptr_equal(w->before.chooser[-1 - token], r);
+    w->pending++;
+}
+
+static void simulate_tokens(world *w)
+{
+    for (wf_seq *q = w->s.running; q; q = q->next) {
+        sim *r = (sim *)q;
+        if (q->n_scheduled) check_seen(w, r, q->n_computed);
+        for (uint32_t i = 0; i < q->n_computed; i++) r->computed[i] = true; /* in the prefix cache, say */
+        for (uint32_t i = q->n_computed; i < q->n_computed + q->n_scheduled; i++) {
+            int32_t page = q->pages[i / PAGE];
+            assert_int_equal(w->s.pages.list[page].refs, 1); /* shared pages are never written */
+            check_token(w, r, i, page * PAGE + (int32_t)(i % PAGE));
+            w->kv[page * PAGE + (int32_t)(i % PAGE)] = chain(r, i + 1);
+            w->again += r->computed[i];
+            r->computed[i] = true;
+        }
+    }
+}
+
+/* No page in use overlaps the step's activations. */
+static void simulate_activations(world *w)
+{
+    uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits), top = wf_limits_guaranteed_pages(&w->s.limits);
+    for (const wf_seq *q = w->s.running; q; q = q->next)
+        for (uint32_t i = 0; i < q->n_pages; i++) top = WF_MAX(top, (uint32_t)q->pages[i] + 1);
+    assert_true(top <= left);
+    /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for prompts. */
+    uint32_t rows = WF_MIN(w->s.limits.step_tokens, w->s.n_running + w->s.limits.step_tokens / 4);
+    assert_true(top <= wf_limits_pages(&w->s.limits, rows, w->s.n_running));
+    assert_int_equal(top, wf_pages_high_water(&w->s.pages));
+    for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++) w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
+    const wf_unified_pool *s = &w->s.limits.pool;
+    w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_unified_pool_step_bytes(s, w->b.n_tokens, w->b.n_logits));
+    w->most_running = WF_MAX(w->most_running, w->s.n_running);
+}
+
+/* ---- rules of every step ------------------------------------------------------------------------------------- */
+
+static uint32_t length(const wf_seq *q)
+{
+    return q->n_tokens + q->n_pending;
+}
+
+static bool decoding(const wf_seq *q)
+{
+    return q->n_computed && length(q) - q->n_computed == 1 && length(q) > q->n_prompt;
+}
+
+/* It ends with a pending token. */
+static bool ending(const wf_seq *q)
+{
+    return q->n_pending && length(q) >= q->max_tokens;
+}
+
+static void check_arrays(world *w)
+{
+    const wf_batch *b = &w->b;
+    const wf_limits *l = &w->s.limits;
+    assert_true(b->n_tokens <= l->step_tokens && b->n_logits <= l->logit_rows && b->n_seqs <= l->seqs);
+    char *used = calloc(l->pages * PAGE, 1);
+    for (uint32_t r = 0; r < b->n_tokens; r++) {
+        int32_t seq = b->in[WF_INPUT_SEQ][r], pos = b->in[WF_INPUT_POS][r], slot = b->in[WF_INPUT_SLOT][r];
+        int32_t at = b->in[WF_INPUT_INDPTR][seq] + pos / PAGE;
+        assert_true(seq >= 0 && (uint32_t)seq < b->n_seqs && (uint32_t)pos < b->max_kv && at < b->in[WF_INPUT_INDPTR][seq + 1]);
+        assert_int_equal(slot, b->in[WF_INPUT_PAGES][at] * PAGE + pos % PAGE);
+        assert_false(used[slot]);
+        used[slot] = 1;
+        w->row_at[slot] = (int)r;
+    }
+    for (uint32_t i = 0; i < b->n_logits; i++) assert_in_range(b->in[WF_INPUT_LOGIT_ROWS][i], 0, b->n_tokens - 1);
+    free(used);
+}
+
+/* Each page has as many references as sequences list it, and no page is lost. */
+static void check_pages(const world *w)
+{
+    const wf_pages *p = &w->s.pages;
+    uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
+    for (const wf_seq *q = w->s.running; q; q = q->next)
+        for (uint32_t i = 0; i < q->n_pages; i++) refs[q->pages[i]]++;
+    for (uint32_t i = 0; i < p->n; i++) {
+        assert_int_equal(p->list[i].refs, refs[i]);
+        in_use += refs[i] > 0;
+    }
+    assert_int_equal(in_use, wf_pages_in_use(p));
+    assert_int_equal(in_use + wf_pages_available(p, p->n), p->n);
+    free(refs);
+}
+
+static void check_turns(world *w)
+{
+    uint32_t decodes = 0, prefills = 0, left_out = 0;
+    int64_t last = INT64_MIN;
+    for (const wf_seq *q = w->s.running; q; q = q->next) {
+        assert_true(q->order >= last); /* one order */
+        last = q->order;
+        assert_true(w->ahead ? q->n_computed <= length(q) : q->n_computed < q->n_tokens);
+        decodes += decoding(q) && q->n_scheduled;
+        prefills += !decoding(q) && q->n_scheduled;
+        left_out += decoding(q) && !q->n_scheduled && !ending(q);
+    }
+    assert_true(w->s.n_running <= WF_MIN(w->s.limits.step_tokens, w->s.limits.seqs));
+    if (w->s.running && !w->before.n) assert_true(w->b.n_tokens > 0);
+    if (w->s.p.policy == WF_POLICY_REQUEST) assert_true(!decodes || !prefills);
+    else if (w->spacious) assert_int_equal(left_out, 0);
+    if (w->s.p.policy == WF_POLICY_SARATHI) assert_true(prefills <= 1);
+}
+
+static void check_tiles(world *w)
+{
+    uint32_t decodes = 0, over = w->b.n_tokens % w->s.p.tile;
+    for (const wf_seq *q = w->s.running; q; q = q->next) decodes += decoding(q) && q->n_scheduled;
+    if (w->s.p.policy > WF_POLICY_SARATHI || w->b.n_tokens < w->s.p.tile) return;
+    assert_true(!over || over >= w->b.n_tokens - decodes);
+}
+
+/* What a client was promised is what its sequences have not computed of their prompts yet; computing it again costs nothing. */
+static void check_accounts(const world *w)
+{
+    for (const wf_client *c = w->s.clients; c; c = c->next) {
+        int64_t promised = 0;
+        for (const sim *r = w->alive; r; r = r->link) {
+            bool active = r->q.state == WF_SEQ_RUNNING || r->q.state == WF_SEQ_PREEMPTED;
+            if (active && r->q.client == c) promised += r->q.n_prompt - r->q.n_paid;
+        }
+        assert_int_equal(c->promised, promised);
+    }
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+/* What is written at a position, by all alike. */
+static int32_t answer(uint32_t position)
+{
+    return (int32_t)(wf_random(7, position) % 1000);
+}
+
+static void set_truth(sim *r, uint32_t prompt)
+{
+    for (uint32_t i = 0; i <= LONGEST; i++) {
+        r->truth[i] = i < prompt ? r->tokens[i] : answer(i);
+        if (i >= prompt) r->tokens[i] = UNKNOWN;
+    }
+}
+
+/* Some prompts begin alike, a few are whole repetitions, and some are what others write further on. */
+static sim *new_request(world *w, uint64_t seed, uint64_t i)
+{
+    sim *r = calloc(1, sizeof *r);
+    uint32_t prompt = 1 + wf_random(seed, 5 * i) % 40, common = wf_random(seed, 5 * i + 1) % 3 ? prompt : 13;
+    for (uint32_t k = 0; k < prompt; k++) r->tokens[k] = (int32_t)(k < common ? k + i % 2 : wf_random(seed, 1000 * i + k) % 1000);
+    uint32_t from = i % 3 ? 0 : PAGE * (1 + (uint32_t)wf_random(seed, 5 * i + 1) % 10);
+    for (uint32_t k = 0; from && k < prompt; k++) r->tokens[k] = answer(from + k);
+    set_truth(r, prompt);
+    r->want = prompt + wf_random(seed, 5 * i + 2) % (LONGEST - prompt);
+    r->q = (wf_seq){.tokens = r->tokens, .n_tokens = prompt, .max_tokens = wf_random(seed, 5 * i + 3) % 2 ? LONGEST : WF_MAX(r->want, prompt + 1)};
+    r->q.all_logits = wf_random(seed, 5 * i + 4) % 7 == 0;
+    r->q.client_id = wf_random(~seed, i) % 4;
+    r->q.no_logits = r->want == prompt;
+    if (r->q.no_logits) r->q.max_tokens = prompt;
+    r->began = -1;
+    r->link = w->alive;
+    w->alive = r;
+    return r;
+}
+
+static void end_request(world *w, sim *r, bool finished)
+{
+    sim **at = &w->alive;
+    while (*at != r) at = &(*at)->link;
+    *at = r->link;
+    wf_sched_remove(&w->s, &r->q, finished);
+    for (int i = 0; i < w->now.n; i++)
+        if (w->now.part[i].r == r) w->now.part[i].r = NULL;
+    for (int i = 0; i < w->before.n; i++)
+        if (w->before.part[i].r == r) w->before.part[i].r = NULL;
+    free(r);
+    w->ended++;
+}
+
+/* Who has rows in the step just formed. Where all logits are wanted, the host gets them and learns its tokens at once. */
+static void note_step(world *w)
+{
+    w->now = (sim_step){.sync = !w->ahead};
+    for (wf_seq *q = w->s.running; q; q = q->next) {
+        sim *r = (sim *)q;
+        if (!q->n_scheduled) continue;
+        if (r->began < 0) r->began = w->steps;
+        bool chooses = q->n_computed + q->n_scheduled == length(q);
+        if (chooses) assert_int_equal(q->n_logits, q->all_logits ? q->n_scheduled : !q->no_logits);
+        w->now.sync |= q->all_logits;
+        for (uint32_t k = 0; k < q->n_logits && q->logit0 + k < MOST; k++) w->now.chooser[q->logit0 + k] = r;
+        w->now.part[w->now.n].chooses = chooses;
+        w->now.part[w->now.n++].r = r;
+    }
+}
+
+static void complete_step(world *w, sim_step *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        sim *r = f->part[i].r;
+        if (!r || !f->part[i].chooses) continue;
+        wf_seq *q = &r->q;
+        q->n_pending -= q->n_pending > 0;
+        if (q->n_tokens >= r->want) end_request(w, r, true);
+        else r->tokens[q->n_tokens] = r->truth[q->n_tokens], q->n_tokens++;
+    }
+    f->n = 0;
+}
+
+static void open_world(world *w, const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed)
+{
+    *w = (world){.kv = calloc(l->pages * PAGE, sizeof *w->kv), .row_at = calloc(l->pages * PAGE, sizeof *w->row_at), .spacious = l->pages == l->seqs * l->seq_pages};
+    wf_sched_params p = {.policy = policy, .page_tokens = PAGE, .tile = tile, .shuffle_pages = seed};
+    assert_int_equal(wf_sched_init(&w->s, l, &p), WEFT_OK);
+    assert_int_equal(wf_batch_init(&w->b, l), WEFT_OK);
+}
+
+static void close_world(world *w)
+{
+    assert_int_equal(wf_pages_available(&w->s.pages, w->s.limits.pages), w->s.limits.pages);
+    assert_true(!w->s.running && !w->s.n_running && !w->s.n_waiting && !w->alive);
+    wf_batch_free(&w->b);
+    wf_sched_free(&w->s);
+    free(w->kv);
+    free(w->row_at);
+}
+
+static void step(world *w)
+{
+    w->steps++;
+    scarce = w->unlucky;
+    wf_sched_batch(&w->s, &w->b);
+    scarce = false;
+    check_arrays(w);
+    check_pages(w);
+    check_turns(w);
+    check_tiles(w);
+    if (!w->b.n_tokens) assert_int_equal(w->s.n_swaps, 0); /* an engine submits no step without tokens, and its copies with it */
+    note_step(w);
+    simulate_swaps(w, true);
+    simulate_swaps(w, false);
+    simulate_activations(w);
+    simulate_tokens(w);
+    scarce = w->unlucky;
+    wf_sched_advance(&w->s, !w->now.sync);
+    scarce = false;
+    assert_int_equal(w->s.n_recomputed, w->again);
+    check_accounts(w);
+    complete_step(w, &w->before);
+    if (w->now.sync) complete_step(w, &w->now);
+    else w->before = w->now;
+    w->now.n = 0;
+}
+
+/* Now and then a client goes away, wherever its request is. */
+static void cancel_one(world *w, uint64_t seed)
+{
+    uint64_t n = wf_random(seed, 77 + (uint64_t)w->steps);
+    sim *r = w->alive;
+    if (n % 20) return;
+    for (n = n / 20 % 5; r && n; n--) r = r->link;
+    if (r) end_request(w, r, false);
+}
+
+/* Some come at once. */
+static void arrive(world *w, uint64_t seed, int n_requests)
+{
+    for (; w->sent < n_requests && wf_random(seed, 1000000 + (uint64_t)w->steps * 50 + (uint64_t)w->sent) % 3; w->sent++) {
+        sim *r = new_request(w, seed, (uint64_t)w->sent);
+        scarce = w->unlucky;
+        wf_sched_add(&w->s, &r->q);
+        scarce = false;
+    }
+}
+
+static void run_world(world *w, uint64_t seed, int n_requests, bool cancel)
+{
+    while (w->ended < n_requests) {
+        assert_true(w->steps < 200 * n_requests);
+        arrive(w, seed, n_requests);
+        if (cancel) cancel_one(w, seed);
+        step(w);
+    }
+    assert_true(w->s.prefix_hits <= w->s.prefix_queries);
+    assert_int_equal(w->pending > 0, w->ahead);
+}
+
+/* Returns how many were preempted. */
+static int play(const wf_limits *l, enum wf_policy policy, uint32_t tile, uint64_t seed, int n_requests, bool cancel, bool ahead, int *torn)
+{
+    world w;
+    open_world(&w, l, policy, tile, seed);
+    w.ahead = ahead;
+    run_world(&w, seed, n_requests, cancel);
+    int moved = w.moved;
+    *torn += w.torn;
+    close_world(&w);
+    return moved;
+}
+
+#endif

@@ -1,0 +1,225 @@
+/* text_json: tokenizers as tokenizer.json describes them. The fixtures of tests/text/data were trained and their ids made with Hugging Face's
+ * library (make_tokenizers.py there). What is wrong in a file gives an error that names it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "text/internal.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const kinds[] = {"llama3", "qwen2", "gpt4o", "gpt2", "starcoder", "falcon", "deepseek", "word",
+                                    "llama2", "mistral", "gemma", "merging", "unigram", "unigram_bytes", "plain"};
+
+static wf_tokenizer *open_kind(const char *name)
+{
+    char path[128], *text;
+    size_t len;
+    wf_tokenizer *t;
+    snprintf(path, sizeof path, "tests/text/data/%s.json", name);
+    assert_int_equal(wf_read_file(path, 1 << 20, &text, &len), WEFT_OK);
+    if (wf_tokenizer_from_json(text, len, &t)) fail_msg("%s: %s", name, wf_error());
+    free(text);
+    return t;
+}
+
+/* ---- ids --------------------------------------------------------------------------------------- */
+
+static void check_row(const wf_tokenizer *t, const char *kind, const char *line)
+{
+    json_t *row = json_loads(line, JSON_ALLOW_NUL, NULL), *text = json_array_get(row, 0), *want = json_array_get(row, 1);
+    int32_t *ids;
+    size_t n;
+    assert_true(json_is_string(text));
+    assert_int_equal(wf_tokenize(t, json_string_value(text), json_string_length(text), 0, &ids, &n), WEFT_OK);
+    bool same = n == json_array_size(want);
+    for (size_t i = 0; i < n && same; i++) same = ids[i] == json_integer_value(json_array_get(want, i));
+    if (!same) fail_msg("%s: other ids: %s", kind, line);
+    free(ids);
+    json_decref(row);
+}
+
+static void ids_of_kind(const char *kind)
+{
+    char path[128], *text;
+    size_t len, rows = 0;
+    wf_tokenizer *t = open_kind(kind);
+    snprintf(path, sizeof path, "tests/text/data/%s.ids", kind);
+    assert_int_equal(wf_read_file(path, 1 << 20, &text, &len), WEFT_OK);
+    strtok(text, "\n"); /* the version */
+    for (const char *line; (line = strtok(NULL, "\n")); rows++) check_row(t, kind, line);
+    assert_int_equal(rows, 150);
+    free(text);
+    wf_tokenizer_destroy(t);
+}
+
+static void ids(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(kinds); i++) ids_of_kind(kinds[i]);
+}
+
+/* ---- any bytes ------------------------------------------------------------------------------------ */
+
+static void any_bytes(void **state)
+{
+    (void)state;
+    static const char text[] = "a\xff \xc3(\xe2\x82 \xf0\x9f\x98\x80 \xed\xa0\x80z<|both|> \xfe";
+    for (size_t i = 0; i < WF_LEN(kinds); i++) {
+        wf_tokenizer *t = open_kind(kinds[i]);
+        for (size_t n = 0; n < sizeof text; n++) {
+            int32_t *v;
+            size_t count, len;
+            char *back;
+            assert_int_equal(wf_tokenize(t, text, n, 0, &v, &count), WEFT_OK);
+            for (size_t k = 0; k < count; k++) assert_in_range(v[k], 0, wf_token_count(t) - 1);
+            assert_int_equal(wf_detokenize(t, v, count, 0, &back, &len), WEFT_OK);
+            free(back);
+            free(v);
+        }
+        wf_tokenizer_destroy(t);
+    }
+}
+
+static void text_back(void **state)
+{
+    (void)state;
+    static const char *const which[] = {"llama3", "gpt4o", "word", "llama2", "mistral", "gemma"};
+    static const char text[] = "It's 1234.5 \xe2\x82\xac for  two, \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x98\x80\n\tend";
+    for (size_t i = 0; i < WF_LEN(which); i++) {
+        wf_tokenizer *t = open_kind(which[i]);
+        int32_t *v;
+        size_t n, len;
+        char *back;
+        assert_int_equal(wf_tokenize(t, text, strlen(text), WEFT_TEXT_NO_ADD_SPECIAL, &v, &n), WEFT_OK);
+        assert_int_equal(wf_detokenize(t, v, n, 0, &back, &len), WEFT_OK);
+        assert_string_equal(back, text);
+        free(back);
+        free(v);
+        wf_tokenizer_destroy(t);
+    }
+}
+
+/* Text of others never becomes a control token, whatever the rules say. */
+static void no_forged_tokens(void **state)
+{
+    (void)state;
+    static const char text[] = "<|left|>x <|right|> <|alone|> <|end|>";
+    for (size_t i = 0; i < WF_LEN(kinds); i++) {
+        wf_tokenizer *t = open_kind(kinds[i]);
+        wf_text_span all = {0, sizeof text - 1};
+        int32_t *v;
+        size_t n;
+        assert_int_equal(wf_tokenize_around(t, text, sizeof text - 1, &all, 1, WEFT_TEXT_NO_ADD_SPECIAL, &v, &n), WEFT_OK);
+        for (size_t k = 0; k < n; k++) assert_false(wf_token_is_control(t, v[k]));
+        free(v);
+        assert_int_equal(wf_tokenize(t, text, sizeof text - 1, WEFT_TEXT_NO_ADD_SPECIAL | WEFT_TEXT_NO_PARSE_SPECIAL, &v, &n), WEFT_OK);
+        for (size_t k = 0; k < n; k++) assert_false(wf_token_is_control(t, v[k]));
+        free(v);
+        wf_tokenizer_destroy(t);
+    }
+}
+
+/* ---- wrong files ------------------------------------------------------------------------------------ */
+
+#define BPE(more) "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" more "}" /* more closes the model */
+#define UNIGRAM(vocab, more) "{\"model\":{\"type\":\"Unigram\",\"vocab\":" vocab more "}}"
+
+static const struct {
+    const char *json, *message;
+} wrong[] = {
+    {"", "bad JSON"},
+    {"[]", "no JSON object"},
+    {"{}", "of no type"},
+    {"{\"model\":[]}", "'model' is not an object"},
+    {"{\"model\":{\"type\":\"WordPiece\"}}", "WordPiece"},
+    {"{\"model\":{\"type\":7}}", "'type' is not a string"},
+    {"{\"model\":{\"type\":\"BPE\"}}", "'vocab'"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":[]}}", "'vocab'"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{}}}", "empty"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":-1}}}", "empty"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":-1}}}", "id -1"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":9223372036854775807}}}", "9223372036854775807"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0}}}", "same id"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1}}}", "duplicate"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":\"0\"}}}", "no integer"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a\"]}}", "two texts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[7]}}", "two texts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\"]]}}", "two texts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[[\"a\",\"a\",\"a\"]]}}", "two texts"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":{}}}", "'merges'"},
+    {BPE(",\"dropout\":0.1}"), "dropout"},
+    {BPE(",\"end_of_word_suffix\":\"</w>\"}"), "end_of_word_suffix"},
+    {BPE(",\"byte_fallback\":1}"), "byte_fallback"},
+    {BPE("},\"added_tokens\":[{\"id\":3}]"), "'added_tokens'"},
+    {BPE("},\"added_tokens\":[{\"content\":\"x\"}]"), "'added_tokens'"},
+    {BPE("},\"added_tokens\":[{\"id\":-3,\"content\":\"x\"}]"), "id -3"},
+    {BPE("},\"added_tokens\":[{\"id\":1e9,\"content\":\"x\"}]"), "'added_tokens'"},
+    {BPE("},\"added_tokens\":[{\"id\":4194304,\"content\":\"x\"}]"), "4194304"},
+    {BPE("},\"added_tokens\":{}"), "'added_tokens' is not an array"},
+    {BPE("},\"normalizer\":{\"type\":\"Precompiled\"}"), "Precompiled"},
+    {BPE("},\"normalizer\":{\"type\":\"Replace\",\"content\":\"\"}"), "'pattern'"},
+    {BPE("},\"normalizer\":{\"type\":\"Sequence\"}"), "'normalizers'"},
+    {BPE("},\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[7]}"), "'type'"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"UnicodeScripts\"}"), "UnicodeScripts"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"},\"behavior\":\"Isolated\"}"), "does not compile"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&b]\"},\"behavior\":\"Isolated\"}"), "intersections"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\h\"},\"behavior\":\"Isolated\"}"), "\\h"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a{2}+\"},\"behavior\":\"Isolated\"}"), "repetition"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Sideways\"}"), "Sideways"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\"}"), "'replacement'"},
+    {BPE("},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}"), "last"},
+    {BPE("},\"post_processor\":{\"type\":\"BertProcessing\"}"), "BertProcessing"},
+    {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"), "'x' has no single id"},
+    {BPE("},\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[7]}}}"), "7"},
+    {UNIGRAM("{}", ""), "'vocab'"},
+    {UNIGRAM("[]", ""), "empty"},
+    {UNIGRAM("[[\"a\"]]", ""), "entry 0"},
+    {UNIGRAM("[[\"a\",\"0\"]]", ""), "entry 0"},
+    {UNIGRAM("[7]", ""), "entry 0"},
+    {UNIGRAM("[[\"a\",-1.5]]", ",\"unk_id\":1"), "'unk_id' is 1"},
+};
+
+static void wrong_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(wrong); i++) {
+        wf_tokenizer *t = NULL;
+        const char *json = wrong[i].json;
+        if (!wf_tokenizer_from_json(json, strlen(json), &t)) fail_msg("%s was read", json);
+        if (!strstr(wf_error(), wrong[i].message)) fail_msg("%s: '%s' lacks '%s'", json, wf_error(), wrong[i].message);
+    }
+}
+
+/* A pattern of a file that would take exponential time ends in an error. */
+static void slow_pattern(void **state)
+{
+    (void)state;
+    static const char json[] = BPE("},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(a|aa)+$|(a+)+b\"},\"behavior\":\"Isolated\"}");
+    char text[64];
+    wf_tokenizer *t;
+    int32_t *v;
+    size_t n;
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 'c';
+    assert_int_equal(wf_tokenizer_from_json(json, strlen(json), &t), WEFT_OK);
+    assert_int_equal(wf_tokenize(t, text, sizeof text, 0, &v, &n), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(wf_error(), "too many steps"));
+    wf_tokenizer_destroy(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ids),       cmocka_unit_test(any_bytes),   cmocka_unit_test(text_back),
+        cmocka_unit_test(no_forged_tokens), cmocka_unit_test(wrong_files), cmocka_unit_test(slow_pattern),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
