@@ -81,7 +81,7 @@ uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *c)
 
 static bool floats(const wf_call *c)
 {
-    return c->in[WF_SILU_MUL_GU].dtype == WF_F32 && c->out[WF_SILU_MUL_Y].dtype == WF_F32;
+    return c->in[0].dtype == WF_F32 && c->out[0].dtype == WF_F32;
 }
 
 #define WF_CPU_LEVEL(level, rank)                                                                  \
@@ -94,6 +94,10 @@ static bool floats(const wf_call *c)
     {                                                                                              \
         if (!wf_cpu_has_##level() || (!quantised(c) && !with_mins(c))) return 0;                                      \
         return c->out[WF_GEMM_Y].rows < INT8_ROWS ? RANK_INT8 + rank : RANK_INT8_MANY;             \
+    }                                                                                              \
+    uint32_t wf_cpu_rank_activate_##level(const wf_call *c)                                        \
+    {                                                                                              \
+        return wf_cpu_has_##level() && floats(c) && c->p.activation != WF_GELU ? rank : 0;         \
     }                                                                                              \
     uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                        \
     {                                                                                              \

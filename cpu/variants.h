@@ -14,7 +14,8 @@ uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *);
 #define WF_CPU_LEVEL(level)                                                                        \
     uint32_t wf_cpu_rank_##level(const wf_call *); /* any call, the higher the wider the vectors */ \
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                       \
-    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);
+    uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);                                        \
+    uint32_t wf_cpu_rank_activate_##level(const wf_call *);
 WF_CPU_LEVEL(c)
 WF_CPU_LEVEL(avx2)
 WF_CPU_LEVEL(avx512)

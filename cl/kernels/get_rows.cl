@@ -1,4 +1,4 @@
-/* get_rows: y[m] = table[ids[m]], decoded to F32. Embedding lookup; picking the rows that want logits.
+/* get_rows: y[m] = table[ids[m]] * gain + add[m], decoded to F32. Embedding lookup; picking the rows that want logits.
  *
  * A work-item copies one element; neighbours copy neighbours. An id outside the table gives NaN, so
  * that a wrong id shows instead of reading elsewhere.
@@ -6,8 +6,8 @@
 #include "common.clh"
 #include "quant/f16.clh"
 
-KERNEL void get_rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong row_bytes,
-                 uint y_stride)
+KERNEL void get_rows(IN(table), IN(ids), IN(add), OUT(y), uint M, uint V, uint K, ulong row_bytes,
+                 uint y_stride, uint add_stride, float gain)
 {
     const __global int *ids = IN_AT(int, ids);
     __global float *y = OUT_AT(float, y);
@@ -15,6 +15,7 @@ KERNEL void get_rows(IN(table), IN(ids), OUT(y), uint M, uint V, uint K, ulong r
         int id = ids[m];
         bool ok = id >= 0 && (uint)id < V;
         const __global uchar *row = IN_AT(uchar, table) + (ok ? (ulong)id : 0) * row_bytes;
-        y[(ulong)m * y_stride + k] = ok ? w_load(row, k) : NAN;
+        float v = ok ? w_load(row, k) * gain : NAN;
+        y[(ulong)m * y_stride + k] = add_off != NONE ? v + IN_AT(float, add)[(ulong)m * add_stride + k] : v;
     }
 }

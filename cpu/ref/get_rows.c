@@ -1,7 +1,16 @@
-/* GET_ROWS, the reference: decodes one table row for each id. */
+/* GET_ROWS, the reference: decodes one table row for each id, and adds to it. */
 #include <math.h>
 
 #include "cpu/ref/ref.h"
+
+static void add(const wf_call *c, uint32_t m, float *y)
+{
+    const wf_view *more = &c->in[WF_GET_ROWS_ADD];
+    const float *x = wf_cpu_has(more) ? wf_cpu_row(more, m) : NULL;
+    double gain = c->p.gain ? c->p.gain : 1;
+    if (!x && gain == 1) return;
+    for (uint32_t k = 0; k < c->out[WF_GET_ROWS_Y].cols; k++) y[k] = (float)(y[k] * gain + (x ? x[k] : 0));
+}
 
 void wf_cpu_ref_get_rows(const wf_cpu_work *w)
 {
@@ -15,5 +24,6 @@ void wf_cpu_ref_get_rows(const wf_cpu_work *w)
             wf_dtypes[table->dtype].decode(wf_cpu_row(table, (uint32_t)ids[m]), out, y->cols);
         else
             for (uint32_t k = 0; k < y->cols; k++) out[k] = NAN;
+        add(w->call, m, out);
     }
 }

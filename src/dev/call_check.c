@@ -165,7 +165,8 @@ static weft_status check_get_rows(const wf_call *c)
     const wf_view *y = &c->out[WF_GET_ROWS_Y];
     if (y->cols != c->in[WF_GET_ROWS_TABLE].cols) return bad(c, "table and y differ in columns");
     if (!is_vector(&c->in[WF_GET_ROWS_IDS], y->rows)) return bad(c, "ids are not one for each row of y");
-    return WEFT_OK;
+    if (c->in[WF_GET_ROWS_ADD].buf && !is(&c->in[WF_GET_ROWS_ADD], y->rows, y->cols)) return bad(c, "add and y differ in shape");
+    return isfinite(c->p.gain) ? WEFT_OK : bad(c, "gain is not a number");
 }
 
 static weft_status check_eps(const wf_call *c)
@@ -321,6 +322,13 @@ static weft_status check_silu_mul(const wf_call *c)
     const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
     if (gu->cols != 2ull * y->cols || gu->rows != y->rows) return bad(c, "gu is not [rows of y, 2 x columns of y]");
     return WEFT_OK;
+}
+
+static weft_status check_activate(const wf_call *c)
+{
+    const wf_view *x = &c->in[WF_ACTIVATE_X];
+    if (!is(&c->out[WF_ACTIVATE_Y], x->rows, x->cols)) return bad(c, "x and y differ in shape");
+    return c->p.activation < WF_N_ACTIVATIONS ? WEFT_OK : bad(c, "there is no such activation");
 }
 
 static weft_status check_argmax(const wf_call *c)

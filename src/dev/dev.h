@@ -12,9 +12,9 @@
  *
  * Ops (M rows; all matrices are row-major, [rows, cols]; "act" is F32 or F16)
  *
- *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32            out y [M, K] F32
- *              y[m] = table[ids[m]]: embedding lookup, and gathering the rows that want logits. An id outside the
- *              table gives a row of NaN, never a wild read.
+ *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32; add [M, K] F32 or absent   out y [M, K] F32
+ *              y[m] = table[ids[m]] * p.gain (0: 1) + add[m]: embedding lookup, of positions too, and gathering the rows that
+ *              want logits. An id outside the table gives a row of NaN, never a wild read.
  *   RMSNORM    in  x [M, G K] F32; w [K] F32                      out y [M, G K] act
  *              y = x / sqrt(mean(x^2) + p.eps) * w for each group of K columns by itself: one group a row, or one a head.
  *   LAYERNORM  in  x [M, K] F32; w [K] F32; b [K] F32             out y [M, K] act
@@ -50,6 +50,9 @@
  *              1 to recomputed. Other variants leave it unchanged.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
  *              y = gate / (1 + exp(-gate)) * up
+ *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
+ *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
+ *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
  *              y[m] = the first column that holds the largest x[m]; -1 - k where x[m, k] is the first non-finite value.
  *   SAMPLE     in  x [M, K] F32; params [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
@@ -140,8 +143,12 @@ typedef struct wf_view {
     uint8_t layout;      /* 0: rows as in the file; else as weight_layout() of the backend returned */
 } wf_view;
 
+enum wf_activation { WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_N_ACTIVATIONS };
+
 typedef struct wf_op_params {
     float eps, scale;
+    float gain;      /* GET_ROWS: factor of the table's rows; 0: 1 */
+    uint32_t activation; /* ACTIVATE: enum wf_activation */
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */

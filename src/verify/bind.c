@@ -11,7 +11,7 @@
 typedef struct key {
     uint32_t op, variant, rows_class, decode;
     uint8_t in[WF_MAX_IN], out[WF_MAX_OUT]; /* 1 + dtype; 0: absent */
-    uint32_t layout, in_place, silu;
+    uint32_t layout, in_place, silu, activation;
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
 } key;
 
@@ -76,6 +76,7 @@ static key key_of(const wf_call *c, int variant)
     const wf_op_params *p = &c->p;
     key k;
     memset(&k, 0, sizeof k);
+    if (c->op == WF_OP_ACTIVATE) k.activation = p->activation;
     k.op = c->op;
     k.variant = (uint32_t)variant;
     k.layout = weight_layout(c);
@@ -105,7 +106,7 @@ static wf_case case_of(const wf_call *c)
     const wf_view *x = &c->in[0];
     wf_case k = {.op = c->op, .seed = 1, .in = x->dtype, .weight = c->in[1].dtype,
                  .out = c->out[0].dtype, .m = c->out[0].rows, .k = x->cols, .p = c->p};
-    if (c->op == WF_OP_GET_ROWS) k.weight = x->dtype, k.n = x->rows;
+    if (c->op == WF_OP_GET_ROWS) k.weight = x->dtype, k.n = x->rows, k.residual = c->in[WF_GET_ROWS_ADD].buf;
     if (c->op == WF_OP_GEMM) {
         k.n = c->in[WF_GEMM_W].rows;
         k.in_place = in_place(c);

@@ -16,7 +16,9 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
     const wf_op_params *p = &c->p;
     int n;
     switch (c->op) {
-    case WF_OP_GET_ROWS: return snprintf(buf, cap, "%u of %u x %u", c->m, c->n, c->k);
+    case WF_OP_GET_ROWS:
+        n = snprintf(buf, cap, "%u of %u x %u", c->m, c->n, c->k);
+        return p->gain && n > 0 && (size_t)n < cap ? n + snprintf(buf + n, cap - (size_t)n, " x %g", p->gain) : n;
     case WF_OP_GEMM:
         n = snprintf(buf, cap, "M %u N %u K %u%s", c->m, c->n, c->k, p->rope ? " rope " : "");
         return p->rope && n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
@@ -26,6 +28,8 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
     case WF_OP_ATTENTION:
         return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows]);
+    case WF_OP_ACTIVATE:
+        return snprintf(buf, cap, "%u x %u %s", c->m, c->k, (const char *[WF_N_ACTIVATIONS]){"silu", "relu", "gelu", "gelu_tanh"}[p->activation]);
     case WF_OP_RMSNORM: return snprintf(buf, cap, "%u x %u x %u", c->m, WF_MAX(c->n, 1u), c->k);
     case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " adjusted" : "");
     case WF_OP_PAGE_COPY:
@@ -54,6 +58,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
 /* At least one row for each op but the row-wise ones, which are alike; the code below varies dtypes and a few flags over all their values. */
 static const wf_case small[] = {
     {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
+    {.op = WF_OP_GET_ROWS, .m = 7, .n = 12, .k = 256, .residual = true, .pad = 5, .p = {.gain = 12}},
     {.op = WF_OP_RMSNORM, .m = 5, .n = 6, .k = 64, .pad = 4},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
@@ -68,6 +73,9 @@ static const wf_case small[] = {
      .p = {.n_head = 4, .n_kv_head = 4, .head_dim = 128, .page_tokens = 16, .phi = 1, .phi_lo = -2, .phi_hi = 3}},
     {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
+    {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_RELU}},
+    {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_GELU}},
+    {.op = WF_OP_ACTIVATE, .m = 3, .k = 332, .p = {.activation = WF_GELU_TANH}},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},

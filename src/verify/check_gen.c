@@ -19,6 +19,7 @@ static weft_status gen_get_rows(wf_check *k, wf_gen *g)
         uint32_t kind = i ? wf_gen_below(g, 16) : 15; /* the first one is always in range */
         ids[i] = kind < 3 ? wild[kind] : kind == 3 ? (int32_t)c->n : (int32_t)wf_gen_below(g, c->n);
     }
+    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_GET_ROWS_ADD], g, WF_F32, c->m, c->k, c->pad, 1));
     WF_TRY(wf_gen_operand(&k->out[WF_GET_ROWS_Y], c->out, c->m, c->k, c->pad));
     k->scale = -1;
     k->bytes = (double)k->out[WF_GET_ROWS_Y].bytes + (double)wf_dtype_bytes(c->weight, (uint64_t)c->m * c->k);
@@ -121,6 +122,14 @@ static weft_status gen_silu_mul(wf_check *k, wf_gen *g)
     WF_TRY(wf_gen_operand(&k->out[WF_SILU_MUL_Y], c->out, c->m, c->k, c->pad));
     k->scale = -1;
     return WEFT_OK;
+}
+
+/* The largest results are what a product sums up behind it: errors of the smallest, which GELU has, do not count against these. */
+static weft_status gen_activate(wf_check *k, wf_gen *g)
+{
+    const wf_case *c = &k->c;
+    WF_TRY(wf_gen_floats(&k->in[WF_ACTIVATE_X], g, c->in, c->m, c->k, c->pad, 7));
+    return wf_gen_operand(&k->out[WF_ACTIVATE_Y], c->out, c->m, c->k, c->pad);
 }
 
 /* Some rows have ties for the largest value, some have NaN or infinity. */

@@ -43,8 +43,20 @@ static bool rows(op_cases *s)
             uint32_t k = i < WF_LEN(sizes) ? sizes[i] : LARGE;
             wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = ANY(s, row_counts),
                          .n = ANY(s, sizes), .k = whole_blocks(k, w)};
+            if (i % 3 == 1) c.residual = true;
+            if (i % 3 == 2) c.p.gain = 0.4f;
             if (!add(s, c)) return false;
         }
+    }
+    return true;
+}
+
+static bool activations(op_cases *s)
+{
+    for (uint32_t i = 0; i < 4 * WF_N_ACTIVATIONS; i++) {
+        wf_case c = {.op = WF_OP_ACTIVATE, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts), .k = i % 3 ? ANY(s, sizes) : LARGE,
+                     .p = {.activation = i / 4}};
+        if (!add(s, c)) return false;
     }
     return true;
 }
@@ -403,5 +415,5 @@ bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
     *out = (op_cases){.seed = seed, .level = level};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && ropes(out) && attentions(out);
+    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && ropes(out) && attentions(out);
 }

@@ -95,6 +95,7 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_TOKEN_SUBST_IDS] = V(I32, 3, 1), c.in[WF_TOKEN_SUBST_FROM] = V(I32, 1, 7);
         c.out[WF_TOKEN_SUBST_Y] = V(I32, 1, 3);
         break;
+    case WF_OP_ACTIVATE: c.in[WF_ACTIVATE_X] = V(F16, 3, 20), c.out[WF_ACTIVATE_Y] = V(F32, 3, 20); break;
     case WF_OP_SILU_MUL: c.in[WF_SILU_MUL_GU] = V(F32, 3, 20), c.out[WF_SILU_MUL_Y] = V(F32, 3, 10); break;
     default: break;
     }
@@ -299,6 +300,10 @@ static void spoilt_params_are_refused(void **state)
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
     REFUSED(WF_OP_LAYERNORM, c.p.eps = NAN);
+    REFUSED(WF_OP_GET_ROWS, c.p.gain = INFINITY);
+    REFUSED(WF_OP_GET_ROWS, c.in[WF_GET_ROWS_ADD] = c.in[WF_GET_ROWS_IDS]);
+    REFUSED(WF_OP_ACTIVATE, c.p.activation = WF_N_ACTIVATIONS);
+    REFUSED(WF_OP_ACTIVATE, c.out[WF_ACTIVATE_Y].cols--);
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 3);
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 20);
     c = good(f, WF_OP_RMSNORM); /* two groups */

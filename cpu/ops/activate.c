@@ -1,0 +1,42 @@
+/* ACTIVATE with a vector exponential, F32 only; GELU by erf is the reference's. */
+#include "cpu/ops/ops.h"
+#include "cpu/simd/simd.h"
+
+#define SPAN 1024 /* columns of a work item */
+
+/* x / (1 + 2^-e). The exponent is clamped, so that the power stays finite. */
+WF_INLINE vf gated(vf x, vf e)
+{
+    vf power = v_exp2(v_sub(v_zero(), v_max(v_set(-126), e)));
+    return v_div(x, v_add(v_set(1), power));
+}
+
+/* GELU's (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)). */
+WF_INLINE vf activate(enum wf_activation f, vf x)
+{
+    if (f == WF_RELU) return v_max(v_zero(), x); /* NaN stays */
+    if (f == WF_SILU) return gated(x, v_mul(x, v_set(1.44269504f)));
+    vf cubic = v_fma(v_mul(v_mul(x, x), x), v_set(0.044715f), x);
+    return gated(x, v_mul(cubic, v_set(2.30220822f))); /* 2 sqrt(2 / pi) log2 e */
+}
+
+WF_INLINE void span(enum wf_activation f, const float *x, float *y, uint32_t n)
+{
+    uint32_t k = 0;
+    for (; k + VL <= n; k += VL) v_store(y + k, activate(f, v_load(x + k)));
+    if (k == n) return;
+    float last[VL];
+    v_store(last, activate(f, v_load_n(x + k, n - k)));
+    for (uint32_t i = 0; k + i < n; i++) y[k + i] = last[i];
+}
+
+void WF_SIMD(wf_cpu_activate)(const wf_cpu_work *w)
+{
+    const wf_view *x = &w->call->in[WF_ACTIVATE_X], *y = &w->call->out[WF_ACTIVATE_Y];
+    uint32_t begin, end, spans = (y->cols + SPAN - 1) / SPAN;
+    wf_cpu_part(w, y->rows * spans, 1, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t m = i / spans, at = i % spans * SPAN, n = WF_MIN((uint32_t)SPAN, y->cols - at);
+        span((enum wf_activation)w->call->p.activation, (const float *)wf_cpu_row(x, m) + at, (float *)wf_cpu_row(y, m) + at, n);
+    }
+}
