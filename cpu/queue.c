@@ -49,6 +49,12 @@ static uint64_t call_work(const wf_call *c)
     switch (c->op) {
     case WF_OP_GEMM:
         return rows * cols * c->in[WF_GEMM_X].cols;
+    case WF_OP_GROUPED_GEMM:
+        return rows * cols * c->in[WF_GROUPED_GEMM_W].cols;
+    case WF_OP_ROUTER:
+        return rows * cols * c->in[WF_ROUTER_X].cols;
+    case WF_OP_WEIGHTED_SUM:
+        return rows * c->in[WF_WEIGHTED_SUM_X].cols;
     case WF_OP_ATTENTION:
         return rows * cols * 2 * (c->p.max_kv ? c->p.max_kv : 256);
     case WF_OP_SAMPLE:

@@ -11,6 +11,7 @@
 #undef X
 
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *);
+wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_attention_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_sample_scratch(const wf_call *);

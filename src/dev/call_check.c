@@ -331,6 +331,37 @@ static weft_status check_activate(const wf_call *c)
     return c->p.activation < WF_N_ACTIVATIONS ? WEFT_OK : bad(c, "there is no such activation");
 }
 
+static weft_status check_router(const wf_call *c)
+{
+    const wf_view *x = &c->in[WF_ROUTER_X], *ids = &c->out[WF_ROUTER_IDS];
+    if (ids->rows != x->rows || ids->cols > x->cols) return bad(c, "ids are not [rows of x, at most columns of x]");
+    if (!is(&c->out[WF_ROUTER_WEIGHTS], ids->rows, ids->cols)) return bad(c, "ids and weights differ in shape");
+    if (x->cols > INT32_MAX) return bad(c, "x has more columns than ids");
+    return isfinite(c->p.scale) ? WEFT_OK : bad(c, "scale is not a number");
+}
+
+static weft_status check_grouped_gemm(const wf_call *c)
+{
+    const wf_view *x = &c->in[WF_GROUPED_GEMM_X], *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
+    const wf_view *bias = &c->in[WF_GROUPED_GEMM_BIAS], *y = &c->out[WF_GROUPED_GEMM_Y];
+    uint32_t n = y->cols / ids->cols;
+    if (ids->rows != x->rows || y->rows != x->rows) return bad(c, "X, ids and Y differ in rows");
+    if (y->cols % ids->cols || w->rows % n) return bad(c, "Y is not [rows of X, columns of ids x an expert's rows of W]");
+    if (x->cols != w->cols && x->cols != (uint64_t)ids->cols * w->cols) return bad(c, "X has neither the columns of W nor those times the columns of ids");
+    if (bias->buf && !is_vector(bias, w->rows)) return bad(c, "bias is not one for each row of W");
+    return WEFT_OK;
+}
+
+static weft_status check_weighted_sum(const wf_call *c)
+{
+    const wf_view *x = &c->in[WF_WEIGHTED_SUM_X], *weights = &c->in[WF_WEIGHTED_SUM_WEIGHTS];
+    const wf_view *residual = &c->in[WF_WEIGHTED_SUM_RESIDUAL], *y = &c->out[WF_WEIGHTED_SUM_Y];
+    if (weights->rows != x->rows || y->rows != x->rows) return bad(c, "x, weights and y differ in rows");
+    if (x->cols != (uint64_t)weights->cols * y->cols) return bad(c, "x is not [rows, columns of weights x columns of y]");
+    if (residual->buf && !is(residual, y->rows, y->cols)) return bad(c, "residual and y differ in shape");
+    return WEFT_OK;
+}
+
 static weft_status check_argmax(const wf_call *c)
 {
     if (!is_vector(&c->out[WF_ARGMAX_Y], c->in[WF_ARGMAX_X].rows)) return bad(c, "y is not one for each row of x");

@@ -53,6 +53,16 @@
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+ *   ROUTER     in  x [M, E] F32                                   out ids [M, T] I32; weights [M, T] F32
+ *              Of a token's scores for E experts, the T largest in descending order, the lower number first among equals, NaN
+ *              behind all others. weights are softmax(x) of these experts, or with p.sigmoid 1 / (1 + exp(-x)); with
+ *              p.normalise divided by their sum; times p.scale. A row of x with a NaN gives weights of NaN.
+ *   GROUPED_GEMM  in  X [M, K] or [M, T K] act; W [E N, K] any weight dtype, expert e in rows e N..(e + 1) N; ids [M, T] I32;
+ *                  bias [E, N] F32 or absent                      out Y [M, T N] act
+ *              Columns t N..(t + 1) N of row m are x W_e^T + bias_e of expert e = ids[m, t]; x is row m of X, or of it columns
+ *              t K..(t + 1) K. An id that no expert has gives NaN. One call reads the weights of the experts that its ids name.
+ *   WEIGHTED_SUM  in  x [M, T N] act; weights [M, T] F32; residual [M, N] F32 or absent   out y [M, N] F32
+ *              y = residual + sum over t of weights[m, t] x[m, t N..(t + 1) N]. residual may be y (same storage).
  *   ARGMAX     in  x [M, K] F32                                   out y [M] I32
  *              y[m] = the first column that holds the largest x[m]; -1 - k where x[m, k] is the first non-finite value.
  *   SAMPLE     in  x [M, K] F32; params [M, 3] F32: temperature, top_p, min_p; key [M, 5] I32: top_k, seed and
@@ -153,6 +163,7 @@ typedef struct wf_op_params {
     uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */
     uint32_t sink;   /* ATTENTION with windows: the first keys, to which every row attends; at most WF_MAX_SINK */
+    uint32_t sigmoid, normalise; /* ROUTER: what weights are made of */
     uint32_t silu;   /* GEMM: the product is gate and up of a SILU_MUL */
     uint32_t rope;   /* GEMM: the product is qkv of a ROPE_KV */
     float phi, phi_lo, phi_hi; /* ATTENTION, asynchronous softmax: the unified maximum, and the range of a
@@ -434,6 +445,8 @@ weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 enum wf_fusion { WF_FUSES_NORM = 1, WF_FUSES_SILU = 2, WF_FUSES_ROPE = 4, WF_N_FUSIONS = 8 };
 uint32_t wf_fusion_of(const wf_call *);
 bool wf_is_fused(const wf_call *);
+/* How many of so many experts a step of so many tokens may be expected to need, if a token's `used` are any: of each token others. */
+double wf_experts_read(double experts, double used, double tokens);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);
 /* Submits the kernels that wf_bind (verify/bind.h) chose, in every step. Waits go to the first kernel; started and signal are as

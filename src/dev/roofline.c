@@ -1,6 +1,7 @@
 /* roofline.c: see roofline.h. */
 #include "dev/roofline.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- data ---------------------------------------------------------------------------------------------------------- */
@@ -88,10 +89,23 @@ static bool is_pool(const wf_call *c, const wf_view *v)
     return k && (v == k || v == k + 1);
 }
 
+double wf_experts_read(double experts, double used, double tokens)
+{
+    return experts * (1 - pow(1 - WF_MIN(used / experts, 1.0), tokens));
+}
+
+/* Of W: those of the experts that the tokens may be expected to need. */
+static double rows_of_experts(const wf_call *c)
+{
+    double used = c->in[WF_GROUPED_GEMM_IDS].cols, n = c->out[WF_GROUPED_GEMM_Y].cols / used;
+    return n * wf_experts_read(c->in[WF_GROUPED_GEMM_W].rows / n, used, c->out[WF_GROUPED_GEMM_Y].rows);
+}
+
 /* Tables are read by rows of the call. Pools, whose rows are pages, are written by tokens; what attention reads of them is counted apart. */
 static double rows_moved(const wf_call *c, const wf_view *v)
 {
     if (c->op == WF_OP_GEMM && v == &c->in[WF_GEMM_W]) return v->rows;
+    if (c->op == WF_OP_GROUPED_GEMM && v == &c->in[WF_GROUPED_GEMM_W]) return rows_of_experts(c);
     if (is_pool(c, v)) return c->op == WF_OP_ATTENTION ? 0 : rows_of(c) / WF_MAX(c->p.page_tokens, 1u);
     return WF_MIN(v->rows, rows_of(c));
 }
@@ -123,6 +137,7 @@ static work work_of(const wf_call *c)
     const wf_view *w = &c->in[WF_GEMM_W];
     if (c->op == WF_OP_ATTENTION) return work_of_attention(c);
     double bytes = operand_bytes(c);
+    if (c->op == WF_OP_GROUPED_GEMM) return (work){2.0 * c->out[WF_GROUPED_GEMM_Y].rows * c->out[WF_GROUPED_GEMM_Y].cols * c->in[WF_GROUPED_GEMM_W].cols, bytes};
     return (work){c->op == WF_OP_GEMM ? 2.0 * c->out[WF_GEMM_Y].rows * w->rows * w->cols : bytes, bytes};
 }
 

@@ -173,6 +173,7 @@ static bool same_kind(const wf_call *a, const wf_call *b)
     p.phi = p.phi_lo = p.phi_hi = q.phi = q.phi_lo = q.phi_hi = 0;
     if (a->op != b->op || a->max_groups != b->max_groups || a->variant != b->variant || async != other || memcmp(&p, &q, sizeof p)) return false;
     if (a->op == WF_OP_GEMM && a->in[WF_GEMM_W].rows != b->in[WF_GEMM_W].rows) return false;
+    if (a->op == WF_OP_GROUPED_GEMM && a->in[WF_GROUPED_GEMM_W].rows != b->in[WF_GROUPED_GEMM_W].rows) return false;
     for (size_t i = 0; i < WF_MAX_IN; i++)
         if (!same_view(&a->in[i], &b->in[i])) return false;
     for (size_t i = 0; i < WF_MAX_OUT; i++)

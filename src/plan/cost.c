@@ -6,13 +6,26 @@ static double bytes_of(const wf_value *v, uint32_t cols, double rows)
     return rows * (double)wf_dtype_bytes(v->dtype, cols ? cols : v->cols);
 }
 
-/* Rows of an operand that are moved: the node's own, all of a weight's; those of KV are counted by keys. */
+static double cols_of(const wf_graph *g, wf_operand o)
+{
+    return o.cols ? o.cols : g->values[o.value].cols;
+}
+
+/* Rows of a weight that are read: all, but of experts those that the tokens may be expected to need. */
+static double weight_rows(const wf_graph *g, const wf_node *n, const wf_value *w, uint32_t rows)
+{
+    if (n->op != WF_OP_GROUPED_GEMM) return w->weight_rows;
+    double used = cols_of(g, n->in[WF_GROUPED_GEMM_IDS]), each = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) / used;
+    return each * wf_experts_read(w->weight_rows / each, used, rows);
+}
+
+/* Rows of an operand that are moved: the node's own, those of a weight that are read; those of KV are counted by keys. */
 static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, uint32_t rows)
 {
     if (o.value < 0) return 0;
     const wf_value *v = &g->values[o.value];
     if (v->kind == WF_VALUE_KV || (v->kind == WF_VALUE_WEIGHT && n->op == WF_OP_GET_ROWS)) return 0;
-    return bytes_of(v, o.cols, v->kind == WF_VALUE_WEIGHT ? v->weight_rows : rows);
+    return bytes_of(v, o.cols, v->kind == WF_VALUE_WEIGHT ? weight_rows(g, n, v, rows) : rows);
 }
 
 static double moved_bytes(const wf_graph *g, const wf_node *n, uint32_t rows)
@@ -36,6 +49,7 @@ wf_work wf_node_work(const wf_graph *g, const wf_node *n, uint32_t rows, double 
     if (n->kind != WF_NODE_KERNEL) return (wf_work){0, moved_bytes(g, n, rows)};
     if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
     double bytes = moved_bytes(g, n, rows);
+    if (n->op == WF_OP_GROUPED_GEMM) return (wf_work){2.0 * rows * cols_of(g, n->out[WF_GROUPED_GEMM_Y]) * cols_of(g, WF_ALL(n->in[WF_GROUPED_GEMM_W].value)), bytes};
     if (n->op != WF_OP_GEMM) return (wf_work){bytes, bytes};
     const wf_value *w = &g->values[n->in[WF_GEMM_W].value];
     return (wf_work){2.0 * rows * w->weight_rows * w->cols, bytes};

@@ -94,11 +94,12 @@ static bool read_by_others(const placer *s, int32_t value, uint32_t node)
     return false;
 }
 
-/* Values that a node may overwrite with its result, where nobody needs them afterwards: the residual of a GEMM, and what a
- * collective combines in place. */
+/* Values that a node may overwrite with its result, where nobody needs them afterwards: an input that may share the output's storage,
+ * as a residual, and what a collective combines in place. */
 static int32_t replaceable(const wf_node *n)
 {
-    if (n->kind == WF_NODE_KERNEL) return n->op == WF_OP_GEMM && !n->in[WF_GEMM_RESIDUAL].cols ? n->in[WF_GEMM_RESIDUAL].value : -1;
+    int shared = n->kind == WF_NODE_KERNEL ? wf_op_input(n->op, WF_OPERAND_SHARED) : -1;
+    if (n->kind == WF_NODE_KERNEL) return shared >= 0 && !n->in[shared].cols ? n->in[shared].value : -1;
     return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
 }
 

@@ -32,9 +32,11 @@ static shape shape_of(const wf_call *c)
 static wf_call with_rows(const wf_call *c, uint32_t m)
 {
     wf_call x = *c;
-    x.in[0].rows = x.out[0].rows = m;
-    if (c->op == WF_OP_GEMM) x.in[WF_GEMM_RESIDUAL].rows = m; /* the residual */
-    if (c->op == WF_OP_ATTENTION) x.in[WF_ATTENTION_SEQ].rows = x.in[WF_ATTENTION_POS].rows = m, x.p.max_q = m >= 64 ? m : 1; /* seq, pos */
+    for (int i = 0; i < WF_MAX_IN; i++)
+        if (wf_ops[c->op].in[i].what & WF_OPERAND_BY_ROW) x.in[i].rows = m;
+    for (int i = 0; i < WF_MAX_OUT; i++)
+        if (wf_ops[c->op].out[i].what & WF_OPERAND_BY_ROW) x.out[i].rows = m;
+    if (c->op == WF_OP_ATTENTION) x.p.max_q = m >= 64 ? m : 1;
     return x;
 }
 

@@ -53,7 +53,12 @@ static weft_status reference_of(wf_dev *dev, selftest_cache *v)
     return v->q ? WEFT_OK : wf_queue_create(dev, &v->q);
 }
 
-/* Kernels for GEMM are often chosen by the number of rows. */
+static bool is_product(uint32_t op)
+{
+    return op == WF_OP_GEMM || op == WF_OP_GROUPED_GEMM;
+}
+
+/* Kernels for products are often chosen by the number of rows. */
 static uint32_t rows_class(uint32_t m)
 {
     return m > 64 ? 3 : m > 8 ? 2 : m > 1;
@@ -81,7 +86,7 @@ static key key_of(const wf_call *c, int variant)
     k.variant = (uint32_t)variant;
     k.layout = weight_layout(c);
     k.in_place = in_place(c);
-    if (c->op == WF_OP_GEMM) k.rows_class = rows_class(c->in[WF_GEMM_X].rows), k.silu = p->silu;
+    if (is_product(c->op)) k.rows_class = rows_class(c->in[0].rows), k.silu = p->silu;
     for (int i = 0; i < WF_MAX_IN; i++) k.in[i] = c->in[i].buf ? 1 + c->in[i].dtype : 0;
     for (int i = 0; i < WF_MAX_OUT; i++) k.out[i] = c->out[i].buf ? 1 + c->out[i].dtype : 0;
     if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION && !(c->op == WF_OP_GEMM && p->rope)) return k;
@@ -113,6 +118,18 @@ static wf_case case_of(const wf_call *c)
         k.bias = c->in[WF_GEMM_BIAS].buf;
         k.residual = c->in[WF_GEMM_RESIDUAL].buf;
         k.norm = c->in[WF_GEMM_NORM].buf;
+    }
+    if (c->op == WF_OP_GROUPED_GEMM) {
+        k.used = c->in[WF_GROUPED_GEMM_IDS].cols, k.n = c->out[WF_GROUPED_GEMM_Y].cols / k.used, k.k = c->in[WF_GROUPED_GEMM_W].cols;
+        k.n_experts = c->in[WF_GROUPED_GEMM_W].rows / k.n;
+        k.one_x = x->cols == k.k;
+        k.bias = c->in[WF_GROUPED_GEMM_BIAS].buf;
+    }
+    if (c->op == WF_OP_ROUTER) k.used = c->out[WF_ROUTER_IDS].cols;
+    if (c->op == WF_OP_WEIGHTED_SUM) {
+        k.used = c->in[WF_WEIGHTED_SUM_WEIGHTS].cols, k.k = c->out[WF_WEIGHTED_SUM_Y].cols;
+        k.residual = c->in[WF_WEIGHTED_SUM_RESIDUAL].buf;
+        k.in_place = in_place(c);
     }
     if (c->op == WF_OP_RMSNORM) k.k = c->in[WF_RMSNORM_W].rows * c->in[WF_RMSNORM_W].cols, k.n = x->cols / k.k;
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
@@ -159,8 +176,9 @@ static wf_case shrink(const wf_case *from, int step)
     static const uint32_t sizes[][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
     wf_case c = *from;
     c.n = WF_MIN(c.n, sizes[step][0]);
-    c.m = WF_MIN(c.m, c.op == WF_OP_GEMM ? rows[rows_class(c.m)] : 7);
-    if (c.op == WF_OP_GEMM) c.k = WF_MIN(c.k, sizes[step][1]);
+    c.m = WF_MIN(c.m, is_product(c.op) ? rows[rows_class(c.m)] : 7);
+    if (is_product(c.op)) c.k = WF_MIN(c.k, sizes[step][1]);
+    c.n_experts = WF_MIN(c.n_experts, WF_MAX(c.used, 4u));
     if (c.op == WF_OP_GEMM && c.p.rope) few_heads(&c);
     c.max_kv = WF_MIN(c.max_kv, sizes[step][2]);
     c.max_q = WF_MIN(c.max_q, WF_MIN(c.max_kv, 20u << step));

@@ -16,7 +16,8 @@
  *   p.rope heads in p, of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
  *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs;
  *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
- *   inputs, the n - 1 largest ones, logit adjustments if bias. */
+ *   inputs, the n - 1 largest ones, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
+ *   n_experts each, n columns of each, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
 enum wf_case_windows {
     WF_WINDOWS_NONE,
     WF_WINDOWS_MIXED, /* one of each kind, as far as there are KV heads */
@@ -28,6 +29,8 @@ typedef struct wf_case {
     uint8_t in, weight, out; /* enum wf_dtype of activations read, weight or table, activations written */
     uint32_t m, n, k;
     uint32_t n_seqs, max_kv, max_q;
+    uint32_t n_experts, used; /* used 0: two, where there are two */
+    bool one_x;      /* GROUPED_GEMM: all experts of a token take the same row of X */
     uint8_t windows; /* enum wf_case_windows */
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */

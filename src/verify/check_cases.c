@@ -30,6 +30,10 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
                         p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows]);
     case WF_OP_ACTIVATE:
         return snprintf(buf, cap, "%u x %u %s", c->m, c->k, (const char *[WF_N_ACTIVATIONS]){"silu", "relu", "gelu", "gelu_tanh"}[p->activation]);
+    case WF_OP_ROUTER: return snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
+    case WF_OP_GROUPED_GEMM:
+        return snprintf(buf, cap, "M %u N %u K %u experts %u of %u%s", c->m, c->n, c->k, c->used, c->n_experts, c->one_x ? " one x" : "");
+    case WF_OP_WEIGHTED_SUM: return snprintf(buf, cap, "%u x %u x %u", c->m, c->used, c->k);
     case WF_OP_RMSNORM: return snprintf(buf, cap, "%u x %u x %u", c->m, WF_MAX(c->n, 1u), c->k);
     case WF_OP_SAMPLE: return snprintf(buf, cap, "%u x %u top %u%s", c->m, c->k, c->n - 1, c->bias ? " adjusted" : "");
     case WF_OP_PAGE_COPY:
@@ -47,10 +51,10 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
         n += snprintf(buf + n, cap - (size_t)n, " phi %g %g %g", c->p.phi, c->p.phi_lo, c->p.phi_hi);
     }
     if ((size_t)n >= cap) return;
-    bool weight = c->op == WF_OP_GET_ROWS || c->op == WF_OP_GEMM;
+    bool weight = wf_op_input(c->op, WF_OPERAND_WEIGHT) >= 0, product = weight && c->op != WF_OP_GET_ROWS;
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
-             c->op == WF_OP_GEMM ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
-             wf_dtypes[c->out].name, c->bias && c->op == WF_OP_GEMM ? " bias" : "",
+             product ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
+             wf_dtypes[c->out].name, c->bias && product ? " bias" : "",
              c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : "",
              c->pad ? " padded" : "");
 }
@@ -76,6 +80,10 @@ static const wf_case small[] = {
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_RELU}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_GELU}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 332, .p = {.activation = WF_GELU_TANH}},
+    {.op = WF_OP_ROUTER, .m = 9, .k = 67, .used = 5, .pad = 3, .p = {.normalise = 1}},
+    {.op = WF_OP_GROUPED_GEMM, .m = 1, .n = 35, .k = 512, .n_experts = 5, .used = 3, .one_x = true, .bias = true},
+    {.op = WF_OP_GROUPED_GEMM, .m = 37, .n = 70, .k = 256, .n_experts = 4, .used = 2, .pad = 4},
+    {.op = WF_OP_WEIGHTED_SUM, .m = 7, .k = 130, .used = 3, .residual = true, .in_place = true, .pad = 4},
     {.op = WF_OP_ARGMAX, .in = WF_F32, .out = WF_I32, .m = 5, .k = 1031, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 9, .n = 4, .k = 331, .pad = 3},
     {.op = WF_OP_SAMPLE, .in = WF_F32, .out = WF_I32, .m = 6, .n = 1, .k = 1100, .bias = true},

@@ -132,6 +132,67 @@ static weft_status gen_activate(wf_check *k, wf_gen *g)
     return wf_gen_operand(&k->out[WF_ACTIVATE_Y], c->out, c->m, c->k, c->pad);
 }
 
+/* Scores are multiples of 2^-4, so that equal ones occur; a row in six has a NaN, a row in six the same score for all. */
+static weft_status gen_router(wf_check *k, wf_gen *g)
+{
+    wf_case *c = &k->c;
+    if (!c->used) c->used = WF_MIN(2u, c->k);
+    if (c->p.scale == 0) c->p.scale = 1.5f, c->p.sigmoid = wf_gen_below(g, 2), c->p.normalise = wf_gen_below(g, 2);
+    WF_TRY(wf_gen_operand(&k->in[WF_ROUTER_X], WF_F32, c->m, c->k, c->pad));
+    for (uint32_t r = 0; r < c->m; r++) {
+        float *row = (float *)wf_gen_row(&k->in[WF_ROUTER_X], r);
+        for (uint32_t e = 0; e < c->k; e++) row[e] = (float)((int32_t)wf_gen_below(g, 128) - 64) / 16;
+        if (r % 6 == 4) row[wf_gen_below(g, c->k)] = NAN;
+        for (uint32_t e = 1; r % 6 == 5 && e < c->k; e++) row[e] = row[0];
+    }
+    k->reduce = c->k;
+    k->scale = -1;
+    WF_TRY(wf_gen_operand(&k->out[WF_ROUTER_IDS], WF_I32, c->m, c->used, c->pad));
+    return wf_gen_operand(&k->out[WF_ROUTER_WEIGHTS], WF_F32, c->m, c->used, 2 * c->pad);
+}
+
+/* As a router's: of each token others. By the seed all tokens take the same experts, so that others have none, and some ids name none. */
+static void gen_experts(wf_check *k, wf_gen *g)
+{
+    static const int32_t wild[] = {-1, INT32_MIN, INT32_MAX};
+    const wf_case *c = &k->c;
+    bool alike = wf_gen_below(g, 4) == 0, some_wild = wf_gen_below(g, 4) == 0;
+    uint32_t first = wf_gen_below(g, c->n_experts);
+    for (uint32_t m = 0; m < c->m; m++) {
+        int32_t *ids = (int32_t *)wf_gen_row(&k->in[WF_GROUPED_GEMM_IDS], m);
+        if (!alike) first = wf_gen_below(g, c->n_experts);
+        for (uint32_t t = 0; t < c->used; t++) ids[t] = (int32_t)((first + t) % c->n_experts);
+        if (some_wild && m % 5 == 2) ids[wf_gen_below(g, c->used)] = wf_gen_below(g, 4) ? wild[wf_gen_below(g, 3)] : (int32_t)c->n_experts;
+    }
+}
+
+static weft_status gen_grouped_gemm(wf_check *k, wf_gen *g)
+{
+    wf_case *c = &k->c;
+    if (!c->used) c->used = WF_MIN(2u, c->n_experts);
+    WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_X], g, c->in, c->m, c->one_x ? c->k : c->used * c->k, c->pad, 2));
+    WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_W], g, c->weight, c->n_experts * c->n, c->k, c->pad, 1 / sqrtf((float)c->k)));
+    WF_TRY(wf_gen_operand(&k->in[WF_GROUPED_GEMM_IDS], WF_I32, c->m, c->used, c->pad));
+    gen_experts(k, g);
+    if (c->bias) WF_TRY(wf_gen_floats(&k->in[WF_GROUPED_GEMM_BIAS], g, WF_F32, 1, c->n_experts * c->n, 0, 1));
+    k->reduce = c->k;
+    k->scale = 2.0 / 3; /* as of GEMM */
+    k->flops = 2.0 * c->m * c->used * c->n * c->k;
+    return wf_gen_operand(&k->out[WF_GROUPED_GEMM_Y], c->out, c->m, c->used * c->n, c->pad);
+}
+
+static weft_status gen_weighted_sum(wf_check *k, wf_gen *g)
+{
+    wf_case *c = &k->c;
+    if (!c->used) c->used = 2;
+    WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_X], g, c->in, c->m, c->used * c->k, c->pad, 2));
+    WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_WEIGHTS], g, WF_F32, c->m, c->used, c->pad, 1));
+    if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_WEIGHTED_SUM_RESIDUAL], g, WF_F32, c->m, c->k, c->pad, 1));
+    k->reduce = c->used + 1;
+    k->scale = 2;
+    return wf_gen_operand(&k->out[WF_WEIGHTED_SUM_Y], WF_F32, c->m, c->k, c->pad);
+}
+
 /* Some rows have ties for the largest value, some have NaN or infinity. */
 static weft_status gen_argmax(wf_check *k, wf_gen *g)
 {

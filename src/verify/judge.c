@@ -19,10 +19,10 @@ static const struct tolerance {
 #undef MODEL
 };
 
-/* Outputs hold NaN before the run, so that a read of them shows. Those of GET_ROWS do not: it must write rows of NaN itself. */
+/* Outputs hold NaN before the run, so that a read of them shows. Those of ops that must write NaN themselves do not. */
 int wf_judge_poison(const wf_check *k)
 {
-    return k->c.op == WF_OP_GET_ROWS ? 0xC3 : 0xFF;
+    return k->c.op == WF_OP_GET_ROWS || k->c.op == WF_OP_GROUPED_GEMM || k->c.op == WF_OP_ROUTER ? 0xC3 : 0xFF;
 }
 
 typedef struct judge {

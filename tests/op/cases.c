@@ -283,6 +283,33 @@ static bool gemms(op_cases *s)
     return true;
 }
 
+/* ---- experts ---------------------------------------------------------------------------------------- */
+
+static bool grouped(op_cases *s, uint8_t w, uint8_t in, uint8_t out, uint32_t m, uint32_t n, uint32_t k)
+{
+    static const uint32_t counts[][2] = {{1, 1}, {4, 2}, {8, 2}, {5, 5}, {33, 4}, {3, 1}};
+    const uint32_t *experts = counts[below(s, WF_LEN(counts))];
+    return add(s, (wf_case){.op = WF_OP_GROUPED_GEMM, .weight = w, .in = in, .out = out, .m = m, .n = n, .k = whole_blocks(k, w),
+                            .n_experts = experts[0], .used = experts[1], .one_x = below(s, 2), .bias = below(s, 2)});
+}
+
+/* Every format with one token, with few and with many. */
+static bool experts(op_cases *s)
+{
+    static const uint32_t ms[] = {1, 1, 3, 7, 16, 65, 130}, ns[] = {1, 7, 64, 130}, ks[] = {7, 64, 130, 515};
+    for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++)
+        for (size_t i = 0; i < WF_LEN(ms) * (s->level == OP_LONG ? 4 : 1); i++)
+            if (!grouped(s, w, ANY(s, acts), ANY(s, acts), ms[i % WF_LEN(ms)], ANY(s, ns), ANY(s, ks))) return false;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t k = ANY(s, sizes), used = 1 + below(s, WF_MIN(k, 8u));
+        if (!add(s, (wf_case){.op = WF_OP_ROUTER, .in = WF_F32, .out = WF_I32, .m = ANY(s, row_counts), .k = k, .used = used})) return false;
+        wf_case sum = {.op = WF_OP_WEIGHTED_SUM, .in = acts[i % 2], .out = WF_F32, .m = ANY(s, row_counts), .k = ANY(s, sizes), .used = 1 + i, .residual = below(s, 2)};
+        sum.in_place = sum.residual && below(s, 2);
+        if (!add(s, sum)) return false;
+    }
+    return true;
+}
+
 /* ---- rope_kv and attention ------------------------------------------------------------------------------- */
 
 static bool ropes(op_cases *s)
@@ -389,7 +416,7 @@ static bool tiny(op_cases *s)
     for (uint8_t w = 0; w < WF_N_WEIGHT_DTYPES; w++) {
         uint32_t k = whole_blocks(32, w);
         wf_case c = {.op = WF_OP_GET_ROWS, .weight = w, .m = 2, .n = 3, .k = k};
-        if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
+        if (!add(s, c) || !gemm(s, w, in, out, w % 2 ? 1 : 3, 5, k) || !grouped(s, w, in, out, w % 2 ? 1 : 3, 5, k)) return false;
     }
     for (int op = 0; op < WF_N_OPS; op++) {
         wf_case c = {.op = (enum wf_op)op, .in = wf_ops[op].in[0].what & WF_OPERAND_ACT ? in : WF_F32, .out = out, .m = 2, .k = 33};
@@ -415,5 +442,5 @@ bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)
     *out = (op_cases){.seed = seed, .level = level};
     if (level == OP_TINY) return tiny(out);
     if (level == OP_QUICK) return quick(out);
-    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && ropes(out) && attentions(out);
+    return rows(out) && activations(out) && vectors(out) && argmaxes(out) && samples(out) && page_copies(out) && feeds(out) && gemms(out) && experts(out) && ropes(out) && attentions(out);
 }

@@ -8,7 +8,7 @@
 
 static bool reads_weights(enum wf_op op)
 {
-    return op == WF_OP_GEMM || op == WF_OP_GET_ROWS;
+    return wf_op_input(op, WF_OPERAND_WEIGHT) >= 0;
 }
 
 static const char *kind_name(enum wf_op op)
