@@ -187,6 +187,28 @@ WEFT_API enum weft_status weft_model_budget(const struct weft_model *m, const st
 /* Bytes of device memory that this model needs for n_seqs sequences with `context` tokens each; 0 on error. */
 WEFT_API uint64_t weft_model_memory(const struct weft_model *m, uint32_t context, uint32_t n_seqs);
 
+/* --- converting ------------------------------------------------------------------------------------ */
+
+struct weft_convert_params {
+    const char *path;  /* GGUF file or folder; required */
+    const char *out;   /* GGUF file; required */
+    const char *type;  /* "Q4_K_M"; required. The message for one that does not exist lists them */
+    bool force;        /* replace a file that exists; the model itself is never replaced */
+    uint32_t threads;  /* 0: as many as there are cores */
+    weft_progress_fn on_progress; /* may be NULL */
+    bool (*stop)(void *user);     /* may be NULL; asked now and then on the caller's thread; true: end with WEFT_ERR_CANCELLED */
+    void *user;                   /* for both */
+};
+struct weft_convert_result {
+    uint64_t bytes_in, bytes; /* of the model's files and of the output */
+    size_t n_tensors;
+    size_t n_other; /* tensors whose rows are no multiple of their format's block, which got another format */
+    size_t n_again; /* tensors that were quantised already, and lost accuracy twice */
+};
+/* Writes a model in another storage format. The output has its name once it is complete; whatever happens before leaves nothing behind, and a file
+ * that it replaces as it was. Takes little memory: tensors are converted row by row. out may be NULL. */
+WEFT_API enum weft_status weft_convert(const struct weft_convert_params *p, struct weft_convert_result *out);
+
 /* --- text ---------------------------------------------------------------------------------------- */
 
 enum weft_text_flags {

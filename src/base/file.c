@@ -231,6 +231,11 @@ bool wf_map_broken(const wf_map *m)
     return atomic_load(&s->broken);
 }
 
+bool wf_map_is_of(const wf_map *m, const struct stat *st)
+{
+    return m->slot >= 0 && slots[m->slot].st.st_dev == st->st_dev && slots[m->slot].st.st_ino == st->st_ino;
+}
+
 void wf_map_advise_cold(const wf_map *m)
 {
     if (m->slot >= 0) madvise((void *)m->data, m->size, MADV_DONTNEED);
@@ -337,7 +342,7 @@ weft_status wf_output_open(const char *path, wf_output *o)
     struct stat st;
     bool regular = stat(path, &st) || S_ISREG(st.st_mode);
     if (!realpath(path, o->path)) wf_copy(o->path, sizeof o->path, path);
-    int n = snprintf(o->tmp_path, sizeof o->tmp_path, "%s.%ld", o->path, (long)getpid());
+    int n = snprintf(o->tmp_path, sizeof o->tmp_path, "%s.%ld.part", o->path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof o->tmp_path || strlen(path) >= sizeof o->path)
         return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", path);
     if (!regular) *o->tmp_path = 0;
@@ -347,7 +352,8 @@ weft_status wf_output_open(const char *path, wf_output *o)
 
 weft_status wf_output_end(wf_output *o, bool whole)
 {
-    bool failed = ferror(o->f);
+    bool failed = ferror(o->f) || fflush(o->f);
+    if (whole && !failed && *o->tmp_path) failed = fsync(fileno(o->f)) != 0; /* the name must not outlive the bytes */
     failed |= fclose(o->f) != 0;
     if (whole && !failed && *o->tmp_path) failed = rename(o->tmp_path, o->path) != 0;
     weft_status s = whole && failed ? cannot_write(o->path) : WEFT_OK;

@@ -23,6 +23,9 @@ weft_status wf_map_open(const char *path, wf_map *out);
 /* Was the file written to or cut while it was mapped? Then its data cannot be trusted. Takes two system calls. A file that was removed,
  * replaced by rename or only touched is still intact. Where the system cannot watch files, a new time counts as a change. */
 bool wf_map_broken(const wf_map *m);
+/* Is that the file which is mapped? */
+struct stat;
+bool wf_map_is_of(const wf_map *m, const struct stat *st);
 /* Tells the kernel that the map is cold: its pages leave this process until they are read again. */
 void wf_map_advise_cold(const wf_map *m);
 void wf_map_close(wf_map *m);

@@ -77,7 +77,8 @@ typedef struct wf_opts {
     wf_list n_prompt, n_gen, threads;
     uint32_t repeat, n_seqs;
     const char *output, *results, *peer, *write_to;
-    const char *ops, *dtypes, *variant;
+    const char *ops, *dtypes, *variant, *type;
+    bool force;
     wf_words shapes;
     bool all_variants, async;
     uint32_t max_size;
@@ -141,7 +142,7 @@ typedef struct wf_command {
 extern const wf_opt_group wf_group_model, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_text, wf_group_special, wf_group_batching,
     wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
-extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_tokenize, wf_cmd_detokenize,
+extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
     wf_cmd_serve;
 

@@ -46,13 +46,28 @@ void *wf_folder_keep(wf_gguf *g, const void *data, size_t size)
     return f->kept[f->n_kept++] = p;
 }
 
+weft_status wf_folder_add(wf_gguf *g, const wf_gguf_kv *kv)
+{
+    if (!wf_grow(&g->kv, g->n_kv, &g->folder->cap_kv, sizeof *g->kv)) return WEFT_ERR_NOMEM;
+    g->kv[g->n_kv++] = *kv;
+    return WEFT_OK;
+}
+
+static weft_status copy_meta(wf_gguf *g, const char *key, wf_gguf_kv kv, const void *data)
+{
+    kv.key = (wf_str){wf_folder_keep(g, key, strlen(key)), strlen(key)};
+    kv.data = wf_folder_keep(g, data, kv.bytes);
+    return kv.key.data && kv.data ? wf_folder_add(g, &kv) : WEFT_ERR_NOMEM;
+}
+
 static weft_status add_meta(wf_gguf *g, const char *key, enum wf_gguf_type type, const void *data, size_t bytes)
 {
-    const char *name = wf_folder_keep(g, key, strlen(key));
-    const uint8_t *value = wf_folder_keep(g, data, bytes);
-    if (!name || !value || !wf_grow(&g->kv, g->n_kv, &g->folder->cap_kv, sizeof *g->kv)) return WEFT_ERR_NOMEM;
-    g->kv[g->n_kv++] = (wf_gguf_kv){.key = {name, strlen(name)}, .type = type, .count = 1, .data = value, .bytes = bytes};
-    return WEFT_OK;
+    return copy_meta(g, key, (wf_gguf_kv){.type = type, .count = 1, .bytes = bytes}, data);
+}
+
+weft_status wf_folder_array(wf_gguf *g, const char *key, enum wf_gguf_type item, uint64_t count, const void *data, size_t bytes)
+{
+    return copy_meta(g, key, (wf_gguf_kv){.type = WF_GGUF_ARRAY, .item = item, .count = count, .bytes = bytes}, data);
 }
 
 weft_status wf_folder_u32(wf_gguf *g, const char *key, uint32_t v)
@@ -68,6 +83,11 @@ weft_status wf_folder_f32(wf_gguf *g, const char *key, float v)
 weft_status wf_folder_str(wf_gguf *g, const char *key, const char *v)
 {
     return add_meta(g, key, WF_GGUF_STRING, v, strlen(v));
+}
+
+weft_status wf_folder_bool(wf_gguf *g, const char *key, bool v)
+{
+    return add_meta(g, key, WF_GGUF_BOOL, &(uint8_t){v}, 1);
 }
 
 /* ---- tensors ---------------------------------------------------------------------------------------- */
@@ -104,7 +124,7 @@ static weft_status translate(wf_gguf *g, const wf_folder_name *names, const char
     return *out ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status push(wf_gguf *g, const wf_gguf_tensor *t)
+weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t)
 {
     if (!wf_grow(&g->tensors, g->n_tensors, &g->folder->cap_tensors, sizeof *g->tensors)) return WEFT_ERR_NOMEM;
     g->tensors[g->n_tensors++] = *t;
@@ -121,7 +141,7 @@ static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_
     wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = wf_dtypes[from->dtype].ggml,
                         .dtype = from->dtype, .data = from->data, .bytes = from->bytes, .offset = from->offset};
     for (uint32_t i = 0; i < t.n_dims; i++) t.dims[i] = from->shape[t.n_dims - 1 - i];
-    return push(g, &t);
+    return wf_folder_push(g, &t);
 }
 
 /* A model that ties the output to the embedding table may still store it twice. */
@@ -138,7 +158,7 @@ static weft_status add_rope(wf_gguf *g, const float *factors, uint32_t n)
 {
     wf_gguf_tensor t = {.name = {"rope_freqs.weight", 17}, .n_dims = 1, .dims = {n, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
                         .data = (const uint8_t *)factors, .bytes = n * sizeof *factors};
-    return factors ? push(g, &t) : WEFT_OK;
+    return factors ? wf_folder_push(g, &t) : WEFT_OK;
 }
 
 /* ---- the folder ------------------------------------------------------------------------------------- */
@@ -225,13 +245,22 @@ static weft_status read_folder(wf_gguf *g)
     return wf_gguf_index(g);
 }
 
+weft_status wf_folder_new(const char *path, wf_gguf **out)
+{
+    WF_TRY(wf_gguf_new(path, out));
+    (*out)->folder = wf_calloc(1, sizeof *(*out)->folder);
+    if ((*out)->folder) return WEFT_OK;
+    wf_gguf_close(*out);
+    *out = NULL;
+    return WEFT_ERR_NOMEM;
+}
+
 static weft_status open_folder(const char *path, wf_gguf **out)
 {
     wf_gguf *g;
-    WF_TRY(wf_gguf_new(path, &g));
-    g->folder = wf_calloc(1, sizeof *g->folder);
+    WF_TRY(wf_folder_new(path, &g));
     for (size_t n = strlen(g->path); n > 1 && g->path[n - 1] == '/';) g->path[--n] = 0;
-    weft_status s = g->folder ? read_folder(g) : WEFT_ERR_NOMEM;
+    weft_status s = read_folder(g);
     if (s) wf_gguf_close(g);
     else *out = g;
     return s;

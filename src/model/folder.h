@@ -20,12 +20,19 @@ typedef struct wf_folder_name {
 } wf_folder_name;
 extern const wf_folder_name wf_folder_decoder[]; /* of decoders built like Llama's */
 
-/* ---- within the folder reader ------------------------------------------------------------------- */
+/* ---- filling an object: the folder reader, and who writes a file --------------------------------- */
 
+/* One without content that owns what the functions below add; then wf_gguf_index. */
+weft_status wf_folder_new(const char *name, wf_gguf **out);
 /* Adds metadata, copied. */
 weft_status wf_folder_u32(wf_gguf *g, const char *key, uint32_t v);
 weft_status wf_folder_f32(wf_gguf *g, const char *key, float v);
 weft_status wf_folder_str(wf_gguf *g, const char *key, const char *v);
+weft_status wf_folder_bool(wf_gguf *g, const char *key, bool v);
+weft_status wf_folder_array(wf_gguf *g, const char *key, enum wf_gguf_type item, uint64_t count, const void *data, size_t bytes);
+/* What these point at must outlive g. */
+weft_status wf_folder_add(wf_gguf *g, const wf_gguf_kv *kv);
+weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t);
 /* Memory that lives as long as g; NULL with a message. */
 void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
 /* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. *rope: factors that divide the

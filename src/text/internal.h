@@ -93,8 +93,16 @@ typedef struct wf_json_model {
 } wf_json_model;
 
 void wf_json_model_free(wf_json_model *);
-/* n_vocab: rows of the embedding table; 0: unknown. */
+/* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the call. n_vocab: rows of the
+ * embedding table; 0: unknown. */
+typedef weft_status (*wf_vocab_fn)(void *user, const wf_vocab_src *src);
+weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn fn, void *user);
 weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out);
+
+/* vocab.c: from the keys alone, also of an object that is being filled. */
+struct wf_gguf;
+weft_status wf_tokenizer_from_keys(const struct wf_gguf *, wf_tokenizer **out);
+uint32_t wf_vocab_rows(const struct wf_gguf *); /* of the embedding table; 0: there is none */
 
 /* ---- the tokenizer --------------------------------------------------------------------------- */
 

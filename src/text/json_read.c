@@ -401,11 +401,11 @@ static weft_status read_all(reader *r, uint32_t least)
     return read_special(r);
 }
 
-/* On success the tokenizer owns what the model was read into. */
-static weft_status make(reader *r, uint32_t least, wf_tokenizer **out)
+/* On success fn owns what the model was read into. */
+static weft_status make(reader *r, uint32_t least, wf_vocab_fn fn, void *user)
 {
     weft_status s = read_all(r, least);
-    if (!s) s = wf_tokenizer_of_kind(&wf_text_hf, &r->src, out);
+    if (!s) s = fn(user, &r->src);
     else wf_json_model_free(r->json);
     free(r->tokens);
     free(r->merges);
@@ -413,11 +413,11 @@ static weft_status make(reader *r, uint32_t least, wf_tokenizer **out)
     return s ? wf_fail_context(s, "tokenizer.json") : WEFT_OK;
 }
 
-weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out)
+weft_status wf_vocab_of_folder(const char *folder, uint32_t n_vocab, wf_vocab_fn fn, void *user)
 {
     reader r = {.folder = folder};
     weft_status s = load_all(&r);
-    if (!s) s = make(&r, n_vocab, out);
+    if (!s) s = make(&r, n_vocab, fn, user);
     json_decref(r.root);
     json_decref(r.config);
     json_decref(r.generation);
@@ -425,11 +425,21 @@ weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_to
     return s;
 }
 
+static weft_status create(void *out, const wf_vocab_src *src)
+{
+    return wf_tokenizer_of_kind(&wf_text_hf, src, out);
+}
+
+weft_status wf_tokenizer_from_folder(const char *folder, uint32_t n_vocab, wf_tokenizer **out)
+{
+    return wf_vocab_of_folder(folder, n_vocab, create, out);
+}
+
 weft_status wf_tokenizer_from_json(const char *text, size_t len, wf_tokenizer **out)
 {
     reader r = {.folder = ""};
     WF_TRY(wf_json_load(text, len, "tokenizer.json", &r.root));
-    weft_status s = make(&r, 0, out);
+    weft_status s = make(&r, 0, create, out);
     json_decref(r.root);
     return s;
 }

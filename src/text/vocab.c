@@ -151,15 +151,18 @@ static weft_status read_all(reader *r)
     return WEFT_OK;
 }
 
-/* Of a folder as large as its embedding table. */
-static weft_status from_folder(const wf_gguf *file, wf_tokenizer **out)
+uint32_t wf_vocab_rows(const wf_gguf *file)
 {
     const wf_gguf_tensor *table = wf_gguf_tensor_find(file, "token_embd.weight");
-    uint64_t rows = table ? WF_MIN(table->dims[1], 1u << 24) : 0;
-    return wf_tokenizer_from_folder(file->path, (uint32_t)rows, out);
+    return table ? (uint32_t)WF_MIN(table->dims[1], 1u << 24) : 0;
 }
 
-static weft_status from_keys(const wf_gguf *file, wf_tokenizer **out)
+static weft_status from_folder(const wf_gguf *file, wf_tokenizer **out)
+{
+    return wf_tokenizer_from_folder(file->path, wf_vocab_rows(file), out);
+}
+
+weft_status wf_tokenizer_from_keys(const wf_gguf *file, wf_tokenizer **out)
 {
     reader r = {.file = file};
     weft_status s = read_all(&r);
@@ -171,6 +174,6 @@ static weft_status from_keys(const wf_gguf *file, wf_tokenizer **out)
 
 weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
 {
-    weft_status s = file->folder ? from_folder(file, out) : from_keys(file, out);
+    weft_status s = file->folder ? from_folder(file, out) : wf_tokenizer_from_keys(file, out);
     return s ? wf_fail_context(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
 }

@@ -1,0 +1,199 @@
+/* convert: weft_convert, a model in another storage format as one GGUF file.
+ *
+ * The metadata is the model's own. A folder's is under GGUF's keys already (model/folder.h); its tokenizer joins it here. The rows of q and k of a
+ * folder stand in halves; architectures whose GGUF files interleave them get them so.
+ */
+#include "convert/encode.h"
+#include "convert/recipe.h"
+#include "model/folder.h"
+#include "model/gguf_write.h"
+#include "model/model.h"
+#include "text/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define QUANTISATION_VERSION 2 /* of ggml's block formats */
+
+typedef struct conversion {
+    const struct weft_convert_params *p;
+    struct weft_convert_result *result;
+    wf_gguf *in, *out;
+    wf_recipe recipe;
+    wf_encode_tensor *list;
+} conversion;
+
+/* ---- the output file ------------------------------------------------------------------------------- */
+
+static weft_status check_output(const conversion *c)
+{
+    struct stat st;
+    const char *path = c->p->out;
+    if (!path || !*path) return wf_fail(WEFT_ERR_ARG, "the output file has no name: pass -o OUT.gguf");
+    if (stat(path, &st)) return WEFT_OK;
+    if (!S_ISREG(st.st_mode)) return wf_fail(WEFT_ERR_ARG, "%s is no file: choose another name for the output", path);
+    for (size_t i = 0; i < c->in->n_maps; i++)
+        if (wf_map_is_of(&c->in->maps[i], &st)) return wf_fail(WEFT_ERR_ARG, "%s is the model that is to be converted: choose another name for the output", path);
+    return c->p->force ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s exists: choose another name for the output, or replace it with --force", path);
+}
+
+/* ---- metadata -------------------------------------------------------------------------------------- */
+
+static bool begins(wf_str key, const char *with)
+{
+    return key.len >= strlen(with) && !memcmp(key.data, with, strlen(with));
+}
+
+/* What is written anew, or was true of the old file only. */
+static bool dropped(const conversion *c, wf_str key)
+{
+    static const char *const old[] = {"general.file_type", "general.quantization_version", "general.alignment", "split.", "quantize.imatrix."};
+    for (size_t i = 0; i < WF_LEN(old); i++)
+        if (begins(key, old[i])) return true;
+    return c->in->folder && begins(key, "tokenizer.ggml.");
+}
+
+static weft_status fill_meta(const conversion *c)
+{
+    for (size_t i = 0; i < c->in->n_kv; i++)
+        if (!dropped(c, c->in->kv[i].key)) WF_TRY(wf_folder_add(c->out, &c->in->kv[i]));
+    WF_TRY(wf_folder_u32(c->out, "general.file_type", c->recipe.file_type));
+    if (wf_dtypes[c->recipe.dtype].block > 1) WF_TRY(wf_folder_u32(c->out, "general.quantization_version", QUANTISATION_VERSION));
+    return c->in->folder ? wf_tokenizer_to_gguf(c->in, c->out) : WEFT_OK;
+}
+
+/* ---- tensors --------------------------------------------------------------------------------------- */
+
+/* The type of a tensor in the output. Integers, which are no weights, are copied. */
+static weft_status choose(const conversion *c, const wf_gguf_tensor *t, uint32_t *ggml_type, int *dtype)
+{
+    bool other = false;
+    uint32_t block = 1, bytes;
+    wf_ggml_type_size(t->ggml_type, &block, &bytes);
+    bool readable = t->dtype >= 0 && wf_dtypes[t->dtype].decode;
+    if (!readable && block > 1)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' has type %s, which weft does not read; it reads %s", WF_SHOW(t->name), wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
+    *ggml_type = t->ggml_type, *dtype = t->dtype;
+    if (!readable) return WEFT_OK;
+    *dtype = (int)wf_recipe_dtype(&c->recipe, t, &other);
+    *ggml_type = wf_dtypes[*dtype].ggml;
+    c->result->n_other += other;
+    c->result->n_again += wf_dtypes[t->dtype].block > 1 && *dtype != t->dtype;
+    return WEFT_OK;
+}
+
+static weft_status fill_tensors(const conversion *c)
+{
+    for (size_t i = 0; i < c->in->n_tensors; i++) {
+        wf_gguf_tensor to = c->in->tensors[i];
+        WF_TRY(choose(c, &c->in->tensors[i], &to.ggml_type, &to.dtype));
+        WF_TRY(wf_folder_push(c->out, &to));
+    }
+    return WEFT_OK;
+}
+
+/* Hyperparameters of a folder whose rows of q and k must be interleaved: what it would have as a GGUF file, the pairs side by side. */
+static weft_status read_pairs(const conversion *c, wf_hparams *hp, bool *interleave)
+{
+    const wf_arch *arch;
+    wf_gguf as_file = *c->in;
+    wf_hparams other = {0};
+    *interleave = false;
+    if (!c->in->folder) return WEFT_OK;
+    as_file.folder = NULL;
+    WF_TRY(wf_arch_find(c->in, &arch));
+    WF_TRY(arch->hparams(c->in, hp));
+    WF_TRY(arch->hparams(&as_file, &other));
+    *interleave = hp->neox && !other.neox;
+    return WEFT_OK;
+}
+
+static bool is_rotated(const wf_gguf_tensor *t)
+{
+    static const char *const names[] = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias", ".attn_k.bias"};
+    for (size_t i = 0; i < WF_LEN(names); i++) {
+        size_t n = strlen(names[i]);
+        if (t->name.len > n && !memcmp(t->name.data + t->name.len - n, names[i], n)) return true;
+    }
+    return false;
+}
+
+static weft_status list_tensors(conversion *c)
+{
+    wf_hparams hp = {0};
+    bool interleave;
+    WF_TRY(read_pairs(c, &hp, &interleave));
+    if (!(c->list = wf_calloc(c->out->n_tensors, sizeof *c->list))) return WEFT_ERR_NOMEM;
+    for (size_t i = 0; i < c->out->n_tensors; i++) {
+        bool moves = interleave && is_rotated(&c->in->tensors[i]);
+        c->list[i] = (wf_encode_tensor){&c->in->tensors[i], &c->out->tensors[i], moves ? hp.head_dim : 0, moves ? hp.n_rot : 0};
+    }
+    return WEFT_OK;
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------- */
+
+/* A disk without room says so now. Not every file system can reserve. */
+static weft_status reserve(const wf_output *o, uint64_t bytes)
+{
+    int fd = fileno(o->f);
+    bool fits = !fallocate(fd, 0, 0, (off_t)bytes);
+    if (!fits && errno != ENOSPC && errno != EFBIG) fits = !ftruncate(fd, (off_t)bytes);
+    return fits ? WEFT_OK : wf_fail(WEFT_ERR_IO, "cannot write %s, which takes %llu bytes: %s", o->path, (unsigned long long)bytes, strerror(errno));
+}
+
+static weft_status write_file(conversion *c, const wf_output *o, uint64_t size)
+{
+    const struct weft_convert_params *p = c->p;
+    uint64_t head = wf_gguf_write_head(c->out, o->f);
+    if (fflush(o->f)) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->path, strerror(errno));
+    WF_TRY(reserve(o, head + size));
+    const wf_encode e = {.list = c->list, .n = c->out->n_tensors, .fd = fileno(o->f), .data = head, .path = o->path,
+                         .threads = p->threads ? p->threads : (uint32_t)WF_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .on_progress = p->on_progress, .stop = p->stop, .user = p->user};
+    WF_TRY(wf_encode_run(&e));
+    if (wf_gguf_broken(c->in)) return wf_fail(WEFT_ERR_IO, "%s changed while it was converted: convert it again", c->in->path);
+    c->result->bytes = head + size;
+    return WEFT_OK;
+}
+
+/* Under another name until it is complete. */
+static weft_status write_output(conversion *c, uint64_t size)
+{
+    wf_output o;
+    WF_TRY(wf_output_open(c->p->out, &o));
+    weft_status s = write_file(c, &o, size), end = wf_output_end(&o, s == WEFT_OK);
+    return s ? s : end;
+}
+
+static weft_status convert(conversion *c)
+{
+    if (!c->in->n_tensors) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: there is nothing to convert", c->in->path);
+    WF_TRY(wf_recipe_open(c->p->type, c->in, &c->recipe));
+    WF_TRY(check_output(c));
+    WF_TRY(wf_folder_new(c->p->out, &c->out));
+    WF_TRY(fill_tensors(c));
+    WF_TRY(fill_meta(c));
+    uint64_t size = wf_gguf_place(c->out);
+    WF_TRY(list_tensors(c));
+    c->result->n_tensors = c->in->n_tensors;
+    c->result->bytes_in = wf_gguf_bytes(c->in);
+    return write_output(c, size);
+}
+
+weft_status weft_convert(const struct weft_convert_params *p, struct weft_convert_result *out)
+{
+    struct weft_convert_result result = {0};
+    conversion c = {.p = p, .result = &result};
+    if (!p || !p->path) return wf_fail(WEFT_ERR_ARG, "weft_convert: params and their path must not be NULL");
+    weft_status s = wf_model_file_open(p->path, &c.in);
+    if (s == WEFT_OK) s = convert(&c);
+    free(c.list);
+    wf_gguf_close(c.out);
+    wf_gguf_close(c.in);
+    if (s == WEFT_OK && out) *out = result;
+    return s;
+}

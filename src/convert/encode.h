@@ -1,0 +1,29 @@
+/* encode: writes tensors into a file in another format, by several threads, each with little memory: rows are read from the map, decoded,
+ * encoded and written at their place.
+ */
+#ifndef WF_ENCODE_H
+#define WF_ENCODE_H
+
+#include "model/gguf.h"
+
+typedef struct wf_encode_tensor {
+    const wf_gguf_tensor *from;
+    const wf_gguf_tensor *to; /* dtype, dims as from's, offset behind `data` */
+    uint32_t head, n_rot;     /* rows of a head, of which the first n_rot, two halves, are interleaved; 0: rows stay where they are */
+} wf_encode_tensor;
+
+typedef struct wf_encode {
+    const wf_encode_tensor *list;
+    size_t n;
+    int fd;
+    uint64_t data; /* where the tensors' bytes begin in the file */
+    const char *path; /* for messages */
+    uint32_t threads;
+    weft_progress_fn on_progress; /* may be NULL; on this thread */
+    bool (*stop)(void *user);     /* may be NULL; the same; true: end with WEFT_ERR_CANCELLED */
+    void *user;
+} wf_encode;
+
+weft_status wf_encode_run(const wf_encode *e);
+
+#endif

@@ -1,0 +1,211 @@
+/* recipe: see recipe.h. */
+#include "convert/recipe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { /* llama.cpp's numbers of types that the rules below tell apart */
+    Q2_K = 10, Q3_K_M = 12, Q3_K_L = 13, Q4_K_S = 14, Q4_K_M = 15, Q5_K_M = 17, IQ4_NL = 25, IQ4_XS = 30, MXFP4 = 38
+};
+
+static const struct type {
+    const char *name;
+    uint32_t number;
+    enum wf_dtype dtype;
+} types[] = {
+    {"F32", 0, WF_F32},          {"F16", 1, WF_F16},          {"BF16", 32, WF_BF16},       {"Q8_0", 7, WF_Q8_0},        {"Q4_0", 2, WF_Q4_0},
+    {"Q4_1", 3, WF_Q4_1},        {"Q5_0", 8, WF_Q5_0},        {"Q5_1", 9, WF_Q5_1},        {"Q2_K", Q2_K, WF_Q2_K},     {"Q3_K_S", 11, WF_Q3_K},
+    {"Q3_K_M", Q3_K_M, WF_Q3_K}, {"Q3_K_L", Q3_K_L, WF_Q3_K}, {"Q4_K_S", Q4_K_S, WF_Q4_K}, {"Q4_K_M", Q4_K_M, WF_Q4_K}, {"Q5_K_S", 16, WF_Q5_K},
+    {"Q5_K_M", Q5_K_M, WF_Q5_K}, {"Q6_K", 18, WF_Q6_K},       {"IQ4_NL", IQ4_NL, WF_IQ4_NL}, {"IQ4_XS", IQ4_XS, WF_IQ4_XS}, {"MXFP4", MXFP4, WF_MXFP4},
+};
+
+static const struct type *find_type(const char *name)
+{
+    for (size_t i = 0; i < WF_LEN(types); i++)
+        if (name && !strcmp(types[i].name, name)) return &types[i];
+    char known[256] = "";
+    for (size_t i = 0, n = 0; i < WF_LEN(types); i++) n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", types[i].name);
+    wf_fail(WEFT_ERR_ARG, "'%.32s' is no type that a model can be converted to; choose one of %s", name ? name : "", known);
+    return NULL;
+}
+
+/* A hyperparameter, of the first layer where they differ by layer; 0: the file does not say. */
+static weft_status number(const wf_gguf *f, wf_str arch, const char *name, uint32_t *out)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%.*s.%s", (int)WF_MIN(arch.len, 64), arch.data, name);
+    const wf_gguf_kv *kv = wf_gguf_find(f, key);
+    bool list = kv && kv->type == WF_GGUF_ARRAY && kv->count && wf_gguf_type_size(kv->item);
+    if (list) *out = (uint32_t)wf_gguf_int_at(kv, 0);
+    return list ? WEFT_OK : wf_gguf_u32(f, key, false, out);
+}
+
+weft_status wf_recipe_open(const char *type, const wf_gguf *f, wf_recipe *out)
+{
+    wf_str arch = {"", 0};
+    const struct type *t = find_type(type);
+    if (!t) return WEFT_ERR_ARG;
+    *out = (wf_recipe){.name = t->name, .file_type = t->number, .dtype = t->dtype};
+    WF_TRY(wf_gguf_str(f, "general.architecture", true, &arch));
+    out->falcon = arch.len == 6 && !memcmp(arch.data, "falcon", 6);
+    out->llama = arch.len == 5 && !memcmp(arch.data, "llama", 5);
+    WF_TRY(number(f, arch, "block_count", &out->n_layer));
+    WF_TRY(number(f, arch, "attention.head_count", &out->n_head));
+    out->n_kv_head = out->n_head;
+    WF_TRY(number(f, arch, "attention.head_count_kv", &out->n_kv_head));
+    WF_TRY(number(f, arch, "expert_count", &out->n_expert));
+    out->tied = !wf_gguf_tensor_find(f, "output.weight");
+    return WEFT_OK;
+}
+
+/* ---- names ----------------------------------------------------------------------------------------- */
+
+static bool has(const wf_gguf_tensor *t, const char *part)
+{
+    return memmem(t->name.data, t->name.len, part, strlen(part)) != NULL;
+}
+
+static bool is(const wf_gguf_tensor *t, const char *name)
+{
+    return t->name.len == strlen(name) && !memcmp(t->name.data, name, t->name.len);
+}
+
+/* Of blk.<layer>.<rest>; 0 for others. */
+static uint32_t layer_of(const wf_gguf_tensor *t)
+{
+    uint32_t layer = 0;
+    for (size_t i = 4; i < t->name.len && i < 12 && t->name.data[i] >= '0' && t->name.data[i] <= '9' && has(t, "blk."); i++)
+        layer = layer * 10 + (uint32_t)(t->name.data[i] - '0');
+    return layer;
+}
+
+/* Matrices, and stacks of them, except those that are small and matter much. */
+static bool is_weight(const wf_gguf_tensor *t)
+{
+    static const char *const kept[] = {"_norm.weight", "ffn_gate_inp.weight", "position_embd", "token_types", "attn_rel_b.weight"};
+    bool weight = t->name.len > 6 && !memcmp(t->name.data + t->name.len - 6, "weight", 6) && t->dims[1] * t->dims[2] * t->dims[3] > 1;
+    for (size_t i = 0; i < WF_LEN(kept); i++) weight = weight && !has(t, kept[i]);
+    return weight;
+}
+
+/* ---- mixes ----------------------------------------------------------------------------------------- */
+
+/* The first and the last eighth of the layers, and every third one between. */
+static bool more_bits(uint32_t layer, uint32_t n)
+{
+    return layer < n / 8 || layer >= 7 * n / 8 || (layer - n / 8) % 3 == 2;
+}
+
+static enum wf_dtype output(const wf_recipe *r, const wf_gguf_tensor *t)
+{
+    if (r->file_type == MXFP4 || r->falcon || t->dims[0] % wf_dtypes[r->dtype].block) return WF_Q8_0;
+    return r->dtype == WF_Q8_0 ? WF_Q8_0 : WF_Q6_K;
+}
+
+static enum wf_dtype value_matrix(const wf_recipe *r, uint32_t layer)
+{
+    bool shared = r->n_kv_head && r->n_head / r->n_kv_head >= 4;
+    switch (r->file_type) {
+    case Q2_K: return shared ? WF_Q4_K : WF_Q3_K;
+    case Q3_K_M: return layer < 2 ? WF_Q5_K : WF_Q4_K;
+    case Q3_K_L: return WF_Q5_K;
+    case Q4_K_S: return layer < 4 ? WF_Q5_K : r->dtype;
+    case IQ4_NL: case IQ4_XS: return shared ? WF_Q5_K : r->dtype;
+    case Q4_K_M: case Q5_K_M: return more_bits(layer, r->n_layer) ? WF_Q6_K : r->dtype;
+    default: return r->dtype;
+    }
+}
+
+/* The value matrix of Llama's 70B is eight times smaller than the query matrix, that of eight experts much smaller than those. */
+static enum wf_dtype value(const wf_recipe *r, uint32_t layer)
+{
+    enum wf_dtype d = value_matrix(r, layer);
+    bool large = r->llama && r->n_layer == 80 && r->n_head != r->n_kv_head;
+    if (r->n_expert == 8) return WF_Q8_0;
+    return large && (d == WF_Q3_K || d == WF_Q4_K) ? WF_Q5_K : d;
+}
+
+static enum wf_dtype falcon_down(const wf_recipe *r, uint32_t layer)
+{
+    bool more = more_bits(layer, r->n_layer), first = layer < r->n_layer / 16;
+    switch (r->file_type) {
+    case Q2_K: return WF_Q3_K;
+    case Q3_K_M: return first ? WF_Q5_K : more ? WF_Q4_K : WF_Q3_K;
+    case Q3_K_L: return WF_Q4_K;
+    case Q4_K_M: return first ? WF_Q6_K : more ? WF_Q5_K : WF_Q4_K;
+    case Q5_K_M: return more ? WF_Q6_K : WF_Q5_K;
+    case IQ4_NL: case IQ4_XS: return layer < r->n_layer / 8 ? WF_Q5_K : r->dtype;
+    default: return r->dtype;
+    }
+}
+
+static enum wf_dtype down(const wf_recipe *r, uint32_t layer)
+{
+    bool more = more_bits(layer, r->n_layer);
+    if (r->falcon) return falcon_down(r, layer);
+    switch (r->file_type) {
+    case Q2_K: return WF_Q3_K;
+    case Q3_K_M: return layer < r->n_layer / 16 ? WF_Q5_K : WF_Q4_K;
+    case Q3_K_L: return WF_Q5_K;
+    case Q4_K_M: case Q5_K_M: return more ? WF_Q6_K : r->dtype;
+    case Q4_K_S: case IQ4_NL: case IQ4_XS: return layer < r->n_layer / 8 ? WF_Q5_K : r->dtype;
+    default: return r->dtype;
+    }
+}
+
+static enum wf_dtype attention_output(const wf_recipe *r)
+{
+    bool few_bits = r->dtype == WF_Q2_K || r->dtype == WF_Q3_K || r->dtype == WF_Q4_K || r->dtype == WF_IQ4_NL || r->dtype == WF_IQ4_XS;
+    if (r->falcon) return r->file_type == Q3_K_L ? WF_Q4_K : r->dtype;
+    if (r->n_expert == 8) return few_bits && r->file_type != Q3_K_L ? WF_Q5_K : r->dtype;
+    switch (r->file_type) {
+    case Q2_K: return WF_Q3_K;
+    case Q3_K_M: return WF_Q4_K;
+    case Q3_K_L: return WF_Q5_K;
+    default: return r->dtype;
+    }
+}
+
+/* MXFP4 is a format of experts; of models without, the matrices of the layers have it. */
+static enum wf_dtype mxfp4(const wf_recipe *r, const wf_gguf_tensor *t)
+{
+    return (r->n_expert ? t->dims[2] > 1 : has(t, "blk.")) ? WF_MXFP4 : WF_Q8_0;
+}
+
+static enum wf_dtype mixed(const wf_recipe *r, const wf_gguf_tensor *t)
+{
+    uint32_t layer = layer_of(t);
+    bool embedding = is(t, "token_embd.weight");
+    if (is(t, "output.weight") || (embedding && r->tied)) return output(r, t);
+    if (r->file_type == MXFP4) return mxfp4(r, t);
+    if (embedding) return r->dtype;
+    if (has(t, "attn_qkv.weight") || has(t, "attn_kv_b.weight") || has(t, "attn_v.weight")) return value(r, layer);
+    if (has(t, "attn_k.weight")) return r->n_expert == 8 ? WF_Q8_0 : r->dtype;
+    if (has(t, "attn_output.weight")) return attention_output(r);
+    if (has(t, "ffn_down")) return down(r, layer);
+    return r->dtype;
+}
+
+/* ---- rows that are no multiple of the block -------------------------------------------------------- */
+
+static enum wf_dtype smaller_block(enum wf_dtype d)
+{
+    switch (d) {
+    case WF_Q2_K: case WF_Q3_K: return WF_Q4_0;
+    case WF_Q4_K: return WF_Q5_0;
+    case WF_Q5_K: return WF_Q5_1;
+    case WF_Q6_K: return WF_Q8_0;
+    case WF_IQ4_XS: return WF_IQ4_NL;
+    default: return d;
+    }
+}
+
+enum wf_dtype wf_recipe_dtype(const wf_recipe *r, const wf_gguf_tensor *t, bool *other)
+{
+    *other = false;
+    if (!is_weight(t)) return WF_F32;
+    enum wf_dtype d = wf_dtypes[r->dtype].block > 1 ? mixed(r, t) : r->dtype;
+    *other = t->dims[0] % wf_dtypes[d].block != 0;
+    if (*other) d = smaller_block(d);
+    return t->dims[0] % wf_dtypes[d].block ? WF_F16 : d;
+}

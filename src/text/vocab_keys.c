@@ -1,0 +1,214 @@
+/* vocab_keys: the vocabulary of a folder as the tokenizer.* keys of a GGUF file. A tokenizer.json describes what is done with text step by step; GGUF has
+ * a few kinds by name. So which name fits is found by trying them, and the result is compared with the original on a text. */
+#include "model/folder.h"
+#include "text/internal.h"
+#include "text/steps.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY "tokenizer.ggml."
+
+/* Words, contractions, numbers, capitals, runs of spaces and lines, punctuation, several scripts, emoji: where pre-tokenizers differ. */
+static const char probe[] =
+    "Hello world, I'm sure you'll see: they've 1234567 apples & 3.14 pears!!\n\n\n  Indented\tTabs \n \r\n"
+    "CamelCaseWORDS snake_case (brackets) [x] {y} <z> a/b\\c http://x.y/?q=1#z -- ... \"quotes\" $5+7=12 ^~|`%@;*  "
+    "Größe naïve ÉCOLE Ünïcödé DON'T We'RE it'S \xe4\xbd\xa0\xe5\xa5\xbd\xe4\xb8\x96\xe7\x95\x8c \xe3\x81\x93\xe3\x82\x93\xe3\x81\xab "
+    "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82 \xd9\x85\xd8\xb1\xd8\xad\xd8\xa8\xd8\xa7 \xf0\x9f\x98\x80\xf0\x9f\x9a\x80 \xc2\xbd\xc2\xb2 \xe2\x80\x9cx\xe2\x80\x9d   end   ";
+
+typedef struct keys {
+    const wf_vocab_src *src;
+    const wf_tokenizer *t; /* made of src */
+    wf_gguf *out;
+} keys;
+
+/* ---- arrays ------------------------------------------------------------------------------------------ */
+
+typedef wf_str (*text_fn)(const keys *k, uint32_t i, char buf[32]);
+
+/* Texts as the file has them: each behind its length. */
+static weft_status add_texts(const keys *k, const char *key, uint32_t n, text_fn text)
+{
+    char buf[32];
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) bytes += 8 + text(k, i, buf).len;
+    char *all = wf_calloc(bytes + 1, 1), *at = all;
+    if (!all) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        wf_str s = text(k, i, buf);
+        memcpy(at, &(uint64_t){s.len}, 8);
+        if (s.len) memcpy(at + 8, s.data, s.len);
+        at += 8 + s.len;
+    }
+    weft_status s = wf_folder_array(k->out, key, WF_GGUF_STRING, n, all, bytes);
+    free(all);
+    return s;
+}
+
+/* Rows of the table without a token have names of their own, as converters give them. */
+static wf_str token_text(const keys *k, uint32_t i, char buf[32])
+{
+    const wf_vocab_token *t = &k->t->tokens[i];
+    if (t->len || t->type != WF_TOKEN_UNUSED) return (wf_str){t->text, t->len};
+    return (wf_str){buf, (size_t)snprintf(buf, 32, "[PAD%u]", i)};
+}
+
+static wf_str merge_text(const keys *k, uint32_t i, char buf[32])
+{
+    (void)buf;
+    return (wf_str){k->src->merges[i].text, k->src->merges[i].len};
+}
+
+static weft_status add_types(const keys *k)
+{
+    int32_t *types = wf_calloc(k->t->n_tokens, sizeof *types);
+    if (!types) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < k->t->n_tokens; i++) types[i] = (int32_t)i == k->t->unk && !k->t->json->byte_level ? WF_TOKEN_UNKNOWN : k->t->tokens[i].type;
+    weft_status s = wf_folder_array(k->out, KEY "token_type", WF_GGUF_I32, k->t->n_tokens, types, k->t->n_tokens * sizeof *types);
+    free(types);
+    return s;
+}
+
+/* SentencePiece merges the pair whose token has the highest score: that of the first merge that gives it. */
+static weft_status add_scores(const keys *k)
+{
+    const wf_tokenizer *t = k->t;
+    float *scores = wf_calloc(t->n_tokens, sizeof *scores);
+    if (!scores) return WEFT_ERR_NOMEM;
+    for (uint32_t i = 0; i < t->n_tokens; i++) scores[i] = t->tokens[i].type == WF_TOKEN_NORMAL ? -1e6f : 0;
+    for (size_t i = 0; t->pairs && i <= t->pair_mask; i++) {
+        const wf_bpe_pair *p = &t->pairs[i];
+        if (p->key != UINT64_MAX && -(float)p->rank > scores[p->id]) scores[p->id] = -(float)p->rank;
+    }
+    weft_status s = wf_folder_array(k->out, KEY "scores", WF_GGUF_F32, t->n_tokens, scores, t->n_tokens * sizeof *scores);
+    free(scores);
+    return s;
+}
+
+/* ---- the pre-tokenizer's name ------------------------------------------------------------------------- */
+
+static size_t count_chars(const char *p, size_t len)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++) n += (p[i] & 0xc0) != 0x80;
+    return n;
+}
+
+/* Ends of the pieces in the probe: a byte of text is a character of a piece. */
+static bool same_pieces(const wf_pieces *theirs, const wf_ends *ours)
+{
+    size_t at = 0;
+    if (theirs->n != ours->n) return false;
+    for (size_t i = 0; i < ours->n; i++) {
+        at += count_chars(theirs->text + theirs->v[i].begin, theirs->v[i].end - theirs->v[i].begin);
+        if (at != ours->v[i]) return false;
+    }
+    return true;
+}
+
+static weft_status splits_alike(const keys *k, const char *name, const wf_pieces *theirs, bool *alike)
+{
+    wf_pre *pre;
+    wf_ends ends = {0};
+    *alike = false;
+    WF_TRY(wf_pre_open(name, &pre));
+    weft_status s = wf_pre_split(pre, probe, strlen(probe), &ends);
+    if (s == WEFT_OK) *alike = same_pieces(theirs, &ends) && wf_pre_ignores_merges(pre) == (k->src->ignore_merges > 0);
+    free(ends.v);
+    wf_pre_close(pre);
+    return s;
+}
+
+static weft_status find_pre(const keys *k, const char **name)
+{
+    wf_pieces theirs;
+    bool alike = false;
+    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), true, &theirs);
+    for (size_t i = 0; s == WEFT_OK && !alike && (*name = wf_pre_name(i)); i++) s = splits_alike(k, *name, &theirs, &alike);
+    wf_pieces_free(&theirs);
+    if (s == WEFT_OK && !alike) s = wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this folder: it cannot be converted, but runs as a folder");
+    return s;
+}
+
+/* ---- keys ---------------------------------------------------------------------------------------------- */
+
+static weft_status add_bpe(const keys *k)
+{
+    const char *pre = "";
+    WF_TRY(find_pre(k, &pre));
+    WF_TRY(wf_folder_str(k->out, KEY "model", "gpt2"));
+    WF_TRY(wf_folder_str(k->out, KEY "pre", pre));
+    return add_texts(k, KEY "merges", k->src->n_merges, merge_text);
+}
+
+static weft_status add_spm(const keys *k)
+{
+    WF_TRY(wf_folder_str(k->out, KEY "model", "llama"));
+    WF_TRY(wf_folder_str(k->out, KEY "pre", "default"));
+    WF_TRY(wf_folder_bool(k->out, KEY "add_space_prefix", k->t->add_space_prefix));
+    return add_scores(k);
+}
+
+static weft_status add_ids(const keys *k)
+{
+    const wf_tokenizer *t = k->t;
+    int32_t eot = -1;
+    for (uint32_t i = k->src->n_enders; i-- > 0;)
+        if (k->src->enders[i] != t->eos) eot = k->src->enders[i];
+    const struct {
+        const char *key;
+        int32_t id;
+    } ids[] = {{KEY "bos_token_id", t->bos}, {KEY "eos_token_id", t->eos}, {KEY "unknown_token_id", t->unk}, {KEY "eot_token_id", eot}};
+    for (size_t i = 0; i < WF_LEN(ids); i++)
+        if (ids[i].id >= 0) WF_TRY(wf_folder_u32(k->out, ids[i].key, (uint32_t)ids[i].id));
+    WF_TRY(wf_folder_bool(k->out, KEY "add_bos_token", t->add_bos));
+    return wf_folder_bool(k->out, KEY "add_eos_token", t->add_eos);
+}
+
+static weft_status add_keys(const keys *k)
+{
+    const wf_json_model *j = k->t->json;
+    if (j->unigram) return wf_fail(WEFT_ERR_UNSUPPORTED, "a Unigram tokenizer cannot be converted: no GGUF file that weft reads has one");
+    if (!j->byte_level && !j->byte_fallback) return wf_fail(WEFT_ERR_UNSUPPORTED, "the tokenizer knows neither bytes nor byte fallback, as GGUF's do: it cannot be converted");
+    WF_TRY(j->byte_level ? add_bpe(k) : add_spm(k));
+    WF_TRY(add_texts(k, KEY "tokens", k->t->n_tokens, token_text));
+    WF_TRY(add_types(k));
+    return add_ids(k);
+}
+
+/* ---- comparing ------------------------------------------------------------------------------------------ */
+
+static weft_status compare(const wf_tokenizer *a, const wf_tokenizer *b)
+{
+    int32_t *x = NULL, *y = NULL;
+    size_t n = 0, m = 0;
+    weft_status s = wf_tokenize(a, probe, strlen(probe), WEFT_TEXT_DEFAULT, &x, &n);
+    if (s == WEFT_OK) s = wf_tokenize(b, probe, strlen(probe), WEFT_TEXT_DEFAULT, &y, &m);
+    if (s == WEFT_OK && (n != m || memcmp(x, y, n * sizeof *x)))
+        s = wf_fail(WEFT_ERR_UNSUPPORTED, "as GGUF's '%s' the tokenizer would give other ids (%zu instead of %zu on a text): it cannot be converted, but runs as a folder", b->kind->model, m, n);
+    free(x);
+    free(y);
+    return s;
+}
+
+static weft_status write_keys(void *user, const wf_vocab_src *src)
+{
+    wf_tokenizer *t = NULL, *again = NULL;
+    keys k = {.src = src, .out = user};
+    WF_TRY(wf_tokenizer_of_kind(&wf_text_hf, src, &t));
+    k.t = t;
+    weft_status s = add_keys(&k);
+    if (s == WEFT_OK) s = wf_gguf_index(k.out);
+    if (s == WEFT_OK) s = wf_tokenizer_from_keys(k.out, &again);
+    if (s == WEFT_OK) s = compare(t, again);
+    wf_tokenizer_destroy(again);
+    wf_tokenizer_destroy(t);
+    return s;
+}
+
+weft_status wf_tokenizer_to_gguf(const wf_gguf *folder, wf_gguf *out)
+{
+    weft_status s = wf_vocab_of_folder(folder->path, wf_vocab_rows(folder), write_keys, out);
+    return s ? wf_fail_context(s, "%s", folder->path) : WEFT_OK;
+}

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""`weft convert`: what it writes is read back and compared with what went in.
+
+- Folders that transformers made: the converted file's logits are transformers', its ids the folder's.
+- The demo model to each type: tensors have the formats that llama.cpp gives a file of that type (by gguf_write.py's rules, and
+  by a table where rows are no multiple of a block), their decoded values are within the format's error, and weft's logits are those of a
+  float64 pass over the decoded weights.
+- stories260K as a folder, converted, writes what its GGUF file writes.
+- Wrong options and wrong weights are errors that leave no file behind.
+
+    convert.py WEFT SOURCES
+"""
+import json
+import os
+import pathlib
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+for part in ('model', 'support'):
+    sys.path.insert(0, str(HERE.parent / part))
+import gguf_write as gw
+import hf
+import reference
+import tolerances
+
+TYPES = ['F32', 'F16', 'BF16', 'Q8_0', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q2_K', 'Q3_K_S', 'Q3_K_M', 'Q3_K_L', 'Q4_K_S', 'Q4_K_M', 'Q5_K_S', 'Q5_K_M', 'Q6_K', 'IQ4_NL', 'IQ4_XS',
+         'MXFP4']
+NAMES = {number: name for name, (number, _, _) in gw.TYPES.items()}
+FILE_TYPES = {**gw.FILE_TYPES, 'Q3_K_S': 11, 'Q3_K_M': 12, 'Q3_K_L': 13, 'Q4_K_S': 14, 'Q5_K_S': 16}
+TEXTS = ['Once upon a time, there was', " I'm sure   it's\n\n12345 Größe 😀", 'a']
+# What files of other mixes hold besides the format of their name (llama.cpp's src/llama-quant.cpp); of 5 layers and 2 query heads a KV head.
+MIXES = {
+    'Q2_K': {'attn_v': 'Q3_K', 'ffn_down': 'Q3_K', 'attn_output': 'Q3_K'},
+    'Q3_K_M': {'attn_v': ['Q5_K', 'Q5_K', 'Q4_K', 'Q4_K', 'Q4_K'], 'ffn_down': 'Q4_K', 'attn_output': 'Q4_K'},
+    'Q3_K_L': {'attn_v': 'Q5_K', 'ffn_down': 'Q5_K', 'attn_output': 'Q5_K'},
+    'Q4_K_S': {'attn_v': ['Q5_K', 'Q5_K', 'Q5_K', 'Q5_K', 'Q4_K']},
+    'Q4_K_M': {'attn_v': ['Q4_K', 'Q4_K', 'Q6_K', 'Q4_K', 'Q6_K'], 'ffn_down': ['Q4_K', 'Q4_K', 'Q6_K', 'Q4_K', 'Q6_K']},
+    'Q5_K_M': {'attn_v': ['Q5_K', 'Q5_K', 'Q6_K', 'Q5_K', 'Q6_K'], 'ffn_down': ['Q5_K', 'Q5_K', 'Q6_K', 'Q5_K', 'Q6_K']},
+}
+NARROW = {'Q2_K': 'Q4_0', 'Q3_K': 'Q4_0', 'Q4_K': 'Q5_0', 'Q5_K': 'Q5_1', 'Q6_K': 'Q8_0', 'IQ4_XS': 'IQ4_NL'}
+
+
+def fitting(kind, cols, n_dims=2):
+    if n_dims == 1:
+        return 'F32'
+    if cols % gw.TYPES[kind][1]:
+        kind = NARROW.get(kind, kind)
+    return 'F16' if cols % gw.TYPES[kind][1] else kind
+
+
+def expected(name, kind, cols, dims):
+    """The format of a tensor in a file of that type, of a model with a tied output."""
+    base = re.sub('_[SML]$', '', kind)
+    if dims == 1:
+        return 'F32'
+    if name == 'token_embd.weight':  # and the output
+        plain = base in ('F32', 'F16', 'BF16', 'Q8_0')
+        return fitting(base if plain else 'Q8_0' if base == 'MXFP4' or cols % gw.TYPES[base][1] else 'Q6_K', cols)
+    layer, part = re.match(r'blk\.(\d+)\.(\w+)\.weight', name).groups()
+    rule = MIXES.get(kind, {}).get(part, base)
+    return fitting(rule[int(layer)] if isinstance(rule, list) else rule, cols)
+
+
+def number(text):
+    parts = [float.fromhex(x) if 'x' in x else float(x) for x in text.split('/')]
+    return parts[0] / parts[1] if parts[1:] else parts[0]
+
+
+# Of src/verify/tolerances.def: step, away, group, block, least, mean.
+ERRORS = {name: [number(x) for x in row.split(',')] for name, row in re.findall(r'^FORMAT\((\w+), (.*?)\)', pathlib.Path(tolerances.TABLE).read_text(), re.M)}
+
+
+def allowed(kind, x):
+    """The error that a format may add to each of these values: of its scale's group, taken as its block, which is no smaller."""
+    if kind == 'F32':
+        return np.full(x.size, 1e-30)
+    step, away, group, block, least, _ = ERRORS[kind]
+    if kind in ('F16', 'BF16'):
+        return np.maximum(step * np.abs(x), least) + 1e-30
+    size = gw.TYPES[kind][1]
+    return np.repeat((max(step, away) + group + block) * np.abs(x).reshape(-1, size).max(1) + least, size)
+
+
+class Test:
+    def __init__(self, weft, sources, top):
+        self.weft, self.sources, self.top = weft, pathlib.Path(sources), pathlib.Path(top)
+        self.failed = 0
+
+    def say(self, what, ok, detail=''):
+        self.failed += not ok
+        print(f'{"ok" if ok else "FAILED":6} {what}: {detail}', flush=True)
+
+    def run(self, *command, **more):
+        done = subprocess.run([str(c) for c in command], capture_output=True, timeout=240, **more)
+        if done.returncode:
+            raise RuntimeError(f'{" ".join(map(str, command))}: exit {done.returncode}: {done.stderr.decode()[-500:]}')
+        return done.stdout
+
+    def convert(self, model, kind, name='out.gguf', *more):
+        out = self.top / name
+        self.run(self.weft, 'convert', '-m', model, '-o', out, '--type', kind, '-q', '--force', *more)
+        return out
+
+    def logits(self, model, ids):
+        got = self.top / 'got.npy'
+        self.run(self.weft, 'perplexity', '-m', model, '--tokens', ','.join(map(str, ids)), '--logits', got, '--device', 'cpu')
+        return np.load(got)
+
+    def ids(self, model, text):
+        return self.run(self.weft, 'tokenize', '-m', model, '-p', text)
+
+    # ---- folders -------------------------------------------------------------------------------------
+
+    def folder(self, folder):
+        facts, want = json.loads((folder / 'ids.json').read_text()), np.load(folder / 'logits.npy')
+        ids = facts['prompt'] + facts['generated']
+        for kind in ('F32', 'BF16'):
+            out = self.convert(folder, kind)
+            error = tolerances.model_error('logits', self.logits(out, ids), want)
+            self.say(f'{folder.name} {kind}', error <= 1, f'{error:.2f} of the tolerance of logits')
+        same = [self.ids(folder, t) == self.ids(out, t) for t in TEXTS]
+        self.say(f'{folder.name} ids', all(same), f'{sum(same)} of {len(same)} texts')
+
+    def stories(self):
+        data = pathlib.Path(os.environ.get('WEFT_TEST_DATA', self.sources / '..' / 'shared' / 'data')) / 'stories260K.gguf'
+        if not data.exists():
+            print(f'skipped: {data} is not there')
+            return
+        hf.main([str(data), str(self.top / 'stories')])
+        out = self.convert(self.top / 'stories', 'F32', 'stories.gguf')
+        for prompt in TEXTS:
+            a, b = (self.run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '60', '--device', 'cpu') for m in (data, out))
+            ids = [self.ids(m, prompt) for m in (data, out)]
+            self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 20, f'{len(a)} bytes')
+        self.formats(data, 'Q4_K_M')
+
+    # ---- formats -------------------------------------------------------------------------------------
+
+    def formats(self, model, kind):
+        out = self.convert(model, kind)
+        before, after = reference.File(model), reference.File(out)
+        want = {name: expected(name, kind, dims[0], len(dims)) for name, (dims, _, _) in before.tensors.items()}
+        wrong = [f'{name} is {NAMES[number]}, not {want[name]}' for name, (_, number, _) in after.tensors.items() if NAMES[number] != want.get(name)]
+        same = want.keys() == after.tensors.keys() and after.meta['general.file_type'] == FILE_TYPES[kind]
+        self.say(f'{model.name} {kind} formats', same and not wrong, '; '.join(wrong[:3]) or f'{len(after.tensors)} tensors')
+        self.values(model, kind, out)
+        return out
+
+    def values(self, model, kind, out):
+        """Each value within the error that its format allows, in units of it."""
+        before, after, worst = reference.File(model), reference.File(out), ('', 0.0)
+        for name, (_, number, _) in after.tensors.items():
+            a, b = before.weight(name).ravel(), after.weight(name).ravel()
+            worst = max(worst, (name, (np.abs(a - b) / allowed(NAMES[number], a)).max()), key=lambda pair: pair[1])
+        self.say(f'{model.name} {kind} values', worst[1] <= 1, f'{worst[1]:.2f} of what the format allows, {worst[0]}')
+
+    def exact(self, model, kind):
+        """Logits against float64 over the weights as they are in the converted file."""
+        out, ids = self.formats(model, kind), [1, 15, 200, 77, 3, 290, 42, 128, 64, 31]
+        want = self.top / 'want.npy'
+        self.run(sys.executable, self.sources / 'tests/model/reference.py', out, '--tokens', ','.join(map(str, ids)), want)
+        error = tolerances.model_error('logits', self.logits(out, ids), np.load(want))
+        self.say(f'{model.name} {kind} logits', error <= 1, f'{error:.2f} of the tolerance')
+
+    def again(self, demo):
+        """From a quantised source, and what stays as it is."""
+        q8 = self.convert(demo, 'Q8_0', 'q8.gguf')
+        a, b = self.convert(q8, 'Q8_0', 'again.gguf').read_bytes(), q8.read_bytes()
+        self.say('Q8_0 to Q8_0', a == b, f'{len(a)} bytes, the same')
+        one, many = self.convert(demo, 'Q4_K_M', 'one.gguf', '-t', '1').read_bytes(), self.convert(demo, 'Q4_K_M', 'many.gguf', '-t', '7').read_bytes()
+        self.say('threads', one == many, 'the same bytes with 1 and 7')
+        said = subprocess.run([self.weft, 'convert', '-m', q8, '-o', self.top / 'q4.gguf', '--type', 'Q4_0'], capture_output=True, text=True)
+        self.say('Q8_0 to Q4_0', said.returncode == 0 and 'were quantised before' in said.stderr, said.stderr.strip().split('\n')[-1])
+        meta, old = reference.File(self.top / 'q4.gguf').meta, reference.File(demo).meta
+        kept = {k for k in old if k != 'general.file_type'}
+        self.say('metadata', all(meta.get(k) == old[k] for k in kept) and meta['general.quantization_version'] == 2, f'{len(kept)} keys as they were')
+
+    # ---- errors ----------------------------------------------------------------------------------------
+
+    def bad(self, what, code, message, *args, before=None):
+        done = subprocess.run([self.weft, 'convert', *map(str, args)], capture_output=True, text=True, preexec_fn=before)
+        left = [p.name for p in self.top.glob('*.part')] + [p.name for p in self.top.glob('new*')]
+        ok = done.returncode == code and message in done.stderr and not left
+        self.say(what, ok, f'exit {done.returncode}, {done.stderr.strip()[-200:]!r}, left {left}')
+
+    def errors(self, demo):
+        new, copy, keep = self.top / 'new.gguf', self.top / 'copy.gguf', self.top / 'keep.gguf'
+        shutil.copy(demo, copy)
+        keep.write_bytes(b'precious')
+        (self.top / 'link.gguf').symlink_to(copy)
+        self.bad('no type', 2, '--type', '-m', demo, '-o', new)
+        self.bad('unknown type', 2, 'Q4_K_M', '-m', demo, '-o', new, '--type', 'Q4_K_X')
+        self.bad('no output', 2, '-o', '-m', demo, '--type', 'F16')
+        self.bad('no model', 3, 'cannot open', '-m', self.top / 'none.gguf', '-o', new, '--type', 'F16')
+        self.bad('the model itself', 2, 'is the model', '-m', copy, '-o', copy, '--type', 'F16', '--force')
+        self.bad('the model by a link', 2, 'is the model', '-m', copy, '-o', self.top / 'link.gguf', '--type', 'F16', '--force')
+        self.bad('a file that exists', 2, '--force', '-m', demo, '-o', keep, '--type', 'F16')
+        self.bad('a folder as output', 2, 'is no file', '-m', demo, '-o', self.top, '--type', 'F16')
+        self.bad('no such folder', 1, 'cannot write', '-m', demo, '-o', self.top / 'none' / 'new.gguf', '--type', 'F16')
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        self.bad('no room', 1, 'cannot write', '-m', demo, '-o', new, '--type', 'F16', before=limit)
+        self.bad('no room over a file', 1, 'cannot write', '-m', demo, '-o', keep, '--type', 'F16', '--force', before=limit)
+        self.say('what was there', keep.read_bytes() == b'precious' and copy.read_bytes() == demo.read_bytes(), 'is as it was')
+        tiny = self.top / 'tiny.gguf'
+        for fill, message in (('blk.1.ffn_up.weight=nan', 'not finite'), ('blk.1.ffn_up.weight=1e6', 'BF16')):
+            self.tiny(tiny, '--fill', fill)
+            self.bad(fill, 3, message, '-m', tiny, '-o', new, '--type', 'Q8_0')
+
+    def tiny(self, path, *options):
+        self.run(sys.executable, self.sources / 'tests/model/tiny.py', *options, path)
+
+
+def main():
+    weft, sources = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as top:
+        test = Test(weft, sources, top)
+        demo = test.sources / 'models' / 'demo.gguf'
+        folders = sorted(p for p in (test.sources / 'tests/model/data').iterdir() if (p / 'ids.json').exists())
+        assert len(folders) >= 5, folders
+        for folder in folders:
+            test.folder(folder)
+        for kind in TYPES:
+            test.exact(demo, kind) if kind in ('Q4_K_M', 'Q8_0', 'MXFP4') else test.formats(demo, kind)
+        test.stories()
+        test.again(demo)
+        test.errors(demo)
+    sys.exit(test.failed > 0)
+
+
+if __name__ == '__main__':
+    main()

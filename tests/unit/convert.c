@@ -1,0 +1,163 @@
+/* convert: a conversion that is stopped, or has no memory or no room on the disk, leaves nothing behind but a message, and a file that it was
+ * to replace as it was. The linker puts the functions below in place of malloc's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/base.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define DEMO "models/demo.gguf"
+#define FOLDER "tests/model/data/qwen2"
+
+static int countdown = -1; /* allocations until one fails; -1: none */
+
+static bool fails(void)
+{
+    return countdown >= 0 && countdown-- == 0;
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+    return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return fails() ? NULL : __real_realloc(p, n);
+}
+
+/* ---- a folder of its own ---------------------------------------------------------------------------- */
+
+static char top[] = "/tmp/weft-convert-XXXXXX", out[64];
+
+static int make_top(void **state)
+{
+    (void)state;
+    if (!mkdtemp(top)) return -1;
+    snprintf(out, sizeof out, "%s/out.gguf", top);
+    return 0;
+}
+
+static int files(void)
+{
+    DIR *d = opendir(top);
+    int n = 0;
+    while (readdir(d)) n++;
+    closedir(d);
+    return n - 2;
+}
+
+static int remove_top(void **state)
+{
+    (void)state;
+    unlink(out);
+    return rmdir(top);
+}
+
+static weft_status convert(const char *model, const char *type, bool (*stop)(void *), int *calls)
+{
+    return weft_convert(&(struct weft_convert_params){.path = model, .out = out, .type = type, .force = true, .threads = 1, .stop = stop, .user = calls}, NULL);
+}
+
+/* ---- tests --------------------------------------------------------------------------------------------- */
+
+static bool stop_later(void *user)
+{
+    return --*(int *)user == 0;
+}
+
+static void stopped(void **state)
+{
+    (void)state;
+    for (int calls = 1; calls <= 9; calls += 4) {
+        int left = calls;
+        assert_int_equal(convert(DEMO, "Q8_0", stop_later, &left), WEFT_ERR_CANCELLED);
+        assert_int_equal(left, 0);
+        assert_int_equal(files(), 0);
+    }
+}
+
+static void replaced_whole_or_not(void **state)
+{
+    (void)state;
+    struct stat before, after;
+    int left = 3;
+    assert_int_equal(convert(DEMO, "Q4_0", NULL, NULL), WEFT_OK);
+    assert_int_equal(stat(out, &before), 0);
+    assert_int_equal(convert(DEMO, "Q8_0", stop_later, &left), WEFT_ERR_CANCELLED);
+    assert_int_equal(stat(out, &after), 0);
+    assert_true(before.st_ino == after.st_ino && before.st_size == after.st_size);
+    assert_int_equal(convert(DEMO, "Q8_0", NULL, NULL), WEFT_OK);
+    assert_int_equal(stat(out, &after), 0);
+    assert_true(after.st_size > before.st_size);
+    assert_int_equal(files(), 1);
+    unlink(out);
+}
+
+/* Each allocation fails once, or of many every step-th one. */
+static int fail_each(const char *model, const char *type, int step)
+{
+    for (int i = 0; i < 100000; i += step) {
+        countdown = i;
+        weft_status s = convert(model, type, NULL, NULL);
+        bool reached = countdown < 0;
+        countdown = -1;
+        if (!reached) return assert_int_equal(s, WEFT_OK), i;
+        assert_int_equal(s, WEFT_ERR_NOMEM);
+        assert_non_null(strstr(wf_error(), "out of host memory"));
+        assert_int_equal(files(), 0);
+    }
+    return -1;
+}
+
+static void without_memory(void **state)
+{
+    (void)state;
+    assert_true(fail_each(DEMO, "F16", 1) > 10);
+    unlink(out);
+    assert_true(fail_each(FOLDER, "F16", 97) > 100);
+    unlink(out);
+}
+
+static void without_room(void **state)
+{
+    (void)state;
+    struct rlimit old, small;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){1 << 20, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    weft_status s = convert(DEMO, "F16", NULL, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(s, WEFT_ERR_IO);
+    assert_int_equal(files(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stopped), cmocka_unit_test(replaced_whole_or_not), cmocka_unit_test(without_memory), cmocka_unit_test(without_room)};
+    return cmocka_run_group_tests(tests, make_top, remove_top);
+}
