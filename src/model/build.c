@@ -75,18 +75,25 @@ static weft_status decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_
     return check_finite(b, t, out, n);
 }
 
-static int32_t vector(wf_builder *b, const char *tensor, uint32_t n)
+/* Of a norm: its weights, or its bias, which is zeros where the file has none. */
+static int32_t norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n)
 {
-    const wf_gguf_tensor *t = find(b, tensor, "weight");
+    const wf_gguf_tensor *t = find(b, tensor, suffix);
     char name[96];
-    tensor_name(b, name, tensor, "weight");
-    if (!t) return fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
+    tensor_name(b, name, tensor, suffix);
+    if (!t && strcmp(suffix, "bias")) return fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
     float *x = wf_calloc(n, sizeof *x);
     if (!x) return fail(b, WEFT_ERR_NOMEM);
-    weft_status s = decode_vector(b, t, n, x);
+    weft_status s = t ? decode_vector(b, t, n, x) : WEFT_OK;
+    for (uint32_t i = 0; i < n && b->norm_gain != 0; i++) x[i] *= b->norm_gain;
     if (s == WEFT_OK) return add_made(b, x, 1, n);
     free(x);
     return fail(b, s);
+}
+
+static int32_t vector(wf_builder *b, const char *tensor, uint32_t n)
+{
+    return norm_vector(b, tensor, "weight", n);
 }
 
 /* Biases of stacked matrices, zeros for a matrix without one; -1 without an error if none has a bias. */
@@ -153,7 +160,7 @@ static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enu
 {
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
     const wf_hparams *hp = b->hp;
-    n.p = (wf_op_params){.eps = hp->eps, .scale = 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
+    n.p = (wf_op_params){.eps = hp->eps, .scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
                       .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens};
     return n;
 }
@@ -168,11 +175,20 @@ static enum wf_rows rows_of(const wf_builder *b, int32_t value)
     return value < 0 ? WF_ROWS_BATCH : b->graph->values[value].rows;
 }
 
-static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids)
+bool wf_build_has(const wf_builder *b, const char *tensor)
 {
+    return find(b, tensor, "weight") != NULL;
+}
+
+/* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
+static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_input ids, float gain, int32_t add)
+{
+    if (b->status != WEFT_OK) return -1;
     wf_node n = node_of(b, WF_OP_GET_ROWS, name, b->graph->values[b->graph->inputs[ids]].rows);
     n.in[WF_GET_ROWS_TABLE] = WF_ALL(table);
     n.in[WF_GET_ROWS_IDS] = WF_ALL(b->graph->inputs[ids]);
+    n.in[WF_GET_ROWS_ADD] = WF_ALL(add);
+    n.p.gain = gain;
     n.out[WF_GET_ROWS_Y] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->hidden_size));
     add_node(b, &n);
     return n.out[WF_GET_ROWS_Y].value;
@@ -189,6 +205,16 @@ static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k
     add_node(b, &n);
 }
 
+static void layer_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t y)
+{
+    wf_node n = node_of(b, WF_OP_LAYERNORM, name, rows_of(b, x));
+    n.in[WF_LAYERNORM_X] = WF_ALL(x);
+    n.in[WF_LAYERNORM_W] = WF_ALL(norm_vector(b, tensor, "weight", b->hp->hidden_size));
+    n.in[WF_LAYERNORM_B] = WF_ALL(norm_vector(b, tensor, "bias", b->hp->hidden_size));
+    n.out[WF_LAYERNORM_Y] = WF_ALL(y);
+    add_node(b, &n);
+}
+
 int32_t wf_build_columns(wf_builder *b, uint32_t cols)
 {
     return b->status == WEFT_OK ? activation(b, WF_ROWS_BATCH, b->act, cols) : -1;
@@ -198,7 +224,8 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
 {
     if (b->status != WEFT_OK) return -1;
     int32_t y = activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
-    norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), WF_ALL(y));
+    if (b->hp->layer_norm) layer_norm(b, name, tensor, x, y);
+    else norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), WF_ALL(y));
     return y;
 }
 
@@ -210,7 +237,8 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
 /* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
 static void rotation(const wf_builder *b, const int32_t *pools, wf_operand in[3], wf_operand out[2])
 {
-    in[0] = WF_ALL(b->rope);
+    uint32_t step = b->hp->unrotated_step;
+    in[0] = WF_ALL(step && ((uint32_t)b->layer + 1) % step == 0 ? b->unrotated : b->rope);
     in[1] = WF_ALL(b->graph->inputs[WF_INPUT_POS]);
     in[2] = WF_ALL(b->graph->inputs[WF_INPUT_SLOT]);
     for (int i = 0; i < 2; i++) out[i] = WF_ALL(pools[i]);
@@ -276,6 +304,11 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
     if (b->status != WEFT_OK) return -1;
     uint32_t cols = 0;
     for (uint32_t i = 0; i < n; i++) cols += l[i].rows;
+    wf_fuse behind = fuse ? *fuse : (wf_fuse){0};
+    if (behind.norm && b->hp->layer_norm) { /* only RMSNorm is fused */
+        x = wf_build_norm(b, behind.norm, behind.norm, x);
+        behind.norm = NULL, fuse = &behind;
+    }
     if (can_stack(b, l, n)) {
         int32_t y = activation(b, rows_of(b, x), out, cols_left(b, fuse, cols));
         linear(b, name, l, n, x, fuse, residual, WF_ALL(y));
@@ -289,6 +322,15 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
     return fuse && fuse->silu ? silu_mul(b, y) : y;
 }
 
+static int32_t add_positions(wf_builder *b, int32_t x)
+{
+    const wf_linear table = {"positions", "position_embd", b->hp->context};
+    int32_t w = stacked_matrix(b, &table, 1, b->hp->hidden_size);
+    if (w < 0) return -1;
+    b->weights->list[b->graph->values[w].id].matrix = false;
+    return gather(b, "positions", w, WF_INPUT_POS, 0, x);
+}
+
 int32_t wf_build_embed(wf_builder *b)
 {
     b->layer = WF_ONCE;
@@ -297,7 +339,8 @@ int32_t wf_build_embed(wf_builder *b)
     if (w < 0) return -1;
     b->embedding = w;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
-    return gather(b, "embed", w, WF_INPUT_TOKEN);
+    int32_t x = gather(b, "embed", w, WF_INPUT_TOKEN, b->hp->embedding_gain, -1);
+    return b->hp->learned_positions ? add_positions(b, x) : x;
 }
 
 static int32_t kv_value(wf_builder *b, uint32_t v)
@@ -329,17 +372,29 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     return wf_build_linears(b, "attn_out", &out, 1, o, NULL, x, WF_F32);
 }
 
-int32_t wf_build_attention(wf_builder *b, int32_t x)
+/* x + attention of h, before which comes a norm (NULL: none). */
+static int32_t attention(wf_builder *b, const char *norm, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
-    const wf_linear qkv[] = {{"q", "attn_q", hp->n_head * hp->head_dim},
-                             {"k", "attn_k", hp->n_kv_head * hp->head_dim},
-                             {"v", "attn_v", hp->n_kv_head * hp->head_dim}};
+    const uint32_t q_rows = hp->n_head * hp->head_dim, kv_rows = hp->n_kv_head * hp->head_dim;
+    const wf_linear qkv[] = {{"q", "attn_q", q_rows}, {"k", "attn_k", kv_rows}, {"v", "attn_v", kv_rows}};
+    const wf_linear one = {"qkv", "attn_qkv", q_rows + 2 * kv_rows};
     if (b->status != WEFT_OK) return -1;
+    bool in_one = wf_build_has(b, one.tensor);
     const int32_t pools[] = {kv_value(b, 0), kv_value(b, 1)};
-    const wf_fuse around = {.norm = "attn_norm", .pools = pools};
-    int32_t q = wf_build_linears(b, "qkv", qkv, 3, x, &around, -1, b->act);
+    const wf_fuse around = {.norm = norm, .pools = pools};
+    int32_t q = wf_build_linears(b, "qkv", in_one ? &one : qkv, in_one ? 1 : 3, h, &around, -1, b->act);
     return attend(b, q, pools, x);
+}
+
+int32_t wf_build_attention(wf_builder *b, int32_t x)
+{
+    return attention(b, "attn_norm", x, x);
+}
+
+int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x)
+{
+    return attention(b, NULL, h, x);
 }
 
 int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x)
@@ -349,15 +404,57 @@ int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x)
     return attend(b, rope_kv(b, qkv, pools), pools, x);
 }
 
-int32_t wf_build_swiglu(wf_builder *b, int32_t x)
+/* x + SwiGLU of h, before which comes a norm (NULL: none). */
+static int32_t swiglu(wf_builder *b, const char *norm, int32_t h, int32_t x)
 {
     const wf_hparams *hp = b->hp;
     const wf_linear gate_up[] = {{"gate", "ffn_gate", hp->intermediate_size}, {"up", "ffn_up", hp->intermediate_size}};
     const wf_linear down = {"down", "ffn_down", hp->hidden_size};
-    const wf_fuse around = {.norm = "ffn_norm", .silu = true};
-    int32_t h = wf_build_linears(b, "gate_up", gate_up, 2, x, &around, -1, b->act);
+    const wf_fuse around = {.norm = norm, .silu = true};
+    h = wf_build_linears(b, "gate_up", gate_up, 2, h, &around, -1, b->act);
     if (b->status != WEFT_OK) return -1;
     return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
+}
+
+int32_t wf_build_swiglu(wf_builder *b, int32_t x)
+{
+    return swiglu(b, "ffn_norm", x, x);
+}
+
+int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x)
+{
+    return swiglu(b, NULL, h, x);
+}
+
+static int32_t activate(wf_builder *b, int32_t x)
+{
+    if (b->status != WEFT_OK) return -1;
+    wf_node n = node_of(b, WF_OP_ACTIVATE, "activate", rows_of(b, x));
+    n.in[WF_ACTIVATE_X] = WF_ALL(x);
+    n.out[WF_ACTIVATE_Y] = WF_ALL(activation(b, n.rows, b->act, b->graph->values[x].cols));
+    n.p.activation = b->hp->activation;
+    add_node(b, &n);
+    return n.out[WF_ACTIVATE_Y].value;
+}
+
+static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
+{
+    const wf_hparams *hp = b->hp;
+    const wf_linear up = {"up", "ffn_up", hp->intermediate_size}, down = {"down", "ffn_down", hp->hidden_size};
+    const wf_fuse before = {.norm = norm};
+    h = activate(b, wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act));
+    if (b->status != WEFT_OK) return -1;
+    return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
+}
+
+int32_t wf_build_mlp(wf_builder *b, int32_t x)
+{
+    return mlp(b, "ffn_norm", x, x);
+}
+
+int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
+{
+    return mlp(b, NULL, h, x);
 }
 
 void wf_build_logits(wf_builder *b, int32_t x)
@@ -366,7 +463,8 @@ void wf_build_logits(wf_builder *b, int32_t x)
     if (b->status != WEFT_OK) return;
     bool tied = !find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
-    int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS);
+    int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1);
+    b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
     const wf_fuse norm = {.norm = "output_norm"};
     if (!tied) {
         b->graph->logits = wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
@@ -382,12 +480,12 @@ void wf_build_logits(wf_builder *b, int32_t x)
     b->graph->logits = n.out[WF_GEMM_Y].value;
 }
 
-void wf_build_decoder(wf_builder *b, wf_build_part *attention)
+void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward)
 {
     int32_t x = wf_build_embed(b);
     for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer && b->status == WEFT_OK; b->layer++) {
         x = attention(b, x);
-        x = wf_build_swiglu(b, x);
+        if (feed_forward) x = feed_forward(b, x);
     }
     wf_build_logits(b, x);
 }
@@ -407,23 +505,24 @@ static weft_status read_rope_factors(wf_builder *b, float *factors)
     return WEFT_OK;
 }
 
-/* [context, n_rot] pairs (cos, sin), computed in double on the host: more accurate than any device's sin(), and one load per row. */
-static void make_rope_table(wf_builder *b)
+/* [context, n_rot] pairs (cos, sin), of the rotation or of none, computed in double on the host: more accurate than any device's sin(), and one load per row. */
+static int32_t rope_table(wf_builder *b, bool rotates)
 {
     const wf_hparams *hp = b->hp;
     uint32_t pairs = hp->n_rot / 2;
     float *factors = wf_calloc(pairs, sizeof *factors), *table = wf_calloc((size_t)b->context * pairs, 2 * sizeof *table);
     weft_status s = factors && table ? read_rope_factors(b, factors) : WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) {
-        double step = pow(hp->rope_base, -2.0 * i / hp->n_rot) / factors[i] / hp->rope_factor;
+        double step = !rotates ? 0 : pow(hp->rope_base, -2.0 * i / hp->n_rot) / factors[i] / hp->rope_factor;
         for (uint32_t pos = 0; pos < b->context; pos++) {
             table[((size_t)pos * pairs + i) * 2] = (float)cos(pos * step);
             table[((size_t)pos * pairs + i) * 2 + 1] = (float)sin(pos * step);
         }
     }
     free(factors);
-    if (s == WEFT_OK) b->rope = add_made(b, table, b->context, hp->n_rot);
-    else free(table), fail(b, s);
+    if (s == WEFT_OK) return add_made(b, table, b->context, hp->n_rot);
+    free(table);
+    return fail(b, s);
 }
 
 /* A tensor that no op reads means that the model is not the one that was built. */
@@ -445,7 +544,8 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
-    if (b.status == WEFT_OK) make_rope_table(&b);
+    if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = rope_table(&b, true);
+    if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = rope_table(&b, false);
     if (b.status == WEFT_OK) arch->graph(&b);
     if (b.status == WEFT_OK) check_all_used(&b);
     free(b.used);

@@ -27,41 +27,60 @@ static const char *key(const reader *r, char buf[96], const char *name)
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-static const struct row {
-    const char *theirs, *ours;
-    bool real, required;
-} rows[] = {
-    {"num_hidden_layers", "block_count", false, true},
-    {"hidden_size", "embedding_length", false, true},
-    {"intermediate_size", "feed_forward_length", false, true},
-    {"num_attention_heads", "attention.head_count", false, true},
-    {"num_key_value_heads", "attention.head_count_kv", false, false},
-    {"head_dim", "attention.key_length", false, false},
-    {"head_dim", "attention.value_length", false, false},
-    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true, true},
+/* Llama's; context_length is read apart. */
+static const wf_folder_key rows[] = {
+    {"num_hidden_layers", "block_count", false, WF_KEY_REQUIRED},
+    {"hidden_size", "embedding_length", false, WF_KEY_REQUIRED},
+    {"intermediate_size", "feed_forward_length", false, WF_KEY_REQUIRED},
+    {"num_attention_heads", "attention.head_count", false, WF_KEY_REQUIRED},
+    {"num_key_value_heads", "attention.head_count_kv", false, 0},
+    {"head_dim", "attention.key_length", false, 0},
+    {"head_dim", "attention.value_length", false, 0},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true, WF_KEY_REQUIRED},
 };
+static const wf_folder_key context_row = {"max_position_embeddings", "context_length", false, WF_KEY_REQUIRED};
 
-static weft_status copy_number(const reader *r, const json_t *from, const struct row *row)
+/* The architecture's own row for the same key of ours; NULL: it has none. */
+static const wf_folder_key *own_row(const reader *r, const char *ours)
+{
+    const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL;
+    while (row && row->ours && strcmp(row->ours, ours)) row++;
+    return row && row->ours ? row : NULL;
+}
+
+static weft_status copy_number(const reader *r, const json_t *from, const wf_folder_key *row)
 {
     char k[96];
-    float f = 0;
-    uint32_t u = 0;
-    const json_t *v = json_object_get(from, row->theirs);
-    if (!v || json_is_null(v)) return row->required ? wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs) : WEFT_OK;
-    WF_TRY(row->real ? wf_json_float(from, row->theirs, &f) : wf_json_u32(from, row->theirs, &u));
+    float f = row->missing;
+    uint32_t u = row->missing > 0 ? (uint32_t)row->missing : 0;
+    const json_t *v = row->theirs ? json_object_get(from, row->theirs) : NULL;
+    bool absent = !v || json_is_null(v);
+    if (absent && row->missing == WF_KEY_REQUIRED) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs);
+    if (absent && row->missing == 0) return WEFT_OK;
+    WF_TRY(absent ? WEFT_OK : row->real ? wf_json_float(from, row->theirs, &f) : wf_json_u32(from, row->theirs, &u));
     return row->real ? wf_folder_f32(r->g, key(r, k, row->ours), f) : wf_folder_u32(r->g, key(r, k, row->ours), u);
+}
+
+static weft_status copy_numbers(const reader *r)
+{
+    for (size_t i = 0; i < WF_LEN(rows); i++)
+        if (!own_row(r, rows[i].ours)) WF_TRY(copy_number(r, r->config, &rows[i]));
+    for (const wf_folder_key *row = r->arch->keys ? r->arch->keys->rows : NULL; row && row->ours; row++)
+        if (strcmp(row->ours, context_row.ours)) WF_TRY(copy_number(r, r->config, row));
+    return WEFT_OK;
 }
 
 /* A sliding window changes nothing in a context that fits it, so it bounds the context. Qwen switches it off by a key of its own. */
 static weft_status copy_context(const reader *r)
 {
     char k[96];
-    uint32_t context = 0, window = UINT32_MAX;
+    const wf_folder_key *own = own_row(r, context_row.ours), *row = own ? own : &context_row;
+    uint32_t context = row->missing > 0 ? (uint32_t)row->missing : 0, window = UINT32_MAX;
     bool used = true;
-    WF_TRY(wf_json_u32(r->config, "max_position_embeddings", &context));
+    WF_TRY(wf_json_u32(r->config, row->theirs, &context));
     WF_TRY(wf_json_u32(r->config, "sliding_window", &window));
     WF_TRY(wf_json_bool(r->config, "use_sliding_window", &used));
-    if (!context) return wf_fail(WEFT_ERR_FORMAT, "'max_position_embeddings' is missing or 0");
+    if (!context) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing or 0", row->theirs);
     if (used && window < context) {
         wf_log(WEFT_LOG_WARN, "the model attends to the last %u tokens (sliding_window): its context of %u is cut to that", window, context);
         context = window;
@@ -133,7 +152,7 @@ static weft_status read_rope(const reader *r)
     WF_TRY(wf_json_object(r->config, "rope_parameters", &newer));
     const json_t *with_base = newer && json_object_get(newer, "rope_theta") ? newer : r->config;
     if (newer) o = newer;
-    WF_TRY(copy_number(r, with_base, &(struct row){"rope_theta", "rope.freq_base", true, false}));
+    WF_TRY(copy_number(r, with_base, &(wf_folder_key){"rope_theta", "rope.freq_base", true, 0}));
     WF_TRY(wf_json_float(with_base, "rope_theta", &base));
     if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");
     if (o) WF_TRY(wf_json_str(o, "type", &type));
@@ -161,14 +180,21 @@ static weft_status check_quantisation(const reader *r)
     return WEFT_OK;
 }
 
+static weft_status check_activation(const reader *r)
+{
+    const wf_folder_keys *own = r->arch->keys;
+    const char *key = own && own->act ? own->act : "hidden_act", *known = own && own->acts ? own->acts : "silu swish", *act = NULL;
+    WF_TRY(wf_json_str(r->config, key, &act));
+    if (!act || wf_listed(known, act)) return WEFT_OK;
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is '%.32s'; weft computes %s for this architecture", key, act, known);
+}
+
 static weft_status check_rest(const reader *r)
 {
-    const char *act = "silu";
     float partial = 1;
     WF_TRY(check_quantisation(r));
-    WF_TRY(wf_json_str(r->config, "hidden_act", &act));
+    WF_TRY(check_activation(r));
     WF_TRY(wf_json_float(r->config, "partial_rotary_factor", &partial));
-    if (strcmp(act, "silu") && strcmp(act, "swish")) return wf_fail(WEFT_ERR_UNSUPPORTED, "'hidden_act' is '%.32s'; weft computes silu", act);
     if (partial != 1) return wf_fail(WEFT_ERR_UNSUPPORTED, "'partial_rotary_factor' is %g; weft rotates whole heads", partial);
     return WEFT_OK;
 }
@@ -189,10 +215,13 @@ static weft_status read_config(reader *r, bool *tied)
     WF_TRY(find_arch(r));
     WF_TRY(check_rest(r));
     WF_TRY(wf_folder_str(r->g, "general.architecture", r->arch->name));
-    for (size_t i = 0; i < WF_LEN(rows); i++) WF_TRY(copy_number(r, r->config, &rows[i]));
+    WF_TRY(copy_numbers(r));
     WF_TRY(copy_context(r));
+    const wf_folder_keys *own = r->arch->keys;
+    *tied = own && own->tied;
     WF_TRY(wf_json_bool(r->config, "tie_word_embeddings", tied));
-    return read_rope(r);
+    WF_TRY(read_rope(r));
+    return own && own->read ? own->read(r->g, r->config) : WEFT_OK;
 }
 
 weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope)

@@ -90,6 +90,14 @@ weft_status wf_folder_bool(wf_gguf *g, const char *key, bool v)
     return add_meta(g, key, WF_GGUF_BOOL, &(uint8_t){v}, 1);
 }
 
+uint32_t wf_folder_get(const wf_gguf *g, const char *key)
+{
+    uint32_t v = 0;
+    for (size_t i = 0; i < g->n_kv; i++)
+        if (g->kv[i].type == WF_GGUF_U32 && strlen(key) == g->kv[i].key.len && !memcmp(key, g->kv[i].key.data, g->kv[i].key.len)) memcpy(&v, g->kv[i].data, sizeof v);
+    return v;
+}
+
 /* ---- tensors ---------------------------------------------------------------------------------------- */
 
 /* Does name consist of the pattern and a last part? *layer: the digits at '#'; *rest: ".weight". */
@@ -106,15 +114,37 @@ static bool fits(const char *name, const char *pattern, wf_str *layer, const cha
     return *name == '.' && !strchr(name + 1, '.');
 }
 
-/* GGUF's name of a tensor, kept by g; *out NULL: it is no weight. */
-static weft_status translate(wf_gguf *g, const wf_folder_name *names, const char *name, const char **out)
+/* Tiles, so that neither side leaves the caches. */
+static void transpose(const uint8_t *from, uint8_t *to, uint64_t rows, uint64_t cols, size_t each)
 {
+    enum { TILE = 32 };
+    for (uint64_t r0 = 0; r0 < rows; r0 += TILE)
+        for (uint64_t c0 = 0; c0 < cols; c0 += TILE)
+            for (uint64_t r = r0; r < WF_MIN(r0 + TILE, rows); r++)
+                for (uint64_t c = c0; c < WF_MIN(c0 + TILE, cols); c++) memcpy(to + (c * rows + r) * each, from + (r * cols + c) * each, each);
+}
+
+weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t)
+{
+    uint64_t rows = t->dims[1], cols = t->dims[0];
+    if (t->n_dims != 2 || !t->bytes) return WEFT_OK;
+    uint8_t *out = wf_folder_keep(g, t->data, t->bytes);
+    if (!out) return WEFT_ERR_NOMEM;
+    transpose(t->data, out, rows, cols, t->bytes / (rows * cols));
+    t->data = out, t->dims[0] = rows, t->dims[1] = cols;
+    return WEFT_OK;
+}
+
+/* GGUF's name of a tensor, kept by g, and the row of the list that it comes from; *out NULL: it is no weight. */
+static weft_status translate(wf_gguf *g, const wf_folder_name **list, const char *name, const char **out)
+{
+    const wf_folder_name *names = *list;
     wf_str layer = {0};
     const char *rest;
     char ours[96];
     while (names->theirs && !fits(name, names->theirs, &layer, &rest)) names++;
     if (!names->theirs) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
-    *out = NULL;
+    *out = NULL, *list = names;
     if (!names->ours) return WEFT_OK;
     const char *mark = strchr(names->ours, '#');
     int before = mark ? (int)(mark - names->ours) : (int)strlen(names->ours);
@@ -134,14 +164,15 @@ weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t)
 static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_safetensor *from)
 {
     const char *name = NULL;
-    WF_TRY(translate(g, names, from->name, &name));
+    WF_TRY(translate(g, &names, from->name, &name));
     if (!name) return WEFT_OK;
     if (from->dtype < 0) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads BF16, F16 and F32", from->name, from->type);
     if (from->n_dims < 1 || from->n_dims > 4) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' has %u dimensions", from->name, from->n_dims);
     wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = wf_dtypes[from->dtype].ggml,
                         .dtype = from->dtype, .data = from->data, .bytes = from->bytes, .offset = from->offset};
     for (uint32_t i = 0; i < t.n_dims; i++) t.dims[i] = from->shape[t.n_dims - 1 - i];
-    return wf_folder_push(g, &t);
+    weft_status s = names->change ? names->change(g, &t) : WEFT_OK;
+    return s ? wf_fail_context(s, "tensor '%.200s'", from->name) : wf_folder_push(g, &t);
 }
 
 /* A model that ties the output to the embedding table may still store it twice. */

@@ -17,8 +17,29 @@ void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
  * The list ends with NULL. */
 typedef struct wf_folder_name {
     const char *theirs, *ours;
+    weft_status (*change)(wf_gguf *g, wf_gguf_tensor *t); /* what GGUF has otherwise than a folder; its name is set afterwards; NULL: nothing */
 } wf_folder_name;
 extern const wf_folder_name wf_folder_decoder[]; /* of decoders built like Llama's */
+
+/* A number of config.json, and its key of ours behind the architecture. A row takes the place of Llama's with the same `ours`; theirs NULL: there is
+ * no such number, or `read` adds it. */
+#define WF_KEY_REQUIRED (-1)
+typedef struct wf_folder_key {
+    const char *theirs, *ours;
+    bool real;
+    float missing; /* its value where config.json has none; 0: none either */
+} wf_folder_key;
+
+struct json_t;
+typedef struct wf_folder_keys {
+    const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
+    const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
+    bool tied;                 /* tie_word_embeddings where config.json does not say */
+    weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
+} wf_folder_keys;
+
+/* For wf_folder_name: a matrix, kept by g, whose rows were columns; vectors stay. */
+weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
 
 /* ---- filling an object: the folder reader, and who writes a file --------------------------------- */
 
@@ -33,6 +54,7 @@ weft_status wf_folder_array(wf_gguf *g, const char *key, enum wf_gguf_type item,
 /* What these point at must outlive g. */
 weft_status wf_folder_add(wf_gguf *g, const wf_gguf_kv *kv);
 weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t);
+uint32_t wf_folder_get(const wf_gguf *g, const char *key); /* as added; 0: it was not */
 /* Memory that lives as long as g; NULL with a message. */
 void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
 /* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. *rope: factors that divide the

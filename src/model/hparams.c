@@ -22,7 +22,7 @@ weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
 {
     wf_str name = {0};
     WF_TRY(wf_gguf_str(f, "general.architecture", true, &name));
-    char known[256] = "";
+    char known[512] = "";
     for (size_t i = 0; i < WF_LEN(archs); i++) {
         if (strlen(archs[i]->name) == name.len && !memcmp(archs[i]->name, name.data, name.len)) {
             *out = archs[i];
@@ -35,7 +35,7 @@ weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out)
 }
 
 /* Is the word one of the list's? */
-static bool listed(const char *list, const char *word)
+bool wf_listed(const char *list, const char *word)
 {
     size_t n = strlen(word);
     for (const char *at = list; *at; at += strcspn(at, " "), at += *at == ' ')
@@ -45,10 +45,10 @@ static bool listed(const char *list, const char *word)
 
 weft_status wf_arch_of_class(const char *class, const wf_arch **out)
 {
-    char known[512] = "";
+    char known[1024] = "";
     for (size_t i = 0; i < WF_LEN(archs); i++) {
         *out = archs[i];
-        if (listed(archs[i]->classes, class)) return WEFT_OK;
+        if (wf_listed(archs[i]->classes, class)) return WEFT_OK;
         snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? " " : "", archs[i]->classes);
     }
     return wf_fail(WEFT_ERR_UNSUPPORTED, "architecture '%.64s' is not supported (supported: %s)", class, known);
@@ -74,6 +74,12 @@ static weft_status read_f32(const wf_gguf *f, const char *arch, const char *name
     WF_TRY(wf_gguf_f32(f, key(k, arch, name), required, out));
     if (!isfinite(*out) || *out <= 0) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want a positive number", f->path, k, *out);
     return WEFT_OK;
+}
+
+weft_status wf_hparams_factor(const wf_gguf *f, const char *arch, const char *name, float *out)
+{
+    char k[96];
+    return wf_gguf_find(f, key(k, arch, name)) ? read_f32(f, arch, name, true, out) : WEFT_OK;
 }
 
 static weft_status read_scaling(const wf_gguf *f, const char *arch, wf_hparams *hp)
@@ -132,7 +138,7 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->hidden_size));
     WF_TRY(read_u32(f, arch, "feed_forward_length", true, MAX_WIDTH / 2, &hp->intermediate_size));
     WF_TRY(read_u32(f, arch, "context_length", true, 1u << 24, &hp->context));
-    WF_TRY(read_f32(f, arch, "attention.layer_norm_rms_epsilon", true, &hp->eps));
+    WF_TRY(read_f32(f, arch, hp->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", true, &hp->eps));
     WF_TRY(read_heads(f, arch, hp));
     WF_TRY(read_rope(f, arch, hp));
     const wf_gguf_tensor *embd = wf_gguf_tensor_find(f, "token_embd.weight");

@@ -18,6 +18,12 @@ typedef struct wf_hparams {
     float rope_base;
     float rope_factor; /* linear scaling: positions are divided by it */
     float eps;
+    bool layer_norm;        /* norms of the residual stream subtract the mean and may have a bias */
+    bool learned_positions; /* a table, added to the embeddings */
+    uint32_t unrotated_step; /* every so many layers, q and k are not rotated; 1: never; 0: always rotated */
+    enum wf_activation activation; /* of a feed-forward without a gate */
+    float embedding_gain, logit_gain; /* factors; 0: 1 */
+    float attention_scale;  /* of scores; 0: 1 / sqrt(head_dim) */
 } wf_hparams;
 
 typedef struct wf_builder wf_builder;
@@ -28,8 +34,11 @@ typedef struct wf_arch {
     const wf_folder_name *names; /* of its tensors in a folder */
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
+    const wf_folder_keys *keys; /* what its config.json has otherwise than Llama's; NULL: nothing */
 } wf_arch;
 
+/* Is the word in a list with a space between? */
+bool wf_listed(const char *list, const char *word);
 /* By general.architecture; WEFT_ERR_UNSUPPORTED lists the known ones. */
 weft_status wf_arch_find(const wf_gguf *f, const wf_arch **out);
 /* By transformers' class; the same. */
@@ -77,7 +86,8 @@ struct wf_builder {
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
-    int32_t rope, embedding; /* values of the RoPE table and of the embedding table */
+    int32_t rope, unrotated, embedding; /* values of the RoPE table, of one that turns nothing, and of the embedding table */
+    float norm_gain;    /* factor of the weights of the norms being built; 0: 1 */
     uint8_t *used;      /* by tensor of the file */
     weft_status status; /* the first error; later calls do nothing */
 };
@@ -105,24 +115,34 @@ typedef struct wf_fuse {
 int32_t wf_build_embed(wf_builder *b);
 int32_t wf_build_columns(wf_builder *b, uint32_t cols); /* an activation of which several nodes write columns */
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x);
+bool wf_build_has(const wf_builder *b, const char *tensor); /* does the file have that weight, in this layer? */
 /* RMSNorm of each head of x, which is F32, by itself. */
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
-/* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
+/* x + attention(norm(x)); q, k, v (of one matrix or of three), RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
+/* Of h, which is normalised: x + attention(h), and so below. */
+int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x);
 /* The rest of attention, from q, k and v in adjacent columns, if they need only RoPE. */
 int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x);
 /* x + down(silu(gate(norm(x))) * up(norm(x))) */
 int32_t wf_build_swiglu(wf_builder *b, int32_t x);
+int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x);
+/* x + down(f(up(norm(x)))), f: hparams' activation */
+int32_t wf_build_mlp(wf_builder *b, int32_t x);
+int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x);
 /* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent). */
 void wf_build_logits(wf_builder *b, int32_t x);
 
-/* All of it: embedding, n_layer blocks of this attention (of the residual stream x; gives x + attention) and SwiGLU, logits. */
+/* All of it: embedding, n_layer blocks, logits. A block is this attention (of the residual stream x; gives x + attention) and this
+ * feed-forward (NULL: the first part is the whole block). */
 typedef int32_t wf_build_part(wf_builder *b, int32_t x);
-void wf_build_decoder(wf_builder *b, wf_build_part *attention);
+void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward);
 
 /* The keys that llama-like architectures share, read from "<arch>.*" and checked. */
 weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp);
+/* A factor, which is above 0; *out stays where the file has none. */
+weft_status wf_hparams_factor(const wf_gguf *f, const char *arch, const char *name, float *out);
 
 #endif

@@ -113,6 +113,29 @@ FILES = [  # what happens to the folder, what the message must name
 ]
 
 
+MADE = [  # folder of tests/model/data, change of its config.json, what the message must name
+    ('gpt2', {'activation_function': 'relu'}, "'activation_function' is 'relu'"),
+    ('gpt2', {'scale_attn_by_inverse_layer_idx': True}, 'scale_attn_by_inverse_layer_idx'),
+    ('gpt2', {'n_inner': 100}, 'ffn_up'),
+    ('gpt2', {'n_positions': 500}, 'position_embd'),
+    ('gpt2', {'n_layer': None}, "'n_layer' is missing"),
+    ('gpt2', {'layer_norm_epsilon': 'small'}, 'layer_norm_epsilon'),
+    ('opt', {'do_layer_norm_before': False}, 'do_layer_norm_before'),
+    ('opt', {'word_embed_proj_dim': 32}, 'word_embed_proj_dim'),
+    ('opt', {'max_position_embeddings': 514}, 'position_embd'),
+    ('falcon', {'alibi': True}, 'alibi'),
+    ('falcon', {'parallel_attn': False}, 'parallel_attn'),
+    ('falcon', {'num_attention_heads': 0}, '0 heads'),
+    ('falcon40b', {'num_kv_heads': 3}, 'query_key_value'),
+    ('falcon40b', {'num_kv_heads': 0}, 'query_key_value'),
+    ('command-r', {'logit_scale': -1}, 'logit_scale'),
+    ('granite', {'residual_multiplier': 0}, 'residual_scale'),
+    ('smollm3', {'no_rope_layers': [1, 0, 1, 1]}, 'no_rope_layers'),
+    ('smollm3', {'no_rope_layers': [1]}, 'no_rope_layers'),
+    ('smollm3', {'no_rope_layers': 'all'}, 'no_rope_layers'),
+]
+
+
 def main():
     weft, sources = sys.argv[1:3]
     tools = os.path.join(sources, 'tests', 'model')
@@ -139,7 +162,14 @@ def main():
             make([])
             change(folder)
             refused(name, name)
-    print(f'{len(CASES) + len(FILES)} folders, {failed} failed')
+        for name, change, want in MADE:
+            shutil.rmtree(folder)
+            shutil.copytree(os.path.join(tools, 'data', name), folder)
+            with open(os.path.join(folder, 'config.json'), encoding='utf-8') as f:
+                config = json.load(f)
+            hf.write_json(folder, 'config.json', config | change)
+            refused((name, change), want)
+    print(f'{len(CASES) + len(FILES) + len(MADE)} folders, {failed} failed')
     sys.exit(failed > 0)
 
 

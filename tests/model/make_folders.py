@@ -28,12 +28,25 @@ N_VOCAB = 264  # bytes, special tokens and rows without a token
 SMALL = dict(vocab_size=N_VOCAB, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
              bos_token_id=256, eos_token_id=257)
 LLAMA3 = dict(rope_type='llama3', factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32, rope_theta=10000.0)
+GRANITE = dict(embedding_multiplier=2.0, residual_multiplier=0.4, attention_multiplier=0.2, logits_scaling=8.0)
+NO_KV = {k: v for k, v in SMALL.items() if k != 'num_key_value_heads'}
+GPT2 = dict(vocab_size=N_VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=512, bos_token_id=256, eos_token_id=257)
+OPT = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_dim=96, word_embed_proj_dim=64)
+FALCON = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_hidden_size=96)
 MODELS = {
     'llama': (transformers.LlamaConfig, SMALL),
     'llama3': (transformers.LlamaConfig, dict(SMALL, rope_parameters=LLAMA3, tie_word_embeddings=True, attention_bias=True, head_dim=32)),
     'mistral': (transformers.MistralConfig, dict(SMALL, sliding_window=None, num_hidden_layers=3)),
     'qwen2': (transformers.Qwen2Config, dict(SMALL, num_key_value_heads=1)),
     'qwen3': (transformers.Qwen3Config, dict(SMALL, head_dim=32, tie_word_embeddings=True)),
+    'smollm3': (transformers.SmolLM3Config, dict(SMALL, num_hidden_layers=4, pad_token_id=None)),
+    'granite': (transformers.GraniteConfig, dict(SMALL, **GRANITE)),
+    'starcoder2': (transformers.Starcoder2Config, SMALL),
+    'gpt2': (transformers.GPT2Config, GPT2),
+    'opt': (transformers.OPTConfig, OPT),
+    'falcon': (transformers.FalconConfig, FALCON),
+    'falcon40b': (transformers.FalconConfig, dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True)),
+    'command-r': (transformers.CohereConfig, dict(SMALL, logit_scale=0.25)),
 }
 PROMPT, GENERATED = 20, 16
 
@@ -50,14 +63,16 @@ def scale(model):
     """Random weights so that attention, norms and logits differ from token to token."""
     for name, p in model.named_parameters():
         noise = torch.randn(p.shape, dtype=torch.float64)
-        if 'norm' in name:
-            value = 1 + 0.1 * noise
-        elif name.endswith('bias'):
+        if name.endswith('bias'):
             value = 0.3 * noise
-        elif 'embed' in name or 'lm_head' in name:
+        elif p.ndim == 1:
+            value = 1 + 0.1 * noise
+        elif 'wpe' in name or 'embed_positions' in name:
+            value = 0.3 * noise
+        elif 'embed' in name or 'wte' in name or 'lm_head' in name:
             value = noise * (2 / p.shape[-1] ** 0.5 if 'head' in name or model.config.tie_word_embeddings else 0.5)
         else:
-            value = (1.5 if 'q_proj' in name or 'k_proj' in name else 1) * noise / p.shape[-1] ** 0.5
+            value = (1.5 if any(s in name for s in ('q_proj', 'k_proj', 'c_attn', 'query_key_value')) else 1) * noise / p.shape[-1] ** 0.5
         p.data = value.to(torch.bfloat16).to(p.dtype)
 
 

@@ -10,7 +10,7 @@ static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 
 static void graph(wf_builder *b)
 {
-    wf_build_decoder(b, wf_build_attention);
+    wf_build_decoder(b, wf_build_attention, wf_build_swiglu);
 }
 
 const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM", wf_folder_decoder, hparams, graph};

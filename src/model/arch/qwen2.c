@@ -10,7 +10,7 @@ static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 
 static void graph(wf_builder *b)
 {
-    wf_build_decoder(b, wf_build_attention);
+    wf_build_decoder(b, wf_build_attention, wf_build_swiglu);
 }
 
 const wf_arch wf_arch_qwen2 = {"qwen2", "Qwen2ForCausalLM", wf_folder_decoder, hparams, graph};

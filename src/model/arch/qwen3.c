@@ -23,7 +23,7 @@ static int32_t attention(wf_builder *b, int32_t x)
 
 static void graph(wf_builder *b)
 {
-    wf_build_decoder(b, attention);
+    wf_build_decoder(b, attention, wf_build_swiglu);
 }
 
 const wf_arch wf_arch_qwen3 = {"qwen3", "Qwen3ForCausalLM", wf_folder_decoder, hparams, graph};

@@ -1,0 +1,31 @@
+/* command-r: Command R and Aya 23. Attention and SwiGLU both read the residual stream as it is before the block, through one LayerNorm
+ * without a bias, and both are added to it. RoPE over adjacent pairs, and logits with a factor. */
+#include "model/model.h"
+
+static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
+{
+    hp->layer_norm = true;
+    WF_TRY(wf_hparams_read(f, "command-r", hp));
+    return wf_hparams_factor(f, "command-r", "logit_scale", &hp->logit_gain);
+}
+
+static int32_t block(wf_builder *b, int32_t x)
+{
+    int32_t h = wf_build_norm(b, "attn_norm", "attn_norm", x);
+    return wf_build_swiglu_of(b, h, wf_build_attention_of(b, h, x));
+}
+
+static void graph(wf_builder *b)
+{
+    wf_build_decoder(b, block, NULL);
+}
+
+static const wf_folder_key rows[] = {
+    {"max_position_embeddings", "context_length", false, 8192},
+    {NULL, "attention.layer_norm_rms_epsilon", true, 0},
+    {"layer_norm_eps", "attention.layer_norm_epsilon", true, 1e-5},
+    {"logit_scale", "logit_scale", true, 0.0625},
+    {NULL, NULL, false, 0},
+};
+static const wf_folder_keys keys = {.rows = rows, .tied = true};
+const wf_arch wf_arch_command_r = {"command-r", "CohereForCausalLM", wf_folder_decoder, hparams, graph, &keys};

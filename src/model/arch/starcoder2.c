@@ -1,0 +1,38 @@
+/* starcoder2: as llama, with LayerNorm, a bias on every product, and a feed-forward of GELU without a gate. */
+#include "model/model.h"
+
+static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
+{
+    hp->neox = true;
+    hp->layer_norm = true;
+    hp->activation = WF_GELU_TANH;
+    return wf_hparams_read(f, "starcoder2", hp);
+}
+
+static void graph(wf_builder *b)
+{
+    wf_build_decoder(b, wf_build_attention, wf_build_mlp);
+}
+
+static const wf_folder_name names[] = {
+    {"model.embed_tokens", "token_embd"},
+    {"model.norm", "output_norm"},
+    {"lm_head", "output"},
+    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
+    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
+    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
+    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
+    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
+    {"model.layers.#.self_attn.rotary_emb", NULL},
+    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
+    {"model.layers.#.mlp.c_fc", "blk.#.ffn_up"},
+    {"model.layers.#.mlp.c_proj", "blk.#.ffn_down"},
+    {NULL, NULL},
+};
+static const wf_folder_key rows[] = {
+    {NULL, "attention.layer_norm_rms_epsilon", true, 0},
+    {"norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
+    {NULL, NULL, false, 0},
+};
+static const wf_folder_keys keys = {.rows = rows, .act = "hidden_act", .acts = "gelu_pytorch_tanh gelu_new", .tied = true};
+const wf_arch wf_arch_starcoder2 = {"starcoder2", "Starcoder2ForCausalLM", names, hparams, graph, &keys};
