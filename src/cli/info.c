@@ -129,6 +129,21 @@ static void print_kv(const struct weft_budget *b)
            size, tokens, b->contexts, b->context, more, b->steady_tokens);
 }
 
+/* least: bytes that one sequence needs. */
+static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least)
+{
+    char tokens[32], need[32], has[32];
+    uint64_t fixed = b->weights + b->activations;
+    wf_human(least, true, need, sizeof need);
+    wf_human(d->memory, true, has, sizeof has);
+    wf_human(d->memory > fixed ? (d->memory - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
+    if (d->memory && d->memory < least)
+        printf("                 does not fit %s (%s): one sequence of %u tokens needs %s, it has %s\n", d->id, d->name, b->context, need, has);
+    else
+        printf("                 fits, with room for a KV cache of %s tokens on %s (%s)%s\n", tokens, d->id, d->name,
+               b->kv + b->activations > d->max_alloc ? ", which cannot unify the KV cache and activations in one buffer" : "");
+}
+
 /* Prints the memory budget of a server with these options, and the KV cache that fits each device. */
 static void print_budget(const wf_opts *o, const struct weft_model *m)
 {
@@ -148,14 +163,9 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
            "%s a token\n",
            weights, acts, b.max_batched_tokens, b.n_seqs, token);
     print_kv(&b);
+    uint64_t least = weft_model_memory(m, b.context, 1);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
-    for (size_t i = 0; i < n; i++) {
-        uint64_t fixed = b.weights + b.activations, free = list[i].memory;
-        char tokens[32];
-        wf_human(free > fixed ? (free - fixed) / b.kv_bytes_per_token : 0, false, tokens, sizeof tokens);
-        printf("                 room for a KV cache of %s tokens on %s (%s)%s\n", tokens, list[i].id, list[i].name,
-               b.kv + b.activations > list[i].max_alloc ? ", which cannot unify the KV cache and activations in one buffer" : "");
-    }
+    for (size_t i = 0; i < n; i++) print_fit(&list[i], &b, least);
 }
 
 static void print_tensors(const struct weft_model *m, size_t n)
@@ -215,7 +225,7 @@ static int cmd_info(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {'m', "model", "FILE", "describe this GGUF file", WF_OPT_TEXT, AT(model)},
+    {'m', "model", "FILE|FOLDER", "describe this GGUF file or folder, what it needs, and which devices it fits", WF_OPT_TEXT, AT(model)},
     {'c', "ctx-size", "CONTEXT", "context length for the memory estimate", WF_OPT_U32,
      AT(engine.context), 1, 16777216},
     {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default 64)", WF_OPT_U32,

@@ -170,12 +170,13 @@ static weft_status check_quantisation(const reader *r)
     static const char *const keys[] = {"quantization_config", "compression_config"};
     for (size_t i = 0; i < WF_LEN(keys); i++) {
         json_t *o;
-        const char *method = "of an unknown kind";
         WF_TRY(wf_json_object(r->config, keys[i], &o));
         if (!o) continue;
+        bool four = json_is_true(json_object_get(o, "load_in_4bit")), eight = json_is_true(json_object_get(o, "load_in_8bit"));
+        const char *method = four || eight ? "bitsandbytes" : "of an unknown kind"; /* as older files of it have it */
         WF_TRY(wf_json_str(o, "quant_method", &method));
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "the weights are quantised (%s: %.32s), which weft does not read; take the model in BF16 or F16, or a quantised GGUF file",
-                       keys[i], method);
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the weights are quantised (%s: %.32s), which weft does not read; take the folder of the unquantised model, "
+                       "which `weft convert` can quantise, or a GGUF file", keys[i], method);
     }
     return WEFT_OK;
 }

@@ -9,6 +9,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -240,11 +241,30 @@ class Info(cli.TestCase):
         text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text
         for pattern in (r"architecture +llama", r"layers +5", r"heads +8, 4 KV heads, head size 8", r"hidden size +64, intermediate size 172",
                         r"context +512 tokens", r"formats +F32", r"memory need +[0-9.]+ MiB with a context of 512",
-                        r"memory budget +weights [0-9.]+ .iB, activations", r" +room for a KV cache of [0-9.]+. tokens on cpu ",
+                        r"memory budget +weights [0-9.]+ .iB, activations", r" +fits, with room for a KV cache of [0-9.]+. tokens on cpu ",
                         r"token_embd.weight +F32 +64 x 512 +131072", r"general.architecture +llama"):
             self.assertRegex(text, rf"(?m)^{pattern}")
         more = self.ok("info", "-m", cli.data("stories260K.gguf"), "-c", 100).text
         self.assertRegex(more, r"with a context of 100 tokens")
+
+    def test_what_fits_no_device(self):
+        """A file with holes of 1.6 TB is described without reading it."""
+        sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
+        import gguf_write as gw
+        shape = dict(width=16384, layers=126, heads=128, kv_heads=8, head_dim=128, ffn=53248, vocab=259, context=2048)
+        w = gw.Writer()
+        gw.add_model(w, "llama", "huge", shape, "F32")
+        gw.add_vocab(w, [], shape["vocab"])
+        for name, dims, kind in gw.model_tensors(shape, "F32"):
+            w.reserve(name, dims, kind)
+        head, _, size = w.layout()
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            f.write(head)
+            f.truncate(size)
+            text = self.ok("info", "-m", f.name).text
+        self.assertRegex(text, r"memory budget +weights 1\.\d+ TiB")
+        self.assertRegex(text, r"(?m)^ +does not fit cpu \(.*\): one sequence of 2048 tokens needs 1\.\d+ TiB, it has [0-9.]+ .iB$")
+        self.assertNotIn("fits, with", text)
 
     def test_budget(self):
         """5 layers of 4 KV heads, 8 wide: 640 bytes a token."""

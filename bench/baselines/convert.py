@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""`weft convert` against llama.cpp's own quantiser: the formats of all tensors, perplexity, and greedy ids.
+
+    convert.py WEFT MODEL.gguf TEXT [--types Q4_K_M,...] [-c 256] [--chunks 32] [-n 48]
+
+llama.cpp is the Python package llama-cpp-python. Both files of a type are read by llama.cpp, which computes both perplexities (of the second
+half of each chunk, as llama-perplexity does) and continues weft's file; weft continues it, too. Prints a table; exits with 1 where formats differ,
+weft's perplexity is more than 1 % above llama.cpp's, or ids differ before two logits of llama.cpp that are closer than 0.05.
+"""
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+
+import llama_cpp
+import numpy as np
+from gguf import GGUFReader
+
+FILE_TYPES = {'F32': 0, 'F16': 1, 'BF16': 32, 'Q8_0': 7, 'Q4_0': 2, 'Q4_1': 3, 'Q5_0': 8, 'Q5_1': 9, 'Q2_K': 10, 'Q3_K_S': 11, 'Q3_K_M': 12, 'Q3_K_L': 13, 'Q4_K_S': 14,
+              'Q4_K_M': 15, 'Q5_K_S': 16, 'Q5_K_M': 17, 'Q6_K': 18, 'IQ4_NL': 25, 'IQ4_XS': 30, 'MXFP4': 38}
+NEAR = 0.05  # llama.cpp multiplies quantised weights by int8 activations, weft partly: such a lead may turn
+
+
+def quantise(src, dst, kind):
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype, params.nthread = FILE_TYPES[kind], os.cpu_count()
+    if llama_cpp.llama_model_quantize(src.encode(), dst.encode(), ctypes.byref(params)):
+        sys.exit(f'llama.cpp cannot quantise {src} to {kind}')
+
+
+def formats(path):
+    return {t.name: t.tensor_type.name for t in GGUFReader(path).tensors}
+
+
+def perplexity(llm, text, context, most):
+    ids = llm.tokenize(text, add_bos=False)
+    sums = []
+    for at in range(0, min(len(ids) - context + 1, most * context), context):
+        chunk = [llm.token_bos(), *ids[at + 1 : at + context]]
+        llm.reset()
+        llm.eval(chunk)
+        x = llm.scores[: context - 1].astype(np.float64)
+        x -= x.max(1, keepdims=True)
+        x -= np.log(np.exp(x).sum(1, keepdims=True))
+        sums.append(-x[np.arange(context - 1), chunk[1:]][context // 2 :].mean())
+    return float(np.exp(np.mean(sums)))
+
+
+def ids_of_weft(weft, model, prompt, n):
+    out = subprocess.run([weft, 'run', '-m', model, '-p', prompt, '-n', str(n), '--ignore-eos', '--device', 'cpu', '-q'], capture_output=True, check=True).stdout
+    return out.decode()
+
+
+def same_text(llm, prompt, text, n):
+    """llama.cpp's greedy ids give that text, up to a choice that is nearly even. Returns ids compared and whether they agree."""
+    ids, done = llm.tokenize(prompt.encode(), add_bos=True), []
+    llm.reset()
+    llm.eval(ids)
+    for _ in range(n):
+        x = llm.scores[llm.n_tokens - 1]
+        best, second = np.argsort(x)[[-1, -2]]
+        done.append(int(best))
+        if not text.encode().startswith(llm.detokenize(done, prev_tokens=ids).rstrip(b'\xef\xbf\xbd')):
+            return len(done), bool(x[best] - x[second] < NEAR)
+        llm.eval([int(best)])
+    return len(done), True
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument('weft')
+    p.add_argument('model')
+    p.add_argument('text')
+    p.add_argument('--types', default='F16,BF16,Q8_0,Q6_K,Q5_K_M,Q5_K_S,Q5_1,Q5_0,Q4_K_M,Q4_K_S,IQ4_XS,IQ4_NL,Q4_1,Q4_0,Q3_K_L,Q3_K_M,Q3_K_S,Q2_K')
+    p.add_argument('--prompt', default='Once upon a time')
+    p.add_argument('-c', type=int, default=256)
+    p.add_argument('--chunks', type=int, default=32)
+    p.add_argument('-n', type=int, default=48)
+    a = p.parse_args()
+    with open(a.text, 'rb') as f:
+        text = f.read(a.c * a.chunks * 8)
+    bad = False
+    print(f'{"type":8} {"weft":>9} {"llama.cpp":>9} {"ratio":>8}  formats  greedy ids')
+    with tempfile.TemporaryDirectory() as top:
+        ours, theirs = os.path.join(top, 'weft.gguf'), os.path.join(top, 'llama.gguf')
+        for kind in a.types.split(','):
+            subprocess.run([a.weft, 'convert', '-m', a.model, '-o', ours, '--type', kind, '--force', '-q'], check=True)
+            quantise(a.model, theirs, kind)
+            values = []
+            for path in (ours, theirs):
+                llm = llama_cpp.Llama(path, n_ctx=max(a.c, a.n + 32), n_batch=a.c, n_threads=os.cpu_count(), logits_all=True, verbose=False)
+                if path == ours:
+                    n, same_ids = same_text(llm, a.prompt, ids_of_weft(a.weft, ours, a.prompt, a.n), a.n)
+                values.append(perplexity(llm, text, a.c, a.chunks))
+                llm.close()
+            same = formats(ours) == formats(theirs)
+            ratio = values[0] / values[1]
+            bad |= not same or not same_ids or not ratio <= 1.01
+            print(f'{kind:8} {values[0]:9.4f} {values[1]:9.4f} {ratio:8.4f}  {"same" if same else "DIFFER":7}  {n} {"same" if same_ids else "DIFFER"}', flush=True)
+    sys.exit(bad)
+
+
+if __name__ == '__main__':
+    main()
