@@ -4,6 +4,7 @@
 #   tests/fuzz.sh                       10,000,000 executions of each target
 #   tests/fuzz.sh --runs N [TARGET...]  N of these targets: frame, gguf, request, safetensors, sse, tokenizer, tokenizer_json
 #   tests/fuzz.sh --seconds S ...       S seconds each instead
+#   tests/fuzz.sh --length BYTES ...    inputs no longer than this: many more executions in the same time
 #   tests/fuzz.sh --dry ...             keeps nothing, neither inputs nor figures
 #   tests/fuzz.sh --build FOLDER ...    with the fuzzers of this build, as they are; else build-fuzz/ is brought up to date
 #   tests/fuzz.sh --replay [TARGET...]  only runs the kept inputs, once
@@ -119,7 +120,7 @@ run() { # TARGET
     unpack "$1" "$folder" || return
     [ ! -f "tests/fuzz/$1.dict" ] || words=(-dict="tests/fuzz/$1.dict")
     trap : INT # libFuzzer ends by itself
-    "$out/tests/fuzz/fuzz_$1" "$limit" -max_len="$(length_of "$1")" "${words[@]}" -entropic=0 -rss_limit_mb=2048 -timeout=20 \
+    "$out/tests/fuzz/fuzz_$1" "$limit" -max_len="${length:-$(length_of "$1")}" "${words[@]}" -entropic=0 -rss_limit_mb=2048 -timeout=20 \
         -print_final_stats=1 -artifact_prefix="$out/found/$1-" "$folder" 2>&1 | tee -i "$log" | progress "$1"
     local rc=${PIPESTATUS[0]}
     trap - INT
@@ -149,12 +150,13 @@ compile() {
 
 # --- the command line ------------------------------------------------------------------------------
 
-compiled=false dry=false limit=-runs=10000000 what=run targets=()
+compiled=false dry=false length='' limit=-runs=10000000 what=run targets=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --runs | --seconds | --build) [ $# -gt 1 ] || die "$1 wants a value" ;;&
+    --runs | --seconds | --length | --build) [ $# -gt 1 ] || die "$1 wants a value" ;;&
     --runs) limit=-runs=$2 && shift ;;
     --seconds) limit=-max_total_time=$2 && shift ;;
+    --length) length=$2 && shift ;;
     --build) out=$2 compiled=true && shift ;;
     --dry) dry=true ;;
     --replay) what=replay ;;
@@ -162,7 +164,7 @@ while [ $# -gt 0 ]; do
     --update) write_page; exit ;;
     --check) check_page; exit ;;
     --keep) [ $# = 3 ] || die "--keep wants a target and a file"; keep "$2" "$3"; exit ;;
-    -h | --help) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit ;;
+    -h | --help) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit ;;
     -*) die "unknown option $1; see tests/fuzz.sh --help" ;;
     *) targets+=("$1") ;;
     esac
