@@ -19,7 +19,7 @@ opencl_on_cpu="pocl-opencl-icd" # OpenCL where there is no GPU
 wanted="$build $libraries $opencl_on_cpu libcmocka-dev" # meson's default is to build the tests too
 skippable=                                              # tests do without, except where CI is set
 if [ "${1:-}" = --test ]; then
-    wanted="$wanted python3-numpy python3-pyopencl python3-pip clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo curl"
+    wanted="$wanted python3-numpy python3-jinja2 python3-pyopencl python3-pip clang llvm libclang-rt-14-dev clang-19 valgrind oclgrind clinfo curl"
     skippable="chromium-headless-shell haproxy systemd"
 fi
 if [ "${2:-}" = --more ]; then

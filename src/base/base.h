@@ -21,6 +21,11 @@ typedef enum weft_status weft_status;
 #define WF_UP(x, m) (((x) + (m)-1) / (m) * (m)) /* x rounded up to a multiple of m */
 #define WF_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
+/* Bytes of a text. */
+typedef struct wf_text_span {
+    size_t begin, end;
+} wf_text_span;
+
 /* Return the status of an expression if it is not WEFT_OK. */
 #define WF_TRY(expr)                                                                              \
     do {                                                                                          \

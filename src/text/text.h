@@ -56,9 +56,6 @@ weft_status wf_tokenize(const wf_tokenizer *, const char *text, size_t len, unsi
 /* The same, but n_plain ranges of the text are plain: no control token is found in them, nor across their ends, nor any other special
  * token that occurs in the text around them, such as a marker of turns that the vocabulary holds as a user-defined token. Words may
  * cross the ends. */
-typedef struct wf_text_span {
-    size_t begin, end;
-} wf_text_span;
 weft_status wf_tokenize_around(const wf_tokenizer *, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
                                int32_t **ids, size_t *n);
 weft_status wf_detokenize(const wf_tokenizer *, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len);

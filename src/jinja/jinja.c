@@ -1,0 +1,178 @@
+/* jinja: one rendering from beginning to end: the template as jinja2 reads it, the variables that transformers gives it, and the result. */
+#include "jinja/internal.h"
+
+#include <stdlib.h>
+
+/* ---- the template -------------------------------------------------------------------------------------------- */
+
+/* All line ends become \n, and one at the very end is dropped. */
+static void load_source(wf_jrun *r)
+{
+    const wf_jinja_input *in = r->in;
+    if (in->len > WF_JINJA_MAX_TEMPLATE)
+        wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s has %zu bytes; a chat template has at most %d", in->name, in->len, WF_JINJA_MAX_TEMPLATE);
+    char *src = wf_jalloc(r, in->len + 1, 1);
+    for (size_t i = 0, n; i < in->len; i += n) {
+        n = wf_utf8_len(in->text + i, in->len - i);
+        if (!n) wf_jfail_plain(r, WEFT_ERR_UNSUPPORTED, "%s is no valid UTF-8 at byte %zu", in->name, i);
+        bool cr = in->text[i] == '\r';
+        if (cr && i + 1 < in->len && in->text[i + 1] == '\n') continue;
+        memcpy(src + r->len, cr ? "\n" : in->text + i, n);
+        r->len += n;
+    }
+    if (r->len && src[r->len - 1] == '\n') r->len--;
+    r->src = src;
+}
+
+/* ---- variables --------------------------------------------------------------------------------------------------- */
+
+/* A role that is one of these words counts as the template's: many templates write it into a control token. */
+static wf_jvalue role_of(wf_jrun *r, wf_jstr s)
+{
+    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "ipython", "model"};
+    for (size_t i = 0; i < WF_LEN(roles); i++)
+        if (wf_jstr_is(s, roles[i])) return wf_jtext(r, roles[i]);
+    return wf_jstring(r, s);
+}
+
+static void own_roles(wf_jrun *r, wf_jvalue messages)
+{
+    for (size_t i = 0; i < messages.l->n; i++) {
+        wf_jvalue m = messages.l->v[i];
+        if (m.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu is no object", i);
+        const wf_jvalue *role = wf_jdict_find(r, m.d, wf_jstr_of("role"));
+        if (role && role->kind == WF_JSTRING) wf_jdict_set(r, m.d, wf_jtext(r, "role"), role_of(r, *role->s));
+    }
+}
+
+static wf_jstr data_text(wf_jrun *r, const char *s)
+{
+    for (size_t i = 0, len = strlen(s), n; i < len; i += n)
+        if (!(n = wf_utf8_len(s + i, len - i))) wf_jfail_plain(r, WEFT_ERR_ARG, "a message is no valid UTF-8");
+    return (wf_jstr){.p = s, .len = strlen(s), .data = true};
+}
+
+static wf_jvalue turns(wf_jrun *r)
+{
+    wf_jvalue all = wf_jlist_new(r, WF_JLIST);
+    for (size_t i = 0; i < r->in->n_turns; i++) {
+        const struct weft_message *t = &r->in->turns[i];
+        wf_jvalue m = wf_jdict_new(r);
+        m.data = true;
+        if (!t->role || !t->content) wf_jfail_plain(r, WEFT_ERR_ARG, "message %zu has no %s", i, t->role ? "content" : "role");
+        wf_jdict_set(r, m.d, wf_jtext(r, "role"), wf_jstring(r, data_text(r, t->role)));
+        wf_jdict_set(r, m.d, wf_jtext(r, "content"), wf_jstring(r, data_text(r, t->content)));
+        wf_jpush(r, all.l, m);
+    }
+    all.data = true;
+    return all;
+}
+
+static wf_jvalue list_of(wf_jrun *r, const char *json, const char *what)
+{
+    if (!json) return wf_jnone();
+    wf_jvalue v = wf_jjson_read(r, json, what);
+    if (v.kind != WF_JLIST && v.kind != WF_JNONE) wf_jfail_plain(r, WEFT_ERR_ARG, "%s: expected a JSON list", what);
+    return v;
+}
+
+static void set_kwargs(wf_jrun *r, wf_jframe *f)
+{
+    wf_jvalue v = wf_jjson_read(r, r->in->kwargs, "the template's further arguments");
+    if (v.kind != WF_JDICT) wf_jfail_plain(r, WEFT_ERR_ARG, "the template's further arguments: expected a JSON object");
+    for (size_t i = 0; i < v.d->n; i++) wf_jset(r, f, wf_jintern(r, v.d->e[i].key.s->p, v.d->e[i].key.s->len), v.d->e[i].value);
+}
+
+static void set_variables(wf_jrun *r, wf_jframe *f)
+{
+    const wf_jinja_input *in = r->in;
+    wf_jvalue messages = in->messages ? list_of(r, in->messages, "messages") : turns(r);
+    if (messages.kind != WF_JLIST) wf_jfail_plain(r, WEFT_ERR_ARG, "messages: expected a JSON list");
+    own_roles(r, messages);
+    wf_jfunctions(r, f);
+    wf_jset_text(r, f, "bos_token", wf_jtext(r, in->bos ? in->bos : ""));
+    wf_jset_text(r, f, "eos_token", wf_jtext(r, in->eos ? in->eos : ""));
+    if (in->kwargs) set_kwargs(r, f);
+    wf_jset_text(r, f, "messages", messages);
+    wf_jset_text(r, f, "tools", list_of(r, in->tools, "tools"));
+    wf_jset_text(r, f, "documents", list_of(r, in->documents, "documents"));
+    wf_jset_text(r, f, "add_generation_prompt", wf_jbool(in->add_generation_prompt));
+}
+
+/* ---- the result ------------------------------------------------------------------------------------------------------ */
+
+static bool marked(wf_jstr s, size_t i)
+{
+    return s.marks ? s.marks[i] : s.data;
+}
+
+static weft_status add_span(wf_jinja_output *out, size_t *cap, size_t begin, size_t end)
+{
+    if (!wf_grow(&out->data, out->n_data, cap, sizeof *out->data)) return WEFT_ERR_NOMEM;
+    out->data[out->n_data++] = (wf_text_span){begin, end};
+    return WEFT_OK;
+}
+
+static weft_status copy_out(wf_jstr s, wf_jinja_output *out)
+{
+    size_t cap = 0;
+    if (!(out->text = wf_calloc(s.len + 1, 1))) return WEFT_ERR_NOMEM;
+    memcpy(out->text, s.p, s.len);
+    out->len = s.len;
+    for (size_t i = 0, end; i < s.len; i = end) {
+        for (end = i + 1; end < s.len && marked(s, end) == marked(s, i);) end++;
+        if (marked(s, i)) WF_TRY(add_span(out, &cap, i, end));
+    }
+    return WEFT_OK;
+}
+
+static size_t data_bytes(const wf_jinja_input *in)
+{
+    const char *const texts[] = {in->messages, in->tools, in->documents, in->kwargs};
+    size_t n = 0;
+    for (size_t i = 0; i < WF_LEN(texts); i++) n += texts[i] ? strlen(texts[i]) : 0;
+    for (size_t i = 0; i < in->n_turns; i++) n += 64 + (in->turns[i].content ? strlen(in->turns[i].content) : 0);
+    return n;
+}
+
+static void run(wf_jrun *r, wf_jbuf *out)
+{
+    load_source(r);
+    r->globals = wf_jframe_new(r, NULL);
+    if (out) set_variables(r, r->globals);
+    r->in_template = true;
+    const wf_jnode *all = wf_jparse(r);
+    if (out) wf_jexec(r, wf_jframe_new(r, r->globals), all, out);
+}
+
+/* out: NULL: only parses. */
+static weft_status run_guarded(const wf_jinja_input *in, wf_jinja_output *out)
+{
+    wf_jrun r = {.in = in, .max_memory = WF_JINJA_MAX_MEMORY + 16 * data_bytes(in)};
+    wf_jbuf text = {.r = &r}, *volatile to = out ? &text : NULL;
+    if (!setjmp(r.failed)) run(&r, to);
+    weft_status s = r.status;
+    if (!s && out) s = copy_out(wf_jbuf_take(&text), out);
+    wf_jrun_free(&r);
+    return s;
+}
+
+weft_status wf_jinja_render(const wf_jinja_input *in, wf_jinja_output *out)
+{
+    *out = (wf_jinja_output){0};
+    weft_status s = run_guarded(in, out);
+    if (s) wf_jinja_output_free(out);
+    return s;
+}
+
+weft_status wf_jinja_check(const char *name, const char *text, size_t len)
+{
+    return run_guarded(&(wf_jinja_input){.name = name, .text = text, .len = len}, NULL);
+}
+
+void wf_jinja_output_free(wf_jinja_output *out)
+{
+    free(out->text);
+    free(out->data);
+    *out = (wf_jinja_output){0};
+}
