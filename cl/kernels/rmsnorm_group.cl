@@ -1,9 +1,10 @@
-/* rmsnorm, one work-group for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w.
+/* rmsnorm, one work-group for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w +
+ * residual.
  *
  * A work-item holds VEC neighbouring elements, then those VEC * WG further on, PER times: a group is read once.
  * The sums of the work-items are added as a tree in local memory. WG is a power of two.
  *
- * Knobs: VEC 4: K is a multiple of 4 and rows of x, w and y are aligned to four elements; 1: any. PER parts
+ * Knobs: VEC 4: K is a multiple of 4 and rows of x, w, residual and y are aligned to four elements; 1: any. PER parts
  * a work-item, PER * VEC * WG >= K.
  */
 #include "norm.clh"
@@ -24,14 +25,15 @@ typedef float vec_t;
 #define STORE_VEC(i, v) STORE(y, i, v)
 #endif
 
-KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x_stride,
-                          uint y_stride, float eps)
+KERNEL void rmsnorm_group(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uint K, uint x_stride,
+                          uint res_stride, uint y_stride, float eps)
 {
     __local float part[WG];
     const __global float *w = IN_AT(float, w);
     uint lid = get_local_id(0);
     for (uint at = get_group_id(0); at < M * G; at += get_num_groups(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)(at / G) * x_stride + at % G * K;
+        const __global float *res = RESIDUAL_OF(at / G, at % G * K);
         ulong to = (ulong)(at / G) * y_stride + at % G * K;
         vec_t v[PER], scale[PER];
         float sum = 0;
@@ -44,7 +46,10 @@ KERNEL void rmsnorm_group(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint
         float r = rms_scale(sum_group(part, sum), K, eps);
         for (int i = 0; i < PER; i++) {
             uint k = (lid + i * WG) * VEC;
-            if (k < K) STORE_VEC(to + k, v[i] * r * scale[i])
+            if (k >= K) continue;
+            vec_t out = v[i] * r * scale[i];
+            if (res) out += LOAD(res, k);
+            STORE_VEC(to + k, out)
         }
     }
 }

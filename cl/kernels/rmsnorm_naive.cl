@@ -1,16 +1,17 @@
-/* rmsnorm, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w. Serial over the group. */
+/* rmsnorm, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w + residual. Serial over the group. */
 #include "norm.clh"
 
-KERNEL void rmsnorm_naive(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint y_stride,
-                          float eps)
+KERNEL void rmsnorm_naive(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint res_stride,
+                          uint y_stride, float eps)
 {
     const __global float *w = IN_AT(float, w);
     for (uint i = get_global_id(0); i < M * G; i += get_global_size(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)(i / G) * x_stride + i % G * K;
+        const __global float *res = RESIDUAL_OF(i / G, i % G * K);
         ulong to = (ulong)(i / G) * y_stride + i % G * K;
         float sum = 0;
         for (uint k = 0; k < K; k++) sum = MAD(x[k], x[k], sum);
         float r = rms_scale(sum, K, eps);
-        for (uint k = 0; k < K; k++) STORE(y, to + k, x[k] * r * w[k])
+        for (uint k = 0; k < K; k++) STORE(y, to + k, ADD_RESIDUAL(res, k, x[k] * r * w[k]))
     }
 }

@@ -1,4 +1,5 @@
-/* rmsnorm for CPUs, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w.
+/* rmsnorm for CPUs, one work-item for each of the G groups of K columns of a row: y = x / sqrt(mean(x^2) + eps) * w +
+ * residual.
  *
  * 16 neighbouring elements are one vector, and their squares 16 sums. No barriers: where work-items of a group are a loop on
  * one core, each barrier ends it and stores all that they hold.
@@ -12,11 +13,12 @@ float sum16(float16 v)
     return (a + c) + (b + d);
 }
 
-KERNEL void rmsnorm_row(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint y_stride, float eps)
+KERNEL void rmsnorm_row(IN(x), IN(w), IN(res), OUT_ACT(y), uint M, uint G, uint K, uint x_stride, uint res_stride, uint y_stride, float eps)
 {
     const __global float *w = IN_AT(float, w);
     for (uint i = get_global_id(0); i < M * G; i += get_global_size(0)) {
         const __global float *x = IN_AT(float, x) + (ulong)(i / G) * x_stride + i % G * K;
+        const __global float *res = RESIDUAL_OF(i / G, i % G * K);
         ulong to = (ulong)(i / G) * y_stride + i % G * K;
         uint whole = K / 16 * 16;
         float16 sums = 0;
@@ -26,9 +28,10 @@ KERNEL void rmsnorm_row(IN(x), IN(w), OUT_ACT(y), uint M, uint G, uint K, uint x
         float r = rms_scale(sum, K, eps);
         for (uint k = 0; k < whole; k += 16) {
             float16 v = vload16(0, x + k) * r * vload16(0, w + k);
+            if (res) v += vload16(0, res + k);
             if (y_half) vstore_half16(v, 0, OUT_AT(half, y) + to + k);
             else vstore16(v, 0, OUT_AT(float, y) + to + k);
         }
-        for (uint k = whole; k < K; k++) STORE(y, to + k, x[k] * r * w[k])
+        for (uint k = whole; k < K; k++) STORE(y, to + k, ADD_RESIDUAL(res, k, x[k] * r * w[k]))
     }
 }

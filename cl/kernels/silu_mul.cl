@@ -1,11 +1,20 @@
-/* silu_mul: y = gate / (1 + exp(-gate)) * up, where a row of gu is gate [F] then up [F]. One work-item
+/* silu_mul: y = gate / (1 + exp(-gate)) * up, or GELU of gate in SiLU's place, where a row of gu is gate [F] then up [F]. One work-item
  * VEC elements.
  *
- * Knob: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any.
+ * Knobs: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any. GELU 1: in place of SiLU.
  */
 #include "epilogue.clh"
 #ifndef VEC
 #define VEC 1
+#endif
+#ifndef GELU
+#define GELU 0
+#endif
+
+#if GELU
+#define GATED(gate, up) GELU_MUL(gate, up)
+#else
+#define GATED(gate, up) SILU_MUL(gate, up)
 #endif
 
 #if VEC == 1
@@ -22,10 +31,10 @@ KERNEL void silu_mul(IN(gu), OUT_ACT(y), uint M, uint F, uint gu_stride, uint y_
         const __global act_t *gu = IN_AT(act_t, gu) + (ulong)m * gu_stride;
 #if VEC == 1
         float g = LOAD(gu, f), u = LOAD(gu, F + f);
-        STORE(y, at, SILU_MUL(g, u))
+        STORE(y, at, GATED(g, u))
 #else
         float4 g = LOAD(gu, f), u = LOAD(gu, F + f);
-        STORE4(y, at, SILU_MUL(g, u))
+        STORE4(y, at, GATED(g, u))
 #endif
     }
 }

@@ -8,6 +8,7 @@
 /* Can the variant's kernels do what the call wants besides the product? */
 static bool can_fuse(const cl_variant *v, const wf_call *c)
 {
+    if (c->p.silu && c->p.activation != WF_SILU) return false;
     if (!wf_is_fused(c) || v->configure == wf_cl_configure_flat) return true;
     return (v->configure == wf_cl_configure_wgmma || v->configure == wf_cl_configure_frag) && !c->in[WF_GEMM_NORM].buf && !c->p.rope;
 }

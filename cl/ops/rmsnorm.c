@@ -6,7 +6,8 @@
 static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint32_t limit, cl_launch *l)
 {
     enum { PARTS = 4, MOST = 32 };
-    bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) && wf_cl_vec4_ok(&c->out[WF_RMSNORM_Y]);
+    bool fours = wf_cl_vec4_ok(&c->in[WF_RMSNORM_X]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_W]) && wf_cl_vec4_ok(&c->in[WF_RMSNORM_RESIDUAL]) &&
+                 wf_cl_vec4_ok(&c->out[WF_RMSNORM_Y]);
     uint32_t vec = fours ? 4 : 1, want = 64;
     while (want < 1024 && want * PARTS * vec < k) want *= 2;
     uint32_t group = wf_cl_group(caps, caps->gpu ? want : WF_MIN(want, 256u), limit);
@@ -21,7 +22,7 @@ static bool group_knobs(const cl_caps *caps, const wf_call *c, uint32_t k, uint3
 bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
                         cl_launch *l)
 {
-    const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W], *y = &c->out[WF_RMSNORM_Y];
+    const wf_view *x = &c->in[WF_RMSNORM_X], *w = &c->in[WF_RMSNORM_W], *residual = &c->in[WF_RMSNORM_RESIDUAL], *y = &c->out[WF_RMSNORM_Y];
     uint32_t k = w->rows * w->cols, groups = y->cols / k;
     wf_cl_act(l, x);
     if (v->tile[0]) {
@@ -30,11 +31,13 @@ bool wf_cl_configure_rmsnorm(const cl_caps *caps, const cl_variant *v, const wf_
     } else if (!group_knobs(caps, c, k, limit, l)) return false;
     wf_cl_arg_view(l, x);
     wf_cl_arg_view(l, w);
+    wf_cl_arg_view(l, residual);
     wf_cl_arg_out(l, y);
     wf_cl_arg_u32(l, y->rows);
     wf_cl_arg_u32(l, groups);
     wf_cl_arg_u32(l, k);
     wf_cl_arg_u32(l, x->stride);
+    wf_cl_arg_u32(l, residual->stride);
     wf_cl_arg_u32(l, y->stride);
     wf_cl_arg_f32(l, c->p.eps);
     return (uint64_t)y->rows * groups <= UINT32_MAX;

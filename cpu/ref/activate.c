@@ -3,7 +3,7 @@
 
 #include "cpu/ref/ref.h"
 
-static double activate(enum wf_activation f, double x)
+double wf_cpu_ref_activation(enum wf_activation f, double x)
 {
     switch (f) {
     case WF_RELU: return x < 0 ? 0 : x; /* NaN stays */
@@ -22,6 +22,6 @@ void wf_cpu_ref_activate(const wf_cpu_work *w)
         const void *in = wf_cpu_row(x, m);
         void *out = wf_cpu_row(y, m);
         for (uint32_t k = 0; k < y->cols; k++)
-            wf_cpu_set(y, out, k, (float)activate((enum wf_activation)w->call->p.activation, wf_cpu_get(x, in, k)));
+            wf_cpu_set(y, out, k, (float)wf_cpu_ref_activation((enum wf_activation)w->call->p.activation, wf_cpu_get(x, in, k)));
     }
 }

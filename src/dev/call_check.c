@@ -180,6 +180,7 @@ static weft_status check_rmsnorm(const wf_call *c)
     uint64_t group = length(w);
     if (!is(&c->out[WF_RMSNORM_Y], x->rows, x->cols)) return bad(c, "x and y differ in shape");
     if (!is_vector(w, group) || x->cols % group) return bad(c, "w is not one for each column of x, or of its groups");
+    if (c->in[WF_RMSNORM_RESIDUAL].buf && !is(&c->in[WF_RMSNORM_RESIDUAL], x->rows, x->cols)) return bad(c, "residual and y differ in shape");
     return check_eps(c);
 }
 
@@ -280,6 +281,11 @@ static weft_status check_rope(const wf_call *c)
     return check_rope_kv(&rope);
 }
 
+static weft_status check_gate(const wf_call *c)
+{
+    return c->p.activation == WF_SILU || c->p.activation == WF_GELU_TANH ? WEFT_OK : bad(c, "the gate has SiLU or GELU by tanh");
+}
+
 static weft_status check_gemm(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_GEMM_X], *w = &c->in[WF_GEMM_W], *y = &c->out[WF_GEMM_Y];
@@ -288,6 +294,7 @@ static weft_status check_gemm(const wf_call *c)
     WF_TRY(check_gemm_ws(c));
     WF_TRY(check_rope(c));
     if (c->p.silu && w->rows % 2) return bad(c, "silu wants gate and up in W");
+    if (c->p.silu) WF_TRY(check_gate(c));
     if (!c->p.rope && !is(y, x->rows, c->p.silu ? w->rows / 2 : w->rows)) return bad(c, "Y is not [rows of X, rows of W]");
     if (c->in[WF_GEMM_BIAS].buf && !is_vector(&c->in[WF_GEMM_BIAS], w->rows)) return bad(c, "bias is not one for each row of W");
     if (c->in[WF_GEMM_RESIDUAL].buf && !is(&c->in[WF_GEMM_RESIDUAL], y->rows, y->cols)) return bad(c, "residual and Y differ in shape");
@@ -321,7 +328,7 @@ static weft_status check_silu_mul(const wf_call *c)
 {
     const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
     if (gu->cols != 2ull * y->cols || gu->rows != y->rows) return bad(c, "gu is not [rows of y, 2 x columns of y]");
-    return WEFT_OK;
+    return check_gate(c);
 }
 
 static weft_status check_activate(const wf_call *c)

@@ -15,8 +15,9 @@
  *   GET_ROWS   in  table [V, K] any dtype; ids [M] I32; add [M, K] F32 or absent   out y [M, K] F32
  *              y[m] = table[ids[m]] * p.gain (0: 1) + add[m]: embedding lookup, of positions too, and gathering the rows that
  *              want logits. An id outside the table gives a row of NaN, never a wild read.
- *   RMSNORM    in  x [M, G K] F32; w [K] F32                      out y [M, G K] act
- *              y = x / sqrt(mean(x^2) + p.eps) * w for each group of K columns by itself: one group a row, or one a head.
+ *   RMSNORM    in  x [M, G K] F32; w [K] F32; residual [M, G K] F32 or absent   out y [M, G K] act
+ *              y = x / sqrt(mean(x^2) + p.eps) * w + residual for each group of K columns by itself: one group a row, or one
+ *              a head. residual may be y itself (same storage).
  *   LAYERNORM  in  x [M, K] F32; w [K] F32; b [K] F32             out y [M, K] act
  *              y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + p.eps) * w + b
  *   GEMM       in  X [M, K] act; W [N, K] any weight dtype; bias [N] F32 or absent; residual [M, N] F32 or absent;
@@ -49,7 +50,7 @@
  *              part of it that the variant can represent, the same call computes it again with its own maximum, and adds
  *              1 to recomputed. Other variants leave it unchanged.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
- *              y = gate / (1 + exp(-gate)) * up
+ *              y = f(gate) * up, with f the p.activation, SiLU or GELU's approximation (see ACTIVATE)
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
@@ -158,7 +159,7 @@ enum wf_activation { WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_N_ACTIVATIONS }
 typedef struct wf_op_params {
     float eps, scale;
     float gain;      /* GET_ROWS: factor of the table's rows; 0: 1 */
-    uint32_t activation; /* ACTIVATE: enum wf_activation */
+    uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of GEMM with silu, where it is SiLU or GELU_TANH */
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */

@@ -161,7 +161,7 @@ static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enu
     wf_node n = wf_graph_blank(WF_NODE_KERNEL, op, name, b->layer, rows);
     const wf_hparams *hp = b->hp;
     n.p = (wf_op_params){.eps = hp->eps, .scale = hp->attention_scale > 0 ? hp->attention_scale : 1.0f / sqrtf((float)hp->head_dim), .n_head = hp->n_head, .n_kv_head = hp->n_kv_head,
-                      .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens};
+                      .head_dim = hp->head_dim, .n_rot = hp->n_rot, .neox = hp->neox, .page_tokens = b->page_tokens, .activation = hp->gate};
     return n;
 }
 
@@ -194,13 +194,14 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
     return n.out[WF_GET_ROWS_Y].value;
 }
 
-/* RMSNorm of each group of k columns of x into those of y. */
-static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k, wf_operand x, wf_operand y)
+/* RMSNorm of each group of k columns of x, + residual, into those of y. */
+static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k, wf_operand x, int32_t residual, wf_operand y)
 {
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
     n.in[WF_RMSNORM_X] = x;
     n.in[WF_RMSNORM_W] = WF_ALL(vector(b, tensor, k));
+    n.in[WF_RMSNORM_RESIDUAL] = WF_ALL(residual);
     n.out[WF_RMSNORM_Y] = y;
     add_node(b, &n);
 }
@@ -225,13 +226,21 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
     if (b->status != WEFT_OK) return -1;
     int32_t y = activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
     if (b->hp->layer_norm) layer_norm(b, name, tensor, x, y);
-    else norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), WF_ALL(y));
+    else norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), -1, WF_ALL(y));
+    return y;
+}
+
+int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual)
+{
+    if (b->status != WEFT_OK) return -1;
+    int32_t y = activation(b, rows_of(b, x), WF_F32, b->hp->hidden_size);
+    norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), residual, WF_ALL(y));
     return y;
 }
 
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y)
 {
-    norm(b, name, tensor, b->hp->head_dim, x, y);
+    norm(b, name, tensor, b->hp->head_dim, x, -1, y);
 }
 
 /* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
@@ -322,6 +331,12 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
     return fuse && fuse->silu ? silu_mul(b, y) : y;
 }
 
+int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x)
+{
+    if (!b->hp->post_norms) return wf_build_linears(b, l->name, l, 1, h, NULL, x, WF_F32);
+    return wf_build_post_norm(b, post_norm, post_norm, wf_build_linears(b, l->name, l, 1, h, NULL, -1, WF_F32), x);
+}
+
 static int32_t add_positions(wf_builder *b, int32_t x)
 {
     const wf_linear table = {"positions", "position_embd", b->hp->context};
@@ -369,7 +384,7 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     int32_t o = activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
     attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, o);
     attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, o);
-    return wf_build_linears(b, "attn_out", &out, 1, o, NULL, x, WF_F32);
+    return wf_build_block_end(b, &out, "post_attention_norm", o, x);
 }
 
 /* x + attention of h, before which comes a norm (NULL: none). */
@@ -413,7 +428,7 @@ static int32_t swiglu(wf_builder *b, const char *norm, int32_t h, int32_t x)
     const wf_fuse around = {.norm = norm, .silu = true};
     h = wf_build_linears(b, "gate_up", gate_up, 2, h, &around, -1, b->act);
     if (b->status != WEFT_OK) return -1;
-    return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
+    return wf_build_block_end(b, &down, "post_ffw_norm", h, x);
 }
 
 int32_t wf_build_swiglu(wf_builder *b, int32_t x)

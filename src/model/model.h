@@ -24,6 +24,8 @@ typedef struct wf_hparams {
     enum wf_activation activation; /* of a feed-forward without a gate */
     float embedding_gain, logit_gain; /* factors; 0: 1 */
     float attention_scale;  /* of scores; 0: 1 / sqrt(head_dim) */
+    enum wf_activation gate; /* of the feed-forward */
+    bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
 } wf_hparams;
 
 typedef struct wf_builder wf_builder;
@@ -116,17 +118,22 @@ int32_t wf_build_embed(wf_builder *b);
 int32_t wf_build_columns(wf_builder *b, uint32_t cols); /* an activation of which several nodes write columns */
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x);
 bool wf_build_has(const wf_builder *b, const char *tensor); /* does the file have that weight, in this layer? */
+/* residual + RMSNorm of x, both F32. */
+int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual);
 /* RMSNorm of each head of x, which is F32, by itself. */
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
 /* x + attention(norm(x)); q, k, v (of one matrix or of three), RoPE, KV pages, output projection. */
+/* What a block adds to the residual stream: x + product of h, or with post_norms x + RMSNorm of the product by that tensor. */
+int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x);
+/* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
 /* Of h, which is normalised: x + attention(h), and so below. */
 int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x);
 /* The rest of attention, from q, k and v in adjacent columns, if they need only RoPE. */
 int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x);
-/* x + down(silu(gate(norm(x))) * up(norm(x))) */
+/* x + down(f(gate(norm(x))) * up(norm(x))), f by the hyperparameters */
 int32_t wf_build_swiglu(wf_builder *b, int32_t x);
 int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x);
 /* x + down(f(up(norm(x)))), f: hparams' activation */

@@ -81,7 +81,7 @@ static key key_of(const wf_call *c, int variant)
     const wf_op_params *p = &c->p;
     key k;
     memset(&k, 0, sizeof k);
-    if (c->op == WF_OP_ACTIVATE) k.activation = p->activation;
+    if (c->op == WF_OP_ACTIVATE || c->op == WF_OP_SILU_MUL || p->silu) k.activation = p->activation;
     k.op = c->op;
     k.variant = (uint32_t)variant;
     k.layout = weight_layout(c);
@@ -131,7 +131,11 @@ static wf_case case_of(const wf_call *c)
         k.residual = c->in[WF_WEIGHTED_SUM_RESIDUAL].buf;
         k.in_place = in_place(c);
     }
-    if (c->op == WF_OP_RMSNORM) k.k = c->in[WF_RMSNORM_W].rows * c->in[WF_RMSNORM_W].cols, k.n = x->cols / k.k;
+    if (c->op == WF_OP_RMSNORM) {
+        k.k = c->in[WF_RMSNORM_W].rows * c->in[WF_RMSNORM_W].cols, k.n = x->cols / k.k;
+        k.residual = c->in[WF_RMSNORM_RESIDUAL].buf;
+        k.in_place = in_place(c);
+    }
     if (c->op == WF_OP_ARGMAX) k.m = x->rows;
     if (c->op == WF_OP_SAMPLE) k.n = c->out[WF_SAMPLE_Y].cols, k.bias = c->in[WF_SAMPLE_INDPTR].buf;
     if (c->op == WF_OP_PAGE_COPY) {

@@ -12,9 +12,9 @@
 #include "dev/dev.h"
 
 /* One problem. The fields that each op uses:
- *   GET_ROWS m ids of n table rows of k columns, p.gain, rows to add if residual; ACTIVATE m rows of k, p.activation; RMSNORM m rows of n (0: 1) groups of k; LAYERNORM m rows of k; GEMM m x n, depth k, with
+ *   GET_ROWS m ids of n table rows of k columns, p.gain, rows to add if residual; ACTIVATE m rows of k, p.activation; RMSNORM m rows of n (0: 1) groups of k, residual; LAYERNORM m rows of k; GEMM m x n, depth k, with
  *   p.rope heads in p, of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
- *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs;
+ *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink; SILU_MUL m x k outputs, p.activation;
  *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
  *   inputs, the n - 1 largest ones, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
  *   n_experts each, n columns of each, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
@@ -35,7 +35,7 @@ typedef struct wf_case {
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */
-    bool bias, residual, in_place; /* GEMM; residual: GET_ROWS adds, too; in_place: residual is Y; PAGE_COPY: both pools are one */
+    bool bias, residual, in_place; /* GEMM, RMSNORM; residual: GET_ROWS adds, too; in_place: residual is Y; PAGE_COPY: both pools are one */
     bool norm;       /* GEMM: of X, which is F32 then; p.silu: n counts gate and up, p.rope: q, k and v */
 } wf_case;
 

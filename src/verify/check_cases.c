@@ -55,7 +55,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
              product ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
              wf_dtypes[c->out].name, c->bias && product ? " bias" : "",
-             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : "",
+             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : c->p.activation == WF_GELU_TANH ? " gelu" : "",
              c->pad ? " padded" : "");
 }
 
@@ -64,6 +64,8 @@ static const wf_case small[] = {
     {.op = WF_OP_GET_ROWS, .m = 9, .n = 37, .k = 512, .pad = 3},
     {.op = WF_OP_GET_ROWS, .m = 7, .n = 12, .k = 256, .residual = true, .pad = 5, .p = {.gain = 12}},
     {.op = WF_OP_RMSNORM, .m = 5, .n = 6, .k = 64, .pad = 4},
+    {.op = WF_OP_RMSNORM, .m = 7, .k = 320, .residual = true, .in_place = true},
+    {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_GELU_TANH}},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},

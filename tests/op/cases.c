@@ -82,10 +82,22 @@ static bool head_norms(op_cases *s, uint8_t out)
     return true;
 }
 
+/* What a row-wise op may do besides: a norm adds a residual, the gate is GELU. */
+static bool more_vectors(op_cases *s, uint8_t out)
+{
+    for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
+        wf_case norm = {.op = WF_OP_RMSNORM, .in = WF_F32, .out = i % 2 ? WF_F32 : out, .m = ANY(s, row_counts), .k = sizes[i / 2], .residual = true,
+                        .in_place = i % 2};
+        wf_case gelu = {.op = WF_OP_SILU_MUL, .in = acts[i % 2], .out = out, .m = ANY(s, row_counts), .k = sizes[i / 2], .p = {.activation = WF_GELU_TANH}};
+        if (!add(s, norm) || !add(s, gelu)) return false;
+    }
+    return true;
+}
+
 static bool vectors(op_cases *s)
 {
     for (int o = 0; o < 2; o++) {
-        if (!head_norms(s, acts[o])) return false;
+        if (!head_norms(s, acts[o]) || !more_vectors(s, acts[o])) return false;
         for (int op = 0; op < WF_N_OPS; op++)
             for (int i = 0; wf_op_row_wise((enum wf_op)op) && i < (wf_ops[op].in[0].what & WF_OPERAND_ACT ? 2 : 1); i++)
                 if (!wide(s, (enum wf_op)op, acts[i], acts[o])) return false;

@@ -59,7 +59,7 @@ static wf_call good(fixture *f, enum wf_op op)
     case WF_OP_GET_ROWS:
         c.in[WF_GET_ROWS_TABLE] = V(Q4_0, 10, 64), c.in[WF_GET_ROWS_IDS] = V(I32, 1, 3), c.out[WF_GET_ROWS_Y] = V(F32, 3, 64);
         break;
-    case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
+    case WF_OP_RMSNORM: c.in[WF_RMSNORM_X] = V(F32, 3, 10), c.in[WF_RMSNORM_W] = V(F32, 1, 10), c.in[WF_RMSNORM_RESIDUAL] = V(F32, 3, 10), c.out[WF_RMSNORM_Y] = V(F16, 3, 10); break;
     case WF_OP_LAYERNORM:
         c.in[WF_LAYERNORM_X] = V(F32, 3, 10), c.in[WF_LAYERNORM_W] = V(F32, 1, 10), c.in[WF_LAYERNORM_B] = V(F32, 1, 10);
         c.out[WF_LAYERNORM_Y] = V(F16, 3, 10);
@@ -204,6 +204,7 @@ static void missing_and_extra_operands(void **state)
         for (int i = 0; i < WF_MAX_IN; i++) {
             wf_call c = good(f, (enum wf_op)op);
             if (op == WF_OP_GEMM && (i == WF_GEMM_BIAS || i == WF_GEMM_RESIDUAL)) continue;
+            if (op == WF_OP_RMSNORM && i == WF_RMSNORM_RESIDUAL) continue;
             if (op == WF_OP_ATTENTION && i == WF_ATTENTION_WINDOWS) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
@@ -297,6 +298,8 @@ static void spoilt_params_are_refused(void **state)
         change;                                                                                   \
         refused(f, &c, #change, 0, 0);                                                            \
     } while (0)
+    REFUSED(WF_OP_SILU_MUL, c.p.activation = WF_GELU);
+    REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_RESIDUAL].cols = 9);
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
     REFUSED(WF_OP_LAYERNORM, c.p.eps = NAN);
@@ -356,7 +359,12 @@ static void overlaps_are_refused(void **state)
     c = good(f, WF_OP_ROPE_KV);
     c.out[WF_ROPE_KV_V_POOL].offset = c.out[WF_ROPE_KV_K_POOL].offset + 64;
     refused(f, &c, "V over K", 2, 0);
+    c = good(f, WF_OP_RMSNORM);
+    c.in[WF_RMSNORM_RESIDUAL] = c.out[WF_RMSNORM_Y];
+    c.in[WF_RMSNORM_RESIDUAL].dtype = WF_F32;
+    refused(f, &c, "residual of another dtype over y", 2, 0);
     c = good(f, WF_OP_RMSNORM); /* columns 0..16 and 16..32 of one matrix do not overlap */
+    c.in[WF_RMSNORM_RESIDUAL].buf = NULL;
     c.in[WF_RMSNORM_X].cols = c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 16;
     c.in[WF_RMSNORM_X].stride = 32;
     c.out[WF_RMSNORM_Y] = c.in[WF_RMSNORM_X];
