@@ -1,6 +1,6 @@
 /* activate: y = f(x). One work-item VEC elements.
  *
- * Knobs: ACTIVATION 0: SiLU; 1: ReLU; 2: GELU; 3: its approximation by tanh, whose (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)). VEC 4:
+ * Knobs: ACTIVATION 0: SiLU; 1: ReLU; 2: GELU; 3: its approximation by tanh, whose (1 + tanh(u)) / 2 is 1 / (1 + exp(-2 u)); 4: the soft cap. VEC 4:
  * K is a multiple of 4 and rows are aligned to four elements; 1: any.
  */
 #include "common.clh"
@@ -15,11 +15,13 @@
 #define F(x) ((x) < 0.0f ? (x) * 0.0f : (x)) /* NaN stays */
 #elif ACTIVATION == 2
 #define F(x) ((x) * 0.5f * erfc((x) * -0.70710678f))
-#else
+#elif ACTIVATION == 3
 #define F(x) ((x) / (1.0f + exp(-1.59576912f * MAD(0.044715f * (x) * (x), (x), (x)))))
+#else
+#define F(x) (softcap * tanh((x) / softcap))
 #endif
 
-KERNEL void activate(IN(x), OUT_ACT(y), uint M, uint K, uint x_stride, uint y_stride)
+KERNEL void activate(IN(x), OUT_ACT(y), uint M, uint K, uint x_stride, uint y_stride, float softcap)
 {
     FOR_EACH (m, part, M, K / VEC) {
         ulong at = (ulong)m * y_stride + part * VEC;

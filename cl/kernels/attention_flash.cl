@@ -107,7 +107,7 @@ void load_q(__local float *qs, const __global act_t *q, uint q_stride, const blo
 }
 
 /* Scores of the tile of keys that begins at k0. A key that a row does not see is not multiplied. */
-void score_tile(const local_room *l, int k0, float scale)
+void score_tile(const local_room *l, int k0, const call_t *c)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
 #pragma unroll
@@ -118,7 +118,7 @@ void score_tile(const local_room *l, int k0, float scale)
         if (sees(l->seen[r], k0 + (int)j)) {
             float4 dot4 = (float4)(0);
             for (uint d = 0; d < D4; d++) dot4 = MAD(l->qs[r * D4 + d], l->tile[j * PITCH + d], dot4);
-            x = (dot4.x + dot4.y + (dot4.z + dot4.w)) * scale;
+            x = capped(&c->mask, (dot4.x + dot4.y + (dot4.z + dot4.w)) * c->scale);
         }
         l->score[r * TK + j] = x;
     }
@@ -352,7 +352,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
                 load_tile(tile, c.kp, at);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
-                score_tile(&l, k0, scale);
+                score_tile(&l, k0, &c);
                 barrier(CLK_LOCAL_MEM_FENCE);
 
                 load_tile(tile, c.vp, at);

@@ -3,7 +3,7 @@
  * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
  * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
  *
- * Knobs: D head size; WINDOWS 1: each KV head has a window (attention/mask.clh).
+ * Knobs: D head size; WINDOWS 1: each KV head has a window, SOFTCAP 1: scores a soft cap (attention/mask.clh).
  */
 #include "common.clh"
 #include "attention/mask.clh"
@@ -29,7 +29,7 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             ulong at = (ulong)page[j / P] * page_stride + (kvh * P + j % P) * D;
             float s = 0;
             for (uint d = 0; d < D; d++) s = MAD(ACT_LOAD(q, d), kv_load(IN_AT(uchar, kp), at + d), s);
-            s *= scale;
+            s = capped(&mask, s * scale);
             float top = fmax(max_score, s);
             float keep = exp(max_score - top), p = exp(s - top);
             sum = MAD(sum, keep, p);

@@ -17,5 +17,6 @@ bool wf_cl_configure_activate(const cl_caps *caps, const cl_variant *v, const wf
     wf_cl_arg_u32(l, y->cols);
     wf_cl_arg_u32(l, x->stride);
     wf_cl_arg_u32(l, y->stride);
+    wf_cl_arg_f32(l, c->p.softcap);
     return true;
 }

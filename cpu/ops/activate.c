@@ -1,4 +1,4 @@
-/* ACTIVATE with a vector exponential, F32 only; GELU by erf is the reference's. */
+/* ACTIVATE with a vector exponential, F32 only; GELU by erf and the soft cap are the reference's. */
 #include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
 

@@ -300,6 +300,17 @@ static void clear_unseen(const att *a, const workspace *r, const block *b, uint3
     }
 }
 
+/* The soft cap of n scores, which are in units of log2: c tanh(s / c) = c - 2 c / (1 + 2^(2 s log2(e) / c)), with finite powers. */
+static void cap_scores(const att *a, float *s, uint32_t n)
+{
+    float cap = a->p->softcap * 1.44269504f, by = 2 * 1.44269504f / cap;
+    for (uint32_t j = 0; a->p->softcap > 0 && j < n; j += VL) {
+        vf x = v_max(v_set(-126), v_mul(v_load(s + j), v_set(by)));
+        vf power = v_exp2(v_sub(v_zero(), v_max(v_set(-126), v_sub(v_zero(), x))));
+        v_store(s + j, v_sub(v_set(cap), v_div(v_set(2 * cap), v_add(v_set(1), power))));
+    }
+}
+
 static void mask_range(const att *a, const workspace *r, uint32_t i)
 {
     float *s = r->score + (size_t)i * TILE;
@@ -318,6 +329,7 @@ static void tile(const att *a, const workspace *r, const block *b, uint32_t firs
         scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, 1);
     for (i = 0; i < nq; i++) {
         if (r->seen[i]) {
+            cap_scores(a, r->score + (size_t)i * TILE, r->seen[i]);
             mask_range(a, r, i);
             r->alpha[i] = softmax(r->score + (size_t)i * TILE, r->seen[i], r->part.row_max + i,
                                    r->part.row_sum + i);

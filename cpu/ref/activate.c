@@ -3,9 +3,10 @@
 
 #include "cpu/ref/ref.h"
 
-double wf_cpu_ref_activation(enum wf_activation f, double x)
+double wf_cpu_ref_activation(const wf_op_params *p, double x)
 {
-    switch (f) {
+    switch ((enum wf_activation)p->activation) {
+    case WF_SOFTCAP: return p->softcap * tanh(x / p->softcap);
     case WF_RELU: return x < 0 ? 0 : x; /* NaN stays */
     case WF_GELU: return x * 0.5 * erfc(-x * M_SQRT1_2);
     case WF_GELU_TANH: return x / (1 + exp(-2 * sqrt(M_2_PI) * (x + 0.044715 * x * x * x)));
@@ -22,6 +23,6 @@ void wf_cpu_ref_activate(const wf_cpu_work *w)
         const void *in = wf_cpu_row(x, m);
         void *out = wf_cpu_row(y, m);
         for (uint32_t k = 0; k < y->cols; k++)
-            wf_cpu_set(y, out, k, (float)wf_cpu_ref_activation((enum wf_activation)w->call->p.activation, wf_cpu_get(x, in, k)));
+            wf_cpu_set(y, out, k, (float)wf_cpu_ref_activation(&w->call->p, wf_cpu_get(x, in, k)));
     }
 }

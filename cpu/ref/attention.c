@@ -40,7 +40,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
         for (uint32_t d = 0; d < dim; d++)
             s += (double)wf_cpu_get(q, wf_cpu_row(q, m), (uint64_t)h * dim + d) *
                  wf_half_to_float(k[d]);
-        score[j] = s * p->scale;
+        score[j] = wf_attention_score(p, s);
         top = WF_MAX(top, score[j]);
     }
     for (uint32_t d = 0; d < dim; d++) sum[d] = 0;

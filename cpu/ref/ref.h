@@ -10,7 +10,7 @@
 #include "dev/ops.def"
 #undef X
 
-double wf_cpu_ref_activation(enum wf_activation f, double x); /* activate.c */
+double wf_cpu_ref_activation(const wf_op_params *p, double x); /* activate.c */
 wf_cpu_scratch_size wf_cpu_ref_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_grouped_gemm_scratch(const wf_call *);
 wf_cpu_scratch_size wf_cpu_ref_rope_kv_scratch(const wf_call *);

@@ -11,7 +11,7 @@ void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
         void *out = wf_cpu_row(y, m);
         for (uint32_t f = 0; f < y->cols; f++) {
             double gate = wf_cpu_get(gu, in, f), up = wf_cpu_get(gu, in, (uint64_t)y->cols + f);
-            wf_cpu_set(y, out, f, (float)(wf_cpu_ref_activation((enum wf_activation)w->call->p.activation, gate) * up));
+            wf_cpu_set(y, out, f, (float)(wf_cpu_ref_activation(&w->call->p, gate) * up));
         }
     }
 }

@@ -317,6 +317,7 @@ static weft_status check_attention(const wf_call *c)
         return bad(c, "windows are not one for each KV head");
     if (p->sink > WF_MAX_SINK) return bad(c, "sink is too large");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");
+    if (!isfinite(p->softcap) || p->softcap < 0) return bad(c, "softcap is not a number >= 0");
     if (c->out[WF_ATTENTION_RECOMPUTED].buf && !is_vector(&c->out[WF_ATTENTION_RECOMPUTED], 1)) return bad(c, "recomputed is not one number");
     if (!isfinite(p->phi) || !isfinite(p->phi_lo) || !isfinite(p->phi_hi) || p->phi_lo > p->phi_hi) {
         return bad(c, "phi, phi_lo and phi_hi must be numbers, phi_lo at most phi_hi");
@@ -335,6 +336,7 @@ static weft_status check_activate(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_ACTIVATE_X];
     if (!is(&c->out[WF_ACTIVATE_Y], x->rows, x->cols)) return bad(c, "x and y differ in shape");
+    if (c->p.activation == WF_SOFTCAP && !(c->p.softcap > 0 && isfinite(c->p.softcap))) return bad(c, "softcap is not a number > 0");
     return c->p.activation < WF_N_ACTIVATIONS ? WEFT_OK : bad(c, "there is no such activation");
 }
 

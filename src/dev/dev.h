@@ -40,7 +40,8 @@
  *                  windows [Hkv] I32 or absent
  *              out o [M, Hq D] act; recomputed [1] I32 or absent
  *              Row m attends to keys 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at
- *              index j % P. o = softmax(q.k * p.scale) v; query head h uses KV head h / (Hq / Hkv).
+ *              index j % P. o = softmax(q.k * p.scale) v; query head h uses KV head h / (Hq / Hkv). With p.softcap c, a score s
+ *              is c tanh(s / c) (wf_attention_score).
  *              With windows (sparse attention as in MoA), a KV head attends to the first p.sink keys and to the last
  *              windows[head] (0 or less: to all), as wf_attends says; keys in between are its masked range. Query heads
  *              share the window of their KV head, because its keys are read once for all of them.
@@ -53,7 +54,7 @@
  *              y = f(gate) * up, with f the p.activation, SiLU or GELU's approximation (see ACTIVATE)
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
- *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+ *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap).
  *   ROUTER     in  x [M, E] F32                                   out ids [M, T] I32; weights [M, T] F32
  *              Of a token's scores for E experts, the T largest in descending order, the lower number first among equals, NaN
  *              behind all others. weights are softmax(x) of these experts, or with p.sigmoid 1 / (1 + exp(-x)); with
@@ -97,6 +98,8 @@
 
 #include "base/base.h"
 #include "tensor/tensor.h"
+
+#include <math.h>
 
 enum wf_op {
 #define X(id, ...) WF_OP_##id,
@@ -154,10 +157,11 @@ typedef struct wf_view {
     uint8_t layout;      /* 0: rows as in the file; else as weight_layout() of the backend returned */
 } wf_view;
 
-enum wf_activation { WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_N_ACTIVATIONS };
+enum wf_activation { WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_SOFTCAP, WF_N_ACTIVATIONS };
 
 typedef struct wf_op_params {
     float eps, scale;
+    float softcap;   /* ATTENTION: of scores, 0: none; ACTIVATE: of WF_SOFTCAP */
     float gain;      /* GET_ROWS: factor of the table's rows; 0: 1 */
     uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of GEMM with silu, where it is SiLU or GELU_TANH */
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
@@ -177,6 +181,13 @@ typedef struct wf_op_params {
 static inline bool wf_attends(int32_t window, uint32_t sink, int32_t pos, int32_t j)
 {
     return j <= pos && (window <= 0 || (uint32_t)j < sink || j > pos - window);
+}
+
+/* ATTENTION: the score of a query and a key, from their product. */
+static inline double wf_attention_score(const wf_op_params *p, double product)
+{
+    double s = product * p->scale;
+    return p->softcap > 0 ? p->softcap * tanh(s / p->softcap) : s;
 }
 
 /* wf_submit and wf_launch copy the call, its views and its list of waits, so it may be on the stack. The buffers and events that it

@@ -109,6 +109,8 @@ static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t 
         int32_t value;
         all++;
         if (!hides(own, n_heads)) continue;
+        if (n->in[WF_ATTENTION_WINDOWS].value >= 0)
+            return wf_fail(WEFT_ERR_ARG, "layer %d: the model has a sliding window there; give it the window 0 for each KV head", n->layer);
         WF_TRY(add_constant(own, n_heads, g, w, &value));
         n->in[WF_ATTENTION_WINDOWS] = WF_ALL(value);
         n->p.sink = sink;

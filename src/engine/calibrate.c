@@ -50,7 +50,7 @@ static void count_row(collector *t, struct weft_calibration_layer *l, const wf_o
         for (int32_t j = 0; j <= pos; j++) {
             if (!wf_attends(t->windows[kv_head], p->sink, pos, j)) continue;
             size_t at = ((size_t)pages[j / size] * p->n_kv_head + kv_head) * (size_t)size + (size_t)(j % size);
-            double x = (double)p->scale * dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim);
+            double x = wf_attention_score(p, dot(q + (size_t)h * p->head_dim, t->k + at * p->head_dim, p->head_dim));
             if (isfinite(x)) add(&l->all, x);
             else t->broken = true;
             top = fmax(top, x);

@@ -243,11 +243,19 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
     norm(b, name, tensor, b->hp->head_dim, x, -1, y);
 }
 
+/* Does the layer attend to the last keys only? */
+static bool is_local(const wf_builder *b)
+{
+    uint32_t period = b->hp->window_period;
+    return b->hp->window && (!period || ((uint32_t)b->layer + 1) % period != 0);
+}
+
 /* What a rotation takes beside q, k and v (table, pos, slot), and the pools that it writes. */
 static void rotation(const wf_builder *b, const int32_t *pools, wf_operand in[3], wf_operand out[2])
 {
     uint32_t step = b->hp->unrotated_step;
-    in[0] = WF_ALL(step && ((uint32_t)b->layer + 1) % step == 0 ? b->unrotated : b->rope);
+    int32_t own = is_local(b) && b->hp->local_rope_base > 0 ? b->local_rope : b->rope;
+    in[0] = WF_ALL(step && ((uint32_t)b->layer + 1) % step == 0 ? b->unrotated : own);
     in[1] = WF_ALL(b->graph->inputs[WF_INPUT_POS]);
     in[2] = WF_ALL(b->graph->inputs[WF_INPUT_SLOT]);
     for (int i = 0; i < 2; i++) out[i] = WF_ALL(pools[i]);
@@ -372,6 +380,8 @@ static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int3
     wf_node attend = node_of(b, WF_OP_ATTENTION, name, rows);
     int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
+    if (b->windows >= 0 && is_local(b)) attend.in[WF_ATTENTION_WINDOWS] = WF_ALL(b->windows);
+    attend.p.softcap = b->hp->attention_softcap;
     attend.out[WF_ATTENTION_O] = WF_ALL(o);
     add_node(b, &attend);
 }
@@ -405,6 +415,19 @@ static int32_t attention(wf_builder *b, const char *norm, int32_t h, int32_t x)
 int32_t wf_build_attention(wf_builder *b, int32_t x)
 {
     return attention(b, "attn_norm", x, x);
+}
+
+/* What comes between the product and RoPE forbids to fuse them. q and k stay F32 until their norm, which writes them beside v. */
+int32_t wf_build_attention_qk_norm(wf_builder *b, int32_t x)
+{
+    const uint32_t q = b->hp->n_head * b->hp->head_dim, kv = b->hp->n_kv_head * b->hp->head_dim;
+    const wf_linear qk[] = {{"q", "attn_q", q}, {"k", "attn_k", kv}}, v = {"v", "attn_v", kv};
+    int32_t h = wf_build_norm(b, "attn_norm", "attn_norm", x);
+    int32_t raw = wf_build_linears(b, "qk", qk, 2, h, NULL, -1, WF_F32), qkv = wf_build_columns(b, q + 2 * kv);
+    wf_build_head_norm(b, "q_norm", "attn_q_norm", (wf_operand){raw, 0, q}, (wf_operand){qkv, 0, q});
+    wf_build_head_norm(b, "k_norm", "attn_k_norm", (wf_operand){raw, q, kv}, (wf_operand){qkv, q, kv});
+    wf_build_linear(b, &v, h, (wf_operand){qkv, q + kv, kv});
+    return wf_build_rope_attention(b, qkv, x);
 }
 
 int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x)
@@ -441,13 +464,14 @@ int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x)
     return swiglu(b, NULL, h, x);
 }
 
-static int32_t activate(wf_builder *b, int32_t x)
+static int32_t activate(wf_builder *b, const char *name, enum wf_activation f, int32_t x, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
-    wf_node n = node_of(b, WF_OP_ACTIVATE, "activate", rows_of(b, x));
+    wf_node n = node_of(b, WF_OP_ACTIVATE, name, rows_of(b, x));
     n.in[WF_ACTIVATE_X] = WF_ALL(x);
-    n.out[WF_ACTIVATE_Y] = WF_ALL(activation(b, n.rows, b->act, b->graph->values[x].cols));
-    n.p.activation = b->hp->activation;
+    n.out[WF_ACTIVATE_Y] = WF_ALL(activation(b, n.rows, out, b->graph->values[x].cols));
+    n.p.activation = f;
+    n.p.softcap = b->hp->logit_softcap; /* of the one that has it */
     add_node(b, &n);
     return n.out[WF_ACTIVATE_Y].value;
 }
@@ -457,7 +481,7 @@ static int32_t mlp(wf_builder *b, const char *norm, int32_t h, int32_t x)
     const wf_hparams *hp = b->hp;
     const wf_linear up = {"up", "ffn_up", hp->intermediate_size}, down = {"down", "ffn_down", hp->hidden_size};
     const wf_fuse before = {.norm = norm};
-    h = activate(b, wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act));
+    h = activate(b, "activate", hp->activation, wf_build_linears(b, "up", &up, 1, h, &before, -1, b->act), b->act);
     if (b->status != WEFT_OK) return -1;
     return wf_build_linears(b, "down", &down, 1, h, NULL, x, WF_F32);
 }
@@ -472,27 +496,30 @@ int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
     return mlp(b, NULL, h, x);
 }
 
-void wf_build_logits(wf_builder *b, int32_t x)
+static int32_t logits(wf_builder *b, int32_t x)
 {
-    b->layer = WF_ONCE;
-    if (b->status != WEFT_OK) return;
     bool tied = !find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
     int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1);
     b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
     const wf_fuse norm = {.norm = "output_norm"};
-    if (!tied) {
-        b->graph->logits = wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
-        return;
-    }
+    if (!tied) return wf_build_linears(b, "logits", &out, 1, gathered, &norm, -1, WF_F32);
     int32_t h = wf_build_norm(b, "final_norm", "output_norm", gathered);
-    if (b->status != WEFT_OK) return;
+    if (b->status != WEFT_OK) return -1;
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[WF_GEMM_X] = WF_ALL(h);
     n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself, which is stored once */
     n.out[WF_GEMM_Y] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
     add_node(b, &n);
-    b->graph->logits = n.out[WF_GEMM_Y].value;
+    return n.out[WF_GEMM_Y].value;
+}
+
+void wf_build_logits(wf_builder *b, int32_t x)
+{
+    b->layer = WF_ONCE;
+    if (b->status != WEFT_OK) return;
+    x = logits(b, x);
+    b->graph->logits = b->hp->logit_softcap > 0 ? activate(b, "logit_softcap", WF_SOFTCAP, x, WF_F32) : x;
 }
 
 void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *feed_forward)
@@ -520,15 +547,25 @@ static weft_status read_rope_factors(wf_builder *b, float *factors)
     return WEFT_OK;
 }
 
-/* [context, n_rot] pairs (cos, sin), of the rotation or of none, computed in double on the host: more accurate than any device's sin(), and one load per row. */
-static int32_t rope_table(wf_builder *b, bool rotates)
+enum rotates { NOT, AS_LOCAL, AS_ALL };
+
+/* The angle from one position to the next, of pair i of n_rot / 2. */
+static double rope_step(const wf_hparams *hp, enum rotates how, const float *factors, uint32_t i)
+{
+    if (how == NOT) return 0;
+    if (how == AS_LOCAL) return pow(hp->local_rope_base, -2.0 * i / hp->n_rot);
+    return pow(hp->rope_base, -2.0 * i / hp->n_rot) / factors[i] / hp->rope_factor;
+}
+
+/* [context, n_rot] pairs (cos, sin), of a rotation or of none, computed in double on the host: more accurate than any device's sin(), and one load per row. */
+static int32_t rope_table(wf_builder *b, enum rotates how)
 {
     const wf_hparams *hp = b->hp;
     uint32_t pairs = hp->n_rot / 2;
     float *factors = wf_calloc(pairs, sizeof *factors), *table = wf_calloc((size_t)b->context * pairs, 2 * sizeof *table);
     weft_status s = factors && table ? read_rope_factors(b, factors) : WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) {
-        double step = !rotates ? 0 : pow(hp->rope_base, -2.0 * i / hp->n_rot) / factors[i] / hp->rope_factor;
+        double step = rope_step(hp, how, factors, i);
         for (uint32_t pos = 0; pos < b->context; pos++) {
             table[((size_t)pos * pairs + i) * 2] = (float)cos(pos * step);
             table[((size_t)pos * pairs + i) * 2 + 1] = (float)sin(pos * step);
@@ -538,6 +575,18 @@ static int32_t rope_table(wf_builder *b, bool rotates)
     if (s == WEFT_OK) return add_made(b, table, b->context, hp->n_rot);
     free(table);
     return fail(b, s);
+}
+
+/* The attention window, for each KV head. */
+static int32_t windows(wf_builder *b)
+{
+    uint32_t n = b->hp->n_kv_head;
+    int32_t *list = wf_calloc(n, sizeof *list);
+    if (!list) return fail(b, WEFT_ERR_NOMEM);
+    for (uint32_t i = 0; i < n; i++) list[i] = (int32_t)b->hp->window;
+    int32_t v = add_weight(b, &(wf_weight){.made = list, .dtype = WF_I32, .rows = 1, .cols = n});
+    if (v < 0) free(list);
+    return v;
 }
 
 /* A tensor that no op reads means that the model is not the one that was built. */
@@ -559,8 +608,11 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
-    if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = rope_table(&b, true);
-    if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = rope_table(&b, false);
+    if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = rope_table(&b, AS_ALL);
+    if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = rope_table(&b, NOT);
+    if (b.status == WEFT_OK && hp->local_rope_base > 0) b.local_rope = rope_table(&b, AS_LOCAL);
+    b.windows = -1;
+    if (b.status == WEFT_OK && hp->window && hp->window < context) b.windows = windows(&b);
     if (b.status == WEFT_OK) arch->graph(&b);
     if (b.status == WEFT_OK) check_all_used(&b);
     free(b.used);

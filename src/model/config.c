@@ -80,12 +80,43 @@ static weft_status copy_context(const reader *r)
     WF_TRY(wf_json_u32(r->config, row->theirs, &context));
     WF_TRY(wf_json_u32(r->config, "sliding_window", &window));
     WF_TRY(wf_json_bool(r->config, "use_sliding_window", &used));
+    used &= !r->arch->keys || !r->arch->keys->windows;
     if (!context) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing or 0", row->theirs);
     if (used && window < context) {
         wf_log(WEFT_LOG_WARN, "the model attends to the last %u tokens (sliding_window): its context of %u is cut to that", window, context);
         context = window;
     }
     return wf_folder_u32(r->g, key(r, k, "context_length"), context);
+}
+
+/* The place of the first layer that attends to all keys tells the period, which the others have to follow. */
+static weft_status period_of(json_t *list, uint32_t *period)
+{
+    size_t i;
+    json_t *type;
+    *period = 0;
+    json_array_foreach(list, i, type) {
+        const char *name = json_string_value(type);
+        if (!name || !wf_listed("full_attention sliding_attention", name))
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "'layer_types' has '%.32s'; weft knows full_attention and sliding_attention", name ? name : "what is no name");
+        bool full = *name == 'f';
+        if (full && !*period) *period = (uint32_t)i + 1;
+        if (full != (*period && (i + 1) % *period == 0))
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "'layer_types' does not have full_attention every so many layers, at %zu", i);
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const json_t *config)
+{
+    char k[96];
+    json_t *list;
+    uint32_t period = 0;
+    snprintf(k, sizeof k, "%s.attention.sliding_window_pattern", arch);
+    WF_TRY(wf_json_array(config, "layer_types", &list));
+    if (list) WF_TRY(period_of(list, &period));
+    else WF_TRY(wf_json_u32(config, "sliding_window_pattern", &period));
+    return list || period ? wf_folder_u32(g, k, period) : WEFT_OK;
 }
 
 /* ---- rotation -------------------------------------------------------------------------------------- */
@@ -150,7 +181,9 @@ static weft_status read_rope(const reader *r)
     const char *type = NULL;
     WF_TRY(wf_json_object(r->config, "rope_scaling", &o));
     WF_TRY(wf_json_object(r->config, "rope_parameters", &newer));
-    const json_t *with_base = newer && json_object_get(newer, "rope_theta") ? newer : r->config;
+    const json_t *with_base = r->config;
+    if (newer && json_object_get(newer, "full_attention")) WF_TRY(wf_json_object(newer, "full_attention", &newer)); /* Gemma 3 has two */
+    if (newer && json_object_get(newer, "rope_theta")) with_base = newer;
     if (newer) o = newer;
     WF_TRY(copy_number(r, with_base, &(wf_folder_key){"rope_theta", "rope.freq_base", true, 0}));
     WF_TRY(wf_json_float(with_base, "rope_theta", &base));

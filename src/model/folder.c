@@ -42,7 +42,7 @@ void *wf_folder_keep(wf_gguf *g, const void *data, size_t size)
     if (!wf_grow(&f->kept, f->n_kept, &f->cap_kept, sizeof *f->kept)) return NULL;
     void *p = wf_calloc(size + 1, 1); /* strings end with a NUL */
     if (!p) return NULL;
-    if (size) memcpy(p, data, size);
+    if (data && size) memcpy(p, data, size);
     return f->kept[f->n_kept++] = p;
 }
 

@@ -34,12 +34,17 @@ struct json_t;
 typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
+    bool windows;              /* its layers may have sliding windows */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
     weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;
 
 /* For wf_folder_name: a matrix, kept by g, whose rows were columns; vectors stay. */
 weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
+
+/* Adds the period of local layers, "attention.sliding_window_pattern" of arch, from layer_types or the older sliding_window_pattern, where config.json
+ * has either. */
+weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const struct json_t *config);
 
 /* ---- filling an object: the folder reader, and who writes a file --------------------------------- */
 
@@ -55,7 +60,7 @@ weft_status wf_folder_array(wf_gguf *g, const char *key, enum wf_gguf_type item,
 weft_status wf_folder_add(wf_gguf *g, const wf_gguf_kv *kv);
 weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t);
 uint32_t wf_folder_get(const wf_gguf *g, const char *key); /* as added; 0: it was not */
-/* Memory that lives as long as g; NULL with a message. */
+/* Memory that lives as long as g, with a copy of data, or zeros where that is NULL; NULL with a message. */
 void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
 /* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. *rope: factors that divide the
  * rotation's frequencies, one for each pair, kept by g; NULL: none. */

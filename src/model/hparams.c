@@ -117,6 +117,19 @@ static weft_status read_heads(const wf_gguf *f, const char *arch, wf_hparams *hp
     return WEFT_OK;
 }
 
+/* What keeps what the architecture has set, unless the file says otherwise. */
+static weft_status read_attention(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    char k[96];
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.sliding_window"), false, &hp->window));
+    if (hp->window > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %u, want at most %d", f->path, k, hp->window, INT32_MAX);
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.sliding_window_pattern"), false, &hp->window_period));
+    WF_TRY(wf_hparams_factor(f, arch, "attention.scale", &hp->attention_scale));
+    WF_TRY(wf_hparams_factor(f, arch, "attn_logit_softcapping", &hp->attention_softcap));
+    WF_TRY(wf_hparams_factor(f, arch, "final_logit_softcapping", &hp->logit_softcap));
+    return wf_hparams_factor(f, arch, "rope.freq_base_swa", &hp->local_rope_base);
+}
+
 static weft_status read_rope(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
     hp->rope_base = 10000;
@@ -141,6 +154,7 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_f32(f, arch, hp->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", true, &hp->eps));
     WF_TRY(read_heads(f, arch, hp));
     WF_TRY(read_rope(f, arch, hp));
+    WF_TRY(read_attention(f, arch, hp));
     const wf_gguf_tensor *embd = wf_gguf_tensor_find(f, "token_embd.weight");
     if (!embd) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing%s", f->path, f->n_tensors ? "" : " (this is a vocabulary without a model)");
     if (embd->dims[1] < 1 || embd->dims[1] > 1u << 24) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %llu rows", f->path, (unsigned long long)embd->dims[1]);

@@ -26,6 +26,10 @@ typedef struct wf_hparams {
     float attention_scale;  /* of scores; 0: 1 / sqrt(head_dim) */
     enum wf_activation gate; /* of the feed-forward */
     bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
+    uint32_t window;        /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
+    uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
+    float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
+    float attention_softcap, logit_softcap; /* 0: none */
 } wf_hparams;
 
 typedef struct wf_builder wf_builder;
@@ -88,6 +92,7 @@ struct wf_builder {
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
+    int32_t local_rope, windows; /* values of the RoPE table of local layers, and of the attention window of each KV head */
     int32_t rope, unrotated, embedding; /* values of the RoPE table, of one that turns nothing, and of the embedding table */
     float norm_gain;    /* factor of the weights of the norms being built; 0: 1 */
     uint8_t *used;      /* by tensor of the file */
@@ -131,6 +136,8 @@ int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_n
 int32_t wf_build_attention(wf_builder *b, int32_t x);
 /* Of h, which is normalised: x + attention(h), and so below. */
 int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x);
+/* The same with a norm of each head of q and k before RoPE. */
+int32_t wf_build_attention_qk_norm(wf_builder *b, int32_t x);
 /* The rest of attention, from q, k and v in adjacent columns, if they need only RoPE. */
 int32_t wf_build_rope_attention(wf_builder *b, int32_t qkv, int32_t x);
 /* x + down(f(gate(norm(x))) * up(norm(x))), f by the hyperparameters */

@@ -11,7 +11,7 @@
 typedef struct key {
     uint32_t op, variant, rows_class, decode;
     uint8_t in[WF_MAX_IN], out[WF_MAX_OUT]; /* 1 + dtype; 0: absent */
-    uint32_t layout, in_place, silu, activation;
+    uint32_t layout, in_place, silu, activation, capped;
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
 } key;
 
@@ -91,6 +91,7 @@ static key key_of(const wf_call *c, int variant)
     for (int i = 0; i < WF_MAX_OUT; i++) k.out[i] = c->out[i].buf ? 1 + c->out[i].dtype : 0;
     if (c->op != WF_OP_ROPE_KV && c->op != WF_OP_ATTENTION && !(c->op == WF_OP_GEMM && p->rope)) return k;
     k.decode = c->op == WF_OP_ATTENTION && p->max_q == 1;
+    k.capped = c->op == WF_OP_ATTENTION && p->softcap > 0;
     k.n_head = p->n_head, k.n_kv_head = p->n_kv_head, k.head_dim = p->head_dim;
     k.n_rot = p->n_rot, k.neox = p->neox, k.page_tokens = p->page_tokens;
     return k;

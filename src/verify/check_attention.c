@@ -161,7 +161,7 @@ static double largest_score(const wf_check *k, uint32_t m, uint32_t h)
         double s = 0;
         for (uint32_t i = 0; i < d; i++)
             s += (double)number_at(&k->in[WF_ATTENTION_Q], m, h * d + i) * number_at(&k->in[WF_ATTENTION_K_POOL], page, at + i);
-        top = fmax(top, s * p->scale);
+        top = fmax(top, wf_attention_score(p, s));
     }
     return top;
 }

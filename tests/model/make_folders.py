@@ -33,6 +33,9 @@ NO_KV = {k: v for k, v in SMALL.items() if k != 'num_key_value_heads'}
 GPT2 = dict(vocab_size=N_VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=512, bos_token_id=256, eos_token_id=257)
 OPT = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_dim=96, word_embed_proj_dim=64)
 FALCON = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_hidden_size=96)
+GEMMA = dict(SMALL, head_dim=32, num_hidden_layers=3, tie_word_embeddings=True)
+LOCAL = ['sliding_attention', 'sliding_attention', 'full_attention']
+GEMMA3_ROPE = dict(full_attention=dict(rope_type='linear', factor=8.0, rope_theta=1e6), sliding_attention=dict(rope_type='default', rope_theta=1e4))
 MODELS = {
     'llama': (transformers.LlamaConfig, SMALL),
     'llama3': (transformers.LlamaConfig, dict(SMALL, rope_parameters=LLAMA3, tie_word_embeddings=True, attention_bias=True, head_dim=32)),
@@ -47,6 +50,9 @@ MODELS = {
     'falcon': (transformers.FalconConfig, FALCON),
     'falcon40b': (transformers.FalconConfig, dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True)),
     'command-r': (transformers.CohereConfig, dict(SMALL, logit_scale=0.25)),
+    'gemma2': (transformers.Gemma2Config, dict(GEMMA, sliding_window=8, attn_logit_softcapping=2.0, final_logit_softcapping=5.0, query_pre_attn_scalar=40)),
+    'gemma3': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=64, layer_types=LOCAL, rope_parameters=GEMMA3_ROPE, query_pre_attn_scalar=16)),
+    'gemma3-short': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=5, layer_types=LOCAL, query_pre_attn_scalar=16)),
 }
 PROMPT, GENERATED = 20, 16
 
@@ -66,7 +72,7 @@ def scale(model):
         if name.endswith('bias'):
             value = 0.3 * noise
         elif p.ndim == 1:
-            value = 1 + 0.1 * noise
+            value = ('gemma' not in model.config.model_type) + 0.1 * noise  # Gemma adds the 1
         elif 'wpe' in name or 'embed_positions' in name:
             value = 0.3 * noise
         elif 'embed' in name or 'wte' in name or 'lm_head' in name:

@@ -55,7 +55,7 @@ static bool activations(op_cases *s)
 {
     for (uint32_t i = 0; i < 4 * WF_N_ACTIVATIONS; i++) {
         wf_case c = {.op = WF_OP_ACTIVATE, .in = acts[i % 2], .out = acts[i / 2 % 2], .m = ANY(s, row_counts), .k = i % 3 ? ANY(s, sizes) : LARGE,
-                     .p = {.activation = i / 4}};
+                     .p = {.activation = i / 4, .softcap = 3}};
         if (!add(s, c)) return false;
     }
     return true;
@@ -357,6 +357,7 @@ static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, cons
     static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
     wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows};
     if (windows) c.p.sink = ANY(s, sinks);
+    if (windows == WF_WINDOWS_MIXED && mode % 2) c.p.softcap = 1.5f;
     c.max_kv = ANY(s, lengths);
     gen_phi(s, &c.p);
     c.n_seqs = mode == PREFILL ? 1 + below(s, 2) : 1 + below(s, 5);

@@ -313,6 +313,8 @@ static void spoilt_params_are_refused(void **state)
     c.in[WF_RMSNORM_W].cols = c.in[WF_RMSNORM_W].stride = 5;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     REFUSED(WF_OP_ATTENTION, c.p.scale = NAN);
+    REFUSED(WF_OP_ATTENTION, c.p.softcap = -1);
+    REFUSED(WF_OP_ATTENTION, c.p.softcap = INFINITY);
     REFUSED(WF_OP_ATTENTION, c.p.sink = WF_MAX_SINK + 1);
     REFUSED(WF_OP_ATTENTION, c.p.scale = INFINITY);
     REFUSED(WF_OP_ATTENTION, c.p.phi = NAN);

@@ -1,0 +1,40 @@
+/* gemma3: Gemma 3, text. As Gemma 2, but q and k are normalised head by head instead of a soft cap, five layers of six have a sliding
+ * window, and these rotate with a base of their own. */
+#include "model/arch/gemma.h"
+#include "model/json.h"
+#include "model/model.h"
+
+static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
+{
+    enum { LAYERS_27B = 62 };
+    hp->window_period = 6;
+    hp->local_rope_base = 10000;
+    return wf_gemma_hparams(f, "gemma3", LAYERS_27B, hp);
+}
+
+static void graph(wf_builder *b)
+{
+    wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_swiglu);
+}
+
+static weft_status read(wf_gguf *g, const json_t *config)
+{
+    json_t *rope, *local = NULL;
+    float base = 10000;
+    WF_TRY(wf_json_object(config, "rope_parameters", &rope));
+    if (rope) WF_TRY(wf_json_object(rope, "sliding_attention", &local));
+    WF_TRY(wf_json_float(local ? local : config, local ? "rope_theta" : "rope_local_base_freq", &base));
+    WF_TRY(wf_folder_f32(g, "gemma3.rope.freq_base_swa", base));
+    return wf_gemma_config(g, "gemma3", config);
+}
+
+static const wf_folder_key rows[] = {
+    {"head_dim", "attention.key_length", false, 256},
+    {"head_dim", "attention.value_length", false, 256},
+    {"sliding_window", "attention.sliding_window", false, 4096},
+    {"attn_logit_softcapping", "attn_logit_softcapping", true, 0},
+    {"final_logit_softcapping", "final_logit_softcapping", true, 0},
+    {NULL, NULL, false, 0},
+};
+static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .read = read};
+const wf_arch wf_arch_gemma3 = {"gemma3", "Gemma3ForCausalLM", wf_gemma_names, hparams, graph, &keys};
