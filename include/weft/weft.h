@@ -136,7 +136,6 @@ struct weft_model_params {
 struct weft_model_info {
     const char *path, *name, *arch, *vocab_type, *pre_tokenizer;
     const char *chat_template;     /* the template text in the file, or NULL */
-    const char *chat_name;         /* name of the template, if weft recognises the text, or NULL */
     uint32_t gguf_version; /* 0: a folder */
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t rope_dim;
@@ -232,15 +231,27 @@ struct weft_message {
     const char *role;    /* "system", "user", "assistant", "tool" (the result of one) */
     const char *content;
 };
-/* Renders a conversation with the named template (NULL: the model's own), up to the start of the assistant's turn, as token ids.
- * Contents never become control tokens, whatever they spell: only the template's own text does. *ids is allocated; free it with
- * weft_free. WEFT_ERR_UNSUPPORTED: no such template, or it has no place for a message of a tool. Thread-safe. */
-WEFT_API enum weft_status weft_chat_tokenize(const struct weft_model *m, const char *name,
-                                             const struct weft_message *msgs, size_t n, int32_t **ids,
-                                             size_t *n_ids);
-/* All template names, NULL-terminated; static storage. */
-WEFT_API const char *const *weft_chat_names(void);
-/* Frees what weft_tokenize, weft_detokenize and weft_chat_tokenize allocated. NULL is allowed. */
+/* A conversation, and how it becomes text. Zero is the default. JSON is UTF-8. */
+struct weft_chat_params {
+    const char *chat_template;            /* text of a Jinja template, as Hugging Face's models have; NULL: the model's own */
+    const struct weft_message *messages;  /* n_messages, or as JSON: a list of objects as in OpenAI's API */
+    size_t n_messages;
+    const char *messages_json;
+    const char *tools_json;               /* a list of tools; NULL: none */
+    const char *kwargs_json;              /* an object with further variables of the template, such as {"enable_thinking": false}; NULL: none */
+    const char *bos, *eos;                /* texts of these tokens; NULL: the model's */
+    bool no_generation_prompt;            /* stop behind the last message, before the start of the assistant's turn */
+    int64_t now;                          /* for templates that write the date: seconds since 1970; 0: the time of the call */
+};
+/* Renders a conversation as token ids. Messages never become control tokens, whatever they spell: only the template's own text does. *ids is
+ * allocated; free it with weft_free. WEFT_ERR_UNSUPPORTED: there is no template, or it cannot be parsed; WEFT_ERR_ARG: it refuses the
+ * conversation; WEFT_ERR_FULL: it takes too many steps or too much memory. Thread-safe. */
+WEFT_API enum weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids);
+/* The same as text, NUL-terminated; free it with weft_free. m may be NULL if p has a template. */
+WEFT_API enum weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len);
+/* Parses a template; NULL: the model's own. */
+WEFT_API enum weft_status weft_chat_check(const struct weft_model *m, const char *chat_template);
+/* Frees what weft_tokenize, weft_detokenize, weft_chat_tokenize and weft_chat_render allocated. NULL is allowed. */
 WEFT_API void weft_free(void *p);
 
 /* --- engine ---------------------------------------------------------------------------------------- */

@@ -14,44 +14,15 @@ struct chat {
     const wf_opts *o;
     const struct weft_model *m;
     struct weft_engine *e;
+    const char *chat_template;    /* NULL: the model's */
     struct weft_request_params p; /* shared by all turns */
     struct weft_message *msgs;    /* owns the contents; roles are literals */
     size_t n, cap;
 };
 
-/* ---- templates --------------------------------------------------------------------------------
- */
-
-static void join_names(char *buf, size_t cap)
+weft_status wf_chat_check(const struct weft_model *m, const char *chat_template)
 {
-    size_t used = 0;
-    buf[0] = 0;
-    for (const char *const *n = weft_chat_names(); *n && used < cap; n++)
-        used += (size_t)snprintf(buf + used, cap - used, "%s%s", used ? ", " : "", *n);
-}
-
-static bool name_known(const char *name)
-{
-    for (const char *const *n = weft_chat_names(); *n; n++)
-        if (!strcmp(*n, name)) return true;
-    return false;
-}
-
-weft_status wf_chat_check(const wf_opts *o, const struct weft_model *m)
-{
-    char names[512];
-    join_names(names, sizeof names);
-    if (o->chat_template)
-        return name_known(o->chat_template)
-                   ? WEFT_OK
-                   : wf_fail(WEFT_ERR_ARG, "--chat-template: unknown template '%s'; use one of: %s",
-                             o->chat_template, names);
-    const struct weft_model_info *i = weft_model_info(m);
-    if (i->chat_name) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "%s; pass --chat-template NAME, one of: %s",
-                   i->chat_template ? "weft does not recognise the model's chat template"
-                                    : "the model has no chat template",
-                   names);
+    return wf_fail_param(weft_chat_check(m, chat_template), "--chat");
 }
 
 /* ---- messages ---------------------------------------------------------------------------------
@@ -100,7 +71,8 @@ static int turn(struct chat *c, const char *text, wf_generation *a)
     size_t before = c->n, n = 0;
     int32_t *ids = NULL;
     weft_status s = add(c, "user", text);
-    if (!s) s = weft_chat_tokenize(c->m, c->o->chat_template, c->msgs, c->n, &ids, &n);
+    struct weft_chat_params chat = {.chat_template = c->chat_template, .messages = c->msgs, .n_messages = c->n};
+    if (!s) s = weft_chat_tokenize(c->m, &chat, &ids, &n);
     int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
     weft_free(ids);
     if (!rc) rc = (s = add(c, "assistant", a->text ? a->text : "")) ? wf_say_error(s) : 0;
@@ -124,7 +96,7 @@ static void greet(const wf_opts *o, bool has_template)
     if (!isatty(STDIN_FILENO)) return;
     if (!has_template)
         wf_note(o, "the model has no chat template, so each line is continued as plain text; "
-                   "set one with --chat-template NAME");
+                   "set one with --chat-template FILE");
     wf_note(o, "Ctrl-C stops generation, /clear starts a new conversation, Ctrl-D exits");
 }
 
@@ -163,9 +135,9 @@ static int loop(struct chat *c, wf_line *in, bool has_template)
 }
 
 int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                 struct weft_request_params p, bool has_template)
+                 struct weft_request_params p, const char *chat_template, bool has_template)
 {
-    struct chat c = {.o = o, .m = m, .e = e, .p = p};
+    struct chat c = {.o = o, .m = m, .e = e, .chat_template = chat_template, .p = p};
     wf_line *in = NULL;
     weft_status s = start(&c);
     if (!s) s = wf_line_open(&in);
@@ -184,9 +156,9 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
 }
 
 int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                 struct weft_request_params p, const char *text)
+                 struct weft_request_params p, const char *chat_template, const char *text)
 {
-    struct chat c = {.o = o, .m = m, .e = e, .p = p};
+    struct chat c = {.o = o, .m = m, .e = e, .chat_template = chat_template, .p = p};
     wf_generation a = {0};
     wf_generate_catch_interrupts();
     weft_status s = start(&c);

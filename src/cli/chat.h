@@ -4,13 +4,13 @@
 
 #include "cli/cli.h"
 
-/* Checks --chat-template, or the model's own template without it. WEFT_ERR_ARG lists the known names. */
-weft_status wf_chat_check(const wf_opts *o, const struct weft_model *m);
+/* Checks a template; NULL: the model's own. */
+weft_status wf_chat_check(const struct weft_model *m, const char *chat_template);
 /* Sends one message from -p or -f. Returns an exit code. */
 int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                 struct weft_request_params p, const char *text);
+                 struct weft_request_params p, const char *chat_template, const char *text);
 /* Reads lines until end of input and replies to each; without a template, continues each. */
 int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                 struct weft_request_params p, bool has_template);
+                 struct weft_request_params p, const char *chat_template, bool has_template);
 
 #endif

@@ -70,6 +70,10 @@ typedef struct wf_opts {
     int32_t n_predict;
     bool ignore_eos, chat;
     const char *system, *chat_template;
+    struct { /* of `weft template` */
+        const char *messages, *tools, *kwargs, *bos, *eos, *now;
+        bool add_generation_prompt;
+    } conversation;
     bool no_add_special, no_parse_special, hide_special;
     wf_list tokens;
     const char *logits;
@@ -142,7 +146,7 @@ typedef struct wf_command {
 extern const wf_opt_group wf_group_model, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_text, wf_group_special, wf_group_batching,
     wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
-extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize,
+extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
     wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
     wf_cmd_serve;
 
@@ -171,6 +175,8 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
 void wf_on_progress(void *user, const char *what, double fraction);
 int wf_print_devices(void);
 /* Reads the text of -p, -f or, if use_stdin, standard input. *text is malloc'ed. Returns 0 or an exit code. */
+/* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
+int wf_read_template(const char *path, char **text);
 int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
 /* Sets the defaults of --max-num-seqs and --kv-memory for serving. */
 void wf_batching_defaults(struct weft_engine_params *p);

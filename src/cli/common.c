@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define TEXT_MAX ((size_t)1 << 30)
+#define TEMPLATE_MAX ((size_t)4 << 20)
 #define SECOND_NS 500000000u /* a second Ctrl-C comes at least this much later */
 #define DEFAULT_SEQS     64
 #define DEFAULT_CONTEXTS 8 /* size of the KV cache; few sequences fill their context */
@@ -241,6 +242,18 @@ int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len)
     weft_status s = is_stdin ? wf_read_fd(STDIN_FILENO, "standard input", TEXT_MAX, text, len)
                              : wf_read_file(o->file, TEXT_MAX, text, len);
     return s ? wf_say_error(s) : 0;
+}
+
+/* One that cannot be parsed is refused before any model is opened. */
+int wf_read_template(const char *path, char **text)
+{
+    size_t len = 0;
+    if (!path) return 0;
+    weft_status s = wf_need_regular(path);
+    if (!s) s = wf_read_file(path, TEMPLATE_MAX, text, &len);
+    if (!s && strlen(*text) != len) s = wf_fail(WEFT_ERR_ARG, "%s has a zero byte, so it is no text", path);
+    if (!s) s = weft_chat_check(NULL, *text);
+    return s ? wf_say_error(wf_fail_param(s, "--chat-template")) : 0;
 }
 
 bool wf_out(const char *text, size_t len)

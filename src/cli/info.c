@@ -47,6 +47,14 @@ static int print_devices(void)
 /* ---- model ------------------------------------------------------------------------------------
  */
 
+static void print_template(const struct weft_model *m)
+{
+    const char *text = weft_model_info(m)->chat_template;
+    bool good = text && !weft_chat_check(m, NULL);
+    if (!text || good) printf(text ? "chat template    %zu bytes\n" : "chat template    none\n", text ? strlen(text) : 0);
+    else printf("chat template    not usable: %s\n", weft_last_error());
+}
+
 static void print_hyperparameters(const struct weft_model_info *i)
 {
     char params[32], file[32];
@@ -70,9 +78,6 @@ static void print_hyperparameters(const struct weft_model_info *i)
     printf("vocabulary       %u tokens, BOS %d, EOS %d\n", i->n_vocab, i->bos, i->eos);
     print_text("tokenizer", i->vocab_type);
     print_text("pre-tokenizer", i->pre_tokenizer);
-    printf("chat template    %s\n", i->chat_name       ? i->chat_name
-                                    : i->chat_template ? "not recognised"
-                                                       : "none");
 }
 
 static void print_formats(const struct weft_model *m)
@@ -203,6 +208,7 @@ static int print_model(const wf_opts *o)
     if (rc) return rc;
     const struct weft_model_info *i = weft_model_info(m);
     print_hyperparameters(i);
+    print_template(m);
     if (i->n_tensors) {
         print_formats(m);
         print_memory(o, m);

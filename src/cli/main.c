@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 static const wf_command *const commands[] = {
-    &wf_cmd_run,        &wf_cmd_serve, &wf_cmd_info,      &wf_cmd_convert, &wf_cmd_tokenize,    &wf_cmd_detokenize,
+    &wf_cmd_run,        &wf_cmd_serve, &wf_cmd_info,      &wf_cmd_convert, &wf_cmd_tokenize,    &wf_cmd_detokenize, &wf_cmd_template,
     &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_bench_ops, &wf_cmd_bench_throughput, &wf_cmd_bench_serve,
     &wf_cmd_tune,       &wf_cmd_calibrate, &wf_cmd_plan, &wf_cmd_selftest, &wf_cmd_kernels,
 };

@@ -21,8 +21,8 @@ static const wf_opt chat_rows[] = {
     {0, "chat", NULL, "apply the chat template to -p, -f or each line of standard input", WF_OPT_FLAG,
      AT(chat)},
     {0, "system", "TEXT", "system message (implies --chat)", WF_OPT_TEXT, AT(system)},
-    {0, "chat-template", "NAME",
-     "built-in chat template (implies --chat; default: the model's; '?' lists them)", WF_OPT_TEXT,
+    {0, "chat-template", "FILE",
+     "Jinja chat template in a file (implies --chat; default: the model's)", WF_OPT_TEXT,
      AT(chat_template)},
 };
 static const WF_GROUP(chat_group, "Chat", chat_rows);
@@ -65,56 +65,51 @@ static int complete(const wf_opts *o, const struct weft_model *m, struct weft_en
 
 enum mode { COMPLETE, CHAT_ONCE, CHAT_LOOP, PLAIN_LOOP };
 
-static int choose_mode(const wf_opts *o, const struct weft_model *m, enum mode *mode)
+static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, enum mode *mode)
 {
     bool has_text = o->prompt || o->file;
     bool wants_chat = o->chat || o->system || o->chat_template;
     if (!wants_chat && (has_text || !isatty(STDIN_FILENO))) return *mode = COMPLETE, 0;
-    weft_status s = wf_chat_check(o, m);
+    weft_status s = wf_chat_check(m, chat_template);
     if (s && wants_chat) return wf_say_error(s);
     *mode = s ? PLAIN_LOOP : has_text ? CHAT_ONCE : CHAT_LOOP;
     return 0;
 }
 
 static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                      enum mode mode, const char *text, size_t len)
+                      enum mode mode, const char *chat_template, const char *text, size_t len)
 {
     struct weft_request_params p = request_params(o);
     switch (mode) {
     case CHAT_ONCE:
-        return wf_chat_once(o, m, e, p, text);
+        return wf_chat_once(o, m, e, p, chat_template, text);
     case CHAT_LOOP:
-        return wf_chat_loop(o, m, e, p, true);
+        return wf_chat_loop(o, m, e, p, chat_template, true);
     case PLAIN_LOOP:
-        return wf_chat_loop(o, m, e, p, false);
+        return wf_chat_loop(o, m, e, p, NULL, false);
     default:
         return complete(o, m, e, p, text, len);
     }
 }
 
-static int print_templates(void)
-{
-    for (const char *const *n = weft_chat_names(); *n; n++) printf("%s\n", *n);
-    return 0;
-}
-
 static int cmd_run(const wf_opts *o)
 {
-    if (o->chat_template && !strcmp(o->chat_template, "?")) return print_templates();
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
-    char *text = NULL;
+    char *text = NULL, *chat_template = NULL;
     size_t len = 0;
     enum mode mode = COMPLETE;
     int rc = o->prompt || o->file ? wf_read_text(o, false, &text, &len) : 0;
     /* Editors end a file with a newline that is not part of the prompt. */
     if (!rc && o->file && len && text[len - 1] == '\n') text[--len] = 0;
+    if (!rc) rc = wf_read_template(o->chat_template, &chat_template);
     if (!rc) rc = wf_open_model(o, false, &m);
-    if (!rc) rc = choose_mode(o, m, &mode);
+    if (!rc) rc = choose_mode(o, m, chat_template, &mode);
     if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
-    if (!rc) rc = write_text(o, m, e, mode, text ? text : "", len);
+    if (!rc) rc = write_text(o, m, e, mode, chat_template, text ? text : "", len);
     weft_engine_close(e);
     weft_model_close(m);
+    free(chat_template);
     free(text);
     return rc;
 }

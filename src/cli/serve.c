@@ -1,6 +1,7 @@
 /* serve: options of the server; opens its model and engine. */
 #include "cli/cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(field) offsetof(wf_opts, field)
@@ -23,7 +24,7 @@ static const WF_GROUP(listen_group, "Listening", listen_rows);
 static const wf_opt served_rows[] = {
     {0, "served-model-name", "NAME", "model name in the API (default: the file's name)",
      WF_OPT_TEXT, AT(serve.model_name)},
-    {0, "chat-template", "NAME", "built-in chat template (default: the model's; `weft run --chat-template '?'` lists them)", WF_OPT_TEXT,
+    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's)", WF_OPT_TEXT,
      AT(serve.chat_template)},
 };
 static const WF_GROUP(served_group, "API", served_rows);
@@ -96,14 +97,6 @@ static int open_both(void *user, wf_opening *out)
     return rc;
 }
 
-/* Rejects an unknown template before the model loads. */
-static bool template_known(const char *name)
-{
-    for (const char *const *n = weft_chat_names(); name && *n; n++)
-        if (!strcmp(*n, name)) return true;
-    return !name;
-}
-
 /* Is it a valid start of a Prometheus metric name? */
 static bool prefix_good(const char *p)
 {
@@ -116,13 +109,12 @@ static int cmd_serve(const wf_opts *o)
     context c = {.o = o, .engine = o->engine};
     wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
-    if (!template_known(p.chat_template))
-        return wf_usage(
-            o->command,
-            "unknown chat template '%s'; `weft run --chat-template '?'` lists them",
-            p.chat_template);
     if (!prefix_good(p.metrics_prefix))
         return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
+    char *chat_template = NULL;
+    int rc = wf_read_template(p.chat_template, &chat_template);
+    if (rc) return free(chat_template), rc;
+    p.chat_template = chat_template;
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.max_running = c.engine.n_seqs;
     p.trusted_proxies = o->trusted_proxies.v;
@@ -133,7 +125,9 @@ static int cmd_serve(const wf_opts *o)
     p.profile = o->engine.profile;
     p.open = open_both;
     p.user = &c;
-    return wf_serve(&p);
+    rc = wf_serve(&p);
+    free(chat_template);
+    return rc;
 }
 
 static const wf_opt_group *const groups[] = {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 extern const uint8_t wf_demo_model[], wf_demo_model_end[]; /* demo.S */
 
@@ -31,7 +32,6 @@ static weft_status describe_strings(struct weft_model *m)
     WF_TRY(describe_string(m, "tokenizer.ggml.model", &i->vocab_type));
     WF_TRY(describe_string(m, "tokenizer.ggml.pre", &i->pre_tokenizer));
     WF_TRY(describe_string(m, "tokenizer.chat_template", &i->chat_template));
-    if (i->chat_template) i->chat_name = wf_chat_recognise(i->chat_template, strlen(i->chat_template));
     i->path = m->file->path;
     return WEFT_OK;
 }
@@ -139,6 +139,8 @@ size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, c
     return wf_token_piece(m->tokenizer, id, flags, buf, cap);
 }
 
+/* ---- conversations ---------------------------------------------------------------------------------------- */
+
 static char *special_text(const struct weft_model *m, int32_t id)
 {
     char *text = NULL;
@@ -147,24 +149,53 @@ static char *special_text(const struct weft_model *m, int32_t id)
     return text;
 }
 
-weft_status weft_chat_tokenize(const struct weft_model *m, const char *name, const struct weft_message *msgs, size_t n, int32_t **ids, size_t *n_ids)
+static weft_status find_template(const struct weft_model *m, const char *own, wf_jinja_input *in)
 {
-    if (!name) name = m->info.chat_name;
-    if (!name)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s; pass --chat-template NAME (chatml, llama2, llama3, mistral, ...)", m->info.path,
-                       m->info.chat_template ? "the chat template of this model is not one that weft knows" : "this model has no chat template");
-    char *bos = special_text(m, m->info.bos), *eos = special_text(m, m->info.eos);
-    wf_chat_text text = {0};
-    weft_status s = bos && eos ? wf_chat_render(name, bos, eos, msgs, n, &text) : WEFT_ERR_NOMEM;
-    unsigned flags = text.has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT;
-    if (!s) s = wf_tokenize_around(m->tokenizer, text.text, text.len, text.contents, text.n_contents, flags, ids, n_ids);
-    wf_chat_text_free(&text);
+    in->name = own ? "chat template" : "the model's chat template";
+    in->text = own ? own : m ? m->info.chat_template : NULL;
+    in->len = in->text ? strlen(in->text) : 0;
+    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "%s: this model has no chat template; pass --chat-template FILE", m ? m->info.path : "no model");
+}
+
+static weft_status render_chat(const struct weft_model *m, const struct weft_chat_params *p, wf_chat_text *out)
+{
+    wf_jinja_input in = {.messages = p->messages_json, .turns = p->messages, .n_turns = p->n_messages, .tools = p->tools_json, .kwargs = p->kwargs_json,
+                         .add_generation_prompt = !p->no_generation_prompt, .now = p->now ? p->now : (int64_t)time(NULL)};
+    WF_TRY(find_template(m, p->chat_template, &in));
+    char *bos = m && !p->bos ? special_text(m, m->info.bos) : wf_strdup(p->bos ? p->bos : "");
+    char *eos = m && !p->eos ? special_text(m, m->info.eos) : wf_strdup(p->eos ? p->eos : "");
+    in.bos = bos, in.eos = eos;
+    weft_status s = bos && eos ? wf_chat_render(&in, out) : WEFT_ERR_NOMEM;
     free(bos);
     free(eos);
     return s;
 }
 
-const char *const *weft_chat_names(void)
+weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids)
 {
-    return wf_chat_names();
+    wf_chat_text text = {0};
+    weft_status s = render_chat(m, p, &text);
+    const wf_jinja_output *o = &text.rendered;
+    unsigned flags = text.has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT;
+    if (!s) s = wf_tokenize_around(m->tokenizer, o->text, o->len, o->data, o->n_data, flags, ids, n_ids);
+    wf_chat_text_free(&text);
+    return s;
+}
+
+weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len)
+{
+    wf_chat_text t = {0};
+    weft_status s = render_chat(m, p, &t);
+    *text = t.rendered.text;
+    *len = t.rendered.len;
+    t.rendered.text = NULL;
+    wf_chat_text_free(&t);
+    return s;
+}
+
+weft_status weft_chat_check(const struct weft_model *m, const char *chat_template)
+{
+    wf_jinja_input in = {0};
+    WF_TRY(find_template(m, chat_template, &in));
+    return wf_jinja_check(in.name, in.text, in.len);
 }

@@ -219,10 +219,23 @@ static bool read_message(const json_t *v, struct weft_message *out, wf_http_erro
     return ok && content.failed ? wf_refuse(r, 500, "", "out of memory") : ok;
 }
 
-static bool render(const wf_server *s, const struct weft_message *m, size_t n, wf_prompt *out, wf_http_error *r)
+/* Further variables of the template, which kwargs gets as text. */
+static bool read_kwargs(const json_t *body, wf_text *kwargs, wf_http_error *r)
 {
-    weft_status e = weft_chat_tokenize(s->model, s->p.chat_template, m, n, &out->ids, &out->n);
-    return e ? wf_refuse(r, e == WEFT_ERR_UNSUPPORTED ? 501 : 400, "messages", "%s", weft_last_error()) : true;
+    json_t *v = wf_field(body, "chat_template_kwargs");
+    if (v && !json_is_object(v)) return wf_refuse(r, 400, "chat_template_kwargs", "chat_template_kwargs must be an object");
+    if (v && !wf_text_json(kwargs, v)) return wf_refuse(r, 500, "", "out of memory");
+    return true;
+}
+
+static bool render(const wf_server *s, const json_t *body, const struct weft_message *m, size_t n, wf_prompt *out, wf_http_error *r)
+{
+    wf_text kwargs = {0};
+    bool ok = read_kwargs(body, &kwargs, r);
+    struct weft_chat_params p = {.chat_template = s->p.chat_template, .messages = m, .n_messages = n, .kwargs_json = kwargs.data};
+    weft_status e = ok ? weft_chat_tokenize(s->model, &p, &out->ids, &out->n) : WEFT_OK;
+    free(kwargs.data);
+    return e ? wf_refuse(r, e == WEFT_ERR_UNSUPPORTED ? 501 : 400, "messages", "%s", weft_last_error()) : ok;
 }
 
 static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
@@ -242,7 +255,7 @@ static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, 
     for (; ok && i < n; i++) ok = read_message(json_array_get(v, i), &m[i], r);
     size_t bytes = 0;
     for (size_t k = 0; ok && k < n; k++) bytes += strlen(m[k].content);
-    if (ok) ok = check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r) && render(s, m, n, &p->prompts[0], r);
+    if (ok) ok = check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r) && render(s, body, m, n, &p->prompts[0], r);
     for (size_t k = 0; k < i; k++) free((char *)m[k].content);
     free(m);
     return ok;

@@ -31,7 +31,7 @@ static bool version(wf_job *j, json_t **out, wf_text *text)
 
 static json_t *model_card(const wf_server *s)
 {
-    bool chat = s->p.chat_template || weft_model_info(s->model)->chat_name;
+    bool chat = s->p.chat_template || weft_model_info(s->model)->chat_template;
     json_t *can = chat ? json_pack("[s,s]", "completion", "chat") : json_pack("[s]", "completion");
     return json_pack("{s:s,s:s,s:I,s:s,s:s,s:i,s:o}", "id", s->name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft", "root",
                      s->name, "max_model_len", (int)s->context, "capabilities", can);

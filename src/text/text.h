@@ -8,7 +8,7 @@
 #ifndef WF_TEXT_H
 #define WF_TEXT_H
 
-#include "base/base.h"
+#include "jinja/jinja.h"
 
 /* A vocabulary, independent of the file format: vocab.c fills it from GGUF. */
 enum wf_token_type { WF_TOKEN_NORMAL = 1, WF_TOKEN_UNKNOWN, WF_TOKEN_CONTROL, WF_TOKEN_USER, WF_TOKEN_UNUSED, WF_TOKEN_BYTE };
@@ -73,20 +73,12 @@ uint32_t wf_token_count(const wf_tokenizer *);
 /* Most bytes of text that one token stands for; 0: no limit, because bytes without a token are dropped. */
 uint32_t wf_token_longest(const wf_tokenizer *);
 
-/* Chat templates. */
-const char *wf_chat_recognise(const char *template_text, size_t len); /* a name, or NULL */
-const char *const *wf_chat_names(void);
-/* A conversation as text. Only what the template itself wrote may become control tokens; contents lists what did not come from it. */
+/* A conversation as text. Only what the template itself wrote may become control tokens. */
 typedef struct wf_chat_text {
-    char *text; /* NUL-terminated; wf_chat_text_free frees it */
-    size_t len;
-    wf_text_span *contents; /* in ascending order */
-    size_t n_contents, cap_contents;
+    wf_jinja_output rendered;
     bool has_bos; /* the template begins with BOS */
 } wf_chat_text;
-/* bos, eos: their texts, for templates that contain them. */
-weft_status wf_chat_render(const char *name, const char *bos, const char *eos, const struct weft_message *msgs, size_t n,
-                           wf_chat_text *out);
+weft_status wf_chat_render(const wf_jinja_input *in, wf_chat_text *out);
 void wf_chat_text_free(wf_chat_text *);
 
 #endif

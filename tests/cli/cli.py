@@ -12,6 +12,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 WEFT = os.environ.get("WEFT", os.path.join(ROOT, "build", "src", "cli", "weft"))
 DATA = os.environ.get("WEFT_TEST_DATA", os.path.join(ROOT, "..", "shared", "data"))
+CHATML = os.path.join(ROOT, "tests", "support", "chatml.jinja")
 CPU = ["--device", "cpu"]
 NEEDS_HARDWARE = "needs other hardware: "  # how a reason to skip begins that tests/count.py takes where CI is set
 

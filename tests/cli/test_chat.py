@@ -11,7 +11,7 @@ import unittest
 import cli
 from cli import INTERRUPTED
 
-TEMPLATE = ["--chat-template", "chatml"]
+TEMPLATE = ["--chat-template", cli.CHATML]
 PATIENCE = 120  # seconds; a slow machine may take them, a right program ends its tests at once
 
 

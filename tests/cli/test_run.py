@@ -149,19 +149,21 @@ class Chat(cli.TestCase):
     """Chats whose lines come from a pipe; the built-in model has no template of its own."""
 
     def test_needs_a_template(self):
-        r = self.fails(cli.USAGE, "--chat-template NAME", *RUN, "--chat", "-p", "Hello")
-        self.assertIn("chatml", r.err)
-        self.fails(cli.USAGE, "'frob'", *RUN, "--chat-template", "frob", "-p", "Hello")
-        self.assertIn("chatml\n", self.ok(*RUN, "--chat-template", "?").text)
+        self.fails(cli.USAGE, "--chat-template FILE", *RUN, "--chat", "-p", "Hello")
+        self.fails(cli.USAGE, "frob", *RUN, "--chat-template", "frob", "-p", "Hello")
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b"a\n{% if x %}{{ x | }}")
+            f.flush()
+            self.fails(cli.USAGE, "line 2, column 18: expected a name", *RUN, "--chat-template", f.name, "-p", "Hello")
 
     def test_once(self):
-        chat = [*RUN, "--chat-template", "chatml", "-n", 8]
+        chat = [*RUN, "--chat-template", cli.CHATML, "-n", 8]
         self.assertTrue(self.ok(*chat, "-p", "Hello").out.endswith(b"\n"))
         self.assertNotEqual(self.ok(*chat, "-p", "Hello", "--system", "You write stories about a dog.").out,
                             self.ok(*chat, "-p", "Hello").out)
 
     def test_lines(self):
-        chat = [*RUN, "--chat-template", "chatml", "--chat", "-n", 8]
+        chat = [*RUN, "--chat-template", cli.CHATML, "--chat", "-n", 8]
         one = self.ok(*chat, stdin=b"Hello\n")
         self.assertEqual(one.err.count("generated"), 1)
         self.assertEqual(self.ok(*chat, stdin=b"Hello\n/clear\nHello\n").out, one.out * 2)
@@ -169,7 +171,7 @@ class Chat(cli.TestCase):
 
     def test_long_lines_leave_the_chat_working(self):
         """One that the context does not hold, and one that would fill the memory if it never ended."""
-        chat = [*RUN, "--chat-template", "chatml", "--chat", "-n", 8, "-c", 128]
+        chat = [*RUN, "--chat-template", cli.CHATML, "--chat", "-n", 8, "-c", 128]
         one = self.ok(*chat, stdin=b"Hello\n").out
         long, endless = b"word " * 500, b"x" * (9 << 20)
         for lines, told in (([long, b"Hello"], ["context", "the line is ignored\n"]),

@@ -7,7 +7,7 @@ import unittest
 import cli
 from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "tune", "calibrate", "plan", "selftest", "kernels"]
+COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "tune", "calibrate", "plan", "selftest", "kernels"]
 
 
 class Help(cli.TestCase):

@@ -8,7 +8,7 @@
 
 static inline wf_server *server(void)
 {
-    static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = "chatml", .max_running = 16, .max_queue = 256}};
+    static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n", .max_running = 16, .max_queue = 256}};
     static struct weft_model *m;
     if (!m && weft_model_open(&(struct weft_model_params){0}, &m)) abort();
     s.model = m;

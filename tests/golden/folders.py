@@ -120,8 +120,8 @@ class Test:
 
     def beside(self, top):
         chatml, plain = "{{ '<|im_start|>' }}", "{{ '[INST]' }}<<SYS>>"
-        configs = [({'chat_template': chatml}, None, 'chatml'), ({'chat_template': [{'name': 'x', 'template': plain}, {'name': 'default', 'template': chatml}]}, None, 'chatml'),
-                   ({'chat_template': chatml}, plain, 'llama2'), ({}, None, 'none')]
+        configs = [({'chat_template': chatml}, None, f'{len(chatml)} bytes'), ({'chat_template': [{'name': 'x', 'template': plain}, {'name': 'default', 'template': chatml}]}, None, f'{len(chatml)} bytes'),
+                   ({'chat_template': chatml}, plain, f'{len(plain)} bytes'), ({}, None, 'none')]
         folder = top / 'beside'
         retype(self.sources / 'tests/model/data/llama', folder, 'BF16')
         for more, file, name in configs:

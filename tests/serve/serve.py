@@ -45,7 +45,7 @@ class Reply:
 
 
 class Server:
-    def __init__(self, *args, device=ON_CPU, template="chatml", wait=True, env=None, wrapper=()):
+    def __init__(self, *args, device=ON_CPU, template=cli.CHATML, wait=True, env=None, wrapper=()):
         self.lines = []
         self.p = subprocess.Popen([*wrapper, *self.command(*args, device=device, template=template)],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -59,7 +59,7 @@ class Server:
             self.line("is ready on")
 
     @staticmethod
-    def command(*args, device=ON_CPU, template="chatml"):
+    def command(*args, device=ON_CPU, template=cli.CHATML):
         return [cli.WEFT, "serve", "--port", "0", *(["--chat-template", template] if template else []), *device, *map(str, args)]
 
     def _read(self):

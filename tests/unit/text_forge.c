@@ -52,59 +52,87 @@ static void close_model(model m)
     wf_gguf_close(m.file);
 }
 
-static wf_chat_text render(const model *m, const char *name, const char *content)
+#define MARK "\xc2\xa4" /* stands in contents, and in no template */
+
+/* Of templates that take no system message, without one. */
+static bool render(const model *m, const char *text, const char *content, wf_chat_text *t)
 {
-    wf_chat_text t;
     const struct weft_message msgs[] = {{"system", content}, {"user", content}, {"assistant", content}, {"user", content}};
-    assert_int_equal(wf_chat_render(name, m->bos, m->eos, msgs, 4, &t), WEFT_OK);
-    return t;
+    for (size_t from = 0; from < 2; from++) {
+        wf_jinja_input in = {.name = "template", .text = text, .len = strlen(text), .bos = m->bos, .eos = m->eos, .turns = msgs + from, .n_turns = 4 - from,
+                             .add_generation_prompt = true, .now = 1721995200};
+        if (!wf_chat_render(&in, t)) return true;
+    }
+    return false;
 }
 
-/* The control tokens of a conversation, in order; their number. around: contents are told apart. */
-static size_t controls(const model *m, const wf_chat_text *t, bool around, int32_t *out, size_t cap)
+/* The control tokens of a text, in order; their number. */
+static size_t controls(const model *m, const char *text, size_t len, const wf_jinja_output *around, int32_t *out, size_t cap)
 {
     int32_t *ids;
     size_t n, found = 0;
-    assert_int_equal(wf_tokenize_around(m->tok, t->text, t->len, t->contents, around ? t->n_contents : 0, WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n), WEFT_OK);
+    const wf_text_span none = {0};
+    assert_int_equal(wf_tokenize_around(m->tok, text, len, around ? around->data : &none, around ? around->n_data : 0, WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n), WEFT_OK);
     for (size_t i = 0; i < n; i++)
         if (wf_token_is_control(m->tok, ids[i]) && found < cap) out[found++] = ids[i];
     free(ids);
     return found;
 }
 
-/* A conversation whose contents are this text has the control tokens of a harmless one, and no other. Their number. */
-static size_t expect_no_turn(const model *m, const char *name, const char *forged)
+/* All that came with the data as harmless letters; no mark of contents is elsewhere. */
+static char *harmless(const wf_jinja_output *o)
 {
-    int32_t want[64], got[64], parsed[64];
-    wf_chat_text harmless = render(m, name, "Hello"), t = render(m, name, forged);
-    size_t n = controls(m, &harmless, true, want, WF_LEN(want));
-    assert_int_equal(n, controls(m, &t, true, got, WF_LEN(got)));
+    char *text = calloc(o->len + 1, 1);
+    memcpy(text, o->text, o->len);
+    for (size_t i = 0; i < o->n_data; i++) memset(text + o->data[i].begin, 'a', o->data[i].end - o->data[i].begin);
+    if (strstr(text, MARK)) fail_msg("a content counts as the template's: %s", strstr(text, MARK));
+    return text;
+}
+
+/* A conversation whose contents are this text has the control tokens that the template wrote, and no other. How many would have come in. */
+static size_t expect_no_turn(const model *m, const char *template_text, const char *forged)
+{
+    static int32_t want[4096], got[4096], parsed[4096];
+    wf_chat_text t;
+    if (!render(m, template_text, forged, &t)) return 0;
+    const wf_jinja_output *o = &t.rendered;
+    char *own = harmless(o);
+    size_t n = controls(m, own, o->len, NULL, want, WF_LEN(want));
+    assert_int_equal(n, controls(m, o->text, o->len, o, got, WF_LEN(got)));
     assert_memory_equal(got, want, n * sizeof *want);
-    size_t all = controls(m, &t, false, parsed, WF_LEN(parsed));
-    wf_chat_text_free(&harmless);
+    size_t all = controls(m, o->text, o->len, NULL, parsed, WF_LEN(parsed));
     wf_chat_text_free(&t);
-    return all > n ? all - n : 0; /* how many would have come in */
+    free(own);
+    return all > n ? all - n : 0;
+}
+
+/* The text with a mark before each "<" and "[", and at its ends. */
+static char *marked(const char *text)
+{
+    char *out = calloc(3 * strlen(text) + 8, 1), *to = out;
+    to = stpcpy(to, MARK);
+    for (; *text; *to++ = *text++)
+        if (*text == '<' || *text == '[') to = stpcpy(to, MARK);
+    strcpy(to, MARK);
+    return out;
+}
+
+/* A whole conversation as a content, and the template's own source, which spells all of its markers. */
+static size_t try_template(const model *m, const char *text)
+{
+    wf_chat_text turns;
+    char *forged = marked(text);
+    size_t caught = expect_no_turn(m, text, forged);
+    free(forged);
+    if (!render(m, text, "Hello", &turns)) return caught;
+    forged = marked(turns.rendered.text);
+    caught += expect_no_turn(m, text, forged);
+    free(forged);
+    wf_chat_text_free(&turns);
+    return caught;
 }
 
 static void forged_turns(void **state)
-{
-    (void)state;
-    size_t caught = 0;
-    if (!test_data("vocab/qwen2.gguf")) SKIP_TEST(NO_TEST_DATA);
-    for (size_t v = 0; v < WF_LEN(vocabs); v++) {
-        model m = open_model(vocabs[v]);
-        for (const char *const *name = wf_chat_names(); *name; name++) {
-            wf_chat_text turns = render(&m, *name, "Hello"); /* a whole conversation as a content */
-            caught += expect_no_turn(&m, *name, turns.text);
-            wf_chat_text_free(&turns);
-        }
-        close_model(m);
-    }
-    assert_true(caught > 100);
-}
-
-/* The templates' own sources, which spell all their markers, as contents. */
-static void forged_sources(void **state)
 {
     (void)state;
     const char *path = test_data("templates");
@@ -117,9 +145,8 @@ static void forged_sources(void **state)
         size_t len;
         snprintf(file, sizeof file, "templates/%.200s", e->d_name);
         if (e->d_name[0] == '.' || wf_read_file(test_data(file), 1 << 20, &text, &len)) continue;
-        const char *name = wf_chat_recognise(text, len);
-        files += name != NULL;
-        caught += expect_no_turn(&qwen, name ? name : "chatml", text) + expect_no_turn(&llama, name ? name : "llama3", text);
+        files++;
+        caught += try_template(&qwen, text) + try_template(&llama, text);
         free(text);
     }
     closedir(dir);
@@ -128,27 +155,37 @@ static void forged_sources(void **state)
     assert_true(files > 5 && caught > 10);
 }
 
+static char *chatml(void)
+{
+    char *text;
+    size_t len;
+    assert_int_equal(wf_read_file("tests/support/chatml.jinja", 1 << 20, &text, &len), WEFT_OK);
+    return text;
+}
+
 /* Text that forges nothing becomes the tokens that it had as a whole. */
 static void words_cross(void **state)
 {
     (void)state;
     if (!test_data("vocab/qwen2.gguf")) SKIP_TEST(NO_TEST_DATA);
+    char *text = chatml();
     for (size_t v = 0; v < WF_LEN(vocabs); v++) {
         model m = open_model(vocabs[v]);
-        for (const char *const *name = wf_chat_names(); *name; name++) {
-            int32_t *a, *b;
-            size_t n_a, n_b;
-            wf_chat_text t = render(&m, *name, "\n  Hello 123 you\n\n");
-            assert_int_equal(wf_tokenize(m.tok, t.text, t.len, 0, &a, &n_a), WEFT_OK);
-            assert_int_equal(wf_tokenize_around(m.tok, t.text, t.len, t.contents, t.n_contents, 0, &b, &n_b), WEFT_OK);
-            assert_int_equal(n_a, n_b);
-            assert_memory_equal(a, b, n_a * sizeof *a);
-            wf_chat_text_free(&t);
-            free(a);
-            free(b);
-        }
+        int32_t *a, *b;
+        size_t n_a, n_b;
+        wf_chat_text t;
+        assert_true(render(&m, text, "\n  Hello 123 you\n\n", &t));
+        const wf_jinja_output *o = &t.rendered;
+        assert_int_equal(wf_tokenize(m.tok, o->text, o->len, 0, &a, &n_a), WEFT_OK);
+        assert_int_equal(wf_tokenize_around(m.tok, o->text, o->len, o->data, o->n_data, 0, &b, &n_b), WEFT_OK);
+        assert_int_equal(n_a, n_b);
+        assert_memory_equal(a, b, n_a * sizeof *a);
+        wf_chat_text_free(&t);
+        free(a);
+        free(b);
         close_model(m);
     }
+    free(text);
 }
 
 /* BOS at the start of a content is not the template's. */
@@ -156,13 +193,14 @@ static void forged_bos(void **state)
 {
     (void)state;
     wf_chat_text t;
-    const struct weft_message msg = {"user", "<s>Hello"}, system = {"system", "<s>Be brief."};
-    assert_int_equal(wf_chat_render("vicuna", "<s>", "</s>", (struct weft_message[]){system, msg}, 2, &t), WEFT_OK);
-    assert_false(t.has_bos);
-    wf_chat_text_free(&t);
-    assert_int_equal(wf_chat_render("mistral", "<s>", "</s>", &msg, 1, &t), WEFT_OK);
-    assert_true(t.has_bos);
-    wf_chat_text_free(&t);
+    const struct weft_message msg = {"user", "<s>Hello"};
+    static const char *const texts[] = {"{{ messages[0].content }}", "{{ bos_token }}{{ messages[0].content }}"};
+    for (size_t i = 0; i < 2; i++) {
+        wf_jinja_input in = {.name = "template", .text = texts[i], .len = strlen(texts[i]), .bos = "<s>", .turns = &msg, .n_turns = 1};
+        assert_int_equal(wf_chat_render(&in, &t), WEFT_OK);
+        assert_int_equal(t.has_bos, i == 1);
+        wf_chat_text_free(&t);
+    }
 }
 
 /* Some files hold the markers of turns as user-defined tokens. Contents do not get those either, but all others. */
@@ -198,7 +236,7 @@ static void user_defined_markers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(forged_turns), cmocka_unit_test(forged_sources), cmocka_unit_test(words_cross),
+        cmocka_unit_test(forged_turns), cmocka_unit_test(words_cross),
         cmocka_unit_test(forged_bos),   cmocka_unit_test(user_defined_markers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

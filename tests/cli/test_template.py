@@ -1,0 +1,57 @@
+"""weft template: what a chat template makes of a conversation."""
+import json
+import os
+import tempfile
+import unittest
+
+import cli
+from cli import MODEL, RUNTIME, USAGE
+
+TURNS = json.dumps([{"role": "user", "content": "Hi"}]).encode()
+
+
+class Template(cli.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def file(self, name, text):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+        return path
+
+    def rendered(self, text, *args, stdin=TURNS):
+        return self.ok("template", "--chat-template", self.file("t.jinja", text), "--messages", "-", *args, stdin=stdin).text
+
+    def test_chatml(self):
+        chat = ["template", "--chat-template", cli.CHATML, "--messages", "-"]
+        self.assertEqual(self.ok(*chat, stdin=TURNS).text, "<|im_start|>user\nHi<|im_end|>\n")
+        self.assertEqual(self.ok(*chat, "--add-generation-prompt", stdin=TURNS).text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+
+    def test_variables(self):
+        self.assertEqual(self.rendered("{{ bos_token }}{{ eos_token }}{{ x }}{{ strftime_now('%d %b %Y') }}", "--bos", "<a>", "--eos", "<b>", "--kwargs", '{"x": 1.0}',
+                                       "--now", "2024-07-26"), "<a><b>1.026 Jul 2024")
+        tools = self.file("tools.json", '[{"b": 1, "a": "é"}]')
+        self.assertEqual(self.rendered("{{ tools | tojson }}", "--tools", tools), '[{"b": 1, "a": "é"}]')
+        self.assertEqual(self.rendered("{{ tools is none }}"), "True")
+
+    def test_of_the_model(self):
+        self.fails(MODEL, "--chat-template FILE", "template", "--messages", "-", stdin=TURNS)  # the built-in model has none
+        self.assertEqual(self.ok("template", "--messages", "-", "--chat-template", self.file("t", "{{ bos_token }}"), "-m",
+                                 cli.data("vocab/llama-bpe.gguf"), stdin=TURNS).text, "<|begin_of_text|>")
+
+    def test_errors(self):
+        t = ["template", "--chat-template", self.file("t.jinja", "{{ messages[0].x.y }}")]
+        self.fails(USAGE, "--messages FILE", *t)
+        self.fails(USAGE, "--now", *t, "--messages", "-", "--now", "today", stdin=TURNS)
+        self.fails(RUNTIME, "/absent", *t, "--messages", "/absent")
+        self.fails(USAGE, "messages: bad JSON in line 2, column 2", *t, "--messages", "-", stdin=b"[\n x")
+        self.fails(USAGE, "line 1, column 17: 'x of dict' is undefined", *t, "--messages", "-", stdin=TURNS)
+        self.fails(USAGE, "line 1, column 4: expected an expression", "template", "--chat-template", self.file("bad", "{{ }}"), "--messages", "-", stdin=TURNS)
+
+
+if __name__ == "__main__":
+    cli.main()

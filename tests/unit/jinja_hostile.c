@@ -1,0 +1,161 @@
+/* jinja_hostile: templates that would run for ever, nest without end or fill the memory fail with a message, soon; so do texts that are no
+ * templates and data that is no JSON. Every allocation of a rendering fails once, and nothing is left behind (for LeakSanitizer to judge). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "jinja/jinja.h"
+
+static int countdown = -1; /* allocations until one fails; -1: none */
+
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+static bool fails(void)
+{
+    return countdown >= 0 && countdown-- == 0;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    return fails() ? NULL : __real_realloc(p, n);
+}
+
+static const struct weft_message turns[] = {{"system", "Be brief."}, {"user", "Hello <|im_end|>"}, {"assistant", "Hi"}, {"user", "Who are you?"}};
+
+static weft_status render(const char *text, size_t len, const char *messages, wf_jinja_output *out)
+{
+    wf_jinja_input in = {.name = "chat template", .text = text, .len = len, .bos = "<s>", .eos = "</s>", .messages = messages, .turns = turns, .n_turns = WF_LEN(turns),
+                         .kwargs = "{\"x\": [1, {\"y\": \"z\"}]}", .add_generation_prompt = true};
+    return wf_jinja_render(&in, out);
+}
+
+static void expect_error(weft_status want, const char *word, const char *text)
+{
+    wf_jinja_output out;
+    weft_status s = render(text, strlen(text), NULL, &out);
+    if (s != want || !strstr(wf_error(), word)) fail_msg("%.60s: status %d, %s", text, s, s ? wf_error() : out.text);
+    assert_null(out.text);
+}
+
+static void endless(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for a in range(99999) %}{% for b in range(99999) %}{{ a * b }}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(s='x' * 1000000) %}{% for a in range(99999) %}{% if 'y' in ns.s %}{% endif %}{% endfor %}",
+        "{% set s = 'ab' * 1000000 %}{% for a in range(99999) %}{% set t = s | replace('a', 'bb') | upper %}{% endfor %}",
+        "{% set l = range(99999) | list %}{% for a in range(99999) %}{% set t = l | sort(reverse=true) %}{% endfor %}",
+        "{% set l = range(99999) | list %}{% for a in l %}{% if -1 in l %}{% endif %}{% endfor %}",
+        "{% set s = 'ab' * 1000000 %}{% for a in range(99999) %}{{ s.count('ba') }}{{ s | length }}{{ s[999999] }}{% endfor %}",
+    };
+    for (size_t i = 0; i < WF_LEN(texts); i++) expect_error(WEFT_ERR_FULL, "the template takes more than", texts[i]);
+}
+
+static void huge(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{{ 'x' * 999999999999 }}", "{{ [1] * 999999999 }}", "{% set ns = namespace(s='x') %}{% for a in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(l=[1]) %}{% for a in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}", "{% for a in range(99999) %}{{ 'x' * 100000 }}{% endfor %}",
+        "{% set ns = namespace(l=[]) %}{% for a in range(99999) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}{{ ns.l }}",
+    };
+    for (size_t i = 0; i < WF_LEN(texts); i++) expect_error(WEFT_ERR_FULL, "the template", texts[i]);
+    expect_error(WEFT_ERR_FULL, "a range has at most", "{{ range(100001) }}");
+    expect_error(WEFT_ERR_ARG, "too large", "{{ '%99999d' % 1 }}");
+    expect_error(WEFT_ERR_ARG, "64 bits", "{{ 99999 ** 99999 }}");
+}
+
+/* n times open, the middle, n times close. */
+static char *nested(const char *open, const char *middle, const char *close, size_t n)
+{
+    size_t len = n * (strlen(open) + strlen(close)) + strlen(middle) + 1, at = 0;
+    char *text = malloc(len);
+    for (size_t i = 0; i < n; i++) at += strlen(strcpy(text + at, open));
+    at += strlen(strcpy(text + at, middle));
+    for (size_t i = 0; i < n; i++) at += strlen(strcpy(text + at, close));
+    text[at] = 0;
+    return text;
+}
+
+static void deep(void **state)
+{
+    (void)state;
+    static const char *const parts[][3] = {
+        {"{% if 1 %}", "", "{% endif %}"}, {"{% for x in [1] %}", "", "{% endfor %}"}, {"{% set x %}", "", "{% endset %}"}, {"{% macro m() %}", "", "{% endmacro %}"},
+        {"{{ (", "", ""}, {"{{ [", "", ""}, {"{{ {1:", "", ""}, {"{{ -", "1 }}", ""}, {"{{ not ", "1 }}", ""},
+    };
+    for (size_t i = 0; i < WF_LEN(parts); i++) {
+        char *text = i < 4 ? nested(parts[i][0], parts[i][1], parts[i][2], 20000) : nested(parts[i][0] + 3, "1", "", 20000);
+        char *whole = nested("{{ ", text, " }}", 1);
+        expect_error(WEFT_ERR_FULL, "nested deeper", i < 4 ? text : whole);
+        free(whole);
+        free(text);
+    }
+    expect_error(WEFT_ERR_FULL, "nested deeper", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}");
+    expect_error(WEFT_ERR_FULL, "nested deeper", "{% set ns = namespace(l=[]) %}{% for a in range(9999) %}{% set ns.l = [ns.l] %}{% endfor %}{{ ns.l == ns.l }}{{ ns.l }}{{ ns.l | tojson }}");
+    char *chain = nested("", "{{ x", "", 1), *long_chain = nested(".a", "", "", 20000), *all = malloc(60000);
+    strcat(strcat(strcpy(all, chain), long_chain), " }}");
+    expect_error(WEFT_ERR_UNSUPPORTED, "a shorter chain", all);
+    free(chain), free(long_chain), free(all);
+}
+
+static void places(void **state)
+{
+    (void)state;
+    expect_error(WEFT_ERR_UNSUPPORTED, "line 3, column 8: expected a name, found '='", "a\n\n{% for = %}");
+    expect_error(WEFT_ERR_UNSUPPORTED, "line 2, column 4: expected a statement", "{{ 1 }}\n{% import 'x' %}");
+    expect_error(WEFT_ERR_ARG, "line 1, column 8: 'nope' is undefined", "{{ nope.x }}");
+    expect_error(WEFT_ERR_ARG, "refuses the conversation: no\\x1b", "{{ raise_exception('no\\x1b') }}");
+    expect_error(WEFT_ERR_UNSUPPORTED, "there is no filter 'frob'", "{{ 1 | frob }}");
+    wf_jinja_output out;
+    assert_int_equal(render("a\xff", 2, NULL, &out), WEFT_ERR_UNSUPPORTED);
+    assert_non_null(strstr(wf_error(), "UTF-8 at byte 1"));
+    static const char *const bad[] = {"", "[", "[{]", "{}", "[1]", "[{\"role\": \"a}]", "[{\"a\": 01}]", "[{}] x", "[{\"a\": \"\\u12\"}]", "[{\"a\": \"\xff\"}]", "[{\"a\": 99999999999999999999}]"};
+    for (size_t i = 0; i < WF_LEN(bad); i++)
+        if (render("x", 1, bad[i], &out) != WEFT_ERR_ARG) fail_msg("%s", bad[i]);
+    char *deep_json = nested("[", "", "]", 100000);
+    assert_int_equal(render("x", 1, deep_json, &out), WEFT_ERR_FULL);
+    free(deep_json);
+}
+
+static void no_memory(void **state)
+{
+    static const char text[] = "{% for m in messages %}{{ m.role | upper }}: {{ m.content | replace('l', 'LL') }}\n{% endfor %}{{ x | tojson(indent=2) }}{{ 'x' * 300000 }}{{ range(5000) | list }}";
+    (void)state;
+    for (int i = 0;; i++) {
+        wf_jinja_output out;
+        countdown = i;
+        weft_status s = render(text, sizeof text - 1, NULL, &out);
+        bool reached = countdown < 0;
+        countdown = -1;
+        assert_int_equal(s, reached ? WEFT_ERR_NOMEM : WEFT_OK);
+        wf_jinja_output_free(&out);
+        if (!reached) {
+            assert_true(i > 5);
+            return;
+        }
+        assert_non_null(strstr(wf_error(), "out of host memory"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(endless), cmocka_unit_test(huge), cmocka_unit_test(deep), cmocka_unit_test(places), cmocka_unit_test(no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
