@@ -97,7 +97,7 @@ static bool floats(const wf_call *c)
     }                                                                                              \
     uint32_t wf_cpu_rank_activate_##level(const wf_call *c)                                        \
     {                                                                                              \
-        return wf_cpu_has_##level() && floats(c) && c->p.activation != WF_GELU && c->p.activation != WF_SOFTCAP ? rank : 0;         \
+        return wf_cpu_has_##level() && floats(c) && c->p.activation != WF_SOFTCAP ? rank : 0;      \
     }                                                                                              \
     uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *c)                                        \
     {                                                                                              \

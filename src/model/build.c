@@ -243,6 +243,11 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
     norm(b, name, tensor, b->hp->head_dim, x, -1, y);
 }
 
+void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y)
+{
+    norm(b, name, tensor, x.cols, x, -1, y);
+}
+
 /* Does the layer attend to the last keys only? */
 static bool is_local(const wf_builder *b)
 {

@@ -127,6 +127,8 @@ bool wf_build_has(const wf_builder *b, const char *tensor); /* does the file hav
 int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual);
 /* RMSNorm of each head of x, which is F32, by itself. */
 void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
+/* The same of all the columns at once. */
+void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
 /* x + attention(norm(x)); q, k, v (of one matrix or of three), RoPE, KV pages, output projection. */

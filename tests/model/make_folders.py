@@ -49,6 +49,7 @@ MODELS = {
     'opt': (transformers.OPTConfig, OPT),
     'falcon': (transformers.FalconConfig, FALCON),
     'falcon40b': (transformers.FalconConfig, dict(FALCON, new_decoder_architecture=True, num_kv_heads=2, bias=True)),
+    'olmo2': (transformers.Olmo2Config, SMALL),
     'command-r': (transformers.CohereConfig, dict(SMALL, logit_scale=0.25)),
     'gemma2': (transformers.Gemma2Config, dict(GEMMA, sliding_window=8, attn_logit_softcapping=2.0, final_logit_softcapping=5.0, query_pre_attn_scalar=40)),
     'gemma3': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=64, layer_types=LOCAL, rope_parameters=GEMMA3_ROPE, query_pre_attn_scalar=16)),
