@@ -140,6 +140,8 @@ struct weft_model_info {
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t rope_dim;
     float rope_base, rope_scale, norm_eps;
+    uint32_t n_expert, n_expert_used; /* of a mixture of experts, in each layer and for each token; 0: none */
+    uint64_t n_active;     /* parameters that a token needs: without the experts that it does not take */
     uint64_t n_params, file_bytes, weight_bytes;
     size_t n_tensors, n_meta;
     int32_t bos, eos;              /* token ids; -1: none */

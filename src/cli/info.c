@@ -67,6 +67,11 @@ static void print_hyperparameters(const struct weft_model_info *i)
     print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
+    if (i->n_expert) {
+        wf_human(i->n_active, false, params, sizeof params);
+        printf("experts          %u, of which a token takes %u: %s active parameters (%llu)\n", i->n_expert, i->n_expert_used, params,
+               (unsigned long long)i->n_active);
+    }
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head,
            i->head_dim);

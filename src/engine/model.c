@@ -53,6 +53,8 @@ static void describe_numbers(struct weft_model *m)
         i->n_params += x->dims[0] * x->dims[1] * x->dims[2] * x->dims[3];
         i->weight_bytes += x->bytes;
     }
+    i->n_expert = h->n_expert, i->n_expert_used = h->n_expert_used;
+    i->n_active = i->n_params - (uint64_t)(h->n_expert - h->n_expert_used) * h->n_layer * 3 * h->expert_size * h->hidden_size;
 }
 
 /* Finds missing tensors and wrong shapes here, before any device is opened. */

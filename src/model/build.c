@@ -28,14 +28,22 @@ static const wf_gguf_tensor *find(const wf_builder *b, const char *tensor, const
     return wf_gguf_tensor_find(b->file, name);
 }
 
-/* Checks shape and type, and marks the tensor as used. */
-static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols)
+static weft_status check_stack(const wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
+{
+    if (t->dims[0] == cols && t->dims[1] == rows && t->dims[2] == n && t->dims[3] == 1) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu, %llu], want [%u, %u, %u]", b->file->path, (int)t->name.len, t->name.data,
+                   (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], cols, rows, n);
+}
+
+/* Checks shape (n > 1: of n matrices) and type, and marks the tensor as used. */
+static weft_status check_tensors(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
 {
     const char *path = b->file->path;
     int len = (int)t->name.len;
-    if (t->dims[2] != 1 || t->dims[3] != 1)
+    if (n > 1) WF_TRY(check_stack(b, t, rows, cols, n));
+    else if (t->dims[2] != 1 || t->dims[3] != 1)
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len, t->name.data, cols, rows);
-    if (t->dims[0] != cols || t->dims[1] != rows)
+    else if (t->dims[0] != cols || t->dims[1] != rows)
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
                        (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
     if (t->dtype < 0 || t->dtype == WF_I32)
@@ -43,6 +51,11 @@ static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t
                        path, len, t->name.data, wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
     b->used[t - b->file->tensors] = 1;
     return WEFT_OK;
+}
+
+static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols)
+{
+    return check_tensors(b, t, rows, cols, 1);
 }
 
 static int32_t add_weight(wf_builder *b, const wf_weight *w)
@@ -115,20 +128,67 @@ static int32_t stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint3
     return -1;
 }
 
+static const wf_gguf_tensor **new_parts(wf_builder *b, uint32_t n)
+{
+    const wf_gguf_tensor **parts = wf_calloc(n, sizeof *parts);
+    if (!parts) fail(b, WEFT_ERR_NOMEM);
+    return parts;
+}
+
+/* Appends a tensor to those of w, which must be alike. */
+static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t rows)
+{
+    char name[96];
+    tensor_name(b, name, tensor, "weight");
+    const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
+    if (b->status != WEFT_OK) return;
+    weft_status s = t ? check_tensor(b, t, rows, w->cols) : wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name);
+    if (s == WEFT_OK && w->n_parts && w->parts[0]->dtype != t->dtype)
+        s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
+                    wf_dtypes[w->parts[0]->dtype].name);
+    if (s == WEFT_OK) w->parts[w->n_parts++] = t;
+    else fail(b, s);
+}
+
+/* The weight made of its parts, which it frees on failure. */
+static int32_t add_parts(wf_builder *b, wf_weight *w)
+{
+    int32_t v = -1;
+    if (b->status == WEFT_OK) {
+        w->dtype = (enum wf_dtype)w->parts[0]->dtype;
+        v = add_weight(b, w);
+    }
+    if (v < 0) free(w->parts);
+    return v;
+}
+
 static int32_t stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
 {
-    wf_weight w = {.cols = cols, .matrix = true, .n_parts = n};
+    wf_weight w = {.cols = cols, .matrix = true, .parts = new_parts(b, n)};
     for (uint32_t i = 0; i < n; i++) {
-        char name[96];
-        tensor_name(b, name, l[i].tensor, "weight");
-        w.parts[i] = wf_gguf_tensor_find(b->file, name);
-        if (!w.parts[i]) return fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
-        weft_status s = check_tensor(b, w.parts[i], l[i].rows, cols);
-        if (s != WEFT_OK) return fail(b, s);
+        add_part(b, &w, l[i].tensor, l[i].rows);
         w.rows += l[i].rows;
     }
-    w.dtype = (enum wf_dtype)w.parts[0]->dtype;
-    return add_weight(b, &w);
+    return add_parts(b, &w);
+}
+
+int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols)
+{
+    uint32_t n = b->hp->n_expert;
+    char name[64];
+    snprintf(name, sizeof name, "%s_exps", tensor);
+    const wf_gguf_tensor *all = find(b, name, "weight");
+    wf_weight w = {.cols = cols, .rows = n * rows, .parts = new_parts(b, n)}; /* rows as in the file: kernels for experts read no other layout */
+    if (all && w.parts) {
+        weft_status s = check_tensors(b, all, rows, cols, n);
+        if (s != WEFT_OK) fail(b, s);
+        w.parts[w.n_parts++] = all;
+    }
+    for (uint32_t e = 0; e < n && !all; e++) {
+        snprintf(name, sizeof name, "%s.%u", tensor, e);
+        add_part(b, &w, name, rows);
+    }
+    return add_parts(b, &w);
 }
 
 /* Stacks only if every layer can: all layers must have the same ops, so that one plan fits them all. */
@@ -284,7 +344,7 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     node.p.silu = fuse && fuse->silu;
     node.p.rope = fuse && fuse->pools;
     if (node.p.silu || node.p.rope) node.out[WF_GEMM_GEMM_WS] = WF_ALL(activation(b, node.rows, b->act, rows));
-    if (node.p.rope) rotation(b, fuse->pools, &node.in[WF_GEMM_TABLE], &node.out[WF_GEMM_K_POOL]);
+    if (fuse && fuse->pools) rotation(b, fuse->pools, &node.in[WF_GEMM_TABLE], &node.out[WF_GEMM_K_POOL]);
     add_node(b, &node);
 }
 

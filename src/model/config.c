@@ -36,6 +36,10 @@ static const wf_folder_key rows[] = {
     {"num_key_value_heads", "attention.head_count_kv", false, 0},
     {"head_dim", "attention.key_length", false, 0},
     {"head_dim", "attention.value_length", false, 0},
+    {"num_local_experts", "expert_count", false, 0},
+    {"num_experts", "expert_count", false, 0},
+    {"num_experts_per_tok", "expert_used_count", false, 0},
+    {"moe_intermediate_size", "expert_feed_forward_length", false, 0},
     {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true, WF_KEY_REQUIRED},
 };
 static const wf_folder_key context_row = {"max_position_embeddings", "context_length", false, WF_KEY_REQUIRED};
@@ -117,6 +121,14 @@ weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const json_t *
     if (list) WF_TRY(period_of(list, &period));
     else WF_TRY(wf_json_u32(config, "sliding_window_pattern", &period));
     return list || period ? wf_folder_u32(g, k, period) : WEFT_OK;
+}
+
+static weft_status copy_normalise(const reader *r)
+{
+    char k[96];
+    bool v = false;
+    WF_TRY(wf_json_bool(r->config, "norm_topk_prob", &v));
+    return json_object_get(r->config, "norm_topk_prob") ? wf_folder_bool(r->g, key(r, k, "expert_weights_norm"), v) : WEFT_OK;
 }
 
 /* ---- rotation -------------------------------------------------------------------------------------- */
@@ -250,6 +262,7 @@ static weft_status read_config(reader *r, bool *tied)
     WF_TRY(check_rest(r));
     WF_TRY(wf_folder_str(r->g, "general.architecture", r->arch->name));
     WF_TRY(copy_numbers(r));
+    WF_TRY(copy_normalise(r));
     WF_TRY(copy_context(r));
     const wf_folder_keys *own = r->arch->keys;
     *tied = own && own->tied;

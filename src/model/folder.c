@@ -25,6 +25,14 @@ const wf_folder_name wf_folder_decoder[] = {
     {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
     {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
     {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
+    {"model.layers.#.mlp.gate", "blk.#.ffn_gate_inp"},
+    {"model.layers.#.mlp.experts.#.gate_proj", "blk.#.ffn_gate.#"},
+    {"model.layers.#.mlp.experts.#.up_proj", "blk.#.ffn_up.#"},
+    {"model.layers.#.mlp.experts.#.down_proj", "blk.#.ffn_down.#"},
+    {"model.layers.#.block_sparse_moe.gate", "blk.#.ffn_gate_inp"}, /* Mixtral */
+    {"model.layers.#.block_sparse_moe.experts.#.w1", "blk.#.ffn_gate.#"},
+    {"model.layers.#.block_sparse_moe.experts.#.w3", "blk.#.ffn_up.#"},
+    {"model.layers.#.block_sparse_moe.experts.#.w2", "blk.#.ffn_down.#"},
     {NULL, NULL},
 };
 
@@ -100,15 +108,17 @@ uint32_t wf_folder_get(const wf_gguf *g, const char *key)
 
 /* ---- tensors ---------------------------------------------------------------------------------------- */
 
-/* Does name consist of the pattern and a last part? *layer: the digits at '#'; *rest: ".weight". */
-static bool fits(const char *name, const char *pattern, wf_str *layer, const char **rest)
+#define MAX_NUMBERS 2 /* in a name: of the layer, of an expert */
+
+/* Does name consist of the pattern and a last part? numbers: the digits at each '#'; *rest: ".weight". */
+static bool fits(const char *name, const char *pattern, wf_str numbers[MAX_NUMBERS], const char **rest)
 {
     for (; *pattern; pattern++) {
         if (*pattern != '#' && *name++ != *pattern) return false;
         if (*pattern != '#') continue;
-        *layer = (wf_str){name, strspn(name, "0123456789")};
-        if (!layer->len || layer->len > 4 || (*name == '0' && layer->len > 1)) return false;
-        name += layer->len;
+        *numbers = (wf_str){name, strspn(name, "0123456789")};
+        if (!numbers->len || numbers->len > 4 || (*name == '0' && numbers->len > 1)) return false;
+        name += numbers++->len;
     }
     *rest = name;
     return *name == '.' && !strchr(name + 1, '.');
@@ -135,22 +145,33 @@ weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t)
     return WEFT_OK;
 }
 
+/* The pattern with the numbers in it, and the rest; its length, 0: it does not fit. */
+static size_t fill_in(char *out, size_t cap, const char *pattern, const wf_str *numbers, const char *rest)
+{
+    size_t n = 0;
+    for (; *pattern && n < cap; pattern++) {
+        bool mark = *pattern == '#';
+        wf_str s = mark ? *numbers++ : (wf_str){pattern, 1};
+        n += (size_t)snprintf(out + n, cap - n, "%.*s", (int)s.len, s.data);
+    }
+    if (n < cap) n += (size_t)snprintf(out + n, cap - n, "%s", rest);
+    return n < cap ? n : 0;
+}
+
 /* GGUF's name of a tensor, kept by g, and the row of the list that it comes from; *out NULL: it is no weight. */
 static weft_status translate(wf_gguf *g, const wf_folder_name **list, const char *name, const char **out)
 {
     const wf_folder_name *names = *list;
-    wf_str layer = {0};
+    wf_str numbers[MAX_NUMBERS];
     const char *rest;
     char ours[96];
-    while (names->theirs && !fits(name, names->theirs, &layer, &rest)) names++;
-    if (!names->theirs) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
+    size_t n = 0;
+    while (names->theirs && !fits(name, names->theirs, numbers, &rest)) names++;
     *out = NULL, *list = names;
-    if (!names->ours) return WEFT_OK;
-    const char *mark = strchr(names->ours, '#');
-    int before = mark ? (int)(mark - names->ours) : (int)strlen(names->ours);
-    int n = snprintf(ours, sizeof ours, "%.*s%.*s%s%s", before, names->ours, (int)layer.len, layer.len ? layer.data : "", mark ? mark + 1 : "", rest);
-    if (n < 0 || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
-    *out = wf_folder_keep(g, ours, (size_t)n);
+    if (names->theirs && !names->ours) return WEFT_OK;
+    if (names->theirs) n = fill_in(ours, sizeof ours, names->ours, numbers, rest);
+    if (!n || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
+    *out = wf_folder_keep(g, ours, n);
     return *out ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 

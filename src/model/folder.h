@@ -13,7 +13,7 @@
 weft_status wf_model_file_open(const char *path, wf_gguf **out);
 void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
 
-/* Names of tensors without their last part (".weight"), '#' standing for the number of a layer; ours NULL: no weight of the model.
+/* Names of tensors without their last part (".weight"), '#' standing for the number of a layer, then of an expert; ours NULL: no weight of the model.
  * The list ends with NULL. */
 typedef struct wf_folder_name {
     const char *theirs, *ours;

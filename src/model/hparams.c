@@ -140,12 +140,38 @@ static weft_status read_rope(const wf_gguf *f, const char *arch, wf_hparams *hp)
     return read_scaling(f, arch, hp);
 }
 
-weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
+/* How scores become weights: llama.cpp writes 1 for a softmax and 2 for sigmoids. */
+static weft_status read_gating(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
     char k[96];
-    uint32_t experts = 0;
-    WF_TRY(wf_gguf_u32(f, key(k, arch, "expert_count"), false, &experts));
-    if (experts) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u: mixture-of-experts models are not supported", f->path, k, experts);
+    uint32_t gating = 1;
+    hp->expert_scale = 1;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "expert_gating_func"), false, &gating));
+    if (gating != 1 && gating != 2) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s is %u, which weft does not know (1: softmax, 2: sigmoid)", f->path, k, gating);
+    hp->expert_sigmoid = gating == 2;
+    WF_TRY(wf_gguf_bool(f, key(k, arch, "expert_weights_norm"), false, &hp->expert_normalise));
+    return read_f32(f, arch, "expert_weights_scale", false, &hp->expert_scale);
+}
+
+static weft_status read_experts(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    enum { MOST = 1024 };
+    char k[96];
+    hp->n_expert = 0;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "expert_count"), false, &hp->n_expert));
+    if (!hp->n_expert) return WEFT_OK;
+    WF_TRY(read_u32(f, arch, "expert_count", true, MOST, &hp->n_expert));
+    WF_TRY(read_u32(f, arch, "expert_used_count", true, hp->n_expert, &hp->n_expert_used));
+    hp->expert_size = hp->intermediate_size;
+    WF_TRY(read_u32(f, arch, "expert_feed_forward_length", false, MAX_WIDTH / 2, &hp->expert_size));
+    uint64_t widest = WF_MAX(hp->expert_size, hp->hidden_size);
+    if (widest * hp->n_expert > UINT32_MAX || 2 * widest * hp->n_expert_used > UINT32_MAX)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %u experts of %u are more than weft can run", f->path, hp->n_expert, hp->expert_size);
+    return read_gating(f, arch, hp);
+}
+
+weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
     if (!f->n_tensors) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s holds a vocabulary only, no weights: it can tokenize, not write", f->path);
     WF_TRY(read_u32(f, arch, "block_count", true, (uint32_t)WF_MIN(f->n_tensors, 4096), &hp->n_layer));
     WF_TRY(read_u32(f, arch, "embedding_length", true, MAX_WIDTH, &hp->hidden_size));
@@ -155,6 +181,7 @@ weft_status wf_hparams_read(const wf_gguf *f, const char *arch, wf_hparams *hp)
     WF_TRY(read_heads(f, arch, hp));
     WF_TRY(read_rope(f, arch, hp));
     WF_TRY(read_attention(f, arch, hp));
+    WF_TRY(read_experts(f, arch, hp));
     const wf_gguf_tensor *embd = wf_gguf_tensor_find(f, "token_embd.weight");
     if (!embd) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' is missing%s", f->path, f->n_tensors ? "" : " (this is a vocabulary without a model)");
     if (embd->dims[1] < 1 || embd->dims[1] > 1u << 24) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %llu rows", f->path, (unsigned long long)embd->dims[1]);

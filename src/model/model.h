@@ -30,6 +30,11 @@ typedef struct wf_hparams {
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
     float attention_softcap, logit_softcap; /* 0: none */
+    uint32_t n_expert, n_expert_used, expert_size; /* of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens */
+    uint32_t shared_size;   /* of the expert that every token takes besides, gated by a sigmoid; 0: there is none */
+    bool expert_normalise;  /* divide the weights of a token's experts by their sum; the file may say otherwise */
+    bool expert_sigmoid;    /* they are sigmoids of the scores instead of a softmax */
+    float expert_scale;     /* and are multiplied by this */
 } wf_hparams;
 
 typedef struct wf_builder wf_builder;
@@ -52,10 +57,9 @@ weft_status wf_arch_of_class(const char *class, const wf_arch **out);
 
 /* ---- weights ------------------------------------------------------------------------------------ */
 
-#define WF_MAX_PARTS 3
 /* A matrix of the graph: one tensor, several tensors stacked along their rows, or values computed on the host. */
 typedef struct wf_weight {
-    const wf_gguf_tensor *parts[WF_MAX_PARTS];
+    const wf_gguf_tensor **parts; /* owned by the list */
     uint32_t n_parts;
     const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 */
     enum wf_dtype dtype;
@@ -73,7 +77,7 @@ typedef struct wf_weights {
     bool in_file; /* some of them are read there: the file must not change */
 } wf_weights;
 
-/* Adds a weight and returns its value in g; takes ownership of `made`. -1 on failure: `made` still belongs to the caller. */
+/* Adds a weight and returns its value in g; takes ownership of `parts` and `made`. -1 on failure: they still belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file */
 /* Uploads every weight to the device. q is any queue of dev. */
@@ -148,6 +152,10 @@ int32_t wf_build_swiglu_of(wf_builder *b, int32_t h, int32_t x);
 /* x + down(f(up(norm(x)))), f: hparams' activation */
 int32_t wf_build_mlp(wf_builder *b, int32_t x);
 int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x);
+/* Matrices of all experts, [hp->n_expert x rows, cols]: the tensor "<tensor>_exps", or of each expert "<tensor>.<number>", stacked. */
+int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols);
+/* experts.c: x + the feed-forward of the experts that a router chooses for each token. */
+int32_t wf_build_experts(wf_builder *b, int32_t x);
 /* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent). */
 void wf_build_logits(wf_builder *b, int32_t x);
 

@@ -186,7 +186,7 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
 
 void wf_weights_free(wf_weights *w)
 {
-    for (size_t i = 0; i < w->n; i++) free((void *)w->list[i].made);
+    for (size_t i = 0; i < w->n; i++) free((void *)w->list[i].made), free(w->list[i].parts);
     free(w->list);
     for (size_t i = 0; i < w->n_files; i++) wf_buf_destroy(w->files[i]);
     free(w->files);

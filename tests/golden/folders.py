@@ -38,6 +38,8 @@ TINY = [  # architecture, variant, options of hf.py
     ('llama', 'bias', []),
     ('qwen2', 'tied', []),
     ('qwen3', 'headdim,tied', []),
+    ('llama', 'experts', ['--shards', '3']),
+    ('qwen3moe', 'gqa', []),
 ]
 TOKENS = [1, 15, 200, 77, 3, 3, 290, 42, 128, 64, 31, 7, 99, 250, 181, 12, 55, 301, 222, 9]
 
@@ -78,6 +80,18 @@ class Test:
             retype(folder, copy, kind)
             self.error(f'{folder.name} {kind}', want, self.logits(copy, ids, top / 'got.npy'))
         self.cached(folder, facts, want)
+        self.experts(folder)
+
+    def experts(self, folder):
+        """Of a mixture of experts, how many parameters a token needs."""
+        config = json.loads((folder / 'config.json').read_text())
+        n, used = config.get('num_local_experts', config.get('num_experts', 0)), config.get('num_experts_per_tok', 0)
+        if not n:
+            return
+        sizes = {name: np.prod(t['shape'], dtype=int) for name, t in header_of((folder / 'model.safetensors').read_bytes())[0].items()}
+        active = sum(sizes.values()) - sum(s for name, s in sizes.items() if '.experts.' in name) * (n - used) // n
+        text = run(self.weft, 'info', '-m', folder).decode()
+        self.say(f'{folder.name} active parameters', f'{n}, of which a token takes {used}' in text and f'active parameters ({active})' in text, str(active))
 
     def cached(self, folder, facts, want):
         rows = run(self.decode, folder, self.device, ','.join(map(str, facts['prompt'])), str(len(facts['generated']))).decode().split('\n')[:-1]
@@ -141,17 +155,21 @@ class Test:
             self.say(f'eos_token_id {eos}', least <= n <= most, f'{n} tokens')
 
 
+def header_of(data):
+    """Tensors of a safetensors file by name, and the size of their list."""
+    size = int.from_bytes(data[:8], 'little')
+    return {name: t for name, t in json.loads(data[8:8 + size]).items() if name != '__metadata__'}, size
+
+
 def retype(folder, copy, kind):
     """The folder with its weights, which are BF16, in another type."""
     copy.mkdir()
     for name in ('config.json', 'tokenizer.json', 'tokenizer_config.json', 'generation_config.json'):
         (copy / name).write_bytes((folder / name).read_bytes())
     data = (folder / 'model.safetensors').read_bytes()
-    size = int.from_bytes(data[:8], 'little')
     tensors = []
-    for name, t in json.loads(data[8:8 + size]).items():
-        if name == '__metadata__':
-            continue
+    header, size = header_of(data)
+    for name, t in header.items():
         assert t['dtype'] == 'BF16', t
         begin, end = t['data_offsets']
         bits = np.frombuffer(data[8 + size + begin:8 + size + end], '<u2').astype('<u4') << 16

@@ -304,6 +304,16 @@ class Writer:
 # ---- a model's metadata ------------------------------------------------------------------------
 
 
+EXPERT_KEYS = {
+    'experts': 'expert_count',
+    'experts_used': 'expert_used_count',
+    'expert_ffn': 'expert_feed_forward_length',
+    'expert_gating': 'expert_gating_func',
+    'expert_norm': 'expert_weights_norm',
+    'expert_scale': 'expert_weights_scale',
+}
+
+
 def add_model(w, arch, name, s, kind):
     """Hyperparameters under the names that llama.cpp's converter writes. s: a dict, see tiny.py."""
     w.add('general.architecture', arch)
@@ -320,6 +330,7 @@ def add_model(w, arch, name, s, kind):
         ('rope.freq_base', s.get('rope_base', 10000.0)),
         ('rope.dimension_count', s.get('rope_dim', s['head_dim'])),
         ('vocab_size', s['vocab']),
+        *(((EXPERT_KEYS[key], s[key]) for key in EXPERT_KEYS if key in s)),
     ):
         w.add(f'{arch}.{key}', value)
     if s['head_dim'] * s['heads'] != s['width']:
@@ -347,7 +358,19 @@ def add_vocab(w, pieces, size):
     w.add('tokenizer.ggml.add_eos_token', False)
 
 
-def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False):
+def expert_tensors(b, s, apart, kind, better):
+    """Of one layer: the router, and the matrices of all experts as one tensor each, or (apart) as older files have them."""
+    n, width, ffn = s['experts'], s['width'], s.get('expert_ffn', s['ffn'])
+    yield b + 'ffn_gate_inp.weight', (n, width), 'F32'
+    for part, rows, cols in (('gate', ffn, width), ('up', ffn, width), ('down', width, ffn)):
+        kind_of_part = better if part == 'down' else kind
+        if not apart:
+            yield f'{b}ffn_{part}_exps.weight', (n, rows, cols), kind_of_part
+        for e in range(n if apart else 0):
+            yield f'{b}ffn_{part}.{e}.weight', (rows, cols), kind_of_part
+
+
+def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False, experts_apart=False):
     """(name, shape, type) of every tensor of a Llama-shaped model, in file order."""
     width, q, kv = s['width'], s['heads'] * s['head_dim'], s['kv_heads'] * s['head_dim']
     mixed, kind = kind in MIXES, base_kind(kind)
@@ -372,6 +395,9 @@ def model_tensors(s, kind, tied=False, bias=False, freqs=False, head_norms=False
             yield f'{b}attn_{n}_norm.weight', (s['head_dim'],), 'F32'
         yield b + 'attn_output.weight', (width, q), kind
         yield b + 'ffn_norm.weight', (width,), 'F32'
+        if s.get('experts'):
+            yield from expert_tensors(b, s, experts_apart, kind, better)
+            continue
         yield b + 'ffn_gate.weight', (s['ffn'], width), kind
         yield b + 'ffn_up.weight', (s['ffn'], width), kind
         yield b + 'ffn_down.weight', (width, s['ffn']), better

@@ -16,7 +16,7 @@ import numpy as np
 from gguf_write import quantize
 from reference import File
 
-CLASSES = {'llama': 'LlamaForCausalLM', 'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM'}
+CLASSES = {'llama': 'LlamaForCausalLM', 'qwen2': 'Qwen2ForCausalLM', 'qwen3': 'Qwen3ForCausalLM', 'qwen3moe': 'Qwen3MoeForCausalLM'}
 KEYS = {
     'block_count': 'num_hidden_layers',
     'embedding_length': 'hidden_size',
@@ -41,6 +41,10 @@ NAMES = {
     'ffn_up': 'mlp.up_proj',
     'ffn_down': 'mlp.down_proj',
 }
+EXPERTS = {  # architecture: keys of config.json, names of the router and of an expert's matrices
+    'llama': ({'expert_count': 'num_local_experts'}, 'block_sparse_moe', ('w1', 'w3', 'w2')),
+    'qwen3moe': ({'expert_count': 'num_experts', 'expert_feed_forward_length': 'moe_intermediate_size'}, 'mlp', ('gate_proj', 'up_proj', 'down_proj')),
+}
 TOP = {'token_embd': 'model.embed_tokens', 'output_norm': 'model.norm', 'output': 'lm_head'}
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 
@@ -49,6 +53,10 @@ def config_of(f):
     arch = f.meta['general.architecture']
     c = {'architectures': [CLASSES[arch]], 'model_type': arch, 'hidden_act': 'silu', 'torch_dtype': 'float32'}
     c.update({theirs: f.meta[f'{arch}.{ours}'] for ours, theirs in KEYS.items() if f'{arch}.{ours}' in f.meta})
+    if f.meta.get(f'{arch}.expert_count'):
+        keys = dict(EXPERTS[arch][0], expert_used_count='num_experts_per_tok')
+        c.update({theirs: f.meta[f'{arch}.{ours}'] for ours, theirs in keys.items()})
+        c.update({'norm_topk_prob': True} if arch == 'qwen3moe' else {'architectures': ['MixtralForCausalLM']})
     c['vocab_size'] = f.tensors['token_embd.weight'][0][1]
     c['tie_word_embeddings'] = 'output.weight' not in f.tensors
     if f.meta.get(f'{arch}.rope.scaling.type') == 'linear':
@@ -59,6 +67,16 @@ def config_of(f):
 def split_halves(x, heads):
     """Rows of each head from adjacent pairs, as GGUF's `llama` has them, to halves."""
     return x.reshape(heads, -1, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
+
+
+def experts_of(layer, part, x, arch):
+    _, module, names = EXPERTS[arch]
+    if part == 'ffn_gate_inp':
+        yield f'{layer}.{module}.gate.weight', x
+        return
+    name = dict(zip(('ffn_gate_exps', 'ffn_up_exps', 'ffn_down_exps'), names))[part]
+    for e, matrix in enumerate(x):
+        yield f'{layer}.{module}.experts.{e}.{name}.weight', matrix
 
 
 def tensors_of(f, config):
@@ -72,6 +90,9 @@ def tensors_of(f, config):
             heads = {'attn_q': 'num_attention_heads', 'attn_k': 'num_key_value_heads'}.get(part)
             if heads and config['model_type'] == 'llama':
                 x = split_halves(x, config[heads])
+            if part.endswith('_exps') or part == 'ffn_gate_inp':
+                yield from experts_of(f'model.layers.{layer}', part, x, config['model_type'])
+                continue
             stem = f'model.layers.{layer}.{NAMES[part]}'
         else:
             stem = TOP[stem]

@@ -4,7 +4,7 @@
 Independent on purpose: it shares no code with weft nor with gguf_write.py, reads the file by itself
 and computes everything in plain numpy, in double precision, over the dequantised weights.
 
-    reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]
+    reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]; of experts also how close a choice was
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
 
 --attention-windows FILE: sparse attention as that file says (src/engine/attention_windows.h).
@@ -224,7 +224,7 @@ class Model:
     def __init__(self, path):
         f = self.file = File(path)
         arch = f.meta['general.architecture']
-        if arch not in ('llama', 'qwen2', 'qwen3'):
+        if arch not in ('llama', 'qwen2', 'qwen3', 'qwen3moe'):
             sys.exit(f'architecture {arch} is not supported')
         get = lambda key, default=None: f.meta.get(f'{arch}.{key}', default)
         self.neox = arch != 'llama'
@@ -259,7 +259,13 @@ class Model:
             'ffn_up',
             'ffn_down',
         )
-        if arch == 'qwen3':
+        self.experts = get('expert_count', 0)
+        self.used, self.sigmoid = get('expert_used_count'), get('expert_gating_func', 1) == 2
+        self.normalise, self.scale = get('expert_weights_norm', True), get('expert_weights_scale', 1.0)
+        self.gap = np.inf  # of all tokens so far, the least between the last expert that was chosen and the next
+        if self.experts:
+            names = names[:-3] + ('ffn_gate_inp',)
+        if arch in ('qwen3', 'qwen3moe'):
             names += ('attn_q_norm', 'attn_k_norm')
         self.blocks = [
             {
@@ -268,8 +274,31 @@ class Model:
             }
             for b in range(self.layers)
         ]
+        for i, b in enumerate(self.blocks if self.experts else []):
+            b['experts'] = [self.stack(f'blk.{i}.ffn_{part}') for part in ('gate', 'up', 'down')]
 
         self.windows = None  # or what read_windows gives
+
+    def stack(self, name):
+        """[experts, rows, K]"""
+        one = self.file.weight(f'{name}_exps.weight', optional=True)
+        return np.stack([self.file.weight(f'{name}.{e}.weight') for e in range(self.experts)]) if one is None else one
+
+    def mixture(self, y, b):
+        """Of each token the experts with the largest scores, by their weights."""
+        gate, up, down = b['experts']
+        out = np.zeros_like(y)
+        for row, x in enumerate(y):
+            scores = b['ffn_gate_inp'][0] @ x
+            best = np.argsort(-scores, kind='stable')
+            if self.used < self.experts:
+                self.gap = min(self.gap, scores[best[self.used - 1]] - scores[best[self.used]])
+            share = 1 / (1 + np.exp(-scores)) if self.sigmoid else np.exp(scores) / np.exp(scores).sum()
+            whole = share[best[: self.used]].sum() if self.normalise else 1
+            for e in best[: self.used]:
+                g = gate[e] @ x
+                out[row] += share[e] / whole * self.scale * (down[e] @ (g / (1 + np.exp(-g)) * (up[e] @ x)))
+        return out
 
     def rms(self, x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
@@ -320,6 +349,8 @@ class Model:
             q, k = self.rms(q, b['attn_q_norm'][0]), self.rms(k, b['attn_k_norm'][0])
         x = x + linear(self.attention(self.rope(q), self.rope(k), v).reshape(t, -1), 'attn_output')
         y = self.rms(x, b['ffn_norm'][0])
+        if self.experts:
+            return x + self.mixture(y, b)
         gate = linear(y, 'ffn_gate')
         return x + linear(gate / (1 + np.exp(-gate)) * linear(y, 'ffn_up'), 'ffn_down')
 
@@ -361,6 +392,8 @@ def main():
         print(tokens[-1])
     if a.out:
         np.save(a.out, m.logits(a.tokens))
+    if a.out and m.experts:
+        print('router gap', m.gap)
 
 
 if __name__ == '__main__':

@@ -26,8 +26,12 @@ VARIANTS = {  # changes of the shape, options of model_tensors
     'linear': ({'rope_factor': 4.0}, {}),
     'partial-rope': ({'rope_dim': 32}, {}),
     'bias': ({}, {'bias': True}),
+    'experts': ({'experts': 6, 'experts_used': 2, 'ffn': 256}, {}),
+    'experts-apart': ({'experts': 4, 'experts_used': 2, 'ffn': 256}, {'experts_apart': True}),
+    'sigmoid': ({'expert_gating': 2, 'expert_norm': False, 'expert_scale': 1.5}, {}),
 }
-ARCHS = {'llama': {}, 'qwen2': {'bias': True}, 'qwen3': {'head_norms': True}}  # options of model_tensors
+SHAPES = {'qwen3moe': {'experts': 8, 'experts_used': 3, 'expert_ffn': 256}}  # of architectures that differ
+ARCHS = {'llama': {}, 'qwen2': {'bias': True}, 'qwen3': {'head_norms': True}, 'qwen3moe': {'head_norms': True}}  # options of model_tensors
 # Merges in order of score: each is made of two that are there.
 PIECES = '▁t he ▁a in ▁the re ▁s on nd ▁w er ▁and it ▁b ed'.split() + list(
     '▁etaoinshrdlucmfwygpbvkxjqz.,!?'
@@ -59,7 +63,7 @@ def fill(x, what, rng):
 
 
 def build(a):
-    s, options = dict(SHAPE), dict(ARCHS[a.arch])
+    s, options = {**SHAPE, **SHAPES.get(a.arch, {})}, dict(ARCHS[a.arch])
     for v in a.variant.split(','):
         s.update(VARIANTS[v][0])
         options.update(VARIANTS[v][1])

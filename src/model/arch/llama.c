@@ -1,16 +1,18 @@
-/* llama: Llama 1, 2, 3 and 3.1, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama. Pre-norm blocks
- * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward. */
+/* llama: Llama 1, 2, 3 and 3.1, CodeLlama, Vicuna, Mistral, DeepSeek-LLM and -Coder, TinyLlama; with experts Mixtral. Pre-norm blocks
+ * with grouped-query attention, RoPE over adjacent pairs (of a folder: over pairs half a head apart) and a SwiGLU feed-forward, or a
+ * mixture of them. */
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
 {
+    hp->expert_normalise = true;
     hp->neox = f->folder; /* GGUF interleaves the rows that a folder has in halves */
     return wf_hparams_read(f, "llama", hp);
 }
 
 static void graph(wf_builder *b)
 {
-    wf_build_decoder(b, wf_build_attention, wf_build_swiglu);
+    wf_build_decoder(b, wf_build_attention, b->hp->n_expert ? wf_build_experts : wf_build_swiglu);
 }
 
-const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM", wf_folder_decoder, hparams, graph};
+const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", wf_folder_decoder, hparams, graph};

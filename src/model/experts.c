@@ -1,0 +1,121 @@
+/* experts: the feed-forward of a mixture of experts, as nodes of the graph. A row of every value is a token, so nano-operations split
+ * them as others:
+ *
+ *   h = norm(x)                       [tokens, hidden]
+ *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp
+ *   gate, up                          [tokens, 2 x used x size] of each token, with the matrices of its experts; then SiLU
+ *   down                              [tokens, used x hidden]
+ *   x + sum of down by weights        [tokens, hidden]
+ *
+ * An expert that all tokens take besides is weighed by the sigmoid of a score of its own: a router over one expert.
+ */
+#include "model/model.h"
+
+static int32_t value(wf_builder *b, enum wf_dtype dtype, uint32_t cols)
+{
+    int32_t v = wf_graph_value(b->graph, (wf_value){WF_VALUE_ACT, WF_ROWS_BATCH, dtype, cols, 0});
+    if (v < 0) b->status = WEFT_ERR_NOMEM;
+    return v;
+}
+
+static void add(wf_builder *b, const wf_node *n)
+{
+    if (b->status == WEFT_OK && wf_graph_node(b->graph, n) < 0) b->status = WEFT_ERR_NOMEM;
+}
+
+/* What the router decides for each token. */
+typedef struct choice {
+    int32_t ids, weights;
+} choice;
+
+/* Scores by that tensor, of which the `used` largest count. */
+static choice route(wf_builder *b, const char *name, const char *tensor, int32_t h, uint32_t n, uint32_t used, const wf_op_params *p)
+{
+    char scores[24];
+    snprintf(scores, sizeof scores, "%s_scores", name);
+    const wf_linear l = {scores, tensor, n};
+    wf_node node = wf_graph_blank(WF_NODE_KERNEL, WF_OP_ROUTER, name, b->layer, WF_ROWS_BATCH);
+    choice c = {-1, -1};
+    node.in[WF_ROUTER_X] = WF_ALL(wf_build_linears(b, scores, &l, 1, h, NULL, -1, WF_F32));
+    if (b->status != WEFT_OK) return c;
+    c = (choice){value(b, WF_I32, used), value(b, WF_F32, used)};
+    node.out[WF_ROUTER_IDS] = WF_ALL(c.ids);
+    node.out[WF_ROUTER_WEIGHTS] = WF_ALL(c.weights);
+    node.p = *p;
+    add(b, &node);
+    return c;
+}
+
+/* The product with each token's experts into y. */
+static void multiply(wf_builder *b, const char *name, const char *tensor, int32_t x, uint32_t rows, uint32_t cols, int32_t ids, wf_operand y)
+{
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_GROUPED_GEMM, name, b->layer, WF_ROWS_BATCH);
+    if (b->status != WEFT_OK) return;
+    n.in[WF_GROUPED_GEMM_X] = WF_ALL(x);
+    n.in[WF_GROUPED_GEMM_W] = WF_ALL(wf_build_expert_matrix(b, tensor, rows, cols));
+    n.in[WF_GROUPED_GEMM_IDS] = WF_ALL(ids);
+    n.out[WF_GROUPED_GEMM_Y] = y;
+    add(b, &n);
+}
+
+/* residual + the parts of x by their weights. */
+static int32_t sum(wf_builder *b, const char *name, int32_t x, int32_t weights, int32_t residual)
+{
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_WEIGHTED_SUM, name, b->layer, WF_ROWS_BATCH);
+    if (b->status != WEFT_OK) return -1;
+    int32_t y = value(b, WF_F32, b->hp->hidden_size);
+    n.in[WF_WEIGHTED_SUM_X] = WF_ALL(x);
+    n.in[WF_WEIGHTED_SUM_WEIGHTS] = WF_ALL(weights);
+    n.in[WF_WEIGHTED_SUM_RESIDUAL] = WF_ALL(residual);
+    n.out[WF_WEIGHTED_SUM_Y] = WF_ALL(y);
+    add(b, &n);
+    return y;
+}
+
+static int32_t silu(wf_builder *b, int32_t gate_up, uint32_t cols)
+{
+    wf_node n = wf_graph_blank(WF_NODE_KERNEL, WF_OP_SILU_MUL, "experts_silu", b->layer, WF_ROWS_BATCH);
+    int32_t y = value(b, b->act, cols);
+    n.p.activation = b->hp->gate;
+    n.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);
+    n.out[WF_SILU_MUL_Y] = WF_ALL(y);
+    add(b, &n);
+    return y;
+}
+
+/* Gate and up of a token's experts lie side by side, all gates first. */
+static int32_t chosen(wf_builder *b, int32_t h, int32_t x)
+{
+    const wf_hparams *hp = b->hp;
+    const uint32_t cols = hp->n_expert_used * hp->expert_size;
+    const wf_op_params p = {.sigmoid = hp->expert_sigmoid, .normalise = hp->expert_normalise, .scale = hp->expert_scale};
+    choice c = route(b, "router", "ffn_gate_inp", h, hp->n_expert, hp->n_expert_used, &p);
+    if (b->status != WEFT_OK) return -1;
+    int32_t gate_up = value(b, b->act, 2 * cols);
+    multiply(b, "experts_gate", "ffn_gate", h, hp->expert_size, hp->hidden_size, c.ids, (wf_operand){gate_up, 0, cols});
+    multiply(b, "experts_up", "ffn_up", h, hp->expert_size, hp->hidden_size, c.ids, (wf_operand){gate_up, cols, cols});
+    if (b->status != WEFT_OK) return -1;
+    int32_t y = silu(b, gate_up, cols), down = value(b, b->act, hp->n_expert_used * hp->hidden_size);
+    multiply(b, "experts_down", "ffn_down", y, hp->hidden_size, hp->expert_size, c.ids, WF_ALL(down));
+    return sum(b, "experts_sum", down, c.weights, x);
+}
+
+static int32_t shared(wf_builder *b, int32_t h, int32_t x)
+{
+    const wf_hparams *hp = b->hp;
+    const wf_linear gate_up[] = {{"shared_gate", "ffn_gate_shexp", hp->shared_size}, {"shared_up", "ffn_up_shexp", hp->shared_size}};
+    const wf_linear down = {"shared_down", "ffn_down_shexp", hp->hidden_size};
+    const wf_fuse silu_too = {.silu = true};
+    const wf_op_params p = {.sigmoid = 1, .scale = 1};
+    choice c = route(b, "shared_router", "ffn_gate_inp_shexp", h, 1, 1, &p);
+    int32_t y = wf_build_linears(b, "shared_gate_up", gate_up, 2, h, &silu_too, -1, b->act);
+    if (b->status != WEFT_OK) return -1;
+    return sum(b, "shared_sum", wf_build_linears(b, "shared_down", &down, 1, y, NULL, -1, b->act), c.weights, x);
+}
+
+int32_t wf_build_experts(wf_builder *b, int32_t x)
+{
+    int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x);
+    if (b->hp->shared_size) x = shared(b, h, x);
+    return chosen(b, h, x);
+}
