@@ -34,5 +34,5 @@ void wf_cpu_about(wf_dev *d, enum wf_op op, int variant, wf_kernel_about *out)
     out->needs = look_up(needs, WF_LEN(needs), name, "");
     if (!strcmp(name, "blas")) wf_copy(out->file, sizeof out->file, "cpu/blas.c");
     else if (!strncmp(name, "ref", 3)) snprintf(out->file, sizeof out->file, "cpu/ref/%s.c", wf_ops[op].name);
-    else snprintf(out->file, sizeof out->file, "cpu/ops/%s.c", file);
+    else snprintf(out->file, sizeof out->file, "cpu/ops/%s.c", op == WF_OP_GROUPED_GEMM ? "grouped_gemm" : file);
 }

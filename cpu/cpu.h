@@ -97,6 +97,8 @@ void wf_cpu_team_destroy(wf_cpu_team *);
 uint32_t wf_cpu_team_size(const wf_cpu_team *);
 /* Runs on n threads (the caller is thread 0) and returns when all are done. */
 weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint32_t n, wf_cpu_scratch_size);
+/* Runs a kernel on the calling thread alone, with scratch memory of the caller's, inside another one. */
+void wf_cpu_run_alone(wf_cpu_run_fn, const wf_call *, void *shared, void *per_thread);
 void wf_cpu_barrier(const wf_cpu_work *); /* waits for all threads of the call */
 /* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is left. Use
  * for one loop per call. */

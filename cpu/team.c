@@ -137,6 +137,14 @@ weft_status wf_cpu_team_run(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *ca
     return WEFT_OK;
 }
 
+void wf_cpu_run_alone(wf_cpu_run_fn run, const wf_call *call, void *shared, void *per_thread)
+{
+    helper one = {0};
+    wf_cpu_team alone = {.size = 1, .n = 1, .members = &one};
+    wf_cpu_work w = {call, &alone, 0, 1, shared, per_thread};
+    run(&w);
+}
+
 void wf_cpu_barrier(const wf_cpu_work *w)
 {
     wf_cpu_team *t = w->team;
