@@ -80,6 +80,17 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_ATTENTION_PAGES] = V(I32, 1, 4), c.out[WF_ATTENTION_O] = V(F32, 3, 32);
         c.out[WF_ATTENTION_RECOMPUTED] = V(I32, 1, 1), c.in[WF_ATTENTION_WINDOWS] = V(I32, 1, 2);
         break;
+    case WF_OP_ROUTER:
+        c.in[WF_ROUTER_X] = V(F32, 3, 10), c.out[WF_ROUTER_IDS] = V(I32, 3, 2), c.out[WF_ROUTER_WEIGHTS] = V(F32, 3, 2);
+        break;
+    case WF_OP_GROUPED_GEMM:
+        c.in[WF_GROUPED_GEMM_X] = V(F16, 3, 64), c.in[WF_GROUPED_GEMM_W] = V(Q8_0, 20, 64), c.in[WF_GROUPED_GEMM_IDS] = V(I32, 3, 2);
+        c.in[WF_GROUPED_GEMM_BIAS] = V(F32, 1, 20), c.out[WF_GROUPED_GEMM_Y] = V(F32, 3, 10);
+        break;
+    case WF_OP_WEIGHTED_SUM:
+        c.in[WF_WEIGHTED_SUM_X] = V(F16, 3, 20), c.in[WF_WEIGHTED_SUM_WEIGHTS] = V(F32, 3, 2);
+        c.in[WF_WEIGHTED_SUM_RESIDUAL] = V(F32, 3, 10), c.out[WF_WEIGHTED_SUM_Y] = V(F32, 3, 10);
+        break;
     case WF_OP_ARGMAX: c.in[WF_ARGMAX_X] = V(F32, 3, 10), c.out[WF_ARGMAX_Y] = V(I32, 3, 1); break;
     case WF_OP_SAMPLE:
         c.in[WF_SAMPLE_X] = V(F32, 3, 10), c.in[WF_SAMPLE_PARAMS] = V(F32, 3, 3), c.in[WF_SAMPLE_KEY] = V(I32, 3, 5);
@@ -205,6 +216,7 @@ static void missing_and_extra_operands(void **state)
             wf_call c = good(f, (enum wf_op)op);
             if (op == WF_OP_GEMM && (i == WF_GEMM_BIAS || i == WF_GEMM_RESIDUAL)) continue;
             if (op == WF_OP_RMSNORM && i == WF_RMSNORM_RESIDUAL) continue;
+            if ((op == WF_OP_GROUPED_GEMM && i == WF_GROUPED_GEMM_BIAS) || (op == WF_OP_WEIGHTED_SUM && i == WF_WEIGHTED_SUM_RESIDUAL)) continue;
             if (op == WF_OP_ATTENTION && i == WF_ATTENTION_WINDOWS) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
