@@ -8,7 +8,9 @@ far under 1 GB and time goes into writing the file.
 """
 
 import argparse
+import ast
 import os
+import re
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,85 +21,20 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'tests' / 'model'))
 import gguf_write as gw  # noqa: E402
 
-SHAPES = {  # from the published configurations
-    'llama-1.1b': dict(
-        arch='llama',
-        width=2048,
-        layers=22,
-        heads=32,
-        kv_heads=4,
-        head_dim=64,
-        ffn=5632,
-        vocab=32000,
-        context=2048,
-    ),
-    'llama2-7b': dict(
-        arch='llama',
-        width=4096,
-        layers=32,
-        heads=32,
-        kv_heads=32,
-        head_dim=128,
-        ffn=11008,
-        vocab=32000,
-        context=4096,
-    ),
-    'llama3-8b': dict(
-        arch='llama',
-        width=4096,
-        layers=32,
-        heads=32,
-        kv_heads=8,
-        head_dim=128,
-        ffn=14336,
-        vocab=128256,
-        context=8192,
-        rope_base=500000.0,
-    ),
-    'llama3.2-1b': dict(
-        arch='llama',
-        width=2048,
-        layers=16,
-        heads=32,
-        kv_heads=8,
-        head_dim=64,
-        ffn=8192,
-        vocab=128256,
-        context=131072,
-        rope_base=500000.0,
-        tied=True,
-        freqs=True,
-    ),
-    'qwen2.5-0.5b': dict(
-        arch='qwen2',
-        width=896,
-        layers=24,
-        heads=14,
-        kv_heads=2,
-        head_dim=64,
-        ffn=4864,
-        vocab=151936,
-        context=32768,
-        rope_base=1000000.0,
-        eps=1e-6,
-        tied=True,
-        bias=True,
-    ),
-    'qwen2.5-7b': dict(
-        arch='qwen2',
-        width=3584,
-        layers=28,
-        heads=28,
-        kv_heads=4,
-        head_dim=128,
-        ffn=18944,
-        vocab=152064,
-        context=32768,
-        rope_base=1000000.0,
-        eps=1e-6,
-        bias=True,
-    ),
-}
+TABLE = Path(__file__).resolve().parent.parent / 'src' / 'model' / 'shapes.def'
+FIELDS = 'name arch layers width heads kv_heads head_dim ffn vocab context rope_base eps parts'.split()
+PARTS = {'T': 'tied', 'B': 'bias', 'F': 'freqs', 'N': 'head_norms'}
+
+
+def shapes():
+    """weft's own table, as `weft bench --shape` has it."""
+    for row in re.findall(r'^X\((.*)\)$', TABLE.read_text(), re.M):
+        s = dict(zip(FIELDS, ast.literal_eval(f'({row})')))
+        s.update({PARTS[c]: True for c in s['parts']}, rope_base=float(s['rope_base']))
+        yield s.pop('name'), s
+
+
+SHAPES = dict(shapes())
 POOL = 1 << 23  # elements, a multiple of every block
 CHUNK = 1 << 21  # elements written at once
 
@@ -135,7 +72,7 @@ def write_model(path, s, kind, seed, threads):
     w = gw.Writer()
     gw.add_model(w, s['arch'], f'random {s["name"]}', s, kind)
     gw.add_vocab(w, [], s['vocab'])
-    for name, shape, t in gw.model_tensors(s, kind, s.get('tied'), s.get('bias'), s.get('freqs')):
+    for name, shape, t in gw.model_tensors(s, kind, s.get('tied'), s.get('bias'), s.get('freqs'), s.get('head_norms')):
         if len(shape) == 1:
             w.tensor(name, small(name, shape, rng).astype(np.float32), t)
         else:

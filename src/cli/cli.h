@@ -81,7 +81,8 @@ typedef struct wf_opts {
     wf_list n_prompt, n_gen, threads;
     uint32_t repeat, n_seqs;
     const char *output, *results, *peer, *write_to;
-    const char *ops, *dtypes, *variant, *type;
+    const char *ops, *dtypes, *variant, *type, *shape;
+    uint32_t layers;
     bool force;
     wf_words shapes;
     bool all_variants, async;

@@ -92,10 +92,11 @@ const char *wf_commit(void)
 
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
-    struct weft_model_params p = {.path = o->model, .vocab_only = vocab_only};
+    struct weft_model_params p = {.path = o->model, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only};
     weft_status s = weft_model_open(&p, out);
     if (!s) return 0;
     wf_say_error(s);
+    if (s == WEFT_ERR_ARG && o->shape) return WF_EXIT_USAGE;
     return s == WEFT_ERR_NOMEM || s == WEFT_ERR_INTERNAL ? WF_EXIT_RUNTIME : WF_EXIT_MODEL;
 }
 

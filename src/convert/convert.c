@@ -4,7 +4,7 @@
  * folder stand in halves; architectures whose GGUF files interleave them get them so.
  */
 #include "convert/encode.h"
-#include "convert/recipe.h"
+#include "model/recipe.h"
 #include "model/folder.h"
 #include "model/gguf_write.h"
 #include "model/model.h"

@@ -1,5 +1,6 @@
 /* model: weft_model, a model file with its vocabulary and hyperparameters. Needs no device. */
 #include "engine/engine.h"
+#include "model/shape.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,8 @@ weft_status weft_model_open(const struct weft_model_params *p, struct weft_model
     if (!p || !out) return wf_fail(WEFT_ERR_ARG, "weft_model_open: params and out must not be NULL");
     struct weft_model *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
-    weft_status s = p->path ? wf_model_file_open(p->path, &m->file)
+    weft_status s = p->path    ? wf_model_file_open(p->path, &m->file)
+                    : p->shape ? wf_shape_open(p->shape, p->type ? p->type : "F16", p->layers, &m->file)
                             : wf_gguf_open_memory(wf_demo_model, (size_t)(wf_demo_model_end - wf_demo_model), "built-in demo model", &m->file);
     if (s == WEFT_OK) s = wf_tokenizer_from_gguf(m->file, &m->tokenizer);
     if (s == WEFT_OK && !(p->vocab_only && !m->file->n_tensors)) s = open_arch(m);

@@ -50,6 +50,7 @@ typedef struct wf_gguf {
     wf_gguf_tensor *tensors;
     void *index; /* private: name lookup */
     struct wf_folder *folder; /* NULL: a GGUF file; otherwise what folder.h says */
+    bool random; /* no file: matrices without bytes, for random ones (shape.h) */
 } wf_gguf;
 
 /* Also a model in several files, by the name of the first (gguf_split.h). */

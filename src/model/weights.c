@@ -1,6 +1,7 @@
 /* weights: uploads a model's matrices to a device. A device that prefers host memory uses the mapped file in place; any other
  * one gets slabs, filled in the layout that it requests. */
 #include "model/model.h"
+#include "model/shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@ typedef struct upload {
     weft_progress_fn progress;
     void *user;
     uint64_t total, done, since_wait;
+    wf_filler *fill; /* bytes of tensors without; NULL: all have theirs */
 } upload;
 
 static uint64_t row_bytes(const wf_weight *w)
@@ -53,7 +55,7 @@ static bool view_in_file(const upload *u, const wf_gguf *f, wf_weight *w)
 {
     size_t i;
     uint64_t offset;
-    if (!u->w->n_files || w->n_parts != 1 || !find_in_files(f, w->parts[0]->data, &i, &offset) || offset % u->dev->align) return false;
+    if (!u->w->n_files || w->n_parts != 1 || !w->parts[0]->data || !find_in_files(f, w->parts[0]->data, &i, &offset) || offset % u->dev->align) return false;
     w->view = (wf_view){u->w->files[i], offset, w->rows, w->cols, w->cols, w->dtype, 0};
     u->w->in_file = true;
     return true;
@@ -118,26 +120,44 @@ static weft_status copy(upload *u, wf_view *v, uint64_t at, const uint8_t *src, 
     return WEFT_OK;
 }
 
+/* Bytes of a tensor from `at` on; *n, how many are wanted, is cut to how many there are together. */
+static const uint8_t *bytes_of(const upload *u, const wf_gguf_tensor *t, uint64_t at, uint64_t *n)
+{
+    return t->data ? t->data + at : wf_filler_bytes(u->fill, t, at, n);
+}
+
 static weft_status copy_rows(upload *u, wf_weight *w)
 {
     if (!w->n_parts) return copy(u, &w->view, 0, w->made, w->rows * row_bytes(w));
-    uint64_t at = 0;
-    for (uint32_t i = 0; i < w->n_parts; i++) {
-        WF_TRY(copy(u, &w->view, at, w->parts[i]->data, w->parts[i]->bytes));
-        at += w->parts[i]->bytes;
-    }
+    uint64_t to = 0;
+    for (uint32_t i = 0; i < w->n_parts; i++)
+        for (uint64_t at = 0, n; at < w->parts[i]->bytes; at += n, to += n) {
+            n = w->parts[i]->bytes - at;
+            const uint8_t *src = bytes_of(u, w->parts[i], at, &n);
+            WF_TRY(copy(u, &w->view, to, src, n));
+        }
     return WEFT_OK;
+}
+
+/* All parts, one behind the other. */
+static void gather(const upload *u, const wf_weight *w, uint8_t *rows)
+{
+    for (uint32_t i = 0; i < w->n_parts; i++)
+        for (uint64_t at = 0, n; at < w->parts[i]->bytes; at += n, rows += n) {
+            n = w->parts[i]->bytes - at;
+            const uint8_t *src = bytes_of(u, w->parts[i], at, &n);
+            memcpy(rows, src, n);
+        }
 }
 
 static weft_status copy_packed(upload *u, wf_weight *w)
 {
-    uint64_t bytes = w->rows * row_bytes(w), at = 0;
+    uint64_t bytes = w->rows * row_bytes(w);
     uint64_t packed_bytes = u->dev->fns->weight_bytes(u->dev, w->view.layout, w->dtype, w->rows, w->cols);
-    bool aside = w->n_parts > 1 || (uintptr_t)w->parts[0]->data % 16; /* a safetensors file aligns nothing */
+    bool aside = w->n_parts > 1 || !w->parts[0]->data || (uintptr_t)w->parts[0]->data % 16; /* a safetensors file aligns nothing */
     uint8_t *rows = aside ? malloc(bytes) : NULL, *packed = malloc(packed_bytes);
     weft_status s = packed && (rows || !aside) ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory for packing weights");
-    for (uint32_t i = 0; i < w->n_parts && rows && s == WEFT_OK; at += w->parts[i++]->bytes)
-        memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    if (rows && s == WEFT_OK) gather(u, w, rows);
     if (s == WEFT_OK) {
         u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, w->rows, w->cols, rows ? rows : w->parts[0]->data, packed);
         s = wf_write(u->q, w->view.buf, w->view.offset, packed, packed_bytes, NULL, 0, NULL);
@@ -178,7 +198,11 @@ weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_q
     wf_arena_init(&w->arena, dev, "weights", "use a file with smaller weights");
     WF_TRY(wrap_files(w, f, dev));
     WF_TRY(place(&u, f));
-    WF_TRY(copy_all(&u));
+    if (f->random) WF_TRY(wf_filler_open(f, &u.fill));
+    weft_status s = copy_all(&u);
+    if (s != WEFT_OK) wf_finish(q); /* before what it reads is freed */
+    wf_filler_close(u.fill);
+    WF_TRY(s);
     if (wf_gguf_broken(f)) return wf_fail(WEFT_ERR_IO, "%s changed while it was loaded", f->path);
     for (size_t i = 0; !w->in_file && i < f->n_maps; i++) wf_map_advise_cold(&f->maps[i]);
     return WEFT_OK;

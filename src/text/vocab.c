@@ -174,6 +174,6 @@ weft_status wf_tokenizer_from_keys(const wf_gguf *file, wf_tokenizer **out)
 
 weft_status wf_tokenizer_from_gguf(const wf_gguf *file, wf_tokenizer **out)
 {
-    weft_status s = file->folder ? from_folder(file, out) : wf_tokenizer_from_keys(file, out);
+    weft_status s = file->folder && !file->random ? from_folder(file, out) : wf_tokenizer_from_keys(file, out);
     return s ? wf_fail_context(s, "%s", file->path ? file->path : "vocabulary") : WEFT_OK;
 }

@@ -236,6 +236,24 @@ class Calibrate(cli.TestCase):
             self.assertEqual(os.listdir(folder), [])
 
 
+class Shapes(cli.TestCase):
+    """Models without a file."""
+
+    def test_bench(self):
+        """Of one layer, whose output is most of it."""
+        for shape, kind, main, params in (("llama-1.1b", "Q4_K_M", "Q6_K", "175M"), ("qwen2.5-0.5b", "F16", "F16", "151M")):
+            text = self.ok("bench", "--shape", shape, "--type", kind, "--layers", 1, "-p", 8, "-n", 2, "-r", 1, *cli.CPU).text
+            arch = re.match("llama|qwen2", shape).group()
+            self.assertRegex(text, rf"(?m)^\| {arch} {params} {main} .*\| +pp8 \| +[0-9.]+ ")
+            self.assertRegex(text, r"(?m)\| +tg2 \| +[0-9.]+ ")
+
+    def test_usage(self):
+        self.fails(cli.USAGE, "it knows llama-1.1b", "bench", "--shape", "llama9", *cli.CPU)
+        self.fails(cli.USAGE, "choose one of F32", "bench", "--shape", "llama3-8b", "--type", "Q9", *cli.CPU)
+        self.fails(cli.USAGE, "conflict", "bench", "--shape", "llama3-8b", "-m", "x.gguf")
+        self.fails(cli.USAGE, "--shape", "bench", "--type", "F16")
+
+
 class Info(cli.TestCase):
     def test_file(self):
         text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-v").text

@@ -1,5 +1,5 @@
 /* recipe: see recipe.h. */
-#include "convert/recipe.h"
+#include "model/recipe.h"
 
 #include <stdio.h>
 #include <string.h>
