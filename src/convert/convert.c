@@ -1,13 +1,10 @@
 /* convert: weft_convert, a model in another storage format as one GGUF file.
  *
- * The metadata is the model's own. A folder's is under GGUF's keys already (model/folder.h); its tokenizer joins it here. The rows of q and k of a
- * folder stand in halves; architectures whose GGUF files interleave them get them so.
+ * The metadata is the model's own. A folder's is under GGUF's keys already (model/folder.h); its tokenizer joins it here.
  */
-#include "convert/encode.h"
-#include "model/recipe.h"
+#include "convert/tensors.h"
 #include "model/folder.h"
 #include "model/gguf_write.h"
-#include "model/model.h"
 #include "text/text.h"
 
 #include <errno.h>
@@ -66,75 +63,6 @@ static weft_status fill_meta(const conversion *c)
     return c->in->folder ? wf_tokenizer_to_gguf(c->in, c->out) : WEFT_OK;
 }
 
-/* ---- tensors --------------------------------------------------------------------------------------- */
-
-/* The type of a tensor in the output. Integers, which are no weights, are copied. */
-static weft_status choose(const conversion *c, const wf_gguf_tensor *t, uint32_t *ggml_type, int *dtype)
-{
-    bool other = false;
-    uint32_t block = 1, bytes;
-    wf_ggml_type_size(t->ggml_type, &block, &bytes);
-    bool readable = t->dtype >= 0 && wf_dtypes[t->dtype].decode;
-    if (!readable && block > 1)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%s' has type %s, which weft does not read; it reads %s", WF_SHOW(t->name), wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
-    *ggml_type = t->ggml_type, *dtype = t->dtype;
-    if (!readable) return WEFT_OK;
-    *dtype = (int)wf_recipe_dtype(&c->recipe, t, &other);
-    *ggml_type = wf_dtypes[*dtype].ggml;
-    c->result->n_other += other;
-    c->result->n_again += wf_dtypes[t->dtype].block > 1 && *dtype != t->dtype;
-    return WEFT_OK;
-}
-
-static weft_status fill_tensors(const conversion *c)
-{
-    for (size_t i = 0; i < c->in->n_tensors; i++) {
-        wf_gguf_tensor to = c->in->tensors[i];
-        WF_TRY(choose(c, &c->in->tensors[i], &to.ggml_type, &to.dtype));
-        WF_TRY(wf_folder_push(c->out, &to));
-    }
-    return WEFT_OK;
-}
-
-/* Hyperparameters of a folder whose rows of q and k must be interleaved: what it would have as a GGUF file, the pairs side by side. */
-static weft_status read_pairs(const conversion *c, wf_hparams *hp, bool *interleave)
-{
-    const wf_arch *arch;
-    wf_gguf as_file = *c->in;
-    wf_hparams other = {0};
-    *interleave = false;
-    if (!c->in->folder) return WEFT_OK;
-    as_file.folder = NULL;
-    WF_TRY(wf_arch_find(c->in, &arch));
-    WF_TRY(arch->hparams(c->in, hp));
-    WF_TRY(arch->hparams(&as_file, &other));
-    *interleave = hp->neox && !other.neox;
-    return WEFT_OK;
-}
-
-static bool is_rotated(const wf_gguf_tensor *t)
-{
-    static const char *const names[] = {".attn_q.weight", ".attn_k.weight", ".attn_q.bias", ".attn_k.bias"};
-    for (size_t i = 0; i < WF_LEN(names); i++) {
-        size_t n = strlen(names[i]);
-        if (t->name.len > n && !memcmp(t->name.data + t->name.len - n, names[i], n)) return true;
-    }
-    return false;
-}
-
-static weft_status list_tensors(conversion *c)
-{
-    wf_hparams hp = {0};
-    bool interleave;
-    WF_TRY(read_pairs(c, &hp, &interleave));
-    if (!(c->list = wf_calloc(c->out->n_tensors, sizeof *c->list))) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < c->out->n_tensors; i++) {
-        bool moves = interleave && is_rotated(&c->in->tensors[i]);
-        c->list[i] = (wf_encode_tensor){&c->in->tensors[i], &c->out->tensors[i], moves ? hp.head_dim : 0, moves ? hp.n_rot : 0};
-    }
-    return WEFT_OK;
-}
-
 /* ---- writing ---------------------------------------------------------------------------------------- */
 
 /* A disk without room says so now. Not every file system can reserve. */
@@ -152,7 +80,7 @@ static weft_status write_file(conversion *c, const wf_output *o, uint64_t size)
     uint64_t head = wf_gguf_write_head(c->out, o->f);
     if (fflush(o->f)) return wf_fail(WEFT_ERR_IO, "cannot write %s: %s", o->path, strerror(errno));
     WF_TRY(reserve(o, head + size));
-    const wf_encode e = {.list = c->list, .n = c->out->n_tensors, .fd = fileno(o->f), .data = head, .path = o->path,
+    const wf_encode e = {.list = c->list, .n = c->in->n_tensors, .fd = fileno(o->f), .data = head, .path = o->path,
                          .threads = p->threads ? p->threads : (uint32_t)WF_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), .on_progress = p->on_progress, .stop = p->stop, .user = p->user};
     WF_TRY(wf_encode_run(&e));
     if (wf_gguf_broken(c->in)) return wf_fail(WEFT_ERR_IO, "%s changed while it was converted: convert it again", c->in->path);
@@ -175,11 +103,9 @@ static weft_status convert(conversion *c)
     WF_TRY(wf_recipe_open(c->p->type, c->in, &c->recipe));
     WF_TRY(check_output(c));
     WF_TRY(wf_folder_new(c->p->out, &c->out));
-    WF_TRY(fill_tensors(c));
+    uint64_t size;
+    WF_TRY(wf_convert_tensors(c->in, &c->recipe, c->out, c->result, &c->list, &size));
     WF_TRY(fill_meta(c));
-    uint64_t size = wf_gguf_place(c->out);
-    WF_TRY(list_tensors(c));
-    c->result->n_tensors = c->in->n_tensors;
     c->result->bytes_in = wf_gguf_bytes(c->in);
     return write_output(c, size);
 }

@@ -42,7 +42,7 @@ static shape shape_of(const wf_encode_tensor *t)
 {
     uint64_t n = t->from->dims[0] * t->from->dims[1] * t->from->dims[2] * t->from->dims[3];
     bool vector = t->head && t->from->n_dims == 1;
-    shape s = {.cols = vector ? 1 : t->from->dims[0], .copied = t->from->ggml_type == t->to->ggml_type};
+    shape s = {.cols = vector ? 1 : t->from->dims[0], .copied = t->from->ggml_type == t->to.ggml_type};
     s.rows = n / s.cols;
     s.step = WF_MAX(CHUNK / s.cols, (uint64_t)1);
     return s;
@@ -60,7 +60,7 @@ static uint64_t row_from(const wf_encode_tensor *t, uint64_t r)
 
 static weft_status bad_value(const wf_encode_tensor *t, uint64_t row, uint64_t col, float x)
 {
-    const char *name = WF_SHOW(t->from->name), *type = wf_dtypes[t->to->dtype].name;
+    const char *name = WF_SHOW(t->from->name), *type = wf_dtypes[t->to.dtype].name;
     if (!isfinite(x)) return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds a value that is not finite, in row %llu at %llu", name, (unsigned long long)row, (unsigned long long)col);
     return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds %g, in row %llu at %llu, more than %s can hold: choose --type BF16 or F32", name, x, (unsigned long long)row,
                    (unsigned long long)col, type);
@@ -69,7 +69,7 @@ static weft_status bad_value(const wf_encode_tensor *t, uint64_t row, uint64_t c
 /* Scales of blocks are F16, and so are its limits. */
 static weft_status check(const wf_encode_tensor *t, const float *x, uint64_t n, uint64_t row)
 {
-    bool wide = t->to->dtype == WF_F32 || t->to->dtype == WF_BF16 || t->to->dtype == WF_MXFP4;
+    bool wide = t->to.dtype == WF_F32 || t->to.dtype == WF_BF16 || t->to.dtype == WF_MXFP4;
     float most = wide ? 3.4028235e38f : 65504.0f;
     for (uint64_t i = 0; i < n; i++)
         if (!(fabsf(x[i]) <= most)) return bad_value(t, row, i, x[i]);
@@ -92,7 +92,7 @@ static weft_status encode_rows(const worker *w, const wf_encode_tensor *t, const
         else wf_dtypes[t->from->dtype].decode(src, x, s->cols);
         if (!s->copied) WF_TRY(check(t, x, s->cols, first + i));
     }
-    if (!s->copied) wf_dtypes[t->to->dtype].encode(w->values, w->bytes, n * s->cols);
+    if (!s->copied) wf_dtypes[t->to.dtype].encode(w->values, w->bytes, n * s->cols);
     return WEFT_OK;
 }
 
@@ -113,9 +113,9 @@ static weft_status encode_chunk(worker *w, uint64_t chunk)
     while (chunk >= w->c->first[w->tensor + 1]) w->tensor++;
     const wf_encode_tensor *t = &e->list[w->tensor];
     shape s = shape_of(t);
-    uint64_t row = (chunk - w->c->first[w->tensor]) * s.step, n = WF_MIN(s.step, s.rows - row), size = row_bytes(t->to, &s);
+    uint64_t row = (chunk - w->c->first[w->tensor]) * s.step, n = WF_MIN(s.step, s.rows - row), size = row_bytes(&t->to, &s);
     WF_TRY(encode_rows(w, t, &s, row, n));
-    return put(e, w->bytes, n * size, e->data + t->to->offset + row * size);
+    return put(e, w->bytes, n * size, e->data + t->to.offset + row * size);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------- */

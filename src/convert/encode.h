@@ -8,7 +8,7 @@
 
 typedef struct wf_encode_tensor {
     const wf_gguf_tensor *from;
-    const wf_gguf_tensor *to; /* dtype, dims as from's, offset behind `data` */
+    wf_gguf_tensor to;        /* that, or what part of it comes from there: format, bytes and offset behind `data` */
     uint32_t head, n_rot;     /* rows of a head, of which the first n_rot, two halves, are interleaved; 0: rows stay where they are */
 } wf_encode_tensor;
 

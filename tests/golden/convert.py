@@ -6,6 +6,7 @@
   by a table where rows are no multiple of a block), their decoded values are within the format's error, and weft's logits are those of a
   float64 pass over the decoded weights.
 - stories260K as a folder, converted, writes what its GGUF file writes.
+- Experts are stacked.
 - Wrong options and wrong weights are errors that leave no file behind.
 
     convert.py WEFT SOURCES
@@ -182,6 +183,28 @@ class Test:
         kept = {k for k in old if k != 'general.file_type'}
         self.say('metadata', all(meta.get(k) == old[k] for k in kept) and meta['general.quantization_version'] == 2, f'{len(kept)} keys as they were')
 
+    # ---- experts --------------------------------------------------------------------------------------
+
+    def experts(self):
+        """One tensor an expert, in any order, becomes one of all; the router stays F32."""
+        rng, path = np.random.default_rng(5), self.top / 'experts.gguf'
+        x, router = rng.standard_normal((4, 48, 32), np.float32), rng.standard_normal((4, 32), np.float32)
+        for order, whole in (([2, 0, 3, 1], True), ([2, 0, 3], False)):
+            w = gw.Writer()
+            gw.add_model(w, 'llama', 'experts', dict(width=32, layers=1, heads=1, kv_heads=1, head_dim=32, ffn=48, vocab=259, context=64), 'F32')
+            w.add('llama.expert_count', 4)
+            w.tensor('blk.0.ffn_gate_inp.weight', router)
+            for i in order:
+                w.tensor(f'blk.0.ffn_up.{i}.weight', x[i])
+            w.write(path)
+            if not whole:
+                self.bad('an expert that is missing', 3, 'experts have no weights', '-m', path, '-o', self.top / 'new.gguf', '--type', 'F16')
+                continue
+            f = reference.File(self.convert(path, 'F16'))
+            names = sorted(f.tensors)
+            same = names == ['blk.0.ffn_gate_inp.weight', 'blk.0.ffn_up_exps.weight'] and np.array_equal(f.weight(names[1]), x.astype('<f2').astype(np.float64))
+            self.say('experts', same and np.array_equal(f.weight(names[0]), router.astype(np.float64)), ', '.join(names))
+
     # ---- errors ----------------------------------------------------------------------------------------
 
     def bad(self, what, code, message, *args, before=None):
@@ -230,6 +253,7 @@ def main():
             test.exact(demo, kind) if kind in ('Q4_K_M', 'Q8_0', 'MXFP4') else test.formats(demo, kind)
         test.stories()
         test.again(demo)
+        test.experts()
         test.errors(demo)
     sys.exit(test.failed > 0)
 
