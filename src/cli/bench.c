@@ -140,7 +140,7 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_bench = {
     .name = "bench",
-    .usage = "[-m FILE | --shape NAME --type TYPE] [-p N,...] [-n N,...] [options]",
+    .usage = "[-m FILE | --shape NAME] [-p N,...] [-n N,...] [options]",
     .summary =
         "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
         "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
