@@ -55,16 +55,10 @@ static bool quantised(const wf_call *c)
     return t == WF_Q8_0 || t == WF_Q4_0 || t == WF_Q6_K;
 }
 
-/* Not on ARM, where an emulator found these products wrong: their rows are decoded there. */
 static bool with_mins(const wf_call *c)
 {
-#ifdef __aarch64__
-    (void)c;
-    return false;
-#else
     uint8_t t = c->in[WF_GEMM_W].dtype;
     return t == WF_Q4_K || t == WF_Q5_K;
-#endif
 }
 
 uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *c)
