@@ -185,6 +185,71 @@ static weft_status read_linear(const reader *r, const json_t *o)
     return wf_folder_f32(r->g, key(r, k, "rope.scaling.factor"), factor);
 }
 
+static weft_status copy_original(const reader *r, const json_t *o, float *out)
+{
+    char k[96];
+    uint32_t old = 0;
+    WF_TRY(wf_json_u32(json_object_get(o, "original_max_position_embeddings") ? o : r->config, "original_max_position_embeddings", &old));
+    if (!old) return wf_fail(WEFT_ERR_FORMAT, "'original_max_position_embeddings' of the RoPE scaling is missing or 0");
+    *out = (float)old;
+    return wf_folder_u32(r->g, key(r, k, "rope.scaling.original_context_length"), old);
+}
+
+/* Under transformers' name attention_factor is all of it; GGUF leaves out what follows from the factor. */
+static weft_status read_yarn(const reader *r, const json_t *o)
+{
+    char k[96];
+    float factor = 0, old = 0, gain = 0, mscale = 0, all = 0;
+    bool truncate = true;
+    WF_TRY(positive(o, "factor", &factor));
+    WF_TRY(copy_original(r, o, &old));
+    WF_TRY(wf_json_bool(o, "truncate", &truncate));
+    if (!truncate) return wf_fail(WEFT_ERR_UNSUPPORTED, "'truncate' of the RoPE scaling is false; weft rounds the bounds of YaRN");
+    WF_TRY(wf_json_float(o, "mscale", &mscale));
+    WF_TRY(wf_json_float(o, "mscale_all_dim", &all));
+    WF_TRY(wf_json_float(o, "attention_factor", &gain));
+    double each = factor > 1 ? 0.1 * log(factor) : 0;
+    if (gain == 0 && mscale > 0 && all > 0) gain = (float)((1 + mscale * each) / (1 + all * each));
+    if (gain != 0) WF_TRY(wf_folder_f32(r->g, key(r, k, "rope.scaling.attn_factor"), (float)(gain / (1 + each))));
+    WF_TRY(copy_number(r, o, &(wf_folder_key){"beta_fast", "rope.scaling.yarn_beta_fast", true, 0}));
+    WF_TRY(copy_number(r, o, &(wf_folder_key){"beta_slow", "rope.scaling.yarn_beta_slow", true, 0}));
+    WF_TRY(wf_folder_str(r->g, key(r, k, "rope.scaling.type"), "yarn"));
+    return wf_folder_f32(r->g, key(r, k, "rope.scaling.factor"), factor);
+}
+
+/* Adds a list of factors as the tensor that GGUF has. */
+static weft_status push_factors(const reader *r, const json_t *o, const char *theirs, const char *ours)
+{
+    float values[MAX_PAIRS];
+    uint32_t pairs;
+    json_t *list;
+    WF_TRY(head_pairs(r, &pairs));
+    WF_TRY(wf_json_array(o, theirs, &list));
+    if (!list || json_array_size(list) != pairs) return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is not a list of %u numbers", theirs, pairs);
+    for (uint32_t i = 0; i < pairs; i++) {
+        values[i] = (float)json_number_value(json_array_get(list, i));
+        if (!(values[i] > 0) || !isfinite(values[i])) return wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling has no positive number at %u", theirs, i);
+    }
+    wf_gguf_tensor t = {.name = {ours, strlen(ours)}, .n_dims = 1, .dims = {pairs, 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32,
+                        .data = wf_folder_keep(r->g, values, pairs * sizeof *values), .bytes = pairs * sizeof *values};
+    return t.data ? wf_folder_push(r->g, &t) : WEFT_ERR_NOMEM;
+}
+
+static weft_status read_longrope(const reader *r, const json_t *o)
+{
+    char k[96];
+    float old = 0, context = 0, factor = 0, gain = 0;
+    WF_TRY(copy_original(r, o, &old));
+    WF_TRY(positive(r->config, "max_position_embeddings", &context));
+    WF_TRY(wf_json_float(o, "factor", &factor));
+    WF_TRY(wf_json_float(o, "attention_factor", &gain));
+    if (!(factor > 0)) factor = context / old;
+    if (!(gain > 0)) gain = factor > 1 && old > 1 ? (float)sqrt(1 + log(factor) / log(old)) : 1;
+    WF_TRY(wf_folder_f32(r->g, key(r, k, "rope.scaling.attn_factor"), gain));
+    WF_TRY(push_factors(r, o, "long_factor", "rope_factors_long.weight"));
+    return push_factors(r, o, "short_factor", "rope_factors_short.weight");
+}
+
 /* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation. */
 static weft_status read_rope(const reader *r)
 {
@@ -205,7 +270,9 @@ static weft_status read_rope(const reader *r)
     if (!type || !strcmp(type, "default")) return WEFT_OK;
     if (!strcmp(type, "linear")) return read_linear(r, o);
     if (!strcmp(type, "llama3")) return read_llama3(r, o, base);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' is not supported (supported: default, linear, llama3)", type);
+    if (!strcmp(type, "yarn")) return read_yarn(r, o);
+    if (!strcmp(type, "longrope") || !strcmp(type, "su")) return read_longrope(r, o);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "RoPE scaling '%.32s' is not supported (supported: default, linear, llama3, yarn, longrope)", type);
 }
 
 /* ---- what weft has no place for ---------------------------------------------------------------------- */
@@ -238,9 +305,12 @@ static weft_status check_activation(const reader *r)
 static weft_status check_rest(const reader *r)
 {
     float partial = 1;
+    json_t *rope;
     WF_TRY(check_quantisation(r));
     WF_TRY(check_activation(r));
     WF_TRY(wf_json_float(r->config, "partial_rotary_factor", &partial));
+    WF_TRY(wf_json_object(r->config, "rope_parameters", &rope));
+    if (rope) WF_TRY(wf_json_float(rope, "partial_rotary_factor", &partial));
     if (partial != 1) return wf_fail(WEFT_ERR_UNSUPPORTED, "'partial_rotary_factor' is %g; weft rotates whole heads", partial);
     return WEFT_OK;
 }

@@ -82,16 +82,33 @@ weft_status wf_hparams_factor(const wf_gguf *f, const char *arch, const char *na
     return wf_gguf_find(f, key(k, arch, name)) ? read_f32(f, arch, name, true, out) : WEFT_OK;
 }
 
+/* Beside the frequencies, YaRN makes scores larger with the logarithm of the factor. */
+static weft_status read_yarn(const wf_gguf *f, const char *arch, wf_hparams *hp)
+{
+    hp->yarn_fast = 32, hp->yarn_slow = 1;
+    WF_TRY(read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor));
+    WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.yarn_beta_fast", &hp->yarn_fast));
+    WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.yarn_beta_slow", &hp->yarn_slow));
+    if (!hp->original_context) hp->original_context = hp->context;
+    if (!(hp->rope_gain > 0)) hp->rope_gain = 1;
+    if (hp->rope_factor > 1) hp->rope_gain *= 1 + 0.1f * logf(hp->rope_factor);
+    return WEFT_OK;
+}
+
 static weft_status read_scaling(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
     char k[96];
     wf_str type = {"none", 4};
     hp->rope_factor = 1;
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "rope.scaling.original_context_length"), false, &hp->original_context));
+    WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.attn_factor", &hp->rope_gain));
     WF_TRY(read_f32(f, arch, "rope.scale_linear", false, &hp->rope_factor)); /* older files */
     WF_TRY(wf_gguf_str(f, key(k, arch, "rope.scaling.type"), false, &type));
     if (type.len == 4 && !memcmp(type.data, "none", 4)) return WEFT_OK;
     if (type.len == 6 && !memcmp(type.data, "linear", 6)) return read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor);
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s '%.*s' is not supported (supported: none, linear, and Llama 3.1's rope_freqs tensor)",
+    if (type.len == 8 && !memcmp(type.data, "longrope", 8)) return WEFT_OK; /* its factors are tensors */
+    if (type.len == 4 && !memcmp(type.data, "yarn", 4)) return read_yarn(f, arch, hp);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: %s '%.*s' is not supported (supported: none, linear, yarn, longrope, and Llama 3.1's rope_freqs tensor)",
                    f->path, k, (int)WF_MIN(type.len, 32), type.data);
 }
 

@@ -17,6 +17,9 @@ typedef struct wf_hparams {
     bool neox;         /* pairs (i, i + n_rot/2) instead of (2i, 2i + 1) */
     float rope_base;
     float rope_factor; /* linear scaling: positions are divided by it */
+    float yarn_fast, yarn_slow; /* YaRN: only pairs that turn less often in the original context are scaled, wholly below slow; 0: all are */
+    float rope_gain;        /* factor of the rotation's cos and sin; 0: 1 */
+    uint32_t original_context; /* that the model had before its rotation was scaled; 0: unknown */
     float eps;
     bool layer_norm;        /* norms of the residual stream subtract the mean and may have a bias */
     bool learned_positions; /* a table, added to the embeddings */
@@ -25,6 +28,7 @@ typedef struct wf_hparams {
     float embedding_gain, logit_gain; /* factors; 0: 1 */
     float attention_scale;  /* of scores; 0: 1 / sqrt(head_dim) */
     enum wf_activation gate; /* of the feed-forward */
+    bool gate_in_up;   /* the rows of gate may stand before those of up, in one matrix */
     bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
     uint32_t window;        /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */

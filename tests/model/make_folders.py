@@ -33,6 +33,8 @@ NO_KV = {k: v for k, v in SMALL.items() if k != 'num_key_value_heads'}
 GPT2 = dict(vocab_size=N_VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=512, bos_token_id=256, eos_token_id=257)
 OPT = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_dim=96, word_embed_proj_dim=64)
 FALCON = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_hidden_size=96)
+YARN = dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=128, beta_fast=8.0, rope_theta=10000.0)
+LONGROPE = dict(rope_type='longrope', rope_theta=10000.0, short_factor=[1.0] * 8, long_factor=[1 + 0.4 * i for i in range(8)], original_max_position_embeddings=16)
 GEMMA = dict(SMALL, head_dim=32, num_hidden_layers=3, tie_word_embeddings=True)
 LOCAL = ['sliding_attention', 'sliding_attention', 'full_attention']
 GEMMA3_ROPE = dict(full_attention=dict(rope_type='linear', factor=8.0, rope_theta=1e6), sliding_attention=dict(rope_type='default', rope_theta=1e4))
@@ -54,6 +56,9 @@ MODELS = {
     'command-r': (transformers.CohereConfig, dict(SMALL, logit_scale=0.25)),
     'gemma2': (transformers.Gemma2Config, dict(GEMMA, sliding_window=8, attn_logit_softcapping=2.0, final_logit_softcapping=5.0, query_pre_attn_scalar=40)),
     'gemma3': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=64, layer_types=LOCAL, rope_parameters=GEMMA3_ROPE, query_pre_attn_scalar=16)),
+    'phi3': (transformers.Phi3Config, dict(SMALL, pad_token_id=None, sliding_window=12)),
+    'phi3-long': (transformers.Phi3Config, dict(SMALL, pad_token_id=None, original_max_position_embeddings=16, rope_parameters=LONGROPE)),
+    'yarn': (transformers.LlamaConfig, dict(SMALL, rope_parameters=YARN)),
     'gemma3-short': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=5, layer_types=LOCAL, query_pre_attn_scalar=16)),
     'qwen3moe': (transformers.Qwen3MoeConfig, dict(SMALL, head_dim=32, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True)),
 }
