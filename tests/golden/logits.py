@@ -22,7 +22,7 @@ import tolerances
 from gguf_write import MIXES, TYPES as FORMATS
 from tiny import ARCHS
 
-VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias']
+VARIANTS = ['gqa', 'mha', 'tied', 'headdim', 'rope_freqs', 'linear', 'partial-rope', 'bias', 'yarn', 'window,softcap']
 WINDOWS = """weft-attention-windows 1
 sink 2
 layer 0 5 0

@@ -339,6 +339,18 @@ def add_model(w, arch, name, s, kind):
     if s.get('rope_factor', 1.0) != 1.0:
         w.add(f'{arch}.rope.scaling.type', 'linear')
         w.add(f'{arch}.rope.scaling.factor', s['rope_factor'])
+    if 'yarn' in s:
+        w.add(f'{arch}.rope.scaling.type', 'yarn')
+        w.add(f'{arch}.rope.scaling.factor', s['yarn'][0])
+        w.add(f'{arch}.rope.scaling.original_context_length', s['yarn'][1])
+    for key, name in (
+        ('attention.sliding_window', 'window'),
+        ('attention.sliding_window_pattern', 'period'),
+        ('attn_logit_softcapping', 'attn_softcap'),
+        ('final_logit_softcapping', 'logit_softcap'),
+    ):
+        if name in s:
+            w.add(f'{arch}.{key}', s[name])
 
 
 def add_vocab(w, pieces, size):

@@ -234,13 +234,18 @@ class Model:
         self.eps = get('attention.layer_norm_rms_epsilon')
         self.n_rot = get('rope.dimension_count', self.head_dim)
         kind = get('rope.scaling.type', 'linear' if get('rope.scale_linear') else 'none')
-        if kind not in ('none', 'linear'):
+        if kind not in ('none', 'linear', 'yarn'):
             sys.exit(f'rope scaling {kind} is not supported')
         factor = (
             get('rope.scaling.factor', get('rope.scale_linear', 1.0)) if kind == 'linear' else 1.0
         )
         i = np.arange(self.n_rot // 2)
         self.freq = get('rope.freq_base', 10000.0) ** (-2.0 * i / self.n_rot) / (factor or 1.0)
+        self.gain = 1.0
+        if kind == 'yarn':
+            self.yarn(get('rope.scaling.factor'), get('rope.scaling.original_context_length'))
+        self.window, self.period = get('attention.sliding_window', 0), get('attention.sliding_window_pattern', 0)
+        self.softcaps = get('attn_logit_softcapping'), get('final_logit_softcapping')
         stretch = f.weight('rope_freqs.weight', optional=True)
         if stretch is not None:
             self.freq = self.freq / stretch
@@ -300,13 +305,27 @@ class Model:
                 out[row] += share[e] / whole * self.scale * (down[e] @ (g / (1 + np.exp(-g)) * (up[e] @ x)))
         return out
 
+    def yarn(self, factor, context, fast=32, slow=1):
+        """Pairs that turn `fast` times within the context stay, those that turn less than `slow` times are slowed down."""
+        turns = context * self.freq / (2 * np.pi)
+        span = np.log(turns[0] / turns[1])  # of neighbours
+        low, high = (np.log(turns[0] / n) / span for n in (fast, slow))
+        low, high = max(np.floor(low), 0), min(np.ceil(high), self.n_rot - 1)
+        part = np.clip((np.arange(len(turns)) - low) / max(high - low, 1e-3), 0, 1)
+        self.freq = self.freq * (1 - part + part / factor)
+        self.gain = 1 + 0.1 * np.log(factor)
+
+    @staticmethod
+    def capped(x, cap):
+        return cap * np.tanh(x / cap) if cap else x
+
     def rms(self, x, w):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * w
 
     def rope(self, x):
         """x [tokens, heads, head size]; the first n_rot of each head turn."""
         angle = np.arange(len(x))[:, None, None] * self.freq
-        cos, sin = np.cos(angle), np.sin(angle)
+        cos, sin = self.gain * np.cos(angle), self.gain * np.sin(angle)
         half, n = self.n_rot // 2, self.n_rot
         a, b = (
             (np.s_[..., :half], np.s_[..., half:n])
@@ -322,14 +341,15 @@ class Model:
         """[t, t] of each row and key: does the row not see the key?"""
         pos, key = np.arange(t)[:, None], np.arange(t)
         sink, windows = self.windows or (0, None)
-        window = windows[self.layer][kv_head] if windows else 0
+        local = self.window if not self.period or (self.layer + 1) % self.period else 0
+        window = windows[self.layer][kv_head] if windows else local
         return (key > pos) | ((window > 0) & (key >= sink) & (key <= pos - window))
 
     def attention(self, q, k, v):
         t, rep = len(q), self.heads // self.kv_heads
         out = np.empty_like(q)
         for h in range(self.heads):
-            s = q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim)
+            s = self.capped(q[:, h] @ k[:, h // rep].T / np.sqrt(self.head_dim), self.softcaps[0])
             s[self.hidden(t, h // rep)] = -np.inf
             p = np.exp(s - s.max(1, keepdims=True))
             out[:, h] = p / p.sum(1, keepdims=True) @ v[:, h // rep]
@@ -358,7 +378,7 @@ class Model:
         x = self.embd[tokens]
         for self.layer, b in enumerate(self.blocks):
             x = self.block(x, b)
-        return self.rms(x, self.norm) @ self.out.T
+        return self.capped(self.rms(x, self.norm) @ self.out.T, self.softcaps[1])
 
 
 def read_windows(path):

@@ -29,6 +29,9 @@ VARIANTS = {  # changes of the shape, options of model_tensors
     'experts': ({'experts': 6, 'experts_used': 2, 'ffn': 256}, {}),
     'experts-apart': ({'experts': 4, 'experts_used': 2, 'ffn': 256}, {'experts_apart': True}),
     'sigmoid': ({'expert_gating': 2, 'expert_norm': False, 'expert_scale': 1.5}, {}),
+    'yarn': ({'yarn': (4.0, 64)}, {}),
+    'window': ({'window': 7, 'period': 2}, {}),
+    'softcap': ({'attn_softcap': 2.0, 'logit_softcap': 5.0}, {}),
 }
 SHAPES = {'qwen3moe': {'experts': 8, 'experts_used': 3, 'expert_ffn': 256}}  # of architectures that differ
 ARCHS = {'llama': {}, 'qwen2': {'bias': True}, 'qwen3': {'head_norms': True}, 'qwen3moe': {'head_norms': True}}  # options of model_tensors
