@@ -2,7 +2,7 @@
 """Logits of tiny models in every format and architecture, against an independent float64 forward pass. Files that mix formats are
 read in three parts.
 
-    logits.py WEFT SOURCES DEVICE [--force OP=VARIANT]
+    logits.py WEFT SOURCES DEVICE [--force OP=VARIANT] [--long]
 
 The largest error and the mean square are bounded on every device and in every format, relative to the range of the reference's logits.
 """
@@ -35,6 +35,7 @@ AHEAD = {  # seeds past 12 with choices that are clear
     'qwen3moe F32 gqa': 8, 'qwen3moe F16 gqa': 8, 'qwen3moe Q8_0 gqa': 44, 'qwen3moe Q4_K gqa': 24,
 }
 TOKENS = '1,15,200,77,3,3,290,42,128,64,31,7,99,250,181,12,55,301,222,9'
+LONG = ','.join(str(3 + (i * 2654435761 >> 7) % 293) for i in range(4200))
 
 
 def cases():
@@ -42,6 +43,11 @@ def cases():
     for case in plain_cases():
         yield *case, False
     yield 'llama', 'F16', 'gqa', True
+
+
+def long_cases():
+    for variant in ('yarn', 'rope_freqs,window'):
+        yield 'llama', 'F32', variant, False
 
 
 def plain_cases():
@@ -67,7 +73,7 @@ def run(*command):
     return done.stdout
 
 
-def worst_error(args, folder, arch, fmt, variant, windows, seed):
+def worst_error(args, folder, arch, fmt, variant, windows, seed, tokens):
     model, want, got, file = (os.path.join(folder, n) for n in ('m.gguf', 'want.npy', 'got.npy', 'windows'))
     with open(file, 'w', encoding='utf-8') as f:
         f.write(WINDOWS)
@@ -77,7 +83,7 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed):
     for seed in range(first, first + 200):
         make = [sys.executable, os.path.join(tools, 'tiny.py'), '--arch', arch, '--type', fmt, '--variant', variant, '--seed', str(seed), model]
         run(*make)
-        gap = run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', TOKENS, *more, want)
+        gap = run(sys.executable, os.path.join(tools, 'reference.py'), model, '--tokens', tokens, *more, want)
         if not gap or float(gap.split()[-1]) > CLEAR:
             break
     if fmt in MIXES:
@@ -85,7 +91,7 @@ def worst_error(args, folder, arch, fmt, variant, windows, seed):
         os.unlink(model)
         model = os.path.join(folder, 'm-00001-of-00003.gguf')
     force = ['--force', args.force] if args.force else []
-    run(args.weft, 'perplexity', '-m', model, '--tokens', TOKENS, '--logits', got, '--device', args.device, *args.once, *force, *more)
+    run(args.weft, 'perplexity', '-m', model, '--tokens', tokens, '--logits', got, '--device', args.device, *args.once, *force, *more)
     a, b = np.load(want), np.load(got)
     assert a.shape == b.shape and b.dtype == np.float32, (a.shape, b.shape, b.dtype)
     return tolerances.model_error('logits', b, a)
@@ -97,6 +103,7 @@ def main():
     p.add_argument('sources')
     p.add_argument('device')
     p.add_argument('--force', default='')
+    p.add_argument('--long', action='store_true', help='positions past 4,096 instead, for what depends on them')
     p.add_argument('--seed', default='12', help='of the weights; "random": another one each time')
     args = p.parse_args()
     args.device = resolve(args.weft, args.device)
@@ -105,8 +112,8 @@ def main():
     print(f'seed {seed}')
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        for arch, fmt, variant, windows in cases():
-            error = worst_error(args, folder, arch, fmt, variant, windows, seed)
+        for arch, fmt, variant, windows in long_cases() if args.long else cases():
+            error = worst_error(args, folder, arch, fmt, variant, windows, seed, LONG if args.long else TOKENS)
             ok = error <= 1  # NaN is not
             failed += not ok
             print(f'{"ok" if ok else "FAILED":6} {args.device} {args.force} {arch} {fmt} {variant}{" windows" if windows else ""}: {error:.2f} of its tolerance', flush=True)
