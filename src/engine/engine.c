@@ -25,6 +25,8 @@ static weft_status check_params(const struct weft_model *m, const struct weft_en
     if (p->page_tokens > 1024) return wf_fail(WEFT_ERR_ARG, "page_tokens %u: want 1 to 1024", p->page_tokens);
     if (p->max_batched_tokens > 65536) return wf_fail(WEFT_ERR_ARG, "max_batched_tokens %u: want 1 to 65536", p->max_batched_tokens);
     if (p->n_seqs > 65536) return wf_fail(WEFT_ERR_ARG, "n_seqs %u: want 1 to 65536", p->n_seqs);
+    if (p->context > m->hp.context && m->hp.learned_positions)
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (-c)", p->context, m->info.path, m->hp.context);
     if (p->context > m->hp.context)
         wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
     if (p->context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens", p->context, 1u << 24);

@@ -177,6 +177,10 @@ def main():
                 config = json.load(f)
             hf.write_json(folder, 'config.json', config | change)
             refused((name, change), want)
+        done = subprocess.run([weft, 'perplexity', '-m', os.path.join(tools, 'data', 'gpt2'), '--tokens', '1,2,3', '--logits', os.path.join(top, 'l.npy'), '-c', '513', '--device', 'cpu'], capture_output=True, text=True)
+        if done.returncode != 2 or 'learned 512 positions' not in done.stderr:
+            failed += 1
+            print(f'FAILED more positions than learned: exit {done.returncode}, {done.stderr[-400:]!r}')
     print(f'{len(CASES) + len(FILES) + len(MADE)} folders, {failed} failed')
     sys.exit(failed > 0)
 
