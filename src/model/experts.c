@@ -116,6 +116,6 @@ static int32_t shared(wf_builder *b, int32_t h, int32_t x)
 int32_t wf_build_experts(wf_builder *b, int32_t x)
 {
     int32_t h = wf_build_norm(b, "ffn_norm", "ffn_norm", x);
-    if (b->hp->shared_size) x = shared(b, h, x);
+    if (b->hp->expert_shared) x = shared(b, h, x);
     return chosen(b, h, x);
 }

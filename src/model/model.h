@@ -35,7 +35,8 @@ typedef struct wf_hparams {
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
     float attention_softcap, logit_softcap; /* 0: none */
     uint32_t n_expert, n_expert_used, expert_size; /* of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens */
-    uint32_t shared_size;   /* of the expert that every token takes besides, gated by a sigmoid; 0: there is none */
+    bool expert_shared;     /* every token takes one expert besides, of shared_size, gated by a sigmoid */
+    uint32_t shared_size;
     bool expert_normalise;  /* divide the weights of a token's experts by their sum; the file may say otherwise */
     bool expert_sigmoid;    /* they are sigmoids of the scores instead of a softmax */
     float expert_scale;     /* and are multiplied by this */

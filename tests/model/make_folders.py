@@ -60,6 +60,7 @@ MODELS = {
     'phi3-long': (transformers.Phi3Config, dict(SMALL, pad_token_id=None, original_max_position_embeddings=16, rope_parameters=LONGROPE)),
     'yarn': (transformers.LlamaConfig, dict(SMALL, rope_parameters=YARN)),
     'gemma3-short': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=5, layer_types=LOCAL, query_pre_attn_scalar=16)),
+    'qwen2moe': (transformers.Qwen2MoeConfig, dict(SMALL, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48)),
     'qwen3moe': (transformers.Qwen3MoeConfig, dict(SMALL, head_dim=32, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True)),
 }
 CLEAR = 0.02  # between the scores of the last expert that is taken and of the next: rounding must not choose another
