@@ -9,6 +9,7 @@ far under 1 GB and time goes into writing the file.
 
 import argparse
 import ast
+import math
 import os
 import re
 import sys
@@ -22,14 +23,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'tests' / 'model
 import gguf_write as gw  # noqa: E402
 
 TABLE = Path(__file__).resolve().parent.parent / 'src' / 'model' / 'shapes.def'
-FIELDS = 'name arch layers width heads kv_heads head_dim ffn vocab context rope_base eps parts'.split()
+FIELDS = 'name arch layers width heads kv_heads head_dim ffn vocab context rope_base eps experts experts_used parts'.split()
 PARTS = {'T': 'tied', 'B': 'bias', 'F': 'freqs', 'N': 'head_norms'}
 
 
 def shapes():
     """weft's own table, as `weft bench --shape` has it."""
     for row in re.findall(r'^X\((.*)\)$', TABLE.read_text(), re.M):
-        s = dict(zip(FIELDS, ast.literal_eval(f'({row})')))
+        s = {k: v for k, v in zip(FIELDS, ast.literal_eval(f'({row})')) if v != 0}
         s.update({PARTS[c]: True for c in s['parts']}, rope_base=float(s['rope_base']))
         yield s.pop('name'), s
 
@@ -80,7 +81,7 @@ def write_model(path, s, kind, seed, threads):
     head, offsets, size = w.layout()
     base = rng.standard_normal(POOL, np.float32)
     pools = {
-        p: Pool(*p, base) for p in {(t, shape[1]) for _, shape, t, d in w.tensors if d is None}
+        p: Pool(*p, base) for p in {(t, shape[-1]) for _, shape, t, d in w.tensors if d is None}
     }
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     os.ftruncate(fd, size)
@@ -91,8 +92,8 @@ def write_model(path, s, kind, seed, threads):
         if data is not None:
             os.pwrite(fd, data, offsets[i])
         else:
-            pools[t, shape[1]].write(
-                fd, offsets[i], shape[0] * shape[1], np.random.default_rng([seed, i])
+            pools[t, shape[-1]].write(
+                fd, offsets[i], math.prod(shape), np.random.default_rng([seed, i])
             )
 
     with ThreadPoolExecutor(threads) as ex:

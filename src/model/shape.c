@@ -12,6 +12,7 @@ typedef struct shape {
     const char *name, *arch;
     uint32_t layers, hidden, heads, kv_heads, head_dim, ffn, vocab, context;
     float rope_base, eps;
+    uint32_t experts, used;
     const char *parts;
 } shape;
 
@@ -34,7 +35,7 @@ static const shape *find(const char *name)
 
 static bool has(const shape *s, char part)
 {
-    return strchr(s->parts, part) != NULL;
+    return part == 'D' ? !s->experts : strchr(s->parts, part) != NULL; /* D: one feed-forward for all tokens */
 }
 
 /* ---- metadata ---------------------------------------------------------------------------------------- */
@@ -64,6 +65,8 @@ static weft_status add_hparams(wf_gguf *g, const shape *s)
     WF_TRY(wf_folder_str(g, "general.architecture", s->arch));
     WF_TRY(wf_folder_str(g, "general.name", s->name));
     for (size_t i = 0; i < WF_LEN(rows); i++) WF_TRY(add_number(g, s, rows[i].name, rows[i].v));
+    if (s->experts) WF_TRY(add_number(g, s, "expert_count", s->experts));
+    if (s->experts) WF_TRY(add_number(g, s, "expert_used_count", s->used));
     WF_TRY(add_real(g, s, "rope.freq_base", s->rope_base));
     return add_real(g, s, "attention.layer_norm_rms_epsilon", s->eps);
 }
@@ -107,13 +110,18 @@ static weft_status add_vocab(wf_gguf *g, uint32_t n)
 
 /* ---- tensors ------------------------------------------------------------------------------------------ */
 
-static weft_status push(wf_gguf *g, const char *name, uint64_t cols, uint64_t rows, const float *values)
+static weft_status push(wf_gguf *g, const char *name, wf_gguf_tensor t, const float *values)
 {
     const char *kept = wf_folder_keep(g, name, strlen(name));
-    wf_gguf_tensor t = {.name = {kept, strlen(name)}, .n_dims = rows ? 2 : 1, .dims = {cols, rows ? rows : 1, 1, 1}, .ggml_type = wf_dtypes[WF_F32].ggml, .dtype = WF_F32};
-    t.data = values ? wf_folder_keep(g, values, cols * sizeof *values) : NULL;
-    t.bytes = values ? cols * sizeof *values : 0;
+    t.name = (wf_str){kept, strlen(name)}, t.ggml_type = wf_dtypes[WF_F32].ggml, t.dtype = WF_F32;
+    t.bytes = values ? t.dims[0] * sizeof *values : 0;
+    t.data = values ? wf_folder_keep(g, values, t.bytes) : NULL;
     return kept && (t.data || !values) ? wf_folder_push(g, &t) : WEFT_ERR_NOMEM;
+}
+
+static weft_status matrix(wf_gguf *g, const char *name, uint64_t cols, uint64_t rows)
+{
+    return push(g, name, (wf_gguf_tensor){.n_dims = 2, .dims = {cols, rows, 1, 1}}, NULL);
 }
 
 /* A vector of ones, as norms have it, or of zeros, as biases. */
@@ -122,7 +130,7 @@ static weft_status vector(wf_gguf *g, const char *name, uint32_t n, float value)
     float *x = wf_calloc(n, sizeof *x);
     if (!x) return WEFT_ERR_NOMEM;
     for (uint32_t i = 0; i < n; i++) x[i] = value;
-    weft_status s = push(g, name, n, 0, x);
+    weft_status s = push(g, name, (wf_gguf_tensor){.n_dims = 1, .dims = {n, 1, 1, 1}}, x);
     free(x);
     return s;
 }
@@ -133,28 +141,42 @@ typedef struct row {
     char part;           /* that the model must have; 0: all have it */
 } row;
 
+/* The router, and the matrices of all experts as one tensor each. */
+static weft_status add_experts(wf_gguf *g, const shape *s, uint32_t layer)
+{
+    const row rows[] = {{"gate", s->hidden, s->ffn, 0}, {"up", s->hidden, s->ffn, 0}, {"down", s->ffn, s->hidden, 0}};
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", layer);
+    WF_TRY(matrix(g, name, s->hidden, s->experts));
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        snprintf(name, sizeof name, "blk.%u.ffn_%s_exps.weight", layer, rows[i].name);
+        WF_TRY(push(g, name, (wf_gguf_tensor){.n_dims = 3, .dims = {rows[i].cols, rows[i].rows, s->experts, 1}}, NULL));
+    }
+    return WEFT_OK;
+}
+
 static weft_status add_layer(wf_gguf *g, const shape *s, uint32_t layer)
 {
     uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const row rows[] = {{"attn_norm.weight", s->hidden, 0, 0},     {"attn_q.weight", s->hidden, q, 0},       {"attn_k.weight", s->hidden, kv, 0},
                         {"attn_v.weight", s->hidden, kv, 0},       {"attn_q.bias", q, 0, 'B'},               {"attn_k.bias", kv, 0, 'B'},
                         {"attn_v.bias", kv, 0, 'B'},               {"attn_q_norm.weight", s->head_dim, 0, 'N'}, {"attn_k_norm.weight", s->head_dim, 0, 'N'},
-                        {"attn_output.weight", q, s->hidden, 0},   {"ffn_norm.weight", s->hidden, 0, 0},     {"ffn_gate.weight", s->hidden, s->ffn, 0},
-                        {"ffn_up.weight", s->hidden, s->ffn, 0},   {"ffn_down.weight", s->ffn, s->hidden, 0}};
+                        {"attn_output.weight", q, s->hidden, 0},   {"ffn_norm.weight", s->hidden, 0, 0},     {"ffn_gate.weight", s->hidden, s->ffn, 'D'},
+                        {"ffn_up.weight", s->hidden, s->ffn, 'D'}, {"ffn_down.weight", s->ffn, s->hidden, 'D'}};
     for (size_t i = 0; i < WF_LEN(rows); i++) {
         char name[64];
         if (rows[i].part && !has(s, rows[i].part)) continue;
         snprintf(name, sizeof name, "blk.%u.%s", layer, rows[i].name);
-        WF_TRY(rows[i].rows ? push(g, name, rows[i].cols, rows[i].rows, NULL) : vector(g, name, rows[i].cols, strstr(name, "bias") ? 0 : 1));
+        WF_TRY(rows[i].rows ? matrix(g, name, rows[i].cols, rows[i].rows) : vector(g, name, rows[i].cols, strstr(name, "bias") ? 0 : 1));
     }
-    return WEFT_OK;
+    return s->experts ? add_experts(g, s, layer) : WEFT_OK;
 }
 
 static weft_status add_tensors(wf_gguf *g, const shape *s)
 {
-    WF_TRY(push(g, "token_embd.weight", s->hidden, s->vocab, NULL));
+    WF_TRY(matrix(g, "token_embd.weight", s->hidden, s->vocab));
     WF_TRY(vector(g, "output_norm.weight", s->hidden, 1));
-    if (!has(s, 'T')) WF_TRY(push(g, "output.weight", s->hidden, s->vocab, NULL));
+    if (!has(s, 'T')) WF_TRY(matrix(g, "output.weight", s->hidden, s->vocab));
     if (has(s, 'F')) WF_TRY(vector(g, "rope_freqs.weight", s->head_dim / 2, 1));
     for (uint32_t i = 0; i < s->layers; i++) WF_TRY(add_layer(g, s, i));
     return WEFT_OK;
