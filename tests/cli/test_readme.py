@@ -1,6 +1,7 @@
 """The commands in README.md and docs/ work as they are written there, links lead somewhere, and the chart shows the results."""
 import glob
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -54,6 +55,14 @@ class Documents(cli.TestCase):
             table = re.findall(r'(?m)^X\(\w+, "(\w+)".*wf_decode', f.read())
         row = re.search(r"\| weights \| (.*?) in GGUF", cli.documents()["README.md"]).group(1)
         self.assertEqual(row.split(", "), table)
+
+    def test_architectures_are_those_of_the_code(self):
+        known = "".join(pathlib.Path(path).read_text(encoding="utf-8") for path in glob.glob(os.path.join(cli.ROOT, "src/model/arch/*.c")))
+        rows = re.findall(r'(?m)^const wf_arch \w+ = \{"([\w-]+)", "([\w ]+)"', known)
+        text = cli.documents()["README.md"]
+        named, folders = (set(re.findall(r"`([\w-]+)`", re.search(rf"(?m)^\| {row} \| (.*) \|$", text).group(1))) for row in ("architectures", "folders"))
+        self.assertEqual(named, {name for name, _ in rows})
+        self.assertEqual(folders, {c for _, classes in rows for c in classes.split()})
 
     def test_scripts_and_links(self):
         for path, text in cli.documents().items():
