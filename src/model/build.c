@@ -1,219 +1,16 @@
-/* build: the parts that graphs of architectures consist of, and the checks of their tensors. The first error is kept in the
- * builder and turns later calls into no-ops, so that an architecture reads as a list of its parts. */
-#include "model/model.h"
+/* build: the parts that graphs of architectures consist of. The first error is kept in the builder and turns later calls into no-ops, so that
+ * an architecture reads as a list of its parts. */
+#include "model/build.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* ---- tensors -> weights --------------------------------------------------------------------------- */
-
-static int32_t fail(wf_builder *b, weft_status s)
-{
-    if (b->status == WEFT_OK) b->status = s;
-    return -1;
-}
-
-static void tensor_name(const wf_builder *b, char out[96], const char *tensor, const char *suffix)
-{
-    if (b->layer == WF_ONCE) snprintf(out, 96, "%s.%s", tensor, suffix);
-    else snprintf(out, 96, "blk.%d.%s.%s", b->layer, tensor, suffix);
-}
-
-static const wf_gguf_tensor *find(const wf_builder *b, const char *tensor, const char *suffix)
-{
-    char name[96];
-    tensor_name(b, name, tensor, suffix);
-    return wf_gguf_tensor_find(b->file, name);
-}
-
-static weft_status check_stack(const wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
-{
-    if (t->dims[0] == cols && t->dims[1] == rows && t->dims[2] == n && t->dims[3] == 1) return WEFT_OK;
-    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu, %llu], want [%u, %u, %u]", b->file->path, (int)t->name.len, t->name.data,
-                   (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], cols, rows, n);
-}
-
-/* Checks shape (n > 1: of n matrices) and type, and marks the tensor as used. */
-static weft_status check_tensors(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
-{
-    const char *path = b->file->path;
-    int len = (int)t->name.len;
-    if (n > 1) WF_TRY(check_stack(b, t, rows, cols, n));
-    else if (t->dims[2] != 1 || t->dims[3] != 1)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len, t->name.data, cols, rows);
-    else if (t->dims[0] != cols || t->dims[1] != rows)
-        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
-                       (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
-    if (t->dtype < 0 || t->dtype == WF_I32)
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads %s (requantise the model)",
-                       path, len, t->name.data, wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
-    b->used[t - b->file->tensors] = 1;
-    return WEFT_OK;
-}
-
-static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols)
-{
-    return check_tensors(b, t, rows, cols, 1);
-}
-
-static int32_t add_weight(wf_builder *b, const wf_weight *w)
-{
-    int32_t v = wf_weights_add(b->weights, b->graph, w);
-    return v < 0 ? fail(b, WEFT_ERR_NOMEM) : v;
-}
-
-/* F32 values computed on the host; takes ownership of `made`. */
-static int32_t add_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols)
-{
-    int32_t v = made ? add_weight(b, &(wf_weight){.made = made, .dtype = WF_F32, .rows = rows, .cols = cols}) : fail(b, WEFT_ERR_NOMEM);
-    if (v < 0) free(made);
-    return v;
-}
-
-static weft_status check_finite(const wf_builder *b, const wf_gguf_tensor *t, const float *x, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' holds a value that is not finite at %u", b->file->path, (int)t->name.len, t->name.data, i);
-    return WEFT_OK;
-}
-
-/* One-dimensional tensors (norms, biases) are few and small: they are decoded to F32 and checked here. */
-static weft_status decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out)
-{
-    WF_TRY(check_tensor(b, t, 1, n));
-    wf_dtypes[t->dtype].decode(t->data, out, n);
-    return check_finite(b, t, out, n);
-}
-
-/* Of a norm: its weights, or its bias, which is zeros where the file has none. */
-static int32_t norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n)
-{
-    const wf_gguf_tensor *t = find(b, tensor, suffix);
-    char name[96];
-    tensor_name(b, name, tensor, suffix);
-    if (!t && strcmp(suffix, "bias")) return fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
-    float *x = wf_calloc(n, sizeof *x);
-    if (!x) return fail(b, WEFT_ERR_NOMEM);
-    weft_status s = t ? decode_vector(b, t, n, x) : WEFT_OK;
-    for (uint32_t i = 0; i < n && b->norm_gain != 0; i++) x[i] *= b->norm_gain;
-    if (s == WEFT_OK) return add_made(b, x, 1, n);
-    free(x);
-    return fail(b, s);
-}
-
-static int32_t vector(wf_builder *b, const char *tensor, uint32_t n)
-{
-    return norm_vector(b, tensor, "weight", n);
-}
-
-/* Biases of stacked matrices, zeros for a matrix without one; -1 without an error if none has a bias. */
-static int32_t stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < n; i++) any |= find(b, l[i].tensor, "bias") != NULL;
-    if (!any) return -1;
-    float *x = wf_calloc(rows, sizeof *x);
-    if (!x) return fail(b, WEFT_ERR_NOMEM);
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n && b->status == WEFT_OK; at += l[i++].rows) {
-        const wf_gguf_tensor *t = find(b, l[i].tensor, "bias");
-        weft_status s = t ? decode_vector(b, t, l[i].rows, x + at) : WEFT_OK;
-        if (s != WEFT_OK) fail(b, s);
-    }
-    if (b->status == WEFT_OK) return add_made(b, x, 1, rows);
-    free(x);
-    return -1;
-}
-
-static const wf_gguf_tensor **new_parts(wf_builder *b, uint32_t n)
-{
-    const wf_gguf_tensor **parts = wf_calloc(n, sizeof *parts);
-    if (!parts) fail(b, WEFT_ERR_NOMEM);
-    return parts;
-}
-
-/* Appends a tensor to those of w, which must be alike. */
-static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t rows)
-{
-    char name[96];
-    tensor_name(b, name, tensor, "weight");
-    const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
-    if (b->status != WEFT_OK) return;
-    weft_status s = t ? check_tensor(b, t, rows, w->cols) : wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name);
-    if (s == WEFT_OK && w->n_parts && w->parts[0]->dtype != t->dtype)
-        s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
-                    wf_dtypes[w->parts[0]->dtype].name);
-    if (s == WEFT_OK) w->parts[w->n_parts++] = t;
-    else fail(b, s);
-}
-
-/* The weight made of its parts, which it frees on failure. */
-static int32_t add_parts(wf_builder *b, wf_weight *w)
-{
-    int32_t v = -1;
-    if (b->status == WEFT_OK) {
-        w->dtype = (enum wf_dtype)w->parts[0]->dtype;
-        v = add_weight(b, w);
-    }
-    if (v < 0) free(w->parts);
-    return v;
-}
-
-static int32_t stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
-{
-    wf_weight w = {.cols = cols, .matrix = true, .parts = new_parts(b, n)};
-    for (uint32_t i = 0; i < n; i++) {
-        add_part(b, &w, l[i].tensor, l[i].rows);
-        w.rows += l[i].rows;
-    }
-    return add_parts(b, &w);
-}
-
-int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols)
-{
-    uint32_t n = b->hp->n_expert;
-    char name[64];
-    snprintf(name, sizeof name, "%s_exps", tensor);
-    const wf_gguf_tensor *all = find(b, name, "weight");
-    wf_weight w = {.cols = cols, .rows = n * rows, .parts = new_parts(b, n)}; /* rows as in the file: kernels for experts read no other layout */
-    if (all && w.parts) {
-        weft_status s = check_tensors(b, all, rows, cols, n);
-        if (s != WEFT_OK) fail(b, s);
-        w.parts[w.n_parts++] = all;
-    }
-    for (uint32_t e = 0; e < n && !all; e++) {
-        snprintf(name, sizeof name, "%s.%u", tensor, e);
-        add_part(b, &w, name, rows);
-    }
-    return add_parts(b, &w);
-}
-
-/* Stacks only if every layer can: all layers must have the same ops, so that one plan fits them all. */
-static bool can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
-{
-    if (!b->stack_weights || n == 1) return n == 1;
-    int32_t at = b->layer;
-    bool alike = true;
-    for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer; b->layer++) {
-        const wf_gguf_tensor *first = find(b, l[0].tensor, "weight");
-        for (uint32_t i = 1; i < n; i++) {
-            const wf_gguf_tensor *t = find(b, l[i].tensor, "weight");
-            alike &= first && t && t->ggml_type == first->ggml_type;
-        }
-    }
-    b->layer = at;
-    return alike;
-}
 
 /* ---- nodes ----------------------------------------------------------------------------------------- */
 
-static int32_t activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols)
+int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols)
 {
     int32_t v = wf_graph_value(b->graph, (wf_value){WF_VALUE_ACT, rows, dtype, cols, 0});
-    return v < 0 ? fail(b, WEFT_ERR_NOMEM) : v;
+    return v < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : v;
 }
 
 static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enum wf_rows rows)
@@ -225,9 +22,9 @@ static wf_node node_of(const wf_builder *b, enum wf_op op, const char *name, enu
     return n;
 }
 
-static void add_node(wf_builder *b, const wf_node *n)
+void wf_build_node(wf_builder *b, const wf_node *n)
 {
-    if (b->status == WEFT_OK && wf_graph_node(b->graph, n) < 0) fail(b, WEFT_ERR_NOMEM);
+    if (b->status == WEFT_OK && wf_graph_node(b->graph, n) < 0) wf_build_fail(b, WEFT_ERR_NOMEM);
 }
 
 static enum wf_rows rows_of(const wf_builder *b, int32_t value)
@@ -237,7 +34,7 @@ static enum wf_rows rows_of(const wf_builder *b, int32_t value)
 
 bool wf_build_has(const wf_builder *b, const char *tensor)
 {
-    return find(b, tensor, "weight") != NULL;
+    return wf_build_find(b, tensor, "weight") != NULL;
 }
 
 /* Rows of a table, with a factor (0: 1), and added to rows of `add` (-1: none). */
@@ -249,8 +46,8 @@ static int32_t gather(wf_builder *b, const char *name, int32_t table, enum wf_in
     n.in[WF_GET_ROWS_IDS] = WF_ALL(b->graph->inputs[ids]);
     n.in[WF_GET_ROWS_ADD] = WF_ALL(add);
     n.p.gain = gain;
-    n.out[WF_GET_ROWS_Y] = WF_ALL(activation(b, n.rows, WF_F32, b->hp->hidden_size));
-    add_node(b, &n);
+    n.out[WF_GET_ROWS_Y] = WF_ALL(wf_build_activation(b, n.rows, WF_F32, b->hp->hidden_size));
+    wf_build_node(b, &n);
     return n.out[WF_GET_ROWS_Y].value;
 }
 
@@ -260,31 +57,31 @@ static void norm(wf_builder *b, const char *name, const char *tensor, uint32_t k
     if (b->status != WEFT_OK) return;
     wf_node n = node_of(b, WF_OP_RMSNORM, name, rows_of(b, x.value));
     n.in[WF_RMSNORM_X] = x;
-    n.in[WF_RMSNORM_W] = WF_ALL(vector(b, tensor, k));
+    n.in[WF_RMSNORM_W] = WF_ALL(wf_build_vector(b, tensor, k));
     n.in[WF_RMSNORM_RESIDUAL] = WF_ALL(residual);
     n.out[WF_RMSNORM_Y] = y;
-    add_node(b, &n);
+    wf_build_node(b, &n);
 }
 
 static void layer_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t y)
 {
     wf_node n = node_of(b, WF_OP_LAYERNORM, name, rows_of(b, x));
     n.in[WF_LAYERNORM_X] = WF_ALL(x);
-    n.in[WF_LAYERNORM_W] = WF_ALL(norm_vector(b, tensor, "weight", b->hp->hidden_size));
-    n.in[WF_LAYERNORM_B] = WF_ALL(norm_vector(b, tensor, "bias", b->hp->hidden_size));
+    n.in[WF_LAYERNORM_W] = WF_ALL(wf_build_norm_vector(b, tensor, "weight", b->hp->hidden_size));
+    n.in[WF_LAYERNORM_B] = WF_ALL(wf_build_norm_vector(b, tensor, "bias", b->hp->hidden_size));
     n.out[WF_LAYERNORM_Y] = WF_ALL(y);
-    add_node(b, &n);
+    wf_build_node(b, &n);
 }
 
 int32_t wf_build_columns(wf_builder *b, uint32_t cols)
 {
-    return b->status == WEFT_OK ? activation(b, WF_ROWS_BATCH, b->act, cols) : -1;
+    return b->status == WEFT_OK ? wf_build_activation(b, WF_ROWS_BATCH, b->act, cols) : -1;
 }
 
 int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32_t x)
 {
     if (b->status != WEFT_OK) return -1;
-    int32_t y = activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
+    int32_t y = wf_build_activation(b, rows_of(b, x), b->act, b->hp->hidden_size);
     if (b->hp->layer_norm) layer_norm(b, name, tensor, x, y);
     else norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), -1, WF_ALL(y));
     return y;
@@ -293,7 +90,7 @@ int32_t wf_build_norm(wf_builder *b, const char *name, const char *tensor, int32
 int32_t wf_build_post_norm(wf_builder *b, const char *name, const char *tensor, int32_t x, int32_t residual)
 {
     if (b->status != WEFT_OK) return -1;
-    int32_t y = activation(b, rows_of(b, x), WF_F32, b->hp->hidden_size);
+    int32_t y = wf_build_activation(b, rows_of(b, x), WF_F32, b->hp->hidden_size);
     norm(b, name, tensor, b->hp->hidden_size, WF_ALL(x), residual, WF_ALL(y));
     return y;
 }
@@ -333,19 +130,19 @@ static void linear(wf_builder *b, const char *name, const wf_linear *l, uint32_t
     for (uint32_t i = 0; i < n; i++) rows += l[i].rows;
     wf_node node = node_of(b, WF_OP_GEMM, name, rows_of(b, x));
     node.in[WF_GEMM_X] = WF_ALL(x);
-    node.in[WF_GEMM_W] = WF_ALL(stacked_matrix(b, l, n, b->graph->values[x].cols));
-    node.in[WF_GEMM_BIAS] = WF_ALL(stacked_bias(b, l, n, rows));
+    node.in[WF_GEMM_W] = WF_ALL(wf_build_stacked_matrix(b, l, n, b->graph->values[x].cols));
+    node.in[WF_GEMM_BIAS] = WF_ALL(wf_build_stacked_bias(b, l, n, rows));
     node.in[WF_GEMM_RESIDUAL] = WF_ALL(residual);
     node.out[WF_GEMM_Y] = y;
     if (fuse && fuse->norm) {
-        node.in[WF_GEMM_NORM] = WF_ALL(vector(b, fuse->norm, b->hp->hidden_size));
-        node.out[WF_GEMM_NORM_WS] = WF_ALL(activation(b, node.rows, b->act, b->hp->hidden_size));
+        node.in[WF_GEMM_NORM] = WF_ALL(wf_build_vector(b, fuse->norm, b->hp->hidden_size));
+        node.out[WF_GEMM_NORM_WS] = WF_ALL(wf_build_activation(b, node.rows, b->act, b->hp->hidden_size));
     }
     node.p.silu = fuse && fuse->silu;
     node.p.rope = fuse && fuse->pools;
-    if (node.p.silu || node.p.rope) node.out[WF_GEMM_GEMM_WS] = WF_ALL(activation(b, node.rows, b->act, rows));
+    if (node.p.silu || node.p.rope) node.out[WF_GEMM_GEMM_WS] = WF_ALL(wf_build_activation(b, node.rows, b->act, rows));
     if (fuse && fuse->pools) rotation(b, fuse->pools, &node.in[WF_GEMM_TABLE], &node.out[WF_GEMM_K_POOL]);
-    add_node(b, &node);
+    wf_build_node(b, &node);
 }
 
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y)
@@ -358,8 +155,8 @@ static int32_t silu_mul(wf_builder *b, int32_t gate_up)
     if (b->status != WEFT_OK) return -1;
     wf_node silu = node_of(b, WF_OP_SILU_MUL, "silu", rows_of(b, gate_up));
     silu.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);
-    silu.out[WF_SILU_MUL_Y] = WF_ALL(activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
-    add_node(b, &silu);
+    silu.out[WF_SILU_MUL_Y] = WF_ALL(wf_build_activation(b, silu.rows, b->act, b->graph->values[gate_up].cols / 2));
+    wf_build_node(b, &silu);
     return silu.out[WF_SILU_MUL_Y].value;
 }
 
@@ -368,9 +165,9 @@ static int32_t rope_kv(wf_builder *b, int32_t qkv, const int32_t *pools)
     if (b->status != WEFT_OK) return -1;
     wf_node rope = node_of(b, WF_OP_ROPE_KV, "rope", WF_ROWS_BATCH);
     rope.in[WF_ROPE_KV_QKV] = WF_ALL(qkv);
-    rope.out[WF_ROPE_KV_Q] = WF_ALL(activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
+    rope.out[WF_ROPE_KV_Q] = WF_ALL(wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim));
     rotation(b, pools, &rope.in[WF_ROPE_KV_TABLE], &rope.out[WF_ROPE_KV_K_POOL]);
-    add_node(b, &rope);
+    wf_build_node(b, &rope);
     return rope.out[WF_ROPE_KV_Q].value;
 }
 
@@ -391,13 +188,13 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
         x = wf_build_norm(b, behind.norm, behind.norm, x);
         behind.norm = NULL, fuse = &behind;
     }
-    if (can_stack(b, l, n)) {
-        int32_t y = activation(b, rows_of(b, x), out, cols_left(b, fuse, cols));
+    if (wf_build_can_stack(b, l, n)) {
+        int32_t y = wf_build_activation(b, rows_of(b, x), out, cols_left(b, fuse, cols));
         linear(b, name, l, n, x, fuse, residual, WF_ALL(y));
         return y;
     }
     if (fuse && fuse->norm) x = wf_build_norm(b, fuse->norm, fuse->norm, x);
-    int32_t y = activation(b, rows_of(b, x), out, cols);
+    int32_t y = wf_build_activation(b, rows_of(b, x), out, cols);
     for (uint32_t i = 0, col = 0; i < n && b->status == WEFT_OK; col += l[i++].rows)
         linear(b, l[i].name, &l[i], 1, x, NULL, residual, (wf_operand){y, col, l[i].rows});
     if (fuse && fuse->pools) return rope_kv(b, y, fuse->pools);
@@ -413,7 +210,7 @@ int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_n
 static int32_t add_positions(wf_builder *b, int32_t x)
 {
     const wf_linear table = {"positions", "position_embd", b->hp->context};
-    int32_t w = stacked_matrix(b, &table, 1, b->hp->hidden_size);
+    int32_t w = wf_build_stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
     b->weights->list[b->graph->values[w].id].matrix = false;
     return gather(b, "positions", w, WF_INPUT_POS, 0, x);
@@ -423,7 +220,7 @@ int32_t wf_build_embed(wf_builder *b)
 {
     b->layer = WF_ONCE;
     const wf_linear table = {"embed", "token_embd", b->hp->n_vocab};
-    int32_t w = stacked_matrix(b, &table, 1, b->hp->hidden_size);
+    int32_t w = wf_build_stacked_matrix(b, &table, 1, b->hp->hidden_size);
     if (w < 0) return -1;
     b->embedding = w;
     b->weights->list[b->graph->values[w].id].matrix = false; /* read by row, also if it is tied to the output matrix */
@@ -435,7 +232,7 @@ static int32_t kv_value(wf_builder *b, uint32_t v)
 {
     uint32_t cols = b->hp->n_kv_head * b->hp->head_dim * b->page_tokens;
     int32_t value = wf_graph_value(b->graph, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, cols, 2 * (uint32_t)b->layer + v});
-    return value < 0 ? fail(b, WEFT_ERR_NOMEM) : value;
+    return value < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : value;
 }
 
 /* Attention of decodes or of prefill, which want other kernels, into the rows of o that are theirs. */
@@ -448,7 +245,7 @@ static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int3
     if (b->windows >= 0 && is_local(b)) attend.in[WF_ATTENTION_WINDOWS] = WF_ALL(b->windows);
     attend.p.softcap = b->hp->attention_softcap;
     attend.out[WF_ATTENTION_O] = WF_ALL(o);
-    add_node(b, &attend);
+    wf_build_node(b, &attend);
 }
 
 /* x + output projection of attention. */
@@ -456,7 +253,7 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
 {
     if (b->status != WEFT_OK) return -1;
     const wf_linear out = {"attn_out", "attn_output", b->hp->hidden_size};
-    int32_t o = activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
+    int32_t o = wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
     attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, o);
     attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, o);
     return wf_build_block_end(b, &out, "post_attention_norm", o, x);
@@ -536,10 +333,10 @@ static int32_t activate(wf_builder *b, const char *name, enum wf_activation f, i
     if (b->status != WEFT_OK) return -1;
     wf_node n = node_of(b, WF_OP_ACTIVATE, name, rows_of(b, x));
     n.in[WF_ACTIVATE_X] = WF_ALL(x);
-    n.out[WF_ACTIVATE_Y] = WF_ALL(activation(b, n.rows, out, b->graph->values[x].cols));
+    n.out[WF_ACTIVATE_Y] = WF_ALL(wf_build_activation(b, n.rows, out, b->graph->values[x].cols));
     n.p.activation = f;
     n.p.softcap = b->hp->logit_softcap; /* of the one that has it */
-    add_node(b, &n);
+    wf_build_node(b, &n);
     return n.out[WF_ACTIVATE_Y].value;
 }
 
@@ -565,7 +362,7 @@ int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x)
 
 static int32_t logits(wf_builder *b, int32_t x)
 {
-    bool tied = !find(b, "output", "weight");
+    bool tied = !wf_build_find(b, "output", "weight");
     const wf_linear out = {"logits", tied ? "token_embd" : "output", b->hp->n_vocab};
     int32_t gathered = gather(b, "gather_logits", x, WF_INPUT_LOGIT_ROWS, 0, -1);
     b->norm_gain = b->hp->logit_gain; /* products are linear: the norm in front takes the factor */
@@ -576,8 +373,8 @@ static int32_t logits(wf_builder *b, int32_t x)
     wf_node n = node_of(b, WF_OP_GEMM, "logits", WF_ROWS_LOGITS);
     n.in[WF_GEMM_X] = WF_ALL(h);
     n.in[WF_GEMM_W] = WF_ALL(b->embedding); /* the embedding table itself, which is stored once */
-    n.out[WF_GEMM_Y] = WF_ALL(activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
-    add_node(b, &n);
+    n.out[WF_GEMM_Y] = WF_ALL(wf_build_activation(b, WF_ROWS_LOGITS, WF_F32, b->hp->n_vocab));
+    wf_build_node(b, &n);
     return n.out[WF_GEMM_Y].value;
 }
 
@@ -601,83 +398,14 @@ void wf_build_decoder(wf_builder *b, wf_build_part *attention, wf_build_part *fe
 
 /* ---- the whole model ------------------------------------------------------------------------------- */
 
-/* Factors that divide the frequencies, from the tensor of that name, if there is one. */
-static weft_status decode_rope_factors(wf_builder *b, const char *name, float *factors)
-{
-    uint32_t pairs = b->hp->n_rot / 2;
-    const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
-    if (!t) return WEFT_OK;
-    WF_TRY(decode_vector(b, t, pairs, factors));
-    for (uint32_t i = 0; i < pairs; i++)
-        if (factors[i] == 0) return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' holds a zero at %u", b->file->path, name, i);
-    return WEFT_OK;
-}
-
-/* Llama 3.1 has one list of factors. Phi has two: one for contexts as long as the model had first, one for longer ones; the one that counts is
- * read last. */
-static weft_status read_rope_factors(wf_builder *b, float *factors)
-{
-    static const char *const lists[] = {"rope_factors_long.weight", "rope_factors_short.weight"};
-    bool is_long = b->hp->original_context && b->context > b->hp->original_context;
-    for (uint32_t i = 0; i < b->hp->n_rot / 2; i++) factors[i] = 1;
-    WF_TRY(decode_rope_factors(b, "rope_freqs.weight", factors));
-    WF_TRY(decode_rope_factors(b, lists[is_long], factors));
-    return decode_rope_factors(b, lists[!is_long], factors);
-}
-
-/* YaRN: the pair that turns so many times within the original context, as a number with a fraction. */
-static double yarn_pair(const wf_hparams *hp, double turns)
-{
-    return hp->n_rot * log(hp->original_context / (turns * 2 * M_PI)) / (2 * log(hp->rope_base));
-}
-
-/* How far pair i is scaled: 0 not at all, 1 wholly. The bounds are rounded outwards, as transformers and llama.cpp do. */
-static double scaled_part(const wf_hparams *hp, uint32_t i)
-{
-    if (!(hp->yarn_fast > 0)) return 1;
-    double low = fmax(floor(yarn_pair(hp, hp->yarn_fast)), 0), high = fmin(ceil(yarn_pair(hp, hp->yarn_slow)), hp->n_rot - 1.0);
-    return fmin(fmax((i - low) / fmax(high - low, 0.001), 0), 1);
-}
-
-enum rotates { NOT, AS_LOCAL, AS_ALL };
-
-/* The angle from one position to the next, of pair i of n_rot / 2. */
-static double rope_step(const wf_hparams *hp, enum rotates how, const float *factors, uint32_t i)
-{
-    if (how == NOT) return 0;
-    if (how == AS_LOCAL) return pow(hp->local_rope_base, -2.0 * i / hp->n_rot);
-    double step = pow(hp->rope_base, -2.0 * i / hp->n_rot) / factors[i], part = scaled_part(hp, i);
-    return step * (1 - part) + step / hp->rope_factor * part;
-}
-
-/* [context, n_rot] pairs (cos, sin), of a rotation or of none, computed in double on the host: more accurate than any device's sin(), and one load per row. */
-static int32_t rope_table(wf_builder *b, enum rotates how)
-{
-    const wf_hparams *hp = b->hp;
-    uint32_t pairs = hp->n_rot / 2;
-    float *factors = wf_calloc(pairs, sizeof *factors), *table = wf_calloc((size_t)b->context * pairs, 2 * sizeof *table);
-    weft_status s = factors && table ? read_rope_factors(b, factors) : WEFT_ERR_NOMEM;
-    for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) {
-        double step = rope_step(hp, how, factors, i), gain = how == AS_ALL && hp->rope_gain > 0 ? hp->rope_gain : 1;
-        for (uint32_t pos = 0; pos < b->context; pos++) {
-            table[((size_t)pos * pairs + i) * 2] = (float)(gain * cos(pos * step));
-            table[((size_t)pos * pairs + i) * 2 + 1] = (float)(gain * sin(pos * step));
-        }
-    }
-    free(factors);
-    if (s == WEFT_OK) return add_made(b, table, b->context, hp->n_rot);
-    free(table);
-    return fail(b, s);
-}
-
 /* The attention window, for each KV head. */
 static int32_t windows(wf_builder *b)
 {
     uint32_t n = b->hp->n_kv_head;
     int32_t *list = wf_calloc(n, sizeof *list);
-    if (!list) return fail(b, WEFT_ERR_NOMEM);
+    if (!list) return wf_build_fail(b, WEFT_ERR_NOMEM);
     for (uint32_t i = 0; i < n; i++) list[i] = (int32_t)b->hp->window;
-    int32_t v = add_weight(b, &(wf_weight){.made = list, .dtype = WF_I32, .rows = 1, .cols = n});
+    int32_t v = wf_build_weight(b, &(wf_weight){.made = list, .dtype = WF_I32, .rows = 1, .cols = n});
     if (v < 0) free(list);
     return v;
 }
@@ -688,7 +416,7 @@ static void check_all_used(wf_builder *b)
     for (size_t i = 0; i < b->file->n_tensors && b->status == WEFT_OK; i++) {
         const wf_gguf_tensor *t = &b->file->tensors[i];
         if (!b->used[i])
-            fail(b, wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has no place in this architecture as weft knows it", b->file->path,
+            wf_build_fail(b, wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has no place in this architecture as weft knows it", b->file->path,
                             (int)t->name.len, t->name.data));
     }
 }
@@ -701,9 +429,9 @@ weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hpara
     if (!b.used) return WEFT_ERR_NOMEM;
     b.status = wf_graph_init(graph, (int32_t)hp->n_layer);
     if (b.status == WEFT_OK) b.status = wf_graph_begin(graph);
-    if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = rope_table(&b, AS_ALL);
-    if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = rope_table(&b, NOT);
-    if (b.status == WEFT_OK && hp->local_rope_base > 0) b.local_rope = rope_table(&b, AS_LOCAL);
+    if (b.status == WEFT_OK && hp->unrotated_step != 1) b.rope = wf_build_rope_table(&b, WF_ROPE_ALL);
+    if (b.status == WEFT_OK && hp->unrotated_step) b.unrotated = wf_build_rope_table(&b, WF_ROPE_NONE);
+    if (b.status == WEFT_OK && hp->local_rope_base > 0) b.local_rope = wf_build_rope_table(&b, WF_ROPE_LOCAL);
     b.windows = -1;
     if (b.status == WEFT_OK && hp->window && hp->window < context) b.windows = windows(&b);
     if (b.status == WEFT_OK) arch->graph(&b);

@@ -9,18 +9,13 @@
  *
  * An expert that all tokens take besides is weighed by the sigmoid of a score of its own: a router over one expert.
  */
-#include "model/model.h"
+#include "model/build.h"
+
+#include <stdio.h>
 
 static int32_t value(wf_builder *b, enum wf_dtype dtype, uint32_t cols)
 {
-    int32_t v = wf_graph_value(b->graph, (wf_value){WF_VALUE_ACT, WF_ROWS_BATCH, dtype, cols, 0});
-    if (v < 0) b->status = WEFT_ERR_NOMEM;
-    return v;
-}
-
-static void add(wf_builder *b, const wf_node *n)
-{
-    if (b->status == WEFT_OK && wf_graph_node(b->graph, n) < 0) b->status = WEFT_ERR_NOMEM;
+    return wf_build_activation(b, WF_ROWS_BATCH, dtype, cols);
 }
 
 /* What the router decides for each token. */
@@ -42,7 +37,7 @@ static choice route(wf_builder *b, const char *name, const char *tensor, int32_t
     node.out[WF_ROUTER_IDS] = WF_ALL(c.ids);
     node.out[WF_ROUTER_WEIGHTS] = WF_ALL(c.weights);
     node.p = *p;
-    add(b, &node);
+    wf_build_node(b, &node);
     return c;
 }
 
@@ -55,7 +50,7 @@ static void multiply(wf_builder *b, const char *name, const char *tensor, int32_
     n.in[WF_GROUPED_GEMM_W] = WF_ALL(wf_build_expert_matrix(b, tensor, rows, cols));
     n.in[WF_GROUPED_GEMM_IDS] = WF_ALL(ids);
     n.out[WF_GROUPED_GEMM_Y] = y;
-    add(b, &n);
+    wf_build_node(b, &n);
 }
 
 /* residual + the parts of x by their weights. */
@@ -68,7 +63,7 @@ static int32_t sum(wf_builder *b, const char *name, int32_t x, int32_t weights, 
     n.in[WF_WEIGHTED_SUM_WEIGHTS] = WF_ALL(weights);
     n.in[WF_WEIGHTED_SUM_RESIDUAL] = WF_ALL(residual);
     n.out[WF_WEIGHTED_SUM_Y] = WF_ALL(y);
-    add(b, &n);
+    wf_build_node(b, &n);
     return y;
 }
 
@@ -79,7 +74,7 @@ static int32_t silu(wf_builder *b, int32_t gate_up, uint32_t cols)
     n.p.activation = b->hp->gate;
     n.in[WF_SILU_MUL_GU] = WF_ALL(gate_up);
     n.out[WF_SILU_MUL_Y] = WF_ALL(y);
-    add(b, &n);
+    wf_build_node(b, &n);
     return y;
 }
 

@@ -140,10 +140,9 @@ void wf_build_head_norm(wf_builder *b, const char *name, const char *tensor, wf_
 void wf_build_columns_norm(wf_builder *b, const char *name, const char *tensor, wf_operand x, wf_operand y);
 void wf_build_linear(wf_builder *b, const wf_linear *l, int32_t x, wf_operand y);
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out);
-/* x + attention(norm(x)); q, k, v (of one matrix or of three), RoPE, KV pages, output projection. */
 /* What a block adds to the residual stream: x + product of h, or with post_norms x + RMSNorm of the product by that tensor. */
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x);
-/* x + attention(norm(x)); q, k, v, RoPE, KV pages, output projection. */
+/* x + attention(norm(x)); q, k, v (of one matrix or of three), RoPE, KV pages, output projection. */
 int32_t wf_build_attention(wf_builder *b, int32_t x);
 /* Of h, which is normalised: x + attention(h), and so below. */
 int32_t wf_build_attention_of(wf_builder *b, int32_t h, int32_t x);

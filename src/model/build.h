@@ -1,0 +1,33 @@
+/* build.h: what build.c, tensors.c and rope_table.c share of a wf_builder. All keep the first error in it and give -1 from then on. */
+#ifndef WF_MODEL_BUILD_H
+#define WF_MODEL_BUILD_H
+
+#include "model/model.h"
+
+int32_t wf_build_fail(wf_builder *b, weft_status s);
+/* build.c: adds an activation, and a node. */
+int32_t wf_build_activation(wf_builder *b, enum wf_rows rows, enum wf_dtype dtype, uint32_t cols);
+void wf_build_node(wf_builder *b, const wf_node *n);
+
+/* ---- tensors.c: values of the graph from tensors of the file; "<tensor>.<suffix>", in a layer "blk.<layer>.<tensor>.<suffix>" ---- */
+
+const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor, const char *suffix); /* NULL: the file has none */
+weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out); /* checked to be finite */
+int32_t wf_build_weight(wf_builder *b, const wf_weight *w);
+int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols); /* takes `made` */
+int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n);
+/* Of a norm: its weights ("weight"), or its bias ("bias"), which is zeros where the file has none. */
+int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n);
+/* Biases of stacked matrices, zeros for a matrix without one; -1 without an error if none has a bias. */
+int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows);
+int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols);
+/* Stacks only if every layer can: all layers must have the same ops, so that one plan fits them all. */
+bool wf_build_can_stack(wf_builder *b, const wf_linear *l, uint32_t n);
+
+/* ---- rope_table.c ---- */
+
+enum wf_rope_table { WF_ROPE_NONE, WF_ROPE_LOCAL, WF_ROPE_ALL }; /* no rotation; that of layers with a window; that of the others */
+/* [context, n_rot] pairs (cos, sin), computed in double on the host: more accurate than any device's sin(), and one load per row. */
+int32_t wf_build_rope_table(wf_builder *b, enum wf_rope_table how);
+
+#endif

@@ -1,0 +1,203 @@
+/* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices share their input. */
+#include "model/build.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int32_t wf_build_fail(wf_builder *b, weft_status s)
+{
+    if (b->status == WEFT_OK) b->status = s;
+    return -1;
+}
+
+static void tensor_name(const wf_builder *b, char out[96], const char *tensor, const char *suffix)
+{
+    if (b->layer == WF_ONCE) snprintf(out, 96, "%s.%s", tensor, suffix);
+    else snprintf(out, 96, "blk.%d.%s.%s", b->layer, tensor, suffix);
+}
+
+const wf_gguf_tensor *wf_build_find(const wf_builder *b, const char *tensor, const char *suffix)
+{
+    char name[96];
+    tensor_name(b, name, tensor, suffix);
+    return wf_gguf_tensor_find(b->file, name);
+}
+
+static weft_status check_stack(const wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
+{
+    if (t->dims[0] == cols && t->dims[1] == rows && t->dims[2] == n && t->dims[3] == 1) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu, %llu], want [%u, %u, %u]", b->file->path, (int)t->name.len, t->name.data,
+                   (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], (unsigned long long)t->dims[2], cols, rows, n);
+}
+
+/* Checks shape (n > 1: of n matrices) and type, and marks the tensor as used. */
+static weft_status check_tensors(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols, uint32_t n)
+{
+    const char *path = b->file->path;
+    int len = (int)t->name.len;
+    if (n > 1) WF_TRY(check_stack(b, t, rows, cols, n));
+    else if (t->dims[2] != 1 || t->dims[3] != 1)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' has more than two dimensions, want [%u, %u]", path, len, t->name.data, cols, rows);
+    else if (t->dims[0] != cols || t->dims[1] != rows)
+        return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' is [%llu, %llu], want [%u, %u]", path, len, t->name.data,
+                       (unsigned long long)t->dims[0], (unsigned long long)t->dims[1], cols, rows);
+    if (t->dtype < 0 || t->dtype == WF_I32)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%.*s' has type %s, which weft does not read; it reads %s (requantise the model)",
+                       path, len, t->name.data, wf_ggml_type_name(t->ggml_type), wf_weight_dtype_names);
+    b->used[t - b->file->tensors] = 1;
+    return WEFT_OK;
+}
+
+static weft_status check_tensor(wf_builder *b, const wf_gguf_tensor *t, uint32_t rows, uint32_t cols)
+{
+    return check_tensors(b, t, rows, cols, 1);
+}
+
+int32_t wf_build_weight(wf_builder *b, const wf_weight *w)
+{
+    int32_t v = wf_weights_add(b->weights, b->graph, w);
+    return v < 0 ? wf_build_fail(b, WEFT_ERR_NOMEM) : v;
+}
+
+/* F32 values computed on the host; takes ownership of `made`. */
+int32_t wf_build_made(wf_builder *b, float *made, uint32_t rows, uint32_t cols)
+{
+    int32_t v = made ? wf_build_weight(b, &(wf_weight){.made = made, .dtype = WF_F32, .rows = rows, .cols = cols}) : wf_build_fail(b, WEFT_ERR_NOMEM);
+    if (v < 0) free(made);
+    return v;
+}
+
+static weft_status check_finite(const wf_builder *b, const wf_gguf_tensor *t, const float *x, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%.*s' holds a value that is not finite at %u", b->file->path, (int)t->name.len, t->name.data, i);
+    return WEFT_OK;
+}
+
+/* One-dimensional tensors (norms, biases) are few and small: they are decoded to F32 and checked here. */
+weft_status wf_build_decode_vector(wf_builder *b, const wf_gguf_tensor *t, uint32_t n, float *out)
+{
+    WF_TRY(check_tensor(b, t, 1, n));
+    wf_dtypes[t->dtype].decode(t->data, out, n);
+    return check_finite(b, t, out, n);
+}
+
+int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suffix, uint32_t n)
+{
+    const wf_gguf_tensor *t = wf_build_find(b, tensor, suffix);
+    char name[96];
+    tensor_name(b, name, tensor, suffix);
+    if (!t && strcmp(suffix, "bias")) return wf_build_fail(b, wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name));
+    float *x = wf_calloc(n, sizeof *x);
+    if (!x) return wf_build_fail(b, WEFT_ERR_NOMEM);
+    weft_status s = t ? wf_build_decode_vector(b, t, n, x) : WEFT_OK;
+    for (uint32_t i = 0; i < n && b->norm_gain != 0; i++) x[i] *= b->norm_gain;
+    if (s == WEFT_OK) return wf_build_made(b, x, 1, n);
+    free(x);
+    return wf_build_fail(b, s);
+}
+
+int32_t wf_build_vector(wf_builder *b, const char *tensor, uint32_t n)
+{
+    return wf_build_norm_vector(b, tensor, "weight", n);
+}
+
+int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) any |= wf_build_find(b, l[i].tensor, "bias") != NULL;
+    if (!any) return -1;
+    float *x = wf_calloc(rows, sizeof *x);
+    if (!x) return wf_build_fail(b, WEFT_ERR_NOMEM);
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n && b->status == WEFT_OK; at += l[i++].rows) {
+        const wf_gguf_tensor *t = wf_build_find(b, l[i].tensor, "bias");
+        weft_status s = t ? wf_build_decode_vector(b, t, l[i].rows, x + at) : WEFT_OK;
+        if (s != WEFT_OK) wf_build_fail(b, s);
+    }
+    if (b->status == WEFT_OK) return wf_build_made(b, x, 1, rows);
+    free(x);
+    return -1;
+}
+
+static const wf_gguf_tensor **new_parts(wf_builder *b, uint32_t n)
+{
+    const wf_gguf_tensor **parts = wf_calloc(n, sizeof *parts);
+    if (!parts) wf_build_fail(b, WEFT_ERR_NOMEM);
+    return parts;
+}
+
+/* Appends a tensor to those of w, which must be alike. */
+static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t rows)
+{
+    char name[96];
+    tensor_name(b, name, tensor, "weight");
+    const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
+    if (b->status != WEFT_OK) return;
+    weft_status s = t ? check_tensor(b, t, rows, w->cols) : wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name);
+    if (s == WEFT_OK && w->n_parts && w->parts[0]->dtype != t->dtype)
+        s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
+                    wf_dtypes[w->parts[0]->dtype].name);
+    if (s == WEFT_OK) w->parts[w->n_parts++] = t;
+    else wf_build_fail(b, s);
+}
+
+/* The weight made of its parts, which it frees on failure. */
+static int32_t add_parts(wf_builder *b, wf_weight *w)
+{
+    int32_t v = -1;
+    if (b->status == WEFT_OK) {
+        w->dtype = (enum wf_dtype)w->parts[0]->dtype;
+        v = wf_build_weight(b, w);
+    }
+    if (v < 0) free(w->parts);
+    return v;
+}
+
+int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols)
+{
+    wf_weight w = {.cols = cols, .matrix = true, .parts = new_parts(b, n)};
+    for (uint32_t i = 0; i < n; i++) {
+        add_part(b, &w, l[i].tensor, l[i].rows);
+        w.rows += l[i].rows;
+    }
+    return add_parts(b, &w);
+}
+
+int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols)
+{
+    uint32_t n = b->hp->n_expert;
+    char name[64];
+    snprintf(name, sizeof name, "%s_exps", tensor);
+    const wf_gguf_tensor *all = wf_build_find(b, name, "weight");
+    wf_weight w = {.cols = cols, .rows = n * rows, .parts = new_parts(b, n)}; /* rows as in the file: kernels for experts read no other layout */
+    if (all && w.parts) {
+        weft_status s = check_tensors(b, all, rows, cols, n);
+        if (s != WEFT_OK) wf_build_fail(b, s);
+        w.parts[w.n_parts++] = all;
+    }
+    for (uint32_t e = 0; e < n && !all; e++) {
+        snprintf(name, sizeof name, "%s.%u", tensor, e);
+        add_part(b, &w, name, rows);
+    }
+    return add_parts(b, &w);
+}
+
+bool wf_build_can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
+{
+    if (!b->stack_weights || n == 1) return n == 1;
+    int32_t at = b->layer;
+    bool alike = true;
+    for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer; b->layer++) {
+        const wf_gguf_tensor *first = wf_build_find(b, l[0].tensor, "weight");
+        for (uint32_t i = 1; i < n; i++) {
+            const wf_gguf_tensor *t = wf_build_find(b, l[i].tensor, "weight");
+            alike &= first && t && t->ggml_type == first->ggml_type;
+        }
+    }
+    b->layer = at;
+    return alike;
+}
