@@ -22,6 +22,21 @@ static int next_expert(const __global float *x, uint E, float last, int at)
     return best;
 }
 
+static float weight_of(float x, float top, uint sigmoid)
+{
+    return sigmoid ? 1.0f / (1.0f + exp(-x)) : exp(x - top);
+}
+
+/* What the weights of a row are multiplied by; sum: of those that are chosen. */
+static float factor(const __global float *x, uint E, float top, float sum, uint sigmoid, uint normalise, float scale)
+{
+    float all = 0;
+    for (uint e = 0; e < E; e++) all += exp(x[e] - top);
+    if (isnan(all)) return NAN;
+    if (normalise) return scale / sum;
+    return sigmoid ? scale : scale / all;
+}
+
 KERNEL void router(IN(x), OUT(ids), OUT(weights), uint M, uint E, uint T, uint x_stride, uint ids_stride, uint weights_stride, uint sigmoid,
                    uint normalise, float scale)
 {
@@ -29,18 +44,16 @@ KERNEL void router(IN(x), OUT(ids), OUT(weights), uint M, uint E, uint T, uint x
         const __global float *row = IN_AT(float, x) + (ulong)m * x_stride;
         __global int *id = OUT_AT(int, ids) + (ulong)m * ids_stride;
         __global float *weight = OUT_AT(float, weights) + (ulong)m * weights_stride;
-        float top = 0, last = 0, all = 0, sum = 0;
+        float top = 0, last = 0, sum = 0;
         int at = -1;
         for (uint t = 0; t < T; t++) {
             at = next_expert(row, E, last, at);
             last = order_of(row[at]);
             if (t == 0) top = last;
             id[t] = at;
-            weight[t] = sigmoid ? 1.0f / (1.0f + exp(-row[at])) : exp(row[at] - top);
-            sum += weight[t];
+            sum += weight_of(row[at], top, sigmoid);
         }
-        for (uint e = 0; e < E; e++) all += exp(row[e] - top);
-        float by = isnan(all) ? NAN : normalise ? scale / sum : sigmoid ? scale : scale / all;
-        for (uint t = 0; t < T; t++) weight[t] *= by;
+        const float by = factor(row, E, top, sum, sigmoid, normalise, scale);
+        for (uint t = 0; t < T; t++) weight[t] = weight_of(row[id[t]], top, sigmoid) * by;
     }
 }

@@ -21,7 +21,7 @@ static weft_status gen_get_rows(wf_check *k, wf_gen *g)
     }
     if (c->residual) WF_TRY(wf_gen_floats(&k->in[WF_GET_ROWS_ADD], g, WF_F32, c->m, c->k, c->pad, 1));
     WF_TRY(wf_gen_operand(&k->out[WF_GET_ROWS_Y], c->out, c->m, c->k, c->pad));
-    k->scale = -1;
+    k->scale = c->residual ? 1 + fabs(c->p.gain) : -1; /* a sum may be small by chance */
     k->bytes = (double)k->out[WF_GET_ROWS_Y].bytes + (double)wf_dtype_bytes(c->weight, (uint64_t)c->m * c->k);
     return WEFT_OK;
 }
