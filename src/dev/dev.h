@@ -457,7 +457,7 @@ weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 enum wf_fusion { WF_FUSES_NORM = 1, WF_FUSES_SILU = 2, WF_FUSES_ROPE = 4, WF_N_FUSIONS = 8 };
 uint32_t wf_fusion_of(const wf_call *);
 bool wf_is_fused(const wf_call *);
-/* How many of so many experts a step of so many tokens may be expected to need, if a token's `used` are any: of each token others. */
+/* Expected number of different experts that this many tokens choose, if each chooses `used` of them, all equally likely. */
 double wf_experts_read(double experts, double used, double tokens);
 /* Checks a call without running it: what wf_submit checks. */
 weft_status wf_call_check(const wf_dev *, const wf_call *);

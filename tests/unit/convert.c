@@ -1,11 +1,12 @@
 /* convert: a conversion that is stopped, or has no memory or no room on the disk, leaves nothing behind but a message, and a file that it was
- * to replace as it was. The linker puts the functions below in place of malloc's. */
+ * to replace as it was. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "base/base.h"
 
 #include <dirent.h>
@@ -19,35 +20,6 @@
 
 #define DEMO "models/demo.gguf"
 #define FOLDER "tests/model/data/qwen2"
-
-static int countdown = -1; /* allocations until one fails; -1: none */
-
-static bool fails(void)
-{
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return fails() ? NULL : __real_realloc(p, n);
-}
 
 /* ---- a folder of its own ---------------------------------------------------------------------------- */
 

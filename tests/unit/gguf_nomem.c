@@ -1,12 +1,12 @@
 /* gguf_nomem: every allocation of opening a file fails once. Each gives WEFT_ERR_NOMEM and leaves
- * nothing behind (for LeakSanitizer to judge). The linker puts the functions below in place of
- * malloc's. */
+ * nothing behind (for LeakSanitizer to judge). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "failing_alloc.h"
 #include "support/gguf_check.h"
 
 #include <fcntl.h>
@@ -14,35 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static int countdown = -1; /* allocations until one fails; -1: none */
-
-static bool fails(void)
-{
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return fails() ? NULL : __real_realloc(p, n);
-}
 
 /* Fails the first, the second ... allocation until nothing is left to fail; returns how many there
  * were. */

@@ -6,32 +6,12 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "failing_alloc.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "jinja/jinja.h"
-
-static int countdown = -1; /* allocations until one fails; -1: none */
-
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-
-static bool fails(void)
-{
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return fails() ? NULL : __real_realloc(p, n);
-}
 
 static const struct weft_message turns[] = {{"system", "Be brief."}, {"user", "Hello <|im_end|>"}, {"assistant", "Hi"}, {"user", "Who are you?"}};
 
