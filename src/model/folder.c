@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-const wf_folder_name wf_folder_decoder[] = {
+static const wf_folder_name llama_names[] = {
     {"model.embed_tokens", "token_embd"},
     {"model.norm", "output_norm"},
     {"lm_head", "output"},
@@ -162,18 +162,24 @@ static size_t fill_in(char *out, size_t cap, const char *pattern, const wf_str *
     return n < cap ? n : 0;
 }
 
-/* GGUF's name of a tensor, kept by g, and the row of the list that it comes from; *out NULL: it is no weight. */
-static weft_status translate(wf_gguf *g, const wf_folder_name **list, const char *name, const char **out)
+static const wf_folder_name *find_in(const wf_folder_name *list, const char *name, wf_str numbers[MAX_NUMBERS], const char **rest)
 {
-    const wf_folder_name *names = *list;
+    for (; list && list->theirs; list++)
+        if (fits(name, list->theirs, numbers, rest)) return list;
+    return NULL;
+}
+
+/* The row of a tensor, the architecture's own before Llama's, and GGUF's name, kept by g; NULL: it is no weight. */
+static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *name, const wf_folder_name **row, const char **out)
+{
     wf_str numbers[MAX_NUMBERS];
     const char *rest;
     char ours[96];
     size_t n = 0;
-    while (names->theirs && !fits(name, names->theirs, numbers, &rest)) names++;
-    *out = NULL, *list = names;
-    if (names->theirs && !names->ours) return WEFT_OK;
-    if (names->theirs) n = fill_in(ours, sizeof ours, names->ours, numbers, rest);
+    *row = find_in(own, name, numbers, &rest), *out = NULL;
+    if (!*row) *row = find_in(llama_names, name, numbers, &rest);
+    if (*row && !(*row)->ours) return WEFT_OK;
+    if (*row) n = fill_in(ours, sizeof ours, (*row)->ours, numbers, rest);
     if (!n || n > 64) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' has no place in this architecture as weft knows it", name);
     *out = wf_folder_keep(g, ours, n);
     return *out ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -188,15 +194,16 @@ weft_status wf_folder_push(wf_gguf *g, const wf_gguf_tensor *t)
 
 static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_safetensor *from)
 {
-    const char *name = NULL;
-    WF_TRY(translate(g, &names, from->name, &name));
+    const char *name;
+    const wf_folder_name *row;
+    WF_TRY(translate(g, names, from->name, &row, &name));
     if (!name) return WEFT_OK;
     if (from->dtype < 0) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads BF16, F16 and F32", from->name, from->type);
     if (from->n_dims < 1 || from->n_dims > 4) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' has %u dimensions", from->name, from->n_dims);
     wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = wf_dtypes[from->dtype].ggml,
                         .dtype = from->dtype, .data = from->data, .bytes = from->bytes, .offset = from->offset};
     for (uint32_t i = 0; i < t.n_dims; i++) t.dims[i] = from->shape[t.n_dims - 1 - i];
-    weft_status s = names->change ? names->change(g, &t) : WEFT_OK;
+    weft_status s = row->change ? row->change(g, &t) : WEFT_OK;
     return s ? wf_fail_context(s, "tensor '%.200s'", from->name) : wf_folder_push(g, &t);
 }
 

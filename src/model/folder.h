@@ -14,12 +14,11 @@ weft_status wf_model_file_open(const char *path, wf_gguf **out);
 void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
 
 /* Names of tensors without their last part (".weight"), '#' standing for the number of a layer, then of an expert; ours NULL: no weight of the model.
- * The list ends with NULL. */
+ * A row of an architecture comes before those of Llama, which all have. The list ends with NULL. */
 typedef struct wf_folder_name {
     const char *theirs, *ours;
     weft_status (*change)(wf_gguf *g, wf_gguf_tensor *t); /* what GGUF has otherwise than a folder; its name is set afterwards; NULL: nothing */
 } wf_folder_name;
-extern const wf_folder_name wf_folder_decoder[]; /* of decoders built like Llama's */
 
 /* A number of config.json, and its key of ours behind the architecture. A row takes the place of Llama's with the same `ours`; theirs NULL: there is
  * no such number, or `read` adds it. */

@@ -47,7 +47,7 @@ typedef struct wf_builder wf_builder;
 typedef struct wf_arch {
     const char *name; /* general.architecture */
     const char *classes; /* transformers' names of it, with a space between: config.json's architectures */
-    const wf_folder_name *names; /* of its tensors in a folder */
+    const wf_folder_name *names; /* of its tensors in a folder, where they are not called as in Llama; NULL: they are */
     weft_status (*hparams)(const wf_gguf *f, wf_hparams *hp);
     void (*graph)(wf_builder *b); /* errors are kept in the builder */
     const wf_folder_keys *keys; /* what its config.json has otherwise than Llama's; NULL: nothing */

@@ -28,4 +28,4 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_keys keys = {.rows = rows, .tied = true};
-const wf_arch wf_arch_command_r = {"command-r", "CohereForCausalLM", wf_folder_decoder, hparams, graph, &keys};
+const wf_arch wf_arch_command_r = {"command-r", "CohereForCausalLM", NULL, hparams, graph, &keys};

@@ -52,7 +52,7 @@ static weft_status regroup(wf_gguf *g, wf_gguf_tensor *t)
     {prefix "h.#.self_attention.query_key_value", "blk.#.attn_qkv", regroup},                      \
     {prefix "h.#.self_attention.dense", "blk.#.attn_output"},                                      \
     {prefix "h.#.mlp.dense_h_to_4h", "blk.#.ffn_up"}, {prefix "h.#.mlp.dense_4h_to_h", "blk.#.ffn_down"}
-static const wf_folder_name names[] = {NAMES("transformer."), NAMES(""), {"lm_head", "output"}, {NULL, NULL}};
+static const wf_folder_name names[] = {NAMES("transformer."), NAMES(""), {NULL, NULL}};
 
 static weft_status config(wf_gguf *g, const json_t *o)
 {

@@ -20,22 +20,13 @@ static weft_status plus_one(wf_gguf *g, wf_gguf_tensor *t)
 }
 
 const wf_folder_name wf_gemma_names[] = {
-    {"model.embed_tokens", "token_embd", NULL},
     {"model.norm", "output_norm", plus_one},
-    {"lm_head", "output", NULL},
     {"model.layers.#.input_layernorm", "blk.#.attn_norm", plus_one},
-    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q", NULL},
-    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k", NULL},
-    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v", NULL},
-    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output", NULL},
     {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm", plus_one},
     {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm", plus_one},
     {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm", plus_one},
     {"model.layers.#.pre_feedforward_layernorm", "blk.#.ffn_norm", plus_one},
     {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm", plus_one},
-    {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate", NULL},
-    {"model.layers.#.mlp.up_proj", "blk.#.ffn_up", NULL},
-    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down", NULL},
     {NULL, NULL, NULL},
 };
 

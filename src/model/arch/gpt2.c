@@ -25,7 +25,7 @@ static void graph(wf_builder *b)
     {prefix "h.#.mlp.c_fc", "blk.#.ffn_up", wf_folder_transpose},                                  \
     {prefix "h.#.mlp.c_proj", "blk.#.ffn_down", wf_folder_transpose},                              \
     {prefix "h.#.attn", NULL} /* masks */
-static const wf_folder_name names[] = {NAMES("transformer."), NAMES(""), {"lm_head", "output"}, {NULL, NULL}};
+static const wf_folder_name names[] = {NAMES("transformer."), NAMES(""), {NULL, NULL}};
 
 static weft_status config(wf_gguf *g, const json_t *o)
 {

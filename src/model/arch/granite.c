@@ -33,4 +33,4 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_keys keys = {.rows = rows};
-const wf_arch wf_arch_granite = {"granite", "GraniteForCausalLM", wf_folder_decoder, hparams, graph, &keys};
+const wf_arch wf_arch_granite = {"granite", "GraniteForCausalLM", NULL, hparams, graph, &keys};

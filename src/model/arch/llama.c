@@ -15,4 +15,4 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention, b->hp->n_expert ? wf_build_experts : wf_build_swiglu);
 }
 
-const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", wf_folder_decoder, hparams, graph};
+const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", NULL, hparams, graph};

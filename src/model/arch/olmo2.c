@@ -31,19 +31,7 @@ static void graph(wf_builder *b)
 }
 
 static const wf_folder_name names[] = {
-    {"model.embed_tokens", "token_embd"},
-    {"model.norm", "output_norm"},
-    {"lm_head", "output"},
-    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
-    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
-    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
-    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
-    {"model.layers.#.self_attn.q_norm", "blk.#.attn_q_norm"},
-    {"model.layers.#.self_attn.k_norm", "blk.#.attn_k_norm"},
     {"model.layers.#.post_attention_layernorm", "blk.#.post_attention_norm"},
-    {"model.layers.#.mlp.gate_proj", "blk.#.ffn_gate"},
-    {"model.layers.#.mlp.up_proj", "blk.#.ffn_up"},
-    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down"},
     {"model.layers.#.post_feedforward_layernorm", "blk.#.post_ffw_norm"},
     {NULL, NULL},
 };

@@ -38,7 +38,7 @@ static weft_status skip_two(wf_gguf *g, wf_gguf_tensor *t)
     {prefix "layers.#.self_attn.out_proj", "blk.#.attn_output"},                                   \
     {prefix "layers.#.final_layer_norm", "blk.#.ffn_norm"},                                        \
     {prefix "layers.#.fc1", "blk.#.ffn_up"}, {prefix "layers.#.fc2", "blk.#.ffn_down"}
-static const wf_folder_name names[] = {NAMES("model.decoder."), NAMES("decoder."), {"lm_head", "output"}, {NULL, NULL}};
+static const wf_folder_name names[] = {NAMES("model.decoder."), NAMES("decoder."), {NULL, NULL}};
 
 static weft_status config(wf_gguf *g, const json_t *o)
 {

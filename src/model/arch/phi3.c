@@ -15,15 +15,8 @@ static void graph(wf_builder *b)
 }
 
 static const wf_folder_name names[] = {
-    {"model.embed_tokens", "token_embd", NULL},
-    {"model.norm", "output_norm", NULL},
-    {"lm_head", "output", NULL},
-    {"model.layers.#.input_layernorm", "blk.#.attn_norm", NULL},
     {"model.layers.#.self_attn.qkv_proj", "blk.#.attn_qkv", NULL},
-    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output", NULL},
-    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm", NULL},
     {"model.layers.#.mlp.gate_up_proj", "blk.#.ffn_up", NULL},
-    {"model.layers.#.mlp.down_proj", "blk.#.ffn_down", NULL},
     {NULL, NULL, NULL},
 };
 static const wf_folder_key rows[] = {

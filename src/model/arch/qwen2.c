@@ -13,4 +13,4 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention, wf_build_swiglu);
 }
 
-const wf_arch wf_arch_qwen2 = {"qwen2", "Qwen2ForCausalLM", wf_folder_decoder, hparams, graph};
+const wf_arch wf_arch_qwen2 = {"qwen2", "Qwen2ForCausalLM", NULL, hparams, graph};

@@ -19,4 +19,4 @@ static const wf_folder_key rows[] = {
     {NULL, NULL, false, 0},
 };
 static const wf_folder_keys keys = {.rows = rows};
-const wf_arch wf_arch_qwen2moe = {"qwen2moe", "Qwen2MoeForCausalLM", wf_folder_decoder, hparams, graph, &keys};
+const wf_arch wf_arch_qwen2moe = {"qwen2moe", "Qwen2MoeForCausalLM", NULL, hparams, graph, &keys};

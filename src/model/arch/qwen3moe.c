@@ -15,4 +15,4 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_experts);
 }
 
-const wf_arch wf_arch_qwen3moe = {"qwen3moe", "Qwen3MoeForCausalLM", wf_folder_decoder, hparams, graph};
+const wf_arch wf_arch_qwen3moe = {"qwen3moe", "Qwen3MoeForCausalLM", NULL, hparams, graph};

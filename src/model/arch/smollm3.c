@@ -34,4 +34,4 @@ static weft_status config(wf_gguf *g, const json_t *o)
 }
 
 static const wf_folder_keys keys = {.tied = true, .read = config};
-const wf_arch wf_arch_smollm3 = {"smollm3", "SmolLM3ForCausalLM", wf_folder_decoder, hparams, graph, &keys};
+const wf_arch wf_arch_smollm3 = {"smollm3", "SmolLM3ForCausalLM", NULL, hparams, graph, &keys};

@@ -15,16 +15,6 @@ static void graph(wf_builder *b)
 }
 
 static const wf_folder_name names[] = {
-    {"model.embed_tokens", "token_embd"},
-    {"model.norm", "output_norm"},
-    {"lm_head", "output"},
-    {"model.layers.#.input_layernorm", "blk.#.attn_norm"},
-    {"model.layers.#.self_attn.q_proj", "blk.#.attn_q"},
-    {"model.layers.#.self_attn.k_proj", "blk.#.attn_k"},
-    {"model.layers.#.self_attn.v_proj", "blk.#.attn_v"},
-    {"model.layers.#.self_attn.o_proj", "blk.#.attn_output"},
-    {"model.layers.#.self_attn.rotary_emb", NULL},
-    {"model.layers.#.post_attention_layernorm", "blk.#.ffn_norm"},
     {"model.layers.#.mlp.c_fc", "blk.#.ffn_up"},
     {"model.layers.#.mlp.c_proj", "blk.#.ffn_down"},
     {NULL, NULL},
