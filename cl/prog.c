@@ -90,12 +90,19 @@ static weft_status get_program(cl_dev *d, const char *source, const char *option
     cl_key key = wf_cl_key(&d->ref.info, source, options);
     if (!key.text) return WEFT_ERR_NOMEM;
     weft_status st = WEFT_OK;
+    wf_kernel_work *work = &d->base.kernel_work;
+    uint64_t began = wf_now_ns();
     *out = from_cache(d, &key, options);
-    if (!*out) {
+    if (*out) {
+        work->kept++;
+        work->kept_ns += wf_now_ns() - began;
+    } else {
         /* how many will follow is not known here: the fraction only says that there is progress */
         progress(d, d->n_built / (d->n_built + 8.0));
         st = build(d, &key, source, options, out);
         d->n_built++;
+        work->built++;
+        work->built_ns += wf_now_ns() - began;
         progress(d, d->n_built / (d->n_built + 8.0));
     }
     free(key.text);

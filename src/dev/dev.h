@@ -364,6 +364,12 @@ typedef struct wf_verifier { /* src/verify: which kernels have passed their self
     void (*close)(wf_dev *);
 } wf_verifier;
 
+/* What it took to make kernels ready since the device was opened; whoever does a part counts it. */
+typedef struct wf_kernel_work {
+    uint32_t built, kept, tested;         /* programs compiled; taken from the kernel cache; self-tests */
+    uint64_t built_ns, kept_ns, tested_ns; /* tested_ns: with what was built or taken for them */
+} wf_kernel_work;
+
 /* The first member of every backend's device struct. */
 struct wf_dev {
     const wf_dev_fns *fns;
@@ -381,6 +387,7 @@ struct wf_dev {
     uint64_t cache;       /* bytes of the last-level cache, as far as the device tells; 0: unknown */
     wf_selector *selector; /* NULL: the first that the backend ranks is taken, and nothing is dropped */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */
+    wf_kernel_work kernel_work;
 };
 struct wf_queue {
     wf_dev *dev;

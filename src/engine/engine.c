@@ -50,6 +50,7 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
                         .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = p->check_calls, .on_progress = p->on_progress, .user = p->user};
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &e->dev));
+    wf_startup_part(&e->startup, WF_STARTUP_DEVICE, e->startup.begin_ns);
     e->swaps.dev = e->dev;
     return WEFT_OK;
 }
@@ -76,11 +77,13 @@ static weft_status make_plans(struct weft_engine *e, const struct weft_engine_pa
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
 {
     wf_queue *q = NULL;
+    uint64_t began = wf_now_ns();
     if (p->on_progress) p->on_progress(p->user, "load", 0); /* for small models this is the only report */
     WF_TRY(wf_queue_create(e->dev, &q));
     weft_status s = wf_weights_upload(&e->weights, e->model->file, e->dev, q, p->on_progress, p->user);
     wf_queue_destroy(q);
     WF_TRY(s);
+    wf_startup_part(&e->startup, WF_STARTUP_WEIGHTS, began);
     e->views = wf_calloc(e->weights.n, sizeof *e->views);
     for (size_t i = 0; e->views && i < e->weights.n; i++) e->views[i] = e->weights.list[i].view;
     return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
@@ -89,9 +92,13 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
 static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
     uint32_t n_vocab = e->model->hp.n_vocab;
+    uint64_t began = wf_now_ns();
     WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
     if (p->poison) WF_TRY(wf_exec_poison(e->exec));
+    wf_startup_part(&e->startup, WF_STARTUP_MEMORY, began);
+    began = wf_now_ns();
     WF_TRY(wf_exec_bind(e->exec, p->on_progress, p->user));
+    wf_startup_part(&e->startup, WF_STARTUP_KERNELS, began);
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
@@ -118,6 +125,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     const struct weft_model *m = e->model;
     wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix,
                           .seqs_per_client = p->seqs_per_client};
+    uint64_t began = wf_now_ns();
     if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
     e->context = wf_engine_context(m, p);
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
@@ -129,6 +137,7 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
     log_limits(e, sp.page_tokens);
+    wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
@@ -156,14 +165,14 @@ static void unload(struct weft_engine *e)
     wf_timeline_close(e->timeline);
 }
 
-static void init_stats(struct weft_engine *e, uint64_t start_ns)
+static void init_stats(struct weft_engine *e)
 {
     e->stats.kv_pages = e->limits.pages;
     e->stats.weight_bytes = wf_weights_bytes(&e->weights);
     e->stats.kv_bytes = wf_exec_kv_bytes(e->exec);
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
-    e->stats.load_ns = wf_now_ns() - start_ns;
+    e->stats.load_ns = wf_now_ns() - e->startup.begin_ns;
 }
 
 static void log_memory(const struct weft_engine *e)
@@ -202,9 +211,9 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
 {
     if (!m || !p || !out) return wf_fail(WEFT_ERR_ARG, "weft_engine_open: no argument may be NULL");
     WF_TRY(check_params(m, p));
-    uint64_t start = wf_now_ns();
     struct weft_engine *e = wf_calloc(1, sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
+    wf_startup_begin(&e->startup);
     e->model = m;
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -215,7 +224,7 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
     pthread_condattr_destroy(&attr);
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
-    if (s == WEFT_OK) init_stats(e, start), log_memory(e);
+    if (s == WEFT_OK) init_stats(e), log_memory(e), wf_startup_ready(e);
     if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
     if (s == WEFT_OK && pthread_create(&e->thread, NULL, engine_thread, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
     if (s == WEFT_OK) *out = e;

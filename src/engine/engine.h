@@ -23,7 +23,20 @@ struct weft_model {
     struct weft_model_info info;
     char *strings[8];    /* NUL-terminated copies that info points to */
     size_t n_strings;
+    uint64_t open_ns;    /* how long opening it took */
 };
+
+/* startup.c: where the time from opening a model to the first step goes; told to the log. */
+enum wf_startup_part { WF_STARTUP_DEVICE, WF_STARTUP_GRAPH, WF_STARTUP_WEIGHTS, WF_STARTUP_MEMORY, WF_STARTUP_KERNELS, WF_STARTUP_N };
+typedef struct wf_startup {
+    uint64_t begin_ns, ready_ns, part_ns[WF_STARTUP_N];
+    bool stepped;
+} wf_startup;
+struct weft_engine;
+void wf_startup_begin(wf_startup *s);
+void wf_startup_part(wf_startup *s, enum wf_startup_part part, uint64_t since_ns); /* it lasted from then until now */
+void wf_startup_ready(struct weft_engine *e);                /* the engine is open */
+void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a step that began then is over */
 
 /* limits.c: derives an engine's limits from its parameters: tokens per page, tokens per sequence, and the rest. step_tokens: the
  * default for max_batched_tokens. */
@@ -161,6 +174,7 @@ struct weft_engine {
     struct weft_request *live;     /* requests taken from the inbox; engine's thread only */
     pthread_t thread;
     bool started;
+    wf_startup startup;
 
     pthread_mutex_t lock;
     pthread_cond_t wake, ended;    /* work for the engine; a request has ended */

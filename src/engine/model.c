@@ -77,6 +77,7 @@ static weft_status open_arch(struct weft_model *m)
 weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out)
 {
     if (!p || !out) return wf_fail(WEFT_ERR_ARG, "weft_model_open: params and out must not be NULL");
+    uint64_t began = wf_now_ns();
     struct weft_model *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
     weft_status s = p->path    ? wf_model_file_open(p->path, &m->file)
@@ -90,6 +91,7 @@ weft_status weft_model_open(const struct weft_model_params *p, struct weft_model
         return s;
     }
     describe_numbers(m);
+    m->open_ns = wf_now_ns() - began;
     *out = m;
     return WEFT_OK;
 }

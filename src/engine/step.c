@@ -109,6 +109,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens += step->n_tokens;
     e->stats.step_tokens_hist[bucket(step->n_tokens)]++;
     pthread_mutex_unlock(&e->lock);
+    wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
     e->completed_ns = now;
 }
 

@@ -111,12 +111,14 @@ static weft_status advance(upload *u, uint64_t bytes)
 
 static weft_status copy(upload *u, wf_view *v, uint64_t at, const uint8_t *src, uint64_t bytes)
 {
+    uint64_t began = wf_now_ns();
     for (uint64_t done = 0; done < bytes;) {
         uint64_t step = WF_MIN(bytes - done, STEP_BYTES);
         WF_TRY(wf_write(u->q, v->buf, v->offset + at + done, src + done, step, NULL, 0, NULL));
         WF_TRY(advance(u, step));
         done += step;
     }
+    u->w->copied_ns += wf_now_ns() - began;
     return WEFT_OK;
 }
 
@@ -154,14 +156,18 @@ static weft_status copy_packed(upload *u, wf_weight *w)
 {
     uint64_t bytes = w->rows * row_bytes(w);
     uint64_t packed_bytes = u->dev->fns->weight_bytes(u->dev, w->view.layout, w->dtype, w->rows, w->cols);
+    uint64_t began = wf_now_ns();
     bool aside = w->n_parts > 1 || !w->parts[0]->data || (uintptr_t)w->parts[0]->data % 16; /* a safetensors file aligns nothing */
     uint8_t *rows = aside ? malloc(bytes) : NULL, *packed = malloc(packed_bytes);
     weft_status s = packed && (rows || !aside) ? WEFT_OK : wf_fail(WEFT_ERR_NOMEM, "out of host memory for packing weights");
     if (rows && s == WEFT_OK) gather(u, w, rows);
     if (s == WEFT_OK) {
         u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, w->rows, w->cols, rows ? rows : w->parts[0]->data, packed);
+        u->w->packed_ns += wf_now_ns() - began;
+        began = wf_now_ns();
         s = wf_write(u->q, w->view.buf, w->view.offset, packed, packed_bytes, NULL, 0, NULL);
         if (s == WEFT_OK) s = wf_finish(u->q); /* before `packed` is freed */
+        u->w->copied_ns += wf_now_ns() - began;
         if (s == WEFT_OK) s = advance(u, bytes);
     }
     free(rows);

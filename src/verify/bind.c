@@ -197,6 +197,7 @@ static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_c
     wf_case from = case_of(call);
     memset(out, 0, sizeof *out);
     WF_TRY(reference_of(dev, v));
+    uint64_t began = wf_now_ns();
     for (int step = 0; step < 4 && !out->supported; step++) {
         wf_case c = shrink(&from, step);
         wf_check *k;
@@ -205,6 +206,8 @@ static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_c
         wf_check_free(k);
         WF_TRY(s);
     }
+    dev->kernel_work.tested++;
+    dev->kernel_work.tested_ns += wf_now_ns() - began;
     return WEFT_OK;
 }
 

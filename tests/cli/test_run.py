@@ -1,6 +1,7 @@
 """run without a terminal: what goes to stdout, how an answer ends, signals, closed pipes."""
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -32,6 +33,17 @@ class Text(cli.TestCase):
         self.assertEqual(quiet.err, "")
         self.assertRegex(loud.err, r"generated 20 tokens, [0-9.]+ tokens/s")
         self.assertNotIn("\r", loud.err)  # no progress bar where stderr is no terminal
+
+    def test_verbose_says_where_the_start_went(self):
+        loud = self.ok(*RUN, "-p", "One day", "-n", 2, "-v").err
+        parts = re.search(r"start: model file [\d.]+ s, then ([\d.]+) s: device ([\d.]+), graph and plan ([\d.]+), weights ([\d.]+), memory ([\d.]+), kernels ([\d.]+)", loud)
+        self.assertTrue(parts, loud)
+        whole, *rest = map(float, parts.groups())
+        self.assertLessEqual(abs(whole - sum(rest)), 0.1 + whole / 10)  # nothing long is left out
+        self.assertRegex(loud, r"start, kernels: \d+ built in [\d.]+ s, \d+ from the kernel cache in [\d.]+ s, [1-9]\d* self-tests")
+        self.assertRegex(loud, r"start, weights: [\d.]+ GiB")
+        self.assertEqual(loud.count("start: first step"), 1)
+        self.assertNotIn("start: ", self.ok(*RUN, "-p", "One day", "-n", 2).err)
 
     def test_lengths(self):
         self.assertEqual(self.ok(*RUN, "-p", "One day", "-n", 0).out, b"")

@@ -1,0 +1,51 @@
+/* startup: where the time from opening a model to the first step goes. Parts may run beside each other, so they can add up to more
+ * than the whole. See engine.h. */
+#include "engine/engine.h"
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / 1e9;
+}
+
+void wf_startup_begin(wf_startup *s)
+{
+    s->begin_ns = wf_now_ns();
+}
+
+void wf_startup_part(wf_startup *s, enum wf_startup_part part, uint64_t since_ns)
+{
+    s->part_ns[part] = wf_now_ns() - since_ns;
+}
+
+static void log_weights(const struct weft_engine *e)
+{
+    const wf_weights *w = &e->weights;
+    wf_log(WEFT_LOG_INFO, "start, weights: %.2f GiB, packed in %.2f s, copied in %.2f s", (double)wf_weights_bytes(w) / 0x1p30, seconds(w->packed_ns), seconds(w->copied_ns));
+}
+
+static void log_kernels(const struct weft_engine *e)
+{
+    const wf_kernel_work *k = &e->dev->kernel_work;
+    wf_log(WEFT_LOG_INFO, "start, kernels: %u built in %.2f s, %u from the kernel cache in %.2f s, %u self-tests in %.2f s with what they built", k->built,
+           seconds(k->built_ns), k->kept, seconds(k->kept_ns), k->tested, seconds(k->tested_ns));
+}
+
+void wf_startup_ready(struct weft_engine *e)
+{
+    wf_startup *s = &e->startup;
+    const uint64_t *ns = s->part_ns;
+    s->ready_ns = wf_now_ns();
+    wf_log(WEFT_LOG_INFO, "start: model file %.2f s, then %.2f s: device %.2f, graph and plan %.2f, weights %.2f, memory %.2f, kernels %.2f",
+           seconds(e->model->open_ns), seconds(s->ready_ns - s->begin_ns), seconds(ns[WF_STARTUP_DEVICE]), seconds(ns[WF_STARTUP_GRAPH]),
+           seconds(ns[WF_STARTUP_WEIGHTS]), seconds(ns[WF_STARTUP_MEMORY]), seconds(ns[WF_STARTUP_KERNELS]));
+    log_weights(e);
+    log_kernels(e);
+}
+
+void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens)
+{
+    uint64_t now = wf_now_ns();
+    if (s->stepped) return;
+    s->stepped = true;
+    wf_log(WEFT_LOG_INFO, "start: first step (%u tokens) %.2f s, %.2f s after the engine was ready", tokens, seconds(now - start_ns), seconds(now - s->ready_ns));
+}
