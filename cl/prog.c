@@ -134,7 +134,7 @@ static bool same(const cl_kern *k, const cl_launch *l)
 {
     if (k->wtype != l->wtype || k->n_knobs != l->n_knobs) return false;
     for (uint32_t i = 0; i < l->n_knobs; i++)
-        if (k->knob[i].value != l->knob[i].value) return false; /* names follow from the variant */
+        if (k->knob[i].value != l->knob[i].value || strcmp(k->knob[i].name, l->knob[i].name)) return false;
     return true;
 }
 

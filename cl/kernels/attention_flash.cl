@@ -186,14 +186,16 @@ void write_four(OUT_ACT(o), ulong to, float4 acc, float sum)
     STORE(o, to + 3, y.w)
 }
 
-void write_rows(const sums *s, const call_t *c, const block *b, OUT_ACT(o), uint o_stride)
+void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, int flip, OUT_ACT(o), uint o_stride)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
 #pragma unroll
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
         if (first >= O_STEP || r >= R || m >= b->m_end || h >= b->heads) continue;
-        write_four(o_base, o_off, o_half, (ulong)m * o_stride + (b->kvh * b->heads + h) * D + 4 * column, s->acc[i], s->sum[i]);
+        uint head = b->kvh * b->heads + h;
+        float sum = with_sink(&c->mask, s->sum[i], l->row_max[flip * R + r], head);
+        write_four(o_base, o_off, o_half, (ulong)m * o_stride + head * D + 4 * column, s->acc[i], sum);
     }
 }
 
@@ -218,11 +220,11 @@ void write_chunk(__global float *scratch, const sums *s, const local_room *l, co
     }
 }
 
-/* Four columns of a row and head: the n chunks of the keys up to its position that it sees. */
-float4 merge_row(const __global float *partials, uint n, sight seen, uint d, float *sum)
+/* Four columns of a row and head, and its (maximum, sum): the n chunks of the keys up to its position that it sees. */
+float4 merge_row(const __global float *partials, uint n, sight seen, uint d, float2 *state)
 {
     float4 acc = (float4)(0);
-    float2 state = (float2)(NO_MAX, 0);
+    *state = (float2)(NO_MAX, 0);
     for (uint c = 0; c < n; c += AT_ONCE) {
         float4 add[AT_ONCE];
         float2 with[AT_ONCE];
@@ -236,10 +238,9 @@ float4 merge_row(const __global float *partials, uint n, sight seen, uint d, flo
         for (uint i = 0; i < AT_ONCE; i++) { /* in place of what is not there, what changes nothing */
             uint begin = chunk_begins(c + i);
             bool is = c + i < n && sees_any(seen, begin, begin + chunk_size(begin));
-            merge(&acc, &state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), true);
+            merge(&acc, state, is ? add[i] : (float4)(-0.0f), is ? with[i] : (float2)(NO_MAX, -0.0f), true);
         }
     }
-    *sum = state.y;
     return acc;
 }
 
@@ -251,9 +252,9 @@ void merge_chunks(__global float *scratch, const call_t *c, OUT_ACT(o), uint o_s
         uint h = row_head % c->Hq, d = i % D4 * 4;
         const sight seen = sight_of(&c->mask, c->pos[m], h / (c->Hq / c->Hkv));
         uint n = seen.last < 0 ? 0 : chunks_before(seen.last) + 1;
-        float sum;
-        float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), n, seen, d, &sum);
-        write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, sum);
+        float2 state;
+        float4 acc = merge_row(partial_of(scratch, row_head, c->chunks, 0), n, seen, d, &state);
+        write_four(o_base, o_off, o_half, m * o_stride + h * D + d, acc, with_sink(&c->mask, state.y, state.x, h));
     }
 }
 #endif
@@ -370,7 +371,7 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #if SPLIT
         write_chunk(scratch, &s, &l, &c, &b, flip);
 #else
-        write_rows(&s, &c, &b, o_base, o_off, o_half, o_stride);
+        write_rows(&s, &l, &c, &b, flip, o_base, o_off, o_half, o_stride);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE); /* qs is written again */
     }

@@ -3,7 +3,7 @@
  * o = softmax(q . k * scale) v with a running maximum: when a larger score comes, what was summed so
  * far is scaled down. Key j of sequence s lies in page pages[indptr[s] + j / P] at index j % P.
  *
- * Knobs: D head size; WINDOWS 1: each KV head has a window, SOFTCAP 1: scores a soft cap (attention/mask.clh).
+ * Knobs: D head size; WINDOWS 1: each KV head has a window, SOFTCAP 1: scores a soft cap, SINKS 1: query heads a sink (attention/mask.clh).
  */
 #include "common.clh"
 #include "attention/mask.clh"
@@ -36,6 +36,7 @@ KERNEL void attention_naive(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
             for (uint d = 0; d < D; d++) acc[d] = MAD(p, kv_load(IN_AT(uchar, vp), at + d), acc[d] * keep);
             max_score = top;
         }
+        sum = with_sink(&mask, sum, max_score, h);
         for (uint d = 0; d < D; d++)
             STORE(o, (ulong)m * o_stride + (ulong)h * D + d, sum == 0 ? 0 : acc[d] / sum)
     }

@@ -1,7 +1,8 @@
 /* silu_mul: y = gate / (1 + exp(-gate)) * up, or GELU of gate in SiLU's place, where a row of gu is gate [F] then up [F]. One work-item
  * VEC elements.
  *
- * Knobs: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any. GELU 1: in place of SiLU.
+ * Knobs: VEC 4: F is a multiple of 4 and rows are aligned to four elements; 1: any. GELU 1: in place of SiLU. CLAMPED 1: gpt-oss's, where
+ * gate is at most 7, up is within 7 of 0, and y = gate / (1 + exp(-1.702 gate)) * (up + 1); NaN stays.
  */
 #include "epilogue.clh"
 #ifndef VEC
@@ -11,7 +12,18 @@
 #define GELU 0
 #endif
 
-#if GELU
+#ifndef CLAMPED
+#define CLAMPED 0
+#endif
+
+#if VEC == 1
+#define AT_MOST(x) ((x) > 7.0f ? 7.0f : (x))
+#else
+#define AT_MOST(x) ((x) > 7.0f ? (float4)(7.0f) : (x))
+#endif
+#if CLAMPED
+#define GATED(gate, up) (AT_MOST(gate) / (1.0f + exp(-1.702f * AT_MOST(gate))) * (1.0f - AT_MOST(-AT_MOST(up))))
+#elif GELU
 #define GATED(gate, up) GELU_MUL(gate, up)
 #else
 #define GATED(gate, up) SILU_MUL(gate, up)

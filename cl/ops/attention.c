@@ -28,9 +28,14 @@ static void common(const wf_call *c, cl_launch *l)
         wf_cl_arg_view(l, &c->in[WF_ATTENTION_WINDOWS]);
         wf_cl_arg_u32(l, p->sink);
     }
-    if (!(p->softcap > 0)) return;
-    wf_cl_knob(l, "SOFTCAP", 1);
-    wf_cl_arg_f32(l, p->softcap);
+    if (p->softcap > 0) {
+        wf_cl_knob(l, "SOFTCAP", 1);
+        wf_cl_arg_f32(l, p->softcap);
+    }
+    if (c->in[WF_ATTENTION_SINKS].buf) {
+        wf_cl_knob(l, "SINKS", 1);
+        wf_cl_arg_view(l, &c->in[WF_ATTENTION_SINKS]);
+    }
 }
 
 bool wf_cl_configure_attention(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -110,11 +115,11 @@ static bool async_range(const wf_op_params *p, float *base, float *low)
     return true;
 }
 
-/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, scores without a cap. */
+/* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, no soft cap and no sinks. */
 static bool suits_mma(const cl_caps *caps, const wf_call *c)
 {
     const wf_op_params *p = &c->p;
-    return caps->nv_mma && !(p->softcap > 0) && c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
+    return caps->nv_mma && !(p->softcap > 0) && !c->in[WF_ATTENTION_SINKS].buf && c->in[WF_ATTENTION_Q].dtype == WF_F16 && p->head_dim % 16 == 0 && p->head_dim <= 256 &&
            p->page_tokens % 16 == 0 && c->in[WF_ATTENTION_K_POOL].stride % 8 == 0 &&
            (c->in[WF_ATTENTION_K_POOL].offset | c->in[WF_ATTENTION_V_POOL].offset) % 16 == 0;
 }

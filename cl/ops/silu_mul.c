@@ -10,6 +10,7 @@ bool wf_cl_configure_silu_mul(const cl_caps *caps, const cl_variant *v, const wf
     wf_cl_act(l, gu);
     wf_cl_knob(l, "VEC", fours ? 4 : 1);
     if (c->p.activation == WF_GELU_TANH) wf_cl_knob(l, "GELU", 1);
+    if (c->p.activation == WF_CLAMPED_SWIGLU) wf_cl_knob(l, "CLAMPED", 1);
     wf_cl_group_knobs(l, caps, wf_cl_group(caps, caps->gpu ? 256 : 64, limit));
     wf_cl_columns(l, y->rows, fours ? y->cols / 4 : y->cols);
     wf_cl_arg_view(l, gu);

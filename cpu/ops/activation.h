@@ -36,4 +36,18 @@ WF_INLINE vf activate(enum wf_activation f, vf x)
     return gated(x, v_mul(cubic, v_set(2.30220822f))); /* 2 sqrt(2 / pi) log2 e */
 }
 
+WF_INLINE vf at_most(vf x, float most)
+{
+    return v_sub(v_zero(), v_max(v_set(-most), v_sub(v_zero(), x))); /* NaN stays */
+}
+
+/* What SILU_MUL makes of gate and up. */
+WF_INLINE vf gated_by(enum wf_activation f, vf gate, vf up)
+{
+    if (f != WF_CLAMPED_SWIGLU) return v_mul(activate(f, gate), up);
+    gate = at_most(gate, WF_SWIGLU_LIMIT);
+    up = v_max(v_set(-WF_SWIGLU_LIMIT), at_most(up, WF_SWIGLU_LIMIT));
+    return v_mul(gated(gate, v_mul(gate, v_set(WF_SWIGLU_ALPHA * 1.44269504f))), v_add(up, v_set(1)));
+}
+
 #endif

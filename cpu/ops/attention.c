@@ -9,7 +9,7 @@
  * results depend neither on that, nor on the rows that share a block, nor on the number of threads. Scores are in units of log2.
  *
  * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's window are
- * masked. The boundaries of tiles and splits do not change.
+ * masked. The boundaries of tiles and splits do not change. Sinks are no keys: the last sum takes them in.
  */
 #include <math.h>
 #include <string.h>
@@ -28,6 +28,7 @@ typedef struct att {
     const wf_op_params *p;
     const wf_view *q, *k, *v, *o;
     const int32_t *seq, *pos, *indptr, *pages, *windows; /* windows NULL: all keys */
+    const float *sinks;           /* of the query heads; NULL: none */
     uint32_t m, group, dim, dim_padded; /* dim_padded: dim rounded up to vectors */
     uint32_t rows;                /* most rows of a block */
     uint32_t queries;             /* most queries of a block */
@@ -58,6 +59,7 @@ static att att_of(const wf_call *c)
     a.indptr = wf_cpu_at(&c->in[WF_ATTENTION_INDPTR]);
     a.pages = wf_cpu_at(&c->in[WF_ATTENTION_PAGES]);
     a.windows = c->in[WF_ATTENTION_WINDOWS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_WINDOWS]) : NULL;
+    a.sinks = c->in[WF_ATTENTION_SINKS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_SINKS]) : NULL;
     a.m = c->out[WF_ATTENTION_O].rows;
     a.group = c->p.n_head / c->p.n_kv_head;
     a.dim = c->p.head_dim;
@@ -409,14 +411,22 @@ static void merge(const att *a, state whole, state part, uint32_t nq)
     }
 }
 
+/* What a query head's sum is divided by; its sink, which may be so large that nothing else is left, comes last. */
+static float total(const att *a, float row_sum, float row_max, uint32_t head)
+{
+    if (!a->sinks) return row_sum;
+    return row_sum + exp2f(a->sinks[head] * 1.44269504f - row_max);
+}
+
 static void store(const att *a, state s, const block *b)
 {
     uint32_t i = 0;
     for (uint32_t m = b->begin; m < b->end; m++)
         for (uint32_t h = 0; h < a->group; h++, i++) {
             void *row = wf_cpu_row(a->o, m);
-            size_t at = ((size_t)b->head * a->group + h) * a->dim;
-            float inverse = s.row_sum[i] == 0 ? 0 : 1 / s.row_sum[i]; /* no keys: zeros */
+            uint32_t head = b->head * a->group + h;
+            size_t at = (size_t)head * a->dim;
+            float inverse = s.row_sum[i] == 0 ? 0 : 1 / total(a, s.row_sum[i], s.row_max[i], head); /* no keys: zeros */
             for (uint32_t d = 0; d < a->dim; d++)
                 wf_cpu_set(a->o, row, at + d, s.sum[(size_t)i * a->dim_padded + d] * inverse);
         }

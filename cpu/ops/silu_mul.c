@@ -6,10 +6,10 @@
 WF_INLINE void span(const enum wf_activation f, const float *gate, const float *up, float *y, uint32_t n)
 {
     uint32_t k = 0;
-    for (; k + VL <= n; k += VL) v_store(y + k, v_mul(activate(f, v_load(gate + k)), v_load(up + k)));
+    for (; k + VL <= n; k += VL) v_store(y + k, gated_by(f, v_load(gate + k), v_load(up + k)));
     if (k == n) return;
     float last[VL];
-    v_store(last, v_mul(activate(f, v_load_n(gate + k, n - k)), v_load_n(up + k, n - k)));
+    v_store(last, gated_by(f, v_load_n(gate + k, n - k), v_load_n(up + k, n - k)));
     for (uint32_t i = 0; k + i < n; i++) y[k + i] = last[i];
 }
 
@@ -22,7 +22,10 @@ void WF_SIMD(wf_cpu_silu_mul)(const wf_cpu_work *w)
         uint32_t m = i / spans, at = i % spans * SPAN, n = WF_MIN((uint32_t)SPAN, y->cols - at);
         const float *in = wf_cpu_row(gu, m);
         float *out = (float *)wf_cpu_row(y, m) + at;
-        if (w->call->p.activation == WF_GELU_TANH) span(WF_GELU_TANH, in + at, in + y->cols + at, out, n);
-        else span(WF_SILU, in + at, in + y->cols + at, out, n);
+        switch (w->call->p.activation) {
+        case WF_GELU_TANH: span(WF_GELU_TANH, in + at, in + y->cols + at, out, n); break;
+        case WF_CLAMPED_SWIGLU: span(WF_CLAMPED_SWIGLU, in + at, in + y->cols + at, out, n); break;
+        default: span(WF_SILU, in + at, in + y->cols + at, out, n);
+        }
     }
 }

@@ -30,7 +30,8 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
     const int32_t *indptr = wf_cpu_at(&c->in[WF_ATTENTION_INDPTR]);
     const int32_t *pages = (const int32_t *)wf_cpu_at(&c->in[WF_ATTENTION_PAGES]) + indptr[seq];
     uint32_t dim = p->head_dim, kv_head = h / (p->n_head / p->n_kv_head), n = (uint32_t)(pos + 1);
-    double *sum = score + n, top = -INFINITY, total = 0;
+    const float *sinks = c->in[WF_ATTENTION_SINKS].buf ? wf_cpu_at(&c->in[WF_ATTENTION_SINKS]) : NULL;
+    double *sum = score + n, top = sinks ? sinks[h] : -INFINITY, total = 0;
     int32_t window = windows ? windows[kv_head] : 0;
 
     for (uint32_t j = 0; j < n; j++) {
@@ -44,6 +45,7 @@ static void one_head(const wf_call *c, uint32_t m, uint32_t h, double *score)
         top = WF_MAX(top, score[j]);
     }
     for (uint32_t d = 0; d < dim; d++) sum[d] = 0;
+    if (sinks) total = exp(sinks[h] - top);
     for (uint32_t j = 0; j < n; j++) {
         if (!wf_attends(window, p->sink, pos, (int32_t)j)) continue;
         const uint16_t *v = token(&c->in[WF_ATTENTION_V_POOL], p, pages, j, kv_head);

@@ -1,5 +1,21 @@
 /* SILU_MUL, the reference. */
+#include <math.h>
+
 #include "cpu/ref/ref.h"
+
+/* NaN stays. */
+static double clamped_swiglu(double gate, double up)
+{
+    const double most = WF_SWIGLU_LIMIT;
+    gate = gate > most ? most : gate;
+    up = up > most ? most : up < -most ? -most : up;
+    return gate / (1 + exp(-(double)WF_SWIGLU_ALPHA * gate)) * (up + 1);
+}
+
+static double gated(const wf_op_params *p, double gate, double up)
+{
+    return p->activation == WF_CLAMPED_SWIGLU ? clamped_swiglu(gate, up) : wf_cpu_ref_activation(p, gate) * up;
+}
 
 void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
 {
@@ -11,7 +27,7 @@ void wf_cpu_ref_silu_mul(const wf_cpu_work *w)
         void *out = wf_cpu_row(y, m);
         for (uint32_t f = 0; f < y->cols; f++) {
             double gate = wf_cpu_get(gu, in, f), up = wf_cpu_get(gu, in, (uint64_t)y->cols + f);
-            wf_cpu_set(y, out, f, (float)(wf_cpu_ref_activation(&w->call->p, gate) * up));
+            wf_cpu_set(y, out, f, (float)gated(&w->call->p, gate, up));
         }
     }
 }

@@ -315,6 +315,7 @@ static weft_status check_attention(const wf_call *c)
     if (!is_vector(pages, length(pages))) return bad(c, "pages is not a vector");
     if (c->in[WF_ATTENTION_WINDOWS].buf && !is_vector(&c->in[WF_ATTENTION_WINDOWS], p->n_kv_head))
         return bad(c, "windows are not one for each KV head");
+    if (c->in[WF_ATTENTION_SINKS].buf && !is_vector(&c->in[WF_ATTENTION_SINKS], p->n_head)) return bad(c, "sinks are not one for each query head");
     if (p->sink > WF_MAX_SINK) return bad(c, "sink is too large");
     if (!isfinite(p->scale)) return bad(c, "scale is not a number");
     if (!isfinite(p->softcap) || p->softcap < 0) return bad(c, "softcap is not a number >= 0");
@@ -329,7 +330,7 @@ static weft_status check_silu_mul(const wf_call *c)
 {
     const wf_view *gu = &c->in[WF_SILU_MUL_GU], *y = &c->out[WF_SILU_MUL_Y];
     if (gu->cols != 2ull * y->cols || gu->rows != y->rows) return bad(c, "gu is not [rows of y, 2 x columns of y]");
-    return check_gate(c);
+    return c->p.activation == WF_CLAMPED_SWIGLU ? WEFT_OK : check_gate(c);
 }
 
 static weft_status check_activate(const wf_call *c)

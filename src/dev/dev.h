@@ -37,7 +37,7 @@
  *              (2i, 2i+1) (p.neox 0) or (i, i + n_rot/2) (p.neox 1). Writes k and v of row m to slot
  *              slot[m] = page * P + index in page; slot < 0: no write. q is not scaled.
  *   ATTENTION  in  q [M, Hq D] act; K, V pools; seq [M] I32; pos [M] I32; indptr [S + 1] I32; pages [*] I32;
- *                  windows [Hkv] I32 or absent
+ *                  windows [Hkv] I32 or absent; sinks [Hq] F32 or absent
  *              out o [M, Hq D] act; recomputed [1] I32 or absent
  *              Row m attends to keys 0..pos[m] of its sequence s = seq[m]; key j lies in page pages[indptr[s] + j / P] at
  *              index j % P. o = softmax(q.k * p.scale) v; query head h uses KV head h / (Hq / Hkv). With p.softcap c, a score s
@@ -45,13 +45,16 @@
  *              With windows (sparse attention as in MoA), a KV head attends to the first p.sink keys and to the last
  *              windows[head] (0 or less: to all), as wf_attends says; keys in between are its masked range. Query heads
  *              share the window of their KV head, because its keys are read once for all of them.
+ *              With sinks, exp(sinks[h]) is added to the sum that the weights of query head h are divided by, as if there
+ *              were one more key, with that score and a v of zeros. A soft cap does not change it.
  *              Slots of keys that a row does not attend to may hold NaN, which must not affect the result.
  *              Asynchronous variants sum exp(q.k * p.scale - p.phi) and do not look for the maximum of each row. Where
  *              the largest q.k * p.scale - p.phi of a row and head is not inside (p.phi_lo, p.phi_hi), or not inside the
  *              part of it that the variant can represent, the same call computes it again with its own maximum, and adds
  *              1 to recomputed. Other variants leave it unchanged.
  *   SILU_MUL   in  gu [M, 2F] act: gate in columns 0..F, up in F..2F   out y [M, F] act
- *              y = f(gate) * up, with f the p.activation, SiLU or GELU's approximation (see ACTIVATE)
+ *              y = f(gate) * up, with f the p.activation, SiLU or GELU's approximation (see ACTIVATE); or of WF_CLAMPED_SWIGLU
+ *              gate / (1 + exp(-WF_SWIGLU_ALPHA gate)) * (up + 1), with gate at most WF_SWIGLU_LIMIT and up within +- of it
  *   ACTIVATE   in  x [M, K] act                                   out y [M, K] act
  *              y = f(x), with f the p.activation: x / (1 + exp(-x)) (SiLU), max(x, 0) (ReLU), x (1 + erf(x / sqrt(2))) / 2 (GELU),
  *              or GELU's approximation x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, or p.softcap tanh(x / p.softcap).
@@ -114,7 +117,7 @@ enum wf_op {
 #undef X
 #undef OPERAND
 
-#define WF_MAX_IN  8
+#define WF_MAX_IN  9
 #define WF_MAX_OUT 5
 
 enum wf_operand_kind { /* ops.def says what they mean */
@@ -157,13 +160,18 @@ typedef struct wf_view {
     uint8_t layout;      /* 0: rows as in the file; else as weight_layout() of the backend returned */
 } wf_view;
 
-enum wf_activation { WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_SOFTCAP, WF_N_ACTIVATIONS };
+enum wf_activation {
+    WF_SILU, WF_RELU, WF_GELU, WF_GELU_TANH, WF_SOFTCAP, WF_N_ACTIVATIONS,
+    WF_CLAMPED_SWIGLU = WF_N_ACTIVATIONS /* of SILU_MUL alone: gpt-oss's */
+};
+#define WF_SWIGLU_ALPHA 1.702f
+#define WF_SWIGLU_LIMIT 7.0f
 
 typedef struct wf_op_params {
     float eps, scale;
     float softcap;   /* ATTENTION: of scores, 0: none; ACTIVATE: of WF_SOFTCAP */
     float gain;      /* GET_ROWS: factor of the table's rows; 0: 1 */
-    uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of GEMM with silu, where it is SiLU or GELU_TANH */
+    uint32_t activation; /* enum wf_activation: of ACTIVATE; of the gate of SILU_MUL and of GEMM with silu (SiLU or GELU_TANH there) */
     uint32_t n_head, n_kv_head, head_dim, n_rot, neox, page_tokens;
     uint32_t max_kv; /* ATTENTION hint: no row attends to more keys than this; 0: unknown */
     uint32_t max_q;  /* ATTENTION hint: most rows of one sequence in this call; 1: pure decode; 0: unknown */

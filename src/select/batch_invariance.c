@@ -8,7 +8,7 @@
 /* A call without the number of its rows. */
 typedef struct shape {
     uint32_t op, n, k, n_head, n_kv_head, head_dim;
-    uint8_t in, weight, layout, out, bias, residual, windows, capped;
+    uint8_t in, weight, layout, out, bias, residual, windows, capped, sinks;
 } shape;
 
 struct wf_shape_class {
@@ -25,6 +25,7 @@ static shape shape_of(const wf_call *c)
     s.in = c->in[0].dtype, s.weight = c->in[1].dtype, s.layout = c->in[1].layout, s.out = c->out[0].dtype;
     s.bias = c->op == WF_OP_GEMM && c->in[WF_GEMM_BIAS].buf, s.residual = c->op == WF_OP_GEMM && c->in[WF_GEMM_RESIDUAL].buf;
     s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
+    s.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
     s.capped = c->op == WF_OP_ATTENTION && c->p.softcap > 0;
     return s;
 }

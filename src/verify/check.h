@@ -14,7 +14,7 @@
 /* One problem. The fields that each op uses:
  *   GET_ROWS m ids of n table rows of k columns, p.gain, rows to add if residual; ACTIVATE m rows of k, p.activation; RMSNORM m rows of n (0: 1) groups of k, residual; LAYERNORM m rows of k; GEMM m x n, depth k, with
  *   p.rope heads in p, of which n counts q, k and v; ROPE_KV m rows, n positions, heads in p; ATTENTION n_seqs sequences of at most max_kv
- *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink, p.softcap; SILU_MUL m x k outputs, p.activation;
+ *   keys, of which at most max_q are rows of this call, heads, phi and its range in p, windows and with them p.sink, p.softcap, sinks; SILU_MUL m x k outputs, p.activation;
  *   ARGMAX m x k inputs; PAGE_COPY m copies of pages of k elements between pools of about n pages; TOKEN_SUBST m tokens from k; SAMPLE m x k
  *   inputs, the n - 1 largest ones, logit adjustments if bias; ROUTER m rows of k scores, the `used` largest; GROUPED_GEMM m rows, `used` of
  *   n_experts each, n columns of each, depth k; WEIGHTED_SUM m rows, `used` parts of k each. */
@@ -32,6 +32,7 @@ typedef struct wf_case {
     uint32_t n_experts, used; /* used 0: two, where there are two */
     bool one_x;      /* GROUPED_GEMM: all experts of a token take the same row of X */
     uint8_t windows; /* enum wf_case_windows */
+    bool sinks;      /* ATTENTION: query heads have some */
     wf_op_params p;
     uint32_t pad;    /* elements between rows of every matrix that may have them */
     uint32_t max_groups; /* as in wf_call */

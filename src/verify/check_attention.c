@@ -127,6 +127,7 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
     WF_TRY(wf_gen_ints(&k->in[WF_ATTENTION_INDPTR], s->n + 1, &indptr));
     WF_TRY(wf_gen_ints(&k->in[WF_ATTENTION_PAGES], s->pages, &pages));
     WF_TRY(gen_windows(k, g));
+    if (c->sinks) WF_TRY(wf_gen_floats(&k->in[WF_ATTENTION_SINKS], g, WF_F32, 1, c->p.n_head, 0, 6));
     for (uint32_t i = 0; i <= s->n; i++) indptr[i] = (int32_t)s->first[i];
     for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
     for (uint32_t i = 0; i < s->n; i++) {

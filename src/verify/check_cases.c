@@ -26,8 +26,8 @@ static int text_shape(const wf_case *c, char *buf, size_t cap)
         n = snprintf(buf, cap, "M %u ", c->m);
         return n > 0 && (size_t)n < cap ? n + text_heads(c, buf + n, cap - (size_t)n) : n;
     case WF_OP_ATTENTION:
-        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
-                        p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows]);
+        return snprintf(buf, cap, "%u seqs kv %u q %u heads %u/%u x %u page %u%s%s", c->n_seqs, c->max_kv, c->max_q, p->n_head,
+                        p->n_kv_head, p->head_dim, p->page_tokens, (const char *[]){"", " windows", " wide windows"}[c->windows], c->sinks ? " sinks" : "");
     case WF_OP_ACTIVATE:
         return snprintf(buf, cap, "%u x %u %s", c->m, c->k, (const char *[WF_N_ACTIVATIONS]){"silu", "relu", "gelu", "gelu_tanh"}[p->activation]);
     case WF_OP_ROUTER: return snprintf(buf, cap, "%u x %u top %u", c->m, c->k, c->used);
@@ -55,7 +55,7 @@ void wf_case_text(const wf_case *c, char *buf, size_t cap)
     snprintf(buf + n, cap - (size_t)n, " %s%s%s>%s%s%s%s%s%s", c->op == WF_OP_GET_ROWS ? "" : wf_dtypes[c->in].name,
              product ? "*" : "", weight ? wf_dtypes[c->weight].name : "",
              wf_dtypes[c->out].name, c->bias && product ? " bias" : "",
-             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : c->p.activation == WF_GELU_TANH ? " gelu" : "",
+             c->residual ? c->in_place ? " residual=Y" : " residual" : "", c->norm ? " norm" : "", c->p.silu ? " silu" : c->p.activation == WF_GELU_TANH ? " gelu" : c->p.activation == WF_CLAMPED_SWIGLU ? " clamped" : "",
              c->pad ? " padded" : "");
 }
 
@@ -66,6 +66,7 @@ static const wf_case small[] = {
     {.op = WF_OP_RMSNORM, .m = 5, .n = 6, .k = 64, .pad = 4},
     {.op = WF_OP_RMSNORM, .m = 7, .k = 320, .residual = true, .in_place = true},
     {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_GELU_TANH}},
+    {.op = WF_OP_SILU_MUL, .m = 4, .k = 330, .p = {.activation = WF_CLAMPED_SWIGLU}},
     {.op = WF_OP_GEMM, .m = 1, .n = 67, .k = 512, .bias = true},
     {.op = WF_OP_GEMM, .m = 7, .n = 129, .k = 256, .residual = true, .pad = 4},
     {.op = WF_OP_GEMM, .m = 70, .n = 96, .k = 768, .residual = true, .in_place = true},
@@ -81,6 +82,10 @@ static const wf_case small[] = {
      .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .sink = 5}},
     {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21, .windows = WF_WINDOWS_MIXED,
      .p = {.n_head = 4, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16, .softcap = 1.5f}},
+    {.op = WF_OP_ATTENTION, .n_seqs = 3, .max_kv = 90, .max_q = 21, .windows = WF_WINDOWS_MIXED, .sinks = true,
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
+    {.op = WF_OP_ATTENTION, .n_seqs = 4, .max_kv = 77, .max_q = 1, .sinks = true,
+     .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}},
     {.op = WF_OP_ACTIVATE, .m = 4, .k = 330, .p = {.activation = WF_SOFTCAP, .softcap = 3}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_RELU}},
     {.op = WF_OP_ACTIVATE, .m = 3, .k = 331, .pad = 5, .p = {.activation = WF_GELU}},

@@ -82,14 +82,16 @@ static bool head_norms(op_cases *s, uint8_t out)
     return true;
 }
 
-/* What a row-wise op may do besides: a norm adds a residual, the gate is GELU. */
+/* What a row-wise op may do besides: a norm adds a residual, the gate is GELU, or clamped. */
 static bool more_vectors(op_cases *s, uint8_t out)
 {
     for (size_t i = 0; i < 2 * WF_LEN(sizes); i++) {
         wf_case norm = {.op = WF_OP_RMSNORM, .in = WF_F32, .out = i % 2 ? WF_F32 : out, .m = ANY(s, row_counts), .k = sizes[i / 2], .residual = true,
                         .in_place = i % 2};
         wf_case gelu = {.op = WF_OP_SILU_MUL, .in = acts[i % 2], .out = out, .m = ANY(s, row_counts), .k = sizes[i / 2], .p = {.activation = WF_GELU_TANH}};
-        if (!add(s, norm) || !add(s, gelu)) return false;
+        wf_case clamped = gelu;
+        clamped.p.activation = WF_CLAMPED_SWIGLU;
+        if (!add(s, norm) || !add(s, gelu) || !add(s, clamped)) return false;
     }
     return true;
 }
@@ -352,10 +354,10 @@ static void gen_phi(op_cases *s, wf_op_params *p)
     p->phi = one[0], p->phi_lo = one[1], p->phi_hi = one[2];
 }
 
-static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_op_params *p, uint8_t windows)
+static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, const wf_op_params *p, uint8_t windows, bool with_sinks)
 {
     static const uint32_t sinks[] = {0, 1, 4, 16, 21, 64};
-    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows};
+    wf_case c = {.op = WF_OP_ATTENTION, .in = in, .out = out, .p = *p, .windows = windows, .sinks = with_sinks};
     if (windows) c.p.sink = ANY(s, sinks);
     if (windows == WF_WINDOWS_MIXED && mode % 2) c.p.softcap = 1.5f;
     c.max_kv = ANY(s, lengths);
@@ -366,16 +368,19 @@ static bool attention(op_cases *s, enum mode mode, uint8_t in, uint8_t out, cons
 }
 
 /* One head shape, page size and dtype in every mode, twice: one compiled kernel serves them all. With windows, which
- * make another kernel of it, once more. */
+ * make another kernel of it, once more; and with sinks. */
 static bool attention_shape(op_cases *s, uint32_t head_dim, uint32_t turn, bool windows)
 {
     uint8_t in = acts[turn & 1], out = below(s, 3) ? in : ANY(s, acts);
     wf_op_params p = heads(s, head_dim, turn);
     for (int i = 0; i < 2 * N_MODES; i++) {
-        if (!attention(s, i % N_MODES, in, out, &p, WF_WINDOWS_NONE)) return false;
+        if (!attention(s, i % N_MODES, in, out, &p, WF_WINDOWS_NONE, false)) return false;
     }
     for (int i = 0; windows && i < N_MODES + 2; i++) {
-        if (!attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_WINDOWS_WIDE : WF_WINDOWS_MIXED)) return false;
+        if (!attention(s, i % N_MODES, in, out, &p, i < 2 ? WF_WINDOWS_WIDE : WF_WINDOWS_MIXED, false)) return false;
+    }
+    for (int i = 0; windows && i < 2 * N_MODES; i++) {
+        if (!attention(s, i % N_MODES, in, out, &p, i < N_MODES ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, true)) return false;
     }
     return true;
 }
@@ -388,6 +393,17 @@ static bool attention_long(op_cases *s, uint32_t head_dim, uint32_t kv, uint32_t
     c.out = c.in;
     gen_phi(s, &c.p);
     return add(s, c);
+}
+
+/* Sinks where few rows have their keys in many parts. */
+static bool sinks_long(op_cases *s)
+{
+    for (int i = 0; i < 4; i++) {
+        wf_case c = {.op = WF_OP_ATTENTION, .in = acts[i % 2], .out = acts[i % 2], .n_seqs = 1 + below(s, 2), .max_kv = 700 + below(s, 1800), .max_q = 1,
+                     .windows = i < 2 ? WF_WINDOWS_NONE : WF_WINDOWS_MIXED, .sinks = true, .p = {.n_head = 8, .n_kv_head = 2, .head_dim = 64, .page_tokens = 16}};
+        if (!add(s, c)) return false;
+    }
+    return true;
 }
 
 static bool attentions(op_cases *s)
@@ -405,7 +421,7 @@ static bool attentions(op_cases *s)
     for (uint32_t i = 1; i <= 16; i++) { /* a row's keys in every number of parts */
         if (!attention_long(s, 64, 256 * i - below(s, 255), 1, 1, WF_WINDOWS_NONE)) return false;
     }
-    bool ok = attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
+    bool ok = sinks_long(s) && attention_long(s, 128, LARGE, 1, 2, WF_WINDOWS_NONE) && attention_long(s, 64, LARGE, 1, 1, WF_WINDOWS_NONE) &&
               attention_long(s, 64, 600, 1, 2, WF_WINDOWS_MIXED) &&
               attention_long(s, 64, 600, 129, 2, WF_WINDOWS_NONE) && attention_long(s, 128, 400, 70, 5, WF_WINDOWS_NONE);
     if (!ok || s->level != OP_LONG) return ok;
@@ -447,7 +463,9 @@ static bool tiny(op_cases *s)
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 6,
                             .max_q = 3}) &&
            add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
-                            .max_q = 2, .windows = WF_WINDOWS_MIXED});
+                            .max_q = 2, .windows = WF_WINDOWS_MIXED}) &&
+           add(s, (wf_case){.op = WF_OP_ATTENTION, .in = in, .out = out, .p = heads, .n_seqs = 2, .max_kv = 9,
+                            .max_q = 2, .windows = WF_WINDOWS_MIXED, .sinks = true});
 }
 
 bool op_cases_make(enum op_level level, uint64_t seed, op_cases *out)

@@ -79,6 +79,7 @@ static wf_call good(fixture *f, enum wf_op op)
         c.in[WF_ATTENTION_POS] = V(I32, 1, 3), c.in[WF_ATTENTION_INDPTR] = V(I32, 1, 3);
         c.in[WF_ATTENTION_PAGES] = V(I32, 1, 4), c.out[WF_ATTENTION_O] = V(F32, 3, 32);
         c.out[WF_ATTENTION_RECOMPUTED] = V(I32, 1, 1), c.in[WF_ATTENTION_WINDOWS] = V(I32, 1, 2);
+        c.in[WF_ATTENTION_SINKS] = V(F32, 1, 4);
         break;
     case WF_OP_ROUTER:
         c.in[WF_ROUTER_X] = V(F32, 3, 10), c.out[WF_ROUTER_IDS] = V(I32, 3, 2), c.out[WF_ROUTER_WEIGHTS] = V(F32, 3, 2);
@@ -130,6 +131,7 @@ static void good_calls_pass(void **state)
     c = good(f, WF_OP_ATTENTION);
     c.out[WF_ATTENTION_RECOMPUTED].buf = NULL; /* nobody counts */
     c.in[WF_ATTENTION_WINDOWS].buf = NULL;  /* nobody looks less far than to the first key */
+    c.in[WF_ATTENTION_SINKS].buf = NULL;
     assert_int_equal(wf_call_check(f->dev, &c), WEFT_OK);
     c = good(f, WF_OP_ROPE_KV); /* K and V of a page side by side */
     c.out[WF_ROPE_KV_K_POOL].stride = c.out[WF_ROPE_KV_V_POOL].stride = 128;
@@ -217,7 +219,7 @@ static void missing_and_extra_operands(void **state)
             if (op == WF_OP_GEMM && (i == WF_GEMM_BIAS || i == WF_GEMM_RESIDUAL)) continue;
             if (op == WF_OP_RMSNORM && i == WF_RMSNORM_RESIDUAL) continue;
             if ((op == WF_OP_GROUPED_GEMM && i == WF_GROUPED_GEMM_BIAS) || (op == WF_OP_WEIGHTED_SUM && i == WF_WEIGHTED_SUM_RESIDUAL)) continue;
-            if (op == WF_OP_ATTENTION && i == WF_ATTENTION_WINDOWS) continue;
+            if (op == WF_OP_ATTENTION && (i == WF_ATTENTION_WINDOWS || i == WF_ATTENTION_SINKS)) continue;
             if (c.in[i].buf) c.in[i].buf = NULL;
             else c.in[i] = c.in[0];
             refused(f, &c, "in", i, -1);
@@ -311,6 +313,8 @@ static void spoilt_params_are_refused(void **state)
         refused(f, &c, #change, 0, 0);                                                            \
     } while (0)
     REFUSED(WF_OP_SILU_MUL, c.p.activation = WF_GELU);
+    REFUSED(WF_OP_GEMM, (c.p.silu = 1, c.p.activation = WF_CLAMPED_SWIGLU));
+    REFUSED(WF_OP_ATTENTION, c.in[WF_ATTENTION_SINKS].cols = c.in[WF_ATTENTION_SINKS].stride = 2);
     REFUSED(WF_OP_RMSNORM, c.in[WF_RMSNORM_RESIDUAL].cols = 9);
     REFUSED(WF_OP_RMSNORM, c.p.eps = -1);
     REFUSED(WF_OP_RMSNORM, c.p.eps = NAN);
