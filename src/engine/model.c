@@ -37,6 +37,14 @@ static weft_status describe_strings(struct weft_model *m)
     return WEFT_OK;
 }
 
+/* What a token does not read of the experts that it does not take. */
+static uint64_t idle_weights(const wf_gguf *f, const wf_hparams *h)
+{
+    uint64_t idle = (uint64_t)(h->n_expert - h->n_expert_used) * h->n_layer, size = h->expert_size, hidden = h->hidden_size;
+    bool biases = wf_gguf_tensor_find(f, "blk.0.ffn_down_exps.bias");
+    return idle * (3 * size * hidden + (biases ? 2 * size + hidden : 0));
+}
+
 static void describe_numbers(struct weft_model *m)
 {
     struct weft_model_info *i = &m->info;
@@ -55,7 +63,7 @@ static void describe_numbers(struct weft_model *m)
         i->weight_bytes += x->bytes;
     }
     i->n_expert = h->n_expert, i->n_expert_used = h->n_expert_used;
-    i->n_active = i->n_params - (uint64_t)(h->n_expert - h->n_expert_used) * h->n_layer * 3 * h->expert_size * h->hidden_size;
+    i->n_active = i->n_params - idle_weights(m->file, h);
 }
 
 /* Finds missing tensors and wrong shapes here, before any device is opened. */

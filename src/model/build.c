@@ -236,13 +236,14 @@ static int32_t kv_value(wf_builder *b, uint32_t v)
 }
 
 /* Attention of decodes or of prefill, which want other kernels, into the rows of o that are theirs. */
-static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int32_t q, const int32_t *pools, int32_t o)
+static void attend_rows(wf_builder *b, const char *name, enum wf_rows rows, int32_t q, const int32_t *pools, int32_t sinks, int32_t o)
 {
     const int32_t *in = b->graph->inputs;
     wf_node attend = node_of(b, WF_OP_ATTENTION, name, rows);
     int32_t attend_in[] = {q, pools[0], pools[1], in[WF_INPUT_SEQ], in[WF_INPUT_POS], in[WF_INPUT_INDPTR], in[WF_INPUT_PAGES]};
     for (size_t i = 0; i < WF_LEN(attend_in); i++) attend.in[i] = WF_ALL(attend_in[i]);
     if (b->windows >= 0 && is_local(b)) attend.in[WF_ATTENTION_WINDOWS] = WF_ALL(b->windows);
+    attend.in[WF_ATTENTION_SINKS] = WF_ALL(sinks);
     attend.p.softcap = b->hp->attention_softcap;
     attend.out[WF_ATTENTION_O] = WF_ALL(o);
     wf_build_node(b, &attend);
@@ -254,8 +255,9 @@ static int32_t attend(wf_builder *b, int32_t q, const int32_t *pools, int32_t x)
     if (b->status != WEFT_OK) return -1;
     const wf_linear out = {"attn_out", "attn_output", b->hp->hidden_size};
     int32_t o = wf_build_activation(b, WF_ROWS_BATCH, b->act, b->hp->n_head * b->hp->head_dim);
-    attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, o);
-    attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, o);
+    int32_t sinks = b->hp->sinks ? wf_build_vector(b, "attn_sinks", b->hp->n_head) : -1;
+    attend_rows(b, "decode_attention", WF_ROWS_DECODE, q, pools, sinks, o);
+    attend_rows(b, "prefill_attention", WF_ROWS_PREFILL, q, pools, sinks, o);
     return wf_build_block_end(b, &out, "post_attention_norm", o, x);
 }
 

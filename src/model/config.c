@@ -204,7 +204,7 @@ static weft_status read_yarn(const reader *r, const json_t *o)
     WF_TRY(positive(o, "factor", &factor));
     WF_TRY(copy_original(r, o, &old));
     WF_TRY(wf_json_bool(o, "truncate", &truncate));
-    if (!truncate) return wf_fail(WEFT_ERR_UNSUPPORTED, "'truncate' of the RoPE scaling is false; weft rounds the bounds of YaRN");
+    WF_TRY(wf_folder_bool(r->g, key(r, k, "rope.scaling.yarn_truncate"), truncate));
     WF_TRY(wf_json_float(o, "mscale", &mscale));
     WF_TRY(wf_json_float(o, "mscale_all_dim", &all));
     WF_TRY(wf_json_float(o, "attention_factor", &gain));
@@ -287,6 +287,8 @@ static weft_status check_quantisation(const reader *r)
         bool four = json_is_true(json_object_get(o, "load_in_4bit")), eight = json_is_true(json_object_get(o, "load_in_8bit"));
         const char *method = four || eight ? "bitsandbytes" : "of an unknown kind"; /* as older files of it have it */
         WF_TRY(wf_json_str(o, "quant_method", &method));
+        const wf_folder_keys *own = r->arch->keys;
+        if (own && own->quantised && wf_listed(own->quantised, method)) continue;
         return wf_fail(WEFT_ERR_UNSUPPORTED, "the weights are quantised (%s: %.32s), which weft does not read; take the folder of the unquantised model, "
                        "which `weft convert` can quantise, or a GGUF file", keys[i], method);
     }

@@ -3,7 +3,7 @@
  *
  *   h = norm(x)                       [tokens, hidden]
  *   router --> ids, weights           [tokens, used]            of the scores h x ffn_gate_inp
- *   gate, up                          [tokens, 2 x used x size] of each token, with the matrices of its experts; then SiLU
+ *   gate, up                          [tokens, 2 x used x size] of each token, with the matrices of its experts; then their gate
  *   down                              [tokens, used x hidden]
  *   x + sum of down by weights        [tokens, hidden]
  *
@@ -49,6 +49,7 @@ static void multiply(wf_builder *b, const char *name, const char *tensor, int32_
     n.in[WF_GROUPED_GEMM_X] = WF_ALL(x);
     n.in[WF_GROUPED_GEMM_W] = WF_ALL(wf_build_expert_matrix(b, tensor, rows, cols));
     n.in[WF_GROUPED_GEMM_IDS] = WF_ALL(ids);
+    n.in[WF_GROUPED_GEMM_BIAS] = WF_ALL(wf_build_expert_bias(b, tensor, rows));
     n.out[WF_GROUPED_GEMM_Y] = y;
     wf_build_node(b, &n);
 }
@@ -106,6 +107,11 @@ static int32_t shared(wf_builder *b, int32_t h, int32_t x)
     int32_t y = wf_build_linears(b, "shared_gate_up", gate_up, 2, h, &silu_too, -1, b->act);
     if (b->status != WEFT_OK) return -1;
     return sum(b, "shared_sum", wf_build_linears(b, "shared_down", &down, 1, y, NULL, -1, b->act), c.weights, x);
+}
+
+int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x)
+{
+    return chosen(b, h, x);
 }
 
 int32_t wf_build_experts(wf_builder *b, int32_t x)

@@ -114,8 +114,8 @@ uint32_t wf_folder_get(const wf_gguf *g, const char *key)
 
 #define MAX_NUMBERS 2 /* in a name: of the layer, of an expert */
 
-/* Does name consist of the pattern and a last part? numbers: the digits at each '#'; *rest: ".weight". */
-static bool fits(const char *name, const char *pattern, wf_str numbers[MAX_NUMBERS], const char **rest)
+/* Does name consist of the pattern and a last part, unless that is whole? numbers: the digits at each '#'; *rest: ".weight". */
+static bool fits(const char *name, const char *pattern, bool whole, wf_str numbers[MAX_NUMBERS], const char **rest)
 {
     for (; *pattern; pattern++) {
         if (*pattern != '#' && *name++ != *pattern) return false;
@@ -125,7 +125,7 @@ static bool fits(const char *name, const char *pattern, wf_str numbers[MAX_NUMBE
         name += numbers++->len;
     }
     *rest = name;
-    return *name == '.' && !strchr(name + 1, '.');
+    return whole ? !*name : *name == '.' && !strchr(name + 1, '.');
 }
 
 /* Tiles, so that neither side leaves the caches. */
@@ -165,7 +165,7 @@ static size_t fill_in(char *out, size_t cap, const char *pattern, const wf_str *
 static const wf_folder_name *find_in(const wf_folder_name *list, const char *name, wf_str numbers[MAX_NUMBERS], const char **rest)
 {
     for (; list && list->theirs; list++)
-        if (fits(name, list->theirs, numbers, rest)) return list;
+        if (fits(name, list->theirs, list->whole, numbers, rest)) return list;
     return NULL;
 }
 
@@ -198,13 +198,19 @@ static weft_status add_tensor(wf_gguf *g, const wf_folder_name *names, const wf_
     const wf_folder_name *row;
     WF_TRY(translate(g, names, from->name, &row, &name));
     if (!name) return WEFT_OK;
-    if (from->dtype < 0) return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads BF16, F16 and F32", from->name, from->type);
+    if (row->bytes ? strcmp(from->type, "U8") != 0 : from->dtype < 0)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "tensor '%.200s' is of type %s; weft reads %s", from->name, from->type, row->bytes ? "U8" : "BF16, F16 and F32");
     if (from->n_dims < 1 || from->n_dims > 4) return wf_fail(WEFT_ERR_FORMAT, "tensor '%.200s' has %u dimensions", from->name, from->n_dims);
-    wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = wf_dtypes[from->dtype].ggml,
+    wf_gguf_tensor t = {.name = {name, strlen(name)}, .n_dims = from->n_dims, .dims = {1, 1, 1, 1}, .ggml_type = row->bytes ? 0 : wf_dtypes[from->dtype].ggml,
                         .dtype = from->dtype, .data = from->data, .bytes = from->bytes, .offset = from->offset};
     for (uint32_t i = 0; i < t.n_dims; i++) t.dims[i] = from->shape[t.n_dims - 1 - i];
     weft_status s = row->change ? row->change(g, &t) : WEFT_OK;
     return s ? wf_fail_context(s, "tensor '%.200s'", from->name) : wf_folder_push(g, &t);
+}
+
+const wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name)
+{
+    return wf_safetensors_find(g->folder->weights, name);
 }
 
 /* A model that ties the output to the embedding table may still store it twice. */

@@ -13,11 +13,13 @@
 weft_status wf_model_file_open(const char *path, wf_gguf **out);
 void wf_folder_close(struct wf_folder *); /* by wf_gguf_close */
 
-/* Names of tensors without their last part (".weight"), '#' standing for the number of a layer, then of an expert; ours NULL: no weight of the model.
+/* Names of tensors without their last part (".weight") unless `whole`, '#' standing for the number of a layer, then of an expert; ours NULL: no weight of the model.
  * A row of an architecture comes before those of Llama, which all have. The list ends with NULL. */
 typedef struct wf_folder_name {
     const char *theirs, *ours;
-    weft_status (*change)(wf_gguf *g, wf_gguf_tensor *t); /* what GGUF has otherwise than a folder; its name is set afterwards; NULL: nothing */
+    weft_status (*change)(wf_gguf *g, wf_gguf_tensor *t); /* what GGUF has otherwise than a folder; it has its new name; NULL: nothing */
+    bool whole;
+    bool bytes; /* it is of bytes (U8), of which `change` makes something */
 } wf_folder_name;
 
 /* A number of config.json, and its key of ours behind the architecture. A row takes the place of Llama's with the same `ours`; theirs NULL: there is
@@ -34,12 +36,17 @@ typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
     bool windows;              /* its layers may have sliding windows */
+    const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
     weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;
 
 /* For wf_folder_name: a matrix, kept by g, whose rows were columns; vectors stay. */
 weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
+
+/* A tensor of the folder by its own name; NULL: there is none. */
+struct wf_safetensor;
+const struct wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name);
 
 /* Adds the period of local layers, "attention.sliding_window_pattern" of arch, from layer_types or the older sliding_window_pattern, where config.json
  * has either. */

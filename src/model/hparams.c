@@ -85,7 +85,11 @@ weft_status wf_hparams_factor(const wf_gguf *f, const char *arch, const char *na
 /* Beside the frequencies, YaRN makes scores larger with the logarithm of the factor. */
 static weft_status read_yarn(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
+    char k[96];
+    bool rounded = !hp->yarn_exact;
     hp->yarn_fast = 32, hp->yarn_slow = 1;
+    WF_TRY(wf_gguf_bool(f, key(k, arch, "rope.scaling.yarn_truncate"), false, &rounded)); /* of weft's own files */
+    hp->yarn_exact = !rounded;
     WF_TRY(read_f32(f, arch, "rope.scaling.factor", true, &hp->rope_factor));
     WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.yarn_beta_fast", &hp->yarn_fast));
     WF_TRY(wf_hparams_factor(f, arch, "rope.scaling.yarn_beta_slow", &hp->yarn_slow));

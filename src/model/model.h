@@ -18,6 +18,7 @@ typedef struct wf_hparams {
     float rope_base;
     float rope_factor; /* linear scaling: positions are divided by it */
     float yarn_fast, yarn_slow; /* YaRN: only pairs that turn less often in the original context are scaled, wholly below slow; 0: all are */
+    bool yarn_exact;   /* the bounds between pairs are not rounded */
     float rope_gain;        /* factor of the rotation's cos and sin; 0: 1 */
     uint32_t original_context; /* that the model had before its rotation was scaled; 0: unknown */
     float eps;
@@ -34,6 +35,7 @@ typedef struct wf_hparams {
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
     float attention_softcap, logit_softcap; /* 0: none */
+    bool sinks;             /* a score of each query head, which takes part in the sum that its weights are divided by */
     uint32_t n_expert, n_expert_used, expert_size; /* of a mixture of experts; 0: one feed-forward of intermediate_size for all tokens */
     bool expert_shared;     /* every token takes one expert besides, of shared_size, gated by a sigmoid */
     uint32_t shared_size;
@@ -159,8 +161,12 @@ int32_t wf_build_mlp(wf_builder *b, int32_t x);
 int32_t wf_build_mlp_of(wf_builder *b, int32_t h, int32_t x);
 /* Matrices of all experts, [hp->n_expert x rows, cols]: the tensor "<tensor>_exps", or of each expert "<tensor>.<number>", stacked. */
 int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows, uint32_t cols);
+/* "<tensor>_exps.bias" [hp->n_expert, rows]; -1 without an error: there is none. */
+int32_t wf_build_expert_bias(wf_builder *b, const char *tensor, uint32_t rows);
 /* experts.c: x + the feed-forward of the experts that a router chooses for each token. */
 int32_t wf_build_experts(wf_builder *b, int32_t x);
+/* Of h, which is normalised, without an expert for all. */
+int32_t wf_build_experts_of(wf_builder *b, int32_t h, int32_t x);
 /* Gathers rows that need logits; final norm; output matrix (tied to the embedding if absent). */
 void wf_build_logits(wf_builder *b, int32_t x);
 

@@ -34,11 +34,13 @@ static double yarn_pair(const wf_hparams *hp, double turns)
     return hp->n_rot * log(hp->original_context / (turns * 2 * M_PI)) / (2 * log(hp->rope_base));
 }
 
-/* How far pair i is scaled: 0 not at all, 1 wholly. The bounds are rounded outwards, as transformers and llama.cpp do. */
+/* How far pair i is scaled: 0 not at all, 1 wholly. The bounds are rounded outwards unless the model says otherwise. */
 static double scaled_part(const wf_hparams *hp, uint32_t i)
 {
     if (!(hp->yarn_fast > 0)) return 1;
-    double low = fmax(floor(yarn_pair(hp, hp->yarn_fast)), 0), high = fmin(ceil(yarn_pair(hp, hp->yarn_slow)), hp->n_rot - 1.0);
+    double low = yarn_pair(hp, hp->yarn_fast), high = yarn_pair(hp, hp->yarn_slow);
+    if (!hp->yarn_exact) low = floor(low), high = ceil(high);
+    low = fmax(low, 0), high = fmin(high, hp->n_rot - 1.0);
     return fmin(fmax((i - low) / fmax(high - low, 0.001), 0), 1);
 }
 

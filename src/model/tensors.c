@@ -186,6 +186,22 @@ int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows,
     return add_parts(b, &w);
 }
 
+int32_t wf_build_expert_bias(wf_builder *b, const char *tensor, uint32_t rows)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s_exps", tensor);
+    const wf_gguf_tensor *t = wf_build_find(b, name, "bias");
+    uint32_t n = b->hp->n_expert * rows; /* hparams.c: it fits */
+    if (!t || b->status != WEFT_OK) return -1;
+    float *x = wf_calloc(n, sizeof *x);
+    weft_status s = x ? check_tensor(b, t, b->hp->n_expert, rows) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) wf_dtypes[t->dtype].decode(t->data, x, n);
+    if (s == WEFT_OK) s = check_finite(b, t, x, n);
+    if (s == WEFT_OK) return wf_build_made(b, x, 1, n);
+    free(x);
+    return wf_build_fail(b, s);
+}
+
 bool wf_build_can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
 {
     if (!b->stack_weights || n == 1) return n == 1;

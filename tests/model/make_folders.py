@@ -34,6 +34,7 @@ GPT2 = dict(vocab_size=N_VOCAB, n_embd=64, n_layer=2, n_head=4, n_positions=512,
 OPT = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_dim=96, word_embed_proj_dim=64)
 FALCON = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn_hidden_size=96)
 YARN = dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=128, beta_fast=8.0, rope_theta=10000.0)
+GPT_OSS_ROPE = dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=64, beta_fast=8.0, truncate=False, rope_theta=1000.0)
 LONGROPE = dict(rope_type='longrope', rope_theta=10000.0, short_factor=[1.0] * 8, long_factor=[1 + 0.4 * i for i in range(8)], original_max_position_embeddings=16)
 GEMMA = dict(SMALL, head_dim=32, num_hidden_layers=3, tie_word_embeddings=True)
 LOCAL = ['sliding_attention', 'sliding_attention', 'full_attention']
@@ -62,6 +63,8 @@ MODELS = {
     'gemma3-short': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=5, layer_types=LOCAL, query_pre_attn_scalar=16)),
     'qwen2moe': (transformers.Qwen2MoeConfig, dict(SMALL, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48)),
     'qwen3moe': (transformers.Qwen3MoeConfig, dict(SMALL, head_dim=32, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, norm_topk_prob=True)),
+    'gpt-oss': (transformers.GptOssConfig, dict(SMALL, head_dim=32, num_hidden_layers=3, sliding_window=8, num_local_experts=5, num_experts_per_tok=2, intermediate_size=32,
+                                                rope_parameters=GPT_OSS_ROPE)),
 }
 CLEAR = 0.02  # between the scores of the last expert that is taken and of the next: rounding must not choose another
 PROMPT, GENERATED = 20, 16
@@ -81,6 +84,10 @@ def scale(model):
         noise = torch.randn(p.shape, dtype=torch.float64)
         if name.endswith('bias'):
             value = 0.3 * noise
+        elif name.endswith('sinks'):
+            value = noise
+        elif 'gate_up_proj' in name:
+            value = 3 * noise / p.shape[1] ** 0.5  # some are clamped
         elif p.ndim == 1:
             value = ('gemma' not in model.config.model_type) + 0.1 * noise  # Gemma adds the 1
         elif 'wpe' in name or 'embed_positions' in name:
@@ -107,7 +114,7 @@ def run(model, prompt):
 def watch_routers(model, gaps):
     """Appends to gaps how close each choice of experts is."""
     def hook(module, inputs, _):
-        scores = torch.nn.functional.linear(inputs[0].reshape(-1, inputs[0].shape[-1]), module.weight).sort(dim=-1, descending=True).values
+        scores = torch.nn.functional.linear(inputs[0].reshape(-1, inputs[0].shape[-1]), module.weight, getattr(module, 'bias', None)).sort(dim=-1, descending=True).values
         used = model.config.num_experts_per_tok
         gaps.append(float((scores[:, used - 1] - scores[:, used]).min()))
     for module in model.modules():
