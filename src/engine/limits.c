@@ -1,4 +1,5 @@
 /* limits: how many tokens per step, sequences and pages an engine has, from its parameters; and how much memory it will need. */
+#include "engine/attention_windows.h"
 #include "engine/engine.h"
 
 #include <string.h>
@@ -29,21 +30,29 @@ static uint32_t step_tokens_of(const struct weft_engine_params *p, enum wf_polic
 /* Pages of the KV cache: from kv_memory, or from a number of whole contexts. */
 static weft_status count_pages(const struct weft_engine_params *p, const wf_graph *g, uint32_t context, wf_limits *l)
 {
-    uint64_t page = wf_page_bytes(g), most = (uint64_t)l->seq_pages * l->seqs;
+    uint64_t page = wf_page_bytes(g), held = wf_limits_held_pages(l), most = held * l->seqs;
     uint64_t contexts = p->kv_seqs ? WF_MIN(p->kv_seqs, l->seqs) : l->seqs;
-    uint64_t pages = p->kv_memory ? WF_MIN(p->kv_memory / page, most) : l->seq_pages * contexts;
+    uint64_t pages = p->kv_memory ? WF_MIN(p->kv_memory / page, most) : held * contexts;
     l->pages = (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX);
-    if (l->pages >= l->seq_pages) return WEFT_OK;
+    if (l->pages >= held) return WEFT_OK;
     return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it or shorten the context (-c)",
-                   (unsigned long long)p->kv_memory, context, (unsigned long long)(page * l->seq_pages));
+                   (unsigned long long)p->kv_memory, context, (unsigned long long)(page * held));
 }
 
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, wf_limits *l)
+/* A step computes some tokens beside those that the first of them attends to; both may begin and end within a page. */
+static uint32_t held_pages(const wf_limits *l, uint32_t window, uint32_t page)
+{
+    uint64_t most = ((uint64_t)window + l->step_tokens + page - 1) / page + 1;
+    return window && most < l->seq_pages ? (uint32_t)most : l->seq_pages;
+}
+
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, uint32_t window, wf_limits *l)
 {
     uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
     *l = (wf_limits){.step_tokens = step_tokens_of(p, policy, step_tokens, context, seqs), .seq_pages = (context + page - 1) / page};
     l->seqs = WF_MIN(seqs, l->step_tokens); /* each running sequence has a token in each step */
     l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
+    l->held_pages = held_pages(l, window, page);
     return count_pages(p, g, context, l);
 }
 
@@ -57,7 +66,7 @@ static void fill_budget(const struct weft_model *m, const wf_plan *plan, const w
     out->n_seqs = l->seqs;
     out->kv_bytes_per_token = bytes;
     out->kv_tokens = (uint64_t)wf_limits_guaranteed_pages(l) * page;
-    out->contexts = wf_limits_guaranteed_pages(l) / l->seq_pages;
+    out->contexts = wf_limits_guaranteed_pages(l) / wf_limits_held_pages(l);
     out->kv = out->kv_tokens * bytes;
     out->steady_tokens = wf_limits_steady_tokens(l, l->seqs);
     out->steady_kv_tokens = (uint64_t)wf_limits_max_pages(l, l->seqs) * page;
@@ -77,7 +86,7 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
     if (s == WEFT_OK) s = wf_graph_end(&g);
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
-    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &l);
+    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, wf_attention_windows_longest(&g, &w), &l);
     if (s == WEFT_OK) {
         wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
         fill_budget(m, &plan, &l, wf_engine_page(p), out);

@@ -31,7 +31,7 @@ void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uin
     wf_unified_pool s = {.page = wf_page_bytes(g), .token = wf_activation_bytes(p, 1, 0), .logit_row = wf_activation_bytes(p, 0, 1)};
     s.bytes = WF_UP(l->pages * s.page, align) + wf_unified_pool_step_bytes(&s, l->step_tokens, l->logit_rows);
     if (!s.page || s.page > UINT32_MAX || s.bytes > max_alloc) return;
-    uint64_t wanted = (uint64_t)l->seq_pages * l->seqs;
+    uint64_t wanted = (uint64_t)wf_limits_held_pages(l) * l->seqs;
     l->pool = s;
     l->pages = (uint32_t)WF_MIN(WF_MAX(wanted, l->pages), (uint64_t)INT32_MAX);
     uint32_t pages = wf_limits_max_pages(l, 1), base = wf_limits_guaranteed_pages(l);

@@ -31,25 +31,34 @@ static uint64_t padding(const wf_sched *s, uint32_t r)
     return sum;
 }
 
+/* Of a sequence of so many tokens: with windows those that one token of it attends to, which may begin and end within a page. */
+static uint64_t most_held(const wf_sched *s, uint32_t tokens)
+{
+    uint32_t all = wf_sched_pages_for(s, tokens);
+    return s->p.window ? WF_MIN(all, wf_sched_pages_for(s, s->p.window) + 1ull) : all;
+}
+
 /* The peak lies at the end of some sequence. By then this sequence and all that outlive it have grown by its remaining
- * tokens; sorting makes that one pass. */
+ * tokens; sorting makes that one pass. With windows it is at most what all hold at their ends, and what prompts hold of a step. */
 uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
 {
-    uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0;
+    uint64_t p = s->p.page_tokens, tokens = 0, peak = 0, listed = 0, held = 0;
     size_t n = 0;
     for (const wf_seq *q = s->running; q; q = q->next) {
         s->peaks[n++] = (wf_peak){remaining(s, q), wf_seq_length(q)};
-        listed += q->n_pages;
+        listed += q->n_pages - q->n_passed;
     }
     if (with) s->peaks[n++] = (wf_peak){remaining(s, with), wf_seq_length(with)};
     qsort(s->peaks, n, sizeof *s->peaks, longest_first);
     memset(s->remainders, 0, p * sizeof *s->remainders);
     for (size_t i = 0; i < n; i++) {
         uint32_t r = s->peaks[i].remaining;
+        held += most_held(s, s->peaks[i].tokens + r);
         tokens += s->peaks[i].tokens;
         s->remainders[s->peaks[i].tokens % p]++;
         peak = WF_MAX(peak, (tokens + (i + 1) * (uint64_t)r + padding(s, r)) / p);
     }
+    if (s->p.window) peak = WF_MIN(peak, held + wf_sched_pages_for(s, s->limits.step_tokens));
     uint64_t twice = listed - WF_MIN(listed, wf_pages_in_use(&s->pages)); /* shared pages are listed once per sequence */
     return (uint32_t)(peak - WF_MIN(peak, twice));
 }
@@ -72,13 +81,14 @@ static void share_prefix(wf_sched *s, wf_seq *q)
     }
     q->n_registered = q->n_pages;
     q->n_computed = q->n_pages * p;
+    wf_sched_release_passed(s, q);
 }
 
 /* Does q fit now, with the pages it swaps in, and later, by prediction? A sequence that runs alone always does. One more
  * sequence may need more activations for its decodes: pages in use must leave room for them. */
 static bool fits(wf_sched *s, const wf_seq *q)
 {
-    uint32_t now = q->swapped_out ? wf_sched_pages_for(s, q->n_computed + 1) : 1;
+    uint32_t now = q->swapped_out ? wf_sched_pages_for(s, q->n_computed + 1) - q->n_passed : 1;
     if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.step_tokens)) return false;
     uint32_t limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
     if (wf_pages_high_water(&s->pages) > limit || wf_pages_available(&s->pages, limit) < now) return false;
@@ -87,12 +97,11 @@ static bool fits(wf_sched *s, const wf_seq *q)
 
 static bool swap_in(wf_sched *s, wf_seq *q)
 {
-    uint32_t n = wf_sched_pages_for(s, q->n_computed);
-    if (!wf_pages_alloc(&s->pages, n, wf_limits_max_pages(&s->limits, s->n_running + 1), q->pages)) return false;
-    q->n_pages = n;
+    uint32_t n = wf_sched_pages_for(s, q->n_computed) - q->n_passed;
+    if (!wf_pages_alloc(&s->pages, n, wf_limits_max_pages(&s->limits, s->n_running + 1), q->pages + q->n_passed)) return false;
+    q->n_pages = q->n_passed + n;
     if (wf_sched_swap(s, q, false, n)) return q->swapped_out = false, true;
-    wf_pages_release(&s->pages, q->pages, n);
-    q->n_pages = 0;
+    wf_sched_release(s, q);
     return false;
 }
 
@@ -125,15 +134,15 @@ void wf_sched_admit(wf_sched *s)
 
 /* ---- preemption ------------------------------------------------------------------------------------------------- */
 
-/* Its pages are free at once: the swap runs before the step that overwrites them. */
+/* Its pages are free at once: the swap runs before the step that overwrites them. Where windows have passed some, the later ones can only be
+ * registered after the block that they follow, which q keeps. */
 static void preempt(wf_sched *s, wf_seq *q)
 {
-    uint32_t used = wf_sched_pages_for(s, q->n_computed);
+    uint32_t used = wf_sched_pages_for(s, q->n_computed) - q->n_passed;
     q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
-    if (!q->swapped_out) q->n_computed = 0; /* recomputed later */
-    wf_pages_release(&s->pages, q->pages, q->n_pages);
-    q->n_pages = q->n_registered = 0;
-    q->prefix = 0;
+    wf_sched_release(s, q);
+    if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */
+    if (!q->n_passed) q->n_registered = 0, q->prefix = 0;
     wf_sched_unlink(&s->running, q);
     wf_sched_insert(&s->preempted, q);
     q->state = WF_SEQ_PREEMPTED;

@@ -84,7 +84,7 @@ bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
 {
     int32_t *pages = wf_calloc(n + 1, sizeof *pages);
     if (!pages || !wf_grow(&s->swaps, s->n_swaps, &s->cap_swaps, sizeof *s->swaps)) return free(pages), false;
-    memcpy(pages, q->pages, n * sizeof *pages);
+    memcpy(pages, q->pages + q->n_passed, n * sizeof *pages);
     s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, n};
     return true;
 }
@@ -98,6 +98,32 @@ bool wf_sched_cancel_swap(wf_sched *s, const wf_seq *q)
         return true;
     }
     return false;
+}
+
+/* ---- pages that go back ---------------------------------------------------------------------------------- */
+
+/* The next token attends to the keys from n_computed + 1 - window on. */
+void wf_sched_release_passed(wf_sched *s, wf_seq *q)
+{
+    uint32_t next = q->n_computed + 1, window = s->p.window, passed = window && next > window ? (next - window) / s->p.page_tokens : 0;
+    if (!s->p.no_prefix && !q->private) passed = WF_MIN(passed, q->n_registered);
+    if (passed <= q->n_passed) return;
+    uint32_t n = passed - q->n_passed;
+    wf_pages_release(&s->pages, q->pages + q->n_passed, n);
+    memset(q->pages + q->n_passed, 0, n * sizeof *q->pages);
+    q->n_passed = passed;
+}
+
+void wf_sched_release(wf_sched *s, wf_seq *q)
+{
+    if (q->n_pages) wf_pages_release(&s->pages, q->pages + q->n_passed, q->n_pages - q->n_passed);
+    q->n_pages = 0;
+}
+
+void wf_sched_restart(wf_seq *q)
+{
+    q->n_computed = q->n_passed = q->n_registered = 0;
+    q->prefix = 0;
 }
 
 /* ---- a step ------------------------------------------------------------------------------------------------- */
@@ -129,6 +155,7 @@ void wf_sched_advance(wf_sched *s, bool pending)
     for (wf_seq *q = s->running; q; q = q->next) {
         count_computed(s, q);
         publish(s, q);
+        wf_sched_release_passed(s, q);
         wf_fair_computed(s, q, q->n_scheduled && samples(q));
         if (!q->n_scheduled || !pending || !samples(q)) continue;
         q->n_pending++;
@@ -164,10 +191,10 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
         wf_fair_leave(s, q);
     }
     if (finished && !q->no_logits) learn(s, q);
-    wf_pages_release(&s->pages, q->pages, q->n_pages);
+    wf_sched_release(s, q);
     free(q->pages);
     q->pages = NULL;
-    q->n_pages = q->cap_pages = 0;
+    q->cap_pages = q->n_passed = 0;
     q->swapped_out = false;
     q->state = WF_SEQ_NEW;
 }
@@ -176,5 +203,5 @@ void wf_sched_discard(wf_sched *s, wf_seq *q)
 {
     (void)s;
     q->swapped_out = false;
-    q->n_computed = 0;
+    wf_sched_restart(q);
 }

@@ -15,6 +15,9 @@
  * memory. A sequence is not admitted while pages in use would break this rule, and prompt chunks are cut so that the
  * step's activations stay above the highest page in use.
  *
+ * Windows. Where every layer attends to the last keys only, pages before all windows of a sequence's next token are released as it
+ * grows. They stay in the prefix cache as those of ended sequences do: whoever begins alike finds them while nobody needs them.
+ *
  * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM tile
  * (Sarathi, section 4.4). A step may be formed while the previous one runs (NanoFlow, section 4.2.1): the tokens that the
  * previous step will sample count as present, although only the device knows them ("pending" tokens).
@@ -42,6 +45,7 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
+    uint32_t window;        /* no layer attends to more than these last keys, a token's own included; 0: some attend to all */
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
 } wf_sched_params;
 
@@ -77,6 +81,7 @@ typedef struct wf_seq {
     int64_t order;          /* smaller is earlier */
     int32_t *pages;
     uint32_t n_pages, cap_pages;
+    uint32_t n_passed;      /* leading pages that windows have passed: released, and page 0 stands in their place, which nobody reads there */
     uint32_t n_registered;  /* leading pages that are in the prefix cache */
     uint64_t prefix;        /* block id of the last of them, see prefix.h */
     uint32_t n_scheduled, logit0, n_logits; /* in the batch just formed: tokens; first row and number of rows of logits */

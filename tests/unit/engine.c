@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 #include <semaphore.h>
 
@@ -161,6 +162,82 @@ static void test_preemption(void **state)
     weft_engine_close(e);
     run_tight(1, spacious);
     run_tight(2, spacious);
+}
+
+/* A file that gives each KV head of each layer that window, but those of the last layer another. */
+static void write_windows(const char *path, int sink, int window, int last)
+{
+    const struct weft_model_info *info = weft_model_info(model);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "weft-attention-windows 1\nsink %d\n", sink);
+    for (uint32_t i = 0; i < info->n_layer; i++) {
+        fprintf(f, "layer %u", i);
+        for (uint32_t h = 0; h < info->n_kv_head; h++) fprintf(f, " %d", i + 1 < info->n_layer ? window : last);
+        fprintf(f, "\n");
+    }
+    fclose(f);
+}
+
+/* n requests with those windows; the most pages that were in use. */
+static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint32_t kv_seqs, tally *t, struct weft_stats *stats)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_seqs = kv_seqs, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32,
+                                   .page_tokens = page, .attention_windows = windows};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
+    for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
+    for (int i = 0; i < 8; i++) t[i].engine = e;
+    submit_all(e, t, 8);
+    uint32_t most = 0;
+    for (int i = 0; i < 8; i++) most = t[i].most_pages > most ? t[i].most_pages : most;
+    weft_engine_stats(e, stats);
+    assert_int_equal(stats->kv_pages_used, 0);
+    weft_engine_close(e);
+    return most;
+}
+
+/* Pages that all windows have passed are used again, and the texts are those of a cache with one page a sequence, which never goes back. */
+static void test_passed_pages(void **state)
+{
+    (void)state;
+    enum { WINDOW = 9, PAGE = 4, LENGTH = ANSWER + 4 };
+    char path[] = "/tmp/weft-windows-XXXXXX";
+    close(mkstemp(path));
+    tally whole[8] = {{0}}, alone[8] = {{0}}, tight[8] = {{0}};
+    struct weft_stats stats;
+    write_windows(path, 0, WINDOW, WINDOW);
+    answer_within(path, 128, 8, 8, whole, &stats);
+    uint32_t most = answer_within(path, PAGE, 1, 1, alone, &stats);
+    assert_in_range(most, 2, WINDOW / PAGE + 2); /* of LENGTH / PAGE without windows */
+    assert_true(stats.kv_pages < 128 / PAGE);
+    answer_within(path, PAGE, 8, 1, tight, &stats);
+    assert_true(stats.kv_pages < 8 * LENGTH / PAGE);
+    for (int i = 0; i < 8; i++) {
+        assert_memory_equal(alone[i].ids, whole[i].ids, ANSWER * sizeof(int32_t));
+        assert_memory_equal(tight[i].ids, whole[i].ids, ANSWER * sizeof(int32_t));
+    }
+    unlink(path);
+}
+
+/* Where a layer attends to all keys, or to the first ones, no page goes back. */
+static void test_needed_pages(void **state)
+{
+    (void)state;
+    static const int files[][2] = {{0, 0}, {2, 9}}; /* the sink, and the last layer's window */
+    char path[] = "/tmp/weft-windows-XXXXXX";
+    close(mkstemp(path));
+    for (int k = 0; k < 2; k++) {
+        tally whole[8] = {{0}}, tight[8] = {{0}};
+        struct weft_stats stats;
+        write_windows(path, files[k][0], 9, files[k][1]);
+        answer_within(path, 128, 8, 8, whole, &stats);
+        answer_within(path, 4, 8, 1, tight, &stats);
+        assert_true(stats.kv_pages >= 128 / 4);
+        for (int i = 0; i < 8; i++) assert_memory_equal(tight[i].ids, whole[i].ids, ANSWER * sizeof(int32_t));
+    }
+    unlink(path);
 }
 
 /* A tight engine whose clients come and go: at the n-th event of each, another's request is cancelled. */
@@ -515,7 +592,8 @@ int main(void)
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_preemption_with_cancels),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_passed_pages), cmocka_unit_test(test_needed_pages),
+        cmocka_unit_test(test_preemption_with_cancels),
         cmocka_unit_test(test_half_leave_while_swapping), cmocka_unit_test(test_lost_while_swapping), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

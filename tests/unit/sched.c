@@ -63,6 +63,32 @@ static void test_unified_pool(void **state)
     assert_true(torn > 1000 && moved > 100); /* or nothing was tried */
 }
 
+/* Pages before the windows go back, whatever else happens; a cache for no more than a window and a step lets every request end. */
+static void test_windows(void **state)
+{
+    (void)state;
+    uint64_t preempted = 0, hits = 0;
+    for (uint64_t seed = 1; seed <= 160; seed++) {
+        const uint32_t windows[] = {1, 7, 24, 40}, window = windows[seed / 4 % 4];
+        wf_limits l = seed / 16 % 2 ? tight : starved;
+        world w;
+        l.step_tokens = 12;
+        l.held_pages = (window + l.step_tokens + PAGE - 1) / PAGE + 1;
+        l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3);
+        if (seed % 3 == 0) l = sharing(l, 20, 30);
+        open_world(&w, &l, (enum wf_policy)(seed % 4), 4, seed);
+        w.s.p.window = window, w.s.p.no_prefix = seed % 7 == 0;
+        w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
+        run_world(&w, seed, 60, seed % 3 == 1);
+        assert_true(w.most_held <= l.held_pages && l.held_pages < l.seq_pages);
+        preempted += w.s.n_preempted;
+        hits += w.s.prefix_hits;
+        close_world(&w);
+    }
+    printf("%lu preempted, %lu tokens found\n", (unsigned long)preempted, (unsigned long)hits);
+    assert_true(preempted > 100 && hits > 1000); /* or nothing was tried */
+}
+
 static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, int32_t priority)
 {
     sim *r = calloc(1, sizeof *r);
@@ -75,6 +101,25 @@ static sim *add(world *w, uint32_t n_prompt, uint32_t n_answer, int32_t first, i
     w->alive = r;
     wf_sched_add(&w->s, &r->q);
     return r;
+}
+
+/* What windows leave free is used: of long sequences more run at the same time, in as many pages. */
+static void test_windows_let_more_run(void **state)
+{
+    (void)state;
+    uint32_t running[2];
+    for (int i = 0; i < 2; i++) {
+        world w;
+        wf_limits l = {.step_tokens = 8, .logit_rows = 12, .seqs = 12, .seq_pages = LONGEST / PAGE, .held_pages = i ? 5 : 0, .pages = 40};
+        open_world(&w, &l, WF_POLICY_NANOFLOW, 1, 0);
+        w.s.p.window = i ? 8 : 0, w.spacious = false;
+        for (int k = 0; k < 30; k++) add(&w, 40, 23, 1000 * k, 0);
+        while (w.alive) step(&w);
+        running[i] = w.most_running;
+        assert_int_equal(w.s.n_recomputed, 0);
+        close_world(&w);
+    }
+    assert_true(running[0] <= 3 && running[1] >= 7);
 }
 
 static void run_out(world *w)
@@ -295,7 +340,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_requests),         cmocka_unit_test(test_too_few_pages),
         cmocka_unit_test(test_host_without_memory),     cmocka_unit_test(test_unified_pool),
-        cmocka_unit_test(test_unified_pool_compared),
+        cmocka_unit_test(test_unified_pool_compared),   cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_windows_let_more_run),
         cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_orca_takes_prompts_whole),
         cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
