@@ -28,7 +28,7 @@ import hf
 LIMIT = 1e-3
 TYPES = ['F32', 'F16', 'BF16']
 ALL_TYPES = ['llama', 'llama3', 'mistral', 'qwen2', 'qwen3']
-LATER = ['command-r', 'falcon', 'falcon40b', 'gemma3', 'granite', 'llama3', 'mistral', 'olmo2', 'opt', 'phi3', 'qwen2', 'qwen2moe', 'smollm3', 'starcoder2', 'yarn']  # each builds kernels for seconds
+LATER = ['command-r', 'falcon', 'falcon40b', 'gemma3', 'granite', 'llama3', 'mistral', 'mistral-window', 'olmo2', 'opt', 'phi3', 'qwen2', 'qwen2moe', 'smollm3', 'starcoder2', 'starcoder2-window', 'yarn']  # each builds kernels for seconds
 TINY = [  # architecture, variant, options of hf.py
     ('llama', 'gqa', ['--shards', '3']),
     ('llama', 'mha', []),

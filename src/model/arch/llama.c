@@ -15,4 +15,9 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention, b->hp->n_expert ? wf_build_experts : wf_build_swiglu);
 }
 
-const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", NULL, hparams, graph};
+static const wf_folder_key rows[] = {
+    {"sliding_window", "attention.sliding_window", false, 0}, /* Mistral's first */
+    {NULL, NULL, false, 0},
+};
+static const wf_folder_keys keys = {.rows = rows, .windows = true};
+const wf_arch wf_arch_llama = {"llama", "LlamaForCausalLM MistralForCausalLM MixtralForCausalLM", NULL, hparams, graph, &keys};

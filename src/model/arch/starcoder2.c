@@ -22,7 +22,8 @@ static const wf_folder_name names[] = {
 static const wf_folder_key rows[] = {
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
     {"norm_epsilon", "attention.layer_norm_epsilon", true, 1e-5},
+    {"sliding_window", "attention.sliding_window", false, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_act", .acts = "gelu_pytorch_tanh gelu_new", .tied = true};
+static const wf_folder_keys keys = {.rows = rows, .act = "hidden_act", .acts = "gelu_pytorch_tanh gelu_new", .windows = true, .tied = true};
 const wf_arch wf_arch_starcoder2 = {"starcoder2", "Starcoder2ForCausalLM", names, hparams, graph, &keys};
