@@ -124,7 +124,7 @@ static weft_status set_nodes(const int32_t *windows, uint32_t n_heads, uint32_t 
 static uint32_t longest_of(const wf_node *n, const wf_graph *g, const wf_weights *w)
 {
     int32_t value = n->in[WF_ATTENTION_WINDOWS].value, longest = 0;
-    if (value < 0 || n->p.sink) return 0;
+    if (value < 0) return 0;
     const wf_weight *own = &w->list[g->values[value].id];
     for (uint32_t h = 0; h < own->cols; h++) {
         int32_t window = ((const int32_t *)own->made)[h];
@@ -134,14 +134,16 @@ static uint32_t longest_of(const wf_node *n, const wf_graph *g, const wf_weights
     return (uint32_t)longest;
 }
 
-uint32_t wf_attention_windows_longest(const wf_graph *g, const wf_weights *w)
+uint32_t wf_attention_windows_longest(const wf_graph *g, const wf_weights *w, uint32_t *sink)
 {
     uint32_t longest = 0;
+    *sink = 0;
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (g->nodes[i].op != WF_OP_ATTENTION) continue;
         uint32_t own = longest_of(&g->nodes[i], g, w);
         if (!own) return 0;
         longest = WF_MAX(longest, own);
+        *sink = WF_MAX(*sink, g->nodes[i].p.sink);
     }
     return longest;
 }

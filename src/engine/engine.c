@@ -131,8 +131,8 @@ static weft_status load(struct weft_engine *e, const struct weft_engine_params *
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
-    sp.window = wf_attention_windows_longest(&e->graph, &e->weights);
-    WF_TRY(wf_engine_limits(m, p, sp.policy, default_step_tokens(e), &e->graph, sp.window, &e->limits));
+    sp.window = wf_attention_windows_longest(&e->graph, &e->weights, &sp.sink);
+    WF_TRY(wf_engine_limits(m, p, sp.policy, default_step_tokens(e), &e->graph, &sp, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plans(e, p, sp.tile));
     wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);

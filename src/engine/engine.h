@@ -42,7 +42,7 @@ void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a st
  * default for max_batched_tokens. */
 uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, uint32_t window, wf_limits *l);
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, const wf_sched_params *windows, wf_limits *l);
 
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
 typedef struct wf_detokenizer {

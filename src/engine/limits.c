@@ -40,19 +40,19 @@ static weft_status count_pages(const struct weft_engine_params *p, const wf_grap
 }
 
 /* A step computes some tokens beside those that the first of them attends to; both may begin and end within a page. */
-static uint32_t held_pages(const wf_limits *l, uint32_t window, uint32_t page)
+static uint32_t held_pages(const wf_limits *l, const wf_sched_params *windows, uint32_t page)
 {
-    uint64_t most = ((uint64_t)window + l->step_tokens + page - 1) / page + 1;
-    return window && most < l->seq_pages ? (uint32_t)most : l->seq_pages;
+    uint64_t most = ((uint64_t)windows->sink + page - 1) / page + ((uint64_t)windows->window + l->step_tokens + page - 1) / page + 1;
+    return windows->window && most < l->seq_pages ? (uint32_t)most : l->seq_pages;
 }
 
-weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, uint32_t window, wf_limits *l)
+weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, const wf_sched_params *windows, wf_limits *l)
 {
     uint32_t page = wf_engine_page(p), context = wf_engine_context(m, p), seqs = p->n_seqs ? p->n_seqs : 1;
     *l = (wf_limits){.step_tokens = step_tokens_of(p, policy, step_tokens, context, seqs), .seq_pages = (context + page - 1) / page};
     l->seqs = WF_MIN(seqs, l->step_tokens); /* each running sequence has a token in each step */
     l->logit_rows = WF_MAX(l->seqs, WF_MIN(l->step_tokens, LOGIT_BYTES / 4 / m->hp.n_vocab));
-    l->held_pages = held_pages(l, window, page);
+    l->held_pages = held_pages(l, windows, page);
     return count_pages(p, g, context, l);
 }
 
@@ -86,7 +86,9 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
     if (s == WEFT_OK) s = wf_graph_end(&g);
     if (s == WEFT_OK) s = wf_plan_place(&g, &plan, ALIGN);
-    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, wf_attention_windows_longest(&g, &w), &l);
+    wf_sched_params windows = {0};
+    if (s == WEFT_OK) windows.window = wf_attention_windows_longest(&g, &w, &windows.sink);
+    if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &windows, &l);
     if (s == WEFT_OK) {
         wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
         fill_budget(m, &plan, &l, wf_engine_page(p), out);

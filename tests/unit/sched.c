@@ -69,15 +69,15 @@ static void test_windows(void **state)
     (void)state;
     uint64_t preempted = 0, hits = 0;
     for (uint64_t seed = 1; seed <= 160; seed++) {
-        const uint32_t windows[] = {1, 7, 24, 40}, window = windows[seed / 4 % 4];
+        const uint32_t windows[] = {1, 7, 24, 36}, window = windows[seed / 4 % 4], sink = seed % 3 ? 0 : 1 + seed % 9;
         wf_limits l = seed / 16 % 2 ? tight : starved;
         world w;
         l.step_tokens = 12;
-        l.held_pages = (window + l.step_tokens + PAGE - 1) / PAGE + 1;
+        l.held_pages = (sink + PAGE - 1) / PAGE + (window + l.step_tokens + PAGE - 1) / PAGE + 1;
         l.pages = l.held_pages + (seed / 32 % 2 ? 0 : 3);
-        if (seed % 3 == 0) l = sharing(l, 20, 30);
+        if (seed % 13 < 4) l = sharing(l, 20, 30);
         open_world(&w, &l, (enum wf_policy)(seed % 4), 4, seed);
-        w.s.p.window = window, w.s.p.no_prefix = seed % 7 == 0;
+        w.s.p.window = window, w.s.p.sink = sink, w.s.p.no_prefix = seed % 7 == 0;
         w.ahead = seed / 8 % 2, w.unlucky = seed % 5 == 0;
         run_world(&w, seed, 60, seed % 3 == 1);
         assert_true(w.most_held <= l.held_pages && l.held_pages < l.seq_pages);

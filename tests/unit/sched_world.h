@@ -125,7 +125,7 @@ static void check_seen(const world *w, const sim *r, uint32_t n)
     uint32_t window = w->s.p.window, unseen = window && n + 1 > window ? n + 1 - window : 0;
     for (uint32_t i = 0; i < n; i++) {
         h = wf_random(h, (uint32_t)r->truth[i]);
-        if (i >= unseen) assert_int_equal(w->kv[r->q.pages[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h);
+        if (i >= unseen || i < w->s.p.sink) assert_int_equal(w->kv[r->q.pages[i / PAGE] * PAGE + (int32_t)(i % PAGE)], h);
     }
 }
 
@@ -189,7 +189,7 @@ static void simulate_activations(world *w)
 {
     uint32_t left = wf_limits_pages(&w->s.limits, w->b.n_tokens, w->b.n_logits), top = wf_limits_guaranteed_pages(&w->s.limits);
     for (const wf_seq *q = w->s.running; q; q = q->next)
-        for (uint32_t i = q->n_passed; i < q->n_pages; i++) top = WF_MAX(top, (uint32_t)q->pages[i] + 1);
+        for (uint32_t i = 0; i < q->n_pages; i++) top = i < q->n_kept || i >= q->n_passed ? WF_MAX(top, (uint32_t)q->pages[i] + 1) : top;
     assert_true(top <= left);
     /* Beside pages in use there is always room for a row of each sequence, and a quarter of the largest step for prompts. */
     uint32_t rows = WF_MIN(w->s.limits.step_tokens, w->s.n_running + w->s.limits.step_tokens / 4);
@@ -200,7 +200,7 @@ static void simulate_activations(world *w)
     w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_unified_pool_step_bytes(s, w->b.n_tokens, w->b.n_logits));
     w->most_running = WF_MAX(w->most_running, w->s.n_running);
     w->most_used = WF_MAX(w->most_used, wf_pages_in_use(&w->s.pages));
-    for (const wf_seq *q = w->s.running; q; q = q->next) w->most_held = WF_MAX(w->most_held, q->n_pages - q->n_passed);
+    for (const wf_seq *q = w->s.running; q; q = q->next) w->most_held = WF_MAX(w->most_held, wf_seq_held(q, q->n_pages));
 }
 
 /* ---- rules of every step ------------------------------------------------------------------------------------- */
@@ -246,7 +246,7 @@ static void check_pages(const world *w)
     const wf_pages *p = &w->s.pages;
     uint32_t *refs = calloc(p->n, sizeof *refs), in_use = 0;
     for (const wf_seq *q = w->s.running; q; q = q->next)
-        for (uint32_t i = 0; i < q->n_pages; i++) refs[q->pages[i]] += i >= q->n_passed;
+        for (uint32_t i = 0; i < q->n_pages; i++) refs[q->pages[i]] += i < q->n_kept || i >= q->n_passed;
     for (uint32_t i = 0; i < p->n; i++) {
         assert_int_equal(p->list[i].refs, refs[i]);
         in_use += refs[i] > 0;
