@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Builds weft on a machine with a GPU, checks it there, and times it.
-#   bench/gpu.sh OUT [check|check-all|ops|clblast|tune|time|load|overlap|steady]...   (default: check ops time)
+#   bench/gpu.sh OUT [check|check-all|ops|clblast|tune|time|peers|load|overlap|steady]...   (default: check ops time)
 # Logs and results go to OUT. check is for the GPU, check-all for every OpenCL device. ops and clblast measure single
 # ops, with PyTorch or CLBlast beside them; tune writes the choice of kernels; time measures whole models, whose
 # Llama-3-8B shape needs 17 GB of disk under /tmp and as much device memory; load runs 1,000 requests of ShareGPT with
 # each policy on it (traces: $WEFT_TEST_DATA/traces or ../shared/data/traces); overlap compares one and two
 # nano-batches under a load of mostly decoding (it needs 90 GB of device memory); steady tells what --deterministic costs.
+# peers takes turns with llama.cpp's CUDA build, whose sources are $LLAMACPP (bench/baselines/llamacpp_cuda.sh fetch), for each of
+# $PEERS (llama3-8b:F16, ...: shape and type); its model files need up to 27 GB under /tmp, one at a time.
 set -u
 cd "$(dirname "$0")/.."
 out=$1
@@ -84,6 +86,31 @@ clblast() {
     timeout 400 $weft bench ops --device gpu --op gemm --dtype F32 --results "$out" --peer "$out/clblast.csv"
 }
 
+# One shape in one type: the peer from a file, weft without one.
+peer() { # SHAPE:TYPE
+    local shape=${1%:*} type=${1#*:} file=/tmp/peer.gguf
+    if [ -x /tmp/llama.cpp/bin/llama-bench ] && [ "$shape" != llama3-70b ]; then
+        $python bench/make_model.py --shape "$shape" --type "$type" $file >&2
+        timeout 250 bench/baselines/llamacpp_cuda.sh rows /tmp/llama.cpp $file "$type" "$shape" >"$out/peer.csv"
+        rm -f $file
+    else
+        : >"$out/peer.csv"
+    fi
+    cat "$out/peer.csv"
+    local bench="timeout 250 $weft bench --shape $shape --type $type --device gpu -r 3 --results $out --peer $out/peer.csv"
+    $bench -p 512,2048 -n 128
+    $bench -p 0 -n 64 -s 64
+    $bench -p 0 -n 64 -s 256
+}
+
+peers() {
+    [ -z "${LLAMACPP:-}" ] || [ -d /tmp/llama.cpp ] || bench/baselines/llamacpp_cuda.sh build "$LLAMACPP" /tmp/llama.cpp
+    for p in ${PEERS:-llama3-8b:F16 llama3-8b:Q8_0 llama3-8b:Q4_0 llama3-8b:Q4_K_M}; do
+        echo "== $p"
+        peer "$p"
+    done
+}
+
 tune() {
     timeout 400 $weft tune --device gpu --shape N=6144,K=4096 --shape N=4096,K=4096 --shape N=28672,K=4096 --shape N=4096,K=14336 \
         --shape H=32,KV=8,D=128 --dtype F16,Q4_0 -f "$out/nvidia.tune"
@@ -94,7 +121,7 @@ for s in $steps; do
     case $s in
     check) check gpu ;;
     check-all) check cpu $(devices) ;;
-    ops | clblast | tune | load | overlap | steady) $s ;;
+    ops | clblast | tune | peers | load | overlap | steady) $s ;;
     time) time_models ;;
     *) echo "unknown step $s" >&2; exit 2 ;;
     esac

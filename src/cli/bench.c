@@ -15,14 +15,23 @@ struct bench {
     bool closed;
 };
 
+/* What was measured, as results name it: P=512 and B=64, of a model without a file also which. */
+static void shape_name(const wf_opts *o, const wf_bench_row *row, char *buf, size_t cap)
+{
+    char seqs[16] = "", layers[16] = "";
+    if (row->n_seqs > 1) snprintf(seqs, sizeof seqs, ",B=%u", row->n_seqs);
+    if (o->layers) snprintf(layers, sizeof layers, ",L=%u", o->layers);
+    snprintf(buf, cap, "%c=%u%s%s%s%s", row->n_prompt ? 'P' : 'N', row->n_prompt ? row->n_prompt : row->n_gen, seqs, layers,
+             o->shape ? "," : "", o->shape ? o->shape : "");
+}
+
 static weft_status append(const struct bench *b, const wf_bench_row *row)
 {
-    char shape[40];
+    char shape[96];
     uint32_t n = row->n_prompt ? row->n_prompt : row->n_gen;
     double rate = row->r.median;
-    snprintf(shape, sizeof shape, row->n_seqs > 1 ? "%c=%u,B=%u" : "%c=%u", row->n_prompt ? 'P' : 'N', n,
-             row->n_seqs);
-    wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", wf_main_dtype(row->model), shape, "",
+    shape_name(b->o, row, shape, sizeof shape);
+    wf_result r = {row->device, row->n_prompt ? "model_prompt" : "model_decode", b->o->type ? b->o->type : wf_main_dtype(row->model), shape, "",
                    rate > 0 ? (double)n * row->n_seqs * 1e6 / rate : 0, rate, -1, "tokens/s"};
     return wf_results_append(b->o->results, &r, &b->peers);
 }
