@@ -127,7 +127,7 @@ static const struct {
     enum where where;
 } others[] = {
     {"model", BOTH}, {"prompt", TEXT}, {"messages", CHAT}, {"stop", BOTH}, {"stop_token_ids", BOTH}, {"logit_bias", BOTH}, {"stream_options", BOTH},
-    {"suffix", BOTH}, {"tools", BOTH}, {"tool_choice", BOTH}, {"response_format", BOTH}, {"chat_template_kwargs", CHAT}, {"user", BOTH},
+    {"suffix", BOTH}, {"tools", BOTH}, {"tool_choice", BOTH}, {"parallel_tool_calls", CHAT}, {"response_format", BOTH}, {"chat_template_kwargs", CHAT}, {"user", BOTH},
 };
 
 static bool is_known(const char *name, bool chat)

@@ -43,6 +43,7 @@ void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 #define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* enough digits for a float */
 /* Appends JSON; false, also for NULL: t has failed. json_dumps would not do: without memory jansson 2.14 leaves out names of members. */
 bool wf_text_json(wf_text *t, const json_t *json);
+bool wf_text_dump(wf_text *t, const json_t *json, size_t flags); /* with flags of jansson */
 /* A JSON string; invalid UTF-8 becomes U+FFFD. */
 json_t *wf_json_string(const char *data, size_t len);
 void wf_random_hex(char out[33]);
@@ -53,6 +54,20 @@ void wf_random_hex(char out[33]);
  * wf_json_free. */
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
 void wf_json_free(json_t *json); /* NULL is allowed */
+
+/* ---- json_scan.c: JSON where it stands --------------------------------------------------------------------------------- */
+
+typedef struct wf_slice {
+    const char *p;
+    size_t n;
+} wf_slice;
+/* Behind the value that begins at p or behind white space there; NULL: it is not valid, not whole, or deeper than 64 levels. */
+const char *wf_json_end(const char *p, const char *end);
+/* Is all of it one value? */
+bool wf_json_whole(const char *p, size_t len);
+/* The next member of a valid object or list. *at: behind its bracket, then behind the last one. name: without quotes, escapes as they are;
+ * NULL for lists. false: there is none. */
+bool wf_json_next(const char **at, const char *end, wf_slice *name, wf_slice *value);
 
 /* ---- reader.c: memory of the parser ----------------------------------------------------------------------------------- */
 
@@ -91,6 +106,9 @@ typedef struct wf_params {
     int64_t seed; /* 64 bits, whatever their sign */
     bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
+    bool tools;         /* the prompt has some, so the answer may have calls */
+    bool one_call;      /* parallel_tool_calls is false */
+    wf_text tool_names; /* each with the NUL behind it */
     char **stop;
     size_t n_stop;
     int32_t *stop_ids;
@@ -111,6 +129,23 @@ bool wf_params_read(wf_job *j, const json_t *body);
 void wf_params_free(wf_params *p);
 /* Parameters of choice i; they point into p. */
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
+
+/* ---- messages.c and chat_style.c: what the chat template gets ------------------------------------------------ */
+
+/* What templates differ in. */
+typedef struct wf_chat_style {
+    bool tools;            /* it writes them */
+    bool developer;        /* it knows this role; else it gets "system" */
+    bool string_arguments; /* of calls, as text; else as objects */
+    bool null_content;     /* of messages with calls and without content; else "" */
+} wf_chat_style;
+/* Tries the template of a server whose model is loaded. */
+void wf_chat_style_find(wf_server *s);
+/* The messages as JSON; *bytes: of what is certain to become tokens. Free out->data, also after a failure. */
+bool wf_messages_read(const json_t *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r);
+/* The same for tools and what goes with them; out stays empty if the model shall not know any. */
+bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
+bool wf_tool_name_good(const char *name, size_t len);
 
 /* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */
 
@@ -385,6 +420,7 @@ struct wf_server {
     int listener;           /* MHD_INVALID_SOCKET: none */
     struct wf_front *front; /* NULL: not started */
     char name[128];       /* of the model; valid UTF-8 */
+    wf_chat_style chat;
     char unknown[32][48]; /* names of unknown fields that were logged; under lock */
     size_t n_unknown;
     int64_t started;

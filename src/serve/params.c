@@ -1,5 +1,5 @@
-/* params: from the JSON of a request to the engine's parameters: lists, prompts, messages, and what must fit. fields.c has the fields
- * that are one value. */
+/* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the fields that are one
+ * value, messages.c the conversation. */
 #include "serve/internal.h"
 
 #include <float.h>
@@ -176,49 +176,6 @@ static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, w
     return true;
 }
 
-/* The text of a message: a string, or a list of text parts. */
-static bool read_content(const json_t *v, wf_text *out, wf_http_error *r)
-{
-    if (!v || json_is_null(v)) return wf_text_add(out, "", 0), true;
-    if (json_is_string(v))
-        return wf_text_add(out, json_string_value(v), json_string_length(v)), true;
-    if (!json_is_array(v))
-        return wf_refuse(r, 400, "messages",
-                         "content of a message must be a string or a list of parts");
-    wf_text_add(out, "", 0);
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        json_t *part = json_array_get(v, i), *text = json_object_get(part, "text");
-        const char *type = json_string_value(json_object_get(part, "type"));
-        if (!type)
-            return wf_refuse(r, 400, "messages",
-                             "a part of a message's content must be an object with a type");
-        if (strcmp(type, "text"))
-            return wf_refuse(r, 501, "messages",
-                             "content of type '%.40s' is not supported, only text", type);
-        if (!json_is_string(text))
-            return wf_refuse(r, 400, "messages", "a part of type text must have a text");
-        wf_text_add(out, json_string_value(text), json_string_length(text));
-    }
-    return true;
-}
-
-static bool read_message(const json_t *v, struct weft_message *out, wf_http_error *r)
-{
-    wf_text content = {0};
-    const char *role = json_string_value(json_object_get(v, "role"));
-    if (!json_is_object(v) || !role)
-        return wf_refuse(r, 400, "messages", "each of messages must be an object with a role");
-    if (!strcmp(role, "developer")) role = "system";
-    if (!strcmp(role, "function")) role = "tool"; /* its former name */
-    if (strcmp(role, "system") && strcmp(role, "user") && strcmp(role, "assistant") && strcmp(role, "tool"))
-        return wf_refuse(r, 400, "messages", "unknown role '%.40s'; want system, user, assistant or tool",
-                         role);
-    out->role = role;
-    bool ok = read_content(json_object_get(v, "content"), &content, r);
-    out->content = content.data;
-    return ok && content.failed ? wf_refuse(r, 500, "", "out of memory") : ok;
-}
-
 /* Further variables of the template, which kwargs gets as text. */
 static bool read_kwargs(const json_t *body, wf_text *kwargs, wf_http_error *r)
 {
@@ -228,36 +185,25 @@ static bool read_kwargs(const json_t *body, wf_text *kwargs, wf_http_error *r)
     return true;
 }
 
-static bool render(const wf_server *s, const json_t *body, const struct weft_message *m, size_t n, wf_prompt *out, wf_http_error *r)
+static bool render(const wf_server *s, const struct weft_chat_params *chat, wf_prompt *out, wf_http_error *r)
 {
-    wf_text kwargs = {0};
-    bool ok = read_kwargs(body, &kwargs, r);
-    struct weft_chat_params p = {.chat_template = s->p.chat_template, .messages = m, .n_messages = n, .kwargs_json = kwargs.data};
-    weft_status e = ok ? weft_chat_tokenize(s->model, &p, &out->ids, &out->n) : WEFT_OK;
-    free(kwargs.data);
-    return e ? wf_refuse(r, e == WEFT_ERR_UNSUPPORTED ? 501 : 400, "messages", "%s", weft_last_error()) : ok;
+    weft_status e = weft_chat_tokenize(s->model, chat, &out->ids, &out->n);
+    return !e || wf_refuse(r, e == WEFT_ERR_UNSUPPORTED ? 501 : 400, "messages", "%s", weft_last_error());
 }
 
-static bool read_messages(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_chat(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
-    json_t *v = wf_field(body, "messages");
-    size_t n = json_array_size(v), i = 0;
-    if (!json_is_array(v) || !n)
-        return wf_refuse(r, 400, "messages", "messages must be a list of at least one message");
-    struct weft_message *m = wf_calloc(n, sizeof *m);
-    p->prompts = wf_calloc(1, sizeof *p->prompts);
-    if (!m || !p->prompts) {
-        free(m);
-        return wf_refuse(r, 500, "", "out of memory");
-    }
-    p->n_prompts = 1;
-    bool ok = true;
-    for (; ok && i < n; i++) ok = read_message(json_array_get(v, i), &m[i], r);
+    wf_text messages = {0}, tools = {0}, kwargs = {0};
     size_t bytes = 0;
-    for (size_t k = 0; ok && k < n; k++) bytes += strlen(m[k].content);
-    if (ok) ok = check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r) && render(s, body, m, n, &p->prompts[0], r);
-    for (size_t k = 0; k < i; k++) free((char *)m[k].content);
-    free(m);
+    if (!(p->prompts = wf_calloc(1, sizeof *p->prompts))) return wf_refuse(r, 500, "", "out of memory");
+    p->n_prompts = 1;
+    bool ok = wf_messages_read(body, &s->chat, &messages, &bytes, r) && wf_tools_read(body, &s->chat, p, &tools, r) && read_kwargs(body, &kwargs, r) &&
+              check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
+    struct weft_chat_params chat = {.chat_template = s->p.chat_template, .messages_json = messages.data, .tools_json = tools.data, .kwargs_json = kwargs.data};
+    if (ok) ok = render(s, &chat, &p->prompts[0], r);
+    free(messages.data);
+    free(tools.data);
+    free(kwargs.data);
     return ok;
 }
 
@@ -279,18 +225,13 @@ static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error 
     return true;
 }
 
-static bool check_unsupported(const json_t *body, wf_http_error *r)
+static bool check_unsupported(const json_t *body, bool chat, wf_http_error *r)
 {
-    json_t *tools = wf_field(body, "tools"), *choice = wf_field(body, "tool_choice"),
-           *format = wf_field(body, "response_format");
-    json_t *suffix = wf_field(body, "suffix");
+    json_t *tools = wf_field(body, "tools"), *format = wf_field(body, "response_format"), *suffix = wf_field(body, "suffix");
     if (suffix && (!json_is_string(suffix) || json_string_length(suffix)))
         return wf_refuse(r, 400, "suffix", "suffix is not supported: leave it out");
-    if (tools && !json_is_array(tools)) return wf_refuse(r, 400, "tools", "tools must be a list");
-    bool none = json_is_string(choice) && !strcmp(json_string_value(choice), "none");
-    if (json_array_size(tools) && !none)
-        return wf_refuse(r, 501, "tools",
-                         "tools are not supported: leave them out, or send tool_choice \"none\"");
+    if (!chat && tools && (!json_is_array(tools) || json_array_size(tools)))
+        return wf_refuse(r, 400, "tools", "tools are for /v1/chat/completions: leave them out");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (format && !type)
         return wf_refuse(r, 400, "response_format",
@@ -355,11 +296,11 @@ bool wf_params_read(wf_job *j, const json_t *body)
     p->chat = j->route->chat;
     wf_fields_unknown(j->server, body, p->chat);
     return check_model(s, body, r) && wf_fields_read(body, p, r) && check_priority(s, p, r) &&
-           read_stream_options(body, p, r) && check_unsupported(body, r) && read_stop(body, p, r) &&
+           read_stream_options(body, p, r) && check_unsupported(body, p->chat, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids ||
             read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
-           (p->chat ? read_messages(s, body, p, r) : read_prompts(s, body, p, r)) &&
+           (p->chat ? read_chat(s, body, p, r) : read_prompts(s, body, p, r)) &&
            check_size(s, p, r) && drop_texts(p);
 }
 
@@ -372,6 +313,7 @@ void wf_params_free(wf_params *p)
     free(p->stop);
     free(p->stop_ids);
     free(p->bias);
+    free(p->tool_names.data);
 }
 
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)

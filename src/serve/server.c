@@ -200,6 +200,7 @@ static void publish(wf_server *s, const loader *l)
     s->engine = l->opening.engine;
     s->context = weft_engine_context(s->engine);
     name_model(s);
+    wf_chat_style_find(s);
     atomic_store(&s->loaded, true);
     say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }

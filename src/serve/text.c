@@ -60,10 +60,15 @@ static int add_json(const char *data, size_t len, void *text)
     return 0;
 }
 
+bool wf_text_dump(wf_text *t, const json_t *json, size_t flags)
+{
+    if (!json || json_dump_callback(json, add_json, t, flags | JSON_COMPACT | JSON_ENCODE_ANY)) t->failed = true;
+    return !t->failed;
+}
+
 bool wf_text_json(wf_text *t, const json_t *json)
 {
-    if (!json || json_dump_callback(json, add_json, t, WF_JSON_FLAGS | JSON_ENCODE_ANY)) t->failed = true;
-    return !t->failed;
+    return wf_text_dump(t, json, WF_JSON_FLAGS);
 }
 
 void wf_random_hex(char out[33])

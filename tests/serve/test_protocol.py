@@ -392,12 +392,12 @@ class Chat(serve.TestCase):
 
     def test_not_supported(self):
         tool = [{"type": "function", "function": {"name": "f"}}]
-        e = self.refused(self.s.chat(tools=tool), 501, "tools")
-        self.assertEqual(e["type"], "not_supported_error")
+        e = self.refused(self.s.chat(tools=tool), 400, "tools")  # the template of this server knows none
         self.assertIn("tool_choice", e["message"])  # what to do
         self.assertEqual(self.s.chat(tools=tool, tool_choice="none").status, 200)
         for kind in ("json_object", "json_schema"):
             e = self.refused(self.s.chat(response_format={"type": kind}), 501, "response_format")
+            self.assertEqual(e["type"], "not_supported_error")
             self.assertIn(kind + " is not supported: leave it out", e["message"])
         self.assertEqual(self.s.chat(response_format={"type": "text"}).status, 200)
         self.refused(self.s.chat([{"type": "image_url", "image_url": {"url": "x"}}]), 501, "messages")

@@ -1,0 +1,156 @@
+"""Tools: what of a request reaches the chat template, and what is refused. Templates of these tests tell what they were given by the error that
+they raise."""
+import os
+import tempfile
+import unittest
+
+import serve
+from serve import Server
+
+TELL = "{%- if messages[0].content == 'tell' %}{{ raise_exception('<' + (WHAT) + '>') }}{% endif %}"
+TURNS = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls %}{{ CALL }}{% endfor %}\n{% endfor %}"
+TOOLS = "{% if tools %}{{ tools | tojson }}\n{% endif %}"
+AS_JSON, AS_OBJECT = "c.function | tojson", "c.function.name ~ (c.function.arguments | tojson)"
+AS_TEXT, AS_PYTHON = "c.function.name + c.function.arguments", "c.function.name ~ c.function.arguments"
+
+
+def function(name="f", **more):
+    return {"type": "function", "function": {"name": name, **more}}
+
+
+def call(arguments, name="f", **more):
+    return {"role": "assistant", "tool_calls": [{"id": "abc", "type": "function", "function": {"name": name, "arguments": arguments}}], **more}
+
+
+class Case(serve.cli.TestCase):
+    refused = serve.TestCase.refused
+
+    def server(self, template, *args):
+        file = tempfile.NamedTemporaryFile("w", suffix=".jinja", encoding="utf-8")
+        self.addCleanup(file.close)
+        file.write(template)
+        file.flush()
+        self.s = Server(*args, template=file.name)
+        self.addCleanup(lambda: self.assertEqual(self.s.end()[0], 0))
+        return self.s
+
+    def told(self, *turns, **fields):
+        """What the template was given, as it says it."""
+        e = self.refused(self.s.chat(messages=[{"role": "user", "content": "tell"}, *turns], **fields), 400, "messages")
+        return e["message"].split("<", 1)[1].rsplit(">", 1)[0]
+
+
+class Messages(Case):
+    def test_all_members(self):
+        self.server(TELL.replace("WHAT", "messages[1:] | tojson") + TOOLS + TURNS.replace("CALL", AS_JSON))
+        want = '[{"role": "tool", "content": "a\\n\\"b\\"", "name": "f", "tool_call_id": "abc"}]'
+        self.assertEqual(self.told({"role": "tool", "content": 'a\n"b"', "tool_call_id": "abc", "name": "f", "unknown": 1}), want)
+        want = '[{"role": "assistant", "content": "", "reasoning_content": "so", "tool_calls": [{"type": "function", "id": "abc", "function": {"name": "f", "arguments": {"x": [1, 0.1, null, "é"]}}}]}]'
+        self.assertEqual(self.told(call('{"x": [1, 0.1, null, "\\u00e9"]}', reasoning_content="so")), want)
+        self.assertEqual(self.told(call({"x": [1, 0.1, None, "é"]}, reasoning_content="so", content=None)), want)
+        self.assertIn('"arguments": {}', self.told(call("")))
+        self.assertIn('"arguments": {}', self.told(call(None)))
+        self.assertIn('"content": "ab"', self.told({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}))
+        self.assertIn('"role": "system"', self.told({"role": "developer", "content": "x"}))
+
+    def test_developer(self):
+        self.server("{# developer #}" + TELL.replace("WHAT", "messages[1].role"))
+        self.assertEqual(self.told({"role": "developer", "content": "x"}), "developer")
+
+    def test_arguments_as_templates_want_them(self):
+        for wanted, seen in ((AS_OBJECT, "object"), (AS_TEXT, "text"), (AS_PYTHON, "text"), ("c.function.name", "object")):
+            with self.subTest(wanted):
+                self.server(TELL.replace("WHAT", "'text' if messages[1].tool_calls[0].function.arguments is string else 'object'") + TURNS.replace("CALL", wanted))
+                self.assertEqual(self.told(call('{"x": 1}')), seen)
+                self.assertEqual(self.told(call({"x": 1})), seen)
+
+    def test_content_as_templates_want_it(self):
+        with_none = "{% for m in messages %}{% if m.content is none %}{% for c in m.tool_calls %}" + "{{ " + AS_OBJECT + " }}{% endfor %}{% else %}{{ m.content }}{% endif %}{% endfor %}"
+        self.server(TELL.replace("WHAT", "messages[1:] | tojson") + with_none)
+        self.assertIn('"content": null', self.told(call("{}", content=None)))
+        self.assertIn('"content": "x"', self.told(call("{}", content="x")))
+        self.assertIn('"content": ""', self.told({"role": "assistant", "content": None}))
+
+    def test_refused(self):
+        self.server(TURNS.replace("CALL", AS_JSON))
+        for message in (5, {}, {"role": 1}, {"role": "frob", "content": "x"}, {"role": "user", "content": 5}, {"role": "user", "content": {"a": 1}},
+                        {"role": "user", "content": ["x"]}, {"role": "user", "content": [{"type": "text"}]}, {"role": "user", "content": "x", "name": 5},
+                        {"role": "tool", "content": "x", "tool_call_id": 5}, {"role": "assistant", "tool_calls": 5}, {"role": "assistant", "tool_calls": [5]},
+                        {"role": "assistant", "tool_calls": [{"function": {"arguments": "{}"}}]}, {"role": "assistant", "content": "", "reasoning_content": []},
+                        call("{"), call("[]"), call("5"), call("{} x"), call('{"a": 01}'), call('{"a": "\\u0000"}'), call('{"a":' * 70 + "1" + "}" * 70), call([]), call(5),
+                        call("{}", name=""), call("{}", name=5)):
+            with self.subTest(str(message)[:60]):
+                self.refused(self.s.chat(messages=[{"role": "user", "content": "Hi"}, message]), 400, "messages")
+        for kind in ("image_url", "input_audio", "file"):
+            e = self.refused(self.s.chat([{"type": kind, kind: {"url": "x"}}]), 501, "messages")
+            self.assertIn("only text", e["message"])
+
+    def test_contents_are_never_control_tokens(self):
+        """Wherever a client can put text: each spelling of a token costs its letters."""
+        self.server(TOOLS + "{% for m in messages %}{{ m | tojson }}{% endfor %}")
+
+        def used(text):
+            turns = [{"role": "user", "content": text, "name": text}, call({text: text}, name=text, reasoning_content=text, content=text),
+                     {"role": "tool", "tool_call_id": text, "content": text}]
+            r = self.s.chat(messages=turns, tools=[function(description=text, parameters={"type": text, text: text})], max_tokens=1)
+            self.assertEqual(r.status, 200, r.body)
+            return r.json["usage"]["prompt_tokens"]
+
+        for token in ("<s>", "</s>"):
+            self.assertGreaterEqual(used(token) - used("x"), 13, token)  # as often as it stands there
+
+
+class Tools(Case):
+    def test_reach_the_template(self):
+        self.server(TELL.replace("WHAT", "tools | tojson") + TOOLS + TURNS.replace("CALL", AS_JSON))
+        tool = function(description="Does \"it\".", parameters={"type": "object", "properties": {"x": {"minimum": 0.1}}}, strict=True)
+        want = '[{"type": "function", "function": {"name": "f", "description": "Does \\"it\\".", "parameters": {"type": "object", "properties": {"x": {"minimum": 0.1}}}, "strict": true}}]'
+        self.assertEqual(self.told(tools=[tool]), want)
+        self.assertEqual(self.told(tools=[tool], tool_choice="auto", parallel_tool_calls=True), want)
+        for fields in ({}, {"tools": []}, {"tools": [tool], "tool_choice": "none"}, {"tools": None, "tool_choice": None}, {"tool_choice": "auto"}):
+            self.assertEqual(self.told(**fields), "null", fields)
+
+    def test_refused(self):
+        self.server(TOOLS + TURNS.replace("CALL", AS_JSON))
+        for tools in (5, "f", {}, [5], [{}], [{"type": "function"}], [{"type": "frob", "function": {"name": "f"}}], [{"function": {"name": "f"}}], [function(5)],
+                      [function("")], [function("a b")], [function("<s>")], [function("x" * 65)], [function("é")], [function("a\u0001")], [function(description=5)],
+                      [function(parameters=5)], [function(parameters=[])], [function()] * 513, [function(description="x" * (1 << 20))]):
+            with self.subTest(str(tools)[:60]):
+                self.refused(self.s.chat(tools=tools), 400, "tools")
+        self.assertEqual(self.s.chat(tools=[function("x" * 64, parameters=None, description=None)]).status, 200)
+        tools = [function()]
+        for choice in (5, "frob", {}, [], {"type": "function"}, {"type": "function", "function": {}}, {"type": "function", "function": {"name": "g"}}):
+            self.refused(self.s.chat(tools=tools, tool_choice=choice), 400, "tool_choice")
+        for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+            self.assertIn("auto", self.refused(self.s.chat(tools=tools, tool_choice=choice), 501, "tool_choice")["message"])  # what to do
+        self.refused(self.s.chat(tool_choice="required"), 400, "tool_choice")
+        self.refused(self.s.chat(tools=tools, parallel_tool_calls="no"), 400, "parallel_tool_calls")
+        self.refused(self.s.complete(tools=tools), 400, "tools")
+
+    def test_templates_without_tools(self):
+        self.server(TURNS.replace("CALL", AS_JSON))
+        e = self.refused(self.s.chat(tools=[function()]), 400, "tools")
+        self.assertIn("--chat-template", e["message"])
+        self.assertEqual(self.s.chat(tools=[function()], tool_choice="none").status, 200)
+
+
+class Real(Case):
+    """Templates of models: which know tools, and how calls reach them."""
+
+    def test_calls(self):
+        folder = os.path.join(serve.cli.DATA, "templates") if serve.cli.DATA else ""
+        if not os.path.isdir(folder):
+            self.skipTest("no test data")
+        for name in ("Qwen-Qwen3-0.6B", "meta-llama-Llama-3.2-3B-Instruct", "mistralai-Mistral-Nemo-Instruct-2407", "meetkai-functionary-medium-v3.2"):
+            with self.subTest(name), open(os.path.join(folder, name + ".jinja"), encoding="utf-8") as f:
+                self.server(f.read())
+                one = call('{"x": 1}')
+                one["tool_calls"][0]["id"] = "abcdefghi"
+                turns = [{"role": "user", "content": "Hi"}, one, {"role": "tool", "tool_call_id": "abcdefghi", "content": "2"}]
+                r = self.s.chat(messages=turns, tools=[function(description="d", parameters={"type": "object", "properties": {}})], max_tokens=1)
+                if r.status != 200:  # it was written, and is longer than the little model can read
+                    self.assertEqual((r.status, r.error["code"]), (400, "context_length_exceeded"), r.body)
+
+
+if __name__ == "__main__":
+    serve.main()
