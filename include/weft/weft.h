@@ -364,6 +364,7 @@ struct weft_logprob {
     float logprob;
 };
 #define WEFT_MAX_TOP 20 /* most alternatives per token */
+#define WEFT_MAX_SHOWN 16
 
 /* Pointers are valid during the callback only. */
 struct weft_event {
@@ -413,6 +414,8 @@ struct weft_request_params {
     bool prefill_only;           /* generate nothing; e.g. to get logits of the prompt */
     bool want_logits;            /* deliver a LOGITS event for every prompt position, in order */
     bool show_special;           /* include control tokens in the text */
+    const int32_t *show_ids;     /* n_show_ids control tokens that are in the text all the same, such as those that mark calls of tools */
+    size_t n_show_ids;           /* at most WEFT_MAX_SHOWN */
     weft_event_fn on_event;      /* may be NULL */
     void *user;                  /* for on_event */
 };

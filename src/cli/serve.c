@@ -26,6 +26,8 @@ static const wf_opt served_rows[] = {
      WF_OPT_TEXT, AT(serve.model_name)},
     {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's)", WF_OPT_TEXT,
      AT(serve.chat_template)},
+    {0, "tool-call-parser", "NAME", "kind of tool calls in answers, such as hermes, mistral or llama3_json; none: leave them as text (default auto: by the chat template)", WF_OPT_TEXT,
+     AT(serve.tool_call_parser)},
 };
 static const WF_GROUP(served_group, "API", served_rows);
 

@@ -48,6 +48,8 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 typedef struct wf_detokenizer {
     const wf_tokenizer *tokenizer;
     unsigned flags;
+    int32_t shown[WEFT_MAX_SHOWN];
+    size_t n_shown;
     bool drop_space; /* drop the first space, which the tokenizer added at the start of the text */
     char held[8];    /* start of an incomplete character */
     size_t n_held;
@@ -55,6 +57,8 @@ typedef struct wf_detokenizer {
     size_t cap;
 } wf_detokenizer;
 void wf_detokenizer_init(wf_detokenizer *s, const wf_tokenizer *t, unsigned flags);
+/* These are in the text even if flags hide them: at most WEFT_MAX_SHOWN, which are copied. */
+weft_status wf_detokenizer_show(wf_detokenizer *s, const int32_t *ids, size_t n);
 /* The text that id completes. *out is valid until the next call. */
 weft_status wf_detokenizer_add(wf_detokenizer *s, int32_t id, const char **out, size_t *len);
 /* The rest at the end: the bytes of an incomplete character. */

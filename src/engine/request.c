@@ -69,7 +69,8 @@ static weft_status copy_params(struct weft_request *r, const struct weft_request
         if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= r->engine->model->hp.n_vocab)
             return wf_fail(WEFT_ERR_ARG, "stop token %d is not in the vocabulary (0 to %u)", p->stop_ids[i], r->engine->model->hp.n_vocab - 1);
     r->p = *p;
-    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL;
+    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL, r->p.show_ids = NULL;
+    WF_TRY(wf_detokenizer_show(&r->detokenizer, p->show_ids, p->n_show_ids));
     WF_TRY(wf_stop_init(&r->stop, p->stop, p->n_stop, p->include_stop));
     WF_TRY(wf_logits_processors_init(&r->processors, t, p, ids, n));
     if (!p->n_stop_ids) return WEFT_OK;

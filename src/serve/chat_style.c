@@ -1,6 +1,6 @@
 /* chat_style: how a chat template wants conversations with tools. Nothing says so but the template itself, so it is tried at the start of the
  * server with a tool and with a call whose names stand nowhere else. */
-#include "serve/internal.h"
+#include "serve/tool_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +42,52 @@ static bool writes_call(const wf_server *s, bool string, bool null)
     return good;
 }
 
+/* ---- calls in answers ------------------------------------------------------------------------------------ */
+
+static bool is_auto(const char *name)
+{
+    return !name || !strcmp(name, "auto");
+}
+
+bool wf_chat_style_check(const wf_server *s)
+{
+    const char *name = s->p.tool_call_parser;
+    if (is_auto(name) || !strcmp(name, "none") || wf_call_kind_named(name)) return true;
+    char list[256];
+    wf_call_kinds_list(list, sizeof list);
+    wf_fail(WEFT_ERR_ARG, "--tool-call-parser %s: want auto, none, or one of %s", name, list);
+    return false;
+}
+
+static const wf_call_kind *kind_of(const char *name, const char *text)
+{
+    const wf_call_kind *k = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
+    return k && k->open ? k : NULL;
+}
+
+/* Control tokens of a marker that are else not in the text of an answer. */
+static void show_marker(const wf_server *s, wf_chat_style *c, const char *marker)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (weft_tokenize(s->model, marker, strlen(marker), WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n)) n = 0;
+    for (size_t i = 0; i < n && c->n_show < WEFT_MAX_SHOWN; i++) {
+        bool hidden = weft_token_text(s->model, ids[i], WEFT_TEXT_DEFAULT, NULL, 0) && !weft_token_text(s->model, ids[i], WEFT_TEXT_HIDE_SPECIAL, NULL, 0);
+        if (hidden) c->show[c->n_show++] = ids[i];
+    }
+    weft_free(ids);
+}
+
+static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
+{
+    const char *markers[WF_CALL_MARKERS + 1] = {NULL};
+    c->calls = kind_of(s->p.tool_call_parser, text);
+    if (c->calls) wf_call_markers(c->calls, markers);
+    for (size_t i = 0; markers[i]; i++) show_marker(s, c, markers[i]);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------------------- */
+
 void wf_chat_style_find(wf_server *s)
 {
     wf_chat_style *c = &s->chat;
@@ -50,6 +96,7 @@ void wf_chat_style_find(wf_server *s)
     if (!text) return;
     c->developer = strstr(text, "developer");
     c->tools = writes_tools(s);
+    find_calls(s, c, text);
     for (unsigned way = 0; way < 4; way++) {
         if (!writes_call(s, way & 1, way & 2)) continue;
         c->string_arguments = way & 1;

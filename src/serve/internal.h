@@ -108,6 +108,7 @@ typedef struct wf_params {
     bool include_usage, continuous_usage;
     bool tools;         /* the prompt has some, so the answer may have calls */
     bool one_call;      /* parallel_tool_calls is false */
+    const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
     wf_text tool_names; /* each with the NUL behind it */
     char **stop;
     size_t n_stop;
@@ -138,7 +139,12 @@ typedef struct wf_chat_style {
     bool developer;        /* it knows this role; else it gets "system" */
     bool string_arguments; /* of calls, as text; else as objects */
     bool null_content;     /* of messages with calls and without content; else "" */
+    const struct wf_call_kind *calls; /* as its model writes them; NULL: they are not recognised */
+    int32_t show[WEFT_MAX_SHOWN];     /* control tokens that mark them */
+    size_t n_show;
 } wf_chat_style;
+/* Reads --tool-call-parser. false: the error is set. */
+bool wf_chat_style_check(const wf_server *s);
 /* Tries the template of a server whose model is loaded. */
 void wf_chat_style_find(wf_server *s);
 /* The messages as JSON; *bytes: of what is certain to become tokens. Free out->data, also after a failure. */
@@ -190,6 +196,8 @@ typedef struct wf_choice {
     size_t sent_text, sent_tokens, generated, cached;
     size_t offset; /* of the next token in the delivered text, for text_offset */
     bool opened, ended;
+    struct wf_calls *calls; /* of a stream with tools */
+    unsigned n_calls;       /* sent */
 } wf_choice;
 
 enum wf_abort { WF_ABORT_NONE, WF_ABORT_GONE, WF_ABORT_TIMEOUT, WF_ABORT_SHUTDOWN };
@@ -261,11 +269,13 @@ bool wf_job_failed(wf_job *j, wf_http_error *r);
 /* Writes the whole reply to `out`, or sets refusal: there is no room for it. */
 void wf_reply_write(wf_job *j);
 json_t *wf_reply_usage(const wf_job *j);
-const char *wf_reply_finish(enum weft_finish f);
 /* logprobs of tokens [first, n). *offset: of the first one in the delivered text; advanced. */
 json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
                           const struct weft_logprob *top, size_t *offset);
 json_t *wf_reply_head(const wf_job *j, bool chunk);
+/* One of tool_calls. id: n is 0: a new one. */
+json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments);
+const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
 struct MHD_Response *wf_sse_response(wf_job *j);
 /* libmicrohttpd's reader callback: writes at most max bytes to buf; 0: nothing to send yet; negative: the end. */
 ssize_t wf_sse_read(void *job, uint64_t pos, char *buf, size_t max);

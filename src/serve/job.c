@@ -2,6 +2,7 @@
  * last one frees it. */
 #include "serve/internal.h"
 #include "serve/places.h"
+#include "serve/tool_calls.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ static void job_free(wf_job *j)
         free(c->text);
         free(c->tokens);
         free(c->top);
+        wf_calls_free(c->calls);
     }
     wf_budget_end(j);
     free(j->choices);

@@ -257,6 +257,7 @@ bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p,
     if (!check_tools(tools, r) || !check_choice(body, tools, &p->tools, r)) return false;
     p->one_call = json_is_false(parallel);
     if (!p->tools) return true;
+    if (style->calls) p->calls = style;
     if (!style->tools)
         return wf_refuse(r, 400, "tools", "the chat template of this model does not tell it about tools: leave tools out, send tool_choice \"none\", or start the "
                          "server with a --chat-template that does");

@@ -350,5 +350,7 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
         .logprobs = logprobs,
         .n_top = (uint32_t)(logprobs ? top : 0),
         .prompt_logprobs = logprobs && p->echo,
-        .show_special = !p->skip_special};
+        .show_special = !p->skip_special,
+        .show_ids = p->calls ? p->calls->show : NULL,
+        .n_show_ids = p->calls ? p->calls->n_show : 0};
 }

@@ -1,12 +1,12 @@
 /* reply: results of the engine as OpenAI's JSON. */
-#include "serve/internal.h"
+#include "serve/tool_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-const char *wf_reply_finish(enum weft_finish f)
+const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls)
 {
-    return f == WEFT_FINISH_STOP ? "stop" : f == WEFT_FINISH_CANCEL ? "abort" : "length";
+    return f == WEFT_FINISH_STOP ? (n_calls ? "tool_calls" : "stop") : f == WEFT_FINISH_CANCEL ? "abort" : "length";
 }
 
 json_t *wf_reply_head(const wf_job *j, bool chunk)
@@ -151,17 +151,83 @@ static json_t *choice_text(const wf_job *j, const wf_choice *c)
     return out;
 }
 
+static json_t *message(json_t *content)
+{
+    return json_pack("{s:s,s:o}", "role", "assistant", "content", content);
+}
+
+/* ---- calls of tools -------------------------------------------------------------------------------------- */
+
+/* As long as templates want it, which get it back. */
+static void new_id(enum wf_call_id kind, char out[40])
+{
+    char hex[33];
+    wf_random_hex(hex);
+    if (kind == WF_ID_NINE) hex[9] = 0;
+    wf_copy(out, 40, kind == WF_ID_NINE ? "" : "call_");
+    wf_copy(out + strlen(out), 40 - strlen(out), hex);
+}
+
+json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    char made[40];
+    new_id(j->params.calls->calls->id, made);
+    if (!id.n) id = (wf_slice){made, strlen(made)};
+    return json_pack("{s:o,s:s,s:{s:o,s:o}}", "id", wf_json_string(id.p, id.n), "type", "function", "function", "name", wf_json_string(name.p, name.n), "arguments",
+                     wf_json_string(arguments.p, arguments.n));
+}
+
+typedef struct said { /* a whole answer */
+    const wf_job *job;
+    wf_text text;
+    json_t *calls; /* NULL: no memory */
+} said;
+
+static void on_text(void *user, const char *text, size_t len)
+{
+    said *s = user;
+    wf_text_add(&s->text, text, len);
+}
+
+static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    said *s = user;
+    if (s->job->params.one_call && json_array_size(s->calls)) return;
+    append(&s->calls, wf_reply_call(s->job, id, name, arguments));
+}
+
+/* false: no memory. */
+static bool read_calls(const wf_job *j, const wf_choice *c, said *s)
+{
+    wf_calls *calls = wf_calls_new(j->params.calls->calls, &j->params.tool_names);
+    wf_call_out out = {on_text, on_call, s};
+    bool ok = calls && wf_calls_feed(calls, c->text ? c->text : "", c->n_text, &out);
+    if (ok) wf_calls_end(calls, &out);
+    wf_calls_free(calls);
+    return ok && s->calls && !s->text.failed;
+}
+
+/* Content is null where there are only calls. */
+static json_t *message_with_calls(const wf_job *j, const wf_choice *c, unsigned *n_calls)
+{
+    said s = {.job = j, .calls = json_array()};
+    bool ok = read_calls(j, c, &s);
+    *n_calls = (unsigned)json_array_size(s.calls);
+    json_t *out = ok ? message(*n_calls && !s.text.len ? json_null() : wf_json_string(s.text.data ? s.text.data : "", s.text.len)) : NULL;
+    if (*n_calls) put(&out, "tool_calls", s.calls);
+    else json_decref(s.calls);
+    free(s.text.data);
+    return out;
+}
+
 static json_t *whole_choice(const wf_job *j, const wf_choice *c)
 {
     size_t offset = 0;
-    json_t *logprobs = wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset),
-           *text = choice_text(j, c);
-    const char *finish = wf_reply_finish(c->end.finish);
-    if (!j->params.chat)
-        return json_pack("{s:i,s:o,s:o,s:s}", "index", (int)c->index, "text", text, "logprobs",
-                         logprobs, "finish_reason", finish);
-    return json_pack("{s:i,s:{s:s,s:o},s:o,s:s}", "index", (int)c->index, "message", "role",
-                     "assistant", "content", text, "logprobs", logprobs, "finish_reason", finish);
+    json_t *logprobs = wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset);
+    unsigned n_calls = 0;
+    json_t *said = j->params.calls ? message_with_calls(j, c, &n_calls) : j->params.chat ? message(choice_text(j, c)) : choice_text(j, c);
+    return json_pack("{s:i,s:o,s:o,s:s}", "index", (int)c->index, j->params.chat ? "message" : "text", said, "logprobs", logprobs, "finish_reason",
+                     wf_reply_finish_of(c->end.finish, n_calls));
 }
 
 /* Appends JSON, and frees it. */

@@ -25,6 +25,7 @@ typedef struct wf_serve_params {
     uint32_t port;              /* 0: any free port; the log has it */
     const char *model_name;     /* the model's name in the API; NULL: the file's name */
     const char *chat_template;  /* its text; NULL: the model's own */
+    const char *tool_call_parser; /* kind of calls in answers; "none": they stay text; NULL or "auto": by the chat template */
     const char *api_key_file;   /* one key per line; NULL: no key is required */
     const char *const *trusted_proxies; /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose X-Forwarded-For is believed */
     size_t n_trusted_proxies;

@@ -202,6 +202,7 @@ static void publish(wf_server *s, const loader *l)
     name_model(s);
     wf_chat_style_find(s);
     atomic_store(&s->loaded, true);
+    if (s->chat.tools && !s->chat.calls) say(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known here; see --tool-call-parser");
     say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
@@ -295,7 +296,7 @@ static int serve(wf_server *s)
 {
     loader l = {.opening.checked = on_checked, .server = s};
     pthread_t thread;
-    bool ok = wf_keys_load(s) && wf_proxies_load(s);
+    bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
     sem_init(&wake, 0, 0);
     catch_signals(); /* only now: the key file may be a pipe, which can block */
     if (!ok || !wf_accept_bind(s)) return say_error();

@@ -1,12 +1,13 @@
 /* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
  * and longer ones, but of a limited length: an HTTP thread has other connections, too. The new parts are copied under the lock and
  * formatted outside it, so that JSON costs the engine no time. */
-#include "serve/internal.h"
+#include "serve/tool_calls.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define BLOCK 16384 /* most bytes per write */
+#define ARGUMENTS 1024 /* bytes of a call's arguments per event */
 #define ROWS  1024  /* tokens and alternatives that are formatted at once, in a few milliseconds */
 
 typedef struct part { /* the new part of a choice */
@@ -106,9 +107,9 @@ static void write_chunk(wf_job *j, json_t *choices, bool last)
     write_event(j, event);
 }
 
-static json_t *finish_json(const part *p)
+static json_t *finish_json(const wf_choice *c, const part *p)
 {
-    return p && p->done ? json_string(wf_reply_finish(p->finish)) : json_null();
+    return p && p->done ? json_string(wf_reply_finish_of(p->finish, c->n_calls)) : json_null();
 }
 
 /* text NULL: no text; p NULL: only the text. */
@@ -119,13 +120,17 @@ static json_t *chunk_delta(const char *text, size_t n, const part *p)
     return p ? json_pack("{s:o}", "content", content) : json_pack("{s:s,s:o}", "role", "assistant", "content", content);
 }
 
+/* content: its delta, or its text; takes over the reference. */
+static void write_content(wf_job *j, wf_choice *c, json_t *content, const part *p)
+{
+    json_t *logprobs = p ? wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset) : json_null();
+    write_chunk(j, json_pack("[{s:i,s:o,s:o,s:o}]", "index", (int)c->index, j->params.chat ? "delta" : "text", content, "logprobs", logprobs, "finish_reason",
+                             finish_json(c, p)), false);
+}
+
 static void write_choice(wf_job *j, wf_choice *c, const char *text, size_t n, const part *p)
 {
-    bool chat = j->params.chat;
-    json_t *logprobs = p ? wf_reply_logprobs(j, p->tokens, p->n_tokens, p->top, &c->offset) : json_null();
-    json_t *content = chat ? chunk_delta(text, n, p) : wf_json_string(text ? text : "", text ? n : 0);
-    write_chunk(j, json_pack("[{s:i,s:o,s:o,s:o}]", "index", (int)c->index, chat ? "delta" : "text", content, "logprobs", logprobs, "finish_reason",
-                             finish_json(p)), false);
+    write_content(j, c, j->params.chat ? chunk_delta(text, n, p) : wf_json_string(text ? text : "", text ? n : 0), p);
 }
 
 /* A chat starts with the role, echo with the prompt. */
@@ -139,10 +144,68 @@ static void open_choice(wf_job *j, wf_choice *c)
     c->opened = true;
 }
 
+/* ---- calls of tools -------------------------------------------------------------------------------------- */
+
+typedef struct stream { /* where the parts of an answer go */
+    wf_job *job;
+    wf_choice *choice;
+} stream;
+
+static void on_text(void *user, const char *text, size_t len)
+{
+    const stream *s = user;
+    write_content(s->job, s->choice, json_pack("{s:o}", "content", wf_json_string(text, len)), NULL);
+}
+
+/* call: one of tool_calls, or what comes to it; takes over the reference. */
+static void write_call(const stream *s, json_t *call)
+{
+    if (json_object_set_new(call, "index", json_integer((json_int_t)s->choice->n_calls))) json_decref(call), call = NULL;
+    write_content(s->job, s->choice, json_pack("{s:[o]}", "tool_calls", call), NULL);
+}
+
+/* At most ARGUMENTS bytes, in whole characters. */
+static size_t piece_of(wf_slice s)
+{
+    size_t n = WF_MIN(s.n, (size_t)ARGUMENTS);
+    while (n < s.n && n > 1 && ((unsigned char)s.p[n] & 0xC0) == 0x80) n--;
+    return n;
+}
+
+/* The name first, then the arguments, as clients put them together. */
+static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    const stream *s = user;
+    if (s->job->params.one_call && s->choice->n_calls) return;
+    write_call(s, wf_reply_call(s->job, id, name, (wf_slice){"", 0}));
+    for (size_t n; arguments.n; arguments.p += n, arguments.n -= n) {
+        n = piece_of(arguments);
+        write_call(s, json_pack("{s:{s:o}}", "function", "arguments", wf_json_string(arguments.p, n)));
+    }
+    s->choice->n_calls++;
+}
+
+/* The text goes where it belongs; what else the part has follows in an event of its own. */
+static void write_with_calls(wf_job *j, wf_choice *c, const part *p)
+{
+    stream s = {j, c};
+    wf_call_out out = {on_text, on_call, &s};
+    if (!c->calls) c->calls = wf_calls_new(j->params.calls->calls, &j->params.tool_names);
+    bool ok = c->calls && wf_calls_feed(c->calls, p->text, p->n_text, &out);
+    if (ok && p->done) wf_calls_end(c->calls, &out);
+    if (p->done || (j->params.chat_logprobs && p->n_tokens)) write_content(j, c, json_object(), p);
+    j->out.failed |= !ok;
+    c->ended = p->done;
+}
+
 static void write_part(wf_job *j, wf_choice *c, const part *p)
 {
     if (!c->opened) open_choice(j, c);
     if (!p->n_text && !p->n_tokens && !p->done) return;
+    if (j->params.calls) {
+        write_with_calls(j, c, p);
+        return;
+    }
     bool plain = !j->params.chat_logprobs && j->params.chat;
     if (!p->n_text && !p->done && plain) return; /* the text of these tokens is still held back */
     write_choice(j, c, p->n_text || !p->done ? p->text : NULL, p->n_text, p);

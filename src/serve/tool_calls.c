@@ -1,0 +1,330 @@
+/* tool_calls: the reader of calls. It holds back what may be a call, or the beginning of a marker, and white space before either; all else
+ * goes out at once. A call has a head (markers, the name), a body (JSON, whose end its brackets tell) and what closes it. */
+#include "serve/tool_calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BLANKS 64  /* in a row, around and inside markers */
+#define MAX_NAME   256 /* bytes until behind_name */
+#define PIECE      4096
+#define MAX_TRIES  8   /* times that the end of an answer is looked through again */
+
+enum state { TEXT, HEAD, BODY, TAIL };
+enum found { NO, PARTLY, YES };
+
+struct wf_calls {
+    const wf_call_kind *kind;
+    const wf_text *names;
+    wf_text held;
+    enum state state;
+    size_t call;     /* offset in `held`: of its marker; white space is before it */
+    size_t body, at; /* of the body; how far its brackets are counted, then its end */
+    size_t id, n_id; /* what is between `open` and `behind_name` */
+    unsigned depth, n_calls;
+    bool in_string, escaped, named;
+    bool begun; /* text has gone out, or a call: a bare one cannot follow */
+    bool after; /* a call was the last thing */
+};
+
+wf_calls *wf_calls_new(const wf_call_kind *k, const wf_text *names)
+{
+    wf_calls *c = wf_calloc(1, sizeof *c);
+    if (c) c->kind = k, c->names = names;
+    return c;
+}
+
+void wf_calls_free(wf_calls *c)
+{
+    if (c) free(c->held.data);
+    free(c);
+}
+
+unsigned wf_calls_count(const wf_calls *c)
+{
+    return c->n_calls;
+}
+
+/* ---- what is held ---------------------------------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static size_t skip_blanks(const wf_calls *c, size_t at)
+{
+    while (at < c->held.len && is_blank(c->held.data[at])) at++;
+    return at;
+}
+
+static void drop(wf_calls *c, size_t n)
+{
+    c->held.len -= n;
+    memmove(c->held.data, c->held.data + n, c->held.len);
+}
+
+/* Gives out the first n bytes as text; blanks between a call and what follows go with the call. */
+static void release(wf_calls *c, size_t n, const wf_call_out *out)
+{
+    size_t from = 0;
+    while (c->after && from < n && is_blank(c->held.data[from])) from++;
+    if (from < n) {
+        out->text(out->user, c->held.data + from, n - from);
+        c->after = false;
+    }
+    for (size_t i = 0; i < n && !c->begun; i++) c->begun = !is_blank(c->held.data[i]);
+    drop(c, n);
+}
+
+/* Does the marker stand there, or as much of it as there is? */
+static enum found look(const wf_calls *c, size_t at, const char *marker)
+{
+    size_t n = strlen(marker), left = c->held.len - at;
+    if (memcmp(c->held.data + at, marker, WF_MIN(n, left))) return NO;
+    return left < n ? PARTLY : YES;
+}
+
+/* Behind blanks, too; *at moves behind the marker. */
+static enum found pass(const wf_calls *c, size_t *at, const char *marker)
+{
+    size_t p = *marker && is_blank(*marker) ? *at : skip_blanks(c, *at);
+    if (p - *at > MAX_BLANKS) return NO;
+    enum found f = look(c, p, marker);
+    if (f == YES) *at = p + strlen(marker);
+    return f;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------ */
+
+/* What may begin at this place. first: only blanks are before it. */
+static enum found begins(const wf_calls *c, size_t at, bool first)
+{
+    const wf_call_kind *k = c->kind;
+    char b = c->held.data[at];
+    if (k->bare && first && ((b == '{' && (!c->begun || c->after)) || (b == ';' && c->after))) return YES; /* Llama writes ; between calls */
+    enum found f = look(c, at, k->open);
+    if (f == NO && k->wrap[0]) f = look(c, at, k->wrap[0]);
+    if (f == NO && k->wrap[1] && first && c->after) f = look(c, at, k->wrap[1]);
+    return f;
+}
+
+/* The blanks before this place, as far as they count. */
+static size_t blanks_before(const wf_calls *c, size_t at)
+{
+    size_t from = at;
+    while (from && at - from < MAX_BLANKS && is_blank(c->held.data[from - 1])) from--;
+    return from;
+}
+
+/* Gives out what is no call. Returns whether there is more to do with what is held. */
+static bool read_text(wf_calls *c, const wf_call_out *out)
+{
+    size_t at = 0, first = skip_blanks(c, 0);
+    enum found f = NO;
+    while (at < c->held.len && (f = begins(c, at, at == first)) == NO) at++;
+    release(c, blanks_before(c, at), out);
+    if (f != YES) return false;
+    c->call = skip_blanks(c, 0);
+    c->state = HEAD;
+    return true;
+}
+
+/* ---- a call ---------------------------------------------------------------------------------------------- */
+
+/* It is none: n bytes of what is held are text. */
+static bool give_up(wf_calls *c, size_t n, const wf_call_out *out)
+{
+    c->state = TEXT;
+    release(c, n, out);
+    return true;
+}
+
+/* From `open` or '{' on. */
+static enum found pass_name(wf_calls *c, size_t *at)
+{
+    size_t from = skip_blanks(c, *at), p = from;
+    if (from - *at > MAX_BLANKS) return NO;
+    if (from == c->held.len) return PARTLY;
+    char first = c->held.data[from];
+    c->named = !c->kind->behind_name || first == '[' || first == '{';
+    *at = from;
+    if (c->named) return first == '[' || first == '{' ? YES : NO;
+    enum found f = NO;
+    while (p < c->held.len && p - from <= MAX_NAME && (f = look(c, p, c->kind->behind_name)) == NO) p++;
+    if (p - from > MAX_NAME) return NO;
+    if (f != YES) return PARTLY;
+    c->id = from, c->n_id = p - from;
+    p += strlen(c->kind->behind_name);
+    *at = skip_blanks(c, p);
+    if (*at - p > MAX_BLANKS) return NO;
+    return *at == c->held.len ? PARTLY : c->held.data[*at] == '{' ? YES : NO;
+}
+
+static enum found pass_open(wf_calls *c, size_t *at)
+{
+    const wf_call_kind *k = c->kind;
+    if (k->bare && c->held.data[*at] == '{') return YES;
+    if (k->bare && c->after && c->held.data[*at] == ';') return ++*at, YES;
+    if (k->wrap[0] && look(c, *at, k->wrap[0]) == YES) *at += strlen(k->wrap[0]);
+    return pass(c, at, k->open);
+}
+
+static bool read_head(wf_calls *c, const wf_call_out *out)
+{
+    size_t at = c->call;
+    if (c->after && c->kind->wrap[1] && look(c, at, c->kind->wrap[1]) == YES) { /* behind all calls */
+        drop(c, at + strlen(c->kind->wrap[1]));
+        c->state = TEXT;
+        return true;
+    }
+    enum found f = pass_open(c, &at);
+    if (f == YES) f = pass_name(c, &at);
+    if (f == NO) return give_up(c, c->call + 1, out); /* behind it there may be calls */
+    if (f == PARTLY) return false;
+    c->body = c->at = at;
+    c->depth = 0;
+    c->in_string = c->escaped = false;
+    c->state = BODY;
+    return true;
+}
+
+/* Counts brackets. true: behind this byte the JSON is at its end, good or bad. */
+static bool count(wf_calls *c, char b)
+{
+    if (c->in_string) {
+        bool ends = b == '"' && !c->escaped;
+        c->escaped = b == '\\' && !c->escaped;
+        c->in_string = !ends;
+        return false;
+    }
+    c->in_string = b == '"';
+    c->depth += b == '{' || b == '[';
+    return (b == '}' || b == ']') && !--c->depth;
+}
+
+static bool read_body(wf_calls *c, const wf_call_out *out)
+{
+    bool ends = false;
+    while (!ends && c->at < c->held.len && c->at < WF_CALL_MAX) ends = count(c, c->held.data[c->at++]);
+    bool good = ends && wf_json_whole(c->held.data + c->body, c->at - c->body);
+    if (good) c->state = TAIL;
+    else if (ends || c->at == WF_CALL_MAX) give_up(c, c->at, out);
+    return c->state != BODY;
+}
+
+/* ---- a whole call ---------------------------------------------------------------------------------------- */
+
+static bool is(wf_slice s, const char *word)
+{
+    return s.n == strlen(word) && !memcmp(s.p, word, s.n);
+}
+
+static bool is_tool(const wf_calls *c, wf_slice name)
+{
+    const wf_text *t = c->names;
+    for (size_t at = 0; at < t->len; at += strlen(t->data + at) + 1)
+        if (is(name, t->data + at)) return true;
+    return false;
+}
+
+static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
+{
+    static const char none[] = "{}";
+    if (!arguments->n || is(*arguments, "null")) *arguments = (wf_slice){none, 2};
+    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) && (!c->kind->bare || is_tool(c, name));
+}
+
+/* {"name": "f", "arguments": {...}}, with the names of members that models use. */
+static bool read_object(const wf_calls *c, wf_slice object, wf_slice *name, wf_slice *arguments)
+{
+    wf_slice key, value;
+    *name = *arguments = (wf_slice){0};
+    if (object.p[0] != '{') return false;
+    for (const char *at = object.p + 1; wf_json_next(&at, object.p + object.n, &key, &value);) {
+        bool string = value.p[0] == '"';
+        if ((is(key, "name") || is(key, "tool_name")) && string) *name = (wf_slice){value.p + 1, value.n - 2};
+        if (is(key, "arguments") || is(key, "parameters")) *arguments = value;
+    }
+    return check_call(c, *name, arguments);
+}
+
+/* All of a list are calls, or none is. out: NULL: only checks. Returns their number. */
+static unsigned read_json(const wf_calls *c, wf_slice all, const wf_call_out *out)
+{
+    wf_slice one = all, name, arguments;
+    const char *at = all.p + 1, *end = all.p + all.n;
+    bool list = all.p[0] == '[';
+    unsigned n = 0;
+    while (list ? wf_json_next(&at, end, NULL, &one) : !n) {
+        if (!read_object(c, one, &name, &arguments)) return 0;
+        if (out) out->call(out->user, (wf_slice){0}, name, arguments);
+        n++;
+    }
+    return n;
+}
+
+/* "f", "functions.f:0", "f[CALL_ID]x": the id is all of it. */
+static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *out)
+{
+    static const char prefix[] = "functions.";
+    wf_slice id = {c->held.data + c->id, c->n_id}, name;
+    while (id.n && is_blank(id.p[id.n - 1])) id.n--;
+    name = id;
+    if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1)) name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;
+    for (size_t i = 0; i < name.n; i++)
+        if (name.p[i] == ':' || name.p[i] == '[') name.n = i;
+    if (!check_call(c, name, &body)) return 0;
+    if (c->kind->id != WF_ID_OWN) id.n = 0;
+    if (out) out->call(out->user, id, name, body);
+    return 1;
+}
+
+/* end: behind what closes the call. */
+static bool take_call(wf_calls *c, size_t end, const wf_call_out *out)
+{
+    wf_slice body = {c->held.data + c->body, c->at - c->body};
+    unsigned (*read)(const wf_calls *, wf_slice, const wf_call_out *) = c->named ? read_json : read_named;
+    if (!read(c, body, NULL)) return give_up(c, c->at, out);
+    c->n_calls += read(c, body, out);
+    c->begun = c->after = true;
+    c->state = TEXT;
+    drop(c, end);
+    return true;
+}
+
+static bool read_tail(wf_calls *c, const wf_call_out *out)
+{
+    size_t end = c->at;
+    enum found f = c->kind->close ? pass(c, &end, c->kind->close) : YES;
+    if (f == NO) return give_up(c, c->at, out);
+    return f == YES && take_call(c, end, out);
+}
+
+/* ---- pieces ---------------------------------------------------------------------------------------------- */
+
+static void run(wf_calls *c, const wf_call_out *out)
+{
+    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {[TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body, [TAIL] = read_tail};
+    while (steps[c->state](c, out)) {}
+}
+
+bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out *out)
+{
+    for (size_t n; len && !c->held.failed; text += n, len -= n) {
+        n = WF_MIN(len, (size_t)PIECE); /* what is held is moved often */
+        wf_text_add(&c->held, text, n);
+        if (!c->held.failed) run(c, out);
+    }
+    return !c->held.failed;
+}
+
+void wf_calls_end(wf_calls *c, const wf_call_out *out)
+{
+    for (unsigned tries = 0; c->held.len && c->state != TEXT; tries++) {
+        if (c->state == TAIL) take_call(c, c->held.len, out); /* only what closes it is missing, or a part of that */
+        else give_up(c, tries < MAX_TRIES ? c->call + 1 : c->held.len, out);
+        run(c, out);
+    }
+    if (c->held.len) release(c, c->held.len, out);
+}

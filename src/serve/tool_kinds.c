@@ -1,0 +1,76 @@
+/* tool_kinds: the ways in which models write calls, and which one a chat template shows. */
+#include "serve/tool_calls.h"
+
+#include <string.h>
+
+#define DEEPSEEK_WRAP {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"}
+
+/* The first row whose signs a template has: where two kinds share a marker, the one that has more stands first. */
+static const wf_call_kind kinds[] = {
+    {.name = "qwen3_coder", .signs = {"<function="}},
+    {.name = "minimax_m2", .signs = {"<invoke"}},
+    {.name = "glm45", .signs = {"<arg_key>"}},
+    {.name = "minicpm5", .signs = {"<function name"}},
+    {.name = "openai", .signs = {"<|channel|>"}},
+    {.name = "kimi_k2",
+     .signs = {"<|tool_call_argument_begin|>"},
+     .open = "<|tool_call_begin|>",
+     .behind_name = "<|tool_call_argument_begin|>",
+     .close = "<|tool_call_end|>",
+     .wrap = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+     .id = WF_ID_OWN},
+    {.name = "deepseek_v3",
+     .signs = {"<｜tool▁call▁begin｜>", "```json"},
+     .open = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>",
+     .behind_name = "\n```json\n",
+     .close = "\n```<｜tool▁call▁end｜>",
+     .wrap = DEEPSEEK_WRAP},
+    {.name = "deepseek_v31", .signs = {"<｜tool▁call▁begin｜>"}, .open = "<｜tool▁call▁begin｜>", .behind_name = "<｜tool▁sep｜>", .close = "<｜tool▁call▁end｜>", .wrap = DEEPSEEK_WRAP},
+    {.name = "mistral", .signs = {"[TOOL_CALLS]"}, .open = "[TOOL_CALLS]", .behind_name = "[ARGS]", .id = WF_ID_NINE},
+    {.name = "nemotron", .signs = {"<TOOLCALL>"}, .open = "<TOOLCALL>", .close = "</TOOLCALL>"},
+    {.name = "apriel", .signs = {"<tool_calls>["}, .open = "<tool_calls>", .close = "</tool_calls>"},
+    {.name = "phi4_mini_json", .signs = {"<|/tool_call|>"}, .open = "<|tool_call|>", .close = "<|/tool_call|>"},
+    {.name = "granite", .signs = {"<|tool_call|>"}, .open = "<|tool_call|>"},
+    {.name = "firefunction", .signs = {"functools["}, .open = "functools"},
+    {.name = "cohere", .signs = {"<|START_ACTION|>"}, .open = "<|START_ACTION|>", .close = "<|END_ACTION|>"},
+    {.name = "hermes", .signs = {"<tool_call>"}, .open = "<tool_call>", .close = "</tool_call>"},
+    {.name = "llama3_json", .signs = {"{\"name\": function name, \"parameters\":"}, .open = "<|python_tag|>", .bare = true},
+};
+
+void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1])
+{
+    const char *const all[WF_CALL_MARKERS] = {k->open, k->behind_name, k->close, k->wrap[0], k->wrap[1]};
+    size_t n = 0;
+    for (size_t i = 0; i < WF_CALL_MARKERS; i++)
+        if (all[i]) out[n++] = all[i];
+    out[n] = NULL;
+}
+
+const wf_call_kind *wf_call_kind_named(const char *name)
+{
+    for (size_t i = 0; i < WF_LEN(kinds); i++)
+        if (kinds[i].open && !strcmp(kinds[i].name, name)) return &kinds[i];
+    return NULL;
+}
+
+void wf_call_kinds_list(char *out, size_t cap)
+{
+    size_t n = 0;
+    *out = 0;
+    for (size_t i = 0; i < WF_LEN(kinds); i++) {
+        if (!kinds[i].open) continue;
+        if (n) wf_copy(out + n, cap - n, ", ");
+        n += strlen(out + n);
+        wf_copy(out + n, cap - n, kinds[i].name);
+        n += strlen(out + n);
+    }
+}
+
+const wf_call_kind *wf_call_kind_of(const char *chat_template)
+{
+    for (size_t i = 0; i < WF_LEN(kinds); i++) {
+        const char *const *s = kinds[i].signs;
+        if (strstr(chat_template, s[0]) && (!s[1] || strstr(chat_template, s[1]))) return &kinds[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,321 @@
+/* tool_calls: calls in answers of each kind, well-formed and not, cut at every byte; and which kind the templates of the test data show. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "serve/tool_calls.h"
+#include "support/data.h"
+#include "support/skip.h"
+
+/* ---- what comes out, as one line ------------------------------------------------------------------------- */
+
+typedef struct result {
+    wf_text line;
+    bool text; /* the last thing was text */
+} result;
+
+static void on_text(void *user, const char *text, size_t len)
+{
+    result *r = user;
+    assert_true(len > 0);
+    if (!r->text) wf_text_add(&r->line, "T:", 2);
+    wf_text_add(&r->line, text, len);
+    r->text = true;
+}
+
+static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    result *r = user;
+    wf_text_add(&r->line, "\1C:", 3);
+    wf_text_add(&r->line, id.p ? id.p : "", id.n);
+    wf_text_add(&r->line, "|", 1);
+    wf_text_add(&r->line, name.p, name.n);
+    wf_text_add(&r->line, "|", 1);
+    wf_text_add(&r->line, arguments.p, arguments.n);
+    wf_text_add(&r->line, "\1", 1);
+    r->text = false;
+}
+
+static const wf_text names = {.data = (char *)"f\0get_x", .len = 8};
+
+/* In pieces that end at these places. Free it. */
+static char *read_cut(const char *kind, const char *text, size_t len, size_t a, size_t b)
+{
+    result r = {0};
+    wf_call_out out = {on_text, on_call, &r};
+    const wf_call_kind *k = wf_call_kind_named(kind);
+    assert_non_null(k);
+    wf_calls *c = wf_calls_new(k, &names);
+    assert_non_null(c);
+    wf_text_add(&r.line, "", 0);
+    assert_true(wf_calls_feed(c, text, a, &out) && wf_calls_feed(c, text + a, b - a, &out) && wf_calls_feed(c, text + b, len - b, &out));
+    wf_calls_end(c, &out);
+    size_t marks = 0;
+    for (size_t i = 0; i < r.line.len; i++) marks += r.line.data[i] == 1;
+    assert_int_equal(2 * wf_calls_count(c), marks);
+    wf_calls_free(c);
+    return r.line.data;
+}
+
+static char *read_bytes(const char *kind, const char *text, size_t len)
+{
+    result r = {0};
+    wf_call_out out = {on_text, on_call, &r};
+    wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &names);
+    wf_text_add(&r.line, "", 0);
+    for (size_t i = 0; i < len; i++) assert_true(wf_calls_feed(c, text + i, 1, &out));
+    wf_calls_end(c, &out);
+    wf_calls_free(c);
+    return r.line.data;
+}
+
+static void expect_at(const char *kind, const char *text, size_t a, size_t b, const char *want)
+{
+    char *got = read_cut(kind, text, strlen(text), a, b);
+    if (strcmp(got, want)) fail_msg("%s, cut at %zu and %zu:\n%s\ngives\n%s\nnot\n%s", kind, a, b, text, got, want);
+    free(got);
+}
+
+static void expect(const char *kind, const char *text, const char *want)
+{
+    size_t len = strlen(text);
+    expect_at(kind, text, len, len, want);
+    for (size_t a = 0; a <= len; a++) {
+        expect_at(kind, text, a, len, want);
+        expect_at(kind, text, a, WF_MIN(a + 3, len), want);
+    }
+    char *got = read_bytes(kind, text, len);
+    assert_string_equal(got, want);
+    free(got);
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------- */
+
+#define CALL(id, name, arguments) "\1C:" id "|" name "|" arguments "\1"
+#define F                         "{\"name\": \"f\", \"arguments\": {\"x\": 1}}"
+#define P                         "{\"name\": \"f\", \"parameters\": {\"x\": 1}}"
+#define F1                        CALL("", "f", "{\"x\": 1}")
+
+static const struct {
+    const char *kind, *text, *want;
+} answers[] = {
+    {"hermes", "", ""},
+    {"hermes", "Hello \n", "T:Hello \n"},
+    {"hermes", "<tool_call>\n" F "\n</tool_call>", F1},
+    {"hermes", "\n\n<tool_call>" F "</tool_call>\n", F1},
+    {"hermes", "Let me look. \n<tool_call>\n" F "\n</tool_call>\n<tool_call>\n" F "\n</tool_call>\n", "T:Let me look." F1 F1},
+    {"hermes", "<tool_call>" F "</tool_call>\n That was it.", F1 "T:That was it."},
+    {"hermes", "<tool_call>" F, F1},                   /* only what closes it is missing */
+    {"hermes", "<tool_call>" F "\n</tool", F1},
+    {"hermes", "<tool_call>[" F "," F "]</tool_call>", F1 F1},
+    {"hermes", "<tool_call>{\"arguments\": {\"b\": \"\\\"}</tool_call>é\", \"a\" : [ {} ] }, \"name\": \"get_x\"}</tool_call>",
+     CALL("", "get_x", "{\"b\": \"\\\"}</tool_call>é\", \"a\" : [ {} ] }")},
+    {"hermes", "<tool_call>{\"name\": \"other\"}</tool_call>", CALL("", "other", "{}")},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>", CALL("", "f", "{}")},
+    /* no calls: text as it is */
+    {"hermes", "a < b <tool", "T:a < b <tool"},
+    {"hermes", "<tool_call", "T:<tool_call"},
+    {"hermes", "<tool_call>", "T:<tool_call>"},
+    {"hermes", " <tool_call> no", "T: <tool_call> no"},
+    {"hermes", "<tool_call>{}</tool_call>", "T:<tool_call>{}</tool_call>"},
+    {"hermes", "x <tool_call>[]</tool_call> ", "T:x <tool_call>[]</tool_call> "},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>", "T:<tool_call>{\"name\": \"f\", \"arguments\": \"x\"}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>", "T:<tool_call>{\"name\": \"a b\", \"arguments\": {}}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>", "T:<tool_call>{\"name\": 5, \"arguments\": {}}</tool_call>"},
+    {"hermes", "<tool_call>{'name': 'f'}</tool_call>", "T:<tool_call>{'name': 'f'}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 01}}</tool_call>", "T:<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 01}}</tool_call>"},
+    {"hermes", "<tool_call>" F "}</tool_call>", "T:<tool_call>" F "}</tool_call>"},
+    {"hermes", "<tool_call>{\"name\": \"f\"", "T:<tool_call>{\"name\": \"f\""},
+    {"hermes", "</tool_call> x", "T:</tool_call> x"},
+    {"hermes", "<tool_call>[" F ", 5]</tool_call>", "T:<tool_call>[" F ", 5]</tool_call>"}, /* all of a list or none */
+    /* what is none hides no call */
+    {"hermes", "<tool_call><tool_call>" F "</tool_call>", "T:<tool_call>" F1},
+    {"hermes", "<<tool_call>" F "</tool_call>", "T:<" F1},
+    {"hermes", "<tool_call>{]</tool_call><tool_call>" F "</tool_call>", "T:<tool_call>{]</tool_call>" F1},
+    {"hermes", "<tool_call>{\"name\n<tool_call>" F "</tool_call>", "T:<tool_call>{\"name" F1},
+    {"hermes", "<tool_call>" F "</tool_call> <tool_call>oh", F1 "T:<tool_call>oh"},
+    {"mistral", "[TOOL_CALLS][" F "]", F1},
+    {"mistral", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": 1}, \"id\": \"abcdefghi\"}, " F "]", F1 F1},
+    {"mistral", "Sure.[TOOL_CALLS]f[ARGS]{\"x\": 1}[TOOL_CALLS]get_x[ARGS]{}", "T:Sure." F1 CALL("", "get_x", "{}")},
+    {"mistral", "[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"x\": 1}", F1},
+    {"mistral", "[TOOL_CALLS]f[ARGS][1]", "T:[TOOL_CALLS]f[ARGS][1]"},
+    {"mistral", "[TOOL_CALLS]f[ARGS]", "T:[TOOL_CALLS]f[ARGS]"},
+    {"mistral", "[TOOL_CALLS][ARGS]{}", "T:[TOOL_CALLS][ARGS]{}"},
+    {"mistral", "[TOOL] [1, 2]", "T:[TOOL] [1, 2]"},
+    {"llama3_json", P, F1},
+    {"llama3_json", "\n" P " ", F1},
+    {"llama3_json", "<|python_tag|>" P, F1},
+    {"llama3_json", P "; " P, F1 F1},
+    {"llama3_json", P ";<|python_tag|>x", F1 "T:;<|python_tag|>x"},
+    {"llama3_json", "{\"type\": \"function\", \"name\": \"get_x\", \"parameters\": {}}", CALL("", "get_x", "{}")},
+    {"llama3_json", "Text " P, "T:Text " P},                                         /* only at the beginning */
+    {"llama3_json", "{\"name\": \"Tom\", \"parameters\": {}}", "T:{\"name\": \"Tom\", \"parameters\": {}}"}, /* JSON that was asked for */
+    {"llama3_json", "{\"a\": [1]} " P, "T:{\"a\": [1]} " P},
+    {"llama3_json", "{}", "T:{}"},
+    {"llama3_json", "{ is a bracket", "T:{ is a bracket"},
+    {"llama3_json", "<|python_tag|>print(1)", "T:<|python_tag|>print(1)"},
+    {"nemotron", "<TOOLCALL>[" F ", " F "]</TOOLCALL>", F1 F1},
+    {"apriel", "I think.\n<tool_calls>[" F "]</tool_calls>\n", "T:I think." F1},
+    {"phi4_mini_json", "<|tool_call|>[" F "]<|/tool_call|>", F1},
+    {"granite", "<|tool_call|>[" F "]", F1},
+    {"granite", "<|tool_call|> " F " more", F1 "T:more"},
+    {"firefunction", " functools[" F "]", F1},
+    {"firefunction", "functools are", "T:functools are"},
+    {"cohere", "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": {\"x\": 1}}\n]<|END_ACTION|>", F1},
+    {"kimi_k2",
+     "Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"x\": 1}<|tool_call_end|><|tool_call_begin|>functions.get_x:1"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "T:Hm." CALL("functions.f:0", "f", "{\"x\": 1}") CALL("functions.get_x:1", "get_x", "{}")},
+    {"kimi_k2", "<|tool_calls_section_begin|>x<|tool_calls_section_end|>", "T:<|tool_calls_section_begin|>x<|tool_calls_section_end|>"},
+    {"deepseek_v31", "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{\"x\": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜>", F1},
+    {"deepseek_v31", "é<｜tool▁calls▁end｜>", "T:é<｜tool▁calls▁end｜>"},
+    {"deepseek_v3",
+     "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{\"x\": 1}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get_x\n```json\n{}\n```"
+     "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+     F1 CALL("", "get_x", "{}")},
+};
+
+static void all_answers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(answers); i++) expect(answers[i].kind, answers[i].text, answers[i].want);
+}
+
+/* ---- any answer ------------------------------------------------------------------------------------------ */
+
+static const char *const words[] = {"<tool_call>", "</tool_call>", "{", "}", "[", "]", "\"", "\\", "\"name\": \"f\"", "\"arguments\": {}", ", ", " ", "\n", "x", "<", "é", ";",
+                                    F, P, "[" F "]", "[TOOL_CALLS]", "[ARGS]", "f", "<|python_tag|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>",
+                                    "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "{\"x\": 1}",
+                                    "                                                                 "};
+
+static wf_text some_answer(uint64_t seed)
+{
+    wf_text t = {0};
+    for (size_t i = 0, n = 1 + wf_random(seed, 0) % 14; i < n; i++) {
+        const char *w = words[wf_random(seed, i + 1) % WF_LEN(words)];
+        wf_text_add(&t, w, strlen(w));
+    }
+    return t;
+}
+
+/* Where it is cut makes no difference, and what has no calls comes out as it went in. */
+static void any_answer(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2"};
+    size_t n_calls = 0;
+    for (uint64_t seed = 0; seed < 40000; seed++) {
+        wf_text t = some_answer(seed);
+        const char *kind = kinds[seed % WF_LEN(kinds)];
+        size_t a = wf_random(seed, 100) % (t.len + 1), b = a + wf_random(seed, 101) % (t.len - a + 1);
+        char *whole = read_cut(kind, t.data, t.len, t.len, t.len), *cut = read_cut(kind, t.data, t.len, a, b), *bytes = read_bytes(kind, t.data, t.len);
+        bool calls = strchr(whole, 1);
+        n_calls += calls;
+        if (strcmp(whole, cut) || strcmp(whole, bytes)) fail_msg("%s: %s\ngives\n%s\n%s\n%s", kind, t.data, whole, cut, bytes);
+        if (!calls) assert_string_equal(whole + 2, t.data);
+        free(whole);
+        free(cut);
+        free(bytes);
+        free(t.data);
+    }
+    assert_true(n_calls > 1000);
+}
+
+/* ---- limits ---------------------------------------------------------------------------------------------- */
+
+/* A call of `len` bytes in its body, in pieces of `piece`. Returns whether it is one; if not, it is text, and whole. */
+static bool long_call(size_t len, size_t piece)
+{
+    static const char head[] = "<tool_call>", start[] = "{\"name\": \"f\", \"arguments\": {\"x\": \"", finish[] = "\"}}", tail[] = "</tool_call>";
+    result r = {0};
+    wf_call_out out = {on_text, on_call, &r};
+    wf_text t = {0};
+    wf_text_add(&t, head, sizeof head - 1);
+    wf_text_add(&t, start, sizeof start - 1);
+    for (size_t i = sizeof start + sizeof finish - 2; i < len; i++) wf_text_add(&t, "a", 1);
+    wf_text_add(&t, finish, sizeof finish - 1);
+    wf_text_add(&t, tail, sizeof tail - 1);
+    wf_calls *c = wf_calls_new(wf_call_kind_named("hermes"), &names);
+    for (size_t at = 0; at < t.len; at += piece) assert_true(wf_calls_feed(c, t.data + at, WF_MIN(piece, t.len - at), &out));
+    wf_calls_end(c, &out);
+    bool call = wf_calls_count(c) == 1;
+    if (!call) assert_true(r.line.len == t.len + 2 && !memcmp(r.line.data + 2, t.data, t.len));
+    wf_calls_free(c);
+    free(r.line.data);
+    free(t.data);
+    return call;
+}
+
+static void long_calls(void **state)
+{
+    (void)state;
+    const size_t head = strlen("<tool_call>");
+    for (size_t i = 0; i < 8; i++) {
+        size_t len = WF_CALL_MAX - head - 4 + i;
+        bool want = long_call(len, len);
+        assert_int_equal(want, i <= 4);
+        assert_int_equal(long_call(len, 1), want);
+        assert_int_equal(long_call(len, 1000 + i), want);
+    }
+}
+
+/* Openings without an end take no more time or memory than their text. */
+static void many_openings(void **state)
+{
+    (void)state;
+    result r = {0};
+    wf_call_out out = {on_text, on_call, &r};
+    wf_calls *c = wf_calls_new(wf_call_kind_named("hermes"), &names);
+    static const char one[] = "<tool_call>{";
+    size_t n = 200000;
+    for (size_t i = 0; i < n; i++) assert_true(wf_calls_feed(c, one, sizeof one - 1, &out));
+    assert_true(r.line.len + WF_CALL_MAX + 100 > n * (sizeof one - 1)); /* only so much is held back */
+    wf_calls_end(c, &out);
+    assert_int_equal(r.line.len, 2 + n * (sizeof one - 1));
+    wf_calls_free(c);
+    free(r.line.data);
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------------------- */
+
+static void kinds_of_templates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *kind;
+    } rows[] = {
+        {"Qwen-Qwen2.5-7B-Instruct", "hermes"}, {"Qwen-Qwen3-0.6B", "hermes"}, {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
+        {"NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use", "hermes"}, {"Bielik-11B-v3.0-Instruct", "hermes"}, {"MiMo-VL", "hermes"}, {"Reka-Edge", "hermes"},
+        {"ibm-granite-granite-4.0", "hermes"}, {"ibm-granite-granite-3.3-2B-Instruct", "granite"}, {"meta-llama-Llama-3.1-8B-Instruct", "llama3_json"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3_json"}, {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
+        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral"}, {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
+        {"unsloth-mistral-Devstral-Small-2507", "mistral"}, {"NVIDIA-Nemotron-Nano-v2", "nemotron"}, {"Apriel-1.6-15b-Thinker-fixed", "apriel"},
+        {"fireworks-ai-llama-3-firefunction-v2", "firefunction"}, {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere"}, {"Cohere2MoE", "cohere"},
+        {"Kimi-K2-Instruct", "kimi_k2"}, {"Kimi-K2-Thinking", "kimi_k2"}, {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3"}, {"llama-cpp-deepseek-r1", "deepseek_v3"}, {"Qwen3-Coder", "qwen3_coder"},
+        {"StepFun3.5-Flash", "qwen3_coder"}, {"GLM-4.7-Flash", "glm45"}, {"MiniMax-M2", "minimax_m2"}, {"openai-gpt-oss-120b", "openai"},
+        {"google-gemma-2-2b-it", ""}, {"microsoft-Phi-3.5-mini-instruct", ""},
+    };
+    if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
+    for (size_t i = 0; i < WF_LEN(rows); i++) {
+        char path[160], *text;
+        size_t len;
+        snprintf(path, sizeof path, "templates/%s.jinja", rows[i].file);
+        assert_int_equal(wf_read_file(test_data(path), 1 << 20, &text, &len), WEFT_OK);
+        const wf_call_kind *k = wf_call_kind_of(text);
+        if (strcmp(k ? k->name : "", rows[i].kind)) fail_msg("%s: %s, not %s", rows[i].file, k ? k->name : "none", rows[i].kind);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_openings), cmocka_unit_test(kinds_of_templates)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
