@@ -25,10 +25,11 @@ def output_of(*command):
 
 
 class Package:
-    """llama-cpp-python in this process, one sequence at a time."""
+    """llama-cpp-python in this process."""
 
     def __init__(self, args):
         import llama_cpp
+        self.api, self.args = llama_cpp, args
         self.llm = llama_cpp.Llama(args.model, n_ctx=max(args.p, args.n) + 8, n_batch=512, n_threads=args.t, n_threads_batch=args.t,
                                    verbose=False)
 
@@ -44,6 +45,32 @@ class Package:
 
     def decode(self, n):
         return self.rate([[(31 * i + 1) % self.llm.n_vocab()] for i in range(n)])
+
+    def context(self, n, count):
+        p = self.api.llama_context_default_params()
+        p.n_ctx, p.n_batch, p.n_seq_max = count * (n + 256) // 256 * 256, max(count, 32), count
+        p.n_threads = p.n_threads_batch = self.args.t
+        return self.api.llama_init_from_model(self.llm.model, p)
+
+    def step(self, context, batch, position):
+        """One token of each sequence, all with logits."""
+        for s in range(batch.n_tokens):
+            batch.token[s] = (31 * position + 7 * s + 1) % self.llm.n_vocab()
+            batch.pos[s], batch.n_seq_id[s], batch.seq_id[s][0], batch.logits[s] = position, 1, s, 1
+        if self.api.llama_decode(context, batch):
+            raise RuntimeError('llama_decode failed')
+
+    def sequences(self, n, count):
+        context, batch = self.context(n, count), self.api.llama_batch_init(count, 0, 1)
+        batch.n_tokens = count
+        self.step(context, batch, 0)
+        start = time.perf_counter()
+        for i in range(1, n + 1):
+            self.step(context, batch, i)
+        seconds = time.perf_counter() - start
+        self.api.llama_batch_free(batch)
+        self.api.llama_free(context)
+        return n * count / seconds
 
 
 class Tools:
@@ -96,14 +123,12 @@ def main():
     p.add_argument('model')
     p.add_argument('-p', type=int, default=512, help='tokens of the prompt; 0: skip')
     p.add_argument('-n', type=int, default=64, help='tokens to generate; 0: skip')
-    p.add_argument('-s', type=int, default=0, help='sequences that decode together, with --tools; 0: skip')
+    p.add_argument('-s', type=int, default=0, help='sequences that decode together; 0: skip')
     p.add_argument('-r', type=int, default=5)
     p.add_argument('-t', type=int, default=os.cpu_count())
     p.add_argument('--peer', type=argparse.FileType('w'), help='write lines op,dtype,shape,peer,rate,unit here')
     p.add_argument('--tools', help="folder of llama.cpp's programs")
     a = p.parse_args()
-    if a.s and not a.tools:
-        p.error('-s needs --tools: the package decodes one sequence')
     peer = Tools(a) if a.tools else Package(a)
     if a.p:
         compare(a, 'prompt', f'P={a.p}', lambda: weft(a, a.p, 0), lambda: peer.prompt(a.p))
