@@ -105,11 +105,12 @@ static void take_q6_k(const uint8_t *row, uint32_t k, weights64 *out)
 {
     const uint8_t *block = row + (size_t)(k / 256) * 210;
     float d = wf_half_to_float(half_at(block + 208));
-    for (uint32_t i = 0; i < K; i++) {
-        uint32_t e = k % 256 + i, half = e / 128, run = e / 32 % 4, l = e % 32;
-        out->q[i] = (uint8_t)((block[64 * half + 32 * (run & 1) + l] >> (run / 2 * 4) & 15) | (block[128 + 32 * half + l] >> 2 * run & 3) << 4);
-        if (i % 16 == 0) out->scale[i / 16] = wf_float_to_half(d * (float)(int8_t)block[192 + e / 16]);
+    for (uint32_t b = 0; b < 2; b++) {
+        uint32_t run = k % 128 / 32 + b, half = k % 256 / 128;
+        const uint8_t *low = block + 64 * half + 32 * (run & 1), *high = block + 128 + 32 * half;
+        for (uint32_t i = 0; i < 32; i++) out->q[b * 32 + i] = (uint8_t)((low[i] >> (run / 2 * 4) & 15) | (high[i] >> 2 * run & 3) << 4);
     }
+    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)(int8_t)block[192 + k % 256 / 16 + g]);
 }
 
 static const struct row {
@@ -153,27 +154,39 @@ uint32_t wf_cl_fragment_bytes(const cl_fragments *f)
 
 /* ---- packing ------------------------------------------------------------------------------------------------ */
 
-/* A word's 16-bit half for each of two neighbours along K. */
-static void put(uint8_t *words, uint32_t word, uint32_t bit, uint32_t first, uint32_t second)
+/* Pair p of a step of a lane: two neighbours along K, a word's 16-bit half for each. Bits from `from` on, as many as the mask has, go to `bit`. */
+static uint32_t pair_bits(const uint8_t *q, int from, uint32_t mask, uint32_t bit)
 {
-    uint32_t w;
-    memcpy(&w, words + word * 4, 4);
-    w |= first << bit | second << (bit + 16);
-    memcpy(words + word * 4, &w, 4);
+    return (q[0] >> from & mask) << bit | (q[1] >> from & mask) << (bit + 16);
 }
 
-/* Pair p of a step of a lane: bits of each weight go to the planes that have them. */
-static void put_pair(const cl_fragments *f, uint8_t *tile, uint32_t lane, uint32_t step, uint32_t p, uint32_t a, uint32_t b)
+/* The four pairs of a step, one behind the other, each of `bits` bits. q: where the lane's weights of the step begin in its two rows. */
+static uint32_t step_bits(const uint8_t *const q[2], int from, uint32_t bits, uint32_t bit)
 {
-    uint8_t *low = tile + lane * 16, *high = tile + 512 + lane * (FRAGMENT_WORDS(f->bits) - 4) * 4;
-    if (f->bits == 8) {
-        uint8_t *bytes = (step < 2 ? low : high) + step % 2 * 8 + p * 2;
-        bytes[0] = (uint8_t)a, bytes[1] = (uint8_t)b;
-        return;
+    uint32_t mask = (1u << bits) - 1, word = 0;
+    for (uint32_t p = 0; p < 4; p++) word |= pair_bits(q[p % 2] + p / 2 * 8, from, mask, bit + p * bits);
+    return word;
+}
+
+static void put_bytes(const uint8_t *const q[2], uint8_t *to)
+{
+    for (uint32_t p = 0; p < 4; p++) memcpy(to + p * 2, q[p % 2] + p / 2 * 8, 2);
+}
+
+/* All steps of a lane: bits of each weight go to the planes that have them. */
+static void put_lane(const cl_fragments *f, uint8_t *tile, uint32_t lane, const weights64 *rows)
+{
+    uint32_t low[4] = {0}, high[4] = {0}, n_high = FRAGMENT_WORDS(f->bits) - 4;
+    for (uint32_t step = 0; step < 4; step++) {
+        uint32_t k = step * 16 + lane % 4 * 2;
+        const uint8_t *const q[2] = {rows[lane / 4].q + k, rows[lane / 4 + 8].q + k};
+        if (f->bits == 8) put_bytes(q, (uint8_t *)(step < 2 ? low : high) + step % 2 * 8);
+        else low[step] = step_bits(q, 0, 4, 0);
+        if (f->bits == 5) high[0] |= step_bits(q, 4, 1, step * 4);
+        if (f->bits == 6) high[step / 2] |= step_bits(q, 4, 2, step % 2 * 8);
     }
-    put(low, step, p * 4, a & 15, b & 15);
-    if (f->bits == 5) put(high, 0, step * 4 + p, a >> 4, b >> 4);
-    if (f->bits == 6) put(high, step / 2, (step % 2 * 4 + p) * 2, a >> 4, b >> 4);
+    memcpy(tile + lane * 16, low, 16);
+    memcpy(tile + 512 + lane * n_high * 4, high, n_high * 4);
 }
 
 static void put_scales(const cl_fragments *f, uint8_t *tile, uint32_t row, const weights64 *w)
@@ -187,27 +200,23 @@ static void put_scales(const cl_fragments *f, uint8_t *tile, uint32_t row, const
     }
 }
 
-/* A row's 64 weights in a tile. */
-static void put_row(const cl_fragments *f, uint8_t *tile, uint32_t row, const weights64 *w)
+/* Rows that are missing are zeros. */
+static void put_tile(const cl_fragments *f, uint8_t *tile, const weights64 rows[TILE])
 {
-    for (uint32_t k = 0; k < K; k += 2) {
-        uint32_t lane = row % 8 * 4 + k % 8 / 2, p = row / 8 + k / 8 % 2 * 2;
-        put_pair(f, tile, lane, k / 16, p, w->q[k], w->q[k + 1]);
-    }
-    put_scales(f, tile, row, w);
+    memset(tile, 0, wf_cl_fragment_bytes(f)); /* also what nothing is put in */
+    for (uint32_t lane = 0; lane < LANES; lane++) put_lane(f, tile, lane, rows);
+    for (uint32_t row = 0; row < TILE; row++) put_scales(f, tile, row, &rows[row]);
 }
 
 void wf_cl_fragments_pack(enum wf_dtype dtype, uint32_t rows, uint32_t cols, const uint8_t *src, uint8_t *dst)
 {
     const struct row *r = row_of(dtype);
     uint64_t row_bytes = wf_dtype_bytes(dtype, cols), tile_bytes = wf_cl_fragment_bytes(&r->f);
-    weights64 w;
-    for (uint32_t first = 0; first < rows; first += TILE)
+    for (uint32_t first = 0; first < rows; first += TILE) {
+        weights64 w[TILE] = {0};
         for (uint32_t k = 0; k < cols; k += K, dst += tile_bytes) {
-            memset(dst, 0, tile_bytes);
-            for (uint32_t row = 0; row < WF_MIN((uint32_t)TILE, rows - first); row++) {
-                r->take(src + (first + row) * row_bytes, k, &w);
-                put_row(&r->f, dst, row, &w);
-            }
+            for (uint32_t row = 0; row < WF_MIN((uint32_t)TILE, rows - first); row++) r->take(src + (first + row) * row_bytes, k, &w[row]);
+            put_tile(&r->f, dst, w);
         }
+    }
 }
