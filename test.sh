@@ -261,7 +261,7 @@ stage_tsan() {
     check "build with the thread sanitizer" compile tsan "${sanitized[@]}" -Db_sanitize=thread \
         -Dopencl=disabled -Dopenblas=disabled || return
     run_tests "concurrency with the thread sanitizer" tsan "${plain_addresses[@]}" -- \
-        '^(unit (cpu_queue|engine|verify_bind|file_map)|fault null|cli run|serve (many|framing|front))$'
+        '^(unit (cpu_queue|engine|verify_bind|file_map|weights)|fault null|cli run|serve (many|framing|front))$'
 }
 
 stage_cpu-only() {

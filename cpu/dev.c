@@ -1,7 +1,6 @@
 /* The CPU backend: memory is host memory, a queue is a thread team, an event is an atomic. Weights have the file's row layout or are
  * 16-row interleaved (layout.c). The kernels are listed in variants.def.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -179,16 +178,6 @@ weft_status wf_cpu_check(wf_cpu_dev *dev)
 
 /* ---- the device ------------------------------------------------------------------------------ */
 
-static uint32_t core_count(void)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 0)
-        return (uint32_t)CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (uint32_t)n : 1;
-}
-
 static uint64_t cache_bytes(void)
 {
     long n = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -221,7 +210,7 @@ static size_t list(struct weft_device_info *out, size_t cap)
     read_name(out->name, sizeof(out->name));
     if (sysinfo(&si) == 0) out->memory = (uint64_t)si.totalram * si.mem_unit;
     out->max_alloc = out->memory;
-    out->compute_units = core_count();
+    out->compute_units = wf_core_count();
     out->max_group = 1;
     wf_cpu_describe(out);
     return 1;
@@ -274,7 +263,7 @@ static weft_status open_dev(size_t i, const wf_open_params *p, wf_dev **out)
     dev->base.max_alloc = dev->base.info.max_alloc;
     dev->base.cache = cache_bytes();
     if (p->max_alloc) dev->base.max_alloc = WF_MIN(dev->base.max_alloc, p->max_alloc);
-    dev->threads = WF_MIN(p->threads ? p->threads : core_count(), MAX_THREADS);
+    dev->threads = WF_MIN(p->threads ? p->threads : wf_core_count(), MAX_THREADS);
     pthread_mutex_init(&dev->mutex, NULL);
     wf_blas_setup();
     *out = &dev->base;

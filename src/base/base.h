@@ -50,6 +50,7 @@ bool wf_log_on(enum weft_log_level level);
 
 uint64_t wf_now_ns(void);     /* monotonic */
 void wf_sleep_ns(uint64_t ns);
+uint32_t wf_core_count(void); /* that this process may use; at least 1 */
 
 /* Counter-based random numbers (splitmix64): equal (seed, counter) give equal bits. */
 uint64_t wf_random(uint64_t seed, uint64_t counter);

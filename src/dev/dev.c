@@ -91,12 +91,13 @@ weft_status wf_host_create(wf_dev *dev, uint64_t size, wf_host *out)
 {
     *out = (wf_host){0};
     WF_TRY(wf_dev_usable(dev, "host memory"));
-    if (dev->fns->host_create && wf_dev_note(dev, dev->fns->host_create(dev, size, &out->pinned)) == WEFT_OK) {
+    weft_status s = dev->fns->host_create ? wf_dev_note(dev, dev->fns->host_create(dev, size, &out->pinned)) : WEFT_ERR_UNSUPPORTED;
+    if (dev->lost) return s;
+    if (s == WEFT_OK) {
         out->data = out->pinned->host;
         memset(out->data, 0, size);
         return WEFT_OK;
     }
-    WF_TRY(wf_dev_usable(dev, "host memory"));
     out->data = wf_calloc(size, 1);
     return out->data ? WEFT_OK : WEFT_ERR_NOMEM;
 }

@@ -348,7 +348,8 @@ typedef struct wf_dev_fns {
     weft_status (*source)(wf_dev *, const wf_call *, int variant, char **out); /* optional: the text, malloc'ed, that the device's
         compiler gets for calls like this one. WEFT_ERR_UNSUPPORTED: the variant is not for such calls on any device */
 
-    /* Weight layout, optional (absent: rows as in the file). pack is a pure host function. */
+    /* Weight layout, optional (absent: rows as in the file). pack is a pure host function, which any thread may call. Bands of
+     * WF_LAYOUT_BAND rows lie one behind the other: whole bands packed by themselves are that part of the whole. */
     uint8_t (*weight_layout)(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
     uint64_t (*weight_bytes)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols);
     void (*weight_pack)(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols,
@@ -377,6 +378,8 @@ typedef struct wf_kernel_work {
     uint32_t built, kept, tested;         /* programs compiled; taken from the kernel cache; self-tests */
     uint64_t built_ns, kept_ns, tested_ns; /* tested_ns: with what was built or taken for them */
 } wf_kernel_work;
+
+#define WF_LAYOUT_BAND 16
 
 /* The first member of every backend's device struct. */
 struct wf_dev {

@@ -274,6 +274,7 @@ static void null_close(wf_dev *dev)
 static const wf_dev_fns fns = {
     .close = null_close,
     .buf_create = null_buf_create,
+    .host_create = null_buf_create,
     .buf_destroy = null_buf_destroy,
     .queue_create = null_queue_create,
     .queue_destroy = null_queue_destroy,

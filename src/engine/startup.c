@@ -20,7 +20,7 @@ void wf_startup_part(wf_startup *s, enum wf_startup_part part, uint64_t since_ns
 static void log_weights(const struct weft_engine *e)
 {
     const wf_weights *w = &e->weights;
-    wf_log(WEFT_LOG_INFO, "start, weights: %.2f GiB, packed in %.2f s, copied in %.2f s", (double)wf_weights_bytes(w) / 0x1p30, seconds(w->packed_ns), seconds(w->copied_ns));
+    wf_log(WEFT_LOG_INFO, "start, weights: %.2f GiB by %u threads, waited for packing %.2f s and for copies %.2f s", (double)wf_weights_bytes(w) / 0x1p30, w->n_packers, seconds(w->packed_ns), seconds(w->copied_ns));
 }
 
 static void log_kernels(const struct weft_engine *e)

@@ -82,7 +82,8 @@ typedef struct wf_weights {
     wf_buf **files; /* the mapped files as buffers, if the device can use them in place */
     size_t n_files;
     bool in_file; /* some of them are read there: the file must not change */
-    uint64_t packed_ns, copied_ns; /* what packing and copying took in all */
+    uint32_t n_packers; /* threads that packed them */
+    uint64_t packed_ns, copied_ns; /* how long loading waited for packing and for copies */
 } wf_weights;
 
 /* Adds a weight and returns its value in g; takes ownership of `parts` and `made`. -1 on failure: they still belong to the caller. */

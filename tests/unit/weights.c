@@ -1,0 +1,267 @@
+/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut; each call of the
+ * device may fail in the middle of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dev/null.h"
+#include "model/model.h"
+
+enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, SMALL_ROWS = 40, SMALL_COLS = 128 };
+
+/* ---- a device with a layout of its own, whose copies happen as late as they may -------------------------------------- */
+
+static struct {
+    wf_buf *buf;
+    uint64_t off, size;
+    const void *src;
+    wf_event *done;
+} late[64];
+static size_t n_late, most_late;
+static wf_dev_fns fns;
+static const wf_dev_fns *null_fns;
+
+static weft_status write_late(wf_queue *q, wf_buf *b, uint64_t off, const void *src, uint64_t size, wf_event *const *waits, uint32_t n, wf_event *done)
+{
+    assert_true(n_late < 64);
+    late[n_late].buf = b, late[n_late].off = off, late[n_late].src = src, late[n_late].size = size, late[n_late].done = done;
+    n_late++;
+    if (n_late > most_late) most_late = n_late;
+    return null_fns->write(q, b, off, src, 0, waits, n, done);
+}
+
+/* The copies up to the one that is waited for, or, for another event, all. */
+static weft_status wait_late(wf_event *ev, uint32_t ms)
+{
+    size_t n = 0;
+    while (n < n_late && late[n].done != ev) n++;
+    n += n < n_late;
+    for (size_t i = 0; i < n; i++) memcpy((char *)late[i].buf->host + late[i].off, late[i].src, late[i].size);
+    memmove(late, late + n, (n_late - n) * sizeof *late);
+    n_late -= n;
+    return null_fns->wait(ev, ms);
+}
+
+static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t cols)
+{
+    (void)d, (void)t, (void)rows, (void)cols;
+    return LAYOUT;
+}
+
+static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols)
+{
+    (void)d, (void)layout;
+    return WF_UP(rows, WF_LAYOUT_BAND) * wf_dtype_bytes(t, cols);
+}
+
+/* Each band backwards, byte by byte. Rows must be aligned. */
+static void pack(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols, const void *src, void *dst)
+{
+    uint64_t row = wf_dtype_bytes(t, cols), n = rows * row, band = WF_LAYOUT_BAND * row;
+    const uint8_t *from = src;
+    uint8_t *to = dst;
+    (void)d, (void)layout;
+    assert_int_equal((uintptr_t)src % 16, 0);
+    memset(to, 0, WF_UP(n, band));
+    for (uint64_t i = 0; i < n; i++) to[i / band * band + band - 1 - i % band] = from[i];
+}
+
+static wf_dev *open_device(void)
+{
+    wf_open_params p = {.tier = WF_TIER_MATRIX, .watchdog_ms = 100};
+    wf_dev *dev;
+    if (wf_dev_open("null", &p, &dev)) return NULL;
+    null_fns = dev->fns;
+    fns = *dev->fns;
+    fns.weight_layout = layout_of, fns.weight_bytes = packed_bytes, fns.weight_pack = pack;
+    dev->fns = &fns;
+    n_late = most_late = 0;
+    return dev;
+}
+
+/* ---- weights ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct model {
+    wf_gguf file;
+    wf_weights w;
+    uint8_t *data;
+    wf_gguf_tensor tensors[3 + SMALL];
+    size_t n_tensors;
+} model;
+
+static const wf_gguf_tensor *tensor(model *m, uint64_t rows, uint64_t cols, uint64_t *at)
+{
+    wf_gguf_tensor *t = &m->tensors[m->n_tensors++];
+    *t = (wf_gguf_tensor){.name = {"t", 1}, .n_dims = 2, .dims = {cols, rows, 1, 1}, .dtype = WF_F16, .data = m->data + *at, .bytes = rows * cols * 2};
+    *at += t->bytes + 2 * (m->n_tensors % 2); /* every other one lies as it comes */
+    return t;
+}
+
+static void add(model *m, uint32_t rows, uint32_t cols, uint32_t n_parts, bool matrix)
+{
+    wf_weight w = {.parts = calloc(n_parts, sizeof *w.parts), .n_parts = n_parts, .dtype = WF_F16, .rows = rows, .cols = cols, .matrix = matrix};
+    assert_true(wf_grow(&m->w.list, m->w.n, &m->w.cap, sizeof w));
+    m->w.list[m->w.n++] = w;
+}
+
+/* big: also three stacked matrices of more than a piece, cut at no band. */
+static void make(model *m, bool big)
+{
+    uint64_t at = 0, bytes = (big ? 1617u * BIG_COLS : 0) * 2 + SMALL * (SMALL_ROWS * SMALL_COLS * 2 + 4) + 16;
+    memset(m, 0, sizeof *m);
+    m->file.path = "t.gguf";
+    m->data = malloc(bytes);
+    for (uint64_t i = 0; i < bytes; i++) m->data[i] = (uint8_t)wf_random(5, i);
+    if (big) {
+        static const uint32_t rows[] = {1000, 600, 17};
+        add(m, 1617, BIG_COLS, 3, true);
+        for (int i = 0; i < 3; i++) m->w.list[0].parts[i] = tensor(m, rows[i], BIG_COLS, &at);
+    }
+    for (int i = 0; i < SMALL; i++) {
+        add(m, SMALL_ROWS, SMALL_COLS, 1, i % 2);
+        m->w.list[m->w.n - 1].parts[0] = tensor(m, SMALL_ROWS, SMALL_COLS, &at);
+    }
+    float *made = calloc(8, sizeof *made);
+    for (int i = 0; i < 8; i++) made[i] = (float)i;
+    add(m, 1, 8, 0, false);
+    m->w.list[m->w.n - 1].made = made, m->w.list[m->w.n - 1].dtype = WF_F32;
+}
+
+static void end(model *m)
+{
+    wf_weights_free(&m->w);
+    free(m->data);
+}
+
+static void check_weight(wf_dev *dev, const wf_weight *w)
+{
+    uint64_t bytes = w->rows * wf_dtype_bytes(w->dtype, w->cols), at = 0;
+    uint64_t want_bytes = w->view.layout ? packed_bytes(dev, LAYOUT, w->dtype, w->rows, w->cols) : bytes;
+    uint8_t *rows = malloc(bytes), *want = malloc(want_bytes);
+    for (uint32_t i = 0; i < w->n_parts; at += w->parts[i++]->bytes) memcpy(rows + at, w->parts[i]->data, w->parts[i]->bytes);
+    for (int i = 0; !w->n_parts && i < 8; i++) ((float *)(void *)rows)[i] = (float)i;
+    if (w->view.layout) pack(dev, LAYOUT, w->dtype, w->rows, w->cols, rows, want);
+    else memcpy(want, rows, bytes);
+    assert_int_equal(w->view.layout, w->matrix ? LAYOUT : 0);
+    assert_memory_equal((const uint8_t *)w->view.buf->host + w->view.offset, want, want_bytes);
+    free(rows);
+    free(want);
+}
+
+static void on_progress(void *user, const char *what, double fraction)
+{
+    double *last = user;
+    assert_string_equal(what, "load");
+    assert_true(fraction > *last && fraction <= 1);
+    *last = fraction;
+}
+
+static void load_and_check(wf_dev *dev, bool big)
+{
+    model m;
+    wf_queue *q;
+    double last = 0;
+    make(&m, big);
+    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    if (wf_weights_upload(&m.w, &m.file, dev, q, on_progress, &last)) fail_msg("%s", weft_last_error());
+    assert_true(last == 1);
+    for (size_t i = 0; i < m.w.n; i++) check_weight(dev, &m.w.list[i]);
+    wf_queue_destroy(q);
+    end(&m);
+}
+
+static void all_is_where_it_belongs(void **state)
+{
+    (void)state;
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    fns.write = write_late, fns.wait = wait_late;
+    load_and_check(dev, true);
+    assert_int_equal(n_late, 0);
+    assert_true(most_late > 1); /* copies are in flight together */
+    wf_dev_close(dev);
+}
+
+static void host_memory_is_filled_in_place(void **state)
+{
+    (void)state;
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    fns.host_create = NULL;
+    load_and_check(dev, true);
+    assert_int_equal(wf_null_calls(WF_NULL_WRITE), 0);
+    wf_dev_close(dev);
+}
+
+/* ---- faults -------------------------------------------------------------------------------------------------------------- */
+
+static weft_status attempt(const wf_null_config *config, bool *lost)
+{
+    model m;
+    wf_queue *q = NULL;
+    make(&m, false);
+    wf_null_configure(config);
+    wf_dev *dev = open_device();
+    assert_non_null(dev);
+    weft_status s = wf_queue_create(dev, &q);
+    if (!s) s = wf_weights_upload(&m.w, &m.file, dev, q, NULL, NULL);
+    *lost = dev->lost;
+    wf_queue_destroy(q);
+    end(&m);
+    wf_dev_close(dev);
+    assert_int_equal(wf_null_alive(), 0);
+    return s;
+}
+
+static uint64_t calls_of(enum wf_null_slot slot)
+{
+    bool lost;
+    assert_int_equal(attempt(NULL, &lost), WEFT_OK);
+    return wf_null_calls(slot);
+}
+
+static void every_call_may_fail(void **state)
+{
+    static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_WRITE, WF_NULL_MARK, WF_NULL_FLUSH, WF_NULL_WAIT};
+    static const weft_status kinds[] = {WEFT_ERR_DEVICE, WEFT_ERR_NOMEM};
+    (void)state;
+    for (size_t s = 0; s < WF_LEN(slots); s++) {
+        uint64_t n = calls_of(slots[s]);
+        assert_true(n > 0);
+        for (uint32_t i = 1; i <= n; i++)
+            for (size_t k = 0; k < WF_LEN(kinds); k++) {
+                bool lost, pinned = slots[s] == WF_NULL_BUF_CREATE && i == n && kinds[k] == WEFT_ERR_NOMEM; /* plain memory serves as well */
+                wf_null_config config = {.slot = slots[s], .nth = i, .status = kinds[k]};
+                assert_int_equal(attempt(&config, &lost), pinned ? WEFT_OK : kinds[k]);
+                assert_int_equal(lost, kinds[k] == WEFT_ERR_DEVICE);
+                if (!pinned) assert_non_null(strstr(weft_last_error(), "injected failure"));
+            }
+    }
+    wf_null_configure(NULL);
+}
+
+static void copies_that_never_end(void **state)
+{
+    (void)state;
+    for (uint64_t i = 1, n = calls_of(WF_NULL_WRITE); i <= n; i++) {
+        bool lost;
+        assert_int_equal(attempt(&(wf_null_config){.slot = WF_NULL_WRITE, .nth = (uint32_t)i}, &lost), WEFT_ERR_TIMEOUT);
+        assert_true(lost);
+    }
+    wf_null_configure(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_is_where_it_belongs),
+        cmocka_unit_test(host_memory_is_filled_in_place),
+        cmocka_unit_test(every_call_may_fail),
+        cmocka_unit_test(copies_that_never_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
