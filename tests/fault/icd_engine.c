@@ -18,6 +18,9 @@
 enum { MOST = 24 };
 
 static fake_icd_created_fn *created;
+static fake_icd_arm_fn *arm;
+static fake_icd_hit_fn *hit;
+static fake_icd_alive_fn *alive;
 static struct weft_model *model;
 static struct weft_engine *engine;
 
@@ -86,13 +89,38 @@ static void nothing_is_created_for_long_prompts(void **state)
     assert_true(close_engine(before).scratch_bytes > 100 << 10); /* more than without chunks */
 }
 
+/* Among copies in flight and threads that pack: the error is that of the copy, and all that was made is gone. */
+static void a_load_that_fails_leaves_nothing(void **state)
+{
+    static const int nth[] = {1, 2, 9, 20};
+    struct weft_engine_params p = {.device = "opencl:0.0", .tier = "base", .tuned = "none", .context = 64};
+    (void)state;
+    for (size_t i = 0; i < sizeof nth / sizeof *nth; i++) {
+        char fault[64];
+        int before = alive();
+        snprintf(fault, sizeof fault, "clEnqueueWriteBuffer:fail=-4@%d", nth[i]); /* CL_MEM_OBJECT_ALLOCATION_FAILURE */
+        arm(fault);
+        engine = NULL;
+        assert_int_equal(weft_engine_open(model, &p, &engine), WEFT_ERR_NOMEM);
+        assert_true(hit());
+        arm(NULL);
+        if (!strstr(weft_last_error(), "clEnqueueWriteBuffer")) fail_msg("%s", weft_last_error());
+        assert_null(engine);
+        assert_int_equal(alive(), before);
+    }
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_created_for_many_sequences), cmocka_unit_test(nothing_is_created_for_long_prompts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_load_that_fails_leaves_nothing),
+                                       cmocka_unit_test(nothing_is_created_for_many_sequences), cmocka_unit_test(nothing_is_created_for_long_prompts)};
     struct weft_device_info info = {0};
     void *lib = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!lib) return fprintf(stderr, "usage: %s FAKE_ICD.so\n", argv[0]), 2;
     created = (fake_icd_created_fn *)dlsym(lib, "fake_icd_created");
+    arm = (fake_icd_arm_fn *)dlsym(lib, "fake_icd_arm");
+    hit = (fake_icd_hit_fn *)dlsym(lib, "fake_icd_hit");
+    alive = (fake_icd_alive_fn *)dlsym(lib, "fake_icd_alive");
     weft_devices(&info, 1);
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     build_once(&info);
