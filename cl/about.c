@@ -11,6 +11,9 @@ static const struct {
 } rows[] = {
     {wf_cl_configure_mma, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_flat, "NVIDIA, compute capability 8.0"},
+    {wf_cl_configure_grouped_mma, "NVIDIA, compute capability 8.0"},
+    {wf_cl_configure_grouped_flat, "NVIDIA, compute capability 8.0"},
+    {wf_cl_configure_grouped_frag, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_frag, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_split, "NVIDIA, compute capability 8.0"},
     {wf_cl_configure_prefill, "NVIDIA, compute capability 8.0"},

@@ -82,6 +82,18 @@ static const char *const *fragment_preference(const cl_caps *caps, uint32_t m, u
     return m <= 16 ? some : frag_preference(caps, m, n);
 }
 
+/* By the rows of X that an expert has if all have equally many. With fewer than a tile takes, or a little more, much of it is empty. */
+static const char *const *grouped_preference(const cl_caps *caps, const wf_call *c)
+{
+    static const char *const gemv[] = {"gemv", "tile16", NULL}, *const small[] = {"mma16", "tile16", NULL}, *const tile[] = {"mma64", "tile64", NULL};
+    static const char *const narrow[] = {"flat8_split", "flat8", NULL}, *const few[] = {"flat8", "flat8_split", NULL}, *const some[] = {"flat16", "frag64", NULL};
+    const wf_view *w = &c->in[WF_GROUPED_GEMM_W], *ids = &c->in[WF_GROUPED_GEMM_IDS];
+    uint32_t n = c->out[0].cols / ids->cols, experts = w->rows / n, pairs = ids->rows * ids->cols, each = (pairs + experts - 1) / experts;
+    if (w->layout != WF_CL_FRAGMENT_MAJOR) return each <= 4 ? gemv : each <= 32 ? small : tile;
+    if (each <= 6) return WF_MIN(pairs, experts) * (n / 32) <= caps->units ? narrow : few;
+    return each <= 12 ? some : frag_preference(caps, each, n * experts);
+}
+
 /* Those that were measured themselves, the one that is expected to be the fastest first. */
 static void add_measured(offer *o)
 {
@@ -126,6 +138,7 @@ static const char *const *preference(const cl_caps *caps, const wf_call *c)
     static const char *const any[] = {"group", "naive", NULL};
     uint32_t m = c->out[0].rows, n = c->in[1].rows; /* of GEMM: those of W */
     switch (c->op) {
+    case WF_OP_GROUPED_GEMM: return grouped_preference(caps, c);
     case WF_OP_RMSNORM: return rmsnorm_preference(caps);
     case WF_OP_ATTENTION: return attention_preference(caps, c);
     case WF_OP_GEMM:

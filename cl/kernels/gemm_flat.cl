@@ -17,7 +17,9 @@
  * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU A_TILES is 2 and the rows of W a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
- * Parts: mma.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh.
+ * GROUPED 1: experts.clh, without NORM, SILU and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
+ * the same expert, up to 8 * B_TILES.
+ * Parts: mma.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED experts_few.clh.
  */
 #ifndef WG
 #define WG 512
@@ -42,6 +44,11 @@
 #endif
 #if NORM
 #include "prologue.clh"
+#endif
+
+#include "experts.clh"
+#if GROUPED
+#include "experts_few.clh"
 #endif
 
 #ifndef ROPE
@@ -221,6 +228,14 @@ static INLINE void finish_pair(const epilogue *e, const rope_t *r, const pair_t 
         vstore_half(second, p->e1, kv);
     }
 }
+#elif GROUPED
+static INLINE void finish_pairs(const epilogue *e, const experts *g, const __local uint *pair, uint n, int expert, const __local float *partial, uint tile, uint lid)
+{
+    for (uint i = lid; i < ROWS * n; i += WG) {
+        uint m = i / ROWS, row = i % ROWS, col = tile * ROWS + row;
+        if (col < g->N) finish_pair(e, g, pair[m], expert, col, total(partial, m * ROWS + row));
+    }
+}
 #else
 static INLINE void finish_all(const epilogue *e, const __local float *partial, uint tile, uint M, uint N, uint lid)
 {
@@ -237,7 +252,7 @@ static INLINE void finish_all(const epilogue *e, const __local float *partial, u
 #endif
 
 KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                      ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS)
+                      ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS EXPERT_ARGS)
 {
     __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, B_TILES) / 4];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / W_K, tiles = tiles_of(N);
@@ -250,18 +265,36 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     bool have_x = false;
 #else
     const __global uchar *x_at[B_TILES];
+#endif
+#if GROUPED
+    __local uint pair[WARPS][8 * B_TILES];
+    const experts g = EXPERTS_OF_ARGS;
+    uint turns = tiles * pairs;
+#elif !NORM
 #pragma unroll
     for (int t = 0; t < B_TILES; t++)
         x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * 2 + (lane & 3) * 4;
 #endif
 
+#if GROUPED
+    for (uint turn = get_group_id(0); turn < turns; turn += get_num_groups(0)) {
+        uint tile = turn % tiles;
+        int expert = expert_of(&g, turn / tiles);
+        const uint n = find_pairs(pair[warp], 8 * B_TILES, &g, expert, turn / tiles, lane);
+        const ulong from_block = w_row_of(&g, expert) / 16;
+        if (!n) continue;
+#pragma unroll
+        for (int t = 0; t < B_TILES; t++) x_at[t] = IN_AT(uchar, x) + x_of(&g, pair[warp][min(t * 8 + (lane >> 2), n - 1)]) * 2 + (lane & 3) * 4;
+#else
+    const ulong from_block = 0;
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+#endif
         float acc[A_TILES][B_TILES][4];
         w_tile a[2][UK][A_TILES];
         uint2 b[2][XK_STEPS][B_TILES];
         clear(acc);
 #pragma unroll
-        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + block_of(tile, r, N) * (ulong)in_k * W_BYTES + W_PLACE(lane);
+        for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, r, N)) * in_k * W_BYTES + W_PLACE(lane);
         load_w(a[0], w_at, from, to, lane);
 #if ROPE /* what the epilogue needs comes while the weights are in flight */
         rope_t rope = ROPE_OF_ARGS;
@@ -285,6 +318,8 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
 #if ROPE
         pair = pair_at(opaque(lid), tile);
         if (is_pair(&pair, &rope, M)) finish_pair(&e, &rope, &pair, partial, into, angle);
+#elif GROUPED
+        finish_pairs(&e, &g, pair[0], n, expert, partial, tile, lid);
 #else
         finish_all(&e, partial, tile, M, N, lid);
 #endif

@@ -15,7 +15,8 @@
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG; WM a multiple of 16, WN 16, 32, 64 or 128. PK 32 or 64,
  * of which K is a multiple. STAGES from 2 on. VEC 1: columns, strides and offsets of what is added and written are
  * multiples of four. Rows of X are F16 aligned to 16 bytes. With SILU WN is 32 or more, the rows of W are a multiple of 32, and
- * nothing is added. With quantised weights PK is 64. Parts: mma.clh, fragments.clh, epilogue.clh.
+ * nothing is added. With quantised weights PK is 64. GROUPED 1: experts_many.clh, without SILU; the rows of an expert are a multiple of
+ * 16, and X has less than 2^31 elements. Parts: mma.clh, fragments.clh, epilogue.clh, experts_many.clh.
  */
 #ifndef WG
 #define WG 256
@@ -39,6 +40,7 @@
 #endif
 
 #include "fragments.clh"
+#include "experts_many.clh"
 
 #define STEPS     (PK / 16) /* of a part */
 #define W_PART    (PK / W_K * W_BYTES) /* bytes of 16 rows of W in a part */
@@ -80,10 +82,10 @@ uint w_block(uint b, uint y0, uint last)
 }
 
 static INLINE void place_copies(copier *c, const __global half *x, const __global uchar *w, uint base, uint m0, uint y0, uint last, uint M, uint K,
-                         uint x_stride, uint lid)
+                         uint x_stride, uint lid OF_ROWS)
 {
     uint row = lid / CHUNKS, chunk = lid % CHUNKS;
-    c->x_from = (const __global uchar *)(x + (ulong)m0 * x_stride + chunk * 8);
+    c->x_from = (const __global uchar *)(x + (GROUPED ? 0 : (ulong)m0 * x_stride) + chunk * 8);
     c->w_from = w + (ulong)y0 * (K / W_K) * W_BYTES;
     c->x_to = base + chunk_at(row, chunk);
     c->x_end = c->x_to + STAGES * PART;
@@ -93,7 +95,7 @@ static INLINE void place_copies(copier *c, const __global half *x, const __globa
     for (int i = 0; i < X_COPIES; i++) {
         uint r = row + i * (WG / CHUNKS);
         bool in = m0 + r < M;
-        c->x_skip[i] = in ? r * x_stride * 2 : 0;
+        c->x_skip[i] = in ? ROW(r) * 2 : 0;
         c->x_bytes[i] = in ? 16 : 0;
     }
 #pragma unroll
@@ -204,20 +206,20 @@ static INLINE void store_rows(uint to, float acc[A_TILES][B_TILES][4], int j, ui
 }
 
 /* Four columns of a row, as many as there are. */
-static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, float4 sum)
+static INLINE void finish_columns(const epilogue *e, uint m, uint col, uint N, float4 sum OF_ROWS)
 {
 #if VEC
-    finish4(e, m, col, sum);
+    FINISH4(e, m, col, sum);
 #else
     float one[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
     for (uint v = 0; v < 4; v++)
-        if (col + v < N) finish(e, m, col + v, one[v]);
+        if (col + v < N) FINISH(e, m, col + v, one[v]);
 #endif
 }
 
 /* A warp's sums to whole lines of Y by way of `mine` in local memory; m0, n0: its first outputs. */
-static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint mine, uint m0, uint M, uint n0, uint N, uint lane)
+static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint mine, uint m0, uint M, uint n0, uint N, uint lane OF_ROWS)
 {
 #pragma unroll
     for (int j = 0; j < B_TILES; j += 2) {
@@ -228,35 +230,52 @@ static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4],
             uint at = i * 128 + lane * 4, m = m0 + j * 8 + at / YN, col = n0 + at % YN;
             uint4 bits;
             LOAD_LOCAL4(bits, mine + at / YN * PITCH + at % YN * 4);
-            if (m < M && col < N) finish_columns(e, m, col, N, as_float4(bits));
+            if (m < M && col < N) finish_columns(e, m, col, N, as_float4(bits) THESE_ROWS);
         }
         SYNCWARP(); /* the next rows overwrite these */
     }
 }
 
 KERNEL void gemm_frag(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                      ulong w_row_bytes, uint res_stride, uint y_stride)
+                      ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
 {
     LOCAL_ROOM(base, STAGES * PART > SUMS ? STAGES * PART : SUMS)
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5;
     uint wm = warp / (BN / WN) * WM, wn = warp % (BN / WN) * WN; /* of this warp in the tile */
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + (BN >> SILU) - 1) / (BN >> SILU), last = (N + 15) / 16 - 1, parts = K / PK;
+#if GROUPED
+    __local expert_room expert_rows;
+    const experts g = EXPERTS_OF_ARGS;
+    count_pairs(&expert_rows, &g, lid);
+    uint m_tiles = count_tiles(&expert_rows, E);
+#else
+    uint m_tiles = (M + BM - 1) / BM;
+#endif
+    uint n_tiles = (N + (BN >> SILU) - 1) / (BN >> SILU), last = (N + 15) / 16 - 1, parts = K / PK;
     uint w_at = X_BYTES + wn / 16 * W_PART + W_PLACE(lane), x_at[STEPS];
 #pragma unroll
     for (int k = 0; k < STEPS; k++) x_at[k] = chunk_at(wm + b_row(lane), b_chunk(lane) + k * 2);
 
     for (uint tile = get_group_id(0); tile < m_tiles * n_tiles; tile += get_num_groups(0)) {
-        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * (BN >> SILU), y0 = n0 / 16; /* neighbours share W */
+        uint n0 = tile / m_tiles * (BN >> SILU), y0 = n0 / 16; /* neighbours share W */
+        const __global uchar *w = IN_AT(uchar, w);
+#if GROUPED
+        const rows_t found = find_rows(&expert_rows, &g, tile % m_tiles, lid), *rows = &found;
+        const uint m0 = 0;
+        M = rows->n;
+        w += w_row_of(&g, rows->expert) / 16 * (K / W_K) * W_BYTES;
+#else
+        uint m0 = tile % m_tiles * BM;
+#endif
         float acc[A_TILES][B_TILES][4];
         copier copy;
         clear(acc);
-        place_copies(&copy, IN_AT(half, x), IN_AT(uchar, w), base, m0, y0, last, M, K, x_stride, lid);
+        place_copies(&copy, IN_AT(half, x), w, base, m0, y0, last, M, K, x_stride, lid THESE_ROWS);
         multiply_tile(acc, &copy, base, w_at, x_at, parts, lane);
 #if SILU
         silu(acc);
 #endif
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        finish_all(&e, acc, base + warp * 16 * PITCH, m0 + wm, M, n0 + (wn >> SILU), N, lane);
+        finish_all(&e, acc, base + warp * 16 * PITCH, m0 + wm, M, n0 + (wn >> SILU), N, lane THESE_ROWS);
         barrier(CLK_LOCAL_MEM_FENCE); /* the next tile overwrites all of it */
     }
 }

@@ -11,7 +11,8 @@
  *
  * Knobs: BM, BN, WM, WN with (BM / WM) * (BN / WN) * 32 = WG, WM a multiple of 16, WN of 16;
  * STAGES >= 2, each of MMA_STAGE_BYTES (local_bytes.clh); W16 1: W holds F16 rows aligned to 16 bytes.
- * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. Parts: mma.clh, expand.clh, epilogue.clh.
+ * K is a multiple of 8, rows of X are F16 aligned to 16 bytes. GROUPED 1: experts_many.clh. Parts: mma.clh, expand.clh, epilogue.clh,
+ * experts_many.clh.
  */
 #ifndef WG
 #define WG 128
@@ -43,6 +44,7 @@
 #define B_TILES   (WN / 8)
 #define W_LOADS   (BN * CHUNKS / WG) /* 16-byte chunks a work-item, when they pass through registers */
 #include "mma.clh"
+#include "experts_many.clh"
 
 /* ---- parts of X and W to local memory ------------------------------------------------------------------------- */
 
@@ -54,12 +56,13 @@ typedef struct source {
 } source;
 
 /* Begins to copy K from k0 on of BM rows of X. */
-static INLINE void copy_x(uint to, const source *s, uint k0, uint lid)
+static INLINE void copy_x(uint to, const source *s, uint k0, uint lid OF_ROWS)
 {
+    const uint x_stride = s->x_stride;
     for (uint at = lid; at < BM * CHUNKS; at += WG) {
         uint row = s->m0 + at / CHUNKS, k = k0 + at % CHUNKS * 8;
         bool in = row < s->M && k < s->K;
-        const __global half *from = (const __global half *)s->x + (in ? (ulong)row * s->x_stride + k : 0);
+        const __global half *from = (const __global half *)s->x + (in ? ROW(row) + k : 0);
         COPY16(to + chunk_at(at / CHUNKS, at % CHUNKS), from, in ? 16u : 0u);
     }
 }
@@ -92,9 +95,9 @@ static INLINE void read_w(w_held held[W_LOADS], const source *s, uint k0, uint l
 #endif
 
 /* Begins to bring part p to `to`: W as X, or to registers, from where keep() takes it there. */
-static INLINE void fetch(w_held held[W_LOADS], uint to, const source *s, uint p, uint lid)
+static INLINE void fetch(w_held held[W_LOADS], uint to, const source *s, uint p, uint lid OF_ROWS)
 {
-    copy_x(to, s, p * BK, lid);
+    copy_x(to, s, p * BK, lid THESE_ROWS);
 #if W16
     copy_w(to + X_BYTES, s, p * BK, lid);
 #else
@@ -151,13 +154,13 @@ static INLINE void multiply(float acc[A_TILES][B_TILES][4], uint part, const pla
 }
 
 /* All parts of a tile; STAGES - 1 are on their way before the first is multiplied. here: part p; to: part `next`. */
-static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s, uint base, const place *at, uint lid)
+static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s, uint base, const place *at, uint lid OF_ROWS)
 {
     uint n_parts = (s->K + BK - 1) / BK;
     w_held held[W_LOADS];
     for (uint p = 0; p < STAGES - 1; p++) {
         if (p < n_parts) {
-            fetch(held, base + p % STAGES * PART, s, p, lid);
+            fetch(held, base + p % STAGES * PART, s, p, lid THESE_ROWS);
             keep(base + p % STAGES * PART, held, lid);
         }
         COMMIT();
@@ -167,7 +170,7 @@ static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s
         uint next = p + STAGES - 1;
         WAIT(LATER(STAGES));
         barrier(CLK_LOCAL_MEM_FENCE); /* part p is there; everyone is done with the one that next overwrites */
-        if (next < n_parts) fetch(held, to, s, next, lid);
+        if (next < n_parts) fetch(held, to, s, next, lid THESE_ROWS);
         COMMIT();
         multiply(acc, here, at);
         if (next < n_parts) keep(to, held, lid);
@@ -178,7 +181,7 @@ static INLINE void multiply_tile(float acc[A_TILES][B_TILES][4], const source *s
 }
 
 /* m0, n0: the first outputs of this warp. */
-static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint m0, uint M, uint n0, uint N, uint lane)
+static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4], uint m0, uint M, uint n0, uint N, uint lane OF_ROWS)
 {
 #pragma unroll
     for (int i = 0; i < A_TILES; i++)
@@ -187,25 +190,42 @@ static INLINE void finish_all(const epilogue *e, float acc[A_TILES][B_TILES][4],
 #pragma unroll
             for (int v = 0; v < 4; v++) {
                 uint m = m0 + i * 16 + (lane >> 2) + v / 2 * 8, col = n0 + j * 8 + (lane & 3) * 2 + v % 2;
-                if (m < M && col < N) finish(e, m, col, acc[i][j][v]);
+                if (m < M && col < N) FINISH(e, m, col, acc[i][j][v]);
             }
 }
 
 KERNEL void gemm_mma(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                     ulong w_row_bytes, uint res_stride, uint y_stride)
+                     ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
 {
     LOCAL_ROOM(base, STAGES * PART)
     uint lid = get_local_id(0), lane = lid & 31;
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN;
+#if GROUPED
+    __local expert_room expert_rows;
+    const experts g = EXPERTS_OF_ARGS;
+    count_pairs(&expert_rows, &g, lid);
+    uint m_tiles = count_tiles(&expert_rows, E);
+#else
+    uint m_tiles = (M + BM - 1) / BM;
+#endif
+    uint n_tiles = (N + BN - 1) / BN;
     ulong tiles = (ulong)m_tiles * n_tiles;
     place at = place_of(lid >> 5, lane);
     for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
-        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
-        source s = {IN_AT(uchar, x), IN_AT(uchar, w), w_row_bytes, m0, M, n0, N, K, x_stride};
+        uint n0 = tile / m_tiles * BN; /* neighbours share W */
+        const __global uchar *w = IN_AT(uchar, w);
+#if GROUPED
+        const rows_t found = find_rows(&expert_rows, &g, tile % m_tiles, lid), *rows = &found;
+        const uint m0 = 0;
+        M = rows->n;
+        w += w_row_of(&g, rows->expert) * w_row_bytes;
+#else
+        uint m0 = tile % m_tiles * BM;
+#endif
+        source s = {IN_AT(uchar, x), w, w_row_bytes, m0, M, n0, N, K, x_stride};
         float acc[A_TILES][B_TILES][4];
         clear(acc);
-        multiply_tile(acc, &s, base, &at, lid);
+        multiply_tile(acc, &s, base, &at, lid THESE_ROWS);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        finish_all(&e, acc, m0 + at.m, M, n0 + at.n, N, lane);
+        finish_all(&e, acc, m0 + at.m, M, n0 + at.n, N, lane THESE_ROWS);
     }
 }

@@ -9,7 +9,7 @@
  *   |    |       | each   |
  *   +----+       +--------+       Rows past the edge repeat the last one; K past it is zeros.
  *
- * Parts: expand.clh, tile.clh, epilogue.clh.
+ * Parts: expand.clh, tile.clh, epilogue.clh, experts_many.clh.
  *
  * In local memory row r of the pair X, W stacked lies, for a k, at r ^ SWZ(k): those who write the k of one
  * load for some rows and those who read four rows of one k all meet different banks.
@@ -18,7 +18,7 @@
  *
  * Knobs: BM, BN, BK, TM, TN, with BM / TM * (BN / TN) = WG, BM + BN a multiple of 32, BK 8, 16 or 32;
  * BUFS 1 (a barrier more a part) or 2; UNROLL steps of k in a row; VEC 1: rows of X and W are aligned to 8
- * elements and K is a multiple of 8.
+ * elements and K is a multiple of 8; GROUPED 1: experts_many.clh.
  * Local memory: BUFS * TILE_BUFFER_BYTES (local_bytes.clh).
  */
 #ifndef WG
@@ -140,40 +140,57 @@ static INLINE void clear(float acc[TM][TN])
 }
 
 /* Of the tile at (m0, n0), the outputs of work-item (ty, tx). */
-static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty)
+static INLINE void finish_all(const epilogue *e, float acc[TM][TN], uint m0, uint M, uint n0, uint N, uint tx, uint ty OF_ROWS)
 {
 #pragma unroll
     for (int i = 0; i < TM; i++)
 #pragma unroll
         for (int j = 0; j < TN; j++) {
             uint m = m0 + place(i, ty, MX, TM), col = n0 + place(j, tx, NX, TN);
-            if (m < M && col < N) finish(e, m, col, acc[i][j]);
+            if (m < M && col < N) FINISH(e, m, col, acc[i][j]);
         }
 }
 
 KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K,
-                      uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride)
+                      uint x_stride, ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
 {
     __local float part[BUFS * BUFFER] __attribute__((aligned(16)));
     uint lid = get_local_id(0), tx = lid % NX, ty = lid / NX;
-    uint m_tiles = (M + BM - 1) / BM, n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
+#if GROUPED
+    __local expert_room expert_rows;
+    const experts g = EXPERTS_OF_ARGS;
+    count_pairs(&expert_rows, &g, lid);
+    uint m_tiles = count_tiles(&expert_rows, E);
+#else
+    uint m_tiles = (M + BM - 1) / BM;
+#endif
+    uint n_tiles = (N + BN - 1) / BN, n_parts = (K + BK - 1) / BK;
     ulong tiles = (ulong)m_tiles * n_tiles;
     for (ulong tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
-        uint m0 = tile % m_tiles * BM, n0 = tile / m_tiles * BN; /* neighbours share W */
+        uint n0 = tile / m_tiles * BN; /* neighbours share W */
+        const __global uchar *w = IN_AT(uchar, w);
+#if GROUPED
+        const rows_t found = find_rows(&expert_rows, &g, tile % m_tiles, lid), *rows = &found;
+        const uint m0 = 0;
+        M = rows->n;
+        w += w_row_of(&g, rows->expert) * w_row_bytes;
+#else
+        uint m0 = tile % m_tiles * BM;
+#endif
         float acc[TM][TN];
         x_held xs[X_LOADS];
         w_held ws[W_LOADS];
         clear(acc);
-        fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, 0, K, lid);
-        fetch_w(ws, IN_AT(uchar, w), w_row_bytes, n0, N, 0, K, lid);
+        fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, 0, K, lid THESE_ROWS);
+        fetch_w(ws, w, w_row_bytes, n0, N, 0, K, lid);
         keep_x(part, xs, 0, K, lid);
         keep_w(part, ws, 0, K, lid);
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint p = 0; p < n_parts; p++) {
             __local float *now = part + p % BUFS * BUFFER, *next = part + (p + 1) % BUFS * BUFFER;
             uint k0 = (p + 1) * BK; /* of the next part */
-            fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, k0, K, lid);
-            fetch_w(ws, IN_AT(uchar, w), w_row_bytes, n0, N, k0, K, lid);
+            fetch_x(xs, IN_AT(act_t, x), x_stride, m0, M, k0, K, lid THESE_ROWS);
+            fetch_w(ws, w, w_row_bytes, n0, N, k0, K, lid);
             multiply(acc, now, tx, ty);
 #if BUFS == 1
             barrier(CLK_LOCAL_MEM_FENCE);
@@ -183,6 +200,6 @@ KERNEL void gemm_tile(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
             barrier(CLK_LOCAL_MEM_FENCE);
         }
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
-        finish_all(&e, acc, m0, M, n0, N, tx, ty);
+        finish_all(&e, acc, m0, M, n0, N, tx, ty THESE_ROWS);
     }
 }

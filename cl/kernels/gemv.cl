@@ -10,10 +10,11 @@
  *
  * Knobs: MR rows of X (at least M), LANES (a power of two, at most WG), RPL,
  * VEC 1: rows of X and W are aligned to 8 elements and K is a multiple of 8; 0: any K, one element a
- * step, UNROLL steps whose loads are all issued before the first use.
+ * step, UNROLL steps whose loads are all issued before the first use; GROUPED 1: experts.clh, a pair after the other.
  */
 #include "common.clh"
 #include "epilogue.clh"
+#include "experts.clh"
 #include "quant/f16.clh"
 #ifndef MR
 #define MR 1
@@ -88,19 +89,28 @@ static INLINE void add_teams(__local float (*part)[WG], const float acc[OUTS], u
 }
 
 KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
-                 ulong w_row_bytes, uint res_stride, uint y_stride)
+                 ulong w_row_bytes, uint res_stride, uint y_stride EXPERT_ARGS)
 {
     __local float part[OUTS][WG];
     uint lid = get_local_id(0), lane = lid % LANES, team = lid / LANES;
     uint tiles = (N + TEAMS * RPL - 1) / (TEAMS * RPL);
     const __global act_t *x = IN_AT(act_t, x);
+    const __global uchar *w = IN_AT(uchar, w);
+#if GROUPED
+    const experts g = EXPERTS_OF_ARGS;
+    for (ulong turn = get_group_id(0); turn < (ulong)tiles * pairs; turn += get_num_groups(0)) {
+        uint tile = turn / pairs, pair = turn % pairs; /* neighbours may share an expert */
+        x = IN_AT(act_t, x) + x_of(&g, pair);
+        int expert = expert_of(&g, pair);
+        w = IN_AT(uchar, w) + w_row_of(&g, expert) * w_row_bytes;
+#else
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+#endif
         uint first = tile * TEAMS * RPL; /* output column of the group */
         float acc[OUTS];
         const __global uchar *row[RPL];
         for (int i = 0; i < OUTS; i++) acc[i] = 0;
-        for (int r = 0; r < RPL; r++)
-            row[r] = IN_AT(uchar, w) + min(first + team * RPL + r, N - 1) * w_row_bytes;
+        for (int r = 0; r < RPL; r++) row[r] = w + min(first + team * RPL + r, N - 1) * w_row_bytes;
         uint k = lane * STEP;
         for (; k + (UNROLL - 1) * LANES * STEP < K; k += UNROLL * LANES * STEP) add_steps(acc, row, x, x_stride, M, k, UNROLL);
         for (; k < K; k += LANES * STEP) add_steps(acc, row, x, x_stride, M, k, 1);
@@ -108,7 +118,12 @@ KERNEL void gemv(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, ui
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
         for (uint i = lid; i < OUTS * TEAMS; i += WG) {
             uint c = i % (TEAMS * RPL), m = i / (TEAMS * RPL), col = first + c;
-            if (m < M && col < N) finish(&e, m, col, part[m * RPL + c % RPL][c / RPL * LANES]);
+            if (m >= M || col >= N) continue;
+#if GROUPED
+            finish_pair(&e, &g, pair, expert, col, part[c % RPL][c / RPL * LANES]);
+#else
+            finish(&e, m, col, part[m * RPL + c % RPL][c / RPL * LANES]);
+#endif
         }
         barrier(CLK_LOCAL_MEM_FENCE); /* part is written again */
     }

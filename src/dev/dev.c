@@ -217,9 +217,18 @@ bool wf_can_use(wf_dev *dev, const wf_call *c, int variant)
     return dev->fns->supports(dev, c, variant) && !(dev->selector && dev->selector->dropped(dev, c, variant));
 }
 
-uint8_t wf_weight_layout(wf_dev *dev, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
+static bool reads_layout(wf_dev *dev, enum wf_op op, uint8_t layout)
+{
+    const wf_variant *v;
+    for (int i = 0; (v = wf_variant_at(dev, op, i)); i++)
+        if (v->layout == layout) return true;
+    return false;
+}
+
+uint8_t wf_weight_layout(wf_dev *dev, enum wf_op op, enum wf_dtype dtype, uint32_t rows, uint32_t cols)
 {
     uint8_t layout = dev->fns->weight_layout ? dev->fns->weight_layout(dev, dtype, rows, cols) : 0;
-    int forced = dev->selector ? dev->selector->forced(dev, WF_OP_GEMM) : -1;
-    return forced < 0 || wf_variant_at(dev, WF_OP_GEMM, forced)->layout == layout ? layout : 0;
+    int forced = dev->selector ? dev->selector->forced(dev, op) : -1;
+    if (forced >= 0) return wf_variant_at(dev, op, forced)->layout == layout ? layout : 0;
+    return reads_layout(dev, op, layout) ? layout : 0;
 }

@@ -492,8 +492,8 @@ int wf_pick(wf_dev *, const wf_call *);
 double wf_expected_us(wf_dev *, const wf_call *, int variant);
 /* Never picks this variant again for calls fused as this one is; one that is not fused: for none. It is wrong or does not build. */
 void wf_drop(wf_dev *, const wf_call *, int variant);
-/* The layout in which a weight matrix serves the device best; one that the forced kernel for GEMM can read. 0: rows */
-uint8_t wf_weight_layout(wf_dev *, enum wf_dtype, uint32_t rows, uint32_t cols);
+/* The layout in which a weight matrix of that op serves the device best; one that the op's forced kernel can read. 0: rows */
+uint8_t wf_weight_layout(wf_dev *, enum wf_op, enum wf_dtype, uint32_t rows, uint32_t cols);
 int wf_variant_find(wf_dev *, enum wf_op, const char *name); /* -1: none */
 const wf_variant *wf_variant_at(wf_dev *, enum wf_op, int variant);
 

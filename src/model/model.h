@@ -71,7 +71,8 @@ typedef struct wf_weight {
     const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 */
     enum wf_dtype dtype;
     uint32_t rows, cols;
-    bool matrix;       /* the W of a GEMM: the backend may choose its layout */
+    uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
+    bool matrix;       /* the W of a product: the backend may choose its layout */
     wf_view view;      /* after upload */
 } wf_weight;
 

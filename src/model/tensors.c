@@ -173,7 +173,7 @@ int32_t wf_build_expert_matrix(wf_builder *b, const char *tensor, uint32_t rows,
     char name[64];
     snprintf(name, sizeof name, "%s_exps", tensor);
     const wf_gguf_tensor *all = wf_build_find(b, name, "weight");
-    wf_weight w = {.cols = cols, .rows = n * rows, .parts = new_parts(b, n)}; /* rows as in the file: kernels for experts read no other layout */
+    wf_weight w = {.cols = cols, .rows = n * rows, .experts = n, .matrix = true, .parts = new_parts(b, n)};
     if (all && w.parts) {
         weft_status s = check_tensors(b, all, rows, cols, n);
         if (s != WEFT_OK) wf_build_fail(b, s);

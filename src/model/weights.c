@@ -48,9 +48,21 @@ static bool view_in_file(wf_weights *all, const wf_dev *dev, const wf_gguf *f, w
     return true;
 }
 
+/* Of experts a layout will do in which the matrix of each is a part of its own. */
+static uint8_t layout_of(wf_dev *dev, const wf_weight *w)
+{
+    if (!w->matrix) return 0;
+    if (!w->experts) return wf_weight_layout(dev, WF_OP_GEMM, w->dtype, w->rows, w->cols);
+    uint32_t rows = w->rows / w->experts;
+    uint8_t layout = wf_weight_layout(dev, WF_OP_GROUPED_GEMM, w->dtype, rows, w->cols);
+    uint64_t (*bytes)(wf_dev *, uint8_t, enum wf_dtype, uint32_t, uint32_t) = dev->fns->weight_bytes;
+    if (!layout || bytes(dev, layout, w->dtype, w->rows, w->cols) != w->experts * bytes(dev, layout, w->dtype, rows, w->cols)) return 0;
+    return layout;
+}
+
 static weft_status reserve(wf_weights *all, wf_dev *dev, wf_weight *w, wf_region *r)
 {
-        uint8_t layout = w->matrix ? wf_weight_layout(dev, w->dtype, w->rows, w->cols) : 0;
+    uint8_t layout = layout_of(dev, w);
     uint64_t bytes = layout ? dev->fns->weight_bytes(dev, layout, w->dtype, w->rows, w->cols) : w->rows * row_bytes(w);
     w->view = (wf_view){NULL, 0, w->rows, w->cols, w->cols, w->dtype, layout};
     weft_status s = wf_arena_reserve(&all->arena, bytes, r);

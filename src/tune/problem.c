@@ -135,7 +135,7 @@ static weft_status make_weights(wf_problem *p, uint64_t rotate)
     const wf_shape *s = &p->shape;
     const wf_dev_fns *fns = p->dev->fns;
     wf_view w = view_of(s->dtype, s->n, s->k);
-    w.layout = wf_weight_layout(p->dev, s->dtype, s->n, s->k);
+    w.layout = wf_weight_layout(p->dev, WF_OP_GEMM, s->dtype, s->n, s->k);
     uint64_t bytes =
         w.layout ? fns->weight_bytes(p->dev, w.layout, s->dtype, s->n, s->k) : size_of(&w);
     WF_TRY(count_copies(p, bytes, rotate));

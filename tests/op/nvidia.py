@@ -72,6 +72,16 @@ void emu_mma(float *c, __local uint4 *A, __local uint2 *B, uint lane)
             c[v] += emu_half(pair, k & 1) * emu_half(k < 8 ? b.x : b.y, k & 1);
         }
 }
+uint emu_ballot(uint yes, __local uint *at)
+{
+    barrier(CLK_LOCAL_MEM_FENCE);
+    at[get_local_id(0)] = yes;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    uint r = 0;
+    for (uint i = 0; i < 32; i++) r |= (at[(get_local_id(0) & ~31u) + i] ? 1u : 0u) << i;
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return r;
+}
 float emu_lane(float x, uint from, __local float *f)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -87,6 +97,7 @@ EMULATED += r"""
 #define f16_pair(low, high) emu_pair(low, high)
 #define opaque(x) (x)
 #define lane_xor(x, mask) emu_lane(x, get_local_id(0) ^ (mask), emu_f)
+#define lanes_with(yes) emu_ballot(yes, emu_at)
 #define LOCAL_ROOM(at, bytes) __local uchar room[bytes] __attribute__((aligned(128))); uint at = 0;
 #define LOAD_LOCAL4(r, from) r = *(__local uint4 *)(room + (from))
 #define EMU_WORDS(n, r, i, p) { for (int w_ = 0; w_ < n; w_++) (r)[(i) + w_] = (p)[w_]; }
@@ -223,6 +234,44 @@ def check(folder, family, group, knobs, m, n, k, bias=False, residual=False, nor
     return told(family, knobs, m, n, k, bool(error <= 1), error)
 
 
+def check_experts(folder, family, group, knobs, tokens, used, experts, n, k, one_x=False, bias=False, half=False, w_type="f16", tool=None):
+    """Rows by experts that ids name; the second token names one that nobody has, and the last expert has no token."""
+    kernel = built(folder, family, group, {**knobs, "GROUPED": 1, "EXPERTS": 8, **(formats_of(tool)[w_type] if tool else {})}, "f16" if tool else w_type)
+    g = np.random.default_rng(tokens * 131 + n * 7 + k)
+    parts = 1 if one_x else used
+    x = g.standard_normal((tokens, parts * k)).astype(np.float16)
+    if tool:
+        w, packed = quantised(tool, w_type, experts * n, k)
+    else:
+        w = (g.standard_normal((experts * n, k)) / np.sqrt(k)).astype(np.float16)
+        packed, w = q8_0(w) if w_type == "q8_0" else (w, w)
+        packed = gapped(packed) if family == "gemm_mma" else fragments(w)
+    b = g.standard_normal(experts * n).astype(np.float32)
+    ids = np.array([g.permutation(experts - 1)[:used] for _ in range(tokens)], np.int32)
+    ids[1:2, 0] = experts
+    y = np.full((tokens, used * n + 4), 7, np.float16 if half else np.float32)
+    out, zero, pairs = buffer(y), np.uint64(0), tokens * used
+    args = [buffer(gapped(x)), zero, buffer(packed), zero, buffer(b), zero if bias else NONE, out, NONE, out, zero, np.uint32(half),
+            np.uint32(1), np.uint32(n), np.uint32(k), np.uint32(parts * k + 8), np.uint64(packed.nbytes // (experts * n) if family == "gemm_mma" else 2 * k),
+            np.uint32(0), np.uint32(used * n + 4)]
+    if family == "gemm_flat":
+        args += [out, NONE, np.float32(0)]
+    args += [buffer(np.pad(ids, ((0, 0), (0, 3)), constant_values=-1)), zero]
+    args += [np.uint32(a) for a in (pairs, used, experts, 0 if one_x else k, used + 3)]
+    kernel(QUEUE, (3 * group,), (group,), *args)
+    cl.enqueue_copy(QUEUE, y, out)
+    want = np.full((tokens, used, n), np.nan)
+    w, xs = w.astype(np.float64).reshape(experts, n, k), x.astype(np.float64).reshape(tokens, parts, k)
+    for m in range(tokens):
+        for t in range(used):
+            if ids[m, t] < experts:
+                want[m, t] = w[ids[m, t]] @ xs[m, t % parts] + (b.reshape(experts, n)[ids[m, t]] if bias else 0)
+    got, want = y[:, :-4].astype(np.float64), want.reshape(tokens, -1)
+    alike = np.array_equal(np.isnan(got), np.isnan(want)) and (y[:, -4:] == 7).all()
+    error = tolerances.op_error("GEMM", np.nan_to_num(got).astype(y.dtype), np.nan_to_num(want))
+    return told(family, knobs, f"{tokens} x {used} of {experts}", n, k, bool(alike and error <= 1), error)
+
+
 def turned(qkv, angle, heads, d, n_rot, neox):
     """The first n_rot of each of so many heads, by (cos, sin) of each row."""
     out = qkv.copy().reshape(len(qkv), -1, d)
@@ -289,6 +338,12 @@ def main(folder, tool):
     good = [  # few warps and little unrolling: CPU drivers compile each meeting of lanes slowly
         check(folder, "gemm_flat", 64, flat(2, 2, 1), 13, 90, 128, bias=True, residual=True, half=True),
         check(folder, "gemm_flat", 64, flat(2, 1, 2, norm=1, silu=1, xk=256, xrows=4), 3, 128, 256, bias=True, norm=True, silu=True),
+        check_experts(folder, "gemm_flat", 64, flat(2, 1, 1), 21, 2, 4, 48, 128, bias=True, half=True),
+        check_experts(folder, "gemm_flat", 64, flat(1, 1, 1), 1, 2, 8, 32, 256, one_x=True, w_type="Q4_K", tool=tool),
+        check_experts(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 2, 4, 32, 320, bias=True, half=True),
+        check_experts(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 0), 21, 3, 6, 48, 256, one_x=True, w_type="Q4_K", tool=tool),
+        check_experts(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 2, 4, 40, 328, bias=True),
+        check_experts(folder, "gemm_mma", 64, mma(16, 32, 16, 16, 2, 0), 21, 3, 6, 43, 160, one_x=True, half=True, w_type="q8_0"),
         check_rope(folder, 128, rope(64, 64, 0), 8, 256, 2, 1, bias=True, half=True),
         check_rope(folder, 128, rope(128, 64, 1, norm=1, xk=256, xrows=4), 3, 256, 2, 2, bias=True),
         check(folder, "gemm_frag", 64, frag(32, 16, 16, 16, 64, 3, 1), 45, 40, 320, bias=True, residual=True, half=True),

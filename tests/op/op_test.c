@@ -100,7 +100,7 @@ static bool compiles_slowly(const session *s)
  * first, meets all. */
 static bool left_out(const session *s, const wf_case *c, int variant)
 {
-    if (c->op != WF_OP_GEMM || !compiles_slowly(s) || s->all || s->variant || variant == 0) return false;
+    if ((c->op != WF_OP_GEMM && c->op != WF_OP_GROUPED_GEMM) || !compiles_slowly(s) || s->all || s->variant || variant == 0) return false;
     return (wf_random(s->seed, (uint64_t)variant) + c->weight + c->in + c->out) % WF_N_WEIGHT_DTYPES > 0;
 }
 

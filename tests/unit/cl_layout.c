@@ -243,6 +243,48 @@ static void products_follow_the_model(void **state)
     }
 }
 
+/* Weights get a layout that their op has kernels for. */
+static void layout_follows_the_op(void **state)
+{
+    static const wf_dev_fns fns = {.variants = wf_cl_variants, .weight_layout = wf_cl_weight_layout};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    d->base.fns = &fns;
+    assert_int_equal(wf_weight_layout(&d->base, WF_OP_GEMM, WF_Q4_K, 64, 256), WF_CL_FRAGMENT_MAJOR);
+    assert_int_equal(wf_weight_layout(&d->base, WF_OP_GROUPED_GEMM, WF_Q4_K, 64, 256), WF_CL_FRAGMENT_MAJOR);
+    assert_int_equal(wf_weight_layout(&d->base, WF_OP_GET_ROWS, WF_Q4_K, 64, 256), WF_CL_ROWS);
+}
+
+static wf_call with_experts(uint32_t tokens, uint32_t n, uint32_t k, uint8_t layout)
+{
+    wf_call c = product(tokens, n, k);
+    c.op = WF_OP_GROUPED_GEMM;
+    c.in[WF_GROUPED_GEMM_W].dtype = WF_Q4_K, c.in[WF_GROUPED_GEMM_W].rows = 8 * n, c.in[WF_GROUPED_GEMM_W].layout = layout;
+    c.in[WF_GROUPED_GEMM_IDS] = (wf_view){.buf = c.in[0].buf, .rows = tokens, .cols = 2, .stride = 2, .dtype = WF_I32};
+    c.out[WF_GROUPED_GEMM_Y].cols = c.out[WF_GROUPED_GEMM_Y].stride = 2 * n;
+    return c;
+}
+
+/* Few pairs of each expert are read by gemv's kind, many in tiles; and an expert's blocks of 16 rows are whole. */
+static void experts_by_pairs(void **state)
+{
+    static const struct {
+        uint32_t tokens, n;
+        uint8_t layout;
+        const char *variant;
+    } cases[] = {{1, 14336, 1, "flat8"}, {1, 1536, 1, "flat8_split"}, {16, 14336, 1, "flat8"}, {40, 14336, 1, "flat16"}, {100, 14336, 1, "frag64"},
+                 {512, 14336, 1, "frag256"}, {1, 14344, 1, NULL}, {1, 14336, 0, "gemv"}, {64, 14336, 0, "mma16"}, {512, 14336, 0, "mma64"}};
+    (void)state;
+    cl_dev *d = with_wgmma();
+    d->base.fns = &offline_fns;
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_call c = with_experts(cases[i].tokens, cases[i].n, 4096, cases[i].layout);
+        int v = best_of(d, &c);
+        if (!cases[i].variant) assert_true(v < 0);
+        else assert_string_equal(wf_cl_variant_at(WF_OP_GROUPED_GEMM, v)->name, cases[i].variant);
+    }
+}
+
 /* A cut of K is for calls of any rows and share that have room for it, and then it is the name that says where. */
 static void cuts_have_names(void **state)
 {
@@ -463,6 +505,8 @@ int main(void)
         cmocka_unit_test(parts_fit_local_memory),
         cmocka_unit_test(rotations_behind_products),
         cmocka_unit_test(products_follow_the_model),
+        cmocka_unit_test(layout_follows_the_op),
+        cmocka_unit_test(experts_by_pairs),
         cmocka_unit_test(cuts_have_names), cmocka_unit_test(selftest_meets_wgmma),
         cmocka_unit_test(models_are_whole),
         cmocka_unit_test(batch_invariant_products),

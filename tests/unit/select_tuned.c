@@ -312,7 +312,7 @@ static void forced_by_name(void **state)
     (void)state;
     assert_int_equal(wf_select_open("cpu", &p, &dev), WEFT_OK);
     assert_string_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref");
-    assert_int_equal(wf_weight_layout(dev, WF_Q8_0, 32, 64), 0); /* what the reference reads */
+    assert_int_equal(wf_weight_layout(dev, WF_OP_GEMM, WF_Q8_0, 32, 64), 0); /* what the reference reads */
     wf_drop(dev, &c, wf_pick(dev, &c));
     assert_string_not_equal(wf_variant_at(dev, WF_OP_GEMM, wf_pick(dev, &c))->name, "ref"); /* wrong ones not even then */
     wf_dev_close(dev);
