@@ -52,6 +52,15 @@ static uint8_t layout_of(wf_dev *d, enum wf_dtype t, uint32_t rows, uint32_t col
     return LAYOUT;
 }
 
+/* The kernel that reads it. */
+static size_t variants(wf_dev *d, enum wf_op op, const wf_variant **list)
+{
+    static const wf_variant only[] = {{.name = "backwards", .layout = LAYOUT}};
+    (void)d, (void)op;
+    *list = only;
+    return 1;
+}
+
 static uint64_t packed_bytes(wf_dev *d, uint8_t layout, enum wf_dtype t, uint32_t rows, uint32_t cols)
 {
     (void)d, (void)layout;
@@ -77,7 +86,7 @@ static wf_dev *open_device(void)
     if (wf_dev_open("null", &p, &dev)) return NULL;
     null_fns = dev->fns;
     fns = *dev->fns;
-    fns.weight_layout = layout_of, fns.weight_bytes = packed_bytes, fns.weight_pack = pack;
+    fns.variants = variants, fns.weight_layout = layout_of, fns.weight_bytes = packed_bytes, fns.weight_pack = pack;
     dev->fns = &fns;
     n_late = most_late = 0;
     return dev;
