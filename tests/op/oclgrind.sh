@@ -27,6 +27,7 @@ variants() {
     case $1 in
     sample | router) ;;
     gemm) echo naive ;;
+    grouped_gemm) echo naive gemv ;;
     attention) echo naive decode flash ;;
     *) echo all ;;
     esac
