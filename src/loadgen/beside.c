@@ -33,10 +33,19 @@ static size_t ignore(char *bytes, size_t size, size_t n, void *user)
     return size * n;
 }
 
+/* The end of the load breaks off what is under way. */
 static int has_ended(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
     (void)a, (void)b, (void)c, (void)d;
     return atomic_load(&((wf_beside *)user)->ended);
+}
+
+/* So it does for questions about health, but for the first: a load that is over before its answer has a result, too. */
+static int has_ended_and_was_answered(void *user, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+{
+    const wf_beside *beside = user;
+    bool stopped = beside->t->p->stop && beside->t->p->stop();
+    return (beside->health.n || stopped) && has_ended(user, a, b, c, d);
 }
 
 static CURL *open_request(wf_beside *b, int which)
@@ -46,7 +55,7 @@ static CURL *open_request(wf_beside *b, int which)
     wf_target_setup(b->t, c, b->url[which]);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, ignore);
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, has_ended);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, which ? has_ended : has_ended_and_was_answered);
     curl_easy_setopt(c, CURLOPT_XFERINFODATA, b);
     if (b->body[which]) curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(b->body[which]));
     if (b->body[which]) curl_easy_setopt(c, CURLOPT_POSTFIELDS, b->body[which]);

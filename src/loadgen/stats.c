@@ -81,7 +81,7 @@ double wf_percentile(const wf_series *s, double percent)
 void wf_series_finish(wf_series *s)
 {
     double sum = 0, squares = 0;
-    qsort(s->v, s->n, sizeof *s->v, by_size);
+    if (s->n) qsort(s->v, s->n, sizeof *s->v, by_size);
     for (size_t i = 0; i < s->n; i++) sum += s->v[i];
     s->mean = s->n ? sum / (double)s->n : 0;
     for (size_t i = 0; i < s->n; i++) squares += (s->v[i] - s->mean) * (s->v[i] - s->mean);
