@@ -19,6 +19,14 @@ static inline void wf_k_scales_unpack(const void *bytes, uint8_t scale[8], uint8
     memcpy(min, out[1], 8);
 }
 
+/* One of them, for readers that take a group at a time: what was just stored in fours would have to be waited for. */
+static inline void wf_k_scale_at(const uint8_t *bytes, uint32_t i, uint8_t *scale, uint8_t *min)
+{
+    uint32_t j = i % 4, both = bytes[8 + j];
+    *scale = (uint8_t)(i < 4 ? bytes[j] & 63 : (both & 15) | bytes[j] >> 6 << 4);
+    *min = (uint8_t)(i < 4 ? bytes[4 + j] & 63 : both >> 4 | bytes[4 + j] >> 6 << 4);
+}
+
 static inline void wf_k_scales_pack(const uint8_t scale[8], const uint8_t min[8], uint8_t *bytes)
 {
     for (int j = 0; j < 4; j++) {
