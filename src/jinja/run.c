@@ -80,9 +80,9 @@ void wf_jfail_plain(wf_jrun *r, weft_status s, const char *fmt, ...)
 
 void wf_jstep(wf_jrun *r, size_t n)
 {
+    size_t most = r->in->max_steps ? r->in->max_steps : WF_JINJA_MAX_STEPS;
     r->steps += n + 1;
-    if (r->steps > WF_JINJA_MAX_STEPS)
-        wf_jfail(r, WEFT_ERR_FULL, "the template takes more than %d steps: use another one with --chat-template FILE", WF_JINJA_MAX_STEPS);
+    if (r->steps > most) wf_jfail(r, WEFT_ERR_FULL, "the template takes more than %zu steps: use another one with --chat-template FILE", most);
     weft_status s = wf_stop_asked(&r->n_asked);
     if (s) r->status = s, longjmp(r->failed, 1);
 }
