@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- nodes ----------------------------------------------------------------------------------------- */
 
@@ -178,6 +179,24 @@ static uint32_t cols_left(const wf_builder *b, const wf_fuse *fuse, uint32_t col
     return fuse && fuse->silu ? cols / 2 : cols;
 }
 
+/* Products into neighbouring columns of y, as few as the formats of their matrices allow, named like all that they hold: "qk", "v". */
+static void parts(wf_builder *b, const wf_linear *l, uint32_t n, int32_t x, const char *norm, int32_t y)
+{
+    bool fused = norm && b->stack_weights;
+    if (norm && !fused) x = wf_build_norm(b, norm, norm, x);
+    for (uint32_t i = 0, col = 0, many; i < n && b->status == WEFT_OK; i += many) {
+        char name[24] = "";
+        uint32_t cols = 0;
+        many = wf_build_can_stack(b, l + i, n - i);
+        for (uint32_t j = i; j < i + many; j++) {
+            cols += l[j].rows;
+            strncat(name, l[j].name, sizeof name - 1 - strlen(name));
+        }
+        linear(b, name, l + i, many, x, fused ? &(wf_fuse){.norm = norm} : NULL, -1, (wf_operand){y, col, cols});
+        col += cols;
+    }
+}
+
 int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, uint32_t n, int32_t x, const wf_fuse *fuse, int32_t residual, enum wf_dtype out)
 {
     if (b->status != WEFT_OK) return -1;
@@ -188,17 +207,15 @@ int32_t wf_build_linears(wf_builder *b, const char *name, const wf_linear *l, ui
         x = wf_build_norm(b, behind.norm, behind.norm, x);
         behind.norm = NULL, fuse = &behind;
     }
-    if (wf_build_can_stack(b, l, n)) {
+    if (wf_build_can_stack(b, l, n) == n) {
         int32_t y = wf_build_activation(b, rows_of(b, x), out, cols_left(b, fuse, cols));
         linear(b, name, l, n, x, fuse, residual, WF_ALL(y));
         return y;
     }
-    if (fuse && fuse->norm) x = wf_build_norm(b, fuse->norm, fuse->norm, x);
     int32_t y = wf_build_activation(b, rows_of(b, x), out, cols);
-    for (uint32_t i = 0, col = 0; i < n && b->status == WEFT_OK; col += l[i++].rows)
-        linear(b, l[i].name, &l[i], 1, x, NULL, residual, (wf_operand){y, col, l[i].rows});
-    if (fuse && fuse->pools) return rope_kv(b, y, fuse->pools);
-    return fuse && fuse->silu ? silu_mul(b, y) : y;
+    parts(b, l, n, x, behind.norm, y);
+    if (behind.pools) return rope_kv(b, y, behind.pools);
+    return behind.silu ? silu_mul(b, y) : y;
 }
 
 int32_t wf_build_block_end(wf_builder *b, const wf_linear *l, const char *post_norm, int32_t h, int32_t x)

@@ -21,8 +21,8 @@ int32_t wf_build_norm_vector(wf_builder *b, const char *tensor, const char *suff
 /* Biases of stacked matrices, zeros for a matrix without one; -1 without an error if none has a bias. */
 int32_t wf_build_stacked_bias(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t rows);
 int32_t wf_build_stacked_matrix(wf_builder *b, const wf_linear *l, uint32_t n, uint32_t cols);
-/* Stacks only if every layer can: all layers must have the same ops, so that one plan fits them all. */
-bool wf_build_can_stack(wf_builder *b, const wf_linear *l, uint32_t n);
+/* How many of the first matrices can be one: neighbours of one format. */
+uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n);
 
 /* ---- rope_table.c ---- */
 

@@ -202,18 +202,13 @@ int32_t wf_build_expert_bias(wf_builder *b, const char *tensor, uint32_t rows)
     return wf_build_fail(b, s);
 }
 
-bool wf_build_can_stack(wf_builder *b, const wf_linear *l, uint32_t n)
+uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n)
 {
-    if (!b->stack_weights || n == 1) return n == 1;
-    int32_t at = b->layer;
-    bool alike = true;
-    for (b->layer = 0; b->layer < (int32_t)b->hp->n_layer; b->layer++) {
-        const wf_gguf_tensor *first = wf_build_find(b, l[0].tensor, "weight");
-        for (uint32_t i = 1; i < n; i++) {
-            const wf_gguf_tensor *t = wf_build_find(b, l[i].tensor, "weight");
-            alike &= first && t && t->ggml_type == first->ggml_type;
-        }
+    const wf_gguf_tensor *first = wf_build_find(b, l[0].tensor, "weight");
+    uint32_t alike = 1;
+    for (bool same = b->stack_weights && first; same && alike < n; alike += same) {
+        const wf_gguf_tensor *t = wf_build_find(b, l[alike].tensor, "weight");
+        same = t && t->ggml_type == first->ggml_type;
     }
-    b->layer = at;
     return alike;
 }

@@ -44,6 +44,25 @@ static wf_plan_line whole_line(const wf_node *n, uint32_t queue)
     return l;
 }
 
+/* Where the line of node i belongs: before that of the next op of its layer that has one. Layers may differ in their ops, for one fuses
+ * what another cannot. */
+static size_t place_of(const wf_plan *p, const wf_graph *g, size_t i)
+{
+    for (size_t next = i + 1; next < g->n_nodes && g->nodes[next].layer == g->nodes[i].layer; next++) {
+        const wf_plan_line *l = wf_plan_find_line(p, &g->nodes[next]);
+        if (l) return (size_t)(l - p->lines);
+    }
+    return p->n_lines;
+}
+
+static weft_status insert_line(wf_plan *p, size_t at, const wf_plan_line *l)
+{
+    WF_TRY(wf_plan_add_line(p, l));
+    memmove(p->lines + at + 1, p->lines + at, (p->n_lines - 1 - at) * sizeof *l);
+    p->lines[at] = *l;
+    return WEFT_OK;
+}
+
 /* Every op whole, on queue 0; page copies on a queue of their own or there, too. */
 static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *out)
 {
@@ -52,7 +71,7 @@ static weft_status whole_plan(const wf_graph *g, uint32_t swap_queue, wf_plan *o
         const wf_node *n = &g->nodes[i];
         if (wf_plan_find_line(out, n)) continue;
         wf_plan_line l = whole_line(n, swaps(n) ? swap_queue : 0);
-        WF_TRY(wf_plan_add_line(out, &l));
+        WF_TRY(insert_line(out, place_of(out, g, i), &l));
     }
     return WEFT_OK;
 }

@@ -24,6 +24,22 @@ static void test_sequential(void **state)
     wf_graph_free(&g);
 }
 
+/* One layer fuses what another does not: its op has a place among those of the other layers, and steps run in the order of the graph. */
+static void test_layers_differ(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    for (size_t i = 0; i < g.n_nodes; i++)
+        if (g.nodes[i].layer && !strcmp(g.nodes[i].name, "rope")) strcpy(g.nodes[i].name, "turn");
+    wf_plans all = sequential(&g, false);
+    assert_int_equal(all.list[0].n_lines, 4 + 1 + 6 + 1 + 4);
+    assert_int_equal(wf_plans_finish(&g, &all, 128), WEFT_OK);
+    assert_int_equal(all.list[0].n_nanos, g.n_nodes);
+    for (size_t i = 0; i < g.n_nodes; i++) assert_int_equal(all.list[0].nanos[i].node, i);
+    wf_plans_free(&all);
+    wf_graph_free(&g);
+}
+
 /* Values that live at the same time never share a buffer, except a residual handed on in place. */
 static void test_buffers_disjoint(void **state)
 {
@@ -365,7 +381,7 @@ static void test_too_many_ranges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_buffers_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
+        cmocka_unit_test(test_sequential),   cmocka_unit_test(test_layers_differ), cmocka_unit_test(test_buffers_disjoint), cmocka_unit_test(test_two_queues), cmocka_unit_test(test_named_ranges), cmocka_unit_test(test_all_cut_at_decode),
         cmocka_unit_test(test_boundaries),   cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_buckets),    cmocka_unit_test(test_copy_queue),
         cmocka_unit_test(test_collective),   cmocka_unit_test(test_bad_plans),      cmocka_unit_test(test_errors_name_the_line), cmocka_unit_test(test_round_trip), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_work),         cmocka_unit_test(test_too_many_ranges),
