@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Writes the kernel sources as a C table: embed.py OUT.c OUT.d LIBEXECDIR FOLDER
+"""Writes the kernel sources as a C table: embed.py OUT.c OUT.d LIBEXECDIR FOLDER...
 
-All of the folder: kernels, the parts that they include, formats. A name is the path below it. OUT.d names for ninja what was read, folders
-too, for a new file counts as well. An `#include` of what is not there is an error here, not at the first use of the kernel. Texts are byte
-arrays: string literals have a portable limit of 4095 characters.
+All of the folders: kernels, the parts that they include, formats, their lists of numbers. A name is the path below its folder. OUT.d names
+for ninja what was read, folders too, for a new file counts as well. An `#include` of what is not there is an error here, not at the first
+use of the kernel. Texts are byte arrays: string literals have a portable limit of 4095 characters.
 """
 import pathlib
 import re
 import sys
 
 
-def read(folder):
-    """The bytes of each file by name."""
-    files = sorted(p for p in folder.rglob("*") if p.suffix in (".cl", ".clh"))
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in files}
+def read(folders):
+    """The path of each file by name."""
+    files = [(folder, p) for folder in folders for p in sorted(folder.rglob("*")) if p.suffix in (".cl", ".clh", ".def")]
+    return {p.relative_to(folder).as_posix(): p for folder, p in files}
 
 
 def missing(texts):
@@ -28,19 +28,20 @@ def table(texts, libexec):
     return lines + [f'const char wf_cl_libexec[] = "{libexec}";', ""]
 
 
-def depfile(out, folder, texts):
-    folders = [p for p in (folder, *folder.rglob("*")) if p.is_dir()]
-    return f"{out}: " + " ".join(str(p).replace(" ", "\\ ") for p in [*folders, *(folder / name for name in texts)]) + "\n"
+def depfile(out, folders, files):
+    folders = [p for folder in folders for p in (folder, *folder.rglob("*")) if p.is_dir()]
+    return f"{out}: " + " ".join(str(p).replace(" ", "\\ ") for p in [*folders, *files]) + "\n"
 
 
-def main(out, dep, libexec, folder):
-    folder = pathlib.Path(folder).resolve()
-    texts = read(folder)
+def main(out, dep, libexec, *folders):
+    folders = [pathlib.Path(folder).resolve() for folder in folders]
+    files = read(folders)
+    texts = {name: p.read_bytes() for name, p in files.items()}
     wrong = missing(texts)
     if wrong:
         sys.exit("\n".join(wrong))
     pathlib.Path(out).write_text("\n".join(table(texts, libexec)))
-    pathlib.Path(dep).write_text(depfile(out, folder, texts))
+    pathlib.Path(dep).write_text(depfile(out, folders, files.values()))
 
 
 main(*sys.argv[1:])

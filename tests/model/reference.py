@@ -2,7 +2,8 @@
 """Logits of a GGUF model in float64: the truth that every backend is compared with.
 
 Independent on purpose: it shares no code with weft nor with gguf_write.py, reads the file by itself
-and computes everything in plain numpy, in double precision, over the dequantised weights.
+and computes everything in plain numpy, in double precision, over the dequantised weights. Of weft it takes
+only the lists of numbers of IQ2 and IQ3 (src/tensor/quant/grids).
 
     reference.py FILE --tokens 1,2,3 OUT.npy       logits [tokens, vocabulary]; of experts also how close a choice was
     reference.py FILE --tokens 1 --generate 20     greedy ids, one a line
@@ -11,7 +12,10 @@ and computes everything in plain numpy, in double precision, over the dequantise
 """
 
 import argparse
+import functools
 import mmap
+import pathlib
+import re
 import struct
 import sys
 
@@ -197,6 +201,71 @@ def iq4_xs(b, e):
     return f64(b['d']) * scale * IQ4[nibble(b['qs'][:, 16 * g : 16 * g + 16], e % 32)]
 
 
+GRIDS = pathlib.Path(__file__).resolve().parents[2] / 'src/tensor/quant/grids'
+EIGHTS = np.array([8, 25, 43, 0], np.float64)
+FOURS = {'iq3_xxs': np.array([4, 12, 20, 28, 36, 44, 52, 62], np.float64), 'iq3_s': np.arange(1, 16, 2, np.float64)}
+
+
+@functools.cache
+def grid(name):
+    """[entries, weights of an entry]."""
+    text = (GRIDS / f'{name}.def').read_text(encoding='utf-8')
+    entries = np.array([int(e, 16) for e in re.findall('0x[0-9a-f]{4}', text)])[:, None]
+    if name in FOURS:
+        return FOURS[name][entries >> 4 * np.arange(4) & 7]
+    return EIGHTS[entries >> 2 * np.arange(8) & 3]
+
+
+def sign(bits, i):
+    return 1 - 2 * f64(bits >> i & 1)
+
+
+def seven_signs(bits, i):
+    """Bit 7 makes the number of minuses even."""
+    return sign(bits, i) if i < 7 else 1 - 2 * f64(sum(bits >> k & 1 for k in range(7)) % 2)
+
+
+def odd(scale):
+    return 2 * f64(scale) + 1
+
+
+def iq2_xxs(b, e):
+    group, at = divmod(e, 32)
+    word = b['groups']['word'][:, group]
+    weight = grid('iq2_xxs')[b['groups']['q'][:, group, at // 8], at % 8] * seven_signs(word >> 7 * (at // 8) & 127, at % 8)
+    return f64(b['d']) / 8 * odd(word >> 28) * weight
+
+
+def iq2_xs(b, e):
+    q = b['qs'][:, e // 8]
+    weight = grid('iq2_xs')[q & 511, e % 8] * seven_signs(q >> 9, e % 8)
+    return f64(b['d']) / 8 * odd(nibble_of(b['scales'], e // 16)) * weight
+
+
+def iq2_s(b, e):
+    i = e // 8
+    entry = b['qs'][:, i] | (b['qh'][:, i // 4].astype(int) >> 2 * (i % 4) & 3) << 8
+    weight = grid('iq2_s')[entry, e % 8] * sign(b['signs'][:, i], e % 8)
+    return f64(b['d']) / 8 * odd(nibble_of(b['scales'], e // 16)) * weight
+
+
+def iq3_xxs(b, e):
+    word = b['words'][:, e // 32]
+    weight = grid('iq3_xxs')[b['qs'][:, e // 4], e % 4] * seven_signs(word >> 7 * (e % 32 // 8) & 127, e % 8)
+    return f64(b['d']) / 4 * odd(word >> 28) * weight
+
+
+def iq3_s(b, e):
+    i = e // 4
+    entry = b['qs'][:, i] | (b['qh'][:, i // 8].astype(int) >> i % 8 & 1) << 8
+    weight = grid('iq3_s')[entry, e % 4] * sign(b['signs'][:, e // 8], e % 8)
+    return f64(b['d']) * odd(nibble_of(b['scales'], e // 32)) * weight
+
+
+def nibble_of(scales, i):
+    return scales[:, i // 2] >> 4 * (i % 2) & 15
+
+
 def mxfp4(b, e):
     return np.exp2(f64(b['e']) - 127) * FP4[nibble(b['qs'], e)]
 
@@ -214,7 +283,12 @@ BLOCKS = {
     12: blocks(256, q4_k, D, DMIN, ('scales', 'u1', 12), ('qs', 'u1', 128)),
     13: blocks(256, q5_k, D, DMIN, ('scales', 'u1', 12), ('qh', 'u1', 32), ('qs', 'u1', 128)),
     14: blocks(256, q6_k, ('ql', 'u1', 128), ('qh', 'u1', 64), ('scales', 'i1', 16), D),
+    16: blocks(256, iq2_xxs, D, ('groups', [('q', 'u1', 4), ('word', '<u4')], 8)),
+    17: blocks(256, iq2_xs, D, ('qs', '<u2', 32), ('scales', 'u1', 8)),
+    18: blocks(256, iq3_xxs, D, ('qs', 'u1', 64), ('words', '<u4', 8)),
     20: blocks(32, iq4_nl, D, ('qs', 'u1', 16)),
+    21: blocks(256, iq3_s, D, ('qs', 'u1', 64), ('qh', 'u1', 8), ('signs', 'u1', 32), ('scales', 'u1', 4)),
+    22: blocks(256, iq2_s, D, ('qs', 'u1', 32), ('signs', 'u1', 32), ('qh', 'u1', 8), ('scales', 'u1', 8)),
     23: blocks(256, iq4_xs, D, ('scales_h', '<u2'), ('scales_l', 'u1', 4), ('qs', 'u1', 128)),
     39: blocks(32, mxfp4, ('e', 'u1'), ('qs', 'u1', 16)),
 }

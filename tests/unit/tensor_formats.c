@@ -188,7 +188,10 @@ static const struct bounds {
 /* Weights that share a scale. */
 static size_t group_of(enum wf_dtype t)
 {
-    return t == WF_Q2_K || t == WF_Q3_K || t == WF_Q6_K ? 16 : WF_MIN(wf_dtypes[t].block, 32u);
+    switch (t) {
+    case WF_Q2_K: case WF_Q3_K: case WF_Q6_K: case WF_IQ2_XS: case WF_IQ2_S: return 16;
+    default: return WF_MIN(wf_dtypes[t].block, 32u);
+    }
 }
 
 /* Largest error allowed for one weight. */

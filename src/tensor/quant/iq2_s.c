@@ -1,0 +1,49 @@
+/* iq2_s: 256 weights a block in 16 groups of 16, as grid.h says, with all signs. Of the ten bits of an entry's number the lower eight are a
+ * byte of q, the upper two bits 2 (i % 4) of high[i / 4]. Scales are halves of bytes. */
+#include "tensor/quant/grid.h"
+
+struct block {
+    uint16_t d; /* f16 */
+    uint8_t q[WF_SUPER / 8];
+    uint8_t signs[WF_SUPER / 8];
+    uint8_t high[WF_SUPER / 32];
+    uint8_t scales[WF_SUPER / 32];
+};
+_Static_assert(sizeof(struct block) == 82, "IQ2_S block");
+
+static const uint16_t entries[1024] = {
+#include "tensor/quant/grids/iq2_s.def"
+};
+static const wf_grid grid = {entries, WF_LEN(entries), 8, 16, 3, {8, 25, 43}, 0.125f, false};
+
+static void take(const void *block, wf_grid_block *out)
+{
+    struct block k;
+    memcpy(&k, block, sizeof k);
+    out->d = k.d;
+    memcpy(out->signs, k.signs, sizeof k.signs);
+    wf_grid_halves_take(k.scales, WF_SUPER / 16, out->scale);
+    for (int i = 0; i < WF_SUPER / 8; i++) out->entry[i] = (uint16_t)(k.q[i] | (k.high[i / 4] >> i % 4 * 2 & 3) << 8);
+}
+
+static void put(const wf_grid_block *in, void *block)
+{
+    struct block k = {.d = in->d};
+    memcpy(k.signs, in->signs, sizeof k.signs);
+    wf_grid_halves_put(in->scale, WF_SUPER / 16, k.scales);
+    for (int i = 0; i < WF_SUPER / 8; i++) {
+        k.q[i] = (uint8_t)in->entry[i];
+        k.high[i / 4] |= (uint8_t)(in->entry[i] >> 8 << i % 4 * 2);
+    }
+    memcpy(block, &k, sizeof k);
+}
+
+void wf_decode_iq2_s(const void *src, float *dst, size_t n)
+{
+    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+}
+
+void wf_encode_iq2_s(const float *src, void *dst, size_t n)
+{
+    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
+}

@@ -1,0 +1,45 @@
+/* iq2_xs: 256 weights a block in 16 groups of 16, as grid.h says, with an even number of minuses. For each eight weights there are 16 bits:
+ * nine of the entry's number, then seven signs. Scales are halves of bytes. */
+#include "tensor/quant/grid.h"
+
+struct block {
+    uint16_t d; /* f16 */
+    uint16_t q[WF_SUPER / 8];
+    uint8_t scales[WF_SUPER / 32];
+};
+_Static_assert(sizeof(struct block) == 74, "IQ2_XS block");
+
+static const uint16_t entries[512] = {
+#include "tensor/quant/grids/iq2_xs.def"
+};
+static const wf_grid grid = {entries, WF_LEN(entries), 8, 16, 3, {8, 25, 43}, 0.125f, true};
+
+static void take(const void *block, wf_grid_block *out)
+{
+    struct block k;
+    memcpy(&k, block, sizeof k);
+    out->d = k.d;
+    wf_grid_halves_take(k.scales, WF_SUPER / 16, out->scale);
+    for (int i = 0; i < WF_SUPER / 8; i++) {
+        out->entry[i] = k.q[i] & 511;
+        out->signs[i] = wf_grid_eight_signs(k.q[i] >> 9);
+    }
+}
+
+static void put(const wf_grid_block *in, void *block)
+{
+    struct block k = {.d = in->d};
+    wf_grid_halves_put(in->scale, WF_SUPER / 16, k.scales);
+    for (int i = 0; i < WF_SUPER / 8; i++) k.q[i] = (uint16_t)(in->entry[i] | (in->signs[i] & 127) << 9);
+    memcpy(block, &k, sizeof k);
+}
+
+void wf_decode_iq2_xs(const void *src, float *dst, size_t n)
+{
+    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+}
+
+void wf_encode_iq2_xs(const float *src, void *dst, size_t n)
+{
+    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
+}

@@ -1,0 +1,47 @@
+/* iq2_xxs: 256 weights a block in eight groups of 32, as grid.h says, with an even number of minuses. A group is four bytes, the numbers of
+ * its entries, and a word as in IQ3_XXS. */
+#include "tensor/quant/grid.h"
+
+struct block {
+    uint16_t d; /* f16 */
+    struct {
+        uint8_t q[4], word[4];
+    } groups[WF_SUPER / 32];
+};
+_Static_assert(sizeof(struct block) == 66, "IQ2_XXS block");
+
+static const uint16_t entries[256] = {
+#include "tensor/quant/grids/iq2_xxs.def"
+};
+static const wf_grid grid = {entries, WF_LEN(entries), 8, 32, 3, {8, 25, 43}, 0.125f, true};
+
+static void take(const void *block, wf_grid_block *out)
+{
+    struct block k;
+    memcpy(&k, block, sizeof k);
+    out->d = k.d;
+    for (int g = 0; g < WF_SUPER / 32; g++) {
+        for (int i = 0; i < 4; i++) out->entry[4 * g + i] = k.groups[g].q[i];
+        out->scale[g] = wf_grid_word_take(k.groups[g].word, out->signs + 4 * g);
+    }
+}
+
+static void put(const wf_grid_block *in, void *block)
+{
+    struct block k = {.d = in->d};
+    for (int g = 0; g < WF_SUPER / 32; g++) {
+        for (int i = 0; i < 4; i++) k.groups[g].q[i] = (uint8_t)in->entry[4 * g + i];
+        wf_grid_word_put(in->scale[g], in->signs + 4 * g, k.groups[g].word);
+    }
+    memcpy(block, &k, sizeof k);
+}
+
+void wf_decode_iq2_xxs(const void *src, float *dst, size_t n)
+{
+    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+}
+
+void wf_encode_iq2_xxs(const float *src, void *dst, size_t n)
+{
+    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
+}

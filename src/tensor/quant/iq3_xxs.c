@@ -1,0 +1,42 @@
+/* iq3_xxs: 256 weights a block in eight groups of 32, as grid.h says, with an even number of minuses. The eight numbers of a group's entries
+ * are bytes; its word has seven signs of each eight weights, and in the upper four bits the scale. */
+#include "tensor/quant/grid.h"
+
+struct block {
+    uint16_t d; /* f16 */
+    uint8_t q[WF_SUPER / 4];
+    uint8_t words[WF_SUPER / 32][4];
+};
+_Static_assert(sizeof(struct block) == 98, "IQ3_XXS block");
+
+static const uint16_t entries[256] = {
+#include "tensor/quant/grids/iq3_xxs.def"
+};
+static const wf_grid grid = {entries, WF_LEN(entries), 4, 32, 8, {4, 12, 20, 28, 36, 44, 52, 62}, 0.25f, true};
+
+static void take(const void *block, wf_grid_block *out)
+{
+    struct block k;
+    memcpy(&k, block, sizeof k);
+    out->d = k.d;
+    for (int i = 0; i < WF_SUPER / 4; i++) out->entry[i] = k.q[i];
+    for (int g = 0; g < WF_SUPER / 32; g++) out->scale[g] = wf_grid_word_take(k.words[g], out->signs + 4 * g);
+}
+
+static void put(const wf_grid_block *in, void *block)
+{
+    struct block k = {.d = in->d};
+    for (int i = 0; i < WF_SUPER / 4; i++) k.q[i] = (uint8_t)in->entry[i];
+    for (int g = 0; g < WF_SUPER / 32; g++) wf_grid_word_put(in->scale[g], in->signs + 4 * g, k.words[g]);
+    memcpy(block, &k, sizeof k);
+}
+
+void wf_decode_iq3_xxs(const void *src, float *dst, size_t n)
+{
+    wf_grid_decode(&grid, sizeof(struct block), take, src, dst, n);
+}
+
+void wf_encode_iq3_xxs(const float *src, void *dst, size_t n)
+{
+    wf_grid_encode(&grid, sizeof(struct block), put, src, dst, n);
+}
