@@ -1,5 +1,6 @@
 """Large bodies: what they may take of the server's memory, and of the time of others. After each a good request gets the same answer
 as before."""
+import contextlib
 import json
 import random
 import socket
@@ -225,6 +226,15 @@ class Replies(serve.Unharmed):
         for i, text in texts.items():
             tokens = [bytes(t["bytes"]) for t in choices[i] if t["token"] not in ("<s>", "</s>")]
             self.assertEqual(b"".join(tokens).decode("utf-8", "replace"), text)
+
+    def test_stream_of_a_prompt(self):
+        """So do the log probabilities of a prompt, which are all there at once: no event has all of them."""
+        with contextlib.closing(self.s.connect()) as c:
+            c.request("POST", "/v1/completions", body=json.dumps({"prompt": words(300), "echo": True, "logprobs": 20, "max_tokens": 1, "stream": True}))
+            events = [json.loads(line[6:]) for line in c.getresponse() if line.startswith(b"data: {")]
+        tokens = [len(x["logprobs"]["tokens"]) for e in events for x in e["choices"] if x["logprobs"]]
+        self.assertGreater(sum(tokens), 200)
+        self.assertLess(max(tokens), 60)
 
 
 class Leaving(serve.Unharmed):
