@@ -1,8 +1,10 @@
 #!/bin/sh
 # The CPU path on processors that this machine is not, emulated: op_test, with small problems of every op and format.
-#   emulated.sh arm SOURCE_ROOT             compiled for 64-bit ARM, without warnings: NEON and the dot product
-#   emulated.sh x86 OP_TEST MODEL KERNELS   the build's own program; MODEL is a processor without AVX-512, say, on which an
-#                                           instruction of AVX-512 would end it
+#   emulated.sh arm SOURCE_ROOT                   compiled for 64-bit ARM, without warnings: NEON and the dot product
+#   emulated.sh x86 OP_TEST MODEL LEVEL KERNELS   the build's own program; MODEL is a processor without AVX-512, say, on which an
+#                                                 instruction of AVX-512 would end it. LEVEL is how much of op_test: quick, or tiny, a
+#                                                 few problems of each kernel, since emulated AVX2 takes 20 minutes for all formats,
+#                                                 which `op cpu` gives the same kernels without an emulator
 # KERNELS: words in the names of kernels, each of which must run. AVX-512 and AMX run in no emulator that Debian 12 has; `op cpu` names
 # what it could not run.
 set -u
@@ -46,9 +48,9 @@ arm() {
 
 x86() {
     need qemu-x86_64
-    program=$1 model=$2
-    shift 2
-    qemu-x86_64 -cpu "$model" "$program" cpu --quick >"$dir/log" 2>&1
+    program=$1 model=$2 level=$3
+    shift 3
+    qemu-x86_64 -cpu "$model" "$program" cpu "--$level" >"$dir/log" 2>&1
     judge $? "$@"
 }
 
