@@ -1,10 +1,13 @@
 /* argmax, one work-group a row: y[m] = the first column that holds the largest x; -1 - k for the first x[m, k]
  * that is no finite number.
  *
- * Work-item i looks at columns i, i + WG, ...; the WG bests become one as a tree in local memory. Of what is
+ * Work-item i looks at columns i, i + WG, ..., of which it loads AHEAD together; the WG bests become one as a tree in local memory. Of what is
  * no number the lowest column wins, of equal numbers too. WG is a power of two.
  */
 #include "common.clh"
+#ifndef AHEAD
+#define AHEAD 8
+#endif
 
 /* Is (v, k) to be kept rather than (w, j)? Broken columns count as above every number. */
 bool before(float v, uint k, float w, uint j)
@@ -21,9 +24,16 @@ KERNEL void argmax(IN(x), OUT(y), uint M, uint K, uint x_stride)
         const __global float *x = IN_AT(float, x) + (ulong)m * x_stride;
         float best = -INFINITY;
         uint where = UINT_MAX;
-        for (uint k = lid; k < K; k += WG) {
-            float v = isfinite(x[k]) ? x[k] : INFINITY;
-            if (before(v, k, best, where)) best = v, where = k;
+        for (uint first = lid; first < K; first += WG * AHEAD) {
+            float v[AHEAD];
+#pragma unroll
+            for (uint i = 0; i < AHEAD; i++) v[i] = x[min(first + i * WG, K - 1)]; /* the last column may come again: it changes nothing */
+#pragma unroll
+            for (uint i = 0; i < AHEAD; i++) {
+                uint k = min(first + i * WG, K - 1);
+                float w = isfinite(v[i]) ? v[i] : INFINITY;
+                if (before(w, k, best, where)) best = w, where = k;
+            }
         }
         top[lid] = best;
         at[lid] = where;
