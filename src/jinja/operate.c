@@ -35,6 +35,13 @@ static int64_t floor_div(wf_jrun *r, int64_t a, int64_t b)
     return a / b - (a % b && (a < 0) != (b < 0));
 }
 
+/* Its sign is that of b. No step overflows: the rest is smaller than b, and they are only added where their signs differ. */
+static int64_t floor_mod(int64_t a, int64_t b)
+{
+    int64_t rest = b == -1 ? 0 : a % b;
+    return rest && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
 static wf_jvalue on_integers(wf_jrun *r, enum wf_jop op, int64_t a, int64_t b)
 {
     int64_t x = 0;
@@ -44,7 +51,7 @@ static wf_jvalue on_integers(wf_jrun *r, enum wf_jop op, int64_t a, int64_t b)
     case WF_JSUB: over = __builtin_sub_overflow(a, b, &x); break;
     case WF_JMUL: over = __builtin_mul_overflow(a, b, &x); break;
     case WF_JFLOORDIV: x = floor_div(r, a, b); break;
-    case WF_JMOD: x = b == -1 ? 0 : a - floor_div(r, a, b) * b; break;
+    case WF_JMOD: x = floor_mod(a, b); break;
     default: x = int_power(r, a, b); break;
     }
     if (over) too_large(r);
