@@ -1,15 +1,26 @@
-/* budget: the memory that all requests together may take. A little is always granted, so that what is large has no effect on what
- * is small: above its limit a budget grows by that much per connection at most. */
+/* budget: the memory that requests may take, each client's and all together. A little is always granted, so that what is large has no
+ * effect on what is small: above its limit a budget grows by that much per connection at most. */
 #include "serve/internal.h"
+#include "serve/places.h"
+
+static bool take(wf_budget *b, atomic_size_t *own, size_t more, bool granted)
+{
+    size_t used = atomic_fetch_add(&b->used, more), of_client = atomic_fetch_add(own, more);
+    if (granted || wf_places_allow(2 * b->limit, used, of_client, more)) return true;
+    atomic_fetch_sub(&b->used, more);
+    atomic_fetch_sub(own, more);
+    return false;
+}
 
 /* Sets what a job holds to `bytes`; false: more than is left, and nothing changes. */
-static bool hold(wf_budget *b, size_t *held, size_t bytes, size_t granted)
+static bool hold(const wf_job *j, wf_budget *b, size_t *held, size_t bytes, size_t granted)
 {
-    size_t used = atomic_load(&b->used), next;
-    do {
-        next = used - *held + bytes;
-        if (bytes > *held && bytes > granted && next > b->limit) return false;
-    } while (!atomic_compare_exchange_weak(&b->used, &used, next));
+    atomic_size_t *own = &b->of[j->client % WF_CLIENT_SLOTS];
+    if (bytes > *held && !take(b, own, bytes - *held, bytes <= granted)) return false;
+    if (bytes < *held) {
+        atomic_fetch_sub(&b->used, *held - bytes);
+        atomic_fetch_sub(own, *held - bytes);
+    }
     *held = bytes;
     return true;
 }
@@ -25,7 +36,7 @@ static size_t prompt_bytes(const wf_job *j)
 static bool hold_body(wf_job *j, size_t bytes, size_t granted)
 {
     wf_budget *b = &j->server->bodies;
-    return hold(b, &j->body_held, bytes, granted) ||
+    return hold(j, b, &j->body_held, bytes, granted) ||
            wf_refuse(&j->refusal, 503, "", "the server is busy: requests take the %zu bytes of --max-body-memory; try again later", b->limit);
 }
 
@@ -41,7 +52,7 @@ bool wf_budget_prompts(wf_job *j)
 
 bool wf_budget_reply(wf_job *j, size_t bytes)
 {
-    return hold(&j->server->replies, &j->reply_held, bytes, WF_SMALL_BODY);
+    return hold(j, &j->server->replies, &j->reply_held, bytes, WF_SMALL_BODY);
 }
 
 void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r)
@@ -52,6 +63,6 @@ void wf_budget_refuse_reply(const wf_job *j, wf_http_error *r)
 
 void wf_budget_end(wf_job *j)
 {
-    hold(&j->server->bodies, &j->body_held, 0, 0);
-    hold(&j->server->replies, &j->reply_held, 0, 0);
+    hold(j, &j->server->bodies, &j->body_held, 0, 0);
+    hold(j, &j->server->replies, &j->reply_held, 0, 0);
 }

@@ -247,19 +247,20 @@ static wf_mhd send_preflight(wf_job *j)
 
 /* ---- from the first header to the last byte -------------------------------------------------------------- */
 
-/* A connection without a valid key counts as one that asks for nothing. */
+/* A connection without a valid key counts as one that asks for nothing, also where none is needed. */
 static void count_request(wf_job *j)
 {
     wf_server *s = j->server;
     bool open = j->route && j->route->open;
-    if (!j->socket || j->refusal.status == 401) return;
+    if (!j->socket || j->refusal.status == 401 || (open && s->n_keys)) return;
     pthread_mutex_lock(&s->lock);
     j->socket->asked = true;
+    j->socket->client = j->client;
     j->socket->since_ns = wf_now_ns(); /* its body has as much time as its head had */
-    j->socket->known |= !j->refusal.status && !(open && s->n_keys);
+    j->socket->known |= !j->refusal.status;
     bool over = ++s->n_asked > s->p.max_connections;
     pthread_mutex_unlock(&s->lock);
-    if (!over || open || j->refusal.status) return;
+    if (!over || open || j->refusal.status || wf_conn_displace(s, j->client)) return;
     wf_refuse(&j->refusal, 503, "", "the server is busy: %u connections have requests, as many as are possible; try again later",
               s->p.max_connections);
     j->close = true;

@@ -220,6 +220,7 @@ struct wf_job {
     bool close; /* no request can follow on this connection */
     wf_http_error refusal; /* error found in the headers; sent after the body has arrived */
     wf_job *next_body;     /* under work.lock: the next one that waits to be read */
+    unsigned turn; /* of its client among the bodies that wait: they come in the order of turns */
     bool read;             /* the body has been read, or need not be any more */
     bool admitted;         /* shutdown waits for it */
     atomic_uint places;    /* its sequences that run or wait */
@@ -363,9 +364,11 @@ unsigned wf_work_waiting(wf_server *s);
 
 /* ---- budget.c -------------------------------------------------------------------------------------------- */
 
+/* Clients whose numbers end alike share what is counted by client. */
+#define WF_CLIENT_SLOTS 256
 typedef struct wf_budget {
-    atomic_size_t used;
-    size_t limit;
+    atomic_size_t used, of[WF_CLIENT_SLOTS]; /* by all, by client */
+    size_t limit; /* of one client; all together may take twice as much (places.h) */
 } wf_budget;
 /* A job holds `bytes` from now on, instead of what it held; false: there is no room, nothing changes, and refusal is set. */
 bool wf_budget_body(wf_job *j, size_t bytes);
@@ -416,7 +419,8 @@ uint64_t wf_client_of(const wf_job *j);
 typedef struct wf_conn { /* a connection of the library; used to find those that never finish a request */
     struct wf_conn *prev, *next;
     int fd;
-    bool asked;        /* the head of a request has arrived, which is not answered yet */
+    uint64_t client;   /* who asked last */
+    bool asked;        /* the head of a request has arrived, which is not answered yet; with keys, one that showed its key */
     bool known;        /* a request was admitted: with an API key, if keys are needed */
     bool evicted;      /* it has to make room */
     bool busy;         /* a whole request has arrived and is being answered */
@@ -456,8 +460,11 @@ struct wf_server {
     uint32_t n_asked; /* of these, with a request */
 };
 
-/* Chooses the oldest connection that asks for nothing, first among those that never did, to make room. Returns its fd; -1: none. */
+/* Chooses a connection to make room: the oldest that asks for nothing, first among those that never did; else the oldest whose request has
+ * not arrived whole, of the client that has most. Returns its fd; -1: none. */
 int wf_conn_evict(wf_server *s);
+/* Ends such a connection of a client that has more requests than this one, which has begun another. false: none has. */
+bool wf_conn_displace(wf_server *s, uint64_t client);
 bool wf_http_start(wf_server *s);
 void wf_http_stop(wf_server *s); /* allowed if it was not started */
 bool wf_keys_load(wf_server *s);

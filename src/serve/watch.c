@@ -3,6 +3,7 @@
 #include "serve/internal.h"
 
 #include <errno.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -43,20 +44,71 @@ static bool is_late(const wf_server *s, const wf_conn *c, uint64_t now)
     return !c->busy && now > c->since_ns + seconds * 1000000000ull;
 }
 
-int wf_conn_evict(wf_server *s)
+/* ---- who makes room ------------------------------------------------------------------------------------- */
+
+/* Does it make room sooner than the other? */
+static bool is_sooner(const wf_conn *c, const wf_conn *other)
+{
+    return !other || c->known < other->known || (c->known == other->known && c->since_ns < other->since_ns);
+}
+
+static wf_conn *longest_idle(const wf_server *s)
 {
     wf_conn *best = NULL;
-    pthread_mutex_lock(&s->lock);
+    for (wf_conn *c = s->conns; c; c = c->next)
+        if (!c->asked && !c->busy && !c->evicted && is_sooner(c, best)) best = c;
+    return best;
+}
+
+static void count_requests(const wf_server *s, uint32_t n[WF_CLIENT_SLOTS])
+{
+    memset(n, 0, WF_CLIENT_SLOTS * sizeof *n);
+    for (const wf_conn *c = s->conns; c; c = c->next) n[c->client % WF_CLIENT_SLOTS] += c->asked && !c->evicted;
+}
+
+/* The oldest whose request has not arrived whole, of the client that has most requests. */
+static wf_conn *greediest(const wf_server *s, const uint32_t n[WF_CLIENT_SLOTS])
+{
+    wf_conn *best = NULL;
     for (wf_conn *c = s->conns; c; c = c->next) {
-        if (c->asked || c->evicted) continue;
-        bool sooner = !best || c->known < best->known || (c->known == best->known && c->since_ns < best->since_ns);
-        if (sooner) best = c;
+        if (!c->asked || c->busy || c->evicted) continue;
+        uint32_t own = n[c->client % WF_CLIENT_SLOTS], most = best ? n[best->client % WF_CLIENT_SLOTS] : 0;
+        if (own > most || (own == most && c->since_ns < best->since_ns)) best = c;
     }
-    if (best) best->evicted = true;
-    int fd = best ? best->fd : -1;
+    return best;
+}
+
+int wf_conn_evict(wf_server *s)
+{
+    uint32_t n[WF_CLIENT_SLOTS];
+    pthread_mutex_lock(&s->lock);
+    wf_conn *c = longest_idle(s);
+    if (!c) {
+        count_requests(s, n);
+        c = greediest(s, n);
+    }
+    if (c) c->evicted = true;
+    int fd = c ? c->fd : -1;
     pthread_mutex_unlock(&s->lock);
     return fd;
 }
+
+bool wf_conn_displace(wf_server *s, uint64_t client)
+{
+    uint32_t n[WF_CLIENT_SLOTS];
+    pthread_mutex_lock(&s->lock);
+    count_requests(s, n);
+    wf_conn *c = greediest(s, n);
+    bool any = c && n[c->client % WF_CLIENT_SLOTS] > n[client % WF_CLIENT_SLOTS];
+    if (any) {
+        c->evicted = true;
+        shutdown(c->fd, SHUT_RDWR);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return any;
+}
+
+/* ---- times ---------------------------------------------------------------------------------------------- */
 
 static void check_times(wf_server *s)
 {

@@ -2,10 +2,11 @@
  * probabilities as JSON, takes up to a second, during which an HTTP thread would serve none of its other connections. The request's own
  * connection is suspended meanwhile, and the request may be aborted. */
 #include "serve/internal.h"
+#include "serve/places.h"
 
 #include <sys/resource.h>
 
-#define MAX_WAITING 256
+#define MAX_WAITING 256 /* of one client; of all twice as many (places.h) */
 #define SHORT       (1u << 20) /* one thread takes only bodies of this length, so that they do not wait for those of many megabytes */
 #define NICE        10         /* threads that serve everybody go first */
 
@@ -21,14 +22,32 @@ static wf_job *take(wf_work *w, bool any)
     return j;
 }
 
-/* Behind all others; a reply before all bodies, since its work is done. */
-static void insert(wf_work *w, wf_job *j)
+/* Bodies of the same client that wait; its next turn, if they are none that of the body which comes next. */
+static unsigned waiting_of(const wf_work *w, const wf_job *j, unsigned *turn)
 {
+    unsigned n = 0;
+    const wf_job *first = w->first;
+    while (first && first->read) first = first->next_body;
+    *turn = first ? first->turn : 0;
+    for (const wf_job *other = first; other; other = other->next_body) {
+        if (other->client != j->client) continue;
+        *turn = other->turn + 1;
+        n++;
+    }
+    return n;
+}
+
+/* Clients take turns; a reply comes before all bodies, since its work is done. */
+static bool insert(wf_work *w, wf_job *j)
+{
+    unsigned own = waiting_of(w, j, &j->turn);
+    if (w->ending || (!j->read && !wf_places_allow(2 * MAX_WAITING, w->n_waiting, own, 1))) return false;
     wf_job **at = &w->first;
-    while (*at && (!j->read || (*at)->read)) at = &(*at)->next_body;
+    while (*at && ((*at)->read || (!j->read && (*at)->turn <= j->turn))) at = &(*at)->next_body;
     j->next_body = *at;
     *at = j;
     w->n_waiting++;
+    return true;
 }
 
 static wf_job *next(wf_work *w, bool any)
@@ -91,15 +110,14 @@ void wf_work_add(wf_job *j)
     wf_job_sleep(j);
     pthread_mutex_unlock(&j->lock);
     pthread_mutex_lock(&w->lock);
-    bool room = !w->ending && (j->read || w->n_waiting < MAX_WAITING);
-    if (room) insert(w, j);
+    bool room = insert(w, j);
     pthread_cond_broadcast(&w->more); /* not every thread takes it */
     pthread_mutex_unlock(&w->lock);
     if (room) return;
     if (j->read)
         wf_reply_write(j); /* the server ends, and its threads have */
     else
-        wf_refuse(&j->refusal, 503, "", "the server is busy: %d large requests wait to be read; try again later", MAX_WAITING);
+        wf_refuse(&j->refusal, 503, "", "the server is busy: as many large requests wait to be read as one client, or all, may have; try again later");
     wf_job_wake(j);
 }
 

@@ -150,6 +150,46 @@ class Full(serve.Unharmed):
             c.close()
         self.s.wait(lambda: self.s.complete().status == 200, "there is room again")
 
+    def fill(self, s, head, n=16, address="127.0.0.9"):
+        """So many connections of one client that begin a request each; s is full of them."""
+        conns = []
+        for _ in range(n):
+            c = socket.create_connection(("127.0.0.1", s.port), timeout=serve.PATIENCE, source_address=(address, 0))
+            c.sendall(head)
+            conns.append(c)
+        return conns
+
+    def test_one_client_begins_all(self):
+        """Bodies that never come make room, too: for /health, and for the requests of others as long as they have fewer."""
+        self.s.wait(lambda: self.s.sockets() == 0, "nobody else asks")
+        for head in (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+                     b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"):
+            conns = self.fill(self.s, head)
+            for _ in range(3):
+                self.assertEqual(self.s.get("/health").status, 200)
+                self.assertEqual(self.s.complete().text, self.want)
+            for c in conns:
+                c.close()
+            self.s.wait(lambda: self.s.sockets() == 0, "they have gone")
+
+    def test_all_begin_without_a_key(self):
+        """What needs no key gives no claim to a place, nor time for a body."""
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("secret\n")
+            keys.flush()
+            s = serve.Server("--api-key-file", keys.name, "--max-connections", 8, "--read-timeout", 1000, "--header-timeout", 2)
+            head = b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n"
+            conns = self.fill(s, head, 24)
+            self.assertEqual(s.get("/health").status, 200)
+            c = s.connect()
+            c.request("GET", "/v1/models", headers={"Authorization": "Bearer secret"})
+            self.assertEqual(c.getresponse().status, 200)
+            c.close()
+            for c in conns:
+                self.assertEqual(self.ended(c), b"")
+                c.close()
+            self.assertEqual(s.end()[0], 0)
+
     def test_header_time(self):
         """With keys to be shown a connection has little time for it, and an idle one that showed its key has more."""
         with tempfile.NamedTemporaryFile("w") as keys:

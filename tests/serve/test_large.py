@@ -284,6 +284,24 @@ class Leaving(serve.Unharmed):
         self.assertEqual(s.end()[0], 0)
 
 
+class Turns(serve.Unharmed):
+    """Bodies that wait are read in turns of their clients."""
+
+    def test_after_many_of_another(self):
+        body = json.dumps({"prompt": words(1_000_000)}).encode()
+        conns = []
+        for _ in range(40):
+            conns.append(socket.create_connection(("127.0.0.1", self.s.port), source_address=("127.0.0.9", 0)))
+            conns[-1].sendall(b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        self.s.until(lambda m: m["num_bodies_waiting"] >= 20, "many wait")
+        before = self.s.metrics()["num_bodies_waiting"]
+        self.assertEqual(self.s.complete(x="x" * 40_000).text, self.want)
+        self.assertGreater(self.s.metrics()["num_bodies_waiting"], before / 2)
+        for c in conns:
+            c.close()
+        self.s.until(lambda m: m["num_bodies_waiting"] == 0, "nobody waits")
+
+
 class Budget(serve.Unharmed):
     """Bodies and replies of all requests together; what is small has its place beside them."""
     ARGS = ["--max-body", "1M", "--max-body-memory", "4M", "--max-reply-memory", "256K"]
@@ -334,6 +352,19 @@ class Budget(serve.Unharmed):
         ids = self.s.post("/tokenize", {"prompt": words(200_000)}).json["tokens"]
         self.assertIn("--max-reply-memory", self.busy(self.s.post("/detokenize", {"tokens": ids})))
         self.assertEqual(self.s.post("/detokenize", {"tokens": ids[:1000]}).status, 200)
+
+    def test_bodies_of_another(self):
+        """A client that takes all that it can leaves others enough for a body."""
+        conns = []
+        for i in range(5):
+            conns.append(socket.create_connection(("127.0.0.1", self.s.port), source_address=("127.0.0.9", 0)))
+            conns[-1].sendall(self.HEAD.encode() + b" " * 900_000)
+            if i < 4:
+                self.s.until(lambda m, i=i: m["body_memory_bytes"] >= (i + 1) * 900_000, "its body has come")
+        self.assertEqual(self.s.complete(x="x" * 800_000).text, self.want)
+        for c in conns:
+            c.close()
+        self.s.until(lambda m: m["body_memory_bytes"] == 0, "all is given back")
 
 
 if __name__ == "__main__":
