@@ -88,9 +88,9 @@ static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_h
         return wf_refuse(r, 500, "", "out of memory");
     json_object_foreach(v, key, value)
     {
-        char *end;
-        long id = strtol(key, &end, 10);
-        if (!*key || *end || id < 0 || id >= n_vocab)
+        size_t digits = strspn(key, "0123456789");
+        long id = digits && digits < 10 && !key[digits] && (key[0] != '0' || digits == 1) ? strtol(key, NULL, 10) : -1;
+        if (id < 0 || id >= n_vocab)
             return wf_refuse(r, 400, "logit_bias",
                              "logit_bias has the key '%.40s', which is no token id from 0 to %u",
                              key, n_vocab - 1);

@@ -7,6 +7,7 @@ import unittest
 import cli
 
 # ESC as such, its 8-bit form in UTF-8 and alone, a bell, and a line break that would fake a line
+DEMO = os.path.join(os.path.dirname(__file__), "..", "..", "models", "demo.gguf")
 NASTY = b"a\x1b[31mb\xc2\x9b2Jc\x9bd\x07e\nweft: error: f"
 CONTROLS = [b"\x1b", b"\xc2\x9b", b"\x9b", b"\x07", b"\nweft: error: f"]
 
@@ -48,10 +49,11 @@ class Terminal(cli.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             bad = (os.path.join(folder, "absent", "x"), folder, "/dev/full")
             for args in (["run", "-p", "a", "-n", 2, "--timeline"], ["run", "-p", "a", "-n", 2, "--dump-plan"], ["plan", "--dump-plan"],
-                         ["perplexity", "--tokens", "1,2,3", "--logits"], ["calibrate", "-p", "One day there was a little girl who had a red ball.", "-o"]):
+                         ["perplexity", "--tokens", "1,2,3", "--logits"], ["calibrate", "-p", "One day there was a little girl who had a red ball.", "-o"],
+                         ["convert", "-m", DEMO, "--type", "Q8_0", "-o"]):
                 for path in bad:
                     with self.subTest(args=args, path=path):
-                        r = cli.weft(args[0], *cli.CPU, *args[1:], path)
+                        r = cli.weft(args[0], *(cli.CPU if args[0] != "convert" else ()), *args[1:], path)
                         self.assertEqual(r.code, cli.RUNTIME, r.err)
                         self.assertIn(f"cannot write {path}: ", r.err)
 

@@ -225,7 +225,7 @@ class Test:
         self.bad('the model itself', 2, 'is the model', '-m', copy, '-o', copy, '--type', 'F16', '--force')
         self.bad('the model by a link', 2, 'is the model', '-m', copy, '-o', self.top / 'link.gguf', '--type', 'F16', '--force')
         self.bad('a file that exists', 2, '--force', '-m', demo, '-o', keep, '--type', 'F16')
-        self.bad('a folder as output', 2, 'is no file', '-m', demo, '-o', self.top, '--type', 'F16')
+        self.bad('a folder as output', 1, 'is no file', '-m', demo, '-o', self.top, '--type', 'F16')
         self.bad('no such folder', 1, 'cannot write', '-m', demo, '-o', self.top / 'none' / 'new.gguf', '--type', 'F16')
         limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         self.bad('no room', 1, 'cannot write', '-m', demo, '-o', new, '--type', 'F16', before=limit)
