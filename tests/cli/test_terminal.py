@@ -7,7 +7,7 @@ import unittest
 import cli
 
 # ESC as such, its 8-bit form in UTF-8 and alone, a bell, and a line break that would fake a line
-DEMO = os.path.join(os.path.dirname(__file__), "..", "..", "models", "demo.gguf")
+DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
 NASTY = b"a\x1b[31mb\xc2\x9b2Jc\x9bd\x07e\nweft: error: f"
 CONTROLS = [b"\x1b", b"\xc2\x9b", b"\x9b", b"\x07", b"\nweft: error: f"]
 
