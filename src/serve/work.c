@@ -22,7 +22,7 @@ static wf_job *take(wf_work *w, bool any)
     return j;
 }
 
-/* Bodies of the same client that wait; its next turn, if they are none that of the body which comes next. */
+/* How many bodies of this client wait. Its next turn is behind them, or, if there are none, that of the body which comes next. */
 static unsigned waiting_of(const wf_work *w, const wf_job *j, unsigned *turn)
 {
     unsigned n = 0;

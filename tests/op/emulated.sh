@@ -3,8 +3,8 @@
 #   emulated.sh arm SOURCE_ROOT                   compiled for 64-bit ARM, without warnings: NEON and the dot product
 #   emulated.sh x86 OP_TEST MODEL LEVEL KERNELS   the build's own program; MODEL is a processor without AVX-512, say, on which an
 #                                                 instruction of AVX-512 would end it. LEVEL is how much of op_test: quick, or tiny, a
-#                                                 few problems of each kernel, since emulated AVX2 takes 20 minutes for all formats,
-#                                                 which `op cpu` gives the same kernels without an emulator
+#                                                 few problems of each kernel, which shows the instructions, not every format:
+#                                                 emulated AVX2 took 20 minutes for those, on busy cores
 # KERNELS: words in the names of kernels, each of which must run. AVX-512 and AMX run in no emulator that Debian 12 has; `op cpu` names
 # what it could not run.
 set -u
