@@ -3,9 +3,10 @@
 #   bench/cpu.sh WEFT OUT [FORMAT]...      (default: Q4_K_M Q5_K_M Q6_K Q8_0 Q4_0 F16)
 # Builds nothing. Writes the models to OUT at first use (4.5 GB for all; LAYERS=4 makes them smaller), logs, table.txt with the ratios
 # weft / llama.cpp, and rows of results beside them, which belong in bench/results if the machine was quiet. $PYTHON has numpy and
-# llama-cpp-python, compiled for this processor (pip builds it so). THREADS: as many as there are cores. ROUNDS: 3.
+# llama-cpp-python, compiled for this processor (pip builds it so; with gcc 12 on one with AMX:
+# CMAKE_ARGS="-DCMAKE_CXX_FLAGS='-include $PWD/bench/baselines/amx_config.h'", or it faults). THREADS: as many as there are cores. ROUNDS: 3.
 set -u
-[ $# -ge 2 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
 cd "$(dirname "$0")/.." || exit 1
 weft=$1 out=$2 python=${PYTHON:-python3} threads=${THREADS:-$(nproc)} rounds=${ROUNDS:-3}
 shift 2

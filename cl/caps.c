@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory_left.h"
+
 /* A string property, cut to cap; "" if the driver refuses. */
 static void get_text(cl_device_id dev, cl_device_info what, char *buf, size_t cap)
 {
@@ -64,6 +66,18 @@ static void get_info(cl_device_ref *ref)
     i->local_memory = (uint32_t)get_number(dev, CL_DEVICE_LOCAL_MEM_SIZE);
     i->compute_units = (uint32_t)get_number(dev, CL_DEVICE_MAX_COMPUTE_UNITS);
     i->max_group = (uint32_t)get_number(dev, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+}
+
+/* Bytes that nobody uses; 0: unknown. AMD says so (cl_amd_device_attribute_query: KiB, all and the largest block); where the device computes in
+ * the host's memory, the host does. OpenCL itself has no such query, and NVIDIA's and Intel's drivers add none. */
+static uint64_t memory_free(const cl_device_ref *ref, const char *ext)
+{
+    enum { FREE_MEMORY_AMD = 0x4039 };
+    size_t kib[2] = {0, 0};
+    if (has_word(ext, "cl_amd_device_attribute_query") && clGetDeviceInfo(ref->device, FREE_MEMORY_AMD, sizeof kib, kib, NULL) == CL_SUCCESS)
+        return WF_MIN((uint64_t)kib[0] << 10, ref->info.memory);
+    if (ref->info.type == WEFT_DEVICE_CPU || get_number(ref->device, CL_DEVICE_HOST_UNIFIED_MEMORY)) return WF_MIN(wf_memory_left(), ref->info.memory);
+    return 0;
 }
 
 /* cl_nv_device_attribute_query; cl_nv_kernel_attribute: bytes of a multiprocessor */
@@ -179,6 +193,7 @@ bool wf_cl_caps(cl_device_ref *ref)
     char *ext = wf_calloc(ext_cap, 1);
     if (!ext) return false;
     get_text(ref->device, CL_DEVICE_EXTENSIONS, ext, ext_cap);
+    ref->info.available = memory_free(ref, ext);
     c->gpu = ref->info.type == WEFT_DEVICE_GPU;
     /* CPUs report FMA whether or not the compiler may assume it; a library call would be slow */
     c->fma = ref->quirks.fma || (c->gpu && (get_number(ref->device, CL_DEVICE_SINGLE_FP_CONFIG) & CL_FP_FMA));

@@ -107,7 +107,9 @@ static bool start(cl_child *c)
 
 /* ---- asking ------------------------------------------------------------------------------------------------- */
 
-/* Moves n bytes before the deadline; false at the end of the stream, on errors, and when late. */
+#define LOOK_MS 100 /* how often to ask whether to stop */
+
+/* Moves n bytes before the deadline; false at the end of the stream, on errors, when late, and when it is to stop. */
 static bool transfer(int fd, void *data, size_t n, bool out, uint64_t deadline)
 {
     char *p = data;
@@ -115,7 +117,8 @@ static bool transfer(int fd, void *data, size_t n, bool out, uint64_t deadline)
         uint64_t now = wf_now_ns();
         struct pollfd pf = {fd, out ? POLLOUT : POLLIN, 0};
         if (now >= deadline) return errno = ETIMEDOUT, false;
-        int r = poll(&pf, 1, (int)WF_MIN((deadline - now) / 1000000u + 1, 1000));
+        if (wf_stop_now() != WEFT_OK) return errno = ECANCELED, false;
+        int r = poll(&pf, 1, (int)WF_MIN((deadline - now) / 1000000u + 1, LOOK_MS));
         if (r == 0 || (r < 0 && errno == EINTR)) continue;
         ssize_t k = out ? send(fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(fd, p, n, MSG_DONTWAIT);
         if (k < 0 && (errno == EAGAIN || errno == EINTR)) continue;
@@ -151,11 +154,12 @@ static void *hear(cl_dev *d, cl_build_reply *a, uint64_t deadline)
     return NULL;
 }
 
-/* After a death: how, in words; the helper is gone then. */
-static enum cl_child_result lost(cl_dev *d, bool late)
+/* After a death: how, in words; the helper is gone then. error: what ended the talk. */
+static enum cl_child_result lost(cl_dev *d, int error)
 {
     int status = 0;
-    if (late) {
+    if (error == ECANCELED) return wf_cl_child_stop(&d->child), CL_CHILD_STOPPED;
+    if (error == ETIMEDOUT) {
         wf_cl_child_stop(&d->child);
         wf_fail(WEFT_ERR_TIMEOUT, "the OpenCL compiler did not end within %u ms",
                 d->base.params.watchdog_ms);
@@ -187,7 +191,7 @@ enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char
     errno = 0;
     char *data = ask(d, source, options, deadline) ? hear(d, &a, deadline) : NULL;
     d->child.used_ns = wf_now_ns();
-    if (!data) return lost(d, errno == ETIMEDOUT);
+    if (!data) return lost(d, errno);
     if (a.err == CL_SUCCESS) {
         *bin = data;
         *size = a.size;

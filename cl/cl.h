@@ -15,8 +15,10 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
+#include "base/cache.h"
 #include "dev/dev.h"
 #include "dev/roofline.h"
+#include "tensor/numbers.h"
 
 typedef struct cl_dev cl_dev;
 
@@ -221,11 +223,8 @@ uint64_t wf_cl_weight_bytes(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t ro
 void wf_cl_weight_pack(wf_dev *, uint8_t layout, enum wf_dtype, uint32_t rows, uint32_t cols, const void *src,
                        void *dst);
 
-/* How weights of a format lie MMA-fragment-major (fragments.c; kernels/fragment_bytes.clh says what each number is). A weight is
- * scale * (q - zero), or with min scale * q + minimum. */
-typedef struct cl_fragments {
-    uint8_t bits, group, min, zero;
-} cl_fragments;
+/* How weights of a format lie MMA-fragment-major (fragments.c; kernels/fragment_bytes.clh says what each number is); F16 has 16 bits. */
+typedef wf_numbers cl_fragments;
 const cl_fragments *wf_cl_fragments(enum wf_dtype); /* NULL: they cannot */
 uint32_t wf_cl_fragment_k(const cl_fragments *);     /* of K a tile */
 uint32_t wf_cl_fragment_bytes(const cl_fragments *); /* of a tile of 16 rows */
@@ -277,6 +276,8 @@ typedef struct cl_kern {
     uint32_t n_knobs, group; /* work-items of a work-group */
     const char *wtype;
     const cl_variant *variant;
+    char id[33];   /* of its program: what its binary is kept by */
+    bool library;  /* as in cl_launch: kernels of others run, too */
     cl_program program;
     cl_kernel kernel;
 } cl_kern;
@@ -292,24 +293,15 @@ void wf_cl_kernel_free(cl_dev *d, cl_kern *k);
 weft_status wf_cl_bind(wf_dev *, const wf_call *, int variant, wf_bound *out);
 /* Fills l for a call of the kind that b was bound for, without a search; false: it is of another kind. */
 bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c, cl_launch *l);
+bool wf_cl_kernel_id(wf_dev *, const wf_bound *, char *buf, size_t cap);
 void wf_cl_kernels_free(cl_dev *d);
 
-/* Everything that decides what a binary is; text is compared whole, so a hash collision is harmless. */
-typedef struct cl_key {
-    char *text;
-    char name[33]; /* hash of text as a file name */
-} cl_key;
-/* NULL text on shortage of memory. */
-cl_key wf_cl_key(const struct weft_device_info *info, const char *source, const char *options);
-/* The stored binary, malloc'ed, or NULL. Files that are truncated, damaged or of another key are
- * removed. */
-void *wf_cl_cache_get(const char *dir, const cl_key *key, size_t *size);
-void wf_cl_cache_put(const char *dir, const cl_key *key, const void *bin, size_t size);
-void wf_cl_cache_remove(const char *dir, const cl_key *key);
+/* Of a kernel's binary. */
+wf_cache_key wf_cl_key(const struct weft_device_info *info, const char *source, const char *options);
 /* The canary says "this process is loading that entry". arm: false if it cannot be written, or if a
  * process died with one in its hands (the entry is then removed). */
-bool wf_cl_canary_arm(const char *dir, const cl_key *key);
-void wf_cl_canary_clear(const char *dir, const cl_key *key);
+bool wf_cl_canary_arm(const char *dir, const wf_cache_key *key);
+void wf_cl_canary_clear(const char *dir, const wf_cache_key *key);
 
 /* The build helper, a process that may crash or hang in our place. */
 typedef struct cl_child {
@@ -317,7 +309,7 @@ typedef struct cl_child {
     uint64_t used_ns;
     bool missing; /* no helper found: build here */
 } cl_child;
-enum cl_child_result { CL_CHILD_OK, CL_CHILD_FAILED, CL_CHILD_NONE };
+enum cl_child_result { CL_CHILD_OK, CL_CHILD_FAILED, CL_CHILD_NONE, CL_CHILD_STOPPED };
 /* Has the helper build a program. OK: *bin is malloc'ed. FAILED: the error message says why (compiler
  * error, crash or time limit). NONE: no helper could be asked. */
 enum cl_child_result wf_cl_child_build(cl_dev *d, const char *source, const char *options,

@@ -123,6 +123,7 @@ static const wf_dev_fns fns = {
     .rank = wf_cl_rank,
     .set_costs = wf_cl_set_costs,
     .bind = wf_cl_bind,
+    .kernel_id = wf_cl_kernel_id,
     .about = wf_cl_about,
     .source = wf_cl_variant_source,
     .weight_layout = wf_cl_weight_layout,
@@ -152,7 +153,7 @@ static void set_up(cl_dev *d, const wf_open_params *p)
     b->cache = d->ref.caps.cache;
     if (d->ref.info.type != WEFT_DEVICE_CPU) b->modest_rate = MODEST_OPS * d->ref.caps.units * d->ref.caps.mhz;
     b->act = d->ref.caps.gpu ? WF_F16 : WF_F32;
-    b->stack_weights = true;
+    b->stack_weights = d->ref.caps.nv_mma && b->params.tier >= WF_TIER_MATRIX ? WF_STACK_MIXED : WF_STACK_ALIKE; /* as weights lie in layout.c */
     b->has_fused_gemm = d->ref.caps.nv_mma;
     if (d->ref.caps.nv_wgmma) {
         uint64_t most = b->max_alloc / 4 * 4; /* buffers are filled in words, the first with WF_CL_ZEROED at least */

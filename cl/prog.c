@@ -16,12 +16,12 @@ static void first_lines(char *text)
 }
 
 /* A program from a stored binary, under the protection of a canary; NULL if that is not to be. */
-static cl_program from_cache(cl_dev *d, const cl_key *key, const char *options)
+static cl_program from_cache(cl_dev *d, const wf_cache_key *key, const char *options)
 {
     size_t size;
     cl_program prog = NULL;
     if (!*d->cache) return NULL;
-    void *bin = wf_cl_cache_get(d->cache, key, &size);
+    void *bin = wf_cache_get(d->cache, key, &size);
     if (!bin) return NULL;
     if (wf_cl_canary_arm(d->cache, key)) {
         cl_int err = wf_cl_load(d->ctx, d->ref.device, bin, size, options, &prog);
@@ -29,7 +29,7 @@ static cl_program from_cache(cl_dev *d, const cl_key *key, const char *options)
         if (err != CL_SUCCESS) {
             wf_log(WEFT_LOG_DEBUG, "kept kernel %s is refused (%s); building it", key->name,
                    wf_cl_error_name(err));
-            wf_cl_cache_remove(d->cache, key);
+            wf_cache_remove(d->cache, key);
             prog = NULL;
         }
     }
@@ -50,26 +50,27 @@ static weft_status build_here(cl_dev *d, const char *source, const char *options
     return WEFT_ERR_UNSUPPORTED;
 }
 
-static void keep(cl_dev *d, const cl_key *key, cl_program prog)
+static void keep(cl_dev *d, const wf_cache_key *key, cl_program prog)
 {
     size_t size;
     void *bin = *d->cache ? wf_cl_binary(prog, &size) : NULL;
-    if (bin) wf_cl_cache_put(d->cache, key, bin, size);
+    if (bin) wf_cache_put(d->cache, key, bin, size);
     free(bin);
 }
 
 /* From source: first in the helper, which may die in our place. */
-static weft_status build(cl_dev *d, const cl_key *key, const char *source, const char *options,
+static weft_status build(cl_dev *d, const wf_cache_key *key, const char *source, const char *options,
                          cl_program *out)
 {
     void *bin = NULL;
     size_t size = 0;
     switch (wf_cl_child_build(d, source, options, &bin, &size)) {
     case CL_CHILD_FAILED: return WEFT_ERR_UNSUPPORTED;
+    case CL_CHILD_STOPPED: return WEFT_ERR_CANCELLED;
     case CL_CHILD_NONE: break;
     case CL_CHILD_OK:
         if (size && wf_cl_load(d->ctx, d->ref.device, bin, size, options, out) == CL_SUCCESS) {
-            if (*d->cache) wf_cl_cache_put(d->cache, key, bin, size);
+            if (*d->cache) wf_cache_put(d->cache, key, bin, size);
             free(bin);
             return WEFT_OK;
         }
@@ -85,26 +86,27 @@ static void progress(cl_dev *d, double fraction)
     if (d->base.params.on_progress) d->base.params.on_progress(d->base.params.user, "compile", fraction);
 }
 
-static weft_status get_program(cl_dev *d, const char *source, const char *options, cl_program *out)
+static weft_status get_program(cl_dev *d, const char *source, const char *options, cl_kern *k)
 {
-    cl_key key = wf_cl_key(&d->ref.info, source, options);
+    wf_cache_key key = wf_cl_key(&d->ref.info, source, options);
     if (!key.text) return WEFT_ERR_NOMEM;
     weft_status st = WEFT_OK;
     wf_kernel_work *work = &d->base.kernel_work;
     uint64_t began = wf_now_ns();
-    *out = from_cache(d, &key, options);
-    if (*out) {
+    k->program = from_cache(d, &key, options);
+    if (k->program) {
         work->kept++;
         work->kept_ns += wf_now_ns() - began;
     } else {
         /* how many will follow is not known here: the fraction only says that there is progress */
         progress(d, d->n_built / (d->n_built + 8.0));
-        st = build(d, &key, source, options, out);
+        st = build(d, &key, source, options, &k->program);
         d->n_built++;
         work->built++;
         work->built_ns += wf_now_ns() - began;
         progress(d, d->n_built / (d->n_built + 8.0));
     }
+    wf_copy(k->id, sizeof k->id, key.name);
     free(key.text);
     return st;
 }
@@ -157,7 +159,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     char *source = k ? wf_cl_compose(v, l) : NULL;
     weft_status st = source ? WEFT_OK : WEFT_ERR_NOMEM;
     wf_cl_options(&d->ref.quirks, l, options, sizeof options);
-    if (st == WEFT_OK) st = get_program(d, source, options, &k->program);
+    if (st == WEFT_OK) st = get_program(d, source, options, k);
     free(source);
     if (st == WEFT_OK) {
         cl_int err = CL_SUCCESS;
@@ -177,6 +179,7 @@ weft_status wf_cl_kernel_alone(cl_dev *d, const cl_variant *v, const cl_launch *
     k->group = l->group;
     k->variant = v;
     k->wtype = l->wtype;
+    k->library = l->library;
     *out = k;
     return WEFT_OK;
 }
@@ -235,4 +238,13 @@ bool wf_cl_configure_bound(const cl_dev *d, const wf_bound *b, const wf_call *c,
     const cl_kern *k = b->kernel;
     memset(l, 0, sizeof *l);
     return k->variant->configure(&d->ref.caps, k->variant, c, k->group, l) && same(k, l);
+}
+
+/* What a library runs besides is unknown. */
+bool wf_cl_kernel_id(wf_dev *dev, const wf_bound *b, char *buf, size_t cap)
+{
+    const cl_kern *k = b->kernel;
+    (void)dev;
+    wf_copy(buf, cap, k->id);
+    return !k->library;
 }

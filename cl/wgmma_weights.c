@@ -188,7 +188,7 @@ static void take_bits(wf_ptx *t, int word, int right, unsigned mask, const char 
 /* The bits above the low four of pair p join them. */
 static void join_high_bits(wf_ptx *t, const wf_wgmma *s, int from, int product, int p)
 {
-    int each = s->w.bits - 4, per_word = 4 / each, at = (product % per_word * 4 + p) * each;
+    int each = s->w.bits - 4, per_word = 4 / each, at = p / 2 * 8 + (product % per_word * 2 + p % 2) * each;
     take_bits(t, from + 4 + product / per_word, at - 4, PAIR(((1 << each) - 1) << 4), "pair");
 }
 
@@ -197,7 +197,7 @@ static void quants(wf_ptx *t, const wf_wgmma *s, int from, int product, int p)
 {
     int bits = s->w.bits, low = from + product;
     if (bits == 8) {
-        emit(t, "prmt.b32 pair, q%d, magic, 0x%x;", from + product * 2 + p / 2, p % 2 ? 0x7372 : 0x7170);
+        emit(t, "prmt.b32 pair, q%d, magic, 0x%x;", from + product * 2 + p % 2, p / 2 ? 0x7371 : 0x7270);
     } else if (bits == 4 && p % 2) { /* 1024 + 16 q: by 1/16, less 64 */
         take_bits(t, low, p / 2 * 8, PAIR(0xf0), "magic");
         emit(t, "fma.rn.f16x2 pair, pair, sixteenth, lessen64;");

@@ -19,6 +19,11 @@ const char *wf_blas_core(void)
     return openblas_get_corename();
 }
 
+const char *wf_blas_config(void)
+{
+    return openblas_get_config();
+}
+
 /* OpenBLAS reads OPENBLAS_CORETYPE when it is loaded; a wrong value can halve its speed.
  */
 static void warn_core(void)

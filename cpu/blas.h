@@ -8,6 +8,7 @@
  */
 void wf_blas_setup(void);
 const char *wf_blas_core(void); /* OpenBLAS's kernel set, e.g. "Cooperlake"; NULL without OpenBLAS */
+const char *wf_blas_config(void); /* its version and how it was built; "" without OpenBLAS */
 void wf_blas_gemm(const wf_cpu_work *);
 wf_cpu_scratch_size wf_blas_scratch(const wf_call *);
 

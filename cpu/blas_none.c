@@ -8,6 +8,11 @@ const char *wf_blas_core(void)
     return NULL;
 }
 
+const char *wf_blas_config(void)
+{
+    return "";
+}
+
 void wf_blas_gemm(const wf_cpu_work *w)
 {
     (void)w;

@@ -20,8 +20,6 @@
 weft_status wf_cpu_buf_create(wf_dev *, uint64_t size, wf_buf **);
 weft_status wf_cpu_buf_wrap(wf_dev *, const void *host, uint64_t size, wf_buf **);
 void wf_cpu_buf_destroy(wf_dev *, wf_buf *);
-/* root: mount point of control groups; text: contents of /proc/self/cgroup, which is modified. UINT64_MAX: no limit. */
-uint64_t wf_cpu_group_left(const char *root, char *text);
 
 /* ---- layout.c: see wf_dev_fns ---------------------------------------------------------------- */
 
@@ -53,6 +51,8 @@ bool wf_eventcount_init(wf_eventcount *);
 void wf_eventcount_free(wf_eventcount *);
 /* Returns once *word != old. The writer must call notify after changing the word. */
 void wf_eventcount_wait(wf_eventcount *, atomic_uint *word, uint32_t old);
+/* The same, at the latest at the monotonic time `until`. */
+void wf_eventcount_wait_until(wf_eventcount *, atomic_uint *word, uint32_t old, uint64_t until_ns);
 void wf_eventcount_notify(wf_eventcount *);
 /* One iteration of a spinning wait that started at *since (0: starts now); false when it is time to sleep.
  */
@@ -92,7 +92,8 @@ typedef struct wf_cpu_scratch_size {
     size_t shared, per_thread; /* bytes */
 } wf_cpu_scratch_size;
 
-weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **);
+/* skip (NULL: nobody): once it is true, wf_cpu_next ends the loops of calls. */
+weft_status wf_cpu_team_create(uint32_t size, const atomic_bool *skip, wf_cpu_team **);
 void wf_cpu_team_destroy(wf_cpu_team *);
 uint32_t wf_cpu_team_size(const wf_cpu_team *);
 /* Runs on n threads (the caller is thread 0) and returns when all are done. */
@@ -100,8 +101,8 @@ weft_status wf_cpu_team_run(wf_cpu_team *, wf_cpu_run_fn, const wf_call *, uint3
 /* Runs a kernel on the calling thread alone, with scratch memory of the caller's, inside another one. */
 void wf_cpu_run_alone(wf_cpu_run_fn, const wf_call *, void *shared, void *per_thread);
 void wf_cpu_barrier(const wf_cpu_work *); /* waits for all threads of the call */
-/* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is left. Use
- * for one loop per call. */
+/* Takes the next `chunk` of this thread's share of 0..total, then steals from the shares of others; false when none is left, or nobody
+ * wants the rest. Use for one loop per call, the one that computes the results. */
 bool wf_cpu_next(const wf_cpu_work *, uint32_t total, uint32_t chunk, uint32_t *begin,
                  uint32_t *end);
 /* This thread's fixed share of 0..total, in multiples of unit. */
@@ -127,6 +128,7 @@ typedef struct wf_cpu_dev {
     char message[256];
     weft_status failed_status;
     atomic_bool failed; /* a call failed at run time: its results are invalid */
+    atomic_bool skip;   /* nobody wants what the queues hold: it is not run */
 } wf_cpu_dev;
 
 void wf_cpu_fail(wf_cpu_dev *, weft_status,
@@ -151,6 +153,7 @@ weft_status wf_cpu_launch(wf_queue *, const wf_call *, const wf_bound *);
 weft_status wf_cpu_mark(wf_queue *, wf_event *const *, uint32_t, wf_event *);
 weft_status wf_cpu_flush(wf_queue *);
 weft_status wf_cpu_wait(wf_event *, uint32_t);
+void wf_cpu_resume(wf_dev *);
 
 /* ---- operands -------------------------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "base/memory_left.h"
 #include "cpu/blas.h"
 #include "cpu/cpu.h"
 #include "cpu/ops/ops.h"
@@ -154,6 +155,15 @@ static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_b
     return WEFT_OK;
 }
 
+/* Code of this build, but for OpenBLAS. */
+static bool kernel_id(wf_dev *dev, const wf_bound *b, char *buf, size_t cap)
+{
+    (void)dev;
+    (void)b;
+    wf_copy(buf, cap, wf_blas_config());
+    return true;
+}
+
 /* ---- failures -------------------------------------------------------------------------------- */
 
 void wf_cpu_fail(wf_cpu_dev *dev, weft_status s, const char *message)
@@ -206,10 +216,11 @@ static size_t list(struct weft_device_info *out, size_t cap)
     *out = (struct weft_device_info){.type = WEFT_DEVICE_CPU};
     wf_copy(out->id, sizeof(out->id), "cpu");
     wf_copy(out->platform, sizeof(out->platform), "weft cpu");
-    wf_copy(out->version, sizeof(out->version), "weft " WEFT_VERSION);
+    wf_copy(out->version, sizeof(out->version), "weft " WF_VERSION);
     read_name(out->name, sizeof(out->name));
     if (sysinfo(&si) == 0) out->memory = (uint64_t)si.totalram * si.mem_unit;
     out->max_alloc = out->memory;
+    out->available = wf_memory_left();
     out->compute_units = wf_core_count();
     out->max_group = 1;
     wf_cpu_describe(out);
@@ -240,12 +251,14 @@ static const wf_dev_fns fns = {
     .mark = wf_cpu_mark,
     .flush = wf_cpu_flush,
     .wait = wf_cpu_wait,
+    .resume = wf_cpu_resume,
     .times = wf_cpu_event_times,
     .variants = variants,
     .supports = supports,
     .rank = rank,
     .set_costs = set_costs,
     .bind = bind_variant,
+    .kernel_id = kernel_id,
     .about = wf_cpu_about,
     .weight_layout = wf_cpu_weight_layout,
     .weight_bytes = wf_cpu_weight_bytes,

@@ -1,7 +1,8 @@
 /* The queue: a ring of commands that the host fills and the leader thread empties in order.
  *
  * The call is copied, so the caller may free its struct at once. A command waits for its events, runs, and fires its signal. It fires
- * the signal also if it is skipped because an earlier command failed, so that no wait blocks forever; wait() reports the failure.
+ * the signal also if it is skipped because an earlier command failed or nobody wants it any more, so that no wait blocks forever;
+ * wait() reports why.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #define CMD_WAITS 6
 #define STOP_POLL_NS                                                                               \
     50000000u /* how often a leader that waits for an event checks for stop */
+#define ASK_NS 20000000u /* how often a host that waits asks whether the work is still wanted */
 #define WORK_PER_THREAD 40000u /* multiply-adds that justify waking one more thread */
 
 typedef struct cmd {
@@ -92,7 +94,7 @@ static void run_cmd(cpu_queue *q, cmd *c)
                                                             wf_now_ns() + STOP_POLL_NS)) {
         }
     uint64_t begin = c->signal ? wf_now_ns() : 0;
-    if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed)) {
+    if (!atomic_load(&q->stop) && !atomic_load(&q->dev->failed) && !atomic_load(&q->dev->skip)) {
         weft_status s = WEFT_OK;
         if (c->kind == CMD_CALL) s = run_call(q, c);
         if (c->kind == CMD_COPY) memcpy(c->dst, c->src, c->size);
@@ -122,7 +124,7 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
     if (!q) return WEFT_ERR_NOMEM;
     q->base.dev = dev;
     q->dev = (wf_cpu_dev *)dev;
-    weft_status s = wf_cpu_team_create(only_copies ? 1 : q->dev->threads, &q->team);
+    weft_status s = wf_cpu_team_create(only_copies ? 1 : q->dev->threads, &q->dev->skip, &q->team);
     if (s != WEFT_OK) {
         free(q);
         return s;
@@ -139,13 +141,23 @@ weft_status wf_cpu_queue_create(wf_dev *dev, bool only_copies, wf_queue **out)
     return wf_fail(WEFT_ERR_NOMEM, "cpu: cannot start a queue's thread; use fewer threads");
 }
 
+static void ask_whether_wanted(wf_cpu_dev *dev)
+{
+    if (wf_dev_unwanted(&dev->base)) atomic_store(&dev->skip, true);
+}
+
+void wf_cpu_resume(wf_dev *dev)
+{
+    atomic_store(&((wf_cpu_dev *)dev)->skip, false);
+}
+
 /* Returns the next free command, cleared. Waits while the ring is full. This cannot deadlock, because events are submitted before they
  * are waited for. */
 static cmd *begin(cpu_queue *q, int kind)
 {
     uint32_t head = atomic_load(&q->head);
-    for (uint32_t tail; head - (tail = atomic_load(&q->tail)) >= RING;)
-        wf_eventcount_wait(&q->eventcount, &q->tail, tail);
+    for (uint32_t tail; head - (tail = atomic_load(&q->tail)) >= RING; ask_whether_wanted(q->dev))
+        wf_eventcount_wait_until(&q->eventcount, &q->tail, tail, wf_now_ns() + ASK_NS);
     cmd *c = &q->ring[head % RING];
     c->kind = kind;
     c->n_waits = 0;
@@ -274,11 +286,17 @@ weft_status wf_cpu_flush(wf_queue *q)
 weft_status wf_cpu_wait(wf_event *ev, uint32_t timeout_ms)
 {
     wf_cpu_event *e = (wf_cpu_event *)ev;
-    if (!wf_cpu_event_wait(e, e->armed, wf_now_ns() + (uint64_t)timeout_ms * 1000000u)) {
-        ev->dev->lost = true;
-        return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
+    wf_cpu_dev *dev = (wf_cpu_dev *)ev->dev;
+    uint64_t until = wf_now_ns() + (uint64_t)timeout_ms * 1000000u;
+    while (!wf_cpu_event_wait(e, e->armed, WF_MIN(until, wf_now_ns() + ASK_NS))) {
+        if (wf_now_ns() >= until) {
+            ev->dev->lost = true;
+            return wf_fail(WEFT_ERR_TIMEOUT, "cpu: a call did not end within %u ms", timeout_ms);
+        }
+        ask_whether_wanted(dev);
     }
-    return wf_cpu_check((wf_cpu_dev *)ev->dev);
+    WF_TRY(wf_cpu_check(dev));
+    return atomic_load(&dev->skip) ? wf_fail(WEFT_ERR_CANCELLED, "cpu: nobody wanted the work any more") : WEFT_OK;
 }
 
 weft_status wf_cpu_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)

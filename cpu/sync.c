@@ -10,6 +10,7 @@
 #include "cpu/cpu.h"
 
 #define SPIN_NS    30000u
+#define NEVER_NS   ((uint64_t)INT64_MAX)
 #define SPIN_TURNS 32 /* pauses between two reads of the clock */
 
 static inline void pause_cpu(void)
@@ -49,8 +50,14 @@ void wf_eventcount_free(wf_eventcount *b)
     pthread_mutex_destroy(&b->mutex);
 }
 
-void wf_eventcount_wait(wf_eventcount *b, atomic_uint *word, uint32_t old)
+static struct timespec timespec_of(uint64_t ns)
 {
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
+void wf_eventcount_wait_until(wf_eventcount *b, atomic_uint *word, uint32_t old, uint64_t until_ns)
+{
+    struct timespec until = timespec_of(until_ns);
     uint64_t since = 0;
     do {
         for (int i = 0; i < SPIN_TURNS; i++) {
@@ -60,9 +67,14 @@ void wf_eventcount_wait(wf_eventcount *b, atomic_uint *word, uint32_t old)
     } while (wf_cpu_spin(&since));
     pthread_mutex_lock(&b->mutex);
     atomic_fetch_add(&b->sleepers, 1);
-    while (atomic_load(word) == old) pthread_cond_wait(&b->cond, &b->mutex);
+    while (atomic_load(word) == old && pthread_cond_timedwait(&b->cond, &b->mutex, &until) == 0) {}
     atomic_fetch_sub(&b->sleepers, 1);
     pthread_mutex_unlock(&b->mutex);
+}
+
+void wf_eventcount_wait(wf_eventcount *b, atomic_uint *word, uint32_t old)
+{
+    while (atomic_load(word) == old) wf_eventcount_wait_until(b, word, old, NEVER_NS);
 }
 
 void wf_eventcount_notify(wf_eventcount *b)
@@ -121,7 +133,7 @@ bool wf_cpu_event_wait(wf_cpu_event *e, uint32_t target, uint64_t until_ns)
     while (wf_cpu_spin(&since))
         if (wf_cpu_event_due(e, target)) return true;
 
-    struct timespec ts = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    struct timespec ts = timespec_of(until_ns);
     pthread_mutex_lock(&e->eventcount.mutex);
     atomic_fetch_add(&e->eventcount.sleepers, 1);
     while (!wf_cpu_event_due(e, target) &&

@@ -30,6 +30,7 @@ struct wf_cpu_team {
     atomic_uint arrived, phase; /* barrier */
     wf_cpu_run_fn run;          /* current call; NULL: exit */
     const wf_call *call;
+    const atomic_bool *skip;    /* see wf_cpu_team_create */
     uint32_t n;
     scratch shared;
     helper *members; /* [size]; 0 is the leader */
@@ -77,11 +78,12 @@ static void post(wf_cpu_team *t, wf_cpu_run_fn run, const wf_call *call, uint32_
     wf_eventcount_notify(&t->eventcount);
 }
 
-weft_status wf_cpu_team_create(uint32_t size, wf_cpu_team **out)
+weft_status wf_cpu_team_create(uint32_t size, const atomic_bool *skip, wf_cpu_team **out)
 {
     wf_cpu_team *t = wf_calloc(1, sizeof(*t));
     if (!t) return WEFT_ERR_NOMEM;
     t->size = size;
+    t->skip = skip;
     t->members = wf_calloc(size, sizeof(*t->members));
     if (!t->members || !wf_eventcount_init(&t->eventcount)) {
         free(t->members);
@@ -174,6 +176,8 @@ bool wf_cpu_next(const wf_cpu_work *w, uint32_t total, uint32_t chunk, uint32_t 
                  uint32_t *end)
 {
     uint64_t chunks = ((uint64_t)total + chunk - 1) / chunk, at;
+    const atomic_bool *skip = w->team->skip;
+    if (skip && atomic_load_explicit(skip, memory_order_relaxed)) return false;
     for (uint32_t i = 0; i < w->n; i++)
         if (take(w, (w->id + i) % w->n, chunks, &at)) {
             *begin = (uint32_t)(at * chunk);

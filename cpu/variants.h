@@ -11,8 +11,11 @@ uint32_t wf_cpu_rank_gemm_blas(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx(const wf_call *);
 uint32_t wf_cpu_rank_gemm_amx_int8(const wf_call *);
 uint32_t wf_cpu_rank_gemm_q8_0x16(const wf_call *);
+uint32_t wf_cpu_rank_gemm_int8x16(const wf_call *);
+uint32_t wf_cpu_rank_gemm_int16x8(const wf_call *);
 #define WF_CPU_LEVEL(level)                                                                        \
     uint32_t wf_cpu_rank_##level(const wf_call *); /* any call, the higher the wider the vectors */ \
+    uint32_t wf_cpu_rank_attention_async_##level(const wf_call *); /* one that has a range for it */ \
     uint32_t wf_cpu_rank_gemm_int8_##level(const wf_call *);                                       \
     uint32_t wf_cpu_rank_silu_mul_##level(const wf_call *);                                        \
     uint32_t wf_cpu_rank_activate_##level(const wf_call *);

@@ -1,5 +1,5 @@
 """Counts the tests in a log of meson for the last line of test.sh: `passed failed skipped` in the first line, then a line for each
-that failed, `failed NAME (WHY)`, and for each that was skipped, `skipped NAME: WHY`.
+that failed, `failed NAME (WHY)`, and the end of what it said, `said LINE`; and for each that was skipped, `skipped NAME: WHY`.
 
     count.py testlog.json
 
@@ -18,6 +18,7 @@ import sys
 SUMMARY = re.compile(r"^OK \(.*\bskipped=(\d+).*\)$|^\[  SKIPPED \] (\d+) test\(s\)", re.M)
 REASON = re.compile(r"^skipped: (.+)$", re.M)
 HARDWARE = "needs other hardware"
+LAST = 12  # lines of a test that failed
 
 
 def skips_of(test):
@@ -27,6 +28,12 @@ def skips_of(test):
     count = sum(int(a or b) for a, b in SUMMARY.findall(said))
     count = max(count, test["result"] == "SKIP")
     return reasons + ["it does not say why"] * (count - len(reasons))
+
+
+def end_of(test):
+    """What is worth reading again at the end of a long log."""
+    said = test.get("stdout", "") + "\n" + test.get("stderr", "")
+    return [line for line in said.splitlines() if line.strip()][-LAST:]
 
 
 def judge(test):
@@ -47,13 +54,14 @@ def main():
             why, skips = judge(test)
             skipped += [f"{name}: {s}" for s in skips]
             if why:
-                failed.append(f"{name} ({why})")
+                failed.append((f"{name} ({why})", end_of(test)))
             elif test["result"] != "SKIP":
                 ok += 1
     print(ok, len(failed), len(skipped))
-    for word, names in (("failed", failed), ("skipped", skipped)):
-        for name in names:
-            print(word, name)
+    for name, said in failed:
+        print(f"failed {name}", *said, sep="\nsaid ")
+    for name in skipped:
+        print("skipped", name)
 
 
 main()

@@ -3,6 +3,7 @@
 
     harness_self.py SOURCES BUILD
 """
+import glob
 import json
 import os
 import shutil
@@ -99,6 +100,58 @@ class Scripts(unittest.TestCase):
     def test_setup_refuses_what_it_does_not_know(self):
         self.assertEqual(self.run_script(os.path.join(SOURCES, "setup.sh"), "--more").returncode, 2)
 
+    def test_setup_helps(self):
+        """Nothing is installed, whatever stands behind."""
+        for words in (["--help"], ["-h"], ["--test", "--help", "--frob"]):
+            p = self.run_script(os.path.join(SOURCES, "setup.sh"), *words)
+            self.assertEqual((p.returncode, p.stderr), (0, ""))
+            for option in ("--test", "--more", "--dry-run"):
+                self.assertIn(f"\n  {option} ", p.stdout)
+            self.assertFalse(os.path.exists(self.calls))
+
+    def dry_run(self, release, *args):
+        """setup.sh --dry-run where nothing is installed, on the system that says this of itself."""
+        for name in ("dpkg-query", "rpm", "pacman"):
+            self.program(name, "#!/bin/sh\nexit 1\n")
+        path = os.path.join(self.folder, "os-release")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(release)
+        return self.run_script(os.path.join(SOURCES, "setup.sh"), *args, WEFT_OS_RELEASE=path)
+
+    def test_setup_knows_other_systems(self):
+        for release, command, package in (("ID=debian\n", "apt-get install", "libpcre2-dev"), ("ID=ubuntu\nID_LIKE=debian\n", "apt-get install", "libpcre2-dev"),
+                                          ('NAME="Fedora Linux"\nID=fedora\n', "dnf install", "pcre2-devel"), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "dnf install", "pcre2-devel"),
+                                          ("ID=arch\n", "pacman -S", "pcre2"), ("ID=manjaro\nID_LIKE=arch\n", "pacman -S", "pcre2")):
+            p = self.dry_run(release, "--dry-run")
+            self.assertEqual((p.returncode, p.stderr), (0, ""), release)
+            self.assertTrue(p.stdout.startswith(command), p.stdout)
+            self.assertIn(package, p.stdout.split(), release)
+            self.assertEqual(p.stdout.count("\n"), 1)
+            self.assertFalse(os.path.exists(self.calls), "a dry run calls no program")
+
+    def test_setup_installs_nothing_where_it_was_not_tried(self):
+        for program in ("dnf", "pacman"):
+            self.program(program, WRONG)
+        p = self.dry_run("ID=fedora\n")
+        self.assertEqual((p.returncode, p.stdout), (1, ""))
+        self.assertIn("    dnf install -y gcc ", p.stderr)
+        self.program("rpm", NOTHING)  # all is there
+        self.assertEqual(self.run_script(os.path.join(SOURCES, "setup.sh"), WEFT_OS_RELEASE=os.path.join(self.folder, "os-release")).returncode, 0)
+
+    def test_setup_says_what_is_needed_elsewhere(self):
+        for release in ("ID=slackware\n", ""):
+            p = self.dry_run(release, "--dry-run")
+            self.assertEqual((p.returncode, p.stdout), (1, ""))
+            for text in ("are not known", "PCRE2\n", "meson setup build"):
+                self.assertIn(text, p.stderr)
+
+    def test_shell_scripts(self):
+        if not shutil.which("shellcheck"):
+            self.skipTest("shellcheck is missing: ./setup.sh --test installs it")
+        scripts = ["setup.sh", "demo.sh", "debian/tests/program", "debian/tests/library", *glob.glob("tests/packages/*.sh", root_dir=SOURCES)]
+        p = subprocess.run(["shellcheck", "-x", *scripts], cwd=SOURCES, capture_output=True, text=True)
+        self.assertEqual((p.returncode, p.stdout), (0, ""))
+
     # --- test.sh -----------------------------------------------------------------------------------------
 
     def stage(self, *args, reason, ci):
@@ -122,6 +175,9 @@ class Scripts(unittest.TestCase):
         code, out = self.stage("tsan", reason="a program is missing", ci=True)
         self.assertEqual((code, out[-1]), (1, "1 passed, 1 failed, 0 skipped"))
         self.assertIn("unit engine (skipped where CI is set: a program is missing)", "\n".join(out))
+        again = out[out.index("failed:"):]  # for who sees only the end
+        self.assertEqual([line.strip() for line in again[1:3]], ["unit engine (skipped where CI is set: a program is missing), "
+                                                                 "concurrency with the thread sanitizer:", "skipped: a program is missing"])
 
     def test_a_skip_is_counted_elsewhere(self):
         code, out = self.stage("tsan", reason="a program is missing", ci=False)

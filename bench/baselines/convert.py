@@ -49,7 +49,7 @@ def perplexity(llm, text, context, most):
 
 
 def ids_of_weft(weft, model, prompt, n):
-    out = subprocess.run([weft, 'run', '-m', model, '-p', prompt, '-n', str(n), '--ignore-eos', '--device', 'cpu', '-q'], capture_output=True, check=True).stdout
+    out = subprocess.run([weft, 'run', '-m', model, '-p', prompt, '-n', str(n), '--ignore-eos', '--greedy', '--device', 'cpu', '-q'], capture_output=True, check=True).stdout
     return out.decode()
 
 

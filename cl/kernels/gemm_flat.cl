@@ -2,11 +2,11 @@
  * f32 sums), W MMA-fragment-major (layout.c). Bound by the reading of W, which happens once.
  *
  *   W is operand A: 16 of its rows a tile (fragments.clh), which a warp reads at once, straight to registers
- *   X is operand B: 8 of its rows a tile, so M is padded to 8 only
+ *   X is operand B (flat_f16.clh), or with INT16 one row in fixed point (flat_int16.clh)
  *   the warps of a work-group share K; their sums meet in local memory, added in the order of the warps
  *
  * NORM: X is F32 and normalised first; every work-group does it for itself, while its first weights are under way,
- * and keeps the result as F16 in local memory: rows of X read again with each tile of K would be waited for.
+ * and keeps the result in local memory: rows of X read again with each tile of K would be waited for.
  * SILU: Y = silu(gate) * up. The two blocks of a work-group are the same rows of gate and of up.
  * ROPE: W holds q, k and v; Y is q, rotated, and k and v go to their slots (rope.clh). The two blocks of a work-group hold
  * whole pairs: with NEOX, of which the halves lie apart, a block of first and that of second elements, then the rest of the
@@ -17,9 +17,10 @@
  * K is a multiple of W_K, rows of X are F16 aligned to 4 bytes.
  * With NORM B_TILES is 1, XK is K, XROWS >= M, and rows are aligned to four elements; with SILU A_TILES is 2 and the rows of W a multiple of 32.
  * With ROPE A_TILES is 2, WG >= 128 * B_TILES, heads have HEAD elements, of which N_ROT turn; with NEOX both are multiples of 32.
+ * With INT16 M is 1, XK is K, the row is aligned to four elements, and W is quantised.
  * GROUPED 1: experts.clh, without NORM, SILU and ROPE; the rows of an expert are a multiple of 16. A work-group has rows of X that go to
  * the same expert, up to 8 * B_TILES.
- * Parts: mma.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED experts_few.clh.
+ * Parts: flat_f16.clh or flat_int16.clh, fragments.clh, epilogue.clh; with NORM prologue.clh; with ROPE rope.clh; with GROUPED experts_few.clh.
  */
 #ifndef WG
 #define WG 512
@@ -33,7 +34,6 @@
 #define B_TILES 1
 #define UK 4
 #endif
-#include "mma.clh"
 #include "fragments.clh"
 
 #ifndef NORM
@@ -41,6 +41,14 @@
 #define SILU 0
 #define XK 4096
 #define XROWS 1
+#endif
+#ifndef INT16
+#define INT16 0
+#endif
+#if INT16
+#include "flat_int16.clh"
+#else
+#include "flat_f16.clh"
 #endif
 #if NORM
 #include "prologue.clh"
@@ -61,10 +69,8 @@
 
 #define WARPS   (WG / WARP)
 #define ROWS    (A_TILES * 16)
-#define OUTS    FLAT_OUTS(A_TILES, B_TILES)
+#define OUTS    FLAT_OUTS(A_TILES, X_ROWS)
 #define COLUMNS (SILU ? 16 : ROWS) /* of Y a tile */
-
-#define XK_STEPS (UK * W_STEPS) /* of 16 of K that are loaded together */
 
 /* ---- operands and products -------------------------------------------------------------------------------- */
 
@@ -80,56 +86,17 @@ static INLINE void load_w(w_tile a[UK][A_TILES], const __global uchar *const w_a
         }
 }
 
-/* This lane's place in the normalised row of X, or in its row of X of each tile. */
-#if NORM
-#define X_PLACE(x) const __local uint *x
-
-static INLINE void load_x(uint2 b[XK_STEPS][B_TILES], X_PLACE(x), uint first, uint to)
-{
-#pragma unroll
-    for (uint u = 0; u < XK_STEPS; u++) {
-        uint at = (first * W_STEPS + u) * 8;
-        b[u][0] = first + u / W_STEPS < to ? (uint2)(x[at], x[at + 4]) : (uint2)(0);
-    }
-}
-#else
-#define X_PLACE(x) const __global uchar *const x[B_TILES]
-
-static INLINE void load_x(uint2 b[XK_STEPS][B_TILES], X_PLACE(x), uint first, uint to)
-{
-#pragma unroll
-    for (uint u = 0; u < XK_STEPS; u++)
-#pragma unroll
-        for (int t = 0; t < B_TILES; t++) {
-            const __global uint *p = (const __global uint *)(x[t] + (first * W_STEPS + u) * 32);
-            b[u][t] = first + u / W_STEPS < to ? (uint2)(p[0], p[4]) : (uint2)(0);
-        }
-}
-#endif
-
-static INLINE void multiply(float acc[A_TILES][B_TILES][4], const w_tile a[UK][A_TILES], const uint2 b[XK_STEPS][B_TILES])
-{
-#pragma unroll
-    for (int u = 0; u < XK_STEPS; u++)
-#pragma unroll
-        for (int r = 0; r < A_TILES; r++) {
-            uint4 f = w_fragment(&a[u / W_STEPS][r], u % W_STEPS);
-#pragma unroll
-            for (int t = 0; t < B_TILES; t++) MMA(acc[r][t], f.x, f.y, f.z, f.w, b[u][t].x, b[u][t].y);
-        }
-}
-
 /* The products of K's tiles from `from` to `to`; of both operands the first UK of them are in a[0] and b[0]. */
-static INLINE void multiply_all(float acc[A_TILES][B_TILES][4], w_tile a[2][UK][A_TILES], uint2 b[2][XK_STEPS][B_TILES],
-                                const __global uchar *const w_at[A_TILES], X_PLACE(x_at), uint from, uint to, uint lane)
+static INLINE void multiply_all(sums *acc, w_tile a[2][UK][A_TILES], x_operand b[2], const __global uchar *const w_at[A_TILES], X_PLACE(x_at),
+                                uint from, uint to, uint lane)
 {
     for (uint k0 = from; k0 < to; k0 += 2 * UK) {
         load_w(a[1], w_at, k0 + UK, to, lane);
-        load_x(b[1], x_at, k0 + UK, to);
-        multiply(acc, a[0], b[0]);
+        load_x(&b[1], x_at, k0 + UK, to);
+        multiply(acc, a[0], &b[0], x_at, k0, to, lane);
         load_w(a[0], w_at, k0 + 2 * UK, to, lane);
-        load_x(b[0], x_at, k0 + 2 * UK, to);
-        multiply(acc, a[1], b[1]);
+        load_x(&b[0], x_at, k0 + 2 * UK, to);
+        multiply(acc, a[1], &b[1], x_at, k0 + UK, to, lane);
     }
 }
 
@@ -154,17 +121,6 @@ static INLINE uint block_of(uint tile, int r, uint N)
 }
 
 /* ---- behind the product ---------------------------------------------------------------------------------------- */
-
-/* A warp's accumulators to its part of local memory. */
-static INLINE void store_sums(__local float *mine, float acc[A_TILES][B_TILES][4], uint lane)
-{
-#pragma unroll
-    for (int r = 0; r < A_TILES; r++)
-#pragma unroll
-        for (int t = 0; t < B_TILES; t++)
-#pragma unroll
-            for (int v = 0; v < 4; v++) mine[(t * 8 + (lane & 3) * 2 + v % 2) * ROWS + r * 16 + (lane >> 2) + v / 2 * 8] = acc[r][t][v];
-}
 
 /* Output `at` of a tile: the sums of all warps. */
 static INLINE float total(const __local float *partial, uint at)
@@ -239,7 +195,7 @@ static INLINE void finish_pairs(const epilogue *e, const experts *g, const __loc
 #else
 static INLINE void finish_all(const epilogue *e, const __local float *partial, uint tile, uint M, uint N, uint lid)
 {
-    for (uint i = lid; i < COLUMNS * B_TILES * 8; i += WG) {
+    for (uint i = lid; i < COLUMNS * X_ROWS; i += WG) {
         uint m = i / COLUMNS, row = i % COLUMNS, col = tile * COLUMNS + row;
         if (m >= M || col >= N) continue;
         float sum = add_bias(e, col, total(partial, m * ROWS + row));
@@ -254,23 +210,24 @@ static INLINE void finish_all(const epilogue *e, const __local float *partial, u
 KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint N, uint K, uint x_stride,
                       ulong w_row_bytes, uint res_stride, uint y_stride, IN(norm), float eps ROPE_ARGS EXPERT_ARGS)
 {
-    __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, B_TILES) / 4];
+    __local float partial[FLAT_SUMS_BYTES(WG, A_TILES, X_ROWS) / 4];
     uint lid = get_local_id(0), lane = lid & 31, warp = lid >> 5, in_k = K / W_K, tiles = tiles_of(N);
     uint from = warp * in_k / WARPS, to = (warp + 1) * in_k / WARPS;
     const __global uchar *w_at[A_TILES];
-#if NORM
-    __local float squares[XROWS][WARPS];
-    __local uint xs[XROWS * FLAT_X_WORDS(XK)] __attribute__((aligned(16)));
-    const __local uint *x_at = xs + min(lane >> 2, M - 1) * FLAT_X_WORDS(XK) + (lane & 3);
+#if NORM || INT16
+    X_ROOM
     bool have_x = false;
 #else
     const __global uchar *x_at[B_TILES];
+#endif
+#if NORM
+    __local float squares[XROWS][WARPS];
 #endif
 #if GROUPED
     __local uint pair[WARPS][8 * B_TILES];
     const experts g = EXPERTS_OF_ARGS;
     uint turns = tiles * pairs;
-#elif !NORM
+#elif !NORM && !INT16
 #pragma unroll
     for (int t = 0; t < B_TILES; t++)
         x_at[t] = IN_AT(uchar, x) + min(t * 8 + (lane >> 2), M - 1) * (ulong)x_stride * 2 + (lane & 3) * 4;
@@ -289,10 +246,10 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
     const ulong from_block = 0;
     for (uint tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
 #endif
-        float acc[A_TILES][B_TILES][4];
+        sums acc;
         w_tile a[2][UK][A_TILES];
-        uint2 b[2][XK_STEPS][B_TILES];
-        clear(acc);
+        x_operand b[2];
+        clear_sums(&acc);
 #pragma unroll
         for (int r = 0; r < A_TILES; r++) w_at[r] = IN_AT(uchar, w) + (from_block + block_of(tile, r, N)) * in_k * W_BYTES + W_PLACE(lane);
         load_w(a[0], w_at, from, to, lane);
@@ -303,16 +260,19 @@ KERNEL void gemm_flat(IN(x), IN(w), IN(bias), IN(res), OUT_ACT(y), uint M, uint 
         int at = here ? rope.pos[pair.m] : 0, into = here ? rope.slot[pair.m] : -1;
 #endif
 #if NORM
-        if (!have_x) normalise(xs, squares, IN_AT(float, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
+        if (!have_x) normalise(x_at, squares, IN_AT(float, x), x_stride, IN_AT(float, norm), M, K, eps, lid);
+        have_x = true;
+#elif INT16
+        if (!have_x) keep_x(x_at, IN_AT(uint2, x), lid);
         have_x = true;
 #endif
-        load_x(b[0], x_at, from, to);
+        load_x(&b[0], OWN_X(x_at, lane, M), from, to);
 #if ROPE
         float2 angle = 0;
         if (here && is_rotated(&pair, &rope)) angle = vload2(pair.e0 / (NEOX ? 1 : 2), cos_sin(&rope, at));
 #endif
-        multiply_all(acc, a, b, w_at, x_at, from, to, lane);
-        store_sums(partial + warp * OUTS, acc, lane);
+        multiply_all(&acc, a, b, w_at, OWN_X(x_at, lane, M), from, to, lane);
+        store_sums(partial + warp * OUTS, &acc, lane);
         barrier(CLK_LOCAL_MEM_FENCE);
         epilogue e = EPILOGUE(bias, res, y, res_stride, y_stride);
 #if ROPE

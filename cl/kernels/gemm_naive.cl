@@ -28,10 +28,10 @@ static uint bits_of(const __global uchar *words, uint word, uint at, uint n, uin
 static uint quant_at(const __global uchar *tile, uint lane, uint step, uint p, uint e)
 {
     const __global uchar *high = tile + 512 + lane * (FRAGMENT_WORDS(W_BITS) - 4) * 4;
-    if (W_BITS == 8) return (step < 2 ? tile + lane * 16 : high)[step % 2 * 8 + p * 2 + e];
+    if (W_BITS == 8) return (step < 2 ? tile + lane * 16 : high)[step % 2 * 8 + p % 2 * 4 + e * 2 + p / 2];
     uint low = bits_of(tile + lane * 16, step, p * 4, 4, e);
-    if (W_BITS == 6) return low | bits_of(high, step / 2, (step % 2 * 4 + p) * 2, 2, e) << 4;
-    if (W_BITS == 5) return low | bits_of(high, 0, step * 4 + p, 1, e) << 4;
+    if (W_BITS == 6) return low | bits_of(high, step / 2, p / 2 * 8 + (step % 2 * 2 + p % 2) * 2, 2, e) << 4;
+    if (W_BITS == 5) return low | bits_of(high, 0, p / 2 * 8 + step * 2 + p % 2, 1, e) << 4;
     return low;
 }
 

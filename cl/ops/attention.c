@@ -104,16 +104,8 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     return chunks(v, c, l);
 }
 
-/* What the asynchronous softmax is told: scores in powers of two relative to base, at which phi_hi gives 2^15,
- * the most that P in f16 holds; below low they would lose precision. False: it must not be used. */
-static bool async_range(const wf_op_params *p, float *base, float *low)
-{
-    const float log2e = 1.44269504f, most = 15, least = -4;
-    if (!(p->phi_lo < p->phi_hi)) return false;
-    *base = (p->phi + p->phi_hi) * log2e - most;
-    *low = WF_MAX((p->phi_lo - p->phi_hi) * log2e + most, least);
-    return true;
-}
+/* In units of log2: P in f16 holds 2^15, and below 2^-4 would lose precision. */
+enum { F16_MOST = 15, F16_LEAST = -4 };
 
 /* What the kernels for NVIDIA's matrix units ask for: f16 throughout, vectors of 16 bytes, tiles of 16 keys, no soft cap and no sinks. */
 static bool suits_mma(const cl_caps *caps, const wf_call *c)
@@ -157,7 +149,7 @@ bool wf_cl_configure_split(const cl_caps *caps, const cl_variant *v, const wf_ca
     bool async = v->tile[1];
     float base = 0, low = 0;
     if (!suits_mma(caps, c) || !work_list_fits(c) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
-    if (async && !async_range(&c->p, &base, &low)) return false;
+    if (async && !wf_attention_base(&c->p, F16_MOST, F16_LEAST, &base, &low)) return false;
     if (c->max_groups) groups = WF_MIN(groups, c->max_groups); /* fewer compute more each */
     uint64_t slots = most_chunks(c, groups, (uint64_t)v->tile[2], (uint64_t)v->tile[3]), partial = 8ull * (d + 2) * sizeof(float);
     for (; slots > 1 && groups > 1 && WF_CL_ZEROED + (1 + slots) * groups * partial > caps->scratch; groups /= 2) /* its bits stay */
@@ -212,7 +204,7 @@ bool wf_cl_configure_prefill(const cl_caps *caps, const cl_variant *v, const wf_
     if (c->in[WF_ATTENTION_WINDOWS].buf) return false; /* it walks all keys of a run */
     if (!suits_mma(caps, c) || !(p->scale > 0) || wf_cl_group(caps, GROUP, limit) < GROUP) return false;
     if (d > 128 && mt > 1) return false; /* registers */
-    if (async && !async_range(p, &base, &low)) return false;
+    if (async && !wf_attention_base(p, F16_MOST, F16_LEAST, &base, &low)) return false;
     wf_cl_group_knobs(l, caps, GROUP);
     common(c, l);
     wf_cl_knob(l, "TP", (int32_t)p->page_tokens / 16);

@@ -143,16 +143,36 @@ static bool rows_of_halves(const wf_view *x, uint32_t align)
     return x->dtype == WF_F16 && x->offset % align == 0 && x->stride * 2 % align == 0;
 }
 
-/* With the norm in front a work-group keeps the rows of X in local memory, beside its sums. False where it cannot. */
-static bool norm_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
+/* Does the variant of gemm_flat take one row of X, in fixed point? */
+static bool is_int16(const cl_variant *v)
 {
-    uint32_t group = (uint32_t)v->tile[0], sums = FLAT_SUMS_BYTES(group, (uint32_t)v->tile[1], (uint32_t)v->tile[2]), rows = 1;
-    uint32_t k = c->in[WF_GEMM_X].cols;
+    return v->tile[4];
+}
+
+/* What a work-group of gemm_flat keeps in local memory: its sums and, normalised or in fixed point, the rows of X. */
+static uint64_t flat_local_bytes(const cl_variant *v, uint32_t rows, uint64_t k)
+{
+    uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
+    if (is_int16(v)) return FLAT_SUMS_BYTES(group, blocks, 1) + FLAT_INT16_BYTES(group, k);
+    return FLAT_SUMS_BYTES(group, blocks, 8 * tiles) + FLAT_NORM_BYTES(group, rows, k);
+}
+
+/* With rows of X in local memory. False where they cannot be there. */
+static bool local_x_knobs(const cl_caps *caps, const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    uint32_t k = c->in[WF_GEMM_X].cols, rows = 1;
     while (rows < c->out[WF_GEMM_Y].rows) rows *= 2; /* few programs */
     wf_cl_knob(l, "XK", (int32_t)k);
     wf_cl_knob(l, "XROWS", (int32_t)rows);
-    return v->tile[2] == 1 && wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) &&
-           sums + FLAT_NORM_BYTES(group, rows, (uint64_t)k) <= caps->local_bytes;
+    return wf_cl_vec4_ok(&c->in[WF_GEMM_X]) && wf_cl_vec4_ok(&c->in[WF_GEMM_NORM]) && flat_local_bytes(v, rows, k) <= caps->local_bytes;
+}
+
+/* One row of X in fixed point, for quantised weights. */
+static bool int16_knobs(const wf_call *c, cl_launch *l)
+{
+    const cl_fragments *f = wf_cl_fragments(c->in[WF_GEMM_W].dtype);
+    wf_cl_knob(l, "INT16", 1);
+    return c->out[WF_GEMM_Y].rows == 1 && f && f->bits < 16;
 }
 
 /* With the rotation behind, a work-item has a pair, and a work-group whole pairs. False where they lie otherwise. */
@@ -181,7 +201,9 @@ bool wf_cl_configure_flat(const cl_caps *caps, const cl_variant *v, const wf_cal
     uint32_t group = (uint32_t)v->tile[0], blocks = (uint32_t)v->tile[1], tiles = (uint32_t)v->tile[2];
     bool norm = c->in[WF_GEMM_NORM].rows, silu = c->p.silu;
     if (!caps->nv_mma || c->out[WF_GEMM_Y].rows > tiles * 8 || wf_cl_group(caps, group, limit) < group) return false;
-    if (norm ? !norm_knobs(caps, v, c, l) : !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
+    if (!norm && !rows_of_halves(&c->in[WF_GEMM_X], 4)) return false;
+    if ((norm || is_int16(v)) && (tiles != 1 || !local_x_knobs(caps, v, c, l))) return false;
+    if (is_int16(v) && !int16_knobs(c, l)) return false;
     if (silu && (blocks != 2 || c->in[WF_GEMM_W].rows % 32)) return false;
     if (c->p.rope && !rope_knobs(v, c, l)) return false;
     wf_cl_group_knobs(l, caps, group);

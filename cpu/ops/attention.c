@@ -10,8 +10,12 @@
  *
  * With attention windows (dev.h), tiles outside all windows of the block are skipped, and other keys outside a query's window are
  * masked. The boundaries of tiles and splits do not change. Sinks are no keys: the last sum takes them in.
+ *
+ * Asynchronous (dev.h): weights are relative to a given maximum, so no sum waits for a maximum or is rescaled. A row that leaves the
+ * range is not weighed any further, and in the end computed again alone, as the synchronous kernel does.
  */
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "cpu/ops/ops.h"
@@ -23,6 +27,9 @@
 #define CV            4    /* accumulator vectors of a query in registers */
 #define QV            (VREGS >= 32 ? 4 : 2) /* queries in registers */
 #define SPLIT_ITEMS   16u /* with fewer (block, head) pairs splits are separate work items */
+/* Powers of two of the asynchronous softmax's weights, those of calibration.h: the nearer to 0, the fewer digits score - base loses. */
+#define MOST          15.0f
+#define LEAST         (-80.0f)
 
 typedef struct att {
     const wf_op_params *p;
@@ -34,6 +41,9 @@ typedef struct att {
     uint32_t queries;             /* most queries of a block */
     uint32_t items, splits;       /* (block, KV head) pairs; most splits of a block */
     bool split;
+    bool async;                   /* weights are relative to base, ... */
+    float base, low;              /* which a row's largest score must be above by more than low and less than MOST */
+    atomic_uint *recomputed;      /* NULL: nobody counts */
 } att;
 
 /* End of the block that starts at row m: rows of one sequence, at most a->rows. */
@@ -75,6 +85,15 @@ static att att_of(const wf_call *c)
     return a;
 }
 
+static att async_att_of(const wf_call *c)
+{
+    att a = att_of(c);
+    const wf_view *count = &c->out[WF_ATTENTION_RECOMPUTED];
+    a.async = wf_attention_base(&c->p, MOST, LEAST, &a.base, &a.low);
+    a.recomputed = count->buf ? (atomic_uint *)wf_cpu_at(count) : NULL;
+    return a;
+}
+
 /* A work item. */
 typedef struct block {
     uint32_t begin, end; /* rows */
@@ -100,7 +119,7 @@ static uint32_t block_after(const att *a, const block *b)
 
 /* ---- scratch memory -------------------------------------------------------------------------- */
 
-/* Online softmax state of the queries. */
+/* Softmax state of the queries. row_max is the largest score so far. */
 typedef struct state {
     float *row_max, *row_sum, *sum; /* [queries], [queries], [queries][dim_padded] */
 } state;
@@ -112,6 +131,7 @@ typedef struct workspace {
     float *k, *v;   /* [dim_padded][TILE] transposed; [TILE][dim_padded] */
     uint32_t *seen; /* [queries] number of leading keys of the tile that the causal mask allows */
     uint32_t *masked;  /* [queries][2] masked range within them, with windows */
+    uint32_t *redo;    /* [queries] did the given maximum not suit it? */
     state part, whole;
 } workspace;
 
@@ -122,7 +142,7 @@ static size_t state_size(const att *a)
 
 static size_t workspace_size(const att *a)
 {
-    return (size_t)a->queries * (a->dim_padded + TILE + 4) + 2 * (size_t)TILE * a->dim_padded +
+    return (size_t)a->queries * (a->dim_padded + TILE + 5) + 2 * (size_t)TILE * a->dim_padded +
            2 * state_size(a);
 }
 
@@ -141,8 +161,9 @@ static workspace workspace_at(const att *a, float *at)
     r.alpha = r.v + (size_t)TILE * a->dim_padded;
     r.seen = (uint32_t *)(r.alpha + a->queries);
     r.masked = r.seen + a->queries;
-    r.part = state_at(a, r.alpha + 4 * (size_t)a->queries);
-    r.whole = state_at(a, r.alpha + 4 * (size_t)a->queries + state_size(a));
+    r.redo = r.masked + 2 * (size_t)a->queries;
+    r.part = state_at(a, r.alpha + 5 * (size_t)a->queries);
+    r.whole = state_at(a, r.alpha + 5 * (size_t)a->queries + state_size(a));
     return r;
 }
 
@@ -261,6 +282,27 @@ static float softmax(float *s, uint32_t n, float *row_max, float *row_sum)
     return lanes[0];
 }
 
+/* The same relative to the given maximum. A row above it has left: its weights would not fit, so it gets none. */
+static void softmax_given(const att *a, float *s, uint32_t n, float *row_max, float *row_sum)
+{
+    uint32_t whole = WF_UP(n, VL);
+    vf high = v_set(*row_max), sum = v_zero();
+    for (uint32_t j = n; j < TILE; j++) s[j] = -INFINITY;
+    for (uint32_t j = 0; j < whole; j += VL) high = v_max(high, v_load(s + j));
+    *row_max = v_reduce_max(high);
+    if (!(*row_max - a->base < MOST)) {
+        memset(s, 0, TILE * sizeof *s);
+        return;
+    }
+    for (uint32_t j = 0; j < whole; j += VL) {
+        vf e = v_exp2(v_sub(v_load(s + j), v_set(a->base)));
+        v_store(s + j, e);
+        sum = v_add(sum, e);
+    }
+    for (uint32_t j = whole; j < TILE; j++) s[j] = 0;
+    *row_sum += v_reduce_add(sum);
+}
+
 /* sum = sum * alpha + weights * V, for nq queries and CV vectors of the head at a time. */
 WF_INLINE void weigh(const att *a, const float *v, const float *weight, const float *alpha,
                      float *sum, uint32_t n, const int nq, uint32_t d, const int nc)
@@ -319,6 +361,21 @@ static void mask_range(const att *a, const workspace *r, uint32_t i)
     for (uint32_t j = r->masked[2 * i]; a->windows && j < r->masked[2 * i + 1]; j++) s[j] = -INFINITY;
 }
 
+/* Turns the scores of query i into weights. */
+static void weights(const att *a, const workspace *r, uint32_t i)
+{
+    float *s = r->score + (size_t)i * TILE;
+    r->alpha[i] = 1;
+    if (!r->seen[i]) {
+        memset(s, 0, TILE * sizeof *s);
+        return;
+    }
+    cap_scores(a, s, r->seen[i]);
+    mask_range(a, r, i);
+    if (a->async) softmax_given(a, s, r->seen[i], r->part.row_max + i, r->part.row_sum + i);
+    else r->alpha[i] = softmax(s, r->seen[i], r->part.row_max + i, r->part.row_sum + i);
+}
+
 /* Processes keys first..first+n; r->seen and r->masked define the mask of each query. */
 static void tile(const att *a, const workspace *r, const block *b, uint32_t first, uint32_t n)
 {
@@ -329,17 +386,7 @@ static void tile(const att *a, const workspace *r, const block *b, uint32_t firs
         scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, QV);
     for (; i < nq; i++)
         scores(a, r->q + (size_t)i * a->dim_padded, r->k, r->score + (size_t)i * TILE, n, 1);
-    for (i = 0; i < nq; i++) {
-        if (r->seen[i]) {
-            cap_scores(a, r->score + (size_t)i * TILE, r->seen[i]);
-            mask_range(a, r, i);
-            r->alpha[i] = softmax(r->score + (size_t)i * TILE, r->seen[i], r->part.row_max + i,
-                                   r->part.row_sum + i);
-            continue;
-        }
-        r->alpha[i] = 1;
-        memset(r->score + (size_t)i * TILE, 0, TILE * sizeof(float));
-    }
+    for (i = 0; i < nq; i++) weights(a, r, i);
     gather(a, a->v, b->head, pages, b->keys, first, n, r->v);
     clear_unseen(a, r, b, first, n);
     for (i = 0; i + QV <= nq; i += QV) weigh_all(a, r, i, n, QV);
@@ -380,27 +427,47 @@ static bool hidden(const att *a, const block *b, uint32_t first, uint32_t n)
     return a->windows && first >= a->p->sink && first + n <= b->after;
 }
 
+/* Does a score of query i exceed the given maximum? In this split, or in those merged so far. */
+static bool has_left(const att *a, const workspace *r, uint32_t i)
+{
+    return a->async && !(r->part.row_max[i] - a->base < MOST && r->whole.row_max[i] - a->base < MOST);
+}
+
+/* Sets the masks of all queries for the tile at `first`. False: no query is left that sees it. */
+static bool set_masks(const att *a, const workspace *r, const block *b, uint32_t first)
+{
+    uint32_t nq = (b->end - b->begin) * a->group, left = 0;
+    for (uint32_t i = 0; i < nq; i++) {
+        set_mask(a, r, b, first, i);
+        if (!has_left(a, r, i)) continue;
+        r->seen[i] = 0;
+        left++;
+    }
+    return left < nq;
+}
+
 /* Computes split s of the block into r->part. */
 static void one_split(const att *a, const workspace *r, const block *b, uint32_t s)
 {
-    uint32_t nq = (b->end - b->begin) * a->group, end = WF_MIN(b->keys, (s + 1) * SPLIT);
+    uint32_t end = WF_MIN(b->keys, (s + 1) * SPLIT);
     clear(a, r->part);
     for (uint32_t first = s * SPLIT; first < end; first += TILE) {
         uint32_t n = WF_MIN(TILE, end - first);
         if (hidden(a, b, first, n)) continue;
-        for (uint32_t i = 0; i < nq; i++) set_mask(a, r, b, first, i);
+        if (!set_masks(a, r, b, first)) return;
         tile(a, r, b, first, n);
     }
 }
 
-/* Merges part into whole; an empty part changes nothing. */
+/* Merges part into whole; an empty part changes nothing. Sums relative to a given maximum are just added. */
 static void merge(const att *a, state whole, state part, uint32_t nq)
 {
     for (uint32_t i = 0; i < nq; i++) {
         float *to = whole.sum + (size_t)i * a->dim_padded, *from = part.sum + (size_t)i * a->dim_padded;
-        if (part.row_sum[i] == 0) continue;
+        if (part.row_sum[i] == 0 && !a->async) continue;
         float row_max = WF_MAX(whole.row_max[i], part.row_max[i]);
-        vf x = v_exp2(v_set(whole.row_max[i] - row_max)), y = v_exp2(v_set(part.row_max[i] - row_max));
+        vf x = a->async ? v_set(1) : v_exp2(v_set(whole.row_max[i] - row_max));
+        vf y = a->async ? v_set(1) : v_exp2(v_set(part.row_max[i] - row_max));
         float lx[VL], ly[VL];
         v_store(lx, x);
         v_store(ly, y);
@@ -418,7 +485,8 @@ static float total(const att *a, float row_sum, float row_max, uint32_t head)
     return row_sum + exp2f(a->sinks[head] * 1.44269504f - row_max);
 }
 
-static void store(const att *a, state s, const block *b)
+/* Writes the rows and heads of which redo says that this way of computing suits them; NULL: all. */
+static void store(const att *a, state s, const block *b, const uint32_t *redo)
 {
     uint32_t i = 0;
     for (uint32_t m = b->begin; m < b->end; m++)
@@ -426,10 +494,61 @@ static void store(const att *a, state s, const block *b)
             void *row = wf_cpu_row(a->o, m);
             uint32_t head = b->head * a->group + h;
             size_t at = (size_t)head * a->dim;
-            float inverse = s.row_sum[i] == 0 ? 0 : 1 / total(a, s.row_sum[i], s.row_max[i], head); /* no keys: zeros */
+            if (redo && redo[i] == a->async) continue;
+            float inverse = s.row_sum[i] == 0 ? 0 : 1 / total(a, s.row_sum[i], a->async ? a->base : s.row_max[i], head); /* no keys: zeros */
             for (uint32_t d = 0; d < a->dim; d++)
                 wf_cpu_set(a->o, row, at + d, s.sum[(size_t)i * a->dim_padded + d] * inverse);
         }
+}
+
+/* Computes a whole block in the synchronous or asynchronous way into r->whole. */
+static void whole_block(const att *a, const workspace *r, const block *b)
+{
+    load_queries(a, r, b);
+    clear(a, r->whole);
+    for (uint32_t s = 0; s * SPLIT < b->keys; s++) {
+        one_split(a, r, b, s);
+        merge(a, r->whole, r->part, (b->end - b->begin) * a->group);
+    }
+}
+
+/* Finds the rows and heads that the given maximum did not suit; returns how many. A row without keys has nothing to suit. */
+static uint32_t find_unsuited(const att *a, const workspace *r, const block *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < (b->end - b->begin) * a->group; i++) {
+        float above = r->whole.row_max[i] - a->base;
+        r->redo[i] = a->pos[b->begin + i / a->group] >= 0 && !(above > a->low && above < MOST);
+        n += r->redo[i];
+    }
+    return n;
+}
+
+/* Computes them again, a row at a time. */
+static void recompute(const att *a, const workspace *r, const block *b)
+{
+    att online = *a;
+    online.async = false;
+    for (uint32_t m = b->begin; m < b->end; m++) {
+        const uint32_t *redo = r->redo + (m - b->begin) * a->group;
+        uint32_t some = 0;
+        for (uint32_t h = 0; h < a->group; h++) some |= redo[h];
+        if (!some) continue;
+        block row = {.begin = m, .end = m + 1, .head = b->head, .keys = block_keys(a, m, m + 1)};
+        row.after = block_after(a, &row);
+        whole_block(&online, r, &row);
+        store(&online, r->whole, &row, redo);
+    }
+}
+
+/* Writes the block's results. */
+static void finish(const att *a, const workspace *r, const block *b)
+{
+    uint32_t n = a->async ? find_unsuited(a, r, b) : 0;
+    store(a, r->whole, b, a->async ? r->redo : NULL);
+    if (!n) return;
+    if (a->recomputed) atomic_fetch_add(a->recomputed, n);
+    recompute(a, r, b);
 }
 
 /* Moves *b from item *at to `item`; items enumerate KV heads, then blocks. Blocks are found sequentially, so an earlier item, stolen
@@ -460,6 +579,7 @@ static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
         seek(a, &b, &at, i / a->splits);
         workspace own = *r;
         own.part = state_at(a, parts + i * state_size(a));
+        clear(a, own.whole);
         load_queries(a, &own, &b);
         one_split(a, &own, &b, i % a->splits);
     }
@@ -473,28 +593,34 @@ static void split_items(const wf_cpu_work *w, const att *a, const workspace *r)
         for (uint32_t s = 0; s < a->splits; s++)
             merge(a, r->whole, state_at(a, parts + ((size_t)i * a->splits + s) * state_size(a)),
                   (b.end - b.begin) * a->group);
-        store(a, r->whole, &b);
+        finish(a, r, &b);
+    }
+}
+
+static void run(const wf_cpu_work *w, const att *a)
+{
+    workspace r = workspace_at(a, w->per_thread);
+    block b = {.end = block_end(a, 0)};
+    uint32_t at = 0, i, end;
+    if (a->split) {
+        split_items(w, a, &r);
+        return;
+    }
+    while (wf_cpu_next(w, a->items, 1, &i, &end)) {
+        seek(a, &b, &at, i);
+        whole_block(a, &r, &b);
+        finish(a, &r, &b);
     }
 }
 
 void WF_SIMD(wf_cpu_attention)(const wf_cpu_work *w)
 {
     att a = att_of(w->call);
-    workspace r = workspace_at(&a, w->per_thread);
-    block b = {.end = block_end(&a, 0)};
-    uint32_t at = 0, i, end;
-    if (a.split) {
-        split_items(w, &a, &r);
-        return;
-    }
-    while (wf_cpu_next(w, a.items, 1, &i, &end)) {
-        seek(&a, &b, &at, i);
-        load_queries(&a, &r, &b);
-        clear(&a, r.whole);
-        for (uint32_t s = 0; s * SPLIT < b.keys; s++) {
-            one_split(&a, &r, &b, s);
-            merge(&a, r.whole, r.part, (b.end - b.begin) * a.group);
-        }
-        store(&a, r.whole, &b);
-    }
+    run(w, &a);
+}
+
+void WF_SIMD(wf_cpu_attention_async)(const wf_cpu_work *w)
+{
+    att a = async_att_of(w->call);
+    run(w, &a);
 }

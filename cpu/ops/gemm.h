@@ -58,6 +58,20 @@ static inline void store_output(const gemm *g, uint32_t m, uint32_t n, float v)
     wf_cpu_set(g->y, wf_cpu_row(g->y, m), n, v);
 }
 
+/* VL outputs, or as many as there are columns from n on. */
+static inline void store_vector(const gemm *g, uint32_t m, uint32_t n, const float *sum)
+{
+    for (uint32_t i = 0; n + VL > g->n && n + i < g->n; i++) store_output(g, m, n + i, sum[i]);
+    if (n + VL > g->n) return;
+    vf v = v_load(sum);
+    if (wf_cpu_has(g->bias)) v = v_add(v, v_load((const float *)wf_cpu_at(g->bias) + n));
+    if (wf_cpu_has(g->residual)) v = v_add(v, v_load((const float *)wf_cpu_row(g->residual, m) + n));
+    if (g->y->dtype == WF_F32)
+        v_store((float *)wf_cpu_row(g->y, m) + n, v);
+    else
+        v_store_f16((uint16_t *)wf_cpu_row(g->y, m) + n, v);
+}
+
 static inline uint32_t chunk_of(const gemm *g)
 {
     return WF_MAX(NROW, CHUNK_BYTES / (uint32_t)WF_MAX(g->w_step, 1u) / NROW * NROW);
@@ -83,5 +97,15 @@ static inline wf_cpu_scratch_size prep_scratch(const wf_call *c, size_t step)
     size_t size = step * c->out[WF_GEMM_Y].rows;
     return per_thread ? (wf_cpu_scratch_size){.per_thread = size} : (wf_cpu_scratch_size){.shared = size};
 }
+
+/* f(g, format, begin, end), with the format of W as a constant, for which f is compiled each: those that products of integers take. */
+#define WITH_FORMAT(f, g, begin, end)                                                              \
+    do {                                                                                           \
+        if ((g)->w->dtype == WF_Q8_0) f(g, WF_Q8_0, begin, end);                                   \
+        if ((g)->w->dtype == WF_Q4_0) f(g, WF_Q4_0, begin, end);                                   \
+        if ((g)->w->dtype == WF_Q4_K) f(g, WF_Q4_K, begin, end);                                   \
+        if ((g)->w->dtype == WF_Q5_K) f(g, WF_Q5_K, begin, end);                                   \
+        if ((g)->w->dtype == WF_Q6_K) f(g, WF_Q6_K, begin, end);                                   \
+    } while (0)
 
 #endif

@@ -2,8 +2,7 @@
 #ifndef WF_CPU_OPS_GEMM_AMX_H
 #define WF_CPU_OPS_GEMM_AMX_H
 
-#include "cpu/ops/ops.h"
-#include "cpu/simd/simd.h"
+#include "cpu/ops/hi_lo.h"
 
 #define TILE 16u   /* rows of every tile, and columns of an accumulator */
 #define FEW  64u   /* up to this many rows of X panels are narrow, because each is used only briefly */

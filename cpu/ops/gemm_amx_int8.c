@@ -1,4 +1,4 @@
-/* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0 and Q6_K weights.
+/* GEMM on AMX with int8 products, for F16, Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights.
  *
  * Weights and activations are converted to fixed point in int16, with one scale per row and panel of 256 k, and split into two int8:
  * 256 hi + lo. Three of the four products are summed exactly in int32, and scales are applied at the end of each panel. lo x lo is
@@ -14,16 +14,13 @@
 #include <string.h>
 
 #include "cpu/ops/gemm_amx.h"
-#include "cpu/ops/hi_lo.h"
 
 #define UNIT    64u            /* k of a tile */
-#define PANEL   256u           /* k that share a scale: int32 holds their sums */
 #define UNITS   (PANEL / UNIT)
 #define BLOCKS  (PANEL / 32)
 #define TILE_BYTES   1024u          /* bytes of a tile */
 #define NB_MAX  128u           /* output columns at a time */
 #define NB_FEW  32u            /* the same for few rows of X */
-#define ROW_MAX 512u           /* most file bytes of one row of a panel */
 #define Q8_0X16  255            /* in addition to dtypes: Q8_0 with 16 rows interleaved (layout.c) */
 
 /* A panel of 16 rows, of weights or of activations. */
@@ -75,6 +72,9 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
     if (dtype == WF_Q4_0) { /* first halves of four blocks, then second halves */
         v[0] = _mm512_shuffle_i32x4(a, b, 0x88);
         v[1] = _mm512_shuffle_i32x4(a, b, 0xdd);
+    } else if (has_mins(dtype)) { /* even blocks, then odd ones */
+        v[0] = _mm512_shuffle_i32x4(a, b, 0x44);
+        v[1] = _mm512_shuffle_i32x4(a, b, 0xee);
     } else if (dtype == WF_F16) { /* k and k + 32 alternate */
         for (int i = 0; i < 2; i++) {
             __m512i odd = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(v[i], 1));
@@ -82,19 +82,6 @@ WF_INLINE void arrange(const uint8_t dtype, __m512i v[2])
             v[i] = _mm512_or_si512(even, _mm512_slli_epi16(odd, 8));
         }
     }
-}
-
-/* Converts 32 F32 to fixed point in int16. */
-WF_INLINE __m512i to_int16(const float *x, __m512 factor)
-{
-    __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
-    __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), factor));
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(low)), _mm512_cvtepi32_epi16(high), 1);
-}
-
-WF_INLINE __m512i bytes(__m512i low, __m512i high)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)), _mm512_cvtepi16_epi8(high), 1);
 }
 
 /* Converts one row of a panel and stores it in row r of each tile. */
@@ -108,10 +95,7 @@ static void round_row(const uint8_t dtype, const float *x, panel *out, uint32_t 
         __m512i hi[2], lo[2];
         for (uint32_t u = 0; u < 2; u++) {
             __m512i a = to_int16(x + i + UNIT * u, factor), b = to_int16(x + i + UNIT * u + 32, factor);
-            const __m512i half = _mm512_set1_epi16(128);
-            lo[u] = bytes(a, b);
-            hi[u] = bytes(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8),
-                             _mm512_srai_epi16(_mm512_add_epi16(b, half), 8));
+            split_hi_lo(a, b, &hi[u], &lo[u]);
             sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), lo[u]);
         }
         arrange(dtype, hi);
@@ -306,6 +290,51 @@ WF_INLINE void q6_k_row(const source *s, uint32_t r, panel *out)
     }
 }
 
+/* The scales of the eight blocks of a Q4_K or Q5_K superblock, times 2^bits, then their minima, as fixed point in both halves of a
+ * word each. No weight exceeds int16; its last place goes to *unit. */
+WF_INLINE __m512i k_parts(const char *p, const int bits, float *unit)
+{
+    const __m512 steps = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps((float)(1 << bits)), _mm512_set1_ps(1));
+    __m512 v = _mm512_mul_ps(k_scales(p), steps), size = _mm512_abs_ps(v);
+    size = _mm512_add_ps(size, _mm512_shuffle_f32x4(size, size, 0x4e)); /* of a scale and its minimum */
+    float top = max_of(max_abs(_mm512_setzero_si512(), size));
+    __m512i parts = _mm512_cvtps_epi32(_mm512_mul_ps(v, _mm512_set1_ps(top > 0 ? 32767 / top : 0)));
+    *unit = top / 32767;
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, parts, _mm512_slli_epi32(parts, 16));
+}
+
+/* Multiplies the numbers at the top of each word, below its sign, and subtracts the minima. */
+WF_INLINE __m512i less_mins(__m512i q, const int bits, __m512i by, __m512i mins)
+{
+    q = _mm512_and_si512(q, _mm512_set1_epi16((short)(0x8000 - (1 << (15 - bits)))));
+    return _mm512_subs_epi16(_mm512_mulhrs_epi16(q, by), mins);
+}
+
+/* Half a superblock: its even blocks are one unit, its odd ones another. */
+WF_INLINE void k_half(const uint8_t dtype, const char *p, uint32_t half, __m512i parts, uint32_t r, panel *out)
+{
+    const int bits = dtype == WF_Q4_K ? 4 : 5;
+    const __m512i blocks = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi32(2), 1);
+    __m512i low = _mm512_loadu_si512(p + (dtype == WF_Q4_K ? 16 : 48) + 64 * half);
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        __m512i at = _mm512_add_epi32(blocks, _mm512_set1_epi32((int)(4 * half + odd)));
+        __m512i by = _mm512_permutexvar_epi32(at, parts);
+        __m512i mins = _mm512_permutexvar_epi32(_mm512_add_epi32(at, _mm512_set1_epi32(8)), parts);
+        __m512i q = odd ? _mm512_srli_epi16(low, 4) : low;
+        if (dtype == WF_Q5_K) q = with_fifth(q, p + 16, 4 * half + odd, 4 * half + odd + 2);
+        store_hi_lo(less_mins(_mm512_slli_epi16(q, 15 - bits), bits, by, mins), less_mins(_mm512_slli_epi16(q, 7 - bits), bits, by, mins),
+                    out->tile[2 * half + odd][0] + r * 64);
+    }
+}
+
+WF_INLINE void k_row(const source *s, const uint8_t dtype, uint32_t r, panel *out)
+{
+    const char *p = s->w + r * s->step;
+    __m512i parts = k_parts(p, dtype == WF_Q4_K ? 4 : 5, &out->scale[r]);
+    k_half(dtype, p, 0, parts, r, out);
+    k_half(dtype, p, 1, parts, r, out);
+}
+
 /* The same for the interleaved layout, which has all 16 rows, padded with zeros. */
 WF_INLINE void open_q8_0x16(const amx_int8 *a, uint32_t n, uint32_t p, uint32_t k, source *s)
 {
@@ -357,6 +386,7 @@ WF_INLINE void unpack_row(source *s, const uint8_t dtype, uint32_t r, panel *out
     if (dtype == Q8_0X16) q8_0x16_part(s, r, out);
     if (dtype == WF_Q4_0) q4_0_row(s, r, out);
     if (dtype == WF_Q6_K) q6_k_row(s, r, out);
+    if (has_mins(dtype)) k_row(s, dtype, r, out);
 }
 
 WF_INLINE void unpack(source *s, const uint8_t dtype, panel *out)
@@ -533,6 +563,8 @@ WF_INLINE void gemm_few(const wf_call *c, const amx_int8 *a, const uint8_t dtype
 EACH(gemm_f16, WF_F16)
 EACH(gemm_q8_0, WF_Q8_0)
 EACH(gemm_q4_0, WF_Q4_0)
+EACH(gemm_q4_k, WF_Q4_K)
+EACH(gemm_q5_k, WF_Q5_K)
 EACH(gemm_q6_k, WF_Q6_K)
 EACH(gemm_q8_0x16, Q8_0X16)
 
@@ -552,6 +584,8 @@ void wf_cpu_gemm_amx_int8(const wf_cpu_work *work)
         if (a.w->dtype == WF_Q8_0 && a.w->layout) gemm_q8_0x16(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q8_0 && !a.w->layout) gemm_q8_0(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q4_0) gemm_q4_0(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q4_K) gemm_q4_k(work->call, &a, begin, end);
+        if (a.w->dtype == WF_Q5_K) gemm_q5_k(work->call, &a, begin, end);
         if (a.w->dtype == WF_Q6_K) gemm_q6_k(work->call, &a, begin, end);
     }
     _tile_release();

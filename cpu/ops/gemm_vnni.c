@@ -13,7 +13,6 @@
  */
 #include "cpu/ops/gemm.h"
 #include "cpu/ops/hi_lo.h"
-#include "tensor/quant/k_scales.h"
 
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
@@ -36,11 +35,6 @@ WF_INLINE kind kind_of(const uint8_t dtype)
     if (dtype == WF_Q4_K) return (kind){dtype, 2, 1, 2, 144, 0};
     if (dtype == WF_Q5_K) return (kind){dtype, 2, 1, 2, 176, 0};
     return (kind){dtype, 2, 1, 4, 210, 32};
-}
-
-WF_INLINE bool has_mins(const uint8_t dtype)
-{
-    return dtype == WF_Q4_K || dtype == WF_Q5_K;
 }
 
 /* Bytes of a prepared group: hi, lo, then the compensation. */
@@ -113,19 +107,6 @@ static void prep(const gemm *g, uint32_t m, void *dst)
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Unpacks 64 weights of the Q4_K or Q5_K superblock at p, from weight 64 i on. */
-WF_INLINE __m512i k_bytes(const uint8_t dtype, const char *p, const uint32_t i)
-{
-    const __m512i by = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
-    const char *q = p + (dtype == WF_Q4_K ? 16 : 48) + 32 * i;
-    __m512i low = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)q)), by);
-    low = _mm512_and_si512(low, _mm512_set1_epi8(15));
-    if (dtype == WF_Q4_K) return low;
-    __m512i bit = _mm512_inserti64x4(_mm512_set1_epi16((short)(2 * i)), _mm256_set1_epi16((short)(2 * i + 1)), 1);
-    __m512i high = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)(p + 16))), bit);
-    return _mm512_or_si512(low, _mm512_slli_epi16(_mm512_and_si512(high, _mm512_set1_epi8(1)), 4));
-}
-
 /* Unpacks a group at p to unsigned bytes; Q6_K: pair i of 4 of the superblock at p; Q4_K, Q5_K: pair i of 8 of the two there. */
 WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
 {
@@ -164,27 +145,17 @@ static inline __m512i lane_numbers(void)
 }
 
 /* Of n / 8 superblocks of Q4_K or Q5_K from p on, the scales, and the minima. */
-WF_INLINE __m512 k_scales(const kind t, const char *p, uint32_t n, __m512 *mins)
+WF_INLINE __m512 k_span(const kind t, const char *p, uint32_t n, __m512 *mins)
 {
-    uint8_t s[SPAN] = {0}, m[SPAN] = {0};
-    uint16_t d[2][2] = {{0}};
-    for (uint32_t i = 0; i < n / 8; i++) {
-        memcpy(d[i], p + i * t.bytes, sizeof d[i]);
-        wf_k_scales_unpack(p + i * t.bytes + 4, s + 8 * i, m + 8 * i);
-    }
-    __m256i by[2];
-    for (int i = 0; i < 2; i++) by[i] = _mm256_set_m128i(_mm_set1_epi16((short)d[1][i]), _mm_set1_epi16((short)d[0][i]));
-    *mins = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16((const char *)m))), _mm512_cvtph_ps(by[1]));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(load16((const char *)s))), _mm512_cvtph_ps(by[0]));
+    __m512 a = k_scales(p), b = n > 8 ? k_scales(p + t.bytes) : _mm512_setzero_ps();
+    *mins = _mm512_shuffle_f32x4(a, b, 0xee);
+    return _mm512_shuffle_f32x4(a, b, 0x44);
 }
 
 /* Loads the scales of n blocks from p on; Q6_K: the 16 scales of a superblock. */
 WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n)
 {
-    if (t.dtype == WF_Q6_K) {
-        __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)(p + 208)));
-        return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p + 192))), d);
-    }
+    if (t.dtype == WF_Q6_K) return q6_k_scales(p);
     const __m512i at = _mm512_mullo_epi32(_mm512_set1_epi32((int)t.bytes), lane_numbers());
     __mmask16 there = (__mmask16)((1u << n) - 1);
     __m512i d = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, p, 1);
@@ -237,7 +208,7 @@ WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const in
             __builtin_prefetch(a->w[r] + s * span_bytes + NEAR + i, 0, 3);
         }
     for (int r = 0; r < nr; r++) {
-        __m512 mins, d = has_mins(dtype) ? k_scales(t, a->w[r] + s * span_bytes, n, &mins) : scales(t, a->w[r] + s * span_bytes, n);
+        __m512 mins, d = has_mins(dtype) ? k_span(t, a->w[r] + s * span_bytes, n, &mins) : scales(t, a->w[r] + s * span_bytes, n);
         for (int m = 0; m < mr && has_mins(dtype); m++) a->acc[r][m] = _mm512_fmadd_ps(mins, _mm512_loadu_ps(a->minus_sum[m] + 16 * s), a->acc[r][m]);
         for (int m = 0; m < mr; m++) scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
     }
@@ -303,11 +274,5 @@ void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
     gemm g = gemm_of(work);
     uint32_t begin, end;
     prepare(work, &g, WF_UP(row_step(kind_of(g.w->dtype), g.k), (size_t)64), prep);
-    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end)) {
-        if (g.w->dtype == WF_Q8_0) rows_of(&g, WF_Q8_0, begin, end);
-        if (g.w->dtype == WF_Q4_0) rows_of(&g, WF_Q4_0, begin, end);
-        if (g.w->dtype == WF_Q4_K) rows_of(&g, WF_Q4_K, begin, end);
-        if (g.w->dtype == WF_Q5_K) rows_of(&g, WF_Q5_K, begin, end);
-        if (g.w->dtype == WF_Q6_K) rows_of(&g, WF_Q6_K, begin, end);
-    }
+    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end)) WITH_FORMAT(rows_of, &g, begin, end);
 }

@@ -1,9 +1,15 @@
 /* AVX-512 helpers for quantised blocks: activations as fixed point in two int8, x = scale * (256 hi + lo) with one scale per block of
- * 32, and loads of weights from the file's blocks. */
+ * 32 or per panel of 256; loads of weights from the file's blocks. */
 #ifndef WF_CPU_OPS_HI_LO_H
 #define WF_CPU_OPS_HI_LO_H
 
+#include <string.h>
+
+#include "cpu/ops/ops.h"
 #include "cpu/simd/simd.h"
+
+#define PANEL   256u /* k that share a scale of activations: int32 holds their sums */
+#define ROW_MAX 512u /* most file bytes of one row of a panel */
 
 /* Lane-wise maximum of absolute values. Compares bits, so that NaN is the largest and reaches the scale. */
 WF_INLINE __m512i max_abs(__m512i top, __m512 v)
@@ -35,6 +41,27 @@ static inline float round_block(const float *x, int8_t *hi, int8_t *lo)
     return top / 127 / 256;
 }
 
+/* Converts 32 F32 to fixed point in int16. */
+WF_INLINE __m512i to_int16(const float *x, __m512 factor)
+{
+    __m512i low = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
+    __m512i high = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + 16), factor));
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(low)), _mm512_cvtepi32_epi16(high), 1);
+}
+
+WF_INLINE __m512i bytes(__m512i low, __m512i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi16_epi8(low)), _mm512_cvtepi16_epi8(high), 1);
+}
+
+/* Splits fixed point, rounding: 64 hi and 64 lo. */
+WF_INLINE void split_hi_lo(__m512i a, __m512i b, __m512i *hi, __m512i *lo)
+{
+    const __m512i half = _mm512_set1_epi16(128);
+    *lo = bytes(a, b);
+    *hi = bytes(_mm512_srai_epi16(_mm512_add_epi16(a, half), 8), _mm512_srai_epi16(_mm512_add_epi16(b, half), 8));
+}
+
 /* Loads 32 bytes from each address. */
 WF_INLINE __m512i load_2x32(const char *low, const char *high)
 {
@@ -42,9 +69,32 @@ WF_INLINE __m512i load_2x32(const char *low, const char *high)
     return _mm512_inserti64x4(a, _mm256_loadu_si256((const void *)high), 1);
 }
 
-WF_INLINE __m128i load16(const char *p)
+/* The eight scales of the Q4_K or Q5_K superblock at p, then its eight minima. */
+WF_INLINE __m512 k_scales(const char *p)
 {
-    return _mm_loadu_si128((const void *)p);
+    int32_t halves;
+    memcpy(&halves, p, sizeof halves); /* d and dmin */
+    __m128i d = _mm_cvtsi32_si128(halves);
+    __m256i both = _mm256_set_m128i(_mm_set1_epi16((short)_mm_extract_epi16(d, 1)), _mm_broadcastw_epi16(d));
+    return _mm512_mul_ps(_mm512_cvtph_ps(both), _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(k_scale_bytes(p))));
+}
+
+/* ORs a bit of each of the 32 bytes at p above the low nibbles of q: bit `first` of its first 32 bytes, then bit `second`. */
+WF_INLINE __m512i with_fifth(__m512i q, const char *p, const uint32_t first, const uint32_t second)
+{
+    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16((short)first), _mm256_set1_epi16((short)second), 1);
+    __m512i bits = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)p)), by);
+    bits = _mm512_slli_epi16(_mm512_and_si512(bits, _mm512_set1_epi8(1)), 4);
+    return _mm512_ternarylogic_epi32(bits, q, _mm512_set1_epi8(15), 0xf8); /* bits | (q & 15) */
+}
+
+/* Unpacks 64 weights of the Q4_K or Q5_K superblock at p, from weight 64 i on. */
+WF_INLINE __m512i k_bytes(const uint8_t dtype, const char *p, const uint32_t i)
+{
+    const __m512i by = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
+    const char *q = p + (dtype == WF_Q4_K ? 16 : 48) + 32 * i;
+    __m512i low = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)q)), by);
+    return dtype == WF_Q4_K ? _mm512_and_si512(low, _mm512_set1_epi8(15)) : with_fifth(low, p + 16, 2 * i, 2 * i + 1);
 }
 
 /* Unpacks 64 weights (0 to 63) of the Q6_K superblock at p, from weight 64 i on. */
@@ -58,6 +108,13 @@ WF_INLINE __m512i q6_k_bytes(const char *p, const uint32_t i)
     __m512i high = _mm512_and_si512(_mm512_srlv_epi16(qh, by), _mm512_set1_epi8(3));
     ql = _mm512_and_si512(i & 1 ? _mm512_srli_epi16(ql, 4) : ql, low);
     return _mm512_or_si512(ql, _mm512_slli_epi16(high, 4));
+}
+
+/* The 16 scales of that superblock. */
+WF_INLINE __m512 q6_k_scales(const char *p)
+{
+    __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16(*(const short *)(p + 208)));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load16(p + 192))), d);
 }
 
 #endif

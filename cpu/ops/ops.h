@@ -12,7 +12,9 @@
 #define RUN(name)         WF_CPU_LEVELS(WF_CPU_RUN, name)
 #define RUN_SCRATCH(name) WF_CPU_LEVELS(WF_CPU_RUN_SCRATCH, name)
 #include "cpu/ops/levels.def"
-RUN_SCRATCH(gemm_int8) /* gemm_vnni.c or gemm_int8.c */
+RUN_SCRATCH(gemm_int8) /* gemm_vnni.c, gemm_int16.c on AVX2, or gemm_int8.c */
+RUN_SCRATCH(gemm_panels) /* on AVX-512 and AVX2 */
+RUN(attention_async) /* attention.c */
 RUN(probe_read)
 RUN(probe_fma)
 RUN(probe_int8)
@@ -50,6 +52,8 @@ wf_cpu_scratch_size wf_cpu_gemm_amx_scratch(const wf_call *);
     what(int8_avx512, wf_cpu_gemm_int8_avx512, wf_cpu_gemm_int8_scratch_avx512, wf_cpu_rank_gemm_int8_avx512) \
     what(int8_neon, wf_cpu_gemm_int8_neon, wf_cpu_gemm_int8_scratch_neon, wf_cpu_rank_gemm_int8_neon) \
     what(int8_dotprod, wf_cpu_gemm_int8_dotprod, wf_cpu_gemm_int8_scratch_dotprod, wf_cpu_rank_gemm_int8_dotprod) \
+    what(int16x8, wf_cpu_gemm_panels_avx2, wf_cpu_gemm_panels_scratch_avx2, wf_cpu_rank_gemm_int16x8) \
+    what(int8x16, wf_cpu_gemm_panels_avx512, wf_cpu_gemm_panels_scratch_avx512, wf_cpu_rank_gemm_int8x16) \
     what(amx, wf_cpu_gemm_amx, wf_cpu_gemm_amx_scratch, wf_cpu_rank_gemm_amx)                      \
     what(amx_int8, wf_cpu_gemm_amx_int8, wf_cpu_gemm_amx_int8_scratch, wf_cpu_rank_gemm_amx_int8)
 #define DECLARE(name, ...)                                                                         \

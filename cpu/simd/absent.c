@@ -19,6 +19,8 @@
     }
 #include "cpu/ops/levels.def"
 RUN_SCRATCH(gemm_int8)
+RUN_SCRATCH(gemm_panels)
+RUN(attention_async)
 RUN(probe_read)
 RUN(probe_fma)
 RUN(probe_int8)

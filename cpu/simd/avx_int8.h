@@ -91,4 +91,26 @@ WF_INLINE void q_scales(const void *p, qf d, float *out)
     _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(high), d));
 }
 
+/* Of the kernels that are for x86 alone. */
+WF_INLINE __m128i load16(const char *p)
+{
+    return _mm_loadu_si128((const void *)p);
+}
+
+/* Q4_K and Q5_K, which subtract a minimum. */
+WF_INLINE bool has_mins(const uint8_t dtype)
+{
+    return dtype == WF_Q4_K || dtype == WF_Q5_K;
+}
+
+/* The eight scales of 6 bits of the Q4_K or Q5_K superblock at p, then its eight minima: wf_k_scales_unpack() in a register. */
+WF_INLINE __m128i k_scale_bytes(const char *p)
+{
+    const __m128i four = _mm_set1_epi8(15), six = _mm_set1_epi8(63);
+    __m128i words = load16(p + 4), first = _mm_shuffle_epi32(words, 0x50);
+    __m128i low = _mm_and_si128(_mm_srlv_epi32(_mm_shuffle_epi32(words, 0xaa), _mm_set_epi32(4, 0, 0, 0)), four);
+    __m128i high = _mm_and_si128(_mm_srli_epi16(first, 2), _mm_andnot_si128(four, six));
+    return _mm_blend_epi32(_mm_and_si128(first, six), _mm_or_si128(low, high), 0xa);
+}
+
 #endif

@@ -18,10 +18,12 @@ struct weft_bench_params {
     uint32_t repeat;          /* measured runs, after one warm-up run; 0: 5 */
     weft_progress_fn on_progress; /* may be NULL */
     void *user;
+    uint64_t reserved[8];
 };
 struct weft_bench_result {
     double mean, stddev, median; /* tokens per second, all sequences together */
     uint32_t repeat;
+    uint64_t reserved[8];
 };
 /* If n_prompt > 0 the engine must have been opened with no_prefix: otherwise equal prompts would be computed once. WEFT_ERR_ARG
  * otherwise; WEFT_ERR_FULL: n_prompt + n_gen tokens do not fit the context. */
@@ -54,9 +56,10 @@ typedef void (*weft_op_fn)(void *user, const struct weft_op_row *row);
 /* Measures single ops. Time is wall time over back-to-back launches. Weights and KV pages hold random numbers; launches rotate
  * over more memory than twice the last-level cache, so that none finds its operands there. */
 struct weft_op_params {
-    const char *device, *tier, *force, *tuned; /* these six as in weft_engine_params */
+    const char *device, *tier, *tuned; /* these as in weft_engine_params */
     uint32_t threads;
     bool no_kernel_cache, deterministic;
+    const char *force;         /* as in weft_debug */
     const char *ops;           /* a list of gemm,decode_attention,prefill_attention; NULL: all that the shapes fit */
     const char *dtypes;        /* of weights: "F16,Q8_0"; NULL: F16. K and V are always F16 */
     const char *const *shapes; /* "M=8,N=6144,K=4096": a GEMM of M tokens with N x K weights (no M: 1 to 2048); "B=64,L=4096": attention of B
@@ -70,6 +73,7 @@ struct weft_op_params {
     weft_op_fn on_row;            /* required; called on the caller's thread */
     weft_progress_fn on_progress; /* may be NULL */
     void *user;                   /* for both */
+    uint64_t reserved[8];
 };
 WEFT_API enum weft_status weft_bench_ops(const struct weft_op_params *p);
 
@@ -101,6 +105,7 @@ struct weft_tune_params {
     weft_tune_fn on_row;            /* these two may be NULL */
     weft_progress_fn on_progress;
     void *user;                     /* for both */
+    uint64_t reserved[8];
 };
 /* path (may be NULL): gets the path of the file, at most cap bytes with the NUL. WEFT_ERR_ARG: neither a model nor shapes, or a
  * path that must not be replaced. */
@@ -108,7 +113,7 @@ WEFT_API enum weft_status weft_tune(const struct weft_tune_params *p, char *path
 
 /* --- calibration of the asynchronous softmax (FlashDecoding++Next, section III) -------------- */
 
-/* A histogram of attention logits x = q.k * scale. Values outside the bins count in the outermost ones. */
+/* Inside other structs, so it stays as it is. A histogram of attention logits x = q.k * scale. Values outside the bins count in the outermost ones. */
 #define WEFT_LOGIT_BINS 16384
 #define WEFT_LOGIT_LOW  (-256.0)  /* lower edge of the first bin */
 #define WEFT_LOGIT_STEP 0.03125   /* width of a bin */
@@ -126,6 +131,7 @@ struct weft_calibration_layer {
     float phi, a, b; /* the unified maximum, and the range that a row's largest x - phi must lie in: a to b */
     bool fits;       /* false: the maxima vary too much for any phi; a = b = 0, and the softmax stays synchronous */
     double outside;  /* fraction of rows that kernels with exponentials in F16 recompute */
+    uint64_t reserved[8];
 };
 /* Owned by the caller; free it with weft_calibration_free. */
 struct weft_calibration {
@@ -138,6 +144,7 @@ struct weft_calibrate_params {
     size_t len;
     weft_progress_fn on_progress;
     void *user;
+    uint64_t reserved[8];
 };
 /* Computes the text in pieces of the engine's context, and collects each layer's attention logits on the host. No other
  * request may use the engine meanwhile. WEFT_ERR_ARG: a text of fewer than 8 tokens; ten thousand are enough. */
@@ -150,6 +157,28 @@ WEFT_API enum weft_status weft_calibration_save(const struct weft_calibration *c
                                                 const char *path);
 WEFT_API void weft_calibration_free(struct weft_calibration *c); /* NULL is allowed */
 
+/* --- memory --------------------------------------------------------------------------------------- */
+
+/* Activations, and what fits beside them. */
+struct weft_memory_use {
+    uint64_t token_bytes, logit_row_bytes; /* of activations, for each token of a step, and for each row of logits */
+    uint64_t longest_context;              /* tokens of one sequence that fit */
+    uint64_t largest_batch;                /* sequences that fit, each with a whole context */
+};
+struct weft_memory {
+    struct weft_device_info device;
+    uint64_t memory;             /* bytes that are there for all of this: those available, or where the device does not say them all that it has */
+    uint64_t weights, workspace; /* bytes; workspace: of sampling */
+    uint64_t kv_bytes_per_token;
+    uint32_t context, max_batched_tokens;
+    struct weft_memory_use reused; /* buffers are reused, and share a space with KV pages: what an engine does (FlashDecoding++Next, section V) */
+    struct weft_memory_use apart;  /* for comparison: each result of a layer has a buffer of its own, and KV pages theirs (figure 19) */
+    uint64_t reserved[8];
+};
+/* Computes what fits p->device, from its kernels and memory; loads nothing. Scratch memory of kernels is not counted: some ask for it when they are
+ * built. WEFT_ERR_ARG for a file with a vocabulary only. Thread-safe. */
+WEFT_API enum weft_status weft_memory(const struct weft_model *m, const struct weft_engine_params *p, struct weft_memory *out);
+
 /* --- plan ----------------------------------------------------------------------------------------- */
 
 /* A batch, to see what a step with it runs. */
@@ -159,11 +188,131 @@ struct weft_explain_params {
     uint32_t context; /* tokens of the longest sequence; 0: the engine's context */
     bool measure;     /* measure the device's peak rates, for about a second, and estimate times from them: of a kernel by its backend's
                          cost model if it has one, else the least time that its bytes and flops take (docs/tuning.md) */
+    uint64_t reserved[8];
 };
 /* Prints the commands of such a step, one per line, as EXPLAIN does for a query: tokens, queue, waits, share of the device, what
  * bounds it, MB, Gflop, estimated time and kernels. f stays open. No request may run meanwhile. WEFT_ERR_ARG: a batch that the
  * engine does not take; WEFT_ERR_IO: writing to f failed. */
 WEFT_API enum weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f);
+
+/* --- cost ----------------------------------------------------------------------------------------- */
+
+/* What bounds work: an op, or a step as a whole. */
+enum weft_limit { WEFT_LIMIT_COMPUTE, WEFT_LIMIT_MEMORY, WEFT_LIMIT_NETWORK, WEFT_LIMIT_ENERGY, WEFT_N_LIMITS };
+WEFT_API const char *weft_limit_name(enum weft_limit l);
+
+struct weft_cost_params {
+    const struct weft_model *model; /* required */
+    const char *on;      /* a device of a table of constants, such as "h200"; NULL: `device`, by what was measured there. The message for one
+                            that does not exist lists them */
+    const char *devices; /* file with such a table; NULL: the one that weft was built with */
+    const char *device, *tier; /* these three as in weft_engine_params; not with `on` */
+    uint32_t threads;
+    bool measure;        /* measure the device's peak rates, for about a second, also if some are kept; what is measured is kept as by weft_tune */
+    uint32_t n_devices;  /* that share every matrix (tensor parallelism); 0: 1. weft itself computes on one */
+    double input_len, output_len; /* tokens of a request on average; 0: 512 and 1024, or less where the context is shorter */
+    uint32_t tokens;     /* of a step; 0: the most whose KV cache the memory holds */
+    uint32_t decodes;    /* how many of `tokens` are decodes; 0: as in a steady load of such requests */
+    weft_progress_fn on_progress; /* of measuring; may be NULL */
+    void *user;
+    uint64_t reserved[8];
+};
+/* A row of NanoFlow's table 2: an op in all layers together, or a whole step. */
+struct weft_cost_op {
+    char name[24];
+    double flops, bytes, network_bytes; /* bytes: of memory */
+    double seconds[WEFT_N_LIMITS];      /* that each limit takes by itself; 0: none, or unknown */
+    double alone;                       /* by these limits, when nothing runs beside it */
+    enum weft_limit bound;              /* what takes the longest */
+};
+/* Owned by the caller; free it with weft_cost_free. Rates, bytes and watts are of all devices together; 0: unknown. */
+struct weft_cost {
+    char device[128];
+    uint32_t n_devices;
+    double memory, read, network, compute;  /* bytes, bytes/s, bytes/s one way, operations/s for the format of most weights */
+    double flop_energy, byte_energy, static_power, power_limit; /* joules, watts */
+    bool given; /* constants come from a table; else they were measured */
+    const char *format;                     /* of most weights */
+    double params, weight_bytes;            /* params: that a token is multiplied with */
+    double kv_bytes_per_token, keys;        /* keys: of a decoding sequence on average */
+    double input_len, output_len;
+    double most_decodes, most_tokens;       /* the largest dense batch that the memory holds (NanoFlow, section 4.1.1) */
+    double decodes, prefill;                /* tokens of the step that the rest is about */
+    double t_mem, t_compute, t_net, t_r, eq5; /* equations 1 to 4 of the paper, seconds; 5: tokens per second */
+    struct weft_cost_op *ops;
+    size_t n_ops;
+    struct weft_cost_op total;              /* alone: one op after another */
+    double optimum, sequential;             /* tokens per second if everything overlaps, and if nothing does */
+};
+/* The cost model: equations 1 to 5 of the NanoFlow paper, its table 2 and the bounds of a step of a model on a device. Opens no engine and
+ * loads no weights. WEFT_ERR_ARG: no such device, or a model that does not fit. */
+WEFT_API enum weft_status weft_cost(const struct weft_cost_params *p, struct weft_cost **out);
+WEFT_API void weft_cost_free(struct weft_cost *c); /* NULL is allowed */
+
+/* --- search for plans ----------------------------------------------------------------------------- */
+
+/* Prints a profile (docs/plans.md) as a table: times of ops by tokens and shares of the device, and rates side by side. */
+WEFT_API enum weft_status weft_profile_print(const char *path, FILE *f);
+struct weft_search_params {
+    const char *profile; /* times of the model's ops on this device */
+    const char *plan;    /* file for the best plan; the next ones get names that end in .2, .3 and so on; NULL: none */
+    uint32_t tokens, decodes; /* as in weft_explain_params */
+    uint32_t keep;            /* plans to write, up to 15; 0: 1 */
+    uint32_t seconds;         /* the most that it takes; 0: 600 */
+    weft_progress_fn on_progress;
+    weft_stop_fn stop;        /* true: the plans so far are the result. These two may be NULL */
+    void *user;               /* for both */
+    uint64_t reserved[8];
+};
+/* Searches plans that overlap compute with memory, network and copies, by simulation from the profile, and prints to f what each would take beside the
+ * sequential plan; none that is slower is a result. Where nothing is faster the sequential plan is written. The same profile gives the same plans unless time
+ * ran out. *stopped, unless NULL: stop ended it. */
+WEFT_API enum weft_status weft_search(struct weft_engine *e, const struct weft_search_params *p, FILE *f, bool *stopped);
+
+/* --- overlap ---------------------------------------------------------------------------------------- */
+
+struct weft_overlap_params {
+    const char *profile, *plan; /* files; NULL: those that engines look for by themselves, in the cache folder */
+    uint32_t seconds;           /* the most that it takes, about; 0: 300 */
+    uint32_t context;           /* keys of a sequence, at most the engine's; 0: 1024 */
+    uint32_t keep;              /* plans of a load that are run, up to 4; 0: 4 */
+    bool quick;                 /* fewer sizes, shares and repetitions: a trial of everything, whose numbers vary much */
+    bool anew;                  /* measure also what was measured before */
+    weft_progress_fn on_progress;
+    weft_stop_fn stop;          /* true: end; what was measured is kept, and the next call goes on from there. These two may be NULL */
+    void *user;                 /* for both */
+    uint64_t reserved[8];
+};
+/* Measures the ops of a model on a device, alone and beside each other, searches plans that overlap them, runs the best and the sequential plan in turns, for
+ * loads of decodes, of prompts and of both, and keeps the fastest of each for later engines (nano_batches 0). A plan that is not faster than the sequential one by
+ * more than both vary is not kept. Prints to f what was compared. The engine must have been opened with `profile` and nano_batches 1, must be idle, and
+ * is of no use afterwards but to be closed. *stopped, unless NULL: stop ended it. */
+WEFT_API enum weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_params *p, FILE *f, bool *stopped);
+
+/* --- ablation --------------------------------------------------------------------------------------- */
+
+/* A step of a kind of load ("decode", "prefill", "mixed") with one plan. Valid during the callback only. */
+struct weft_ablation_row {
+    const char *load, *plan;           /* plan: "no split", "split only", "overlap", "tuned" */
+    uint32_t tokens, decodes, context; /* of the step; keys of the longest sequence */
+    double us, spread_us;              /* on the device: the median of all rounds, and half the distance of the quartiles */
+    double speedup;                    /* over "no split" */
+};
+typedef void (*weft_ablation_fn)(void *user, const struct weft_ablation_row *row);
+struct weft_ablation_params {
+    uint32_t n_parts; /* nano-batches; 0: 2 */
+    uint32_t rounds;  /* in each of which all plans run; 3 to 99; 0: 9 */
+    uint32_t context; /* keys of a sequence, at most the engine's; 0: 1024 */
+    weft_ablation_fn on_row;
+    weft_progress_fn on_progress;
+    weft_stop_fn stop; /* true: end with WEFT_ERR_CANCELLED. These two may be NULL */
+    void *user;        /* for all three */
+    uint64_t reserved[8];
+};
+/* Runs steps whole on one queue, in nano-batches on one queue, and with the attention of one beside the other ops of another, in turns (NanoFlow, figure 9); and
+ * with the plan that weft_tune_overlap has kept ("tuned"), if it has. The engine must have been opened with `profile` and nano_batches 1, must be idle,
+ * and is of no use afterwards but to be closed. WEFT_ERR_UNSUPPORTED: the device does not tell times. */
+WEFT_API enum weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_params *p);
 
 /* --- self-test ------------------------------------------------------------------------------------ */
 
@@ -197,7 +346,7 @@ typedef void (*weft_kernel_fn)(void *user, const struct weft_kernel *k);
  * weft_engine_params. */
 WEFT_API enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_fn fn, void *user);
 /* The same for the device of an engine, whose `runs` says more: some step of this engine has a call that the variant can run, so that
- * weft_engine_params.force may name it. Only while the engine has no requests. */
+ * weft_debug.force may name it. Only while the engine has no requests. */
 WEFT_API enum weft_status weft_engine_kernels(const struct weft_engine *e, weft_kernel_fn fn, void *user);
 /* A variant that the device offers for a shape. Valid during the callback only. */
 struct weft_candidate {

@@ -1,19 +1,36 @@
 /* weft: portable LLM inference in C on OpenCL and on plain CPUs.
  *
- * This header is the whole engine API. Benchmarks, tuning and the self-test are in <weft/tune.h>.
+ * This header is the whole engine API. Benchmarks, tuning and the self-test are in <weft/tune.h>, what only tests and debugging want in
+ * <weft/debug.h>. docs/library.md is a guide.
  *
  * Conventions
  * - Every function that can fail returns enum weft_status. weft_last_error() then returns a readable message, kept per
  *   thread until that thread's next failing call.
  * - Handles are opaque. Parameters are structs whose zero value is the default, so
  *   `(struct weft_engine_params){.device = "cpu"}` is complete. The caller owns them: weft copies what it needs and does
- *   not use them after the call, unless a comment says otherwise.
+ *   not use them after the call, unless a comment says otherwise. Set a struct to zero as a whole, as such an initializer does, before you
+ *   fill it in.
  * - Strings are UTF-8 and NUL-terminated, unless a length comes with them. Strings that weft returns belong to the
  *   object they came from and live as long as it does.
  * - Token ids are int32_t, as GGUF stores them. Names that end in _ns are nanoseconds, in _ms milliseconds; sizes
  *   of memory and files are in bytes. Log probabilities are natural logarithms.
  * - A model may be used by any number of threads once it is open. An engine and its requests may be used by any thread.
- *   Closing or freeing an object must not overlap with any other call on it.
+ *   Closing or freeing an object must not overlap with any other call on it. Objects may be closed in any order: a model stays until the
+ *   last engine that uses it is closed, and requests outlive their engine, with which they end.
+ *
+ * Binary compatibility. A program runs with the library of the header that it was compiled with and with every later one of the same
+ * soversion, for which releases keep to these rules:
+ * - Functions keep their names, parameters and meaning.
+ * - Structs that the caller allocates keep their size and what they hold. They end in reserved space, and new fields take its place: zero in
+ *   one means what was before it came. Parameters that are not zero where this weft knows of nothing are of a program for a newer weft, or
+ *   were not set to zero: WEFT_ERR_UNSUPPORTED. In results reserved space is zero.
+ * - Structs that weft allocates (weft_event, weft_model_info, rows that callbacks get) grow at their end only. Use them by pointer; a copy
+ *   has the fields of the header that you compiled with.
+ * - weft_message, weft_logit_bias and weft_logprob, elements of arrays, stay as they are.
+ * - Enums get new values at their end only, and numbers keep their meaning. Be prepared for values that you do not know: skip events of
+ *   another kind.
+ * The soversion is 0 as long as weft is: such a version may break these rules, and the release notes say where. From soversion 1 on, breaking
+ * one is a new soversion. A test compares each build with the last release (tests/abi/).
  *
  * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
  *
@@ -33,7 +50,7 @@
  *         struct weft_model *model = NULL;
  *         struct weft_engine *engine = NULL;
  *         struct weft_request *req = NULL;
- *         if (weft_model_open(&(struct weft_model_params){0}, &model)) goto fail;
+ *         if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) goto fail;
  *         if (weft_engine_open(model, &(struct weft_engine_params){.device = "cpu"}, &engine)) goto fail;
  *         struct weft_request_params rp = {.prompt = "One day", .max_tokens = 40, .on_event = on_event};
  *         if (weft_submit(engine, &rp, &req)) goto fail;
@@ -65,6 +82,12 @@ extern "C" {
 #define WEFT_API
 #endif
 
+/* Semantic version of this header; weft_version() is that of the library. WEFT_VERSION grows with it, for comparing: 0.1.0 is 1000. */
+#define WEFT_VERSION_MAJOR 0
+#define WEFT_VERSION_MINOR 1
+#define WEFT_VERSION_PATCH 0
+#define WEFT_VERSION (WEFT_VERSION_MAJOR * 1000000 + WEFT_VERSION_MINOR * 1000 + WEFT_VERSION_PATCH)
+
 enum weft_status {
     WEFT_OK = 0,
     WEFT_ERR_ARG,         /* a parameter is out of range, contradicts another, or names an unsuitable file */
@@ -74,9 +97,9 @@ enum weft_status {
     WEFT_ERR_UNSUPPORTED, /* a well-formed model or request that weft cannot serve (yet) */
     WEFT_ERR_NODEVICE,    /* the requested device does not exist or cannot be used */
     WEFT_ERR_DEVICE,      /* the device failed while in use */
-    WEFT_ERR_TIMEOUT,     /* the device or weft_wait exceeded its time limit */
+    WEFT_ERR_TIMEOUT,     /* the device, weft_wait or weft_next exceeded its time limit */
     WEFT_ERR_FULL,        /* the prompt is longer than the context */
-    WEFT_ERR_CANCELLED,   /* by weft_cancel, weft_request_free or weft_engine_close */
+    WEFT_ERR_CANCELLED,   /* by weft_cancel, weft_request_free, weft_engine_close or a stop function */
     WEFT_ERR_INTERNAL,    /* a bug in weft */
     WEFT_ERR_NOT_FINITE,  /* the model gave a logit that is not a finite number; only this request fails */
 };
@@ -100,6 +123,9 @@ WEFT_API void weft_log_to(weft_log_fn fn, void *user, enum weft_log_level level)
 /* Reports the progress of long work, on the thread that called weft: a fraction in [0, 1] of `what`, e.g. "load" or
  * "compile". */
 typedef void (*weft_progress_fn)(void *user, const char *what, double fraction);
+/* Long work asks it now and then, on the thread that called weft, whether it is to stop. true: the call frees what it has and returns
+ * WEFT_ERR_CANCELLED, within about half a second unless it is within a driver's call. It must return at once. */
+typedef bool (*weft_stop_fn)(void *user);
 
 /* --- devices --------------------------------------------------------------------------------- */
 
@@ -113,12 +139,14 @@ struct weft_device_info {
     char version[96];      /* "OpenCL 3.0 CUDA" */
     enum weft_device_type type;
     uint64_t memory;       /* bytes; 0: unknown */
+    uint64_t available;    /* bytes of it that nobody used at the time of the call; 0: unknown */
     uint64_t max_alloc;    /* largest single allocation, bytes */
     uint32_t local_memory; /* bytes per work-group */
     uint32_t compute_units;
     uint32_t max_group;    /* work-items per work-group */
     char tiers[64];        /* capability tiers, e.g. "base simd matrix" */
     char features[160];    /* what the kernels can use: OpenCL extensions, CPU instruction sets */
+    uint64_t reserved[8];
 };
 /* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. Thread-safe. */
 WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
@@ -127,19 +155,27 @@ WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
 
 struct weft_model;
 
+/* A path that means the small model that is in the library, to try weft with. WEFT_ERR_UNSUPPORTED if weft was built without (-Ddemo=false). */
+#define WEFT_DEMO "builtin:demo"
+
 struct weft_model_params {
-    const char *path; /* GGUF file, or folder with config.json, tokenizer.json and safetensors; NULL: the built-in demo model */
+    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; required without a shape */
     const char *shape; /* if path is NULL: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure; its
                           tokens are fillers. The message for one that does not exist lists them */
     const char *type;  /* of a shape: storage format as weft_convert takes it; NULL: F16 */
     uint32_t layers;   /* of a shape; 0: as many as the model has */
-    bool vocab_only;  /* accept one without tensors; it can tokenise, but no engine can be opened on it */
+    bool vocab_only;   /* accept one without tensors, or whose weights weft cannot compute; it can tokenise, but no engine can be opened on it */
+    weft_stop_fn stop; /* may be NULL: opening cannot be given up */
+    void *user;        /* for it */
+    uint64_t reserved[6];
 };
 
 /* Strings belong to the model. A string is NULL, and a number 0, where the file does not say. */
 struct weft_model_info {
     const char *path, *name, *arch, *vocab_type, *pre_tokenizer;
     const char *chat_template;     /* the template text in the file, or NULL */
+    const char *tool_template;     /* another for conversations with tools, or NULL: chat_template is for them as well */
+    const char *unsupported;       /* why no engine can be opened on it (weft_model_params.vocab_only), or NULL */
     uint32_t gguf_version; /* 0: a folder */
     uint32_t n_layer, n_head, n_kv_head, head_dim, hidden_size, intermediate_size, n_vocab, context;
     uint32_t rope_dim;
@@ -149,6 +185,7 @@ struct weft_model_info {
     uint64_t n_params, file_bytes, weight_bytes;
     size_t n_tensors, n_meta;
     int32_t bos, eos;              /* token ids; -1: none */
+    const char *shape_type;        /* the storage format that a shape was asked for; NULL: it is no shape */
     uint32_t longest_token;        /* bytes: a text of more than n * longest_token bytes has more than n tokens; 0: there is no such
                                       bound, because the tokenizer drops what it does not know */
 };
@@ -159,20 +196,35 @@ struct weft_tensor_info {
     uint64_t dims[4];       /* dims[0] is contiguous, as in GGUF */
     uint32_t n_dims;
     uint64_t bytes, offset; /* offset in the file */
+    uint64_t reserved[8];
 };
 
 /* Maps and checks a model file, including the names and shapes of its tensors. The file must not change while the model is
- * open: weights are read from the mapping. Threads and engines may share a model; it must outlive its engines. Close it with
- * weft_model_close. WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
+ * open: weights are read from the mapping. Threads and engines may share a model. Close it with weft_model_close. WEFT_ERR_ARG: neither a path
+ * nor a shape; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
 WEFT_API enum weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out);
-WEFT_API void weft_model_close(struct weft_model *m); /* NULL is allowed */
+/* Engines that are open keep what they need of it, and the last one frees it. NULL is allowed. */
+WEFT_API void weft_model_close(struct weft_model *m);
 WEFT_API const struct weft_model_info *weft_model_info(const struct weft_model *m);
+/* Fields of struct weft_sampling, as bits. */
+enum weft_sampling_field {
+    WEFT_SAMPLING_TEMPERATURE = 1,
+    WEFT_SAMPLING_TOP_K = 2,
+    WEFT_SAMPLING_TOP_P = 4,
+    WEFT_SAMPLING_MIN_P = 8,
+    WEFT_SAMPLING_REPEAT_PENALTY = 16,
+    WEFT_SAMPLING_REPEAT_LAST_N = 32,
+};
+struct weft_sampling;
+/* Fills *out with the sampling that the model's file asks for (GGUF's general.sampling.*, a folder's generation_config.json), and with temperature 1 and
+ * everything else off where it says nothing. Returns the fields that it states. m NULL: no file. Requests do not take it by themselves. */
+WEFT_API unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *out);
 /* Describes tensor i < info->n_tensors. */
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
 /* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are abbreviated. */
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
 struct weft_engine_params;
-/* The memory of an engine. KV pages and activations share one buffer (FlashDecoding++Next, section V): small steps leave
+/* The memory of an engine. KV pages and activations share one space (FlashDecoding++Next, section V): small steps leave
  * memory of their activations to more KV pages. */
 struct weft_budget {
     uint64_t weights, activations, kv; /* bytes; activations of the largest step */
@@ -184,6 +236,7 @@ struct weft_budget {
     uint32_t contexts;                 /* the same in whole contexts, each rounded up to pages */
     uint32_t steady_tokens;            /* while steps have at most this many tokens, as when all sequences decode, */
     uint64_t steady_kv_tokens;         /* the KV cache holds this many */
+    uint64_t reserved[8];
 };
 /* Computes the memory that an engine with these parameters needs, on a device with buffers large enough for the unified
  * pool. Assumes steps of 512 tokens if p->max_batched_tokens is 0; the device may have another default. WEFT_ERR_ARG for a
@@ -201,14 +254,16 @@ struct weft_convert_params {
     bool force;        /* replace a file that exists; the model itself is never replaced */
     uint32_t threads;  /* 0: as many as there are cores */
     weft_progress_fn on_progress; /* may be NULL */
-    bool (*stop)(void *user);     /* may be NULL; asked now and then on the caller's thread; true: end with WEFT_ERR_CANCELLED */
+    weft_stop_fn stop;            /* may be NULL */
     void *user;                   /* for both */
+    uint64_t reserved[8];
 };
 struct weft_convert_result {
     uint64_t bytes_in, bytes; /* of the model's files and of the output */
     size_t n_tensors;
     size_t n_other; /* tensors whose rows are no multiple of their format's block, which got another format */
     size_t n_again; /* tensors that were quantised already, and lost accuracy twice */
+    uint64_t reserved[8];
 };
 /* Writes a model in another storage format. The output has its name once it is complete; whatever happens before leaves nothing behind, and a file
  * that it replaces as it was. Takes little memory: tensors are converted row by row. out may be NULL. */
@@ -248,6 +303,7 @@ struct weft_chat_params {
     const char *bos, *eos;                /* texts of these tokens; NULL: the model's */
     bool no_generation_prompt;            /* stop behind the last message, before the start of the assistant's turn */
     int64_t now;                          /* for templates that write the date: seconds since 1970; 0: the time of the call */
+    uint64_t reserved[8];
 };
 /* Renders a conversation as token ids. Messages never become control tokens, whatever they spell: only the template's own text does. *ids is
  * allocated; free it with weft_free. WEFT_ERR_UNSUPPORTED: there is no template, or it cannot be parsed; WEFT_ERR_ARG: it refuses the
@@ -263,15 +319,18 @@ WEFT_API void weft_free(void *p);
 /* --- engine ---------------------------------------------------------------------------------------- */
 
 struct weft_engine;
+struct weft_debug;
 
 struct weft_engine_params {
-    const char *device;      /* "auto" (NULL), "cpu", "gpu", "opencl:P.D", or part of a device's name */
+    const char *device;      /* "auto" (NULL), "cpu", "gpu", "opencl" (its best device), "opencl:P.D", or part of a device's name */
     const char *tier;        /* highest capability tier of kernels to use: base, fp16 (on CPUs simd), subgroup or matrix; NULL: the best
                                 that the device has (docs/kernels.md) */
     uint32_t context;        /* tokens per sequence, prompt included; 0: the model's, at most 4096 */
     uint32_t n_seqs;         /* sequences that run at the same time; 0: 1 */
     uint32_t max_batched_tokens; /* most tokens per step, NanoFlow's dense batch; 0: as `weft tune` found, else 1024 on a GPU
                                 and 512 elsewhere, and with the policies orca and request at least the context */
+    uint32_t step_ms;        /* about the longest that a step may take while one sequence runs alone: its prompt is cut by the measured rate, into pieces of at
+                                least 64 tokens, so that cancelling it takes effect soon also on a slow device; 0: no limit */
     uint32_t tile;           /* cut prefill so that steps have a multiple of this many tokens (Sarathi, section 4.4); 0: 128 on
                                 a GPU, else 1 */
     const char *policy;      /* what a step holds besides one token of each decoding sequence. nanoflow (NULL): chunks of several prompts, which
@@ -282,10 +341,10 @@ struct weft_engine_params {
     uint32_t seqs_per_client; /* most sequences of one client (weft_request_params.client) that run at the same time; 0: no limit */
     uint32_t threads;        /* CPU threads of each queue; 0: one per core */
     uint32_t page_tokens;    /* tokens per KV page; 0: 16 */
-    uint64_t max_alloc;      /* upper limit of a device buffer in bytes; 0: the device's limit */
     uint32_t watchdog_ms;    /* a step that takes longer than this means that the device is lost; 0: 60000 */
     uint32_t nano_batches;   /* 2 or more: split steps into this many nano-batches, so that the attention of one overlaps with
-                                the GEMMs of another on a second queue (NanoFlow, section 4.1); 0 or 1: no split */
+                                the GEMMs of another on a second queue (NanoFlow, section 4.1); 1: no split; 0: each step as weft_tune_overlap
+                                found it to be the fastest on this device, and no split where that has not run */
     const char *plan;        /* a plan file, as dump_plan writes it (docs/plans.md); NULL: built from nano_batches */
     const char *dump_plan;   /* write the plan to this file; NULL: do not */
     const char *calibration; /* file of `weft calibrate`, for the asynchronous softmax (FlashDecoding++Next, section III); NULL: the
@@ -294,26 +353,27 @@ struct weft_engine_params {
                                 MoA; docs/tuning.md shows one); NULL: dense attention */
     bool deterministic;      /* batch-invariant: a request gives the same bits whatever else is in the batch. Each op takes kernels of
                                 one invariance class for all batch sizes, which costs speed */
-    const char *force;       /* tests: kernel variants by op, "gemm=ref,attention=ref" */
     const char *tuned;       /* file of `weft tune` with kernel choices; "none": built-in choices only; NULL: the device's own
                                 file, if it exists */
-    uint64_t shuffle_pages;  /* tests: seed of a random order of KV pages; 0: ascending order */
-    bool poison;             /* tests: fill KV pages with NaN before use */
-    bool check_calls;        /* debugging: check operands and shapes of each call of each step, not only at start-up */
-    bool no_kernel_cache;    /* neither read nor write compiled kernels on disk */
+    bool no_kernel_cache;    /* compile and test kernels anew, and keep neither on disk */
     bool profile;            /* measure times on the device, at some cost: weft_stats.busy_ns and the fields after it */
     const char *timeline;    /* write a timeline of the engine's steps to this file, as Chrome trace JSON (for Perfetto) */
-    weft_progress_fn on_progress; /* not called after weft_engine_open has returned */
-    void *user;              /* for on_progress */
+    weft_progress_fn on_progress; /* may be NULL; not called after weft_engine_open has returned */
+    weft_stop_fn stop;       /* may be NULL: opening cannot be given up; as on_progress */
+    void *user;              /* for both */
+    const struct weft_debug *debug; /* what only tests and debugging want, <weft/debug.h>; NULL: none of it */
+    uint64_t reserved[8];
 };
 
 /* Puts the weights on the device (a CPU can use the mapped file in place), allocates all memory that the engine will ever
  * need, builds its kernels, and starts its thread. Parameters and the files they name are checked first: the first progress
- * report of "load" means that they are valid. Blocks until the engine is ready. m must outlive the engine. Close it with
- * weft_engine_close. WEFT_ERR_ARG: a parameter or a file it names; WEFT_ERR_NODEVICE; WEFT_ERR_NOMEM: the message has the sizes. */
+ * report of "load" means that they are valid. Blocks until the engine is ready. Close it with weft_engine_close. WEFT_ERR_ARG: a parameter or a
+ * file it names; WEFT_ERR_NODEVICE; WEFT_ERR_NOMEM: the message has the sizes; WEFT_ERR_CANCELLED: `stop` said so. */
 WEFT_API enum weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p,
                                            struct weft_engine **out);
-/* Cancels all requests, delivers their last events, and frees the engine. Free every request first. NULL is allowed. */
+/* Cancels all requests, delivers their last events, and gives back the device and all memory but that of requests that are not freed yet:
+ * they have ended, weft_next still gives their events, and they are freed as before. A CPU breaks off the step that runs; other devices end it. Not from a callback of
+ * the engine, where it does nothing but say so in the log. NULL is allowed. */
 WEFT_API void weft_engine_close(struct weft_engine *e);
 WEFT_API const struct weft_device_info *weft_engine_device(const struct weft_engine *e);
 /* Most tokens of one sequence, prompt included. */
@@ -336,11 +396,12 @@ struct weft_sampling {
     int32_t top_k;         /* 0: off */
     float top_p;           /* 0 to 1; 0 or 1: off */
     float min_p;           /* 0 to 1; 0: off */
-    float repeat_penalty;  /* 0 to 100; 0 or 1: off; over the last 64 tokens, as in llama.cpp */
+    float repeat_penalty;  /* 0 to 100; 0 or 1: off; over tokens of prompt and answer */
     uint64_t seed;         /* sampling depends on this and on the position only */
-    bool repeat_all;       /* repeat_penalty covers the whole sequence, prompt included, as in vLLM */
+    int32_t repeat_last_n; /* how many of the last tokens repeat_penalty covers; 0 or less: all */
     float presence_penalty;  /* -100 to 100: subtracted from the logit of each token generated before; 0: off */
     float frequency_penalty; /* the same, times the number of its occurrences; 0: off */
+    uint64_t reserved[8];
 };
 
 enum weft_event_kind {
@@ -366,10 +427,11 @@ struct weft_logprob {
 #define WEFT_MAX_TOP 20 /* most alternatives per token */
 #define WEFT_MAX_SHOWN 16
 
-/* Pointers are valid during the callback only. */
+/* Pointers are valid during the callback, or until the next weft_next on the request. */
 struct weft_event {
     enum weft_event_kind kind;
-    int32_t id;
+    struct weft_request *request; /* whose event it is, also before weft_submit has returned; of one that frees itself: to cancel it, or to compare */
+    int32_t id;            /* of DONE: the EOS or stop token that ended it, or -1 */
     const char *text;      /* text_len bytes, not NUL-terminated */
     size_t text_len;
     uint32_t position;     /* of this token, or of these logits */
@@ -386,13 +448,15 @@ struct weft_event {
     uint64_t queue_ns, prompt_ns, decode_ns; /* in the queue; from the first step to the first token; from there to the end */
 };
 /* Called on the engine's thread, one event at a time. It must not block for long, because all requests wait for it, and must
- * not call weft_wait or weft_engine_close. It may call weft_cancel, weft_submit and weft_request_free. */
+ * not call weft_wait or weft_engine_close. It may call weft_cancel, weft_submit, weft_request_free and weft_next. */
 typedef void (*weft_event_fn)(void *user, const struct weft_event *ev);
 
 struct weft_request_params {
     const char *prompt;          /* text, tokenised with WEFT_TEXT_DEFAULT; or */
-    const int32_t *tokens;       /* n_tokens ids, taken as they are; if both are empty: BOS alone */
+    size_t prompt_len;           /* its bytes, zero bytes among them; 0: up to its first zero byte */
+    const int32_t *tokens;       /* n_tokens ids, taken as they are; or */
     size_t n_tokens;
+    const struct weft_chat_params *chat; /* a conversation, tokenised by weft_chat_tokenize. At most one of the three; none, or an empty text: BOS alone */
     uint32_t max_tokens;         /* most tokens to generate; 0: until the context is full */
     uint64_t client;             /* a number for who asks: clients take turns by the tokens they have been served, and among the requests
                                     of one it is first come, first served; 0: nobody in particular, a client like others */
@@ -418,15 +482,18 @@ struct weft_request_params {
     size_t n_show_ids;           /* at most WEFT_MAX_SHOWN */
     weft_event_fn on_event;      /* may be NULL */
     void *user;                  /* for on_event */
+    bool pull;                   /* keep the events for weft_next; without on_event */
+    uint64_t reserved[8];
 };
 
 /* Queues a request and returns at once; the queue has no limit. Copies everything it needs from p. *out stays valid until
  * weft_request_free, also after DONE, and is set before the first event. out NULL: the request frees itself after DONE.
- * WEFT_ERR_ARG: a parameter; WEFT_ERR_FULL: the prompt is longer than the context; WEFT_ERR_CANCELLED: the engine is closing;
- * another status: the engine has failed (weft_stats.failed). No event comes then. Thread-safe. */
+ * WEFT_ERR_ARG: a parameter; WEFT_ERR_FULL: the prompt is longer than the context; WEFT_ERR_CANCELLED: the engine is closing; what
+ * weft_chat_tokenize returns; another status: the engine has failed (weft_stats.failed). No event comes then. Thread-safe. */
 WEFT_API enum weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p,
                                       struct weft_request **out);
-/* Takes effect within one step; DONE follows with WEFT_FINISH_CANCEL. Does not wait. Thread-safe. */
+/* Takes effect within one step; on a CPU within half a second, if no request that goes on is in the step, which is then broken off. DONE
+ * follows with WEFT_FINISH_CANCEL. Does not wait. Thread-safe. */
 WEFT_API void weft_cancel(struct weft_request *r);
 /* Waits for DONE, at most `ms` milliseconds (0: no limit). Returns WEFT_ERR_TIMEOUT, or the status with which the request
  * ended. Thread-safe. */
@@ -434,6 +501,25 @@ WEFT_API enum weft_status weft_wait(struct weft_request *r, uint32_t ms);
 /* Cancels the request if it has not ended, waits for DONE, and frees it: no callback runs after it returns. Called from a
  * callback it does not wait, and no further event comes. NULL is allowed. */
 WEFT_API void weft_request_free(struct weft_request *r);
+
+/* --- pulling events, beside callbacks ---------------------------------------------------------------
+ *
+ * A request with `pull` keeps its events in a queue of its own, so that who reads slowly holds up nobody. The queue has no limit of its own but
+ * holds at most what the request produces: an event for each generated token, and with prompt_logprobs for each prompt token, of about 300
+ * bytes, its text and 8 bytes for each of n_top; with want_logits for each prompt token also its logits, 4 bytes for each token of the
+ * vocabulary. max_tokens limits it, and weft_cancel. A request whose events find no memory ends with WEFT_ERR_NOMEM. */
+
+/* Takes the oldest event: *ev is valid until the next weft_next on this request, or weft_request_free. Waits for one at most timeout_ms
+ * milliseconds: 0 does not wait, a negative number has no limit. In a callback of its engine it does not wait. WEFT_ERR_TIMEOUT: none came;
+ * WEFT_ERR_ARG: DONE has been taken before, and no more will come, or the request does not pull. *ev is NULL then. Any thread, but for a request
+ * one at a time. */
+WEFT_API enum weft_status weft_next(struct weft_request *r, int32_t timeout_ms, const struct weft_event **ev);
+/* A descriptor that poll(2) and the like report as readable while events wait: then weft_next with 0 takes one. It belongs to the request,
+ * which closes it when it is freed; do not read from it. The same for each call. -1: see weft_last_error, WEFT_ERR_ARG or WEFT_ERR_IO.
+ * Thread-safe. */
+WEFT_API int weft_request_fd(struct weft_request *r);
+
+/* --- statistics -------------------------------------------------------------------------------------- */
 
 #define WEFT_STEP_TOKENS_BUCKETS 17
 /* Counters since weft_engine_open, and the present state. */
@@ -461,6 +547,7 @@ struct weft_stats {
      * overlapped. Whether a GEMM counts as compute or memory depends on its shape. */
     uint64_t compute_ns, memory_ns, network_ns, copy_ns, overlap_ns;
     enum weft_status failed;     /* the device is lost, and every request fails with this status; WEFT_OK: it works */
+    uint64_t reserved[8];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
 

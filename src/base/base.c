@@ -37,10 +37,14 @@ void wf_stop_by(wf_stop_fn fn, void *user)
     stop.user = user;
 }
 
+weft_status wf_stop_now(void)
+{
+    return stop.fn && stop.fn(stop.user) ? wf_fail(WEFT_ERR_CANCELLED, "cancelled") : WEFT_OK;
+}
+
 weft_status wf_stop_asked(size_t *n)
 {
-    if (++*n % 4096 || !stop.fn || !stop.fn(stop.user)) return WEFT_OK;
-    return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
+    return ++*n % 4096 ? WEFT_OK : wf_stop_now();
 }
 
 weft_status wf_fail_context(weft_status s, const char *fmt, ...)
@@ -56,6 +60,15 @@ weft_status wf_fail_context(weft_status s, const char *fmt, ...)
 weft_status wf_fail_param(weft_status s, const char *parameter)
 {
     return s && s != WEFT_ERR_NOMEM ? wf_fail_context(WEFT_ERR_ARG, "%s", parameter) : s;
+}
+
+weft_status wf_unused(const uint64_t *reserved, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (reserved[i])
+            return wf_fail(WEFT_ERR_UNSUPPORTED, "reserved space of parameters is not zero: this program was built for a newer weft than %s, or did not set them to zero",
+                           weft_version());
+    return WEFT_OK;
 }
 
 const char *wf_error(void)
@@ -81,7 +94,7 @@ const char *weft_status_name(enum weft_status s)
 
 const char *weft_version(void)
 {
-    return WEFT_VERSION;
+    return WF_VERSION;
 }
 
 /* ---- log --------------------------------------------------------------------------------------- */
@@ -244,6 +257,27 @@ size_t wf_utf8_len(const char *text, size_t len)
     return n;
 }
 
+size_t wf_utf8_valid(const char *p, size_t len)
+{
+    size_t at = 0;
+    for (size_t n; at < len && (n = wf_utf8_len(p + at, len - at));) at += n;
+    return at;
+}
+
+char *wf_utf8_clean(const char *p, size_t len, size_t *clean_len)
+{
+    static const char replacement[] = "\xEF\xBF\xBD";
+    size_t most = sizeof replacement - 1, at = 0;
+    char *clean = wf_calloc(len + 1, most);
+    for (size_t i = 0, n; clean && i < len; i += WF_MAX(n, (size_t)1)) {
+        n = wf_utf8_len(p + i, len - i);
+        memcpy(clean + at, n ? p + i : replacement, n ? n : most);
+        at += n ? n : most;
+    }
+    *clean_len = at;
+    return clean;
+}
+
 bool wf_utf8_control(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -267,4 +301,17 @@ void wf_show(char *dst, size_t cap, const char *src)
 void weft_free(void *p)
 {
     free(p);
+}
+
+void wf_human(uint64_t n, bool binary, char *buf, size_t cap)
+{
+    static const char *const binary_units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    static const char *const units[] = {"", "K", "M", "B", "T"};
+    double v = (double)n, base = binary ? 1024 : 1000;
+    size_t u = 0;
+    for (; v >= base && u + 1 < WF_LEN(units); u++) v /= base;
+    if (binary)
+        snprintf(buf, cap, u ? "%.2f %s" : "%.0f %s", v, binary_units[u]);
+    else
+        snprintf(buf, cap, v < 10 && u ? "%.1f%s" : "%.0f%s", v, units[u]);
 }

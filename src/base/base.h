@@ -38,12 +38,16 @@ weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3)
 /* Turns errors in a file that a parameter names into WEFT_ERR_ARG for that parameter. */
 weft_status wf_fail_param(weft_status s, const char *parameter);
 const char *wf_error(void);  /* this thread's message */
+/* WEFT_ERR_UNSUPPORTED if the reserved space of public parameters is not zero: they are of a program for a newer weft. */
+weft_status wf_unused(const uint64_t *reserved, size_t n);
+#define WF_UNUSED(p) wf_unused((p)->reserved, WF_LEN((p)->reserved))
 
 /* Long work of this thread asks fn(user) now and then whether it is to stop; NULL: nobody can stop it. */
 typedef bool (*wf_stop_fn)(void *user);
 void wf_stop_by(wf_stop_fn fn, void *user);
 /* WEFT_ERR_CANCELLED: it is. Asks only if *n, which it counts, is a multiple of 4096. */
 weft_status wf_stop_asked(size_t *n);
+weft_status wf_stop_now(void); /* the same, and asks each time */
 
 void wf_log(enum weft_log_level level, const char *fmt, ...) WF_PRINTF(2, 3);
 bool wf_log_on(enum weft_log_level level);
@@ -69,13 +73,20 @@ bool wf_grow(void *array, size_t n, size_t *cap, size_t size);
 void wf_leak_on_purpose(void *p);
 char *wf_strdup(const char *s);
 void wf_copy(char *dst, size_t cap, const char *src); /* truncating strcpy, always NUL-terminated */
+/* Tells this build of weft from every other: the build id, in hex, that the linker computed from all that it linked; "" without one. */
+const char *wf_build_id(void);
 
 /* Length of the UTF-8 character at p (len > 0; Unicode, table 3-7); 0: there is none. */
 size_t wf_utf8_len(const char *p, size_t len);
+/* Bytes at the beginning of p that are valid UTF-8: len if all are. */
+size_t wf_utf8_valid(const char *p, size_t len);
+/* A copy with U+FFFD for each byte that is no part of a character, NUL-terminated; free it. NULL: out of memory. */
+char *wf_utf8_clean(const char *p, size_t len, size_t *clean_len);
 /* Is this character, of wf_utf8_len n, a control character (C0, DEL, C1)? */
 bool wf_utf8_control(const char *p, size_t n);
 /* Text of others for people to read: src with control characters and invalid UTF-8 as escapes (\x1b), so that it cannot command a
  * terminal, nor fake a line. Cuts whole characters. */
 void wf_show(char *dst, size_t cap, const char *src);
+void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
 
 #endif

@@ -305,7 +305,7 @@ weft_status wf_read_file(const char *path, size_t max, char **out, size_t *len)
 
 #define MAX_LINES_BYTES (4u << 20)
 
-static weft_status read_lines(char *text, const char *head, wf_line_fn fn, void *user)
+weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn, void *user)
 {
     char *rest = text;
     for (unsigned number = 1; rest; number++) {
@@ -325,7 +325,7 @@ weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, voi
     size_t len;
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_read_file(path, MAX_LINES_BYTES, &text, &len));
-    weft_status s = strlen(text) == len ? read_lines(text, head, fn, user) : wf_fail(WEFT_ERR_FORMAT, "holds a zero byte");
+    weft_status s = strlen(text) == len ? wf_parse_lines(text, head, fn, user) : wf_fail(WEFT_ERR_FORMAT, "holds a zero byte");
     free(text);
     return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
 }
@@ -431,13 +431,20 @@ weft_status wf_cache_dir(char *buf, size_t cap)
                    tail);
 }
 
-weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap)
+weft_status wf_user_dir(enum wf_user_dir kind, const char *name, bool make, char *buf, size_t cap)
 {
-    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    static const struct {
+        const char *variable, *folder;
+    } kinds[] = {
+        [WF_DIR_CONFIG] = {"XDG_CONFIG_HOME", ".config"},
+        [WF_DIR_DATA] = {"XDG_DATA_HOME", ".local/share"},
+        [WF_DIR_STATE] = {"XDG_STATE_HOME", ".local/state"},
+    };
+    const char *xdg = getenv(kinds[kind].variable), *home = getenv("HOME");
     bool own = xdg && xdg[0] == '/';
-    if (!own && (!home || home[0] != '/')) return wf_fail(WEFT_ERR_IO, "no configuration folder: set HOME or XDG_CONFIG_HOME");
-    int n = snprintf(buf, cap, "%s/%s%s", own ? xdg : home, own ? "" : ".config/", name);
-    if (n < 0 || (size_t)n >= cap) return wf_fail(WEFT_ERR_IO, "the path of the configuration folder is too long");
+    if (!own && (!home || home[0] != '/')) return wf_fail(WEFT_ERR_IO, "no folder for %s: set HOME or %s", name, kinds[kind].variable);
+    int n = snprintf(buf, cap, "%s/%s%s%s", own ? xdg : home, own ? "" : kinds[kind].folder, own ? "" : "/", name);
+    if (n < 0 || (size_t)n >= cap) return wf_fail(WEFT_ERR_IO, "the path of the folder for %s is too long", name);
     if (make && !make_path(buf)) return wf_fail(WEFT_ERR_IO, "cannot create %s: %s", buf, strerror(errno));
     return WEFT_OK;
 }

@@ -39,6 +39,7 @@ weft_status wf_read_fd(int fd, const char *path, size_t max, char **out, size_t 
 /* Reads a small text file by lines. The first line must be `head`. fn gets each other line without its '#' comment, if it is not
  * blank, and may modify it. Errors end the reading and are prefixed with path and line number. */
 typedef weft_status (*wf_line_fn)(void *user, char *line);
+weft_status wf_parse_lines(char *text, const char *head, wf_line_fn fn, void *user); /* of a text, which it cuts up; without the path */
 weft_status wf_read_lines(const char *path, const char *head, wf_line_fn fn, void *user);
 /* A file that is written under a temporary name and renamed when it is complete. Symbolic links are kept. Other targets, such as
  * pipes, are written directly. */
@@ -57,8 +58,13 @@ weft_status wf_folder_check(const char *path);
 /* Returns the first of $XDG_CACHE_HOME/weft, ~/.cache/weft and /tmp/weft-UID that is owned and writable by this user only; creates it
  * if missing (0700). WEFT_ERR_IO if there is none. */
 weft_status wf_cache_dir(char *buf, size_t cap);
-/* Returns $XDG_CONFIG_HOME/NAME or ~/.config/NAME; make: creates it with its parents. WEFT_ERR_IO on failure. */
-weft_status wf_config_dir(const char *name, bool make, char *buf, size_t cap);
+enum wf_user_dir {
+    WF_DIR_CONFIG, /* $XDG_CONFIG_HOME or ~/.config */
+    WF_DIR_DATA,   /* $XDG_DATA_HOME or ~/.local/share */
+    WF_DIR_STATE,  /* $XDG_STATE_HOME or ~/.local/state */
+};
+/* The path of NAME in one of the user's folders; make: creates it with its parents (0700). WEFT_ERR_IO on failure. */
+weft_status wf_user_dir(enum wf_user_dir kind, const char *name, bool make, char *buf, size_t cap);
 
 /* Fails if the file is a model (starts with "GGUF"), so that outputs do not overwrite one by accident. */
 weft_status wf_not_a_model(const char *path);

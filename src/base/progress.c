@@ -15,10 +15,10 @@ static void draw(const wf_progress *p, double fraction, uint64_t now)
     for (int i = 0; i < BAR; i++) bar[i] = i < full ? '#' : '.';
     bar[BAR] = 0;
     double seconds = (double)(now - p->start_ns) / SECOND;
-    double left = fraction > 0.02 ? seconds / fraction - seconds : 0;
+    double done = fraction - p->first, left = done > 0.02 || (done > 0 && seconds > 10) ? seconds / done * (1 - fraction) : 0;
     fprintf(stderr, "\r\033[K%s [%s] %3.0f %%", p->what, bar, fraction * 100);
     if (p->note[0]) fprintf(stderr, ", %s", p->note);
-    if (left >= 1) fprintf(stderr, ", %.0f s left", left);
+    if (left >= 1) fprintf(stderr, left < 180 ? ", %.0f s left" : ", %.0f min left", left < 180 ? left : left / 60);
     fflush(stderr);
 }
 
@@ -30,6 +30,7 @@ void wf_progress_update(wf_progress *p, const char *what, double fraction)
         wf_progress_end(p);
         wf_copy(p->what, sizeof p->what, what);
         p->start_ns = p->drawn_ns = now;
+        p->first = fraction;
     }
     if (now - p->start_ns < SECOND || now - p->drawn_ns < SECOND / 10 || !isatty(STDERR_FILENO))
         return;

@@ -8,6 +8,7 @@
 typedef struct wf_progress {
     char what[32], note[64];
     uint64_t start_ns, drawn_ns;
+    double first; /* fraction that was done at the start */
     bool shown;
 } wf_progress;
 

@@ -119,18 +119,13 @@ static int cmd_bench(const wf_opts *given)
     for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
     if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results, which stores the ratio");
     if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
-    if (o.shape && o.model) return wf_usage(o.command, "--shape and -m conflict: use one of them");
-    if (!o.shape && (o.type || o.layers)) return wf_usage(o.command, "--type and --layers are of a model without a file: add --shape NAME");
-    int rc = wf_open_model(&o, false, &m);
+    int rc = wf_open_model_or_shape(&o, &m);
     if (!rc) rc = bench(&o, m);
     weft_model_close(m);
     return rc;
 }
 
 static const wf_opt rows[] = {
-    {0, "shape", "NAME", "a model of this shape with random weights, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
-    {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
-    {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {'p', "n-prompt", "N,...", "prompt lengths (default 512; 0: none)", WF_OPT_LIST,
      AT(n_prompt), 0, 16777216},
     {'n', "n-gen", "N,...", "tokens to generate (default 128; 0: none)", WF_OPT_LIST, AT(n_gen), 0,
@@ -144,7 +139,7 @@ static const wf_opt rows[] = {
 };
 static const WF_GROUP(group, "Tests", rows);
 static const wf_opt_group *const groups[] = {
-    &wf_group_model, &group, &wf_group_results, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
+    &wf_group_model, &wf_group_shape, &group, &wf_group_results, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_bench = {
@@ -154,7 +149,7 @@ const wf_command wf_cmd_bench = {
         "Measures prefill and decode speed in tokens per second, like llama-bench. pp512 is a prompt of 512 random "
         "tokens, tg128 generates 128 tokens, and tg128x16 does so in a batch of 16 sequences. Results are "
         "mean ± standard deviation. `weft bench ops` measures single ops, `weft bench throughput` whole loads in this process, "
-        "and `weft bench serve` a server.",
+        "`weft bench serve` a server, and `weft bench paper` figures of papers.",
     .groups = groups,
     .run = cmd_bench,
 };

@@ -206,7 +206,7 @@ static int cmd_bench_ops(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "op", "OP,...",
      "gemm, decode_attention, prefill_attention (default: those of the shapes, or all)",
-     WF_OPT_TEXT, AT(ops)},
+     WF_OPT_TEXT, AT(ops), .words = "gemm decode_attention prefill_attention"},
     {0, "shape", "SHAPE",
      "M=8,N=6144,K=4096: a GEMM of M tokens with N x K weights (without M: 1 to 2048); or B=64,L=4096: attention of B sequences "
      "with L keys each (also H=32,KV=8,D=128: heads, KV heads, head size; S=1024: a window of the last 1024 keys); repeatable "
@@ -214,7 +214,7 @@ static const wf_opt rows[] = {
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
      "weight formats, such as F16,Q4_0 (default F16)", WF_OPT_TEXT,
-     AT(dtypes)},
+     AT(dtypes), .words = wf_weight_types},
     {0, "variant", "NAME", "measure this kernel variant instead of the selected one",
      WF_OPT_TEXT, AT(variant)},
     {0, "variants", NULL, "measure all kernel variants except the references", WF_OPT_FLAG, AT(all_variants)},
@@ -229,8 +229,8 @@ static const wf_opt rows[] = {
 };
 static const WF_GROUP(group, "Ops", rows);
 static const wf_opt testing[] = {
-    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(engine.force)},
-    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
+    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(debug.force)},
+    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
 static const WF_GROUP(testing_group, "Testing", testing);

@@ -1,7 +1,7 @@
 /* bench throughput: runs loads on an engine in this process. Measures the throughput of constant lengths and of traces for each
  * scheduling policy, or latency against the arrival rate. */
 #include "cli/throughput.h"
-#include "loadgen/replay.h"
+#include "base/options.h"
 
 #include "base/file.h"
 
@@ -34,7 +34,6 @@ typedef struct throughput {
     const char *policy; /* that runs */
     FILE *csv_file; /* opened at the first row */
     wf_progress bar;
-    size_t n_asked;  /* requests of the current run */
     uint64_t n_runs; /* of this engine: each has prompts that the ones before did not leave in its
                         KV pages */
 } throughput;
@@ -141,37 +140,7 @@ static int check_outputs(const throughput *t)
     return s ? wf_say_error(s) : 0;
 }
 
-/* ---- the ceiling of equation 5 ------------------------------------------------------------ */
-
-static void on_op(void *user, const struct weft_op_row *r)
-{
-    const struct weft_ceilings *c = r->ceilings;
-    bool eight = !strncmp(r->dtype, "Q8", 2) || !strncmp(r->dtype, "Q4", 2);
-    *(double *)user = WF_MAX(WF_MAX(c->f32, c->f16), eight ? c->q8 : 0);
-}
-
-/* Returns the compute ceiling that `weft bench ops` measures; 0: unknown. */
-static double probe_peak(const wf_opts *o, const struct weft_model *m)
-{
-    static const char *const shape[] = {"M=8,N=256,K=256"};
-    double peak = 0;
-    struct weft_op_params p = wf_op_params(o, wf_main_dtype(m), shape, 1);
-    p.repeat = p.rotate = 1;
-    p.on_row = on_op;
-    p.user = &peak;
-    if (weft_bench_ops(&p)) wf_note(o, "cannot measure the peak for NanoFlow's optimum: %s", weft_last_error());
-    return peak;
-}
-
 /* ---- one run ------------------------------------------------------------------------------ */
-
-static void on_progress(void *user, size_t done)
-{
-    throughput *t = user;
-    if (t->o->quiet) return;
-    wf_progress_note(&t->bar, "%zu of %zu requests", done, t->n_asked);
-    wf_progress_update(&t->bar, t->policy, (double)done / (double)t->n_asked);
-}
 
 /* Takes the first requests that fit the context. */
 static weft_status pick(const throughput *t, const load *l, wf_request_specs *out, size_t *skipped)
@@ -206,45 +175,19 @@ static double *arrival_times(const throughput *t, const wf_request_specs *a, dou
     return at;
 }
 
-static void fill_row(const throughput *t, wf_throughput_row *r, const struct weft_stats *before,
-                     const struct weft_stats *after)
-{
-    uint64_t steps = after->steps - before->steps;
-    double params = (double)weft_model_info(t->m)->n_params;
-    r->total_rate = (double)(r->stats.n_in + r->stats.n_out) / r->stats.seconds;
-    r->mean_step_tokens = steps ? (double)(after->step_tokens - before->step_tokens) / (double)steps : 0;
-    r->preempted = after->preempted - before->preempted;
-    r->busy_ns = after->busy_ns - before->busy_ns;
-    r->idle_ns = after->idle_ns - before->idle_ns;
-    r->optimum = t->head.peak_flops / (2 * params);
-}
-
 static weft_status replay(throughput *t, struct weft_engine *e, const wf_request_specs *specs, const double *at,
                           wf_throughput_row *row)
 {
-    static const double no_limit[WF_N_METRICS];
-    struct weft_stats before, after;
-    wf_replay_params p = {.specs = specs->list,
-                          .n = specs->n,
-                          .at = at,
-                          .window = 2 * (size_t)t->head.n_seqs,
-                          .n_vocab = weft_model_info(t->m)->n_vocab,
-                          .seed = t->o->seed + (t->n_runs++ << 32),
-                          .stop = wf_interrupted,
-                          .on_progress = on_progress,
-                          .user = t};
-    wf_request_result *results = wf_calloc(specs->n, sizeof *results);
-    double seconds;
-    if (!results) return WEFT_ERR_NOMEM;
-    t->n_asked = specs->n;
-    weft_engine_stats(e, &before);
-    weft_status s = wf_replay(e, &p, results, &seconds);
-    weft_engine_stats(e, &after);
-    wf_progress_end(&t->bar);
-    if (!s) s = wf_load_stats_make(results, specs->n, seconds, no_limit, &row->stats);
-    if (!s) fill_row(t, row, &before, &after);
-    wf_request_results_free(results, specs->n);
-    return s;
+    return wf_load_run(&(wf_load){.engine = e,
+                                  .model = t->m,
+                                  .specs = specs,
+                                  .at = at,
+                                  .window = 2 * (size_t)t->head.n_seqs,
+                                  .seed = t->o->seed + (t->n_runs++ << 32),
+                                  .peak_flops = t->head.peak_flops,
+                                  .what = t->policy,
+                                  .bar = t->o->quiet ? NULL : &t->bar},
+                       row);
 }
 
 /* Runs a few tokens, so that one-time costs are not measured. */
@@ -376,7 +319,7 @@ static int run_all(throughput *t)
                               .arrivals = o->load.arrivals != NULL,
                               .profile = o->engine.profile};
     bool given = o->load.peak_tflops > 0;
-    t->head.peak_flops = given ? o->load.peak_tflops * 1e12 : probe_peak(o, t->m);
+    t->head.peak_flops = given ? o->load.peak_tflops * 1e12 : wf_probe_peak(o, t->m);
     wf_catch_interrupt();
     int rc = 0;
     for (size_t i = 0; i < t->n_policies && !rc && !wf_interrupted(); i++)
@@ -425,7 +368,7 @@ static const wf_opt rows[] = {
     {0, "num-requests", "N", "requests per load (default 100)", WF_OPT_U32,
      AT(load.n_requests), 1, 1e7},
     {0, "policy", "NAME,...", "scheduling policies to run: request, orca, sarathi, nanoflow (default: all)",
-     WF_OPT_TEXT, AT(load.policies)},
+     WF_OPT_TEXT, AT(load.policies), .words = "request orca sarathi nanoflow"},
     {0, "arrivals", "poisson|trace",
      "requests arrive over time: at random, or at the TIMESTAMP of the dataset (default: all at "
      "once)",

@@ -155,7 +155,7 @@ static int cmd_calibrate(const wf_opts *o)
     size_t len = 0;
     if (!o->prompt && !o->file) return wf_usage(o->command, "no text: use -f FILE");
     int rc = wf_open_model(o, false, &m);
-    if (!rc) rc = wf_read_text(o, false, &text, &len);
+    if (!rc) rc = wf_read_text(o, &text, &len);
     if (!rc) rc = find_path(o, path, sizeof path); /* before minutes of measuring, not after */
     if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
     if (!rc) rc = collect_ranges(o, m, e, text, len, path);

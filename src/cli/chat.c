@@ -10,16 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-struct chat {
-    const wf_opts *o;
-    const struct weft_model *m;
-    struct weft_engine *e;
-    const char *chat_template;    /* NULL: the model's */
-    struct weft_request_params p; /* shared by all turns */
-    struct weft_message *msgs;    /* owns the contents; roles are literals */
-    size_t n, cap;
-};
-
 weft_status wf_chat_check(const struct weft_model *m, const char *chat_template)
 {
     return wf_fail_param(weft_chat_check(m, chat_template), "--chat");
@@ -28,76 +18,187 @@ weft_status wf_chat_check(const struct weft_model *m, const char *chat_template)
 /* ---- messages ---------------------------------------------------------------------------------
  */
 
-static weft_status add(struct chat *c, const char *role, const char *content)
+weft_status wf_chat_add(wf_chat *c, const char *role, const char *content)
 {
+    static const char *const roles[] = {"system", "user", "assistant", "tool"};
+    size_t r = 0;
+    while (r < WF_LEN(roles) && strcmp(role, roles[r])) r++;
+    if (r == WF_LEN(roles)) return wf_fail(WEFT_ERR_ARG, "'%.32s' is no role of a message: expected system, user, assistant or tool", role);
     if (!wf_grow(&c->msgs, c->n, &c->cap, sizeof *c->msgs)) return WEFT_ERR_NOMEM;
     char *copy = wf_strdup(content);
     if (!copy) return WEFT_ERR_NOMEM;
-    c->msgs[c->n++] = (struct weft_message){role, copy};
+    c->msgs[c->n++] = (struct weft_message){roles[r], copy};
     return WEFT_OK;
 }
 
-static void drop(struct chat *c, size_t keep)
+void wf_chat_drop(wf_chat *c, size_t keep)
 {
     while (c->n > keep) free((void *)c->msgs[--c->n].content);
 }
 
-static weft_status start(struct chat *c)
+static void remove_messages(wf_chat *c, size_t from, size_t to)
 {
-    drop(c, 0);
-    return c->o->system ? add(c, "system", c->o->system) : WEFT_OK;
+    for (size_t i = from; i < to; i++) free((void *)c->msgs[i].content);
+    memmove(c->msgs + from, c->msgs + to, (c->n - to) * sizeof *c->msgs);
+    c->n -= to - from;
+}
+
+bool wf_chat_has_system(const wf_chat *c)
+{
+    return c->n && !strcmp(c->msgs[0].role, "system");
+}
+
+weft_status wf_chat_set_system(wf_chat *c, const char *text)
+{
+    if (wf_chat_has_system(c)) remove_messages(c, 0, 1);
+    if (!text) return WEFT_OK;
+    WF_TRY(wf_chat_add(c, "system", text));
+    struct weft_message added = c->msgs[c->n - 1];
+    memmove(c->msgs + 1, c->msgs, (c->n - 1) * sizeof *c->msgs);
+    c->msgs[0] = added;
+    return WEFT_OK;
 }
 
 /* ---- turns ------------------------------------------------------------------------------------
  */
 
+weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n)
+{
+    struct weft_chat_params chat = {.chat_template = c->chat_template, .messages = c->msgs, .n_messages = c->n};
+    const char *last = c->n ? c->msgs[c->n - 1].content : "";
+    return c->plain ? weft_tokenize(c->m, last, strlen(last), WEFT_TEXT_DEFAULT, ids, n) : weft_chat_tokenize(c->m, &chat, ids, n);
+}
+
+/* Tokens of a prompt that leave room for an answer: a quarter of the context, or as many as -n wants. */
+static size_t prompt_room(const wf_chat *c)
+{
+    uint32_t context = weft_engine_context(c->e), answer = context / 4;
+    if (c->p.max_tokens) answer = WF_MIN(answer, c->p.max_tokens);
+    return context - answer;
+}
+
+/* The messages from `from` that are left if the oldest turn from there goes, too; 0: only the last message is left. */
+static size_t after_turn(const wf_chat *c, size_t from)
+{
+    size_t end = from + 1;
+    while (end < c->n && strcmp(c->msgs[end].role, "user")) end++;
+    return end < c->n ? end : 0;
+}
+
+/* The tokens of the conversation without the messages from the first behind the system message up to `from`. */
+static weft_status tokens_without(const wf_chat *c, size_t from, int32_t **ids, size_t *n)
+{
+    size_t first = wf_chat_has_system(c);
+    wf_chat rest = *c;
+    rest.msgs = wf_calloc(c->n, sizeof *c->msgs);
+    if (!rest.msgs) return WEFT_ERR_NOMEM;
+    rest.n = first + c->n - from;
+    memcpy(rest.msgs, c->msgs, first * sizeof *c->msgs);
+    memcpy(rest.msgs + first, c->msgs + from, (c->n - from) * sizeof *c->msgs);
+    weft_status s = wf_chat_tokens(&rest, ids, n);
+    free(rest.msgs);
+    return s;
+}
+
+/* The oldest turns go until what is left fits. If even the last message alone does not, nothing is dropped. */
+static weft_status shift(wf_chat *c, int32_t **ids, size_t *n)
+{
+    size_t first = wf_chat_has_system(c), from = first, whole = *n, room = prompt_room(c);
+    weft_status s = WEFT_OK;
+    while (!s && *n > room && (from = after_turn(c, from))) {
+        weft_free(*ids);
+        *ids = NULL;
+        s = tokens_without(c, from, ids, n);
+        if (!s && *n < weft_engine_context(c->e) && (*n <= room || !after_turn(c, from))) {
+            remove_messages(c, first, from);
+            wf_note(&c->o, "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
+                    weft_engine_context(c->e), from - first);
+            return WEFT_OK;
+        }
+    }
+    if (s || *n == whole) return s;
+    weft_free(*ids);
+    *ids = NULL;
+    return wf_chat_tokens(c, ids, n);
+}
+
+/* The conversation's tokens, without the oldest turns if it is too long. */
+static weft_status fit(wf_chat *c, int32_t **ids, size_t *n)
+{
+    bool off = c->plain || (c->o.context_shift && !strcmp(c->o.context_shift, "off"));
+    WF_TRY(wf_chat_tokens(c, ids, n));
+    return off ? WEFT_OK : shift(c, ids, n);
+}
+
 /* Generates a reply to ids. The caller frees its text in *a. */
-static int answer_tokens(struct chat *c, const int32_t *ids, size_t n, wf_generation *a)
+static int answer_tokens(wf_chat *c, const int32_t *ids, size_t n, wf_generation *a)
 {
     struct weft_request_params p = c->p;
     p.tokens = ids;
     p.n_tokens = n;
-    int rc = wf_generate(c->e, p, a);
-    bool ends_line = a->len && a->text[a->len - 1] == '\n';
-    bool answered = a->len || !rc; /* no empty line after a rejected turn */
-    if (answered && !a->closed && !ends_line && !wf_out("\n", 1)) a->closed = true;
-    if (!rc && !a->closed) wf_generate_report(c->o, c->e, a);
+    int rc = wf_generate(&c->o, c->e, p, a);
+    if (!rc && !a->len && !a->closed && !wf_out("\n", 1)) a->closed = true; /* an empty answer is seen as such */
+    if (!rc && !a->closed) wf_generate_report(&c->o, c->e, a);
     return rc;
 }
 
-/* One turn of a formatted chat. A failed turn is removed from the conversation, so that the next one can work. */
-static int turn(struct chat *c, const char *text, wf_generation *a)
+/* An answer may end inside a character, at the limit of its length, or have bytes that are no character; templates and files take UTF-8. */
+static weft_status add_answer(wf_chat *c, const wf_generation *a)
 {
-    size_t before = c->n, n = 0;
-    int32_t *ids = NULL;
-    weft_status s = add(c, "user", text);
-    struct weft_chat_params chat = {.chat_template = c->chat_template, .messages = c->msgs, .n_messages = c->n};
-    if (!s) s = weft_chat_tokenize(c->m, &chat, &ids, &n);
-    int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
-    weft_free(ids);
-    if (!rc) rc = (s = add(c, "assistant", a->text ? a->text : "")) ? wf_say_error(s) : 0;
-    if (rc) drop(c, before);
-    return rc;
+    size_t len;
+    char *text = wf_utf8_clean(a->text ? a->text : "", a->len, &len);
+    weft_status s = text ? wf_chat_add(c, "assistant", text) : WEFT_ERR_NOMEM;
+    free(text);
+    return s;
 }
 
-/* Without a chat template the model continues the line as plain text. */
-static int continue_line(struct chat *c, const char *text, wf_generation *a)
+/* By Ctrl-C, before there was anything of an answer. */
+static bool stopped_before(const wf_generation *a)
 {
-    int32_t *ids = NULL;
+    return a->interrupted && !a->len;
+}
+
+/* One turn of a chat. A failed turn, or one that Ctrl-C stopped in the prompt, is removed from the conversation, so that the next one can work. */
+static int turn(wf_chat *c, const char *text, wf_generation *a)
+{
     size_t n = 0;
-    weft_status s = weft_tokenize(c->m, text, strlen(text), WEFT_TEXT_DEFAULT, &ids, &n);
+    int32_t *ids = NULL;
+    weft_status s = wf_chat_add(c, "user", text);
+    if (s) return wf_say_error(s);
+    s = fit(c, &ids, &n);
     int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
     weft_free(ids);
+    bool nothing = stopped_before(a);
+    if (!rc && !nothing && (s = add_answer(c, a))) rc = wf_say_error(s);
+    if (rc || nothing) wf_chat_drop(c, c->n - 1);
     return rc;
 }
 
-static void greet(const wf_opts *o, bool has_template)
+/* The last message of the user again, with another seed. What there was from it on comes back if that gives nothing; there is room for it. */
+static int retry(wf_chat *c, wf_generation *a)
+{
+    size_t at = c->n;
+    while (strcmp(c->msgs[at - 1].role, "user")) at--; /* there is one: /retry has looked */
+    wf_chat old = {.n = c->n - (at - 1)};
+    if (!(old.msgs = wf_calloc(old.n, sizeof *old.msgs))) return wf_say_error(WEFT_ERR_NOMEM);
+    memcpy(old.msgs, c->msgs + at - 1, old.n * sizeof *old.msgs);
+    c->n = at - 1;
+    if (c->p.sampling.temperature > 0) c->p.sampling.seed = wf_new_seed(&c->o);
+    else wf_note(&c->o, "greedy sampling gives the same answer again; /set temp 0.8 changes that");
+    int rc = turn(c, old.msgs[0].content, a);
+    if (rc || stopped_before(a)) memcpy(c->msgs + c->n, old.msgs, old.n * sizeof *old.msgs), c->n += old.n, old.n = 0;
+    wf_chat_drop(&old, 0);
+    free(old.msgs);
+    return rc;
+}
+
+static void greet(const wf_chat *c)
 {
     if (!isatty(STDIN_FILENO)) return;
-    if (!has_template)
-        wf_note(o, "the model has no chat template, so each line is continued as plain text; "
-                   "set one with --chat-template FILE");
-    wf_note(o, "Ctrl-C stops generation, /clear starts a new conversation, Ctrl-D exits");
+    if (c->plain)
+        wf_note(&c->o, "the model has no chat template, so each line is continued as plain text; "
+                       "set one with --chat-template FILE");
+    wf_note(&c->o, "Ctrl-C stops generation, /help lists commands, Ctrl-D exits");
 }
 
 /* A lost device ends the chat; after other failures the next line may work. */
@@ -107,65 +208,72 @@ static bool fatal(int rc)
 }
 
 /* A line that is too long has been reported and does not end the chat. */
-static int leave_out(const struct chat *c)
+static int leave_out(const wf_chat *c)
 {
-    size_t opening = c->o->system != NULL;
-    wf_note(c->o, "the line is ignored%s", c->n > opening ? "; /clear starts a new conversation" : "");
+    wf_note(&c->o, "the line is ignored%s", c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
     return 0;
 }
 
-static int loop(struct chat *c, wf_line *in, bool has_template)
+static int loop(wf_chat *c, wf_line *in)
 {
     int rc = 0;
     for (const char *line; !fatal(rc) && (line = wf_line_read(in));) {
-        if (!strcmp(line, "/clear")) {
-            start(c);
-            continue;
-        }
-        if (!*line) continue;
+        bool command = *line == '/' && line[1] != '/';
+        enum wf_chat_next next = command ? wf_chat_command(c, line) : WF_CHAT_GO_ON;
+        if (next == WF_CHAT_END) break;
+        if (!*line || (command && next == WF_CHAT_GO_ON)) continue;
         /* Until now the line editor read Ctrl-C as a character. */
         wf_generate_catch_interrupts();
         wf_generation a = {0};
-        rc = has_template ? turn(c, line, &a) : continue_line(c, line, &a);
+        rc = next == WF_CHAT_RETRY ? retry(c, &a) : turn(c, line + (*line == '/'), &a);
         if (a.end.status == WEFT_ERR_FULL) rc = leave_out(c);
+        if (!rc && stopped_before(&a)) wf_note(&c->o, next == WF_CHAT_RETRY ? "the old answer stays" : "the message is left out of the conversation");
         free(a.text);
         if (a.closed) break;
     }
     return rc;
 }
 
-int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                 struct weft_request_params p, const char *chat_template, bool has_template)
+static weft_status start(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template)
 {
-    struct chat c = {.o = o, .m = m, .e = e, .chat_template = chat_template, .p = p};
+    *c = (wf_chat){.o = *o, .m = m, .e = e, .chat_template = chat_template, .p = wf_request_params(o, m)};
+    return wf_chat_set_system(c, o->system);
+}
+
+static void end(wf_chat *c)
+{
+    wf_chat_drop(c, 0);
+    free(c->msgs);
+}
+
+int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool has_template)
+{
+    wf_chat c;
     wf_line *in = NULL;
-    weft_status s = start(&c);
+    weft_status s = start(&c, o, m, e, chat_template);
+    c.plain = !has_template;
     if (!s) s = wf_line_open(&in);
     int rc = s ? wf_say_error(s) : 0;
     if (!rc) {
         /* A signal that arrives just after generation must not end the program. */
         if (isatty(STDIN_FILENO)) signal(SIGINT, SIG_IGN);
-        greet(o, has_template);
-        rc = loop(&c, in, has_template);
-        if (isatty(STDIN_FILENO)) fputc('\n', stderr); /* leave the prompt's line */
+        greet(&c);
+        rc = loop(&c, in);
     }
     wf_line_close(in);
-    drop(&c, 0);
-    free(c.msgs);
+    end(&c);
     return rc;
 }
 
-int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                 struct weft_request_params p, const char *chat_template, const char *text)
+int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text)
 {
-    struct chat c = {.o = o, .m = m, .e = e, .chat_template = chat_template, .p = p};
+    wf_chat c;
     wf_generation a = {0};
     wf_generate_catch_interrupts();
-    weft_status s = start(&c);
+    weft_status s = start(&c, o, m, e, chat_template);
     int rc = s ? wf_say_error(s) : turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     free(a.text);
-    drop(&c, 0);
-    free(c.msgs);
+    end(&c);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "base/progress.h"
 #include "serve/serve.h"
 
+#include <weft/debug.h>
 #include <weft/tune.h>
 
 /* ---- exit codes: `weft --help` and README list them -------------------------------------------
@@ -66,15 +67,16 @@ typedef struct wf_opts {
     bool help, quiet, verbose, list_devices;
     const char *model, *prompt, *file;
     struct weft_engine_params engine; /* -c, -t and the device and testing groups write here */
+    struct weft_debug debug;          /* the same; wf_open_engine adds it */
     struct weft_sampling sampling;
     int32_t n_predict;
     bool ignore_eos, chat;
-    const char *system, *chat_template;
+    const char *system, *chat_template, *context_shift;
     struct { /* of `weft template` */
         const char *messages, *tools, *kwargs, *bos, *eos, *now;
         bool add_generation_prompt;
     } conversation;
-    bool no_add_special, no_parse_special, hide_special;
+    bool no_add_special, no_parse_special, hide_special, list_tensors, memory_use;
     wf_list tokens;
     const char *logits;
     uint32_t chunks;
@@ -89,16 +91,38 @@ typedef struct wf_opts {
     uint32_t max_size;
     uint64_t rotate;
     uint64_t seed;
+    bool random_seed; /* --seed -1 */
     wf_serve_params serve;
-    wf_words trusted_proxies;
+    wf_words trusted_proxies, api_keys;
     const char *scheduling_policy;
     struct weft_explain_params explain; /* of `weft plan` */
+    bool cost;                          /* and its other view, */
+    struct weft_cost_params costs;
+    struct weft_search_params search;
+    const char *print_profile;
+    bool overlap;                       /* of `weft tune` */
+    struct weft_overlap_params overlaps;
     wf_load_opts load;
+    struct { /* of `weft bench ablation` */
+        uint32_t n_parts, context;
+    } ablation;
+    struct { /* of `weft bench paper` */
+        const char *figure;
+        bool list, quick;
+        float scale;
+    } paper;
+    struct { /* of `weft pull` */
+        const char *source;
+        bool dry_run;
+        uint32_t retries, stall_s;
+        float retry_s;
+    } pull;
 
     const struct wf_opt *given[64]; /* options set, for messages about conflicts */
     size_t n_given;
-    char **args; /* positional arguments, for commands that take them */
+    char **args; /* positional arguments that set no option */
     size_t n_args;
+    bool words_set; /* positional arguments set options */
     const struct wf_command *command;
 } wf_opts;
 
@@ -109,8 +133,10 @@ enum wf_opt_kind {
     WF_OPT_I32,
     WF_OPT_U32,
     WF_OPT_U64,
+    WF_OPT_SEED, /* uint64_t; -1 sets wf_opts.random_seed */
     WF_OPT_SIZE, /* uint64_t bytes: 512M, 4G, 100000 */
     WF_OPT_REAL, /* float */
+    WF_OPT_ZERO, /* a flag that sets a float to 0 */
     WF_OPT_LIST, /* wf_list */
     WF_OPT_REALS, /* wf_reals; "inf" where max is infinite */
     WF_OPT_WORDS, /* wf_words */
@@ -125,6 +151,7 @@ typedef struct wf_opt {
     enum wf_opt_kind kind;
     size_t at;       /* offsetof(wf_opts, field) */
     double min, max; /* of numbers, both inclusive */
+    const char *words; /* what its value can be, for completions: between blanks; NULL: `arg` says it, or nobody can */
 } wf_opt;
 
 typedef struct wf_opt_group {
@@ -138,18 +165,23 @@ typedef struct wf_command {
     const char *usage, *summary;
     const char *more;                  /* text at the end of the help, or NULL */
     const wf_opt_group *const *groups; /* NULL-terminated */
-    bool takes_args;
+    const char *words[2]; /* the options that positional arguments set, in order; those that are given are passed over */
+    bool explicit_model;  /* it does something else without -m, so a model that is set for all runs is not taken */
+    bool takes_args;      /* more of them are left in wf_opts.args */
+    bool reads_stdin;     /* standard input is the text where no option names one */
     int (*run)(const wf_opts *); /* returns an exit code */
 } wf_command;
 
+extern const char wf_file_types[], wf_weight_types[], wf_shape_names[]; /* as words of wf_opt, in tables.c */
+
 #define WF_GROUP(var, title, rows) const wf_opt_group var = {title, rows, WF_LEN(rows)}
 
-extern const wf_opt_group wf_group_model, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_text, wf_group_special, wf_group_batching,
+extern const wf_opt_group wf_group_model, wf_group_shape, wf_group_context, wf_group_threads, wf_group_sampling, wf_group_sampling_defaults, wf_group_text, wf_group_special, wf_group_batching,
     wf_group_profile, wf_group_device, wf_group_kernels, wf_group_testing, wf_group_results, wf_group_general;
 
 extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize, wf_cmd_detokenize, wf_cmd_template,
-    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
-    wf_cmd_serve;
+    wf_cmd_perplexity, wf_cmd_bench, wf_cmd_bench_ops, wf_cmd_bench_throughput, wf_cmd_bench_serve, wf_cmd_bench_ablation, wf_cmd_bench_paper, wf_cmd_tune, wf_cmd_calibrate, wf_cmd_plan, wf_cmd_selftest, wf_cmd_kernels,
+    wf_cmd_serve, wf_cmd_config, wf_cmd_list, wf_cmd_pull, wf_cmd_version;
 
 /* Parses the arguments after the command name into *o, which the caller has zeroed. Returns 0, or an exit code after printing a
  * message. Call wf_opts_free also after a failure. */
@@ -157,8 +189,102 @@ int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
 bool wf_opts_has(const wf_opts *o, const char *name); /* was --name set? */
+bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt); /* or another option that sets the same? */
+const wf_opt *wf_opts_find(const wf_command *c, const char *name); /* NULL: the command has no such option */
+/* The same, also by a name of other programs; NULL after a message that says what was meant. */
+const wf_opt *wf_opts_meant(const wf_command *c, const char *name);
+/* Sets one option as --name value would, also by a name of other programs; value NULL: of a flag; from: where it is set, for the message, or
+ * NULL as in a chat, where the last word counts. Returns 0, or an exit code after printing a message. */
+int wf_opts_set(const wf_command *c, const char *name, const char *value, const char *from, wf_opts *o);
+/* The value of an option as text that can be typed. */
+void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap);
+/* What the value of an option that takes a number or a choice may be: "a number from 0 to 1". */
+void wf_opt_allowed(const wf_opt *opt, char *buf, size_t cap);
+bool wf_choice_has(const char *choices, const char *word, size_t len); /* is the word one of those between | ? */
 /* Prints a message that points to --help; returns WF_EXIT_USAGE. */
 int wf_usage(const wf_command *c, const char *fmt, ...) WF_PRINTF(2, 3);
+
+/* ---- foreign.c: what users of other programs type ---------------------------------------------
+ */
+
+typedef struct wf_foreign {
+    const char *ours;   /* the name of an option with the same meaning and values; NULL: */
+    bool already;       /* a flag for what weft always does; false: */
+    const char *answer; /* what to do instead */
+} wf_foreign;
+
+/* The option, with its dashes, or the command that the word is in another program; NULL: none. */
+const wf_foreign *wf_foreign_find(bool command, const char *word, size_t len);
+/* Names in other programs of options that the command has, without dashes, written into text. Returns their number. */
+size_t wf_foreign_names(const wf_command *c, char *text, size_t cap, const char **names, size_t most);
+/* The option that a word with its dashes means, as the first command has it that understands the word; *foreign: NULL, or what it is in another
+ * program. In options.c, as is: */
+const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign);
+/* As wf_nearest, among the options of all commands. */
+void wf_opts_nearest(const char *word, char *out, size_t cap);
+
+/* ---- sampling.c --------------------------------------------------------------------------------
+ */
+
+/* What the model asks for, or weft's defaults, and the options over it. */
+struct weft_sampling wf_sampling_of(const wf_opts *o, const struct weft_model *m);
+/* Writes fields (bits of weft_sampling_field) as "temp 0.6, top-k 20"; returns the length. */
+size_t wf_sampling_print(const struct weft_sampling *s, unsigned which, char *buf, size_t cap);
+/* All that is not off, as one line: "greedy", "temp 0.6, top-k 20". */
+void wf_sampling_summary(const struct weft_sampling *s, char *buf, size_t cap);
+
+/* ---- settings.c: options set for all runs ------------------------------------------------------
+ */
+
+/* Each returns 0, or an exit code after printing a message. */
+int wf_settings_read(void);
+int wf_settings_apply(const wf_command *c, wf_opts *o); /* to what the command line has not set */
+void wf_settings_free(void); /* values of wf_opts point into the settings */
+
+/* ---- rules.c: which settings go with what is typed ---------------------------------------------
+ */
+
+/* Does something typed or piped go against a setting of that name? */
+bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name);
+/* Options, separated by |, one of which an option of that name needs in that command; which: 0, 1, ... NULL: it needs no more. */
+const char *wf_rule_needs(const wf_command *c, const char *name, size_t which);
+
+/* ---- list.c: the folder of models --------------------------------------------------------------
+ */
+
+void wf_models_folder(char *path, size_t cap); /* "": none */
+/* The path of a model in that folder, if the name is one and there is no such file here; else the name. Static storage. */
+const char *wf_find_model(const char *name);
+
+/* ---- search.c ----------------------------------------------------------------------------------
+ */
+
+extern const wf_opt_group wf_group_search;
+int wf_search_plans(const wf_opts *o, struct weft_engine *e); /* returns an exit code, as does: */
+int wf_print_profile(const char *path);
+
+/* ---- hint.c -----------------------------------------------------------------------------------
+ */
+
+/* Writes what helps where the model cannot be opened; "" where the error says all. */
+void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap);
+
+/* ---- nearest.c --------------------------------------------------------------------------------
+ */
+
+#define WF_NEAREST 3
+/* Writes "; did you mean --a or --b?" with the names, up to WF_NEAREST, that the word is close to; "" if there is none. */
+void wf_nearest(char *out, size_t cap, const char *dashes, const char *word, const char *const *names, size_t n);
+
+/* ---- tables.c ---------------------------------------------------------------------------------
+ */
+
+int wf_print_tables(void); /* returns an exit code */
+
+/* ---- main.c -----------------------------------------------------------------------------------
+ */
+
+extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
 /* ---- common.c ---------------------------------------------------------------------------------
  */
@@ -169,27 +295,40 @@ int wf_say_error(weft_status s);
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Failures that concern the model file give WF_EXIT_MODEL. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
+/* For commands with wf_group_model and wf_group_shape, of which one may be given. */
+int wf_open_model_or_shape(const wf_opts *o, struct weft_model **out);
 /* Shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out);
+/* As `weft serve` would open it, but with times of the device, and steps whole: for what measures plans. */
+int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out);
 /* weft_progress_fn; user: wf_progress, or NULL for none. */
 void wf_on_progress(void *user, const char *what, double fraction);
 int wf_print_devices(void);
-/* Reads the text of -p, -f or, if use_stdin, standard input. *text is malloc'ed. Returns 0 or an exit code. */
 /* Reads and checks a chat template; path NULL: none. The caller frees *text. Returns an exit code. */
 int wf_read_template(const char *path, char **text);
-int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len);
+/* --chat-template '?': says what can be there and what the model has. Returns an exit code. */
+bool wf_asks_template(const char *path);
+int wf_explain_template(const wf_opts *o);
+/* Reads the text of -p, -f or, if the command reads it, standard input. *text is malloc'ed. Returns 0 or an exit code. */
+int wf_read_text(const wf_opts *o, char **text, size_t *len);
 /* Sets the defaults of --max-num-seqs and --kv-memory for serving. */
 void wf_batching_defaults(struct weft_engine_params *p);
 /* Makes parameters for weft_bench_ops from the options. */
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
 /* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
 void wf_catch_interrupt(void);
+/* The same of every signal that asks for an end: also SIGTERM, and SIGHUP, which a closed terminal sends; for what must not leave files behind.
+ * handler: instead of setting it. */
+void wf_catch_end(void (*handler)(int sig));
 bool wf_interrupted(void);
+int wf_interrupted_exit(void); /* the exit code of that signal, as shells report it */
+/* Writes what is in the buffer of standard output; returns rc, or after printing a message a failure if not all of it could be written. */
+int wf_end_output(int rc);
+_Noreturn void wf_exit_now(int rc); /* after that */
 /* The storage format of most weight bytes, and a label such as "llama 1.1B Q8_0". */
 const char *wf_main_dtype(const struct weft_model *m);
 void wf_model_label(const struct weft_model *m, char *buf, size_t cap);
-void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
 /* Writes to stdout; returns false if it is closed, after which the program ends quietly. */
 bool wf_out(const char *text, size_t len);
 const char *wf_commit(void);

@@ -1,10 +1,12 @@
 /* common: error messages and exit codes, models, engines, texts and output for all commands. */
 #include "cli/cli.h"
+#include "base/options.h"
 
 #include "base/file.h"
 #include "cli/commit.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 #define TEXT_MAX ((size_t)1 << 30)
 #define TEMPLATE_MAX ((size_t)4 << 20)
 #define SECOND_NS 500000000u /* a second Ctrl-C comes at least this much later */
-#define DEFAULT_SEQS     64
+#define DEFAULT_SEQS     64u
 #define DEFAULT_CONTEXTS 8 /* size of the KV cache; few sequences fill their context */
 
 /* ---- messages ---------------------------------------------------------------------------------
@@ -63,7 +65,7 @@ static const wf_opt *option_of(const char *text)
 
 int wf_say_error(weft_status s)
 {
-    const char *text = weft_last_error();
+    const char *text = wf_last_error();
     const wf_opt *opt = s == WEFT_ERR_ARG ? option_of(text) : NULL;
     if (opt) fprintf(stderr, "weft: error: --%s%s\n", opt->name, strchr(text, ':'));
     else fprintf(stderr, "weft: error: %s\n", *text ? text : weft_status_name(s));
@@ -92,10 +94,14 @@ const char *wf_commit(void)
 
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
-    struct weft_model_params p = {.path = o->model, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only};
+    struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only};
     weft_status s = weft_model_open(&p, out);
     if (!s) return 0;
+    char hint[1024], shown[2048];
     wf_say_error(s);
+    wf_model_hint(o, s, hint, sizeof hint);
+    wf_show(shown, sizeof shown, hint);
+    if (*hint) fprintf(stderr, "weft: %s\n", shown);
     if (s == WEFT_ERR_ARG && o->shape) return WF_EXIT_USAGE;
     return s == WEFT_ERR_NOMEM || s == WEFT_ERR_INTERNAL ? WF_EXIT_RUNTIME : WF_EXIT_MODEL;
 }
@@ -109,10 +115,30 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
                    struct weft_engine **out)
 {
     wf_progress bar = {0};
+    p.debug = &o->debug;
     if (!p.on_progress) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar;
     weft_status s = weft_engine_open(m, &p, out);
     wf_progress_end(&bar);
-    return s ? wf_say_error(s) : 0;
+    if (s) return wf_say_error(s);
+    if (!p.context && weft_engine_context(*out) < weft_model_info(m)->context)
+        wf_note(o, "the context is %u tokens; the model's own, %u, and others are set with -c", weft_engine_context(*out), weft_model_info(m)->context);
+    return 0;
+}
+
+int wf_open_model_or_shape(const wf_opts *o, struct weft_model **out)
+{
+    if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
+    if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    return wf_open_model(o, false, out);
+}
+
+int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)
+{
+    struct weft_engine_params p = o->engine;
+    wf_batching_defaults(&p);
+    p.profile = true;
+    p.nano_batches = 1;
+    return wf_open_engine(o, m, p, out);
 }
 
 int wf_print_devices(void)
@@ -137,7 +163,7 @@ int wf_print_devices(void)
 
 void wf_batching_defaults(struct weft_engine_params *p)
 {
-    if (!p->n_seqs) p->n_seqs = DEFAULT_SEQS;
+    if (!p->n_seqs) p->n_seqs = p->max_batched_tokens ? WF_MIN(DEFAULT_SEQS, p->max_batched_tokens) : DEFAULT_SEQS; /* each has a token in a step */
     p->kv_seqs = DEFAULT_CONTEXTS;
 }
 
@@ -147,7 +173,7 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
     return (struct weft_op_params){.device = o->engine.device,
                                    .tier = o->engine.tier,
                                    .threads = o->engine.threads,
-                                   .force = o->engine.force,
+                                   .force = o->debug.force,
                                    .tuned = o->engine.tuned,
                                    .no_kernel_cache = o->engine.no_kernel_cache,
                                    .deterministic = o->engine.deterministic,
@@ -159,17 +185,16 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
 /* ---- Ctrl-C -----------------------------------------------------------------------------------
  */
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* by this signal; 0: not yet */
 
 /* Some process managers deliver the signal twice at once: only a later one counts as the second. */
 static void on_interrupt(int sig)
 {
     static volatile uint64_t first_ns;
-    (void)sig;
     uint64_t now = wf_now_ns();
-    if (interrupted && now - first_ns > SECOND_NS) _exit(WF_EXIT_INTERRUPTED);
+    if (interrupted && now - first_ns > SECOND_NS) _exit(128 + sig);
     if (!interrupted) first_ns = now;
-    interrupted = 1;
+    interrupted = sig;
 }
 
 void wf_catch_interrupt(void)
@@ -179,26 +204,42 @@ void wf_catch_interrupt(void)
     sigaction(SIGINT, &sa, NULL);
 }
 
+void wf_catch_end(void (*handler)(int sig))
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction was, sa = {.sa_handler = handler ? handler : on_interrupt};
+    sigemptyset(&sa.sa_mask);
+    for (size_t i = 0; i < WF_LEN(signals); i++)
+        if (signals[i] != SIGHUP || (!sigaction(SIGHUP, NULL, &was) && was.sa_handler != SIG_IGN)) sigaction(signals[i], &sa, NULL); /* nohup ignores it */
+}
+
 bool wf_interrupted(void)
 {
     return interrupted;
 }
 
+int wf_interrupted_exit(void)
+{
+    return 128 + interrupted;
+}
+
+/* A pipe that its reader closed (head) is not a failure, a full disk is. */
+int wf_end_output(int rc)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    bool failed = fflush(stdout) || ferror(stdout);
+    if (!failed || (poll(&out, 1, 0) > 0 && out.revents & POLLERR)) return rc;
+    fprintf(stderr, "weft: error: cannot write to standard output: it is closed, or its disk is full\n");
+    return rc ? rc : WF_EXIT_RUNTIME;
+}
+
+void wf_exit_now(int rc)
+{
+    _exit(wf_end_output(rc));
+}
+
 /* ---- names and sizes --------------------------------------------------------------------------
  */
-
-void wf_human(uint64_t n, bool binary, char *buf, size_t cap)
-{
-    static const char *const binary_units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-    static const char *const units[] = {"", "K", "M", "B", "T"};
-    double v = (double)n, base = binary ? 1024 : 1000;
-    size_t u = 0;
-    for (; v >= base && u + 1 < WF_LEN(units); u++) v /= base;
-    if (binary)
-        snprintf(buf, cap, u ? "%.2f %s" : "%.0f %s", v, binary_units[u]);
-    else
-        snprintf(buf, cap, v < 10 && u ? "%.1f%s" : "%.0f%s", v, units[u]);
-}
 
 const char *wf_main_dtype(const struct weft_model *m)
 {
@@ -224,13 +265,14 @@ void wf_model_label(const struct weft_model *m, char *buf, size_t cap)
     const struct weft_model_info *i = weft_model_info(m);
     char params[32];
     wf_human(i->n_params, false, params, sizeof params);
-    snprintf(buf, cap, "%s %s %s", i->arch, params, wf_main_dtype(m));
+    if (i->shape_type) snprintf(buf, cap, "%s %s", i->name, i->shape_type);
+    else snprintf(buf, cap, "%s %s %s", i->arch, params, wf_main_dtype(m));
 }
 
 /* ---- text in and out --------------------------------------------------------------------------
  */
 
-int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len)
+int wf_read_text(const wf_opts *o, char **text, size_t *len)
 {
     if (o->prompt && o->file)
         return wf_usage(o->command, "-p and -f conflict: use one of them");
@@ -239,7 +281,7 @@ int wf_read_text(const wf_opts *o, bool use_stdin, char **text, size_t *len)
         *len = strlen(o->prompt);
         return *text ? 0 : wf_say_error(WEFT_ERR_NOMEM);
     }
-    bool is_stdin = o->file ? !strcmp(o->file, "-") : use_stdin;
+    bool is_stdin = o->file ? !strcmp(o->file, "-") : o->command->reads_stdin;
     weft_status s = is_stdin ? wf_read_fd(STDIN_FILENO, "standard input", TEXT_MAX, text, len)
                              : wf_read_file(o->file, TEXT_MAX, text, len);
     return s ? wf_say_error(s) : 0;
@@ -250,11 +292,33 @@ int wf_read_template(const char *path, char **text)
 {
     size_t len = 0;
     if (!path) return 0;
-    weft_status s = wf_need_regular(path);
+    weft_status s = access(path, F_OK) ? wf_fail(WEFT_ERR_IO, "cannot open %s: %s; it is no name but a file, and --chat-template '?' says more", path, strerror(errno)) : wf_need_regular(path);
     if (!s) s = wf_read_file(path, TEMPLATE_MAX, text, &len);
     if (!s && strlen(*text) != len) s = wf_fail(WEFT_ERR_ARG, "%s has a zero byte, so it is no text", path);
     if (!s) s = weft_chat_check(NULL, *text);
     return s ? wf_say_error(wf_fail_param(s, "--chat-template")) : 0;
+}
+
+bool wf_asks_template(const char *path)
+{
+    return path && !strcmp(path, "?");
+}
+
+int wf_explain_template(const wf_opts *o)
+{
+    struct weft_model *m = NULL;
+    int rc = wf_open_model(o, true, &m);
+    if (rc) return rc;
+    const char *text = weft_model_info(m)->chat_template;
+    char name[1024];
+    wf_show(name, sizeof name, o->model ? o->model : "the built-in model");
+    printf("--chat-template FILE takes a Jinja template in a file, such as the chat_template.jinja of a\n"
+           "folder from Hugging Face. Without it the model's own template is used.\n\n");
+    if (!text) printf("%s has no template: it continues texts, and chats only with --chat-template FILE.\n", name);
+    else if (weft_chat_check(m, NULL)) printf("%s has a template that weft cannot use: %s\n", name, wf_last_error());
+    else printf("%s has a template of %zu bytes, which weft can use. `weft template` prints what it writes.\n", name, strlen(text));
+    weft_model_close(m);
+    return 0;
 }
 
 bool wf_out(const char *text, size_t len)

@@ -35,11 +35,11 @@ static int cmd_convert(const wf_opts *o)
     struct weft_convert_params p = {.path = o->model, .out = o->write_to, .type = o->type, .force = o->force, .threads = o->engine.threads,
                                     .on_progress = wf_on_progress, .stop = stop, .user = o->quiet ? NULL : &bar};
     if (access(o->model, R_OK)) return wf_say_error(wf_fail(WEFT_ERR_IO, "cannot open %s: %s", o->model, strerror(errno))), WF_EXIT_MODEL;
-    wf_catch_interrupt();
+    wf_catch_end(NULL);
     signal(SIGXFSZ, SIG_IGN); /* a file that may grow no further is an error, and leaves nothing behind */
     weft_status s = weft_convert(&p, &r);
     wf_progress_end(&bar);
-    if (s == WEFT_ERR_CANCELLED) return WF_EXIT_INTERRUPTED;
+    if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     if (s) return wf_say_error(s);
     say_result(o, &r);
     return 0;
@@ -49,7 +49,7 @@ static const wf_opt rows[] = {
     {'m', "model", "FILE|FOLDER", "the model: a GGUF file, or a folder as Hugging Face lays it out", WF_OPT_TEXT, AT(model)},
     {'o', "output", "FILE", "the GGUF file to write", WF_OPT_TEXT, AT(write_to)},
     {0, "type", "TYPE", "storage format: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL, "
-     "IQ4_XS or MXFP4", WF_OPT_TEXT, AT(type)},
+     "IQ4_XS or MXFP4", WF_OPT_TEXT, AT(type), .words = wf_file_types},
     {0, "force", NULL, "replace the output file if it exists", WF_OPT_FLAG, AT(force)},
     {'t', "threads", "N", "threads (default: one a core)", WF_OPT_U32, AT(engine.threads), 1, 1024},
 };
@@ -60,6 +60,7 @@ const wf_command wf_cmd_convert = {
     .name = "convert",
     .usage = "-m FILE|FOLDER -o OUT.gguf --type TYPE",
     .summary = "Writes a model in another storage format, as a GGUF file. Formats of the tensors are chosen as llama.cpp does for files of that type.",
+    .explicit_model = true,
     .groups = groups,
     .run = cmd_convert,
 };

@@ -5,10 +5,34 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+
+/* ---- parameters -------------------------------------------------------------------------------
+ */
+
+uint64_t wf_new_seed(const wf_opts *o)
+{
+    uint64_t seed = wf_random((uint64_t)time(NULL), wf_now_ns()) >> 32;
+    wf_note(o, "seed %llu", (unsigned long long)seed);
+    return seed;
+}
+
+struct weft_request_params wf_request_params(const wf_opts *o, const struct weft_model *m)
+{
+    struct weft_request_params p = {
+        .sampling = wf_sampling_of(o, m),
+        .ignore_eos = o->ignore_eos,
+        .max_tokens = o->n_predict > 0 ? (uint32_t)o->n_predict : 0,
+        .prefill_only = wf_opts_has(o, "n-predict") && o->n_predict == 0,
+    };
+    if (p.sampling.temperature > 0 && (o->random_seed || !wf_opts_has(o, "seed"))) p.sampling.seed = wf_new_seed(o);
+    return p;
+}
 
 /* ---- Ctrl-C -----------------------------------------------------------------------------------
  */
@@ -24,7 +48,7 @@ static void on_interrupt(int sig)
 {
     (void)sig;
     int saved = errno;
-    if (interrupts++) _exit(WF_EXIT_INTERRUPTED);
+    interrupts = 1;
     sem_post(&wake);
     errno = saved;
 }
@@ -47,14 +71,28 @@ void wf_generate_catch_interrupts(void)
 /* ---- from the engine's thread to ours ---------------------------------------------------------
  */
 
+#define STOP_NS 400000000ull  /* an interrupted request that takes longer to end is abandoned */
+#define LOOK_NS 200000000ull  /* how often to look how far a prompt is */
+
 struct pipe {
     pthread_mutex_t lock;
     char *text; /* all generated text */
     size_t len, cap;
     bool done, lost; /* lost: out of memory */
+    bool muted;      /* interrupted: what still comes is not part of the text */
+    struct weft_request *abandoned; /* the pipe then belongs to the callback */
     struct weft_event end;
     char message[512];
 };
+
+static atomic_int n_abandoned; /* requests that still run */
+
+static void free_pipe(struct pipe *q)
+{
+    pthread_mutex_destroy(&q->lock);
+    free(q->text);
+    free(q);
+}
 
 static void append(struct pipe *q, const char *text, size_t len)
 {
@@ -76,14 +114,19 @@ static void on_event(void *user, const struct weft_event *ev)
 {
     struct pipe *q = user;
     pthread_mutex_lock(&q->lock);
-    if (ev->kind == WEFT_EVENT_TOKEN && !q->lost) append(q, ev->text, ev->text_len);
+    if (ev->kind == WEFT_EVENT_TOKEN && !q->lost && !q->muted) append(q, ev->text, ev->text_len);
     if (ev->kind == WEFT_EVENT_DONE) {
         q->done = true;
         q->end = *ev;
         wf_copy(q->message, sizeof q->message, ev->message ? ev->message : "");
     }
+    struct weft_request *abandoned = q->done ? q->abandoned : NULL;
     pthread_mutex_unlock(&q->lock);
     sem_post(&wake);
+    if (!abandoned) return;
+    weft_request_free(abandoned); /* from a callback it does not wait */
+    free_pipe(q);
+    atomic_fetch_sub(&n_abandoned, 1);
 }
 
 /* Prints the text after *printed; false if stdout is closed. Copies under the lock, so that printing happens outside it. */
@@ -101,49 +144,130 @@ static bool print_new(struct pipe *q, size_t *printed)
     }
 }
 
-static void pump(struct pipe *q, struct weft_request *r, wf_generation *out)
+/* Tokens of the prompt that are done. The engine counts them by steps; those of others do not run meanwhile. */
+static size_t prompt_done(const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
 {
-    size_t printed = 0;
-    for (bool done = false, cancelled = false; !done;) {
-        while (sem_wait(&wake) && errno == EINTR) {
-        }
-        pthread_mutex_lock(&q->lock);
-        done = q->done;
-        bool lost = q->lost;
-        pthread_mutex_unlock(&q->lock);
-        if (!out->closed && !print_new(q, &printed)) out->closed = true;
-        if (!cancelled && (interrupts || out->closed || lost)) {
-            cancelled = true;
-            weft_cancel(r);
-        }
-    }
-    out->interrupted = interrupts && q->end.finish == WEFT_FINISH_CANCEL;
+    struct weft_stats now;
+    weft_engine_stats(e, &now);
+    uint64_t done = now.step_tokens - before->step_tokens + now.prefix_hits - before->prefix_hits;
+    return (size_t)WF_MIN(done, n_prompt);
 }
 
-int wf_generate(struct weft_engine *e, struct weft_request_params p, wf_generation *out)
+/* How far the prompt is, after a second. */
+static void show_prompt(wf_progress *bar, const struct weft_engine *e, const struct weft_stats *before, size_t n_prompt)
 {
-    struct pipe q = {.lock = PTHREAD_MUTEX_INITIALIZER};
-    struct weft_request *r = NULL;
-    *out = (wf_generation){0};
-    p.on_event = on_event;
-    p.user = &q;
-    weft_status s = weft_submit(e, &p, &r);
-    if (!s) {
-        pump(&q, r, out);
-        weft_wait(r, 0); /* the callback has returned: q is no longer shared */
+    wf_progress_update(bar, "prompt", n_prompt ? (double)prompt_done(e, before, n_prompt) / (double)n_prompt : 0);
+}
+
+/* Until an event or a signal, for a moment at most. */
+static void wait_a_moment(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + LOOK_NS;
+    until.tv_sec += (time_t)(ns / 1000000000u);
+    until.tv_nsec = (long)(ns % 1000000000u);
+    sem_timedwait(&wake, &until);
+}
+
+/* Stops the text where it is, and says so at once: a step may still run. */
+static void stop(const wf_opts *o, struct pipe *q, size_t *printed, wf_generation *out)
+{
+    pthread_mutex_lock(&q->lock);
+    q->muted = true;
+    pthread_mutex_unlock(&q->lock);
+    if (!out->closed && !print_new(q, printed)) out->closed = true;
+    out->on_new_line = *printed && q->text[*printed - 1] == '\n';
+    if (*printed && !out->on_new_line && !out->closed) out->on_new_line = wf_out("\n", 1);
+    wf_note(o, "stopping…");
+}
+
+/* Hands the pipe to the callback, which frees it; false: the request has ended meanwhile. */
+static bool abandon(struct pipe *q, struct weft_request *r, wf_generation *out)
+{
+    pthread_mutex_lock(&q->lock);
+    bool running = !q->done;
+    if (running) {
+        out->text = q->text, out->len = q->len;
+        q->text = NULL, q->len = q->cap = 0;
+        q->abandoned = r;
+        atomic_fetch_add(&n_abandoned, 1);
     }
-    weft_request_free(r);
-    sigaction(SIGINT, &before, NULL);
-    out->end = q.end;
+    pthread_mutex_unlock(&q->lock);
+    return running;
+}
+
+/* Until the request has ended; false: it was abandoned. */
+static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, struct weft_request *r, size_t n_prompt, wf_generation *out)
+{
+    struct weft_stats before;
+    size_t printed = 0;
+    uint64_t stop_ns = 0;
+    wf_progress bar = {0};
+    weft_engine_stats(e, &before);
+    for (bool done = false; !done;) {
+        wait_a_moment();
+        pthread_mutex_lock(&q->lock);
+        done = q->done;
+        bool lost = q->lost, silent = !q->len && !done && !interrupts;
+        pthread_mutex_unlock(&q->lock);
+        if (silent && !o->quiet) show_prompt(&bar, e, &before, n_prompt);
+        else wf_progress_hide(&bar);
+        if (!out->closed && !print_new(q, &printed)) out->closed = true;
+        if (!done && (interrupts || out->closed || lost)) weft_cancel(r);
+        if (!done && interrupts && !stop_ns) stop(o, q, &printed, out), stop_ns = wf_now_ns();
+        if (!done && stop_ns && wf_now_ns() - stop_ns > STOP_NS && abandon(q, r, out)) return false;
+    }
+    out->n_prefilled = (uint32_t)prompt_done(e, &before, n_prompt);
+    return true;
+}
+
+/* The end of a request that has ended, and its text. */
+static weft_status finish(struct pipe *q, wf_generation *out)
+{
+    out->end = q->end;
+    out->text = q->text, out->len = q->len;
+    q->text = NULL;
+    out->interrupted = interrupts && q->end.finish == WEFT_FINISH_CANCEL;
+    wf_copy(out->message, sizeof out->message, q->message);
+    if (q->lost) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
+    if (!q->end.status || q->end.status == WEFT_ERR_CANCELLED) return WEFT_OK;
+    return wf_fail(q->end.status, "%s", *q->message ? q->message : weft_status_name(q->end.status));
+}
+
+static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct weft_request_params *p, wf_generation *out)
+{
+    struct pipe *q = wf_calloc(1, sizeof *q);
+    struct weft_request *r = NULL;
+    if (!q) return WEFT_ERR_NOMEM;
+    pthread_mutex_init(&q->lock, NULL);
+    p->on_event = on_event;
+    p->user = q;
+    weft_status s = weft_submit(e, p, &r);
+    if (!s && !pump(o, e, q, r, p->n_tokens, out)) {
+        out->interrupted = out->abandoned = true;
+        return WEFT_OK;
+    }
+    weft_request_free(r); /* the callback has returned: q is no longer shared */
     if (s) out->end.status = s;
-    out->text = q.text;
-    out->len = q.len;
-    wf_copy(out->message, sizeof out->message, q.message);
-    if (!s && q.lost)
-        s = wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
-    else if (!s && q.end.status && q.end.status != WEFT_ERR_CANCELLED)
-        s = wf_fail(q.end.status, "%s", *q.message ? q.message : weft_status_name(q.end.status));
+    else s = finish(q, out);
+    free_pipe(q);
+    return s;
+}
+
+int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, wf_generation *out)
+{
+    *out = (wf_generation){0};
+    weft_status s = run_request(o, e, &p, out);
+    sigaction(SIGINT, &before, NULL);
+    bool open_line = out->len && !out->on_new_line && out->text[out->len - 1] != '\n';
+    if (open_line && !out->closed && !wf_out("\n", 1)) out->closed = true;
     return s ? wf_say_error(s) : 0;
+}
+
+bool wf_generate_pending(void)
+{
+    return atomic_load(&n_abandoned) > 0;
 }
 
 /* ---- report -----------------------------------------------------------------------------------
@@ -157,14 +281,24 @@ static double rate(uint32_t n, uint64_t ns)
 void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a)
 {
     const struct weft_event *ev = &a->end;
+    if (a->abandoned) {
+        wf_note(o, "stopped");
+        return;
+    }
     if (ev->finish == WEFT_FINISH_CONTEXT)
         wf_note(o,
                 "the context is full after %u tokens; use a larger one (-c)",
                 ev->n_prompt + ev->n_generated);
     if (a->interrupted) wf_note(o, "stopped");
+    if (a->interrupted && !ev->n_generated) { /* a part of a prompt says little of the rate */
+        wf_note(o, "prompt %u of %u tokens; on %s", a->n_prefilled, ev->n_prompt, weft_engine_device(e)->name);
+        return;
+    }
     /* The last prefill step gives the first token, so decoding gave one less. */
     uint32_t n_decode = ev->n_generated ? ev->n_generated - 1 : 0;
-    wf_note(o, "prompt %u tokens, %.1f tokens/s; generated %u tokens, %.1f tokens/s; on %s",
-            ev->n_prompt, rate(ev->n_prompt, ev->prompt_ns), ev->n_generated,
+    char cached[64] = "";
+    if (ev->n_cached) snprintf(cached, sizeof cached, " (%u of them from the prefix cache)", ev->n_cached);
+    wf_note(o, "prompt %u tokens%s, %.1f tokens/s; generated %u tokens, %.1f tokens/s; on %s",
+            ev->n_prompt, cached, rate(ev->n_prompt - ev->n_cached, ev->prompt_ns), ev->n_generated,
             rate(n_decode, ev->decode_ns), weft_engine_device(e)->name);
 }

@@ -2,6 +2,9 @@
  *
  * The engine's thread only appends to a buffer; the caller of wf_generate prints it. A slow reader of stdout therefore
  * never blocks the engine, and a closed stdout cancels the request.
+ *
+ * Ctrl-C ends a request within half a second. The engine looks for that between steps, and a step of a long prompt may take longer on
+ * a CPU: then the request is abandoned, and ends by itself while the person types on or the program exits.
  */
 #ifndef WF_CLI_GENERATE_H
 #define WF_CLI_GENERATE_H
@@ -13,15 +16,23 @@ typedef struct wf_generation {
     char message[512];
     char *text; /* everything printed, NUL-terminated; free it */
     size_t len;
+    uint32_t n_prefilled; /* tokens of the prompt that have been computed or found in the prefix cache, by whole steps */
     bool interrupted; /* by Ctrl-C */
+    bool abandoned;   /* so, and its last step still runs: `end` is empty, and closing the engine would wait for it */
+    bool on_new_line; /* after what was stopped */
     bool closed;      /* stdout is closed */
 } wf_generation;
 
-/* Redirects Ctrl-C to the next wf_generate: the first one cancels it, even before generation starts, and the second one ends
- * the program. Call it once per wf_generate, as soon as the input is complete; wf_generate restores the handler. */
+/* The parameters that all requests share. A random seed is printed, so that the text can be reproduced. */
+struct weft_request_params wf_request_params(const wf_opts *o, const struct weft_model *m);
+uint64_t wf_new_seed(const wf_opts *o);
+/* Redirects Ctrl-C to the next wf_generate: the first one cancels it, even before generation starts, and more within the turn change
+ * nothing. Call it once per wf_generate, as soon as the input is complete; wf_generate restores the handler. */
 void wf_generate_catch_interrupts(void);
-/* Submits p (on_event and user are set here) and prints until DONE. Returns 0, or an exit code after printing a message. */
-int wf_generate(struct weft_engine *e, struct weft_request_params p, wf_generation *out);
+/* Submits p (on_event and user are set here) and prints until DONE, and a newline if the text has none. Returns 0, or an exit code after printing a message. */
+int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, wf_generation *out);
+/* Does an abandoned request still run? Closing the engine then waits for its step. */
+bool wf_generate_pending(void);
 /* Prints "weft: prompt ... tokens/s", and why the text ended if it was cut. */
 void wf_generate_report(const wf_opts *o, const struct weft_engine *e, const wf_generation *a);
 

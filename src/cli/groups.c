@@ -23,21 +23,27 @@ static const wf_opt threads[] = {THREADS};
 WF_GROUP(wf_group_threads, "Threads", threads);
 
 static const wf_opt sampling[] = {
-    {0, "temp", "T", "sampling temperature (default 0: greedy)", WF_OPT_REAL,
+    {0, "temp", "T", "sampling temperature; 0: always the most likely token (default: the model's, else 1)", WF_OPT_REAL,
      AT(sampling.temperature), 0, 100},
-    {0, "top-k", "K", "sample from the K most likely tokens (default 0: off)", WF_OPT_I32,
+    {0, "greedy", NULL, "the same as --temp 0", WF_OPT_ZERO, AT(sampling.temperature)},
+    {0, "top-k", "K", "sample from the K most likely tokens; 0: off (default: the model's, else 0)", WF_OPT_I32,
      AT(sampling.top_k), 0, MANY},
     {0, "top-p", "P",
-     "sample from the smallest set of tokens with total probability P (default 1: off)",
-     WF_OPT_REAL, AT(sampling.top_p), 0, 1},
-    {0, "min-p", "P", "drop tokens less likely than P times the most likely one (default 0: off)",
+     "sample from the smallest set of tokens with total probability P; 1: off (default: the model's, else 1)",
+     WF_OPT_REAL, AT(sampling.top_p), 1e-6, 1}, /* 0 would be off in the library, and the most likely token in the API of others */
+    {0, "min-p", "P", "drop tokens less likely than P times the most likely one; 0: off (default: the model's, else 0)",
      WF_OPT_REAL, AT(sampling.min_p), 0, 1},
-    {0, "repeat-penalty", "X", "penalty on the last 64 tokens: divides positive logits by X, multiplies negative ones (default 1: off)",
+    {0, "repeat-penalty", "X", "penalty on tokens of prompt and answer: divides positive logits by X, multiplies negative ones; 1: off (default: the model's, else 1)",
      WF_OPT_REAL, AT(sampling.repeat_penalty), 0, 100},
-    {0, "seed", "SEED", "random seed; the same seed gives the same text (default: random)",
-     WF_OPT_U64, AT(sampling.seed), 0, 0x1p64},
+    {0, "repeat-last-n", "N", "the repeat penalty covers the last N tokens; 0 or -1: all (default: the model's, else 0)", WF_OPT_I32, AT(sampling.repeat_last_n), -1, MANY},
+    {0, "presence-penalty", "X", "subtract X from the logits of tokens that were generated before (default 0: off)", WF_OPT_REAL, AT(sampling.presence_penalty),
+     -100, 100},
+    {0, "frequency-penalty", "X", "the same, times how often (default 0: off)", WF_OPT_REAL, AT(sampling.frequency_penalty), -100, 100},
+    {0, "seed", "SEED", "random seed; the same seed gives the same text; -1: a new one for each run, which is printed (default -1)",
+     WF_OPT_SEED, AT(sampling.seed), 0, 0x1p64},
 };
 WF_GROUP(wf_group_sampling, "Sampling", sampling);
+const wf_opt_group wf_group_sampling_defaults = {"Sampling of requests that do not say it", sampling, WF_LEN(sampling) - 1}; /* all but the seed */
 
 static const wf_opt text[] = {
     {'p', "prompt", "TEXT", "the text; '' is an empty text", WF_OPT_TEXT, AT(prompt)},
@@ -76,7 +82,7 @@ static const wf_opt profile[] = {
 WF_GROUP(wf_group_profile, "Profile", profile);
 
 static const wf_opt device[] = {
-    {0, "device", "DEVICE", "auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)",
+    {0, "device", "DEVICE", "auto, cpu, gpu, opencl (its best device), opencl:P.D, or part of a device's name (default auto)",
      WF_OPT_TEXT, AT(engine.device)},
     {0, "tier", "base|simd|fp16|subgroup|matrix", "highest kernel tier to use: simd on CPUs, fp16 and subgroup on OpenCL, matrix units on both (default: the best available)", WF_OPT_CHOICE,
      AT(engine.tier)},
@@ -93,9 +99,9 @@ WF_GROUP(wf_group_kernels, "Choice of kernels", kernels);
 
 static const wf_opt testing[] = {
     {0, "max-alloc", "SIZE", "limit the size of device buffers, e.g. 256M", WF_OPT_SIZE,
-     AT(engine.max_alloc), 1, 0x1p63},
-    {0, "nano-batches", "N", "split each step into N nano-batches; the attention of one overlaps with the GEMMs of the others, on a second queue (default 1: off)", WF_OPT_U32,
-     AT(engine.nano_batches), 1, 64},
+     AT(debug.max_alloc), 1, 0x1p63},
+    {0, "nano-batches", "auto|N", "auto: each step as `weft tune --overlap` found it to be the fastest on this device, if that has run; N: split each step into N nano-batches, "
+     "so that the attention of one overlaps with the GEMMs of the others, on a second queue; 1: no split (default auto)", WF_OPT_U32, AT(engine.nano_batches), 1, 64},
     {0, "plan", "FILE", "run the execution plan in this file, which --dump-plan wrote and you may have edited (docs/plans.md)", WF_OPT_TEXT, AT(engine.plan)},
     {0, "dump-plan", "FILE", "write the execution plan to this file", WF_OPT_TEXT, AT(engine.dump_plan)},
     {0, "timeline", "FILE", "write a timeline of all steps as Chrome trace JSON, for Perfetto", WF_OPT_TEXT, AT(engine.timeline)},
@@ -103,14 +109,14 @@ static const wf_opt testing[] = {
      WF_OPT_TEXT, AT(engine.calibration)},
     {0, "attention-windows", "FILE", "file with the attention window, in keys, of each KV head of each layer (sparse attention; docs/tuning.md "
      "has an example)", WF_OPT_TEXT, AT(engine.attention_windows)},
-    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(engine.force)},
+    {0, "force", "OP=VARIANT,...", "use these kernel variants; `weft kernels` lists them", WF_OPT_TEXT, AT(debug.force)},
     {0, "page-tokens", "N", "tokens per KV page (default 16)", WF_OPT_U32, AT(engine.page_tokens),
      1, 1024},
     {0, "shuffle-pages", "SEED", "allocate KV pages in a random order", WF_OPT_U64,
-     AT(engine.shuffle_pages), 0, 0x1p64},
-    {0, "poison", NULL, "fill KV pages with NaN before use", WF_OPT_FLAG, AT(engine.poison)},
-    {0, "check-calls", NULL, "check operands and shapes of each kernel call of each step", WF_OPT_FLAG, AT(engine.check_calls)},
-    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
+     AT(debug.shuffle_pages), 0, 0x1p64},
+    {0, "poison", NULL, "fill KV pages with NaN before use", WF_OPT_FLAG, AT(debug.poison)},
+    {0, "check-calls", NULL, "check operands and shapes of each kernel call of each step", WF_OPT_FLAG, AT(debug.check_calls)},
+    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
     {0, "watchdog", "MS", "treat the device as lost if a step takes longer, in ms (default 60000)", WF_OPT_U32,
      AT(engine.watchdog_ms), 1, MANY},
@@ -130,3 +136,10 @@ static const wf_opt general[] = {
     {'h', "help", NULL, "print this help and exit", WF_OPT_FLAG, AT(help)},
 };
 WF_GROUP(wf_group_general, "General", general);
+
+static const wf_opt shape_rows[] = {
+    {0, "shape", "NAME", "a model of this shape with random weights, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
+    {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type), .words = wf_file_types},
+    {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
+};
+const WF_GROUP(wf_group_shape, "Model without a file", shape_rows);

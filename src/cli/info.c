@@ -1,5 +1,7 @@
 /* info: describes devices and model files. */
 #include "cli/cli.h"
+#include "base/options.h"
+#include <weft/tune.h>
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +21,7 @@ static void print_text(const char *title, const char *value)
 
 static void print_device(const struct weft_device_info *d)
 {
-    char memory[32], alloc[32], local[32];
+    char memory[32], alloc[32], local[32], left[48] = "";
     wf_human(d->memory, true, memory, sizeof memory);
     wf_human(d->max_alloc, true, alloc, sizeof alloc);
     wf_human(d->local_memory, true, local, sizeof local);
@@ -28,7 +30,8 @@ static void print_device(const struct weft_device_info *d)
     print_text("  platform", d->platform);
     print_text("  driver", d->driver);
     print_text("  version", d->version);
-    printf("  memory         %s, %s in one buffer\n", memory, alloc);
+    if (d->available) wf_human(d->available, true, left, sizeof left), strcat(left, " available, ");
+    printf("  memory         %s, %s%s in one buffer\n", memory, left, alloc);
     printf("  compute units  %u\n", d->compute_units);
     printf("  work-group     %u items, %s of local memory\n", d->max_group, local);
     printf("  tiers          %s\n", d->tiers);
@@ -51,38 +54,63 @@ static void print_template(const struct weft_model *m)
 {
     const char *text = weft_model_info(m)->chat_template;
     bool good = text && !weft_chat_check(m, NULL);
-    if (!text || good) printf(text ? "chat template    %zu bytes\n" : "chat template    none\n", text ? strlen(text) : 0);
-    else printf("chat template    not usable: %s\n", weft_last_error());
+    const char *tools = weft_model_info(m)->tool_template;
+    if (!text) printf("chat template    none");
+    else if (good) printf("chat template    %zu bytes", strlen(text));
+    else printf("chat template    not usable: %s", wf_last_error());
+    if (tools) printf(", for tools %zu bytes", strlen(tools));
+    printf("\n");
 }
 
-static void print_hyperparameters(const struct weft_model_info *i)
+/* What `weft run` and requests get that do not say it, and who says so. */
+static void print_sampling(const struct weft_model *m)
 {
-    char params[32], file[32];
+    enum { ALL = WEFT_SAMPLING_TEMPERATURE | WEFT_SAMPLING_TOP_K | WEFT_SAMPLING_TOP_P | WEFT_SAMPLING_MIN_P | WEFT_SAMPLING_REPEAT_PENALTY };
+    struct weft_sampling s;
+    char own[160], rest[160];
+    unsigned stated = weft_model_sampling(m, &s);
+    size_t n_own = wf_sampling_print(&s, stated, own, sizeof own), n_rest = wf_sampling_print(&s, ALL & ~stated, rest, sizeof rest);
+    if (n_own) printf("model's sampling %s\n", own);
+    if (n_rest) printf("default sampling %s\n", rest);
+}
+
+static void print_identity(const struct weft_model_info *i)
+{
+    char params[32], file[32], path[1024];
     wf_human(i->n_params, false, params, sizeof params);
     wf_human(i->file_bytes, true, file, sizeof file);
-    char path[1024];
     wf_show(path, sizeof path, i->path ? i->path : "built in");
     if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
     else printf("%-16s %s (safetensors, %s)\n", "folder", path, file);
     print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
+}
+
+static void print_hyperparameters(const struct weft_model_info *i)
+{
+    char params[32];
     if (i->n_expert) {
         wf_human(i->n_active, false, params, sizeof params);
-        printf("experts          %u, of which a token takes %u: %s active parameters (%llu)\n", i->n_expert, i->n_expert_used, params,
-               (unsigned long long)i->n_active);
+        printf("experts          %u, %u of them for a token: %s active parameters (%llu)\n", i->n_expert, i->n_expert_used, params, (unsigned long long)i->n_active);
     }
     printf("layers           %u\n", i->n_layer);
-    printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head,
-           i->head_dim);
+    printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head, i->head_dim);
     printf("hidden size      %u, intermediate size %u\n", i->hidden_size, i->intermediate_size);
     printf("context          %u tokens\n", i->context);
-    printf("rope             base %g, scale %g, %u dimensions\n", i->rope_base, i->rope_scale,
-           i->rope_dim);
-    printf("norm epsilon     %g\n", i->norm_eps);
+    printf("rope             base %g, scale %g, %u dimensions; norm epsilon %g\n", i->rope_base, i->rope_scale, i->rope_dim, i->norm_eps);
+}
+
+static void print_vocabulary(const struct weft_model *m)
+{
+    const struct weft_model_info *i = weft_model_info(m);
     printf("vocabulary       %u tokens, BOS %d, EOS %d\n", i->n_vocab, i->bos, i->eos);
-    print_text("tokenizer", i->vocab_type);
-    print_text("pre-tokenizer", i->pre_tokenizer);
+    char kind[64], pre[64];
+    wf_show(kind, sizeof kind, i->vocab_type ? i->vocab_type : "none");
+    wf_show(pre, sizeof pre, i->pre_tokenizer ? i->pre_tokenizer : "none");
+    printf("tokenizer        %s, pre-tokenizer %s\n", kind, pre);
+    print_template(m);
+    print_sampling(m);
 }
 
 static void print_formats(const struct weft_model *m)
@@ -124,9 +152,9 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     for (size_t k = 0; k < n; k++) {
         char size[32];
         wf_human(weft_model_memory(m, contexts[k], 1), true, size, sizeof size);
-        printf("%s %s with a context of %u tokens (one sequence)\n", k ? "                " : "memory need     ",
-               size, contexts[k]);
+        printf(k ? ", %s with %u" : "memory need      %s with a context of %u tokens", size, contexts[k]);
     }
+    printf(n > 1 ? "\n" : " (one sequence)\n");
 }
 
 static void print_kv(const struct weft_budget *b)
@@ -135,23 +163,23 @@ static void print_kv(const struct weft_budget *b)
     wf_human(b->kv, true, size, sizeof size);
     wf_human(b->kv_tokens, false, tokens, sizeof tokens);
     wf_human(b->steady_kv_tokens, false, more, sizeof more);
-    printf("                 KV cache of %s holds %s tokens (%u whole contexts of %u), and %s while steps have at most %u tokens\n",
-           size, tokens, b->contexts, b->context, more, b->steady_tokens);
+    printf("                 KV cache of %s holds %s tokens (%u contexts of %u),\n", size, tokens, b->contexts, b->context);
+    printf("                 and %s while steps have at most %u tokens\n", more, b->steady_tokens);
 }
 
 /* least: bytes that one sequence needs. */
 static void print_fit(const struct weft_device_info *d, const struct weft_budget *b, uint64_t least)
 {
-    char tokens[32], need[32], has[32];
-    uint64_t fixed = b->weights + b->activations;
+    char tokens[32], need[32], has[32], title[40];
+    snprintf(title, sizeof title, "  on %.23s", d->id);
+    uint64_t fixed = b->weights + b->activations, left = d->available ? d->available : d->memory;
     wf_human(least, true, need, sizeof need);
-    wf_human(d->memory, true, has, sizeof has);
-    wf_human(d->memory > fixed ? (d->memory - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
-    if (d->memory && d->memory < least)
-        printf("                 does not fit %s (%s): one sequence of %u tokens needs %s, it has %s\n", d->id, d->name, b->context, need, has);
+    wf_human(left, true, has, sizeof has);
+    wf_human(left > fixed ? (left - fixed) / b->kv_bytes_per_token : 0, false, tokens, sizeof tokens);
+    if (left && left < least)
+        printf("%-16s does not fit: %u tokens need %s, %s are %s\n", title, b->context, need, has, d->available ? "free" : "there");
     else
-        printf("                 fits, with room for a KV cache of %s tokens on %s (%s)%s\n", tokens, d->id, d->name,
-               b->kv + b->activations > d->max_alloc ? ", which cannot unify the KV cache and activations in one buffer" : "");
+        printf("%-16s fits, with room for a KV cache of %s tokens%s\n", title, tokens, b->kv + b->activations > d->max_alloc ? " (in several buffers)" : "");
 }
 
 /* Prints the memory budget of a server with these options, and the KV cache that fits each device. */
@@ -163,19 +191,50 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     char weights[32], acts[32], token[32];
     wf_batching_defaults(&p);
     if (weft_model_budget(m, &p, &b)) {
-        printf("memory budget    %s\n", weft_last_error());
+        printf("memory budget    %s\n", wf_last_error());
         return;
     }
     wf_human(b.weights, true, weights, sizeof weights);
     wf_human(b.activations, true, acts, sizeof acts);
     wf_human(b.kv_bytes_per_token, true, token, sizeof token);
-    printf("memory budget    weights %s, activations %s (steps of %u tokens, %u sequences), KV cache "
-           "%s a token\n",
-           weights, acts, b.max_batched_tokens, b.n_seqs, token);
+    printf("memory budget    weights %s, activations %s, KV %s a token\n", weights, acts, token);
+    printf("                 (a server with %u sequences in steps of %u tokens):\n", b.n_seqs, b.max_batched_tokens);
     print_kv(&b);
     uint64_t least = weft_model_memory(m, b.context, 1);
     size_t n = WF_MIN(weft_devices(list, WF_LEN(list)), WF_LEN(list));
     for (size_t i = 0; i < n; i++) print_fit(&list[i], &b, least);
+}
+
+static void print_uses(const char *title, uint64_t reused, uint64_t apart, const char *unit)
+{
+    char a[32], b[32];
+    snprintf(a, sizeof a, "%llu", (unsigned long long)reused);
+    snprintf(b, sizeof b, "%llu", (unsigned long long)apart);
+    printf("  %-18s %12s %14s  %s\n", title, a, b, unit);
+}
+
+/* What fits the device, as an engine uses memory and without reuse. */
+static int print_use(const wf_opts *o, const struct weft_model *m)
+{
+    struct weft_memory u;
+    struct weft_engine_params p = o->engine;
+    char memory[32], weights[32], workspace[32], kv[32], unit[64];
+    wf_batching_defaults(&p);
+    weft_status s = weft_memory(m, &p, &u);
+    if (s) return wf_say_error(s);
+    wf_human(u.memory, true, memory, sizeof memory);
+    wf_human(u.weights, true, weights, sizeof weights);
+    wf_human(u.workspace, true, workspace, sizeof workspace);
+    wf_human(u.kv_bytes_per_token, true, kv, sizeof kv);
+    printf("memory use       on %s: %s, steps of %u tokens;\n", u.device.id, memory, u.max_batched_tokens);
+    printf("                 weights %s, sampling %s, KV %s a token\n", weights, workspace, kv);
+    printf("  %-18s %12s %14s\n", "", "reused", "without reuse");
+    print_uses("activations", u.reused.token_bytes, u.apart.token_bytes, "bytes a token");
+    print_uses("", u.reused.logit_row_bytes, u.apart.logit_row_bytes, "bytes a row of logits");
+    print_uses("longest context", u.reused.longest_context, u.apart.longest_context, "tokens");
+    snprintf(unit, sizeof unit, "sequences of %u tokens", u.context);
+    print_uses("largest batch", u.reused.largest_batch, u.apart.largest_batch, unit);
+    return 0;
 }
 
 static void print_tensors(const struct weft_model *m, size_t n)
@@ -212,27 +271,27 @@ static int print_model(const wf_opts *o)
     int rc = wf_open_model(o, true, &m);
     if (rc) return rc;
     const struct weft_model_info *i = weft_model_info(m);
-    print_hyperparameters(i);
-    print_template(m);
-    if (i->n_tensors) {
-        print_formats(m);
-        print_memory(o, m);
-        print_budget(o, m);
-        print_tensors(m, i->n_tensors);
-    } else {
-        printf("tensors          none: the file contains only a vocabulary\n");
-    }
+    print_identity(i);
+    if (!i->unsupported) print_hyperparameters(i);
+    print_vocabulary(m);
+    if (i->n_tensors) print_formats(m);
+    else printf("tensors          none: the file contains only a vocabulary\n");
+    if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m);
+    if (i->n_tensors && !i->unsupported && o->memory_use) rc = print_use(o, m);
+    if (i->n_tensors && o->list_tensors) print_tensors(m, i->n_tensors);
     if (o->verbose) print_meta(m, i->n_meta);
+    if (i->unsupported) rc = wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "%s", i->unsupported));
     weft_model_close(m);
-    return 0;
+    return rc;
 }
 
 static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
-    if (!o->model && (e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens))
+    bool model = o->model || o->shape;
+    if (!model && (o->memory_use || e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
-    return o->model ? print_model(o) : print_devices();
+    return model ? print_model(o) : print_devices();
 }
 
 static const wf_opt rows[] = {
@@ -247,6 +306,10 @@ static const wf_opt rows[] = {
      65536},
     {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
     {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
+    {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
+    {0, "device", "DEVICE", "the device of --memory: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
+    {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
+    {0, "tensors", NULL, "list the tensors of the model, too", WF_OPT_FLAG, AT(list_tensors)},
     {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},
 };
 static const WF_GROUP(group, "Options", rows);
@@ -254,10 +317,12 @@ static const wf_opt_group *const groups[] = {&group, &wf_group_general, NULL};
 
 const wf_command wf_cmd_info = {
     .name = "info",
-    .usage = "[-m FILE [-c CONTEXT] [options]] [-v]",
+    .usage = "[MODEL [-c CONTEXT] [options]] [-v]",
     .summary =
-        "Describes the devices, or a model file. Prints hyperparameters, formats, "
-        "memory estimate and tensors; with -v also all metadata.",
+        "Describes the devices, or a model file. Prints hyperparameters, formats and "
+        "a memory estimate; with --tensors also the tensors, with -v all metadata.",
+    .words = {"model"},
+    .explicit_model = true,
     .groups = groups,
     .run = cmd_info,
 };

@@ -66,7 +66,7 @@ static int kernels(const wf_opts *o)
 static const wf_opt shape_rows[] = {
     {0, "shape", "SHAPE", "list the variants for this shape only, best first, with the estimated time: M=8,N=6144,K=4096 for a GEMM, B=64,L=4096 for decode attention; repeatable",
      WF_OPT_WORDS, AT(shapes)},
-    {0, "dtype", "TYPE", "weight format for --shape (default F16)", WF_OPT_TEXT, AT(dtypes)},
+    {0, "dtype", "TYPE", "weight format for --shape (default F16)", WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
 };
 static const WF_GROUP(shape_group, "Shapes", shape_rows);
 static const wf_opt_group *const groups[] = {&shape_group, &wf_group_device, &wf_group_general, NULL};

@@ -1,39 +1,232 @@
 /* line: reads lines with libedit on a terminal, and plain lines of bounded length elsewhere. See line.h. */
 #include "cli/line.h"
 
+#include "base/file.h"
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
 #include <histedit.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
+#include <wchar.h>
 
-#define MOST ((size_t)8 << 20)
+#define MOST         ((size_t)8 << 20)
+#define KEPT         500      /* lines of history */
+#define HISTORY_MOST (1 << 20) /* bytes; a larger file is written anew with the KEPT last lines */
+#define PAUSE_MS     100       /* a key that nothing follows for so long is typed, not pasted */
 
 struct wf_line {
     EditLine *el; /* NULL: no terminal */
+    FILE *screen; /* where the prompt and the echo go; NULL: no terminal */
     History *history;
+    int history_fd;  /* -1: not kept */
+    bool continued;  /* the line before ended with a backslash */
+    bool dropped;    /* by Ctrl-C, with the lines before it */
+    char pasted[64]; /* how a line begins that began with pasted text */
     char *text;
-    size_t cap; /* of the buffer without libedit */
+    size_t cap;
 };
 
 static char *prompt(EditLine *el)
 {
-    (void)el;
-    static char text[] = "> ";
-    return text;
+    static char first[] = "> ", further[] = ". ";
+    wf_line *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    return l->continued ? further : first;
 }
 
 /* Ctrl-C at the prompt leaves the line on the screen and starts a new one, as in a shell. */
 static unsigned char drop_line(EditLine *el, int ch)
 {
-    (void)ch;
     const LineInfo *li = el_line(el);
+    wf_line *l;
+    (void)ch;
+    el_get(el, EL_CLIENTDATA, &l);
+    l->dropped = true, l->continued = false;
     el_cursor(el, (int)(li->lastchar - li->cursor));
     el_deletestr(el, (int)(li->lastchar - li->buffer));
-    fputs("^C\n", stderr);
+    fputs("^C\n", l->screen);
     return CC_REDISPLAY;
+}
+
+/* A Ctrl-C that is pasted has more behind it at once, the end of the paste at least. */
+static bool typed_interrupt(wchar_t c)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    return c == L'\x03' && !poll(&in, 1, PAUSE_MS);
+}
+
+/* What stands before the cursor was pasted to the beginning of the line. */
+static void keep_beginning(EditLine *el)
+{
+    const LineInfo *li = el_line(el);
+    wf_line *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    wf_copy(l->pasted, WF_MIN(sizeof l->pasted, (size_t)(li->cursor - li->buffer) + 1), li->buffer);
+}
+
+/* Terminals put pasted text between ESC [ 200 ~ and ESC [ 201 ~. Its line ends are text; other control characters are left out. The
+ * end may be lost, with a connection that breaks off: a typed Ctrl-C drops the paste and the line. */
+static unsigned char paste(EditLine *el, int ch)
+{
+    static const wchar_t end[] = L"\x1b[201~";
+    size_t matched = 0;
+    wchar_t c, text[2] = L"";
+    bool first = el_line(el)->cursor == el_line(el)->buffer;
+    while (matched < WF_LEN(end) - 1 && el_wgetc(el, &c) == 1) {
+        if (typed_interrupt(c)) return drop_line(el, ch);
+        matched = c == end[matched] ? matched + 1 : c == end[0];
+        if (c == L'\r') c = L'\n';
+        text[0] = c;
+        if (!matched && (c == L'\n' || c == L'\t' || c >= L' ') && c != 0x7f && !(c >= 0x80 && c < 0xa0)) el_winsertstr(el, text);
+    }
+    if (first) keep_beginning(el);
+    return CC_REFRESH;
+}
+
+static bool brackets_pastes(void)
+{
+    const char *term = getenv("TERM");
+    return term && strcmp(term, "dumb");
+}
+
+static void bracketed_paste(const wf_line *l, const char *on_or_off)
+{
+    if (brackets_pastes()) fprintf(l->screen, "\x1b[?2004%s", on_or_off);
+}
+
+/* ---- the end by a signal ----------------------------------------------------------------------
+ */
+
+/* A terminal that is closed, or somebody else, ends the program while a line is edited: the terminal is left as it was found. */
+static struct {
+    struct termios mode;
+    bool brackets;
+    int screen;
+    volatile sig_atomic_t held, came; /* held: not before the history is written; came: a signal meanwhile */
+} ends;
+
+static void end_now(int sig)
+{
+    static const char off[] = "\x1b[?2004l\r\n";
+    ssize_t ignored = ends.brackets ? write(ends.screen, off, sizeof off - 1) : 0;
+    (void)ignored;
+    tcsetattr(STDIN_FILENO, TCSANOW, &ends.mode);
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
+static void on_end(int sig)
+{
+    ends.came = sig;
+    if (!ends.held) end_now(sig);
+}
+
+static void hold_end(bool hold)
+{
+    ends.held = hold;
+    if (!hold && ends.came) end_now(ends.came);
+}
+
+static void catch_end(const wf_line *l)
+{
+    ends.screen = fileno(l->screen);
+    tcgetattr(STDIN_FILENO, &ends.mode);
+    ends.brackets = brackets_pastes();
+    wf_catch_end(on_end);
+}
+
+/* ---- history between sessions -----------------------------------------------------------------
+ */
+
+/* The path of the file; false: it is not to be kept. */
+static bool history_path(char *path, size_t cap)
+{
+    const char *own = getenv("WEFT_HISTORY");
+    if (own) wf_copy(path, cap, own);
+    else if (wf_user_dir(WF_DIR_STATE, "weft", true, path, cap - sizeof "/history")) return false;
+    else strcat(path, "/history");
+    return *path;
+}
+
+/* An absent or empty file becomes a history; what something else wrote is none. */
+static bool is_history(const char *path)
+{
+    static const char heading[] = "_HiStOrY_V2_\n";
+    char got[sizeof heading] = "";
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(got, 1, sizeof heading - 1, f) : 0;
+    if (f) fclose(f);
+    return !n || !strcmp(got, heading);
+}
+
+static void no_history(const char *path, const char *why)
+{
+    wf_log(WEFT_LOG_WARN, "no history is kept: %s: %s; WEFT_HISTORY names another file", path, why);
+}
+
+/* Only a regular file keeps one: the mode of a device is not ours to change, and a FIFO would block. /dev/null is how to say "none". */
+static bool can_keep(const char *path)
+{
+    struct stat st;
+    bool regular = stat(path, &st) || S_ISREG(st.st_mode);
+    if (regular && is_history(path)) return true;
+    if (strcmp(path, "/dev/null")) no_history(path, regular ? "something else wrote it, so it is left as it is" : "not a regular file");
+    return false;
+}
+
+/* The lines that were read are all that stays of a file that is too large. */
+static void shorten(wf_line *l)
+{
+    HistEvent ev;
+    struct stat st;
+    if (fstat(l->history_fd, &st) || st.st_size <= HISTORY_MOST) return;
+    FILE *f = ftruncate(l->history_fd, 0) ? NULL : fdopen(dup(l->history_fd), "a");
+    if (f) history(l->history, &ev, H_SAVE_FP, f), fclose(f);
+}
+
+/* Lines are appended as they are typed, so that two sessions at once lose nothing. A history that cannot be kept is no error. */
+static void open_history(wf_line *l)
+{
+    char path[PATH_MAX];
+    HistEvent ev;
+    if (!history_path(path, sizeof path) || !can_keep(path)) return;
+    bool loaded = history(l->history, &ev, H_LOAD, path) >= 0;
+    l->history_fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (l->history_fd < 0) no_history(path, strerror(errno));
+    else if (!fchmod(l->history_fd, 0600) && loaded) shorten(l);
+}
+
+/* From a history of its own: H_NSAVE_FP of libedit writes one line more than it is asked for. */
+static void append_line(FILE *f, const char *line)
+{
+    HistEvent ev;
+    History *one = history_init();
+    if (!one) return;
+    history(one, &ev, H_SETSIZE, 1);
+    history(one, &ev, H_ENTER, line);
+    fseek(f, 0, SEEK_END); /* an empty file gets a heading */
+    history(one, &ev, H_SAVE_FP, f);
+    history_end(one);
+}
+
+static void remember(wf_line *l, const char *line)
+{
+    HistEvent ev;
+    history(l->history, &ev, H_ENTER, line);
+    FILE *f = l->history_fd < 0 ? NULL : fdopen(dup(l->history_fd), "a");
+    if (!f) return;
+    append_line(f, line);
+    fclose(f);
 }
 
 static weft_status open_editor(wf_line *l)
@@ -42,10 +235,15 @@ static weft_status open_editor(wf_line *l)
     /* libedit decodes characters by the locale; terminals send UTF-8. */
     setlocale(LC_CTYPE, "");
     if (strcmp(nl_langinfo(CODESET), "UTF-8")) setlocale(LC_CTYPE, "C.UTF-8");
+    catch_end(l); /* before the mode changes */
     l->history = history_init();
-    l->el = el_init("weft", stdin, stderr, stderr);
+    l->el = el_init("weft", stdin, l->screen, l->screen);
     if (!l->el || !l->history) return wf_fail(WEFT_ERR_NOMEM, "cannot set up line editing");
-    history(l->history, &ev, H_SETSIZE, 200);
+    history(l->history, &ev, H_SETSIZE, KEPT);
+    hold_end(true);
+    open_history(l);
+    hold_end(false);
+    el_set(l->el, EL_CLIENTDATA, l);
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_PROMPT, prompt);
     el_set(l->el, EL_EDITOR, "emacs");
@@ -53,15 +251,29 @@ static weft_status open_editor(wf_line *l)
     el_set(l->el, EL_SETTY, "-d", "-isig", NULL);
     el_set(l->el, EL_ADDFN, "weft-drop-line", "drop the line", drop_line);
     el_set(l->el, EL_BIND, "^C", "weft-drop-line", NULL);
+    el_set(l->el, EL_ADDFN, "weft-paste", "insert pasted text", paste);
+    el_set(l->el, EL_BIND, "\\e[200~", "weft-paste", NULL);
     el_source(l->el, NULL); /* the user's ~/.editrc */
     return WEFT_OK;
+}
+
+/* stderr, or the terminal itself where that is redirected. NULL: there is none, and lines are read plainly. */
+static FILE *open_screen(void)
+{
+    if (!isatty(STDIN_FILENO)) return NULL;
+    if (isatty(STDERR_FILENO)) return stderr;
+    FILE *screen = fopen("/dev/tty", "we");
+    if (screen) setvbuf(screen, NULL, _IONBF, 0); /* as stderr */
+    return screen;
 }
 
 weft_status wf_line_open(wf_line **out)
 {
     wf_line *l = wf_calloc(1, sizeof *l);
     if (!l) return WEFT_ERR_NOMEM;
-    weft_status s = isatty(STDIN_FILENO) ? open_editor(l) : WEFT_OK;
+    l->history_fd = -1;
+    l->screen = open_screen();
+    weft_status s = l->screen ? open_editor(l) : WEFT_OK;
     if (s)
         wf_line_close(l);
     else
@@ -69,22 +281,48 @@ weft_status wf_line_open(wf_line **out)
     return s;
 }
 
-static const char *read_edited(wf_line *l)
+/* A line as it was edited, with its newline; NULL at the end of input. */
+static const char *edit(wf_line *l)
 {
-    HistEvent ev;
     int n = 0;
     /* el_gets prints the prompt before it sets the terminal mode. Keys typed in between would be read in the wrong mode, and a
      * Ctrl-D or Ctrl-C lost. */
     el_set(l->el, EL_PREP_TERM, 1);
+    bracketed_paste(l, "h");
     const char *line = el_gets(l->el, &n);
-    if (!line || n <= 0) return NULL;
-    size_t len = strcspn(line, "\n");
-    if (len) history(l->history, &ev, H_ENTER, line);
-    char *text = realloc(l->text, len + 1);
-    if (!text) return NULL;
-    memcpy(text, line, len);
-    text[len] = 0;
-    return l->text = text;
+    bracketed_paste(l, "l");
+    return n > 0 ? line : NULL;
+}
+
+/* A slash that was pasted to the beginning is doubled, as somebody types one that begins no command. */
+static bool needs_slash(const wf_line *l, size_t len, const char *line)
+{
+    return !len && *l->pasted == '/' && !strncmp(line, l->pasted, strlen(l->pasted));
+}
+
+/* Lines that end with a backslash, which is left out, go on in the next one. */
+static const char *read_edited(wf_line *l)
+{
+    size_t len = 0;
+    const char *line;
+    l->continued = false;
+    do {
+        l->dropped = false, *l->pasted = 0;
+        if (!(line = edit(l))) return NULL;
+        size_t n = strlen(line);
+        if (l->dropped) len = 0;
+        if (n && line[n - 1] == '\n') n--;
+        if (!wf_grow(&l->text, len + n + 2, &l->cap, 1)) return NULL;
+        if (needs_slash(l, len, line)) l->text[len++] = '/';
+        memcpy(l->text + len, line, n);
+        l->text[len += n] = 0;
+        l->continued = n && line[n - 1] == '\\';
+        if (l->continued) l->text[len - 1] = '\n';
+    } while (l->continued);
+    hold_end(true);
+    if (len) remember(l, l->text);
+    hold_end(false);
+    return l->text;
 }
 
 /* Makes room for a character at n and a NUL after it. */
@@ -117,8 +355,10 @@ const char *wf_line_read(wf_line *l)
 void wf_line_close(wf_line *l)
 {
     if (!l) return;
-    if (l->el) el_end(l->el);
+    if (l->el) fputc('\n', l->screen), el_end(l->el); /* leaves the prompt's line */
+    if (l->screen && l->screen != stderr) fclose(l->screen);
     if (l->history) history_end(l->history);
+    if (l->history_fd >= 0) close(l->history_fd);
     free(l->text);
     free(l);
 }

@@ -1,35 +1,56 @@
 /* weft: the program. Finds the command in the table, parses its options, runs it. */
 #include "cli/cli.h"
+#include "base/options.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-static const wf_command *const commands[] = {
+const wf_command *const wf_commands[] = {
     &wf_cmd_run,        &wf_cmd_serve, &wf_cmd_info,      &wf_cmd_convert, &wf_cmd_tokenize,    &wf_cmd_detokenize, &wf_cmd_template,
-    &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_bench_ops, &wf_cmd_bench_throughput, &wf_cmd_bench_serve,
-    &wf_cmd_tune,       &wf_cmd_calibrate, &wf_cmd_plan, &wf_cmd_selftest, &wf_cmd_kernels,
+    &wf_cmd_perplexity, &wf_cmd_bench, &wf_cmd_bench_ops, &wf_cmd_bench_throughput, &wf_cmd_bench_serve, &wf_cmd_bench_ablation, &wf_cmd_bench_paper,
+    &wf_cmd_tune,       &wf_cmd_calibrate, &wf_cmd_plan, &wf_cmd_selftest, &wf_cmd_kernels, &wf_cmd_pull, &wf_cmd_list, &wf_cmd_config, &wf_cmd_version, NULL,
+};
+
+static int print_version(const wf_opts *o)
+{
+    (void)o;
+    printf("weft %s (%s)\n", weft_version(), wf_commit());
+    return 0;
+}
+
+static const wf_opt_group *const version_groups[] = {&wf_group_general, NULL};
+const wf_command wf_cmd_version = {
+    .name = "version",
+    .usage = "[options]",
+    .summary = "Prints the version.",
+    .groups = version_groups,
+    .run = print_version,
 };
 
 static void print_help(FILE *out)
 {
     fprintf(out, "Usage: weft COMMAND [options]\n\n"
                  "Runs large language models in GGUF files on OpenCL devices and on plain CPUs.\n\n"
-                 "Commands (`weft COMMAND --help` has the details):\n");
-    for (size_t i = 0; i < WF_LEN(commands); i++) {
-        const char *end = strstr(commands[i]->summary, ". "); /* the first sentence */
-        int len = (int)(end ? end - commands[i]->summary : (long)strlen(commands[i]->summary) - 1);
-        fprintf(out, "  %-16s %.*s\n", commands[i]->name, len, commands[i]->summary);
+                 "Commands (`weft help COMMAND` has the details):\n");
+    for (size_t i = 0; wf_commands[i]; i++) {
+        const char *end = strstr(wf_commands[i]->summary, ". "); /* the first sentence */
+        int len = (int)(end ? end - wf_commands[i]->summary : (long)strlen(wf_commands[i]->summary) - 1);
+        fprintf(out, "  %-16s %.*s\n", wf_commands[i]->name, len, wf_commands[i]->summary);
     }
     fprintf(out,
             "\nOptions:\n"
             "  --list-devices  list the devices and exit\n"
             "  --version       print the version and exit\n"
             "  -h, --help      print this help and exit\n\n"
+            "Variables (`weft help config` and `weft help list` say more):\n"
+            "  WEFT_MODEL, WEFT_DEVICE   the model and the device where no option names them\n"
+            "  WEFT_API_KEY              a key that `weft serve` requires of its clients\n"
+            "  WEFT_CONFIG, WEFT_MODELS  the settings file and the folder of models\n"
+            "  WEFT_HISTORY              what was typed in chats; empty: not kept\n\n"
             "Exit codes:\n"
             "  0    success, also if the reader of standard output closed the pipe\n"
             "  1    runtime failure, such as too little memory or a prompt longer than the\n"
@@ -47,10 +68,10 @@ static const wf_command *find_command(int argc, char **argv, int *words)
     char two[64] = "";
     const wf_command *found = NULL;
     if (argc > 2) snprintf(two, sizeof two, "%s %s", argv[1], argv[2]);
-    for (size_t i = 0; i < WF_LEN(commands); i++) {
-        bool both = !strcmp(commands[i]->name, two);
-        if (argc < 2 || (!both && (found || strcmp(commands[i]->name, argv[1])))) continue;
-        found = commands[i];
+    for (size_t i = 0; wf_commands[i]; i++) {
+        bool both = !strcmp(wf_commands[i]->name, two);
+        if (argc < 2 || (!both && (found || strcmp(wf_commands[i]->name, argv[1])))) continue;
+        found = wf_commands[i];
         *words = 1 + both;
     }
     return found;
@@ -71,32 +92,55 @@ static bool told_before(const char *line)
     return before;
 }
 
-static void log_verbose(void *user, enum weft_log_level level, const char *line)
+static void log_line(void *user, enum weft_log_level level, const char *line)
 {
     static const char *const titles[] = {"error: ", "warning: ", "", ""};
+    char text[1024];
     (void)user;
     if (level > WEFT_LOG_WARN && told_before(line)) return;
-    fprintf(stderr, "weft: %s%s\n", titles[level], line);
+    wf_name_options(text, sizeof text, line);
+    fprintf(stderr, "weft: %s%s\n", titles[level], text);
 }
 
 static int run_command(const wf_command *c, int argc, char **argv)
 {
     wf_opts o = {0};
     int rc = wf_opts_parse(c, argc, argv, &o);
+    if (!rc && !o.help) rc = wf_settings_read();
+    if (!rc && !o.help) rc = wf_settings_apply(c, &o);
+    o.model = wf_find_model(o.model);
     if (!rc && o.help) {
         wf_opts_help(c);
     } else if (!rc && o.list_devices) {
         rc = wf_print_devices();
     } else if (!rc) {
         bool verbose = o.verbose && !o.quiet;
-        weft_log_to(verbose ? log_verbose : NULL, NULL,
+        weft_log_to(log_line, NULL,
                     verbose   ? WEFT_LOG_DEBUG
                     : o.quiet ? WEFT_LOG_ERROR
                               : WEFT_LOG_WARN);
         rc = c->run(&o);
     }
     wf_opts_free(&o);
+    wf_settings_free();
     return rc;
+}
+
+/* What stands first and is no command: an option, another program's command, a file, or a mistyped command. */
+static int unknown(const char *word)
+{
+    char shown[256], nearest[160] = "";
+    const char *names[WF_LEN(wf_commands)], *answer = NULL;
+    const wf_foreign *f = wf_foreign_find(*word != '-', word, strlen(word));
+    size_t n = 0;
+    while (wf_commands[n]) names[n] = wf_commands[n]->name, n++;
+    wf_show(shown, sizeof shown, word);
+    if (f && f->answer) answer = f->answer;
+    else if (*word == '-') answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
+    else if (!access(word, F_OK)) answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
+    else wf_nearest(nearest, sizeof nearest, "", word, names, n);
+    fprintf(stderr, "weft: unknown %s '%s'%s%s%s\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown, answer ? ": " : "", answer ? answer : "", nearest);
+    return WF_EXIT_USAGE;
 }
 
 static int dispatch(int argc, char **argv)
@@ -109,35 +153,22 @@ static int dispatch(int argc, char **argv)
     if (help && argc > 2) word = argv[2];
     else if (help || !strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
     if (!strcmp(word, "--list-devices")) return wf_print_devices();
-    if (!strcmp(word, "--version")) return printf("weft %s (%s)\n", weft_version(), wf_commit()), 0;
+    if (!strcmp(word, "--version")) return print_version(NULL);
+    if (!strcmp(word, "--tables")) return wf_print_tables(); /* for the build, so --help does not name it */
     if (!*word) return print_help(stderr), WF_EXIT_USAGE;
-    char shown[256];
-    wf_show(shown, sizeof shown, word);
-    fprintf(stderr, "weft: unknown %s '%s'\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown);
-    return WF_EXIT_USAGE;
+    return unknown(word);
 }
 
-/* If a standard descriptor is closed, the next file opened would get its number and our output. */
+/* If a standard descriptor is closed, the next file opened would get its number and our output. Writes to standard output fail then. */
 static void fill_standard_files(void)
 {
     for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) _exit(WF_EXIT_RUNTIME);
-}
-
-/* Checks that all output was written. A closed pipe (head) is not a failure, a full disk is.
- */
-static int end_output(int rc)
-{
-    struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    bool failed = fflush(stdout) || ferror(stdout);
-    if (!failed || (poll(&out, 1, 0) > 0 && out.revents & POLLERR)) return rc;
-    fprintf(stderr, "weft: error: cannot write to standard output: check for a full disk\n");
-    return rc ? rc : WF_EXIT_RUNTIME;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDERR_FILENO ? O_RDWR : O_RDONLY) < 0) _exit(WF_EXIT_RUNTIME);
 }
 
 int main(int argc, char **argv)
 {
     fill_standard_files();
     signal(SIGPIPE, SIG_IGN); /* writes to a closed pipe return an error instead */
-    return end_output(dispatch(argc, argv));
+    return wf_end_output(dispatch(argc, argv));
 }

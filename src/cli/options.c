@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *set_in; /* the place outside the command line whose option is being set, for messages; NULL: none */
+
 int wf_usage(const wf_command *c, const char *fmt, ...)
 {
     char raw[512], text[2048];
@@ -15,7 +17,8 @@ int wf_usage(const wf_command *c, const char *fmt, ...)
     vsnprintf(raw, sizeof raw, fmt, ap);
     va_end(ap);
     wf_show(text, sizeof text, raw);
-    fprintf(stderr, "weft %s: %s\nSee `weft %s --help`.\n", c->name, text, c->name);
+    if (c->name[0] == '/') fprintf(stderr, "weft: %s %s\n", c->name, text + (strncmp(text, "--", 2) ? 0 : 2)); /* of a chat, which has no --help */
+    else fprintf(stderr, "weft %s: %s%s%s\nSee `weft %s --help`.\n", c->name, set_in ? set_in : "", set_in ? ": " : "", text, c->name);
     return WF_EXIT_USAGE;
 }
 
@@ -119,9 +122,8 @@ static int add_word(const char *text, wf_words *words)
     return 0;
 }
 
-static bool choice_has(const char *choices, const char *word)
+bool wf_choice_has(const char *choices, const char *word, size_t len)
 {
-    size_t len = strlen(word);
     for (const char *p = choices; p; p = strchr(p, '|')) {
         if (*p == '|') p++;
         if (strcspn(p, "|") == len && !strncmp(p, word, len)) return true;
@@ -129,16 +131,28 @@ static bool choice_has(const char *choices, const char *word)
     return false;
 }
 
+void wf_opt_allowed(const wf_opt *opt, char *buf, size_t cap)
+{
+    if (opt->kind == WF_OPT_CHOICE) snprintf(buf, cap, "one of %s", opt->arg);
+    else if (opt->kind == WF_OPT_U64 && opt->max == 0x1p64) snprintf(buf, cap, "an integer from %.0f to %llu", opt->min, (unsigned long long)UINT64_MAX);
+    else if (opt->kind == WF_OPT_REAL) snprintf(buf, cap, "a number from %g to %g", opt->min, opt->max);
+    else snprintf(buf, cap, "an integer from %.0f to %.0f", opt->min, opt->max);
+}
+
+static int bad_value(const wf_command *c, const wf_opt *opt, const char *text)
+{
+    char allowed[256];
+    wf_opt_allowed(opt, allowed, sizeof allowed);
+    return wf_usage(c, "--%s: expected %s, got '%s'", opt->name, allowed, text);
+}
+
 static int set_number(const wf_command *c, const wf_opt *opt, const char *text, void *at)
 {
     long long v = 0;
     unsigned long long u = 0;
-    if (!read_whole(text, opt->kind == WF_OPT_I32, &v, &u))
-        return wf_usage(c, "--%s: expected an integer, got '%s'", opt->name, text);
+    if (!read_whole(text, opt->kind == WF_OPT_I32, &v, &u)) return bad_value(c, opt, text);
     double size = opt->kind == WF_OPT_I32 ? (double)v : (double)u;
-    if (size < opt->min || size > opt->max)
-        return wf_usage(c, "--%s %s is out of range: %.0f to %.0f", opt->name, text,
-                        opt->min, opt->max);
+    if (size < opt->min || size > opt->max) return bad_value(c, opt, text);
     if (opt->kind == WF_OPT_I32)
         *(int32_t *)at = (int32_t)v;
     else if (opt->kind == WF_OPT_U32)
@@ -151,13 +165,15 @@ static int set_number(const wf_command *c, const wf_opt *opt, const char *text, 
 static int set_real(const wf_command *c, const wf_opt *opt, const char *text, float *at)
 {
     double v;
-    if (!read_real(text, &v) || !isfinite(v))
-        return wf_usage(c, "--%s: expected a number, got '%s'", opt->name, text);
-    if (v < opt->min || v > opt->max)
-        return wf_usage(c, "--%s %s is out of range: %g to %g", opt->name, text,
-                        opt->min, opt->max);
+    if (!read_real(text, &v) || !isfinite(v) || v < opt->min || v > opt->max) return bad_value(c, opt, text);
     *at = (float)v;
     return 0;
+}
+
+/* Numbers that weft may choose itself have 0 for that. */
+static bool is_auto(const wf_opt *opt, const char *text)
+{
+    return opt->kind == WF_OPT_U32 && wf_choice_has(opt->arg, "auto", 4) && !strcmp(text, "auto");
 }
 
 static int set_value(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
@@ -167,14 +183,19 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
     case WF_OPT_FLAG:
         *(bool *)at = true;
         return 0;
+    case WF_OPT_ZERO:
+        *(float *)at = 0;
+        return 0;
     case WF_OPT_CHOICE:
-        if (!choice_has(opt->arg, text))
-            return wf_usage(c, "--%s: expected one of %s, got '%s'", opt->name, opt->arg, text);
+        if (!wf_choice_has(opt->arg, text, strlen(text))) return bad_value(c, opt, text);
         *(const char **)at = text;
         return 0;
     case WF_OPT_TEXT:
         *(const char **)at = text;
         return 0;
+    case WF_OPT_SEED:
+        o->random_seed = !strcmp(text, "-1");
+        return o->random_seed ? 0 : set_number(c, opt, text, at);
     case WF_OPT_SIZE:
         if (!read_size(text, at) || !*(uint64_t *)at)
             return wf_usage(c, "--%s: expected a size such as 512M or 4G, got '%s'", opt->name, text);
@@ -188,7 +209,30 @@ static int set_value(const wf_command *c, const wf_opt *opt, const char *text, w
     case WF_OPT_LIST:
         return set_list(c, opt, text, at);
     default:
+        if (is_auto(opt, text)) return *(uint32_t *)at = 0;
         return set_number(c, opt, text, at);
+    }
+}
+
+void wf_opt_value(const wf_opt *opt, const wf_opts *o, char *buf, size_t cap)
+{
+    const void *at = (const char *)o + opt->at;
+    switch (opt->kind) {
+    case WF_OPT_FLAG: snprintf(buf, cap, "%s", *(const bool *)at ? "on" : "off"); break;
+    case WF_OPT_TEXT:
+    case WF_OPT_CHOICE: snprintf(buf, cap, "%s", *(const char *const *)at ? *(const char *const *)at : ""); break;
+    case WF_OPT_I32: snprintf(buf, cap, "%d", *(const int32_t *)at); break;
+    case WF_OPT_U32: snprintf(buf, cap, "%u", *(const uint32_t *)at); break;
+    case WF_OPT_SEED:
+        if (o->random_seed) {
+            wf_copy(buf, cap, "-1");
+            break;
+        } /* fall through */
+    case WF_OPT_U64:
+    case WF_OPT_SIZE: snprintf(buf, cap, "%llu", (unsigned long long)*(const uint64_t *)at); break;
+    case WF_OPT_ZERO:
+    case WF_OPT_REAL: snprintf(buf, cap, "%g", (double)*(const float *)at); break;
+    default: wf_copy(buf, cap, "..."); /* lists */
     }
 }
 
@@ -221,22 +265,196 @@ bool wf_opts_has(const wf_opts *o, const char *name)
     return false;
 }
 
-/* One option and its value: --name VALUE, --name=VALUE, -n VALUE or -nVALUE. Moves *i past both. */
+bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt)
+{
+    for (size_t i = 0; i < o->n_given; i++)
+        if (o->given[i]->at == opt->at) return true;
+    return false;
+}
+
+/* An option as somebody typed it. */
+struct typed {
+    char name[64];     /* with its dashes; _ between words has become - */
+    const char *value; /* behind = or the letter; NULL: none */
+    const wf_opt *opt; /* NULL: not one of this command, */
+    const wf_foreign *foreign; /* but of another program, if it is not NULL */
+};
+
+const wf_opt *wf_opts_find(const wf_command *c, const char *name)
+{
+    return find(c, 0, name, strlen(name));
+}
+
+/* -n60: only numbers may stand behind a letter, so that -ngl is not -n with the value gl. */
+static void cut_number(const wf_command *c, const char *word, struct typed *t)
+{
+    const wf_opt *opt = find(c, word[1], NULL, 0);
+    bool number = opt && opt->arg && opt->kind >= WF_OPT_I32 && opt->kind <= WF_OPT_REALS;
+    if (number && strchr("0123456789-.", word[2])) t->opt = opt, t->value = word + 2;
+}
+
+static struct typed look_up(const wf_command *c, const char *word)
+{
+    struct typed t = {.value = strchr(word, '=')};
+    size_t dashes = word[1] == '-' ? 2 : 1, len = t.value ? (size_t)(t.value - word) : strlen(word);
+    if (t.value) t.value++;
+    wf_copy(t.name, WF_MIN(len + 1, sizeof t.name), word);
+    for (char *p = t.name; *p; p++)
+        if (*p == '_') *p = '-';
+    bool letter = dashes == 1 && len == 2;
+    t.opt = letter ? find(c, word[1], NULL, 0) : wf_opts_find(c, t.name + dashes); /* -model is --model */
+    if (!t.opt) t.foreign = wf_foreign_find(false, t.name, strlen(t.name));
+    if (t.foreign && t.foreign->ours) t.opt = wf_opts_find(c, t.foreign->ours);
+    if (!t.opt && !t.foreign && dashes == 1) cut_number(c, word, &t);
+    return t;
+}
+
+/* The commands that have an option, for a message; false: none. */
+static bool who_has(const char *name, char *out, size_t cap)
+{
+    size_t len = 0, n = 0;
+    *out = 0;
+    for (size_t i = 0; wf_commands[i] && n < 3; i++)
+        if (wf_opts_find(wf_commands[i], name)) len += (size_t)snprintf(out + len, cap - len, "%s`weft %s`", n++ ? ", " : "", wf_commands[i]->name);
+    return n > 0;
+}
+
+static size_t option_names(const wf_command *c, const char **names, size_t cap)
+{
+    size_t n = 0;
+    for (size_t g = 0; c->groups[g]; g++)
+        for (size_t i = 0; i < c->groups[g]->n && n < cap; i++) names[n++] = c->groups[g]->rows[i].name;
+    return n;
+}
+
+static int unknown_option(const wf_command *c, const struct typed *t)
+{
+    char owners[128], nearest[160], foreign[2048];
+    const char *names[256], *name = t->name + strspn(t->name, "-");
+    if (t->foreign && t->foreign->answer) return wf_usage(c, "%s: %s", t->name, t->foreign->answer);
+    if (t->foreign && who_has(t->foreign->ours, owners, sizeof owners))
+        return wf_usage(c, "%s: weft calls it --%s, an option of %s", t->name, t->foreign->ours, owners);
+    if (strlen(name) > 1 && who_has(name, owners, sizeof owners)) return wf_usage(c, "unknown option %s; it belongs to %s", t->name, owners);
+    wf_nearest(nearest, sizeof nearest, "--", name, names, option_names(c, names, WF_LEN(names)));
+    if (!*nearest) wf_nearest(nearest, sizeof nearest, "--", name, names, wf_foreign_names(c, foreign, sizeof foreign, names, WF_LEN(names)));
+    const wf_opt *letter = *nearest || t->name[1] == '-' ? NULL : find(c, *name, NULL, 0);
+    if (letter && letter->arg && name[1]) return wf_usage(c, "unknown option %s: if -%c %s is meant, it needs the space", t->name, *name, name + 1);
+    return wf_usage(c, "unknown option %s%s", t->name, nearest);
+}
+
+/* The same in a chat. */
+static int unknown_setting(const wf_command *c, const struct typed *t)
+{
+    char owners[128], nearest[160];
+    const char *names[64], *name = t->name + strspn(t->name, "-"), *ours = t->foreign ? t->foreign->ours : name;
+    if (t->foreign && t->foreign->answer) return wf_usage(c, "%s: %s", name, t->foreign->answer);
+    if (who_has(ours, owners, sizeof owners)) return wf_usage(c, "%s: a chat keeps it; --%s is an option of %s", name, ours, owners);
+    wf_nearest(nearest, sizeof nearest, "", name, names, option_names(c, names, WF_LEN(names)));
+    return wf_usage(c, "has no '%s'%s", name, *nearest ? nearest : "; alone it shows all that it has");
+}
+
+/* An option in the place of a value is a forgotten value. */
+static bool is_option_word(const wf_command *c, const char *word)
+{
+    if (word[0] != '-' || !word[1] || strchr(word, ' ')) return false;
+    struct typed t = look_up(c, word);
+    return (t.opt && t.value != word + 2) || t.foreign;
+}
+
+static int give(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
+{
+    int rc = set_value(c, opt, text, o);
+    if (!rc) remember(o, opt);
+    return rc;
+}
+
+/* Another option that is given and sets the same field, where one of the two sets it to 0; NULL: none. */
+static const wf_opt *find_rival(const wf_opts *o, const wf_opt *opt)
+{
+    for (size_t i = 0; i < o->n_given; i++) {
+        const wf_opt *other = o->given[i];
+        if (other != opt && other->at == opt->at && (other->kind == WF_OPT_ZERO || opt->kind == WF_OPT_ZERO)) return other;
+    }
+    return NULL;
+}
+
+/* As give, unless --greedy and --temp say different things. */
+static int give_without_rival(const wf_command *c, const wf_opt *opt, const char *text, wf_opts *o)
+{
+    const wf_opt *rival = find_rival(o, opt);
+    const float *at = (const float *)((const char *)o + opt->at), before = rival ? *at : 0;
+    int rc = give(c, opt, text, o);
+    if (rc || !rival || *at == before) return rc;
+    const wf_opt *zero = opt->kind == WF_OPT_ZERO ? opt : rival, *other = zero == opt ? rival : opt;
+    return wf_usage(c, "--%s means --%s 0, which conflicts with --%s %g: leave one of them out", zero->name, other->name, other->name, (double)(zero == opt ? before : *at));
+}
+
+/* One option and its value: --name VALUE, --name=VALUE, -n VALUE or, of a number, -n60. Moves *i past both. */
 static int parse_option(const wf_command *c, int argc, char **argv, int *i, wf_opts *o)
 {
-    const char *word = argv[(*i)++];
-    bool is_long = word[1] == '-';
-    const char *value = is_long ? strchr(word, '=') : word[2] ? word + 2 : NULL;
-    size_t len = !value ? strlen(word) : (size_t)(value - word);
-    const wf_opt *opt = is_long ? find(c, 0, word + 2, len - 2) : find(c, word[1], NULL, 0);
-    if (!opt) return wf_usage(c, "unknown option %.*s", (int)len, word);
-    remember(o, opt);
-    if (value && is_long) value++;
-    if (!opt->arg)
-        return value ? wf_usage(c, "%.*s takes no value, got '%s'", (int)len, word, value)
-                     : set_value(c, opt, NULL, o);
-    if (!value && *i >= argc) return wf_usage(c, "%s needs a value: %s", word, opt->arg);
-    return set_value(c, opt, value ? value : argv[(*i)++], o);
+    struct typed t = look_up(c, argv[(*i)++]);
+    if (t.foreign && t.foreign->already) return 0;
+    if (!t.opt) return unknown_option(c, &t);
+    if (!t.opt->arg) return t.value ? wf_usage(c, "%s takes no value, got '%s'", t.name, t.value) : give_without_rival(c, t.opt, NULL, o);
+    if (t.value) return give_without_rival(c, t.opt, t.value, o);
+    if (*i >= argc) return wf_usage(c, "%s needs a value: %s", t.name, t.opt->arg);
+    if (is_option_word(c, argv[*i]))
+        return wf_usage(c, "%s needs a value: %s. If %s is meant, write --%s=%s", t.name, t.opt->arg, argv[*i], t.opt->name, argv[*i]);
+    return give_without_rival(c, t.opt, argv[(*i)++], o);
+}
+
+const wf_opt *wf_opts_meant(const wf_command *c, const char *name)
+{
+    char word[80];
+    snprintf(word, sizeof word, "--%.64s", name + strspn(name, "-"));
+    struct typed t = look_up(c, word);
+    if (!t.opt) (c->name[0] == '/' ? unknown_setting : unknown_option)(c, &t);
+    return t.opt;
+}
+
+int wf_opts_set(const wf_command *c, const char *name, const char *value, const char *from, wf_opts *o)
+{
+    set_in = from;
+    const wf_opt *opt = wf_opts_meant(c, name);
+    int rc = !opt ? WF_EXIT_USAGE : from ? give_without_rival(c, opt, value, o) : give(c, opt, value, o);
+    set_in = NULL;
+    return rc;
+}
+
+const wf_opt *wf_opts_meaning(const char *word, const wf_foreign **foreign)
+{
+    *foreign = NULL;
+    for (size_t i = 0; wf_commands[i]; i++) {
+        struct typed t = look_up(wf_commands[i], word);
+        if (t.opt && !t.value) return t.opt;
+        if (t.foreign) *foreign = t.foreign;
+    }
+    return NULL;
+}
+
+void wf_opts_nearest(const char *word, char *out, size_t cap)
+{
+    const char *names[1024];
+    size_t n = 0;
+    for (size_t i = 0; wf_commands[i]; i++) n += option_names(wf_commands[i], names + n, WF_LEN(names) - n);
+    wf_nearest(out, cap, "", word, names, n);
+}
+
+/* Positional arguments set the options that they stand for. */
+static int place_words(const wf_command *c, wf_opts *o)
+{
+    size_t n = 0;
+    for (size_t w = 0; w < WF_LEN(c->words) && c->words[w] && n < o->n_args; w++) {
+        const wf_opt *opt = wf_opts_find(c, c->words[w]);
+        if (wf_opts_has(o, opt->name)) continue;
+        int rc = give(c, opt, o->args[n++], o);
+        if (rc) return rc;
+    }
+    o->words_set = n > 0;
+    o->args += n;
+    o->n_args -= n;
+    if (!o->n_args || c->takes_args) return 0;
+    return wf_usage(c, "unexpected argument '%s'%s", o->args[0], o->prompt ? ": a text of several words needs quotes" : "");
 }
 
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
@@ -246,7 +464,6 @@ int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
     o->args = argv; /* positional arguments move to the front, in order */
     for (int i = 0; i < argc;) {
         if (only_args || argv[i][0] != '-' || !argv[i][1]) {
-            if (!c->takes_args) return wf_usage(c, "unexpected argument '%s'", argv[i]);
             o->args[o->n_args++] = argv[i++];
         } else if (!strcmp(argv[i], "--")) {
             only_args = true;
@@ -256,7 +473,7 @@ int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
             if (rc || o->help) return rc; /* options after --help are ignored */
         }
     }
-    return 0;
+    return place_words(c, o);
 }
 
 void wf_opts_free(wf_opts *o)
@@ -272,6 +489,7 @@ void wf_opts_free(wf_opts *o)
     free(o->load.goodput.v);
     free(o->load.headers.v);
     free(o->trusted_proxies.v);
+    free(o->api_keys.v);
 }
 
 /* ---- help -------------------------------------------------------------------------------------

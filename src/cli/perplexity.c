@@ -162,7 +162,7 @@ static int of_text(const wf_opts *o, const struct weft_model *m)
     char *text = NULL;
     size_t len = 0, n = 0;
     int32_t *ids = NULL;
-    int rc = wf_read_text(o, false, &text, &len);
+    int rc = wf_read_text(o, &text, &len);
     weft_status s = rc ? WEFT_OK : weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &n);
     if (s) rc = wf_say_error(s);
     if (!rc) rc = run_text(o, m, ids, n);
@@ -223,26 +223,18 @@ static int write_rows(const wf_opts *o, struct weft_engine *e, struct rows *r)
 
 static wf_output out;
 
+/* Removes the partial output; an existing file is kept. */
 static void on_end(int sig)
 {
     if (*out.tmp_path) unlink(out.tmp_path);
     _exit(128 + sig); /* as shells report it */
 }
 
-/* A signal removes the partial output; an existing file is kept. */
-static void catch_end(void)
-{
-    struct sigaction sa = {.sa_handler = on_end};
-    sigemptyset(&sa.sa_mask);
-    sigaction(SIGINT, &sa, NULL);
-    sigaction(SIGTERM, &sa, NULL);
-}
-
 static int write_logits(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
 {
     weft_status s = wf_output_open(o->logits, &out);
     if (s) return wf_say_error(s);
-    catch_end();
+    wf_catch_end(on_end);
     struct rows r = {.out = out.f, .n_vocab = weft_model_info(m)->n_vocab};
     int rc = write_rows(o, e, &r);
     s = wf_output_end(&out, !rc);

@@ -4,10 +4,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(wf_opts, field)
+#define STEP_MS   200 /* of a prompt: Ctrl-C waits for one step */
 
 static const wf_opt generation_rows[] = {
     {'n', "n-predict", "N",
@@ -22,40 +22,24 @@ static const wf_opt chat_rows[] = {
      AT(chat)},
     {0, "system", "TEXT", "system message (implies --chat)", WF_OPT_TEXT, AT(system)},
     {0, "chat-template", "FILE",
-     "Jinja chat template in a file (implies --chat; default: the model's)", WF_OPT_TEXT,
+     "Jinja chat template in a file (implies --chat; default: the model's); '?': say which there is", WF_OPT_TEXT,
      AT(chat_template)},
+    {0, "context-shift", "on|off", "when the context is full: drop the oldest turns of the chat, or refuse the message (default on)", WF_OPT_CHOICE, AT(context_shift)},
 };
 static const WF_GROUP(chat_group, "Chat", chat_rows);
 
-/* The parameters that all requests share. A random seed is printed, so that the text can be reproduced. */
-static struct weft_request_params request_params(const wf_opts *o)
-{
-    struct weft_request_params p = {
-        .sampling = o->sampling,
-        .ignore_eos = o->ignore_eos,
-        .max_tokens = o->n_predict > 0 ? (uint32_t)o->n_predict : 0,
-        .prefill_only = wf_opts_has(o, "n-predict") && o->n_predict == 0,
-    };
-    if (p.sampling.temperature > 0 && !wf_opts_has(o, "seed")) {
-        p.sampling.seed = wf_random((uint64_t)time(NULL), wf_now_ns()) >> 32;
-        wf_note(o, "seed %llu", (unsigned long long)p.sampling.seed);
-    }
-    return p;
-}
-
 /* Continues the text, or starts from BOS if it is empty. */
-static int complete(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
-                    struct weft_request_params p, const char *text, size_t len)
+static int complete(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len)
 {
+    struct weft_request_params p = wf_request_params(o, m);
     int32_t *ids = NULL;
     wf_generation a = {0};
+    if (!len && !o->prompt) wf_note(o, "%s is empty: generation starts from BOS", o->file ? o->file : "standard input");
     wf_generate_catch_interrupts();
     weft_status s =
         len ? weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &p.n_tokens) : WEFT_OK;
     p.tokens = ids;
-    int rc = s ? wf_say_error(s) : wf_generate(e, p, &a);
-    bool ends_line = a.len && a.text[a.len - 1] == '\n';
-    if (a.len && !a.closed && !ends_line && isatty(STDOUT_FILENO)) wf_out("\n", 1);
+    int rc = s ? wf_say_error(s) : wf_generate(o, e, p, &a);
     if (!rc && !a.closed) wf_generate_report(o, e, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     weft_free(ids);
@@ -65,30 +49,42 @@ static int complete(const wf_opts *o, const struct weft_model *m, struct weft_en
 
 enum mode { COMPLETE, CHAT_ONCE, CHAT_LOOP, PLAIN_LOOP };
 
-static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, enum mode *mode)
+static bool wants_chat(const wf_opts *o)
 {
-    bool has_text = o->prompt || o->file;
-    bool wants_chat = o->chat || o->system || o->chat_template;
-    if (!wants_chat && (has_text || !isatty(STDIN_FILENO))) return *mode = COMPLETE, 0;
+    return o->chat || o->system || o->chat_template;
+}
+
+static int choose_mode(const wf_opts *o, const struct weft_model *m, const char *chat_template, bool has_text, enum mode *mode)
+{
+    if (has_text && !wants_chat(o)) return *mode = COMPLETE, 0;
     weft_status s = wf_chat_check(m, chat_template);
-    if (s && wants_chat) return wf_say_error(s);
+    if (s && wants_chat(o)) return wf_say_error(s);
     *mode = s ? PLAIN_LOOP : has_text ? CHAT_ONCE : CHAT_LOOP;
     return 0;
+}
+
+/* The text of -p or -f, or all of standard input if nobody types there; NULL: there will be lines. */
+static int read_prompt(const wf_opts *o, char **text, size_t *len)
+{
+    if (!o->prompt && !o->file && (wants_chat(o) || isatty(STDIN_FILENO))) return 0;
+    int rc = wf_read_text(o, text, len);
+    /* Editors and echo end a text with a newline that is not part of the prompt. */
+    if (!rc && !o->prompt && *len && (*text)[*len - 1] == '\n') (*text)[--*len] = 0;
+    return rc;
 }
 
 static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
                       enum mode mode, const char *chat_template, const char *text, size_t len)
 {
-    struct weft_request_params p = request_params(o);
     switch (mode) {
     case CHAT_ONCE:
-        return wf_chat_once(o, m, e, p, chat_template, text);
+        return wf_chat_once(o, m, e, chat_template, text);
     case CHAT_LOOP:
-        return wf_chat_loop(o, m, e, p, chat_template, true);
+        return wf_chat_loop(o, m, e, chat_template, true);
     case PLAIN_LOOP:
-        return wf_chat_loop(o, m, e, p, NULL, false);
+        return wf_chat_loop(o, m, e, NULL, false);
     default:
-        return complete(o, m, e, p, text, len);
+        return complete(o, m, e, text, len);
     }
 }
 
@@ -99,14 +95,16 @@ static int cmd_run(const wf_opts *o)
     char *text = NULL, *chat_template = NULL;
     size_t len = 0;
     enum mode mode = COMPLETE;
-    int rc = o->prompt || o->file ? wf_read_text(o, false, &text, &len) : 0;
-    /* Editors end a file with a newline that is not part of the prompt. */
-    if (!rc && o->file && len && text[len - 1] == '\n') text[--len] = 0;
+    if (wf_asks_template(o->chat_template)) return wf_explain_template(o);
+    int rc = read_prompt(o, &text, &len);
     if (!rc) rc = wf_read_template(o->chat_template, &chat_template);
     if (!rc) rc = wf_open_model(o, false, &m);
-    if (!rc) rc = choose_mode(o, m, chat_template, &mode);
-    if (!rc) rc = wf_open_engine(o, m, o->engine, &e);
+    if (!rc) rc = choose_mode(o, m, chat_template, text != NULL, &mode);
+    struct weft_engine_params p = o->engine;
+    p.step_ms = STEP_MS;
+    if (!rc) rc = wf_open_engine(o, m, p, &e);
     if (!rc) rc = write_text(o, m, e, mode, chat_template, text ? text : "", len);
+    if (wf_generate_pending()) wf_exit_now(rc); /* closing would wait for its step */
     weft_engine_close(e);
     weft_model_close(m);
     free(chat_template);
@@ -121,15 +119,22 @@ static const wf_opt_group *const groups[] = {
 
 const wf_command wf_cmd_run = {
     .name = "run",
-    .usage = "[-m FILE] [-p TEXT | -f FILE] [options]",
+    .usage = "[MODEL] [TEXT] [options]",
     .summary =
         "Completes a prompt, or chats. Prints the text to standard output and everything else to "
         "standard error.",
-    .more = "Without -p and -f it chats on a terminal; a model without a chat template then\n"
-            "continues each line as plain text. If standard input is not a terminal, or with\n"
-            "-p '', generation starts from BOS. A final newline in the file of -f is removed.\n"
-            "Ctrl-C stops generation.\n\n"
-            "Example:\n  weft run -p \"Once upon a time\" -n 60\n",
+    .more = "MODEL and TEXT are the same as -m MODEL and -p TEXT. Without a text it chats on\n"
+            "a terminal; a model without a chat template then continues each line as plain\n"
+            "text. Standard input that is no terminal is the text itself, or the lines of a\n"
+            "chat with --chat. A final newline of standard input and of -f FILE is removed.\n"
+            "Generation starts from BOS if the text is empty. Ctrl-C stops generation, and\n"
+            "/help in a chat lists its commands.\n\n"
+            "Examples:\n"
+            "  weft run -p \"Once upon a time\" -n 60\n"
+            "  weft run model.gguf \"Once upon a time\"\n"
+            "  head -c 2000 story.txt | weft run model.gguf\n",
+    .words = {"model", "prompt"},
     .groups = groups,
+    .reads_stdin = true,
     .run = cmd_run,
 };

@@ -1,5 +1,6 @@
 /* selftest: checks every kernel variant of a device against the reference. */
 #include "cli/cli.h"
+#include "base/options.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static int cmd_selftest(const wf_opts *o)
     end_op(&t);
     if (t.all) printf("%zu checks, %zu failed\n", t.all, t.all - t.ok);
     if (s && t.all > t.ok) {
-        fprintf(stderr, "weft: error: %s\n", weft_last_error());
+        fprintf(stderr, "weft: error: %s\n", wf_last_error());
         return WF_EXIT_RUNTIME;
     }
     return s ? wf_say_error(s) : 0;

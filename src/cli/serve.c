@@ -12,6 +12,8 @@ static const wf_opt listen_rows[] = {
      WF_OPT_TEXT, AT(serve.host)},
     {0, "port", "PORT", "port to listen on; 0 picks a free one and prints it (default 8080)",
      WF_OPT_U32, AT(serve.port), 0, 65535},
+    {0, "api-key", "KEY", "require this API key, or another one; repeatable. It does not stay in the list of processes; $WEFT_API_KEY sets one, too", WF_OPT_WORDS,
+     AT(api_keys)},
     {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line (# starts a comment)",
      WF_OPT_TEXT, AT(serve.api_key_file)},
     {0, "trusted-proxy", "ADDRESS", "take the address of a client from the X-Forwarded-For of this proxy, or of a network such as 10.0.0.0/8; repeatable (default: from none)",
@@ -24,10 +26,12 @@ static const WF_GROUP(listen_group, "Listening", listen_rows);
 static const wf_opt served_rows[] = {
     {0, "served-model-name", "NAME", "model name in the API (default: the file's name)",
      WF_OPT_TEXT, AT(serve.model_name)},
-    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's)", WF_OPT_TEXT,
+    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's); '?': say which there is", WF_OPT_TEXT,
      AT(serve.chat_template)},
     {0, "tool-call-parser", "NAME", "kind of tool calls in answers, such as hermes, mistral or llama3_json; none: leave them as text (default auto: by the chat template)", WF_OPT_TEXT,
      AT(serve.tool_call_parser)},
+    {0, "reasoning-parser", "NAME", "kind of thoughts before answers, such as deepseek_r1 or openai_gptoss, which become reasoning_content; none: leave them as text (default auto: by the chat template)", WF_OPT_TEXT,
+     AT(serve.reasoning_parser)},
 };
 static const WF_GROUP(served_group, "API", served_rows);
 
@@ -96,7 +100,10 @@ static int open_both(void *user, wf_opening *out)
     int rc = wf_open_model(c->o, false, &out->model);
     if (!rc) rc = wf_open_engine(c->o, out->model, c->engine, &out->engine);
     wf_progress_end(&c->bar);
-    return rc;
+    if (rc) return rc;
+    out->sampling = wf_sampling_of(c->o, out->model);
+    wf_sampling_summary(&out->sampling, out->sampling_text, sizeof out->sampling_text);
+    return 0;
 }
 
 /* Is it a valid start of a Prometheus metric name? */
@@ -106,19 +113,41 @@ static bool prefix_good(const char *p)
     return !p || (p[strspn(p, rest)] == 0 && (!*p || !strchr(digits, *p)));
 }
 
-static int cmd_serve(const wf_opts *o)
+/* The words of a command line, which the list of processes shows to everybody, and of variables may be written over. */
+static void hide_keys(const wf_opts *o, char **keys)
+{
+    for (size_t i = 0; i < o->api_keys.n; i++) {
+        char *word = (char *)(uintptr_t)o->api_keys.v[i];
+        keys[i] = wf_strdup(word);
+        explicit_bzero(word, strlen(word));
+    }
+}
+
+static void free_keys(const wf_opts *o, char **keys)
+{
+    for (size_t i = 0; keys && i < o->api_keys.n; i++) {
+        if (keys[i]) explicit_bzero(keys[i], strlen(keys[i]));
+        free(keys[i]);
+    }
+    free(keys);
+}
+
+static int serve(const wf_opts *o, char *const *keys)
 {
     context c = {.o = o, .engine = o->engine};
     wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
     if (!prefix_good(p.metrics_prefix))
         return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
+    if (wf_asks_template(p.chat_template)) return wf_explain_template(o);
     char *chat_template = NULL;
     int rc = wf_read_template(p.chat_template, &chat_template);
     if (rc) return free(chat_template), rc;
     p.chat_template = chat_template;
     if (!wf_opts_has(o, "port")) p.port = 8080;
     p.max_running = c.engine.n_seqs;
+    p.api_keys = (const char *const *)keys;
+    p.n_api_keys = o->api_keys.n;
     p.trusted_proxies = o->trusted_proxies.v;
     p.n_trusted_proxies = o->trusted_proxies.n;
     p.allow_priority = o->scheduling_policy && !strcmp(o->scheduling_policy, "priority");
@@ -132,22 +161,32 @@ static int cmd_serve(const wf_opts *o)
     return rc;
 }
 
+static int cmd_serve(const wf_opts *o)
+{
+    char **keys = wf_calloc(o->api_keys.n + 1, sizeof *keys);
+    if (keys) hide_keys(o, keys);
+    int rc = keys ? serve(o, keys) : wf_say_error(WEFT_ERR_NOMEM);
+    free_keys(o, keys);
+    return rc;
+}
+
 static const wf_opt_group *const groups[] = {
-    &wf_group_model,   &listen_group,    &served_group,     &wf_group_batching, &limit_group, &log_group,
+    &wf_group_model,   &listen_group,    &served_group,     &wf_group_sampling_defaults, &wf_group_batching, &limit_group, &log_group,
     &wf_group_profile, &wf_group_context, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
 };
 
 const wf_command wf_cmd_serve = {
     .name = "serve",
-    .usage = "[-m FILE] [--host ADDRESS] [--port PORT] [options]",
+    .usage = "[MODEL] [--host ADDRESS] [--port PORT] [options]",
     .summary = "Serves a model over HTTP with an OpenAI-compatible API and continuous batching.",
     .more = "Paths: / (web UI), /v1/completions, /v1/chat/completions, /v1/models, /tokenize,\n"
             "/detokenize, /health, /metrics, /version. docs/serving.md describes them.\n"
             "SIGTERM or Ctrl-C stops accepting requests, gives running ones\n"
             "--shutdown-timeout to finish, and exits; a second one cancels them.\n\n"
             "Example:\n"
-            "  weft serve -m model.gguf --port 8080\n"
+            "  weft serve model.gguf --port 8080\n"
             "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"One day\"}'\n",
+    .words = {"model"},
     .groups = groups,
     .run = cmd_serve,
 };

@@ -10,8 +10,8 @@
 #define JSON_MAX ((size_t)64 << 20)
 
 static const wf_opt rows[] = {
-    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's)", WF_OPT_TEXT, AT(chat_template)},
-    {0, "messages", "FILE", "JSON file with the messages: a list, or an object whose member 'messages' is one; '-': standard input", WF_OPT_TEXT, AT(conversation.messages)},
+    {0, "chat-template", "FILE", "Jinja chat template in a file (default: the model's); '?': say which there is", WF_OPT_TEXT, AT(chat_template)},
+    {0, "messages", "FILE", "JSON file with a list of messages, as /save of a chat writes it; '-': standard input", WF_OPT_TEXT, AT(conversation.messages)},
     {0, "tools", "FILE", "JSON file with a list of tools", WF_OPT_TEXT, AT(conversation.tools)},
     {0, "kwargs", "JSON", "further variables of the template, e.g. '{\"enable_thinking\": false}'", WF_OPT_TEXT, AT(conversation.kwargs)},
     {0, "add-generation-prompt", NULL, "end with the start of the assistant's turn", WF_OPT_FLAG, AT(conversation.add_generation_prompt)},
@@ -54,6 +54,7 @@ static int cmd_template(const wf_opts *o)
     struct weft_model *m = NULL;
     struct weft_chat_params p = {.kwargs_json = o->conversation.kwargs, .bos = o->conversation.bos, .eos = o->conversation.eos, .no_generation_prompt = !o->conversation.add_generation_prompt};
     char *chat_template = NULL, *messages = NULL, *tools = NULL;
+    if (wf_asks_template(o->chat_template)) return wf_explain_template(o);
     if (!o->conversation.messages) return wf_usage(o->command, "--messages FILE is missing: a JSON file with a list of messages");
     int rc = read_date(o, &p.now);
     if (!rc) rc = wf_read_template(o->chat_template, &chat_template);

@@ -3,6 +3,7 @@
 #define WF_CLI_THROUGHPUT_H
 
 #include "cli/bench.h"
+#include "loadgen/dataset.h"
 #include "loadgen/stats.h"
 
 #define WF_SLO_NORM_MS 200 /* NanoFlow's limit on the mean normalised latency */
@@ -37,6 +38,25 @@ typedef struct wf_throughput_format {
     void (*foot)(FILE *f, const wf_throughput_head *h, const wf_throughput_row *rows, size_t n);
 } wf_throughput_format;
 const wf_throughput_format *wf_throughput_format_find(const char *name); /* NULL: md */
+
+/* ---- load.c: one load on an engine ---------------------------------------------------------- */
+
+typedef struct wf_load {
+    struct weft_engine *engine;
+    const struct weft_model *model;
+    const wf_request_specs *specs; /* each fits the engine's context */
+    const double *at;              /* arrival times; NULL: all at once, */
+    size_t window;                 /* and at most so many submitted; 0: all */
+    bool together;                 /* as in wf_replay_params */
+    uint64_t seed;                 /* of prompts */
+    double peak_flops;             /* 0: unknown */
+    const char *what;              /* shown before */
+    wf_progress *bar;              /* NULL: none */
+} wf_load;
+/* Fills the row but for load, policy, rate and skipped. Ctrl-C ends it with what was done. The caller frees row->stats. */
+weft_status wf_load_run(const wf_load *l, wf_throughput_row *row);
+/* Returns the compute ceiling that `weft bench ops` measures, in operations per second; 0: unknown. */
+double wf_probe_peak(const wf_opts *o, const struct weft_model *m);
 
 /* ---- plot.c: normalised latency against rate as SVG ----------------------------------------- */
 

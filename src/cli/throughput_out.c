@@ -140,7 +140,7 @@ static const char *text_of(const column *c, const wf_throughput_row *r, bool peo
 
 static void md_optimum(FILE *f, const wf_throughput_head *h)
 {
-    double params = (double)weft_model_info(h->model)->n_params;
+    double params = (double)weft_model_info(h->model)->n_active;
     if (h->peak_flops > 0)
         fprintf(f,
                 "The optimum is NanoFlow's equation 5: %.4g TFLOP/s / (2 x %.4g parameters) = %.0f "

@@ -20,7 +20,7 @@ static int tokenize(const wf_opts *o)
     int32_t *ids = NULL;
     unsigned flags = (o->no_add_special ? WEFT_TEXT_NO_ADD_SPECIAL : 0u) |
                      (o->no_parse_special ? WEFT_TEXT_NO_PARSE_SPECIAL : 0u);
-    int rc = wf_read_text(o, true, &text, &len);
+    int rc = wf_read_text(o, &text, &len);
     if (!rc) rc = wf_open_model(o, true, &m);
     weft_status s = rc ? WEFT_OK : weft_tokenize(m, text, len, flags, &ids, &n);
     if (s) rc = wf_say_error(s);
@@ -40,12 +40,14 @@ static const wf_opt_group *const tokenize_groups[] = {
 
 const wf_command wf_cmd_tokenize = {
     .name = "tokenize",
-    .usage = "[-m FILE] [-p TEXT | -f FILE] [options]",
+    .usage = "[TEXT] [-m MODEL] [options]",
     .summary =
         "Prints the token ids of a text on one line. The "
-        "text comes from -p, -f or standard input and is used byte for byte. "
+        "text comes from the argument, -p, -f or standard input and is used byte for byte. "
         "A model file with only a vocabulary is enough.",
     .groups = tokenize_groups,
+    .words = {"prompt"},
+    .reads_stdin = true,
     .run = tokenize,
 };
 
@@ -85,7 +87,7 @@ static int read_ids(const wf_opts *o, struct ids *ids)
     if (o->n_args || rc) return rc;
     char *text = NULL;
     size_t len;
-    rc = wf_read_text(o, true, &text, &len);
+    rc = wf_read_text(o, &text, &len);
     if (!rc && strlen(text) != len) rc = wf_usage(o->command, "the input is not a list of token ids");
     if (!rc) rc = add_ids(o, text, ids);
     free(text);
@@ -132,5 +134,6 @@ const wf_command wf_cmd_detokenize = {
         "standard input.",
     .groups = detokenize_groups,
     .takes_args = true,
+    .reads_stdin = true,
     .run = detokenize,
 };

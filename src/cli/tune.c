@@ -62,13 +62,68 @@ static int tune(const wf_opts *o, const struct weft_model *m)
     return 0;
 }
 
+/* ---- overlap -------------------------------------------------------------------------------- */
+
+static bool interrupted(void *bar)
+{
+    (void)bar;
+    return wf_interrupted();
+}
+
+static int overlap(const wf_opts *o, const struct weft_model *m)
+{
+    struct weft_engine *e = NULL;
+    struct weft_overlap_params p = o->overlaps;
+    wf_progress bar = {0};
+    bool stopped = false;
+    int rc = wf_open_profiled(o, m, &e);
+    if (rc) return rc;
+    p.on_progress = wf_on_progress;
+    p.stop = interrupted;
+    p.user = o->quiet ? NULL : &bar;
+    wf_catch_interrupt();
+    weft_status s = weft_tune_overlap(e, &p, stdout, &stopped);
+    wf_progress_end(&bar);
+    if (s) rc = wf_say_error(s);
+    weft_engine_close(e);
+    if (stopped) wf_note(o, "stopped: what was measured is kept, and the same command goes on from there");
+    return rc ? rc : stopped ? wf_interrupted_exit() : 0;
+}
+
+/* Its --shape names a model. */
+static int cmd_overlap(const wf_opts *given)
+{
+    wf_opts o = *given;
+    struct weft_model *m = NULL;
+    if (o.shapes.n > 1) return wf_usage(o.command, "--overlap takes one --shape NAME, such as llama3-8b");
+    if (o.file || o.max_size || o.repeat || o.rotate) return wf_usage(o.command, "-f, --max-size, -r and --rotate are of kernels, not of --overlap");
+    if (o.shapes.n) o.shape = o.shapes.v[0], o.type = o.dtypes;
+    int rc = wf_open_model(&o, false, &m);
+    if (!rc) rc = overlap(&o, m);
+    weft_model_close(m);
+    return rc;
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+static int check_views(const wf_opts *o)
+{
+    static const char *const of_overlap[] = {"quick", "seconds", "anew", "profile", "output", "best", "max-num-seqs", "max-num-batched-tokens", "kv-memory", "context-measured", "deterministic", "ctx-size"};
+    for (size_t i = 0; !o->overlap && i < WF_LEN(of_overlap); i++)
+        if (wf_opts_has(o, of_overlap[i])) return wf_usage(o->command, "--%s belongs to --overlap", of_overlap[i]);
+    return 0;
+}
+
 static int cmd_tune(const wf_opts *o)
 {
     struct weft_model *m = NULL;
+    int bad = check_views(o);
+    if (bad) return bad;
     if (o->shapes.n && o->model)
         return wf_usage(o->command, "--shape and -m conflict: use one of them");
     if (o->dtypes && !o->shapes.n)
         return wf_usage(o->command, "--dtype needs --shape: a model has its own formats");
+    if (o->overlap) return cmd_overlap(o);
     int rc = o->shapes.n ? 0 : wf_open_model(o, false, &m);
     if (!rc) rc = tune(o, m);
     if (m) weft_model_close(m);
@@ -82,7 +137,7 @@ static const wf_opt rows[] = {
      WF_OPT_WORDS, AT(shapes)},
     {0, "dtype", "TYPE,...",
      "formats of the matrices, such as F16,Q4_0 (default F16)",
-     WF_OPT_TEXT, AT(dtypes)},
+     WF_OPT_TEXT, AT(dtypes), .words = wf_weight_types},
     {0, "max-size", "N", "measure up to N tokens in a batch, or keys in a sequence (default 2048)",
      WF_OPT_U32, AT(max_size), 1, 1048576},
     {'r', "repetitions", "N", "samples of at least 50 ms, whose median is used (default 3)",
@@ -92,11 +147,26 @@ static const wf_opt rows[] = {
      AT(rotate), 1, 0x1p63},
     {'f', "file", "FILE", "output file (default: ~/.config/weft/tuned/DEVICE.tune)", WF_OPT_TEXT,
      AT(file)},
-    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels", WF_OPT_FLAG,
+    {0, "no-kernel-cache", NULL, "do not use the cache of compiled kernels and passed self-tests: compile and test anew", WF_OPT_FLAG,
      AT(engine.no_kernel_cache)},
 };
+static const wf_opt overlap_rows[] = {
+    {0, "overlap", NULL, "measure ops alone and beside each other, and find plans that overlap them, instead of kernels (docs/plans.md)", WF_OPT_FLAG, AT(overlap)},
+    {0, "seconds", "N", "about the most time that it takes (default 300); the same command goes on from there", WF_OPT_U32, AT(overlaps.seconds), 1, 86400},
+    {0, "quick", NULL, "fewer sizes, shares and repetitions, to try it", WF_OPT_FLAG, AT(overlaps.quick)},
+    {0, "anew", NULL, "measure also what was measured before", WF_OPT_FLAG, AT(overlaps.anew)},
+    {0, "best", "N", "plans that are run for each kind of load, besides the sequential one (default 4)", WF_OPT_U32, AT(overlaps.keep), 1, 4},
+    {0, "context-measured", "N", "keys of the sequences that attention is measured with (default 1024)", WF_OPT_U32, AT(overlaps.context), 1, 1 << 24},
+    {0, "profile", "PROFILE", "file for the times of ops, which `weft plan --search` reads (default: one of this device and model in the cache folder)", WF_OPT_TEXT, AT(overlaps.profile)},
+    {'o', "output", "FILE", "file for the plans (default: the same, which --nano-batches auto takes)", WF_OPT_TEXT, AT(overlaps.plan)},
+    {0, "max-num-seqs", "N", "most sequences in a batch, as of `weft serve` (default 64)", WF_OPT_U32, AT(engine.n_seqs), 1, 65536},
+    {0, "max-num-batched-tokens", "N", "most tokens in a step, as of `weft serve`", WF_OPT_U32, AT(engine.max_batched_tokens), 1, 65536},
+    {0, "kv-memory", "SIZE", "size of the KV cache, as of `weft serve`", WF_OPT_SIZE, AT(engine.kv_memory), 1, 0x1p63},
+    {0, "deterministic", NULL, "measure batch-invariant kernels, for engines with --deterministic", WF_OPT_FLAG, AT(engine.deterministic)},
+};
 static const WF_GROUP(group, "Tuning", rows);
-static const wf_opt_group *const groups[] = {&wf_group_model, &group, &wf_group_threads, &wf_group_device,
+static const WF_GROUP(overlap_group, "Overlap", overlap_rows);
+static const wf_opt_group *const groups[] = {&wf_group_model, &group, &overlap_group, &wf_group_context, &wf_group_device,
                                              &wf_group_general, NULL};
 
 const wf_command wf_cmd_tune = {
@@ -106,6 +176,7 @@ const wf_command wf_cmd_tune = {
                "batch size, and how many tokens a step should have. The choices are saved "
                "in $XDG_CONFIG_HOME/weft/tuned (~/.config/weft/tuned), and later runs on the same "
                "device load them. Without such a file weft goes by default costs.",
+    .explicit_model = true,
     .groups = groups,
     .run = cmd_tune,
 };

@@ -99,6 +99,7 @@ static weft_status write_output(conversion *c, uint64_t size)
 
 static weft_status convert(conversion *c)
 {
+    if (!c->in->n_tensors && c->in->folder) return wf_folder_no_weights(c->in->path);
     if (!c->in->n_tensors) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: there is nothing to convert", c->in->path);
     WF_TRY(wf_recipe_open(c->p->type, c->in, &c->recipe));
     WF_TRY(check_output(c));
@@ -115,6 +116,7 @@ weft_status weft_convert(const struct weft_convert_params *p, struct weft_conver
     struct weft_convert_result result = {0};
     conversion c = {.p = p, .result = &result};
     if (!p || !p->path) return wf_fail(WEFT_ERR_ARG, "weft_convert: params and their path must not be NULL");
+    WF_TRY(WF_UNUSED(p));
     weft_status s = wf_model_file_open(p->path, &c.in);
     if (s == WEFT_OK) s = convert(&c);
     free(c.list);

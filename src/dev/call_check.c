@@ -1,6 +1,6 @@
 /* call_check.c: what makes a call well formed — operands, dtypes, shapes, bounds, aliasing. Backends
  * trust what passes here, so every size is computed in 64 bits with overflow checked. */
-#include "dev/dev.h"
+#include "dev/front.h"
 
 #include <math.h>
 
@@ -246,11 +246,10 @@ static weft_status check_rope_kv(const wf_call *c)
 static weft_status check_norm(const wf_call *c)
 {
     const wf_view *x = &c->in[WF_GEMM_X], *norm = &c->in[WF_GEMM_NORM], *norm_ws = &c->out[WF_GEMM_NORM_WS];
-    if (!norm->buf != !norm_ws->buf) return bad(c, "norm and norm_ws come together");
-    if (!norm->buf) return WEFT_OK;
+    if (!norm->buf) return norm_ws->buf ? bad(c, "norm_ws comes with norm") : WEFT_OK;
     if (x->dtype != WF_F32) return bad(c, "X is not F32, which norm needs");
     if (!is_vector(norm, x->cols)) return bad(c, "norm is not one for each column of X");
-    if (!is(norm_ws, x->rows, x->cols)) return bad(c, "X and norm_ws differ in shape");
+    if (norm_ws->buf && !is(norm_ws, x->rows, x->cols)) return bad(c, "X and norm_ws differ in shape");
     return check_eps(c);
 }
 
@@ -259,10 +258,9 @@ static weft_status check_gemm_ws(const wf_call *c)
 {
     const wf_view *gemm_ws = &c->out[WF_GEMM_GEMM_WS];
     if (c->p.silu && c->p.rope) return bad(c, "silu and rope exclude each other");
-    if (!(c->p.silu || c->p.rope) != !gemm_ws->buf) return bad(c, "silu or rope and gemm_ws come together");
-    if (!gemm_ws->buf) return WEFT_OK;
+    if (!c->p.silu && !c->p.rope) return gemm_ws->buf ? bad(c, "gemm_ws comes with silu or rope") : WEFT_OK;
     if (c->in[WF_GEMM_RESIDUAL].buf) return bad(c, "silu and rope want no residual");
-    return is(gemm_ws, c->in[WF_GEMM_X].rows, c->in[WF_GEMM_W].rows) ? WEFT_OK : bad(c, "gemm_ws is not [rows of X, rows of W]");
+    return !gemm_ws->buf || is(gemm_ws, c->in[WF_GEMM_X].rows, c->in[WF_GEMM_W].rows) ? WEFT_OK : bad(c, "gemm_ws is not [rows of X, rows of W]");
 }
 
 /* The operands of the product's ROPE_KV. */
@@ -273,8 +271,9 @@ static weft_status check_rope(const wf_call *c)
     for (size_t i = 0; i < WF_LEN(own); i++)
         if (!own[i]->buf != !c->p.rope) return bad(c, "rope comes with table, pos, slot and pools");
     if (!c->p.rope) return WEFT_OK;
+    wf_view product = {.rows = c->in[WF_GEMM_X].rows, .cols = c->in[WF_GEMM_W].rows};
     wf_call rope = {.op = c->op, .p = c->p,
-                    .in = {[WF_ROPE_KV_QKV] = c->out[WF_GEMM_GEMM_WS], [WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE],
+                    .in = {[WF_ROPE_KV_QKV] = product, [WF_ROPE_KV_TABLE] = c->in[WF_GEMM_TABLE],
                            [WF_ROPE_KV_POS] = c->in[WF_GEMM_POS], [WF_ROPE_KV_SLOT] = c->in[WF_GEMM_SLOT]},
                     .out = {[WF_ROPE_KV_Q] = c->out[WF_GEMM_Y], [WF_ROPE_KV_K_POOL] = c->out[WF_GEMM_K_POOL],
                             [WF_ROPE_KV_V_POOL] = c->out[WF_GEMM_V_POOL]}};
@@ -447,5 +446,6 @@ weft_status wf_call_check(const wf_dev *dev, const wf_call *c)
     WF_TRY(check_views(dev, c));
     WF_TRY(check_op[c->op](c));
     WF_TRY(check_aliases(dev, c));
-    return check_variant((wf_dev *)dev, c);
+    WF_TRY(check_variant((wf_dev *)dev, c));
+    return wf_workspaces_check((wf_dev *)dev, c);
 }

@@ -30,7 +30,8 @@
  *              the q of the product's ROPE_KV, which writes to the pools, and there is neither residual nor SiLU.
  *              norm_ws comes with norm, gemm_ws with p.silu or p.rope. They are workspaces, whose contents mean nothing to
  *              the caller: where the device has no fused kernel, the front decomposes the call, and its parts hand their
- *              results over there. A fused kernel does not round these intermediate results.
+ *              results over there. A call without them runs only where it has. A fused kernel does not round these
+ *              intermediate results.
  *   ROPE_KV    in  qkv [M, (Hq + 2 Hkv) D] act; table [positions, n_rot] F32, pairs (cos, sin); pos [M] I32; slot [M] I32
  *              out q [M, Hq D] act; K, V pools F16 [pages, Hkv * P * D]
  *              Rotates the first p.n_rot elements of each head of q and k by table[pos]. Pair i is the elements
@@ -198,6 +199,18 @@ static inline double wf_attention_score(const wf_op_params *p, double product)
     return p->softcap > 0 ? p->softcap * tanh(s / p->softcap) : s;
 }
 
+/* ATTENTION: what an asynchronous softmax is told, with scores in powers of two: its weights are 2^(score - base), so that the largest score
+ * that p.phi_hi allows gives 2^most, and of a row the largest must be above base + low, which is `least` or what p.phi_lo allows. False: p has no
+ * range. */
+static inline bool wf_attention_base(const wf_op_params *p, float most, float least, float *base, float *low)
+{
+    const float log2e = 1.44269504f;
+    if (!(p->phi_lo < p->phi_hi)) return false;
+    *base = (p->phi + p->phi_hi) * log2e - most;
+    *low = WF_MAX((p->phi_lo - p->phi_hi) * log2e + most, least);
+    return true;
+}
+
 /* wf_submit and wf_launch copy the call, its views and its list of waits, so it may be on the stack. The buffers and events that it
  * names must live until it has completed. */
 typedef struct wf_call {
@@ -332,6 +345,7 @@ typedef struct wf_dev_fns {
         sending, receiving or reducing `bytes` bytes costs; there is no other process yet, so nothing moves */
     weft_status (*flush)(wf_queue *);
     weft_status (*wait)(wf_event *, uint32_t timeout_ms); /* WEFT_ERR_TIMEOUT: the device is lost */
+    void (*resume)(wf_dev *); /* optional, see wf_resume */
     weft_status (*times)(wf_event *, uint64_t *begin, uint64_t *end); /* optional, see wf_event_times */
 
     /* Kernels. */
@@ -344,6 +358,8 @@ typedef struct wf_dev_fns {
         as they were. WEFT_ERR_FORMAT, with the line of the first that the backend does not have */
     weft_status (*bind)(wf_dev *, const wf_call *, int variant, wf_bound *out); /* optional: builds it, and decides what is left
         to decide for the call. WEFT_ERR_UNSUPPORTED, and supports() says so from now on: it showed that it cannot run */
+    bool (*kernel_id)(wf_dev *, const wf_bound *, char *buf, size_t cap); /* optional: what tells this kernel from others of the same
+        build of weft and the same device, as text of one line. False: unknown. Self-tests of kernels with an id are kept between starts */
     void (*about)(wf_dev *, enum wf_op, int variant, wf_kernel_about *out); /* optional: where it comes from */
     weft_status (*source)(wf_dev *, const wf_call *, int variant, char **out); /* optional: the text, malloc'ed, that the device's
         compiler gets for calls like this one. WEFT_ERR_UNSUPPORTED: the variant is not for such calls on any device */
@@ -376,12 +392,19 @@ typedef struct wf_verifier { /* src/verify: which kernels have passed their self
 /* What it took to make kernels ready since the device was opened; whoever does a part counts it. */
 typedef struct wf_kernel_work {
     uint32_t built, kept, tested;         /* programs compiled; taken from the kernel cache; self-tests */
-    uint64_t built_ns, kept_ns, tested_ns; /* tested_ns: with what was built or taken for them */
+    uint32_t tested_before;               /* self-tests that were passed at an earlier start */
+    uint64_t built_ns, kept_ns, tested_ns; /* tested_ns: with what was built, taken or looked up for them */
 } wf_kernel_work;
 
 #define WF_LAYOUT_BAND 16
 
 /* The first member of every backend's device struct. */
+enum wf_stacking {
+    WF_STACK_NONE,
+    WF_STACK_ALIKE, /* those of one format */
+    WF_STACK_MIXED, /* those of different formats, too, as K6 where it holds all of them (tensor/numbers.h) */
+};
+
 struct wf_dev {
     const wf_dev_fns *fns;
     struct weft_device_info info;
@@ -390,7 +413,7 @@ struct wf_dev {
     uint32_t align;       /* bytes (a power of two) at which matrices should begin; a column slice of one
                            begins at any element */
     enum wf_dtype act;    /* activation dtype that its kernels prefer: F32 or F16 */
-    bool stack_weights;   /* matrices that share their input run faster as one (QKV, gate+up) */
+    uint8_t stack_weights; /* enum wf_stacking: matrices that share their input run faster as one (QKV, gate+up) */
     bool has_fused_gemm;  /* has kernels for fused GEMMs; else the front decomposes all of them */
     bool timing_only;     /* computes nothing (null): its results must not be compared */
     bool lost;            /* set by the front; a backend that finds out first may set it, too */
@@ -399,6 +422,8 @@ struct wf_dev {
     wf_selector *selector; /* NULL: the first that the backend ranks is taken, and nothing is dropped */
     wf_verifier *verifier; /* NULL: nothing has been tested yet */
     wf_kernel_work kernel_work;
+    wf_stop_fn unwanted;   /* see wf_dev_stop_by; NULL: all work is wanted */
+    void *unwanted_user;
 };
 struct wf_queue {
     wf_dev *dev;
@@ -425,7 +450,7 @@ typedef struct wf_backend {
 
 /* ---- the front (dev.c): validates, then calls the backend ------------------------------------------ */
 
-/* spec: NULL or "auto" (best GPU, else the CPU), "cpu", "gpu", "opencl:P.D", "null", or part of a name,
+/* spec: NULL or "auto" (best GPU, else the CPU), "cpu", "gpu", "opencl", "opencl:P.D", "null", or part of a name,
  * case-insensitive. WEFT_ERR_NODEVICE lists what exists; auto falls back to the CPU with a warning. Copies *p. */
 weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out);
 void wf_dev_close(wf_dev *);
@@ -465,6 +490,12 @@ weft_status wf_mark(wf_queue *, wf_event *const *waits, uint32_t n_waits, wf_eve
 weft_status wf_transfer(wf_queue *, uint64_t bytes, wf_event *const *waits, uint32_t n_waits, wf_event *signal);
 weft_status wf_flush(wf_queue *);
 weft_status wf_wait(wf_event *, uint32_t timeout_ms);
+/* fn (NULL: nobody) says whether nobody wants any more what is in flight. A backend with resume asks it now and then while the host waits, in
+ * wf_wait or for room in a queue. From then on what the queues hold is not run to its end: its events fire, its results are void, and wf_wait
+ * returns WEFT_ERR_CANCELLED, until wf_resume, which is called with nothing in flight. Other backends do not ask. */
+void wf_dev_stop_by(wf_dev *, wf_stop_fn fn, void *user);
+bool wf_dev_unwanted(const wf_dev *); /* asks it: for backends */
+void wf_resume(wf_dev *);
 /* When the command that signalled ev last began and ended, in nanoseconds of the device's own clock. Only once ev, or
  * a later event of its queue, has been waited for. WEFT_ERR_UNSUPPORTED: the backend cannot tell, or the device was
  * opened without `profile`. */

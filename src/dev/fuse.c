@@ -32,6 +32,30 @@ size_t wf_pieces(wf_dev *dev, const wf_call *c, enum wf_piece out[WF_MAX_PIECES]
     return n;
 }
 
+uint8_t wf_piece_workspaces(const wf_call *c, enum wf_piece piece)
+{
+    uint8_t norm = c->in[WF_GEMM_NORM].buf ? 1u << WF_GEMM_NORM_WS : 0, product = c->p.silu || c->p.rope ? 1u << WF_GEMM_GEMM_WS : 0;
+    switch (piece) {
+    case WF_PIECE_NORM:
+    case WF_PIECE_REST: return norm;
+    case WF_PIECE_PRODUCT: return norm | product;
+    case WF_PIECE_AFTER: return product;
+    default: return 0;
+    }
+}
+
+weft_status wf_workspaces_check(wf_dev *dev, const wf_call *c)
+{
+    enum wf_piece piece[WF_MAX_PIECES];
+    bool norm = c->in[WF_GEMM_NORM].buf && !c->out[WF_GEMM_NORM_WS].buf, product = (c->p.silu || c->p.rope) && !c->out[WF_GEMM_GEMM_WS].buf;
+    uint8_t lacks = (norm ? 1u << WF_GEMM_NORM_WS : 0) | (product ? 1u << WF_GEMM_GEMM_WS : 0);
+    if (c->op != WF_OP_GEMM || !lacks) return WEFT_OK;
+    size_t n = wf_pieces(dev, c, piece);
+    for (size_t i = 0; i < n; i++)
+        if (wf_piece_workspaces(c, piece[i]) & lacks) return wf_fail(WEFT_ERR_UNSUPPORTED, "gemm: %s has no kernel for all of a fused call, and the call has no workspace to run it in pieces", dev->info.id);
+    return WEFT_OK;
+}
+
 /* A call of another op on behalf of c, without operands. */
 static wf_call of_op(const wf_call *c, enum wf_op op)
 {

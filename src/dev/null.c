@@ -12,19 +12,21 @@ static struct {
     uint32_t alive;
 } state;
 
-typedef struct null_dev {
-    wf_dev base;
-    uint64_t now;
-} null_dev;
-
 typedef struct null_queue {
     wf_queue base;
+    struct null_queue *next; /* of the device */
     uint64_t end; /* fake time at which its last work ends */
 } null_queue;
 
+typedef struct null_dev {
+    wf_dev base;
+    null_queue *queues;
+    uint64_t now;
+} null_dev;
+
 typedef struct null_event {
     wf_event base;
-    uint64_t at;
+    uint64_t began, at;
 } null_event;
 
 void wf_null_configure(const wf_null_config *c)
@@ -110,13 +112,17 @@ static weft_status null_queue_create(wf_dev *dev, bool only_copies, wf_queue **o
     null_queue *q = made(sizeof *q);
     if (!q) return WEFT_ERR_NOMEM;
     q->base.dev = dev;
+    q->next = ((null_dev *)dev)->queues;
+    ((null_dev *)dev)->queues = q;
     *out = &q->base;
     return WEFT_OK;
 }
 
 static void null_queue_destroy(wf_dev *dev, wf_queue *q)
 {
-    (void)dev;
+    null_queue **at = &((null_dev *)dev)->queues;
+    while (&(*at)->base != q) at = &(*at)->next;
+    *at = (*at)->next;
     gone(q);
 }
 
@@ -138,16 +144,24 @@ static void null_event_destroy(wf_dev *dev, wf_event *e)
 
 /* ---- work: done at once, but ends later on the fake clock ----------------------------------------------- */
 
+/* Work cannot begin before what the host had already waited for when it submitted this. */
+static void catch_up(null_queue *q)
+{
+    q->end = WF_MAX(q->end, ((const null_dev *)q->base.dev)->now);
+}
+
 static weft_status advance(wf_queue *q, enum wf_null_slot slot, uint64_t cost, wf_event *signal)
 {
     null_queue *nq = (null_queue *)q;
     bool hang = due(slot);
+    catch_up(nq);
     if (hang && state.c.status) {
         return wf_fail(state.c.status, "null device: injected failure of its work");
     }
     if (hang) nq->end = NEVER;
+    uint64_t began = nq->end;
     if (nq->end != NEVER) nq->end += cost;
-    if (signal) ((null_event *)signal)->at = nq->end;
+    if (signal) *(null_event *)signal = (null_event){((null_event *)signal)->base, began, nq->end};
     return WEFT_OK;
 }
 
@@ -179,11 +193,26 @@ static weft_status null_fill(wf_queue *q, wf_buf *b, uint64_t off, uint64_t size
     return advance(q, WF_NULL_FILL, 1000, NULL);
 }
 
+/* Does another queue work when this one goes on? */
+static bool has_company(null_queue *q)
+{
+    catch_up(q);
+    for (const null_queue *o = ((const null_dev *)q->base.dev)->queues; o; o = o->next)
+        if (o != q && o->end != NEVER && o->end > q->end) return true;
+    return false;
+}
+
+static uint64_t cost_of(null_queue *q, const wf_call *c)
+{
+    uint64_t ns = state.c.cost_ns ? state.c.cost_ns(c) : 1000;
+    return state.c.beside && has_company(q) ? (uint64_t)((double)ns * state.c.beside(c)) : ns;
+}
+
 static weft_status null_submit(wf_queue *q, const wf_call *c)
 {
     await(q, c->waits, c->n_waits);
     if (state.c.compute) WF_TRY(state.c.compute(c));
-    return advance(q, WF_NULL_SUBMIT, state.c.cost_ns ? state.c.cost_ns(c) : 1000, c->signal);
+    return advance(q, WF_NULL_SUBMIT, cost_of((null_queue *)q, c), c->signal);
 }
 
 static weft_status null_mark(wf_queue *q, wf_event *const *waits, uint32_t n, wf_event *signal)
@@ -216,10 +245,11 @@ static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
     return WEFT_OK;
 }
 
-/* Of the fake clock; nobody knows when it began. */
+/* On the fake clock. */
 static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
 {
-    *begin = *end = ((null_event *)e)->at;
+    *begin = ((null_event *)e)->began;
+    *end = ((null_event *)e)->at;
     return WEFT_OK;
 }
 
@@ -299,9 +329,9 @@ static size_t null_list(struct weft_device_info *out, size_t cap)
 {
     if (!cap) return 1;
     *out = (struct weft_device_info){.id = "null", .name = "null device", .platform = "weft null",
-                                     .driver = WEFT_VERSION, .version = "fake", .tiers = "base",
+                                     .driver = WF_VERSION, .version = "fake", .tiers = "base",
                                      .type = WEFT_DEVICE_OTHER, .memory = 1ull << 40,
-                                     .max_alloc = 1ull << 40, .compute_units = 1, .max_group = 1};
+                                     .max_alloc = 1ull << 40, .compute_units = WF_MAX(1u, state.c.compute_units), .max_group = 1};
     return 1;
 }
 
@@ -319,7 +349,8 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
                                        : dev->base.info.max_alloc;
     dev->base.align = 64;
     dev->base.act = WF_F32;
-    dev->base.stack_weights = true;
+    dev->base.stack_weights = WF_STACK_ALIKE;
+    dev->base.has_fused_gemm = state.c.fused;
     dev->base.timing_only = !state.c.compute;
     *out = &dev->base;
     return WEFT_OK;

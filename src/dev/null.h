@@ -30,11 +30,14 @@ typedef struct wf_null_config {
     weft_status status;     /* with this status; 0: the work never ends, and waits for it time out at once */
     uint32_t variants;      /* of each op; 0: 1 */
     uint8_t flags[3];       /* of each variant (enum wf_variant_flag) */
+    bool fused;             /* has kernels for fused GEMMs */
     /* Arithmetic on buf->host; NULL: none, and timing_only is set. */
     weft_status (*compute)(const wf_call *);
     void (*bound)(const wf_call *);       /* is told of each call that is bound, or NULL */
     uint64_t (*transfer_ns)(uint64_t bytes); /* of a network node on the fake clock; NULL: 1000 */
     uint64_t (*cost_ns)(const wf_call *); /* of a call on the fake clock; NULL: 1000 */
+    uint32_t compute_units; /* 0: 1 */
+    double (*beside)(const wf_call *); /* factor of the cost of a call that begins while another queue works; NULL: 1 */
     uint64_t (*expected_ns)(const wf_call *); /* what rank() expects of a call; NULL: it does not know */
 } wf_null_config;
 

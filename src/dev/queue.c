@@ -175,6 +175,22 @@ weft_status wf_wait(wf_event *ev, uint32_t timeout_ms)
     return wf_dev_note(ev->dev, ev->dev->fns->wait(ev, timeout_ms));
 }
 
+void wf_dev_stop_by(wf_dev *dev, wf_stop_fn fn, void *user)
+{
+    dev->unwanted = fn;
+    dev->unwanted_user = user;
+}
+
+bool wf_dev_unwanted(const wf_dev *dev)
+{
+    return dev->unwanted && dev->unwanted(dev->unwanted_user);
+}
+
+void wf_resume(wf_dev *dev)
+{
+    if (dev->fns->resume) dev->fns->resume(dev);
+}
+
 weft_status wf_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
 {
     WF_TRY(wf_dev_usable(ev->dev, "times"));

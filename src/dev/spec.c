@@ -58,9 +58,19 @@ static weft_status collect_backend(const wf_backend *b, candidates *all)
     return WEFT_OK;
 }
 
-static weft_status collect(candidates *all)
+/* Is it the backend that the name of a device begins with? "opencl:0.1" is OpenCL's. */
+static bool is_of(const wf_backend *b, const char *spec)
 {
-    for (size_t b = 0; b < WF_LEN(backends); b++) WF_TRY(collect_backend(backends[b], all));
+    size_t n = strcspn(spec, ":");
+    return strlen(b->name) == n && !strncasecmp(b->name, spec, n);
+}
+
+/* spec NULL: of all backends. */
+static weft_status collect(const char *spec, candidates *all)
+{
+    all->n = 0;
+    for (size_t b = 0; b < WF_LEN(backends); b++)
+        if (!spec || is_of(backends[b], spec)) WF_TRY(collect_backend(backends[b], all));
     return WEFT_OK;
 }
 
@@ -101,6 +111,16 @@ static const candidate *by_name(const candidates *all, const char *part)
     return NULL;
 }
 
+/* "opencl": its best GPU, else its first device. */
+static const candidate *by_backend(const candidates *all, const char *name)
+{
+    const candidate *gpu = best_gpu(all);
+    if (gpu && !strcasecmp(gpu->backend->name, name)) return gpu;
+    for (size_t i = 0; i < all->n; i++)
+        if (!strcasecmp(all->list[i].backend->name, name)) return &all->list[i];
+    return NULL;
+}
+
 static weft_status none_such(const candidates *all, const char *spec)
 {
     char names[512] = "";
@@ -136,12 +156,23 @@ static weft_status open_auto(const candidates *all, const wf_open_params *p, wf_
     return cpu ? open_one(cpu, p, out) : none_such(all, "auto");
 }
 
-static weft_status open_spec(const candidates *all, const char *spec, const wf_open_params *p,
-                             wf_dev **out)
+static const candidate *find(const candidates *all, const char *spec)
 {
+    if (!strcasecmp(spec, "gpu")) return best_gpu(all);
+    const candidate *c = by_id(all, spec);
+    if (!c) c = by_backend(all, spec);
+    return c ? c : by_name(all, spec);
+}
+
+/* A backend that the name rules out is not asked: OpenCL would load all its drivers. */
+static weft_status open_spec(candidates *all, const char *spec, const wf_open_params *p, wf_dev **out)
+{
+    WF_TRY(collect(spec, all));
+    const candidate *c = by_id(all, spec);
+    if (c) return open_one(c, p, out);
+    WF_TRY(collect(NULL, all));
     if (!strcasecmp(spec, "auto")) return open_auto(all, p, out);
-    const candidate *c = !strcasecmp(spec, "gpu") ? best_gpu(all) : by_id(all, spec);
-    if (!c && strcasecmp(spec, "gpu")) c = by_name(all, spec);
+    c = find(all, spec);
     return c ? open_one(c, p, out) : none_such(all, spec);
 }
 
@@ -151,8 +182,7 @@ weft_status wf_dev_open(const char *spec, const wf_open_params *p, wf_dev **out)
     if (!full.watchdog_ms) full.watchdog_ms = 60000;
     *out = NULL;
     candidates all = {0};
-    weft_status s = collect(&all);
-    if (!s) s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
+    weft_status s = open_spec(&all, spec && *spec ? spec : "auto", &full, out);
     free(all.list);
     return s;
 }

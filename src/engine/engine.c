@@ -3,10 +3,13 @@
 #include "engine/attention_windows.h"
 #include "engine/calibration.h"
 #include "engine/engine.h"
+#include "exec/workspace.h"
 #include "select/select.h"
 
+#include <weft/debug.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define DEFAULT_BATCH 512
 #define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
@@ -21,16 +24,27 @@ size_t weft_devices(struct weft_device_info *out, size_t cap)
 
 static weft_status check_params(const struct weft_model *m, const struct weft_engine_params *p)
 {
+    WF_TRY(WF_UNUSED(p));
+    if (p->debug) WF_TRY(WF_UNUSED(p->debug));
+    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: it can be tokenised with, but not run", m->info.path);
     if (p->page_tokens > 1024) return wf_fail(WEFT_ERR_ARG, "page_tokens %u: want 1 to 1024", p->page_tokens);
     if (p->max_batched_tokens > 65536) return wf_fail(WEFT_ERR_ARG, "max_batched_tokens %u: want 1 to 65536", p->max_batched_tokens);
     if (p->n_seqs > 65536) return wf_fail(WEFT_ERR_ARG, "n_seqs %u: want 1 to 65536", p->n_seqs);
     if (p->context > m->hp.context && m->hp.learned_positions)
-        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (-c)", p->context, m->info.path, m->hp.context);
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)", p->context, m->info.path, m->hp.context);
+    if (m->hp.longest_context && p->context > m->hp.longest_context)
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to that length only (weft_engine_params.context)", p->context,
+                       m->info.path, m->hp.longest_context);
     if (p->context > m->hp.context)
         wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
     if (p->context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens", p->context, 1u << 24);
     return WEFT_OK;
+}
+
+static struct weft_debug debug_of(const struct weft_engine_params *p)
+{
+    return p->debug ? *p->debug : (struct weft_debug){0};
 }
 
 static bool on_gpu(const struct weft_engine *e)
@@ -38,16 +52,18 @@ static bool on_gpu(const struct weft_engine *e)
     return e->dev->info.type == WEFT_DEVICE_GPU;
 }
 
-static uint32_t default_step_tokens(const struct weft_engine *e)
+uint32_t wf_engine_step_tokens(wf_dev *dev)
 {
-    uint32_t tuned = wf_select_dense_batch(e->dev);
-    return tuned ? tuned : on_gpu(e) ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
+    uint32_t tuned = wf_select_dense_batch(dev);
+    return tuned ? tuned : dev->info.type == WEFT_DEVICE_GPU ? DEFAULT_BATCH_GPU : DEFAULT_BATCH;
 }
 
 static weft_status open_device(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_open_params o = {.threads = p->threads, .max_alloc = p->max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = p->force,
-                        .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = p->check_calls, .on_progress = p->on_progress, .user = p->user};
+    struct weft_debug debug = debug_of(p);
+    wf_open_params o = {.threads = p->threads, .max_alloc = debug.max_alloc, .deterministic = p->deterministic, .profile = p->profile || p->timeline, .watchdog_ms = p->watchdog_ms ? p->watchdog_ms : 60000, .force = debug.force,
+                        .tuned = p->tuned, .no_kernel_cache = p->no_kernel_cache, .check_calls = debug.check_calls, .on_progress = p->on_progress, .user = p->user};
+    WF_TRY(wf_stop_now());
     WF_TRY(wf_tier_parse(p->tier, &o.tier));
     WF_TRY(wf_select_open(p->device, &o, &e->dev));
     wf_startup_part(&e->startup, WF_STARTUP_DEVICE, e->startup.begin_ns);
@@ -57,21 +73,47 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
 
+/* A plan of another version of weft, or one that was damaged, costs what it would have gained and nothing else. */
+static bool take_stored(struct weft_engine *e)
+{
+    char path[512];
+    weft_status s = wf_stored_path(e->dev, &e->graph, "plan", path, sizeof path);
+    if (s == WEFT_OK && access(path, F_OK)) {
+        wf_copy(e->plan_from, sizeof e->plan_from, "sequential, for this device and model were not measured (weft tune --overlap)");
+        return false;
+    }
+    if (s == WEFT_OK) s = wf_plans_load(&e->graph, path, &e->plans);
+    if (s == WEFT_OK) s = wf_plans_finish(&e->graph, &e->plans, e->dev->align);
+    if (s == WEFT_OK) {
+        snprintf(e->plan_from, sizeof e->plan_from, "as weft tune --overlap measured, in %s", path);
+        return true;
+    }
+    wf_log(WEFT_LOG_WARN, "%s: steps are sequential until weft tune --overlap has run again", wf_error());
+    snprintf(e->plan_from, sizeof e->plan_from, "sequential, for %s cannot be used", path);
+    wf_plans_free(&e->plans);
+    return false;
+}
+
 static weft_status choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
 {
-    bool copy_queue = e->dev->info.type != WEFT_DEVICE_CPU; /* there the same cores would copy */
+    bool copy_queue = wf_engine_copy_queue(e);
     if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
+    snprintf(e->plan_from, sizeof e->plan_from, "%s", p->plan ? p->plan : p->nano_batches > 1 ? "as --nano-batches says" : "sequential, as --nano-batches 1 says");
     if (p->plan) return wf_fail_param(wf_plans_load(&e->graph, p->plan, &e->plans), "plan");
     if (p->nano_batches > 1) return wf_plans_overlap(&e->graph, p->nano_batches, e->limits.step_tokens, tile, copy_queue, &e->plans);
+    if (!p->nano_batches && take_stored(e)) return WEFT_OK;
     e->plans.n = 1;
     return wf_plan_sequential(&e->graph, copy_queue, &e->plans.list[0]);
 }
 
+/* Plans that are finished already stay as they are. */
 static weft_status make_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
 {
     WF_TRY(wf_graph_end(&e->graph));
+    wf_workspaces_omit(&e->graph, e->dev, &e->limits);
     WF_TRY(choose_plans(e, p, tile));
-    return wf_plans_finish(&e->graph, &e->plans, e->dev->align);
+    wf_log(WEFT_LOG_INFO, "plan: %s", e->plan_from);
+    return e->plans.list[0].n_nanos ? WEFT_OK : wf_plans_finish(&e->graph, &e->plans, e->dev->align);
 }
 
 static weft_status load_weights(struct weft_engine *e, const struct weft_engine_params *p)
@@ -89,16 +131,21 @@ static weft_status load_weights(struct weft_engine *e, const struct weft_engine_
     return e->views ? WEFT_OK : WEFT_ERR_NOMEM;
 }
 
-static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
+static weft_status open_exec(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    uint32_t n_vocab = e->model->hp.n_vocab;
     uint64_t began = wf_now_ns();
     WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
-    if (p->poison) WF_TRY(wf_exec_poison(e->exec));
+    if (debug_of(p).poison) WF_TRY(wf_exec_poison(e->exec));
     wf_startup_part(&e->startup, WF_STARTUP_MEMORY, began);
     began = wf_now_ns();
     WF_TRY(wf_exec_bind(e->exec, p->on_progress, p->user));
     wf_startup_part(&e->startup, WF_STARTUP_KERNELS, began);
+    return WEFT_OK;
+}
+
+static weft_status make_batches(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    uint32_t n_vocab = e->model->hp.n_vocab;
     WF_TRY(wf_batch_init(&e->batch, &e->limits));
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
@@ -120,29 +167,132 @@ static void log_limits(const struct weft_engine *e, uint32_t page)
            l->pages, page);
 }
 
+/* What is to be allocated; on a CPU weights of files are used in place. */
+typedef struct needs {
+    uint64_t weights, in_file, kv, activations, tables; /* in_file: of weights, what takes no memory of its own */
+} needs;
+
+/* Tables that grow with the context; a GPU has a part of them, the host the others. */
+static uint64_t table_bytes(const struct weft_engine *e, uint32_t page, bool on_host)
+{
+    uint64_t inputs = wf_inputs_bytes(&e->limits, e->dev->align), made = wf_weights_made_bytes(&e->weights);
+    return on_host ? made + (2 + WF_EXEC_DEPTH) * inputs + wf_sched_bytes(&e->limits, page) : made + inputs;
+}
+
+static needs needs_of(const struct weft_engine *e, uint32_t page)
+{
+    struct weft_budget b;
+    bool in_place = e->dev->fns->buf_wrap;
+    wf_engine_fill_budget(e->model, &e->plans.list[0], &e->limits, page, &b);
+    uint64_t weights = wf_weights_bytes(&e->weights) - wf_weights_made_bytes(&e->weights);
+    return (needs){weights, in_place ? weights : 0, b.kv, b.activations, table_bytes(e, page, in_place)};
+}
+
+static weft_status too_little(const struct weft_engine *e, const needs *n)
+{
+    uint64_t left = e->dev->info.available, weights = n->weights - n->in_file;
+    if (weights > left)
+        return wf_fail(WEFT_ERR_NOMEM, "the weights need %.2f GiB, but only %.2f GiB of the memory of %s are available: use a smaller format (weft convert), another device "
+                       "(weft_engine_params.device), or end what takes the memory", weights / 0x1p30, left / 0x1p30, e->dev->info.name);
+    return wf_fail(WEFT_ERR_NOMEM, "the KV cache needs %.2f GiB, activations %.2f GiB and tables of positions and pages %.2f GiB, but only %.2f GiB of memory are available%s: "
+                   "use a smaller context (weft_engine_params.context), or end what takes the memory", n->kv / 0x1p30, n->activations / 0x1p30, n->tables / 0x1p30, (left - weights) / 0x1p30,
+                   n->in_file ? "" : " beside the weights");
+}
+
+/* Before anything is loaded. Systems promise memory that they do not have, and end the process when it is used, which may be hours later.
+ * Weights that are used in place can be read from the file again and again, if slowly. */
+static weft_status check_available(const struct weft_engine *e, uint32_t page)
+{
+    needs n = needs_of(e, page);
+    uint64_t left = e->dev->info.available, cache = n.kv + n.activations + n.tables, all = n.weights + cache;
+    if (!left || all <= left) return WEFT_OK;
+    if (all - n.in_file > left) return too_little(e, &n);
+    wf_log(WEFT_LOG_WARN, "the model needs %.2f GiB, but only %.2f GiB of memory are available: weights will be read from the file again and again, which is slow",
+           all / 0x1p30, left / 0x1p30);
+    return WEFT_OK;
+}
+
+static void unify_pool(struct weft_engine *e)
+{
+    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
+}
+
+/* Memory is planned again with all workspaces: a fused kernel does not work here, and its pieces need them. */
+static weft_status keep_workspaces(struct weft_engine *e, uint32_t page)
+{
+    wf_exec_destroy(e->exec);
+    e->exec = NULL;
+    wf_workspaces_keep(&e->graph);
+    WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
+    e->limits = e->apart;
+    unify_pool(e);
+    return check_available(e, page);
+}
+
+static weft_status make_exec(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    weft_status s = open_exec(e, p);
+    if (s == WEFT_ERR_UNSUPPORTED && wf_workspaces_omitted(&e->graph)) {
+        WF_TRY(keep_workspaces(e, wf_engine_page(p)));
+        s = open_exec(e, p);
+    }
+    return s == WEFT_OK ? make_batches(e, p) : s;
+}
+
 static weft_status load(struct weft_engine *e, const struct weft_engine_params *p)
 {
     const struct weft_model *m = e->model;
-    wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = p->shuffle_pages, .no_prefix = p->no_prefix,
+    wf_sched_params sp = {.page_tokens = wf_engine_page(p), .tile = p->tile, .shuffle_pages = debug_of(p).shuffle_pages, .no_prefix = p->no_prefix,
                           .seqs_per_client = p->seqs_per_client};
     uint64_t began = wf_now_ns();
     if (!sp.tile && on_gpu(e)) sp.tile = DEFAULT_TILE_GPU;
     e->context = wf_engine_context(m, p);
+    e->step_ms = p->step_ms;
     WF_TRY(wf_policy_parse(p->policy, &sp.policy));
     WF_TRY(wf_model_build(m->arch, m->file, &m->hp, e->dev->act, e->dev->stack_weights, e->context, sp.page_tokens, &e->graph, &e->weights));
     WF_TRY(wf_attention_windows_use(m, p->attention_windows, &e->graph, &e->weights));
     sp.window = wf_attention_windows_longest(&e->graph, &e->weights, &sp.sink);
-    WF_TRY(wf_engine_limits(m, p, sp.policy, default_step_tokens(e), &e->graph, &sp, &e->limits));
+    WF_TRY(wf_engine_limits(m, p, sp.policy, wf_engine_step_tokens(e->dev), &e->graph, &sp, &e->limits));
     WF_TRY(wf_calibration_use(m, p->calibration, &e->graph));
     WF_TRY(make_plans(e, p, sp.tile));
-    wf_limits_unify_pool(&e->limits, &e->graph, &e->plans.list[0], e->dev->align, e->dev->max_alloc);
+    e->apart = e->limits;
+    unify_pool(e);
     if (p->timeline) WF_TRY(wf_output_check(p->timeline));
     log_limits(e, sp.page_tokens);
+    wf_engine_say_capped(p, &e->limits, wf_page_bytes(&e->graph));
     wf_startup_part(&e->startup, WF_STARTUP_GRAPH, began);
+    WF_TRY(check_available(e, sp.page_tokens));
     WF_TRY(load_weights(e, p));
     WF_TRY(make_exec(e, p));
     WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
+    if (e->step_ms && !on_gpu(e)) e->sched.alone = WF_ALONE_LEAST; /* until a step has been measured */
     return p->timeline ? wf_timeline_open(p->timeline, wf_exec_queues(e->exec), &e->timeline) : WEFT_OK;
+}
+
+static weft_status replan(struct weft_engine *e, wf_plans *plans)
+{
+    wf_sched_params sp = e->sched.p;
+    wf_exec_destroy(e->exec);
+    e->exec = NULL;
+    wf_plans_free(&e->plans);
+    e->plans = *plans;
+    *plans = (wf_plans){0};
+    WF_TRY(wf_plans_finish(&e->graph, &e->plans, e->dev->align));
+    e->limits = e->apart;
+    unify_pool(e);
+    WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
+    WF_TRY(wf_exec_bind(e->exec, NULL, NULL));
+    wf_sched_free(&e->sched);
+    return wf_sched_init(&e->sched, &e->limits, &sp);
+}
+
+/* The engine's thread looks at the program when it becomes idle, which may be only now. */
+weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
+{
+    pthread_mutex_lock(&e->lock);
+    weft_status s = replan(e, plans);
+    pthread_mutex_unlock(&e->lock);
+    return s;
 }
 
 static void unload(struct weft_engine *e)
@@ -190,7 +340,7 @@ static void *engine_thread(void *arg)
     struct weft_engine *e = arg;
     for (;;) {
         pthread_mutex_lock(&e->lock);
-        if (!wf_engine_busy(e)) wf_exec_mark_idle(e->exec), wf_swaps_trim(&e->swaps);
+        if (!wf_engine_busy(e) && e->exec) wf_exec_mark_idle(e->exec), wf_swaps_trim(&e->swaps);
         while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
         bool end = e->stop && !e->inbox && !wf_engine_busy(e);
         pthread_mutex_unlock(&e->lock);
@@ -199,34 +349,61 @@ static void *engine_thread(void *arg)
     }
 }
 
-static void destroy(struct weft_engine *e)
+/* The rest after unload is what requests need of an engine that is closed: its lock and its conditions. */
+void wf_engine_release(struct weft_engine *e)
 {
-    unload(e);
+    if (atomic_fetch_sub(&e->users, 1) > 1) return;
     pthread_cond_destroy(&e->wake);
     pthread_cond_destroy(&e->ended);
     pthread_mutex_destroy(&e->lock);
     free(e);
 }
 
-weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p, struct weft_engine **out)
+static void destroy(struct weft_engine *e)
 {
-    if (!m || !p || !out) return wf_fail(WEFT_ERR_ARG, "weft_engine_open: no argument may be NULL");
-    WF_TRY(check_params(m, p));
+    unload(e);
+    weft_model_close((struct weft_model *)e->model); /* one user less */
+    wf_engine_release(e);
+}
+
+static struct weft_engine *create(const struct weft_model *m)
+{
     struct weft_engine *e = wf_calloc(1, sizeof *e);
-    if (!e) return WEFT_ERR_NOMEM;
-    wf_startup_begin(&e->startup);
-    e->model = m;
     pthread_condattr_t attr;
+    if (!e) return NULL;
+    wf_startup_begin(&e->startup);
+    wf_model_use(m);
+    e->model = m;
+    atomic_init(&e->users, 1);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, &attr);
     pthread_cond_init(&e->ended, &attr);
     pthread_condattr_destroy(&attr);
+    return e;
+}
+
+/* What can be given up. */
+static weft_status prepare(struct weft_engine *e, const struct weft_engine_params *p)
+{
+    wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
+    wf_stop_by(NULL, NULL);
+    return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the engine was cancelled") : s;
+}
+
+weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p, struct weft_engine **out)
+{
+    if (!m || !p || !out) return wf_fail(WEFT_ERR_ARG, "weft_engine_open: no argument may be NULL");
+    WF_TRY(check_params(m, p));
+    struct weft_engine *e = create(m);
+    if (!e) return WEFT_ERR_NOMEM;
+    weft_status s = prepare(e, p);
     if (s == WEFT_OK) init_stats(e), log_memory(e), wf_startup_ready(e);
     if (s == WEFT_OK) e->dev->params.on_progress = NULL; /* a kernel may be built later, when p->user is gone */
+    if (s == WEFT_OK) wf_dev_stop_by(e->dev, wf_engine_unwanted, e);
     if (s == WEFT_OK && pthread_create(&e->thread, NULL, engine_thread, e)) s = wf_fail(WEFT_ERR_NOMEM, "cannot start the engine's thread");
     if (s == WEFT_OK) *out = e;
     else destroy(e);
@@ -236,6 +413,10 @@ weft_status weft_engine_open(const struct weft_model *m, const struct weft_engin
 void weft_engine_close(struct weft_engine *e)
 {
     if (!e) return;
+    if (pthread_equal(pthread_self(), e->thread)) {
+        wf_log(WEFT_LOG_ERROR, "weft_engine_close was called from a callback of the engine, which would wait for itself: the engine stays open");
+        return;
+    }
     pthread_mutex_lock(&e->lock);
     e->stop = true;
     pthread_cond_signal(&e->wake);

@@ -24,7 +24,10 @@ struct weft_model {
     char *strings[8];    /* NUL-terminated copies that info points to */
     size_t n_strings;
     uint64_t open_ns;    /* how long opening it took */
+    atomic_uint users;   /* who opened it, and engines */
 };
+void wf_model_use(const struct weft_model *m); /* one user more; weft_model_close is one less */
+weft_status wf_demo_open(wf_gguf **out);       /* demo.c or no_demo.c */
 
 /* startup.c: where the time from opening a model to the first step goes; told to the log. */
 enum wf_startup_part { WF_STARTUP_DEVICE, WF_STARTUP_GRAPH, WF_STARTUP_WEIGHTS, WF_STARTUP_MEMORY, WF_STARTUP_KERNELS, WF_STARTUP_N };
@@ -42,7 +45,19 @@ void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a st
  * default for max_batched_tokens. */
 uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
+/* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. */
+uint32_t wf_engine_step_tokens(wf_dev *dev);
+/* Fills in what follows from plan and limits; weights and context are left to the caller. */
+void wf_engine_fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out);
+/* Tells the log which sizes are smaller than what p asks for. */
+void wf_engine_say_capped(const struct weft_engine_params *p, const wf_limits *l, uint64_t page_bytes);
 weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engine_params *p, enum wf_policy policy, uint32_t step_tokens, const wf_graph *g, const wf_sched_params *windows, wf_limits *l);
+
+/* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
+ * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
+weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
+/* Puts other plans, whose lines are given, in the place of an idle engine's, and takes them, also after a failure, when the engine can only be closed. */
+weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans);
 
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
 typedef struct wf_detokenizer {
@@ -80,33 +95,44 @@ weft_status wf_stop_add(wf_stop *s, bool armed, const char *text, size_t len, co
 size_t wf_stop_end(wf_stop *s, const char **out); /* the text held back; then nothing is */
 void wf_stop_free(wf_stop *s);
 
-/* logits_processors.c: changes to logits before sampling: logit bias, penalties, min_tokens. Zero: none. (The repetition penalty
- * over the last tokens is in sample.c.) */
+/* logits_processors.c: changes to logits before sampling: logit bias, penalties, min_tokens. Zero: none. */
+typedef struct wf_seen {
+    uint32_t recent, generated; /* how often a token is among those that the repetition penalty covers, and in the answer */
+} wf_seen;
 typedef struct wf_logits_processors {
     struct weft_logit_bias *bias;
     size_t n_bias;
-    uint32_t *seen;             /* [n_vocab] 2 * times generated + (1 if in the prompt); NULL: not needed */
+    wf_seen *seen;              /* [n_vocab]; NULL: not needed */
+    uint32_t window;            /* the last tokens that the repetition penalty covers */
     int32_t *ends;              /* end-of-generation and stop tokens, which min_tokens forbids at first */
     size_t n_ends;
     bool forbid_ends;
 } wf_logits_processors;
 weft_status wf_logits_processors_init(wf_logits_processors *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n);
-void wf_logits_processors_add_token(wf_logits_processors *a, int32_t id); /* id was generated */
+void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n); /* the last of all n was generated */
 bool wf_logits_processors_active(const wf_logits_processors *a);
 void wf_logits_processors_free(wf_logits_processors *a);
 
 void wf_logits_processors_apply(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab);
-/* sample.c: samples on the host. processors: NULL for none. recent: the last tokens, for the repetition penalty. scratch:
- * 2 * n_vocab entries, reused between calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
-weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, const int32_t *recent,
-                      size_t n_recent, uint64_t position, wf_token_logit *scratch, int32_t *out);
+/* sample.c: samples on the host. processors: NULL for none. scratch: 2 * n_vocab entries, reused between
+ * calls: processed logits, then workspace. WEFT_ERR_NOT_FINITE if a logit is not. */
+weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, uint64_t position,
+                      wf_token_logit *scratch, int32_t *out);
 /* logprob.c: returns the log probability of id (-1: none), and fills the n_top most likely tokens in descending order. */
 float wf_logprob(const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct weft_logprob *top);
 weft_status wf_sample_check(const float *logits, uint32_t n); /* WEFT_ERR_NOT_FINITE if one is not */
 /* The token that the device's ARGMAX chose; WEFT_ERR_NOT_FINITE if it found that a logit is not finite. */
 weft_status wf_sample_chosen(int32_t argmax, int32_t *out);
 weft_status wf_sampling_check(const struct weft_sampling *p);
-#define WF_PENALTY_WINDOW 64
+
+/* events.c: the queue of a request that is pulled from. Thread-safe. */
+typedef struct wf_events wf_events;
+weft_status wf_events_create(wf_events **out);
+weft_status wf_events_add(wf_events *q, const struct weft_event *ev, uint32_t n_vocab); /* copies it; of DONE it cannot fail */
+weft_status wf_events_next(wf_events *q, int32_t ms, const struct weft_event **out); /* as weft_next */
+int wf_events_fd(wf_events *q);
+void wf_events_free(wf_events *q); /* NULL is allowed */
+void wf_deadline(struct timespec *t, uint32_t ms); /* so many from now on, for conditions on the monotonic clock */
 
 enum wf_request_state { WF_REQUEST_INBOX, WF_REQUEST_LIVE, WF_REQUEST_DONE };
 struct weft_request {
@@ -117,12 +143,14 @@ struct weft_request {
     uint32_t n_prompt, n_reported; /* n_reported: prompt positions whose events have been delivered */
     wf_swap_memory host;           /* its KV pages while it is swapped out; from weft_engine.swaps */
     struct weft_request_params p;  /* the caller's pointers are cleared */
+    wf_events *events;             /* NULL: it is not pulled from */
     wf_detokenizer detokenizer;
     wf_stop stop;
     wf_logits_processors processors;
     int32_t *stop_ids;
     atomic_bool cancel;
     bool stopped;                  /* a stop text is complete: no text after it is delivered */
+    int32_t end_id;                /* the token that ended it; -1: none has */
     bool detached;                 /* freed by its owner in a callback: no more events */
     uint64_t submit_ns, start_ns, first_ns;
     /* under engine.lock: */
@@ -146,6 +174,7 @@ typedef struct wf_step_seq {
     struct weft_request *r; /* NULL: it has ended meanwhile, and its results are dropped */
     uint32_t first, n_tokens, logit0, n_logits; /* tokens from position `first` on; its rows of the logits */
     bool samples;           /* these are its last tokens, so the step gives the next one */
+    bool cancelled;         /* r is NULL because it was cancelled: what its tokens left in KV pages is in no cache */
 } wf_step_seq;
 typedef struct wf_step {
     wf_step_seq *seqs;      /* [limits.seqs] */
@@ -154,6 +183,9 @@ typedef struct wf_step {
     wf_host ids;            /* [limits.logit_rows] int32_t */
     uint64_t number, start_ns;
 } wf_step;
+
+/* KV pages are copied on a queue of their own, except where the same cores would copy. */
+#define wf_engine_copy_queue(e) ((e)->dev->info.type != WEFT_DEVICE_CPU)
 
 struct weft_engine {
     const struct weft_model *model;
@@ -166,8 +198,9 @@ struct weft_engine {
     wf_exec *exec;
     wf_sched sched;
     wf_batch batch;
-    wf_limits limits;
-    uint32_t context;
+    wf_limits limits, apart; /* apart: as limits were before KV pages and activations were unified, which plans decide about */
+    char plan_from[600];     /* where the plans come from, for people */
+    uint32_t context, step_ms;
     wf_step steps[WF_EXEC_DEPTH]; /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     uint32_t oldest_step, n_in_flight;
     uint64_t n_submitted, completed_ns; /* steps submitted so far; when the last one completed */
@@ -177,7 +210,7 @@ struct weft_engine {
     wf_token_logit *scratch;
     struct weft_request *live;     /* requests taken from the inbox; engine's thread only */
     pthread_t thread;
-    bool started;
+    atomic_uint users;             /* who opened it, and requests: the last one frees what is left after closing, this struct */
     wf_startup startup;
 
     pthread_mutex_t lock;
@@ -190,16 +223,19 @@ struct weft_engine {
     struct weft_stats stats;
 };
 
+#define WF_ALONE_LEAST 64 /* tokens of a step for which weft_engine_params.step_ms cuts no further: with fewer, prompts take longer */
 /* step.c: one iteration. */
 bool wf_engine_busy(const struct weft_engine *e);
 void wf_engine_step(struct weft_engine *e);
 void wf_engine_count(struct weft_engine *e); /* updates the present state in weft_stats */
-void wf_engine_drop(struct weft_engine *e, const struct weft_request *r); /* r has ended: steps in flight drop its results */
+bool wf_engine_unwanted(void *engine);       /* nobody wants the steps in flight any more; on its thread */
+/* r has ended: steps in flight drop its results. Returns the first position that they compute of it; UINT32_MAX: none. */
+uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled);
 /* request.c: used by the engine's thread. */
 void wf_request_start(struct weft_request *r);
 /* Its KV pages go to the host in the next step, or come back. Without host memory they are recomputed, which is not an error. */
 weft_status wf_request_swap(struct weft_request *r, const wf_swap *m);
-/* false: a logit is not finite, and the request has ended. */
+/* false: the request has ended, for a logit is not finite or there is no memory for events. */
 bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first_position);
 /* Does its next token need the logits on the host? Otherwise the device samples it. This depends on the request alone, which
  * keeps results batch-invariant. */
@@ -209,5 +245,6 @@ wf_sampling_params wf_request_sampling(const struct weft_request *r); /* for the
 void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled);
 void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message);
 void wf_request_destroy(struct weft_request *r);
+void wf_engine_release(struct weft_engine *e); /* one user less */
 
 #endif

@@ -35,7 +35,7 @@ static weft_status count_pages(const struct weft_engine_params *p, const wf_grap
     uint64_t pages = p->kv_memory ? WF_MIN(p->kv_memory / page, most) : held * contexts;
     l->pages = (uint32_t)WF_MIN(pages, (uint64_t)INT32_MAX);
     if (l->pages >= held) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it or shorten the context (-c)",
+    return wf_fail(WEFT_ERR_ARG, "a KV cache of %llu bytes does not hold one context of %u tokens, which takes %llu bytes: enlarge it (weft_engine_params.kv_memory) or shorten the context (weft_engine_params.context)",
                    (unsigned long long)p->kv_memory, context, (unsigned long long)(page * held));
 }
 
@@ -56,18 +56,33 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
     return count_pages(p, g, context, l);
 }
 
+/* What was asked for and cannot be used is said: a size that is silently smaller looks like a fault. */
+static void say_less(const char *name, double asked, double taken, const char *unit, const char *why)
+{
+    wf_log(WEFT_LOG_WARN, "weft_engine_params.%s: %.10g%s asked for, %.10g%s taken: %s", name, asked, unit, taken, unit, why);
+}
+
+void wf_engine_say_capped(const struct weft_engine_params *p, const wf_limits *l, uint64_t page_bytes)
+{
+    uint64_t kv = (uint64_t)l->pages * page_bytes;
+    if (p->kv_memory > kv + page_bytes) say_less("kv_memory", (double)(p->kv_memory >> 20), (double)(kv >> 20), " MiB", "the sequences that run at the same time have no use for more");
+    if (p->max_batched_tokens > l->step_tokens) say_less("max_batched_tokens", p->max_batched_tokens, l->step_tokens, "", "the sequences that run at the same time have no more tokens");
+    if (p->n_seqs > l->seqs) say_less("n_seqs", p->n_seqs, l->seqs, "", "each has a token in a step, and a step has no more");
+}
+
 /* ---- the budget ------------------------------------------------------------------------------------------- */
 
-static void fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
+void wf_engine_fill_budget(const struct weft_model *m, const wf_plan *plan, const wf_limits *l, uint32_t page, struct weft_budget *out)
 {
     uint64_t bytes = (uint64_t)m->hp.n_layer * 2 * 2 * m->hp.n_kv_head * m->hp.head_dim;
-    out->activations = wf_activation_bytes(plan, l->step_tokens, l->logit_rows) + wf_states_bytes(l, m->hp.n_vocab);
     out->max_batched_tokens = l->step_tokens;
     out->n_seqs = l->seqs;
     out->kv_bytes_per_token = bytes;
     out->kv_tokens = (uint64_t)wf_limits_guaranteed_pages(l) * page;
     out->contexts = wf_limits_guaranteed_pages(l) / wf_limits_held_pages(l);
     out->kv = out->kv_tokens * bytes;
+    uint64_t step = l->pool.n ? wf_unified_pool_bytes(&l->pool) - out->kv : wf_activation_bytes(plan, l->step_tokens, l->logit_rows);
+    out->activations = step + wf_states_bytes(l, m->hp.n_vocab);
     out->steady_tokens = wf_limits_steady_tokens(l, l->seqs);
     out->steady_kv_tokens = (uint64_t)wf_limits_max_pages(l, l->seqs) * page;
 }
@@ -80,7 +95,9 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     wf_plan plan = {0};
     wf_limits l;
     enum wf_policy policy;
+    WF_TRY(WF_UNUSED(p));
     *out = (struct weft_budget){.context = wf_engine_context(m, p)};
+    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
     if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
     WF_TRY(wf_policy_parse(p->policy, &policy));
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
@@ -91,7 +108,7 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     if (s == WEFT_OK) s = wf_engine_limits(m, p, policy, DEFAULT_STEP_TOKENS, &g, &windows, &l);
     if (s == WEFT_OK) {
         wf_limits_unify_pool(&l, &g, &plan, ALIGN, UINT64_MAX);
-        fill_budget(m, &plan, &l, wf_engine_page(p), out);
+        wf_engine_fill_budget(m, &plan, &l, wf_engine_page(p), out);
         out->weights = wf_weights_bytes(&w);
     }
     wf_plan_free(&plan);

@@ -1,5 +1,5 @@
-/* logits_processors: change logits before sampling: logit bias, presence and frequency penalties, a repetition penalty over the
- * whole sequence, and min_tokens, which forbids the end of generation. */
+/* logits_processors: change logits before sampling: logit bias, presence and frequency penalties over the answer, a repetition penalty
+ * over the last tokens of prompt and answer, and min_tokens, which forbids the end of generation. */
 #include "engine/engine.h"
 
 #include <math.h>
@@ -31,18 +31,24 @@ static weft_status list_ends(wf_logits_processors *a, const wf_tokenizer *t, con
     return WEFT_OK;
 }
 
+static weft_status count_prompt(wf_logits_processors *a, int32_t last_n, uint32_t n_vocab, const int32_t *prompt, size_t n)
+{
+    a->window = last_n > 0 ? (uint32_t)last_n : UINT32_MAX;
+    if (!(a->seen = wf_calloc(n_vocab, sizeof *a->seen))) return WEFT_ERR_NOMEM;
+    for (size_t i = n - WF_MIN(n, a->window); i < n; i++) a->seen[prompt[i]].recent++;
+    return WEFT_OK;
+}
+
 weft_status wf_logits_processors_init(wf_logits_processors *a, const wf_tokenizer *t, const struct weft_request_params *p, const int32_t *prompt, size_t n)
 {
     const struct weft_sampling *s = &p->sampling;
     uint32_t n_vocab = wf_token_count(t);
-    bool repeat = s->repeat_all && s->repeat_penalty > 0 && s->repeat_penalty != 1;
+    bool repeat = s->repeat_penalty > 0 && s->repeat_penalty != 1;
     *a = (wf_logits_processors){0};
     WF_TRY(copy_bias(a, p, n_vocab));
     if (p->min_tokens) WF_TRY(list_ends(a, t, p));
     if (!repeat && s->presence_penalty == 0 && s->frequency_penalty == 0) return WEFT_OK;
-    if (!(a->seen = wf_calloc(n_vocab, sizeof *a->seen))) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++) a->seen[prompt[i]] |= 1;
-    return WEFT_OK;
+    return count_prompt(a, s->repeat_last_n, n_vocab, prompt, n);
 }
 
 void wf_logits_processors_free(wf_logits_processors *a)
@@ -52,9 +58,12 @@ void wf_logits_processors_free(wf_logits_processors *a)
     free(a->ends);
 }
 
-void wf_logits_processors_add_token(wf_logits_processors *a, int32_t id)
+void wf_logits_processors_add_token(wf_logits_processors *a, const int32_t *tokens, size_t n)
 {
-    if (a->seen) a->seen[id] += 2;
+    if (!a->seen) return;
+    a->seen[tokens[n - 1]].generated++;
+    a->seen[tokens[n - 1]].recent++;
+    if (n > a->window) a->seen[tokens[n - 1 - a->window]].recent--;
 }
 
 bool wf_logits_processors_active(const wf_logits_processors *a)
@@ -64,10 +73,10 @@ bool wf_logits_processors_active(const wf_logits_processors *a)
 
 static void penalise(const wf_logits_processors *a, const struct weft_sampling *p, wf_token_logit *c, uint32_t n_vocab)
 {
-    float repeat = p->repeat_all && p->repeat_penalty > 0 ? p->repeat_penalty : 1;
+    float repeat = p->repeat_penalty > 0 ? p->repeat_penalty : 1;
     for (uint32_t i = 0; i < n_vocab; i++) {
-        uint32_t times = a->seen[i] >> 1;
-        if (a->seen[i]) c[i].logit = c[i].logit > 0 ? c[i].logit / repeat : c[i].logit * repeat;
+        uint32_t times = a->seen[i].generated;
+        if (a->seen[i].recent) c[i].logit = c[i].logit > 0 ? c[i].logit / repeat : c[i].logit * repeat;
         if (times) c[i].logit -= p->presence_penalty + p->frequency_penalty * (float)times;
     }
 }

@@ -1,13 +1,12 @@
 /* model: weft_model, a model file with its vocabulary and hyperparameters. Needs no device. */
 #include "engine/engine.h"
+#include "model/sampling.h"
 #include "model/shape.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-extern const uint8_t wf_demo_model[], wf_demo_model_end[]; /* demo.S */
 
 static const char *keep_string(struct weft_model *m, const char *data, size_t len)
 {
@@ -25,7 +24,7 @@ static weft_status describe_string(struct weft_model *m, const char *key, const 
     return s.data && !*out ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
-static weft_status describe_strings(struct weft_model *m)
+static weft_status describe_strings(struct weft_model *m, const char *type)
 {
     struct weft_model_info *i = &m->info;
     WF_TRY(describe_string(m, "general.name", &i->name));
@@ -33,8 +32,10 @@ static weft_status describe_strings(struct weft_model *m)
     WF_TRY(describe_string(m, "tokenizer.ggml.model", &i->vocab_type));
     WF_TRY(describe_string(m, "tokenizer.ggml.pre", &i->pre_tokenizer));
     WF_TRY(describe_string(m, "tokenizer.chat_template", &i->chat_template));
+    WF_TRY(describe_string(m, "tokenizer.chat_template.tool_use", &i->tool_template));
     i->path = m->file->path;
-    return WEFT_OK;
+    if (m->file->random) i->shape_type = keep_string(m, type, strlen(type));
+    return m->file->random && !i->shape_type ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
 /* What a token does not read of the experts that it does not take. */
@@ -71,32 +72,64 @@ static weft_status open_arch(struct weft_model *m)
 {
     wf_graph g = {0};
     wf_weights w = {0};
+    if (!m->file->n_tensors && m->file->folder) return wf_folder_no_weights(m->file->path);
     WF_TRY(wf_arch_find(m->file, &m->arch));
     WF_TRY(m->arch->hparams(m->file, &m->hp));
     if (m->hp.n_vocab != wf_token_count(m->tokenizer))
         return wf_fail(WEFT_ERR_FORMAT, "%s: tensor 'token_embd.weight' has %u rows but tokenizer.ggml.tokens has %u entries", m->file->path,
                        m->hp.n_vocab, wf_token_count(m->tokenizer));
-    weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, 1, 16, &g, &w);
+    weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, WF_STACK_ALIKE, 1, 16, &g, &w);
     wf_graph_free(&g);
     wf_weights_free(&w);
     return s;
 }
 
+/* A model that weft cannot compute still has a vocabulary and a description. */
+static weft_status open_tensors(struct weft_model *m, bool vocab_only)
+{
+    if (vocab_only && !m->file->n_tensors) return WEFT_OK;
+    weft_status s = open_arch(m);
+    if (!vocab_only || s != WEFT_ERR_UNSUPPORTED) return s;
+    m->arch = NULL;
+    m->hp = (wf_hparams){0};
+    m->info.unsupported = keep_string(m, weft_last_error(), strlen(weft_last_error()));
+    return m->info.unsupported ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
+{
+    if (p->path && !strcmp(p->path, WEFT_DEMO)) return wf_demo_open(out);
+    if (p->path) return wf_model_file_open(p->path, out);
+    if (p->shape) return wf_shape_open(p->shape, p->type ? p->type : "F16", p->layers, out);
+    return wf_fail(WEFT_ERR_ARG, "weft_model_open: no model is named: set path to a GGUF file, to a folder or to WEFT_DEMO, or set a shape");
+}
+
+/* What can be given up. */
+static weft_status read_model(struct weft_model *m, const struct weft_model_params *p)
+{
+    WF_TRY(wf_stop_now());
+    WF_TRY(open_file(p, &m->file));
+    WF_TRY(wf_stop_now());
+    WF_TRY(wf_tokenizer_from_gguf(m->file, &m->tokenizer));
+    WF_TRY(wf_stop_now());
+    WF_TRY(open_tensors(m, p->vocab_only));
+    return describe_strings(m, p->type ? p->type : "F16");
+}
+
 weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out)
 {
     if (!p || !out) return wf_fail(WEFT_ERR_ARG, "weft_model_open: params and out must not be NULL");
+    WF_TRY(WF_UNUSED(p));
     uint64_t began = wf_now_ns();
     struct weft_model *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
-    weft_status s = p->path    ? wf_model_file_open(p->path, &m->file)
-                    : p->shape ? wf_shape_open(p->shape, p->type ? p->type : "F16", p->layers, &m->file)
-                            : wf_gguf_open_memory(wf_demo_model, (size_t)(wf_demo_model_end - wf_demo_model), "built-in demo model", &m->file);
-    if (s == WEFT_OK) s = wf_tokenizer_from_gguf(m->file, &m->tokenizer);
-    if (s == WEFT_OK && !(p->vocab_only && !m->file->n_tensors)) s = open_arch(m);
-    if (s == WEFT_OK) s = describe_strings(m);
+    atomic_init(&m->users, 1);
+    wf_stop_by(p->stop, p->user);
+    weft_status s = read_model(m, p);
+    wf_stop_by(NULL, NULL);
     if (s != WEFT_OK) {
         weft_model_close(m);
-        return s;
+        return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the model was cancelled") : s;
     }
     describe_numbers(m);
     m->open_ns = wf_now_ns() - began;
@@ -104,9 +137,14 @@ weft_status weft_model_open(const struct weft_model_params *p, struct weft_model
     return WEFT_OK;
 }
 
+void wf_model_use(const struct weft_model *m)
+{
+    atomic_fetch_add(&((struct weft_model *)m)->users, 1); /* const means the model, not the count */
+}
+
 void weft_model_close(struct weft_model *m)
 {
-    if (!m) return;
+    if (!m || atomic_fetch_sub(&m->users, 1) > 1) return;
     for (size_t i = 0; i < m->n_strings; i++) free(m->strings[i]);
     if (m->tokenizer) wf_tokenizer_destroy(m->tokenizer);
     if (m->file) wf_gguf_close(m->file);
@@ -116,6 +154,11 @@ void weft_model_close(struct weft_model *m)
 const struct weft_model_info *weft_model_info(const struct weft_model *m)
 {
     return &m->info;
+}
+
+unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *out)
+{
+    return wf_sampling_stated(m ? m->file : NULL, out);
 }
 
 void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out)
@@ -163,19 +206,22 @@ static char *special_text(const struct weft_model *m, int32_t id)
     return text;
 }
 
-static weft_status find_template(const struct weft_model *m, const char *own, wf_jinja_input *in)
+/* Of two templates that a model may have, as transformers chooses. */
+static weft_status find_template(const struct weft_model *m, const char *own, bool tools, wf_jinja_input *in)
 {
-    in->name = own ? "chat template" : "the model's chat template";
-    in->text = own ? own : m ? m->info.chat_template : NULL;
+    const char *for_tools = tools && !own && m ? m->info.tool_template : NULL;
+    in->name = own ? "chat template" : for_tools ? "the model's chat template for tools" : "the model's chat template";
+    in->text = own ? own : for_tools ? for_tools : m ? m->info.chat_template : NULL;
     in->len = in->text ? strlen(in->text) : 0;
-    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "%s: this model has no chat template; pass --chat-template FILE", m ? m->info.path : "no model");
+    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "%s: this model has no chat template; give one (weft_chat_params.chat_template)", m ? m->info.path : "no model");
 }
 
 static weft_status render_chat(const struct weft_model *m, const struct weft_chat_params *p, wf_chat_text *out)
 {
     wf_jinja_input in = {.messages = p->messages_json, .turns = p->messages, .n_turns = p->n_messages, .tools = p->tools_json, .kwargs = p->kwargs_json,
                          .add_generation_prompt = !p->no_generation_prompt, .now = p->now ? p->now : (int64_t)time(NULL)};
-    WF_TRY(find_template(m, p->chat_template, &in));
+    if (p->n_messages && !p->messages) return wf_fail(WEFT_ERR_ARG, "n_messages is %zu, but messages is NULL", p->n_messages);
+    WF_TRY(find_template(m, p->chat_template, p->tools_json, &in));
     char *bos = m && !p->bos ? special_text(m, m->info.bos) : wf_strdup(p->bos ? p->bos : "");
     char *eos = m && !p->eos ? special_text(m, m->info.eos) : wf_strdup(p->eos ? p->eos : "");
     in.bos = bos, in.eos = eos;
@@ -188,6 +234,7 @@ static weft_status render_chat(const struct weft_model *m, const struct weft_cha
 weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids)
 {
     wf_chat_text text = {0};
+    WF_TRY(WF_UNUSED(p));
     weft_status s = render_chat(m, p, &text);
     const wf_jinja_output *o = &text.rendered;
     unsigned flags = text.has_bos ? WEFT_TEXT_NO_ADD_SPECIAL : WEFT_TEXT_DEFAULT;
@@ -199,6 +246,7 @@ weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_cha
 weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len)
 {
     wf_chat_text t = {0};
+    WF_TRY(WF_UNUSED(p));
     weft_status s = render_chat(m, p, &t);
     *text = t.rendered.text;
     *len = t.rendered.len;
@@ -210,6 +258,6 @@ weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_
 weft_status weft_chat_check(const struct weft_model *m, const char *chat_template)
 {
     wf_jinja_input in = {0};
-    WF_TRY(find_template(m, chat_template, &in));
+    WF_TRY(find_template(m, chat_template, false, &in));
     return wf_jinja_check(in.name, in.text, in.len);
 }

@@ -12,7 +12,9 @@
 static weft_status prompt_ids(const struct weft_engine *e, const struct weft_request_params *p, int32_t **ids, size_t *n)
 {
     const struct weft_model *m = e->model;
-    if (p->prompt && p->prompt[0]) return wf_tokenize(m->tokenizer, p->prompt, strlen(p->prompt), 0, ids, n);
+    size_t len = !p->prompt ? 0 : p->prompt_len ? p->prompt_len : strlen(p->prompt);
+    if (p->chat) return weft_chat_tokenize(m, p->chat, ids, n);
+    if (len) return wf_tokenize(m->tokenizer, p->prompt, len, WEFT_TEXT_DEFAULT, ids, n);
     size_t count = p->n_tokens ? p->n_tokens : 1;
     if (!p->n_tokens && m->info.bos < 0) return wf_fail(WEFT_ERR_ARG, "the prompt is empty and this model has no BOS token to start from");
     if (!(*ids = wf_calloc(count, sizeof **ids))) return WEFT_ERR_NOMEM;
@@ -25,7 +27,7 @@ static weft_status prompt_ids(const struct weft_engine *e, const struct weft_req
 static weft_status check_ids(const struct weft_engine *e, const int32_t *ids, size_t n)
 {
     if (!n) return wf_fail(WEFT_ERR_ARG, "the prompt gives no tokens");
-    if (n > e->context) return wf_fail(WEFT_ERR_FULL, "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (-c)", n, e->context);
+    if (n > e->context) return wf_fail(WEFT_ERR_FULL, "the prompt has %zu tokens, the context %u: shorten it or enlarge the context (weft_engine_params.context)", n, e->context);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= e->model->hp.n_vocab)
             return wf_fail(WEFT_ERR_ARG, "prompt token %zu is %d, the vocabulary has 0 to %u", i, ids[i], e->model->hp.n_vocab - 1);
@@ -59,17 +61,49 @@ static weft_status set_tokens(struct weft_request *r, const int32_t *ids, size_t
     return WEFT_OK;
 }
 
+static weft_status check_events(const struct weft_request_params *p, bool owned)
+{
+    if (p->pull && p->on_event) return wf_fail(WEFT_ERR_ARG, "pull and on_event exclude each other: events go to one of them");
+    if (p->pull && !owned) return wf_fail(WEFT_ERR_ARG, "pull needs the request in *out: without it nobody could take its events");
+    return WEFT_OK;
+}
+
+/* A list that is announced is there. */
+static weft_status check_lists(const struct weft_request_params *p)
+{
+    const struct {
+        const char *name;
+        size_t n;
+        const void *list;
+    } lists[] = {{"prompt", p->prompt_len, p->prompt}, {"tokens", p->n_tokens, p->tokens}, {"stop_ids", p->n_stop_ids, p->stop_ids}, {"stop", p->n_stop, p->stop},
+                 {"bias", p->n_bias, p->bias}, {"show_ids", p->n_show_ids, p->show_ids}};
+    for (size_t i = 0; i < WF_LEN(lists); i++)
+        if (lists[i].n && !lists[i].list) return wf_fail(WEFT_ERR_ARG, "the length of %s is %zu, but %s is NULL", lists[i].name, lists[i].n, lists[i].name);
+    return WEFT_OK;
+}
+
+static weft_status check_params(const struct weft_request_params *p)
+{
+    WF_TRY(WF_UNUSED(p));
+    WF_TRY(check_lists(p));
+    WF_TRY(WF_UNUSED(&p->sampling));
+    WF_TRY(wf_sampling_check(&p->sampling));
+    if ((p->prompt != NULL) + (p->n_tokens > 0) + (p->chat != NULL) > 1) return wf_fail(WEFT_ERR_ARG, "prompt, tokens and chat exclude each other: set one of them");
+    if (p->priority < -1000 || p->priority > 1000) return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
+    if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u is too many: at most %u", p->n_top, WEFT_MAX_TOP);
+    return WEFT_OK;
+}
+
 /* Copies everything that the request needs after the call. */
 static weft_status copy_params(struct weft_request *r, const struct weft_request_params *p, const int32_t *ids, size_t n)
 {
     const wf_tokenizer *t = r->engine->model->tokenizer;
-    if (p->priority < -1000 || p->priority > 1000) return wf_fail(WEFT_ERR_ARG, "priority %d: want -1000 to 1000", p->priority);
-    if (p->n_top > WEFT_MAX_TOP) return wf_fail(WEFT_ERR_ARG, "n_top %u is too many: at most %u", p->n_top, WEFT_MAX_TOP);
     for (size_t i = 0; i < p->n_stop_ids; i++)
         if (p->stop_ids[i] < 0 || (uint32_t)p->stop_ids[i] >= r->engine->model->hp.n_vocab)
             return wf_fail(WEFT_ERR_ARG, "stop token %d is not in the vocabulary (0 to %u)", p->stop_ids[i], r->engine->model->hp.n_vocab - 1);
     r->p = *p;
-    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL, r->p.show_ids = NULL;
+    r->p.prompt = NULL, r->p.tokens = NULL, r->p.stop = NULL, r->p.stop_ids = NULL, r->p.bias = NULL, r->p.show_ids = NULL, r->p.chat = NULL;
+    if (p->pull) WF_TRY(wf_events_create(&r->events));
     WF_TRY(wf_detokenizer_show(&r->detokenizer, p->show_ids, p->n_show_ids));
     WF_TRY(wf_stop_init(&r->stop, p->stop, p->n_stop, p->include_stop));
     WF_TRY(wf_logits_processors_init(&r->processors, t, p, ids, n));
@@ -83,13 +117,14 @@ static weft_status create(struct weft_engine *e, const struct weft_request_param
 {
     int32_t *ids = NULL;
     size_t n = 0;
-    WF_TRY(wf_sampling_check(&p->sampling));
     weft_status s = prompt_ids(e, p, &ids, &n);
     if (s == WEFT_OK) s = check_ids(e, ids, n);
     struct weft_request *r = s == WEFT_OK ? wf_calloc(1, sizeof *r) : NULL;
     if (s == WEFT_OK && !r) s = WEFT_ERR_NOMEM;
     if (s == WEFT_OK) {
         r->engine = e;
+        r->end_id = -1;
+        atomic_fetch_add(&e->users, 1);
         r->submit_ns = wf_now_ns();
         wf_detokenizer_init(&r->detokenizer, e->model->tokenizer, p->show_special ? 0 : WEFT_TEXT_HIDE_SPECIAL);
         r->detokenizer.drop_space = n == 1 && ids[0] == e->model->info.bos && wf_token_adds_space(e->model->tokenizer);
@@ -121,6 +156,8 @@ weft_status weft_submit(struct weft_engine *e, const struct weft_request_params 
 {
     struct weft_request *r = NULL;
     if (!e || !p) return wf_fail(WEFT_ERR_ARG, "weft_submit: engine and params must not be NULL");
+    WF_TRY(check_params(p));
+    WF_TRY(check_events(p, out != NULL));
     WF_TRY(create(e, p, &r));
     r->owned = out != NULL;
     if (out) *out = r; /* before a callback that uses it can run */
@@ -138,8 +175,10 @@ void wf_request_destroy(struct weft_request *r)
     wf_detokenizer_free(&r->detokenizer);
     wf_stop_free(&r->stop);
     wf_logits_processors_free(&r->processors);
+    wf_events_free(r->events);
     free(r->stop_ids);
     free(r->tokens);
+    wf_engine_release(r->engine);
     free(r);
 }
 
@@ -155,10 +194,7 @@ weft_status weft_wait(struct weft_request *r, uint32_t ms)
 {
     struct weft_engine *e = r->engine;
     struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    wf_deadline(&until, ms);
     int late = 0;
     pthread_mutex_lock(&e->lock);
     while (r->state != WF_REQUEST_DONE && !late)
@@ -187,11 +223,36 @@ void weft_request_free(struct weft_request *r)
     if (last) wf_request_destroy(r);
 }
 
+/* ---- pulling (any thread) ------------------------------------------------------------------------------ */
+
+static weft_status check_pulls(const struct weft_request *r, const char *call)
+{
+    return r && r->events ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s: the request was not submitted with pull", call);
+}
+
+weft_status weft_next(struct weft_request *r, int32_t timeout_ms, const struct weft_event **ev)
+{
+    if (!ev) return wf_fail(WEFT_ERR_ARG, "weft_next: ev must not be NULL");
+    *ev = NULL;
+    WF_TRY(check_pulls(r, "weft_next"));
+    bool inside = pthread_equal(pthread_self(), r->engine->thread); /* which would wait for itself */
+    return wf_events_next(r->events, inside ? 0 : timeout_ms, ev);
+}
+
+int weft_request_fd(struct weft_request *r)
+{
+    return check_pulls(r, "weft_request_fd") ? -1 : wf_events_fd(r->events);
+}
+
 /* ---- on the engine's thread ---------------------------------------------------------------------------- */
 
-static void emit(struct weft_request *r, const struct weft_event *ev)
+/* Fails only where an event that is to be pulled finds no memory. */
+static weft_status emit(struct weft_request *r, struct weft_event ev)
 {
-    if (r->p.on_event && !r->detached) r->p.on_event(r->p.user, ev);
+    ev.request = r;
+    if (r->events) return wf_events_add(r->events, &ev, r->engine->model->hp.n_vocab);
+    if (r->p.on_event && !r->detached) r->p.on_event(r->p.user, &ev);
+    return WEFT_OK;
 }
 
 void wf_request_start(struct weft_request *r)
@@ -200,30 +261,32 @@ void wf_request_start(struct weft_request *r)
 }
 
 /* The PROMPT event at `position`. logits: of the position before; NULL: this is the first. */
-static void emit_prompt_token(struct weft_request *r, const float *logits, uint32_t position)
+static weft_status emit_prompt_token(struct weft_request *r, const float *logits, uint32_t position)
 {
     struct weft_logprob top[WEFT_MAX_TOP];
     uint32_t n_vocab = r->engine->model->hp.n_vocab;
     struct weft_event ev = {.kind = WEFT_EVENT_PROMPT, .id = r->tokens[position], .position = position, .text = "", .message = ""};
     if (logits) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, ev.id, ev.n_top, top);
-    emit(r, &ev);
+    return emit(r, ev);
+}
+
+/* What the logits of one prompt position give. */
+static weft_status emit_position(struct weft_request *r, const float *logits, uint32_t position)
+{
+    WF_TRY(wf_sample_check(logits, r->engine->model->hp.n_vocab));
+    r->n_reported = position + 1;
+    if (r->p.want_logits)
+        WF_TRY(emit(r, (struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[position], .position = position, .text = "", .message = "", .logits = logits}));
+    return r->p.prompt_logprobs && position + 1 < r->n_prompt ? emit_prompt_token(r, logits, position + 1) : WEFT_OK;
 }
 
 bool wf_request_prompt_logits(struct weft_request *r, const float *logits, uint32_t n, uint32_t first)
 {
-    uint32_t n_vocab = r->engine->model->hp.n_vocab;
-    if (r->p.prompt_logprobs && first == 0 && !r->n_reported) emit_prompt_token(r, NULL, 0);
-    for (uint32_t i = 0; i < n && first + i < r->n_prompt; i++, logits += n_vocab) {
-        if (first + i < r->n_reported) continue; /* recomputed after a preemption: already reported */
-        weft_status s = wf_sample_check(logits, n_vocab);
-        if (s != WEFT_OK) return wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error()), false;
-        r->n_reported = first + i + 1;
-        if (r->p.want_logits)
-            emit(r, &(struct weft_event){.kind = WEFT_EVENT_LOGITS, .id = r->tokens[first + i], .position = first + i, .text = "", .message = "",
-                                         .logits = logits});
-        if (r->p.prompt_logprobs && first + i + 1 < r->n_prompt) emit_prompt_token(r, logits, first + i + 1);
-    }
-    return true;
+    weft_status s = r->p.prompt_logprobs && first == 0 && !r->n_reported ? emit_prompt_token(r, NULL, 0) : WEFT_OK;
+    for (uint32_t i = 0; s == WEFT_OK && i < n && first + i < r->n_prompt; i++, logits += r->engine->model->hp.n_vocab)
+        if (first + i >= r->n_reported) s = emit_position(r, logits, first + i); /* else it was computed again after a preemption */
+    if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
+    return s == WEFT_OK;
 }
 
 static void count_swap(struct weft_engine *e, const wf_swap *m)
@@ -250,7 +313,7 @@ weft_status wf_request_swap(struct weft_request *r, const wf_swap *m)
 bool wf_request_needs_logits(const struct weft_request *r)
 {
     const struct weft_sampling *s = &r->p.sampling;
-    bool changed = (s->repeat_penalty > 0 && s->repeat_penalty != 1) || r->p.n_bias || r->processors.seen || r->p.min_tokens;
+    bool changed = r->p.n_bias || r->processors.seen || r->p.min_tokens;
     return r->seq.all_logits || r->p.logprobs || changed || (s->temperature != 0 && !wf_exec_can_sample(r->engine->exec));
 }
 
@@ -264,10 +327,10 @@ static weft_status next_id(struct weft_request *r, const float *logits, int32_t 
 {
     struct weft_engine *e = r->engine;
     if (!logits) return wf_sample_chosen(sampled, id);
-    uint32_t n = r->seq.n_tokens, window = WF_MIN(n, WF_PENALTY_WINDOW);
+    uint32_t n = r->seq.n_tokens;
     r->processors.forbid_ends = n - r->n_prompt < r->p.min_tokens;
     const wf_logits_processors *processors = wf_logits_processors_active(&r->processors) ? &r->processors : NULL;
-    return wf_sample(&r->p.sampling, processors, logits, e->model->hp.n_vocab, r->tokens + n - window, window, n, e->scratch, id);
+    return wf_sample(&r->p.sampling, processors, logits, e->model->hp.n_vocab, n, e->scratch, id);
 }
 
 static bool ends(const struct weft_request *r, int32_t id)
@@ -286,8 +349,7 @@ static weft_status emit_token(struct weft_request *r, int32_t id, const float *l
     if (r->p.logprobs) ev.n_top = WF_MIN(r->p.n_top, n_vocab), ev.top = top, ev.logprob = wf_logprob(logits, n_vocab, id, ev.n_top, top);
     WF_TRY(wf_detokenizer_add(&r->detokenizer, id, &ev.text, &ev.text_len));
     WF_TRY(wf_stop_add(&r->stop, n_new >= r->p.min_tokens, ev.text, ev.text_len, &ev.text, &ev.text_len, &r->stopped));
-    emit(r, &ev);
-    return WEFT_OK;
+    return emit(r, ev);
 }
 
 void wf_request_token(struct weft_request *r, const float *logits, int32_t sampled)
@@ -301,11 +363,12 @@ void wf_request_token(struct weft_request *r, const float *logits, int32_t sampl
     }
     weft_status s = next_id(r, logits, sampled, &id);
     if (s == WEFT_OK && ends(r, id)) {
+        r->end_id = id;
         wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
         return;
     }
     if (s == WEFT_OK) r->tokens[q->n_tokens++] = id;
-    if (s == WEFT_OK) wf_logits_processors_add_token(&r->processors, id);
+    if (s == WEFT_OK) wf_logits_processors_add_token(&r->processors, r->tokens, q->n_tokens);
     if (s == WEFT_OK) s = emit_token(r, id, logits);
     if (s != WEFT_OK) wf_request_end(r, WEFT_FINISH_ERROR, s, wf_error());
     else if (r->stopped) wf_request_end(r, WEFT_FINISH_STOP, WEFT_OK, "");
@@ -322,15 +385,21 @@ static void unlink_live(struct weft_request *r)
     r->next = NULL;
 }
 
-static void emit_done(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
+/* The text that was held back. */
+static weft_status emit_tail(struct weft_request *r)
 {
-    uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
     struct weft_event tail = {.kind = WEFT_EVENT_TOKEN, .id = -1, .position = r->seq.n_tokens - 1, .message = ""};
     for (int part = 0; part < 2; part++) { /* first what could have become a stop text, then an incomplete character */
         tail.text_len = part ? wf_detokenizer_end(&r->detokenizer, &tail.text) : wf_stop_end(&r->stop, &tail.text);
-        if (tail.text_len && !r->stopped) emit(r, &tail);
+        if (tail.text_len && !r->stopped) WF_TRY(emit(r, tail));
     }
-    emit(r, &(struct weft_event){.kind = WEFT_EVENT_DONE, .id = -1, .text = "", .finish = finish, .status = status, .message = message,
+    return WEFT_OK;
+}
+
+static void emit_done(struct weft_request *r, enum weft_finish finish, weft_status status, const char *message)
+{
+    uint64_t now = wf_now_ns(), start = r->start_ns ? r->start_ns : now, first = r->first_ns ? r->first_ns : now;
+    emit(r, (struct weft_event){.kind = WEFT_EVENT_DONE, .id = r->end_id, .text = "", .finish = finish, .status = status, .message = message,
                                  .position = r->seq.n_tokens - 1, .n_prompt = r->n_prompt, .n_generated = r->seq.n_tokens - r->n_prompt,
                                  .n_cached = r->seq.n_cached,
                                  .queue_ns = start - r->submit_ns, .prompt_ns = first - start, .decode_ns = now - first});
@@ -342,11 +411,14 @@ void wf_request_end(struct weft_request *r, enum weft_finish finish, weft_status
     char text[sizeof r->message]; /* a copy: message may be this thread's error text, which callbacks can change */
     snprintf(text, sizeof text, "%s", message);
     unlink_live(r);
-    wf_engine_drop(e, r);
-    if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq);
+    uint32_t in_flight = wf_engine_drop(e, r, status == WEFT_ERR_CANCELLED);
+    if (status == WEFT_ERR_NOT_FINITE) wf_sched_forget(&e->sched, &r->seq, 0);
+    if (status == WEFT_ERR_CANCELLED && in_flight != UINT32_MAX) wf_sched_forget(&e->sched, &r->seq, in_flight);
     wf_sched_remove(&e->sched, &r->seq, status == WEFT_OK);
     wf_swaps_release(&e->swaps, &r->host);
     wf_engine_count(e); /* so that a callback of DONE sees up-to-date statistics */
+    weft_status tail = emit_tail(r);
+    if (tail != WEFT_OK && status == WEFT_OK) finish = WEFT_FINISH_ERROR, status = tail, snprintf(text, sizeof text, "%s", wf_error());
     emit_done(r, finish, status, text);
     pthread_mutex_lock(&e->lock);
     r->state = WF_REQUEST_DONE;

@@ -43,17 +43,6 @@ static weft_status load(const float *logits, uint32_t n, wf_token_logit *c)
     return wf_sample_check(logits, n);
 }
 
-static void penalise(wf_token_logit *c, uint32_t n_vocab, const int32_t *recent, size_t n, float penalty)
-{
-    for (size_t i = 0; i < n; i++) {
-        bool seen = (uint32_t)recent[i] >= n_vocab;
-        for (size_t j = 0; j < i && !seen; j++) seen = recent[j] == recent[i]; /* once per token */
-        if (seen) continue;
-        float *l = &c[recent[i]].logit;
-        *l = *l > 0 ? *l / penalty : *l * penalty;
-    }
-}
-
 static int32_t best(const wf_token_logit *c, uint32_t n)
 {
     uint32_t b = 0;
@@ -62,12 +51,11 @@ static int32_t best(const wf_token_logit *c, uint32_t n)
     return c[b].id;
 }
 
-weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, const int32_t *recent,
-                      size_t n_recent, uint64_t position, wf_token_logit *c, int32_t *out)
+weft_status wf_sample(const struct weft_sampling *p, const wf_logits_processors *processors, const float *logits, uint32_t n_vocab, uint64_t position,
+                      wf_token_logit *c, int32_t *out)
 {
     WF_TRY(load(logits, n_vocab, c));
     if (processors) wf_logits_processors_apply(processors, p, c, n_vocab);
-    if (p->repeat_penalty > 0 && p->repeat_penalty != 1 && !p->repeat_all) penalise(c, n_vocab, recent, n_recent, p->repeat_penalty);
     if (p->temperature == 0) {
         *out = best(c, n_vocab);
         return WEFT_OK;

@@ -5,6 +5,8 @@
  * Two steps are in flight (NanoFlow, section 4.2.1): while one runs, the next is formed and submitted, and reads the tokens
  * of the first on the device. So the engine sees the end of a sequence one step late, and drops the surplus token. If the
  * host must sample from logits, it waits for the step instead.
+ *
+ * Steps of which every request was cancelled are broken off where the device can (wf_dev_stop_by): they count as never submitted.
  */
 #include "engine/engine.h"
 
@@ -30,17 +32,54 @@ static void take_inbox(struct weft_engine *e)
     for (; r; r = r->next) wf_sched_add(&e->sched, &r->seq);
 }
 
-/* Ends cancelled requests; all requests if the engine stops or its device is lost. */
-static void reap(struct weft_engine *e)
+static bool stops(struct weft_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     bool stop = e->stop;
     pthread_mutex_unlock(&e->lock);
+    return stop;
+}
+
+/* Ends cancelled requests; all requests if the engine stops or its device is lost. */
+static void reap(struct weft_engine *e)
+{
+    bool stop = stops(e);
     for (struct weft_request *r = e->live, *next; r; r = next) {
         next = r->next;
         if (e->failed) wf_request_end(r, WEFT_FINISH_ERROR, e->failed, e->failure);
         else if (stop || atomic_load(&r->cancel)) wf_request_end(r, WEFT_FINISH_CANCEL, WEFT_ERR_CANCELLED, "cancelled");
     }
+}
+
+static wf_step *in_flight(struct weft_engine *e, uint32_t i)
+{
+    return &e->steps[(e->oldest_step + i) % WF_EXEC_DEPTH];
+}
+
+/* Is something of it in flight, or do its KV pages depend on that: shared pages, and copies to the host? */
+static bool is_running(const wf_seq *q)
+{
+    return q->state == WF_SEQ_PREEMPTED || (q->state == WF_SEQ_RUNNING && (q->n_computed || q->n_scheduled));
+}
+
+/* A request that ended by itself may have left KV pages in the prefix cache that the step still computes. */
+static bool has_ended_part(const wf_step *step)
+{
+    for (const wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
+        if (!p->r && !p->cancelled) return true;
+    return false;
+}
+
+bool wf_engine_unwanted(void *engine)
+{
+    struct weft_engine *e = engine;
+    if (!e->n_in_flight) return false;
+    if (stops(e)) return true;
+    for (uint32_t i = 0; i < e->n_in_flight; i++)
+        if (has_ended_part(in_flight(e, i))) return false;
+    for (const struct weft_request *r = e->live; r; r = r->next)
+        if (!atomic_load(&r->cancel) && is_running(&r->seq)) return false;
+    return true;
 }
 
 static struct weft_request *request_of(wf_seq *q)
@@ -97,6 +136,20 @@ static void count_device(struct weft_stats *s, const wf_exec_stats *device)
     s->overlap_ns = s->compute_ns + s->memory_ns + s->network_ns + s->copy_ns - device->ops.covered_ns;
 }
 
+/* Is it a piece of the prompt of a sequence that runs alone? */
+static bool is_piece(const struct weft_engine *e, const wf_step *step)
+{
+    return e->step_ms && step->n_seqs == 1 && step->n_tokens >= WF_ALONE_LEAST;
+}
+
+/* Cuts the next piece so that it takes step_ms at the rate of this one. */
+static void pace(struct weft_engine *e, const wf_step *step, uint64_t ns)
+{
+    enum { WHOLE = 32 };
+    uint64_t fits = step->n_tokens * (e->step_ms * 1000000ull) / WF_MAX(ns, 1u) / WHOLE * WHOLE;
+    if (is_piece(e, step)) e->sched.alone = (uint32_t)WF_MIN(WF_MAX(fits, (uint64_t)WF_ALONE_LEAST), (uint64_t)e->limits.step_tokens);
+}
+
 static void count_step(struct weft_engine *e, const wf_step *step)
 {
     uint64_t now = wf_now_ns(), start = WF_MAX(step->start_ns, e->completed_ns);
@@ -110,6 +163,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     e->stats.step_tokens_hist[bucket(step->n_tokens)]++;
     pthread_mutex_unlock(&e->lock);
     wf_startup_step(&e->startup, step->start_ns, step->n_tokens);
+    pace(e, step, now - start);
     e->completed_ns = now;
 }
 
@@ -150,7 +204,7 @@ void wf_engine_count(struct weft_engine *e)
 
 static wf_step *newest(struct weft_engine *e)
 {
-    return &e->steps[(e->oldest_step + e->n_in_flight - 1) % WF_EXEC_DEPTH];
+    return in_flight(e, e->n_in_flight - 1);
 }
 
 static void note_seqs(struct weft_engine *e, wf_step *step)
@@ -161,7 +215,7 @@ static void note_seqs(struct weft_engine *e, wf_step *step)
     for (struct weft_request *r = e->live; r; r = r->next) {
         const wf_seq *q = &r->seq;
         if (!q->n_scheduled) continue;
-        step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits, q->n_computed + q->n_scheduled == wf_seq_length(q)};
+        step->seqs[step->n_seqs++] = (wf_step_seq){r, q->n_computed, q->n_scheduled, q->logit0, q->n_logits, q->n_computed + q->n_scheduled == wf_seq_length(q), false};
         step->have_logits |= q->n_logits && wf_request_needs_logits(r);
         if (!r->start_ns) wf_request_start(r);
     }
@@ -203,13 +257,18 @@ static bool submit_step(struct weft_engine *e)
 
 /* ---- completion ----------------------------------------------------------------------------------------------- */
 
-void wf_engine_drop(struct weft_engine *e, const struct weft_request *r)
+uint32_t wf_engine_drop(struct weft_engine *e, const struct weft_request *r, bool cancelled)
 {
+    uint32_t first = UINT32_MAX;
     for (uint32_t i = 0; i < e->n_in_flight; i++) {
-        wf_step *step = &e->steps[(e->oldest_step + i) % WF_EXEC_DEPTH];
-        for (wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++)
-            if (p->r == r) p->r = NULL;
+        wf_step *step = in_flight(e, i);
+        for (wf_step_seq *p = step->seqs; p < step->seqs + step->n_seqs; p++) {
+            if (p->r != r) continue;
+            first = WF_MIN(first, p->first);
+            p->r = NULL, p->cancelled = cancelled;
+        }
     }
+    return first;
 }
 
 /* Hands logits, or a token, to their request, which may end with them. */
@@ -230,12 +289,24 @@ static void deliver(struct weft_engine *e, const wf_step *step, const wf_step_se
     wf_request_token(r, logits ? logits + last * n_vocab : NULL, ids[p->logit0 + last]);
 }
 
+/* The device has broken off what is in flight. */
+static void drop_steps(struct weft_engine *e)
+{
+    reap(e);
+    e->oldest_step += e->n_in_flight;
+    e->n_in_flight = 0;
+}
+
 static void complete_step(struct weft_engine *e)
 {
-    wf_step *step = &e->steps[e->oldest_step % WF_EXEC_DEPTH];
+    wf_step *step = in_flight(e, 0);
     uint64_t start = wf_now_ns();
     weft_status s = wf_exec_wait(e->exec);
     wf_timeline_span(e->timeline, WF_TRACK_ENGINE, "wait", start, wf_now_ns(), step->number, step->n_tokens);
+    if (s == WEFT_ERR_CANCELLED) {
+        drop_steps(e);
+        return;
+    }
     if (s == WEFT_OK && e->weights.in_file && wf_gguf_broken(e->model->file))
         s = wf_fail(WEFT_ERR_IO, "%s changed on disk while it was in use: restart to load it again", e->model->info.path);
     if (s == WEFT_OK) s = wf_timeline_flush(e->timeline);
@@ -251,11 +322,18 @@ static void complete_step(struct weft_engine *e)
     e->n_in_flight--;
 }
 
+/* Behind a piece that is short so that it can be cancelled soon, no other one waits. */
+static bool ends_soon(const struct weft_engine *e, const wf_step *step)
+{
+    return is_piece(e, step) && e->sched.alone && e->sched.alone < e->limits.step_tokens;
+}
+
 void wf_engine_step(struct weft_engine *e)
 {
     take_inbox(e);
     reap(e);
-    bool can_submit = !e->n_in_flight || (e->n_in_flight < WF_EXEC_DEPTH && !newest(e)->have_logits);
+    while (wf_engine_unwanted(e)) complete_step(e); /* nothing waits behind it */
+    bool can_submit = !e->n_in_flight || (e->n_in_flight < WF_EXEC_DEPTH && !newest(e)->have_logits && !ends_soon(e, newest(e)));
     bool submitted = can_submit && submit_step(e);
     wf_engine_count(e);
     if (e->n_in_flight && (!submitted || e->n_in_flight == WF_EXEC_DEPTH)) complete_step(e);

@@ -18,7 +18,7 @@ static void bind_buffer(const wf_bind_to *to, const wf_plan *plan, wf_operand o,
     uint64_t size = wf_dtype_bytes(v->dtype, 1);
     ref->place = WF_PLACE_BUFFER;
     ref->index = (uint32_t)plan->buffer_of[o.value];
-    ref->add = o.col * size;
+    ref->add = plan->offset_of[o.value] + o.col * size;
     ref->pitch = plan->buffers[ref->index].pitch;
     *view = (wf_view){.cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(ref->pitch / size), .dtype = (uint8_t)v->dtype};
 }
@@ -71,7 +71,9 @@ static void bind_command(const wf_bind_to *to, const wf_plan *plan, const wf_nan
     c->call.p = node->p;
     c->max_rows = most_rows(to, node);
     for (size_t i = 0; i < WF_MAX_IN; i++) bind_operand(to, plan, node, node->in[i], &c->call.in[i], &c->in[i]);
-    for (size_t i = 0; i < WF_MAX_OUT; i++) bind_operand(to, plan, node, node->out[i], &c->call.out[i], &c->out[i]);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) {
+        if (wf_node_out(node, i) >= 0) bind_operand(to, plan, node, node->out[i], &c->call.out[i], &c->out[i]);
+    }
 }
 
 /* ---- a step's calls ------------------------------------------------------------------------------------------------ */
@@ -90,12 +92,7 @@ uint32_t wf_step_rows(const wf_step_shape *st, enum wf_input i)
 
 wf_range wf_command_range(const wf_command *c, const wf_step_shape *st)
 {
-    enum wf_rows rows = c->node->rows;
-    uint32_t n = rows == WF_ROWS_LOGITS ? st->n_logits : rows == WF_ROWS_WHOLE ? 1 : st->n_tokens;
-    uint32_t low = rows == WF_ROWS_PREFILL ? st->n_decodes : 0, high = rows == WF_ROWS_DECODE ? st->n_decodes : n;
-    uint32_t begin = WF_MIN(WF_MAX(wf_boundary_at(c->nano->begin, st->n_decodes, n), low), high);
-    uint32_t end = WF_MIN(WF_MAX(wf_boundary_at(c->nano->end, st->n_decodes, n), begin), high);
-    return (wf_range){begin, end - begin};
+    return wf_nano_range(c->node, c->nano, st->n_decodes, st->n_tokens, st->n_logits);
 }
 
 /* Rows of a value that a command takes whole. */

@@ -219,7 +219,7 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
     if (e->n_in_flight == WF_EXEC_DEPTH) return wf_fail(WEFT_ERR_ARG, "%d steps are in flight already", WF_EXEC_DEPTH);
     uint64_t next = e->first + e->n_in_flight;
     wf_submission now = {.f = inflight_at(e, next), .b = b, .io = io, .before = next ? inflight_at(e, next - 1)->done : NULL};
-    now.f->program = &e->programs[wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
+    now.f->program = &e->programs[e->only != WF_BY_BUCKET ? e->only : wf_plans_choose(e->plans, b->n_tokens, b->n_decodes, b->max_kv)];
     now.f->step = (wf_step_shape){.n_tokens = b->n_tokens, .n_decodes = b->n_decodes, .n_seqs = b->n_seqs, .n_pages = b->n_pages, .n_logits = b->n_logits,
                                   .max_kv = b->max_kv, .max_q = b->max_q};
     wf_inputs_pack(e, &now);
@@ -242,15 +242,36 @@ static void take_times(wf_exec *e, const wf_inflight *f)
     wf_profile_take(&e->stats.ops, e->g, f->program, &f->step, f->fired, f->starts, f->ends, began);
 }
 
+static weft_status wait_oldest(wf_exec *e)
+{
+    e->n_in_flight--;
+    return wf_wait(inflight_at(e, e->first++)->done, e->dev->params.watchdog_ms);
+}
+
+/* Of steps that nobody wants, the device runs no more. */
+static weft_status drop_steps(wf_exec *e)
+{
+    weft_status s = WEFT_ERR_CANCELLED;
+    while (e->n_in_flight && s == WEFT_ERR_CANCELLED) s = wait_oldest(e);
+    wf_resume(e->dev);
+    return s;
+}
+
 weft_status wf_exec_wait(wf_exec *e)
 {
     if (!e->n_in_flight) return WEFT_OK;
-    const wf_inflight *f = inflight_at(e, e->first++);
-    e->n_in_flight--;
-    WF_TRY(wf_wait(f->done, e->dev->params.watchdog_ms));
+    const wf_inflight *f = inflight_at(e, e->first);
+    weft_status s = wait_oldest(e);
+    if (s == WEFT_ERR_CANCELLED) return drop_steps(e);
+    WF_TRY(s);
     e->stats.recomputed += *(const uint32_t *)f->recomputed.data - (uint32_t)e->stats.recomputed; /* the device's counter wraps */
     if (e->dev->params.profile) take_times(e, f);
     return WEFT_OK;
+}
+
+void wf_exec_use_plan(wf_exec *e, size_t plan)
+{
+    e->only = plan;
 }
 
 void wf_exec_mark_idle(wf_exec *e)

@@ -61,8 +61,31 @@ typedef weft_status (*wf_exec_observer)(void *user, wf_queue *q, const wf_node *
 void wf_exec_observe(wf_exec *e, wf_exec_observer fn, void *user);
 uint64_t wf_exec_page_bytes(const wf_exec *e);
 uint32_t wf_exec_queues(const wf_exec *e); /* how many it has */
-/* Fills all KV pages with NaN (tests). */
+/* Fills all KV pages with NaN (tests), or with small numbers, for measurements: untouched memory may be one page of zeros, which caches hold. */
 weft_status wf_exec_poison(wf_exec *e);
+weft_status wf_exec_fill_kv(wf_exec *e);
+/* From the next step on this plan runs, whatever its bucket; WF_BY_BUCKET: the plan whose bucket fits. */
+#define WF_BY_BUCKET SIZE_MAX
+void wf_exec_use_plan(wf_exec *e, size_t plan);
+
+/* probe.c: times of ops on the batch of the last step, which must have ended. What they write to means nothing until the next step. The device was
+ * opened with `profile`. */
+enum { WF_PROBE_LANES = 2 };
+typedef struct wf_probe wf_probe;
+typedef struct wf_probe_lane { /* runs on a queue of its own */
+    const char *op;  /* name of its nodes: a kernel, or a transfer */
+    wf_range rows;   /* lanes with rows in common may write to the same memory */
+    uint32_t groups; /* as in wf_call.max_groups */
+} wf_probe_lane;
+typedef struct wf_probe_time { /* of one launch: the median, and half the distance of the quartiles; NaN: none ran beside all other lanes */
+    double us, spread;
+    uint32_t n;
+} wf_probe_time;
+weft_status wf_probe_open(wf_exec *e, wf_probe **out);
+/* Runs all n lanes at one time for at least so many microseconds. */
+weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out);
+wf_probe_time wf_probe_summary(double *us, uint32_t n); /* sorts them; n > 0 */
+void wf_probe_close(wf_probe *p); /* NULL is allowed; before the exec is destroyed */
 uint64_t wf_exec_kv_bytes(const wf_exec *e);
 uint64_t wf_exec_activation_bytes(const wf_exec *e);
 uint64_t wf_exec_scratch_bytes(const wf_exec *e); /* of kernels, once they are bound */
@@ -74,6 +97,8 @@ typedef struct wf_explain {
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f);
 void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
 
+/* Bytes of a batch's arrays: once on the device, and for each step in flight on the host. */
+uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align);
 /* Bytes of the state that stays on the device from step to step. */
 uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab);
 

@@ -78,12 +78,6 @@ static const char *const conditions[WF_N_WHEN] = {
     [WF_WHEN_SAMPLED] = ", if sampled", [WF_WHEN_IDS] = "",         [WF_WHEN_LOGITS] = ", if the host wants logits",
 };
 
-/* Totals are of a greedy step whose tokens the host knows. */
-static bool is_usual(const wf_node *n)
-{
-    return n->when == WF_ALWAYS || n->when == WF_WHEN_GREEDY || n->when == WF_WHEN_IDS;
-}
-
 static void print_row(printer *p, size_t i, const row *r)
 {
     const wf_command *c = &p->program->commands[i];
@@ -109,6 +103,7 @@ static bool shown(const printer *p, const wf_command *c)
     return c->node->layer <= 0 || c->node->layer == p->e->g->n_layers - 1;
 }
 
+/* Totals are of a greedy step whose tokens the host knows. */
 static void print_commands(printer *p)
 {
     size_t hidden = 0;
@@ -117,7 +112,7 @@ static void print_commands(printer *p)
     for (size_t i = 0; i < p->program->n; i++) {
         const wf_command *c = &p->program->commands[i];
         row r = row_of(p, c);
-        if (is_usual(c->node)) p->expected += r.expected, p->work.bytes += r.work.bytes, p->work.flops += r.work.flops;
+        if (wf_node_is_usual(c->node)) p->expected += r.expected, p->work.bytes += r.work.bytes, p->work.flops += r.work.flops;
         if (hidden && shown(p, c)) fprintf(p->f, "%5s  ... %zu commands of the layers between\n", "", hidden), hidden = 0;
         if (shown(p, c)) print_row(p, i, &r);
         else hidden++;

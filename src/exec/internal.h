@@ -23,6 +23,7 @@ struct wf_exec {
     const wf_plans *plans;
     wf_limits limits;
     wf_program *programs; /* by plan */
+    size_t only;          /* the plan that runs; WF_BY_BUCKET */
     wf_bind_to to;
     wf_queue *queues[WF_MAX_QUEUES];
     uint32_t n_queues;
@@ -55,7 +56,6 @@ typedef struct wf_submission {
 
 /* inputs.c: packs the batch's arrays into the staging memory, and sets f->step.input_at and upload_bytes. */
 void wf_inputs_pack(wf_exec *e, wf_submission *now);
-uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align);
 /* Rows of a state. */
 uint32_t wf_state_rows(const wf_limits *l, enum wf_state s);
 

@@ -25,12 +25,96 @@ uint64_t wf_activation_bytes(const wf_plan *p, uint32_t rows, uint32_t logit_row
     return bytes;
 }
 
+/* ---- one space for pages and activations ----------------------------------------------------------------------- */
+
+static size_t count_pools(const wf_graph *g)
+{
+    size_t n = 0;
+    for (size_t v = 0; v < g->n_values; v++)
+        if (g->values[v].kind == WF_VALUE_KV) n = WF_MAX(n, (size_t)g->values[v].id + 1);
+    return n;
+}
+
+/* K and V of a layer lie in one part: layers are shared out evenly. */
+static uint32_t part_of_pool(size_t id, size_t n_pools, uint32_t n_parts)
+{
+    return (uint32_t)(id / 2 * n_parts / ((n_pools + 1) / 2));
+}
+
+static void add_pools(wf_unified_pool *s, const wf_graph *g)
+{
+    size_t n = count_pools(g);
+    for (const wf_value *v = g->values; v < g->values + g->n_values; v++)
+        if (v->kind == WF_VALUE_KV) s->parts[part_of_pool(v->id, n, s->n)].page += pool_bytes(v);
+}
+
+static void add_buffer(wf_pool_part *part, const wf_act_buffer *b)
+{
+    *(b->rows == WF_ROWS_LOGITS ? &part->logit_row : &part->token) += b->pitch;
+}
+
+static uint64_t buffer_bytes(const wf_act_buffer *b, const wf_limits *l)
+{
+    return (uint64_t)b->pitch * (b->rows == WF_ROWS_LOGITS ? l->logit_rows : l->step_tokens);
+}
+
+/* How much of a part's share of pages its activations take, when they have grown by `more` bytes. */
+static double load_of(const wf_pool_part *p, const wf_limits *l, uint64_t more)
+{
+    return (double)(wf_pool_part_step_bytes(p, l->step_tokens, l->logit_rows) + more) / (double)WF_MAX(p->page, 1u);
+}
+
+/* Each buffer, as they come from the widest to the narrowest, to the part that has least; into part_of, unless that is NULL. */
+static void add_buffers(wf_unified_pool *s, const wf_plan *p, const wf_limits *l, uint32_t *part_of)
+{
+    for (size_t i = 0; i < p->n_buffers; i++) {
+        uint32_t best = 0;
+        uint64_t bytes = buffer_bytes(&p->buffers[i], l);
+        for (uint32_t k = 1; k < s->n; k++)
+            if (load_of(&s->parts[k], l, bytes) < load_of(&s->parts[best], l, bytes)) best = k;
+        add_buffer(&s->parts[best], &p->buffers[i]);
+        if (part_of) part_of[i] = best;
+    }
+}
+
+/* All parts hold l->pages pages beside the activations of the largest step, and as many more without them. */
+static void size_parts(wf_unified_pool *s, const wf_limits *l, uint64_t align)
+{
+    const wf_pool_part *fullest = s->parts;
+    for (wf_pool_part *p = s->parts; p < s->parts + s->n; p++)
+        if (load_of(p, l, 0) > load_of(fullest, l, 0)) fullest = p;
+    uint64_t step = wf_pool_part_step_bytes(fullest, l->step_tokens, l->logit_rows), page = WF_MAX(fullest->page, 1u);
+    for (wf_pool_part *p = s->parts; p < s->parts + s->n; p++) {
+        uint64_t own = wf_pool_part_step_bytes(p, l->step_tokens, l->logit_rows), as_many = (uint64_t)((double)step / (double)page * (double)p->page);
+        p->bytes = WF_UP(l->pages * p->page, align) + WF_UP(WF_MAX(own, as_many), align);
+    }
+}
+
+static bool fits_buffers(const wf_unified_pool *s, uint64_t max_alloc)
+{
+    for (const wf_pool_part *p = s->parts; p < s->parts + s->n; p++)
+        if (!p->page || p->page > UINT32_MAX || p->bytes > max_alloc) return false; /* strides have 32 bits */
+    return true;
+}
+
+static wf_unified_pool pool_of(const wf_limits *l, const wf_graph *g, const wf_plan *p, uint32_t n_parts, uint64_t align)
+{
+    wf_unified_pool s = {.n = n_parts};
+    add_pools(&s, g);
+    add_buffers(&s, p, l, NULL);
+    size_parts(&s, l, align);
+    return s;
+}
+
 void wf_limits_unify_pool(wf_limits *l, const wf_graph *g, const wf_plan *p, uint64_t align, uint64_t max_alloc)
 {
     enum { WORTH_SHARING = 64 /* that part more pages */ };
-    wf_unified_pool s = {.page = wf_page_bytes(g), .token = wf_activation_bytes(p, 1, 0), .logit_row = wf_activation_bytes(p, 0, 1)};
-    s.bytes = WF_UP(l->pages * s.page, align) + wf_unified_pool_step_bytes(&s, l->step_tokens, l->logit_rows);
-    if (!s.page || s.page > UINT32_MAX || s.bytes > max_alloc) return;
+    uint64_t apart = wf_activation_bytes(p, l->step_tokens, l->logit_rows), kv = l->pages * wf_page_bytes(g);
+    wf_unified_pool s = {.n = 0};
+    for (uint32_t n = 1; n <= WF_MIN(WF_MAX_POOL_PARTS, (count_pools(g) + 1) / 2); n++)
+        if (s = pool_of(l, g, p, n, align), fits_buffers(&s, max_alloc)) break;
+    /* Parts whose activations differ much would take more memory than they save. */
+    if (!s.n || !fits_buffers(&s, max_alloc) || wf_unified_pool_bytes(&s) > kv + 2 * apart) return;
     uint64_t wanted = (uint64_t)wf_limits_held_pages(l) * l->seqs;
     l->pool = s;
     l->pages = (uint32_t)WF_MIN(WF_MAX(wanted, l->pages), (uint64_t)INT32_MAX);
@@ -71,12 +155,24 @@ static weft_status reserve_apart(wf_memory *m, const uint64_t *bytes)
     return page ? add_group(m, page, m->limits.pages * page) : WEFT_OK;
 }
 
-static void list_pools(wf_memory *m, uint64_t *bytes)
+static void list_pools(const wf_memory *m, uint64_t *bytes)
 {
-    uint64_t page = 0;
-    for (size_t v = 0; v < m->g->n_values; v++)
-        if (pool_bytes(&m->g->values[v])) bytes[m->g->values[v].id] = pool_bytes(&m->g->values[v]);
-    for (size_t id = 0; id < m->n_pools; page += bytes[id++]) m->pools[id] = (wf_pool){0, page};
+    for (const wf_value *v = m->g->values; v < m->g->values + m->g->n_values; v++)
+        if (pool_bytes(v)) bytes[v->id] = pool_bytes(v);
+}
+
+/* The parts of the unified pool, each a group of layers. */
+static weft_status reserve_parts(wf_memory *m, const uint64_t *bytes)
+{
+    const wf_unified_pool *s = &m->limits.pool;
+    uint64_t page[WF_MAX_POOL_PARTS] = {0};
+    for (const wf_pool_part *p = s->parts; p < s->parts + s->n; p++) WF_TRY(add_group(m, p->page, p->bytes));
+    for (size_t id = 0; id < m->n_pools; id++) {
+        uint32_t part = part_of_pool(id, m->n_pools, s->n);
+        m->pools[id] = (wf_pool){part, page[part]};
+        page[part] += bytes[id];
+    }
+    return WEFT_OK;
 }
 
 static weft_status reserve_kv(wf_memory *m)
@@ -84,44 +180,50 @@ static weft_status reserve_kv(wf_memory *m)
     uint64_t *bytes = wf_calloc(m->n_pools, sizeof *bytes);
     if (!bytes) return WEFT_ERR_NOMEM;
     list_pools(m, bytes);
-    const wf_unified_pool *s = &m->limits.pool;
-    weft_status st = s->bytes ? add_group(m, s->page, s->bytes) : reserve_apart(m, bytes);
+    weft_status st = m->limits.pool.n ? reserve_parts(m, bytes) : reserve_apart(m, bytes);
     free(bytes);
     return st;
 }
 
 static weft_status reserve_buffers(wf_memory *m)
 {
-    uint64_t row = 0, logit_row = 0;
-    for (size_t i = 0; i < m->p->n_buffers; i++) {
-        const wf_act_buffer *s = &m->p->buffers[i];
-        bool logits = s->rows == WF_ROWS_LOGITS;
-        *(logits ? &logit_row : &row) += s->pitch;
-        m->from_end[i][0] = row;
-        m->from_end[i][1] = logit_row;
-        if (m->limits.pool.bytes) m->buffers[i] = m->groups[0].at;
-        else WF_TRY(wf_arena_reserve(&m->steps, (uint64_t)s->pitch * (logits ? m->limits.logit_rows : m->limits.step_tokens), &m->buffers[i]));
-    }
+    for (size_t i = 0; i < m->p->n_buffers; i++) WF_TRY(wf_arena_reserve(&m->steps, buffer_bytes(&m->p->buffers[i], &m->limits), &m->buffers[i].at));
     return WEFT_OK;
 }
 
-/* Not all commands have these. */
-#define SMALLER "where the command has them, lower --max-num-batched-tokens, --max-num-seqs, --kv-memory or --ctx-size"
+/* Each buffer ends where the one before it in its part begins. */
+static weft_status locate_buffers(wf_memory *m)
+{
+    uint32_t *part_of = wf_calloc(m->p->n_buffers, sizeof *part_of);
+    wf_unified_pool s = {.n = m->limits.pool.n};
+    if (!part_of) return WEFT_ERR_NOMEM;
+    add_pools(&s, m->g);
+    add_buffers(&s, m->p, &m->limits, part_of);
+    wf_pool_part used[WF_MAX_POOL_PARTS] = {{0}};
+    for (size_t i = 0; i < m->p->n_buffers; i++) {
+        wf_pool_part *part = &used[part_of[i]];
+        add_buffer(part, &m->p->buffers[i]);
+        m->buffers[i] = (wf_buffer_place){.at = m->groups[part_of[i]].at, .end = m->limits.pool.parts[part_of[i]].bytes, .token = part->token, .logit_row = part->logit_row};
+    }
+    free(part_of);
+    return WEFT_OK;
+}
+
+#define SMALLER \
+    "lower weft_engine_params.max_batched_tokens, weft_engine_params.n_seqs, weft_engine_params.kv_memory or weft_engine_params.context"
 
 weft_status wf_memory_init(wf_memory *m, wf_dev *dev, const wf_graph *g, const wf_plan *p, const wf_limits *l)
 {
     *m = (wf_memory){.g = g, .p = p, .limits = *l};
     wf_arena_init(&m->steps, dev, "activations", SMALLER);
-    wf_arena_init(&m->kv, dev, l->pool.bytes ? "KV cache and activations" : "KV cache", SMALLER);
-    for (size_t v = 0; v < g->n_values; v++)
-        if (g->values[v].kind == WF_VALUE_KV) m->n_pools = WF_MAX(m->n_pools, (size_t)g->values[v].id + 1);
+    wf_arena_init(&m->kv, dev, l->pool.n ? "KV cache and activations" : "KV cache", SMALLER);
+    m->n_pools = count_pools(g);
     m->buffers = wf_calloc(p->n_buffers, sizeof *m->buffers);
-    m->from_end = wf_calloc(p->n_buffers, sizeof *m->from_end);
     m->pools = wf_calloc(m->n_pools, sizeof *m->pools);
     m->groups = wf_calloc(m->n_pools + 1, sizeof *m->groups);
-    if (!m->buffers || !m->from_end || !m->pools || !m->groups) return WEFT_ERR_NOMEM;
+    if (!m->buffers || !m->pools || !m->groups) return WEFT_ERR_NOMEM;
     WF_TRY(reserve_kv(m));
-    return reserve_buffers(m);
+    return l->pool.n ? locate_buffers(m) : reserve_buffers(m);
 }
 
 weft_status wf_memory_commit(wf_memory *m)
@@ -135,7 +237,6 @@ void wf_memory_free(wf_memory *m)
     wf_arena_free(&m->steps);
     wf_arena_free(&m->kv);
     free(m->buffers);
-    free(m->from_end);
     free(m->pools);
     free(m->groups);
 }
@@ -143,7 +244,7 @@ void wf_memory_free(wf_memory *m)
 uint64_t wf_memory_kv(const wf_memory *m)
 {
     const wf_limits *l = &m->limits;
-    return wf_arena_bytes(&m->kv) - (l->pool.bytes ? wf_unified_pool_step_bytes(&l->pool, l->step_tokens, l->logit_rows) : 0);
+    return l->pool.n ? wf_limits_guaranteed_pages(l) * wf_page_bytes(m->g) : wf_arena_bytes(&m->kv);
 }
 
 uint64_t wf_memory_activations(const wf_memory *m)
@@ -155,10 +256,8 @@ uint64_t wf_memory_activations(const wf_memory *m)
 
 wf_view wf_memory_buffer(const wf_memory *m, int32_t buffer, uint32_t rows, uint32_t logits)
 {
-    wf_region r = m->buffers[buffer];
-    const wf_unified_pool *s = &m->limits.pool;
-    if (!s->bytes) return (wf_view){.buf = wf_arena_buf(&m->steps, r), .offset = r.offset};
-    return (wf_view){.buf = wf_arena_buf(&m->kv, r), .offset = r.offset + s->bytes - rows * m->from_end[buffer][0] - logits * m->from_end[buffer][1]};
+    const wf_buffer_place *b = &m->buffers[buffer];
+    return (wf_view){.buf = wf_arena_buf(m->limits.pool.n ? &m->kv : &m->steps, b->at), .offset = b->at.offset + b->end - rows * b->token - logits * b->logit_row};
 }
 
 wf_view wf_memory_pool(const wf_memory *m, const wf_value *v, uint32_t rows, uint32_t logits)
@@ -181,8 +280,8 @@ weft_status wf_memory_copy(const wf_memory *m, wf_queue *q, int32_t page, bool o
     return WEFT_OK;
 }
 
-weft_status wf_memory_poison(const wf_memory *m, wf_queue *q)
+weft_status wf_memory_fill(const wf_memory *m, wf_queue *q, uint32_t pattern)
 {
-    for (size_t i = 0; i < m->kv.n_slabs; i++) WF_TRY(wf_fill(q, m->kv.slabs[i].buf, 0, m->kv.slabs[i].size & ~3ull, 0x7e007e00u));
+    for (size_t i = 0; i < m->kv.n_slabs; i++) WF_TRY(wf_fill(q, m->kv.slabs[i].buf, 0, m->kv.slabs[i].size & ~3ull, pattern));
     return wf_finish(q);
 }

@@ -19,8 +19,23 @@ static bool can_run(const wf_bind_to *to, const wf_call *c, enum wf_op op, int v
     return wf_can_use(to->dev, &as, variant);
 }
 
-static bool can_run_piece(const wf_bind_to *to, const wf_call *c, enum wf_op op, int variant)
+static void add_workspace(const wf_bind_to *to, wf_call *c, int out, uint32_t cols)
 {
+    if (!c->out[out].buf) c->out[out] = (wf_view){.buf = c->in[WF_GEMM_X].buf, .rows = c->in[WF_GEMM_X].rows, .cols = cols, .stride = cols, .dtype = (uint8_t)to->dev->act};
+}
+
+/* With the workspaces that were omitted, for kernels that take them can run if they are asked for by name. */
+static wf_call with_workspaces(const wf_bind_to *to, const wf_call *c)
+{
+    wf_call whole = *c;
+    if (c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf) add_workspace(to, &whole, WF_GEMM_NORM_WS, c->in[WF_GEMM_X].cols);
+    if (c->op == WF_OP_GEMM && (c->p.silu || c->p.rope)) add_workspace(to, &whole, WF_GEMM_GEMM_WS, c->in[WF_GEMM_W].rows);
+    return whole;
+}
+
+static bool can_run_piece(const wf_bind_to *to, const wf_call *call, enum wf_op op, int variant)
+{
+    const wf_call whole = with_workspaces(to, call), *c = &whole;
     bool norm = c->op == WF_OP_GEMM && c->in[WF_GEMM_NORM].buf, more = c->op == WF_OP_GEMM && (c->p.silu || c->p.rope);
     const bool there[] = {[WF_PIECE_WHOLE] = true, [WF_PIECE_NORM] = norm, [WF_PIECE_REST] = norm, [WF_PIECE_PRODUCT] = norm || more, [WF_PIECE_AFTER] = more};
     for (size_t i = 0; i < WF_LEN(there); i++) {

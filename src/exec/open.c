@@ -108,7 +108,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, co
 {
     wf_exec *e = wf_calloc(1, sizeof *e);
     if (!e) return WEFT_ERR_NOMEM;
-    *e = (wf_exec){.dev = dev, .g = g, .plans = p, .limits = *l, .can_sample = true, .to.weights = views};
+    *e = (wf_exec){.dev = dev, .g = g, .plans = p, .limits = *l, .can_sample = true, .only = WF_BY_BUCKET, .to.weights = views};
     weft_status s = wf_profile_init(&e->stats.ops, most_commands(p), wf_ridge(dev->info.type));
     if (s == WEFT_OK) s = wf_memory_init(&e->mem, dev, g, &p->list[0], l);
     if (s == WEFT_OK) s = reserve_arrays(e);
@@ -192,5 +192,10 @@ uint64_t wf_exec_scratch_bytes(const wf_exec *e)
 
 weft_status wf_exec_poison(wf_exec *e)
 {
-    return wf_memory_poison(&e->mem, e->queues[0]);
+    return wf_memory_fill(&e->mem, e->queues[0], 0x7e007e00u); /* NaN, twice, in F16 */
+}
+
+weft_status wf_exec_fill_kv(wf_exec *e)
+{
+    return wf_memory_fill(&e->mem, e->queues[0], 0x2c002a00u); /* 1/16 and 3/64 */
 }

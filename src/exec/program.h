@@ -78,9 +78,6 @@ weft_status wf_programs_bind(wf_bind_to *to, wf_program *list, size_t n, bool *c
 void wf_kernels_free(wf_bind_to *to);
 
 /* The tokens, or rows of logits, that a command computes in a step. */
-typedef struct wf_range {
-    uint32_t first, count;
-} wf_range;
 wf_range wf_command_range(const wf_command *c, const wf_step_shape *st);
 /* The call for these rows of a step. */
 void wf_command_call(const wf_bind_to *to, const wf_command *c, const wf_step_shape *st, wf_range rows, wf_call *out);

@@ -1,6 +1,9 @@
 /* filters_text: filters of strings. What is no string is made one first, as jinja2 does. */
 #include "jinja/internal.h"
 
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
 #include <utf8proc.h>
 
 static wf_jvalue filter_trim(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
@@ -89,6 +92,80 @@ static wf_jvalue filter_wordcount(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
     return wf_jint(n);
 }
 
+static wf_jvalue filter_center(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    wf_jvalue args[] = {wf_jgiven(a->v[0]) ? a->v[0] : wf_jint(80), {.kind = WF_JABSENT}}, text = wf_jstring(r, wf_jto_str(r, self));
+    return wf_jmethod_find(text, wf_jstr_of("center"))->fn(r, text, &(wf_jargs){.v = args, .n = WF_LEN(args), .frame = a->frame});
+}
+
+/* Cut at a space, unless killwords, where it is longer than length by more than leeway. */
+static wf_jvalue filter_truncate(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    wf_jstr s = wf_jto_str(r, self), end = wf_jgiven(a->v[2]) ? wf_jarg_str(r, a->v[2], "end") : wf_jstr_of("...");
+    bool fixed = wf_jgiven(a->v[3]) && a->v[3].kind != WF_JNONE;
+    int64_t length = wf_jarg_int(r, a->v[0], 255, "length"), leeway = fixed ? wf_jarg_int(r, a->v[3], 5, "leeway") : 5, of_end = (int64_t)wf_jstr_count(end);
+    if (length < of_end || leeway < 0) wf_jfail(r, WEFT_ERR_ARG, "truncate needs a length of at least that of its end, and a leeway of at least 0");
+    wf_jstep(r, s.len / 16);
+    if ((int64_t)wf_jstr_count(s) <= length || (int64_t)wf_jstr_count(s) - length <= leeway) return wf_jstring(r, s);
+    size_t cut = wf_jstr_offset(s, (size_t)(length - of_end)), space = cut;
+    while (space && s.p[space - 1] != ' ') space--;
+    if (space && !wf_jarg_true(a->v[1], false)) cut = space - 1;
+    wf_jbuf b = {.r = r};
+    wf_jbuf_str(&b, wf_jstr_sub(s, 0, cut));
+    wf_jbuf_str(&b, end);
+    return wf_jstring(r, wf_jbuf_take(&b));
+}
+
+/* Text in place of a byte, with the byte's origin. */
+static void put_for(wf_jbuf *b, wf_jstr s, size_t at, const char *text)
+{
+    wf_jbuf_add(b, text, strlen(text), s.marks ? s.marks[at] : s.data);
+}
+
+/* The result is a plain string: jinja2's is of a kind that escapes what is added to it. */
+static wf_jvalue filter_escape(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    static const char marks[] = "&<>\"'", *const names[] = {"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+    wf_jstr s = wf_jto_str(r, self);
+    wf_jbuf b = {.r = r};
+    (void)a;
+    for (size_t at = 0; at < s.len; at++) {
+        const char *mark = s.p[at] ? strchr(marks, s.p[at]) : NULL;
+        if (mark) put_for(&b, s, at, names[mark - marks]);
+        else wf_jbuf_str(&b, wf_jstr_sub(s, at, at + 1));
+    }
+    return wf_jstring(r, wf_jbuf_take(&b));
+}
+
+/* Of a path; an entry's key or value has %2F for a slash and + for a space. */
+static void put_quoted(wf_jbuf *b, wf_jstr s, bool entry)
+{
+    char code[4];
+    for (size_t at = 0; at < s.len; at++) {
+        uint8_t c = (uint8_t)s.p[at];
+        bool plain = c < 128 && (isalnum(c) || (c && strchr("_.-~", c)) || (c == '/' && !entry));
+        snprintf(code, sizeof code, "%%%02X", c);
+        if (plain) wf_jbuf_str(b, wf_jstr_sub(s, at, at + 1));
+        else put_for(b, s, at, entry && c == ' ' ? "+" : code);
+    }
+}
+
+static wf_jvalue filter_urlencode(wf_jrun *r, wf_jvalue self, const wf_jargs *a)
+{
+    wf_jbuf b = {.r = r};
+    (void)a;
+    if (wf_jis_list(self)) wf_jfail(r, WEFT_ERR_ARG, "urlencode needs a text or a dictionary");
+    if (self.kind != WF_JDICT) return put_quoted(&b, wf_jto_str(r, self), false), wf_jstring(r, wf_jbuf_take(&b));
+    const wf_jlist *keys = wf_jiterate(r, self);
+    for (size_t i = 0; i < keys->n; i++) {
+        if (i) wf_jbuf_text(&b, "&");
+        put_quoted(&b, wf_jto_str(r, keys->v[i]), true);
+        wf_jbuf_text(&b, "=");
+        put_quoted(&b, wf_jto_str(r, wf_jitem(r, self, keys->v[i])), true);
+    }
+    return wf_jstring(r, wf_jbuf_take(&b));
+}
+
 const wf_jbuiltin wf_jfilters_text[] = {
     {"trim", filter_trim, {"chars"}, 0, false},
     {"upper", filter_upper, {NULL}, 0, false},
@@ -98,6 +175,11 @@ const wf_jbuiltin wf_jfilters_text[] = {
     {"replace", filter_replace, {"old", "new", "count"}, 2, false},
     {"indent", filter_indent, {"width", "first", "blank"}, 0, false},
     {"format", filter_format, {NULL}, 0, true},
+    {"center", filter_center, {"width"}, 0, false},
+    {"truncate", filter_truncate, {"length", "killwords", "end", "leeway"}, 0, false},
+    {"escape", filter_escape, {NULL}, 0, false},
+    {"e", filter_escape, {NULL}, 0, false},
+    {"urlencode", filter_urlencode, {NULL}, 0, false},
     {"wordcount", filter_wordcount, {NULL}, 0, false},
 };
 const size_t wf_jn_filters_text = WF_LEN(wf_jfilters_text);

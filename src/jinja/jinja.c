@@ -47,8 +47,7 @@ static void own_roles(wf_jrun *r, wf_jvalue messages)
 
 static wf_jstr data_text(wf_jrun *r, const char *s)
 {
-    for (size_t i = 0, len = strlen(s), n; i < len; i += n)
-        if (!(n = wf_utf8_len(s + i, len - i))) wf_jfail_plain(r, WEFT_ERR_ARG, "a message is no valid UTF-8");
+    if (s[wf_utf8_valid(s, strlen(s))]) wf_jfail_plain(r, WEFT_ERR_ARG, "a message is no valid UTF-8");
     return (wf_jstr){.p = s, .len = strlen(s), .data = true};
 }
 

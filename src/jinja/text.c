@@ -18,10 +18,36 @@ static uint32_t other_case(uint32_t c, bool upper, bool title)
     return (uint32_t)(upper ? (title ? utf8proc_totitle(u) : utf8proc_toupper(u)) : utf8proc_tolower(u));
 }
 
-static void add_char(wf_jbuf *b, wf_jstr from, size_t at, uint32_t c)
+static const struct {
+    uint32_t c;
+    const char *upper, *title;
+} special[] = {
+#define X(c, upper, title) {c, upper, title},
+#include "jinja/casing.def"
+#undef X
+};
+
+/* What the character becomes where that is several; NULL: it is one. Sorted by character. */
+static const char *several(uint32_t c, bool upper, bool title)
 {
-    char text[4];
-    wf_jbuf_add(b, text, wf_jchar_put(c, text), from.marks ? from.marks[at] : from.data);
+    size_t lo = 0, hi = WF_LEN(special);
+    if (!upper) return c == 0x130 ? "i\xcc\x87" : NULL;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (special[mid].c < c) lo = mid + 1;
+        else hi = mid;
+    }
+    if (lo == WF_LEN(special) || special[lo].c != c) return NULL;
+    return title ? special[lo].title : special[lo].upper;
+}
+
+/* The character at `at` of from, c, in another case. */
+static void add_cased(wf_jbuf *b, wf_jstr from, size_t at, uint32_t c, bool upper, bool title)
+{
+    char one[4];
+    const char *text = several(c, upper, title);
+    size_t n = text ? strlen(text) : wf_jchar_put(other_case(c, upper, title), one);
+    wf_jbuf_add(b, text ? text : one, n, from.marks ? from.marks[at] : from.data);
 }
 
 wf_jstr wf_jstr_case(wf_jrun *r, wf_jstr s, enum wf_jcase how)
@@ -33,7 +59,7 @@ wf_jstr wf_jstr_case(wf_jrun *r, wf_jstr s, enum wf_jcase how)
         bool first = how == WF_JCAPITALIZE ? !at : !inside;
         bool upper = how == WF_JUPPER || (how != WF_JLOWER && first);
         inside = is_cased(c);
-        add_char(&b, s, at, other_case(c, upper, how != WF_JUPPER));
+        add_cased(&b, s, at, c, upper, how != WF_JUPPER);
     }
     return wf_jbuf_take(&b);
 }
@@ -50,7 +76,8 @@ wf_jstr wf_jstr_title(wf_jrun *r, wf_jstr s)
     for (size_t at = 0, n; at < s.len; at += n) {
         uint32_t c = wf_jchar(s.p + at, &n);
         bool gap = begins_word(c);
-        add_char(&b, s, at, gap ? c : other_case(c, first, false));
+        if (gap) wf_jbuf_str(&b, wf_jstr_sub(s, at, at + n));
+        else add_cased(&b, s, at, c, first, false);
         first = gap;
     }
     return wf_jbuf_take(&b);

@@ -30,7 +30,7 @@ static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
     wf_target quiet = *t;
     wf_load_run r = {0};
     wf_request_specs few = {specs->list, WF_MIN(p.n_warmups, specs->n), 0};
-    if (!few.n || t->unreachable[0]) return WEFT_OK;
+    if (!few.n) return WEFT_OK;
     p.no_bar = true;
     p.rate = HUGE_VAL;
     p.seed ^= 0x5eed; /* different prompts, so that the prefix cache does not hold the measured ones */
@@ -39,16 +39,6 @@ static weft_status warm_up(const wf_target *t, const wf_request_specs *specs)
     if (!s) s = wf_load_run_execute(&r, &quiet, p.max_concurrency);
     wf_load_run_free(&r);
     return s;
-}
-
-/* The server cannot be reached: every request fails with the same reason. */
-static void fail_all(wf_load_run *r, const char *why)
-{
-    for (size_t i = 0; i < r->n; i++) {
-        wf_transaction_fail(&r->x[i], "%s", why);
-        r->x[i].ended = true;
-    }
-    r->n_ended = r->n;
 }
 
 /* Counts finished requests only: after Ctrl-C the result of the others is unknown. */
@@ -122,9 +112,7 @@ static int run_benchmark(wf_target *t)
     weft_status s = wf_prompts_make(t, p->n, &specs);
     if (!s) s = warm_up(t, &specs);
     if (!s) s = wf_load_run_init(&r, t, &specs);
-    if (!s && t->unreachable[0])
-        fail_all(&r, t->unreachable);
-    else if (!s)
+    if (!s)
         s = p->n_large ? run_both(t, &specs, &r, &without, &with) : wf_load_run_execute(&r, t, p->max_concurrency);
     int rc = s ? say_error() : report(t, &r, &without, &with);
     waits_free(&without);
@@ -140,9 +128,11 @@ int wf_client_run(const wf_client_params *p)
     if (curl_global_init(CURL_GLOBAL_DEFAULT))
         return fprintf(stderr, "weft: error: cannot initialise libcurl\n"), EXIT_NONE;
     weft_status s = wf_target_open(p, &t);
+    if (!s && t.unreachable[0])
+        s = wf_fail(WEFT_ERR_IO, "no server answers at %s: %s; `weft serve MODEL` starts one, and --port, --host or --base-url name another", p->base_url, t.unreachable);
     if (!s && p->save) s = wf_result_json_check(&t); /* fail before minutes of measuring, not after */
     bool random = p->dataset == WF_DATASET_RANDOM;
-    if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO && !t.unreachable[0])
+    if (!s && random && !t.pool && !p->chat && p->prompts == WF_PROMPTS_AUTO)
         note(p, "the server has no /tokenize endpoint: prompts are made of words, and their lengths in tokens "
                 "are approximate");
     int rc = s ? say_error() : run_benchmark(&t);

@@ -120,13 +120,47 @@ static weft_status collect(replay *r)
     return s;
 }
 
+static weft_status submit_due(replay *r)
+{
+    for (; is_due(r); r->next++) WF_TRY(submit(r, r->next));
+    return WEFT_OK;
+}
+
+/* ---- a start in one moment ------------------------------------------------------------------- */
+
+/* Between two steps of the engine, which sees what came once this returns. */
+static void on_gate(void *user, const struct weft_event *ev)
+{
+    replay *r = user;
+    if (ev->kind != WEFT_EVENT_DONE) return;
+    r->start_ns = wf_now_ns();
+    weft_status s = ev->status ? ev->status : submit_due(r);
+    pthread_mutex_lock(&r->lock);
+    if (s && !r->status) {
+        r->status = s;
+        wf_copy(r->message, sizeof r->message, ev->status ? ev->message : wf_error());
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* A prompt of one token runs before, and its end submits the others. */
+static weft_status pass_gate(replay *r)
+{
+    struct weft_request *gate = NULL;
+    struct weft_request_params rp = {.tokens = r->prompt, .n_tokens = 1, .prefill_only = true, .on_event = on_gate, .user = r};
+    WF_TRY(weft_submit(r->e, &rp, &gate));
+    weft_wait(gate, 0);
+    weft_request_free(gate); /* waits for the callback */
+    return collect(r);
+}
+
+/* ---- the run ----------------------------------------------------------------------------------- */
+
 static weft_status feed(replay *r)
 {
+    if (r->p->together) WF_TRY(pass_gate(r));
     while (r->n_freed < r->p->n) {
-        while (is_due(r)) {
-            WF_TRY(submit(r, r->next));
-            r->next++;
-        }
+        WF_TRY(submit_due(r));
         wait_a_little(r);
         WF_TRY(collect(r));
         if (r->p->on_progress) r->p->on_progress(r->p->user, r->n_freed);

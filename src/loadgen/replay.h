@@ -14,6 +14,7 @@ typedef struct wf_replay_params {
     size_t n;
     const double *at;   /* arrival times in seconds; NULL: all at the start */
     size_t window;      /* most requests submitted at once if at is NULL; 0: all */
+    bool together;      /* the engine sees all of the first window before it begins one; at NULL */
     uint32_t n_vocab;   /* prompts are random ids below n_vocab */
     uint64_t seed;      /* different seeds give prompts that share no KV pages */
     bool (*stop)(void); /* true: cancel running requests and return */

@@ -192,7 +192,7 @@ void wf_target_setup(const wf_target *t, CURL *c, const char *url)
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT, (long)WF_MIN(t->p->timeout_s, CONNECT_S));
     curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)t->p->timeout_s);
-    curl_easy_setopt(c, CURLOPT_USERAGENT, "weft-bench/" WEFT_VERSION);
+    curl_easy_setopt(c, CURLOPT_USERAGENT, "weft-bench/" WF_VERSION);
     if (is_loopback(url)) curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     if (t->p->insecure)
         curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L),
@@ -207,7 +207,9 @@ weft_status wf_target_open(const wf_client_params *p, wf_target *t)
     WF_TRY(make_headers(t));
     WF_TRY(find_model(t));
     bool ids = p->dataset != WF_DATASET_CUSTOM && p->prompts != WF_PROMPTS_WORDS && !p->chat;
-    return ids ? find_ids(t) : WEFT_OK;
+    if (ids) return find_ids(t);
+    if (p->model) json_decref(query(t, "/health", NULL)); /* nobody has been asked yet: is there anybody? */
+    return WEFT_OK;
 }
 
 void wf_target_close(wf_target *t)

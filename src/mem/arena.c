@@ -38,7 +38,7 @@ weft_status wf_arena_commit(wf_arena *a)
 {
     uint64_t memory = a->dev->info.memory;
     if (memory && wf_arena_bytes(a) > memory)
-        return wf_fail(WEFT_ERR_NOMEM, "%s: need %.2f GiB, %s has %.2f GiB in all; use a smaller model, format or context (-c)", a->what,
+        return wf_fail(WEFT_ERR_NOMEM, "%s: need %.2f GiB, %s has %.2f GiB in all; use a smaller model, format or context (weft_engine_params.context)", a->what,
                        wf_arena_bytes(a) / 0x1p30, a->dev->info.name, memory / 0x1p30);
     for (size_t i = 0; i < a->n_slabs; i++) {
         weft_status s = wf_buf_create(a->dev, a->slabs[i].size, &a->slabs[i].buf);

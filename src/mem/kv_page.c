@@ -46,6 +46,12 @@ void wf_pages_free(wf_pages *p)
     *p = (wf_pages){0};
 }
 
+uint64_t wf_pages_bytes(uint32_t n)
+{
+    const wf_pages *p = NULL;
+    return n * (uint64_t)(sizeof *p->list + sizeof *p->place + sizeof *p->order) + n / 8;
+}
+
 /* Free pages among the places from `from` on. */
 static uint32_t count_free(const wf_pages *p, uint32_t from)
 {

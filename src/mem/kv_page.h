@@ -35,6 +35,7 @@ typedef struct wf_pages {
 /* n pages, all free. shuffle 0: allocated in ascending order; otherwise the guaranteed pages come in a random order that
  * this seed determines (tests). */
 weft_status wf_pages_init(wf_pages *p, uint32_t n, uint32_t guaranteed, uint64_t shuffle);
+uint64_t wf_pages_bytes(uint32_t n); /* of host memory that this takes */
 /* Allocates `count` pages below `limit` (at least `guaranteed`), each with one reference. All or nothing: false if fewer
  * are available. */
 bool wf_pages_alloc(wf_pages *p, uint32_t count, uint32_t limit, int32_t *out);

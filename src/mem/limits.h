@@ -16,7 +16,7 @@ typedef struct wf_limits {
 /* Pages that exist in a step with this many tokens and rows of logits. */
 static inline uint32_t wf_limits_pages(const wf_limits *l, uint32_t tokens, uint32_t logits)
 {
-    return l->pool.bytes ? (uint32_t)WF_MIN(wf_unified_pool_pages(&l->pool, tokens, logits), l->pages) : l->pages;
+    return l->pool.n ? (uint32_t)WF_MIN(wf_unified_pool_pages(&l->pool, tokens, logits), l->pages) : l->pages;
 }
 
 static inline uint32_t wf_limits_held_pages(const wf_limits *l)

@@ -39,6 +39,12 @@ weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens)
     return WEFT_OK;
 }
 
+uint64_t wf_prefix_bytes(uint32_t pages, uint32_t page_tokens)
+{
+    const wf_prefix *x = NULL;
+    return pages * (uint64_t)(page_tokens * sizeof *x->tokens + 2 * sizeof *x->buckets + sizeof *x->entries);
+}
+
 void wf_prefix_free(wf_prefix *x)
 {
     free(x->tokens);
@@ -66,11 +72,4 @@ uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, int
     *bucket = page;
     wf_pages_cache(x->pages, page);
     return x->last;
-}
-
-bool wf_prefix_forget(wf_prefix *x, uint64_t *block, const int32_t *tokens)
-{
-    int32_t page = wf_prefix_find(x, *block, tokens, block);
-    if (page >= 0) wf_pages_uncache(x->pages, page);
-    return page >= 0;
 }

@@ -28,14 +28,13 @@ typedef struct wf_prefix {
 
 /* Installs itself as on_evict of `pages`, which must outlive it and must not move. */
 weft_status wf_prefix_init(wf_prefix *x, wf_pages *pages, uint32_t page_tokens);
+uint64_t wf_prefix_bytes(uint32_t pages, uint32_t page_tokens); /* of host memory that this takes */
 /* Finds the page with these page_tokens tokens after block `parent` (0: at the start of the sequence) and sets *block to
  * its id; -1 if it is not cached. Takes no reference. */
 int32_t wf_prefix_find(const wf_prefix *x, uint64_t parent, const int32_t *tokens, uint64_t *block);
 /* Caches `page`, which now holds these tokens, and returns the block id. If another page has the same content, that one
  * stays cached, `page` does not, and the id is the same. Copies the tokens. */
 uint64_t wf_prefix_add(wf_prefix *x, uint64_t parent, const int32_t *tokens, int32_t page);
-/* Forgets the page with these tokens after *block, and sets *block to its id; false: it is not cached. */
-bool wf_prefix_forget(wf_prefix *x, uint64_t *block, const int32_t *tokens);
 void wf_prefix_free(wf_prefix *x);
 
 #endif

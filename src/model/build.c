@@ -440,7 +440,7 @@ static void check_all_used(wf_builder *b)
     }
 }
 
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool stack_weights, uint32_t context,
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, enum wf_stacking stack_weights, uint32_t context,
                            uint32_t page_tokens, wf_graph *graph, wf_weights *weights)
 {
     wf_builder b = {.file = f, .hp = hp, .graph = graph, .weights = weights, .act = act, .stack_weights = stack_weights, .context = context,

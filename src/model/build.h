@@ -27,7 +27,8 @@ uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n)
 /* ---- rope_table.c ---- */
 
 enum wf_rope_table { WF_ROPE_NONE, WF_ROPE_LOCAL, WF_ROPE_ALL }; /* no rotation; that of layers with a window; that of the others */
-/* [context, n_rot] pairs (cos, sin), computed in double on the host: more accurate than any device's sin(), and one load per row. */
+/* [context, n_rot] pairs (cos, sin), computed in double on the host, once they are uploaded: more accurate than any device's sin(), and one load per
+ * row. */
 int32_t wf_build_rope_table(wf_builder *b, enum wf_rope_table how);
 
 #endif

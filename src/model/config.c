@@ -17,6 +17,7 @@ typedef struct reader {
     const wf_arch *arch;
     const float **rope;
     uint32_t *n_rope;
+    float rotated; /* part of each head */
 } reader;
 
 static const char *key(const reader *r, char buf[96], const char *name)
@@ -59,8 +60,9 @@ static weft_status copy_number(const reader *r, const json_t *from, const wf_fol
     uint32_t u = row->missing > 0 ? (uint32_t)row->missing : 0;
     const json_t *v = row->theirs ? json_object_get(from, row->theirs) : NULL;
     bool absent = !v || json_is_null(v);
-    if (absent && row->missing == WF_KEY_REQUIRED) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs);
-    if (absent && row->missing == 0) return WEFT_OK;
+    if (v && absent && row->null_is_0) f = 0, u = 0;
+    else if (absent && row->missing == WF_KEY_REQUIRED) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing", row->theirs);
+    else if (absent && row->missing == 0) return WEFT_OK;
     WF_TRY(absent ? WEFT_OK : row->real ? wf_json_float(from, row->theirs, &f) : wf_json_u32(from, row->theirs, &u));
     return row->real ? wf_folder_f32(r->g, key(r, k, row->ours), f) : wf_folder_u32(r->g, key(r, k, row->ours), u);
 }
@@ -74,21 +76,38 @@ static weft_status copy_numbers(const reader *r)
     return WEFT_OK;
 }
 
-/* A sliding window changes nothing in a context that fits it, so it bounds the context. Qwen switches it off by a key of its own. */
+/* Has one of the layers a sliding window? Qwen 2 and SmolLM 3 say so by keys of their own, of which use_sliding_window is false where it is missing. */
+static weft_status has_local(const reader *r, uint32_t *window, bool *out)
+{
+    uint32_t first = 0, layers = 1;
+    json_t *types, *one;
+    size_t i;
+    *out = false;
+    WF_TRY(wf_json_u32(r->config, "sliding_window", window));
+    WF_TRY(wf_json_bool(r->config, "use_sliding_window", out));
+    WF_TRY(wf_json_u32(r->config, "max_window_layers", &first));
+    WF_TRY(wf_json_u32(r->config, "num_hidden_layers", &layers));
+    WF_TRY(wf_json_array(r->config, "layer_types", &types));
+    bool any = !types && first < layers;
+    json_array_foreach(types, i, one) any |= json_is_string(one) && !strcmp(json_string_value(one), "sliding_attention");
+    *out &= any;
+    return WEFT_OK;
+}
+
+/* A window changes nothing in a context that fits it: where the graph has none, longer ones are not run. */
 static weft_status copy_context(const reader *r)
 {
     char k[96];
     const wf_folder_key *own = own_row(r, context_row.ours), *row = own ? own : &context_row;
     uint32_t context = row->missing > 0 ? (uint32_t)row->missing : 0, window = UINT32_MAX;
-    bool used = true;
+    bool local;
     WF_TRY(wf_json_u32(r->config, row->theirs, &context));
-    WF_TRY(wf_json_u32(r->config, "sliding_window", &window));
-    WF_TRY(wf_json_bool(r->config, "use_sliding_window", &used));
-    used &= !r->arch->keys || !r->arch->keys->windows;
+    WF_TRY(has_local(r, &window, &local));
     if (!context) return wf_fail(WEFT_ERR_FORMAT, "'%s' is missing or 0", row->theirs);
-    if (used && window < context) {
-        wf_log(WEFT_LOG_WARN, "the model attends to the last %u tokens (sliding_window): its context of %u is cut to that", window, context);
+    if (local && !(r->arch->keys && r->arch->keys->windows) && window < context) {
+        wf_log(WEFT_LOG_WARN, "layers of the model attend to the last %u tokens (sliding_window), which weft does not compute for %s: its context of %u is cut to that", window, r->arch->name, context);
         context = window;
+        WF_TRY(wf_folder_u32(r->g, key(r, k, "attention.longest_context"), window));
     }
     return wf_folder_u32(r->g, key(r, k, "context_length"), context);
 }
@@ -150,13 +169,15 @@ static weft_status positive(const json_t *o, const char *name, float *out)
     return isfinite(*out) && *out > 0 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'%s' of the RoPE scaling is missing or not positive", name);
 }
 
+/* Of the part that rotates. */
 static weft_status head_pairs(const reader *r, uint32_t *pairs)
 {
     uint32_t hidden = 0, heads = 0, dim = 0;
     WF_TRY(wf_json_u32(r->config, "hidden_size", &hidden));
     WF_TRY(wf_json_u32(r->config, "num_attention_heads", &heads));
     WF_TRY(wf_json_u32(r->config, "head_dim", &dim));
-    *pairs = (dim ? dim : heads ? hidden / heads : 0) / 2;
+    if (!dim && heads) dim = hidden / heads;
+    *pairs = (uint32_t)(dim * r->rotated) / 2;
     return *pairs && *pairs <= MAX_PAIRS ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "heads of %u elements cannot be rotated", 2 * *pairs);
 }
 
@@ -250,19 +271,30 @@ static weft_status read_longrope(const reader *r, const json_t *o)
     return push_factors(r, o, "short_factor", "rope_factors_short.weight");
 }
 
+static weft_status copy_rotated(const reader *r)
+{
+    char k[96];
+    uint32_t pairs;
+    if (r->rotated == 1) return WEFT_OK;
+    WF_TRY(head_pairs(r, &pairs));
+    return wf_folder_u32(r->g, key(r, k, "rope.dimension_count"), 2 * pairs);
+}
+
 /* rope_parameters holds all of it since transformers 5; before, rope_scaling holds what differs from plain rotation. */
 static weft_status read_rope(const reader *r)
 {
     json_t *o, *newer;
-    float base = 10000;
+    const float own = r->arch->keys ? r->arch->keys->rope_base : 0;
+    float base = own > 0 ? own : 10000;
     const char *type = NULL;
+    WF_TRY(copy_rotated(r));
     WF_TRY(wf_json_object(r->config, "rope_scaling", &o));
     WF_TRY(wf_json_object(r->config, "rope_parameters", &newer));
     const json_t *with_base = r->config;
     if (newer && json_object_get(newer, "full_attention")) WF_TRY(wf_json_object(newer, "full_attention", &newer)); /* Gemma 3 has two */
     if (newer && json_object_get(newer, "rope_theta")) with_base = newer;
     if (newer) o = newer;
-    WF_TRY(copy_number(r, with_base, &(wf_folder_key){"rope_theta", "rope.freq_base", true, 0}));
+    WF_TRY(copy_number(r, with_base, &(wf_folder_key){"rope_theta", "rope.freq_base", true, own}));
     WF_TRY(wf_json_float(with_base, "rope_theta", &base));
     if (!(base > 0)) return wf_fail(WEFT_ERR_FORMAT, "'rope_theta' is not positive");
     if (o) WF_TRY(wf_json_str(o, "type", &type));
@@ -304,17 +336,23 @@ static weft_status check_activation(const reader *r)
     return wf_fail(WEFT_ERR_UNSUPPORTED, "'%s' is '%.32s'; weft computes %s for this architecture", key, act, known);
 }
 
-static weft_status check_rest(const reader *r)
+static weft_status check_rotated(reader *r)
 {
-    float partial = 1;
     json_t *rope;
+    r->rotated = 1;
+    WF_TRY(wf_json_float(r->config, "partial_rotary_factor", &r->rotated));
+    WF_TRY(wf_json_object(r->config, "rope_parameters", &rope));
+    if (rope) WF_TRY(wf_json_float(rope, "partial_rotary_factor", &r->rotated));
+    bool partial = r->arch->keys && r->arch->keys->partial;
+    if (r->rotated != 1 && !partial) return wf_fail(WEFT_ERR_UNSUPPORTED, "'partial_rotary_factor' is %g; weft rotates whole heads in this architecture", r->rotated);
+    return r->rotated > 0 && r->rotated <= 1 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "'partial_rotary_factor' is %g, want more than 0 and at most 1", r->rotated);
+}
+
+static weft_status check_rest(reader *r)
+{
     WF_TRY(check_quantisation(r));
     WF_TRY(check_activation(r));
-    WF_TRY(wf_json_float(r->config, "partial_rotary_factor", &partial));
-    WF_TRY(wf_json_object(r->config, "rope_parameters", &rope));
-    if (rope) WF_TRY(wf_json_float(rope, "partial_rotary_factor", &partial));
-    if (partial != 1) return wf_fail(WEFT_ERR_UNSUPPORTED, "'partial_rotary_factor' is %g; weft rotates whole heads", partial);
-    return WEFT_OK;
+    return check_rotated(r);
 }
 
 /* ---- architecture ---------------------------------------------------------------------------------------- */
@@ -325,7 +363,12 @@ static weft_status find_arch(reader *r)
     WF_TRY(wf_json_array(r->config, "architectures", &list));
     const char *class = json_string_value(json_array_get(list, 0));
     if (!class) return wf_fail(WEFT_ERR_FORMAT, "'architectures' names no class");
-    return wf_arch_of_class(class, &r->arch);
+    WF_TRY(wf_arch_of_class(class, &r->arch));
+    json_t *text;
+    WF_TRY(check_quantisation(r));
+    WF_TRY(wf_json_object(r->config, "text_config", &text));
+    if (text) r->config = text; /* of a model with a vision tower besides */
+    return WEFT_OK;
 }
 
 static weft_status read_config(reader *r, bool *tied)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POOL (1u << 20) /* elements, a multiple of every block */
+#define POOL    (1u << 20) /* elements, a multiple of every block */
+#define ALIGNED 64u        /* and of what is converted to K6 at once */
 
 typedef struct pool {
     int dtype;
@@ -37,6 +38,7 @@ static void normal(float *x, uint64_t k)
 
 static weft_status add(wf_filler *f, const wf_gguf_tensor *t)
 {
+    WF_TRY(wf_stop_now()); /* the encoders of some formats take their time */
     pool p = {.dtype = t->dtype, .k = t->dims[0], .bytes = wf_dtype_bytes((enum wf_dtype)t->dtype, POOL)};
     if (!wf_grow(&f->list, f->n, &f->cap, sizeof p)) return WEFT_ERR_NOMEM;
     float *x = wf_calloc(POOL, sizeof *x);
@@ -71,7 +73,8 @@ void wf_filler_close(wf_filler *f)
 const uint8_t *wf_filler_bytes(const wf_filler *f, const wf_gguf_tensor *t, uint64_t at, uint64_t *n)
 {
     const pool *p = find(f, t);
-    uint64_t block = wf_dtypes[t->dtype].block_bytes, first = wf_random(2, t->offset) % (p->bytes / block) * block;
+    const wf_dtype_info *as = &wf_dtypes[t->dtype];
+    uint64_t unit = WF_MAX(ALIGNED, as->block) / as->block * as->block_bytes, first = wf_random(2, t->offset) % (p->bytes / unit) * unit;
     uint64_t from = (first + at) % p->bytes;
     *n = WF_MIN(*n, p->bytes - from);
     return p->data + from;

@@ -3,7 +3,9 @@
 #include "model/json.h"
 #include "model/model.h"
 #include "model/safetensors.h"
+#include "model/sampling.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +89,11 @@ weft_status wf_folder_u32(wf_gguf *g, const char *key, uint32_t v)
     return add_meta(g, key, WF_GGUF_U32, &v, sizeof v);
 }
 
+weft_status wf_folder_i32(wf_gguf *g, const char *key, int32_t v)
+{
+    return add_meta(g, key, WF_GGUF_I32, &v, sizeof v);
+}
+
 weft_status wf_folder_f32(wf_gguf *g, const char *key, float v)
 {
     return add_meta(g, key, WF_GGUF_F32, &v, sizeof v);
@@ -102,11 +109,28 @@ weft_status wf_folder_bool(wf_gguf *g, const char *key, bool v)
     return add_meta(g, key, WF_GGUF_BOOL, &(uint8_t){v}, 1);
 }
 
+static bool begins(const char *s, const char *with)
+{
+    return !strncmp(s, with, strlen(with));
+}
+
+static bool is_key(const wf_gguf_kv *kv, const char *key)
+{
+    return kv->key.len == strlen(key) && !memcmp(key, kv->key.data, kv->key.len);
+}
+
+static bool has_key(const wf_gguf *g, const char *key)
+{
+    for (size_t i = 0; i < g->n_kv; i++)
+        if (is_key(&g->kv[i], key)) return true;
+    return false;
+}
+
 uint32_t wf_folder_get(const wf_gguf *g, const char *key)
 {
     uint32_t v = 0;
     for (size_t i = 0; i < g->n_kv; i++)
-        if (g->kv[i].type == WF_GGUF_U32 && strlen(key) == g->kv[i].key.len && !memcmp(key, g->kv[i].key.data, g->kv[i].key.len)) memcpy(&v, g->kv[i].data, sizeof v);
+        if (g->kv[i].type == WF_GGUF_U32 && is_key(&g->kv[i], key)) memcpy(&v, g->kv[i].data, sizeof v);
     return v;
 }
 
@@ -169,14 +193,28 @@ static const wf_folder_name *find_in(const wf_folder_name *list, const char *nam
     return NULL;
 }
 
+/* The name of a tensor of text as a model without other parts has it; NULL: it is of such a part. */
+static const char *text_name(const char *name, char buf[256])
+{
+    static const char *const others[] = {"vision_tower.", "model.vision_tower.", "multi_modal_projector.", "model.multi_modal_projector."};
+    for (size_t i = 0; i < WF_LEN(others); i++)
+        if (begins(name, others[i])) return NULL;
+    if (begins(name, "language_model.")) return name + strlen("language_model.");
+    if (!begins(name, "model.language_model.")) return name;
+    snprintf(buf, 256, "model.%s", name + strlen("model.language_model."));
+    return buf;
+}
+
 /* The row of a tensor, the architecture's own before Llama's, and GGUF's name, kept by g; NULL: it is no weight. */
 static weft_status translate(wf_gguf *g, const wf_folder_name *own, const char *name, const wf_folder_name **row, const char **out)
 {
     wf_str numbers[MAX_NUMBERS];
     const char *rest;
-    char ours[96];
+    char ours[96], buf[256];
     size_t n = 0;
-    *row = find_in(own, name, numbers, &rest), *out = NULL;
+    *row = NULL, *out = NULL;
+    if (!(name = text_name(name, buf))) return WEFT_OK;
+    *row = find_in(own, name, numbers, &rest);
     if (!*row) *row = find_in(llama_names, name, numbers, &rest);
     if (*row && !(*row)->ours) return WEFT_OK;
     if (*row) n = fill_in(ours, sizeof ours, (*row)->ours, numbers, rest);
@@ -213,14 +251,49 @@ const wf_safetensor *wf_folder_source(const wf_gguf *g, const char *name)
     return wf_safetensors_find(g->folder->weights, name);
 }
 
-/* A model that ties the output to the embedding table may still store it twice. */
+/* Piece by piece: it may be gigabytes, from a slow disk. */
+static weft_status same_tensor(const wf_gguf_tensor *a, const wf_safetensor *b, bool *same)
+{
+    const uint64_t piece = 4u << 20;
+    *same = a->dtype == b->dtype && a->bytes == b->bytes;
+    for (uint64_t at = 0; *same && at < a->bytes; at += piece) {
+        WF_TRY(wf_stop_now());
+        *same = !memcmp((const uint8_t *)a->data + at, (const uint8_t *)b->data + at, WF_MIN(piece, a->bytes - at));
+    }
+    return WEFT_OK;
+}
+
+/* A model that ties the output to the embedding table may still store it twice. Where the two differ the output is what was trained, as
+ * transformers has it. */
+static weft_status add_tied(wf_gguf *g, const wf_folder_name *names, const wf_safetensor *head)
+{
+    bool same = false;
+    for (size_t i = 0; i < g->n_tensors && !same; i++)
+        if (!strcmp(g->tensors[i].name.data, "token_embd.weight")) WF_TRY(same_tensor(&g->tensors[i], head, &same));
+    if (same) return WEFT_OK;
+    wf_log(WEFT_LOG_WARN, "tie_word_embeddings is true, but lm_head.weight is not the embedding table: it is kept");
+    return add_tensor(g, names, head);
+}
+
+static bool has_vision(const wf_safetensors *w)
+{
+    char buf[256];
+    for (size_t i = 0; i < w->n_tensors; i++)
+        if (!text_name(w->tensors[i].name, buf)) return true;
+    return false;
+}
+
 static weft_status add_tensors(wf_gguf *g, const wf_safetensors *w, const wf_folder_name *names, bool tied)
 {
-    bool head = wf_safetensors_find(w, "lm_head.weight");
+    const wf_safetensor *head = wf_safetensors_find(w, "lm_head.weight");
+    if (!head) head = wf_safetensors_find(w, "language_model.lm_head.weight");
     if (!tied && !head && w->n_tensors) return wf_fail(WEFT_ERR_FORMAT, "tensor 'lm_head.weight' is missing, and tie_word_embeddings is not true");
-    for (size_t i = 0; i < w->n_tensors; i++)
-        if (!tied || strcmp(w->tensors[i].name, "lm_head.weight")) WF_TRY(add_tensor(g, names, &w->tensors[i]));
-    return WEFT_OK;
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        WF_TRY(wf_stop_now());
+        if (!tied || &w->tensors[i] != head) WF_TRY(add_tensor(g, names, &w->tensors[i]));
+    }
+    if (has_vision(w)) wf_log(WEFT_LOG_WARN, "%s has a vision tower, which is left out: it reads text only", g->path);
+    return tied && head ? add_tied(g, names, head) : WEFT_OK;
 }
 
 static weft_status add_rope(wf_gguf *g, const float *factors, uint32_t n)
@@ -252,52 +325,112 @@ static weft_status read_model(wf_gguf *g, wf_safetensors *w)
     return add_rope(g, rope, n_rope);
 }
 
-/* ---- chat template ------------------------------------------------------------------------------------ */
+/* ---- chat templates ----------------------------------------------------------------------------------- */
 
-#define MAX_TEMPLATE (16u << 20)
+#define MAX_TEMPLATE  (16u << 20)
+#define MAX_TEMPLATES 64
+#define MAX_NAME      64
 
-/* One text, or several with names, of which "default" counts. */
-static const char *template_of(const json_t *config)
+typedef struct templates { /* of a folder: the names of those that are not the default, as an array of GGUF holds them */
+    wf_gguf *g;
+    char names[MAX_TEMPLATES * (8 + MAX_NAME)];
+    size_t bytes, n;
+} templates;
+
+/* As llama.cpp's converter names it: letters, digits and _. */
+static size_t clean_name(const char *name, char out[MAX_NAME])
 {
-    const json_t *all = json_object_get(config, "chat_template"), *one;
-    size_t i;
-    json_array_foreach(all, i, one) {
-        const char *name = json_string_value(json_object_get(one, "name"));
-        if (name && !strcmp(name, "default")) return json_string_value(json_object_get(one, "template"));
-    }
-    return json_string_value(all);
+    size_t n = 0;
+    for (; name[n] && n < MAX_NAME; n++) out[n] = (name[n] | 32) >= 'a' && (name[n] | 32) <= 'z' ? name[n] : name[n] >= '0' && name[n] <= '9' ? name[n] : '_';
+    return n;
 }
 
-static weft_status template_of_config(wf_gguf *g, const char *path)
+static weft_status add_template(templates *t, const char *name, const char *text)
 {
-    json_t *config;
+    char key[128], clean[MAX_NAME];
+    size_t n = clean_name(name, clean);
+    if (!strcmp(name, "default")) return wf_folder_str(t->g, "tokenizer.chat_template", text);
+    if (t->n == MAX_TEMPLATES) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has more than %d chat templates", t->g->path, MAX_TEMPLATES);
+    snprintf(key, sizeof key, "tokenizer.chat_template.%.*s", (int)n, clean);
+    memcpy(t->names + t->bytes, &(uint64_t){n}, 8);
+    memcpy(t->names + t->bytes + 8, clean, n);
+    t->bytes += 8 + n, t->n++;
+    return n ? wf_folder_str(t->g, key, text) : wf_fail(WEFT_ERR_FORMAT, "%s has a chat template without a name", t->g->path);
+}
+
+/* One text, or several with names. */
+static weft_status templates_of_config(templates *t, const char *path)
+{
+    json_t *config, *one;
+    size_t i;
     WF_TRY(wf_json_load_file(path, MAX_TEMPLATE, &config));
-    const char *text = template_of(config);
-    weft_status s = text ? wf_folder_str(g, "tokenizer.chat_template", text) : WEFT_OK;
+    const json_t *all = json_object_get(config, "chat_template");
+    weft_status s = json_is_string(all) ? add_template(t, "default", json_string_value(all)) : WEFT_OK;
+    json_array_foreach(all, i, one) {
+        const char *name = json_string_value(json_object_get(one, "name")), *text = json_string_value(json_object_get(one, "template"));
+        if (!s && name && text) s = add_template(t, name, text);
+    }
     json_decref(config);
     return s;
 }
 
-static weft_status template_of_file(wf_gguf *g, const char *path)
+static weft_status template_of_file(templates *t, const char *path, const char *name)
 {
     char *text;
     size_t len;
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_read_file(path, MAX_TEMPLATE, &text, &len));
-    weft_status s = wf_folder_str(g, "tokenizer.chat_template", text);
+    weft_status s = add_template(t, name, text);
     free(text);
     return s;
 }
 
-/* In a file of its own since transformers 4.50, before in tokenizer_config.json. */
-static weft_status read_template(wf_gguf *g)
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
+}
+
+static int is_template(const struct dirent *e)
+{
+    return ends_with(e->d_name, ".jinja");
+}
+
+static weft_status templates_of_dir(templates *t, const char *dir)
+{
+    char path[PATH_MAX], name[MAX_NAME + 1];
+    struct dirent **list = NULL;
+    int n = scandir(dir, &list, is_template, alphasort);
+    weft_status s = WEFT_OK;
+    for (int i = 0; i < n; i++) {
+        bool fits = (size_t)snprintf(path, sizeof path, "%s/%s", dir, list[i]->d_name) < sizeof path;
+        snprintf(name, sizeof name, "%.*s", (int)(strlen(list[i]->d_name) - strlen(".jinja")), list[i]->d_name);
+        if (!s && fits) s = template_of_file(t, path, name);
+        free(list[i]);
+    }
+    free(list);
+    return s;
+}
+
+/* In files of their own since transformers 4.50, before in tokenizer_config.json, which counts where there is no file. */
+static weft_status find_templates(templates *t)
 {
     char path[PATH_MAX];
     struct stat st;
-    snprintf(path, sizeof path, "%s/chat_template.jinja", g->path);
-    if (!lstat(path, &st)) return template_of_file(g, path);
-    snprintf(path, sizeof path, "%s/tokenizer_config.json", g->path);
-    return lstat(path, &st) ? WEFT_OK : template_of_config(g, path);
+    snprintf(path, sizeof path, "%s/chat_template.jinja", t->g->path);
+    if (!lstat(path, &st)) WF_TRY(template_of_file(t, path, "default"));
+    snprintf(path, sizeof path, "%s/additional_chat_templates", t->g->path);
+    WF_TRY(templates_of_dir(t, path));
+    if (t->n || has_key(t->g, "tokenizer.chat_template")) return WEFT_OK;
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", t->g->path);
+    return lstat(path, &st) ? WEFT_OK : templates_of_config(t, path);
+}
+
+static weft_status read_templates(wf_gguf *g)
+{
+    templates t = {.g = g};
+    WF_TRY(find_templates(&t));
+    return t.n ? wf_folder_array(g, "tokenizer.chat_templates", WF_GGUF_STRING, t.n, t.names, t.bytes) : WEFT_OK;
 }
 
 static weft_status read_folder(wf_gguf *g)
@@ -305,11 +438,13 @@ static weft_status read_folder(wf_gguf *g)
     wf_safetensors *w;
     WF_TRY(wf_safetensors_open(g->path, &w));
     g->folder->weights = w;
+    if (!w->n_tensors) WF_TRY(wf_folder_no_model(g->path));
     g->maps = w->maps, g->n_maps = w->n_maps; /* from here on g closes them */
     w->maps = NULL, w->n_maps = 0;
     WF_TRY(wf_folder_str(g, "general.name", last_part(g->path)));
     WF_TRY(wf_folder_str(g, "tokenizer.ggml.model", "tokenizer.json"));
-    WF_TRY(read_template(g));
+    WF_TRY(read_templates(g));
+    WF_TRY(wf_sampling_of_folder(g));
     if (w->n_tensors) WF_TRY(read_model(g, w)); /* without weights it is a vocabulary */
     return wf_gguf_index(g);
 }
@@ -347,10 +482,9 @@ void wf_folder_close(struct wf_folder *f)
 weft_status wf_model_file_open(const char *path, wf_gguf **out)
 {
     struct stat st;
-    size_t n = strlen(path), suffix = strlen(".safetensors");
     *out = NULL;
     if (!stat(path, &st) && S_ISDIR(st.st_mode)) return open_folder(path, out);
-    if (n > suffix && !strcmp(path + n - suffix, ".safetensors"))
+    if (ends_with(path, ".safetensors") || ends_with(path, ".json"))
         return wf_fail(WEFT_ERR_ARG, "%s is one file of a model: pass the folder that it lies in, with its config.json and tokenizer.json", path);
     return wf_gguf_open(path, out);
 }

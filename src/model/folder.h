@@ -29,6 +29,7 @@ typedef struct wf_folder_key {
     const char *theirs, *ours;
     bool real;
     float missing; /* its value where config.json has none; 0: none either */
+    bool null_is_0; /* null is no missing number: it switches off, which GGUF has as 0 */
 } wf_folder_key;
 
 struct json_t;
@@ -36,10 +37,17 @@ typedef struct wf_folder_keys {
     const wf_folder_key *rows; /* ends with NULLs; NULL: no rows */
     const char *act, *acts;    /* the key of the activation, and the names of what weft computes, with a space between; NULL: Llama's */
     bool windows;              /* its layers may have sliding windows */
+    bool partial;              /* heads may rotate in part (partial_rotary_factor) */
     const char *quantised;     /* quant_methods of quantization_config that its names read, with a space between; NULL: none */
+    float rope_base;           /* where config.json does not say; 0: 10000 */
     bool tied;                 /* tie_word_embeddings where config.json does not say */
     weft_status (*read)(wf_gguf *g, const struct json_t *config); /* adds or refuses more; NULL: nothing */
 } wf_folder_keys;
+
+/* folder_lacks.c, of a folder without safetensors files: fails if its weights are in another format; if it is not even a vocabulary; always. */
+weft_status wf_folder_other_weights(const char *folder);
+weft_status wf_folder_no_model(const char *folder);
+weft_status wf_folder_no_weights(const char *folder);
 
 /* For wf_folder_name: a matrix, kept by g, whose rows were columns; vectors stay. */
 weft_status wf_folder_transpose(wf_gguf *g, wf_gguf_tensor *t);
@@ -58,6 +66,7 @@ weft_status wf_folder_window_period(wf_gguf *g, const char *arch, const struct j
 weft_status wf_folder_new(const char *name, wf_gguf **out);
 /* Adds metadata, copied. */
 weft_status wf_folder_u32(wf_gguf *g, const char *key, uint32_t v);
+weft_status wf_folder_i32(wf_gguf *g, const char *key, int32_t v);
 weft_status wf_folder_f32(wf_gguf *g, const char *key, float v);
 weft_status wf_folder_str(wf_gguf *g, const char *key, const char *v);
 weft_status wf_folder_bool(wf_gguf *g, const char *key, bool v);

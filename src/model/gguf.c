@@ -94,10 +94,19 @@ static weft_status take_bools(cursor *c, uint64_t n)
     return WEFT_OK;
 }
 
+static weft_status take_strings(cursor *c, uint64_t n)
+{
+    wf_str s;
+    for (size_t i = 0, asked = 0; i < n; i++) {
+        WF_TRY(wf_stop_asked(&asked));
+        WF_TRY(take_str(c, "a string of its array", &s));
+    }
+    return WEFT_OK;
+}
+
 static weft_status take_array(cursor *c, wf_gguf_kv *kv)
 {
     const uint8_t *p;
-    wf_str s;
     WF_TRY(take_type(c, &kv->item));
     WF_TRY(take_u64(c, "its array count", &kv->count));
     if (kv->item == WF_GGUF_ARRAY)
@@ -109,7 +118,7 @@ static weft_status take_array(cursor *c, wf_gguf_kv *kv)
                        kv->count, wf_gguf_type_name(kv->item), remaining(c));
     kv->data = c->at;
     if (kv->item == WF_GGUF_STRING) {
-        for (uint64_t i = 0; i < kv->count; i++) WF_TRY(take_str(c, "a string of its array", &s));
+        WF_TRY(take_strings(c, kv->count));
     } else if (kv->item == WF_GGUF_BOOL) {
         WF_TRY(take_bools(c, kv->count));
     } else {
@@ -149,8 +158,9 @@ static weft_status check_name(wf_str s, const char *what, size_t max)
 
 static weft_status read_kvs(wf_gguf *g, cursor *c, uint64_t n)
 {
-    size_t cap = 0;
+    size_t cap = 0, asked = 0;
     for (uint64_t i = 0; i < n; i++) {
+        WF_TRY(wf_stop_asked(&asked));
         wf_gguf_kv kv = {.count = 1};
         weft_status s = take_str(c, "its key", &kv.key);
         if (s) return wf_fail_context(s, "metadata entry %" PRIu64 " of %" PRIu64, i, n);
@@ -255,8 +265,9 @@ static weft_status take_tensor(cursor *c, wf_gguf_tensor *t)
 
 static weft_status read_tensors(wf_gguf *g, cursor *c, uint64_t n)
 {
-    size_t cap = 0;
+    size_t cap = 0, asked = 0;
     for (uint64_t i = 0; i < n; i++) {
+        WF_TRY(wf_stop_asked(&asked));
         wf_gguf_tensor t = {.dtype = -1};
         weft_status s = take_str(c, "its name", &t.name);
         if (s) return wf_fail_context(s, "tensor %" PRIu64 " of %" PRIu64, i, n);

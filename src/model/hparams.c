@@ -138,6 +138,14 @@ static weft_status read_heads(const wf_gguf *f, const char *arch, wf_hparams *hp
     return WEFT_OK;
 }
 
+/* 0 switches off what the architecture has set. */
+static weft_status read_cap(const wf_gguf *f, const char *arch, const char *name, float *out)
+{
+    char k[96];
+    WF_TRY(wf_gguf_f32(f, key(k, arch, name), false, out));
+    return isfinite(*out) && *out >= 0 ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "%s: %s is %g, want 0 or a positive number", f->path, k, *out);
+}
+
 /* What keeps what the architecture has set, unless the file says otherwise. */
 static weft_status read_attention(const wf_gguf *f, const char *arch, wf_hparams *hp)
 {
@@ -146,8 +154,9 @@ static weft_status read_attention(const wf_gguf *f, const char *arch, wf_hparams
     if (hp->window > INT32_MAX) return wf_fail(WEFT_ERR_FORMAT, "%s: %s is %u, want at most %d", f->path, k, hp->window, INT32_MAX);
     WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.sliding_window_pattern"), false, &hp->window_period));
     WF_TRY(wf_hparams_factor(f, arch, "attention.scale", &hp->attention_scale));
-    WF_TRY(wf_hparams_factor(f, arch, "attn_logit_softcapping", &hp->attention_softcap));
-    WF_TRY(wf_hparams_factor(f, arch, "final_logit_softcapping", &hp->logit_softcap));
+    WF_TRY(wf_gguf_u32(f, key(k, arch, "attention.longest_context"), false, &hp->longest_context));
+    WF_TRY(read_cap(f, arch, "attn_logit_softcapping", &hp->attention_softcap));
+    WF_TRY(read_cap(f, arch, "final_logit_softcapping", &hp->logit_softcap));
     return wf_hparams_factor(f, arch, "rope.freq_base_swa", &hp->local_rope_base);
 }
 

@@ -4,12 +4,12 @@
 
 #include <stdlib.h>
 
-weft_status wf_json_load(const char *text, size_t len, const char *name, json_t **out)
+/* reals: a number beyond 64 bits makes all of them reals, so that what has to be an integer is none. */
+static weft_status load(const char *text, size_t len, const char *name, bool reals, json_t **out)
 {
     json_error_t e;
     *out = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
-    /* transformers writes 10^30 for "no limit" (model_max_length): then numbers are read as reals, and what has to be an integer is none. */
-    if (!*out && json_error_code(&e) == json_error_numeric_overflow) *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
+    if (!*out && reals && json_error_code(&e) == json_error_numeric_overflow) *out = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL, &e);
     if (!*out) return wf_fail(WEFT_ERR_FORMAT, "%s: bad JSON in line %d: %s", name, e.line, e.text);
     if (json_is_object(*out)) return WEFT_OK;
     json_decref(*out);
@@ -17,6 +17,12 @@ weft_status wf_json_load(const char *text, size_t len, const char *name, json_t 
     return wf_fail(WEFT_ERR_FORMAT, "%s is no JSON object", name);
 }
 
+weft_status wf_json_load(const char *text, size_t len, const char *name, json_t **out)
+{
+    return load(text, len, name, false, out);
+}
+
+/* transformers writes 10^30 for "no limit" (model_max_length). */
 weft_status wf_json_load_file(const char *path, size_t max, json_t **out)
 {
     char *text = NULL;
@@ -24,7 +30,7 @@ weft_status wf_json_load_file(const char *path, size_t max, json_t **out)
     *out = NULL;
     WF_TRY(wf_need_regular(path));
     WF_TRY(wf_read_file(path, max, &text, &len));
-    weft_status s = wf_json_load(text, len, path, out);
+    weft_status s = load(text, len, path, true, out);
     free(text);
     return s;
 }

@@ -33,6 +33,7 @@ typedef struct wf_hparams {
     bool post_norms;   /* norms of what attention and the feed-forward add to the residual stream */
     uint32_t window;        /* keys that local layers attend to, the token's own included; 0: all layers attend to all keys */
     uint32_t window_period; /* every so many layers, one attends to all keys; 0: all are local */
+    uint32_t longest_context; /* beyond which some layers would have a window that the graph lacks; 0: there is no such */
     float local_rope_base;  /* of local layers, which then have no scaling; 0: the same as the others */
     float attention_softcap, logit_softcap; /* 0: none */
     bool sinks;             /* a score of each query head, which takes part in the sum that its weights are divided by */
@@ -64,11 +65,20 @@ weft_status wf_arch_of_class(const char *class, const wf_arch **out);
 
 /* ---- weights ------------------------------------------------------------------------------------ */
 
+/* A RoPE table [positions, pairs] of (cos, sin), by how far each pair turns from one position to the next. */
+typedef struct wf_rope {
+    uint32_t pairs;
+    double gain;
+    double step[]; /* [pairs] radians */
+} wf_rope;
+void wf_rope_rows(const wf_rope *r, uint64_t first, uint64_t n, float *out);
+
 /* A matrix of the graph: one tensor, several tensors stacked along their rows, or values computed on the host. */
 typedef struct wf_weight {
-    const wf_gguf_tensor **parts; /* owned by the list */
+    const wf_gguf_tensor **parts; /* owned by the list; of dtype, or of any that K6 holds where that is dtype */
     uint32_t n_parts;
-    const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 */
+    const void *made;  /* rows x cols of dtype, owned by the list; when n_parts is 0 and it is no RoPE table */
+    wf_rope *rope;     /* owned by the list; the rows of a RoPE table are computed when they are uploaded. NULL: it is none */
     enum wf_dtype dtype;
     uint32_t rows, cols;
     uint32_t experts;  /* whose matrices these rows are, one behind the other; 0: one matrix */
@@ -87,9 +97,10 @@ typedef struct wf_weights {
     uint64_t packed_ns, copied_ns; /* how long loading waited for packing and for copies */
 } wf_weights;
 
-/* Adds a weight and returns its value in g; takes ownership of `parts` and `made`. -1 on failure: they still belong to the caller. */
+/* Adds a weight and returns its value in g; takes ownership of `parts`, `made` and `rope`. -1 on failure: they still belong to the caller. */
 int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one);
 uint64_t wf_weights_bytes(const wf_weights *w); /* as stored in the file */
+uint64_t wf_weights_made_bytes(const wf_weights *w); /* of these, those that no file has */
 /* Uploads every weight to the device. q is any queue of dev. */
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user);
 void wf_weights_free(wf_weights *w);
@@ -102,7 +113,7 @@ struct wf_builder {
     wf_graph *graph;
     wf_weights *weights;
     enum wf_dtype act;  /* dtype of activations between ops; the residual stream is always F32 */
-    bool stack_weights; /* stack matrices that share their input into one */
+    enum wf_stacking stack_weights; /* which matrices that share their input become one */
     uint32_t context;   /* rows of the RoPE table */
     uint32_t page_tokens;
     int32_t layer;      /* of the nodes being built */
@@ -114,7 +125,7 @@ struct wf_builder {
 };
 
 /* Graph, weights list and every check of names and shapes. act/stack_weights/context/page_tokens as above. */
-weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, bool stack_weights, uint32_t context,
+weft_status wf_model_build(const wf_arch *arch, const wf_gguf *f, const wf_hparams *hp, enum wf_dtype act, enum wf_stacking stack_weights, uint32_t context,
                            uint32_t page_tokens, wf_graph *graph, wf_weights *weights);
 
 /* One of up to three matrices that share an input. bias: look for "<tensor>.bias" too. */

@@ -13,10 +13,9 @@ static const struct type {
     uint32_t number;
     enum wf_dtype dtype;
 } types[] = {
-    {"F32", 0, WF_F32},          {"F16", 1, WF_F16},          {"BF16", 32, WF_BF16},       {"Q8_0", 7, WF_Q8_0},        {"Q4_0", 2, WF_Q4_0},
-    {"Q4_1", 3, WF_Q4_1},        {"Q5_0", 8, WF_Q5_0},        {"Q5_1", 9, WF_Q5_1},        {"Q2_K", Q2_K, WF_Q2_K},     {"Q3_K_S", 11, WF_Q3_K},
-    {"Q3_K_M", Q3_K_M, WF_Q3_K}, {"Q3_K_L", Q3_K_L, WF_Q3_K}, {"Q4_K_S", Q4_K_S, WF_Q4_K}, {"Q4_K_M", Q4_K_M, WF_Q4_K}, {"Q5_K_S", 16, WF_Q5_K},
-    {"Q5_K_M", Q5_K_M, WF_Q5_K}, {"Q6_K", 18, WF_Q6_K},       {"IQ4_NL", IQ4_NL, WF_IQ4_NL}, {"IQ4_XS", IQ4_XS, WF_IQ4_XS}, {"MXFP4", MXFP4, WF_MXFP4},
+#define X(name, number, dtype) {name, number, dtype},
+#include "model/file_types.def"
+#undef X
 };
 
 static const struct type *find_type(const char *name)

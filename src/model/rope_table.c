@@ -57,17 +57,23 @@ int32_t wf_build_rope_table(wf_builder *b, enum wf_rope_table how)
 {
     const wf_hparams *hp = b->hp;
     uint32_t pairs = hp->n_rot / 2;
-    float *factors = wf_calloc(pairs, sizeof *factors), *table = wf_calloc((size_t)b->context * pairs, 2 * sizeof *table);
-    weft_status s = factors && table ? read_rope_factors(b, factors) : WEFT_ERR_NOMEM;
-    for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) {
-        double step = rope_step(hp, how, factors, i), gain = how == WF_ROPE_ALL && hp->rope_gain > 0 ? hp->rope_gain : 1;
-        for (uint32_t pos = 0; pos < b->context; pos++) {
-            table[((size_t)pos * pairs + i) * 2] = (float)(gain * cos(pos * step));
-            table[((size_t)pos * pairs + i) * 2 + 1] = (float)(gain * sin(pos * step));
-        }
-    }
+    float *factors = wf_calloc(pairs, sizeof *factors);
+    wf_rope *rope = wf_calloc(1, sizeof *rope + pairs * sizeof *rope->step);
+    weft_status s = factors && rope ? read_rope_factors(b, factors) : WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) *rope = (wf_rope){pairs, how == WF_ROPE_ALL && hp->rope_gain > 0 ? hp->rope_gain : 1};
+    for (uint32_t i = 0; i < pairs && s == WEFT_OK; i++) rope->step[i] = rope_step(hp, how, factors, i);
     free(factors);
-    if (s == WEFT_OK) return wf_build_made(b, table, b->context, hp->n_rot);
-    free(table);
-    return wf_build_fail(b, s);
+    int32_t v = s == WEFT_OK ? wf_build_weight(b, &(wf_weight){.rope = rope, .dtype = WF_F32, .rows = b->context, .cols = hp->n_rot}) : wf_build_fail(b, s);
+    if (v < 0) free(rope);
+    return v;
+}
+
+void wf_rope_rows(const wf_rope *r, uint64_t first, uint64_t n, float *out)
+{
+    for (uint64_t pos = first; pos < first + n; pos++)
+        for (uint32_t i = 0; i < r->pairs; i++) {
+            double angle = (double)pos * r->step[i];
+            *out++ = (float)(r->gain * cos(angle));
+            *out++ = (float)(r->gain * sin(angle));
+        }
 }

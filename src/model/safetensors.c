@@ -1,5 +1,6 @@
 /* safetensors: see safetensors.h. */
 #include "model/safetensors.h"
+#include "model/folder.h"
 #include "model/json.h"
 #include "tensor/tensor.h"
 
@@ -284,18 +285,13 @@ static bool exists(char path[PATH_MAX], const char *folder, const char *name)
 
 static weft_status open_folder(wf_safetensors *s, const char *folder)
 {
-    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth", "tf_model.h5", "flax_model.msgpack"};
     char path[PATH_MAX];
     if (strlen(folder) > PATH_MAX - 300) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
     if (exists(path, folder, "model.safetensors")) {
         WF_TRY(add_path(s, path));
         return sort(s);
     }
-    if (exists(path, folder, INDEX)) return open_index(s, folder, path);
-    for (size_t i = 0; i < WF_LEN(others); i++)
-        if (exists(path, folder, others[i]))
-            return wf_fail(WEFT_ERR_UNSUPPORTED, "%s holds its weights as %s, which weft does not read; take the model's safetensors files", folder, others[i]);
-    return WEFT_OK;
+    return exists(path, folder, INDEX) ? open_index(s, folder, path) : wf_folder_other_weights(folder);
 }
 
 static weft_status finish(weft_status st, wf_safetensors *s, wf_safetensors **out)

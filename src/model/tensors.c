@@ -1,6 +1,8 @@
 /* tensors: the weights of a graph from the tensors of a file, found by their names, checked, and stacked where matrices share their input. */
 #include "model/build.h"
 
+#include "tensor/numbers.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,7 +132,15 @@ static const wf_gguf_tensor **new_parts(wf_builder *b, uint32_t n)
     return parts;
 }
 
-/* Appends a tensor to those of w, which must be alike. */
+/* Can the two stand in one matrix? */
+static bool can_join(const wf_builder *b, const wf_gguf_tensor *t, const wf_gguf_tensor *u)
+{
+    enum { BLOCK = 64 /* of K6 */ };
+    if (t->dtype == u->dtype) return true;
+    return b->stack_weights == WF_STACK_MIXED && t->dims[0] % BLOCK == 0 && wf_k6_holds((enum wf_dtype)t->dtype) && wf_k6_holds((enum wf_dtype)u->dtype);
+}
+
+/* Appends a tensor to those of w, which it must be able to join. */
 static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t rows)
 {
     char name[96];
@@ -138,11 +148,18 @@ static void add_part(wf_builder *b, wf_weight *w, const char *tensor, uint32_t r
     const wf_gguf_tensor *t = wf_gguf_tensor_find(b->file, name);
     if (b->status != WEFT_OK) return;
     weft_status s = t ? check_tensor(b, t, rows, w->cols) : wf_fail(WEFT_ERR_FORMAT, "%s: tensor '%s' is missing", b->file->path, name);
-    if (s == WEFT_OK && w->n_parts && w->parts[0]->dtype != t->dtype)
+    if (s == WEFT_OK && w->n_parts && !can_join(b, w->parts[0], t))
         s = wf_fail(WEFT_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, but those before it are %s", b->file->path, name, wf_dtypes[t->dtype].name,
                     wf_dtypes[w->parts[0]->dtype].name);
     if (s == WEFT_OK) w->parts[w->n_parts++] = t;
     else wf_build_fail(b, s);
+}
+
+static enum wf_dtype dtype_of(const wf_weight *w)
+{
+    for (uint32_t i = 1; i < w->n_parts; i++)
+        if (w->parts[i]->dtype != w->parts[0]->dtype) return WF_K6;
+    return (enum wf_dtype)w->parts[0]->dtype;
 }
 
 /* The weight made of its parts, which it frees on failure. */
@@ -150,7 +167,7 @@ static int32_t add_parts(wf_builder *b, wf_weight *w)
 {
     int32_t v = -1;
     if (b->status == WEFT_OK) {
-        w->dtype = (enum wf_dtype)w->parts[0]->dtype;
+        w->dtype = dtype_of(w);
         v = wf_build_weight(b, w);
     }
     if (v < 0) free(w->parts);
@@ -208,7 +225,7 @@ uint32_t wf_build_can_stack(const wf_builder *b, const wf_linear *l, uint32_t n)
     uint32_t alike = 1;
     for (bool same = b->stack_weights && first; same && alike < n; alike += same) {
         const wf_gguf_tensor *t = wf_build_find(b, l[alike].tensor, "weight");
-        same = t && t->ggml_type == first->ggml_type;
+        same = t && can_join(b, t, first);
     }
     return alike;
 }

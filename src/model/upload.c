@@ -7,6 +7,8 @@
  */
 #include "model/upload.h"
 
+#include "tensor/numbers.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,38 +99,57 @@ static const uint8_t *bytes_of(const upload *u, const wf_gguf_tensor *t, uint64_
     return t->data ? t->data + at : wf_filler_bytes(u->fill, t, at, n);
 }
 
-/* `bytes` bytes of the weight's tensors, which lie one behind the other, from `at` on. */
-static void gather(const upload *u, const wf_weight *w, uint64_t at, uint64_t bytes, uint8_t *out)
+static uint64_t rows_of(const wf_weight *w, const wf_gguf_tensor *t)
 {
-    for (uint32_t i = 0; i < w->n_parts && bytes; i++) {
-        const wf_gguf_tensor *t = w->parts[i];
-        for (uint64_t n; at < t->bytes && bytes; at += n, out += n, bytes -= n) {
-            n = WF_MIN(t->bytes - at, bytes);
-            const uint8_t *from = bytes_of(u, t, at, &n);
-            memcpy(out, from, n);
-        }
-        at -= t->bytes;
+    return t->bytes / wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols);
+}
+
+/* Rows of a tensor in the weight's format. */
+static uint8_t *convert(const upload *u, const wf_weight *w, const wf_gguf_tensor *t, uint64_t row, uint64_t rows, uint8_t *out)
+{
+    const wf_dtype_info *from = &wf_dtypes[t->dtype], *to = &wf_dtypes[w->dtype];
+    uint64_t each = wf_dtype_bytes((enum wf_dtype)t->dtype, w->cols), at = row * each, end = at + rows * each;
+    for (uint64_t n; at < end; at += n) {
+        n = end - at;
+        const uint8_t *bytes = bytes_of(u, t, at, &n);
+        uint64_t weights = n / from->block_bytes * from->block;
+        if (from == to) memcpy(out, bytes, n);
+        else wf_k6_from((enum wf_dtype)t->dtype, bytes, out, weights);
+        out += weights / to->block * to->block_bytes;
+    }
+    return out;
+}
+
+/* Rows of the weight's tensors, which lie one behind the other, or of what is computed. */
+static void gather(const upload *u, const wf_weight *w, uint64_t row, uint64_t rows, uint8_t *out)
+{
+    if (w->rope) wf_rope_rows(w->rope, row, rows, (float *)out);
+    for (uint32_t i = 0; i < w->n_parts && rows; i++) {
+        uint64_t has = rows_of(w, w->parts[i]), n = row < has ? WF_MIN(has - row, rows) : 0;
+        out = convert(u, w, w->parts[i], row, n, out);
+        row = n ? 0 : row - has, rows -= n;
     }
 }
 
-/* The same where they already lie together and aligned; NULL: they do not. */
-static const uint8_t *together(const wf_weight *w, uint64_t at, uint64_t bytes)
+/* The same where they already lie together, in the weight's format and aligned; NULL: they do not. */
+static const uint8_t *together(const wf_weight *w, uint64_t row, uint64_t rows)
 {
     uint32_t i = 0;
-    if (!w->n_parts) return (const uint8_t *)w->made + at;
-    while (at >= w->parts[i]->bytes) at -= w->parts[i++]->bytes;
+    if (w->rope) return NULL;
+    if (!w->n_parts) return (const uint8_t *)w->made + row * row_bytes(w);
+    while (row >= rows_of(w, w->parts[i])) row -= rows_of(w, w->parts[i++]);
     const wf_gguf_tensor *t = w->parts[i];
-    return t->data && bytes <= t->bytes - at && (uintptr_t)(t->data + at) % ALIGNMENT == 0 ? t->data + at : NULL;
+    const uint8_t *at = t->data ? t->data + row * row_bytes(w) : NULL;
+    return at && t->dtype == (int)w->dtype && rows <= rows_of(w, t) - row && (uintptr_t)at % ALIGNMENT == 0 ? at : NULL;
 }
 
 static void pack(const upload *u, const piece *p, uint8_t *aside, uint8_t *out)
 {
     const wf_weight *w = p->w;
-    uint64_t at = p->row * row_bytes(w), bytes = p->rows * row_bytes(w);
-    const uint8_t *rows = together(w, at, bytes);
+    const uint8_t *rows = together(w, p->row, p->rows);
     bool packs = w->view.layout;
-    if (!rows) gather(u, w, at, bytes, packs ? aside : out);
-    else if (!packs) memcpy(out, rows, bytes);
+    if (!rows) gather(u, w, p->row, p->rows, packs ? aside : out);
+    else if (!packs) memcpy(out, rows, p->rows * row_bytes(w));
     if (packs) u->dev->fns->weight_pack(u->dev, w->view.layout, w->dtype, p->rows, w->cols, rows ? rows : aside, out);
 }
 
@@ -200,6 +221,7 @@ static weft_status copy_all(upload *u, wf_weights *w, weft_progress_fn progress,
 {
     for (size_t i = 0; i < u->n; i++) {
         uint64_t began = wf_now_ns();
+        WF_TRY(wf_stop_now());
         wait_until_packed(u, i);
         w->packed_ns += wf_now_ns() - began;
         began = wf_now_ns();

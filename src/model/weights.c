@@ -21,7 +21,19 @@ int32_t wf_weights_add(wf_weights *w, wf_graph *g, const wf_weight *one)
 uint64_t wf_weights_bytes(const wf_weights *w)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < w->n; i++) sum += w->list[i].rows * row_bytes(&w->list[i]);
+    for (size_t i = 0; i < w->n; i++) {
+        const wf_weight *one = &w->list[i];
+        if (!one->n_parts) sum += one->rows * row_bytes(one);
+        for (uint32_t p = 0; p < one->n_parts; p++) sum += one->parts[p]->bytes;
+    }
+    return sum;
+}
+
+uint64_t wf_weights_made_bytes(const wf_weights *w)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->n; i++)
+        if (!w->list[i].n_parts) sum += w->list[i].rows * row_bytes(&w->list[i]);
     return sum;
 }
 
@@ -100,7 +112,11 @@ static weft_status wrap_files(wf_weights *w, const wf_gguf *f, wf_dev *dev)
 /* Those computed on the host are not needed any more. */
 static void free_made(wf_weights *w)
 {
-    for (size_t i = 0; i < w->n; i++) free((void *)w->list[i].made), w->list[i].made = NULL;
+    for (wf_weight *one = w->list; one < w->list + w->n; one++) {
+        free((void *)one->made);
+        free(one->rope);
+        one->made = NULL, one->rope = NULL;
+    }
 }
 
 weft_status wf_weights_upload(wf_weights *w, const wf_gguf *f, wf_dev *dev, wf_queue *q, weft_progress_fn progress, void *user)

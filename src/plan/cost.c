@@ -12,7 +12,7 @@ static double cols_of(const wf_graph *g, wf_operand o)
 }
 
 /* Rows of a weight that are read: all, but of experts those that the tokens may be expected to need. */
-static double weight_rows(const wf_graph *g, const wf_node *n, const wf_value *w, uint32_t rows)
+static double weight_rows(const wf_graph *g, const wf_node *n, const wf_value *w, double rows)
 {
     if (n->op != WF_OP_GROUPED_GEMM) return w->weight_rows;
     double used = cols_of(g, n->in[WF_GROUPED_GEMM_IDS]), each = cols_of(g, n->out[WF_GROUPED_GEMM_Y]) / used;
@@ -20,7 +20,7 @@ static double weight_rows(const wf_graph *g, const wf_node *n, const wf_value *w
 }
 
 /* Rows of an operand that are moved: the node's own, those of a weight that are read; those of KV are counted by keys. */
-static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, uint32_t rows)
+static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, double rows)
 {
     if (o.value < 0) return 0;
     const wf_value *v = &g->values[o.value];
@@ -28,24 +28,39 @@ static double operand_bytes(const wf_graph *g, const wf_node *n, wf_operand o, u
     return bytes_of(v, o.cols, v->kind == WF_VALUE_WEIGHT ? weight_rows(g, n, v, rows) : rows);
 }
 
-static double moved_bytes(const wf_graph *g, const wf_node *n, uint32_t rows)
+/* Room for what kernels leave behind that do the parts of a fused product one after another. */
+static bool is_workspace(const wf_node *n, size_t out)
+{
+    return n->op == WF_OP_GEMM && (out == WF_GEMM_NORM_WS || out == WF_GEMM_GEMM_WS);
+}
+
+static double moved_bytes(const wf_graph *g, const wf_node *n, double rows)
 {
     double bytes = 0;
     for (size_t i = 0; i < WF_MAX_IN; i++) bytes += operand_bytes(g, n, n->in[i], rows);
-    for (size_t i = 0; i < WF_MAX_OUT; i++) bytes += operand_bytes(g, n, n->out[i], rows);
+    for (size_t i = 0; i < WF_MAX_OUT; i++)
+        if (!is_workspace(n, i)) bytes += operand_bytes(g, n, n->out[i], rows);
     return bytes;
 }
 
-static wf_work work_of_attention(const wf_graph *g, const wf_node *n, uint32_t rows, double keys)
+/* Rows of prompts share their keys: the last row of a chunk sees half a chunk more than rows do on average. */
+static double keys_read(const wf_node *n, double rows, double keys)
 {
-    double head = n->p.head_dim, sequences = n->rows == WF_ROWS_PREFILL ? 1 : rows;
-    double kv = 2 * sequences * keys * n->p.n_kv_head * head * (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, 1);
-    return (wf_work){4 * rows * keys * n->p.n_head * head, moved_bytes(g, n, rows) + kv};
+    double chunk = WF_MIN(rows, 2 * keys);
+    return n->rows == WF_ROWS_PREFILL ? rows / chunk * (keys + chunk / 2) : rows * keys;
+}
+
+static wf_work work_of_attention(const wf_graph *g, const wf_node *n, double rows, double keys)
+{
+    uint64_t cols = (uint64_t)n->p.n_kv_head * n->p.head_dim;
+    double kv = 2 * keys_read(n, rows, keys) * (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, cols);
+    return (wf_work){4 * rows * keys * n->p.n_head * n->p.head_dim, moved_bytes(g, n, rows) + kv};
 }
 
 /* A product does two operations for each weight and row; all else a few for each number it moves. */
-wf_work wf_node_work(const wf_graph *g, const wf_node *n, uint32_t rows, double keys)
+wf_work wf_node_work(const wf_graph *g, const wf_node *n, double rows, double keys)
 {
+    if (rows <= 0) return (wf_work){0, 0};
     if (n->kind != WF_NODE_KERNEL) return (wf_work){0, moved_bytes(g, n, rows)};
     if (n->op == WF_OP_ATTENTION) return work_of_attention(g, n, rows, keys);
     double bytes = moved_bytes(g, n, rows);

@@ -47,6 +47,13 @@ weft_status wf_graph_init(wf_graph *g, int32_t n_layers)
     return WEFT_OK;
 }
 
+uint32_t wf_graph_width(const wf_graph *g)
+{
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].op == WF_OP_GET_ROWS) return g->values[g->nodes[i].out[WF_GET_ROWS_Y].value].cols;
+    return 0;
+}
+
 void wf_graph_free(wf_graph *g)
 {
     free(g->values);

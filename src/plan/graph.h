@@ -80,6 +80,7 @@ typedef struct wf_node {
     enum wf_rows rows;
     enum wf_when when;
     wf_operand in[WF_MAX_IN], out[WF_MAX_OUT];
+    uint8_t omitted; /* bits of outputs that nothing touches, so that they have no place (exec/workspace.h) */
     wf_op_params p;
 } wf_node;
 
@@ -104,8 +105,14 @@ weft_status wf_graph_begin(wf_graph *g);
 weft_status wf_graph_end(wf_graph *g);
 void wf_graph_free(wf_graph *g);
 
+uint32_t wf_graph_width(const wf_graph *g); /* columns of the residual stream; 0: the graph embeds no tokens */
 const char *wf_node_kind_name(enum wf_node_kind kind);
 const char *wf_class_name(enum wf_class c);
+/* Output i, if it has a place. */
+static inline int32_t wf_node_out(const wf_node *n, size_t i)
+{
+    return n->omitted >> i & 1 ? -1 : n->out[i].value;
+}
 /* Rows that follow the order of the batch's tokens. */
 static inline bool wf_rows_are_tokens(enum wf_rows r)
 {

@@ -1,22 +1,37 @@
-/* place: gives every activation a buffer, reusing buffers whose value is dead (FlashDecoding++Next, section V: a whole
- * layer needs only a few, and every layer reuses them).
+/* place: gives every activation columns of a buffer, reusing those whose value is dead (FlashDecoding++Next, section V: a whole
+ * layer needs only three buffers, and every layer reuses them).
+ *
+ * Values that are computed in place are one block. Blocks are placed from the widest to the narrowest, each into the first gap of a
+ * buffer that is free as long as it lives, and else into a new buffer, so that buffers never grow: in a Llama layer the widest is the
+ * result of gate and up, and holds what attention needs before it; the second is the residual stream, the third the normalised input.
  *
  * Where all ops of a layer are cut at the same tokens, nano-batches never touch each other's rows, and what matters is the
- * order of the ops for one of them, which is the graph's. Else, and where layers are interleaved, it is the plan's.
+ * order of the ops for one of them, which is the graph's. Else, and where layers are interleaved, it is the plan's. Queues that
+ * run side by side are safe all the same: nano-operations whose rows and columns meet wait for each other (wait.c).
  */
 #include "plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Values that share their storage: one after another is computed in place. */
+typedef struct block {
+    uint32_t born, dies; /* when it is written first and read last */
+    uint32_t width;      /* bytes of a row */
+    enum wf_rows rows;
+    int32_t buffer;      /* -1: not placed yet */
+    uint32_t offset;
+} block;
+
 typedef struct placer {
     const wf_graph *g;
     wf_plan *p;
-    uint32_t *first, *last;  /* by node: when it begins and ends */
-    uint32_t *order;         /* nodes by when they begin */
-    uint32_t *dies;          /* by value: when it is read last; 0: never read */
-    uint32_t *busy_until;    /* by buffer */
-    uint32_t pad;
+    uint32_t *first, *last; /* by node: when it begins and ends */
+    uint32_t *order;        /* nodes by when they begin */
+    uint32_t *dies;         /* by value: when it is read last; 0: never read */
+    int32_t *block_of;      /* by value; -1: none yet */
+    block *blocks;
+    uint32_t n_blocks, pad;
 } placer;
 
 #define READ_BY_HOST UINT32_MAX
@@ -103,54 +118,81 @@ static int32_t replaceable(const wf_node *n)
     return n->kind >= WF_NODE_SEND ? n->in[0].value : -1;
 }
 
-static int32_t inherited_buffer(const placer *s, uint32_t node, int32_t value)
+static int32_t inherited_block(const placer *s, uint32_t node, int32_t value)
 {
     const wf_node *n = &s->g->nodes[node];
     int32_t old = n->out[0].value == value ? replaceable(n) : -1;
     if (old < 0 || s->g->values[old].kind != WF_VALUE_ACT || s->dies[old] == READ_BY_HOST || read_by_others(s, old, node)) return -1;
     const wf_value *a = &s->g->values[old], *v = &s->g->values[value];
-    return a->dtype == v->dtype && a->cols == v->cols ? s->p->buffer_of[old] : -1;
+    return a->rows == v->rows && a->dtype == v->dtype && a->cols == v->cols ? s->block_of[old] : -1;
 }
 
-/* The free buffer that grows least; a new one if there is none. */
-static int32_t free_buffer(placer *s, enum wf_rows rows, uint32_t pitch, uint32_t now)
-{
-    wf_plan *p = s->p;
-    int32_t best = -1;
-    uint32_t best_growth = UINT32_MAX;
-    for (size_t i = 0; i < p->n_buffers; i++) {
-        if (s->busy_until[i] >= now || p->buffers[i].rows != rows) continue;
-        uint32_t growth = pitch > p->buffers[i].pitch ? pitch - p->buffers[i].pitch : 0;
-        if (growth < best_growth) best = (int32_t)i, best_growth = growth;
-    }
-    if (best >= 0) {
-        p->buffers[best].pitch = WF_MAX(p->buffers[best].pitch, pitch);
-        return best;
-    }
-    if (!wf_grow(&p->buffers, p->n_buffers, &p->cap_buffers, sizeof *p->buffers)) return -1;
-    p->buffers[p->n_buffers] = (wf_act_buffer){rows, pitch};
-    return (int32_t)p->n_buffers++;
-}
+/* ---- blocks -------------------------------------------------------------------------------------------------------- */
 
-static weft_status place_value(placer *s, uint32_t node, int32_t value)
+static void add_to_block(placer *s, uint32_t node, int32_t value)
 {
     const wf_value *v = &s->g->values[value];
-    uint32_t pitch = (uint32_t)WF_UP(wf_dtype_bytes(v->dtype, v->cols), s->pad);
-    int32_t buffer = inherited_buffer(s, node, value);
-    if (buffer < 0) buffer = free_buffer(s, v->rows, pitch, s->first[node]);
-    if (buffer < 0) return WEFT_ERR_NOMEM;
-    s->p->buffer_of[value] = buffer;
-    s->busy_until[buffer] = WF_MAX(s->dies[value], s->last[node]);
-    return WEFT_OK;
+    if (s->block_of[value] < 0) s->block_of[value] = inherited_block(s, node, value);
+    if (s->block_of[value] < 0) {
+        s->blocks[s->n_blocks] = (block){.born = s->first[node], .rows = v->rows, .buffer = -1, .width = (uint32_t)WF_UP(wf_dtype_bytes(v->dtype, v->cols), s->pad)};
+        s->block_of[value] = (int32_t)s->n_blocks++;
+    }
+    block *b = &s->blocks[s->block_of[value]];
+    b->dies = WF_MAX(b->dies, WF_MAX(s->dies[value], s->last[node]));
 }
 
-static weft_status place_outputs(placer *s, uint32_t node)
+/* In the order of the nodes. Several may write columns or rows of one value. */
+static void find_blocks(placer *s)
 {
-    for (size_t i = 0; i < WF_MAX_OUT; i++) {
-        int32_t value = s->g->nodes[node].out[i].value;
-        /* a slice of it may be placed already */
-        if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT && s->p->buffer_of[value] < 0) WF_TRY(place_value(s, node, value));
+    for (size_t i = 0; i < s->g->n_nodes; i++)
+        for (size_t o = 0; o < WF_MAX_OUT; o++) {
+            int32_t value = wf_node_out(&s->g->nodes[s->order[i]], o);
+            if (value >= 0 && s->g->values[value].kind == WF_VALUE_ACT) add_to_block(s, s->order[i], value);
+        }
+}
+
+static void by_width(const placer *s, uint32_t *order)
+{
+    for (uint32_t b = 0; b < s->n_blocks; b++) {
+        uint32_t at = b;
+        for (; at && s->blocks[order[at - 1]].width < s->blocks[b].width; at--) order[at] = order[at - 1];
+        order[at] = b;
     }
+}
+
+/* ---- gaps ---------------------------------------------------------------------------------------------------------- */
+
+/* The end of a block that lives in these columns of the buffer while b does; `from` itself if there is none. */
+static uint32_t end_of_conflict(const placer *s, const block *b, int32_t buffer, uint32_t from)
+{
+    for (const block *o = s->blocks; o < s->blocks + s->n_blocks; o++)
+        if (o->buffer == buffer && o->born <= b->dies && b->born <= o->dies && o->offset < from + b->width && from < o->offset + o->width) return o->offset + o->width;
+    return from;
+}
+
+/* Its lowest columns that are free as long as b lives; false if there are none. */
+static bool fits(const placer *s, const block *b, int32_t buffer, uint32_t *offset)
+{
+    const wf_act_buffer *to = &s->p->buffers[buffer];
+    uint32_t at = 0, next;
+    if (to->rows != b->rows) return false;
+    while (at + b->width <= to->pitch && (next = end_of_conflict(s, b, buffer, at)) != at) at = next;
+    *offset = at;
+    return at + b->width <= to->pitch;
+}
+
+static weft_status place_block(placer *s, block *b)
+{
+    wf_plan *p = s->p;
+    for (int32_t i = 0; i < (int32_t)p->n_buffers; i++)
+        if (fits(s, b, i, &b->offset)) {
+            b->buffer = i;
+            return WEFT_OK;
+        }
+    if (!wf_grow(&p->buffers, p->n_buffers, &p->cap_buffers, sizeof *p->buffers)) return WEFT_ERR_NOMEM;
+    p->buffers[p->n_buffers] = (wf_act_buffer){b->rows, b->width};
+    b->buffer = (int32_t)p->n_buffers++;
+    b->offset = 0;
     return WEFT_OK;
 }
 
@@ -159,22 +201,36 @@ static weft_status place_all(placer *s)
     find_times(s);
     sort_nodes(s);
     find_deaths(s);
-    for (size_t i = 0; i < s->g->n_nodes; i++) WF_TRY(place_outputs(s, s->order[i]));
+    find_blocks(s);
+    uint32_t *order = s->order; /* of blocks, from here on */
+    by_width(s, order);
+    for (uint32_t i = 0; i < s->n_blocks; i++) WF_TRY(place_block(s, &s->blocks[order[i]]));
+    for (size_t v = 0; v < s->g->n_values; v++) {
+        if (s->block_of[v] < 0) continue;
+        s->p->buffer_of[v] = s->blocks[s->block_of[v]].buffer;
+        s->p->offset_of[v] = s->blocks[s->block_of[v]].offset;
+    }
     return WEFT_OK;
 }
 
 weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad)
 {
     size_t nodes = g->n_nodes, values = g->n_values;
-    uint32_t *numbers = wf_calloc(3 * nodes + 2 * values, sizeof *numbers);
+    uint32_t *numbers = wf_calloc(2 * nodes + WF_MAX(nodes, values) + values, sizeof *numbers);
+    int32_t *block_of = wf_calloc(values, sizeof *block_of);
+    block *blocks = wf_calloc(values, sizeof *blocks);
     p->buffer_of = wf_calloc(values, sizeof *p->buffer_of);
+    p->offset_of = wf_calloc(values, sizeof *p->offset_of);
     weft_status s = WEFT_ERR_NOMEM;
-    for (size_t v = 0; p->buffer_of && v < values; v++) p->buffer_of[v] = -1;
-    if (numbers && p->buffer_of) {
-        placer placing = {g, p, numbers, numbers + nodes, numbers + 2 * nodes, numbers + 3 * nodes, numbers + 3 * nodes + values, pad};
+    if (numbers && block_of && blocks && p->buffer_of && p->offset_of) {
+        for (size_t v = 0; v < values; v++) p->buffer_of[v] = block_of[v] = -1;
+        placer placing = {.g = g, .p = p, .first = numbers, .last = numbers + nodes, .dies = numbers + 2 * nodes, .order = numbers + 2 * nodes + values,
+                          .block_of = block_of, .blocks = blocks, .pad = pad};
         s = place_all(&placing);
     }
     free(numbers);
+    free(block_of);
+    free(blocks);
     return s;
 }
 
@@ -225,11 +281,23 @@ static weft_status adopt(const wf_graph *g, wf_plan *p, const wf_plan *all)
     return WEFT_OK;
 }
 
+/* All but its lines. */
+static void forget(wf_plan *p)
+{
+    wf_plan lines = *p;
+    p->lines = NULL;
+    wf_plan_free(p);
+    memcpy(p->path, lines.path, sizeof p->path);
+    p->bucket = lines.bucket, p->n_queues = lines.n_queues, p->tile = lines.tile;
+    p->lines = lines.lines, p->n_lines = lines.n_lines, p->cap_lines = lines.cap_lines;
+}
+
 weft_status wf_plans_finish(const wf_graph *g, wf_plans *p, uint32_t pad)
 {
     wf_plan all = {0};
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < p->n && s == WEFT_OK; i++) {
+        forget(&p->list[i]);
         s = wf_plan_split(g, &p->list[i]);
         if (s == WEFT_OK) s = wf_plan_place(g, &p->list[i], pad);
         if (s == WEFT_OK) s = merge_into(&all, &p->list[i]);

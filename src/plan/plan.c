@@ -32,6 +32,13 @@ wf_line_place wf_line_place_of(const wf_plan *p, const wf_plan_line *l)
     return at;
 }
 
+weft_status wf_plan_copy_lines(const wf_plan *p, wf_plan *out)
+{
+    *out = (wf_plan){.bucket = p->bucket, .n_queues = p->n_queues, .tile = p->tile};
+    for (size_t i = 0; i < p->n_lines; i++) WF_TRY(wf_plan_add_line(out, &p->lines[i]));
+    return WEFT_OK;
+}
+
 static bool swaps(const wf_node *n)
 {
     return n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
@@ -180,6 +187,7 @@ void wf_plan_free(wf_plan *p)
     free(p->waits);
     free(p->buffers);
     free(p->buffer_of);
+    free(p->offset_of);
     memset(p, 0, sizeof *p);
 }
 

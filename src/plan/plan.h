@@ -68,8 +68,15 @@ typedef struct wf_nano {
     bool signal;            /* another queue waits for it */
 } wf_nano;
 
-/* Where activations lie. All values of a buffer share its row pitch, so that different values in one buffer
- * overlap exactly where their rows do, whatever their widths; the dependency rule above then covers reuse. */
+/* Tokens, or rows of logits. */
+typedef struct wf_range {
+    uint32_t first, count;
+} wf_range;
+/* Those that a nano-operation computes in a batch; node: what it is a part of. */
+wf_range wf_nano_range(const wf_node *node, const wf_nano *n, uint32_t n_decodes, uint32_t n_tokens, uint32_t n_logits);
+
+/* Where activations lie: each in columns of a buffer. All values of a buffer share its row pitch, so that different values in one
+ * buffer overlap exactly where their rows and columns do; the dependency rule above then covers reuse. */
 typedef struct wf_act_buffer {
     enum wf_rows rows;
     uint32_t pitch; /* bytes from row to row */
@@ -95,6 +102,7 @@ typedef struct wf_plan {
     wf_act_buffer *buffers;
     size_t n_buffers, cap_buffers;
     int32_t *buffer_of; /* by value; -1: not an activation */
+    uint32_t *offset_of; /* by value: bytes from the start of a row of its buffer */
 } wf_plan;
 
 /* The plans of a model, from the narrowest bucket to the widest, which takes every batch. */
@@ -109,6 +117,8 @@ weft_status wf_plan_sequential(const wf_graph *g, bool copy_queue, wf_plan *out)
 /* Nano-batches on two queues (NanoFlow, section 4.1): n_parts nano-batches of batches up to max_tokens, about equal, in multiples of the tile (1: any
  * number); attention of one runs on queue 1 beside what queue 0 computes for the others. A bucket for each doubling of tokens. */
 weft_status wf_plans_overlap(const wf_graph *g, uint32_t n_parts, uint32_t max_tokens, uint32_t tile, bool copy_queue, wf_plans *out);
+/* A plan with the same lines, not split yet. */
+weft_status wf_plan_copy_lines(const wf_plan *p, wf_plan *out);
 /* Reads the text form; every plan must name every op and the last one take every batch. Errors name the line. */
 weft_status wf_plans_load(const wf_graph *g, const char *path, wf_plans *out);
 weft_status wf_plans_save(const wf_plans *p, const char *path);
@@ -125,7 +135,7 @@ void wf_plans_free(wf_plans *p);
 
 /* split.c: nano-operations from lines; place.c: buffers by liveness in their order, `pad` is the alignment of rows in bytes;
  * wait.c: what each must wait for. WEFT_ERR_ARG if the lines' order breaks a dependency. wf_plans_finish is all three for each
- * plan, with one set of buffers for all. */
+ * plan, with one set of buffers for all; it may be called again when the graph omits other outputs. */
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p);
 weft_status wf_plan_place(const wf_graph *g, wf_plan *p, uint32_t pad);
 weft_status wf_plan_wait(const wf_graph *g, wf_plan *p);

@@ -136,6 +136,20 @@ static weft_status check_cover(const wf_graph *g, wf_plan *p, const parts *parts
                    wf_line_place_of(p, wf_plan_find_line(p, of)).text, of->name);
 }
 
+/* ---- in a batch ---------------------------------------------------------------------------------------------------- */
+
+wf_range wf_nano_range(const wf_node *node, const wf_nano *nano, uint32_t n_decodes, uint32_t n_tokens, uint32_t n_logits)
+{
+    enum wf_rows rows = node->rows;
+    uint32_t n = rows == WF_ROWS_LOGITS ? n_logits : rows == WF_ROWS_WHOLE ? 1 : n_tokens;
+    uint32_t low = rows == WF_ROWS_PREFILL ? n_decodes : 0, high = rows == WF_ROWS_DECODE ? n_decodes : n;
+    uint32_t begin = WF_MIN(WF_MAX(wf_boundary_at(nano->begin, n_decodes, n), low), high);
+    uint32_t end = WF_MIN(WF_MAX(wf_boundary_at(nano->end, n_decodes, n), begin), high);
+    return (wf_range){begin, end - begin};
+}
+
+/* ---- all ----------------------------------------------------------------------------------------------------------- */
+
 weft_status wf_plan_split(const wf_graph *g, wf_plan *p)
 {
     WF_TRY(expand(g, p));

@@ -9,6 +9,7 @@
 /* Resources in one numbering: buffers of activations, KV pools, inputs, states. */
 typedef struct touch {
     uint32_t resource;
+    uint32_t begin, end; /* bytes of a row, of an activation */
     bool writes;
     bool tokens; /* its rows are tokens of the batch, or those whose logits are wanted; and only the range counts */
     bool keys;   /* attention reads keys from first_key() on */
@@ -50,10 +51,11 @@ static void list_touches(const wf_graph *g, const wf_plan *p, const wf_node *nod
     out->n = 0;
     for (size_t i = 0; i < MAX_TOUCHES; i++) {
         bool writes = i >= WF_MAX_IN;
-        int32_t value = writes ? node->out[i - WF_MAX_IN].value : node->in[i].value;
+        int32_t value = writes ? wf_node_out(node, i - WF_MAX_IN) : node->in[i].value;
         if (value < 0 || g->values[value].kind == WF_VALUE_WEIGHT) continue;
         bool kv = g->values[value].kind == WF_VALUE_KV, adds = writes && node->op == WF_OP_ATTENTION && i - WF_MAX_IN == WF_ATTENTION_RECOMPUTED;
-        out->list[out->n++] = (touch){resource_of(g, p, value, pools), writes, kv || same_space(g->values[value].rows, node->rows), kv && !writes, adds};
+        uint32_t at = p->offset_of[value], bytes = g->values[value].kind == WF_VALUE_ACT ? (uint32_t)wf_dtype_bytes(g->values[value].dtype, g->values[value].cols) : 1;
+        out->list[out->n++] = (touch){resource_of(g, p, value, pools), at, at + bytes, writes, kv || same_space(g->values[value].rows, node->rows), kv && !writes, adds};
     }
 }
 
@@ -78,6 +80,7 @@ static wf_boundary begin_of(const wf_graph *g, const wf_nano *n, const touch *t)
 
 static bool apart(const wf_graph *g, const wf_nano *a, const touch *ta, const wf_nano *b, const touch *tb)
 {
+    if (ta->end <= tb->begin || tb->end <= ta->begin) return true;
     return ta->tokens && tb->tokens && (not_behind(a->end, begin_of(g, b, tb)) || not_behind(b->end, begin_of(g, a, ta)));
 }
 

@@ -113,12 +113,24 @@ static void sort_prefills(wf_sched *s)
     wf_fair_sort(s->prompts, s->n_prompts);
 }
 
+static bool cuts_prompts(const wf_sched *s)
+{
+    return s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
+}
+
+/* Of n tokens of q: as many as may run alone. */
+static uint32_t while_alone(const wf_sched *s, const wf_seq *q, uint32_t n)
+{
+    bool alone = s->alone && s->n_running == 1 && !s->n_waiting && cuts_prompts(s) && !q->all_logits;
+    return alone ? WF_MIN(n, s->alone) : n;
+}
+
 static void plan_prefills(wf_sched *s, plan *p)
 {
     sort_prefills(s);
     for (uint32_t i = 0; i < s->n_prompts; i++) {
         wf_seq *q = s->prompts[i]; /* it may have been preempted since */
-        uint32_t n = q->state == WF_SEQ_RUNNING ? chunk(s, p, q) : 0;
+        uint32_t n = q->state == WF_SEQ_RUNNING ? while_alone(s, q, chunk(s, p, q)) : 0;
         if (!n) continue;
         if (p->tokens && waits_uncut(s, q, n)) return;
         grant(s, p, q, n, !p->tokens); /* an empty step must not stay empty */
@@ -137,8 +149,7 @@ static bool prefilling(const wf_sched *s)
 static void cut_to_tiles(wf_sched *s, plan *p)
 {
     uint32_t over = p->tokens % s->p.tile, prefill = p->tokens - p->decodes;
-    bool cuts = s->p.policy == WF_POLICY_NANOFLOW || s->p.policy == WF_POLICY_SARATHI;
-    if (!cuts || !over || p->tokens < s->p.tile || over >= prefill) return;
+    if (!cuts_prompts(s) || !over || p->tokens < s->p.tile || over >= prefill) return;
     for (uint32_t i = s->n_prompts; over; i--) {
         wf_seq *last = s->prompts[i - 1];
         uint32_t n = WF_MIN(over, last->n_scheduled);

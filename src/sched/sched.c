@@ -30,6 +30,11 @@ weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params
     return st;
 }
 
+uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens)
+{
+    return wf_pages_bytes(l->pages) + wf_prefix_bytes(l->pages, page_tokens);
+}
+
 void wf_sched_clear_swaps(wf_sched *s)
 {
     while (s->n_swaps) free(s->swaps[--s->n_swaps].pages);
@@ -177,12 +182,16 @@ static void learn(wf_sched *s, const wf_seq *q)
     *a = *a < 0 ? length : *a + (length - *a) / 16;
 }
 
-void wf_sched_forget(wf_sched *s, wf_seq *q)
+void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from)
 {
     uint32_t p = s->p.page_tokens, n = q->n_tokens / p;
     uint64_t block = 0;
     q->private = true;
-    for (uint32_t i = 0; i < n && wf_prefix_forget(&s->prefix, &block, q->tokens + (size_t)i * p); i++) {}
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t page = wf_prefix_find(&s->prefix, block, q->tokens + (size_t)i * p, &block);
+        if (page < 0) return;
+        if (i >= from / p) wf_pages_uncache(&s->pages, page);
+    }
 }
 
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished)

@@ -134,6 +134,7 @@ typedef struct wf_sched {
     wf_client nobody, *clients; /* nobody, of id 0, is the last in the list, and always there */
     uint32_t n_clients;         /* besides nobody */
     int64_t floor;              /* what the last client had been served when nobody was left that waits */
+    uint32_t alone;             /* most tokens of a prompt in a step while nothing else runs or waits, where prompts are cut; 0: no limit. The engine sets it */
     int64_t step, arrivals;
     double average[WF_LENGTH_BUCKETS]; /* decode length; < 0: no sequence of this bucket has finished yet */
     wf_swap *swaps;             /* of the batch just formed */
@@ -147,11 +148,13 @@ typedef struct wf_sched {
 } wf_sched;
 
 weft_status wf_sched_init(wf_sched *s, const wf_limits *l, const wf_sched_params *p);
+uint64_t wf_sched_bytes(const wf_limits *l, uint32_t page_tokens); /* of host memory for tables of pages */
 void wf_sched_add(wf_sched *s, wf_seq *q);
 /* Ends q and releases its pages. finished: its length counts towards the average of its bucket. */
 void wf_sched_remove(wf_sched *s, wf_seq *q, bool finished);
-/* The K and V of q may be wrong: none of its pages stays in the prefix cache, or all who begin alike would fail, too. */
-void wf_sched_forget(wf_sched *s, wf_seq *q);
+/* The K and V of q may be wrong, or may never be computed, from position `from` on: no page of these stays in the prefix cache, or all who
+ * begin alike would fail, too. */
+void wf_sched_forget(wf_sched *s, wf_seq *q, uint32_t from);
 /* Admits what fits, and fills b and s->swaps. b->n_tokens 0: nothing to do. */
 void wf_sched_batch(wf_sched *s, wf_batch *b);
 /* The batch has been computed, or will be before the next one: advances n_computed of its sequences. pending: the device

@@ -8,7 +8,7 @@
 /* A call without the number of its rows. */
 typedef struct shape {
     uint32_t op, n, k, n_head, n_kv_head, head_dim;
-    uint8_t in, weight, layout, out, bias, residual, windows, capped, sinks;
+    uint8_t in, weight, layout, out, bias, residual, windows, capped, sinks, async;
 } shape;
 
 struct wf_shape_class {
@@ -27,6 +27,7 @@ static shape shape_of(const wf_call *c)
     s.windows = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_WINDOWS].buf;
     s.sinks = c->op == WF_OP_ATTENTION && c->in[WF_ATTENTION_SINKS].buf;
     s.capped = c->op == WF_OP_ATTENTION && c->p.softcap > 0;
+    s.async = c->op == WF_OP_ATTENTION && c->p.phi_lo < c->p.phi_hi;
     return s;
 }
 

@@ -207,6 +207,22 @@ uint32_t wf_select_dense_batch(wf_dev *dev)
     return s->user.dense_batch ? s->user.dense_batch : s->shipped.dense_batch;
 }
 
+static double device_cost(const wf_tuned_table *t, const char *name)
+{
+    for (const wf_cost *c = t->costs; c < t->costs + t->n_costs; c++)
+        if (!strcmp(c->of, "device") && !strcmp(c->name, name)) return c->value;
+    return 0;
+}
+
+void wf_select_ceilings(wf_dev *dev, wf_ceilings *out)
+{
+    selection *s = selection_of(dev);
+    if (!s->loaded) load(dev, s);
+    const wf_tuned_table *t = device_cost(&s->user, "read") > 0 ? &s->user : &s->shipped;
+    *out = (wf_ceilings){device_cost(t, "read") * 1e9, {[WF_ARITH_F32] = device_cost(t, "f32") * 1e12, [WF_ARITH_F16] = device_cost(t, "f16") * 1e12,
+                                                        [WF_ARITH_Q8] = device_cost(t, "q8") * 1e12}};
+}
+
 /* ---- opening, closing --------------------------------------------------------------------- */
 
 static bool is_word(const char *name, const char *text, size_t n)

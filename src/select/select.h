@@ -14,5 +14,7 @@ weft_status wf_select_open(const char *spec, const wf_open_params *p, wf_dev **o
 void wf_cannot_run_text(wf_dev *, enum wf_op, int variant, const char *what, char *text, size_t cap);
 /* Rows that a step should have on this device, as measured; 0: nobody has. */
 uint32_t wf_select_dense_batch(wf_dev *);
+/* The peak rates that are kept for this device: those of the user's file, else of the shipped one; 0: there are none. */
+void wf_select_ceilings(wf_dev *, wf_ceilings *out);
 
 #endif

@@ -382,7 +382,7 @@ weft_status wf_tuned_user_path(const struct weft_device_info *info, bool make, c
                                size_t cap)
 {
     char dir[900], slug[160];
-    WF_TRY(wf_config_dir("weft/tuned", make, dir, sizeof dir));
+    WF_TRY(wf_user_dir(WF_DIR_CONFIG, "weft/tuned", make, dir, sizeof dir));
     wf_device_slug(info, slug, sizeof slug);
     if ((size_t)snprintf(buf, cap, "%s/%s.tune", dir, slug) >= cap)
         return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", dir);

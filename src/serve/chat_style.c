@@ -1,6 +1,6 @@
 /* chat_style: how a chat template wants conversations with tools. Nothing says so but the template itself, so it is tried at the start of the
  * server with a tool and with a call whose names stand nowhere else. */
-#include "serve/tool_calls.h"
+#include "serve/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +20,12 @@ static char *render(const wf_server *s, const char *messages, const char *tools)
     return weft_chat_render(s->model, &p, &text, &len) ? NULL : text;
 }
 
+/* A template of its own for conversations with tools, which calls are found by; NULL: there is one for all. */
+static const char *tool_template(const wf_server *s)
+{
+    return s->p.chat_template ? NULL : weft_model_info(s->model)->tool_template;
+}
+
 static bool writes_tools(const wf_server *s)
 {
     char *text = render(s, "[" USER "]", TOOL);
@@ -35,7 +41,7 @@ static bool writes_call(const wf_server *s, bool string, bool null)
     wf_text_print(&m, "[" USER ",{\"role\":\"assistant\",\"content\":%s,\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION
                   "\",\"arguments\":%s}}]},{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\",\"name\":\"" FUNCTION "\",\"content\":\"{}\"}]",
                   null ? "null" : "\"\"", string ? "\"{\\\"" ARGUMENT "\\\": \\\"1\\\"}\"" : "{\"" ARGUMENT "\":\"1\"}");
-    char *text = m.failed ? NULL : render(s, m.data, NULL);
+    char *text = m.failed ? NULL : render(s, m.data, tool_template(s) ? TOOL : NULL);
     bool good = text && strstr(text, FUNCTION) && strstr(text, ARGUMENT) && !strstr(text, "'" ARGUMENT "'") && !strstr(text, "\\\"" ARGUMENT);
     weft_free(text);
     free(m.data);
@@ -49,9 +55,8 @@ static bool is_auto(const char *name)
     return !name || !strcmp(name, "auto");
 }
 
-bool wf_chat_style_check(const wf_server *s)
+static bool check_calls(const char *name)
 {
-    const char *name = s->p.tool_call_parser;
     if (is_auto(name) || !strcmp(name, "none") || wf_call_kind_named(name)) return true;
     char list[256];
     wf_call_kinds_list(list, sizeof list);
@@ -59,10 +64,18 @@ bool wf_chat_style_check(const wf_server *s)
     return false;
 }
 
-static const wf_call_kind *kind_of(const char *name, const char *text)
+static bool check_thoughts(const char *name)
 {
-    const wf_call_kind *k = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
-    return k && k->open ? k : NULL;
+    if (is_auto(name) || !strcmp(name, "none") || wf_thought_kind_named(name)) return true;
+    char list[256];
+    wf_thought_kinds_list(list, sizeof list);
+    wf_fail(WEFT_ERR_ARG, "--reasoning-parser %s: want auto, none, or one of %s", name, list);
+    return false;
+}
+
+bool wf_chat_style_check(const wf_server *s)
+{
+    return check_calls(s->p.tool_call_parser) && check_thoughts(s->p.reasoning_parser);
 }
 
 /* Control tokens of a marker that are else not in the text of an answer. */
@@ -78,12 +91,28 @@ static void show_marker(const wf_server *s, wf_chat_style *c, const char *marker
     weft_free(ids);
 }
 
+static void show_markers(const wf_server *s, wf_chat_style *c, const char *const *markers)
+{
+    for (size_t i = 0; markers[i]; i++) show_marker(s, c, markers[i]);
+}
+
+static void find_thoughts(const wf_server *s, wf_chat_style *c, const char *text)
+{
+    const char *name = s->p.reasoning_parser;
+    c->thought_name = !strstr(text, "reasoning_content") && strstr(text, ".thinking") ? "thinking" : "reasoning_content";
+    c->thoughts = is_auto(name) ? wf_thought_kind_of(text) : wf_thought_kind_named(name);
+    if (!c->thoughts) return;
+    const char *const markers[] = {c->thoughts->open, c->thoughts->close, NULL};
+    show_markers(s, c, c->thoughts->open ? markers : wf_channel_markers);
+    c->n_show_thoughts = c->n_show;
+}
+
 static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
 {
-    const char *markers[WF_CALL_MARKERS + 1] = {NULL};
-    c->calls = kind_of(s->p.tool_call_parser, text);
+    const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->p.tool_call_parser;
+    c->calls = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
     if (c->calls) wf_call_markers(c->calls, markers);
-    for (size_t i = 0; markers[i]; i++) show_marker(s, c, markers[i]);
+    show_markers(s, c, c->calls && c->calls->channels ? wf_channel_markers : markers);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------- */
@@ -91,12 +120,14 @@ static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
 void wf_chat_style_find(wf_server *s)
 {
     wf_chat_style *c = &s->chat;
-    const char *text = s->p.chat_template ? s->p.chat_template : weft_model_info(s->model)->chat_template;
-    *c = (wf_chat_style){0};
-    if (!text) return;
+    const struct weft_model_info *m = weft_model_info(s->model);
+    const char *text = s->p.chat_template ? s->p.chat_template : m->chat_template, *for_tools = tool_template(s);
+    *c = (wf_chat_style){.usable = !weft_chat_check(s->model, s->p.chat_template)};
+    if (!c->usable) return;
     c->developer = strstr(text, "developer");
     c->tools = writes_tools(s);
-    find_calls(s, c, text);
+    find_thoughts(s, c, text);
+    find_calls(s, c, for_tools ? for_tools : text);
     for (unsigned way = 0; way < 4; way++) {
         if (!writes_call(s, way & 1, way & 2)) continue;
         c->string_arguments = way & 1;

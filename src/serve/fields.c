@@ -1,8 +1,10 @@
-/* fields: the fields of requests that are one value are rows of a table, so that each one is checked and each error names its field.
- * Unknown fields are ignored, as in other servers, and logged once. */
+/* fields: the fields of requests that are one value are rows of a table, so that each one is checked and each error names its field. What
+ * other servers know and weft does not is in fields.def. Unknown fields are ignored, as in other servers, and logged once. */
 #include "serve/internal.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 json_t *wf_field(const json_t *body, const char *name)
@@ -13,7 +15,7 @@ json_t *wf_field(const json_t *body, const char *name)
 
 /* ---- fields that are one value --------------------------------------------------------------------------- */
 
-enum kind { REAL, WHOLE, BOOL };
+enum kind { REAL, SHARE, I32, WHOLE, BOOL }; /* SHARE: a REAL above 0 */
 enum where { BOTH, CHAT, TEXT };
 
 typedef struct row {
@@ -29,18 +31,20 @@ typedef struct row {
 #define MANY       2147483647.0
 
 static const row rows[] = {
-    {"temperature", REAL, BOTH, AT(temperature), 1, 0, 100},
-    {"top_p", REAL, BOTH, AT(top_p), 1, 0, 1},
-    {"min_p", REAL, BOTH, AT(min_p), 0, 0, 1},
-    {"top_k", WHOLE, BOTH, AT(top_k), 0, -1, MANY},
-    {"presence_penalty", REAL, BOTH, AT(presence_penalty), 0, -2, 2},
-    {"frequency_penalty", REAL, BOTH, AT(frequency_penalty), 0, -2, 2},
-    {"repetition_penalty", REAL, BOTH, AT(repetition_penalty), 1, 1e-3, 2},
+    {"temperature", REAL, BOTH, AT(sampling.temperature), 0, 0, 100}, /* those in `sampling` begin as the server's defaults */
+    {"top_p", SHARE, BOTH, AT(sampling.top_p), 0, 0, 1},
+    {"min_p", REAL, BOTH, AT(sampling.min_p), 0, 0, 1},
+    {"top_k", I32, BOTH, AT(sampling.top_k), 0, -1, MANY},
+    {"presence_penalty", REAL, BOTH, AT(sampling.presence_penalty), 0, -2, 2},
+    {"frequency_penalty", REAL, BOTH, AT(sampling.frequency_penalty), 0, -2, 2},
+    {"repetition_penalty", REAL, BOTH, AT(sampling.repeat_penalty), 0, 1e-3, 2, WF_GIVEN_REPETITION_PENALTY},
+    {"repeat_penalty", REAL, BOTH, AT(sampling.repeat_penalty), 0, 1e-3, 2, WF_GIVEN_REPEAT_PENALTY}, /* as llama.cpp calls it */
+    {"repeat_last_n", I32, BOTH, AT(sampling.repeat_last_n), 0, -1, MANY},
     {"n", WHOLE, BOTH, AT(n), 1, 1, 128},
     {"priority", WHOLE, BOTH, AT(priority), 0, -1000, 1000},
     {"best_of", WHOLE, TEXT, AT(best_of), 0, 1, 128, WF_GIVEN_BEST_OF},
     {"max_tokens", WHOLE, BOTH, AT(max_tokens), 0, 0, MANY, WF_GIVEN_MAX_TOKENS},
-    {"max_completion_tokens", WHOLE, CHAT, AT(max_completion_tokens), 0, 1, MANY, WF_GIVEN_MAX_COMPLETION},
+    {"max_completion_tokens", WHOLE, BOTH, AT(max_completion_tokens), 0, 1, MANY, WF_GIVEN_MAX_COMPLETION},
     {"min_tokens", WHOLE, BOTH, AT(min_tokens), 0, 0, MANY},
     {"seed", WHOLE, BOTH, AT(seed), 0, -0x1p63, 0x1p63, WF_GIVEN_SEED},
     {"logprobs", WHOLE, TEXT, AT(logprobs), 0, 0, WEFT_MAX_TOP, WF_GIVEN_LOGPROBS},
@@ -57,7 +61,11 @@ static void put(wf_params *p, const row *w, double v, int64_t whole)
 {
     char *at = (char *)p + w->at;
     if (w->kind == REAL)
-        memcpy(at, &v, sizeof v);
+        memcpy(at, &(float){(float)v}, sizeof(float));
+    else if (w->kind == SHARE)
+        memcpy(at, &(float){(float)WF_MAX(v, (double)FLT_MIN)}, sizeof(float)); /* rounded to 0 it would mean "off" */
+    else if (w->kind == I32)
+        memcpy(at, &(int32_t){(int32_t)WF_MAX(whole, 0)}, sizeof(int32_t)); /* -1 is off, or all, in other servers */
     else if (w->kind == WHOLE)
         memcpy(at, &whole, sizeof whole);
     else
@@ -78,9 +86,10 @@ static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_err
     }
     double x = json_number_value(v);
     bool whole = json_is_integer(v) || (json_is_real(v) && fabs(x) < 0x1p53 && x == floor(x));
-    if (!json_is_number(v) || (w->kind == WHOLE && !whole))
+    if (!json_is_number(v) || (w->kind >= I32 && !whole))
         return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
-                         w->kind == WHOLE ? "whole number" : "number");
+                         w->kind >= I32 ? "whole number" : "number");
+    if (w->kind == SHARE && x == 0) return wf_refuse(r, 400, w->name, "%s must be above 0 and at most %g", w->name, w->max);
     if (!(x >= w->min && x <= w->max))
         return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,
                          w->max);
@@ -88,10 +97,11 @@ static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_err
     return true;
 }
 
-static bool read_rows(const json_t *body, wf_params *p, wf_http_error *r)
+static bool read_rows(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
+    for (size_t i = 0; i < WF_LEN(rows); i++) put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
+    p->sampling = s->sampling;
     for (size_t i = 0; i < WF_LEN(rows); i++) {
-        put(p, &rows[i], rows[i].initial, (int64_t)rows[i].initial);
         if (rows[i].where != (p->chat ? TEXT : CHAT) && !read_row(body, &rows[i], p, r))
             return false;
     }
@@ -104,9 +114,10 @@ static bool check_together(wf_params *p, wf_http_error *r)
     if (WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens && !p->echo)
         return wf_refuse(r, 400, "max_tokens",
                          "max_tokens must be at least 1 (0 is possible with echo)");
-    if (p->top_p == 0) return wf_refuse(r, 400, "top_p", "top_p must be above 0 and at most 1");
+    if (WF_GIVEN(p, REPEAT_PENALTY) && WF_GIVEN(p, REPETITION_PENALTY))
+        return wf_refuse(r, 400, "repeat_penalty", "repeat_penalty is another name of repetition_penalty: send one of them");
     if (WF_GIVEN(p, BEST_OF) && p->best_of != p->n)
-        return wf_refuse(r, 501, "best_of", "best_of other than n is not supported: leave it out");
+        return wf_refuse_unsupported(r, "best_of", "best_of other than n is not supported: leave it out");
     if (p->top_logprobs && !p->chat_logprobs)
         return wf_refuse(r, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
     if (WF_GIVEN(p, MAX_TOKENS) && p->max_tokens && p->min_tokens > p->max_tokens)
@@ -114,29 +125,71 @@ static bool check_together(wf_params *p, wf_http_error *r)
     return true;
 }
 
-bool wf_fields_read(const json_t *body, wf_params *p, wf_http_error *r)
+/* ---- what is not read: see fields.def -------------------------------------------------------------------- */
+
+static const struct unread {
+    const char *name;
+    enum where where;
+    const char *neutral, *instead; /* JSON; NULL: any value changes nothing */
+} unread[] = {
+#define REFUSED(name, where, neutral, instead) {name, where, "[" neutral "]", instead},
+#define ACCEPTED(name, where)                  {name, where, NULL, NULL},
+#include "serve/fields.def"
+};
+
+static bool is_here(enum where where, bool chat)
 {
-    return read_rows(body, p, r) && check_together(p, r);
+    return where != (chat ? TEXT : CHAT);
+}
+
+static bool equal(const json_t *a, const json_t *b)
+{
+    return json_is_number(a) && json_is_number(b) ? json_number_value(a) == json_number_value(b) : json_equal(a, b);
+}
+
+static bool is_neutral(const json_t *v, const char *neutral)
+{
+    json_t *values = json_loads(neutral, 0, NULL);
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(values) && !found; i++) found = equal(v, json_array_get(values, i));
+    json_decref(values);
+    return found;
+}
+
+static bool check_unread(const json_t *body, bool chat, wf_http_error *r)
+{
+    for (size_t i = 0; i < WF_LEN(unread); i++) {
+        const struct unread *u = &unread[i];
+        const json_t *v = u->neutral && is_here(u->where, chat) ? wf_field(body, u->name) : NULL;
+        if (v && !is_neutral(v, u->neutral)) return wf_refuse_unsupported(r, u->name, "%s is not supported: %s", u->name, u->instead);
+    }
+    return true;
+}
+
+bool wf_fields_read(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
+{
+    return read_rows(s, body, p, r) && check_unread(body, p->chat, r) && check_together(p, r);
 }
 
 /* ---- unknown fields -------------------------------------------------------------------------------------- */
 
-/* Those that are more than one value, and those that may be ignored in silence. */
+/* Those that are more than one value. */
 static const struct {
     const char *name;
     enum where where;
 } others[] = {
     {"model", BOTH}, {"prompt", TEXT}, {"messages", CHAT}, {"stop", BOTH}, {"stop_token_ids", BOTH}, {"logit_bias", BOTH}, {"stream_options", BOTH},
-    {"suffix", BOTH}, {"tools", BOTH}, {"tool_choice", BOTH}, {"parallel_tool_calls", CHAT}, {"response_format", BOTH}, {"chat_template_kwargs", CHAT}, {"user", BOTH},
+    {"tools", CHAT}, {"tool_choice", CHAT}, {"parallel_tool_calls", BOTH}, {"response_format", BOTH}, {"chat_template_kwargs", CHAT},
 };
 
 static bool is_known(const char *name, bool chat)
 {
-    enum where not_here = chat ? TEXT : CHAT;
     for (size_t i = 0; i < WF_LEN(rows); i++)
-        if (rows[i].where != not_here && !strcmp(rows[i].name, name)) return true;
+        if (is_here(rows[i].where, chat) && !strcmp(rows[i].name, name)) return true;
     for (size_t i = 0; i < WF_LEN(others); i++)
-        if (others[i].where != not_here && !strcmp(others[i].name, name)) return true;
+        if (is_here(others[i].where, chat) && !strcmp(others[i].name, name)) return true;
+    for (size_t i = 0; i < WF_LEN(unread); i++)
+        if (is_here(unread[i].where, chat) && !strcmp(unread[i].name, name)) return true;
     return false;
 }
 
@@ -152,10 +205,24 @@ static bool remember(wf_server *s, const char *name)
     return fresh;
 }
 
+static void log_once(wf_server *s, const char *name)
+{
+    if (remember(s, name)) wf_log(WEFT_LOG_WARN, "requests have the unknown field '%.47s', which is ignored", name);
+}
+
+/* What a stream may say of itself; include_obfuscation pads chunks, which is for secrecy and changes no text. */
+static bool is_stream_option(const char *name)
+{
+    return !strcmp(name, "include_usage") || !strcmp(name, "continuous_usage_stats") || !strcmp(name, "include_obfuscation");
+}
+
 void wf_fields_unknown(wf_server *s, const json_t *body, bool chat)
 {
     const char *name;
     json_t *value;
+    char path[80];
     json_object_foreach((json_t *)body, name, value)
-        if (!is_known(name, chat) && remember(s, name)) wf_log(WEFT_LOG_WARN, "requests have the unknown field '%.47s', which is ignored", name);
+        if (!is_known(name, chat)) log_once(s, name);
+    json_object_foreach(wf_field(body, "stream_options"), name, value)
+        if (!is_stream_option(name)) snprintf(path, sizeof path, "stream_options.%s", name), log_once(s, path);
 }

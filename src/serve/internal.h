@@ -29,6 +29,8 @@ typedef struct wf_http_error {
 } wf_http_error;
 /* Fills r and returns false, so that checks read `return wf_refuse(...)`. */
 bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...) WF_PRINTF(4, 5);
+/* The same for what weft cannot do: status 400, which clients do not send again as they do 501, and the code not_supported. */
+bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...) WF_PRINTF(3, 4);
 json_t *wf_refusal_json(const wf_http_error *r);
 
 /* ---- text.c: buffers and UTF-8 --------------------------------------------------------------------------- */
@@ -92,6 +94,8 @@ enum wf_given { /* what was sent, where a default does not say the same */
     WF_GIVEN_MAX_COMPLETION = 4,
     WF_GIVEN_SEED = 8,
     WF_GIVEN_LOGPROBS = 16,
+    WF_GIVEN_REPETITION_PENALTY = 32,
+    WF_GIVEN_REPEAT_PENALTY = 64,
 };
 #define WF_GIVEN(p, field) (((p)->given & WF_GIVEN_##field) != 0)
 
@@ -100,16 +104,20 @@ typedef struct wf_params {
     unsigned given; /* enum wf_given */
     wf_prompt *prompts;
     size_t n_prompts;
-    /* Named like the fields of requests; their ranges are in params.c. */
-    double temperature, top_p, min_p, presence_penalty, frequency_penalty, repetition_penalty;
-    int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, top_k, logprobs, top_logprobs;
+    /* Named like the fields of requests; their ranges are in fields.c. */
+    struct weft_sampling sampling; /* the model's, over it the server's options, over them what the request says; all but the seed */
+    int64_t n, priority, best_of, max_tokens, max_completion_tokens, min_tokens, logprobs, top_logprobs;
     int64_t seed; /* 64 bits, whatever their sign */
     bool stream, echo, ignore_eos, include_stop, skip_special, chat_logprobs;
     bool include_usage, continuous_usage;
     bool tools;         /* the prompt has some, so the answer may have calls */
     bool one_call;      /* parallel_tool_calls is false */
     const struct wf_chat_style *calls; /* how calls in the answer are recognised; NULL: they stay text */
-    wf_text tool_names; /* each with the NUL behind it */
+    const struct wf_thought_kind *thoughts; /* the same for what it begins with */
+    bool thinking;      /* the prompt has opened them */
+    const int32_t *show; /* control tokens that mark all this */
+    size_t n_show;
+    wf_text tool_types; /* as tool_types.h has them */
     char **stop;
     size_t n_stop;
     int32_t *stop_ids;
@@ -122,12 +130,17 @@ typedef struct wf_params {
 /* A field that is present and not null. */
 json_t *wf_field(const json_t *body, const char *name);
 /* Fills the members that are one value. */
-bool wf_fields_read(const json_t *body, wf_params *p, wf_http_error *r);
+bool wf_fields_read(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r);
 /* Logs the names of fields that no one reads, each once. */
 void wf_fields_unknown(wf_server *s, const json_t *body, bool chat);
 /* Fills the job's params. false: its refusal is set. */
 bool wf_params_read(wf_job *j, const json_t *body);
 void wf_params_free(wf_params *p);
+/* Is the answer taken apart (answer.h)? Else it is text. */
+static inline bool wf_params_in_parts(const wf_params *p)
+{
+    return p->calls || p->thoughts;
+}
 /* Parameters of choice i; they point into p. */
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
 
@@ -135,15 +148,18 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice);
 
 /* What templates differ in. */
 typedef struct wf_chat_style {
+    bool usable;           /* there is one that can be run */
     bool tools;            /* it writes them */
     bool developer;        /* it knows this role; else it gets "system" */
     bool string_arguments; /* of calls, as text; else as objects */
     bool null_content;     /* of messages with calls and without content; else "" */
-    const struct wf_call_kind *calls; /* as its model writes them; NULL: they are not recognised */
-    int32_t show[WEFT_MAX_SHOWN];     /* control tokens that mark them */
-    size_t n_show;
+    const char *thought_name; /* of the member of messages that has thoughts */
+    const struct wf_thought_kind *thoughts; /* as its model writes them; NULL: they are not recognised */
+    const struct wf_call_kind *calls;
+    int32_t show[WEFT_MAX_SHOWN]; /* control tokens that mark them, those of thoughts first */
+    size_t n_show, n_show_thoughts;
 } wf_chat_style;
-/* Reads --tool-call-parser. false: the error is set. */
+/* Reads --tool-call-parser and --reasoning-parser. false: the error is set. */
 bool wf_chat_style_check(const wf_server *s);
 /* Tries the template of a server whose model is loaded. */
 void wf_chat_style_find(wf_server *s);
@@ -196,7 +212,7 @@ typedef struct wf_choice {
     size_t sent_text, sent_tokens, generated, cached;
     size_t offset; /* of the next token in the delivered text, for text_offset */
     bool opened, ended;
-    struct wf_calls *calls; /* of a stream with tools */
+    struct wf_answer *answer; /* of a stream that is taken apart */
     unsigned n_calls;       /* sent */
 } wf_choice;
 
@@ -276,6 +292,8 @@ json_t *wf_reply_logprobs(const wf_job *j, const wf_token *tokens, size_t n,
 json_t *wf_reply_head(const wf_job *j, bool chunk);
 /* One of tool_calls. id: n is 0: a new one. */
 json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice arguments);
+/* Would the model have gone on? A stop text, too, may stand in the middle of what it wants to say. */
+bool wf_reply_is_cut(const struct weft_event *end);
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls);
 struct MHD_Response *wf_sse_response(wf_job *j);
 /* libmicrohttpd's reader callback: writes at most max bytes to buf; 0: nothing to send yet; negative: the end. */
@@ -450,6 +468,7 @@ struct wf_server {
     const struct weft_model *model;
     struct weft_engine *engine;
     uint32_t context;
+    struct weft_sampling sampling; /* of requests that do not say it */
     atomic_uint in_flight; /* sequences submitted and not done */
     pthread_t watcher;
     bool watching;

@@ -1,8 +1,9 @@
 /* job: one HTTP request and its sequences. It has two owners: the connection, and the engine until the last choice is done. The
  * last one frees it. */
 #include "serve/internal.h"
+#include "base/options.h"
 #include "serve/places.h"
-#include "serve/tool_calls.h"
+#include "serve/answer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static void job_free(wf_job *j)
         free(c->text);
         free(c->tokens);
         free(c->top);
-        wf_calls_free(c->calls);
+        wf_answer_free(c->answer);
     }
     wf_budget_end(j);
     free(j->choices);
@@ -260,7 +261,7 @@ static bool submit_choice(wf_job *j, size_t i)
     if (s == WEFT_OK && (j->abort || j->crowded) && !c->done) weft_cancel(req); /* it has been given up already */
     pthread_mutex_unlock(&j->lock);
     if (s != WEFT_OK)
-        return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s", weft_last_error());
+        return wf_refuse(&j->refusal, s == WEFT_ERR_ARG || s == WEFT_ERR_FULL ? 400 : 503, "", "%s", wf_last_error());
     wf_metrics_started(&j->server->metrics);
     return true;
 }

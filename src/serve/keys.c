@@ -1,4 +1,4 @@
-/* keys: API keys from a file, one per line. Lines that begin with # are comments. */
+/* keys: API keys of the command line, and from a file, one per line. Lines that begin with # are comments. */
 #include "serve/internal.h"
 #include "base/file.h"
 
@@ -8,26 +8,35 @@
 
 #define FILE_MAX (1u << 20)
 
-bool wf_keys_load(wf_server *s)
+static bool add_key(wf_server *s, const char *key, size_t *cap)
+{
+    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = wf_strdup(key))) return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
+    s->n_keys++;
+    return true;
+}
+
+static bool add_file(wf_server *s, const char *path, size_t *cap)
 {
     char *text = NULL, *rest;
-    size_t len = 0, cap = 0;
-    if (!s->p.api_key_file) return true;
-    if (wf_read_file(s->p.api_key_file, FILE_MAX, &text, &len)) return false;
-    for (char *line = strtok_r(text, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
-        if (*line == '#') continue;
-        if (!wf_grow(&s->keys, s->n_keys, &cap, sizeof *s->keys) ||
-            !(s->keys[s->n_keys] = wf_strdup(line))) {
-            wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys");
-            break;
-        }
-        s->n_keys++;
-    }
-    bool ok = s->n_keys > 0;
-    if (!ok) wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line", s->p.api_key_file);
+    size_t len = 0, before = s->n_keys;
+    bool ok = true;
+    if (wf_read_file(path, FILE_MAX, &text, &len)) return false;
+    for (char *line = strtok_r(text, "\r\n", &rest); ok && line; line = strtok_r(NULL, "\r\n", &rest))
+        if (*line != '#') ok = add_key(s, line, cap);
+    if (ok && s->n_keys == before) ok = false, wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line", path);
     explicit_bzero(text, len);
     free(text);
     return ok;
+}
+
+bool wf_keys_load(wf_server *s)
+{
+    size_t cap = 0;
+    for (size_t i = 0; i < s->p.n_api_keys; i++) {
+        if (!s->p.api_keys[i] || !*s->p.api_keys[i]) return wf_fail(WEFT_ERR_ARG, "--api-key is empty: anybody could send that"), false;
+        if (!add_key(s, s->p.api_keys[i], &cap)) return false;
+    }
+    return !s->p.api_key_file || add_file(s, s->p.api_key_file, &cap);
 }
 
 /* Constant time: the duration does not depend on where a wrong key differs. */

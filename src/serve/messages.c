@@ -1,7 +1,7 @@
 /* messages: the conversation and the tools of a request, as JSON for the chat template. They go there whole, since templates differ in what
  * they read; what templates differ in how they want it (wf_chat_style) is said in one way by clients. All of it counts as data there, so
  * that nothing in it becomes a control token. */
-#include "serve/internal.h"
+#include "serve/tool_types.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static bool add_part(const json_t *part, wf_text *out, wf_http_error *r)
     json_t *text = json_object_get(part, "text");
     const char *type = json_string_value(json_object_get(part, "type"));
     if (!type) return wf_refuse(r, 400, "messages", "a part of a message's content must be an object with a type");
-    if (strcmp(type, "text")) return wf_refuse(r, 501, "messages", "content of type '%.40s' is not supported, only text", type);
+    if (strcmp(type, "text")) return wf_refuse_unsupported(r, "messages", "content of type '%.40s' is not supported, only text: leave it out", type);
     if (!json_is_string(text)) return wf_refuse(r, 400, "messages", "a part of type text must have a text");
     wf_text_add(out, json_string_value(text), json_string_length(text));
     return true;
@@ -142,7 +142,7 @@ static bool put_strings(writer *w, const json_t *m)
     for (size_t i = 0; i < WF_LEN(names); i++) {
         json_t *v = wf_field(m, names[i]);
         if (v && !json_is_string(v)) return wf_refuse(w->r, 400, "messages", "%s of a message must be a string", names[i]);
-        if (v) put_member(&w->out, names[i], v);
+        if (v) put_member(&w->out, i == 2 ? w->style->thought_name : names[i], v);
     }
     return true;
 }
@@ -225,7 +225,7 @@ static bool check_named(const json_t *tools, const json_t *choice, wf_http_error
     if (!type || strcmp(type, "function") || !name)
         return wf_refuse(r, 400, "tool_choice", "tool_choice must be \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": ...}}");
     if (!has_tool(tools, name)) return wf_refuse(r, 400, "tool_choice", "tool_choice names the function '%.64s', which is not in tools", name);
-    return wf_refuse(r, 501, "tool_choice", "tool_choice with a function is not supported, since answers cannot be constrained: send \"auto\", and ask for the call in a message");
+    return wf_refuse_unsupported(r, "tool_choice", "tool_choice with a function is not supported, since answers cannot be constrained: send \"auto\", and ask for the call in a message");
 }
 
 /* Whether the model shall know the tools. */
@@ -237,16 +237,7 @@ static bool check_choice(const json_t *body, const json_t *tools, bool *wanted, 
     if (!v || (word && (!strcmp(word, "auto") || !strcmp(word, "none")))) return true;
     if (!word || strcmp(word, "required")) return check_named(tools, v, r);
     if (!json_array_size(tools)) return wf_refuse(r, 400, "tool_choice", "tool_choice \"required\" needs tools");
-    return wf_refuse(r, 501, "tool_choice", "tool_choice \"required\" is not supported, since answers cannot be constrained: send \"auto\", and ask for a call in a message");
-}
-
-/* The names, each with the NUL behind it. */
-static void add_names(const json_t *tools, wf_text *names)
-{
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        json_t *name = json_object_get(json_object_get(json_array_get(tools, i), "function"), "name");
-        wf_text_add(names, json_string_value(name), json_string_length(name) + 1);
-    }
+    return wf_refuse_unsupported(r, "tool_choice", "tool_choice \"required\" is not supported, since answers cannot be constrained: send \"auto\", and ask for a call in a message");
 }
 
 bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r)
@@ -259,11 +250,11 @@ bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p,
     if (!p->tools) return true;
     if (style->calls) p->calls = style;
     if (!style->tools)
-        return wf_refuse(r, 400, "tools", "the chat template of this model does not tell it about tools: leave tools out, send tool_choice \"none\", or start the "
+        return wf_refuse_unsupported(r, "tools", "the chat template of this model does not tell it about tools: leave tools out, send tool_choice \"none\", or start the "
                          "server with a --chat-template that does");
     put_json(out, tools);
-    add_names(tools, &p->tool_names);
-    if (out->failed || p->tool_names.failed) return wf_refuse(r, 500, "", "out of memory");
+    wf_tool_types_add(&p->tool_types, tools);
+    if (out->failed || p->tool_types.failed) return wf_refuse(r, 500, "", "out of memory");
     if (out->len > MAX_TOOL_BYTES) return wf_refuse(r, 400, "tools", "tools have %zu bytes, at most %u are possible", out->len, MAX_TOOL_BYTES);
     return true;
 }

@@ -1,8 +1,8 @@
 /* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the fields that are one
  * value, messages.c the conversation. */
-#include "serve/internal.h"
+#include "serve/thoughts.h"
+#include "base/options.h"
 
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_h
         long id = digits && digits < 10 && !key[digits] && (key[0] != '0' || digits == 1) ? strtol(key, NULL, 10) : -1;
         if (id < 0 || id >= n_vocab)
             return wf_refuse(r, 400, "logit_bias",
-                             "logit_bias has the key '%.40s', which is no token id from 0 to %u",
+                             "logit_bias has the key '%.40s', which is no token id from 0 to %u: /tokenize gives ids",
                              key, n_vocab - 1);
         double bias = json_number_value(value);
         if (!json_is_number(value) || !(bias >= -100 && bias <= 100))
@@ -130,7 +130,7 @@ static bool tokenize(const wf_server *s, const char *text, size_t len, unsigned 
     if (!check_bytes(s, len, name, r)) return false;
     if (weft_tokenize(s->model, text, len, flags, &out->ids, &out->n))
         return wf_refuse(r, 400, name, "%s cannot be turned into tokens: %s", name,
-                         weft_last_error());
+                         wf_last_error());
     if (!out->n && info->bos >= 0) { /* an empty prompt, for a model that does not add BOS by default */
         weft_free(out->ids);
         if (!(out->ids = wf_calloc(1, sizeof *out->ids)))
@@ -151,7 +151,7 @@ static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_
     if (!read_ids(s, v, "prompt", s->context, &out->ids, &out->n, r)) return false;
     if (!out->n) return wf_refuse(r, 400, "prompt", "prompt is an empty list");
     if (weft_detokenize(s->model, out->ids, out->n, WEFT_TEXT_HIDE_SPECIAL, &out->text, &out->len))
-        return wf_refuse(r, 500, "", "%s", weft_last_error());
+        return wf_refuse(r, 500, "", "%s", wf_last_error());
     return true;
 }
 
@@ -188,7 +188,18 @@ static bool read_kwargs(const json_t *body, wf_text *kwargs, wf_http_error *r)
 static bool render(const wf_server *s, const struct weft_chat_params *chat, wf_prompt *out, wf_http_error *r)
 {
     weft_status e = weft_chat_tokenize(s->model, chat, &out->ids, &out->n);
-    return !e || wf_refuse(r, e == WEFT_ERR_UNSUPPORTED ? 501 : 400, "messages", "%s", weft_last_error());
+    if (e == WEFT_ERR_UNSUPPORTED) return wf_refuse_unsupported(r, "messages", "%s", wf_last_error());
+    return !e || wf_refuse(r, 400, "messages", "%s", wf_last_error());
+}
+
+/* How the answer is read. */
+static void read_style(const wf_server *s, wf_params *p)
+{
+    const wf_chat_style *c = &s->chat;
+    p->thoughts = c->thoughts;
+    p->thinking = p->thoughts && wf_thoughts_opened(p->thoughts, s->model, p->prompts[0].ids, p->prompts[0].n);
+    p->show = c->show;
+    p->n_show = p->calls ? c->n_show : c->n_show_thoughts;
 }
 
 static bool read_chat(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
@@ -201,13 +212,14 @@ static bool read_chat(const wf_server *s, const json_t *body, wf_params *p, wf_h
               check_choices(s, p, 1, r) && check_bytes(s, bytes, "messages", r);
     struct weft_chat_params chat = {.chat_template = s->p.chat_template, .messages_json = messages.data, .tools_json = tools.data, .kwargs_json = kwargs.data};
     if (ok) ok = render(s, &chat, &p->prompts[0], r);
+    if (ok) read_style(s, p);
     free(messages.data);
     free(tools.data);
     free(kwargs.data);
     return ok;
 }
 
-/* ---- what is not supported, and what must fit ------------------------------------------------------------ */
+/* ---- what is sent back, and what must fit ------------------------------------------------------------ */
 
 static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error *r)
 {
@@ -225,19 +237,15 @@ static bool read_stream_options(const json_t *body, wf_params *p, wf_http_error 
     return true;
 }
 
-static bool check_unsupported(const json_t *body, bool chat, wf_http_error *r)
+static bool check_format(const json_t *body, wf_http_error *r)
 {
-    json_t *tools = wf_field(body, "tools"), *format = wf_field(body, "response_format"), *suffix = wf_field(body, "suffix");
-    if (suffix && (!json_is_string(suffix) || json_string_length(suffix)))
-        return wf_refuse(r, 400, "suffix", "suffix is not supported: leave it out");
-    if (!chat && tools && (!json_is_array(tools) || json_array_size(tools)))
-        return wf_refuse(r, 400, "tools", "tools are for /v1/chat/completions: leave them out");
+    json_t *format = wf_field(body, "response_format");
     const char *type = json_string_value(json_object_get(format, "type"));
     if (format && !type)
         return wf_refuse(r, 400, "response_format",
                          "response_format must be an object with a type");
     if (format && strcmp(type, "text"))
-        return wf_refuse(r, 501, "response_format",
+        return wf_refuse_unsupported(r, "response_format",
                          "response_format %.40s is not supported: leave it out or send text, and "
                          "ask for the format in the prompt",
                          type);
@@ -295,8 +303,8 @@ bool wf_params_read(wf_job *j, const json_t *body)
     json_t *ids = wf_field(body, "stop_token_ids");
     p->chat = j->route->chat;
     wf_fields_unknown(j->server, body, p->chat);
-    return check_model(s, body, r) && wf_fields_read(body, p, r) && check_priority(s, p, r) &&
-           read_stream_options(body, p, r) && check_unsupported(body, p->chat, r) && read_stop(body, p, r) &&
+    return check_model(s, body, r) && wf_fields_read(s, body, p, r) && check_priority(s, p, r) &&
+           read_stream_options(body, p, r) && check_format(body, r) && read_stop(body, p, r) &&
            read_bias(s, body, p, r) &&
            (!ids ||
             read_ids(s, ids, "stop_token_ids", MAX_STOP_TOKENS, &p->stop_ids, &p->n_stop_ids, r)) &&
@@ -313,7 +321,7 @@ void wf_params_free(wf_params *p)
     free(p->stop);
     free(p->stop_ids);
     free(p->bias);
-    free(p->tool_names.data);
+    free(p->tool_types.data);
 }
 
 struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
@@ -322,22 +330,15 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
     bool logprobs = p->chat ? p->chat_logprobs : WF_GIVEN(p, LOGPROBS);
     int64_t top = p->chat ? p->top_logprobs : p->logprobs, max = p->max_tokens;
     if (!WF_GIVEN(p, MAX_TOKENS)) max = p->chat ? 0 : 16;
-    uint64_t seed = WF_GIVEN(p, SEED) ? (uint64_t)p->seed : wf_random(wf_now_ns(), choice);
+    struct weft_sampling sampling = p->sampling;
+    sampling.seed = (WF_GIVEN(p, SEED) ? (uint64_t)p->seed : wf_random(wf_now_ns(), choice)) + choice % (size_t)p->n;
     return (struct weft_request_params){
         .tokens = prompt->ids,
         .n_tokens = prompt->n,
         .max_tokens = (uint32_t)max,
         .priority = -(int32_t)p->priority, /* here lower is earlier */
         .prefill_only = WF_GIVEN(p, MAX_TOKENS) && !p->max_tokens,
-        .sampling = {.temperature = (float)p->temperature,
-                     .top_k = (int32_t)WF_MAX(p->top_k, 0),
-                     .top_p = (float)WF_MAX(p->top_p, FLT_MIN), /* rounded to 0 it would mean "off" */
-                     .min_p = (float)p->min_p,
-                     .repeat_penalty = (float)p->repetition_penalty,
-                     .repeat_all = true,
-                     .presence_penalty = (float)p->presence_penalty,
-                     .frequency_penalty = (float)p->frequency_penalty,
-                     .seed = seed + choice % (size_t)p->n},
+        .sampling = sampling,
         .ignore_eos = p->ignore_eos,
         .min_tokens = (uint32_t)p->min_tokens,
         .stop_ids = p->stop_ids,
@@ -351,6 +352,6 @@ struct weft_request_params wf_params_request(const wf_params *p, size_t choice)
         .n_top = (uint32_t)(logprobs ? top : 0),
         .prompt_logprobs = logprobs && p->echo,
         .show_special = !p->skip_special,
-        .show_ids = p->calls ? p->calls->show : NULL,
-        .n_show_ids = p->calls ? p->calls->n_show : 0};
+        .show_ids = p->show,
+        .n_show_ids = p->n_show};
 }

@@ -1,8 +1,13 @@
 /* reply: results of the engine as OpenAI's JSON. */
-#include "serve/tool_calls.h"
+#include "serve/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+bool wf_reply_is_cut(const struct weft_event *end)
+{
+    return end->finish != WEFT_FINISH_STOP || end->id < 0;
+}
 
 const char *wf_reply_finish_of(enum weft_finish f, unsigned n_calls)
 {
@@ -179,7 +184,7 @@ json_t *wf_reply_call(const wf_job *j, wf_slice id, wf_slice name, wf_slice argu
 
 typedef struct said { /* a whole answer */
     const wf_job *job;
-    wf_text text;
+    wf_text text, thoughts;
     json_t *calls; /* NULL: no memory */
 } said;
 
@@ -187,6 +192,12 @@ static void on_text(void *user, const char *text, size_t len)
 {
     said *s = user;
     wf_text_add(&s->text, text, len);
+}
+
+static void on_thought(void *user, const char *text, size_t len)
+{
+    said *s = user;
+    wf_text_add(&s->thoughts, text, len);
 }
 
 static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
@@ -197,26 +208,27 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 }
 
 /* false: no memory. */
-static bool read_calls(const wf_job *j, const wf_choice *c, said *s)
+static bool read_answer(const wf_job *j, const wf_choice *c, said *s)
 {
-    wf_calls *calls = wf_calls_new(j->params.calls->calls, &j->params.tool_names);
-    wf_call_out out = {on_text, on_call, s};
-    bool ok = calls && wf_calls_feed(calls, c->text ? c->text : "", c->n_text, &out);
-    if (ok) wf_calls_end(calls, &out);
-    wf_calls_free(calls);
-    return ok && s->calls && !s->text.failed;
+    wf_answer *a = wf_answer_new(&j->params);
+    wf_call_out out = {on_text, on_thought, on_call, s};
+    bool ok = a && wf_answer_feed(a, c->text ? c->text : "", c->n_text, &out) && wf_answer_end(a, wf_reply_is_cut(&c->end), &out);
+    wf_answer_free(a);
+    return ok && s->calls && !s->text.failed && !s->thoughts.failed;
 }
 
 /* Content is null where there are only calls. */
-static json_t *message_with_calls(const wf_job *j, const wf_choice *c, unsigned *n_calls)
+static json_t *message_in_parts(const wf_job *j, const wf_choice *c, unsigned *n_calls)
 {
     said s = {.job = j, .calls = json_array()};
-    bool ok = read_calls(j, c, &s);
+    bool ok = read_answer(j, c, &s);
     *n_calls = (unsigned)json_array_size(s.calls);
     json_t *out = ok ? message(*n_calls && !s.text.len ? json_null() : wf_json_string(s.text.data ? s.text.data : "", s.text.len)) : NULL;
+    if (s.thoughts.len) put(&out, "reasoning_content", wf_json_string(s.thoughts.data, s.thoughts.len));
     if (*n_calls) put(&out, "tool_calls", s.calls);
     else json_decref(s.calls);
     free(s.text.data);
+    free(s.thoughts.data);
     return out;
 }
 
@@ -225,7 +237,7 @@ static json_t *whole_choice(const wf_job *j, const wf_choice *c)
     size_t offset = 0;
     json_t *logprobs = wf_reply_logprobs(j, c->tokens, c->n_tokens, c->top, &offset);
     unsigned n_calls = 0;
-    json_t *said = j->params.calls ? message_with_calls(j, c, &n_calls) : j->params.chat ? message(choice_text(j, c)) : choice_text(j, c);
+    json_t *said = wf_params_in_parts(&j->params) ? message_in_parts(j, c, &n_calls) : j->params.chat ? message(choice_text(j, c)) : choice_text(j, c);
     return json_pack("{s:i,s:o,s:o,s:s}", "index", (int)c->index, j->params.chat ? "message" : "text", said, "logprobs", logprobs, "finish_reason",
                      wf_reply_finish_of(c->end.finish, n_calls));
 }

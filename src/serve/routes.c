@@ -1,6 +1,9 @@
 /* routes: the table of routes, and the responses that need neither a body nor generation. */
 #include "serve/internal.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,12 +32,27 @@ static bool version(wf_job *j, json_t **out, wf_text *text)
     return true;
 }
 
+/* 0.95, not 0.949999988. */
+static json_t *short_real(float v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%g", (double)v);
+    return json_real(strtod(text, NULL));
+}
+
+static json_t *default_sampling(const wf_server *s)
+{
+    const struct weft_sampling *d = &s->sampling;
+    return json_pack("{s:o,s:i,s:o,s:o,s:o,s:i,s:o,s:o}", "temperature", short_real(d->temperature), "top_k", d->top_k, "top_p", short_real(d->top_p), "min_p",
+                     short_real(d->min_p), "repetition_penalty", short_real(d->repeat_penalty), "repeat_last_n", d->repeat_last_n, "presence_penalty", short_real(d->presence_penalty),
+                     "frequency_penalty", short_real(d->frequency_penalty));
+}
+
 static json_t *model_card(const wf_server *s)
 {
-    bool chat = s->p.chat_template || weft_model_info(s->model)->chat_template;
-    json_t *can = chat ? json_pack("[s,s]", "completion", "chat") : json_pack("[s]", "completion");
-    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:i,s:o}", "id", s->name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft", "root",
-                     s->name, "max_model_len", (int)s->context, "capabilities", can);
+    json_t *can = s->chat.usable ? json_pack("[s,s]", "completion", "chat") : json_pack("[s]", "completion");
+    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:i,s:o,s:o}", "id", s->name, "object", "model", "created", (json_int_t)s->started, "owned_by", "weft", "root",
+                     s->name, "max_model_len", (int)s->context, "capabilities", can, "default_sampling", default_sampling(s));
 }
 
 static bool models(wf_job *j, json_t **out, wf_text *text)
@@ -103,6 +121,31 @@ static const wf_route routes[] = {
      .content_type = "application/json"},
 };
 
+/* Clients leave /v1 out, have it twice, or end with a slash: the path ends as that of a route does, or the other way round. NULL: none. */
+static const char *meant(const char *path)
+{
+    size_t len = strlen(path);
+    while (len && path[len - 1] == '/') len--;
+    for (size_t i = 0; i < WF_LEN(routes) && len; i++) {
+        const char *own = routes[i].path;
+        size_t n = strlen(own), both = WF_MIN(n, len);
+        if (n > 1 && !routes[i].prefix && !strncmp(own + n - both, path + len - both, both)) return own;
+    }
+    return NULL;
+}
+
+static bool no_route(const char *path, wf_http_error *r)
+{
+    char all[200];
+    size_t len = 0;
+    const char *near = meant(path);
+    bool base = near && !strncmp(near, "/v1/", 4);
+    if (near) return wf_refuse(r, 404, "", "there is no %.100s here; did you mean %s?%s", path, near, base ? " The base URL of OpenAI's clients ends with /v1" : "");
+    for (size_t i = 0; i < WF_LEN(routes) && len < sizeof all; i++)
+        if (!routes[i].prefix) len += (size_t)snprintf(all + len, sizeof all - len, "%s%s", len ? ", " : "", routes[i].path);
+    return wf_refuse(r, 404, "", "there is no %.100s here, only %s", path, all);
+}
+
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r)
 {
     if (!strcmp(method, "HEAD")) method = "GET";
@@ -113,6 +156,6 @@ const wf_route *wf_route_find(const char *path, const char *method, wf_http_erro
         wf_refuse(r, 405, "", "%s does not take %.10s, only %s", path, method, routes[i].method);
         return NULL;
     }
-    wf_refuse(r, 404, "", "there is no %.100s here", path);
+    no_route(path, r);
     return NULL;
 }

@@ -14,6 +14,8 @@
 typedef struct wf_opening {
     struct weft_model *model;
     struct weft_engine *engine;
+    struct weft_sampling sampling; /* of requests that do not say it */
+    char sampling_text[256];       /* the same for the log */
     /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
      * long is left: from then on the server answers /health. */
     void (*checked)(struct wf_opening *o);
@@ -26,7 +28,10 @@ typedef struct wf_serve_params {
     const char *model_name;     /* the model's name in the API; NULL: the file's name */
     const char *chat_template;  /* its text; NULL: the model's own */
     const char *tool_call_parser; /* kind of calls in answers; "none": they stay text; NULL or "auto": by the chat template */
-    const char *api_key_file;   /* one key per line; NULL: no key is required */
+    const char *reasoning_parser; /* the same for thoughts */
+    const char *const *api_keys; /* n_api_keys of them; requests need one of these, or of the file, if there are any */
+    size_t n_api_keys;
+    const char *api_key_file;   /* one key per line; NULL: none */
     const char *const *trusted_proxies; /* n_trusted_proxies addresses, or networks as ADDRESS/BITS, whose X-Forwarded-For is believed */
     size_t n_trusted_proxies;
     bool allow_priority;        /* requests may have a priority other than 0 */

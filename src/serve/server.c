@@ -1,6 +1,7 @@
 /* server: from start to SIGTERM. The calling thread waits for signals, checks the engine, and logs a line of statistics from time
  * to time. */
 #include "serve/internal.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <semaphore.h>
@@ -33,9 +34,10 @@ static void log_json(json_t *line)
 static void on_log(void *user, enum weft_log_level level, const char *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
+    char text[1024];
     (void)user;
-    log_json(json_pack("{s:s,s:o?}", "level", names[level], "message",
-                       wf_json_string(line, strlen(line))));
+    wf_name_options(text, sizeof text, line);
+    log_json(json_pack("{s:s,s:o?}", "level", names[level], "message", wf_json_string(text, strlen(text))));
 }
 
 static void say(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
@@ -56,7 +58,7 @@ static void say(const wf_server *s, const char *fmt, ...)
 
 static int say_error(void)
 {
-    fprintf(stderr, "weft: error: %s\n", weft_last_error());
+    fprintf(stderr, "weft: error: %s\n", wf_last_error());
     return EXIT_FAIL;
 }
 
@@ -199,9 +201,12 @@ static void publish(wf_server *s, const loader *l)
     s->model = l->opening.model;
     s->engine = l->opening.engine;
     s->context = weft_engine_context(s->engine);
+    s->sampling = l->opening.sampling;
     name_model(s);
     wf_chat_style_find(s);
     atomic_store(&s->loaded, true);
+    say(s, "sampling of requests that do not say it: %s", l->opening.sampling_text);
+    if (!s->chat.usable) say(s, "no chats: %s; until then /v1/chat/completions answers with status 400", wf_last_error());
     if (s->chat.tools && !s->chat.calls) say(s, "calls of tools in answers stay text: the chat template shows them in a way that is not known here; see --tool-call-parser");
     say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }

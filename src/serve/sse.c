@@ -1,7 +1,7 @@
 /* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
  * and longer ones, but of a limited length: an HTTP thread has other connections, too. The new parts are copied under the lock and
  * formatted outside it, so that JSON costs the engine no time. */
-#include "serve/tool_calls.h"
+#include "serve/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct part { /* the new part of a choice */
     wf_token *tokens;
     size_t n_tokens;
     struct weft_logprob *top;
-    bool done;
+    bool done, cut;
     enum weft_finish finish;
 } part;
 
@@ -57,6 +57,7 @@ static bool take(wf_choice *c, part *p, size_t *rows)
     p->n_text = text - c->sent_text;
     p->done = c->done && i == c->n_tokens;
     p->finish = c->end.finish;
+    p->cut = wf_reply_is_cut(&c->end);
     if (c->done) c->cached = c->end.n_cached;
     p->text = copy_of(c->text, c->sent_text, p->n_text, 1);
     p->tokens = copy_of(c->tokens, c->sent_tokens, p->n_tokens, sizeof *p->tokens);
@@ -157,6 +158,12 @@ static void on_text(void *user, const char *text, size_t len)
     write_content(s->job, s->choice, json_pack("{s:o}", "content", wf_json_string(text, len)), NULL);
 }
 
+static void on_thought(void *user, const char *text, size_t len)
+{
+    const stream *s = user;
+    write_content(s->job, s->choice, json_pack("{s:o}", "reasoning_content", wf_json_string(text, len)), NULL);
+}
+
 /* call: one of tool_calls, or what comes to it; takes over the reference. */
 static void write_call(const stream *s, json_t *call)
 {
@@ -186,13 +193,13 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 }
 
 /* The text goes where it belongs; what else the part has follows in an event of its own. */
-static void write_with_calls(wf_job *j, wf_choice *c, const part *p)
+static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
 {
     stream s = {j, c};
-    wf_call_out out = {on_text, on_call, &s};
-    if (!c->calls) c->calls = wf_calls_new(j->params.calls->calls, &j->params.tool_names);
-    bool ok = c->calls && wf_calls_feed(c->calls, p->text, p->n_text, &out);
-    if (ok && p->done) wf_calls_end(c->calls, &out);
+    wf_call_out out = {on_text, on_thought, on_call, &s};
+    if (!c->answer) c->answer = wf_answer_new(&j->params);
+    bool ok = c->answer && wf_answer_feed(c->answer, p->text, p->n_text, &out);
+    if (p->done) ok = ok && wf_answer_end(c->answer, p->cut, &out);
     if (p->done || (j->params.chat_logprobs && p->n_tokens)) write_content(j, c, json_object(), p);
     j->out.failed |= !ok;
     c->ended = p->done;
@@ -202,8 +209,8 @@ static void write_part(wf_job *j, wf_choice *c, const part *p)
 {
     if (!c->opened) open_choice(j, c);
     if (!p->n_text && !p->n_tokens && !p->done) return;
-    if (j->params.calls) {
-        write_with_calls(j, c, p);
+    if (wf_params_in_parts(&j->params)) {
+        write_in_parts(j, c, p);
         return;
     }
     bool plain = !j->params.chat_logprobs && j->params.chat;

@@ -35,22 +35,10 @@ void wf_text_print(wf_text *t, const char *fmt, ...)
 
 json_t *wf_json_string(const char *data, size_t len)
 {
-    wf_text clean = {0};
-    size_t from = 0, at = 0;
-    while (at < len) {
-        size_t n = wf_utf8_len(data + at, len - at);
-        if (n) {
-            at += n;
-            continue;
-        }
-        wf_text_add(&clean, data + from, at - from);
-        wf_text_add(&clean, "\xEF\xBF\xBD", 3);
-        from = ++at;
-    }
-    if (!from) return json_stringn_nocheck(data, len);
-    wf_text_add(&clean, data + from, len - from);
-    json_t *out = clean.failed ? NULL : json_stringn_nocheck(clean.data, clean.len);
-    free(clean.data);
+    if (wf_utf8_valid(data, len) == len) return json_stringn_nocheck(data, len);
+    char *clean = wf_utf8_clean(data, len, &len);
+    json_t *out = clean ? json_stringn_nocheck(clean, len) : NULL;
+    free(clean);
     return out;
 }
 
@@ -107,15 +95,31 @@ static const char *type_of(int status)
     }
 }
 
-bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...)
+static bool refuse(wf_http_error *r, int status, const char *param, const char *fmt, va_list ap)
 {
-    va_list ap;
-    va_start(ap, fmt);
     r->status = status;
     r->type = type_of(status);
     wf_copy(r->param, sizeof r->param, param);
     vsnprintf(r->message, sizeof r->message, fmt, ap);
+    return false;
+}
+
+bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    refuse(r, status, param, fmt, ap);
     va_end(ap);
+    return false;
+}
+
+bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    refuse(r, 400, param, fmt, ap);
+    va_end(ap);
+    r->code = "not_supported";
     return false;
 }
 

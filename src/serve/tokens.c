@@ -1,6 +1,7 @@
 /* tokens: /tokenize and /detokenize. A text has many tokens, and each takes tens of bytes of JSON, so the list is written as the
  * client reads it: a request holds its ids and one block of text. */
 #include "serve/internal.h"
+#include "base/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +70,7 @@ bool wf_tokenize_read(wf_job *j, const json_t *body)
     size_t len = json_string_length(v);
     if (!read_flags(j, body, &flags) || !check_bytes(j, "prompt", len)) return false;
     if (weft_tokenize(j->server->model, json_string_value(v), len, flags, &t->ids, &t->n))
-        return wf_refuse(&j->refusal, 400, "prompt", "%s", weft_last_error());
+        return wf_refuse(&j->refusal, 400, "prompt", "%s", wf_last_error());
     return check_tokens(j, "prompt", t->n);
 }
 
@@ -179,7 +180,7 @@ bool wf_detokenize_read(wf_job *j, const json_t *body)
     if (!ids) return wf_refuse(&j->refusal, 500, "", "out of memory");
     bool ok = read_ids(j, v, ids);
     if (ok && weft_detokenize(j->server->model, ids, n, WEFT_TEXT_DEFAULT, &text, &len))
-        ok = wf_refuse(&j->refusal, 400, "tokens", "%s", weft_last_error());
+        ok = wf_refuse(&j->refusal, 400, "tokens", "%s", wf_last_error());
     free(ids);
     ok = ok && check_bytes(j, "tokens", len) && write_text(j, text, len);
     weft_free(text);

@@ -1,36 +1,36 @@
 /* tool_calls: the reader of calls. It holds back what may be a call, or the beginning of a marker, and white space before either; all else
- * goes out at once. A call has a head (markers, the name), a body (JSON, whose end its brackets tell) and what closes it. */
+ * goes out at once. A call has a head (markers, the name), a body (JSON, whose end its brackets tell, or tags) and what closes it. */
 #include "serve/tool_calls.h"
+#include "serve/tool_types.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLANKS 64  /* in a row, around and inside markers */
-#define MAX_NAME   256 /* bytes until behind_name */
-#define PIECE      4096
-#define MAX_TRIES  8   /* times that the end of an answer is looked through again */
+#define MAX_NAME  256 /* bytes until behind_name */
+#define PIECE     4096
+#define MAX_TRIES 8   /* times that the end of an answer is looked through again */
 
-enum state { TEXT, HEAD, BODY, TAIL };
-enum found { NO, PARTLY, YES };
+enum state { TEXT, HEAD, BODY, TAIL, TAGS };
 
 struct wf_calls {
     const wf_call_kind *kind;
-    const wf_text *names;
+    const wf_text *types;
     wf_text held;
     enum state state;
     size_t call;     /* offset in `held`: of its marker; white space is before it */
     size_t body, at; /* of the body; how far its brackets are counted, then its end */
     size_t id, n_id; /* what is between `open` and `behind_name` */
+    wf_tag_scan tags;
     unsigned depth, n_calls;
     bool in_string, escaped, named;
     bool begun; /* text has gone out, or a call: a bare one cannot follow */
     bool after; /* a call was the last thing */
 };
 
-wf_calls *wf_calls_new(const wf_call_kind *k, const wf_text *names)
+wf_calls *wf_calls_new(const wf_call_kind *k, const wf_text *types)
 {
     wf_calls *c = wf_calloc(1, sizeof *c);
-    if (c) c->kind = k, c->names = names;
+    if (c) c->kind = k, c->types = types;
     return c;
 }
 
@@ -47,15 +47,9 @@ unsigned wf_calls_count(const wf_calls *c)
 
 /* ---- what is held ---------------------------------------------------------------------------------------- */
 
-static bool is_blank(char c)
+static wf_slice held(const wf_calls *c)
 {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
-static size_t skip_blanks(const wf_calls *c, size_t at)
-{
-    while (at < c->held.len && is_blank(c->held.data[at])) at++;
-    return at;
+    return (wf_slice){c->held.data, c->held.len};
 }
 
 static void drop(wf_calls *c, size_t n)
@@ -68,44 +62,26 @@ static void drop(wf_calls *c, size_t n)
 static void release(wf_calls *c, size_t n, const wf_call_out *out)
 {
     size_t from = 0;
-    while (c->after && from < n && is_blank(c->held.data[from])) from++;
+    while (c->after && from < n && wf_is_blank(c->held.data[from])) from++;
     if (from < n) {
         out->text(out->user, c->held.data + from, n - from);
         c->after = false;
     }
-    for (size_t i = 0; i < n && !c->begun; i++) c->begun = !is_blank(c->held.data[i]);
+    for (size_t i = 0; i < n && !c->begun; i++) c->begun = !wf_is_blank(c->held.data[i]);
     drop(c, n);
-}
-
-/* Does the marker stand there, or as much of it as there is? */
-static enum found look(const wf_calls *c, size_t at, const char *marker)
-{
-    size_t n = strlen(marker), left = c->held.len - at;
-    if (memcmp(c->held.data + at, marker, WF_MIN(n, left))) return NO;
-    return left < n ? PARTLY : YES;
-}
-
-/* Behind blanks, too; *at moves behind the marker. */
-static enum found pass(const wf_calls *c, size_t *at, const char *marker)
-{
-    size_t p = *marker && is_blank(*marker) ? *at : skip_blanks(c, *at);
-    if (p - *at > MAX_BLANKS) return NO;
-    enum found f = look(c, p, marker);
-    if (f == YES) *at = p + strlen(marker);
-    return f;
 }
 
 /* ---- text ------------------------------------------------------------------------------------------------ */
 
 /* What may begin at this place. first: only blanks are before it. */
-static enum found begins(const wf_calls *c, size_t at, bool first)
+static enum wf_found begins(const wf_calls *c, size_t at, bool first)
 {
     const wf_call_kind *k = c->kind;
     char b = c->held.data[at];
-    if (k->bare && first && ((b == '{' && (!c->begun || c->after)) || (b == ';' && c->after))) return YES; /* Llama writes ; between calls */
-    enum found f = look(c, at, k->open);
-    if (f == NO && k->wrap[0]) f = look(c, at, k->wrap[0]);
-    if (f == NO && k->wrap[1] && first && c->after) f = look(c, at, k->wrap[1]);
+    if (k->bare && first && ((b == '{' && (!c->begun || c->after)) || (b == ';' && c->after))) return WF_YES; /* Llama writes ; between calls */
+    enum wf_found f = wf_look(held(c), at, k->open);
+    if (f == WF_NO && k->wrap[0]) f = wf_look(held(c), at, k->wrap[0]);
+    if (f == WF_NO && k->wrap[1] && first && c->after) f = wf_look(held(c), at, k->wrap[1]);
     return f;
 }
 
@@ -113,19 +89,19 @@ static enum found begins(const wf_calls *c, size_t at, bool first)
 static size_t blanks_before(const wf_calls *c, size_t at)
 {
     size_t from = at;
-    while (from && at - from < MAX_BLANKS && is_blank(c->held.data[from - 1])) from--;
+    while (from && at - from < WF_MAX_BLANKS && wf_is_blank(c->held.data[from - 1])) from--;
     return from;
 }
 
 /* Gives out what is no call. Returns whether there is more to do with what is held. */
 static bool read_text(wf_calls *c, const wf_call_out *out)
 {
-    size_t at = 0, first = skip_blanks(c, 0);
-    enum found f = NO;
-    while (at < c->held.len && (f = begins(c, at, at == first)) == NO) at++;
+    size_t at = 0, first = wf_skip_blanks(held(c), 0);
+    enum wf_found f = WF_NO;
+    while (at < c->held.len && (f = begins(c, at, at == first)) == WF_NO) at++;
     release(c, blanks_before(c, at), out);
-    if (f != YES) return false;
-    c->call = skip_blanks(c, 0);
+    if (f != WF_YES) return false;
+    c->call = wf_skip_blanks(held(c), 0);
     c->state = HEAD;
     return true;
 }
@@ -141,51 +117,64 @@ static bool give_up(wf_calls *c, size_t n, const wf_call_out *out)
 }
 
 /* From `open` or '{' on. */
-static enum found pass_name(wf_calls *c, size_t *at)
+static enum wf_found pass_name(wf_calls *c, size_t *at)
 {
-    size_t from = skip_blanks(c, *at), p = from;
-    if (from - *at > MAX_BLANKS) return NO;
-    if (from == c->held.len) return PARTLY;
+    size_t from = wf_skip_blanks(held(c), *at), p = from;
+    if (from - *at > WF_MAX_BLANKS) return WF_NO;
+    if (from == c->held.len) return WF_PARTLY;
     char first = c->held.data[from];
     c->named = !c->kind->behind_name || first == '[' || first == '{';
     *at = from;
-    if (c->named) return first == '[' || first == '{' ? YES : NO;
-    enum found f = NO;
-    while (p < c->held.len && p - from <= MAX_NAME && (f = look(c, p, c->kind->behind_name)) == NO) p++;
-    if (p - from > MAX_NAME) return NO;
-    if (f != YES) return PARTLY;
+    if (c->named) return first == '[' || first == '{' ? WF_YES : WF_NO;
+    enum wf_found f = WF_NO;
+    while (p < c->held.len && p - from <= MAX_NAME && (f = wf_look(held(c), p, c->kind->behind_name)) == WF_NO) p++;
+    if (p - from > MAX_NAME) return WF_NO;
+    if (f != WF_YES) return WF_PARTLY;
     c->id = from, c->n_id = p - from;
     p += strlen(c->kind->behind_name);
-    *at = skip_blanks(c, p);
-    if (*at - p > MAX_BLANKS) return NO;
-    return *at == c->held.len ? PARTLY : c->held.data[*at] == '{' ? YES : NO;
+    *at = wf_skip_blanks(held(c), p);
+    if (*at - p > WF_MAX_BLANKS) return WF_NO;
+    return *at == c->held.len ? WF_PARTLY : c->held.data[*at] == '{' ? WF_YES : WF_NO;
 }
 
-static enum found pass_open(wf_calls *c, size_t *at)
+/* Of a call in tags, from `open` on. */
+static enum wf_found pass_tag_name(wf_calls *c, size_t *at)
+{
+    size_t from = wf_skip_blanks(held(c), *at), p = from;
+    if (from - *at > WF_MAX_BLANKS) return WF_NO;
+    while (p < c->held.len && wf_tool_name_good(c->held.data + from, p + 1 - from)) p++;
+    if (p == c->held.len) return WF_PARTLY;
+    c->id = from, c->n_id = p - from;
+    *at = p;
+    return p == from ? WF_NO : c->kind->behind_name ? wf_pass(held(c), at, c->kind->behind_name) : WF_YES;
+}
+
+static enum wf_found pass_open(wf_calls *c, size_t *at)
 {
     const wf_call_kind *k = c->kind;
-    if (k->bare && c->held.data[*at] == '{') return YES;
-    if (k->bare && c->after && c->held.data[*at] == ';') return ++*at, YES;
-    if (k->wrap[0] && look(c, *at, k->wrap[0]) == YES) *at += strlen(k->wrap[0]);
-    return pass(c, at, k->open);
+    if (k->bare && c->held.data[*at] == '{') return WF_YES;
+    if (k->bare && c->after && c->held.data[*at] == ';') return ++*at, WF_YES;
+    if (k->wrap[0] && wf_look(held(c), *at, k->wrap[0]) == WF_YES) *at += strlen(k->wrap[0]);
+    return wf_pass(held(c), at, k->open);
 }
 
 static bool read_head(wf_calls *c, const wf_call_out *out)
 {
     size_t at = c->call;
-    if (c->after && c->kind->wrap[1] && look(c, at, c->kind->wrap[1]) == YES) { /* behind all calls */
+    if (c->after && c->kind->wrap[1] && wf_look(held(c), at, c->kind->wrap[1]) == WF_YES) { /* behind all calls */
         drop(c, at + strlen(c->kind->wrap[1]));
         c->state = TEXT;
         return true;
     }
-    enum found f = pass_open(c, &at);
-    if (f == YES) f = pass_name(c, &at);
-    if (f == NO) return give_up(c, c->call + 1, out); /* behind it there may be calls */
-    if (f == PARTLY) return false;
+    enum wf_found f = pass_open(c, &at);
+    if (f == WF_YES) f = c->kind->tags.key ? pass_tag_name(c, &at) : pass_name(c, &at);
+    if (f == WF_NO) return give_up(c, c->call + 1, out); /* behind it there may be calls */
+    if (f == WF_PARTLY) return false;
     c->body = c->at = at;
     c->depth = 0;
     c->in_string = c->escaped = false;
-    c->state = BODY;
+    c->tags.at = at, c->tags.search = c->tags.n = 0;
+    c->state = c->kind->tags.key ? TAGS : BODY;
     return true;
 }
 
@@ -220,19 +209,11 @@ static bool is(wf_slice s, const char *word)
     return s.n == strlen(word) && !memcmp(s.p, word, s.n);
 }
 
-static bool is_tool(const wf_calls *c, wf_slice name)
-{
-    const wf_text *t = c->names;
-    for (size_t at = 0; at < t->len; at += strlen(t->data + at) + 1)
-        if (is(name, t->data + at)) return true;
-    return false;
-}
-
 static bool check_call(const wf_calls *c, wf_slice name, wf_slice *arguments)
 {
     static const char none[] = "{}";
     if (!arguments->n || is(*arguments, "null")) *arguments = (wf_slice){none, 2};
-    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) && (!c->kind->bare || is_tool(c, name));
+    return arguments->p[0] == '{' && wf_tool_name_good(name.p, name.n) && (!c->kind->bare || wf_tool_strings(c->types, name));
 }
 
 /* {"name": "f", "arguments": {...}}, with the names of members that models use. */
@@ -269,7 +250,7 @@ static unsigned read_named(const wf_calls *c, wf_slice body, const wf_call_out *
 {
     static const char prefix[] = "functions.";
     wf_slice id = {c->held.data + c->id, c->n_id}, name;
-    while (id.n && is_blank(id.p[id.n - 1])) id.n--;
+    while (id.n && wf_is_blank(id.p[id.n - 1])) id.n--;
     name = id;
     if (name.n > sizeof prefix - 1 && !memcmp(name.p, prefix, sizeof prefix - 1)) name.p += sizeof prefix - 1, name.n -= sizeof prefix - 1;
     for (size_t i = 0; i < name.n; i++)
@@ -296,16 +277,53 @@ static bool take_call(wf_calls *c, size_t end, const wf_call_out *out)
 static bool read_tail(wf_calls *c, const wf_call_out *out)
 {
     size_t end = c->at;
-    enum found f = c->kind->close ? pass(c, &end, c->kind->close) : YES;
-    if (f == NO) return give_up(c, c->at, out);
-    return f == YES && take_call(c, end, out);
+    enum wf_found f = c->kind->close ? wf_pass(held(c), &end, c->kind->close) : WF_YES;
+    if (f == WF_NO) return give_up(c, c->at, out);
+    return f == WF_YES && take_call(c, end, out);
+}
+
+/* ---- a call in tags -------------------------------------------------------------------------------------- */
+
+/* As far as what is held may be one call. */
+static wf_slice one_call(const wf_calls *c)
+{
+    return (wf_slice){c->held.data, WF_MIN(c->held.len, (size_t)WF_CALL_MAX)};
+}
+
+static bool take_tags(wf_calls *c, const wf_call_out *out)
+{
+    const wf_call_kind *k = c->kind;
+    wf_slice name = {c->held.data + c->id, c->n_id}, text = one_call(c);
+    wf_text arguments = {0};
+    size_t end = c->tags.at;
+    wf_tags_json(&k->tags, text, &c->tags, name, c->types, &arguments);
+    c->held.failed |= arguments.failed;
+    bool good = !arguments.failed && wf_json_whole(arguments.data, arguments.len); /* it may have become too deep */
+    if (good) out->call(out->user, (wf_slice){0}, name, (wf_slice){arguments.data, arguments.len});
+    if (wf_pass(text, &end, k->close) != WF_YES) end = text.n;
+    free(arguments.data);
+    if (!good) return give_up(c, end, out);
+    c->n_calls++;
+    c->begun = c->after = true;
+    c->state = TEXT;
+    drop(c, end);
+    return true;
+}
+
+static bool read_tags(wf_calls *c, const wf_call_out *out)
+{
+    wf_slice text = one_call(c);
+    enum wf_found f = wf_tags_scan(&c->kind->tags, c->kind->close, text, &c->tags);
+    if (f == WF_YES) return take_tags(c, out);
+    if (f == WF_NO) return give_up(c, c->tags.at, out);
+    return text.n == WF_CALL_MAX && give_up(c, text.n, out);
 }
 
 /* ---- pieces ---------------------------------------------------------------------------------------------- */
 
 static void run(wf_calls *c, const wf_call_out *out)
 {
-    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {[TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body, [TAIL] = read_tail};
+    static bool (*const steps[])(wf_calls *, const wf_call_out *) = {[TEXT] = read_text, [HEAD] = read_head, [BODY] = read_body, [TAIL] = read_tail, [TAGS] = read_tags};
     while (steps[c->state](c, out)) {}
 }
 
@@ -319,12 +337,23 @@ bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out 
     return !c->held.failed;
 }
 
-void wf_calls_end(wf_calls *c, const wf_call_out *out)
+/* What a call that is not whole becomes at the end of the answer: one that lacks only what closes it, or a part of that, is taken. */
+static void end_call(wf_calls *c, bool cut, size_t text, const wf_call_out *out)
 {
-    for (unsigned tries = 0; c->held.len && c->state != TEXT; tries++) {
-        if (c->state == TAIL) take_call(c, c->held.len, out); /* only what closes it is missing, or a part of that */
-        else give_up(c, tries < MAX_TRIES ? c->call + 1 : c->held.len, out);
+    c->tags.ended = true, c->tags.cut = cut;
+    if (c->state == TAIL) take_call(c, c->held.len, out);
+    else if (c->state == TAGS && wf_tags_scan(&c->kind->tags, c->kind->close, held(c), &c->tags) == WF_YES) take_tags(c, out);
+    else give_up(c, text, out);
+}
+
+bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out)
+{
+    for (unsigned tries = 0; c->held.len && c->state != TEXT && !c->held.failed; tries++) {
+        end_call(c, cut, tries < MAX_TRIES ? c->call + 1 : c->held.len, out);
         run(c, out);
     }
-    if (c->held.len) release(c, c->held.len, out);
+    size_t first = c->held.len ? wf_skip_blanks(held(c), 0) : 0;
+    bool wrap = c->after && c->kind->wrap[1] && first < c->held.len && wf_look(held(c), first, c->kind->wrap[1]) == WF_PARTLY;
+    if (c->held.len && !wrap) release(c, c->held.len, out);
+    return !c->held.failed;
 }

@@ -2,11 +2,11 @@
  * way, a row of a table. The reader takes the text in pieces of any length, and what it makes of it does not depend on where they are cut.
  *
  * A call is given out once it is whole and known to be good: then it has a name, and arguments that are a JSON object, byte for byte as the
- * model wrote it. What is no call after all is given out as the text that it is; nothing is lost, and nothing fails. */
+ * model wrote it, or made of the parameters that it wrote in tags. What is no call after all is given out as the text that it is; nothing is lost, and nothing fails. */
 #ifndef WF_TOOL_CALLS_H
 #define WF_TOOL_CALLS_H
 
-#include "serve/internal.h"
+#include "serve/tool_tags.h"
 
 #define WF_CALL_MAX (256u << 10) /* bytes of one call, or of one list of them; longer ones are text */
 
@@ -15,8 +15,10 @@ enum wf_call_id { WF_ID_ANY, WF_ID_NINE, WF_ID_OWN }; /* what templates want as 
 typedef struct wf_call_kind {
     const char *name;        /* as --tool-call-parser has it: vLLM's name, if it has one */
     const char *signs[2];    /* a template that has all of these shows calls so */
-    const char *open;        /* stands before a call; NULL: known, but calls of this kind are not recognised yet */
+    bool channels;           /* channels.h says how; there are no markers */
+    const char *open;        /* stands before a call */
     const char *behind_name; /* the name and this, then the arguments; NULL, or if a bracket follows `open`: JSON that has the name in it */
+    wf_tags tags;            /* behind the name, and behind_name if there is one, instead of JSON */
     const char *close;       /* stands behind a call; NULL: nothing */
     const char *wrap[2];     /* may stand around all calls together */
     bool bare;               /* an answer that begins with such JSON is a call without `open`, too, if it names one of the tools */
@@ -24,7 +26,7 @@ typedef struct wf_call_kind {
 } wf_call_kind;
 
 /* Of these markers: NULL behind the last one. */
-#define WF_CALL_MARKERS 5
+#define WF_CALL_MARKERS 9
 void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1]);
 /* NULL: there is none of this name. */
 const wf_call_kind *wf_call_kind_named(const char *name);
@@ -33,21 +35,22 @@ void wf_call_kinds_list(char *out, size_t cap);
 /* By the text of the chat template; NULL: none. */
 const wf_call_kind *wf_call_kind_of(const char *chat_template);
 
-/* Where calls and what is no call go, in order. What slices point to is valid during the call only. */
+/* Where calls, thoughts (only of answer.h and what it has) and all else go, in order. What slices point to is valid during the call only. */
 typedef struct wf_call_out {
     void (*text)(void *user, const char *text, size_t len);
+    void (*thought)(void *user, const char *text, size_t len);
     void (*call)(void *user, wf_slice id, wf_slice name, wf_slice arguments); /* id: n is 0 if the model wrote none */
     void *user;
 } wf_call_out;
 
 typedef struct wf_calls wf_calls;
-/* names: those of the tools, each with the NUL behind it; they stay the caller's. NULL: no memory. */
-wf_calls *wf_calls_new(const wf_call_kind *k, const wf_text *names);
+/* types: of tool_types.h; they stay the caller's. NULL: no memory. */
+wf_calls *wf_calls_new(const wf_call_kind *k, const wf_text *types);
 void wf_calls_free(wf_calls *c); /* NULL is allowed */
 /* false: no memory, and the text is incomplete from here on. */
 bool wf_calls_feed(wf_calls *c, const char *text, size_t len, const wf_call_out *out);
-/* The answer has ended. */
-void wf_calls_end(wf_calls *c, const wf_call_out *out);
+/* The answer has ended; cut: though the model would have gone on. false: no memory. */
+bool wf_calls_end(wf_calls *c, bool cut, const wf_call_out *out);
 unsigned wf_calls_count(const wf_calls *c); /* calls so far */
 
 #endif

@@ -7,11 +7,32 @@
 
 /* The first row whose signs a template has: where two kinds share a marker, the one that has more stands first. */
 static const wf_call_kind kinds[] = {
-    {.name = "qwen3_coder", .signs = {"<function="}},
-    {.name = "minimax_m2", .signs = {"<invoke"}},
-    {.name = "glm45", .signs = {"<arg_key>"}},
-    {.name = "minicpm5", .signs = {"<function name"}},
-    {.name = "openai", .signs = {"<|channel|>"}},
+    {.name = "qwen3_coder",
+     .signs = {"<function="},
+     .open = "<function=",
+     .behind_name = ">",
+     .tags = {.key = "<parameter=", .behind_key = ">", .end = "</parameter>", .lines = true},
+     .close = "</function>",
+     .wrap = {"<tool_call>", "</tool_call>"}},
+    {.name = "minimax_m2",
+     .signs = {"<invoke name=", "<parameter name="},
+     .open = "<invoke name=\"",
+     .behind_name = "\">",
+     .tags = {.key = "<parameter name=\"", .behind_key = "\">", .end = "</parameter>"},
+     .close = "</invoke>",
+     .wrap = {"<minimax:tool_call>", "</minimax:tool_call>"}},
+    {.name = "glm45",
+     .signs = {"<arg_key>"},
+     .open = "<tool_call>",
+     .tags = {.key = "<arg_key>", .behind_key = "</arg_key>", .value = "<arg_value>", .end = "</arg_value>"},
+     .close = "</tool_call>"},
+    {.name = "minicpm5",
+     .signs = {"<function name"},
+     .open = "<function name=\"",
+     .behind_name = "\">",
+     .tags = {.key = "<param name=\"", .behind_key = "\">", .end = "</param>", .raw = {"<![CDATA[", "]]>"}},
+     .close = "</function>"},
+    {.name = "openai", .signs = {"<|channel|>analysis"}, .channels = true},
     {.name = "kimi_k2",
      .signs = {"<|tool_call_argument_begin|>"},
      .open = "<|tool_call_begin|>",
@@ -39,7 +60,8 @@ static const wf_call_kind kinds[] = {
 
 void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1])
 {
-    const char *const all[WF_CALL_MARKERS] = {k->open, k->behind_name, k->close, k->wrap[0], k->wrap[1]};
+    const char *const all[WF_CALL_MARKERS] = {k->open,           k->behind_name, k->close,   k->wrap[0],    k->wrap[1],
+                                                   k->tags.key,       k->tags.behind_key, k->tags.value, k->tags.end};
     size_t n = 0;
     for (size_t i = 0; i < WF_CALL_MARKERS; i++)
         if (all[i]) out[n++] = all[i];
@@ -49,7 +71,7 @@ void wf_call_markers(const wf_call_kind *k, const char *out[WF_CALL_MARKERS + 1]
 const wf_call_kind *wf_call_kind_named(const char *name)
 {
     for (size_t i = 0; i < WF_LEN(kinds); i++)
-        if (kinds[i].open && !strcmp(kinds[i].name, name)) return &kinds[i];
+        if (!strcmp(kinds[i].name, name)) return &kinds[i];
     return NULL;
 }
 
@@ -58,7 +80,6 @@ void wf_call_kinds_list(char *out, size_t cap)
     size_t n = 0;
     *out = 0;
     for (size_t i = 0; i < WF_LEN(kinds); i++) {
-        if (!kinds[i].open) continue;
         if (n) wf_copy(out + n, cap - n, ", ");
         n += strlen(out + n);
         wf_copy(out + n, cap - n, kinds[i].name);

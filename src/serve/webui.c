@@ -27,9 +27,11 @@ void wf_webui_headers(const wf_job *j, struct MHD_Response *r)
     char policy[400];
     snprintf(policy, sizeof policy,
              "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "
-             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+             "require-trusted-types-for 'script'; trusted-types 'none'", /* so that no text can become HTML or script */
              j->id, j->id);
     MHD_add_response_header(r, "Content-Security-Policy", policy);
     MHD_add_response_header(r, "Cache-Control", "no-store"); /* a nonce must not be reused */
     MHD_add_response_header(r, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(r, "Cross-Origin-Opener-Policy", "same-origin");
 }

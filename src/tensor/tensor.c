@@ -12,9 +12,11 @@ const wf_dtype_info wf_dtypes[WF_N_DTYPES] = {
 
 static const char formats[] =
 #define WF_DTYPES_CONVERTIBLE
+#define WF_DTYPES_OF_FILES
 #define X(id, name, ...) ", " name
 #include "tensor/dtypes.def"
 #undef X
+#undef WF_DTYPES_OF_FILES
 #undef WF_DTYPES_CONVERTIBLE
     ;
 const char *const wf_weight_dtype_names = formats + 2;
@@ -39,7 +41,7 @@ static const struct other *other_of(uint32_t ggml)
 int wf_dtype_of_ggml(uint32_t ggml)
 {
     for (int t = 0; t < WF_N_DTYPES; t++)
-        if (wf_dtypes[t].ggml == ggml) return t;
+        if (ggml != WF_NO_GGML && wf_dtypes[t].ggml == ggml) return t;
     return -1;
 }
 

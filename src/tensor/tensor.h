@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 
+#define WF_NO_GGML UINT32_MAX /* the format is in no file */
+
 enum wf_dtype {
 #define X(id, ...) WF_##id,
 #include "tensor/dtypes.def"
@@ -14,7 +16,7 @@ enum wf_dtype {
 
 typedef struct wf_dtype_info {
     const char *name;
-    uint32_t ggml;        /* type id in GGUF */
+    uint32_t ggml;        /* type id in GGUF, or WF_NO_GGML */
     uint32_t block;       /* elements a block */
     uint32_t block_bytes;
     void (*decode)(const void *src, float *dst, size_t n); /* n: a multiple of block; src unaligned */

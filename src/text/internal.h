@@ -50,9 +50,10 @@ typedef struct wf_specials {
     uint32_t first[257]; /* [byte]: index of the first text in ids that starts with it */
 } wf_specials;
 
-/* Collects the tokens whose type is in the mask (bit 1 << type). */
+/* Collects the tokens whose type is in the mask (bit 1 << type). rules: of each token, WF_RULE_*; user-defined ones that are looked for in
+ * normalised text are left out; NULL: none are. */
 weft_status wf_specials_init(wf_specials *, const wf_vocab_token *tokens, uint32_t n,
-                             unsigned types);
+                             unsigned types, const uint8_t *rules);
 void wf_specials_free(wf_specials *);
 /* The tokens that text starts with, from the shortest to the longest, each with its length as depth; -1: no more. */
 typedef struct wf_walk {
@@ -86,6 +87,7 @@ typedef struct wf_json_model {
     double *scores;       /* Unigram: [n_tokens] */
     double unknown_score;
     wf_specials pieces;   /* Unigram: what a cut may consist of */
+    wf_specials raw_user, raw_all; /* the tokenizer's user and all without those that are found in normalised text, which comes later */
     wf_specials normal;   /* added tokens to find in normalised text; indexes of what follows */
     wf_vocab_token *normal_tokens; /* with their texts normalised */
     int32_t *normal_ids;
@@ -93,6 +95,8 @@ typedef struct wf_json_model {
 } wf_json_model;
 
 void wf_json_model_free(wf_json_model *);
+/* BPE of one piece of pre-tokenised text. ignore_merges: a piece that is a token becomes it, whatever the merges say. */
+weft_status wf_json_bpe(const wf_tokenizer *, const char *piece, size_t len, bool ignore_merges, wf_ids *out);
 /* Reads a folder's vocabulary and calls fn, which owns src->json from then on; the rest of src is valid during the call. n_vocab: rows of the
  * embedding table; 0: unknown. */
 typedef weft_status (*wf_vocab_fn)(void *user, const wf_vocab_src *src);

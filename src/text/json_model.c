@@ -15,6 +15,8 @@ void wf_json_model_free(wf_json_model *j)
     wf_steps_free(&j->pretokenizers);
     wf_specials_free(&j->pieces);
     wf_specials_free(&j->normal);
+    wf_specials_free(&j->raw_user);
+    wf_specials_free(&j->raw_all);
     for (uint32_t i = 0; i < j->n_normal; i++) free((char *)j->normal_tokens[i].text);
     free(j->normal_tokens);
     free(j->normal_ids);
@@ -44,9 +46,9 @@ static weft_status add_char(wf_merger *m, const char *p, size_t n, bool *unknown
     return *unknown && !fused ? wf_merger_add(m, n, t->unk) : WEFT_OK;
 }
 
-static weft_status encode_bpe(wf_merger *m, const char *p, size_t len, wf_ids *out)
+static weft_status encode_bpe(wf_merger *m, const char *p, size_t len, bool ignore_merges, wf_ids *out)
 {
-    int32_t whole = m->tok->ignore_merges ? wf_piece_find(m->tok, p, len) : -1;
+    int32_t whole = ignore_merges ? wf_piece_find(m->tok, p, len) : -1;
     if (whole >= 0) return wf_ids_push(out, whole);
     bool unknown = false;
     for (size_t i = 0, n; i < len; i += n) {
@@ -54,6 +56,14 @@ static weft_status encode_bpe(wf_merger *m, const char *p, size_t len, wf_ids *o
         WF_TRY(add_char(m, p + i, n, &unknown));
     }
     return wf_merger_run(m, out);
+}
+
+weft_status wf_json_bpe(const wf_tokenizer *t, const char *piece, size_t len, bool ignore_merges, wf_ids *out)
+{
+    wf_merger m = {.tok = t, .pair = wf_bpe_pair_of, .text = piece};
+    weft_status s = encode_bpe(&m, piece, len, ignore_merges, out);
+    wf_merger_free(&m);
+    return s;
 }
 
 /* ---- Unigram ---------------------------------------------------------------------------------------- */
@@ -131,7 +141,7 @@ static weft_status encode_part(const wf_tokenizer *t, const char *text, size_t l
     for (size_t i = 0; i < pieces.n && !s; i++) {
         const char *p = m.text = pieces.text + pieces.v[i].begin;
         size_t n = pieces.v[i].end - pieces.v[i].begin;
-        s = t->json->unigram ? encode_unigram(t, p, n, out) : encode_bpe(&m, p, n, out);
+        s = t->json->unigram ? encode_unigram(t, p, n, out) : encode_bpe(&m, p, n, t->ignore_merges, out);
     }
     wf_merger_free(&m);
     wf_pieces_free(&pieces);
@@ -180,7 +190,7 @@ static weft_status normalise_added(wf_tokenizer *t)
 {
     wf_json_model *j = t->json;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_tokens; i++) n += j->normalisers.n && t->tokens[i].type == WF_TOKEN_USER && j->rules[i] & WF_RULE_NORMALIZED;
+    for (uint32_t i = 0; i < t->n_tokens; i++) n += t->tokens[i].type == WF_TOKEN_USER && j->rules[i] & WF_RULE_NORMALIZED;
     j->normal_tokens = wf_calloc(n, sizeof *j->normal_tokens);
     j->normal_ids = wf_calloc(n, sizeof *j->normal_ids);
     if (!j->normal_tokens || !j->normal_ids) return WEFT_ERR_NOMEM;
@@ -192,7 +202,7 @@ static weft_status normalise_added(wf_tokenizer *t)
         j->normal_ids[j->n_normal] = (int32_t)i;
         j->normal_tokens[j->n_normal++] = (wf_vocab_token){.text = text, .len = (uint32_t)len, .type = WF_TOKEN_USER};
     }
-    return wf_specials_init(&j->normal, j->normal_tokens, j->n_normal, 1u << WF_TOKEN_USER);
+    return wf_specials_init(&j->normal, j->normal_tokens, j->n_normal, 1u << WF_TOKEN_USER, NULL);
 }
 
 static void fill_bytes(wf_tokenizer *t)
@@ -208,7 +218,7 @@ static weft_status json_init(wf_tokenizer *t, const wf_vocab_src *src)
     t->ignore_merges = src->ignore_merges > 0;
     fill_bytes(t);
     WF_TRY(normalise_added(t));
-    if (t->json->unigram) return wf_specials_init(&t->json->pieces, t->tokens, t->n_tokens, wf_text_hf.plain);
+    if (t->json->unigram) return wf_specials_init(&t->json->pieces, t->tokens, t->n_tokens, wf_text_hf.plain, NULL);
     return wf_bpe_merges(t, src);
 }
 

@@ -27,24 +27,30 @@ typedef struct reader {
 
 /* ---- files ---------------------------------------------------------------------------------------- */
 
+static bool is_there(const reader *r, const char *name, char path[PATH_MAX])
+{
+    struct stat st;
+    snprintf(path, PATH_MAX, "%s/%s", r->folder, name);
+    return !lstat(path, &st);
+}
+
 static weft_status load(const reader *r, const char *name, bool required, json_t **out)
 {
     char path[PATH_MAX];
-    struct stat st;
-    snprintf(path, sizeof path, "%s/%s", r->folder, name);
     *out = NULL;
-    if (!required && lstat(path, &st)) return WEFT_OK;
+    if (!is_there(r, name, path) && !required) return WEFT_OK;
     return wf_json_load_file(path, MAX_FILE, out);
 }
 
 static weft_status load_all(reader *r)
 {
     char path[PATH_MAX];
-    struct stat st;
-    snprintf(path, sizeof path, "%s/tokenizer.json", r->folder);
-    if (lstat(path, &st))
-        return wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
-                       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)", r->folder);
+    bool has_tokenizer = is_there(r, "tokenizer.json", path);
+    if (!has_tokenizer && !is_there(r, "config.json", path))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "there is neither config.json nor tokenizer.json, so it is not the folder of a model");
+    if (!has_tokenizer)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "there is no tokenizer.json, which weft reads in place of tokenizer.model; transformers writes it: "
+                       "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)");
     WF_TRY(load(r, "tokenizer.json", true, &r->root));
     WF_TRY(load(r, "tokenizer_config.json", false, &r->config));
     WF_TRY(load(r, "generation_config.json", false, &r->generation));

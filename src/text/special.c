@@ -22,20 +22,21 @@ static int by_text(const void *pa, const void *pb)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static bool chosen(const wf_vocab_token *t, unsigned types)
+static bool chosen(const wf_vocab_token *t, unsigned types, uint8_t rules)
 {
-    return t->len && types >> t->type & 1;
+    bool later = t->type == WF_TOKEN_USER && rules & WF_RULE_NORMALIZED;
+    return t->len && types >> t->type & 1 && !later;
 }
 
 weft_status wf_specials_init(wf_specials *s, const wf_vocab_token *tokens, uint32_t n,
-                             unsigned types)
+                             unsigned types, const uint8_t *rules)
 {
-    for (uint32_t i = 0; i < n; i++) s->n += chosen(&tokens[i], types);
+    for (uint32_t i = 0; i < n; i++) s->n += chosen(&tokens[i], types, rules ? rules[i] : 0);
     entry *list = wf_calloc(s->n, sizeof *list);
     s->ids = wf_calloc(s->n, sizeof *s->ids);
     if (!list || !s->ids) return free(list), WEFT_ERR_NOMEM;
     for (uint32_t i = 0, k = 0; i < n; i++)
-        if (chosen(&tokens[i], types)) list[k++] = (entry){&tokens[i], (int32_t)i};
+        if (chosen(&tokens[i], types, rules ? rules[i] : 0)) list[k++] = (entry){&tokens[i], (int32_t)i};
     qsort(list, s->n, sizeof *list, by_text);
     for (uint32_t k = 0; k < s->n; k++) {
         s->ids[k] = list[k].id;

@@ -26,12 +26,19 @@ void wf_pieces_free(wf_pieces *p)
 
 /* ---- growing text ---------------------------------------------------------------------------- */
 
+/* Steps replace text by longer text, a character by 18 at most in NFKD; a file with many such steps could ask for any amount. */
+static size_t limit_of(size_t len)
+{
+    return WF_MIN(len, WF_TEXT_MAX) * 64 + (64u << 10);
+}
+
 static weft_status put(wf_pieces *o, const char *p, size_t n)
 {
     WF_TRY(wf_stop_asked(&o->n_steps));
+    if (n > o->limit - o->len) return wf_fail(WEFT_ERR_UNSUPPORTED, "the steps of tokenizer.json make text longer than %zu bytes, beyond what any tokenizer needs", o->limit);
     if (o->cap_text - o->len < n + 1) { /* one for a NUL */
         size_t cap = (o->len + n + 64) * 3 / 2;
-        char *text = o->len + n > WF_TEXT_MAX * 3 ? NULL : realloc(o->text, cap);
+        char *text = realloc(o->text, cap);
         if (!text) return wf_fail(WEFT_ERR_NOMEM, "out of host memory: a text of %zu bytes before tokenisation", o->len + n);
         o->text = text;
         o->cap_text = cap;
@@ -207,10 +214,10 @@ static weft_status normalise_one(const wf_step *s, const char *text, size_t len,
 
 weft_status wf_normalise(const wf_steps *steps, const char *text, size_t len, char **out, size_t *out_len)
 {
-    wf_pieces at = {0};
+    wf_pieces at = {.limit = limit_of(len)};
     weft_status st = put(&at, text, len);
     for (size_t i = 0; i < steps->n && !st; i++) {
-        wf_pieces next = {0};
+        wf_pieces next = {.limit = at.limit};
         st = normalise_one(&steps->v[i], at.text, at.len, &next);
         free(at.text);
         at = next;
@@ -335,12 +342,12 @@ static weft_status bytes(const wf_pieces *in, wf_pieces *o)
 
 weft_status wf_pretokenise(const wf_steps *steps, const char *text, size_t len, bool first, wf_pieces *out)
 {
-    *out = (wf_pieces){0};
+    *out = (wf_pieces){.limit = limit_of(len)};
     weft_status st = put(out, text, len);
     if (!st) st = cut(out, 0, len);
     for (size_t i = 0; i < steps->n && !st; i++) {
         const wf_step *s = &steps->v[i];
-        wf_pieces next = {0};
+        wf_pieces next = {.limit = out->limit};
         if (s->kind == WF_STEP_SPLIT) st = split(s, out, &next);
         else st = s->kind == WF_STEP_METASPACE ? metaspace(s, out, first, &next) : bytes(out, &next);
         wf_pieces_free(out);

@@ -46,6 +46,7 @@ void wf_steps_free(wf_steps *);
 typedef struct wf_pieces { /* of one text, which they own */
     char *text;
     size_t len, cap_text;
+    size_t limit; /* that the text may not outgrow */
     wf_text_span *v;
     size_t n, cap, n_steps; /* n_steps: for wf_stop_asked */
 } wf_pieces;

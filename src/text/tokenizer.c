@@ -200,8 +200,10 @@ static weft_status index_texts(wf_tokenizer *t)
     if (!t->slots) return WEFT_ERR_NOMEM;
     t->slot_mask = (uint32_t)(size - 1);
     t->hash_seed = wf_hash_seed();
+    size_t asked = 0;
     for (uint32_t i = 0; i < t->n_tokens; i++) {
         const wf_vocab_token *tok = &t->tokens[i];
+        WF_TRY(wf_stop_asked(&asked));
         bool added = t->json && t->json->rules[i] & WF_RULE_ADDED;
         if (!tok->len || added || !(t->kind->plain >> tok->type & 1)) continue;
         *slot_of(t, tok->text, tok->len) = i + 1;
@@ -212,7 +214,7 @@ static weft_status index_texts(wf_tokenizer *t)
 
 static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
 {
-    const unsigned user = 1u << WF_TOKEN_USER;
+    const unsigned user = 1u << WF_TOKEN_USER, all = user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN;
     t->bos = src->bos;
     t->eos = src->eos;
     t->unk = src->unk;
@@ -224,9 +226,10 @@ static weft_status fill(wf_tokenizer *t, const wf_vocab_src *src)
     WF_TRY(copy_tokens(t, src));
     find_enders(t, src);
     WF_TRY(index_texts(t));
-    WF_TRY(wf_specials_init(&t->user, t->tokens, t->n_tokens, user));
-    WF_TRY(wf_specials_init(&t->all, t->tokens, t->n_tokens,
-                            user | 1u << WF_TOKEN_CONTROL | 1u << WF_TOKEN_UNKNOWN));
+    WF_TRY(wf_specials_init(&t->user, t->tokens, t->n_tokens, user, NULL));
+    WF_TRY(wf_specials_init(&t->all, t->tokens, t->n_tokens, all, NULL));
+    if (t->json) WF_TRY(wf_specials_init(&t->json->raw_user, t->tokens, t->n_tokens, user, t->json->rules));
+    if (t->json) WF_TRY(wf_specials_init(&t->json->raw_all, t->tokens, t->n_tokens, all, t->json->rules));
     return t->kind->init(t, src);
 }
 
@@ -277,7 +280,7 @@ typedef struct encoder {
     const char *text;
     size_t len;
     const wf_text_span *plain, *plain_end; /* those that end behind the current position */
-    const wf_specials *specials;       /* to find outside of them */
+    const wf_specials *user, *specials; /* to find in them; outside of them */
     uint8_t *marks; /* bits of the special tokens found there; NULL: there are no plain ranges */
 } encoder;
 
@@ -297,7 +300,7 @@ static bool is_blank(const wf_vocab_token *tok)
 /* A user-defined token at i, which may cross the ends of ranges. Not one that marks turns: text of others cannot have it. */
 static int32_t match_user(const encoder *e, size_t i, bool plain, size_t *used)
 {
-    int32_t id = wf_specials_match(&e->t->user, e->t->tokens, e->text + i, e->len - i, used);
+    int32_t id = wf_specials_match(e->user, e->t->tokens, e->text + i, e->len - i, used);
     bool mark = id >= 0 && plain && e->marks[id / 8] >> id % 8 & 1;
     return mark && !is_blank(&e->t->tokens[id]) ? -1 : id;
 }
@@ -305,12 +308,6 @@ static int32_t match_user(const encoder *e, size_t i, bool plain, size_t *used)
 static uint8_t rules_of(const encoder *e, int32_t id)
 {
     return e->t->json ? e->t->json->rules[id] : 0;
-}
-
-/* Normalised text is searched later, by the kind; but not across ranges, whose ends it does not know. */
-static bool found_later(const encoder *e, int32_t id)
-{
-    return id >= 0 && !e->marks && e->t->json && e->t->json->n_normal && e->t->tokens[id].type == WF_TOKEN_USER && rules_of(e, id) & WF_RULE_NORMALIZED;
 }
 
 /* The special token at i and its length; -1: none. */
@@ -356,14 +353,22 @@ static weft_status encode(encoder *e, wf_ids *out)
         WF_TRY(wf_stop_asked(&steps));
         int32_t id = match(e, i, &used);
         wf_text_span found = {i, i + used};
-        bool none = id < 0 || found_later(e, id);
-        i += none ? 1 : used;
-        if (none || !wf_special_fits(rules_of(e, id), e->text, e->len, start, &found)) continue;
+        i += id < 0 ? 1 : used;
+        if (id < 0 || !wf_special_fits(rules_of(e, id), e->text, e->len, start, &found)) continue;
         if (found.begin > start) WF_TRY(t->kind->encode(t, e->text + start, found.begin - start, added | (start ? 0 : WF_ENCODE_FIRST), out));
         WF_TRY(wf_ids_push(out, id));
         start = found.end;
     }
     return e->len > start ? t->kind->encode(t, e->text + start, e->len - start, added | (start ? 0 : WF_ENCODE_FIRST), out) : WEFT_OK;
+}
+
+/* Normalised text is searched later, by the kind; but not across plain ranges, whose ends it does not know. */
+static encoder encoder_of(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags)
+{
+    bool later = t->json && !n_plain;
+    encoder e = {t, text, len, plain, n_plain ? plain + n_plain : plain, later ? &t->json->raw_user : &t->user, later ? &t->json->raw_all : &t->all, NULL};
+    if (flags & WEFT_TEXT_NO_PARSE_SPECIAL) e.specials = e.user;
+    return e;
 }
 
 weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t len, const wf_text_span *plain, size_t n_plain, unsigned flags,
@@ -373,7 +378,7 @@ weft_status wf_tokenize_around(const wf_tokenizer *t, const char *text, size_t l
         return wf_fail(WEFT_ERR_ARG, "text of %zu bytes is too long to tokenise; the limit is %zu",
                        len, WF_TEXT_MAX);
     wf_ids out = {0};
-    encoder e = {t, text, len, plain, n_plain ? plain + n_plain : plain, flags & WEFT_TEXT_NO_PARSE_SPECIAL ? &t->user : &t->all, NULL};
+    encoder e = encoder_of(t, text, len, plain, n_plain, flags);
     bool add = !(flags & WEFT_TEXT_NO_ADD_SPECIAL);
     weft_status s = wf_grow(&out.v, 0, &out.cap, sizeof *out.v) ? WEFT_OK : WEFT_ERR_NOMEM;
     if (!s && add && t->add_bos) s = wf_ids_push(&out, t->bos);

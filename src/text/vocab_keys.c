@@ -95,40 +95,139 @@ static size_t count_chars(const char *p, size_t len)
     return n;
 }
 
-/* Ends of the pieces in the probe: a byte of text is a character of a piece. */
-static bool same_pieces(const wf_pieces *theirs, const wf_ends *ours)
+/* How many ends of pieces in the probe are not common to both: a byte of text is a character of a piece. */
+static size_t count_differences(const wf_pieces *theirs, const wf_ends *ours)
 {
-    size_t at = 0;
-    if (theirs->n != ours->n) return false;
-    for (size_t i = 0; i < ours->n; i++) {
-        at += count_chars(theirs->text + theirs->v[i].begin, theirs->v[i].end - theirs->v[i].begin);
-        if (at != ours->v[i]) return false;
+    size_t n = 0, i = 0, at = 0;
+    for (size_t k = 0; k < theirs->n; k++) {
+        at += count_chars(theirs->text + theirs->v[k].begin, theirs->v[k].end - theirs->v[k].begin);
+        for (; i < ours->n && ours->v[i] < at; i++) n++;
+        if (i < ours->n && ours->v[i] == at) i++;
+        else n++;
     }
-    return true;
+    return n + ours->n - i;
 }
 
-static weft_status splits_alike(const keys *k, const char *name, const wf_pieces *theirs, bool *alike)
+static weft_status differences(const char *name, const wf_pieces *theirs, size_t *n, bool *ignores)
 {
     wf_pre *pre;
     wf_ends ends = {0};
-    *alike = false;
     WF_TRY(wf_pre_open(name, &pre));
     weft_status s = wf_pre_split(pre, probe, strlen(probe), &ends);
-    if (s == WEFT_OK) *alike = same_pieces(theirs, &ends) && wf_pre_ignores_merges(pre) == (k->src->ignore_merges > 0);
+    if (s == WEFT_OK) *n = count_differences(theirs, &ends), *ignores = wf_pre_ignores_merges(pre);
     free(ends.v);
     wf_pre_close(pre);
     return s;
 }
 
-static weft_status find_pre(const keys *k, const char **name)
+/* The name whose splits are nearest, and of such the one that treats merges as the folder does. "default" is what readers take for an unknown
+ * name: it fits exactly or not. */
+static weft_status nearest_pre(const keys *k, const char **name, size_t *least, bool *same_merges)
 {
     wf_pieces theirs;
-    bool alike = false;
+    const char *one;
+    *least = SIZE_MAX;
     weft_status s = wf_pretokenise(&k->t->json->pretokenizers, probe, strlen(probe), true, &theirs);
-    for (size_t i = 0; s == WEFT_OK && !alike && (*name = wf_pre_name(i)); i++) s = splits_alike(k, *name, &theirs, &alike);
+    for (size_t i = 0; s == WEFT_OK && (one = wf_pre_name(i)); i++) {
+        size_t n = 0;
+        bool ignores = false;
+        s = differences(one, &theirs, &n, &ignores);
+        bool same = ignores == k->t->ignore_merges;
+        if ((n && !strcmp(one, "default")) || n > *least || (n == *least && (*same_merges || !same))) continue;
+        *name = one, *least = n, *same_merges = same;
+    }
     wf_pieces_free(&theirs);
-    if (s == WEFT_OK && !alike) s = wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this folder: it cannot be converted, but runs as a folder");
     return s;
+}
+
+/* Ids of text that a pre-tokenizer of GGUF splits, by the folder's merges. */
+static weft_status ids_by_pre(const keys *k, const wf_pre *pre, const char *text, size_t len, wf_ids *out)
+{
+    wf_step bytes = {.kind = WF_STEP_BYTES};
+    const wf_steps steps = {&bytes, 1, 1};
+    wf_ends ends = {0};
+    weft_status s = wf_pre_split(pre, text, len, &ends);
+    for (size_t i = 0, from = 0; i < ends.n && s == WEFT_OK; from = ends.v[i++]) {
+        wf_pieces piece;
+        s = wf_pretokenise(&steps, text + from, ends.v[i] - from, false, &piece);
+        if (s == WEFT_OK) s = wf_json_bpe(k->t, piece.text, piece.len, wf_pre_ignores_merges(pre), out);
+        wf_pieces_free(&piece);
+    }
+    free(ends.v);
+    return s;
+}
+
+static weft_status ids_by_steps(const keys *k, const char *text, size_t len, wf_ids *out)
+{
+    wf_pieces pieces;
+    weft_status s = wf_pretokenise(&k->t->json->pretokenizers, text, len, true, &pieces);
+    for (size_t i = 0; i < pieces.n && s == WEFT_OK; i++)
+        s = wf_json_bpe(k->t, pieces.text + pieces.v[i].begin, pieces.v[i].end - pieces.v[i].begin, k->t->ignore_merges, out);
+    wf_pieces_free(&pieces);
+    return s;
+}
+
+static weft_status same_text(const keys *k, const wf_pre *pre, const char *text, size_t len, bool *same)
+{
+    wf_ids a = {0}, b = {0};
+    weft_status s = ids_by_steps(k, text, len, &a);
+    if (s == WEFT_OK) s = ids_by_pre(k, pre, text, len, &b);
+    *same = a.n == b.n && (!a.n || !memcmp(a.v, b.v, a.n * sizeof *a.v));
+    free(a.v);
+    free(b.v);
+    return s;
+}
+
+/* A split in another place matters where a merge crosses it, and then it takes a token apart. So the ids of every token's own text tell. */
+static weft_status same_ids(const keys *k, const char *name, bool *same)
+{
+    const wf_tokenizer *t = k->t;
+    wf_pre *pre;
+    char *buf = wf_calloc(t->max_len + 1, 1);
+    if (!buf) return WEFT_ERR_NOMEM;
+    weft_status s = wf_pre_open(name, &pre);
+    if (s) return free(buf), s;
+    s = same_text(k, pre, probe, strlen(probe), same);
+    for (uint32_t i = 0; i < t->n_tokens && s == WEFT_OK && *same; i++) {
+        if (t->tokens[i].type != WF_TOKEN_NORMAL || !t->tokens[i].len) continue;
+        size_t n = t->kind->piece(t, &t->tokens[i], buf, t->max_len);
+        if (wf_utf8_valid(buf, n) == n) s = same_text(k, pre, buf, n, same);
+    }
+    wf_pre_close(pre);
+    free(buf);
+    return s;
+}
+
+/* Do merges alone make every token? Then ignore_merges changes no id. */
+static weft_status merges_make_all(const keys *k, bool *all)
+{
+    const wf_tokenizer *t = k->t;
+    wf_ids ids = {0};
+    weft_status s = WEFT_OK;
+    *all = true;
+    for (uint32_t i = 0; i < t->n_tokens && s == WEFT_OK && *all; i++) {
+        if (t->tokens[i].type != WF_TOKEN_NORMAL || !t->tokens[i].len) continue;
+        ids.n = 0;
+        s = wf_json_bpe(t, t->tokens[i].text, t->tokens[i].len, false, &ids);
+        *all = ids.n == 1 && ids.v[0] == (int32_t)i;
+    }
+    free(ids.v);
+    return s;
+}
+
+static weft_status find_pre(const keys *k, const char **name)
+{
+    size_t n;
+    bool same_merges = false, same = true;
+    WF_TRY(nearest_pre(k, name, &n, &same_merges));
+    if (!same_merges) WF_TRY(merges_make_all(k, &same));
+    if (!same && !n)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "GGUF's '%s' splits text like this folder, but %s (ignore_merges), which changes ids: it cannot be converted, but runs as a folder",
+                       *name, k->t->ignore_merges ? "makes tokens by merges alone" : "takes whole tokens before it merges");
+    if (same && n) WF_TRY(same_ids(k, *name, &same));
+    if (!same) return wf_fail(WEFT_ERR_UNSUPPORTED, "no pre-tokenizer that GGUF has a name for splits text like that of this folder: it cannot be converted, but runs as a folder");
+    if (n) wf_log(WEFT_LOG_INFO, "GGUF's '%s' does not split text in all places like this folder, but gives the ids of the folder for each of its tokens", *name);
+    return WEFT_OK;
 }
 
 /* ---- keys ---------------------------------------------------------------------------------------------- */

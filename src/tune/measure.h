@@ -2,7 +2,7 @@
  *
  *   shape (text) --> problem (operands on the device) --> clock (median time of a variant) --> row
  *
- * ops.c is `weft bench ops`; tune.c is `weft tune`, which chooses kernels; batch.c chooses the tokens per step.
+ * ops.c is `weft bench ops`; tune.c is `weft tune`, which chooses kernels; batch.c chooses the tokens per step; cost.c is `weft plan --cost`.
  */
 #ifndef WF_MEASURE_H
 #define WF_MEASURE_H
@@ -75,5 +75,12 @@ typedef struct wf_step_times { /* of steps with 1, 2, 4, ... tokens: sums over t
 void wf_step_times_add(wf_step_times *t, uint32_t rows, double ns);
 /* The smallest number of tokens at which all products of a layer are close to their peak rate; 0: too few sizes measured. */
 uint32_t wf_dense_batch(const wf_step_times *t);
+
+/* ---- keep.c: what a device's own file keeps ------------------------------------------------------------ */
+
+/* The choices in the file at path, none if it is missing; also none, with a warning, if it is invalid, and if it is of other kernels. */
+void wf_kept_choices(wf_dev *dev, const char *path, wf_tuned_table *out);
+/* Measures the peak rates of the device, where it can, and puts them into the table. top: gets them; may be NULL. */
+weft_status wf_keep_ceilings(wf_dev *dev, wf_tuned_table *t, wf_ceilings *top);
 
 #endif

@@ -298,6 +298,7 @@ weft_status weft_bench_ops(const struct weft_op_params *p)
 {
     if (!p || !p->on_row || (p->n_shapes && !p->shapes))
         return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: params.on_row is required");
+    WF_TRY(WF_UNUSED(p));
     session s = {.p = p};
     weft_status st = measure_session(&s);
     wf_queue_destroy(s.q);

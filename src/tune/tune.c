@@ -373,33 +373,16 @@ static weft_status find_path(const tuner *t, char *path, size_t cap)
                                     : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", t->p->path);
 }
 
-/* What the device reaches at most. */
-static weft_status put_ceilings(tuner *t, wf_tuned_table *all)
-{
-    wf_ceilings top = {0};
-    wf_cost costs[WF_CEILING_COSTS];
-    if (!t->dev->fns->measure) return WEFT_OK;
-    WF_TRY(t->dev->fns->measure(t->dev, &top));
-    size_t n = wf_ceiling_costs(&top, costs);
-    for (size_t i = 0; i < n; i++)
-        if (costs[i].value >= WF_TUNED_LEAST_COST) WF_TRY(wf_tuned_put_cost(all, &costs[i]));
-    return WEFT_OK;
-}
-
-/* Keeps rows of other shapes. Replaces a file that is invalid or of other kernels. */
+/* Keeps rows of other shapes. */
 static weft_status merge_and_write(tuner *t, const char *path)
 {
     uint32_t batch = t->p->model ? wf_dense_batch(&t->steps) : 0; /* single shapes are not a whole step */
     wf_tuned_table all = {0};
     weft_status s = WEFT_OK;
-    uint32_t kernels = wf_tuned_kernels(t->dev);
-    if (!access(path, F_OK) && wf_tuned_read(path, &t->dev->info, &all))
-        wf_log(WEFT_LOG_WARN, "%s: replaced", wf_error());
-    if (all.kernels && all.kernels != kernels) wf_tuned_free(&all);
-    all.kernels = kernels;
+    wf_kept_choices(t->dev, path, &all);
     if (batch) all.dense_batch = batch;
     for (size_t i = 0; !s && i < t->table.n; i++) s = wf_tuned_put(&all, &t->table.rows[i]);
-    if (!s) s = put_ceilings(t, &all);
+    if (!s) s = wf_keep_ceilings(t->dev, &all, NULL);
     if (!s) s = wf_tuned_write(path, &t->dev->info, &all);
     if (t->p->dense_batch) *t->p->dense_batch = batch;
     wf_tuned_free(&all);
@@ -433,6 +416,7 @@ weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap)
     char own[1100] = "";
     if (!p || (!p->model && !p->n_shapes) || (p->n_shapes && !p->shapes))
         return wf_fail(WEFT_ERR_ARG, "weft_tune: a model or shapes are required");
+    WF_TRY(WF_UNUSED(p));
     tuner *t = wf_calloc(1, sizeof *t);
     if (!t) return WEFT_ERR_NOMEM;
     t->p = p;

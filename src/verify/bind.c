@@ -1,8 +1,10 @@
 /* bind.c: see bind.h. Owns a device's self-test cache: each distinct kernel (variant, dtypes, operands present, head shape)
- * is built and compared with the reference on a small problem, once; a wrong one is dropped and the next one tried. */
+ * is built and compared with the reference on a small problem, once, unless it passed at an earlier start (kept.h); a wrong one is
+ * dropped and the next one tried. */
 #include "verify/bind.h"
 #include "dev/front.h"
 #include "verify/check.h"
+#include "verify/kept.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -175,11 +177,12 @@ static void few_heads(wf_case *c)
 }
 
 /* Sizes to try, small ones first: a variant may need more rows or columns than the least. */
+enum { STEPS = 4 };
 static wf_case shrink(const wf_case *from, int step)
 {
     static const uint32_t rows[] = {1, 5, 33, 70};
     /* A K of 512 is twice around the four slots of cl/wgmma.c, 300 keys are more tiles than cl/wgmma_attention.c has under way. */
-    static const uint32_t sizes[][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
+    static const uint32_t sizes[STEPS][3] = {{48, 512, 300}, {128, 512, 300}, {256, 512, 600}, {2048, 2048, 1100}};
     wf_case c = *from;
     c.n = WF_MIN(c.n, sizes[step][0]);
     c.m = WF_MIN(c.m, is_product(c.op) ? rows[rows_class(c.m)] : 7);
@@ -192,24 +195,39 @@ static wf_case shrink(const wf_case *from, int step)
 }
 
 /* *out->supported false: no small problem suits this variant. */
-static weft_status self_test(wf_dev *dev, const wf_call *call, int variant, wf_check_result *out)
+static weft_status run_test(wf_dev *dev, const wf_case *from, int variant, wf_check_result *out)
 {
     selftest_cache *v = (selftest_cache *)dev->verifier;
-    wf_case from = case_of(call);
-    memset(out, 0, sizeof *out);
     WF_TRY(reference_of(dev, v));
-    uint64_t began = wf_now_ns();
-    for (int step = 0; step < 4 && !out->supported; step++) {
-        wf_case c = shrink(&from, step);
+    for (int step = 0; step < STEPS && !out->supported; step++) {
+        wf_case c = shrink(from, step);
         wf_check *k;
+        WF_TRY(wf_stop_now());
         WF_TRY(wf_check_new(v->ref, &c, &k));
         weft_status s = wf_check_run(k, dev, v->q, variant, false, out);
         wf_check_free(k);
         WF_TRY(s);
     }
     dev->kernel_work.tested++;
-    dev->kernel_work.tested_ns += wf_now_ns() - began;
     return WEFT_OK;
+}
+
+/* The largest problem stands for all steps: they follow from it. */
+static weft_status self_test(wf_dev *dev, const wf_call *call, const wf_bound *b, wf_check_result *out)
+{
+    uint64_t began = wf_now_ns();
+    wf_case from = case_of(call), largest = shrink(&from, STEPS - 1);
+    wf_kept kept = wf_kept_find(dev, &largest, b);
+    weft_status s = WEFT_OK;
+    memset(out, 0, sizeof *out);
+    if (!kept.passed) {
+        s = run_test(dev, &from, (int)b->variant, out);
+        wf_kept_update(&kept, dev, !s && out->supported && out->ok);
+    }
+    dev->kernel_work.tested_before += kept.passed;
+    dev->kernel_work.tested_ns += wf_now_ns() - began;
+    wf_kept_free(&kept);
+    return s;
 }
 
 /* ---- building, testing, dropping ------------------------------------------------------------------------- */
@@ -228,6 +246,12 @@ static weft_status bind_variant(wf_dev *dev, const wf_call *c, int variant, wf_b
     return dev->fns->bind ? dev->fns->bind(dev, c, variant, out) : WEFT_OK;
 }
 
+/* Says nothing about the kernel. */
+static bool is_foreign(const wf_dev *dev, weft_status s)
+{
+    return s && (dev->lost || s == WEFT_ERR_NOMEM || s == WEFT_ERR_CANCELLED);
+}
+
 /* Builds the variant for this very call, and tests it where none of its kind was tested. */
 static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool tested, wf_bound *out, enum outcome *outcome)
 {
@@ -236,8 +260,8 @@ static weft_status try_variant(wf_dev *dev, const wf_call *c, int variant, bool 
     *outcome = BAD;
     weft_status s = bind_variant(dev, c, variant, out);
     bool built = !s;
-    if (!s && !tested) s = self_test(dev, c, variant, &r);
-    if (s && (dev->lost || s == WEFT_ERR_NOMEM)) return wf_fail_context(s, "%s kernel %s", op, name);
+    if (!s && !tested) s = self_test(dev, c, out, &r);
+    if (is_foreign(dev, s)) return wf_fail_context(s, "%s kernel %s", op, name);
     if (s == WEFT_ERR_UNSUPPORTED && !dev->fns->supports(dev, c, variant)) *outcome = NOT_HERE;
     else if (s) warn(dev, op, name, built ? "cannot run" : "does not build", wf_error());
     else if (r.supported && !r.ok) warn(dev, op, name, "computes wrong results", r.message);
@@ -288,7 +312,7 @@ static weft_status bind_pieces(wf_dev *dev, selftest_cache *v, const wf_call *c,
         wf_call part = wf_piece_of(c, piece[i]);
         out->part[i].piece = (uint8_t)piece[i], out->part[i].op = (uint8_t)part.op;
         weft_status s = bind_kernel(dev, v, &part, &out->part[i].b);
-        *again = s && !dev->lost && !wf_has_fused_kernel(dev, &part);
+        *again = s && !is_foreign(dev, s) && !wf_has_fused_kernel(dev, &part);
         WF_TRY(s);
     }
     return WEFT_OK;
@@ -299,10 +323,11 @@ weft_status wf_bind(wf_dev *dev, const wf_call *c, wf_binding *out)
     selftest_cache *v;
     bool again = false;
     memset(out, 0, sizeof *out);
+    WF_TRY(wf_stop_now());
     WF_TRY(wf_dev_usable(dev, "bind"));
-    WF_TRY(wf_call_check(dev, c));
     WF_TRY(cache_of(dev, &v));
     for (;;) {
+        WF_TRY(wf_call_check(dev, c));
         weft_status s = bind_pieces(dev, v, c, out, &again);
         if (!again) return s;
     }

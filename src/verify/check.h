@@ -68,7 +68,8 @@ typedef struct wf_check_result {
     char message[224];
 } wf_check_result;
 
-/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. With ref NULL the problem has no answer. */
+/* Generates the operands of a case and runs the reference on ref, which must be the CPU backend. With ref NULL the problem has no answer,
+ * and its operands have shapes but no numbers: it is for functions that look at no memory. */
 weft_status wf_check_new(wf_dev *ref, const wf_case *c, wf_check **out);
 void wf_check_free(wf_check *);
 /* Runs one variant, and measures it if timed. An error means that it could not run; a wrong result sets out->ok to false. */
@@ -99,7 +100,7 @@ void wf_case_text(const wf_case *, char *buf, size_t cap);
 bool wf_case_small(size_t i, uint64_t seed, wf_case *out);
 /* The problems that variants for many rows or long sequences need; returns how many there are. */
 size_t wf_cases_larger(const wf_case **out);
-/* check_gen.c: fills c->in, c->out, reduce, scale, bytes, flops from c->c. */
-weft_status wf_check_generate(wf_check *c);
+/* check_gen.c: fills c->in, c->out, reduce, scale, bytes, flops from c->c; with shapes_only without numbers. */
+weft_status wf_check_generate(wf_check *c, bool shapes_only);
 
 #endif

@@ -131,7 +131,7 @@ static weft_status attention_operands(wf_check *k, wf_gen *g, const seqs *s, con
     for (uint32_t i = 0; i <= s->n; i++) indptr[i] = (int32_t)s->first[i];
     for (uint32_t i = 0; i < s->pages; i++) pages[i] = (int32_t)where[i];
     for (uint32_t i = 0; i < s->n; i++) {
-        if (!s->rows[i]) continue; /* its pages stay NaN */
+        if (!s->rows[i] || g->shapes_only) continue; /* its pages stay NaN */
         fill_sequence(k, g, s->len[i], s->rows[i], pages + s->first[i]);
         for (uint32_t r = 0; r < s->rows[i]; r++) {
             k->flops += 4.0 * cols / c->p.n_kv_head * count_seen(k, s->len[i] - 1 - r);
@@ -199,7 +199,7 @@ weft_status wf_gen_attention(wf_check *k, wf_gen *g)
     k->c.p.max_q = c->max_q;
     k->reduce = c->p.head_dim + c->max_kv;
     if (st == WEFT_OK && c->p.phi_lo < c->p.phi_hi) {
-        count_redone(k);
+        if (!g->shapes_only) count_redone(k);
         st = wf_gen_operand(&k->out[WF_ATTENTION_RECOMPUTED], WF_I32, 1, 1, 0);
     }
     free(mem);

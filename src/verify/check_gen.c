@@ -289,7 +289,7 @@ static weft_status gen_sample(wf_check *k, wf_gen *g)
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_PARAMS], WF_F32, c->m, 3, 0));
     WF_TRY(wf_gen_operand(&k->in[WF_SAMPLE_KEY], WF_I32, c->m, 5, 0));
     if (c->bias) WF_TRY(gen_adjust(k, g));
-    WF_TRY(gen_all_params(k, g));
+    if (!g->shapes_only) WF_TRY(gen_all_params(k, g));
     if (c->m > 3) ((float *)wf_gen_row(&k->in[WF_SAMPLE_X], 2))[wf_gen_below(g, c->k)] = wf_gen_below(g, 2) ? NAN : -INFINITY;
     k->reduce = c->k;
     WF_TRY(wf_gen_operand(&k->out[WF_SAMPLE_Y], WF_I32, c->m, c->n, 0));
@@ -347,9 +347,9 @@ static weft_status (*const gen_op[WF_N_OPS])(wf_check *, wf_gen *) = {
 #undef X
 };
 
-weft_status wf_check_generate(wf_check *c)
+weft_status wf_check_generate(wf_check *c, bool shapes_only)
 {
-    wf_gen g = {c->c.seed, 0};
+    wf_gen g = {.seed = c->c.seed, .shapes_only = shapes_only};
     c->reduce = c->amplify = 1;
     WF_TRY(gen_op[c->c.op](c, &g));
     if (c->c.op == WF_OP_ATTENTION) c->bytes += (double)c->in[WF_ATTENTION_Q].bytes + (double)c->out[WF_ATTENTION_O].bytes;

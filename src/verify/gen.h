@@ -6,6 +6,7 @@
 
 typedef struct wf_gen {
     uint64_t seed, n;
+    bool shapes_only; /* operands stay NaN, which is far quicker; their shapes are the same */
 } wf_gen;
 
 uint64_t wf_gen_next(wf_gen *g);

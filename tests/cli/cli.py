@@ -14,7 +14,10 @@ WEFT = os.environ.get("WEFT", os.path.join(ROOT, "build", "src", "cli", "weft"))
 DATA = os.environ.get("WEFT_TEST_DATA", os.path.join(ROOT, "..", "shared", "data"))
 CHATML = os.path.join(ROOT, "tests", "support", "chatml.jinja")
 CPU = ["--device", "cpu"]
+GREEDY = [*CPU, "--greedy"]  # texts that are compared
 NEEDS_HARDWARE = "needs other hardware: "  # how a reason to skip begins that tests/count.py takes where CI is set
+
+os.environ.setdefault("WEFT_CONFIG", "")  # no settings of whoever tests
 
 OK, RUNTIME, USAGE, MODEL, DEVICE, LOST, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -46,9 +49,9 @@ class Result:
         return self.out.decode("utf-8")
 
 
-def weft(*args, stdin=b"", env=None, timeout=240, **more):
+def weft(*args, stdin=b"", env=None, timeout=240, program=WEFT, **more):
     """Runs the program to its end. Standard input is a pipe, so no terminal."""
-    p = subprocess.run([WEFT, *map(str, args)], input=stdin, stdout=more.pop("stdout", subprocess.PIPE),
+    p = subprocess.run([program, *map(str, args)], input=stdin, stdout=more.pop("stdout", subprocess.PIPE),
                        stderr=subprocess.PIPE, timeout=timeout, env={**os.environ, **(env or {})}, **more)
     return Result(p)
 

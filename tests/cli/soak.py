@@ -22,7 +22,7 @@ class Chat:
 
     def __init__(self):
         self.p = subprocess.Popen(
-            [cli.WEFT, "run", *cli.CPU, "--chat", "--chat-template", cli.CHATML, "-n", "40", "-c", "256"],
+            [cli.WEFT, "run", *cli.GREEDY, "--chat", "--chat-template", cli.CHATML, "-n", "40", "-c", "256"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         os.set_blocking(self.p.stdout.fileno(), False)
 

@@ -46,7 +46,7 @@ class Api(unittest.TestCase):
         self.assertEqual([n for n in names if not n.startswith('weft_')], [])
 
     def test_headers_alone(self):
-        for header in ('weft.h', 'tune.h'):
+        for header in ('weft.h', 'tune.h', 'debug.h'):
             for language in ('c', 'c++'):
                 if language == 'c++' and not shutil.which('c++'):
                     continue

@@ -1,10 +1,14 @@
 """Chat on a pseudo-terminal: line editing, Ctrl-C, Ctrl-D, the plain loop of models without a template."""
+import json
 import os
 import pty
 import re
 import select
+import signal
 import subprocess
+import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -16,14 +20,15 @@ PATIENCE = 120  # seconds; a slow machine may take them, a right program ends it
 
 
 class Terminal:
-    """weft on a pseudo-terminal. stdout can go elsewhere, then only stderr is on the terminal."""
+    """weft on a pseudo-terminal. stdout and stderr can go elsewhere."""
 
-    def __init__(self, *args, stdout=None):
+    def __init__(self, *args, stdout=None, stderr=None, env=None):
         self.fd, child = pty.openpty()
         self.seen = b""
-        self.p = subprocess.Popen([cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=child,
+        env = {**os.environ, "TERM": "vt100", "LC_ALL": "C.UTF-8", "WEFT_HISTORY": "", **(env or {})}
+        self.p = subprocess.Popen([cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
                                   start_new_session=True, preexec_fn=self.take_terminal,
-                                  env={**os.environ, "TERM": "vt100", "LC_ALL": "C.UTF-8"})
+                                  env={name: value for name, value in env.items() if value is not None})
         os.close(child)
 
     @staticmethod
@@ -78,12 +83,30 @@ class Terminal:
             self.p.wait()
 
 
+def large_model():
+    """A file with holes for weights: 0.2 billion zeros."""
+    sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
+    import gguf_write as gw
+    shape = dict(width=2048, layers=3, heads=16, kv_heads=16, head_dim=128, ffn=8192, vocab=259, context=2048)
+    w = gw.Writer()
+    gw.add_model(w, "llama", "large", shape, "F16")
+    gw.add_vocab(w, [], shape["vocab"])
+    for name, dims, kind in gw.model_tensors(shape, "F16"):
+        w.reserve(name, dims, kind)
+    head, _, size = w.layout()
+    f = tempfile.NamedTemporaryFile(suffix=".gguf")
+    f.write(head)
+    f.truncate(size)
+    f.flush()
+    return f
+
+
 STATS = rb"tokens/s; on [^\r\n]*\r\n"
 
 
 class Chat(cli.TestCase):
     def test_two_turns_and_end(self):
-        with Terminal("run", *cli.CPU, *TEMPLATE, "-n", 12) as t:
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 12) as t:
             t.until(rb"Ctrl-D exits[^>]*> ", "the first prompt")
             t.type("Hello\n")
             first = t.until(STATS)
@@ -103,7 +126,7 @@ class Chat(cli.TestCase):
             self.assertEqual(t.end(), 0)
 
     def test_interrupt_stops_the_answer_only(self):
-        with Terminal("run", *cli.CPU, *TEMPLATE, "--ignore-eos", "-c", 20000) as t:
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", "-c", 20000) as t:
             t.until(rb"Ctrl-D exits[^>]*> ")
             for _ in range(2):
                 t.type("Tell me\n")
@@ -115,8 +138,75 @@ class Chat(cli.TestCase):
             t.type("\x04")
             self.assertEqual(t.end(), 0)
 
+    def test_interrupt_within_a_long_step(self):
+        """It is answered at once and the chat goes on, however long the step takes; a second one changes nothing."""
+        message = "Tell me more of it. " * 50
+        with large_model() as f:
+            slow = ["-m", f.name, "--force", "gemm=ref", "-t", 1]  # half a minute a step
+            with Terminal("run", *cli.GREEDY, *TEMPLATE, *slow, "-n", 4) as t:
+                t.until(rb"Ctrl-D exits[^>]*> ")
+                t.type("\x1b[200~" + message + "\x1b[201~\n")
+                t.until(rb"prompt \[", "the progress of the prompt")
+                t.type("\x03")
+                t.until("stopping…\r\n".encode())
+                t.type("\x03")
+                self.assertNotIn("tokens/s", t.until(rb"weft: stopped\r\n(?:weft: prompt [^\r]*\r\n)?weft: the message is left out of the conversation\r\n[^>]*> "))
+                t.type("/info\n")
+                t.until(rb"conversation: 0 messages(?s:.*)> ")
+                t.type("/exit\n")
+                self.assertEqual(t.end(), 0)
+            with Terminal("run", *cli.GREEDY, *slow, "-p", message) as t:
+                t.until(rb"prompt \[")
+                t.type("\x03")
+                self.assertNotIn("tokens/s", t.until("stopping…\r\n(?s:.*)stopped\r\n".encode()))
+                self.assertEqual(t.end(), INTERRUPTED)
+
+    def test_interrupt_in_the_prompt_counts_what_is_done(self):
+        """A step that takes longer than half a second is not waited for, and nothing is counted; so a slow machine tries again."""
+        with large_model() as f:
+            said = (self.stopped_in_the_prompt(f.name) for _ in range(5))
+            done, whole = next(m for m in said if m).groups()
+        self.assertTrue(0 < int(done) < int(whole), (done, whole))
+
+    def stopped_in_the_prompt(self, model):
+        with Terminal("run", *cli.GREEDY, "-m", model, "-t", 1, "-c", 2048, "-n", 4, "-p", "Tell me more of it. " * 60) as t:
+            t.until(rb"prompt \[", "the progress of the prompt")
+            t.type("\x03")
+            text = t.until(rb"weft: stopped\r\n")
+            self.assertEqual(t.end(), INTERRUPTED)
+            text += t.seen.decode()
+            self.assertNotIn("tokens/s", text)
+            return re.search(r"prompt (\d+) of (\d+) tokens; on ", text)
+
+    def test_interrupt_ends_the_step(self):
+        """A prompt comes in steps of a fifth of a second, as fast as the processor is, so little is left to wait for."""
+        message = "Tell me more of it. " * 40
+        with large_model() as f, tempfile.TemporaryDirectory() as folder:
+            line = os.path.join(folder, "timeline")
+            run = ["run", *cli.GREEDY, "-m", f.name, "-t", 1, "-c", 2048, "-p", message, "-n", 1, "--timeline", line]
+            self.ok(*run)
+            with open(line) as g:
+                steps = [e for e in json.load(g) if e.get("name") == "submit"]
+            pieces = [e["args"]["tokens"] for e in steps]
+            self.assertGreater(len(pieces), 4, pieces)
+            self.assertLess(max(pieces), 512, pieces)  # the dense batch
+            self.assertEqual(pieces[0], 64)
+
+    def test_second_interrupt_does_not_end_the_program(self):
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", "-c", 20000) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("Tell me\n")
+            t.until(rb"Tell me\r\n")
+            t.until(rb"\w+\W+\w+\W+\w+")
+            t.p.send_signal(signal.SIGINT)
+            t.p.send_signal(signal.SIGINT)
+            self.assertIn("stopped", t.until(STATS))
+            t.until(rb"> ")
+            t.type("/exit\n")
+            self.assertEqual(t.end(), 0)
+
     def test_interrupt_at_the_prompt_drops_the_line(self):
-        with Terminal("run", *cli.CPU, *TEMPLATE, "-n", 4) as t:
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 4) as t:
             t.until(rb"Ctrl-D exits[^>]*> ")
             t.type("a very long and quite mistaken question")
             t.until(rb"mistaken question")
@@ -124,7 +214,7 @@ class Chat(cli.TestCase):
             t.until(rb"(?s)\^C.*> ")
             t.type("Hello\n")
             text = t.until(STATS)
-            with Terminal("run", *cli.CPU, *TEMPLATE, "-n", 4) as u:
+            with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 4) as u:
                 u.until(rb"Ctrl-D exits[^>]*> ")
                 u.type("Hello\n")
                 want = re.search(r"prompt \d+ tokens", u.until(STATS)).group()
@@ -138,7 +228,7 @@ class Chat(cli.TestCase):
 
     def test_editing(self):
         """Backspace, cursor keys and history change what is sent; characters may be wide."""
-        with Terminal("run", *cli.CPU, "-n", 2) as t:
+        with Terminal("run", *cli.GREEDY, "-n", 2) as t:
             t.until(rb"Ctrl-D exits[^>]*> ")
             for keys in ("One dat\x7fy\n", "ne day\x01O\n", "\x1b[A\n"):
                 t.type(keys)
@@ -152,13 +242,13 @@ class Chat(cli.TestCase):
             self.assertEqual(t.end(), 0)
 
     def test_model_without_template_continues_lines(self):
-        want = self.ok("run", *cli.CPU, "-p", "One day", "-n", 12).text
-        with Terminal("run", *cli.CPU, "-n", 12) as t:
+        want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 12).text
+        with Terminal("run", *cli.GREEDY, "-n", 12) as t:
             hello = t.until(rb"Ctrl-D exits[^>]*> ")
             self.assertEqual(hello.count("no chat template"), 1)
             for _ in range(2):
                 t.type("One day\n")
-                text = t.until(STATS).replace("\r\n", "\n")
+                text = t.until(STATS).replace("\r\n", "\n").replace("\x1b[?2004l", "")
                 self.assertIn("One day\n" + want, text)
                 self.assertNotIn("no chat template", text)
                 t.until(rb"> ")
@@ -166,9 +256,9 @@ class Chat(cli.TestCase):
             self.assertEqual(t.end(), 0)
 
     def test_stdout_holds_the_answers_only(self):
-        want = self.ok("run", *cli.CPU, "-p", "One day", "-n", 12).out
+        want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 12).out
         with tempfile.TemporaryFile() as out:
-            with Terminal("run", *cli.CPU, "-n", 12, stdout=out) as t:
+            with Terminal("run", *cli.GREEDY, "-n", 12, stdout=out) as t:
                 t.until(rb"Ctrl-D exits[^>]*> ")
                 t.type("One day\n")
                 t.until(STATS)
@@ -176,21 +266,237 @@ class Chat(cli.TestCase):
                 t.type("\x04")
                 self.assertEqual(t.end(), 0)
             out.seek(0)
-            self.assertEqual(out.read(), want + b"\n")
+            self.assertEqual(out.read(), want)
+
+    def test_stderr_elsewhere(self):
+        """The prompt and the echo are on the terminal, where lines are edited as ever, and messages are where stderr is."""
+        want = self.ok("run", *cli.GREEDY, *TEMPLATE, "-p", "One day", "-n", 4).text
+        for stdout in (False, True):
+            with tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as out:
+                with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 4, stderr=err, stdout=out if stdout else None) as t:
+                    t.until(rb"> ")
+                    t.type("One\x03")
+                    t.until(rb"(?s)\^C.*> ")
+                    t.type("One dat\x7fy\n")
+                    t.until(b"> " if stdout else b"(?s)" + re.escape(want.rstrip("\n").encode()) + b".*> ")
+                    t.type("\x04")
+                    self.assertEqual(t.end(), 0)
+                err.seek(0)
+                self.assertRegex(err.read(), STATS.replace(rb"\r", b""))
+
+
+class Lines(cli.TestCase):
+    """Messages of several lines, and what is kept of them."""
+
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.folder = temp.name
+
+    def tokens(self, message):
+        path = os.path.join(self.folder, "message")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(message + "\n")
+        return re.search(r"prompt (\d+) tokens", self.ok("run", *cli.GREEDY, *TEMPLATE, "-n", 1, "-f", path).err).group(1)
+
+    def chat(self, turns, env=None):
+        """Types the keys of each turn at a prompt and compares the length of the prompt with that of the first message alone."""
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, env=env) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            for keys, message in turns:
+                for part in keys:
+                    t.type(part)
+                    t.until(rb"\n")
+                if message is not None:
+                    self.assertIn(f"prompt {self.tokens(message)} tokens", t.until(STATS), repr(keys))
+                    t.until(rb"> ")
+                    t.type("/clear\n")
+                t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+
+    def test_backslash(self):
+        self.chat([(["One\\\n", "day\n"], "One\nday"), (["a\\\n", "\\\n", "b\n"], "a\n\nb")])
+
+    def test_interrupt_drops_all_lines(self):
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("One\\\n")
+            t.until(rb"\n[^>]*\. ")
+            t.type("two\x03")
+            t.until(rb"(?s)\^C.*> ")
+            t.type("day\n")
+            self.assertIn(f"prompt {self.tokens('day')} tokens", t.until(STATS))
+            t.until(rb"> ")
+            t.type("/exit\n")
+            self.assertEqual(t.end(), 0)
+
+    def test_bracketed_paste(self):
+        """Pasted line ends are text; nothing is sent before Enter, and nothing pasted commands the terminal or the chat."""
+        self.chat([(["\x1b[200~One\rday\x1b[201~\n"], "One\nday"), (["a \x1b[200~b\nc\x1b[201~ d\n"], "a b\nc d"),
+                   (["\x1b[200~x\x03\x04y\x1b[201~\n"], "xy"), (["\x1b[200~z\u00fcz\x1b[201~\n"], "z\u00fcz")])
+
+    def test_pasted_slashes_are_text(self):
+        """Also when it comes back from the history. A command that is typed after the paste is gone is one."""
+        history = {"WEFT_HISTORY": os.path.join(self.folder, "own")}
+        self.chat([(["\x1b[200~/usr/bin/env\x1b[201~\n"], "/usr/bin/env"), (["\x1b[200~/help\x1b[201~\n"], "/help"),
+                   (["\x1b[200~/* a\nb */\x1b[201~\n"], "/* a\nb */"), (["\x1b[200~// x\x1b[201~ y\n"], "// x y"),
+                   (["a\\\n", "\x1b[200~/b\x1b[201~\n"], "a\n/b"), (["\x1b[200~/usr\x1b[201~\x15/clear\n"], None),
+                   (["\x1b[200~/usr/bin\x1b[201~\n"], "/usr/bin"), (["\x1b[A\x1b[A\n"], "/usr/bin")], history)
+
+    def test_interrupt_leaves_a_paste_without_end(self):
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("\x1b[200~lost")
+            time.sleep(0.5)
+            t.type("\x03")
+            t.until(rb"(?s)\^C.*> ")
+            t.type("day\n")
+            self.assertIn(f"prompt {self.tokens('day')} tokens", t.until(STATS))
+            t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+
+    def test_history_needs_a_regular_file(self):
+        """Neither the mode nor the content of anything else is changed, and a FIFO does not block."""
+        fifo = os.path.join(self.folder, "fifo")
+        os.mkfifo(fifo, 0o644)
+        os.chmod(fifo, 0o644)
+        for path in [fifo, self.folder]:
+            mode = os.stat(path).st_mode
+            self.chat([(["day\n"], "day")], {"WEFT_HISTORY": path})
+            self.assertEqual(os.stat(path).st_mode, mode)
+        mode = os.stat("/dev/null").st_mode
+        with Terminal("run", *cli.GREEDY, "-n", 1, env={"WEFT_HISTORY": "/dev/null"}) as t:
+            self.assertNotIn("history", t.until(rb"Ctrl-D exits[^>]*> "))
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+        now = os.stat("/dev/null").st_mode
+        if now != mode:
+            os.chmod("/dev/null", mode)  # others need it
+        self.assertEqual(now, mode)
+
+    def test_history_spares_other_files(self):
+        """What is no history keeps its content and its mode, however large it is, and that is said; so is a file that cannot be made."""
+        path = os.path.join(self.folder, "mine")
+        for content in (b"#!/bin/sh\necho mine\n", b"x" * (2 << 20)):
+            with open(path, "wb") as f:
+                f.write(content)
+            os.chmod(path, 0o755)
+            self.no_history(path, "mine: something else wrote it")
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), content)
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o755)
+        self.no_history(os.path.join(self.folder, "absent", "x"), "absent/x: No such file")
+
+    def no_history(self, path, told):
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, env={"WEFT_HISTORY": path}) as t:
+            self.assertIn(told, t.until(rb"Ctrl-D exits[^>]*> "))
+            t.type("day\n")
+            t.until(STATS)
+            t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+
+    def test_history(self):
+        state = {"XDG_STATE_HOME": os.path.join(self.folder, "state"), "HOME": self.folder}
+        path = os.path.join(self.folder, "state", "weft", "history")
+        with Terminal("run", *cli.GREEDY, "-n", 1, env=state) as t:  # WEFT_HISTORY= keeps none
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("secret\n")
+            t.until(STATS)
+            t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+        self.assertFalse(os.path.exists(path))
+        own = os.path.join(self.folder, "own")
+        for env, path in ((dict(state), path), ({"WEFT_HISTORY": own}, own)):
+            if "WEFT_HISTORY" not in env:
+                env["WEFT_HISTORY"] = None
+            self.chat([(["One\\\n", "day\n"], "One\nday")], env)
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+            self.chat([(["\x1b[A\x1b[A\n"], "One\nday")], env)  # the last one is /clear
+        with open(own) as f:  # each line once, in the order in which they were typed
+            self.assertEqual(f.read().splitlines(), ["_HiStOrY_V2_", "One\\012day", "/clear", "One\\012day", "/clear"])
+
+
+    def ended_by(self, sig, at_prompt, env):
+        """Ends a chat by the signal; the mode of the terminal before and after, and what was printed last."""
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", *(["-n", 1] if at_prompt else ["-c", 20000]), env=env) as t:
+            before = termios.tcgetattr(t.fd)
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type(f"day {sig}\n")
+            t.until(STATS if at_prompt else rb"\w+\W+\w+\W+\w+")
+            if at_prompt:
+                t.until(rb"\x1b\[\?2004h")
+                t.type("half a li")
+                t.until(rb"half a li")
+                self.assertNotEqual(termios.tcgetattr(t.fd), before)
+            os.kill(t.p.pid, sig)
+            self.assertEqual(t.p.wait(timeout=PATIENCE), -sig)
+            after = termios.tcgetattr(t.fd)
+            t.end()
+            return before, after, t.seen
+
+    def test_signals_leave_terminal_and_history_in_order(self):
+        path = os.path.join(self.folder, "own")
+        for sig in (signal.SIGTERM, signal.SIGHUP):
+            for at_prompt in (True, False):
+                with self.subTest(sig=sig, at_prompt=at_prompt):
+                    before, after, seen = self.ended_by(sig, at_prompt, {"WEFT_HISTORY": path})
+                    self.assertEqual(after, before)
+                    self.assertEqual(re.findall(rb"\x1b\[\?2004[hl]", seen)[-1:], [b"\x1b[?2004l"])
+                    with open(path) as f:
+                        self.assertEqual(f.read().splitlines()[-1], f"day\\040{sig}")
+
+    def test_closed_terminal_ends_the_chat(self):
+        path = os.path.join(self.folder, "own")
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, env={"WEFT_HISTORY": path}) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("One day\n")
+            t.until(STATS)
+            t.until(rb"> ")
+            os.close(t.fd)
+            self.assertEqual(t.p.wait(timeout=PATIENCE), -signal.SIGHUP)
+        with open(path) as f:
+            self.assertEqual(f.read().splitlines()[-1], "One\\040day")
+
+    def test_history_does_not_grow_without_end(self):
+        path = os.path.join(self.folder, "own")
+        with open(path, "w") as f:
+            f.write("_HiStOrY_V2_\n" + "".join(f"line\\040{i}\\040{'x' * 600}\n" for i in range(2000)) + "One\\040day\n")
+        self.assertGreater(os.path.getsize(path), 1 << 20)
+        self.chat([(["\x1b[A\n"], "One day")], {"WEFT_HISTORY": path})
+        self.assertLess(os.path.getsize(path), 500 * 700)
+        self.chat([(["\x1b[A\x1b[A\n"], "One day")], {"WEFT_HISTORY": path})  # the last one is /clear
+
+
+class Commands(cli.TestCase):
+    def test_commands_on_a_terminal(self):
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 4) as t:
+            t.until(rb"/help lists commands, Ctrl-D exits[^>]*> ")
+            t.type("/help\n")
+            text = t.until(rb"> ")
+            for name in ("/help", "/exit bye", "/clear", "/system", "/set", "/retry", "/save FILE", "/save! FILE", "/load FILE", "/info"):
+                self.assertIn(f"  {name}", text)
+            t.type("/sve x\n")
+            self.assertIn("there is no /sve; did you mean /save?", t.until(rb"> "))
+            t.type("/bye\n")
+            self.assertEqual(t.end(), 0)
 
 
 class Run(cli.TestCase):
     def test_interrupt(self):
-        begin = self.ok("run", *cli.CPU, "-p", "One day", "-n", 4).out
-        with Terminal("run", *cli.CPU, "-p", "One day", "--ignore-eos", "-c", 20000) as t:
-            t.until(re.escape(begin))
+        begin = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 4).out
+        with Terminal("run", *cli.GREEDY, "-p", "One day", "--ignore-eos", "-c", 20000) as t:
+            t.until(re.escape(begin.rstrip(b"\n")))
             t.type("\x03")
             text = t.until(STATS)
             self.assertIn("stopped", text)
             self.assertEqual(t.end(), INTERRUPTED)
 
     def test_text_ends_with_a_line_end_on_a_terminal(self):
-        with Terminal("run", *cli.CPU, "-q", "-p", "One day", "-n", 5) as t:
+        with Terminal("run", *cli.GREEDY, "-q", "-p", "One day", "-n", 5) as t:
             self.assertEqual(t.end(), 0)
             self.assertTrue(t.seen.endswith(b"\r\n"))
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`meson install` into an empty folder: what lies where, a program built by what pkg-config says, the installed program with the kernel
-choices that are installed, and the systemd unit of examples/.
+"""`meson install` into an empty folder: what lies where, the programs of examples/ built by what pkg-config says, the installed program with
+the kernel choices that are installed, and the systemd unit of examples/.
 
     test_install.py BUILD
 """
@@ -16,13 +16,14 @@ import cli
 
 BUILD = os.path.abspath(sys.argv.pop(1))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HAVE_PAGES = os.path.isdir(os.path.join(BUILD, "src", "cli", "pages", "man1"))
 PROGRAM = """#include <weft/weft.h>
 #include <weft/tune.h>
 #include <stdio.h>
 int main(void)
 {
     struct weft_model *m = NULL;
-    if (weft_model_open(&(struct weft_model_params){0}, &m)) return 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) return 1;
     printf("%s %u\\n", weft_version(), (unsigned)weft_model_info(m)->n_layer);
     weft_model_close(m);
     return 0;
@@ -58,27 +59,71 @@ class Install(unittest.TestCase):
         return path
 
     def test_files(self):
-        for path in ("include/weft/weft.h", "include/weft/tune.h", "bin/weft"):
+        for path in ("include/weft/weft.h", "include/weft/tune.h", "include/weft/debug.h", "bin/weft"):
             self.installed(*path.split("/"))
         shipped = {n for n in os.listdir(os.path.join(ROOT, "tuned")) if n.endswith(".tune")}
         self.assertTrue(shipped)
         self.assertEqual(shipped, set(os.listdir(self.installed("share", "weft", "tuned"))))
 
+    def test_documents_and_unit(self):
+        for path in ("README.md", "LICENSE", "docs/serving.md", "examples/haproxy.cfg"):
+            self.installed("share", "doc", "weft", *path.split("/"))
+        with open(self.installed("lib", "systemd", "system", "weft@.service"), encoding="utf-8") as f:
+            self.assertIn(f"\nExecStart={self.prefix}/bin/weft serve ", f.read())
+
+    @unittest.skipUnless(HAVE_PAGES, "needs other hardware: manual pages are made where the program runs without a sanitizer")
+    def test_pages_and_completions(self):
+        for path in ("man/man1/weft.1", "man/man1/weft-bench-ops.1", "bash-completion/completions/weft", "zsh/site-functions/_weft", "fish/vendor_completions.d/weft.fish"):
+            self.installed("share", *path.split("/"))
+
+    def test_no_folder_is_empty(self):
+        self.assertEqual([where for where, folders, names in os.walk(self.dest) if not folders + names], [])
+
     def test_a_program_by_pkg_config(self):
-        flags = self.ok("pkg-config", "--cflags", "--libs", "weft", env=self.env).split()
-        libraries, = {f[2:] for f in flags if f.startswith("-L")}
-        source, program = os.path.join(self.dest, "p.c"), os.path.join(self.dest, "p")
+        source = os.path.join(self.dest, "p.c")
         with open(source, "w", encoding="utf-8") as f:
             f.write(PROGRAM)
-        self.ok("cc", "-std=c11", "-Wall", "-Werror", source, "-o", program, *flags)
-        said = self.ok(program, env={**os.environ, "LD_LIBRARY_PATH": libraries}).split()
+        said = self.built(source).stdout.split()
         self.assertEqual(said[0], self.ok("pkg-config", "--modversion", "weft", env=self.env).strip())
         self.assertGreater(int(said[1]), 0)
+
+    def built(self, source, *words, **more):
+        """Runs a program that was built by what pkg-config says."""
+        flags = self.ok("pkg-config", "--cflags", "--libs", "weft", env=self.env).split()
+        libraries, = {f[2:] for f in flags if f.startswith("-L")}
+        program = os.path.join(self.dest, os.path.basename(source)[:-2])
+        self.ok("cc", "-std=c11", "-Wall", "-Wextra", "-Werror", source, "-o", program, *flags)
+        return run(program, *words, env={**os.environ, "LD_LIBRARY_PATH": libraries}, **more)
+
+    def example(self, name, *words, **more):
+        done = self.built(os.path.join(ROOT, "examples", name + ".c"), *words, **more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_stream(self):
+        done = self.example("stream")
+        self.assertGreater(len(done.stdout.split()), 20, done.stdout)
+        self.assertRegex(done.stderr, r"[1-9]\d* tokens in, [1-9]\d* out")
+        done = self.built(os.path.join(ROOT, "examples", "stream.c"), "/nowhere.gguf")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/nowhere.gguf", done.stderr)
+
+    def test_batch(self):
+        """Each answer is the one that its prompt gets alone."""
+        prompts = ["One day a cat", "The sun was"]
+        alone = [self.example("batch", "builtin:demo", prompt).stdout for prompt in prompts]
+        self.assertEqual(self.example("batch", "builtin:demo", *prompts).stdout, "".join(alone))
+        self.assertTrue(all(len(text) > 60 for text in alone), alone)
+
+    def test_chat(self):
+        said = self.example("chat", input="One day a cat\nThen it\n").stdout
+        self.assertGreater(len(said.split()), 20, said)
+        self.assertNotEqual(said, self.example("chat", input="Then it\n").stdout)
 
     def test_the_program(self):
         weft = self.installed("bin", "weft")
         self.assertIn("weft", self.ok(weft, "--version"))
-        text = self.ok(weft, "run", "--device", "cpu", "-t", "1", "-q", "-p", "One day", "-n", "8")
+        text = self.ok(weft, "run", "--device", "cpu", "-t", "1", "-q", "--greedy", "-p", "One day", "-n", "8")
         self.assertGreater(len(text.split()), 4, text)
 
 

@@ -87,6 +87,7 @@ class Kernels(cli.TestCase):
     @unittest.skipUnless(opencl(), "no OpenCL device")
     def test_opencl(self):
         device = opencl()[1]
+        self.assertIn(self.ok("bench", "-p", 8, "-n", 0, "-r", 1, "--device", "opencl").text.splitlines()[2].split("|")[4].strip(), cli.weft("--list-devices").text)
         listed = self.check_list(device)
         for op, name, *_, source, _ in listed:
             text = self.ok("kernels", f"{op}/{name}", "--device", device).text

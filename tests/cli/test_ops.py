@@ -230,7 +230,7 @@ class Tune(Folder):
         row, = self.ops(*GEMM, "--tuned", self.forced("ref"), "--force", "gemm=rows-c")
         self.assertEqual(row["variant"], "rows-c")
         # A model runs with it, too.
-        text = self.ok("run", *cli.CPU, "-p", "One day", "-n", "3", "--tuned", path).out
+        text = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", "3", "--tuned", path).out
         self.assertTrue(text.strip())
 
     def test_bad_files(self):
@@ -238,7 +238,7 @@ class Tune(Folder):
         self.fails(cli.USAGE, "line 10", "bench", "ops", *cli.CPU, *GEMM, "--tuned", path)
         foreign = self.forced("ref", lambda text: text.replace("device ", "device other "))
         self.fails(cli.USAGE, "another device", "bench", "ops", *cli.CPU, *GEMM, "--tuned", foreign)
-        self.fails(cli.USAGE, "/absent", "run", *cli.CPU, "-p", "x", "--tuned", "/absent")
+        self.fails(cli.USAGE, "/absent", "run", *cli.GREEDY, "-p", "x", "--tuned", "/absent")
         # The user's own file: a warning, and on it goes.
         r = self.ok("tune", *cli.CPU, *QUICK, "--shape", "N=64,K=64", "--max-size", 1, env=self.env)
         own = re.search(r"wrote (\S+)", r.err).group(1)

@@ -1,4 +1,6 @@
-"""`weft plan`: what a step runs; and plans that cut, interleave and choose by batch write the same text."""
+"""`weft plan`: what a step runs and costs; and plans that cut, interleave and choose by batch write the same text."""
+import csv
+import io
 import os
 import re
 import tempfile
@@ -7,7 +9,7 @@ import unittest
 import cli
 from cli import CPU, USAGE
 
-RUN = ["run", *CPU, "-p", "One day there was a little girl who", "-n", 24, "-q"]
+RUN = ["run", *cli.GREEDY, "-p", "One day there was a little girl who", "-n", 24, "-q"]
 
 
 def cut(text, op, lines):
@@ -15,6 +17,108 @@ def cut(text, op, lines):
     old = re.search(rf"(?m)^layer {op} .*$", text).group(0)
     new = [re.sub(r"^layer( \S+ +)\S+", rf"{where}\g<1>{tokens}", old) for where, tokens in lines]
     return text.replace(old, "\n".join(new))
+
+
+def number(text, pattern):
+    return float(re.search(pattern, text).group(1))
+
+
+class Cost(cli.TestCase):
+    """The arithmetic is tested in tests/unit/step_cost.c; here, that it gets the model, the device and the load that were asked for."""
+
+    def cost(self, *args):
+        return self.ok("plan", "--cost", *args, "-q").text
+
+    def test_paper(self):
+        """Table 2 and equation 3 of NanoFlow, from the graph that weft runs: the same operations, and bytes with the residual stream in F32."""
+        text = self.cost("--shape", "llama2-70b", "--on", "a100-80", "--n-devices", 8, "--tokens", 2048, "--decodes", 1024, "--input-len", 683, "--output-len", 1365)
+        for op, gflop, bound in (("qkv", 27487.8, "compute"), ("attn_out", 21990.2, "compute"), ("gate_up", 153931.6, "compute"), ("down", 76965.8, "compute"),
+                                 ("decode_attention", 3665.9, "memory"), ("prefill_attention", 916.3, "compute"), ("all_reduce", 18.8, "network")):
+            row = re.search(rf"(?m)^  {op} .*$", text).group(0).split()
+            self.assertAlmostEqual(float(row[1]) / gflop, 1, 2)
+            self.assertEqual(row[-1], bound)
+        self.assertAlmostEqual(number(text, r"all_reduce .* ([\d.]+) +-  network"), 31.33, 1)
+        self.assertIn("energy unknown", text)
+        self.assertRegex(text, r"bound by compute: at best 11\d\.\d+ ms a step, 17\d\d\d tokens/s, 22\d\d a device")
+
+    def test_energy_bounds_an_h200(self):
+        text = self.cost("--shape", "llama3-8b", "--on", "h200")
+        self.assertAlmostEqual(number(text, r"5  optimum +(\d+) tokens/s"), 47446, delta=10)
+        self.assertIn("bound by energy", text)
+        self.assertIn("KV cache 131072 bytes a token", text)
+
+    def test_formats_and_experts(self):
+        """A quantised mixture of experts: what a token needs decides equation 5, all experts the memory."""
+        f16, q4 = (self.cost("--shape", "mixtral-8x7b", "--type", t, "--on", "h200") for t in ("F16", "Q4_0"))
+        self.assertAlmostEqual(number(f16, r"5  optimum +(\d+)"), 762e12 / 2 / 12.9e9, delta=150)
+        self.assertAlmostEqual(number(q4, r"([\d.]+) GB of weights") / number(f16, r"([\d.]+) GB of weights"), 18 / 64, 2)
+        self.assertRegex(f16, r"experts_gate")
+
+    def test_given_devices(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table, plot = os.path.join(folder, "table"), os.path.join(folder, "plot.svg")
+            with open(table, "w") as f:
+                f.write("weft-devices 1\ndevice slow memory=1 read=1 f32=0.001\n")
+            text = self.cost("--on", "slow", "--devices", table, "--tokens", 64, "--plot", plot)
+            self.assertIn("this step: 64 tokens, 43 of them decodes", text)
+            with open(plot) as f:
+                picture = f.read()
+            self.assertIn("down: compute", picture)
+            self.assertTrue(picture.endswith("</svg>\n"))
+            self.fails(USAGE, "known are: slow", "plan", "--cost", "--on", "fast", "--devices", table)
+
+    def test_rates_are_measured_once_and_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"XDG_CONFIG_HOME": folder}
+            first = self.ok("plan", *CPU, "--cost", "--measure", "-q", env=env).text
+            kept = [os.path.join(f, n) for f, _, names in os.walk(folder) for n in names]
+            self.assertEqual(len(kept), 1)
+            with open(kept[0]) as f:
+                self.assertIn("cost device read=", f.read())
+            self.assertEqual(self.ok("plan", *CPU, "--cost", "-q", env=env).text, first)
+
+    def test_what_does_not_fit(self):
+        self.fails(USAGE, "--n-devices", "plan", "--cost", "--shape", "llama3-70b", "--on", "a100-80")
+        self.fails(USAGE, "known are: v100", "plan", "--cost", "--on", "nonsense")
+        self.fails(USAGE, "--on belongs to --cost", "plan", "--on", "h200")
+        self.fails(USAGE, "--device and --measure", "plan", "--cost", "--on", "h200", *CPU)
+        self.fails(USAGE, "--devices needs --on", "plan", "--cost", "--devices", "x")
+        self.fails(USAGE, "two views", "plan", "--cost", "--times")
+        self.fails(USAGE, "--decodes needs --tokens", "plan", "--cost", "--on", "h200", "--decodes", 3)
+        self.fails(USAGE, "8 decodes do not fit", "plan", "--cost", "--on", "h200", "--decodes", 8, "--tokens", 4)
+        self.fails(USAGE, "a context of", "plan", "--cost", "--on", "h200", "--input-len", 100000)
+
+
+class Overlap(cli.TestCase):
+    """tests/unit/overlap.c has what it measures and keeps; here, that the files fit the commands that read them."""
+
+    def test_profile_and_plan(self):
+        with tempfile.TemporaryDirectory() as folder:
+            profile, plan = os.path.join(folder, "profile"), os.path.join(folder, "plan")
+            said = self.ok("tune", *CPU, "--overlap", "--quick", "--seconds", 20, "--max-num-batched-tokens", 64, "--max-num-seqs", 8, "--profile", profile, "-o", plan, "-q").text
+            for load in "decode", "prefill", "mixed":
+                self.assertIn(f"\n{load}: ", said)
+            self.assertIn("decode_attention", self.ok("plan", "--profile", profile).text)
+            self.ok("plan", *CPU, "--search", profile, "--tokens", 64, "--seconds", 2, "-q")
+            self.assertEqual(self.ok(*RUN).text, self.ok(*RUN, "--plan", plan).text)
+
+    def test_ablation(self):
+        sizes = ["--max-num-batched-tokens", 64, "--max-num-seqs", 8, "-r", 3]
+        with tempfile.TemporaryDirectory() as folder:
+            r = self.ok("bench", "ablation", *CPU, *sizes, "-o", "csv", env={"XDG_CACHE_HOME": folder})
+        rows = list(csv.DictReader(io.StringIO(r.text)))
+        self.assertEqual([(row["load"], row["plan"]) for row in rows], [(load, plan) for load in ("decode", "prefill", "mixed") for plan in ("no split", "split only", "overlap")])
+        for row in rows:
+            self.assertAlmostEqual(float(row["tokens_per_second"]), int(row["tokens"]) / float(row["us"]) * 1e6, delta=0.01 * float(row["tokens_per_second"]))
+        self.assertIn("no plan of `weft tune --overlap`", r.err)
+        self.assertIn("| mixed   |", self.ok("bench", "ablation", *CPU, *sizes, "-q").text)
+        self.fails(USAGE, "conflict", "bench", "ablation", "--shape", "llama3-8b", "-m", "x.gguf")
+
+    def test_usage(self):
+        self.fails(USAGE, "--quick belongs to --overlap", "tune", *CPU, "--quick")
+        self.fails(USAGE, "not of --overlap", "tune", *CPU, "--overlap", "-r", 2)
+        self.fails(USAGE, "--nano-batches", "run", *CPU, "--nano-batches", "some")
+        self.ok(*RUN, "--nano-batches", "auto")
 
 
 class Plan(cli.TestCase):
@@ -28,7 +132,7 @@ class Plan(cli.TestCase):
         self.assertIn("64 tokens, 8 of them decodes", r.text)
 
     def test_expected_times(self):
-        r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--cost", "-q")
+        r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--times", "-q")
         self.assertRegex(r.text, r"estimated \d+\.\d+ ms one after another")
 
     def test_batches_that_do_not_fit(self):
@@ -95,6 +199,46 @@ class Plan(cli.TestCase):
             with open(path, "w") as f:
                 f.write("\n".join(lines) + "\n")
             self.fails(USAGE, "stands before", *RUN, "--plan", path)
+
+    def write_profile(self, folder, memory):
+        """Attention takes as long as products; beside them it has that rate with a fifth of the device."""
+        path = os.path.join(folder, "profile")
+        with open(path, "w") as f:
+            f.write("weft-profile 1\ndevice a test\nmodel demo\ngroups 16\ntile 8\ncontext 128\n")
+            for op, kind, us in (("q", "compute", 20), ("attn_out", "compute", 20), ("decode_attention", "memory", 40), ("down", "compute", 30)):
+                f.write(f"op {op} {kind}\n" + "".join(f"time {op} tokens {n} share 1 us {us * n / 8} spread 0.1\n" for n in (8, 64)))
+            f.write(f"together memory share 0.2 rate {memory} spread 0.02\ntogether memory share 1 rate 1 spread 0\n")
+        return path
+
+    def test_search(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, batch = os.path.join(folder, "plan"), ["--tokens", 64, "--decodes", 64, "--context", 128]
+            search = ["plan", *CPU, *batch, "-q", "--seconds", 2, "-o", path, "--best", 2, "--search"]
+            r = self.ok(*search, self.write_profile(folder, 0.7))
+            gains = [float(gain) for gain in re.findall(r"(?m) (\d\.\d+)x$", r.text)]
+            self.assertGreater(gains[0], 1.1, r.text)
+            self.assertEqual((gains, gains[-1]), (sorted(gains, reverse=True), 1), r.text)
+            self.assertRegex(r.text, r"(?m)^ +\d+ sequential ")
+            want = self.ok(*RUN).out
+            for found in (path, path + ".2"):
+                self.assertEqual(self.ok(*RUN, "--plan", found, "--check-calls").out, want)
+                self.assertRegex(self.ok("plan", *CPU, *batch, "-q", "--plan", found).text, r"0\.decode_attention .* 1  .* [1-9] +memory")
+            r = self.ok(*search, self.write_profile(folder, 0.01))
+            self.assertIn("no plan is faster than the sequential one", r.text)
+            with open(path) as f:
+                self.assertNotIn("queue 1", f.read())
+
+    def test_profile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.write_profile(folder, 0.7)
+            r = self.ok("plan", "--profile", path)
+            self.assertRegex(r.text, r"(?m)^decode_attention +memory +64 +1\.00 +320\.0 +0\.1$")
+            self.assertRegex(r.text, r"(?m)^ +0\.20 +0\.70 \+- 0\.02  #{35}$")
+            with open(path, "a") as f:
+                f.write("op q fast\n")
+            self.fails(USAGE, "class 'fast'", "plan", "--profile", path)
+            self.fails(USAGE, "class 'fast'", "plan", *CPU, "-q", "--search", path)
+            self.fails(USAGE, "-o needs --search", "plan", *CPU, "-q", "-o", path)
 
 
 if __name__ == "__main__":

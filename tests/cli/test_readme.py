@@ -43,7 +43,7 @@ class Documents(cli.TestCase):
 
     def test_commands_with_a_model_of_ones_own(self):
         model = cli.data("stories260K.gguf")
-        run = [line for line in lines() if line.startswith("weft ") and not re.match("weft (bench )?serve", line)]  # tests/serve, bench_serve
+        run = [line for line in lines() if line.startswith("weft ") and not re.match("weft (bench )?(serve|pull)", line)]  # tests/serve, bench_serve, pull
         self.assertGreaterEqual(len(run), 6)
         for line in run:
             with self.subTest(line):
@@ -52,7 +52,7 @@ class Documents(cli.TestCase):
 
     def test_formats_are_those_of_the_table(self):
         with open(os.path.join(cli.ROOT, "src/tensor/dtypes.def"), encoding="utf-8") as f:
-            table = re.findall(r'(?m)^X\(\w+, "(\w+)".*wf_decode', f.read())
+            table = re.findall(r'(?m)^X\(\w+, "(\w+)", \d.*wf_decode', f.read())  # not what has no number in GGUF
         row = re.search(r"\| weights \| (.*?) in GGUF", cli.documents()["README.md"]).group(1)
         self.assertEqual(row.split(", "), table)
 
@@ -81,6 +81,16 @@ class Documents(cli.TestCase):
         for path in cli.documents():
             if path != "README.md":
                 self.assertIn(f"({path}", cli.documents()["README.md"])
+
+    def test_named_tests_exist(self):
+        """Those of docs/papers.md: files of their folder, or named where it lists its tests; `op opencl` has a test an op."""
+        named = re.findall(r"`(unit|op|cli) ([a-z_ ]+)`", cli.documents()["docs/papers.md"])
+        self.assertGreater(len(named), 20)
+        listed = {kind: pathlib.Path(cli.ROOT, "tests", kind, "meson.build").read_text(encoding="utf-8") for kind in ("unit", "op", "cli")}
+        ops = pathlib.Path(cli.ROOT, "src/dev/ops.def").read_text(encoding="utf-8").lower()
+        for kind, name in named:
+            text = ops if name.startswith("opencl ") else listed[kind]
+            self.assertRegex(text, rf"\b{name.split()[-1]}\b", f"{kind} {name}")
 
     def test_readme_can_be_skimmed(self):
         self.assertLessEqual(cli.documents()["README.md"].count("\n"), 120)

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -10,7 +11,19 @@ import unittest
 import cli
 from cli import INTERRUPTED, RUNTIME, weft
 
-RUN = ["run", *cli.CPU]
+RUN = ["run", *cli.GREEDY]
+DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
+BUILD_ID = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"  # what stands before it in a program
+
+
+def another_build(folder):
+    """The program with another build id: a copy in the folder."""
+    path = shutil.copy(cli.WEFT, os.path.join(folder, "weft-other"))
+    with open(path, "r+b") as f:
+        at = f.read().index(BUILD_ID) + len(BUILD_ID)
+        f.seek(at)
+        f.write(b"\x5a" * 20)
+    return path
 
 
 class Text(cli.TestCase):
@@ -21,8 +34,7 @@ class Text(cli.TestCase):
         with open(cli.data("stories260K.tokens.txt")) as f:
             n = len(f.read().split())
         model = ["-m", cli.data("stories260K.gguf")]
-        self.assertEqual(self.ok(*RUN, *model, "-p", "", "-n", n).out, want)
-        self.assertEqual(self.ok(*RUN, *model, "-n", n).out, want)  # no -p, no terminal
+        self.assertEqual(self.ok(*RUN, *model, "-p", "", "-n", n).out, want + b"\n")
 
     def test_only_text_on_stdout(self):
         loud = self.ok(*RUN, "-p", "One day", "-n", 20, "-v")
@@ -40,16 +52,28 @@ class Text(cli.TestCase):
         self.assertTrue(parts, loud)
         whole, *rest = map(float, parts.groups())
         self.assertLessEqual(abs(whole - sum(rest)), 0.1 + whole / 10)  # nothing long is left out
-        self.assertRegex(loud, r"start, kernels: \d+ built in [\d.]+ s, \d+ from the kernel cache in [\d.]+ s, [1-9]\d* self-tests")
+        self.assertRegex(loud, r"start, kernels: \d+ built in [\d.]+ s, \d+ from the kernel cache in [\d.]+ s, \d+ self-tests in [\d.]+ s with what they built, \d+ passed")
         self.assertRegex(loud, r"start, weights: [\d.]+ GiB")
         self.assertEqual(loud.count("start: first step"), 1)
         self.assertNotIn("start: ", self.ok(*RUN, "-p", "One day", "-n", 2).err)
+
+    def test_self_tests_that_passed_are_kept(self):
+        """Until the program is another one. What else makes them run again: tests/unit/verify_kept.c."""
+        def start(*more, **how):
+            r = self.ok(*RUN, "-p", "One day", "-n", 2, "-v", *more, env={"XDG_CACHE_HOME": folder}, **how)
+            return tuple(map(int, re.search(r"(\d+) self-tests in [\d.]+ s with what they built, (\d+) passed", r.err).groups()))
+        with tempfile.TemporaryDirectory() as folder:
+            first, before = start()
+            self.assertTrue(first > 0 and before == 0, (first, before))
+            self.assertEqual(start(), (0, first))
+            self.assertEqual(start("--no-kernel-cache"), (first, 0))
+            self.assertEqual(start(program=another_build(folder)), (first, 0))
 
     def test_lengths(self):
         self.assertEqual(self.ok(*RUN, "-p", "One day", "-n", 0).out, b"")
         short = self.ok(*RUN, "-p", "One day", "-n", 5).out
         long = self.ok(*RUN, "-p", "One day", "-n", 15).out
-        self.assertTrue(long.startswith(short) and len(long) > len(short))
+        self.assertTrue(long.startswith(short.rstrip(b"\n")) and len(long) > len(short))
 
     def test_file(self):
         want = self.ok(*RUN, "-p", "One day", "-n", 10).out
@@ -61,8 +85,39 @@ class Text(cli.TestCase):
                 f.flush()
                 self.assertEqual(self.ok(*RUN, "-f", f.name, "-n", 10).out, want)
 
+    def test_standard_input_is_the_prompt(self):
+        want = self.ok(*RUN, "-p", "One day", "-n", 10)
+        for more, text in ((["-f", "-"], b"One day\n"), ([], b"One day\n"), ([], b"One day")):
+            r = self.ok(*RUN, "-n", 10, *more, stdin=text)
+            self.assertEqual(r.out, want.out)
+            self.assertIn("prompt 3 tokens", r.err)
+        self.assertEqual(self.ok(*RUN, "-p", "One day", "-n", 10, stdin=b"something else").out, want.out)
+        two = self.ok(*RUN, "-n", 1, stdin=b"One day\n\n")  # one newline is taken off, not all
+        self.assertIn(f"prompt {len(self.ok('tokenize', stdin=b'One day' + bytes([10])).text.split())} tokens", two.err)
+
+    def test_empty_input(self):
+        want = self.ok(*RUN, "-p", "", "-n", 10)
+        self.assertNotIn("BOS", want.err)
+        for more, what in (([], "standard input"), (["-f", "/dev/null"], "/dev/null")):
+            r = self.ok(*RUN, "-n", 10, *more)
+            self.assertEqual(r.out, want.out)
+            self.assertIn(f"{what} is empty: generation starts from BOS", r.err)
+
+    def test_output_ends_with_a_newline(self):
+        self.assertRegex(self.ok(*RUN, "-p", "One day", "-n", 3).out, rb"[^\n]\n\Z")
+        whole = self.ok(*RUN, "-p", "One day", "-n", 400).out  # a model may write one itself
+        self.assertTrue(whole.endswith(b"\n"))
+
+    def test_words(self):
+        """A model and a text need no -m and -p, and stand for what the options have not said."""
+        model = os.path.join(cli.ROOT, "models", "demo.gguf")
+        want = self.ok(*RUN, "-p", "One day", "-n", 5).out
+        for words in ([model, "One day"], ["-m", model, "One day"], [model, "-p", "One day"], ["One day", "-m", model], ["--", model, "One day"]):
+            self.assertEqual(self.ok("run", "-n", 5, *cli.GREEDY, *words).out, want, words)
+        self.assertEqual(self.ok("run", model, "-n", 5, *cli.GREEDY, stdin=b"One day").out, want)
+
     def test_seed(self):
-        draw = [*RUN, "-p", "One day", "-n", 30, "--temp", "1.5"]
+        draw = ["run", *cli.CPU, "-p", "One day", "-n", 30, "--temp", "1.5"]
         a = self.ok(*draw, "--seed", 1).out
         self.assertEqual(self.ok(*draw, "--seed", 1).out, a)
         self.assertNotEqual(self.ok(*draw, "--seed", 2).out, a)
@@ -181,6 +236,199 @@ class Chat(cli.TestCase):
         self.assertEqual(self.ok(*chat, stdin=b"Hello\n/clear\nHello\n").out, one.out * 2)
         self.assertEqual(self.ok(*chat, stdin=b"\n\nHello").out, one.out)  # empty lines do nothing
 
+    def sent(self, line):
+        """The message that the line becomes."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.said([line, f"/save {folder}/chat"])
+            with open(os.path.join(folder, "chat")) as f:
+                return json.load(f)[0]["content"]
+
+    def messages(self, path):
+        with open(path) as f:
+            return json.load(f)
+
+    def said(self, lines, *more):
+        how = cli.CPU if "--temp" in more else cli.GREEDY
+        return self.ok("run", *how, "--chat-template", cli.CHATML, "--chat", "-n", 8, *more, stdin="\n".join(lines).encode())
+
+    def test_unknown_commands_do_not_reach_the_model(self):
+        one = self.said(["Hello"])
+        for line, told in (("/frob", "there is no /frob; /help lists"), ("/etc/passwd", "there is no /etc/passwd; "), ("/retyr", "did you mean /retry?"), ("/", "there is no /; "),
+                           ("/usr", "//TEXT sends /TEXT")):
+            r = self.said([line, "Hello"])
+            self.assertIn(told, r.err)
+            self.assertEqual(r.out, one.out)
+            self.assertEqual(r.err.count("generated"), 1)
+        for line, message in (("//clear", "/clear"), ("///x", "//x"), (" /clear", " /clear")):
+            self.assertEqual(self.sent(line), message)
+        for word in ("/exit", "/bye", "/quit"):
+            self.assertEqual(self.said([word, "Hello"]).out, b"")
+
+    def test_system(self):
+        want = self.said(["Hello"], "--system", "You write stories about a dog.").out
+        self.assertEqual(self.said(["/system You write stories about a dog.", "Hello"]).out, want)
+        self.assertEqual(self.said(["/set system You write stories about a dog.", "Hello"]).out, want)
+        r = self.said(["/system", "/system none", "/system", "Hello"], "--system", "You write stories about a dog.")
+        self.assertIn("system message: You write stories about a dog.\n", r.err)
+        self.assertIn("system message: none\n", r.err)
+        self.assertEqual(r.out, self.said(["Hello"]).out)
+        self.assertEqual(self.said(["x", "/clear", "Hello"], "--system", "You write stories about a dog.").out.splitlines()[-1:], want.splitlines()[-1:])
+
+    def test_set(self):
+        want = self.said(["Hello"], "--temp", 1.5, "--seed", 3, "-n", 12).out
+        for lines in (["/set temp 1.5", "/set seed 3", "/set n-predict 12"], ["/set parameter temperature 1.5", "/set seed 3", "/set num_predict 12"]):
+            self.assertEqual(self.said([*lines, "Hello"]).out, want)
+        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set model x", "/set mirostat 2", "Hello"])
+        for told in ("/set has no 'tmp'; did you mean temp?", "/set has no 'zzz'; alone it shows all", "/set temp: expected a number from 0 to 100, got 'x'", "got '999'",
+                     "/set top-k: expected an integer from 0 to 2147483647, got '1.5'", "/set seed: expected an integer from ",
+                     "/set model: a chat keeps it; --model is an option of ", "/set mirostat: weft samples with"):
+            self.assertIn(told, r.err)
+        self.assertNotIn("--help", r.err)
+        self.assertEqual(r.out, self.said(["Hello"]).out)
+
+    def test_repeat_last_n(self):
+        """The penalty covers all tokens, or as many as is said; a chat sets it as the command line does."""
+        lines, narrow = ["Hello", "Tell me more of it."], ["--repeat-penalty", 1.5, "--repeat-last-n", 4, "-n", 40]
+        want = self.said(lines, *narrow).out
+        self.assertEqual(self.said(["/set repeat-penalty 1.5", "/set repeat_last_n 4", "/set n-predict 40", *lines]).out, want)
+        whole = self.said(lines, "--repetition-penalty", 1.5, "-n", 40).out
+        self.assertNotEqual(whole, want)
+        for n in (0, -1, 4000):
+            self.assertEqual(self.said(lines, *narrow, "--repeat-last-n", n).out, whole)
+
+    def test_set_shows(self):
+        """All settings or one, each with its value and what it may be; the help names no other way."""
+        r = self.said(["/set"], "--top-k", 7, "--system", "Be brief.")
+        shown = dict(re.findall(r"^  ([a-z-]+) +(\S+) +an? (?:integer|number) from \S+ to \S+$", r.err, re.M))
+        self.assertEqual(set(shown), {"temp", "top-k", "top-p", "min-p", "repeat-penalty", "repeat-last-n", "presence-penalty",
+                                      "frequency-penalty", "seed", "n-predict"})
+        self.assertEqual((shown["temp"], shown["top-k"], shown["top-p"], shown["n-predict"]), ("0", "7", "1", "8"))
+        self.assertIn("system message: Be brief.", r.err)
+        for line, told in (("/set temp", r"  temp +0 +a number from 0 to 100\n"), ("/set temperature", r"  temp +0 "), ("/set parameter top_p", r"  top-p +1 "),
+                           ("/set seed", r"  seed +0 +an integer"), ("/set system", "system message: none"), ("/set temp=0.5\n/set temp", r"  temp +0.5 ")):
+            self.assertRegex(self.said([line]).err, told)
+        self.assertEqual(self.said(["/set temp 1", "/set greedy", "Hello"]).out, self.said(["Hello"]).out)
+
+    def test_retry(self):
+        one = self.said(["Hello"])
+        r = self.said(["/retry", "Hello", "/retry"])
+        self.assertIn("there is no answer yet", r.err)
+        self.assertIn("greedy sampling gives the same answer", r.err)
+        self.assertEqual(r.out, one.out * 2)
+        self.assertEqual(len(set(re.findall(r"prompt (\d+) tokens", r.err))), 1)
+        drawn = self.said(["Hello", "/retry", "/retry"], "--temp", 2, "--seed", 1)
+        self.assertEqual(drawn.err.count("seed "), 2)
+        seed = re.findall(r"seed (\d+)", drawn.err)[-1]
+        self.assertTrue(drawn.out.endswith(self.said(["Hello"], "--temp", 2, "--seed", seed).out))
+
+    def test_failed_retry_keeps_the_turn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            before, after = (os.path.join(folder, n) for n in ("before", "after"))
+            r = self.said(["One", "Hello", f"/save {before}", "/system " + "x y " * 400, "/retry", "/system none", f"/save {after}"], "-c", 256, "--context-shift", "off")
+            self.assertIn("the line is ignored", r.err)
+            with open(before) as f, open(after) as g:
+                messages = json.load(f)
+                self.assertEqual([m["role"] for m in messages], ["user", "assistant"] * 2)
+                self.assertEqual(json.load(g), messages)
+
+    def test_answers_that_are_no_utf8(self):
+        """A character that -n cuts off is U+FFFD in the conversation, and the chat goes on."""
+        with tempfile.TemporaryDirectory() as folder:
+            for seed in range(100):
+                path = os.path.join(folder, str(seed))
+                r = self.said(["Hello", f"/save {path}", "And then?"], "--temp", 100, "--seed", seed)
+                self.assertEqual(r.err.count("generated"), 2, r.err)
+                answer = self.messages(path)[1]["content"]
+                if "\N{REPLACEMENT CHARACTER}" in answer:
+                    break
+            self.assertRaises(UnicodeDecodeError, r.out.decode)
+            self.assertEqual(r.out[:40].decode(errors="replace")[:8], answer[:8])
+
+    def test_save_says_what_is_no_utf8(self):
+        with tempfile.TemporaryDirectory() as folder:
+            r = self.said([f"/save {folder}/x"], "--system", os.fsdecode(b"\xff"))
+            self.assertIn("message 0 is no valid UTF-8, so it cannot be saved", r.err)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_save_spares_models_and_is_private(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, path = os.path.join(folder, "model.gguf"), os.path.join(folder, "chat")
+            shutil.copyfile(DEMO, model)
+            for there in (False, True):
+                if there:
+                    os.chmod(path, 0o644)
+                self.said(["Hello", f"/save{'!' * there} {path}"])
+                self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+            self.assertIn(f"{model} is there and no saved conversation", self.said(["Hello", f"/save! {model}", "/save /dev/null"], "-m", model).err)
+            with open(model, "rb") as f, open(DEMO, "rb") as g:
+                self.assertEqual(f.read(), g.read())
+
+    def test_save_spares_what_is_there(self):
+        """Only a saved conversation is replaced, and only by /save!"""
+        own = '[{"role": "user", "content": "old"}]'
+        spared = (b"int main;\n", b"", b"\x10\0\0\0\0\0\0\0{}", b"[1, 2]", b'{"messages": %s}' % own.encode(), b'[{"role": "user", "content": "x", "name": "me"}]')
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "there")
+            for content, command, told in (*((c, cmd, "is there and no saved conversation, so it is left as it is") for c in spared for cmd in ("/save", "/save!")),
+                                           (own.encode(), "/save", "has a saved conversation: /save! FILE replaces it")):
+                with open(path, "wb") as f:
+                    f.write(content)
+                self.assertIn(f"{path} {told}", self.said([f"{command} {path}"]).err)
+                with open(path, "rb") as f:
+                    self.assertEqual(f.read(), content)
+            self.said(["Hello", f"/save! {path}"])
+            with open(path) as f:
+                self.assertEqual(json.load(f)[0]["content"], "Hello")
+
+    def test_save_and_load(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "my chat.json")
+            whole = self.said(["Hello", f"/save {path}", "And then?"], "--system", "Be brief.")
+            self.assertIn(f"3 messages are in {path}", whole.err)
+            with open(path) as f:
+                messages = json.load(f)
+            self.assertEqual([m["role"] for m in messages], ["system", "user", "assistant"])
+            self.assertEqual(messages[1]["content"], "Hello")
+            self.assertEqual(messages[2]["content"], self.said(["Hello"], "--system", "Be brief.").text.removesuffix("\n"))
+            again = self.said(["forgotten", f"/load {path} ", "And then?"])
+            self.assertEqual(again.text.splitlines()[-1], whole.text.splitlines()[-1])
+            self.assertEqual(self.ok("template", "--chat-template", cli.CHATML, "--messages", path).out.count(b"Be brief."), 1)
+            for content, told in (("{", "line 1: "), ("{}", "no list of messages"), ('[{"role": "user"}]', "message 0 has no role"), ('[{"role": "x", "content": "y"}]', "'x' is no role")):
+                with open(path, "w") as f:
+                    f.write(content)
+                r = self.said(["Hello", f"/load {path}", "And then?"])
+                self.assertIn(told, r.err)
+                self.assertEqual(r.out, self.said(["Hello", "And then?"]).out)  # the conversation is as it was
+            r = self.said(["/save", "/load", f"/load {folder}/absent", f"/save {folder}/absent/x", "Hello"])
+            for told in ("/save needs the name of a file", "/load needs the name of a file", "cannot open", "cannot write"):
+                self.assertIn(told, r.err)
+
+    def test_rates_are_of_computed_tokens(self):
+        """What the prefix cache has is said apart."""
+        r = self.said(["Tell me a story of a girl who lives by the sea.", "And then?"])
+        first, second = re.findall(r"prompt (\d+) tokens(.*?), [\d.]+ tokens/s; generated", r.err)
+        self.assertEqual(first[1], "")
+        cached = int(re.fullmatch(r" \((\d+) of them from the prefix cache\)", second[1]).group(1))
+        self.assertTrue(16 <= cached <= int(first[0]) + 8, (first, second))
+
+    def test_info(self):
+        r = self.said(["Hello", "/info"], "-c", 200)
+        n = int(re.search(r"prompt (\d+) tokens", r.err).group(1))
+        used = re.search(r"conversation: 2 messages, (\d+) of 200 tokens", r.err)
+        self.assertGreater(int(used.group(1)), n)
+        self.assertIn("model: built in (llama ", r.err)
+
+    def test_full_context_drops_the_oldest_turns(self):
+        lines = ["Tell me more of it, please."] * 12
+        r = self.said(lines, "-c", 160, "--system", "Be brief.")
+        self.assertEqual(r.err.count("generated 8 tokens"), 12)
+        self.assertIn("the context of 160 tokens is full: the oldest 2 messages are left out", r.err)
+        self.assertLessEqual(max(map(int, re.findall(r"prompt (\d+) tokens", r.err))), 160 - 8)
+        off = self.said(lines, "-c", 160, "--system", "Be brief.", "--context-shift", "off")
+        self.assertLess(off.err.count("generated 8 tokens"), 12)
+        self.assertIn("the line is ignored; /clear starts a new conversation", off.err)
+        self.assertNotIn("oldest", off.err)
+
     def test_long_lines_leave_the_chat_working(self):
         """One that the context does not hold, and one that would fill the memory if it never ended."""
         chat = [*RUN, "--chat-template", cli.CHATML, "--chat", "-n", 8, "-c", 128]
@@ -225,17 +473,20 @@ class Ends(cli.TestCase):
         p.stderr.close()
 
     def test_closed_from_the_start(self):
-        for command in ([*RUN, "-p", "One day", "-n", 5], ["--help"], ["info"], ["run", "--help"]):
+        """What has nothing to write does not need it."""
+        for command in ([*RUN, "-p", "One day", "-n", 5], ["--help"], ["version"], ["info"], ["run", "--help"], ["tokenize", "x"], ["config"], ["run", "-q", *RUN[1:], "-p", "x", "-n", 3], ["bench", *cli.CPU, "-p", 4, "-n", 0, "-r", 1], ["kernels", *cli.CPU]):
             p = subprocess.run(["sh", "-c", '"$@" >&-', "sh", cli.WEFT, *map(str, command)],
                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=120)
-            self.assertEqual(p.returncode, 0, p.stderr)
+            self.assertEqual((p.returncode, p.stderr.count(b"cannot write to standard output: it is closed")), (1, 1), (command, p.stderr))
+        p = subprocess.run(["sh", "-c", '"$0" run --frob >&-', cli.WEFT], stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual((p.returncode, p.stderr.count(b"standard output")), (cli.USAGE, 0), p.stderr)
 
     def test_output_file_does_not_take_closed_stdout(self):
         """A file that weft writes must not get text meant for a closed stdout."""
         with tempfile.TemporaryDirectory() as folder:
             p = subprocess.run(["sh", "-c", '"$@" >&-', "sh", cli.WEFT, "bench", *cli.CPU, "-p", "4", "-n", "0",
                                 "-r", "1", "--results", folder], stderr=subprocess.PIPE, timeout=120)
-            self.assertEqual(p.returncode, 0, p.stderr)
+            self.assertEqual(p.returncode, cli.RUNTIME, p.stderr)
             (name,) = os.listdir(folder)
             with open(os.path.join(folder, name)) as f:
                 self.assertEqual(len(f.read().splitlines()), 2)

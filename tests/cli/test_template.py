@@ -43,6 +43,21 @@ class Template(cli.TestCase):
         self.assertEqual(self.ok("template", "--messages", "-", "--chat-template", self.file("t", "{{ bos_token }}"), "-m",
                                  cli.data("vocab/llama-bpe.gguf"), stdin=TURNS).text, "<|begin_of_text|>")
 
+    def test_named(self):
+        """Of several templates in a folder, tool_use is for conversations with tools; files come before tokenizer_config.json."""
+        config = [{"name": n, "template": "{{ tools | length if tools else 'no tools' }} " + n} for n in ("default", "tool_use", "rag")]
+        self.file("tokenizer.json", '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}')
+        self.file("tokenizer_config.json", json.dumps({"chat_template": config}))
+        tools, ask = self.file("tools.json", '[{"a": 1}]'), ["template", "-m", self.folder.name, "--messages", "-"]
+        self.assertEqual([self.ok(*ask, *more, stdin=TURNS).text for more in ([], ["--tools", tools])], ["no tools default", "1 tool_use"])
+        self.assertRegex(self.ok("info", "-m", self.folder.name).text, r"(?m)^chat template +53 bytes, for tools 54 bytes$")
+        self.file("chat_template.jinja", "a file")
+        self.assertEqual(self.ok(*ask, "--tools", tools, stdin=TURNS).text, "a file")
+        os.mkdir(os.path.join(self.folder.name, "additional_chat_templates"))
+        self.file("additional_chat_templates/tool_use.jinja", "tools in a file")
+        self.file("additional_chat_templates/notes.txt", "no template")
+        self.assertEqual([self.ok(*ask, *more, stdin=TURNS).text for more in ([], ["--tools", tools])], ["a file", "tools in a file"])
+
     def test_errors(self):
         t = ["template", "--chat-template", self.file("t.jinja", "{{ messages[0].x.y }}")]
         self.fails(USAGE, "--messages FILE", *t)

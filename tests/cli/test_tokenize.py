@@ -45,6 +45,7 @@ class Input(cli.TestCase):
     def test_sources(self):
         text = "One day, a girl"
         want = self.ok("tokenize", "-p", text).out
+        self.assertEqual(self.ok("tokenize", text).out, want)
         self.assertEqual(self.ok("tokenize", stdin=text.encode()).out, want)
         self.assertEqual(self.ok("tokenize", "-f", "-", stdin=text.encode()).out, want)
         with tempfile.NamedTemporaryFile() as f:

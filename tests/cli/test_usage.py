@@ -7,7 +7,10 @@ import unittest
 import cli
 from cli import DEVICE, MODEL, RUNTIME, USAGE, weft
 
-COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "tune", "calibrate", "plan", "selftest", "kernels"]
+COMMANDS = ["run", "serve", "info", "convert", "tokenize", "detokenize", "template", "perplexity", "bench", "bench ops", "bench throughput", "bench serve", "bench ablation", "bench paper", "tune", "calibrate", "plan", "selftest", "kernels", "pull", "list", "config", "version"]
+
+
+DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
 
 
 class Help(cli.TestCase):
@@ -48,7 +51,8 @@ class Help(cli.TestCase):
             self.assertIn(f"  {option}", testing)
 
     def test_version(self):
-        self.assertRegex(self.ok("--version").text, r"^weft \d+\.\d+\.\d+ \(\S+\)\n$")
+        for words in (["--version"], ["version"]):
+            self.assertRegex(self.ok(*words).text, r"^weft \d+\.\d+\.\d+ \(\S+\)\n$")
 
     def test_list_devices(self):
         for args in (["--list-devices"], ["run", "--list-devices"], ["bench", "--list-devices"]):
@@ -59,6 +63,18 @@ class Help(cli.TestCase):
         self.assertRegex(text, r"(?m)^cpu$")
         self.assertRegex(text, r"(?m)^  tiers +base")
 
+
+    def test_a_named_device_loads_no_driver_of_others(self):
+        """The loader of OpenCL opens every driver that there is, which takes longer than a short run on the CPU."""
+        with tempfile.TemporaryDirectory() as vendors:
+            with open(os.path.join(vendors, "absent.icd"), "w") as f:
+                f.write("libweft-absent-driver.so\n")
+            seen = {}
+            for device in ("cpu", "CPU", "auto"):
+                env = {"OCL_ICD_VENDORS": vendors, "LD_DEBUG": "libs"}
+                seen[device] = "libweft-absent-driver.so" in self.ok("run", "-p", "x", "-n", 1, "--device", device, env=env).err
+        self.assertEqual((seen["cpu"], seen["CPU"]), (False, False))
+        self.assertEqual(seen["auto"], os.environ.get("WEFT_HAS_OPENCL") != "0")
 
     def test_verbose_says_why_there_is_no_opencl(self):
         nowhere = {"OCL_ICD_VENDORS": "/nonexistent"}
@@ -83,7 +99,10 @@ class Wrong(cli.TestCase):
         self.usage("-p", "run", "-p")
         self.usage("--temp", "run", "-p", "x", "--temp")
         self.usage("--poison", "run", "--poison=yes")
-        self.usage("'word'", "run", "word")
+        self.usage("'word'", "selftest", "word")
+        self.usage("'day': a text of several words needs quotes", "run", "model.gguf", "One", "day")
+        self.usage("'day': a text of several words needs quotes", "tokenize", "One", "day")
+        self.usage("'b'", "serve", "-m", "a", "b")
         self.usage("conflict", "run", "-p", "x", "-f", "y")
         self.usage("conflict", "tokenize", "-p", "x", "-f", "y")
         self.usage("base|simd|fp16|subgroup|matrix", "run", "--tier", "best")
@@ -98,7 +117,7 @@ class Wrong(cli.TestCase):
         for option in ("--temp", "--top-p", "--min-p", "--repeat-penalty"):
             for value in ("", "x", "1x", "nan", "inf", "-1", "1e999"):
                 self.fails(USAGE, option, "run", option, value)
-        for option, value in (("-c", "0"), ("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--seed", "-1"),
+        for option, value in (("-c", "0"), ("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
             self.fails(USAGE, "--", "run", option, value)
         for value in ("", "x", "0", "1X", "1KK", "-1", "99999999999T"):
@@ -120,6 +139,102 @@ class Wrong(cli.TestCase):
         self.fails(USAGE, "999999", "detokenize", "999999")
 
 
+class Meant(cli.TestCase):
+    """Mistyped words, and words of other programs, are answered with what was meant."""
+
+    def says(self, message, *args):
+        r = self.fails(USAGE, message, *args)
+        self.assertNotIn("expected", r.err)
+
+    def test_commands(self):
+        for typed, meant in (("rnu", "run"), ("sever", "serve"), ("tokenise", "tokenize or detokenize"), ("tok", "tokenize"), ("bnech", "bench")):
+            self.says(f"'{typed}'; did you mean {meant}?", typed)
+            self.says(f"'{typed}'; did you mean {meant}?", "help", typed)
+        self.says("'frobnicate'\n", "frobnicate")
+        self.says("`weft run FILE`", __file__)
+        self.says("`weft run -m model.gguf", "-m", "model.gguf")
+
+    def test_options(self):
+        for typed, meant in (("--tmp", "--temp"), ("--modle", "--model"), ("--top", "--top-k or --top-p"), ("--chat-templates", "--chat-template"), ("-prmpt", "--prompt"), ("--max-aloc=3", "--max-alloc"),
+                             ("--temprature", "--temperature"), ("--max-tokns", "--max-tokens")):  # names in other programs, too
+            self.says(f"unknown option {typed.split('=')[0]}; did you mean {meant}?", "run", typed)
+        self.says("unknown option --frobnicate\n", "run", "--frobnicate")
+        self.says("unknown option --port; it belongs to `weft serve`, `weft bench serve`", "run", "--port", 1)
+
+    def test_letters_and_values(self):
+        """What stands behind a letter is a number or another option, never a text."""
+        want = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", "5").out
+        for typed in (["-n5"], ["-n=5"], ["-n-predict", 5], ["-n-predict=5"], ["--n_predict", 5]):
+            self.assertEqual(self.ok("run", *cli.GREEDY, "-p", "One day", *typed).out, want)
+        self.says("if -m odl.gguf is meant, it needs the space", "run", "-modl.gguf")
+        self.says("unknown option -qv", "run", "-qv")
+        self.says("-p needs a value: TEXT. If -n is meant, write --prompt=-n", "run", "-p", "-n", 5)
+        self.says("--model needs a value: FILE", "run", "--model", "--temp", 1)
+        self.assertEqual(self.ok("tokenize", "--prompt=-p").out, self.ok("tokenize", stdin=b"-p").out)
+        self.assertEqual(self.ok("tokenize", "-p", "- item").out, self.ok("tokenize", stdin=b"- item").out)
+
+
+class OtherPrograms(cli.TestCase):
+    """The table of what users of other programs type, row by row."""
+
+    @classmethod
+    def setUpClass(cls):
+        text = cli.open_text("src/cli/foreign.def").split("*/", 1)[1]
+        cls.rows = [(kind, typed.split("|"), (rest or "").replace('\\"', '"').replace("\\\\", "\\"))
+                    for kind, typed, rest in re.findall(r'(?m)^(\w+)\("([^"]+)"(?:, "((?:[^"\\]|\\.)*)")?\)$', text)]
+        cls.options = {}  # by command: names and letters with the argument's name
+        for name in COMMANDS:
+            text = cli.weft(*name.split(), "--help").text
+            cls.options[name] = {o: arg for pair, arg in re.findall(r"(?m)^  ((?:-\w, )?--[\w-]+)(?: (\S+))?", text) for o in pair.split(", ")}
+
+    def each(self, kind):
+        rows = [(word, rest) for k, typed, rest in self.rows if k == kind for word in typed]
+        self.assertTrue(rows)
+        return rows
+
+    def test_the_table_is_read_whole(self):
+        text = cli.open_text("src/cli/foreign.def").split("*/", 1)[1]
+        self.assertEqual(len(self.rows), len(re.findall(r"(?m)^\w", text)))
+        typed = [(k == "COMMAND", word) for k, words, _ in self.rows for word in words]
+        self.assertEqual(len(typed), len(set(typed)))
+        for is_command, word in typed:
+            if is_command:
+                self.assertNotIn(word, COMMANDS)
+            else:  # `run` or `serve` must know it from this table
+                self.assertFalse(all(word in self.options[c] for c in ("run", "serve")), word)
+
+    def test_same(self):
+        for word, ours in self.each("SAME"):
+            owners = [name for name in COMMANDS if f"--{ours}" in self.options[name] and word not in self.options[name]]
+            self.assertTrue(owners, f"{word}: nobody has --{ours}")
+            arg = self.options[owners[0]][f"--{ours}"]
+            self.fails(USAGE, f"{word} needs a value: {arg}" if arg else f"{word} takes no value", *owners[0].split(), word if arg else word + "=1")
+            stranger = next((name for name in COMMANDS if f"--{ours}" not in self.options[name] and word not in self.options[name]), None)
+            if stranger:
+                self.fails(USAGE, f"{word}: weft calls it --{ours}, an option of `weft ", *stranger.split(), word, 1)
+
+    def test_already(self):
+        for word, _ in self.each("ALREADY"):
+            self.fails(USAGE, "unexpected argument 'word'", "selftest", word, "word")
+
+    def test_answers(self):
+        every = {o for options in self.options.values() for o in options}
+        for i, (word, answer) in enumerate(self.each("ANSWER")):
+            for option in re.findall(r"(?<![\w-])--?\w[\w-]*", answer):
+                self.assertIn(option, every, f"{word}: {answer}")
+            name = next(name for name in ("run", "serve", "bench", "info")[i % 4:] + ("run", "serve") if word not in self.options[name])
+            self.fails(USAGE, f"{word}: {answer}\n", name, *([word, "99"] if i % 2 else [word + "=99"]))
+
+    def test_commands(self):
+        for word, answer in self.each("COMMAND"):
+            self.fails(USAGE, f"unknown command '{word}': {answer}\n", word)
+
+    def test_as_people_type_it(self):
+        self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "99")
+        draw = ["run", *cli.CPU, "-p", "One day", "-n", "8"]
+        self.assertEqual(self.ok(*draw, "--temperature", 1, "-s", 3, "--max-model-len", 64).out, self.ok(*draw, "--temp", 1, "--seed", 3, "-c", 64).out)
+
+
 class Files(cli.TestCase):
     def test_model_files(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -132,6 +247,64 @@ class Files(cli.TestCase):
                 for command in (["run", "-p", "x"], ["info"], ["tokenize", "-p", "x"], ["detokenize", "1"],
                                 ["bench"], ["perplexity", "-p", "x"]):
                     self.fails(MODEL, path, *command, "-m", path)
+
+    def test_what_helps(self):
+        """An error names the command that helps with a folder, and says what a file is that is no model."""
+        with open(DEMO, "rb") as f:
+            demo = f.read()
+        with tempfile.TemporaryDirectory() as folder:
+            def put(name, content):
+                path = os.path.join(folder, name)
+                with open(path, "wb") as f:
+                    f.write(content)
+                return path
+            self.fails(MODEL, "holds no model", "run", folder)
+            for name, content, what in (("a", b"version https://git-lfs.github.com/spec/v1\n", "`git lfs pull`"), ("b", b"<!DOCTYPE html>\n", "a web page"),
+                                        ("c", b"PK\3\4....", "safetensors"), ("d", b"\x80\2}q", "safetensors"), ("e", b"tjgg....", "before GGUF")):
+                self.assertIn(what, self.fails(MODEL, "not a GGUF file", "run", put(name, content)).err)
+            first = put("a.gguf", demo)
+            self.fails(MODEL, f"holds a GGUF file: pass that, {first}", "run", folder)
+            put("b.gguf", demo)
+            self.fails(MODEL, f"holds 2 GGUF files: pass one of them, such as {first}", "run", folder)
+            config = put("config.json", b"{}")
+            self.fails(MODEL, "there is no tokenizer.json", "run", folder)
+            for path in (config, put("model.safetensors", b"")):
+                self.fails(MODEL, f"`weft run {folder}` runs the folder that it lies in", "run", path)
+        self.fails(MODEL, "the first word is the model", "run", "One day")
+        self.assertNotIn("first word", self.fails(MODEL, "/absent", "run", "-m", "/absent").err)
+
+    def test_unsupported_architecture(self):
+        """Its file is described, and its vocabulary works."""
+        with open(DEMO, "rb") as f:
+            demo = f.read()
+        key = b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0"
+        self.assertEqual(demo.count(key + b"llama"), 1)
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(demo.replace(key + b"llama", key + b"mamba"))
+            f.flush()
+            self.assertIn(f"`weft info {f.name}` shows", self.fails(MODEL, "architecture 'mamba' is not supported", "run", f.name).err)
+            r = weft("info", f.name)
+            self.assertEqual(r.code, MODEL)
+            self.assertNotIn("`weft info", r.err)  # which has just run
+            self.assertIn("architecture 'mamba' is not supported", r.err)
+            self.assertRegex(r.text, r"(?m)^architecture +mamba$")
+            self.assertRegex(r.text, r"(?m)^formats +F16 ")
+            self.assertNotRegex(r.text, r"(?m)^(layers|memory)")
+            self.assertEqual(self.ok("tokenize", "-m", f.name, "One day").out, self.ok("tokenize", "One day").out)
+
+    def test_folder_of_another_format(self):
+        """`weft info` cannot read it either, so no command advises it."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in (("config.json", "{}"), ("pytorch_model.bin", "x")):
+                with open(os.path.join(folder, name), "w") as f:
+                    f.write(content)
+            for command in ("info", "run"):
+                self.assertNotIn("`weft info", self.fails(MODEL, "take the model's safetensors files", command, folder).err)
+
+    def test_chat_template_question(self):
+        for command in (["run"], ["serve"], ["template"]):
+            self.assertRegex(self.ok(*command, "--chat-template", "?").text, r"(?s)takes a Jinja template in a file.*the built-in model has no template")
+        self.fails(USAGE, "it is no name but a file, and --chat-template '?' says more", "run", "--chat-template", "chatml", "-p", "x")
 
     def test_vocabulary_only(self):
         path = cli.data("vocab/llama-spm.gguf")
@@ -148,10 +321,11 @@ class Files(cli.TestCase):
         self.fails(DEVICE, "no-such-device", "selftest", "--device", "no-such-device")
 
     def test_full_disk(self):
-        with open("/dev/full", "wb") as full:
-            r = weft("run", "-p", "One day", "-n", 5, *cli.CPU, stdout=full)
-        self.assertEqual(r.code, RUNTIME)
-        self.assertIn("standard output", r.err)
+        for args in (["run", "-p", "One day", "-n", 5, *cli.CPU], ["tokenize", "x"], ["info"], ["kernels", *cli.CPU], ["config"], ["version"], ["--help"], ["plan", *cli.CPU]):
+            with self.subTest(args), open("/dev/full", "wb") as full:
+                r = weft(*args, stdout=full)
+                self.assertEqual(r.code, RUNTIME)
+                self.assertEqual(r.err.count("cannot write to standard output"), 1, r.err)
 
 
 if __name__ == "__main__":

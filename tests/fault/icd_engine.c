@@ -1,6 +1,6 @@
 /* icd_engine: an engine on the driver that counts. Once it is open it creates nothing on the device: no queue, program, kernel or memory,
  * whatever its steps hold. Swapped-out pages go to memory of the host, which does not count. `test_icd_engine FAKE_ICD.so` */
-#include <weft/weft.h>
+#include <weft/debug.h>
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,7 +82,7 @@ static void nothing_is_created_for_long_prompts(void **state)
     static char prompt[1600];
     (void)state;
     while (strlen(prompt) + 8 < sizeof prompt) strcat(prompt, "One day ");
-    open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2, .force = "attention=decode_split"});
+    open_engine((struct weft_engine_params){.context = 512, .n_seqs = 3, .max_batched_tokens = 24, .nano_batches = 2, .debug = &(struct weft_debug){.force = "attention=decode_split"}});
     uint64_t before = created();
     run_alone("The sun was", 2, 1);
     run_together(prompt, 12, 3);
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     weft_devices(&info, 1);
     if (strncmp(info.id, "opencl", 6)) return skip_program("PoCL is missing");
     build_once(&info);
-    if (weft_model_open(&(struct weft_model_params){0}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);
     return failed;

@@ -13,7 +13,7 @@ static inline wf_server *server(void)
 {
     static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = TEMPLATE, .max_running = 16, .max_queue = 256}};
     static struct weft_model *m;
-    if (!m && weft_model_open(&(struct weft_model_params){0}, &m)) abort();
+    if (!m && weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) abort();
     if (!s.model) s.model = m, wf_chat_style_find(&s);
     return &s;
 }

@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; device && i < n && i < 16; i++) no_kernel_cache |= !strcmp(list[i].id, device) && build_once(&list[i]);
     if (!device) return skip_program("no OpenCL device");
-    int bad = check_model(NULL); /* the built-in one */
+    int bad = check_model(WEFT_DEMO);
     const char *path = test_data("stories260K.gguf");
     if (!path) return bad || n_failed ? 1 : skip_program(NO_TEST_DATA);
     return check_model(path) || bad || n_failed;

@@ -7,6 +7,9 @@
   float64 pass over the decoded weights.
 - stories260K as a folder, converted, writes what its GGUF file writes.
 - Experts are stacked.
+- Trained tokenizers of tests/text/data get the name of their pre-tokenizer, and give the ids of their folder.
+- Chat templates with names are kept. What config.json switches off stays off; an output matrix of its own stays.
+- A signal leaves no file behind.
 - Wrong options and wrong weights are errors that leave no file behind.
 
     convert.py WEFT SOURCES
@@ -17,15 +20,18 @@ import pathlib
 import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 for part in ('model', 'support'):
     sys.path.insert(0, str(HERE.parent / part))
+import folders
 import gguf_write as gw
 import hf
 import reference
@@ -137,7 +143,7 @@ class Test:
         hf.main([str(data), str(self.top / 'stories')])
         out = self.convert(self.top / 'stories', 'F32', 'stories.gguf')
         for prompt in TEXTS:
-            a, b = (self.run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '60', '--device', 'cpu') for m in (data, out))
+            a, b = (self.run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '60', '--greedy', '--device', 'cpu') for m in (data, out))
             ids = [self.ids(m, prompt) for m in (data, out)]
             self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 20, f'{len(a)} bytes')
         self.formats(data, 'Q4_K_M')
@@ -205,6 +211,97 @@ class Test:
             same = names == ['blk.0.ffn_gate_inp.weight', 'blk.0.ffn_up_exps.weight'] and np.array_equal(f.weight(names[1]), x.astype('<f2').astype(np.float64))
             self.say('experts', same and np.array_equal(f.weight(names[0]), router.astype(np.float64)), ', '.join(names))
 
+    # ---- tokenizers and what is beside them --------------------------------------------------------------
+
+    def with_tokenizer(self, name, change=lambda o: None):
+        """A model of zeros with that tokenizer."""
+        source, folder = self.sources / 'tests/model/data/llama', self.top / 'with-tokenizer'
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        tokenizer = json.loads((self.sources / f'tests/text/data/{name}.json').read_text())
+        change(tokenizer)
+        hf.write_json(folder, 'tokenizer.json', tokenizer)
+        hf.write_json(folder, 'config.json', json.loads((source / 'config.json').read_text()) | {'vocab_size': 640})
+        shapes = {k: [640, t['shape'][1]] if k in ('model.embed_tokens.weight', 'lm_head.weight') else t['shape'] for k, t in folders.header_of((source / 'model.safetensors').read_bytes())[0].items()}
+        hf.write_safetensors(folder / 'model.safetensors', [(k, np.zeros(s, np.float32)) for k, s in shapes.items()], 'F16')
+        return folder
+
+    def tokenizers(self):
+        whole = lambda on: lambda o: o['model'].update(ignore_merges=on)
+
+        def unmerged(on):
+            """A token that no merges make."""
+            return lambda o: (o['model']['vocab'].update({'Once': 630}), o['model'].update(ignore_merges=on))
+
+        def tekken(on):
+            """Mistral's pattern, which GGUF has with ignore_merges only."""
+            def edit(o):
+                pattern = o['pre_tokenizer']['pretokenizers'][0]['pattern']
+                pattern['Regex'] = pattern['Regex'].replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", '').replace('{1,3}', '')
+                whole(on)(o)
+            return edit
+
+        for name, change, pre in (('falcon', whole(False), 'falcon'), ('llama3', whole(True), 'llama-bpe'), ('llama3', whole(False), 'dbrx'), ('gpt4o', tekken(False), 'tekken'), ('gpt4o', whole(False), 'gpt-4o'),
+                                  ('gpt4o', whole(True), 'gpt-4o'), ('starcoder', whole(False), 'starcoder'), ('llama3', unmerged(True), 'llama-bpe'), ('gpt4o', unmerged(False), 'gpt-4o')):
+            folder = self.with_tokenizer(name, change)
+            out = self.convert(folder, 'F16')
+            got = reference.File(out).meta['tokenizer.ggml.pre']
+            texts = [*TEXTS, 'Once 12 345 6789 a1b22c333 $5+7=12 ((x)) `y` \xb2 \u041f\u0440\u0438 ...!!']
+            self.say(f'{name} pre-tokenizer', got == pre and all(self.ids(folder, t) == self.ids(out, t) for t in texts), got)
+        for name, change, message in (('gpt4o', lambda o: (tekken(False)(o), unmerged(False)(o)), 'takes whole tokens before it merges (ignore_merges)'), ('gpt4o', unmerged(True), 'makes tokens by merges alone (ignore_merges)'), ('word', whole(False), 'no pre-tokenizer')):
+            self.bad(f'{name} {message}', 3, message, '-m', self.with_tokenizer(name, change), '-o', self.top / 'new.gguf', '--type', 'F16')
+
+    def templates(self):
+        folder = self.with_tokenizer('llama3')
+        named = [{'name': 'default', 'template': 'plain'}, {'name': 'tool_use', 'template': '{{ tools | length }} tools'}, {'name': 'a-b', 'template': 'other'}]
+        hf.write_json(folder, 'tokenizer_config.json', {'chat_template': named})
+        meta = reference.File(self.convert(folder, 'F16')).meta
+        got = [meta.get('tokenizer.' + k) for k in ('chat_template', 'chat_template.tool_use', 'chat_template.a_b', 'chat_templates')]
+        self.say('chat templates', got == ['plain', '{{ tools | length }} tools', 'other', ['tool_use', 'a_b']], str(got))
+
+    def changed(self, name, change):
+        """A folder of tests/model/data with another config.json, and its logits as a folder and converted."""
+        folder = self.top / 'changed'
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(self.sources / 'tests/model/data' / name, folder)
+        config = json.loads((folder / 'config.json').read_text())
+        hf.write_json(folder, 'config.json', config | change)
+        return [self.logits(m, list(range(10, 40))) for m in (folder, self.convert(folder, 'F32'))]
+
+    def switched_off(self):
+        """A soft cap of null is none, as of a cap that no score reaches; without the key it is Gemma 2's."""
+        caps = ['attn_logit_softcapping', 'final_logit_softcapping']
+        none, huge, own = (self.changed('gemma2', dict.fromkeys(caps, v)) for v in (None, 1e6, 2.0))
+        for what, a, b, c in zip(('folder', 'converted'), none, huge, own):
+            error, capped = tolerances.model_error('logits', a, b), tolerances.model_error('logits', a, c)
+            self.say(f'no soft caps, {what}', error <= 1 < capped, f'{error:.2g} of the tolerance, with caps {capped:.2g}')
+
+    def tied(self):
+        """tie_word_embeddings, while the file has another output matrix: transformers takes that."""
+        own, tied = self.changed('llama', {}), self.changed('llama', {'tie_word_embeddings': True})
+        for what, a, b in zip(('folder', 'converted'), own, tied):
+            self.say(f'tied with an output matrix, {what}', np.array_equal(a, b), 'the same logits')
+
+    def signals(self):
+        source, w = self.top / 'large.gguf', gw.Writer()
+        gw.add_model(w, 'llama', 'large', dict(width=4096, layers=1, heads=32, kv_heads=32, head_dim=128, ffn=4096, vocab=259, context=64), 'F32')
+        rows = np.random.default_rng(1).standard_normal((4096, 4096), np.float32)
+        for i in range(4):
+            w.tensor(f'blk.0.x{i}.weight', rows)
+        w.write(source)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            p = subprocess.Popen([self.weft, 'convert', '-m', source, '-o', self.top / 'new.gguf', '--type', 'Q2_K', '-t', '1', '-q'], stderr=subprocess.PIPE,
+                                 preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))  # nohup may have it ignored
+            until = time.monotonic() + 60
+            while p.poll() is None and not list(self.top.glob('new*.part')) and time.monotonic() < until:
+                time.sleep(0.005)
+            p.send_signal(number)
+            p.communicate(timeout=60)
+            left = [f.name for f in self.top.glob('new*')]
+            self.say(f'signal {number}', p.returncode == 128 + number and not left, f'exit {p.returncode}, left {left}')
+            for f in self.top.glob('new*'):
+                f.unlink()
+
     # ---- errors ----------------------------------------------------------------------------------------
 
     def bad(self, what, code, message, *args, before=None):
@@ -254,6 +351,11 @@ def main():
         test.stories()
         test.again(demo)
         test.experts()
+        test.tokenizers()
+        test.templates()
+        test.switched_off()
+        test.tied()
+        test.signals()
         test.errors(demo)
     sys.exit(test.failed > 0)
 

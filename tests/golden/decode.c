@@ -4,7 +4,7 @@
  * Usage: decode MODEL DEVICE ID,ID,... COUNT
  */
 #include "support/build_once.h"
-#include <weft/weft.h>
+#include <weft/debug.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
     struct weft_engine *e = NULL;
     struct weft_request *q = NULL;
     if (argc != 5) return 2;
-    struct weft_engine_params p = {.device = argv[2], .no_kernel_cache = compiles_twice(argv[2]), .poison = true, .page_tokens = 16, .context = 256};
+    struct weft_engine_params p = {.device = argv[2], .no_kernel_cache = compiles_twice(argv[2]), .debug = &(struct weft_debug){.poison = true}, .page_tokens = 16, .context = 256};
     struct weft_request_params rp = {.tokens = ids, .n_tokens = read_ids(argv[3], ids, 512), .max_tokens = (uint32_t)atoi(argv[4]), .ignore_eos = true,
                                      .logprobs = true, .n_top = WEFT_MAX_TOP, .on_event = on_event};
     int status = weft_model_open(&(struct weft_model_params){.path = argv[1]}, &m);

@@ -4,6 +4,7 @@
 - tests/model/data: tiny models that transformers made and ran (make_folders.py), with their weights as F32, F16 and BF16 (of the later
   ones: F16): logits of the prompt and of what follows, greedy ids and log probabilities through the cache.
 - Models of tiny.py as folders, in shards and with padded vocabularies, against a float64 pass over the GGUF file that they come from.
+- Gemma 3 with a vision tower: its text.
 - stories260K as a folder writes what its GGUF file writes.
 
     folders.py WEFT DECODE SOURCES DEVICE [later]     later: the models that the run without it leaves out on OpenCL, and nothing else
@@ -14,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,7 @@ import hf
 LIMIT = 1e-3
 TYPES = ['F32', 'F16', 'BF16']
 ALL_TYPES = ['llama', 'llama3', 'mistral', 'qwen2', 'qwen3']
-LATER = ['command-r', 'falcon', 'falcon40b', 'gemma3', 'granite', 'llama3', 'mistral', 'mistral-window', 'olmo2', 'opt', 'phi3', 'qwen2', 'qwen2moe', 'smollm3', 'starcoder2', 'starcoder2-window', 'yarn']  # each builds kernels for seconds
+LATER = ['command-r', 'falcon', 'falcon40b', 'gemma3', 'gemma3-vision', 'granite', 'llama3', 'mistral', 'mistral-window', 'olmo2', 'opt', 'phi3', 'phi4', 'qwen2', 'qwen2moe', 'smollm3', 'starcoder2', 'starcoder2-window', 'yarn']  # each builds kernels for seconds
 TINY = [  # architecture, variant, options of hf.py
     ('llama', 'gqa', ['--shards', '3']),
     ('llama', 'mha', []),
@@ -91,7 +93,7 @@ class Test:
         sizes = {name: np.prod(t['shape'], dtype=int) for name, t in header_of((folder / 'model.safetensors').read_bytes())[0].items()}
         active = sum(sizes.values()) - sum(s for name, s in sizes.items() if '.experts.' in name) * (n - used) // n
         text = run(self.weft, 'info', '-m', folder).decode()
-        self.say(f'{folder.name} active parameters', f'{n}, of which a token takes {used}' in text and f'active parameters ({active})' in text, str(active))
+        self.say(f'{folder.name} active parameters', f'{n}, {used} of them for a token' in text and f'active parameters ({active})' in text, str(active))
 
     def cached(self, folder, facts, want):
         rows = run(self.decode, folder, self.device, ','.join(map(str, facts['prompt'])), str(len(facts['generated']))).decode().split('\n')[:-1]
@@ -125,10 +127,29 @@ class Test:
             return
         hf.main([str(data), str(top / 'stories')])
         for prompt in ('Once upon a time', ' Tom and  Größe 😀\n42', ''):
-            a, b = (run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '100', '--device', self.device, *self.once) for m in (data, top / 'stories'))
+            a, b = (run(self.weft, 'run', '-m', m, '-p', prompt, '-n', '100', '--greedy', '--device', self.device, *self.once) for m in (data, top / 'stories'))
             ids = [run(self.weft, 'tokenize', '-m', m, '-p', prompt) for m in (data, top / 'stories')]
             self.say(f'stories260K {prompt!r}', a == b and ids[0] == ids[1] and len(a) > 50, f'{len(a)} bytes')
 
+
+    # ---- as published models leave it out ------------------------------------------------------------
+
+    def defaults(self, top):
+        """Gemma 3 with a vision tower, whose text_config has only what is no default, and whose tensors have transformers' newer names."""
+        source, folder = self.sources / 'tests/model/data/gemma3-vision', top / 'defaults'
+        shutil.copytree(source, folder)
+        config = json.loads((source / 'config.json').read_text())
+        for key in ('rms_norm_eps', 'max_position_embeddings', 'rope_parameters', 'layer_types', '_sliding_window_pattern', 'attn_logit_softcapping', 'final_logit_softcapping',
+                    'query_pre_attn_scalar', 'tie_word_embeddings'):
+            del config['text_config'][key]
+        del config['tie_word_embeddings']
+        hf.write_json(folder, 'config.json', config)
+        data = (source / 'model.safetensors').read_bytes()
+        header, size = header_of(data)
+        renamed = json.dumps({re.sub('^model.language_model.model', 'model.language_model', 'model.' + name): t for name, t in header.items()}).encode()
+        (folder / 'model.safetensors').write_bytes(len(renamed).to_bytes(8, 'little') + renamed + data[8 + size:])
+        facts = json.loads((source / 'ids.json').read_text())
+        self.error('gemma3-vision without defaults', np.load(source / 'logits.npy'), self.logits(folder, facts['prompt'] + facts['generated'], top / 'got.npy'))
 
     # ---- files beside the weights ------------------------------------------------------------------
 
@@ -150,7 +171,7 @@ class Test:
         (top / 'prompt').write_bytes(run(self.weft, 'detokenize', '-m', folder, ' '.join(map(str, facts['prompt'][1:]))))
         for eos, least, most in ((257, 16, 16), ([257, facts['generated'][2]], 2, 2)):
             hf.write_json(folder, 'generation_config.json', {'eos_token_id': eos})
-            done = subprocess.run([self.weft, 'run', '-m', folder, '-f', top / 'prompt', '-n', '16', '--device', self.device, *self.once], capture_output=True)
+            done = subprocess.run([self.weft, 'run', '-m', folder, '-f', top / 'prompt', '-n', '16', '--greedy', '--device', self.device, *self.once], capture_output=True)
             n = int(re.search(rb'generated (\d+) tokens', done.stderr).group(1))
             self.say(f'eos_token_id {eos}', least <= n <= most, f'{n} tokens')
 
@@ -192,6 +213,7 @@ def main():
         for case in TINY:
             test.tiny(*case, top)
         test.stories(top)
+        test.defaults(top)
         test.beside(top)
     sys.exit(test.failed > 0)
 

@@ -7,9 +7,11 @@
  * Usage: golden DEVICE   (cpu, opencl, or anything --device takes; opencl: the first OpenCL device)
  */
 #include "base/file.h"
+#include "engine/engine.h"
 #include "support/build_once.h"
 #include "support/data.h"
 #include "support/skip.h"
+#include <weft/debug.h>
 #include <weft/tune.h>
 
 #include <stdio.h>
@@ -19,6 +21,7 @@
 
 #define N_TOKENS 200
 #define EXACT 180
+#define DEBUG(...) .debug = &(struct weft_debug){__VA_ARGS__}
 
 static int32_t expected[N_TOKENS];
 static char *expected_text;
@@ -68,9 +71,11 @@ static int generate(const struct weft_engine_params *p, int prompt, result *r)
 static void check_from(const char *what, struct weft_engine_params p, int prompt)
 {
     result *r = calloc(1, sizeof *r);
+    struct weft_debug debug = p.debug ? *p.debug : (struct weft_debug){0};
+    debug.poison = true;
     p.device = device;
     p.no_kernel_cache = no_kernel_cache;
-    p.poison = true;
+    p.debug = &debug;
     p.context = 256;
     int status = generate(&p, prompt, r), same = 0;
     while (same < r->n && r->ids[same] == expected[same]) same++;
@@ -91,7 +96,7 @@ static void check(const char *what, struct weft_engine_params p)
 
 static void check_refused(const char *force)
 {
-    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .force = force};
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, DEBUG(.force = force)};
     struct weft_engine *e = NULL;
     bool ok = weft_engine_open(model, &p, &e) == WEFT_ERR_ARG && strstr(weft_last_error(), "cannot run");
     n_runs++;
@@ -105,13 +110,13 @@ static void check_refused(const char *force)
 static void check_pages(void)
 {
     check("default", (struct weft_engine_params){0});
-    check("shuffled pages", (struct weft_engine_params){.shuffle_pages = 7});
-    check("pages of 1", (struct weft_engine_params){.page_tokens = 1, .shuffle_pages = 11});
+    check("shuffled pages", (struct weft_engine_params){DEBUG(.shuffle_pages = 7)});
+    check("pages of 1", (struct weft_engine_params){.page_tokens = 1, DEBUG(.shuffle_pages = 11)});
     check("pages of 32", (struct weft_engine_params){.page_tokens = 32});
-    check("small buffers", (struct weft_engine_params){.max_alloc = 600000});
-    check("buffers for K or V of a layer", (struct weft_engine_params){.max_alloc = 160000, .n_seqs = 4, .max_batched_tokens = 16, .shuffle_pages = 5});
+    check("small buffers", (struct weft_engine_params){DEBUG(.max_alloc = 600000)});
+    check("buffers for K or V of a layer", (struct weft_engine_params){DEBUG(.max_alloc = 160000, .shuffle_pages = 5), .n_seqs = 4, .max_batched_tokens = 16});
     check_from("prefill of 150", (struct weft_engine_params){0}, 150);
-    check_from("prefill of 150 in chunks of 32", (struct weft_engine_params){.max_batched_tokens = 32, .shuffle_pages = 3}, 150);
+    check_from("prefill of 150 in chunks of 32", (struct weft_engine_params){.max_batched_tokens = 32, DEBUG(.shuffle_pages = 3)}, 150);
     check("base tier", (struct weft_engine_params){.tier = "base"});
 }
 
@@ -122,8 +127,8 @@ static void check_variant(void *user, const struct weft_kernel *k)
     (void)user;
     snprintf(force, sizeof force, "%s=%s", k->op, k->name);
     if (k->runs) {
-        check(force, (struct weft_engine_params){.force = force});
-        check_from(force, (struct weft_engine_params){.force = force}, 150);
+        check(force, (struct weft_engine_params){DEBUG(.force = force)});
+        check_from(force, (struct weft_engine_params){DEBUG(.force = force)}, 150);
     } else check_refused(force);
 }
 
@@ -143,12 +148,14 @@ static bool split_plan(const char *from, const char *to)
 {
     FILE *in = fopen(from, "r"), *out = fopen(to, "w");
     char line[256], op[32], rest[200];
+    unsigned n_split = 0;
     while (in && out && fgets(line, sizeof line, in)) {
-        if (sscanf(line, "layer %31s 0/1 queue 0 %199[^\n]", op, rest) == 2)
-            fprintf(out, "layer %s 0/2 queue 0 %s\nlayer %s 1/2 queue 1 %s\n", op, rest, op, rest);
+        bool split = sscanf(line, "layer %31s 0-end queue 0 %199[^\n]", op, rest) == 2;
+        if (split) fprintf(out, "layer %s 0-8 queue 0 %s\nlayer %s 8-end queue 1 %s\n", op, rest, op, rest);
         else fputs(strncmp(line, "queues", 6) ? line : "queues 2\n", out);
+        n_split += split;
     }
-    bool ok = in && out;
+    bool ok = in && out && n_split > 2;
     if (in) fclose(in);
     if (out) fclose(out);
     return ok;
@@ -168,6 +175,43 @@ static void check_plans(void)
     unlink(edited);
     check("two nano-batches", (struct weft_engine_params){.nano_batches = 2});
     check_from("prefill of 150 in three nano-batches", (struct weft_engine_params){.nano_batches = 3}, 150);
+}
+
+/* The file that such an engine takes its plan from. */
+static bool stored_path(bool deterministic, char *path, size_t cap)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = device, .no_kernel_cache = no_kernel_cache, .context = 256, .nano_batches = 1, .deterministic = deterministic};
+    bool ok = !weft_engine_open(model, &p, &e) && !wf_stored_path(e->dev, &e->graph, "plan", path, cap);
+    char folder[600];
+    snprintf(folder, sizeof folder, "%.*s", ok ? (int)(strrchr(path, '/') - path) : 0, path);
+    weft_engine_close(e);
+    return ok && !wf_folder_check(folder);
+}
+
+static void check_stored(bool deterministic)
+{
+    char path[600];
+    if (!stored_path(deterministic, path, sizeof path)) n_failed++;
+    check("plan to store", (struct weft_engine_params){.nano_batches = 2, .dump_plan = path, .deterministic = deterministic});
+    check("stored plan", (struct weft_engine_params){.deterministic = deterministic});
+    check_from("prefill of 150 by a stored plan", (struct weft_engine_params){.deterministic = deterministic}, 150);
+}
+
+/* Nano-batches as weft tune --overlap may find them, which engines take by themselves. The cache is another one for that time, for the user may have such plans. */
+static void check_stored_plans(void)
+{
+    char cache[] = "/tmp/weft-cache-XXXXXX", command[128];
+    const char *own = getenv("XDG_CACHE_HOME");
+    char *before = own ? strdup(own) : NULL;
+    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) n_failed++;
+    check_stored(false);
+    check_stored(true);
+    snprintf(command, sizeof command, "rm -rf %s", cache);
+    if (system(command)) n_failed++;
+    if (before) setenv("XDG_CACHE_HOME", before, 1);
+    else unsetenv("XDG_CACHE_HOME");
+    free(before);
 }
 
 /* A maximum of the softmax that suits all rows, some, and none: what leaves its range is recomputed. Devices without kernels for that
@@ -229,6 +273,7 @@ int main(int argc, char **argv)
     check_pages();
     check_variants();
     check_plans();
+    check_stored_plans();
     check_async();
     printf("%s: %d runs, %d failed, %d flipped at the near tie after %d\n", device, n_runs, n_failed, n_flipped, EXACT);
     weft_model_close(m);

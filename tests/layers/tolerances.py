@@ -18,6 +18,10 @@ OTHERS = {
     "tests/unit/calibration.c": "quantiles of histograms",
     "tests/unit/dev_roofline.c": "sums in double precision against themselves",
     "tests/unit/loadgen.c": "statistics",
+    "tests/unit/overlap.c": "times of a simulated clock",
+    "tests/unit/plan_profile.c": "times read from a table",
+    "tests/unit/plan_search.c": "how close a solver comes to the best of all",
+    "tests/unit/plan_simulate.c": "sums of times",
     "tests/unit/sample.c": "how close a draw is to the boundary of two tokens",
     "tests/unit/verify_check.c": "errors that it plants, and must see judged",
 }

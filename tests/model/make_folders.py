@@ -36,7 +36,9 @@ FALCON = {k: v for k, v in NO_KV.items() if k != 'intermediate_size'} | dict(ffn
 YARN = dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=128, beta_fast=8.0, rope_theta=10000.0)
 GPT_OSS_ROPE = dict(rope_type='yarn', factor=4.0, original_max_position_embeddings=64, beta_fast=8.0, truncate=False, rope_theta=1000.0)
 LONGROPE = dict(rope_type='longrope', rope_theta=10000.0, short_factor=[1.0] * 8, long_factor=[1 + 0.4 * i for i in range(8)], original_max_position_embeddings=16)
+PHI4_ROPE = dict(LONGROPE, partial_rotary_factor=0.75, short_factor=[1 + 0.1 * i for i in range(6)], long_factor=[1 + 0.4 * i for i in range(6)])
 GEMMA = dict(SMALL, head_dim=32, num_hidden_layers=3, tie_word_embeddings=True)
+VISION = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, image_size=16, patch_size=8)
 LOCAL = ['sliding_attention', 'sliding_attention', 'full_attention']
 GEMMA3_ROPE = dict(full_attention=dict(rope_type='linear', factor=8.0, rope_theta=1e6), sliding_attention=dict(rope_type='default', rope_theta=1e4))
 MODELS = {
@@ -59,8 +61,11 @@ MODELS = {
     'command-r': (transformers.CohereConfig, dict(SMALL, logit_scale=0.25)),
     'gemma2': (transformers.Gemma2Config, dict(GEMMA, sliding_window=8, attn_logit_softcapping=2.0, final_logit_softcapping=5.0, query_pre_attn_scalar=40)),
     'gemma3': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=64, layer_types=LOCAL, rope_parameters=GEMMA3_ROPE, query_pre_attn_scalar=16)),
+    'gemma3-vision': (transformers.Gemma3Config, dict(text_config=dict(GEMMA, num_hidden_layers=6, sliding_window=8), vision_config=VISION, mm_tokens_per_image=4,
+                                                      image_token_index=262, boi_token_index=260, eoi_token_index=261)),
     'phi3': (transformers.Phi3Config, dict(SMALL, pad_token_id=None, sliding_window=12)),
     'phi3-long': (transformers.Phi3Config, dict(SMALL, pad_token_id=None, original_max_position_embeddings=16, rope_parameters=LONGROPE)),
+    'phi4': (transformers.Phi3Config, dict(SMALL, pad_token_id=None, sliding_window=None, original_max_position_embeddings=16, rope_parameters=PHI4_ROPE)),
     'yarn': (transformers.LlamaConfig, dict(SMALL, rope_parameters=YARN)),
     'gemma3-short': (transformers.Gemma3TextConfig, dict(GEMMA, sliding_window=5, layer_types=LOCAL, query_pre_attn_scalar=16)),
     'qwen2moe': (transformers.Qwen2MoeConfig, dict(SMALL, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=48)),

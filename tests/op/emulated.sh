@@ -23,7 +23,7 @@ judge() { # judge EXIT-CODE WORD...
 # compile FLAG... FILE...: an object for each file.
 compile() {
     mkdir -p "$dir/$1" && (cd "$dir/$1" && shift && aarch64-linux-gnu-gcc -std=c11 -O2 -Wall -Wextra -Werror -Wno-missing-field-initializers \
-        -Wmissing-prototypes -ffp-contract=off -D_GNU_SOURCE -DWEFT_VERSION=\"emulated\" -I"$root/include" -I"$root/src" -I"$root" -I"$root/tests" -c "$@")
+        -Wmissing-prototypes -ffp-contract=off -D_GNU_SOURCE -DWF_VERSION=\"emulated\" -I"$root/include" -I"$root/src" -I"$root" -I"$root/tests" -c "$@")
 }
 
 arm() {

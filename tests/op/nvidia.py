@@ -60,6 +60,11 @@ uint emu_permute(uint a, uint b, uint how)
     for (uint i = 0; i < 4; i++) r |= (uint)(both >> (how >> 4 * i & 7) * 8 & 255) << 8 * i;
     return r;
 }
+int emu_dot(uint a, uint b, int sum)
+{
+    for (uint i = 0; i < 32; i += 8) sum += (int)(a >> i & 255) * (char)(b >> i & 255);
+    return sum;
+}
 /* m16n8k16: A in (row l/4, k 2(l%4)), row + 8, k + 8, both; B in (k 2(l%4), column l/4), k + 8; C as A of 8 columns. */
 void emu_mma(float *c, __local uint4 *A, __local uint2 *B, uint lane)
 {
@@ -112,6 +117,8 @@ EMULATED += r"""
 #define mul_pairs(a, b) emu_fma(a, b, 0x80008000u)
 #define fma_pairs(a, b, c) emu_fma(a, b, c)
 #define permute_bytes(a, b, how) emu_permute(a, b, how)
+#define half_of(pair, upper) emu_half(pair, upper)
+#define dot_bytes(a, b, sum) emu_dot(a, b, sum)
 #define STORE_LOCAL(to, word) *(__local uint *)(room + (to)) = (word)
 #define STORE_LOCAL4(to, words) *(__local uint4 *)(room + (to)) = (words)
 #define SYNCWARP() barrier(CLK_LOCAL_MEM_FENCE)
@@ -326,6 +333,9 @@ def main(folder, tool):
     def flat(rb, nt, uk, norm=0, silu=0, xk=32, xrows=1):
         return {"A_TILES": rb, "B_TILES": nt, "UK": uk, "NORM": norm, "SILU": silu, "XK": xk, "XROWS": xrows}
 
+    def row(blocks, k, **more):
+        return {**flat(blocks, 1, 1, xk=k, **more), "INT16": 1}
+
     def rope(head, n_rot, neox, **more):
         return {**flat(2, 1, 1, **more), "ROPE": 1, "NEOX": neox, "HEAD": head, "N_ROT": n_rot}
 
@@ -353,6 +363,8 @@ def main(folder, tool):
         check(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type="Q4_1", tool=tool),
         check(folder, "gemm_flat", 64, flat(1, 1, 1), 3, 32, 256, w_type="Q8_0", tool=tool),
         check(folder, "gemm_flat", 64, flat(2, 1, 1, norm=1, silu=1, xk=512, xrows=4), 3, 64, 512, norm=True, silu=True, w_type="Q6_K", tool=tool),
+        *(check(folder, "gemm_flat", 64, row(1, 256), 1, 44, 256, bias=True, residual=True, half=True, w_type=t, tool=tool) for t in ("Q4_0", "Q5_1", "Q8_0")),
+        *(check(folder, "gemm_flat", 64, row(2, 512, norm=1, silu=1), 1, 64, 512, norm=True, silu=True, w_type=t, tool=tool) for t in ("Q5_0", "Q4_K", "Q6_K")),
         check(folder, "gemm_frag", 64, frag(16, 32, 16, 16, 64, 2, 1), 21, 44, 512, residual=True, w_type="Q6_K", tool=tool),
         check(folder, "gemm_frag", 64, frag(16, 64, 16, 32, 64, 2, 1), 21, 64, 256, half=True, w_type="Q4_0", tool=tool),
         check(folder, "gemm_mma", 64, mma(32, 16, 16, 16, 3, 1), 45, 40, 328, bias=True, residual=True, half=True),

@@ -19,8 +19,8 @@ def pieces(text, size):
     return [text[i:i + size] for i in range(0, len(text), size)]
 
 
-def write(path, answers, control=(), size=3):
-    """answers: by letter, a list of texts, each in tokens of its own, or of those of `control`, where it is one of them."""
+def write(path, answers, control=(), size=3, meta={}):
+    """meta: more metadata. answers: by letter, a list of texts, each in tokens of its own, or of those of `control`, where it is one of them."""
     texts, output, types = list(control), np.zeros((WIDTH, WIDTH), np.float32), [3] * len(control)
     first = BYTES + 256
     for letter, parts in answers.items():
@@ -39,6 +39,8 @@ def write(path, answers, control=(), size=3):
     gguf_write.add_model(w, "llama", "answers", SHAPE, "F16")
     gguf_write.add_vocab(w, texts, WIDTH)
     w.add("tokenizer.ggml.add_space_prefix", False)
+    for key, value in meta.items():
+        w.add(key, value)
     for row in w.meta:
         if row[0] == "tokenizer.ggml.token_type":
             row[2][first:first + len(types)] = types

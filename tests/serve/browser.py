@@ -39,17 +39,25 @@ def is_trouble(m):
 
 
 class Browser:
-    """One browser with one page."""
+    """One browser and the page in its tab."""
 
     def __init__(self, width=1280, height=800):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.news, self.answers, self.trouble, self.last, self.loads = threading.Condition(), {}, [], 0, 0
         self._start(width, height)
         threading.Thread(target=self._listen, daemon=True).start()
-        target = self._call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.tab()
+
+    def tab(self):
+        """A new tab, to which all calls go until session is set to that of another one."""
+        self.target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self._call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
         for domain in ("Runtime", "Log", "Page"):
             self.call(domain + ".enable")
+        return self.session
+
+    def close_tab(self):
+        self._call("Target.closeTarget", targetId=self.target)
 
     def _start(self, width, height):
         theirs_in, self.to = os.pipe()
@@ -107,11 +115,17 @@ class Browser:
         return self._call(method, self.session, **params)
 
     def open(self, url):
+        self._load(url, "Page.navigate", url=url)
+
+    def reload(self):
+        self._load("the page", "Page.reload")
+
+    def _load(self, what, method, **params):
         before = self.loads
-        self.call("Page.navigate", url=url)
+        self.call(method, **params)
         with self.news:
             if not self.news.wait_for(lambda: self.loads > before, PATIENCE):
-                raise AssertionError(f"{url} did not load")
+                raise AssertionError(f"{what} did not load")
 
     def js(self, code):
         """The value of an expression in the page."""
@@ -132,9 +146,13 @@ class Browser:
     def type(self, text):
         self.call("Input.insertText", text=text)
 
-    def enter(self, shift=False):
+    def key(self, key, number=0, modifiers=0, **more):
+        """modifiers: 1 Alt, 2 Ctrl, 4 Meta, 8 Shift."""
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key="Enter", windowsVirtualKeyCode=13, text="\r", modifiers=8 * shift)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=number, modifiers=modifiers, **more)
+
+    def enter(self, shift=False):
+        self.key("Enter", 13, 8 * shift, text="\r")
 
     def click(self, selector):
         """With the mouse, in its middle; so it must be visible and nothing may lie above it."""

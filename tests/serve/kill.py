@@ -9,6 +9,7 @@ import argparse
 import collections
 import contextlib
 import ctypes
+import glob
 import http.client
 import os
 import random
@@ -30,7 +31,8 @@ WORKERS = 6
 LOAD = 1.0    # seconds under load, at most
 COLD = 8      # each so many rounds the caches of an OpenCL device have lost some of what they had
 serve.PATIENCE = 600  # kernels may have to be compiled
-HEADER = struct.Struct("=8sQQQ")  # of an entry of the kernel cache: magic, bytes of key and binary, checksum
+HEADER = struct.Struct("=8sQQQ")  # of an entry of the cache: magic, bytes of key and data, checksum
+KEPT = "cl", "self-tests"         # folders of entries
 COLUMNS = ["commit", "device", "model", "kills", "under_load", "in_start", "cold", "seconds", "starts", "slowest_start_s", "requests",
            "cut_by_kill", "lost_or_wrong", "left_behind", "result"]
 MIX = [*Clients.GOOD_ONES, (Clients.leave, 4), (Clients.frame, 2), (Clients.many_pieces, 1), (Clients.large, 1)]
@@ -84,22 +86,21 @@ class Batch:
         return s
 
     def look_at_files(self):
-        """Of the kernel cache: all are entries, and whole."""
-        folder = f"{self.folder}/cache/weft/cl"
-        for name in os.listdir(folder) if os.path.isdir(folder) else []:
-            with open(os.path.join(folder, name), "rb") as f:
+        """Of weft's cache: all are entries, and whole."""
+        for path in (path for kept in KEPT for path in glob.glob(f"{self.folder}/cache/weft/{kept}/*")):
+            with open(path, "rb") as f:
                 head, size = f.read(HEADER.size), os.fstat(f.fileno()).st_size
-            if not name.endswith(".bin"):
-                self.fail("left_behind", name)
+            if not path.endswith(".bin"):
+                self.fail("left_behind", path)
             elif len(head) < HEADER.size or size != HEADER.size + sum(HEADER.unpack(head)[1:3]):
-                self.fail("left_behind", f"{name} is not whole")
+                self.fail("left_behind", f"{path} is not whole")
         for name in os.listdir(f"{self.folder}/tmp"):
             if "weft" in name:
                 self.fail("left_behind", name)
 
     def forget_some(self):
         """A part of the entries of both caches, weft's and the driver's."""
-        for path, part in ((f"{self.folder}/cache/weft/cl", 1 / 4), (f"{self.folder}/pocl", 1 / 8)):
+        for path, part in (*((f"{self.folder}/cache/weft/{kept}", 1 / 4) for kept in KEPT), (f"{self.folder}/pocl", 1 / 8)):
             for name in os.listdir(path) if os.path.isdir(path) else []:
                 if self.rng.random() < part:
                     whole = os.path.join(path, name)

@@ -240,12 +240,14 @@ class TestCase(cli.TestCase):
             if word in log:
                 raise AssertionError(log)
 
-    def refused(self, reply, status, param=None):
+    def refused(self, reply, status, param=None, code=None):
         self.assertEqual(reply.status, status, reply.body)
         self.assertEqual(set(reply.error), {"message", "type", "param", "code"})
         self.assertGreater(len(reply.error["message"]), 10)
         if param is not None:
             self.assertEqual(reply.error["param"], param, reply.body)
+        if code is not None:
+            self.assertEqual(reply.error["code"], code, reply.body)
         return reply.error
 
 

@@ -45,7 +45,7 @@ class Bad(serve.Unharmed):
         self.assertEqual(self.s.post("/v1/completions", deepest).status, 200)
 
     def test_wrong_types(self):
-        numbers = ["temperature", "top_p", "min_p", "top_k", "presence_penalty", "frequency_penalty", "repetition_penalty",
+        numbers = ["temperature", "top_p", "min_p", "top_k", "presence_penalty", "frequency_penalty", "repetition_penalty", "repeat_penalty", "repeat_last_n",
                    "n", "best_of", "max_tokens", "min_tokens", "seed", "logprobs"]
         flags = ["stream", "echo", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens"]
         lists = ["stop", "stop_token_ids", "logit_bias", "stream_options", "suffix", "tools", "response_format", "model"]
@@ -70,7 +70,7 @@ class Bad(serve.Unharmed):
     def test_ranges(self):
         bad = {"temperature": [-1, 99999, 1e308], "top_p": [0, -1, 2], "top_k": [-5, 2 ** 40], "min_p": [-1, 2], "n": [0, -1, 10 ** 6],
                "max_tokens": [0, -1, 10 ** 9, 10 ** 12], "min_tokens": [-1, 13], "seed": [1.5, 1e300, 1e18], "logprobs": [-1, 21],
-               "presence_penalty": [-3, 3], "frequency_penalty": [-3, 3], "repetition_penalty": [0, -1, 3, 1e-300],
+               "presence_penalty": [-3, 3], "frequency_penalty": [-3, 3], "repetition_penalty": [0, -1, 3, 1e-300], "repeat_last_n": [-2, 2 ** 40],
                "stop": ["", [""], [1], [None], {}, ["x"] * 100_000, ["x" * 2000]], "stop_token_ids": [[-1], [10 ** 6], [2 ** 40], ["a"], {}],
                "logit_bias": [{"-1": 1}, {"1000000": 1}, {"x": 1}, {"": 1}, {"5": "x"}, {"5": 101}, {"5 ": 1}, {" 5": 1}, {"+5": 1}, {"05": 1}, [1]],
                "stream_options": [{"include_usage": True}], "suffix": ["x"],
@@ -80,7 +80,8 @@ class Bad(serve.Unharmed):
             for value in values:
                 with self.subTest(name=name, value=str(value)[:40]):
                     self.refused(self.s.complete(**{name: value}), 400, name)
-        self.refused(self.s.complete(best_of=3), 501, "best_of")
+        self.refused(self.s.complete(repeat_penalty=1, repetition_penalty=1), 400, "repeat_penalty")
+        self.refused(self.s.complete(best_of=3), 400, "best_of", "not_supported")
         self.refused(self.s.complete(stream=True, stream_options=5), 400, "stream_options")
         self.refused(self.s.complete(stream=True, stream_options={"include_usage": 5}), 400, "stream_options")
         e = self.refused(self.s.complete(prompt="word " * 1000), 400, "prompt")

@@ -1,6 +1,7 @@
 """Fields of requests as clients send them, at the ends of their ranges."""
 import json
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -67,21 +68,65 @@ class Fields(serve.Unharmed):
         self.refused(self.s.post("/v1/models/" + card["id"], {}), 405)
 
 
+def unread():
+    """The rows of fields.def: name, where, the values that are taken (None: all), what to do instead."""
+    text, word = cli.open_text("src/serve/fields.def"), r'"(?:\\.|[^"\\])*"|[A-Z_]+'
+    defined = {name: json.loads(value) for name, value in re.findall(rf"^#define (\w+) +({word})", text, re.M)}
+    for kind, row in re.findall(r"^(REFUSED|ACCEPTED)\((.*)\)", text, re.M):
+        name, where, *neutral = [defined.get(w) or (json.loads(w) if w[0] == '"' else w) for w in re.findall(word, row)]
+        instead = neutral.pop() if kind == "REFUSED" else None
+        yield name, where, json.loads(f"[{''.join(neutral)}]") if instead else None, instead
+
+
+class Unread(serve.Unharmed):
+    """What other servers know and weft does not, row by row: nothing that would change the answer is ignored."""
+    ARGS = ["--log-json"]
+
+    def ask(self, where, **fields):
+        r = self.s.chat(**fields) if where == "CHAT" else self.s.complete(**fields)
+        return r, r.json["choices"] if r.status == 200 else None
+
+    def test_each_row(self):
+        want = {where: self.ask(where)[1] for where in ("CHAT", "TEXT")}
+        rows = list(unread())
+        self.assertGreater(len(rows), 80)
+        for name, where, neutral, instead in rows:
+            for path in ("CHAT", "TEXT") if where == "BOTH" else (where,):
+                for value in (5, "other", {"a": 1}) if neutral is None else (None, *neutral):
+                    with self.subTest(path=path, name=name, value=value):
+                        self.assertEqual(self.ask(path, **{name: value})[1], want[path])
+                for value in () if neutral is None else (5, "other", {"a": 1}, not neutral[0] if isinstance(neutral[0], bool) else True):
+                    with self.subTest(path=path, name=name, value=value):
+                        e = self.refused(self.ask(path, **{name: value})[0], 400, name, "not_supported")
+                        self.assertEqual(e["message"], f"{name} is not supported: {instead}")
+        self.assertEqual([line for line in self.s.lines if "unknown field" in line], [])
+
+    def test_numbers_are_compared_as_such(self):
+        for fields in ({"mirostat": 0.0}, {"typical_p": 1.0}, {"best_of": 1.0}):
+            self.assertEqual(self.s.complete(**fields).text, self.want)
+        self.refused(self.s.complete(typical_p=0.999), 400, "typical_p", "not_supported")
+
+    def test_the_documents_name_them_all(self):
+        text = cli.open_text("docs/serving.md").split("### Fields of other servers")[1].split("\n#")[0]
+        self.assertEqual({name for name, *_ in unread()} - set(re.findall(r"`(\w+)`", text)), set())
+
+
 class Unknown(unittest.TestCase):
     def test_unknown_fields_are_logged_once(self):
         s = Server("--log-json")
         for _ in range(3):
             s.complete(frobnicate={"a": 1}, max_completion_tokens=5)
-            s.chat(frobnicate=1, store=True, max_completion_tokens=5, top_k=2, user="me", tool_choice="none")
+            s.chat(frobnicate=1, max_completion_tokens=5, top_k=2, user="me", tool_choice="none")
+            s.stream(stream_options={"include_usage": True, "include_obfuscation": False, "frob": 1})
         s.complete(**{"bad\x1b[31m\u0085name": 1, "y" * 200: 1})
         for i in range(100):
             s.complete(max_tokens=1, **{f"field{i}": 1})
         code, log = s.end()
         self.assertEqual(code, 0)
         told = [json.loads(line)["message"] for line in log.splitlines() if "unknown field" in line]
-        for name in ("'frobnicate'", "'store'", "'max_completion_tokens'", "'" + "y" * 47 + "'"):
+        for name in ("'frobnicate'", "'stream_options.frob'", "'" + "y" * 47 + "'"):
             self.assertEqual(sum(name in line for line in told), 1, name)
-        self.assertEqual([line for line in told if "'user'" in line or "'top_k'" in line or "tool_choice" in line], [])
+        self.assertEqual([line for line in told if "'user'" in line or "'top_k'" in line or "tool_choice" in line or "max_completion" in line or "include" in line], [])
         self.assertLessEqual(len(told), 32)
         self.assertNotIn("\\u001b", log)
 

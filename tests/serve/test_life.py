@@ -32,6 +32,26 @@ class Keys(unittest.TestCase):
             self.assertEqual(s.get("/", Authorization="Bearer " + "x" * 200_000).status, 431)
             self.assertEqual(s.end()[0], 0)
 
+    def test_keys_of_the_command_line(self):
+        """They work, as one of a variable does, and are not in the list of processes."""
+        for args, env, good, bad in ((["--api-key", "sesame-1", "--api-key=sesame-2"], {"WEFT_API_KEY": "sesame-3"}, ["sesame-1", "sesame-2", "sesame-3"], ["sesame-4"]),
+                                     ([], {"WEFT_API_KEY": "sesame-3"}, ["sesame-3"], ["sesame-1"]),
+                                     ([], {"WEFT_API_KEY": ""}, ["whatever"], [])):
+            s = Server(*args, env=env)
+            for key, status in [(k, 200) for k in good] + [(k, 401) for k in bad]:
+                self.assertEqual(s.get("/v1/models", Authorization=f"Bearer {key}").status, status, key)
+            for what in ("cmdline", "environ"):
+                with open(f"/proc/{s.p.pid}/{what}", "rb") as f:
+                    text = f.read()
+                self.assertIn({"cmdline": b"serve", "environ": b"WEFT_API_KEY="}[what], text)
+                self.assertNotIn(b"sesame", text)
+            self.assertEqual(s.end()[0], 0)
+        r = cli.weft("serve", "--port", 0, "--api-key", "")
+        self.assertEqual(r.code, cli.RUNTIME)
+        self.assertIn("--api-key is empty", r.err)
+        shown = cli.weft("config", env={"WEFT_API_KEY": "sesame-3"}).text
+        self.assertIn("api-key = (not shown)  # $WEFT_API_KEY", shown)
+
     def test_no_keys_in_the_file(self):
         for path in ("/dev/null", "/absent"):
             r = cli.weft("serve", "--port", 0, "--api-key-file", path)

@@ -27,7 +27,7 @@ class LittleMemory(serve.TestCase):
         self.assertGreater(m["num_preemptions_total"], 0)
         out, back = (m[f'kv_swapped_bytes_total{{direction="{d}",tier="host"}}'] for d in ("out", "in"))
         info = self.ok("info", "-m", os.path.join(serve.cli.ROOT, "models", "demo.gguf")).text
-        page = 16 * 1024 * float(re.search(r"KV cache ([\d.]+) KiB a token", info).group(1))
+        page = 16 * 1024 * float(re.search(r"KV ([\d.]+) KiB a token", info).group(1))
         self.assertGreater(back, 0)
         self.assertLessEqual(back, out)  # a sequence can end while it is swapped out, by a pending token
         self.assertEqual((out % page, back % page), (0, 0))

@@ -1,4 +1,6 @@
 """What clients of OpenAI's API expect to work."""
+import contextlib
+import io
 import json
 import math
 import os
@@ -106,7 +108,7 @@ class State(serve.TestCase):
 
 
 class Page(serve.TestCase):
-    """What is sent of the page at /; test_webui.py looks at it in a browser."""
+    """What is sent of the page at /; test_webui.py, test_chats.py and test_markdown.py look at it in a browser."""
 
     def test_policy(self):
         replies = [self.s.get("/"), self.s.get("/")]
@@ -118,6 +120,7 @@ class Page(serve.TestCase):
             self.assertEqual(policy["default-src"], "'none'")
             (nonce,) = re.fullmatch(r"'nonce-([0-9a-f]{32})'", policy["script-src"]).groups()
             self.assertEqual(policy["style-src"], policy["script-src"])
+            self.assertEqual((policy["require-trusted-types-for"], policy["trusted-types"]), ("'script'", "'none'"))
             self.assertEqual(set(re.findall(rb'nonce="([^"]*)"', r.body)), {nonce.encode()})
             nonces.add(nonce)
         self.assertEqual(len(nonces), 2)
@@ -128,6 +131,7 @@ class Page(serve.TestCase):
         with open(PAGE, encoding="utf-8") as f:
             page = f.read()
         self.assertEqual(re.findall(r"https?://[^'\"\s]+", page.replace("http://www.w3.org/2000/svg", "")), [])
+        self.assertLess(len(page.encode()), 80_000)
         for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "@import"):
             self.assertNotIn(word, page)
 
@@ -176,8 +180,8 @@ class Completions(serve.TestCase):
                                       "prompt_tokens_details": {"cached_tokens": 0}})
 
     def test_greedy_is_what_the_program_writes(self):
-        want = self.ok("run", "--device", "cpu", "-t", 1, "-q", "-p", "One day", "-n", 12).text
-        self.assertEqual(self.s.complete().text, want)
+        want = self.ok("run", "--device", "cpu", "-t", 1, "-q", "-p", "One day", "-n", 12, "--greedy").text
+        self.assertEqual(self.s.complete().text + "\n", want)  # the program ends the line
 
     def test_default_length(self):
         r = self.s.post("/v1/completions", {"prompt": "One day", "temperature": 0, "ignore_eos": True}).json
@@ -392,15 +396,31 @@ class Chat(serve.TestCase):
 
     def test_not_supported(self):
         tool = [{"type": "function", "function": {"name": "f"}}]
-        e = self.refused(self.s.chat(tools=tool), 400, "tools")  # the template of this server knows none
+        e = self.refused(self.s.chat(tools=tool), 400, "tools", "not_supported")  # the template of this server knows none
         self.assertIn("tool_choice", e["message"])  # what to do
         self.assertEqual(self.s.chat(tools=tool, tool_choice="none").status, 200)
         for kind in ("json_object", "json_schema"):
-            e = self.refused(self.s.chat(response_format={"type": kind}), 501, "response_format")
-            self.assertEqual(e["type"], "not_supported_error")
+            e = self.refused(self.s.chat(response_format={"type": kind}), 400, "response_format", "not_supported")
+            self.assertEqual(e["type"], "invalid_request_error")
             self.assertIn(kind + " is not supported: leave it out", e["message"])
         self.assertEqual(self.s.chat(response_format={"type": "text"}).status, 200)
-        self.refused(self.s.chat([{"type": "image_url", "image_url": {"url": "x"}}]), 501, "messages")
+        self.refused(self.s.chat([{"type": "image_url", "image_url": {"url": "x"}}]), 400, "messages", "not_supported")
+
+
+class Paths(serve.TestCase):
+    def test_what_there_is(self):
+        """A path that is not there says which are, or the one that was meant."""
+        for path in ("/v1/embeddings", "/v1/responses", "/api/chat", "/v1", "/v1/", "/completion", "/s", "//x", "/" + "x" * 300):
+            message = self.refused(self.s.post(path, {"input": "x"}), 404)["message"]
+            self.assertTrue(message.startswith(f"there is no {path[:100]} here, only /, /health, "), message)
+            for there in ("/v1/completions", "/v1/chat/completions", "/v1/models", "/metrics", "/tokenize", "/detokenize"):
+                self.assertIn(there, message)
+        base = " The base URL of OpenAI's clients ends with /v1"
+        for path, want in (("/chat/completions", "/v1/chat/completions?" + base), ("/v1/v1/chat/completions", "/v1/chat/completions?" + base),
+                           ("/v1/chat/completions/", "/v1/chat/completions?" + base), ("/completions", "/v1/completions?" + base), ("/models", "/v1/models?" + base),
+                           ("/v1/metrics", "/metrics?"), ("/v1/tokenize", "/tokenize?"), ("/health//", "/health?")):
+            message = self.refused(self.s.post(path, {}), 404)["message"]
+            self.assertEqual(message, f"there is no {path} here; did you mean {want}")
 
 
 class Readme(serve.TestCase):
@@ -446,6 +466,25 @@ class OpenAI(serve.TestCase):
         self.assertEqual(text, r.choices[0].message.content)
         self.assertEqual(parts[-1].usage.completion_tokens, 12)
 
+    def test_documents(self):
+        code = serve.cli.open_text("docs/serving.md").split("```python\n")[1].split("```")[0]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            exec(code.replace("8080", str(self.s.port)), {})
+        self.assertTrue(out.getvalue().strip())
+
+    def test_what_is_not_there(self):
+        for ask, words in ((lambda: self.client.embeddings.create(model=self.model, input="x"), "no /v1/embeddings here, only /, "),
+                           (lambda: self.client.responses.create(model=self.model, input="x"), "no /v1/responses here, only /, "),
+                           (lambda: self.client.completions.create(model="other", prompt="a"), f"this server has '{self.model}'")):
+            with self.assertRaises(self.errors.NotFoundError) as e:
+                ask()
+            self.assertIn(words, e.exception.message)
+        tools = [{"type": "function", "function": {"name": "f"}}]
+        with self.assertRaises(self.errors.BadRequestError) as e:
+            self.client.chat.completions.create(model=self.model, messages=[{"role": "user", "content": "a"}], tools=tools)
+        self.assertEqual((e.exception.param, e.exception.code), ("tools", "not_supported"))
+
     def test_errors(self):
         with self.assertRaises(self.errors.BadRequestError) as e:
             self.client.completions.create(model=self.model, prompt="a", max_tokens=-1)
@@ -455,7 +494,8 @@ class OpenAI(serve.TestCase):
         with self.assertRaises(self.errors.APIStatusError) as e:
             self.client.chat.completions.create(model=self.model, messages=[{"role": "user", "content": "a"}],
                                                 response_format={"type": "json_object"})
-        self.assertEqual((e.exception.status_code, e.exception.type), (501, "not_supported_error"))
+        self.assertEqual((e.exception.status_code, e.exception.type), (400, "invalid_request_error"))
+        self.assertEqual(e.exception.code, "not_supported")
 
     def test_fields_of_old_code(self):
         self.assertEqual(self.client.models.retrieve(self.model).id, self.model)

@@ -21,6 +21,7 @@ ANSWERS = {
     "E": [BAD + " or " + OPEN + G + SHUT],
     "M": [MISTRAL + "[" + F + "]"],
     "L": [OPEN + G],
+    "Q": ["Sure.\n" + OPEN + "\n<function=f>\n<parameter=n>\n5\n</parameter>\n<parameter=s>\n5\n</parameter>\n</function>\n" + SHUT],
 }
 TEMPLATE = "{# <tool_call> #}{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}{{ m.content }}{% endfor %}"
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}} for name in "fg"]
@@ -54,17 +55,17 @@ def plain(message):
 
 
 class Case(serve.TestCase):
-    PARSER = ()
+    PARSER, META = (), {}  # META: the model's own templates, in place of the option
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         path = os.path.join(cls.folder.name, "answers.gguf")
-        answers.write(path, ANSWERS, control=(OPEN, SHUT))
+        answers.write(path, ANSWERS, control=(OPEN, SHUT), meta=cls.META)
         template = os.path.join(cls.folder.name, "t.jinja")
         with open(template, "w", encoding="utf-8") as f:
             f.write(TEMPLATE)
-        cls.path, cls.s = path, Server("-m", path, *cls.PARSER, template=template)
+        cls.path, cls.s = path, Server("-m", path, *cls.PARSER, template=None if cls.META else template)
 
     @classmethod
     def tearDownClass(cls):
@@ -175,6 +176,21 @@ class Hermes(Case):
         self.assertEqual(client.chat.completions.create(**{**ask, "messages": turns}).choices[0].finish_reason, "stop")
 
 
+class Named(Case):
+    """A model with a template of its own for tools, whose other one knows none."""
+    META = {"tokenizer.chat_template": "B{% for m in messages %}{{ m.content }}{% endfor %}", "tokenizer.chat_template.tool_use": TEMPLATE}
+
+    def test_calls(self):
+        self.check("A", None, [F_CALL])
+        self.check("C", "Just text <tool, no call. ", [])
+
+    def test_tokens(self):
+        """The letter that stands before the turns is of the one without tools."""
+        alone, tools = (self.ask("C", tools=t)["usage"]["prompt_tokens"] for t in (None, TOOLS))
+        self.assertEqual(alone, 3)
+        self.assertGreater(tools, 30)
+
+
 class Mistral(Case):
     PARSER = ("--tool-call-parser", "mistral")
 
@@ -182,6 +198,33 @@ class Mistral(Case):
         (call,) = self.check("M", None, [F_CALL])
         self.assertRegex(call["id"], "^[0-9a-f]{9}$")
         self.check("B", "".join(ANSWERS["B"]), [])
+
+
+class Tags(Case):
+    """Values in tags become JSON as the tool's schema has their types."""
+    PARSER = ("--tool-call-parser", "qwen3_coder")
+
+    def test_calls(self):
+        for string in ({"type": "string"}, {"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}):
+            f = {"name": "f", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}, "s": string}}}
+            self.check("Q", "Sure.", [("f", '{"n": 5, "s": "5"}')], tools=[{"type": "function", "function": f}])
+        self.check("Q", "Sure.", [("f", '{"n": 5, "s": 5}')])  # the tool does not say
+
+    def test_cut(self):
+        """What lacks its end may lack parameters: it is no call."""
+        pieces = answers.pieces("".join(ANSWERS["Q"]), 3)
+        for n in range(1, len(pieces)):
+            text = "".join(pieces[:n])
+            whole = text.count("</parameter>") == 2 and "</" in text.rsplit("</parameter>", 1)[1]
+            want = ("Sure.", [("f", '{"n": 5, "s": 5}')]) if whole else (text, [])
+            self.assertEqual(plain(self.ask("Q", max_tokens=n)["choices"][0]["message"]), want)
+
+    def test_stop(self):
+        """A stop text cuts as max_tokens does, at every place, and leaves whole calls alone."""
+        said = "".join(ANSWERS["Q"])
+        for stop in ("<parameter=n", "<parameter=s>", "</function>"):
+            self.check("Q", said[:said.index(stop)], [], stop=stop)
+        self.check("Q", "Sure.", [("f", '{"n": 5, "s": 5}')], stop=SHUT)
 
 
 class Off(Case):

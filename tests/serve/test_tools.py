@@ -82,7 +82,7 @@ class Messages(Case):
             with self.subTest(str(message)[:60]):
                 self.refused(self.s.chat(messages=[{"role": "user", "content": "Hi"}, message]), 400, "messages")
         for kind in ("image_url", "input_audio", "file"):
-            e = self.refused(self.s.chat([{"type": kind, kind: {"url": "x"}}]), 501, "messages")
+            e = self.refused(self.s.chat([{"type": kind, kind: {"url": "x"}}]), 400, "messages", "not_supported")
             self.assertIn("only text", e["message"])
 
     def test_contents_are_never_control_tokens(self):
@@ -122,7 +122,7 @@ class Tools(Case):
         for choice in (5, "frob", {}, [], {"type": "function"}, {"type": "function", "function": {}}, {"type": "function", "function": {"name": "g"}}):
             self.refused(self.s.chat(tools=tools, tool_choice=choice), 400, "tool_choice")
         for choice in ("required", {"type": "function", "function": {"name": "f"}}):
-            self.assertIn("auto", self.refused(self.s.chat(tools=tools, tool_choice=choice), 501, "tool_choice")["message"])  # what to do
+            self.assertIn("auto", self.refused(self.s.chat(tools=tools, tool_choice=choice), 400, "tool_choice", "not_supported")["message"])  # what to do
         self.refused(self.s.chat(tool_choice="required"), 400, "tool_choice")
         self.refused(self.s.chat(tools=tools, parallel_tool_calls="no"), 400, "parallel_tool_calls")
         self.refused(self.s.complete(tools=tools), 400, "tools")

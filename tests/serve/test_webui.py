@@ -1,16 +1,15 @@
-"""The page for people at /, in a headless Chromium where there is one. What is sent of it: test_protocol.py."""
+"""The page for people at /, in a headless Chromium where there is one, and the server behind it. What is sent of it: test_protocol.py;
+conversations: test_chats.py; how answers look: test_markdown.py."""
 import contextlib
 import json
 import tempfile
 import threading
-import unittest
 
-import browser
+import page
 import serve
 from serve import Server
 
 SLOW = ["--force", "gemm=ref,attention=ref"]  # so that something still runs when it is looked at
-STATUS = "document.querySelector('#status').textContent"
 # WCAG's contrast of two of the page's colours.
 CONTRAST = """
 (() => {
@@ -21,7 +20,7 @@ CONTRAST = """
         probe.remove();
         return .2126 * r + .7152 * g + .0722 * b;
     };
-    const pairs = ['ink paper', 'ink raised', 'ink sunk', 'ink wash', 'ink alarm', 'soft paper', 'soft raised', 'soft sunk', 'on-teal teal', 'paper red'];
+    const pairs = ['ink paper', 'ink raised', 'ink sunk', 'ink wash', 'ink alarm', 'teal paper', 'teal raised', 'soft wash', 'soft paper', 'soft raised', 'soft sunk', 'on-teal teal', 'paper red'];
     return pairs.map(pair => {
         const [b, a] = pair.split(' ').map(light).sort((x, y) => x - y);
         return [pair, (a + .05) / (b + .05)];
@@ -29,54 +28,7 @@ CONTRAST = """
 })()"""
 
 
-@unittest.skipUnless(browser.works(), serve.cli.NEEDS_HARDWARE + "Chromium does not run here" if browser.program() else "no Chromium is installed")
-class Page(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.s = Server()
-        cls.b = browser.Browser()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.b.end()
-        code, log = cls.s.end()
-        if code or "ERROR: AddressSanitizer" in log:
-            raise AssertionError(log)
-
-    def setUp(self):
-        self.b.size(1280, 800)
-        self.open(self.s)
-
-    def tearDown(self):
-        self.assertEqual(self.b.trouble, [])
-
-    def open(self, s, status="Ready"):
-        self.b.open(f"http://127.0.0.1:{s.port}/")
-        self.until_status(status)
-
-    def until_seen(self, code):
-        """Until the expression is true of what the page knows; it need not wait a second for its next look at the server."""
-        self.b.until(f"document.dispatchEvent(new Event('visibilitychange')), {code}")
-
-    def until_status(self, text):
-        self.until_seen(f"{STATUS} === {json.dumps(text)}")
-
-    def put(self, **fields):
-        for name, value in fields.items():
-            self.b.js(f"document.getElementById({json.dumps(name)}).value = {json.dumps(value)}")
-
-    def say(self, text):
-        self.b.click("#words")
-        self.b.type(text)
-        self.b.enter()
-
-    def text(self, selector):
-        """Of the last element that fits."""
-        return self.b.js(f"[...document.querySelectorAll({json.dumps(selector)})].at(-1)?.textContent")
-
-    def until_answered(self, n):
-        self.b.until(f"document.querySelectorAll('.answer').length === {n} && !document.querySelector('[aria-busy]') && document.querySelector('#stop').hidden")
-
+class Page(page.TestCase):
     @contextlib.contextmanager
     def load(self):
         """Something always runs meanwhile."""
@@ -108,14 +60,14 @@ class Page(unittest.TestCase):
         self.assertIsNone(self.b.js("document.querySelector('#turns img, #turns b')"))
         turns = [{"role": "system", "content": "Be brief"}, {"role": "user", "content": self.text(".user .words")}]
         want = self.s.chat(messages=turns, max_tokens=20).json
-        self.assertEqual(self.text(".answer .words"), want["choices"][0]["message"]["content"])
+        self.assertEqual(self.answer(), want["choices"][0]["message"]["content"])
         tokens = want["usage"]["completion_tokens"]
         self.assertRegex(self.text(".note"), rf"^{tokens} tokens · [\d.]+ tokens/s · first after [\d.]+ s")
         self.say(second)
         self.until_answered(2)
         turns += [want["choices"][0]["message"], {"role": "user", "content": second}]
         want = self.s.chat(messages=turns, max_tokens=20).json["choices"][0]["message"]["content"]
-        self.assertEqual(self.text(".answer .words"), want)
+        self.assertEqual(self.answer(), want)
         self.b.click("#fresh")
         self.assertEqual(self.b.js("document.querySelector('#turns').childElementCount"), 0)
 
@@ -175,11 +127,11 @@ class Page(unittest.TestCase):
         self.put(most="99999")
         self.say("Hello")
         self.until_answered(1)
-        self.assertIn("max_tokens is 99999", self.text("[role=alert] p"))
+        self.assertIn("max_tokens is 99999", self.b.js("document.querySelector('.trouble[role=alert]').textContent"))
         self.put(most="5")
-        self.b.click("[role=alert] button:last-child")
+        self.b.click(".trouble button:last-child")
         self.until_answered(1)
-        self.assertIsNone(self.text("[role=alert]"))
+        self.assertIsNone(self.text(".trouble"))
         self.assertRegex(self.text(".note"), "^5 tokens .*cut off")
 
     def test_key(self):
@@ -197,7 +149,7 @@ class Page(unittest.TestCase):
         self.put(most="5")
         self.say("Hello")
         self.until_answered(1)
-        self.assertIsNone(self.text("[role=alert]"))
+        self.assertIsNone(self.text(".trouble"))
         self.assertEqual(s.end()[0], 0)
         self.until_status("No connection")
         self.assertTrue(self.b.js("document.querySelector('#go').disabled"))
@@ -217,7 +169,7 @@ class Page(unittest.TestCase):
         self.put(most="5")
         self.say("w" * 400)
         self.until_answered(1)
-        for width, height, mobile in ((320, 568, True), (390, 844, True), (1280, 800, False), (740, 360, True)):
+        for width, height, mobile in ((320, 568, True), (360, 740, True), (390, 844, True), (1280, 800, False), (740, 360, True)):
             self.b.size(width, height, mobile)
             out = self.b.js("[document.documentElement.scrollWidth - innerWidth, document.documentElement.scrollHeight - innerHeight,"
                             "innerHeight - document.querySelector('#ask').getBoundingClientRect().bottom]")
@@ -225,7 +177,7 @@ class Page(unittest.TestCase):
             self.assertGreaterEqual(out[2], 0, width)
 
     def test_names_and_contrast(self):
-        self.b.js("document.querySelector('#settings').open = true")
+        self.b.js("document.querySelector('#settings').open = true, document.querySelector('#settings details').open = true")
         roles = {"button", "textbox", "spinbutton", "radio"}
         nodes = [n for n in self.b.call("Accessibility.getFullAXTree")["nodes"] if n.get("role", {}).get("value") in roles]
         self.assertGreaterEqual({n["role"]["value"] for n in nodes}, roles)

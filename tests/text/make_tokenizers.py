@@ -174,7 +174,8 @@ def strings(seed, n, words):
 
 
 class Params(ctypes.Structure):
-    _fields_ = [('path', ctypes.c_char_p), ('vocab_only', ctypes.c_bool), ('more', ctypes.c_char * 256)]
+    _fields_ = [('path', ctypes.c_char_p), ('shape', ctypes.c_char_p), ('type', ctypes.c_char_p), ('layers', ctypes.c_uint32), ('vocab_only', ctypes.c_bool),
+                ('reserved', ctypes.c_uint64 * 8)]
 
 
 class Weft:
@@ -183,7 +184,7 @@ class Weft:
     def __init__(self, lib, folder):
         self.lib = lib
         self.model = ctypes.c_void_p()
-        params = Params(folder.encode(), True)
+        params = Params(path=folder.encode(), vocab_only=True)
         if lib.weft_model_open(ctypes.byref(params), ctypes.byref(self.model)):
             lib.weft_last_error.restype = ctypes.c_char_p
             raise RuntimeError(lib.weft_last_error().decode())

@@ -133,7 +133,7 @@ static void test_engine(void **state)
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
     struct weft_engine_params p = {.device = "null", .context = 64, .attention_windows = path};
-    assert_int_equal(weft_model_open(&(struct weft_model_params){0}, &m), WEFT_OK);
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
     write_first_layer(m);
     if (weft_engine_open(m, &p, &e)) fail_msg("%s", weft_last_error());
     for (size_t i = 0; i < e->graph.n_nodes; i++)

@@ -7,15 +7,16 @@
 #include <sys/wait.h>
 
 #include "base/file.h"
+#include "verify/bind.h"
 
 static const char body[] = "what a driver would call a binary";
 static char dir[300];
-static cl_key key;
+static wf_cache_key key;
 
-static cl_key key_named(const char *options)
+static wf_cache_key key_named(const char *options)
 {
     struct weft_device_info info = {.name = "device", .platform = "platform", .driver = "1"};
-    cl_key k = wf_cl_key(&info, "source", options);
+    wf_cache_key k = wf_cl_key(&info, "source", options);
     assert_non_null(k.text);
     return k;
 }
@@ -25,7 +26,7 @@ static int set_up(void **state)
     (void)state;
     snprintf(dir, sizeof dir, "%s/cl", fresh_cache());
     key = key_named("-D A");
-    wf_cl_cache_put(dir, &key, body, sizeof body);
+    wf_cache_put(dir, &key, body, sizeof body);
     return 0;
 }
 
@@ -38,12 +39,12 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void path_of(const cl_key *k, char *buf, size_t cap)
+static void path_of(const wf_cache_key *k, char *buf, size_t cap)
 {
     snprintf(buf, cap, "%s/%s.bin", dir, k->name);
 }
 
-static bool there(const cl_key *k)
+static bool there(const wf_cache_key *k)
 {
     char path[400];
     path_of(k, path, sizeof path);
@@ -90,14 +91,14 @@ static void rewrite(const char *data, size_t n)
 static void assert_refused(void)
 {
     size_t n;
-    assert_null(wf_cl_cache_get(dir, &key, &n));
+    assert_null(wf_cache_get(dir, &key, &n));
     assert_false(there(&key));
 }
 
 static void round_trip(void **state)
 {
     size_t n = 0;
-    void *got = wf_cl_cache_get(dir, &key, &n);
+    void *got = wf_cache_get(dir, &key, &n);
     (void)state;
     assert_non_null(got);
     assert_int_equal(n, sizeof body);
@@ -108,7 +109,7 @@ static void round_trip(void **state)
 static void keys_differ(void **state)
 {
     struct weft_device_info a = {.name = "a"}, b = {.name = "a", .driver = "2"};
-    cl_key ka = wf_cl_key(&a, "s", "o"), kb = wf_cl_key(&b, "s", "o"), kc = wf_cl_key(&a, "s", "p"),
+    wf_cache_key ka = wf_cl_key(&a, "s", "o"), kb = wf_cl_key(&b, "s", "o"), kc = wf_cl_key(&a, "s", "p"),
            kd = wf_cl_key(&a, "t", "o");
     (void)state;
     assert_string_not_equal(ka.name, kb.name);
@@ -160,11 +161,11 @@ static void foreign(void **state)
     char from[400], to[400];
     size_t n;
     (void)state;
-    cl_key other = key_named("-D B");
+    wf_cache_key other = key_named("-D B");
     path_of(&key, from, sizeof from);
     path_of(&other, to, sizeof to);
     assert_int_equal(rename(from, to), 0);
-    assert_null(wf_cl_cache_get(dir, &other, &n));
+    assert_null(wf_cache_get(dir, &other, &n));
     assert_false(there(&other));
     free(other.text);
 }
@@ -198,7 +199,7 @@ static void canary_of_the_dead(void **state)
     waitpid(pid, NULL, 0);
     assert_false(wf_cl_canary_arm(dir, &key));
     assert_false(there(&key));
-    wf_cl_cache_put(dir, &key, body, sizeof body);
+    wf_cache_put(dir, &key, body, sizeof body);
     assert_true(wf_cl_canary_arm(dir, &key)); /* its canary went with the entry */
     wf_cl_canary_clear(dir, &key);
 }
@@ -208,20 +209,20 @@ static void unfinished(void **state)
 {
     int status;
     (void)state;
-    cl_key other = key_named("-D B");
+    wf_cache_key other = key_named("-D B");
     pid_t pid = fork();
     if (pid == 0) {
         signal(SIGXFSZ, SIG_DFL); /* drivers catch it */
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){16, 16}); /* one byte more ends it */
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-        wf_cl_cache_put(dir, &other, body, sizeof body);
+        wf_cache_put(dir, &other, body, sizeof body);
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(files(), 2);
     assert_false(there(&other));
-    wf_cl_cache_put(dir, &other, body, sizeof body);
+    wf_cache_put(dir, &other, body, sizeof body);
     assert_int_equal(files(), 2);
     assert_true(there(&key) && there(&other));
     free(other.text);
@@ -231,8 +232,8 @@ static void no_folder(void **state)
 {
     size_t n;
     (void)state;
-    assert_null(wf_cl_cache_get("/proc/no/such", &key, &n));
-    wf_cl_cache_put("/proc/no/such", &key, body, sizeof body);
+    assert_null(wf_cache_get("/proc/no/such", &key, &n));
+    wf_cache_put("/proc/no/such", &key, body, sizeof body);
     assert_false(wf_cl_canary_arm("/proc/no/such", &key));
 }
 
@@ -265,12 +266,12 @@ static void refill(const char *file)
     uint64_t key_size;
     assert_int_equal(wf_read_file(file, 1 << 28, &data, &n), WEFT_OK);
     memcpy(&key_size, data + 8, sizeof key_size);
-    cl_key k = {.text = data + header};
+    wf_cache_key k = {.text = data + header};
     snprintf(k.name, sizeof k.name, "%.32s", slash + 1);
     snprintf(folder, sizeof folder, "%.*s", (int)(slash - file), file);
     data[header + key_size] = 0; /* ends the key; the binary behind it is not needed */
-    wf_cl_cache_put(folder, &k, body, sizeof body);
-    void *got = wf_cl_cache_get(folder, &k, &n);
+    wf_cache_put(folder, &k, body, sizeof body);
+    void *got = wf_cache_get(folder, &k, &n);
     assert_non_null(got);
     free(got);
     free(data);
@@ -297,6 +298,34 @@ static void device_survives_bad_entries(void **state)
     forget_cache(cache);
 }
 
+/* The self-test of the small call's kernel, as a start does it; returns how many were run and sets how many had been passed before. */
+static unsigned tests_of_a_start(unsigned *before)
+{
+    wf_dev *dev;
+    wf_binding binding;
+    struct weft_device_info info;
+    assert_true(wf_backend_cl.list(&info, 1) > 0);
+    if (wf_dev_open(info.id, &(wf_open_params){.tier = WF_TIER_MATRIX, .tuned = "none"}, &dev)) fail_msg("%s", wf_error());
+    bench b = bench_new((cl_dev *)dev);
+    wf_call c = small_call(&b);
+    if (wf_bind(dev, &c, &binding)) fail_msg("%s", wf_error());
+    unsigned tested = dev->kernel_work.tested;
+    *before = dev->kernel_work.tested_before;
+    bench_free(&b);
+    wf_dev_close(dev);
+    return tested;
+}
+
+static void passed_self_tests_are_kept(void **state)
+{
+    unsigned before;
+    (void)state;
+    const char *cache = fresh_cache();
+    assert_true(tests_of_a_start(&before) == 1 && before == 0);
+    assert_true(tests_of_a_start(&before) == 0 && before == 1);
+    forget_cache(cache);
+}
+
 int main(int argc, char **argv)
 {
     self = argv[0];
@@ -305,7 +334,7 @@ int main(int argc, char **argv)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
         T(round_trip), T(keys_differ), T(truncated), T(longer), T(flipped), T(foreign),
         T(canary_of_the_living), T(canary_of_the_dead), T(unfinished), T(no_folder),
-        cmocka_unit_test(device_survives_bad_entries),
+        cmocka_unit_test(device_survives_bad_entries), cmocka_unit_test(passed_self_tests_are_kept),
     };
     need_device();
     return cmocka_run_group_tests(tests, NULL, NULL);

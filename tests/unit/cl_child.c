@@ -59,6 +59,26 @@ static void hangs(void **state)
     assert_true(wf_now_ns() - start < 60000000000u);
 }
 
+static bool after_a_moment(void *user)
+{
+    return wf_now_ns() > *(uint64_t *)user;
+}
+
+/* Who opens a device need not wait for its compiler. */
+static void hangs_until_stopped(void **state)
+{
+    cl_dev *d;
+    uint64_t start = wf_now_ns(), moment = start + 300000000u;
+    (void)state;
+    wf_stop_by(after_a_moment, &moment);
+    weft_status st = build_with("exec sleep 600", (wf_open_params){0}, &d);
+    wf_stop_by(NULL, NULL);
+    assert_int_equal(st, WEFT_ERR_CANCELLED);
+    assert_int_equal(d->child.pid, 0);
+    assert_true(wf_now_ns() - start < 30000000000u); /* of 60 s */
+    shut(d);
+}
+
 static void talks_nonsense(void **state)
 {
     (void)state;
@@ -115,7 +135,7 @@ static void compiler_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends),       cmocka_unit_test(crashes),    cmocka_unit_test(hangs),
+        cmocka_unit_test(ends),       cmocka_unit_test(crashes),    cmocka_unit_test(hangs), cmocka_unit_test(hangs_until_stopped),
         cmocka_unit_test(talks_nonsense), cmocka_unit_test(is_missing), cmocka_unit_test(works),
         cmocka_unit_test(compiler_error),
     };

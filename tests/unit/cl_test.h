@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cl/cl.h"
+#include "support/fresh_cache.h"
 #include "support/skip.h"
 
 /* Ends the test program as skipped when there is no OpenCL device. */
@@ -41,25 +42,6 @@ static inline int best_of(cl_dev *d, const wf_call *c)
 {
     wf_candidate_kernel k;
     return wf_cl_rank(&d->base, c, NULL, &k, 1) ? k.variant : -1;
-}
-
-/* A fresh folder for kernel binaries, below the test's working directory. */
-static inline const char *fresh_cache(void)
-{
-    static char dir[256];
-    char cwd[200];
-    assert_non_null(getcwd(cwd, sizeof cwd));
-    snprintf(dir, sizeof dir, "%s/cache-XXXXXX", cwd);
-    assert_non_null(mkdtemp(dir));
-    setenv("XDG_CACHE_HOME", dir, 1);
-    return dir;
-}
-
-static inline void forget_cache(const char *dir)
-{
-    char cmd[300];
-    snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
-    assert_int_equal(system(cmd), 0);
 }
 
 /* Storage for the call below: two buffers, a queue and an event. */

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory_left.h"
 #include "cpu/cpu.h"
 
 #define HUGE_PAGE ((size_t)2 << 20)
@@ -120,7 +121,7 @@ static uint64_t left(const char *groups)
 {
     char text[200];
     snprintf(text, sizeof text, "%s", groups);
-    return wf_cpu_group_left(root, text);
+    return wf_group_left(root, text);
 }
 
 static void the_least_of_all_groups_counts(void **state)

@@ -303,7 +303,7 @@ static void test_shares(void **state)
     wf_buf *b = buf_of(dev, CHUNKS * 4);
     wf_call c = {.out[0] = view_of(b, 0, 1, CHUNKS)};
     wf_cpu_team *t;
-    assert_int_equal(wf_cpu_team_create(3, &t), WEFT_OK);
+    assert_int_equal(wf_cpu_team_create(3, NULL, &t), WEFT_OK);
     assert_int_equal(wf_cpu_team_run(t, count, &c, 3, (wf_cpu_scratch_size){0}), WEFT_OK);
     for (int i = 0; i < CHUNKS; i++) assert_int_equal(((uint32_t *)b->host)[i], 1);
     wf_cpu_team_destroy(t);
@@ -345,7 +345,7 @@ static void test_late_attention(void **state)
                  .out = {VIEW(out, WF_F32)},
                  .p = {.n_head = 1, .n_kv_head = 1, .head_dim = DIM, .page_tokens = 1, .scale = 1}};
 #undef VIEW
-    assert_int_equal(wf_cpu_team_create(2, &t), WEFT_OK);
+    assert_int_equal(wf_cpu_team_create(2, NULL, &t), WEFT_OK);
     assert_int_equal(wf_cpu_team_run(t, late_attention, &c, 2, wf_cpu_attention_scratch_c(&c)), WEFT_OK);
     for (int i = 0; i < ROWS; i++)
         for (int d = 0; d < DIM; d++) assert_true(m.out[i][d] == (float)i);

@@ -1,6 +1,7 @@
 /* engine: requests from several threads, cancelling, freeing, limits and failures, through the public API.
  * Runs on the null device, which computes nothing and fails on demand, and on the CPU's own kernels; no
  * library code besides, so it is also the program that the thread sanitizer watches. */
+#include <weft/debug.h>
 #include <weft/tune.h>
 #include <weft/weft.h>
 
@@ -11,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include <semaphore.h>
@@ -18,14 +21,14 @@
 #include "dev/null.h"
 
 #define THREADS 2
-#define FORCE "gemm=ref,attention=ref" /* no library under the sanitizer */
+static const struct weft_debug plain = {.force = "gemm=ref,attention=ref"}; /* no library under the sanitizer */
 
 static struct weft_model *model;
 
 static struct weft_engine *open_engine(const char *device, uint32_t n_seqs)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32};
+    struct weft_engine_params p = {.device = device, .n_seqs = n_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -133,7 +136,7 @@ static void run_tight(uint32_t nano_batches, const tally *spacious)
     tally tight[8] = {{0}};
     struct weft_engine *e = NULL;
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32, .nano_batches = nano_batches};
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32, .nano_batches = nano_batches};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     for (int i = 0; i < 60; i++) assert_int_equal(weft_submit(e, &quick, NULL), WEFT_OK); /* so that all seem to be short */
@@ -183,7 +186,7 @@ static void write_windows(const char *path, int sink, int window, int last)
 static uint32_t answer_within(const char *windows, uint32_t page, uint32_t n_seqs, uint32_t kv_seqs, tally *t, struct weft_stats *stats)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_seqs = kv_seqs, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32,
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .kv_seqs = kv_seqs, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32,
                                    .page_tokens = page, .attention_windows = windows};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
@@ -269,7 +272,7 @@ static void wait_at_gate(void *user, const struct weft_event *ev)
 static struct weft_engine *open_tight(const char *device)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .force = FORCE, .max_batched_tokens = 32, .nano_batches = 2};
+    struct weft_engine_params p = {.device = device, .n_seqs = 8, .kv_seqs = 1, .context = 128, .threads = 2, .debug = &plain, .max_batched_tokens = 32, .nano_batches = 2};
     struct weft_request_params quick = {.prompt = "The sun was", .max_tokens = 1, .ignore_eos = true};
     if (weft_engine_open(model, &p, &e)) return NULL;
     sem_init(&gate, 0, 0);
@@ -382,18 +385,31 @@ static void test_lost_while_swapping(void **state)
     assert_true(failed_with_swaps > 0);
 }
 
+static void keep_line(void *user, enum weft_log_level level, const char *line)
+{
+    (void)level;
+    snprintf(user, 256, "%s", line);
+}
+
 static void test_kv_memory(void **state)
 {
     (void)state;
     struct weft_engine *e = NULL;
     struct weft_stats stats;
-    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .context = 128, .force = FORCE, .kv_memory = 1000};
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = 8, .context = 128, .debug = &plain, .kv_memory = 1000};
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
     assert_non_null(strstr(weft_last_error(), "context"));
     p.kv_memory = 1 << 20;
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
     weft_engine_stats(e, &stats);
     assert_true(stats.kv_bytes <= 1 << 20 && stats.kv_bytes > 900 << 10);
+    weft_engine_close(e);
+    p.kv_memory = 100ull << 30; /* more than its sequences can use: said, and by the library's own name */
+    char line[256] = "";
+    weft_log_to(keep_line, line, WEFT_LOG_WARN);
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
+    assert_non_null(strstr(line, "weft_engine_params.kv_memory: 102400 MiB asked for, 2 MiB taken: "));
     weft_engine_close(e);
     p.policy = "best";
     assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_ARG);
@@ -564,7 +580,7 @@ static void test_bad_engines(void **state)
 {
     (void)state;
     const struct weft_engine_params bad[] = {{.device = "no such device"}, {.device = "opencl:99.0"}, {.tier = "warp"}, {.page_tokens = 1u << 30},
-                                             {.max_batched_tokens = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .max_alloc = 1000}};
+                                             {.max_batched_tokens = 1u << 30}, {.device = "cpu", .plan = "/nonexistent"}, {.device = "cpu", .debug = &(struct weft_debug){.max_alloc = 1000}}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_engine *e = NULL;
         if (weft_engine_open(model, &bad[i], &e) == WEFT_OK) fail_msg("engine %zu opened", i);
@@ -572,11 +588,29 @@ static void test_bad_engines(void **state)
     }
 }
 
+/* An engine too large for any machine is refused before tables are made that grow with its context, gigabytes in minutes. */
+static void test_refused_at_once(void **state)
+{
+    (void)state;
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "cpu", .context = 1u << 24, .n_seqs = 1024};
+    struct rusage before, after;
+    struct timespec t0, t1;
+    getrusage(RUSAGE_SELF, &before);
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_ERR_NOMEM);
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    getrusage(RUSAGE_SELF, &after);
+    assert_non_null(strstr(weft_last_error(), "tables of positions and pages"));
+    assert_true((double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9 < 1);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 100 << 10); /* KiB */
+}
+
 static int setup(void **state)
 {
     (void)state;
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
-    return weft_model_open(&(struct weft_model_params){0}, &model);
+    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
 }
 
 static int teardown(void **state)
@@ -592,7 +626,7 @@ int main(void)
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_preemption), cmocka_unit_test(test_passed_pages), cmocka_unit_test(test_needed_pages),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_refused_at_once), cmocka_unit_test(test_preemption), cmocka_unit_test(test_passed_pages), cmocka_unit_test(test_needed_pages),
         cmocka_unit_test(test_preemption_with_cancels),
         cmocka_unit_test(test_half_leave_while_swapping), cmocka_unit_test(test_lost_while_swapping), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };

@@ -394,7 +394,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(lengths_are_predicted_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recomputed_rows_are_counted, set_up, tear_down), cmocka_unit_test_setup_teardown(lost_device, set_up, tear_down),
     };
-    if (weft_model_open(&(struct weft_model_params){0}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
+    if (weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model)) return fprintf(stderr, "%s\n", weft_last_error()), 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     weft_model_close(model);
     return failed;

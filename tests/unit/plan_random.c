@@ -17,11 +17,21 @@ static rows rows_touched(const wf_value *v, const wf_node *node, rows of, const 
     return (rows){0, UINT32_MAX};
 }
 
+static uint32_t end_of(const wf_graph *g, const wf_plan *p, int32_t v)
+{
+    return p->offset_of[v] + (uint32_t)wf_dtype_bytes(g->values[v].dtype, g->values[v].cols);
+}
+
+static bool share_columns(const wf_graph *g, const wf_plan *p, int32_t a, int32_t b)
+{
+    return p->buffer_of[a] == p->buffer_of[b] && p->offset_of[a] < end_of(g, p, b) && p->offset_of[b] < end_of(g, p, a);
+}
+
 static bool same_place(const wf_graph *g, const wf_plan *p, int32_t a, int32_t b)
 {
     const wf_value *x = &g->values[a], *y = &g->values[b];
     if (x->kind == WF_VALUE_WEIGHT || x->kind != y->kind) return false;
-    return x->kind == WF_VALUE_ACT ? p->buffer_of[a] == p->buffer_of[b] : x->id == y->id;
+    return x->kind == WF_VALUE_ACT ? share_columns(g, p, a, b) : x->id == y->id;
 }
 
 static int32_t operand(const wf_node *n, int i)
@@ -102,11 +112,19 @@ static void check_order(const wf_graph *g, const wf_plan *p, const batch *b, con
         }
 }
 
-/* What is read is what was written last into that row of that buffer. */
+/* A row of v is written: other values that share its columns are gone. */
+static void overwrite(const wf_graph *g, const wf_plan *p, bool there[][128], int32_t v, uint32_t row)
+{
+    for (int32_t o = 0; o < (int32_t)g->n_values; o++)
+        if (g->values[o].kind == WF_VALUE_ACT && share_columns(g, p, v, o)) there[o][row] = o == v;
+}
+
+/* What is read is what was written last into those columns of that row. */
 static void check_values(const wf_graph *g, const wf_plan *p, const batch *b, const step *s)
 {
-    static int32_t owner[64][128];
-    memset(owner, -1, sizeof owner);
+    static bool there[128][128]; /* by value and row */
+    assert_true(g->n_values <= 128);
+    memset(there, 0, sizeof there);
     for (size_t i = 0; i < p->n_nanos; i++) {
         const wf_node *node = &g->nodes[p->nanos[i].node];
         rows own = rows_of_nano(g, &p->nanos[i], b);
@@ -116,9 +134,8 @@ static void check_values(const wf_graph *g, const wf_plan *p, const batch *b, co
             rows r = rows_touched(&g->values[v], node, own, b, k >= WF_MAX_IN);
             if (r.end == UINT32_MAX) r.end = g->values[v].rows == WF_ROWS_LOGITS ? b->logits : b->tokens;
             for (uint32_t row = r.first; row < r.end; row++) {
-                int32_t *at = &owner[p->buffer_of[v]][row];
-                if (k >= WF_MAX_IN) *at = v;
-                else if (*at != v) fail_msg("row %u of value %d is not there when %s reads it (%u tokens, %u decodes)", row, v, node->name, b->tokens, b->decodes);
+                if (k >= WF_MAX_IN) overwrite(g, p, there, v, row);
+                else if (!there[v][row]) fail_msg("row %u of value %d is not there when %s reads it (%u tokens, %u decodes)", row, v, node->name, b->tokens, b->decodes);
             }
         }
     }

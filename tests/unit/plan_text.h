@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-static weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
+static inline weft_status load_from(const wf_graph *g, const char *text, wf_plans *p)
 {
     char path[] = "/tmp/weft-plan-XXXXXX";
     FILE *f = fdopen(mkstemp(path), "w");

@@ -54,7 +54,7 @@ static rows rows_of_node(const wf_node *n, const batch *b)
     }
 }
 
-static rows rows_of_nano(const wf_graph *g, const wf_nano *n, const batch *b)
+static inline rows rows_of_nano(const wf_graph *g, const wf_nano *n, const batch *b)
 {
     const wf_node *node = &g->nodes[n->node];
     rows all = rows_of_node(node, b);

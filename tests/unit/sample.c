@@ -14,6 +14,7 @@
 #include "verify/bind.h"
 
 #define N 500
+#define WINDOW 64 /* most tokens of a repetition penalty here */
 
 static uint64_t seed, draws;
 
@@ -150,7 +151,7 @@ static void open_device(const char *name, device *d)
     static const struct {
         uint8_t dtype;
         uint32_t rows, cols;
-    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 5}, {WF_I32, 1, 2}, {WF_I32, 1, WF_PENALTY_WINDOW}, {WF_F32, WF_PENALTY_WINDOW, 3}};
+    } in[] = {{WF_F32, 1, N}, {WF_F32, 1, 3}, {WF_I32, 1, 5}, {WF_I32, 1, 2}, {WF_I32, 1, WINDOW}, {WF_F32, WINDOW, 3}};
     d->call = (wf_call){.op = WF_OP_SAMPLE, .variant = -1};
     for (size_t i = 0; i < WF_LEN(in); i++) d->call.in[i] = place(d, &at, in[i].dtype, in[i].rows, in[i].cols);
     d->call.out[WF_SAMPLE_Y] = place(d, &at, WF_I32, 1, 1);
@@ -174,9 +175,9 @@ static void put(device *d, int operand, const void *data, size_t size)
 /* A request's repetition penalty becomes logit adjustments, each token of the window once. */
 static int32_t on_device(device *d, const struct weft_sampling *s, const float *x, const int32_t *recent, uint32_t n, uint64_t position)
 {
-    float params[3] = {s->temperature, s->top_p, s->min_p}, adjust[WF_PENALTY_WINDOW][3];
+    float params[3] = {s->temperature, s->top_p, s->min_p}, adjust[WINDOW][3];
     int32_t key[5] = {s->top_k, (int32_t)s->seed, (int32_t)(s->seed >> 32), (int32_t)position, (int32_t)(position >> 32)};
-    int32_t indptr[2] = {0}, ids[WF_PENALTY_WINDOW] = {0}, id = -1;
+    int32_t indptr[2] = {0}, ids[WINDOW] = {0}, id = -1;
     for (uint32_t i = 0; i < n; i++) {
         bool seen = false;
         for (uint32_t j = 0; j < i; j++) seen |= recent[j] == recent[i];
@@ -198,17 +199,19 @@ static void compare_on(const char *name)
     device d = {0};
     float x[N], z[N];
     wf_token_logit scratch[2 * N], more[N];
-    int32_t recent[WF_PENALTY_WINDOW], want = -1;
+    int32_t recent[WINDOW], want = -1;
     int unclear = 0;
     open_device(name, &d);
     for (int i = 0; i < 300; i++) {
         wf_sampling_params params = random_params();
         struct weft_sampling s = {params.temperature, params.top_k, params.top_p, params.min_p, below(2) ? 1 + (float)below(8) / 8 : 0, params.seed};
-        uint32_t n = below(WF_PENALTY_WINDOW + 1);
+        uint32_t n = below(WINDOW + 1);
         double margin = 1;
         random_logits(x);
         for (uint32_t k = 0; k < n; k++) recent[k] = (int32_t)below(20);
-        assert_int_equal(wf_sample(&s, NULL, x, N, recent, n, params.counter, scratch, &want), WEFT_OK);
+        wf_seen seen[N] = {0};
+        for (uint32_t k = 0; k < n; k++) seen[recent[k]].recent++;
+        assert_int_equal(wf_sample(&s, &(wf_logits_processors){.seen = seen}, x, N, params.counter, scratch, &want), WEFT_OK);
         if (s.temperature > 0) memcpy(z, scratch + N, sizeof z), wf_sample_row(&params, z, N, more, &margin);
         int32_t got = on_device(&d, &s, x, recent, n, params.counter);
         unclear += margin < 2e-5;
@@ -243,7 +246,7 @@ static void test_not_finite(void **state)
     int32_t id = 0;
     x[7] = NAN;
     for (int hot = 0; hot < 2; hot++) {
-        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, NULL, x, N, NULL, 0, 1, scratch, &id), WEFT_ERR_NOT_FINITE);
+        assert_int_equal(wf_sample(&(struct weft_sampling){.temperature = (float)hot}, NULL, x, N, 1, scratch, &id), WEFT_ERR_NOT_FINITE);
         assert_non_null(strstr(wf_error(), "token 7"));
     }
     assert_int_equal(wf_sample_chosen(-8, &id), WEFT_ERR_NOT_FINITE);
@@ -256,22 +259,34 @@ static void test_not_finite(void **state)
  * and frequency are subtracted after it, for tokens of the answer alone. Powers of two: every value is exact. */
 static void test_penalties(void **state)
 {
-    enum { PROMPT = 1, ONCE = 2, THRICE = 6 }; /* as wf_logits_processors.seen counts */
-    static const uint32_t seen[8] = {0, PROMPT, PROMPT, ONCE, ONCE, THRICE, THRICE | PROMPT, 0};
+    static wf_seen seen[8] = {{0, 0}, {1, 0}, {2, 0}, {1, 1}, {1, 1}, {3, 3}, {4, 3}, {0, 0}};
     static const float logits[8] = {2, 2, -2, 2, -2, 4, -4, -8};
     static const float want[8] = {2, 1, -4, 1 - 0.75f, -4 - 0.75f, 2 - 0.5f - 3 * 0.25f, -8 - 0.5f - 3 * 0.25f, -8};
-    const struct weft_sampling p = {.repeat_all = true, .repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
-    wf_logits_processors a = {.seen = (uint32_t *)seen};
+    const struct weft_sampling p = {.repeat_penalty = 2, .presence_penalty = 0.5f, .frequency_penalty = 0.25f};
+    wf_logits_processors a = {.seen = seen};
     wf_token_logit c[8];
     (void)state;
     for (int32_t i = 0; i < 8; i++) c[i] = (wf_token_logit){logits[i], i};
     wf_logits_processors_apply(&a, &p, c, 8);
     for (int i = 0; i < 8; i++) assert_true(c[i].logit == want[i]);
-    uint32_t counts[3] = {0};
-    a.seen = counts;
-    for (int i = 0; i < 3; i++) wf_logits_processors_add_token(&a, 1);
-    assert_int_equal(counts[1], THRICE);
-    assert_int_equal(counts[0] + counts[2], 0);
+}
+
+/* Tokens leave the window of the repetition penalty, and stay generated. */
+static void test_penalty_window(void **state)
+{
+    static const int32_t tokens[6] = {0, 1, 1, 2, 1, 3}; /* three of them the prompt */
+    static const struct { uint32_t window; wf_seen want[4]; } rows[] = {
+        {UINT32_MAX, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {6, {{1, 0}, {3, 1}, {1, 1}, {1, 1}}}, {5, {{0, 0}, {3, 1}, {1, 1}, {1, 1}}},
+        {3, {{0, 0}, {1, 1}, {1, 1}, {1, 1}}}, {1, {{0, 0}, {0, 1}, {0, 1}, {1, 1}}},
+    };
+    (void)state;
+    for (size_t k = 0; k < WF_LEN(rows); k++) {
+        wf_seen seen[4] = {0};
+        wf_logits_processors a = {.seen = seen, .window = rows[k].window};
+        for (size_t i = 3 - WF_MIN(3, a.window); i < 3; i++) seen[tokens[i]].recent++;
+        for (size_t n = 4; n <= 6; n++) wf_logits_processors_add_token(&a, tokens, n);
+        assert_memory_equal(seen, rows[k].want, sizeof seen);
+    }
 }
 
 int main(void)
@@ -279,6 +294,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox), cmocka_unit_test(test_rule),   cmocka_unit_test(test_frequencies),
         cmocka_unit_test(test_cpu),    cmocka_unit_test(test_opencl), cmocka_unit_test(test_not_finite), cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_penalty_window),
     };
     seed = wf_now_ns();
     weft_log_to(NULL, NULL, WEFT_LOG_ERROR);

@@ -144,6 +144,29 @@ static void test_dense_batch_is_full(void **state)
     run_out(&w);
 }
 
+/* While a sequence is alone its prompt comes in pieces of at most that many tokens, and whole once another one is there. */
+static void test_alone(void **state)
+{
+    (void)state;
+    static const enum wf_policy policies[] = {WF_POLICY_NANOFLOW, WF_POLICY_SARATHI, WF_POLICY_ORCA};
+    for (size_t i = 0; i < WF_LEN(policies); i++) {
+        world w;
+        open_world(&w, &roomy, policies[i], 8, 0);
+        uint32_t piece = policies[i] == WF_POLICY_ORCA ? 30 : 8; /* which cuts no prompts */
+        w.s.alone = 8;
+        add(&w, 30, 4, 0, 0);
+        step(&w);
+        assert_int_equal(w.b.n_tokens, piece);
+        run_out(&w);
+        open_world(&w, &roomy, policies[i], 8, 0);
+        w.s.alone = 8;
+        for (int n = 0; n < 2; n++) add(&w, 30, 4, 1000 * n, 0);
+        step(&w);
+        assert_in_range(w.b.n_tokens, 24, roomy.step_tokens); /* whole tiles */
+        run_out(&w);
+    }
+}
+
 static void test_orca_takes_prompts_whole(void **state)
 {
     (void)state;
@@ -318,9 +341,9 @@ static void test_unified_pool_compared(void **state)
     wf_limits apart = {.step_tokens = 64, .logit_rows = 20, .seqs = 20, .seq_pages = LONGEST / PAGE, .pages = 120};
     const wf_limits one = sharing(apart, 60, 90);
     outcome a = answer_all(&apart), b = answer_all(&one);
-    uint64_t kept = apart.pages * one.pool.page + wf_unified_pool_step_bytes(&one.pool, apart.step_tokens, apart.logit_rows);
+    uint64_t kept = apart.pages * one.pool.parts->page + wf_pool_part_step_bytes(one.pool.parts, apart.step_tokens, apart.logit_rows);
     printf("%llu bytes apart: %u sequences, %d steps; in one space: %u, %d\n", (unsigned long long)kept, a.running, a.steps, b.running, b.steps);
-    assert_int_equal(one.pool.bytes, kept);
+    assert_int_equal(wf_unified_pool_bytes(&one.pool), kept);
     assert_true(b.running > a.running && b.steps < a.steps && b.bytes <= kept);
     uint32_t least = apart.pages + 1;
     for (int steps = 0; steps <= a.steps && least > apart.seq_pages; least--) {
@@ -330,7 +353,7 @@ static void test_unified_pool_compared(void **state)
         steps = answer_all(&fewer).steps;
     }
     assert_true(least < apart.pages);
-    uint64_t enough = kept - (apart.pages - least - 1) * one.pool.page; /* least were one too few */
+    uint64_t enough = kept - (apart.pages - least - 1) * one.pool.parts->page; /* least were one too few */
     printf("as fast in one space: %llu bytes, %.0f %% less\n", (unsigned long long)enough, 100.0 * (double)(kept - enough) / (double)kept);
     assert_true(100 * enough < 95 * kept);
 }
@@ -342,7 +365,8 @@ int main(void)
         cmocka_unit_test(test_host_without_memory),     cmocka_unit_test(test_unified_pool),
         cmocka_unit_test(test_unified_pool_compared),   cmocka_unit_test(test_windows),
         cmocka_unit_test(test_windows_let_more_run),
-        cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_orca_takes_prompts_whole),
+        cmocka_unit_test(test_dense_batch_is_full),     cmocka_unit_test(test_alone),
+            cmocka_unit_test(test_orca_takes_prompts_whole),
         cmocka_unit_test(test_first_come_first_served), cmocka_unit_test(test_nobody_starves),
         cmocka_unit_test(test_shared_prefix),           cmocka_unit_test(test_prediction_learns),
         cmocka_unit_test(test_prefix_is_compared_whole),

@@ -76,8 +76,9 @@ static const wf_limits starved = {.step_tokens = 24, .logit_rows = 12, .seqs = 1
 /* As an engine with memory for l's pages beside activations of row and logit_row bytes, pages being of 100. */
 static wf_limits sharing(wf_limits l, uint32_t row, uint32_t logit_row)
 {
-    l.pool = (wf_unified_pool){.page = 100, .token = row, .logit_row = logit_row};
-    l.pool.bytes = l.pages * l.pool.page + wf_unified_pool_step_bytes(&l.pool, l.step_tokens, l.logit_rows);
+    wf_pool_part all = {.page = 100, .token = row, .logit_row = logit_row};
+    all.bytes = l.pages * all.page + wf_pool_part_step_bytes(&all, l.step_tokens, l.logit_rows);
+    l.pool = (wf_unified_pool){.parts = {all}, .n = 1};
     l.pages = l.seqs * l.seq_pages;
     l.pages = wf_limits_max_pages(&l, 1);
     return l;
@@ -196,8 +197,8 @@ static void simulate_activations(world *w)
     assert_true(top <= wf_limits_pages(&w->s.limits, rows, w->s.n_running));
     assert_int_equal(top, wf_pages_high_water(&w->s.pages));
     for (uint32_t i = left * PAGE; i < w->s.limits.pages * PAGE; i++) w->torn += w->kv[i] && w->kv[i] != TORN, w->kv[i] = TORN;
-    const wf_unified_pool *s = &w->s.limits.pool;
-    w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_unified_pool_step_bytes(s, w->b.n_tokens, w->b.n_logits));
+    const wf_pool_part *s = w->s.limits.pool.parts;
+    w->most_bytes = WF_MAX(w->most_bytes, top * s->page + wf_pool_part_step_bytes(s, w->b.n_tokens, w->b.n_logits));
     w->most_running = WF_MAX(w->most_running, w->s.n_running);
     w->most_used = WF_MAX(w->most_used, wf_pages_in_use(&w->s.pages));
     for (const wf_seq *q = w->s.running; q; q = q->next) w->most_held = WF_MAX(w->most_held, wf_seq_held(q, q->n_pages));

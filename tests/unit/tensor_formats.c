@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "tensor/tensor.h"
+#include "tensor/numbers.h"
 
 #include <float.h>
 #include <math.h>
@@ -80,6 +80,7 @@ static void table(void **state)
     (void)state;
     for (int t = 0; t < WF_N_DTYPES; t++) {
         uint32_t block, bytes;
+        if (wf_dtypes[t].ggml == WF_NO_GGML) continue;
         assert_int_equal(wf_dtype_of_ggml(wf_dtypes[t].ggml), t);
         assert_string_equal(wf_ggml_type_name(wf_dtypes[t].ggml), wf_dtypes[t].name);
         assert_true(wf_ggml_type_size(wf_dtypes[t].ggml, &block, &bytes));
@@ -163,7 +164,7 @@ static void known_values(void **state)
         met[t] = true;
     }
     for (int t = 0; t < WF_N_WEIGHT_DTYPES; t++)
-        if (wf_dtypes[t].block > 1 && !met[t]) fail_msg("no known values of %s", wf_dtypes[t].name);
+        if (wf_dtypes[t].block > 1 && !met[t] && wf_dtypes[t].ggml != WF_NO_GGML) fail_msg("no known values of %s", wf_dtypes[t].name);
 }
 
 /* Weights of very different size from block to block, and both signs as the largest. */
@@ -189,7 +190,7 @@ static const struct bounds {
 static size_t group_of(enum wf_dtype t)
 {
     switch (t) {
-    case WF_Q2_K: case WF_Q3_K: case WF_Q6_K: case WF_IQ2_XS: case WF_IQ2_S: return 16;
+    case WF_Q2_K: case WF_Q3_K: case WF_Q6_K: case WF_K6: case WF_IQ2_XS: case WF_IQ2_S: return 16;
     default: return WF_MIN(wf_dtypes[t].block, 32u);
     }
 }
@@ -240,6 +241,38 @@ static void round_trip(void **state)
     free(b);
 }
 
+/* K6 says of each weight exactly what its format's numbers say once its scales are F16, and what the format says within that rounding. */
+static void k6_holds_others(void **state)
+{
+    (void)state;
+    enum { N = 256 * 64 };
+    float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    uint8_t *b = malloc(N * 4), *k6 = malloc(N);
+    uint32_t held = 0;
+    for (int t = 0; t < WF_N_WEIGHT_DTYPES; t++) {
+        const wf_numbers *f = wf_numbers_of(t);
+        if (!wf_k6_holds(t)) continue;
+        held++;
+        for (size_t i = 0; i < N; i++) x[i] = (float)(2 * wf_random_unit(2, i) - 1);
+        wf_dtypes[t].encode(x, b, N);
+        wf_dtypes[t].decode(b, x, N);
+        wf_k6_from(t, b, k6, N);
+        wf_decode_k6(k6, y, N);
+        for (size_t k = 0; k < N; k += 64) {
+            wf_numbers64 w;
+            f->take(b, (uint32_t)k, &w);
+            for (size_t i = 0; i < 64; i++) {
+                float scale = wf_half_to_float(w.scale[i / f->group]), min = f->min ? wf_half_to_float(w.min[i / f->group]) : 0;
+                if (y[k + i] != scale * ((float)w.q[i] - f->zero) + min) fail_msg("%s: weight %zu is %a", wf_dtypes[t].name, k + i, y[k + i]);
+                assert_true(fabsf(y[k + i] - x[k + i]) <= bounds[WF_K6].group * (fabsf(scale) * 63 + fabsf(min)));
+            }
+        }
+    }
+    assert_int_equal(held, 7);
+    assert_false(wf_k6_holds(WF_Q8_0) || wf_k6_holds(WF_F16) || wf_k6_holds(WF_K6));
+    free(x), free(y), free(b), free(k6);
+}
+
 static void odd_values(void **state)
 {
     (void)state;
@@ -276,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(half),       cmocka_unit_test(bf16),         cmocka_unit_test(table),
         cmocka_unit_test(all_types),  cmocka_unit_test(known_values), cmocka_unit_test(round_trip),
+        cmocka_unit_test(k6_holds_others),
         cmocka_unit_test(odd_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

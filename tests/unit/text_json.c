@@ -215,11 +215,59 @@ static void slow_pattern(void **state)
     wf_tokenizer_destroy(t);
 }
 
+/* Added tokens that are looked for in normalised text come after those that are not, however long they are (tokenizers' added_vocabulary.rs). */
+static void normalised_later(void **state)
+{
+    (void)state;
+#define ADDED(normaliser) "{" normaliser "\"added_tokens\":[{\"id\":4,\"content\":\"ab\",\"normalized\":false},{\"id\":5,\"content\":\"abc\",\"normalized\":true}]," \
+                          "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"x\":3},\"merges\":[]}}"
+    static const char *const files[] = {ADDED(""), ADDED("\"normalizer\":{\"type\":\"NFC\"},")};
+    static const struct {
+        const char *text;
+        size_t n;
+        int32_t ids[5];
+    } rows[] = {{"xabcx", 4, {3, 4, 2, 3}}, {"abc", 2, {4, 2}}, {"acab", 3, {0, 2, 4}}, {"xabxabc", 5, {3, 4, 3, 4, 2}}};
+    for (size_t i = 0; i < WF_LEN(files); i++) {
+        wf_tokenizer *t;
+        if (wf_tokenizer_from_json(files[i], strlen(files[i]), &t)) fail_msg("%s", wf_error());
+        for (size_t k = 0; k < WF_LEN(rows); k++) {
+            int32_t *v;
+            size_t n;
+            assert_int_equal(wf_tokenize(t, rows[k].text, strlen(rows[k].text), 0, &v, &n), WEFT_OK);
+            if (n != rows[k].n || memcmp(v, rows[k].ids, n * sizeof *v)) fail_msg("%s: other ids: %zu, the second one %d", rows[k].text, n, v[1]);
+            free(v);
+        }
+        wf_tokenizer_destroy(t);
+    }
+}
+
+/* Steps that each double the text end in an error before they take the memory of the machine. */
+static void growing_text(void **state)
+{
+    (void)state;
+    static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"o\"},\"content\":\"oo\"}";
+    static const char cut[] = "{\"type\":\"Metaspace\",\"replacement\":\"  \",\"split\":false}";
+    for (int pre = 0; pre < 2; pre++) {
+        char json[8192];
+        int n = snprintf(json, sizeof json, "{\"%s\":{\"type\":\"Sequence\",\"%s\":[", pre ? "pre_tokenizer" : "normalizer", pre ? "pretokenizers" : "normalizers");
+        for (int i = 0; i < 60; i++) n += snprintf(json + n, sizeof json - (size_t)n, "%s%s", i ? "," : "", pre ? cut : step);
+        snprintf(json + n, sizeof json - (size_t)n, "]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"o\":0},\"merges\":[]}}");
+        wf_tokenizer *t;
+        int32_t *v;
+        size_t count;
+        if (wf_tokenizer_from_json(json, strlen(json), &t)) fail_msg("%s", wf_error());
+        assert_int_equal(wf_tokenize(t, "so so", 5, 0, &v, &count), WEFT_ERR_UNSUPPORTED);
+        assert_non_null(strstr(wf_error(), "longer than"));
+        wf_tokenizer_destroy(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids),       cmocka_unit_test(any_bytes),   cmocka_unit_test(text_back),
         cmocka_unit_test(no_forged_tokens), cmocka_unit_test(wrong_files), cmocka_unit_test(slow_pattern),
+        cmocka_unit_test(normalised_later), cmocka_unit_test(growing_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

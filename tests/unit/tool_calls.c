@@ -42,20 +42,20 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
     r->text = false;
 }
 
-static const wf_text names = {.data = (char *)"f\0get_x", .len = 8};
+static const wf_text types = {.data = (char *)"f\0s\0\0get_x\0\0", .len = sizeof "f\0s\0\0get_x\0" }; /* s of f is a string */
 
 /* In pieces that end at these places. Free it. */
-static char *read_cut(const char *kind, const char *text, size_t len, size_t a, size_t b)
+static char *read_cut(const char *kind, bool cut, const char *text, size_t len, size_t a, size_t b)
 {
     result r = {0};
-    wf_call_out out = {on_text, on_call, &r};
+    wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
     const wf_call_kind *k = wf_call_kind_named(kind);
     assert_non_null(k);
-    wf_calls *c = wf_calls_new(k, &names);
+    wf_calls *c = wf_calls_new(k, &types);
     assert_non_null(c);
     wf_text_add(&r.line, "", 0);
     assert_true(wf_calls_feed(c, text, a, &out) && wf_calls_feed(c, text + a, b - a, &out) && wf_calls_feed(c, text + b, len - b, &out));
-    wf_calls_end(c, &out);
+    assert_true(wf_calls_end(c, cut, &out));
     size_t marks = 0;
     for (size_t i = 0; i < r.line.len; i++) marks += r.line.data[i] == 1;
     assert_int_equal(2 * wf_calls_count(c), marks);
@@ -63,36 +63,43 @@ static char *read_cut(const char *kind, const char *text, size_t len, size_t a, 
     return r.line.data;
 }
 
-static char *read_bytes(const char *kind, const char *text, size_t len)
+static char *read_bytes(const char *kind, bool cut, const char *text, size_t len)
 {
     result r = {0};
-    wf_call_out out = {on_text, on_call, &r};
-    wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &names);
+    wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
+    wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &types);
     wf_text_add(&r.line, "", 0);
     for (size_t i = 0; i < len; i++) assert_true(wf_calls_feed(c, text + i, 1, &out));
-    wf_calls_end(c, &out);
+    assert_true(wf_calls_end(c, cut, &out));
     wf_calls_free(c);
     return r.line.data;
 }
 
-static void expect_at(const char *kind, const char *text, size_t a, size_t b, const char *want)
+static void expect_at(const char *kind, bool cut, const char *text, size_t a, size_t b, const char *want)
 {
-    char *got = read_cut(kind, text, strlen(text), a, b);
+    char *got = read_cut(kind, cut, text, strlen(text), a, b);
     if (strcmp(got, want)) fail_msg("%s, cut at %zu and %zu:\n%s\ngives\n%s\nnot\n%s", kind, a, b, text, got, want);
     free(got);
 }
 
-static void expect(const char *kind, const char *text, const char *want)
+static void expect_end(const char *kind, bool cut, const char *text, const char *want)
 {
     size_t len = strlen(text);
-    expect_at(kind, text, len, len, want);
+    expect_at(kind, cut, text, len, len, want);
     for (size_t a = 0; a <= len; a++) {
-        expect_at(kind, text, a, len, want);
-        expect_at(kind, text, a, WF_MIN(a + 3, len), want);
+        expect_at(kind, cut, text, a, len, want);
+        expect_at(kind, cut, text, a, WF_MIN(a + 3, len), want);
     }
-    char *got = read_bytes(kind, text, len);
+    char *got = read_bytes(kind, cut, text, len);
     assert_string_equal(got, want);
     free(got);
+}
+
+/* Whether the answer ended by itself or was cut. */
+static void expect(const char *kind, const char *text, const char *want)
+{
+    expect_end(kind, false, text, want);
+    expect_end(kind, true, text, want);
 }
 
 /* ---- answers --------------------------------------------------------------------------------------------- */
@@ -187,6 +194,88 @@ static void all_answers(void **state)
     for (size_t i = 0; i < WF_LEN(answers); i++) expect(answers[i].kind, answers[i].text, answers[i].want);
 }
 
+/* ---- answers with tags ----------------------------------------------------------------------------------- */
+
+#define QWEN(name, parameters)    "<tool_call>\n<function=" name ">\n" parameters "</function>\n</tool_call>"
+#define Q(key, value)             "<parameter=" key ">\n" value "\n</parameter>\n"
+#define MINIMAX(name, parameters) "<minimax:tool_call>\n<invoke name=\"" name "\">\n" parameters "</invoke>\n</minimax:tool_call>"
+#define M(key, value)             "<parameter name=\"" key "\">" value "</parameter>\n"
+#define GLM(name, parameters)     "<tool_call>" name "\n" parameters "</tool_call>"
+#define G(key, value)             "<arg_key>" key "</arg_key>\n<arg_value>" value "</arg_value>\n"
+#define CPM(name, parameters)     "<function name=\"" name "\">" parameters "</function>"
+#define P5(key, value)            "<param name=\"" key "\">" value "</param>"
+
+/* want: NULL: the text itself. */
+static const struct {
+    const char *kind, *text, *want;
+} tagged[] = {
+    {"qwen3_coder", QWEN("f", Q("x", "1")), F1},
+    {"qwen3_coder", "So:\n" QWEN("f", Q("x", "1")) "\n" QWEN("get_x", "") "\n", "T:So:" F1 CALL("", "get_x", "{}")},
+    {"qwen3_coder", QWEN("f", Q("x", "1")) "\nDone.", F1 "T:Done."},
+    {"qwen3_coder", "<function=f><parameter=x>1</parameter></function>", F1}, /* without what stands around it */
+    {"qwen3_coder", QWEN("f", Q("s", "5") Q("x", "5")), CALL("", "f", "{\"s\": \"5\", \"x\": 5}")}, /* by the type */
+    {"qwen3_coder", QWEN("f", Q("s", "\n a\t\"\\ \n")), CALL("", "f", "{\"s\": \"\\n a\\t\\\"\\\\ \\n\"}")}, /* one line end on each side is not of the value */
+    {"qwen3_coder", QWEN("f", "<parameter=s></parameter>" Q("t", "") Q("u", "\n")), CALL("", "f", "{\"s\": \"\", \"t\": \"\", \"u\": \"\\n\"}")},
+    {"qwen3_coder", QWEN("other", Q("a", "[1, {\"b\": null}]") Q("c", "[1,") Q("d", "True") Q("e", " None ") Q("f", "1.50")),
+     CALL("", "other", "{\"a\": [1, {\"b\": null}], \"c\": \"[1,\", \"d\": true, \"e\": null, \"f\": 1.50}")},
+    {"qwen3_coder", QWEN("f", Q("x", "1") Q("s", "a") Q("x", "2")), CALL("", "f", "{\"s\": \"a\", \"x\": 2}")}, /* the last one counts */
+    {"qwen3_coder", QWEN("f", Q("s", "<tool_call>{}</tool_call></function></parameter>b</tool_call><parameter=y>")),
+     CALL("", "f", "{\"s\": \"<tool_call>{}</tool_call></function></parameter>b</tool_call><parameter=y>\"}")},
+    {"qwen3_coder", QWEN("f", Q("a\"b", "\xc3\xa9")), CALL("", "f", "{\"a\\\"b\": \"\xc3\xa9\"}")},
+    {"qwen3_coder", "<tool_call>{\"name\": \"f\"}</tool_call>", NULL},
+    {"qwen3_coder", "<function=a b><parameter=x>1</parameter></function>", NULL},
+    {"qwen3_coder", "<function=f>\n1</function>", NULL},
+    {"qwen3_coder", "<function=f><parameter=>1</parameter></function>", NULL},
+    {"qwen3_coder", "<function=f><parameter=x>1</parameter>2</function>", NULL},
+    {"qwen3_coder", "<function=f><parameter=x>1</param", NULL},
+    {"qwen3_coder", "<function=f><parameter=x>1</parameter><parameter=y>", NULL},
+    {"qwen3_coder", "<function=f><parameter=x>1</parameter><", NULL},
+    {"qwen3_coder", "<function=f><parameter=x>1</parameter>\n</", F1}, /* cut, but nothing can come in between */
+    {"qwen3_coder", "<tool_call>\n<function=f><parameter=x>1</parameter></function>\n</tool_c", F1},
+    {"qwen3_coder", "if (a <function= b) </tool_call> x", NULL},
+    {"qwen3_coder", "<function=f><function=f><parameter=x>1</parameter></function>", "T:<function=f>" F1}, /* what is none hides no call */
+    {"minimax_m2", MINIMAX("f", M("x", "1")), F1},
+    {"minimax_m2", "<minimax:tool_call>\n<invoke name=\"f\">" M("x", "1") "</invoke>\n<invoke name=\"get_x\">\n</invoke>\n</minimax:tool_call>", F1 CALL("", "get_x", "{}")},
+    {"minimax_m2", MINIMAX("f", M("s", "\n1\n")), CALL("", "f", "{\"s\": \"\\n1\\n\"}")},
+    {"minimax_m2", "<invoke name='f'></invoke>", NULL},
+    {"glm45", GLM("f", G("x", "1")), F1},
+    {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>1</arg_value></tool_call><tool_call>get_x</tool_call>", F1 CALL("", "get_x", "{}")},
+    {"glm45", "Hm." GLM("f", G("s", "</arg_value> <arg_value>")), "T:Hm." CALL("", "f", "{\"s\": \"</arg_value> <arg_value>\"}")},
+    {"glm45", "<tool_call>f<arg_key>x</arg_key>1<arg_value>1</arg_value></tool_call>", NULL},
+    {"glm45", "<tool_call>f", NULL},
+    {"minicpm5", CPM("f", P5("x", "1")) CPM("get_x", ""), F1 CALL("", "get_x", "{}")},
+    {"minicpm5", CPM("f", P5("s", "<![CDATA[<b>\n</param></function>]] >]]>")), CALL("", "f", "{\"s\": \"<b>\\n</param></function>]] >\"}")},
+    {"minicpm5", CPM("f", P5("x", "\n<![CDATA[[1]]]>\n")), CALL("", "f", "{\"x\": [1]}")},
+    {"minicpm5", CPM("f", P5("s", "a<![CDATA[b]]>")), CALL("", "f", "{\"s\": \"a<![CDATA[b]]>\"}")},
+};
+
+/* What follows if nothing closes the call: it is whole if the model ended it so, but parameters may be missing if it was cut. */
+static const struct {
+    const char *kind, *text, *want;
+} unclosed[] = {
+    {"qwen3_coder", "<tool_call>\n<function=f>\n" Q("x", "1"), F1},
+    {"qwen3_coder", "<function=f><parameter=x>1</parameter>", F1},
+    {"minimax_m2", "<invoke name=\"f\">" M("x", "1"), F1},
+    {"glm45", "<tool_call>f" G("x", "1"), F1},
+    {"minicpm5", "<function name=\"f\">" P5("x", "<![CDATA[1]]>"), F1},
+};
+
+static void all_tagged(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(tagged); i++) {
+        char as_text[400];
+        snprintf(as_text, sizeof as_text, "T:%s", tagged[i].text);
+        expect(tagged[i].kind, tagged[i].text, tagged[i].want ? tagged[i].want : as_text);
+    }
+    for (size_t i = 0; i < WF_LEN(unclosed); i++) {
+        char as_text[400];
+        snprintf(as_text, sizeof as_text, "T:%s", unclosed[i].text);
+        expect_end(unclosed[i].kind, false, unclosed[i].text, unclosed[i].want);
+        expect_end(unclosed[i].kind, true, unclosed[i].text, as_text);
+    }
+}
+
 /* ---- any answer ------------------------------------------------------------------------------------------ */
 
 static const char *const words[] = {"<tool_call>", "</tool_call>", "{", "}", "[", "]", "\"", "\\", "\"name\": \"f\"", "\"arguments\": {}", ", ", " ", "\n", "x", "<", "é", ";",
@@ -194,11 +283,18 @@ static const char *const words[] = {"<tool_call>", "</tool_call>", "{", "}", "["
                                     "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>", "{\"x\": 1}",
                                     "                                                                 "};
 
-static wf_text some_answer(uint64_t seed)
+static const char *const tag_words[] = {"<function=f>", "<function=f><parameter=x>", "</parameter></function>", "<parameter=x>", "</parameter>", "</function>", "<invoke name=\"f\">", "<parameter name=\"x\">", "<invoke name=\"f\"><parameter name=\"x\">",
+                                    "</parameter></invoke>", "</invoke>", "<tool_call>f", "<tool_call>f<arg_key>x</arg_key><arg_value>", "</arg_value></tool_call>",
+                                    "<arg_key>x</arg_key>", "<arg_value>", "</arg_value>", "<function name=\"f\">", "<param name=\"x\">", "<![CDATA[", "]]>", "</param>",
+                                    "<function name=\"f\"><param name=\"x\">", "</param></function>",
+                                        "<tool_call>", "</tool_call>", " ", "\n", "x", "<", "1", "                                                                 "};
+
+static wf_text some_answer(uint64_t seed, bool tags)
 {
     wf_text t = {0};
+    const char *const *list = tags ? tag_words : words;
     for (size_t i = 0, n = 1 + wf_random(seed, 0) % 14; i < n; i++) {
-        const char *w = words[wf_random(seed, i + 1) % WF_LEN(words)];
+        const char *w = list[wf_random(seed, i + 1) % (tags ? WF_LEN(tag_words) : WF_LEN(words))];
         wf_text_add(&t, w, strlen(w));
     }
     return t;
@@ -208,15 +304,15 @@ static wf_text some_answer(uint64_t seed)
 static void any_answer(void **state)
 {
     (void)state;
-    static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2"};
-    size_t n_calls = 0;
-    for (uint64_t seed = 0; seed < 40000; seed++) {
-        wf_text t = some_answer(seed);
+    static const char *const kinds[] = {"hermes", "mistral", "llama3_json", "kimi_k2", "qwen3_coder", "minimax_m2", "glm45", "minicpm5"};
+    size_t n_calls[WF_LEN(kinds)] = {0};
+    for (uint64_t seed = 0; seed < 60000; seed++) {
         const char *kind = kinds[seed % WF_LEN(kinds)];
+        wf_text t = some_answer(seed, wf_call_kind_named(kind)->tags.key);
         size_t a = wf_random(seed, 100) % (t.len + 1), b = a + wf_random(seed, 101) % (t.len - a + 1);
-        char *whole = read_cut(kind, t.data, t.len, t.len, t.len), *cut = read_cut(kind, t.data, t.len, a, b), *bytes = read_bytes(kind, t.data, t.len);
+        char *whole = read_cut(kind, seed & 8, t.data, t.len, t.len, t.len), *cut = read_cut(kind, seed & 8, t.data, t.len, a, b), *bytes = read_bytes(kind, seed & 8, t.data, t.len);
         bool calls = strchr(whole, 1);
-        n_calls += calls;
+        n_calls[seed % WF_LEN(kinds)] += calls;
         if (strcmp(whole, cut) || strcmp(whole, bytes)) fail_msg("%s: %s\ngives\n%s\n%s\n%s", kind, t.data, whole, cut, bytes);
         if (!calls) assert_string_equal(whole + 2, t.data);
         free(whole);
@@ -224,26 +320,24 @@ static void any_answer(void **state)
         free(bytes);
         free(t.data);
     }
-    assert_true(n_calls > 1000);
+    for (size_t i = 0; i < WF_LEN(kinds); i++)
+        if (n_calls[i] < 20) fail_msg("%s: calls in %zu answers", kinds[i], n_calls[i]);
 }
 
 /* ---- limits ---------------------------------------------------------------------------------------------- */
 
-/* A call of `len` bytes in its body, in pieces of `piece`. Returns whether it is one; if not, it is text, and whole. */
-static bool long_call(size_t len, size_t piece)
+/* A call of `len` bytes behind its head, in pieces of `piece`. Returns whether it is one; if not, it is text, and whole. */
+static bool long_call(const char *kind, const char *head, const char *start, const char *finish, const char *tail, size_t len, size_t piece)
 {
-    static const char head[] = "<tool_call>", start[] = "{\"name\": \"f\", \"arguments\": {\"x\": \"", finish[] = "\"}}", tail[] = "</tool_call>";
     result r = {0};
-    wf_call_out out = {on_text, on_call, &r};
+    wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
     wf_text t = {0};
-    wf_text_add(&t, head, sizeof head - 1);
-    wf_text_add(&t, start, sizeof start - 1);
-    for (size_t i = sizeof start + sizeof finish - 2; i < len; i++) wf_text_add(&t, "a", 1);
-    wf_text_add(&t, finish, sizeof finish - 1);
-    wf_text_add(&t, tail, sizeof tail - 1);
-    wf_calls *c = wf_calls_new(wf_call_kind_named("hermes"), &names);
+    wf_text_print(&t, "%s%s", head, start);
+    for (size_t i = strlen(start) + strlen(finish); i < len; i++) wf_text_add(&t, "a", 1);
+    wf_text_print(&t, "%s%s", finish, tail);
+    wf_calls *c = wf_calls_new(wf_call_kind_named(kind), &types);
     for (size_t at = 0; at < t.len; at += piece) assert_true(wf_calls_feed(c, t.data + at, WF_MIN(piece, t.len - at), &out));
-    wf_calls_end(c, &out);
+    assert_true(wf_calls_end(c, false, &out));
     bool call = wf_calls_count(c) == 1;
     if (!call) assert_true(r.line.len == t.len + 2 && !memcmp(r.line.data + 2, t.data, t.len));
     wf_calls_free(c);
@@ -255,13 +349,33 @@ static bool long_call(size_t len, size_t piece)
 static void long_calls(void **state)
 {
     (void)state;
-    const size_t head = strlen("<tool_call>");
-    for (size_t i = 0; i < 8; i++) {
-        size_t len = WF_CALL_MAX - head - 4 + i;
-        bool want = long_call(len, len);
-        assert_int_equal(want, i <= 4);
-        assert_int_equal(long_call(len, 1), want);
-        assert_int_equal(long_call(len, 1000 + i), want);
+    static const struct {
+        const char *kind, *head, *start, *finish, *tail;
+    } rows[] = {{"hermes", "<tool_call>", "{\"name\": \"f\", \"arguments\": {\"x\": \"", "\"}}", "</tool_call>"},
+                {"glm45", "<tool_call>", "f<arg_key>x</arg_key><arg_value>", "</arg_value></tool_call>", ""}};
+    for (size_t k = 0; k < WF_LEN(rows); k++)
+        for (size_t i = 0; i < 8; i++) {
+            size_t len = WF_CALL_MAX - strlen(rows[k].head) - 4 + i;
+            const size_t pieces[] = {len, 1000 + i, 1};
+            for (size_t p = 0; p < WF_LEN(pieces); p++)
+                assert_int_equal(long_call(rows[k].kind, rows[k].head, rows[k].start, rows[k].finish, rows[k].tail, len, pieces[p]), i <= 4);
+        }
+}
+
+/* As many parameters as a call may have, and one more. */
+static void many_parameters(void **state)
+{
+    (void)state;
+    for (unsigned n = WF_MAX_PARAMETERS; n <= WF_MAX_PARAMETERS + 1; n++) {
+        wf_text t = {0};
+        wf_text_print(&t, "<function=f>");
+        for (unsigned i = 0; i < n; i++) wf_text_print(&t, "<parameter=p%u>%u</parameter>", i, i);
+        wf_text_print(&t, "</function>");
+        char *got = read_cut("qwen3_coder", false, t.data, t.len, t.len, t.len);
+        assert_int_equal(!strncmp(got, "\1C:|f|{\"p0\": 0, \"p1\": 1, ", 25), n <= WF_MAX_PARAMETERS);
+        if (n > WF_MAX_PARAMETERS) assert_string_equal(got + 2, t.data);
+        free(got);
+        free(t.data);
     }
 }
 
@@ -269,17 +383,19 @@ static void long_calls(void **state)
 static void many_openings(void **state)
 {
     (void)state;
-    result r = {0};
-    wf_call_out out = {on_text, on_call, &r};
-    wf_calls *c = wf_calls_new(wf_call_kind_named("hermes"), &names);
-    static const char one[] = "<tool_call>{";
-    size_t n = 200000;
-    for (size_t i = 0; i < n; i++) assert_true(wf_calls_feed(c, one, sizeof one - 1, &out));
-    assert_true(r.line.len + WF_CALL_MAX + 100 > n * (sizeof one - 1)); /* only so much is held back */
-    wf_calls_end(c, &out);
-    assert_int_equal(r.line.len, 2 + n * (sizeof one - 1));
-    wf_calls_free(c);
-    free(r.line.data);
+    static const char *const rows[][2] = {{"hermes", "<tool_call>{"}, {"glm45", "<tool_call>f<arg_key>x</arg_key><arg_value>"}, {"qwen3_coder", "<function=f>"}};
+    for (size_t k = 0; k < WF_LEN(rows); k++) {
+        result r = {0};
+        wf_call_out out = {.text = on_text, .call = on_call, .user = &r};
+        wf_calls *c = wf_calls_new(wf_call_kind_named(rows[k][0]), &types);
+        size_t len = strlen(rows[k][1]), n = 2400000 / len;
+        for (size_t i = 0; i < n; i++) assert_true(wf_calls_feed(c, rows[k][1], len, &out));
+        assert_true(r.line.len + WF_CALL_MAX + 100 > n * len); /* only so much is held back */
+        assert_true(wf_calls_end(c, true, &out));
+        assert_int_equal(r.line.len, 2 + n * len);
+        wf_calls_free(c);
+        free(r.line.data);
+    }
 }
 
 /* ---- kinds ----------------------------------------------------------------------------------------------- */
@@ -300,6 +416,7 @@ static void kinds_of_templates(void **state)
         {"Kimi-K2-Instruct", "kimi_k2"}, {"Kimi-K2-Thinking", "kimi_k2"}, {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
         {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_v3"}, {"llama-cpp-deepseek-r1", "deepseek_v3"}, {"Qwen3-Coder", "qwen3_coder"},
         {"StepFun3.5-Flash", "qwen3_coder"}, {"GLM-4.7-Flash", "glm45"}, {"MiniMax-M2", "minimax_m2"}, {"openai-gpt-oss-120b", "openai"},
+        {"Spark2.5", "glm45"}, {"inclusionai-ling-3.0-flash", "glm45"}, {"poolside-Laguna-XS.2", "glm45"}, {"openbmb-MiniCPM5-1B", "minicpm5"},
         {"google-gemma-2-2b-it", ""}, {"microsoft-Phi-3.5-mini-instruct", ""},
     };
     if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
@@ -316,6 +433,6 @@ static void kinds_of_templates(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_openings), cmocka_unit_test(kinds_of_templates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(all_tagged), cmocka_unit_test(any_answer), cmocka_unit_test(long_calls), cmocka_unit_test(many_parameters), cmocka_unit_test(many_openings), cmocka_unit_test(kinds_of_templates)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,79 +1,5 @@
 /* wf_bind and wf_launch on the null device with borrowed arithmetic: wrong, unbuildable and right variants. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
-
-#include "dev/front.h"
-#include "dev/null.h"
-#include "select/select.h"
-#include "verify/bind.h"
-
-static unsigned computed, right_from; /* the first variant that computes silu_mul correctly */
-static float wrong_value;             /* what the others write into the last element */
-static char warnings[2048];
-
-static void on_log(void *user, enum weft_log_level level, const char *line)
-{
-    (void)user;
-    if (level > WEFT_LOG_WARN) return;
-    size_t len = strlen(warnings);
-    snprintf(warnings + len, sizeof warnings - len, "%s\n", line);
-}
-
-static float *at(const wf_view *v, uint32_t row)
-{
-    return (float *)((char *)v->buf->host + v->offset) + (size_t)row * v->stride;
-}
-
-static weft_status silu_mul(const wf_call *c)
-{
-    const wf_view *y = &c->out[WF_SILU_MUL_Y];
-    computed++;
-    for (uint32_t r = 0; r < y->rows; r++) {
-        const float *gate = at(&c->in[WF_SILU_MUL_GU], r), *up = gate + y->cols;
-        for (uint32_t i = 0; i < y->cols; i++) at(y, r)[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
-    }
-    if (c->variant < (int)right_from) at(y, y->rows - 1)[y->cols - 1] = wrong_value;
-    return WEFT_OK;
-}
-
-typedef struct fixture {
-    wf_dev *dev;
-    wf_buf *gu, *y;
-    wf_call call;
-} fixture;
-
-static fixture open_null(wf_null_config config)
-{
-    fixture f = {0};
-    if (!config.compute) config.compute = silu_mul;
-    computed = 0;
-    warnings[0] = 0;
-    wf_null_configure(&config);
-    weft_log_to(on_log, NULL, WEFT_LOG_WARN);
-    assert_int_equal(wf_select_open("null", &(wf_open_params){.tuned = "none"}, &f.dev), WEFT_OK);
-    assert_int_equal(wf_buf_create(f.dev, 4 * 2 * 100 * 4, &f.gu), WEFT_OK);
-    assert_int_equal(wf_buf_create(f.dev, 4 * 100 * 4, &f.y), WEFT_OK);
-    f.call = (wf_call){.op = WF_OP_SILU_MUL, .variant = -1,
-                       .in = {{.buf = f.gu, .rows = 4, .cols = 200, .stride = 200}},
-                       .out = {{.buf = f.y, .rows = 4, .cols = 100, .stride = 100}}};
-    return f;
-}
-
-static void end(fixture *f)
-{
-    wf_buf_destroy(f->gu);
-    wf_buf_destroy(f->y);
-    wf_dev_close(f->dev);
-    assert_int_equal(wf_null_alive(), 0);
-    wf_null_configure(NULL);
-    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
-}
+#include "unit/verify_null.h"
 
 static void tests_each_kernel_once(void **state)
 {
@@ -274,7 +200,9 @@ static void fused_kernels_that_are_wrong(void **state)
         if (norm_apart) fns.supports = no_norm_supports, fns.rank = no_norm_rank;
         f.dev->fns = &fns;
         f.dev->has_fused_gemm = true;
-        wf_call c = fused_call(&f);
+        wf_call c = fused_call(&f), without = c;
+        without.out[WF_GEMM_GEMM_WS] = (wf_view){0};
+        assert_int_equal(wf_call_check(f.dev, &without), WEFT_OK);
         assert_int_equal(wf_pieces(f.dev, &c, piece), 1 + norm_apart);
         assert_int_equal(wf_bind(f.dev, &c, &b), WEFT_OK);
         assert_int_equal(b.n, 3);
@@ -284,6 +212,7 @@ static void fused_kernels_that_are_wrong(void **state)
         norm_only.p.silu = 0;
         assert_int_equal(wf_has_fused_kernel(f.dev, &norm_only), !norm_apart); /* another kind of fusion is not dropped */
         assert_int_equal(wf_pieces(f.dev, &c, piece), 3);
+        assert_int_equal(wf_bind(f.dev, &without, &b), WEFT_ERR_UNSUPPORTED); /* the parts lack a workspace */
         wf_call plain = wf_piece_of(&c, piece[1]);
         assert_int_equal(plain.in[WF_GEMM_X].offset, c.out[WF_GEMM_NORM_WS].offset);
         assert_int_equal(wf_pick(f.dev, &plain), 0); /* the plain product's kernel is not dropped */

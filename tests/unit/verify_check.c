@@ -224,6 +224,30 @@ static void same_seed_same_problem(void **state)
     wf_check_free(b);
 }
 
+static void same_shape(const wf_check_operand *a, const wf_check_operand *b)
+{
+    assert_int_equal(!a->data, !b->data);
+    assert_int_equal(a->bytes, b->bytes);
+    assert_memory_equal(&a->view, &b->view, sizeof a->view);
+}
+
+/* What supports() is asked about is the problem that is then run. */
+static void shapes_need_no_numbers(void **state)
+{
+    devices *d = *state;
+    wf_case c;
+    for (size_t i = 0; wf_case_small(i, 79, &c); i += 5) {
+        wf_check *whole, *shapes;
+        assert_int_equal(wf_check_new(d->ref, &c, &whole), WEFT_OK);
+        assert_int_equal(wf_check_new(NULL, &c, &shapes), WEFT_OK);
+        assert_memory_equal(&whole->c.p, &shapes->c.p, sizeof c.p);
+        for (int o = 0; o < WF_MAX_IN; o++) same_shape(&whole->in[o], &shapes->in[o]);
+        for (int o = 0; o < WF_MAX_OUT; o++) same_shape(&whole->out[o], &shapes->out[o]);
+        wf_check_free(whole);
+        wf_check_free(shapes);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +255,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(inputs_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(the_mean_square_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(same_seed_same_problem, setup, teardown),
+        cmocka_unit_test_setup_teardown(shapes_need_no_numbers, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,17 @@
-/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut; each call of the
- * device may fail in the middle of it. */
+/* weights: what lies in the device's memory is what the files hold, in the device's layout, wherever the pieces are cut, and in whatever formats
+ * the matrices of a stack are; each call of the device may fail in the middle of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "dev/null.h"
-#include "model/model.h"
+#include "model/build.h"
+#include "tensor/numbers.h"
 
 enum { LAYOUT = 1, SMALL = 40, BIG_COLS = 4096, SMALL_ROWS = 40, SMALL_COLS = 128 };
 
@@ -195,6 +197,102 @@ static void all_is_where_it_belongs(void **state)
     wf_dev_close(dev);
 }
 
+/* ---- matrices of different formats in one ------------------------------------------------------------------------------ */
+
+static const wf_linear qkv[] = {{"q", "attn_q", 48}, {"k", "attn_k", 16}, {"v", "attn_v", 17}};
+enum { MIXED_COLS = 1 << 16, MIXED_ROWS = 48 + 16 + 17 }; /* so wide that v is a piece of its own */
+
+typedef struct mixed {
+    wf_gguf *file;
+    wf_gguf_tensor *tensors; /* of the file */
+    uint8_t *data, used[3];
+    char names[3][32];
+    wf_graph graph;
+    wf_weights weights;
+    wf_builder b;
+} mixed;
+
+static void mix(mixed *m, const enum wf_dtype dtypes[3], enum wf_stacking stacking)
+{
+    uint64_t at = 0;
+    memset(m, 0, sizeof *m);
+    assert_int_equal(wf_gguf_new("t.gguf", &m->file), WEFT_OK);
+    m->file->tensors = m->tensors = calloc(3, sizeof *m->tensors);
+    m->file->n_tensors = 3;
+    m->data = calloc(MIXED_ROWS, MIXED_COLS * 2);
+    for (uint64_t i = 0; i < MIXED_ROWS * MIXED_COLS / 4; i++) ((uint64_t *)(void *)m->data)[i] = wf_random(8, i);
+    for (int i = 0; i < 3; i++) {
+        uint64_t n = (uint64_t)qkv[i].rows * MIXED_COLS, bytes = wf_dtype_bytes(dtypes[i], n);
+        snprintf(m->names[i], sizeof m->names[i], "blk.0.%s.weight", qkv[i].tensor);
+        m->tensors[i] = (wf_gguf_tensor){.name = {m->names[i], strlen(m->names[i])}, .n_dims = 2, .dims = {MIXED_COLS, qkv[i].rows, 1, 1},
+                                         .ggml_type = wf_dtypes[dtypes[i]].ggml, .dtype = dtypes[i], .data = m->data + at, .bytes = bytes};
+        at += bytes;
+    }
+    assert_int_equal(wf_gguf_index(m->file), WEFT_OK);
+    m->b = (wf_builder){.file = m->file, .graph = &m->graph, .weights = &m->weights, .stack_weights = stacking, .used = m->used};
+}
+
+static void unmix(mixed *m)
+{
+    wf_weights_free(&m->weights);
+    wf_graph_free(&m->graph);
+    wf_gguf_close(m->file);
+    free(m->data);
+}
+
+static void assert_can_stack(const enum wf_dtype dtypes[3], enum wf_stacking stacking, uint32_t many)
+{
+    mixed m;
+    mix(&m, dtypes, stacking);
+    assert_int_equal(wf_build_can_stack(&m.b, qkv, 3), many);
+    assert_int_equal(wf_build_stacked_matrix(&m.b, qkv, 3, MIXED_COLS) >= 0, many == 3);
+    if (many == 3) assert_int_equal(m.weights.list[0].dtype, dtypes[0] == dtypes[2] ? dtypes[0] : WF_K6);
+    else assert_int_equal(m.b.status, WEFT_ERR_UNSUPPORTED);
+    unmix(&m);
+}
+
+static void formats_stack_where_one_holds_them(void **state)
+{
+    (void)state;
+    static const enum wf_dtype q4_k_m[] = {WF_Q4_K, WF_Q4_K, WF_Q6_K}, q5_k_m[] = {WF_Q5_K, WF_Q5_K, WF_Q6_K}, wide[] = {WF_Q4_K, WF_Q4_K, WF_Q8_0}, alike[] = {WF_Q8_0, WF_Q8_0, WF_Q8_0};
+    assert_can_stack(q4_k_m, WF_STACK_MIXED, 3);
+    assert_can_stack(q5_k_m, WF_STACK_MIXED, 3);
+    assert_can_stack(wide, WF_STACK_MIXED, 2);
+    assert_can_stack(alike, WF_STACK_MIXED, 3);
+    assert_can_stack(q4_k_m, WF_STACK_ALIKE, 2);
+    assert_can_stack(alike, WF_STACK_ALIKE, 3);
+}
+
+/* What the device has of a stack is what each of its formats says, with scales in F16. */
+static void mixed_formats_become_one(void **state)
+{
+    (void)state;
+    static const enum wf_dtype dtypes[] = {WF_Q4_K, WF_Q5_0, WF_Q6_K};
+    mixed m;
+    wf_queue *q;
+    wf_null_configure(NULL);
+    wf_dev *dev = open_device();
+    mix(&m, dtypes, WF_STACK_MIXED);
+    assert_true(wf_build_stacked_matrix(&m.b, qkv, 3, MIXED_COLS) >= 0);
+    assert_int_equal(wf_weights_bytes(&m.weights), m.tensors[0].bytes + m.tensors[1].bytes + m.tensors[2].bytes);
+    m.weights.list[0].matrix = false; /* rows, as they come */
+    assert_int_equal(wf_queue_create(dev, &q), WEFT_OK);
+    if (wf_weights_upload(&m.weights, m.file, dev, q, NULL, NULL)) fail_msg("%s", weft_last_error());
+    const wf_view *v = &m.weights.list[0].view;
+    uint64_t at = 0;
+    for (int i = 0; i < 3; i++) {
+        uint64_t n = (uint64_t)qkv[i].rows * MIXED_COLS, bytes = wf_dtype_bytes(WF_K6, n);
+        uint8_t *want = malloc(bytes);
+        wf_k6_from(dtypes[i], m.tensors[i].data, want, n);
+        assert_memory_equal((const uint8_t *)v->buf->host + v->offset + at, want, bytes);
+        at += bytes;
+        free(want);
+    }
+    wf_queue_destroy(q);
+    unmix(&m);
+    wf_dev_close(dev);
+}
+
 static void host_memory_is_filled_in_place(void **state)
 {
     (void)state;
@@ -268,6 +366,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_is_where_it_belongs),
+        cmocka_unit_test(formats_stack_where_one_holds_them),
+        cmocka_unit_test(mixed_formats_become_one),
         cmocka_unit_test(host_memory_is_filled_in_place),
         cmocka_unit_test(every_call_may_fail),
         cmocka_unit_test(copies_that_never_end),

@@ -1,5 +1,6 @@
 /* command-r: Command R and Aya 23. Attention and SwiGLU both read the residual stream as it is before the block, through one LayerNorm
  * without a bias, and both are added to it. RoPE over adjacent pairs, and logits with a factor. */
+#include "model/json.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
@@ -20,6 +21,14 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, block, NULL);
 }
 
+static weft_status read(wf_gguf *g, const json_t *config)
+{
+    (void)g;
+    bool norms = false;
+    WF_TRY(wf_json_bool(config, "use_qk_norm", &norms));
+    return norms ? wf_fail(WEFT_ERR_UNSUPPORTED, "'use_qk_norm' is true, as in Command R+; weft computes this architecture without norms of q and k") : WEFT_OK;
+}
+
 static const wf_folder_key rows[] = {
     {"max_position_embeddings", "context_length", false, 8192},
     {NULL, "attention.layer_norm_rms_epsilon", true, 0},
@@ -27,5 +36,5 @@ static const wf_folder_key rows[] = {
     {"logit_scale", "logit_scale", true, 0.0625},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .tied = true};
+static const wf_folder_keys keys = {.rows = rows, .tied = true, .read = read};
 const wf_arch wf_arch_command_r = {"command-r", "CohereForCausalLM", NULL, hparams, graph, &keys};

@@ -45,6 +45,9 @@ weft_status wf_gemma_config(wf_gguf *g, const char *arch, const json_t *config)
 {
     char k[96];
     float scalar = 256;
+    const json_t *both = json_object_get(config, "use_bidirectional_attention");
+    if (both && !json_is_null(both) && !json_is_false(both))
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "'use_bidirectional_attention' is set: tokens would attend to later ones, as in a model of embeddings, which weft does not compute");
     WF_TRY(wf_json_float(config, "query_pre_attn_scalar", &scalar));
     if (!(scalar > 0) || !isfinite(scalar)) return wf_fail(WEFT_ERR_FORMAT, "'query_pre_attn_scalar' is not positive");
     snprintf(k, sizeof k, "%s.attention.scale", arch);

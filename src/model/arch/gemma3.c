@@ -28,7 +28,12 @@ static weft_status read(wf_gguf *g, const json_t *config)
     return wf_gemma_config(g, "gemma3", config);
 }
 
+/* Models with a vision tower leave out what is the default. */
 static const wf_folder_key rows[] = {
+    {"num_attention_heads", "attention.head_count", false, 8},
+    {"num_key_value_heads", "attention.head_count_kv", false, 4},
+    {"max_position_embeddings", "context_length", false, 131072},
+    {"rms_norm_eps", "attention.layer_norm_rms_epsilon", true, 1e-6f},
     {"head_dim", "attention.key_length", false, 256},
     {"head_dim", "attention.value_length", false, 256},
     {"sliding_window", "attention.sliding_window", false, 4096},
@@ -36,5 +41,5 @@ static const wf_folder_key rows[] = {
     {"final_logit_softcapping", "final_logit_softcapping", true, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .tied = true, .read = read};
-const wf_arch wf_arch_gemma3 = {"gemma3", "Gemma3ForCausalLM", wf_gemma_names, hparams, graph, &keys};
+static const wf_folder_keys keys = {.rows = rows, .act = "hidden_activation", .acts = "gelu_pytorch_tanh", .windows = true, .rope_base = 1e6f, .tied = true, .read = read};
+const wf_arch wf_arch_gemma3 = {"gemma3", "Gemma3ForCausalLM Gemma3ForConditionalGeneration", wf_gemma_names, hparams, graph, &keys};

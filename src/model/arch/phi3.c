@@ -1,4 +1,4 @@
-/* phi3: Phi 3 and 4 with heads that rotate wholly. As llama, but q, k and v are one matrix, gate and up another, and RoPE pairs are half a head
+/* phi3: Phi 3 and 4. As llama, but q, k and v are one matrix, gate and up another, and RoPE pairs are half a head
  * apart; long contexts divide the frequencies by other factors than short ones. */
 #include "model/model.h"
 
@@ -23,5 +23,5 @@ static const wf_folder_key rows[] = {
     {"sliding_window", "attention.sliding_window", false, 0},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows, .windows = true};
+static const wf_folder_keys keys = {.rows = rows, .windows = true, .partial = true};
 const wf_arch wf_arch_phi3 = {"phi3", "Phi3ForCausalLM", names, hparams, graph, &keys};

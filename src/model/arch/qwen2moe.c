@@ -1,5 +1,6 @@
 /* qwen2moe: Qwen 1.5 and 2 with experts. As qwen2, but each token takes a few of many experts, whose weights need not add up to one, and
  * besides them one that all tokens take, gated by a sigmoid. */
+#include "model/arch/qwen.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
@@ -18,5 +19,5 @@ static const wf_folder_key rows[] = {
     {"shared_expert_intermediate_size", "expert_shared_feed_forward_length", false, WF_KEY_REQUIRED},
     {NULL, NULL, false, 0},
 };
-static const wf_folder_keys keys = {.rows = rows};
+static const wf_folder_keys keys = {.rows = rows, .read = wf_qwen_moe_config};
 const wf_arch wf_arch_qwen2moe = {"qwen2moe", "Qwen2MoeForCausalLM", NULL, hparams, graph, &keys};

@@ -1,5 +1,6 @@
 /* qwen3moe: Qwen 3 with experts. As qwen3, but each token takes a few of many experts; their weights add up to one where the model says
  * so, which all that are published do. */
+#include "model/arch/qwen.h"
 #include "model/model.h"
 
 static weft_status hparams(const wf_gguf *f, wf_hparams *hp)
@@ -15,4 +16,5 @@ static void graph(wf_builder *b)
     wf_build_decoder(b, wf_build_attention_qk_norm, wf_build_experts);
 }
 
-const wf_arch wf_arch_qwen3moe = {"qwen3moe", "Qwen3MoeForCausalLM", NULL, hparams, graph};
+static const wf_folder_keys keys = {.read = wf_qwen_moe_config};
+const wf_arch wf_arch_qwen3moe = {"qwen3moe", "Qwen3MoeForCausalLM", NULL, hparams, graph, &keys};

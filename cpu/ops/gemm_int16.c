@@ -1,0 +1,93 @@
+/* GEMM for few rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights on AVX2: weights are unpacked to int16 in registers (words.h). */
+#include "cpu/ops/gemm.h"
+#include "cpu/ops/words.h"
+
+#define MOST_ROWS 4    /* rows of X of a tile */
+#define FAR       3072u /* L2 prefetch distance in bytes */
+#define NEAR      768u  /* L1 prefetch distance in bytes */
+
+/* One row of W by up to MOST_ROWS rows of X. */
+typedef struct tile {
+    const x_panel *x[MOST_ROWS];
+    __m256 acc[MOST_ROWS];
+} tile;
+
+/* Adds `blocks` blocks of panel p, whose weights are at w. */
+WF_INLINE void panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, const uint32_t blocks, const int mr)
+{
+    const scales s = scales_of(dtype, w);
+    __m256 sum[MOST_ROWS];
+    for (int m = 0; m < mr; m++) {
+        sum[m] = has_less(dtype) ? _mm256_mul_ps(s.less[0], _mm256_loadu_ps(t->x[m][p].minus_sum)) : _mm256_setzero_ps();
+        if (in_halves(dtype)) sum[m] = _mm256_fmadd_ps(s.less[1], _mm256_loadu_ps(t->x[m][p].minus_sum + 8), sum[m]);
+    }
+    WF_UNROLL(8)
+    for (uint32_t b = 0; b < blocks; b++) {
+        const words v = words_of(dtype, w, b);
+        const __m256 d = scale_at(dtype, &s, b);
+        for (int m = 0; m < mr; m++) {
+            const char *x = (const char *)(t->x[m][p].x + 32 * b);
+            __m256i dot = _mm256_add_epi32(_mm256_madd_epi16(v.a, q_load(x)), _mm256_madd_epi16(v.b, q_load(x + 32)));
+            sum[m] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), d, sum[m]);
+        }
+    }
+    for (int m = 0; m < mr; m++) t->acc[m] = _mm256_fmadd_ps(sum[m], _mm256_set1_ps(t->x[m][p].scale), t->acc[m]);
+}
+
+/* An incomplete last panel, from a padded copy. */
+WF_INLINE void last_panel(tile *t, const uint8_t dtype, const char *w, uint32_t p, uint32_t k, const int mr)
+{
+    char copy[ROW_MAX] = {0};
+    memcpy(copy, w, wf_dtype_bytes(dtype, k));
+    panel(t, dtype, copy, p, BLOCKS, mr);
+}
+
+WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, uint32_t n, uint32_t m, const int mr)
+{
+    const char *w = g->wp + n * g->w_step;
+    const size_t bytes = wf_dtype_bytes(dtype, PANEL);
+    tile t;
+    for (int i = 0; i < mr; i++) t.x[i] = (const x_panel *)(g->xp + (m + i) * g->x_step), t.acc[i] = _mm256_setzero_ps();
+    uint32_t p = 0;
+    for (; p < g->k / PANEL; p++, w += bytes) {
+        for (size_t i = 0; i < bytes; i += 64) {
+            __builtin_prefetch(w + FAR + i, 0, 2);
+            __builtin_prefetch(w + NEAR + i, 0, 3);
+        }
+        panel(&t, dtype, w, p, BLOCKS, mr);
+    }
+    if (g->k % PANEL) last_panel(&t, dtype, w, p, g->k % PANEL, mr);
+    for (int i = 0; i < mr; i++) store_output(g, m + i, n, qf_sum(t.acc[i]));
+}
+
+WF_INLINE void rows_of(const gemm *g, const uint8_t dtype, uint32_t begin, uint32_t end)
+{
+    for (uint32_t n = begin; n < end; n++) {
+        uint32_t m = 0;
+        for (; m + MOST_ROWS <= g->m; m += MOST_ROWS) tile_of(g, dtype, n, m, MOST_ROWS);
+        for (; m < g->m; m++) tile_of(g, dtype, n, m, 1);
+    }
+}
+
+static size_t row_step(uint32_t k)
+{
+    return (k + PANEL - 1) / PANEL * sizeof(x_panel);
+}
+
+static void prep(const gemm *g, uint32_t m, void *dst)
+{
+    for (uint32_t p = 0; p * PANEL < g->k; p++) round_panel(g->x, g->w->dtype, m, p, WF_MIN(PANEL, g->k - p * PANEL), (x_panel *)dst + p);
+}
+
+wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_int8_scratch)(const wf_call *c)
+{
+    return prep_scratch(c, row_step(c->in[WF_GEMM_X].cols));
+}
+
+void WF_SIMD(wf_cpu_gemm_int8)(const wf_cpu_work *work)
+{
+    gemm g = gemm_of(work);
+    uint32_t begin, end;
+    prepare(work, &g, row_step(g.k), prep);
+    while (wf_cpu_next(work, g.n, chunk_of(&g), &begin, &end)) WITH_FORMAT(rows_of, &g, begin, end);
+}

@@ -1,0 +1,168 @@
+/* GEMM of several rows with Q8_0, Q4_0, Q4_K, Q5_K and Q6_K weights, for processors without AMX: AVX-512 VNNI (int8x16) and AVX2 (int16x8).
+ *
+ * VL rows of W by 256 k, a panel, are unpacked and transposed: a line has 4 bytes of each row, so lanes are rows and no sum is
+ * horizontal. Activations are fixed point with one scale per row and panel. panels_bytes.h and panels_words.h have what differs.
+ */
+#include <string.h>
+
+#include "cpu/ops/gemm.h"
+
+#define PAIR   2    /* strips (VL rows of W) of a tile */
+#define STRIPS 4u   /* that meet the same rows of X while those are in the first cache */
+#define MB     512u /* rows of X at a time */
+#undef MROW
+#define MROW 4 /* rows of X of a tile */
+
+#if WF_LEVEL_ID == WF_LEVEL_IS_avx512
+#include "cpu/ops/panels_bytes.h"
+#else
+#include "cpu/ops/panels_words.h"
+#endif
+
+typedef struct product {
+    gemm g;
+    uint32_t panels, mb; /* mb: most rows of X at a time */
+    size_t w_bytes;      /* of a panel in a row */
+    x_panel *xp;         /* [panels][m] */
+    w_panel *wp;         /* [STRIPS] */
+    float *sums;         /* [STRIPS][mb][VL] */
+} product;
+
+static product product_of(const wf_call *c)
+{
+    const wf_cpu_work alone = {.call = c};
+    product g = {.g = gemm_of(&alone)};
+    g.mb = WF_MIN(g.g.m, MB);
+    g.panels = WF_UP(g.g.k, PANEL) / PANEL;
+    g.w_bytes = wf_dtype_bytes(g.g.w->dtype, PANEL);
+    return g;
+}
+
+wf_cpu_scratch_size WF_SIMD(wf_cpu_gemm_panels_scratch)(const wf_call *c)
+{
+    product g = product_of(c);
+    size_t sums = (size_t)STRIPS * g.mb * VL * sizeof(float);
+    return (wf_cpu_scratch_size){.shared = (size_t)g.g.m * g.panels * sizeof(x_panel), .per_thread = STRIPS * sizeof(w_panel) + sums};
+}
+
+/* Where the rows of a panel are: in the file, or padded in a copy. */
+typedef struct source {
+    const char *row[VL];
+    char copy[VL][ROW_MAX];
+} source;
+
+/* Rows past the last one repeat it. */
+static void open_panel(const product *g, uint32_t n, uint32_t p, source *s)
+{
+    uint32_t k = WF_MIN(PANEL, g->g.k - p * PANEL);
+    for (uint32_t r = 0; r < VL; r++) {
+        s->row[r] = g->g.wp + WF_MIN(n + r, g->g.n - 1) * g->g.w_step + p * g->w_bytes;
+        if (k == PANEL) continue;
+        memset(s->copy[r], 0, ROW_MAX);
+        memcpy(s->copy[r], s->row[r], wf_dtype_bytes(g->g.w->dtype, k));
+        s->row[r] = s->copy[r];
+    }
+}
+
+/* Prefetches panel p + 1 of the rows from n on, or what the next strips begin with. */
+WF_INLINE void fetch_panel(const product *g, uint32_t n, uint32_t p)
+{
+    const char *next = g->g.wp + n * g->g.w_step + (p + 1 < g->panels ? (p + 1) * g->w_bytes : STRIPS * VL * g->g.w_step);
+    for (uint32_t r = 0; r < VL; r++, next += g->g.w_step)
+        for (size_t i = 0; i < g->w_bytes; i += 64) __builtin_prefetch(next + i, 0, 3);
+}
+
+/* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart. */
+WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step)
+{
+    sums acc;
+    for (int s = 0; s < PAIR; s++)
+        for (int m = 0; m < mr; m++) acc.of[s][m] = v_zero();
+    for (uint32_t i = 0; i < groups_of(dtype); i++) group(dtype, w, x, i, mr, &acc);
+    for (int s = 0; s < PAIR; s++)
+        for (int m = 0; m < mr; m++) {
+            float *to = sum + s * step + (size_t)m * VL;
+            vf v = v_mul(acc.of[s][m], v_set(x[m].scale));
+            v_store(to, first ? v : v_add(v, v_load(to)));
+        }
+}
+
+/* Multiplies panel p of the strips with `rows` rows of X from m on. */
+WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint32_t strips, uint32_t m, uint32_t rows)
+{
+    const x_panel *x = g->xp + (size_t)p * g->g.m + m;
+    const size_t step = (size_t)g->mb * VL;
+    for (uint32_t r = 0, here; r < rows; r += here) {
+        here = rows - r >= MROW ? MROW : 1;
+        for (size_t i = 0; i < MROW * sizeof *x; i += 64) __builtin_prefetch((const char *)(x + r + MROW) + i, 0, 3);
+        for (uint32_t s = 0; s < strips; s += PAIR) {
+            float *sum = g->sums + s * step + (size_t)r * VL;
+            if (here == MROW)
+                tile(dtype, &g->wp[s], x + r, MROW, p == 0, sum, step);
+            else
+                tile(dtype, &g->wp[s], x + r, 1, p == 0, sum, step);
+        }
+    }
+}
+
+/* Stores a strip's `rows` rows of X from m on. */
+static void store_strip(const product *g, uint32_t n, uint32_t m, uint32_t rows, const float *sum)
+{
+    for (uint32_t r = 0; r < rows; r++, sum += VL) store_vector(&g->g, m + r, n, sum);
+}
+
+/* Computes columns begin..end for `rows` rows of X from m on. */
+WF_INLINE void columns(const product *g, const uint8_t dtype, uint32_t begin, uint32_t end, uint32_t m, uint32_t rows)
+{
+    const uint32_t strips = WF_UP(end - begin, PAIR * VL) / VL;
+    source s;
+    for (uint32_t p = 0; p < g->panels; p++) {
+        for (uint32_t i = 0; i < strips; i++) {
+            open_panel(g, begin + i * VL, p, &s);
+            fetch_panel(g, begin + i * VL, p);
+            unpack_rows(dtype, s.row, &g->wp[i]);
+        }
+        multiply(g, dtype, p, strips, m, rows);
+    }
+    for (uint32_t n = begin; n < end; n += VL) store_strip(g, n, m, rows, g->sums + (size_t)(n - begin) * g->mb);
+}
+
+#define EACH(name, dtype)                                                                          \
+    static void name(const product *g, uint32_t begin, uint32_t end)                               \
+    {                                                                                              \
+        for (uint32_t m = 0; m < g->g.m; m += MB) columns(g, dtype, begin, end, m, WF_MIN(MB, g->g.m - m)); \
+    }
+EACH(columns_q8_0, WF_Q8_0)
+EACH(columns_q4_0, WF_Q4_0)
+EACH(columns_q4_k, WF_Q4_K)
+EACH(columns_q5_k, WF_Q5_K)
+EACH(columns_q6_k, WF_Q6_K)
+
+static void round_part(const wf_cpu_work *work, const product *g)
+{
+    uint32_t begin, end;
+    wf_cpu_part(work, g->g.m * g->panels, 1, &begin, &end);
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t p = i / g->g.m;
+        round_panel(g->g.x, g->g.w->dtype, i % g->g.m, p, WF_MIN(PANEL, g->g.k - p * PANEL), &g->xp[i]);
+    }
+}
+
+void WF_SIMD(wf_cpu_gemm_panels)(const wf_cpu_work *work)
+{
+    product g = product_of(work->call);
+    const uint8_t dtype = g.g.w->dtype;
+    uint32_t begin, end;
+    g.xp = work->shared;
+    g.wp = work->per_thread;
+    g.sums = (float *)(g.wp + STRIPS);
+    round_part(work, &g);
+    wf_cpu_barrier(work);
+    while (wf_cpu_next(work, g.g.n, STRIPS * VL, &begin, &end)) {
+        if (dtype == WF_Q8_0) columns_q8_0(&g, begin, end);
+        if (dtype == WF_Q4_0) columns_q4_0(&g, begin, end);
+        if (dtype == WF_Q4_K) columns_q4_k(&g, begin, end);
+        if (dtype == WF_Q5_K) columns_q5_k(&g, begin, end);
+        if (dtype == WF_Q6_K) columns_q6_k(&g, begin, end);
+    }
+}

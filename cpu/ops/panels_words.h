@@ -1,0 +1,157 @@
+/* What gemm_panels.c needs of AVX2: weights and activations as int16 (words.h), a line has 2 k of each of 8 rows. Sums of a group of k that
+ * shares a scale of W are exact in int32. Weights of Q6_K are multiplied by the scales of their groups of 16 while they are unpacked, so that
+ * all of a row share one: 64 k of 32 * 128 by 8128 fit. */
+#ifndef WF_CPU_OPS_PANELS_WORDS_H
+#define WF_CPU_OPS_PANELS_WORDS_H
+
+#include "cpu/ops/words.h"
+
+/* 8 rows of W by 256 k. */
+typedef struct w_panel {
+    _Alignas(64) int32_t line[PANEL / 2][VL];
+    float scale[8][VL], less[8][VL]; /* [group][row], of Q6_K [0][row]; less: what is multiplied with minus_sum */
+} w_panel;
+
+typedef struct sums {
+    vf of[PAIR][MROW];
+} sums;
+
+WF_INLINE uint32_t groups_of(const uint8_t dtype)
+{
+    return dtype == WF_Q6_K ? 4 : 8;
+}
+
+WF_INLINE void store_words(words v, w_panel *out, uint32_t line)
+{
+    _mm256_storeu_si256((void *)out->line[line], v.a);
+    _mm256_storeu_si256((void *)out->line[line + 8], v.b);
+}
+
+/* Blocks whose words come from bytes are transposed as bytes, those of Q4_K two at a time. */
+WF_INLINE void unpack_k(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    WF_UNROLL(8)
+    for (uint32_t b = 0; b < BLOCKS; b += dtype == WF_Q4_K ? 2 : 1) {
+        int32_t row[VL][VL], line[VL][VL];
+        for (uint32_t r = 0; r < VL; r++)
+            _mm256_storeu_si256((void *)row[r], dtype == WF_Q4_K ? q_load(w[r] + 16 + 16 * b) : q_5k(w[r] + 48, w[r] + 16, b));
+        v_transpose((const float *)row[0], VL, (float *)line[0], VL);
+        for (uint32_t i = 0; i < VL; i++) {
+            const q8 v = q_load(line[i]);
+            store_words(dtype == WF_Q4_K ? split_nibbles(v, false) : split_bytes(v), out, 16 * b + i);
+            if (dtype == WF_Q4_K) store_words(split_nibbles(v, true), out, 16 * b + 16 + i);
+        }
+    }
+}
+
+/* The scales of 16 groups of each row, in both halves of a word. */
+WF_INLINE void q6_k_parts(const char *const w[VL], int32_t part[16][VL])
+{
+    int32_t wide[2][VL][VL];
+    for (uint32_t r = 0; r < VL; r++) {
+        __m128i s = load16(w[r] + 192);
+        _mm256_storeu_si256((void *)wide[0][r], _mm256_cvtepi8_epi32(s));
+        _mm256_storeu_si256((void *)wide[1][r], _mm256_cvtepi8_epi32(_mm_unpackhi_epi64(s, s)));
+    }
+    for (uint32_t h = 0; h < 2; h++) v_transpose((const float *)wide[h][0], VL, (float *)part[8 * h], VL);
+    for (uint32_t g = 0; g < 16; g++) {
+        q8 s = q_load(part[g]);
+        _mm256_storeu_si256((void *)part[g], _mm256_blend_epi16(s, _mm256_slli_epi32(s, 16), 0xaa));
+    }
+}
+
+WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
+{
+    const __m256i offset = _mm256_set1_epi16(32);
+    int32_t part[16][VL];
+    q6_k_parts(w, part);
+    for (uint32_t r = 0; r < VL; r++) _mm_store_ss(&out->scale[0][r], _mm256_castps256_ps128(qf_half(w[r] + 208)));
+    WF_UNROLL(8)
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        int32_t row[VL][VL], line[VL][VL];
+        for (uint32_t r = 0; r < VL; r++) _mm256_storeu_si256((void *)row[r], q_6k(w[r], b));
+        v_transpose((const float *)row[0], VL, (float *)line[0], VL);
+        for (uint32_t i = 0; i < VL; i++) {
+            const q8 by = q_load(part[2 * b + i / 4]);
+            words v = split_bytes(q_load(line[i]));
+            v.a = _mm256_mullo_epi16(_mm256_sub_epi16(v.a, offset), by);
+            v.b = _mm256_mullo_epi16(_mm256_sub_epi16(v.b, offset), by);
+            store_words(v, out, 16 * b + i);
+        }
+    }
+}
+
+/* Q8_0 and Q4_0. */
+WF_INLINE void unpack_blocks(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    WF_UNROLL(8)
+    for (uint32_t b = 0; b < BLOCKS; b++) {
+        words row[VL];
+        for (uint32_t r = 0; r < VL; r++) row[r] = words_of(dtype, w[r], b);
+        v_transpose((const float *)&row[0].a, 16, (float *)out->line[16 * b], VL);
+        v_transpose((const float *)&row[0].b, 16, (float *)out->line[16 * b + 8], VL);
+    }
+}
+
+WF_INLINE void unpack_scales(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    float scale[VL][VL], less[VL][VL];
+    for (uint32_t r = 0; r < VL; r++) {
+        const scales s = scales_of(dtype, w[r]);
+        v_store(scale[r], s.of[0]);
+        v_store(less[r], s.less[0]);
+    }
+    v_transpose(scale[0], VL, out->scale[0], VL);
+    v_transpose(less[0], VL, out->less[0], VL);
+}
+
+/* Unpacks 8 rows. */
+WF_INLINE void unpack_rows(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    if (dtype != WF_Q6_K) unpack_scales(dtype, w, out);
+    if (dtype == WF_Q6_K) unpack_q6_k(w, out);
+    if (has_mins(dtype)) unpack_k(dtype, w, out);
+    if (dtype == WF_Q8_0 || dtype == WF_Q4_0) unpack_blocks(dtype, w, out);
+}
+
+WF_INLINE __m256i two(const int16_t *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm256_set1_epi32(v);
+}
+
+/* Opaque to the compiler, which would multiply far ahead of the sums and run out of registers. */
+WF_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
+{
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
+/* Adds the products of group i. */
+WF_INLINE void group(const uint8_t dtype, const w_panel *w, const x_panel *x, const uint32_t i, const int mr, sums *acc)
+{
+    __m256i sum[PAIR][MROW];
+    for (int s = 0; s < PAIR; s++)
+        for (int m = 0; m < mr; m++) sum[s][m] = _mm256_setzero_si256();
+    const uint32_t lines = PANEL / 2 / groups_of(dtype);
+    WF_UNROLL(16)
+    for (uint32_t l = 0; l < lines; l++) {
+        const uint32_t at = i * lines + l;
+        const __m256i v[PAIR] = {q_load(w[0].line[at]), q_load(w[1].line[at])};
+        WF_UNROLL(MROW)
+        for (int m = 0; m < mr; m++) {
+            const __m256i both = two(x[m].x + 2 * at);
+            for (int s = 0; s < PAIR; s++) sum[s][m] = add_pairs(sum[s][m], v[s], both);
+        }
+    }
+    for (int s = 0; s < PAIR; s++)
+        for (int m = 0; m < mr; m++) {
+            vf *to = &acc->of[s][m];
+            *to = v_fma(_mm256_cvtepi32_ps(sum[s][m]), v_load(w[s].scale[dtype == WF_Q6_K ? 0 : i]), *to);
+            if (dtype != WF_Q6_K && has_less(dtype)) *to = v_fma(v_load(w[s].less[i]), v_set(x[m].minus_sum[i]), *to);
+        }
+}
+
+#endif

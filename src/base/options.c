@@ -1,0 +1,39 @@
+/* options: what the program makes of messages of the library, which name parameters. See options.h. */
+#include "base/options.h"
+
+#include <string.h>
+
+static const struct {
+    const char *parameter, *option;
+} options[] = {
+    {"weft_engine_params.context", "-c"},
+    {"weft_engine_params.device", "--device"},
+    {"weft_engine_params.kv_memory", "--kv-memory"},
+    {"weft_engine_params.max_batched_tokens", "--max-num-batched-tokens"},
+    {"weft_engine_params.n_seqs", "--max-num-seqs"},
+    {"weft_chat_params.chat_template", "--chat-template FILE"},
+};
+
+void wf_name_options(char *out, size_t cap, const char *text)
+{
+    size_t at = 0;
+    while (*text && at + 1 < cap) {
+        size_t i = 0, n = 0;
+        for (; i < WF_LEN(options); i++)
+            if (!strncmp(text, options[i].parameter, n = strlen(options[i].parameter))) break;
+        if (i == WF_LEN(options)) {
+            out[at++] = *text++;
+            continue;
+        }
+        wf_copy(out + at, cap - at, options[i].option);
+        at += strlen(out + at), text += n;
+    }
+    out[at] = 0;
+}
+
+const char *wf_last_error(void)
+{
+    static _Thread_local char text[1024];
+    wf_name_options(text, sizeof text, weft_last_error());
+    return text;
+}

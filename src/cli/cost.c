@@ -1,0 +1,132 @@
+/* cost: `weft plan --cost`: what bounds a load on a device, and how many tokens per second are possible. */
+#include "cli/cost.h"
+#include "base/file.h"
+
+#include <string.h>
+
+/* ---- numbers ---------------------------------------------------------------------------------------------- */
+
+/* A number in a column, "-" where there is none. */
+static void cell(FILE *f, int width, int digits, double v)
+{
+    if (v > 0) fprintf(f, " %*.*f", width, digits, v);
+    else fprintf(f, " %*s", width, "-");
+}
+
+static void known(FILE *f, const char *before, double v, int digits, const char *unit)
+{
+    if (v > 0) fprintf(f, "%s %.*g%s, ", before, digits, v, unit);
+    else fprintf(f, "%s unknown, ", before);
+}
+
+/* ---- parts -------------------------------------------------------------------------------------------------- */
+
+/* With the ratios of the paper's table 1. */
+static void print_device(const struct weft_cost *c, FILE *f)
+{
+    double one = c->n_devices;
+    known(f, "  memory", c->memory / one / 1e9, 4, " GB");
+    known(f, "read", c->read / one / 1e9, 5, " GB/s");
+    known(f, "network one way", c->network / one / 1e9, 4, " GB/s");
+    fprintf(f, "compute %.4g TFLOP/s for %s%s\n  ", c->compute / one / 1e12, c->format, c->n_devices > 1 ? " (each device)" : "");
+    known(f, "network / read", c->network / c->read, 3, "");
+    fprintf(f, "memory / read %.4f s, compute / read %.0f flop a byte\n", c->memory / c->read, c->compute / c->read);
+    if (c->power_limit > 0)
+        fprintf(f, "  %.3g pJ a flop, %.3g pJ a byte, %.0f W static of a limit of %.0f W%s\n", c->flop_energy * 1e12, c->byte_energy * 1e12, c->static_power / one, c->power_limit / one,
+                c->n_devices > 1 ? " (each device)" : "");
+    else fputs("  energy unknown: nothing is said of it\n", f);
+}
+
+static void print_load(const struct weft_cost *c, FILE *f)
+{
+    fprintf(f, "requests of %.0f tokens in, %.0f out\n", c->input_len, c->output_len);
+    fprintf(f, "  KV cache %.0f bytes a token, %.0f tokens of a decoding sequence on average\n", c->kv_bytes_per_token, c->keys);
+    fprintf(f, "  largest dense batch that memory holds: %.0f tokens, %.0f of them decodes\n", c->most_tokens, c->most_decodes);
+    double tokens = c->decodes + c->prefill;
+    fprintf(f, "  this step: %.0f tokens, %.0f of them decodes%s\n", tokens, c->decodes, c->decodes > c->most_decodes * 1.000001 ? ", more than memory holds" : "");
+}
+
+static void print_equations(const struct weft_cost *c, FILE *f)
+{
+    fputs("equations of the paper\n", f);
+    fprintf(f, "  1  T_mem      %10.3f ms   memory / read\n", c->t_mem * 1e3);
+    fprintf(f, "  2  T_compute  %10.3f ms   2 x tokens x parameters / compute\n", c->t_compute * 1e3);
+    if (c->t_net > 0) fprintf(f, "  3  T_net      %10.3f ms   4 x devices x tokens x width x bytes x layers / network\n", c->t_net * 1e3);
+    else fprintf(f, "  3  T_net      %10s      %s\n", "-", c->n_devices > 1 ? "the network is unknown" : "one device");
+    fprintf(f, "  4  T_R        %10.3f      T_mem / T_compute: by these, %s is the bottleneck\n", c->t_r, c->t_r > 1 ? "memory" : "compute");
+    fprintf(f, "  5  optimum    %10.0f tokens/s", c->eq5);
+    if (c->n_devices > 1) fprintf(f, ", %.0f a device", c->eq5 / c->n_devices);
+    fputs(": compute / (2 x parameters)\n", f);
+}
+
+static void print_row(const struct weft_cost_op *r, FILE *f)
+{
+    fprintf(f, "  %-18s", r->name);
+    cell(f, 11, 1, r->flops / 1e9);
+    cell(f, 9, 2, r->bytes / 1e9);
+    cell(f, 9, 2, r->network_bytes / 1e9);
+    for (int i = 0; i < WEFT_N_LIMITS; i++) cell(f, 9, 3, r->seconds[i] * 1e3);
+    fprintf(f, "  %s\n", weft_limit_name(r->bound));
+}
+
+static void print_ops(const struct weft_cost *c, FILE *f)
+{
+    fprintf(f, "ops, all layers together\n  %-18s %11s %9s %9s %9s %9s %9s %9s  %s\n", "", "Gflop", "GB", "net GB", "compute", "memory", "network", "energy ms", "bound by");
+    for (size_t i = 0; i < c->n_ops; i++) print_row(&c->ops[i], f);
+    print_row(&c->total, f);
+}
+
+static void print_rate(const struct weft_cost *c, double seconds, double rate, FILE *f)
+{
+    fprintf(f, "%.3f ms a step, %.0f tokens/s", seconds * 1e3, rate);
+    if (c->n_devices > 1) fprintf(f, ", %.0f a device", rate / c->n_devices);
+}
+
+static void print_bounds(const struct weft_cost *c, FILE *f)
+{
+    fprintf(f, "bound by %s: at best ", weft_limit_name(c->total.bound));
+    print_rate(c, c->total.seconds[c->total.bound], c->optimum, f);
+    fputs("\none op after another: ", f);
+    print_rate(c, c->total.alone, c->sequential, f);
+    fprintf(f, "; overlap gains at most %.2f x\n", c->optimum / c->sequential);
+}
+
+void wf_cost_print(const struct weft_cost *c, const struct weft_model *m, FILE *f)
+{
+    char label[96];
+    wf_model_label(m, label, sizeof label);
+    fprintf(f, "%s: %.4g parameters for a token, %.4g GB of weights, on %u x %s (%s)\n", label, c->params, c->weight_bytes / 1e9, c->n_devices, c->device,
+            c->given ? "constants of the table" : "measured");
+    print_device(c, f);
+    print_load(c, f);
+    print_equations(c, f);
+    print_ops(c, f);
+    print_bounds(c, f);
+}
+
+/* ---- the command -------------------------------------------------------------------------------------------------- */
+
+static struct weft_cost_params params_of(const wf_opts *o, const struct weft_model *m, wf_progress *bar)
+{
+    struct weft_cost_params p = o->costs;
+    p.model = m;
+    p.device = o->engine.device, p.tier = o->engine.tier, p.threads = o->engine.threads;
+    p.input_len = o->load.input_len, p.output_len = o->load.output_len;
+    p.tokens = o->explain.tokens, p.decodes = o->explain.decodes;
+    p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : bar;
+    return p;
+}
+
+int wf_plan_cost(const wf_opts *o, const struct weft_model *m)
+{
+    wf_progress bar = {0};
+    struct weft_cost_params p = params_of(o, m, &bar);
+    struct weft_cost *c = NULL;
+    weft_status s = o->load.plot ? wf_output_check(o->load.plot) : WEFT_OK;
+    if (!s) s = weft_cost(&p, &c);
+    wf_progress_end(&bar);
+    if (!s) wf_cost_print(c, m, stdout);
+    if (!s && o->load.plot) s = wf_cost_plot(c, m, o->load.plot);
+    weft_cost_free(c);
+    return s ? wf_say_error(s) : 0;
+}

@@ -1,0 +1,178 @@
+/* paper: `weft bench paper`: finds a figure in the tables, runs it, and keeps what it measured until it is printed and written. */
+#include "cli/paper.h"
+
+#include "base/file.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(field) offsetof(wf_opts, field)
+
+static const wf_figures *const tables[] = {&wf_figures_sarathi, &wf_figures_nanoflow, &wf_figures_flash};
+
+/* ---- values ------------------------------------------------------------------------------- */
+
+static wf_paper_row *find_row(const wf_paper *p, const char *series, double x)
+{
+    for (size_t i = 0; i < p->n_rows; i++)
+        if (!strcmp(p->rows[i].series, series) && fabs(p->rows[i].x - x) < 1e-9) return &p->rows[i];
+    return NULL;
+}
+
+const wf_paper_row *wf_paper_find(const wf_paper *p, const char *series, double x)
+{
+    return find_row(p, series, x);
+}
+
+int wf_paper_add(wf_paper *p, const char *series, double x, double paper_x, double value)
+{
+    wf_paper_row *r = find_row(p, series, x);
+    if (!r) {
+        if (!wf_grow(&p->rows, p->n_rows, &p->cap_rows, sizeof *p->rows)) return wf_say_error(WEFT_ERR_NOMEM);
+        r = &p->rows[p->n_rows++];
+        *r = (wf_paper_row){.x = x, .paper_x = paper_x};
+        wf_copy(r->series, sizeof r->series, series);
+    }
+    if (r->n < WF_PAPER_REPEAT) r->v[r->n++] = value;
+    return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double wf_paper_median(const wf_paper_row *r)
+{
+    double v[WF_PAPER_REPEAT];
+    memcpy(v, r->v, sizeof v);
+    qsort(v, r->n, sizeof *v, compare);
+    return r->n % 2 ? v[r->n / 2] : (v[r->n / 2 - 1] + v[r->n / 2]) / 2;
+}
+
+void wf_paper_divide(wf_paper *p, const wf_paper_row *by)
+{
+    double one = by ? wf_paper_median(by) : 1;
+    for (size_t i = 0; i < p->n_rows; i++)
+        for (size_t k = 0; k < p->rows[i].n; k++) p->rows[i].v[k] /= one;
+}
+
+int wf_paper_note(wf_paper *p, const char *fmt, ...)
+{
+    char text[sizeof *p->notes];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    for (size_t i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i], text)) return 0;
+    if (!wf_grow(&p->notes, p->n_notes, &p->cap_notes, sizeof *p->notes)) return wf_say_error(WEFT_ERR_NOMEM);
+    wf_copy(p->notes[p->n_notes++], sizeof *p->notes, text);
+    return 0;
+}
+
+/* ---- figures ------------------------------------------------------------------------------ */
+
+static const wf_figure *find_figure(const char *id)
+{
+    for (size_t t = 0; t < WF_LEN(tables); t++)
+        for (size_t i = 0; i < tables[t]->n; i++)
+            if (!strcmp(tables[t]->rows[i].id, id)) return &tables[t]->rows[i];
+    return NULL;
+}
+
+static void list(void)
+{
+    for (size_t t = 0; t < WF_LEN(tables); t++)
+        for (size_t i = 0; i < tables[t]->n; i++) {
+            const wf_figure *f = &tables[t]->rows[i];
+            printf("%-16s %s\n%-16s needs %s; %s\n", f->id, f->title, "", f->needs, f->takes);
+        }
+}
+
+static int unknown(const wf_opts *o)
+{
+    char nearest[160];
+    const char *names[64];
+    size_t n = 0;
+    for (size_t t = 0; t < WF_LEN(tables); t++)
+        for (size_t i = 0; i < tables[t]->n && n < WF_LEN(names); i++) names[n++] = tables[t]->rows[i].id;
+    wf_nearest(nearest, sizeof nearest, "", o->paper.figure, names, n);
+    return wf_usage(o->command, "no figure '%s'%s; --list shows them", o->paper.figure, nearest);
+}
+
+static int check(const wf_opts *o, const wf_figure **f)
+{
+    if (!o->paper.figure) return wf_usage(o->command, "which figure? --list shows them");
+    *f = find_figure(o->paper.figure);
+    if (!*f) return unknown(o);
+    if (!(*f)->run) return wf_usage(o->command, "%s needs %s, and weft computes on one device", (*f)->id, (*f)->needs);
+    if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
+    if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    weft_status s = o->write_to ? wf_folder_check(o->write_to) : WEFT_OK;
+    return s ? wf_say_error(s) : 0;
+}
+
+static int run(wf_paper *p)
+{
+    wf_catch_interrupt();
+    int rc = p->figure->run(p);
+    wf_progress_end(&p->bar);
+    if (p->n_rows) wf_paper_print(p);
+    if (wf_interrupted()) {
+        wf_note(p->o, "stopped: %s", p->o->write_to ? "nothing is written of a figure that is not whole" : "the figure is not whole");
+        return WF_EXIT_INTERRUPTED;
+    }
+    if (!rc && !p->n_rows) rc = wf_say_error(wf_fail(WEFT_ERR_INTERNAL, "all values were lost in what the runs vary: use a quieter machine, or more runs (-r)"));
+    weft_status s = !rc && p->o->write_to ? wf_paper_write(p, p->o->write_to) : WEFT_OK;
+    return s ? wf_say_error(s) : rc;
+}
+
+static int cmd_bench_paper(const wf_opts *o)
+{
+    wf_paper p = {.o = o};
+    if (o->paper.list) return list(), 0;
+    int rc = check(o, &p.figure);
+    if (!rc) rc = wf_open_model(o, false, &p.m);
+    if (!rc) rc = run(&p);
+    weft_model_close(p.m);
+    free(p.rows), free(p.notes);
+    return rc;
+}
+
+/* ---- options ------------------------------------------------------------------------------ */
+
+static const wf_opt rows[] = {
+    {0, "list", NULL, "list the figures with what each shows and needs, and exit", WF_OPT_FLAG, AT(paper.list)},
+    {0, "figure", "ID", "the figure; --figure itself can be left out", WF_OPT_TEXT, AT(paper.figure)},
+    {'o', "output", "FOLDER", "write ID.csv and ID.svg to this folder", WF_OPT_TEXT, AT(write_to)},
+    {0, "quick", NULL, "shortest lengths, few points, once each: to see that it works", WF_OPT_FLAG, AT(paper.quick)},
+    {'r', "repetitions", "N", "runs of each load, whose median and range are reported (default 3)", WF_OPT_U32, AT(repeat), 1, WF_PAPER_REPEAT},
+    {0, "scale", "X", "lengths as a part of the paper's (default: 1, or what the context allows)", WF_OPT_REAL, AT(paper.scale), 1e-3, 1},
+    {0, "shape", "NAME", "a model of this shape with random weights, without a file: llama3-8b, llama2-13b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
+    {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
+    {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
+    {0, "peer", "FILE", "results of another program to compare single ops with, measured within the last hour: lines op,dtype,shape,peer,rate,unit", WF_OPT_TEXT, AT(peer)},
+    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens (default: the model's context)", WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+};
+static const WF_GROUP(group, "Figures", rows);
+static const wf_opt_group *const groups[] = {
+    &wf_group_model, &group, &wf_group_text, &wf_group_threads, &wf_group_device, &wf_group_kernels, &wf_group_testing, &wf_group_general, NULL,
+};
+
+const wf_command wf_cmd_bench_paper = {
+    .name = "bench paper",
+    .usage = "ID [-m FILE | --shape NAME] [-o FOLDER] [options]",
+    .summary = "Measures a figure of the papers on this device and model. Prints what the paper has beside it and what differs, and with -o "
+               "writes a CSV file and a drawing with the paper's points hollow. Lengths are scaled down where the context is shorter than the "
+               "paper's, and batches where the memory is smaller. The papers are SARATHI (arXiv 2308.16369), NanoFlow (2408.12757) and "
+               "FlashDecoding++Next.",
+    .more = "Examples:\n"
+            "  weft bench paper --list\n"
+            "  weft bench paper sarathi-fig9 -m model.gguf -o figures\n",
+    .groups = groups,
+    .words = {"figure"},
+    .run = cmd_bench_paper,
+};

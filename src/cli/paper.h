@@ -1,0 +1,105 @@
+/* paper: figures of the papers that weft builds on, each a row of a table and a function that measures what it shows. paper.c has the command,
+ * paper_out.c what is printed and written, paper_load.c times of loads; paper_sarathi.c, paper_nanoflow.c and paper_flash.c have the rows. */
+#ifndef WF_CLI_PAPER_H
+#define WF_CLI_PAPER_H
+
+#include "cli/chart.h"
+#include "cli/cli.h"
+#include "cli/throughput.h"
+
+#define WF_PAPER_REPEAT 16 /* most values of a point */
+
+typedef struct wf_paper_point {
+    const char *series;
+    double x, y;
+} wf_paper_point;
+
+struct wf_paper;
+typedef struct wf_figure {
+    const char *id, *title;
+    const char *needs, *takes; /* what it needs, and roughly how much it computes at the paper's sizes */
+    const char *of;            /* model and device of the paper */
+    const char *says;          /* what the paper says where it gives no points, or NULL */
+    const char *x, *y;         /* axes with units */
+    bool log_x, log_y;
+    const char *const *ticks; /* names of x = 0, 1, ...: drawn as bars; NULL: x is a number */
+    size_t n_ticks;
+    const wf_paper_point *points; /* of the paper */
+    size_t n_points;
+    double limit; /* as in wf_chart */
+    const char *limit_name;
+    int (*run)(struct wf_paper *p); /* returns an exit code; NULL: one device cannot show it */
+} wf_figure;
+
+typedef struct wf_figures {
+    const wf_figure *rows;
+    size_t n;
+} wf_figures;
+extern const wf_figures wf_figures_sarathi, wf_figures_nanoflow, wf_figures_flash;
+
+/* What was measured at one x. */
+typedef struct wf_paper_row {
+    char series[64];
+    double x, paper_x; /* paper_x: where the paper has it, if sizes are scaled */
+    double v[WF_PAPER_REPEAT];
+    size_t n;
+} wf_paper_row;
+
+typedef struct wf_paper {
+    const wf_opts *o;
+    const wf_figure *figure;
+    struct weft_model *m;
+    char device[128], driver[64]; /* of the last engine; "": none was opened */
+    wf_paper_row *rows;
+    size_t n_rows, cap_rows;
+    char (*notes)[256]; /* what differs from the paper */
+    size_t n_notes, cap_notes;
+    double scale; /* of lengths; 0: not chosen yet */
+    wf_progress bar;
+    uint64_t n_runs; /* of loads: each has other prompts */
+} wf_paper;
+
+/* ---- paper.c --------------------------------------------------------------------------------------- */
+
+/* Return an exit code. A point that is added again gets one more value. */
+int wf_paper_add(wf_paper *p, const char *series, double x, double paper_x, double value);
+int wf_paper_note(wf_paper *p, const char *fmt, ...) WF_PRINTF(2, 3); /* one that is there already is not repeated */
+/* Divides all values by the median of this point. */
+void wf_paper_divide(wf_paper *p, const wf_paper_row *by);
+const wf_paper_row *wf_paper_find(const wf_paper *p, const char *series, double x); /* NULL: none */
+double wf_paper_median(const wf_paper_row *r);
+
+/* ---- paper_out.c ----------------------------------------------------------------------------------- */
+
+void wf_paper_print(const wf_paper *p);
+weft_status wf_paper_write(const wf_paper *p, const char *folder); /* ID.csv and ID.svg */
+
+/* ---- paper_load.c ---------------------------------------------------------------------------------- */
+
+/* A length of the paper at the scale of this run, and the context of the model. */
+uint32_t wf_paper_length(const wf_paper *p, uint32_t length);
+/* Chooses the scale by the longest length, and says so. */
+int wf_paper_fit(wf_paper *p, uint32_t longest);
+uint32_t wf_paper_repeat(const wf_paper *p);
+
+typedef struct wf_paper_engine {
+    struct weft_engine *e;
+    const char *policy;
+    uint32_t n_seqs, context, batch;
+} wf_paper_engine;
+/* Opens an engine for n_seqs sequences of context tokens, or for as many as the memory holds; batch: tokens of a step, 0: as the policy does. */
+int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t context, uint32_t batch, wf_paper_engine *out);
+
+typedef struct wf_paper_times {
+    double v[WF_PAPER_REPEAT]; /* seconds */
+    size_t n;
+} wf_paper_times;
+/* Runs n equal requests at once, again and again; out 0: prompts only. */
+int wf_paper_run(wf_paper *p, const wf_paper_engine *e, size_t n, uint32_t in, uint32_t out, wf_paper_times *times);
+/* The same of n loads of any lengths in turns, so that what else the machine does meets all of them. */
+int wf_paper_run_specs(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, size_t n, wf_paper_times *times);
+weft_status wf_paper_equal(size_t n, uint32_t in, uint32_t out, wf_request_specs *specs); /* adds n requests */
+/* One load, once, with arrival times and all that is measured. The caller frees row->stats. */
+int wf_paper_run_once(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, const double *at, double peak, wf_throughput_row *row);
+
+#endif

@@ -1,0 +1,273 @@
+/* paper_flash: figures of FlashDecoding++Next: attention logits, flat products, the asynchronous softmax, and memory that activations and the KV cache
+ * share. */
+#include "cli/bench.h"
+#include "cli/paper.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- figure 5: attention logits --------------------------------------------------------------- */
+
+#define WITHIN "99.99 % lie between"
+#define WITHIN_Y 0.01 /* where the two points are drawn */
+
+/* All layers together. */
+static bool sum_layers(const struct weft_calibration *c, struct weft_logit_histogram *sum)
+{
+    *sum = (struct weft_logit_histogram){.min = INFINITY, .max = -INFINITY, .bins = wf_calloc(WEFT_LOGIT_BINS, sizeof *sum->bins)};
+    for (uint32_t i = 0; sum->bins && i < c->n_layers; i++) {
+        const struct weft_logit_histogram *l = &c->layers[i].all;
+        for (size_t k = 0; k < WEFT_LOGIT_BINS; k++) sum->bins[k] += l->bins[k];
+        sum->n += l->n, sum->sum += l->sum;
+        sum->min = WF_MIN(sum->min, l->min), sum->max = WF_MAX(sum->max, l->max);
+    }
+    return sum->bins != NULL;
+}
+
+static int add_histogram(wf_paper *p, const struct weft_logit_histogram *l)
+{
+    const size_t whole = (size_t)(1 / WEFT_LOGIT_STEP); /* bins of one unit */
+    int rc = 0;
+    for (size_t i = 0; i < WEFT_LOGIT_BINS && !rc; i += whole) {
+        uint64_t n = 0;
+        double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * (double)i + 0.5;
+        for (size_t k = i; k < i + whole; k++) n += l->bins[k];
+        if (n) rc = wf_paper_add(p, "all layers", x, x, 100 * (double)n / (double)l->n);
+    }
+    if (!rc) rc = wf_paper_add(p, WITHIN, weft_logit_quantile(l, 0.00005), -16.8, WITHIN_Y);
+    return rc ? rc : wf_paper_add(p, WITHIN, weft_logit_quantile(l, 0.99995), 6.5, WITHIN_Y);
+}
+
+static int calibrate(wf_paper *p, struct weft_engine *e, const char *text, size_t len)
+{
+    struct weft_calibration *c = NULL;
+    struct weft_logit_histogram sum;
+    weft_status s = weft_calibrate(e, &(struct weft_calibrate_params){.text = text, .len = len, .on_progress = wf_on_progress, .user = p->o->quiet ? NULL : &p->bar}, &c);
+    wf_progress_end(&p->bar);
+    if (s) return wf_say_error(s);
+    int rc = sum_layers(c, &sum) ? add_histogram(p, &sum) : wf_say_error(WEFT_ERR_NOMEM);
+    if (!rc) rc = wf_paper_note(p, "%llu tokens of your text in chunks of at most %u", (unsigned long long)c->n_tokens, c->context);
+    free(sum.bins);
+    weft_calibration_free(c);
+    return rc;
+}
+
+static int fig5(wf_paper *p)
+{
+    char *text = NULL;
+    size_t len = 0;
+    struct weft_engine *e = NULL;
+    if (!p->o->prompt && !p->o->file) return wf_usage(p->o->command, "%s needs a text: use -f FILE", p->figure->id);
+    int rc = wf_read_text(p->o, &text, &len);
+    if (!rc) rc = wf_open_engine(p->o, p->m, p->o->engine, &e);
+    if (!rc) wf_copy(p->device, sizeof p->device, weft_engine_device(e)->name);
+    if (!rc) rc = calibrate(p, e, text, len);
+    weft_engine_close(e);
+    free(text);
+    return rc;
+}
+
+/* ---- single ops --------------------------------------------------------------------------------- */
+
+enum { MOST_LENGTHS = 6 };
+
+typedef struct op_run {
+    wf_paper *p;
+    wf_peers peers;
+    const char *axis; /* what of the shape is x: "N=" */
+    const char *series;
+    char variants[MOST_LENGTHS][32]; /* of the first run */
+    size_t n_rows, n_others;         /* rows of a run; other variants in the second one */
+    int rc;
+} op_run;
+
+static double x_of(const op_run *r, const char *shape)
+{
+    const char *at = strstr(shape, r->axis);
+    return at ? strtod(at + strlen(r->axis), NULL) : 0;
+}
+
+static void on_op_progress(void *user, const char *what, double fraction)
+{
+    op_run *r = user;
+    if (!r->p->o->quiet) wf_progress_update(&r->p->bar, what, fraction);
+}
+
+static int measure(op_run *r, const char *op, const char *variant, bool async, const char *const *shapes, size_t n, weft_op_fn on_row)
+{
+    const wf_opts *o = r->p->o;
+    struct weft_op_params q = wf_op_params(o, "F16", shapes, n);
+    q.ops = op, q.variant = variant, q.async = async;
+    q.repeat = wf_paper_repeat(r->p), q.rotate = o->paper.quick ? 1 : 0;
+    q.on_row = on_row, q.on_progress = on_op_progress, q.user = r;
+    weft_status s = weft_bench_ops(&q);
+    wf_progress_end(&r->p->bar);
+    if (s) return wf_say_error(s);
+    return wf_interrupted() ? WF_EXIT_INTERRUPTED : r->rc;
+}
+
+/* ---- figure 7: flat products --------------------------------------------------------------------- */
+
+static void on_product(void *user, const struct weft_op_row *row)
+{
+    op_run *r = user;
+    wf_copy(r->p->device, sizeof r->p->device, row->device->name);
+    double n = x_of(r, row->shape);
+    if (row->variant && !r->rc) r->rc = wf_paper_add(r->p, row->variant, n, n, row->rate);
+}
+
+/* Each width by its best kernel. */
+static void normalise(wf_paper *p)
+{
+    for (size_t i = 0; i < p->n_rows; i++) {
+        double best = 0;
+        for (size_t k = 0; k < p->n_rows; k++)
+            if (p->rows[k].x == p->rows[i].x) best = WF_MAX(best, fabs(p->rows[k].v[0]));
+        p->rows[i].v[0] /= -best; /* negative: done */
+    }
+    for (size_t i = 0; i < p->n_rows; i++) p->rows[i].v[0] = fabs(p->rows[i].v[0]);
+}
+
+static int fig7(wf_paper *p)
+{
+    static const char *const all[] = {"M=8,N=1024,K=4096", "M=8,N=2048,K=4096", "M=8,N=4096,K=4096", "M=8,N=8192,K=4096", "M=8,N=16384,K=4096", "M=8,N=32768,K=4096"};
+    static const char *const few[] = {"M=8,N=128,K=256", "M=8,N=512,K=256"};
+    op_run r = {.p = p, .axis = "N="};
+    int rc = p->o->paper.quick ? measure(&r, "gemm", "all", false, few, WF_LEN(few), on_product) : measure(&r, "gemm", "all", false, all, WF_LEN(all), on_product);
+    normalise(p);
+    return rc ? rc : wf_paper_note(p, "the kernels that weft has here, with tiles of their own, and K = 4096");
+}
+
+/* ---- figures 15 and 16: the asynchronous softmax ---------------------------------------------------- */
+
+#define SYNC "synchronous"
+#define ASYNC "asynchronous"
+
+/* Kernels with the asynchronous softmax have names of their own. */
+static void compare_variant(op_run *r, const char *variant)
+{
+    size_t at = r->n_rows++ % MOST_LENGTHS;
+    if (!strcmp(r->series, SYNC)) wf_copy(r->variants[at], sizeof *r->variants, variant);
+    else r->n_others += strcmp(r->variants[at], variant) != 0;
+}
+
+static void on_attention(void *user, const struct weft_op_row *row)
+{
+    op_run *r = user;
+    wf_paper *p = r->p;
+    size_t at = 0;
+    double n = x_of(r, row->shape);
+    wf_copy(p->device, sizeof p->device, row->device->name);
+    if (!row->variant || r->rc) return;
+    compare_variant(r, row->variant);
+    wf_result as = {row->device, row->op, row->dtype, row->shape, row->variant, row->median_us, row->rate, -1, row->unit};
+    r->rc = wf_paper_add(p, r->series, n, n, row->rate);
+    for (const wf_peer *q; !r->rc && (q = wf_peer_of(&r->peers, &as, &at));) {
+        char name[64];
+        snprintf(name, sizeof name, "%.30s over %.20s", r->series, q->peer);
+        r->rc = wf_paper_add(p, name, n, n, row->rate / q->rate);
+    }
+}
+
+/* Rates become gains over the synchronous softmax, which is 1. */
+static void gains(wf_paper *p)
+{
+    for (size_t i = 0; i < p->n_rows; i++) {
+        const wf_paper_row *base = wf_paper_find(p, SYNC, p->rows[i].x);
+        if (!strcmp(p->rows[i].series, ASYNC) && base) p->rows[i].v[0] /= base->v[0];
+    }
+    for (size_t i = 0; i < p->n_rows; i++)
+        if (!strcmp(p->rows[i].series, SYNC)) p->rows[i].v[0] = 1;
+}
+
+static int no_async(wf_paper *p)
+{
+    p->n_rows = 0;
+    return wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel with the asynchronous softmax for these shapes; `weft kernels` lists what it has, --device takes another", p->device));
+}
+
+static int attention(wf_paper *p, const char *op, uint32_t n_seqs)
+{
+    static const uint32_t lens[MOST_LENGTHS] = {256, 512, 1024, 2048, 4096, 8192};
+    const struct weft_model_info *m = weft_model_info(p->m);
+    char text[MOST_LENGTHS][96];
+    const char *shapes[MOST_LENGTHS];
+    op_run r = {.p = p, .axis = "L=", .series = SYNC};
+    size_t n = p->o->paper.quick ? 1 : MOST_LENGTHS;
+    weft_status s = p->o->peer ? wf_peers_read(p->o->peer, &r.peers) : WEFT_OK;
+    if (s) return wf_say_error(s);
+    for (size_t i = 0; i < n; i++) {
+        snprintf(text[i], sizeof text[i], "B=%u,L=%u,H=%u,KV=%u,D=%u", p->o->paper.quick ? 1 : n_seqs, p->o->paper.quick ? 64 : lens[i], m->n_head, m->n_kv_head, m->head_dim);
+        shapes[i] = text[i];
+    }
+    int rc = measure(&r, op, NULL, false, shapes, n, on_attention);
+    r.series = ASYNC, r.n_rows = 0;
+    if (!rc) rc = measure(&r, op, NULL, true, shapes, n, on_attention);
+    wf_peers_free(&r.peers);
+    if (!rc && !r.n_others) rc = no_async(p);
+    if (!rc) gains(p);
+    return rc ? rc : wf_paper_note(p, "%u heads of %u, %u of K and V; other programs only from --peer", m->n_head, m->head_dim, m->n_kv_head);
+}
+
+static int fig15(wf_paper *p)
+{
+    return attention(p, "prefill_attention", 1);
+}
+
+static int fig16(wf_paper *p)
+{
+    return attention(p, "decode_attention", 16);
+}
+
+/* ---- figure 19: shared memory ------------------------------------------------------------------------ */
+
+#define MEMORY 80e9 /* of the paper's device */
+enum { DECODING = 256 };
+
+/* Tokens of the KV cache that MEMORY holds beside steps of `step` tokens. */
+static int add_capacity(wf_paper *p, uint32_t step)
+{
+    struct weft_budget b;
+    struct weft_engine_params e = {.context = weft_model_info(p->m)->context, .n_seqs = DECODING, .max_batched_tokens = step};
+    if (weft_model_budget(p->m, &e, &b)) return wf_say_error(WEFT_ERR_ARG);
+    double left = MEMORY - (double)b.weights - (double)b.activations;
+    if (left < (double)b.kv_bytes_per_token * e.context) return wf_paper_note(p, "steps of %u tokens leave less than one context of 80 GB", step);
+    e.kv_memory = (uint64_t)left;
+    if (weft_model_budget(p->m, &e, &b)) return wf_say_error(WEFT_ERR_ARG);
+    int rc = wf_paper_add(p, "apart", step, step, (double)b.kv_tokens / 1e3);
+    if (!rc && b.kv_tokens >= (uint64_t)DECODING * e.context) rc = wf_paper_note(p, "the %u sequences never need more than their contexts, which fit whatever a step has", DECODING);
+    return rc ? rc : wf_paper_add(p, "shared", step, step, (double)b.steady_kv_tokens / 1e3);
+}
+
+static int fig19(wf_paper *p)
+{
+    int rc = 0;
+    for (uint32_t step = 4096; step <= 65536 && !rc; step *= 2) rc = add_capacity(p, step);
+    if (!rc) rc = wf_paper_note(p, "computed for 80 GB, as the paper's device has, without a device; shared: while %u sequences decode", DECODING);
+    return rc ? rc : wf_paper_note(p, "the paper computes a prompt in one step, so its longest context is also its largest step; weft cuts prompts, which leaves less to share");
+}
+
+/* ---- the figures -------------------------------------------------------------------------------------- */
+
+static const wf_paper_point points5[] = {{WITHIN, -16.8, WITHIN_Y}, {WITHIN, 6.5, WITHIN_Y}};
+static const wf_paper_point points19[] = {{"apart", 320000, 320}, {"shared", 502000, 502}};
+
+#define POINTS(p) .points = p, .n_points = WF_LEN(p)
+
+static const wf_figure rows[] = {
+    {.id = "flash-fig5", .title = "distribution of attention logits", .needs = "a model and a text (-f)", .takes = "as many tokens as the text", .of = "Llama2-7B",
+     .says = "more than 99.99 % lie between -16.8 and 6.5 (Llama2-7B), 99 % between -0.25 and 17.6 (CodeLlama-7B), and -0.8 and 9.8 (Vicuna-7B).", .x = "attention logit",
+     .y = "share of logits in a unit, %", .log_y = true, POINTS(points5), .run = fig5},
+    {.id = "flash-fig7", .title = "flat products of 8 rows by width and kernel", .needs = "a device", .takes = "a minute or two", .of = "an A100, one kernel with tiles of several widths",
+     .says = "narrow products want many small tiles (N / B_N of 128 or 256), wide ones are bound by memory.", .x = "N, K = 4096", .y = "rate / of the best kernel",
+     .log_x = true, .run = fig7},
+    {.id = "flash-fig15", .title = "the asynchronous softmax in prefill attention", .needs = "a model, for its heads, and kernels with the asynchronous softmax", .takes = "a minute or two", .of = "NVIDIA GPUs",
+     .says = "1.52 times xformers and 1.19 times FlashAttention-2 on average.", .x = "tokens of a prompt", .y = "speedup", .log_x = true, .run = fig15},
+    {.id = "flash-fig16", .title = "the asynchronous softmax in decode attention, 16 sequences", .needs = "a model, for its heads, and kernels with the asynchronous softmax", .takes = "a minute or two",
+     .of = "NVIDIA GPUs", .says = "up to 2.02 times FlashDecoding with long caches.", .x = "keys of a sequence", .y = "speedup", .log_x = true, .run = fig16},
+    {.id = "flash-fig19", .title = "KV cache in 80 GB, apart from activations and sharing their memory", .needs = "a model", .takes = "no time", .of = "Llama3-8B on an A100 80 GB",
+     .says = "the longest context grows from 320k to 502k (Llama3-8B) and from 110k to 128k tokens (Qwen1.5-7B).", .x = "tokens of the largest step",
+     .y = "thousand tokens of KV cache", .log_x = true, .log_y = true, POINTS(points19), .run = fig19},
+};
+const wf_figures wf_figures_flash = {rows, WF_LEN(rows)};

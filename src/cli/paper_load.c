@@ -1,0 +1,124 @@
+/* paper_load: engines and loads of figures, at sizes that the model's context and the device's memory allow. */
+#include "cli/paper.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define QUICK_LONGEST 64 /* tokens, of --quick */
+#define SHORTEST      8
+
+/* ---- sizes -------------------------------------------------------------------------------- */
+
+static uint32_t longest_context(const wf_paper *p)
+{
+    return p->o->engine.context ? p->o->engine.context : weft_model_info(p->m)->context;
+}
+
+int wf_paper_fit(wf_paper *p, uint32_t longest)
+{
+    double most = (double)longest_context(p) / longest;
+    p->scale = WF_MIN(p->o->paper.scale > 0 ? (double)p->o->paper.scale : 1, most);
+    if (p->o->paper.quick) p->scale = WF_MIN(p->scale, (double)QUICK_LONGEST / longest);
+    if (p->scale == 1) return 0;
+    return wf_paper_note(p, "lengths are %.3g of the paper's, the longest %u tokens instead of %u%s", p->scale, wf_paper_length(p, longest), longest,
+                         p->scale == most ? ": the context has no more" : "");
+}
+
+uint32_t wf_paper_length(const wf_paper *p, uint32_t length)
+{
+    return WF_MAX((uint32_t)(length * p->scale + 1e-6), SHORTEST);
+}
+
+uint32_t wf_paper_repeat(const wf_paper *p)
+{
+    return p->o->repeat ? p->o->repeat : p->o->paper.quick ? 1 : 3;
+}
+
+/* ---- engines ------------------------------------------------------------------------------ */
+
+static int give_up(void)
+{
+    return wf_say_error(wf_fail_context(WEFT_ERR_NOMEM, "not even one sequence fits (a smaller -c or --scale may)"));
+}
+
+/* Keeps what the first engine says of the device; the others have the same. */
+static int opened(wf_paper *p, wf_paper_engine *out, uint32_t asked)
+{
+    const struct weft_device_info *d = weft_engine_device(out->e);
+    wf_copy(p->device, sizeof p->device, d->name);
+    wf_copy(p->driver, sizeof p->driver, d->driver);
+    out->batch = weft_engine_max_batched_tokens(out->e);
+    if (out->n_seqs == asked) return 0;
+    return wf_paper_note(p, "%u sequences of %u tokens instead of %u: the memory holds no more", out->n_seqs, out->context, asked);
+}
+
+int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t context, uint32_t batch, wf_paper_engine *out)
+{
+    struct weft_engine_params e = p->o->engine;
+    *out = (wf_paper_engine){.policy = policy, .n_seqs = n_seqs, .context = context};
+    e.policy = policy, e.context = context, e.max_batched_tokens = batch;
+    e.no_prefix = true; /* every run must compute its prompts */
+    e.debug = &p->o->debug;
+    e.on_progress = wf_on_progress, e.user = p->o->quiet ? NULL : &p->bar;
+    for (;; out->n_seqs = (out->n_seqs + 1) / 2) {
+        e.n_seqs = e.kv_seqs = out->n_seqs;
+        weft_status s = weft_engine_open(p->m, &e, &out->e);
+        wf_progress_end(&p->bar);
+        if (!s) return opened(p, out, n_seqs);
+        if (s != WEFT_ERR_NOMEM) return wf_say_error(s);
+        if (out->n_seqs == 1) return give_up();
+    }
+}
+
+/* ---- loads -------------------------------------------------------------------------------- */
+
+int wf_paper_run_once(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, const double *at, double peak, wf_throughput_row *row)
+{
+    wf_load l = {.engine = e->e, .model = p->m, .specs = specs, .at = at, .window = 2 * (size_t)e->n_seqs, .together = !at, .seed = p->n_runs++ << 32,
+                 .peak_flops = peak, .what = e->policy, .bar = p->o->quiet ? NULL : &p->bar};
+    *row = (wf_throughput_row){.policy = e->policy};
+    weft_status s = wf_load_run(&l, row);
+    if (s) return wf_say_error(s);
+    if (wf_interrupted()) wf_load_stats_free(&row->stats);
+    return wf_interrupted() ? WF_EXIT_INTERRUPTED : 0;
+}
+
+static int run_one(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, double *seconds)
+{
+    wf_throughput_row row;
+    int rc = wf_paper_run_once(p, e, specs, NULL, 0, &row);
+    if (rc) return rc;
+    *seconds = row.stats.seconds;
+    wf_load_stats_free(&row.stats);
+    return 0;
+}
+
+/* One run of each that is not counted comes first. */
+int wf_paper_run_specs(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, size_t n, wf_paper_times *times)
+{
+    int rc = 0;
+    for (size_t k = 0; k < n; k++) times[k].n = 0;
+    for (uint32_t i = 0; i <= wf_paper_repeat(p) && !rc; i++)
+        for (size_t k = 0; k < n && !rc; k++) {
+            double seconds;
+            rc = run_one(p, e, &specs[k], &seconds);
+            if (!rc && i) times[k].v[times[k].n++] = seconds;
+        }
+    return rc;
+}
+
+weft_status wf_paper_equal(size_t n, uint32_t in, uint32_t out, wf_request_specs *specs)
+{
+    for (size_t i = 0; i < n; i++) WF_TRY(wf_request_specs_add(specs, (wf_request_spec){.n_in = in, .n_out = out, .at = -1}));
+    return WEFT_OK;
+}
+
+int wf_paper_run(wf_paper *p, const wf_paper_engine *e, size_t n, uint32_t in, uint32_t out, wf_paper_times *times)
+{
+    wf_request_specs specs = {0};
+    weft_status s = wf_paper_equal(n, in, out, &specs);
+    times->n = 0;
+    int rc = s ? wf_say_error(s) : wf_paper_run_specs(p, e, &specs, 1, times);
+    wf_request_specs_free(&specs);
+    return rc;
+}

@@ -1,0 +1,69 @@
+/* rules: which settings go with what is typed or piped, from tables of options that conflict and of those that need others. See cli.h.
+ *
+ * The commands check the same of what is typed, where a conflict is a mistake to be told; a setting for all runs is left out. */
+#include "cli/cli.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* One of each side is taken. */
+static const struct {
+    const char *one, *other;
+} rivals[] = {
+    {"quiet", "verbose"}, {"prompt", "file"}, {"prompt|file", "tokens"}, {"model", "shape"}, {"variant", "variants"}, {"base-url", "host|port"},
+    {"cost", "times"}, {"on", "device|measure"}, {"overlap", "file|max-size|repetitions|rotate"},
+};
+
+/* In these commands the options have no meaning without one of the needed ones. */
+static const struct {
+    const char *commands, *names, *needed;
+} needs[] = {
+    {"bench|bench throughput|bench ablation|bench paper", "type|layers", "shape"},
+    {"bench|bench ops", "peer", "results"},
+    {"bench throughput", "rate|plot", "arrivals"},
+    {"bench throughput", "arrivals", "rate|dataset"},
+    {"info", "memory|ctx-size|max-num-seqs|kv-memory|max-num-batched-tokens|policy|page-tokens", "model|shape"},
+    {"kernels|tune", "dtype", "shape"},
+    {"perplexity", "tokens", "logits"},
+    {"perplexity", "logits", "tokens"},
+    {"plan", "devices", "on"},
+    {"plan", "on|devices|measure|n-devices|input-len|output-len|plot", "cost"},
+    {"plan", "output", "search"},
+    {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
+};
+
+static bool has(const char *names, const char *name)
+{
+    return wf_choice_has(names, name, strlen(name));
+}
+
+static bool any_typed(const wf_opts *o, const char *names)
+{
+    for (size_t i = 0; i < o->n_given; i++)
+        if (has(names, o->given[i]->name)) return true;
+    return false;
+}
+
+/* A text that the command takes without an option: its arguments, or what comes in by a pipe or from a file; /dev/null is none. */
+static bool has_text(const wf_command *c, const wf_opts *o)
+{
+    struct stat st;
+    if (c->takes_args && o->n_args) return true;
+    return c->reads_stdin && !fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode));
+}
+
+bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name)
+{
+    if (has("prompt|file", name) && wf_opts_find(c, "prompt") && has_text(c, o)) return true;
+    for (size_t i = 0; i < WF_LEN(rivals); i++)
+        if ((has(rivals[i].one, name) && any_typed(o, rivals[i].other)) || (has(rivals[i].other, name) && any_typed(o, rivals[i].one))) return true;
+    return false;
+}
+
+const char *wf_rule_needs(const wf_command *c, const char *name, size_t which)
+{
+    for (size_t i = 0; i < WF_LEN(needs); i++)
+        if (has(needs[i].commands, c->name) && has(needs[i].names, name) && !which--) return needs[i].needed;
+    return NULL;
+}

@@ -1,0 +1,45 @@
+/* search: the part of `weft plan` that finds plans. */
+#include "base/file.h"
+#include "cli/cli.h"
+
+#define AT(field) offsetof(wf_opts, field)
+
+static bool interrupted(void *bar)
+{
+    (void)bar;
+    return wf_interrupted();
+}
+
+int wf_search_plans(const wf_opts *o, struct weft_engine *e)
+{
+    wf_progress bar = {0};
+    bool stopped = false;
+    struct weft_search_params p = o->search;
+    p.tokens = o->explain.tokens;
+    p.decodes = o->explain.decodes;
+    p.on_progress = wf_on_progress;
+    p.stop = interrupted;
+    p.user = o->quiet ? NULL : &bar;
+    weft_status s = p.plan ? wf_output_check(p.plan) : WEFT_OK;
+    wf_catch_interrupt();
+    if (s == WEFT_OK) s = weft_search(e, &p, stdout, &stopped);
+    wf_progress_end(&bar);
+    if (s) return wf_say_error(s);
+    if (p.plan) wf_note(o, "wrote %s", p.plan);
+    return stopped ? wf_interrupted_exit() : 0;
+}
+
+int wf_print_profile(const char *path)
+{
+    weft_status s = weft_profile_print(path, stdout);
+    return s ? wf_say_error(s) : 0;
+}
+
+static const wf_opt rows[] = {
+    {0, "search", "PROFILE", "search plans that overlap ops of this batch, by simulation from the times in this file; Ctrl-C ends it with the best so far", WF_OPT_TEXT, AT(search.profile)},
+    {'o', "output", "FILE", "write the best plan to this file, for --plan; without a faster one, the sequential plan", WF_OPT_TEXT, AT(search.plan)},
+    {0, "best", "N", "write the N best plans, to FILE, FILE.2 and so on, to be compared on the device (default 1)", WF_OPT_U32, AT(search.keep), 1, 15},
+    {0, "seconds", "N", "most seconds to search (default 600)", WF_OPT_U32, AT(search.seconds), 1, 86400},
+    {0, "profile", "PROFILE", "print the times in this file and nothing else", WF_OPT_TEXT, AT(print_profile)},
+};
+const WF_GROUP(wf_group_search, "Search", rows);

@@ -1,0 +1,86 @@
+/* workspace: which workspaces of fused products a device never touches, so that no memory is reserved for them. See workspace.h. */
+#include "exec/workspace.h"
+#include "dev/front.h"
+
+#include <string.h>
+
+/* Numbers of rows at which devices change kernels, and those between; asking for each would take as long as binding. */
+static uint32_t next_probe(uint32_t rows, uint32_t max_rows)
+{
+    return rows == max_rows ? rows + 1 : WF_MIN(rows < 16 ? rows + 1 : rows + rows / 4, max_rows);
+}
+
+/* Storage that nobody reads: what a device can run depends on shapes only. */
+static wf_view view_of(const wf_dev *dev, const wf_graph *g, wf_operand o, uint32_t rows)
+{
+    if (o.value < 0) return (wf_view){0};
+    const wf_value *v = &g->values[o.value];
+    bool weight = v->kind == WF_VALUE_WEIGHT, matrix = weight && v->weight_rows > 1;
+    uint8_t layout = matrix ? wf_weight_layout((wf_dev *)dev, WF_OP_GEMM, v->dtype, v->weight_rows, v->cols) : 0;
+    return (wf_view){.buf = (wf_buf *)dev, .rows = weight ? v->weight_rows : v->kind == WF_VALUE_KV ? 1 : rows, .cols = o.cols ? o.cols : v->cols, .stride = v->cols,
+                     .dtype = (uint8_t)v->dtype, .layout = layout};
+}
+
+static wf_call call_of(const wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t rows)
+{
+    wf_call c = {.op = n->op, .variant = -1, .p = n->p};
+    for (size_t i = 0; i < WF_MAX_IN; i++) c.in[i] = view_of(dev, g, n->in[i], rows);
+    for (size_t i = 0; i < WF_MAX_OUT; i++) c.out[i] = view_of(dev, g, n->out[i], rows);
+    return c;
+}
+
+/* Workspaces that the pieces hand their results over in, as bits of outputs. */
+static uint8_t touched(wf_dev *dev, const wf_call *c)
+{
+    enum wf_piece piece[WF_MAX_PIECES];
+    size_t n = wf_pieces(dev, c, piece);
+    uint8_t bits = 0;
+    for (size_t i = 0; i < n; i++) bits |= wf_piece_workspaces(c, piece[i]);
+    return bits;
+}
+
+static uint8_t untouched(wf_dev *dev, const wf_graph *g, const wf_node *n, uint32_t max_rows)
+{
+    uint8_t bits = 1u << WF_GEMM_NORM_WS | 1u << WF_GEMM_GEMM_WS;
+    for (uint32_t rows = 1; bits && rows <= max_rows; rows = next_probe(rows, max_rows)) {
+        wf_call c = call_of(dev, g, n, rows);
+        bits &= (uint8_t)~touched(dev, &c);
+    }
+    return bits;
+}
+
+static bool alike(const wf_graph *g, const wf_node *a, const wf_node *b)
+{
+    if (a->op != b->op || a->rows != b->rows || strcmp(a->name, b->name)) return false;
+    const wf_value *v = &g->values[a->in[WF_GEMM_W].value], *w = &g->values[b->in[WF_GEMM_W].value];
+    return v->dtype == w->dtype && v->weight_rows == w->weight_rows && v->cols == w->cols;
+}
+
+/* The same product of an earlier layer; NULL: there is none. */
+static const wf_node *earlier(const wf_graph *g, const wf_node *n)
+{
+    for (const wf_node *e = n; e-- > g->nodes && n->layer > 0;)
+        if (alike(g, e, n)) return e;
+    return NULL;
+}
+
+void wf_workspaces_omit(wf_graph *g, wf_dev *dev, const wf_limits *l)
+{
+    for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        if (n->op != WF_OP_GEMM || (n->out[WF_GEMM_NORM_WS].value < 0 && n->out[WF_GEMM_GEMM_WS].value < 0)) continue;
+        const wf_node *like = earlier(g, n);
+        n->omitted = like ? like->omitted : untouched(dev, g, n, n->rows == WF_ROWS_LOGITS ? l->logit_rows : l->step_tokens);
+    }
+}
+
+void wf_workspaces_keep(wf_graph *g)
+{
+    for (size_t i = 0; i < g->n_nodes; i++) g->nodes[i].omitted = 0;
+}
+
+bool wf_workspaces_omitted(const wf_graph *g)
+{
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (g->nodes[i].omitted) return true;
+    return false;
+}

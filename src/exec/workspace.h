@@ -1,0 +1,16 @@
+/* workspace: a fused product hands intermediate results over in workspaces (dev/dev.h, GEMM), but only where the device runs it in
+ * pieces. Where one kernel does, for every number of rows, its workspaces are omitted: no memory is reserved for them.
+ */
+#ifndef WF_WORKSPACE_H
+#define WF_WORKSPACE_H
+
+#include "mem/limits.h"
+#include "plan/graph.h"
+
+/* Before a plan is placed: sets wf_node.omitted. A kernel that turns out not to work leaves pieces that need their
+ * workspace; then binding fails with WEFT_ERR_UNSUPPORTED. */
+void wf_workspaces_omit(wf_graph *g, wf_dev *dev, const wf_limits *l);
+void wf_workspaces_keep(wf_graph *g); /* all of them */
+bool wf_workspaces_omitted(const wf_graph *g); /* any? */
+
+#endif

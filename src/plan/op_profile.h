@@ -1,0 +1,78 @@
+/* op_profile: how fast the ops of a model run on a device, as measured: what the search for plans goes by (NanoFlow, section 4.1.1). Data
+ * that is read and written as text:
+ *
+ *     weft-profile 1
+ *     device NVIDIA H200
+ *     model llama 8B F16
+ *     groups 132                      # work-groups that are the whole device, a share of 1
+ *     tile 128                        # sizes of nano-batches are multiples of this
+ *     context 1024                    # keys of a sequence that attention was measured with
+ *     op qkv compute
+ *     time qkv tokens 128 share 1 us 31.5 spread 0.4
+ *     time qkv tokens 128 share 0.5 us 55.1 spread 0.9
+ *     together memory share 0.2 rate 0.3 spread 0.02
+ *
+ * `time` is an op alone, on so many of its rows and with so large a share R of the device. `together` is the table R -> P: the rate of ops of
+ * a class, as a part of their full rate, when they have the share R and an op of another class has the rest; without it P = R, which for
+ * compute is so by definition (copies, made by engines of their own: P = 1). Ops that the profile does not name take no time.
+ */
+#ifndef WF_OP_PROFILE_H
+#define WF_OP_PROFILE_H
+
+#include "plan/graph.h"
+#include <stdio.h>
+
+#define WF_MAX_SHARES 33
+
+typedef struct wf_op_time {
+    uint32_t tokens;
+    double share, us, spread;
+} wf_op_time;
+
+typedef struct wf_op_times {
+    char name[24];
+    enum wf_class class;
+    wf_op_time *times; /* by share, the largest first, then by tokens */
+    size_t n, cap;
+} wf_op_times;
+
+typedef struct wf_share_rate {
+    double share, rate, spread;
+} wf_share_rate;
+
+typedef struct wf_share_table {
+    wf_share_rate points[WF_MAX_SHARES]; /* by share */
+    size_t n;
+} wf_share_table;
+
+typedef struct wf_op_profile {
+    char device[80], model[80];
+    uint32_t groups, tile, context;
+    wf_op_times *ops;
+    size_t n_ops, cap_ops;
+    wf_share_table together[WF_N_CLASSES];
+} wf_op_profile;
+
+/* Errors name the line. The caller frees it, also after a failure. */
+weft_status wf_op_profile_load(const char *path, wf_op_profile *out);
+/* The same text for the same profile. */
+void wf_op_profile_write(const wf_op_profile *p, FILE *f);
+/* As a table for people: a line for each op and number of tokens, a column for each share; then R -> P. */
+void wf_op_profile_print(const wf_op_profile *p, FILE *f);
+void wf_op_profile_free(wf_op_profile *p);
+weft_status wf_op_profile_save(const wf_op_profile *p, const char *path);
+/* A time of an op, which is new if there is none of that name; a rate of a class. WEFT_ERR_FORMAT: there is one for that point, or it makes no sense. */
+weft_status wf_op_profile_add_time(wf_op_profile *p, const char *name, enum wf_class class, const wf_op_time *t);
+weft_status wf_op_profile_add_rate(wf_op_profile *p, enum wf_class class, const wf_share_rate *r);
+bool wf_op_profile_has_time(const wf_op_profile *p, const char *name, uint32_t tokens, double share);
+bool wf_op_profile_has_rate(const wf_op_profile *p, enum wf_class class, double share);
+
+const wf_op_times *wf_op_profile_find(const wf_op_profile *p, const char *name); /* NULL: takes no time */
+/* Microseconds alone with the whole device: never less for more rows; 0 for none. */
+double wf_op_us(const wf_op_times *op, uint32_t rows);
+/* P of a class at R: never less for a larger share. */
+double wf_class_rate(const wf_op_profile *p, enum wf_class class, double share);
+/* The part of its full rate at which an op runs with a share, alone or beside others; never less for a larger share, and above 0. */
+double wf_op_rate(const wf_op_profile *p, const wf_op_times *op, uint32_t rows, double share, bool alone);
+
+#endif

@@ -1,0 +1,29 @@
+/* simulate: how long a plan takes by a profile, without a device. Queues run their nano-operations in order, each behind those that it
+ * waits for (wait.c). What runs at one time shares the device: each runs at the rate that the profile has for its share, alone or
+ * beside others. Where shares add up to more than 1 they are scaled to 1, and nobody runs faster than in proportion: without limits whoever
+ * starts first holds the device, and nothing is gained. Copies take no share: copy engines make them.
+ */
+#ifndef WF_SIMULATE_H
+#define WF_SIMULATE_H
+
+#include "plan/op_profile.h"
+#include "plan/plan.h"
+
+typedef struct wf_sim_batch {
+    uint32_t tokens, decodes, logits;
+} wf_sim_batch;
+
+/* When a nano-operation of a plan runs, in microseconds. */
+typedef struct wf_sim_span {
+    double begin, end;
+} wf_sim_span;
+
+/* The plan has its waits. spans: [p->n_nanos], or NULL. */
+weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us);
+/* One line for each nano-operation that has work: op, layer, queue, tokens, begin, end. */
+void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f);
+/* Work-groups of a share, as plans have them (0: all), and back. */
+uint32_t wf_groups_of_share(const wf_op_profile *p, double share);
+double wf_share_of_groups(const wf_op_profile *p, uint32_t groups);
+
+#endif

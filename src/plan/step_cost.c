@@ -1,0 +1,187 @@
+/* step_cost: see step_cost.h. */
+#include "plan/step_cost.h"
+#include "plan/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const wf_limit_names[WF_N_LIMITS] = {"compute", "memory", "network", "energy"};
+
+/* ---- loads ------------------------------------------------------------------------------------------------- */
+
+wf_load wf_load_steady(const wf_mix *m, double decodes, double window)
+{
+    double prefill = decodes * m->in / m->out;
+    return (wf_load){decodes, m->in + m->out / 2, prefill, m->in / 2, decodes + prefill / m->in, window};
+}
+
+/* Decode and prefill attention read the same cache. */
+static bool has_cache(const wf_node *n)
+{
+    return n->op == WF_OP_ATTENTION && n->rows == WF_ROWS_DECODE;
+}
+
+static bool is_local(const wf_node *n)
+{
+    return n->in[WF_ATTENTION_WINDOWS].value >= 0;
+}
+
+static bool all_local(const wf_graph *g)
+{
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (has_cache(&g->nodes[i]) && !is_local(&g->nodes[i])) return false;
+    return true;
+}
+
+double wf_kv_bytes(const wf_graph *g, double keys, double window)
+{
+    double bytes = 0, held = all_local(g) && window > 0 ? WF_MIN(keys, window) : keys;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const wf_node *n = &g->nodes[i];
+        if (has_cache(n)) bytes += 2 * held * (double)wf_dtype_bytes(g->values[n->in[WF_ATTENTION_K_POOL].value].dtype, (uint64_t)n->p.n_kv_head * n->p.head_dim);
+    }
+    return bytes;
+}
+
+double wf_most_decodes(const wf_graph *g, const wf_machine *m, const wf_mix *mix, double weight_bytes, double window)
+{
+    return (m->memory - weight_bytes) / wf_kv_bytes(g, mix->in + mix->out / 2, window);
+}
+
+/* ---- ops --------------------------------------------------------------------------------------------------- */
+
+static double rows_of(const wf_node *n, const wf_load *l)
+{
+    switch (n->rows) {
+    case WF_ROWS_DECODE: return l->decodes;
+    case WF_ROWS_PREFILL: return l->prefill;
+    case WF_ROWS_LOGITS: return l->logits;
+    case WF_ROWS_WHOLE: return 1;
+    default: return wf_load_tokens(l);
+    }
+}
+
+static double keys_of(const wf_node *n, const wf_load *l)
+{
+    double keys = n->rows == WF_ROWS_PREFILL ? l->prefill_keys : l->decode_keys;
+    return n->op == WF_OP_ATTENTION && is_local(n) && l->window > 0 ? WF_MIN(keys, l->window) : keys;
+}
+
+/* The format that decides how fast the node can compute. */
+static enum wf_dtype format_of(const wf_graph *g, const wf_node *n)
+{
+    int32_t v = n->op == WF_OP_GEMM           ? n->in[WF_GEMM_W].value
+                : n->op == WF_OP_GROUPED_GEMM ? n->in[WF_GROUPED_GEMM_W].value
+                : n->op == WF_OP_ATTENTION    ? n->in[WF_ATTENTION_K_POOL].value
+                                              : -1;
+    return v < 0 ? WF_F32 : g->values[v].dtype;
+}
+
+static double over(double what, double rate)
+{
+    return rate > 0 ? what / rate : 0;
+}
+
+enum wf_limit wf_limit_of(const wf_op_cost *c)
+{
+    enum wf_limit most = WF_LIMIT_COMPUTE;
+    for (int i = 1; i < WF_N_LIMITS; i++)
+        if (c->seconds[i] > c->seconds[most]) most = (enum wf_limit)i;
+    return most;
+}
+
+/* A device at its power limit is bounded by joules: those of all that it does, over the watts that are left beside static power. */
+static void set_seconds(wf_op_cost *c, const wf_machine *m, double rate)
+{
+    c->seconds[WF_LIMIT_COMPUTE] = over(c->flops, rate);
+    c->seconds[WF_LIMIT_MEMORY] = over(c->bytes, m->read);
+    c->seconds[WF_LIMIT_NETWORK] = over(c->network, m->network);
+    c->seconds[WF_LIMIT_ENERGY] = over(c->flops * m->flop_energy + c->bytes * m->byte_energy, wf_machine_power(m));
+    c->alone = c->seconds[wf_limit_of(c)];
+}
+
+static void add(wf_op_cost *sum, const wf_op_cost *c)
+{
+    sum->flops += c->flops, sum->bytes += c->bytes, sum->network += c->network, sum->alone += c->alone;
+    for (int i = 0; i < WF_N_LIMITS; i++) sum->seconds[i] += c->seconds[i];
+}
+
+/* The row of that name, new if there is none. */
+static wf_op_cost *row_of(wf_step_cost *s, const char *name)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(s->ops[i].name, name)) return &s->ops[i];
+    if (!wf_grow(&s->ops, s->n, &s->cap, sizeof *s->ops)) return NULL;
+    s->ops[s->n] = (wf_op_cost){.name = name};
+    return &s->ops[s->n++];
+}
+
+static weft_status put(wf_step_cost *s, const wf_op_cost *c)
+{
+    wf_op_cost *row = row_of(s, c->name);
+    if (!row) return WEFT_ERR_NOMEM;
+    add(row, c);
+    add(&s->total, c);
+    return WEFT_OK;
+}
+
+static weft_status put_node(wf_step_cost *s, const wf_graph *g, const wf_node *n, const wf_load *l, const wf_machine *m)
+{
+    double rows = rows_of(n, l);
+    if (n->kind != WF_NODE_KERNEL || !wf_node_is_usual(n) || rows <= 0) return WEFT_OK;
+    wf_work w = wf_node_work(g, n, rows, keys_of(n, l));
+    wf_op_cost c = {.name = n->name, .flops = w.flops, .bytes = w.bytes};
+    set_seconds(&c, m, wf_machine_rate(m, format_of(g, n)));
+    return put(s, &c);
+}
+
+/* ---- what devices tell each other ----------------------------------------------------------------------------- */
+
+/* Bytes of activations that all devices send in a step that they split by tensor parallelism: two all-reduces a layer, each of which moves all rows
+ * twice (equation 3). Of a row that others want, each device has a part already. */
+static double exchanged(const wf_graph *g, double tokens, double n)
+{
+    double bytes = 0;
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        const wf_node *a = &g->nodes[i];
+        if (has_cache(a)) bytes += 4 * (n - 1) * tokens * (double)wf_dtype_bytes(g->values[a->out[WF_ATTENTION_O].value].dtype, wf_graph_width(g));
+    }
+    return bytes;
+}
+
+/* They also pass through memory and are added up, an operation for each number of both all-reduces' halves. */
+static weft_status put_exchange(wf_step_cost *s, const wf_graph *g, const wf_load *l, const wf_machine *m)
+{
+    double bytes = exchanged(g, wf_load_tokens(l), m->n_devices);
+    wf_op_cost c = {.name = "all_reduce", .flops = bytes / 4, .bytes = bytes, .network = bytes};
+    if (m->n_devices == 1) return WEFT_OK;
+    set_seconds(&c, m, wf_machine_rate(m, WF_F32));
+    return put(s, &c);
+}
+
+weft_status wf_step_cost_make(const wf_graph *g, const wf_load *l, const wf_machine *m, wf_step_cost *out)
+{
+    weft_status st = WEFT_OK;
+    *out = (wf_step_cost){.total = {.name = "total"}};
+    for (size_t i = 0; !st && i < g->n_nodes; i++) st = put_node(out, g, &g->nodes[i], l, m);
+    if (!st) st = put_exchange(out, g, l, m);
+    if (st) wf_step_cost_free(out);
+    return st;
+}
+
+void wf_step_cost_free(wf_step_cost *s)
+{
+    free(s->ops);
+    *s = (wf_step_cost){0};
+}
+
+/* ---- equations of the paper --------------------------------------------------------------------------------------- */
+
+wf_equations wf_equations_of(const wf_model_size *s, const wf_machine *m, double tokens)
+{
+    wf_equations e = {.memory = over(m->memory, m->read), .compute = over(2 * tokens * s->params, s->rate), .optimum = over(s->rate, 2 * s->params)};
+    if (m->n_devices > 1) e.network = over(4 * m->n_devices * tokens * s->width * s->activation_bytes * s->layers, m->network);
+    e.ratio = over(e.memory, e.compute);
+    return e;
+}

@@ -1,0 +1,71 @@
+/* answer: see the header. Thoughts are taken first, and calls are in the text that is left; in channels both are seen at once. */
+#include "serve/answer.h"
+
+#include <stdlib.h>
+
+struct wf_answer {
+    bool by_channel, has_thoughts;
+    wf_channels channels;
+    wf_thoughts thoughts;
+    wf_calls *calls; /* NULL: none are recognised */
+    const wf_call_out *out; /* while something is fed */
+    bool failed;
+};
+
+wf_answer *wf_answer_new(const wf_params *p)
+{
+    wf_answer *a = wf_calloc(1, sizeof *a);
+    if (!a) return NULL;
+    a->has_thoughts = p->thoughts;
+    a->by_channel = (p->thoughts && !p->thoughts->open) || (p->calls && p->calls->calls->channels);
+    a->channels = (wf_channels){.thoughts = p->thoughts, .calls = p->calls};
+    a->thoughts = (wf_thoughts){.kind = p->thoughts, .inside = p->thinking};
+    if (!p->calls || a->by_channel) return a;
+    a->calls = wf_calls_new(p->calls->calls, &p->tool_types);
+    if (a->calls) return a;
+    wf_answer_free(a);
+    return NULL;
+}
+
+void wf_answer_free(wf_answer *a)
+{
+    if (!a) return;
+    free(a->channels.held.data);
+    free(a->thoughts.held.data);
+    wf_calls_free(a->calls);
+    free(a);
+}
+
+static void on_text(void *user, const char *text, size_t len)
+{
+    wf_answer *a = user;
+    if (!a->calls) a->out->text(a->out->user, text, len);
+    else if (!wf_calls_feed(a->calls, text, len, a->out)) a->failed = true;
+}
+
+static void on_thought(void *user, const char *text, size_t len)
+{
+    const wf_answer *a = user;
+    a->out->thought(a->out->user, text, len);
+}
+
+bool wf_answer_feed(wf_answer *a, const char *text, size_t len, const wf_call_out *out)
+{
+    const wf_call_out inner = {.text = on_text, .thought = on_thought, .user = a};
+    a->out = out;
+    if (!len) return !a->failed;
+    if (a->by_channel) a->failed |= !wf_channels_feed(&a->channels, text, len, out);
+    else if (a->has_thoughts) a->failed |= !wf_thoughts_feed(&a->thoughts, text, len, &inner);
+    else on_text(a, text, len);
+    return !a->failed;
+}
+
+bool wf_answer_end(wf_answer *a, bool cut, const wf_call_out *out)
+{
+    const wf_call_out inner = {.text = on_text, .thought = on_thought, .user = a};
+    a->out = out;
+    if (a->by_channel) wf_channels_end(&a->channels, out);
+    else if (a->has_thoughts) wf_thoughts_end(&a->thoughts, &inner);
+    if (a->calls) a->failed |= !wf_calls_end(a->calls, cut, out);
+    return !a->failed;
+}

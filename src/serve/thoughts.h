@@ -1,0 +1,31 @@
+/* thoughts: what a model writes before its answer, between two markers. Only what an answer begins with counts; white space around it does
+ * not. Text comes in pieces of any length, and what is made of it does not depend on where they are cut. */
+#ifndef WF_THOUGHTS_H
+#define WF_THOUGHTS_H
+
+#include "serve/tool_calls.h"
+
+typedef struct wf_thought_kind {
+    const char *name; /* as --reasoning-parser has it: vLLM's name, if it has one */
+    const char *sign; /* a template that has this marks thoughts so */
+    const char *open, *close; /* NULL: channels.h */
+} wf_thought_kind;
+
+const wf_thought_kind *wf_thought_kind_named(const char *name); /* NULL: there is none of this name */
+void wf_thought_kinds_list(char *out, size_t cap);
+const wf_thought_kind *wf_thought_kind_of(const char *chat_template); /* NULL: none */
+
+typedef struct wf_thoughts {
+    const wf_thought_kind *kind;
+    bool inside; /* the prompt has opened them */
+    enum { WF_BEFORE, WF_INSIDE, WF_BEHIND, WF_ANSWER } state;
+    bool any;
+    wf_text held;
+} wf_thoughts;
+/* t: begins as {kind, inside}; free t->held.data. They hand on to out->thought and out->text. false: no memory. */
+bool wf_thoughts_feed(wf_thoughts *t, const char *text, size_t len, const wf_call_out *out);
+void wf_thoughts_end(wf_thoughts *t, const wf_call_out *out);
+/* Do these tokens of a prompt end in what opens them? */
+bool wf_thoughts_opened(const wf_thought_kind *k, const struct weft_model *m, const int32_t *ids, size_t n);
+
+#endif

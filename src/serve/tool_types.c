@@ -1,0 +1,72 @@
+/* tool_types: see the header. Parameters whose schema does not say that they are strings are left to what the model writes. */
+#include "serve/tool_types.h"
+
+#include <string.h>
+
+static bool is_word(const json_t *v, const char *word)
+{
+    const char *s = json_string_value(v);
+    return s && !strcmp(s, word);
+}
+
+/* A list of types, or of schemas that have a type each: strings, or also null. */
+static bool all_strings(const json_t *list)
+{
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        json_t *v = json_array_get(list, i), *type = json_is_object(v) ? json_object_get(v, "type") : v;
+        if (is_word(type, "null")) continue;
+        if (!is_word(type, "string")) return false;
+        any = true;
+    }
+    return any;
+}
+
+static bool is_string(const json_t *schema)
+{
+    static const char *const names[] = {"type", "anyOf", "oneOf"};
+    const json_t *type = NULL;
+    for (size_t i = 0; !type && i < WF_LEN(names); i++) type = json_object_get(schema, names[i]);
+    return json_is_array(type) ? all_strings(type) : is_word(type, "string");
+}
+
+static void add_word(wf_text *types, const char *word)
+{
+    wf_text_add(types, word, strlen(word) + 1);
+}
+
+void wf_tool_types_add(wf_text *types, const json_t *tools)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *function = json_object_get(json_array_get(tools, i), "function"), *all = json_object_get(json_object_get(function, "parameters"), "properties"), *schema;
+        const char *name;
+        add_word(types, json_string_value(json_object_get(function, "name")));
+        json_object_foreach(all, name, schema)
+            if (*name && is_string(schema)) add_word(types, name);
+        add_word(types, "");
+    }
+}
+
+static bool same(wf_slice a, const char *word)
+{
+    return a.n == strlen(word) && !memcmp(a.p, word, a.n);
+}
+
+const char *wf_tool_strings(const wf_text *types, wf_slice tool)
+{
+    const char *at = types->data;
+    for (size_t end = types->len; at && at < types->data + end; at++) {
+        bool found = same(tool, at);
+        at += strlen(at) + 1;
+        if (found) return at;
+        while (*at) at += strlen(at) + 1;
+    }
+    return NULL;
+}
+
+bool wf_tool_string_in(const char *strings, wf_slice parameter)
+{
+    for (; strings && *strings; strings += strlen(strings) + 1)
+        if (same(parameter, strings)) return true;
+    return false;
+}

@@ -1,0 +1,144 @@
+/* numbers: quantised weights taken apart into numbers of few bits, scales and minimums; a row here and a function for each format that has
+ * those (quant/ has their layouts). Scales become F16, which rounds those of formats with scales of scales. */
+#include "tensor/numbers.h"
+
+#include "tensor/quant/k_scales.h"
+
+#include <string.h>
+
+#define OF_EACH(x) ((x)*0x0101010101010101ull) /* the byte x eight times */
+
+static uint16_t half_at(const uint8_t *p)
+{
+    uint16_t h;
+    memcpy(&h, p, sizeof h);
+    return h;
+}
+
+/* Of each of eight bytes, the bits from `from` on that the mask has. */
+static uint64_t bits_of(const uint8_t *bytes, uint32_t from, uint64_t mask)
+{
+    uint64_t x;
+    memcpy(&x, bytes, 8);
+    return x >> from & OF_EACH(mask);
+}
+
+/* The eight bits of a byte, each in a byte of its own. */
+static uint64_t spread_bits(uint8_t bits)
+{
+    uint64_t one_each = OF_EACH(bits) & 0x8040201008040201;
+    return (one_each + OF_EACH(0x7f)) >> 7 & OF_EACH(1); /* what is not zero carries into the highest bit */
+}
+
+static void put_eight(uint8_t *q, uint64_t eight)
+{
+    memcpy(q, &eight, 8);
+}
+
+/* Blocks of 32 with scale, minimum where the format has one, fifth bits where it has them, and nibbles: their sizes tell which. */
+static void take_32(const uint8_t *row, uint32_t k, bool min, bool fifth, wf_numbers64 *out)
+{
+    size_t bytes = 18 + 2 * min + 4 * fifth;
+    for (int b = 0; b < 2; b++) {
+        const uint8_t *block = row + (k / 32 + (uint32_t)b) * bytes, *high = block + 2 + 2 * min, *low = high + 4 * fifth;
+        out->scale[b] = half_at(block);
+        if (min) out->min[b] = half_at(block + 2);
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i % 16, i / 16 * 4, 15) | (fifth ? spread_bits(high[i / 8]) << 4 : 0));
+    }
+}
+
+static void take_q4_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    take_32(row, k, false, false, out);
+}
+
+static void take_q4_1(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    take_32(row, k, true, false, out);
+}
+
+static void take_q5_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    take_32(row, k, false, true, out);
+}
+
+static void take_q5_1(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    take_32(row, k, true, true, out);
+}
+
+/* Super-blocks of eight groups of 32; the fifth bits of Q5_K lie in front of the nibbles. */
+static void take_k(const uint8_t *block, uint32_t k, bool fifth, wf_numbers64 *out)
+{
+    const uint8_t *high = block + 16, *low = high + (fifth ? 32 : 0) + k % 256 / 2;
+    float d = wf_half_to_float(half_at(block)), dmin = wf_half_to_float(half_at(block + 2));
+    for (uint32_t b = 0; b < 2; b++) {
+        uint8_t scale, min;
+        uint32_t g = k % 256 / 32 + b;
+        wf_k_scale_at(block + 4, g, &scale, &min);
+        out->scale[b] = wf_float_to_half(d * scale);
+        out->min[b] = wf_float_to_half(-dmin * min);
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, b * 4, 15) | (fifth ? bits_of(high + i, g, 1) << 4 : 0));
+    }
+}
+
+static void take_q4_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    take_k(row + (size_t)(k / 256) * 144, k, false, out);
+}
+
+static void take_q5_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    take_k(row + (size_t)(k / 256) * 176, k, true, out);
+}
+
+static void take_q8_0(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    for (int b = 0; b < 2; b++) {
+        const uint8_t *block = row + (size_t)(k / 32 + b) * 34;
+        out->scale[b] = half_at(block);
+        for (int i = 0; i < 32; i++) out->q[b * 32 + i] = block[2 + i] ^ 0x80; /* q + 128 */
+    }
+}
+
+static void take_q6_k(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + (size_t)(k / 256) * 210;
+    float d = wf_half_to_float(half_at(block + 208));
+    for (uint32_t b = 0; b < 2; b++) {
+        uint32_t run = k % 128 / 32 + b, half = k % 256 / 128;
+        const uint8_t *low = block + 64 * half + 32 * (run & 1), *high = block + 128 + 32 * half;
+        for (uint32_t i = 0; i < 32; i += 8) put_eight(out->q + b * 32 + i, bits_of(low + i, run / 2 * 4, 15) | bits_of(high + i, 2 * run, 3) << 4);
+    }
+    for (uint32_t g = 0; g < 4; g++) out->scale[g] = wf_float_to_half(d * (float)(int8_t)block[192 + k % 256 / 16 + g]);
+}
+
+static void take_k6(const uint8_t *row, uint32_t k, wf_numbers64 *out)
+{
+    const uint8_t *block = row + k;
+    memcpy(out->scale, block, sizeof out->scale);
+    memcpy(out->min, block + 8, sizeof out->min);
+    for (uint32_t i = 0; i < 64; i += 8) put_eight(out->q + i, bits_of(block + 16 + i % 32, i / 32 * 4, 15) | bits_of(block + 48 + i % 16, i / 16 * 2, 3) << 4);
+}
+
+static const struct row {
+    enum wf_dtype dtype;
+    wf_numbers n;
+} rows[] = {
+    {WF_Q4_0, {4, 32, 0, 8, take_q4_0}},
+    {WF_Q4_1, {4, 32, 1, 0, take_q4_1}},
+    {WF_Q5_0, {5, 32, 0, 16, take_q5_0}},
+    {WF_Q5_1, {5, 32, 1, 0, take_q5_1}},
+    {WF_Q8_0, {8, 32, 0, 128, take_q8_0}},
+    {WF_Q4_K, {4, 32, 1, 0, take_q4_k}},
+    {WF_Q5_K, {5, 32, 1, 0, take_q5_k}},
+    {WF_Q6_K, {6, 16, 0, 32, take_q6_k}},
+    {WF_K6, {6, 16, 1, 0, take_k6}},
+};
+
+const wf_numbers *wf_numbers_of(enum wf_dtype dtype)
+{
+    for (size_t i = 0; i < WF_LEN(rows); i++)
+        if (rows[i].dtype == dtype) return &rows[i].n;
+    return NULL;
+}

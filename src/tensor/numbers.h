@@ -1,0 +1,27 @@
+/* numbers: quantised weights as numbers q of few bits: a weight is scale * (q - zero), or with a minimum scale * q + minimum. Pure functions. */
+#ifndef WF_NUMBERS_H
+#define WF_NUMBERS_H
+
+#include "tensor/tensor.h"
+
+/* 64 neighbours of a row; of its groups the scales, and the minimums where the format has them, in F16. */
+typedef struct wf_numbers64 {
+    uint8_t q[64];
+    uint16_t scale[4], min[4];
+} wf_numbers64;
+
+typedef struct wf_numbers {
+    uint8_t bits, group, min, zero; /* of q; weights that share a scale: 16 or 32; has minimums: 1; what q is lessened by */
+    void (*take)(const uint8_t *row, uint32_t k, wf_numbers64 *out); /* those from k on, a multiple of 64, of the row whose blocks begin at `row` */
+} wf_numbers;
+
+const wf_numbers *wf_numbers_of(enum wf_dtype); /* NULL: the format is none of such numbers */
+
+/* ---- K6: what devices hold matrices of different formats in that stand in one ----------------------------------------- */
+
+/* Holds K6 all weights of a format, as exact as its scales are in F16? */
+bool wf_k6_holds(enum wf_dtype);
+/* n weights of a format that it holds, n a multiple of 64 and of the format's block. */
+void wf_k6_from(enum wf_dtype, const uint8_t *src, uint8_t *dst, uint64_t n);
+
+#endif

@@ -1,0 +1,164 @@
+/* ablation: `weft bench ablation`: what splitting steps costs and what overlapping their parts gains (NanoFlow, figure 9), in one run.
+ *
+ * The plans take turns, as in overlap_plans.c, and each load has a plan of each side: all ops whole on one queue; the nano-batches of `overlap`, one after
+ * another on one queue; the same with attention on a second queue; and what `weft tune --overlap` has kept, if it has.
+ */
+#include "base/file.h"
+#include "tune/overlap.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum side { WHOLE, SPLIT, OVERLAP, TUNED, N_SIDES };
+enum { ROUNDS = 9, MOST_ROUNDS = 99, LEAST_ROUNDS = 3, CONTEXT = 1024 };
+
+static const char *const names[N_SIDES] = {"no split", "split only", "overlap", "tuned"};
+
+typedef struct ablation {
+    struct weft_engine *e;
+    const struct weft_ablation_params *p;
+    uint32_t context, rounds;
+    wf_plans sides[N_SIDES]; /* without plans: there is no such side */
+    wf_plans all;            /* those that run */
+    size_t at[WF_N_LOAD_KINDS][N_SIDES];
+    wf_batch batches[WF_N_LOAD_KINDS];
+    double us[N_SIDES][MOST_ROUNDS];
+} ablation;
+
+/* ---- plans --------------------------------------------------------------------------------------------------------------- */
+
+/* Kernels of both queues on the first; copies of KV pages stay on their own. */
+static void one_queue(wf_plans *plans, bool copy_queue)
+{
+    for (wf_plan *p = plans->list; p < plans->list + plans->n; p++) {
+        for (wf_plan_line *l = p->lines; l < p->lines + p->n_lines; l++) l->queue = copy_queue && l->queue + 1 == p->n_queues;
+        p->n_queues = copy_queue ? 2 : 1;
+    }
+}
+
+static weft_status load_tuned(ablation *a)
+{
+    char path[600];
+    WF_TRY(wf_stored_path(a->e->dev, &a->e->graph, "plan", path, sizeof path));
+    return access(path, F_OK) ? WEFT_OK : wf_plans_load(&a->e->graph, path, &a->sides[TUNED]);
+}
+
+static weft_status make_sides(ablation *a)
+{
+    const wf_graph *g = &a->e->graph;
+    bool copy_queue = wf_engine_copy_queue(a->e);
+    uint32_t parts = a->p->n_parts ? a->p->n_parts : 2, tokens = a->e->limits.step_tokens, tile = a->e->sched.p.tile;
+    a->sides[WHOLE].n = 1;
+    WF_TRY(wf_plan_sequential(g, copy_queue, &a->sides[WHOLE].list[0]));
+    WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[SPLIT]));
+    one_queue(&a->sides[SPLIT], copy_queue);
+    WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[OVERLAP]));
+    return load_tuned(a);
+}
+
+/* Of each side the plan whose bucket a load fits. */
+static weft_status choose(ablation *a, size_t load)
+{
+    const wf_batch *b = &a->batches[load];
+    for (size_t s = 0; s < N_SIDES; s++) {
+        const wf_plans *side = &a->sides[s];
+        if (!side->n) continue;
+        a->at[load][s] = a->all.n;
+        WF_TRY(wf_plan_copy_lines(&side->list[wf_plans_choose(side, b->n_tokens, b->n_decodes, b->max_kv)], &a->all.list[a->all.n++]));
+    }
+    return WEFT_OK;
+}
+
+static weft_status prepare(ablation *a)
+{
+    _Static_assert(WF_N_LOAD_KINDS * N_SIDES <= WF_MAX_PLANS, "a plan for each");
+    float decodes;
+    WF_TRY(make_sides(a));
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
+        WF_TRY(wf_load_of_kind(a->e, &wf_load_kinds[i], a->context, &decodes, &a->batches[i]));
+        WF_TRY(choose(a, i));
+    }
+    WF_TRY(wf_engine_replan(a->e, &a->all));
+    return wf_exec_fill_kv(a->e->exec);
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------------- */
+
+static bool stopped(const ablation *a)
+{
+    return a->p->stop && a->p->stop(a->p->user);
+}
+
+/* Each side once behind another one, and once more. */
+static weft_status run_round(ablation *a, size_t load, uint32_t round)
+{
+    for (size_t s = 0; s < N_SIDES; s++) {
+        if (!a->sides[s].n) continue;
+        wf_exec_use_plan(a->e->exec, a->at[load][s]);
+        WF_TRY(wf_load_step(a->e, &a->batches[load], NULL));
+        WF_TRY(wf_load_step(a->e, &a->batches[load], &a->us[s][round]));
+    }
+    return WEFT_OK;
+}
+
+static void report(ablation *a, size_t load)
+{
+    const wf_batch *b = &a->batches[load];
+    double whole = 0;
+    for (size_t s = 0; s < N_SIDES; s++) {
+        if (!a->sides[s].n) continue;
+        wf_probe_time t = wf_probe_summary(a->us[s], a->rounds);
+        if (s == WHOLE) whole = t.us;
+        struct weft_ablation_row row = {.load = wf_load_kinds[load].name, .plan = names[s], .tokens = b->n_tokens, .decodes = b->n_decodes, .context = b->max_kv,
+                                        .us = t.us, .spread_us = t.spread, .speedup = whole / t.us};
+        a->p->on_row(a->p->user, &row);
+    }
+}
+
+static weft_status run_load(ablation *a, size_t load)
+{
+    for (uint32_t round = 0; round < a->rounds; round++) {
+        if (stopped(a)) return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
+        if (a->p->on_progress) a->p->on_progress(a->p->user, wf_load_kinds[load].name, (double)round / a->rounds);
+        WF_TRY(run_round(a, load, round));
+    }
+    if (a->us[WHOLE][0] <= 0) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s does not tell when its work began and ended", a->e->dev->info.name);
+    report(a, load);
+    return WEFT_OK;
+}
+
+static weft_status run(ablation *a)
+{
+    WF_TRY(prepare(a));
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) WF_TRY(run_load(a, i));
+    return WEFT_OK;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------------------- */
+
+static weft_status check(const struct weft_engine *e, const struct weft_ablation_params *p)
+{
+    if (!e || !p || !p->on_row) return wf_fail(WEFT_ERR_ARG, "weft_ablation: no engine, parameters or on_row may be NULL");
+    WF_TRY(WF_UNUSED(p));
+    if (p->rounds && (p->rounds < LEAST_ROUNDS || p->rounds > MOST_ROUNDS))
+        return wf_fail(WEFT_ERR_ARG, "weft_ablation_params.rounds: want %d to %d", LEAST_ROUNDS, MOST_ROUNDS);
+    if (!e->dev->params.profile) return wf_fail(WEFT_ERR_ARG, "weft_ablation: want an engine that was opened with `profile`");
+    if (e->plans.n != 1 || e->plans.list[0].n_queues > 2) return wf_fail(WEFT_ERR_ARG, "weft_ablation: want an engine that was opened with nano_batches 1");
+    return WEFT_OK;
+}
+
+weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_params *p)
+{
+    WF_TRY(check(e, p));
+    ablation *a = wf_calloc(1, sizeof *a);
+    if (!a) return WEFT_ERR_NOMEM;
+    a->e = e, a->p = p;
+    a->context = WF_MIN(p->context ? p->context : CONTEXT, e->context);
+    a->rounds = p->rounds ? p->rounds : ROUNDS;
+    weft_status s = run(a);
+    wf_plans_free(&a->all);
+    for (size_t i = 0; i < N_SIDES; i++) wf_plans_free(&a->sides[i]);
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) wf_batch_free(&a->batches[i]);
+    free(a);
+    return s;
+}

@@ -1,0 +1,127 @@
+/* overlap: `weft tune --overlap`, from measuring ops to the plans that the engine takes by itself. See overlap.h. */
+#include "tune/overlap.h"
+
+#include "base/file.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECONDS  300
+#define CONTEXT  1024
+#define OPS_PART 0.6   /* of the time, for ops; the rest is for plans */
+#define PROBE_US 20000.0
+#define TILE_GPU 128 /* the paper's; other devices are slower, and gain from smaller nano-batches */
+#define TILE     8
+
+bool wf_overlap_ends(wf_overlap *o)
+{
+    o->stopped = o->stopped || (o->p->stop && o->p->stop(o->p->user));
+    o->out_of_time = wf_now_ns() >= o->end_ns;
+    return o->stopped || o->out_of_time;
+}
+
+/* ---- files --------------------------------------------------------------------------------------------------------------- */
+
+static weft_status find_path(const wf_overlap *o, const char *given, const char *what, char *buf, size_t cap)
+{
+    if (!given) return wf_stored_path(o->e->dev, &o->e->graph, what, buf, cap);
+    wf_copy(buf, cap, given);
+    return strlen(given) < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", given);
+}
+
+/* The folder of the stored files, where the user named none. */
+static weft_status make_folder(const wf_overlap *o, const char *path)
+{
+    char folder[600];
+    if (o->p->profile && o->p->plan) return WEFT_OK;
+    wf_copy(folder, sizeof folder, path);
+    *strrchr(folder, '/') = 0;
+    return wf_folder_check(folder);
+}
+
+static weft_status find_paths(wf_overlap *o)
+{
+    char stored[600];
+    WF_TRY(find_path(o, o->p->profile, "profile", o->profile_path, sizeof o->profile_path));
+    WF_TRY(find_path(o, o->p->plan, "plan", o->plan_path, sizeof o->plan_path));
+    WF_TRY(find_path(o, NULL, "profile", stored, sizeof stored));
+    WF_TRY(make_folder(o, stored));
+    WF_TRY(wf_output_check(o->profile_path));
+    return wf_output_check(o->plan_path);
+}
+
+/* ---- the profile ----------------------------------------------------------------------------------------------------------- */
+
+static wf_op_profile new_profile(const wf_overlap *o)
+{
+    const struct weft_device_info *d = &o->e->dev->info;
+    uint32_t threads = o->e->dev->params.threads;
+    wf_op_profile p = {.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
+    wf_copy(p.device, sizeof p.device, d->name);
+    const char *name = o->e->model->info.name ? o->e->model->info.name : o->e->model->info.arch;
+    wf_copy(p.model, sizeof p.model, name ? name : "");
+    return p;
+}
+
+/* What was measured before goes on from there, unless it was of other contexts or shares. */
+static void load_profile(wf_overlap *o)
+{
+    wf_op_profile old, new = new_profile(o);
+    o->profile = new;
+    if (o->p->anew || access(o->profile_path, F_OK)) return;
+    weft_status s = wf_op_profile_load(o->profile_path, &old);
+    bool same = s == WEFT_OK && old.groups == new.groups && old.tile == new.tile && old.context == new.context;
+    if (same) o->profile = old;
+    else wf_op_profile_free(&old);
+    if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error());
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------------- */
+
+static void print_head(const wf_overlap *o)
+{
+    fprintf(o->f, "%s, %s: %zu ops, %s\n", o->profile.device, o->profile.model, o->profile.n_ops, o->profile_path);
+    if (o->profile.groups == 1) fputs("this device has no shares that a kernel could leave to others: ops were measured with all of it only\n", o->f);
+}
+
+static void set_end(wf_overlap *o, uint64_t began, double part)
+{
+    o->end_ns = began + (uint64_t)(part * 1e9 * (o->p->seconds ? o->p->seconds : SECONDS));
+}
+
+static weft_status run(wf_overlap *o, bool *whole)
+{
+    uint64_t began = wf_now_ns();
+    load_profile(o);
+    WF_TRY(wf_exec_fill_kv(o->e->exec));
+    set_end(o, began, OPS_PART);
+    WF_TRY(wf_overlap_measure(o, whole));
+    print_head(o);
+    if (o->stopped) return WEFT_OK;
+    if (!*whole) fputs("time is up before all was measured: the same command goes on from here\n", o->f);
+    if (!o->profile.n_ops) return wf_fail(WEFT_ERR_UNSUPPORTED, "no op of this model takes any time on %s that could be measured", o->e->dev->info.name);
+    set_end(o, began, 1);
+    return wf_overlap_choose(o);
+}
+
+static weft_status check(const struct weft_engine *e, const struct weft_overlap_params *p, FILE *f)
+{
+    if (!e || !p || !f) return wf_fail(WEFT_ERR_ARG, "weft_tune_overlap: no argument may be NULL");
+    WF_TRY(WF_UNUSED(p));
+    if (!e->dev->params.profile) return wf_fail(WEFT_ERR_ARG, "weft_tune_overlap: want an engine that was opened with `profile`");
+    if (e->plans.n != 1 || e->plans.list[0].n_queues > 2) return wf_fail(WEFT_ERR_ARG, "weft_tune_overlap: want an engine that was opened with nano_batches 1");
+    return WEFT_OK;
+}
+
+weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_params *p, FILE *f, bool *stopped)
+{
+    bool whole = false;
+    WF_TRY(check(e, p, f));
+    wf_overlap o = {.e = e, .p = p, .f = f, .probe_us = p->quick ? PROBE_US / 10 : PROBE_US, .context = WF_MIN(p->context ? p->context : CONTEXT, e->context)};
+    weft_status s = find_paths(&o);
+    if (s == WEFT_OK) s = run(&o, &whole);
+    if (s == WEFT_OK && !o.stopped) fprintf(f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o.plan_path);
+    if (stopped) *stopped = o.stopped;
+    wf_op_profile_free(&o.profile);
+    return s == WEFT_OK && fflush(f) ? wf_fail(WEFT_ERR_IO, "the result could not be written whole") : s;
+}

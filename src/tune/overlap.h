@@ -1,0 +1,58 @@
+/* overlap: `weft tune --overlap`: measures what a plan can gain on a device, searches plans by that, runs the best of them, and keeps the fastest.
+ *
+ *   load (decodes, prefill) --> batch --> steps and probes --> profile --> search --> rounds of real steps --> plans
+ *
+ * loads.c makes batches, for ablation.c as well; overlap_ops.c measures ops; overlap_plans.c searches and compares plans; overlap.c is the whole.
+ */
+#ifndef WF_OVERLAP_H
+#define WF_OVERLAP_H
+
+#include "engine/engine.h"
+#include "plan/search.h"
+#include <weft/tune.h>
+
+typedef struct wf_overlap {
+    struct weft_engine *e;
+    const struct weft_overlap_params *p;
+    wf_op_profile profile;
+    char profile_path[600], plan_path[600];
+    uint32_t context;  /* keys of a sequence */
+    uint64_t end_ns;   /* when measuring, and then when comparing has to end */
+    bool out_of_time, stopped;
+    double probe_us;   /* that a probe lasts for at least */
+    FILE *f;
+} wf_overlap;
+
+/* ---- loads.c ----------------------------------------------------------------------------------------------------------- */
+
+enum { WF_N_LOAD_KINDS = 3 };
+typedef struct wf_load_kind { /* whose steps get a plan each */
+    const char *name;
+    bool full;     /* a step holds as many tokens as it may; else only decodes */
+    float decodes; /* at most such a part of the tokens of a step that counts as this kind; of the measured step half of it; 0: any */
+} wf_load_kind;
+extern const wf_load_kind wf_load_kinds[WF_N_LOAD_KINDS];
+/* Initialises b and fills it with the largest step of a kind that the engine can run. *decodes: as of the kind, and less than there are in the kinds
+ * behind it. */
+weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *decodes, wf_batch *b);
+
+/* A batch of so many decodes and tokens of prompts, with contexts of at most `context` keys, less where the KV cache holds less. b has been
+ * initialised. WEFT_ERR_ARG: the engine cannot run such a batch. */
+weft_status wf_load_batch(const struct weft_engine *e, uint32_t decodes, uint32_t prefill, uint32_t context, wf_batch *b);
+/* Runs one step, and waits for it; *us: what it took on the device. */
+weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
+
+/* ---- overlap_ops.c ----------------------------------------------------------------------------------------------------- */
+
+/* Adds to the profile what it lacks, and saves it after each batch. False in *all: time or stop left some out. */
+weft_status wf_overlap_measure(wf_overlap *o, bool *all);
+
+/* ---- overlap_plans.c --------------------------------------------------------------------------------------------------- */
+
+/* Searches and compares plans for each load, and saves the fastest; prints what each takes. */
+weft_status wf_overlap_choose(wf_overlap *o);
+
+/* Is it time to end? */
+bool wf_overlap_ends(wf_overlap *o);
+
+#endif

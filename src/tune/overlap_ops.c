@@ -1,0 +1,212 @@
+/* overlap_ops: what each op of a model takes by itself, by tokens and shares of the device, and what ops of two classes lose beside each other.
+ * See overlap.h. */
+#include "plan/cost.h"
+#include "plan/stages.h"
+#include "tune/overlap.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SIZES = 8, MAX_TASKS = 128, TOP = 3 /* shares of an op alone, besides all of the device */ };
+
+/* One batch, and what is measured with it: each op alone with a share; or two with the rest for each other. */
+typedef struct task {
+    bool decodes;          /* its tokens are decodes */
+    uint32_t tokens;
+    double share;
+    enum wf_class beside;  /* compute has the share, this class the rest; compute itself: each op alone */
+} task;
+
+typedef struct tasks {
+    task list[MAX_TASKS];
+    size_t n;
+} tasks;
+
+static void add_task(tasks *t, task x)
+{
+    if (t->n < MAX_TASKS && x.tokens) t->list[t->n++] = x;
+}
+
+/* ---- what is to be measured -------------------------------------------------------------------------------------------- */
+
+static uint32_t most_decodes(const wf_overlap *o)
+{
+    return WF_MIN(o->e->limits.seqs, o->e->limits.logit_rows);
+}
+
+/* The largest first, which says what bounds an op; then smaller ones, evenly down to a part of it, in multiples of the tile: nano-batches are small. */
+static void add_sizes(const wf_overlap *o, tasks *t, double share, uint32_t n_sizes)
+{
+    uint32_t dense = o->e->limits.step_tokens, tile = o->profile.tile, step = WF_UP((dense + n_sizes - 1) / n_sizes, tile), decodes = most_decodes(o);
+    for (uint32_t i = 0; i < n_sizes && i * step < dense; i++) add_task(t, (task){false, dense - i * step, share, WF_CLASS_COMPUTE});
+    for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){true, n, share, WF_CLASS_COMPUTE});
+}
+
+/* Most important first: time may run out. A device that is one piece has no shares. */
+static void list_tasks(const wf_overlap *o, tasks *t)
+{
+    uint32_t steps = o->profile.groups > 1 ? wf_share_steps(&o->profile) : 1;
+    add_sizes(o, t, 1, o->p->quick ? SIZES / 2 : SIZES);
+    for (enum wf_class c = WF_CLASS_MEMORY; c <= WF_CLASS_NETWORK; c++)
+        for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, o->e->limits.step_tokens, (double)r / steps, c});
+    for (uint32_t i = TOP; i > 0; i--) {
+        double share = floor((double)steps * i / (TOP + 1)) / steps;
+        bool twice = i < TOP && share == floor((double)steps * (i + 1) / (TOP + 1)) / steps;
+        if (share > 0 && !twice) add_sizes(o, t, share, 1);
+    }
+}
+
+/* ---- ops --------------------------------------------------------------------------------------------------------------- */
+
+static bool is_transfer(const wf_node *n)
+{
+    return n->kind >= WF_NODE_SEND && n->kind < WF_N_NODE_KINDS;
+}
+
+/* The first of its name stands for those of all layers. */
+static bool is_first(const wf_graph *g, const wf_node *n)
+{
+    for (const wf_node *x = g->nodes; x < n; x++)
+        if (!strcmp(x->name, n->name)) return false;
+    return (n->kind == WF_NODE_KERNEL && wf_node_is_usual(n)) || is_transfer(n);
+}
+
+static wf_range rows_of(const wf_node *n, const wf_batch *b)
+{
+    static const wf_nano whole = {.end = {.end = true}};
+    return wf_nano_range(n, &whole, b->n_decodes, b->n_tokens, b->n_logits);
+}
+
+/* Rows of logits come with decodes, one each. */
+static bool belongs(const wf_node *n, bool decodes)
+{
+    return decodes == (n->rows == WF_ROWS_DECODE || n->rows == WF_ROWS_LOGITS);
+}
+
+static enum wf_class class_of(const wf_overlap *o, const wf_node *n, uint32_t rows)
+{
+    const wf_op_times *op = wf_op_profile_find(&o->profile, n->name);
+    return op ? op->class : is_transfer(n) ? WF_CLASS_NETWORK : wf_node_class(&o->e->graph, n, rows, o->context, wf_ridge(o->e->dev->info.type));
+}
+
+/* What the clock cannot tell from nothing is nothing, which is what a profile without the op says. */
+static weft_status measure_alone(wf_overlap *o, wf_probe *probe, const wf_node *n, wf_range rows, double share)
+{
+    wf_probe_time t;
+    if (!rows.count || wf_op_profile_has_time(&o->profile, n->name, rows.count, share)) return WEFT_OK;
+    enum wf_class class = class_of(o, n, rows.count);
+    wf_probe_lane lane = {n->name, rows, wf_groups_of_share(&o->profile, share)};
+    WF_TRY(wf_probe_run(probe, &lane, 1, o->probe_us, &t));
+    if (!(t.us > 0)) return WEFT_OK;
+    return wf_op_profile_add_time(&o->profile, n->name, class, &(wf_op_time){rows.count, share, t.us, t.spread});
+}
+
+static weft_status measure_each(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++)
+        if (is_first(g, n) && belongs(n, t->decodes)) WF_TRY(measure_alone(o, probe, n, rows_of(n, b), t->share));
+    return WEFT_OK;
+}
+
+/* ---- pairs ------------------------------------------------------------------------------------------------------------- */
+
+/* The op of a class that takes longest in a step, and can run on a part of the rows: compute on those of prompts, others on those of decodes. */
+static const wf_node *longest_of(const wf_overlap *o, enum wf_class class)
+{
+    const wf_graph *g = &o->e->graph;
+    const wf_node *longest = NULL;
+    double most = 0;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        const wf_op_times *op = wf_op_profile_find(&o->profile, n->name);
+        bool cuts = n->rows == WF_ROWS_BATCH || n->rows == (class == WF_CLASS_COMPUTE ? WF_ROWS_PREFILL : WF_ROWS_DECODE);
+        if (!op || op->class != class || !cuts || n->layer < 0 || !is_first(g, n)) continue;
+        double us = wf_op_us(op, o->e->limits.step_tokens);
+        if (us > most) most = us, longest = n;
+    }
+    return longest;
+}
+
+static weft_status add_rate(wf_overlap *o, enum wf_class class, double share, const wf_probe_time *alone, const wf_probe_time *beside)
+{
+    double rate = alone->us / beside->us;
+    if (!(rate > 0) || wf_op_profile_has_rate(&o->profile, class, share)) return WEFT_OK;
+    rate = WF_MIN(rate, 1);
+    return wf_op_profile_add_rate(&o->profile, class, &(wf_share_rate){share, rate, rate * (beside->spread / beside->us + alone->spread / alone->us)});
+}
+
+/* Each alone with all of the device, then both at one time. */
+static weft_status measure_pair(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
+{
+    const wf_node *compute = longest_of(o, WF_CLASS_COMPUTE), *other = longest_of(o, t->beside);
+    wf_probe_lane lanes[2];
+    wf_probe_time alone[2], beside[2];
+    if (!compute || !other) return WEFT_OK;
+    lanes[0] = (wf_probe_lane){compute->name, {b->n_decodes, b->n_tokens - b->n_decodes}, 0};
+    lanes[1] = (wf_probe_lane){other->name, {0, b->n_decodes}, 0};
+    for (size_t i = 0; i < 2; i++) WF_TRY(wf_probe_run(probe, &lanes[i], 1, o->probe_us, &alone[i]));
+    lanes[0].groups = wf_groups_of_share(&o->profile, t->share);
+    lanes[1].groups = wf_groups_of_share(&o->profile, 1 - t->share);
+    WF_TRY(wf_probe_run(probe, lanes, 2, o->probe_us, beside));
+    WF_TRY(add_rate(o, WF_CLASS_COMPUTE, t->share, &alone[0], &beside[0]));
+    return add_rate(o, t->beside, 1 - t->share, &alone[1], &beside[1]);
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------------- */
+
+static bool has_alone(const wf_overlap *o, const task *t, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
+        wf_range rows = rows_of(n, b);
+        if (is_first(g, n) && belongs(n, t->decodes) && rows.count && !wf_op_profile_has_time(&o->profile, n->name, rows.count, t->share)) return false;
+    }
+    return true;
+}
+
+static bool has_pair(const wf_overlap *o, const task *t)
+{
+    return wf_op_profile_has_rate(&o->profile, t->beside, 1 - t->share) || !longest_of(o, t->beside) || !longest_of(o, WF_CLASS_COMPUTE);
+}
+
+static weft_status make_batch(const wf_overlap *o, const task *t, wf_batch *b)
+{
+    uint32_t decodes = t->decodes ? t->tokens : t->beside != WF_CLASS_COMPUTE ? WF_MIN(most_decodes(o) - 1, t->tokens / 2) : 0;
+    return wf_load_batch(o->e, decodes, t->tokens - decodes, o->context, b);
+}
+
+static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_batch *b)
+{
+    bool alone = t->beside == WF_CLASS_COMPUTE;
+    WF_TRY(make_batch(o, t, b));
+    if (alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
+    WF_TRY(wf_load_step(o->e, b, NULL));
+    WF_TRY(alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));
+    return o->profile.n_ops ? wf_op_profile_save(&o->profile, o->profile_path) : WEFT_OK;
+}
+
+static weft_status run_tasks(wf_overlap *o, wf_probe *probe, const tasks *t, wf_batch *b, bool *all)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        if (wf_overlap_ends(o)) return WEFT_OK;
+        if (o->p->on_progress) o->p->on_progress(o->p->user, "ops", (double)i / (double)t->n);
+        WF_TRY(run_task(o, probe, &t->list[i], b));
+    }
+    *all = true;
+    return WEFT_OK;
+}
+
+weft_status wf_overlap_measure(wf_overlap *o, bool *all)
+{
+    tasks t = {0};
+    wf_probe *probe = NULL;
+    wf_batch b = {0};
+    *all = false;
+    list_tasks(o, &t);
+    weft_status s = wf_batch_init(&b, &o->e->limits);
+    if (s == WEFT_OK) s = wf_probe_open(o->e->exec, &probe);
+    if (s == WEFT_OK) s = run_tasks(o, probe, &t, &b, all);
+    wf_probe_close(probe);
+    wf_batch_free(&b);
+    return s;
+}

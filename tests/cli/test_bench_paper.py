@@ -1,0 +1,146 @@
+"""weft bench paper: every figure of the list runs, and its table, file and drawing agree with each other and with the paper's points."""
+import csv
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as xml
+
+import cli
+
+NS = "{http://www.w3.org/2000/svg}"
+QUICK = [*cli.CPU, "-t", 1, "--quick"]
+MORE = {"flash-fig5": ["-p", "Once upon a time there was a little cat."],  # what a figure needs besides the built-in model
+        "sarathi-fig8": ["-r", 3]}  # small differences of times, some of which get lost
+
+TWINS = ("sarathi-fig11b", "flash-fig15")  # other rows of the code behind sarathi-fig9 and flash-fig16
+
+
+def figures():
+    """Of the list: id and what it needs."""
+    return re.findall(r"(?m)^(\S+) +\S.*\n +needs ([^;]+);", cli.weft("bench", "paper", "--list").text)
+
+
+class Paper(cli.TestCase):
+    def setUp(self):
+        temp = tempfile.TemporaryDirectory()
+        self.addCleanup(temp.cleanup)
+        self.folder = temp.name
+
+    def rows(self, name):
+        with open(os.path.join(self.folder, name + ".csv"), newline="") as f:
+            return list(csv.DictReader(f))
+
+    def check_csv(self, name):
+        rows = self.rows(name)
+        measured = [r for r in rows if r["median"]]
+        self.assertTrue(measured)
+        for r in measured:
+            self.assertEqual(r["figure"], name)
+            self.assertLessEqual(float(r["lowest"]), float(r["median"]))
+            self.assertLessEqual(float(r["median"]), float(r["highest"]))
+            self.assertGreaterEqual(int(r["runs"]), 1)
+        for r in rows:
+            self.assertTrue(r["median"] or r["paper"], r)
+        return rows
+
+    def check_svg(self, name, rows):
+        """Each of the paper's points is one hollow circle, but for those in the legend; what was measured is in filled ones or bars."""
+        svg = xml.parse(os.path.join(self.folder, name + ".svg")).getroot()
+        words = [t.text for t in svg.iter(NS + "text")]
+        hollow = [c for c in svg.iter(NS + "circle") if c.get("fill") == "#fff"]
+        self.assertEqual(len(hollow), sum(1 for r in rows if r["paper"]) + sum(1 for w in words if w.startswith("paper: ")))
+        for r in rows:
+            if r["median"]:
+                self.assertIn(r["series"], words)
+            if r["paper"]:
+                self.assertIn("paper: " + r["series"], words)
+        filled = len(list(svg.iter(NS + "circle"))) - len(hollow) + len(list(svg.iter(NS + "title")))
+        self.assertEqual(filled, sum(1 for r in rows if r["median"] and float(r["median"]) > 0))
+
+    def check_figure(self, name):
+        text = self.ok("bench", "paper", name, *QUICK, *MORE.get(name, []), "-o", self.folder).text
+        self.assertEqual(sorted(n for n in os.listdir(self.folder) if n.startswith(name + ".")), [name + ".csv", name + ".svg"])
+        rows = self.check_csv(name)
+        self.check_svg(name, rows)
+        cells = [[c.strip() for c in line.split("|")] for line in text.splitlines() if line.startswith("| ")][2:]
+        for shown, written in zip(sorted(float(c[3]) for c in cells if c[3]), sorted(float(r["median"]) for r in rows if r["median"]), strict=True):
+            self.assertAlmostEqual(shown / written, 1, 3)
+        self.assertIn("What differs:", text)
+        more = getattr(self, "check_" + name.replace("-", "_"), None)
+        if more:
+            more(text, [(r["x"], float(r["median"]), float(r["paper"])) for r in rows if r["median"] and r["paper"]])
+
+    def check_nanoflow_table1(self, text, both):
+        self.assertEqual(len(both), 24)
+        for _, ours, paper in both:
+            self.assertAlmostEqual(ours, paper, delta=1)
+
+    def check_nanoflow_table2(self, text, both):
+        """Products and network of the cost model, from the paper's sizes and constants."""
+        self.assertIn("2048 tokens a step, 1024 of them decodes", text)
+        self.assertEqual(len(both), 7)
+        for op, ours, paper in both:
+            if "Attn" not in op:
+                self.assertAlmostEqual(ours, paper, delta=0.02)
+
+    def test_every_figure(self):
+        known = figures()
+        self.assertEqual(len({name for name, _ in known}), len(known))
+        for name, needs in (row for row in known if row[0] not in TWINS):
+            with self.subTest(name):
+                if needs == "several devices":
+                    self.fails(cli.USAGE, "needs several devices", "bench", "paper", name, *QUICK)
+                elif "asynchronous" in needs:  # which no CPU has
+                    self.fails(cli.MODEL, "no kernel with the asynchronous softmax", "bench", "paper", name, *QUICK)
+                else:
+                    self.check_figure(name)
+
+    def test_scale_and_repetitions(self):
+        text = self.ok("bench", "paper", "sarathi-fig13b", *cli.CPU, "--scale", 0.125, "-r", 2, "-o", self.folder).text
+        self.assertIn("lengths are 0.125 of the paper's, the longest 128 tokens instead of 1024\n", text)
+        rows = [r for r in self.rows("sarathi-fig13b") if r["median"]]
+        self.assertEqual([(r["x"], r["paper_x"], r["runs"]) for r in rows],
+                         [("8", "64", "2"), ("16", "128", "2"), ("32", "256", "2"), ("40", "320", "2"), ("64", "512", "2")])
+        text = self.ok("bench", "paper", "sarathi-fig13b", *cli.CPU, "-c", 64, "-r", 1).text
+        self.assertIn("instead of 1024: the context has no more", text)
+
+    def test_shared_memory_of_a_shape(self):
+        """Computed, so for a model of any size: sharing gains the more, the larger steps are."""
+        self.ok("bench", "paper", "flash-fig19", "--shape", "llama3-8b", "-o", self.folder)
+        tokens = {(r["series"], int(r["x"])): float(r["median"]) for r in self.rows("flash-fig19") if r["median"]}
+        gains = [tokens["shared", x] / tokens["apart", x] for x in (4096, 8192, 16384, 32768, 65536)]
+        self.assertEqual(gains, sorted(gains))
+        self.assertGreater(gains[-1], 1.05)
+
+    def test_too_little_memory(self):
+        self.fails(cli.RUNTIME, "--scale", "bench", "paper", "sarathi-table2", *QUICK, "--max-alloc", "1K")
+
+    def test_ctrl_c_leaves_no_file(self):
+        p = subprocess.Popen([cli.WEFT, "bench", "paper", "sarathi-fig8", *cli.CPU, "-r", "16", "-o", self.folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not self.catches_interrupts(p.pid):
+            time.sleep(0.01)
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=60)
+        self.assertEqual(p.returncode, cli.INTERRUPTED, err)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def catches_interrupts(self, pid):
+        with open(f"/proc/{pid}/status") as f:
+            return int(re.search(r"SigCgt:\s*(\w+)", f.read()).group(1), 16) >> (signal.SIGINT - 1) & 1
+
+    def test_wrong_usage(self):
+        self.fails(cli.USAGE, "--list", "bench", "paper")
+        self.fails(cli.USAGE, "did you mean sarathi-fig9", "bench", "paper", "sarathi-fg9")
+        self.fails(cli.USAGE, "conflict", "bench", "paper", "sarathi-fig9", "--shape", "llama3-8b", "-m", "x.gguf")
+        self.fails(cli.USAGE, "add --shape", "bench", "paper", "sarathi-fig9", "--type", "Q8_0")
+        self.fails(cli.USAGE, "-f FILE", "bench", "paper", "flash-fig5", *QUICK)
+        self.fails(cli.RUNTIME, "/proc/absent", "bench", "paper", "sarathi-fig9", "-o", "/proc/absent")
+        self.fails(cli.MODEL, "absent.gguf", "bench", "paper", "sarathi-fig9", "-m", "absent.gguf")
+
+
+if __name__ == "__main__":
+    cli.main()

@@ -1,0 +1,213 @@
+/* answer: thoughts, text and calls of answers, cut at every byte; and which kind of thoughts the templates of the test data show. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "serve/answer.h"
+#include "support/data.h"
+#include "support/skip.h"
+
+/* ---- what comes out, as one line ------------------------------------------------------------------------- */
+
+typedef struct result {
+    wf_text line;
+    char last; /* what the last thing was */
+} result;
+
+static void put(result *r, char what, const char *text, size_t len)
+{
+    assert_true(len > 0);
+    if (r->last != what) wf_text_print(&r->line, "%s%c:", r->last ? "|" : "", what);
+    wf_text_add(&r->line, text, len);
+    r->last = what;
+}
+
+static void on_text(void *user, const char *text, size_t len)
+{
+    put(user, 'T', text, len);
+}
+
+static void on_thought(void *user, const char *text, size_t len)
+{
+    put(user, 'H', text, len);
+}
+
+static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
+{
+    result *r = user;
+    (void)id;
+    if (r->last) r->last = 1; /* each call by itself */
+    put(r, 'C', name.p, name.n);
+    put(r, 'C', arguments.p, arguments.n);
+}
+
+typedef struct row {
+    const char *thoughts, *calls; /* NULL: not recognised */
+    bool inside;
+    const char *text, *want;
+} row;
+
+/* In pieces of this length, behind a first one. Free it. */
+static char *take_apart(const row *t, size_t first, size_t length)
+{
+    result r = {0};
+    wf_call_out out = {on_text, on_thought, on_call, &r};
+    wf_chat_style style = {.calls = t->calls ? wf_call_kind_named(t->calls) : NULL};
+    wf_params p = {.thoughts = t->thoughts ? wf_thought_kind_named(t->thoughts) : NULL, .calls = t->calls ? &style : NULL, .thinking = t->inside};
+    wf_answer *a = wf_answer_new(&p);
+    assert_non_null(a);
+    wf_text_add(&r.line, "", 0);
+    for (size_t at = 0, len = strlen(t->text), n; at < len; at += n) {
+        n = WF_MIN(at ? length : first, len - at);
+        assert_true(wf_answer_feed(a, t->text + at, n, &out));
+    }
+    assert_true(wf_answer_end(a, true, &out));
+    wf_answer_free(a);
+    return r.line.data;
+}
+
+static void expect(const row *t)
+{
+    size_t len = strlen(t->text);
+    for (size_t first = 1; first <= len + 1; first++)
+        for (size_t length = 1; length <= len; length += length < 3 ? 1 : len) {
+            char *got = take_apart(t, first, length);
+            if (strcmp(got, t->want)) fail_msg("in pieces of %zu and %zu:\n%s\ngives\n%s\nnot\n%s", first, length, t->text, got, t->want);
+            free(got);
+        }
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------- */
+
+#define R1      "deepseek_r1", NULL
+#define BOTH    "deepseek_r1", "hermes"
+#define HARMONY "openai_gptoss", "openai"
+#define CALL    "<tool_call>{\"name\": \"f\"}</tool_call>"
+#define CH      "<|channel|>"
+#define MSG     "<|message|>"
+#define NEXT    "<|end|><|start|>assistant"
+#define BLANKS  "                                                                 "
+
+static const row rows[] = {
+    {R1, false, "<think>\nHm, 1 < 2.\n\nSo.\n</think>\n\nYes. ", "H:Hm, 1 < 2.\n\nSo.|T:Yes. "},
+    {R1, false, "\n<think>\n\n</think>\n\nYes", "T:Yes"},
+    {R1, false, " Yes <think>no</think>", "T: Yes <think>no</think>"}, /* only at the beginning */
+    {R1, false, "<thin", "T:<thin"},
+    {R1, false, "<think> Hm </thi", "H:Hm </thi"},
+    {R1, false, "<think>Hm\n", "H:Hm"},
+    {R1, false, "<think>a</think>b</think>c", "H:a|T:b</think>c"},
+    {R1, false, "<think></think>", ""},
+    {R1, false, "<think>a" BLANKS "b</think>" BLANKS "c", "H:a" BLANKS "b|T:c"},
+    {R1, false, BLANKS "<think>a", "T:" BLANKS "<think>a"},
+    {R1, true, "\nHm\n</think>\nYes", "H:Hm|T:Yes"},
+    {R1, true, "<think>Hm</think>Yes", "H:Hm|T:Yes"},
+    {R1, true, "Hm", "H:Hm"},
+    {R1, true, "<thi", "H:<thi"},
+    {"mistral", NULL, false, "[THINK]Hm[/THINK]Yes", "H:Hm|T:Yes"},
+    {"cohere", NULL, true, "Hm<|END_THINKING|>Yes", "H:Hm|T:Yes"},
+    {NULL, "hermes", false, "<think>" CALL "</think>", "T:<think>|C:f{}|T:</think>"},
+    {BOTH, false, "<think>" CALL "</think>\nSo:\n" CALL, "H:" CALL "|T:So:|C:f{}"}, /* thoughts have no calls */
+    {BOTH, true, "a</think>\n" CALL "\n" CALL "b", "H:a|C:f{}|C:f{}|T:b"},
+    {"deepseek_r1", "qwen3_coder", true, "a</think><tool_call><function=f></function></tool_call>", "H:a|C:f{}"},
+    /* channels */
+    {HARMONY, false, CH "analysis" MSG "Hm." NEXT CH "final" MSG "Yes <|en", "H:Hm.|T:Yes <|en"},
+    {HARMONY, false, CH "final" MSG "Yes<|return|>", "T:Yes"},
+    {HARMONY, false, CH "analysis" MSG "Hm." NEXT CH "commentary to=functions.f <|constrain|>json" MSG "{\"x\": 1}<|call|>", "H:Hm.|C:f{\"x\": 1}"},
+    {HARMONY, false, " to=functions.f" CH "commentary json" MSG " {\"x\": 1}\n", "C:f{\"x\": 1}"},
+    {HARMONY, false, CH "commentary to=functions.get_x " MSG NEXT " to=functions.f" CH "commentary" MSG "{}", "C:get_x{}|C:f{}"},
+    {HARMONY, false, CH "commentary" MSG "I look." NEXT CH "analysis" MSG "a" NEXT CH "analysis" MSG "b" NEXT CH "final" MSG "Yes", "T:I look.|H:a\nb|T:\nYes"},
+    {HARMONY, false, CH "commentary to=functions.f" MSG "{\"x\": <|call|>", "T:{\"x\": "}, /* no call: text */
+    {HARMONY, false, CH "commentary to=functions.a+b" MSG "{}<|call|>", "T:{}"},
+    {HARMONY, false, CH "analysis to=python" MSG "1+1<|call|>", "H:1+1"},
+    {HARMONY, false, CH "analysis<|mess", ""}, /* a header has nothing for anybody */
+    {HARMONY, false, "to be", "T:to be"},
+    {HARMONY, false, "to", "T:to"},
+    {HARMONY, false, "Just " MSG " text", "T:Just " MSG " text"},
+    {HARMONY, false, CH "final" MSG "a<|start|>assistant" CH "final" MSG "b", "T:a\nb"},
+    {HARMONY, false, CH "final" MSG "a<|end|> b", "T:a\n b"},
+    {"openai_gptoss", NULL, false, CH "analysis" MSG "a" NEXT " to=functions.f" CH "commentary" MSG "{}", "H:a|T:{}"},
+    {NULL, "openai", false, CH "analysis" MSG "a" NEXT " to=functions.f" CH "commentary" MSG "{}", "T:a|C:f{}"},
+};
+
+static void all_answers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(rows); i++) expect(&rows[i]);
+}
+
+/* ---- any answer ------------------------------------------------------------------------------------------ */
+
+static const char *const words[] = {"<think>", "</think>", "<tool_call>", "</tool_call>", "{\"name\": \"f\"}", "<|channel|>", "analysis", "commentary", "final", "<|message|>", "<|end|>", "<|start|>",
+                                    "assistant", "to=functions.f", "<|call|>", "{}", " ", "\n", "x", "<", "<|", "\xc3\xa9", CH "analysis" MSG, NEXT CH "final" MSG,
+                                    NEXT " to=functions.f" CH "commentary" MSG "{}", CALL, BLANKS};
+
+/* Where it is cut makes no difference. */
+static void any_answer(void **state)
+{
+    (void)state;
+    static const row kinds[] = {{BOTH, false, "", ""}, {BOTH, true, "", ""}, {HARMONY, false, "", ""}, {"openai_gptoss", NULL, false, "", ""}};
+    size_t n_thoughts = 0, n_calls = 0;
+    for (uint64_t seed = 0; seed < 40000; seed++) {
+        wf_text t = {0};
+        for (size_t i = 0, n = 1 + wf_random(seed, 0) % 14; i < n; i++) wf_text_print(&t, "%s", words[wf_random(seed, i + 1) % WF_LEN(words)]);
+        row r = kinds[seed % WF_LEN(kinds)];
+        r.text = t.data;
+        char *whole = take_apart(&r, t.len, 1), *pieces = take_apart(&r, 1 + wf_random(seed, 100) % t.len, 1 + wf_random(seed, 101) % 4);
+        if (strcmp(whole, pieces)) fail_msg("%s\ngives\n%s\n%s", t.data, whole, pieces);
+        n_thoughts += strstr(whole, "H:") != NULL;
+        n_calls += strstr(whole, "C:f") != NULL;
+        free(whole);
+        free(pieces);
+        free(t.data);
+    }
+    assert_true(n_thoughts > 1000 && n_calls > 1000);
+}
+
+/* Neither a header without an end nor the body of a call takes more memory than they may. */
+static void long_messages(void **state)
+{
+    (void)state;
+    static const char *const starts[] = {CH "analysis", CH "commentary to=functions.f" MSG "{"};
+    for (size_t k = 0; k < WF_LEN(starts); k++) {
+        wf_text t = {0};
+        wf_text_print(&t, "%s", starts[k]);
+        for (size_t i = 0; i <= WF_CALL_MAX; i++) wf_text_add(&t, "a", 1);
+        const row r = {HARMONY, false, t.data, NULL};
+        char *whole = take_apart(&r, t.len, 1), *pieces = take_apart(&r, 7, 4096);
+        assert_string_equal(whole, pieces);
+        assert_int_equal(strlen(whole), 2 + t.len - (k ? strlen(starts[k]) - 1 : 0));
+        free(whole);
+        free(pieces);
+        free(t.data);
+    }
+}
+
+static void kinds_of_templates(void **state)
+{
+    (void)state;
+    static const char *const files[][2] = {{"Qwen-Qwen3-0.6B", "deepseek_r1"}, {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "deepseek_r1"}, {"GLM-4.7-Flash", "deepseek_r1"},
+        {"MiniMax-M2", "deepseek_r1"}, {"StepFun3.5-Flash", "deepseek_r1"}, {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"}, {"Cohere2MoE", "cohere"},
+        {"openai-gpt-oss-120b", "openai_gptoss"}, {"Qwen-Qwen2.5-7B-Instruct", ""}, {"meta-llama-Llama-3.1-8B-Instruct", ""}, {"Qwen3-Coder", ""}};
+    if (!test_data("templates/Qwen-Qwen3-0.6B.jinja")) SKIP_TEST(NO_TEST_DATA);
+    for (size_t i = 0; i < WF_LEN(files); i++) {
+        char path[160], *text;
+        size_t len;
+        snprintf(path, sizeof path, "templates/%s.jinja", files[i][0]);
+        assert_int_equal(wf_read_file(test_data(path), 1 << 20, &text, &len), WEFT_OK);
+        const wf_thought_kind *k = wf_thought_kind_of(text);
+        assert_string_equal(k ? k->name : "", files[i][1]);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_answers), cmocka_unit_test(any_answer), cmocka_unit_test(long_messages), cmocka_unit_test(kinds_of_templates)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* engine_cancel: what cancelling and closing do to a long step on the CPU, and to the requests beside it. Two layers of a model of 1.1B
+ * parameters with random weights, whose steps take seconds on slow machines and some tenths of one on fast ones. */
+#include <weft/weft.h>
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/base.h"
+
+#define N_PROMPT 1000
+#define N_NEW 4
+#define WITHIN_MS 500
+
+static struct weft_model *model;
+
+static struct weft_engine *open_engine(uint32_t n_seqs)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "cpu", .n_seqs = n_seqs, .context = 2048, .max_batched_tokens = 2048};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static uint64_t ms_since(uint64_t ns)
+{
+    return (wf_now_ns() - ns) / 1000000;
+}
+
+static struct weft_stats stats_of(const struct weft_engine *e)
+{
+    struct weft_stats s;
+    weft_engine_stats(e, &s);
+    return s;
+}
+
+typedef struct answer {
+    int32_t ids[N_NEW];
+    uint32_t n, n_cached;
+    enum weft_finish finish;
+} answer;
+
+static void on_event(void *user, const struct weft_event *ev)
+{
+    answer *a = user;
+    if (ev->kind == WEFT_EVENT_TOKEN && ev->id >= 0 && a->n < N_NEW) a->ids[a->n++] = ev->id;
+    if (ev->kind == WEFT_EVENT_DONE) a->finish = ev->finish, a->n_cached = ev->n_cached;
+}
+
+/* A prompt of n tokens; those of another seed share no prefix. */
+static struct weft_request *submit(struct weft_engine *e, int32_t seed, uint32_t n, answer *a)
+{
+    int32_t tokens[N_PROMPT];
+    struct weft_request *r = NULL;
+    for (uint32_t i = 0; i < n; i++) tokens[i] = 1000 + seed + (int32_t)(i * 7 % 1000);
+    *a = (answer){0};
+    struct weft_request_params p = {.tokens = tokens, .n_tokens = n, .max_tokens = N_NEW, .ignore_eos = true, .on_event = on_event, .user = a};
+    if (weft_submit(e, &p, &r)) fail_msg("%s", weft_last_error());
+    return r;
+}
+
+static void until_running(const struct weft_engine *e, uint32_t n)
+{
+    while (stats_of(e).running < n) wf_sleep_ns(1000000);
+    wf_sleep_ns(50000000); /* within the step */
+}
+
+static void ends_within(struct weft_request *r, enum weft_status want)
+{
+    uint64_t began = wf_now_ns();
+    assert_int_equal(weft_wait(r, 60000), want);
+    if (ms_since(began) > WITHIN_MS) fail_msg("it took %llu ms to end", (unsigned long long)ms_since(began));
+}
+
+/* The step ends soon, counts as not done, and leaves nothing in the prefix cache: the same prompt is computed as a whole. What comes behind
+ * it is computed, too. */
+static void test_step_is_broken_off(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine(2);
+    answer cancelled, behind, again, cached;
+    struct weft_request *a = submit(e, 0, N_PROMPT, &cancelled);
+    until_running(e, 1);
+    weft_cancel(a);
+    struct weft_request *b = submit(e, 0, N_PROMPT, &behind);
+    ends_within(a, WEFT_ERR_CANCELLED);
+    assert_int_equal(stats_of(e).steps, 0);
+    assert_int_equal(weft_wait(b, 0), WEFT_OK);
+    assert_int_equal(behind.n_cached, 0);
+    weft_request_free(a);
+    weft_request_free(b);
+    weft_request_free(a = submit(e, 0, N_PROMPT, &again)); /* cancelled at its start, most of it in the prefix cache: that stays */
+    a = submit(e, 0, N_PROMPT, &cached);
+    assert_int_equal(weft_wait(a, 0), WEFT_OK);
+    assert_true(cached.n_cached > N_PROMPT / 2);
+    assert_memory_equal(cached.ids, behind.ids, sizeof behind.ids);
+    weft_request_free(a);
+    weft_engine_close(e);
+}
+
+/* A request that shares the step, or has begun like the cancelled one, is answered as if it were alone. */
+static void test_others_go_on(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine(3);
+    answer alone, cancelled, beside, alike;
+    struct weft_request *r = submit(e, 1000, N_PROMPT / 2, &alone);
+    assert_int_equal(weft_wait(r, 0), WEFT_OK);
+    weft_request_free(r);
+    weft_engine_close(e);
+    e = open_engine(3);
+    struct weft_request *a = submit(e, 3000, N_PROMPT / 2, &cancelled), *b = submit(e, 1000, N_PROMPT / 2, &beside);
+    until_running(e, 2);
+    weft_cancel(a);
+    assert_int_equal(weft_wait(b, 0), WEFT_OK);
+    assert_int_equal(weft_wait(a, 0), WEFT_ERR_CANCELLED);
+    assert_true(stats_of(e).step_tokens >= N_PROMPT / 2);
+    assert_memory_equal(beside.ids, alone.ids, sizeof alone.ids);
+    struct weft_request *c = submit(e, 1000, N_PROMPT / 2, &alike);
+    assert_int_equal(weft_wait(c, 0), WEFT_OK);
+    assert_memory_equal(alike.ids, alone.ids, sizeof alone.ids);
+    weft_request_free(a);
+    weft_request_free(b);
+    weft_request_free(c);
+    weft_engine_close(e);
+}
+
+static void test_close_breaks_off(void **state)
+{
+    (void)state;
+    struct weft_engine *e = open_engine(2);
+    answer a, b;
+    struct weft_request *r[] = {submit(e, 0, N_PROMPT, &a), submit(e, 1000, N_PROMPT, &b)};
+    until_running(e, 2);
+    uint64_t began = wf_now_ns();
+    weft_engine_close(e);
+    if (ms_since(began) > WITHIN_MS) fail_msg("closing took %llu ms", (unsigned long long)ms_since(began));
+    assert_int_equal(a.finish, WEFT_FINISH_CANCEL);
+    assert_int_equal(b.finish, WEFT_FINISH_CANCEL);
+    weft_request_free(r[0]);
+    weft_request_free(r[1]);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return weft_model_open(&(struct weft_model_params){.shape = "llama-1.1b", .layers = 2, .type = "Q8_0"}, &model);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    weft_model_close(model);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_step_is_broken_off), cmocka_unit_test(test_others_go_on), cmocka_unit_test(test_close_breaks_off)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

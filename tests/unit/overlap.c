@@ -1,0 +1,409 @@
+/* overlap: `weft tune --overlap` on the null device, whose clock knows what each op costs with each share and beside others: the profile says what the clock
+ * does, and what engines take by themselves afterwards is never slower than the sequential plan. */
+#include "base/file.h"
+#include "dev/null.h"
+#include "tune/overlap.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { UNITS = 8, SEQS = 8, TOKENS = 64, CONTEXT = 128 };
+
+static struct weft_model *model;
+static char cache[64];
+
+/* ---- worlds ---------------------------------------------------------------------------------------------------------- */
+
+static struct world {
+    double bend[2];   /* of products and of all else: rate = share ^ bend */
+    double beside[2]; /* factors of the time beside others */
+    double product, attention;
+} world;
+
+/* Attention of prompts is bound by compute as well. */
+static bool is_product(const wf_call *c)
+{
+    return c->op == WF_OP_GEMM || (c->op == WF_OP_ATTENTION && c->p.max_q != 1);
+}
+
+static uint64_t cost(const wf_call *c)
+{
+    double each = is_product(c) ? world.product : c->op == WF_OP_ATTENTION ? world.attention : 5;
+    double share = c->max_groups ? (double)c->max_groups / UNITS : 1;
+    return (uint64_t)((500 + each * c->out[0].rows) / pow(share, world.bend[is_product(c)]));
+}
+
+static double beside(const wf_call *c)
+{
+    return world.beside[is_product(c)];
+}
+
+static const wf_null_config clock_of_world = {.cost_ns = cost, .beside = beside, .compute_units = UNITS};
+
+static void empty_cache(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s/weft/overlap", cache);
+    assert_int_equal(system(command), 0);
+}
+
+static void set_world(struct world w)
+{
+    world = w;
+    wf_null_configure(&clock_of_world);
+    empty_cache();
+}
+
+/* ---- engines --------------------------------------------------------------------------------------------------------- */
+
+static struct weft_engine *open_engine(uint32_t nano_batches)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = true};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static enum weft_status tune(struct weft_overlap_params p, char **said)
+{
+    size_t len;
+    FILE *f = open_memstream(said, &len);
+    struct weft_engine *e = open_engine(1);
+    p.quick = true;
+    enum weft_status s = weft_tune_overlap(e, &p, f, NULL);
+    fclose(f);
+    weft_engine_close(e);
+    return s;
+}
+
+/* The file that was stored. */
+static void stored(const char *what, char *path, size_t cap)
+{
+    struct weft_engine *e = open_engine(1);
+    assert_int_equal(wf_stored_path(e->dev, &e->graph, what, path, cap), WEFT_OK);
+    weft_engine_close(e);
+}
+
+static double step_us(struct weft_engine *e, uint32_t decodes, uint32_t prefill)
+{
+    wf_batch b;
+    double us;
+    assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
+    assert_int_equal(wf_load_batch(e, decodes, prefill, CONTEXT, &b), WEFT_OK);
+    for (int i = 0; i < 2; i++) assert_int_equal(wf_load_step(e, &b, &us), WEFT_OK);
+    wf_batch_free(&b);
+    return us;
+}
+
+/* ---- the profile ----------------------------------------------------------------------------------------------------- */
+
+static const struct world gains = {.bend = {0.2, 0.3}, .beside = {1, 1}, .product = 100, .attention = 4000};
+
+static void test_profile(void **state)
+{
+    char path[600], *said;
+    wf_op_profile p;
+    (void)state;
+    set_world(gains);
+    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    stored("profile", path, sizeof path);
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_int_equal(p.groups, UNITS);
+    const wf_op_times *down = wf_op_profile_find(&p, "down"), *attention = wf_op_profile_find(&p, "decode_attention");
+    assert_non_null(down);
+    assert_non_null(attention);
+    assert_true(fabs(wf_op_us(down, TOKENS) - (500 + 100.0 * TOKENS) / 1e3) < 0.01);
+    assert_true(fabs(wf_op_us(attention, SEQS) - (500 + 4000.0 * SEQS) / 1e3) < 0.01);
+    assert_true(fabs(wf_op_rate(&p, down, TOKENS, 0.5, true) - pow(0.5, gains.bend[1])) < 0.01);
+    assert_true(fabs(wf_class_rate(&p, WF_CLASS_COMPUTE, 0.5) - pow(0.5, gains.bend[1])) < 0.03);
+    assert_true(fabs(wf_class_rate(&p, WF_CLASS_MEMORY, 0.5) - pow(0.5, gains.bend[0])) < 0.01);
+    assert_non_null(strstr(said, path));
+    wf_op_profile_free(&p);
+    free(said);
+}
+
+/* Ends after so many questions. */
+static bool stop_later(void *user)
+{
+    return --*(int *)user < 0;
+}
+
+static void test_goes_on(void **state)
+{
+    int left = 3;
+    char path[600], *said, *whole;
+    wf_op_profile part, all;
+    (void)state;
+    set_world(gains);
+    struct weft_overlap_params p = {.stop = stop_later, .user = &left};
+    assert_int_equal(tune(p, &said), WEFT_OK);
+    stored("profile", path, sizeof path);
+    assert_int_equal(wf_op_profile_load(path, &part), WEFT_OK);
+    world.product *= 2; /* what was measured before is not measured again */
+    assert_int_equal(tune((struct weft_overlap_params){0}, &whole), WEFT_OK);
+    assert_int_equal(wf_op_profile_load(path, &all), WEFT_OK);
+    assert_true(all.n_ops >= part.n_ops);
+    assert_true(wf_op_us(wf_op_profile_find(&all, "down"), TOKENS) == wf_op_us(wf_op_profile_find(&part, "down"), TOKENS));
+    wf_op_profile_free(&part);
+    free(said);
+    assert_int_equal(tune((struct weft_overlap_params){.anew = true}, &said), WEFT_OK);
+    assert_int_equal(wf_op_profile_load(path, &part), WEFT_OK);
+    assert_true(wf_op_us(wf_op_profile_find(&part, "down"), TOKENS) > 1.5 * wf_op_us(wf_op_profile_find(&all, "down"), TOKENS));
+    wf_op_profile_free(&part);
+    wf_op_profile_free(&all);
+    free(said);
+    free(whole);
+}
+
+/* ---- what engines take ------------------------------------------------------------------------------------------------- */
+
+static const struct { uint32_t decodes, prefill; } loads[] = {{SEQS, 0}, {1, TOKENS - 1}, {SEQS - 1, TOKENS - SEQS + 1}};
+
+/* The largest gain, as a part of the time. */
+static double compare_with_sequential(const char *what)
+{
+    struct weft_engine *sequential = open_engine(1), *own = open_engine(0);
+    double gain = 0;
+    for (size_t i = 0; i < WF_LEN(loads); i++) {
+        double us = step_us(own, loads[i].decodes, loads[i].prefill), before = step_us(sequential, loads[i].decodes, loads[i].prefill);
+        if (us > before) fail_msg("%s: %u decodes and %u tokens of prompts: %g us, sequential %g", what, loads[i].decodes, loads[i].prefill, us, before);
+        gain = WF_MAX(gain, 1 - us / before);
+    }
+    weft_engine_close(sequential);
+    weft_engine_close(own);
+    return gain;
+}
+
+static void test_takes_what_gains(void **state)
+{
+    char *said;
+    (void)state;
+    set_world(gains);
+    assert_true(compare_with_sequential("nothing measured") == 0);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    double gain = compare_with_sequential("gains");
+    if (gain < 0.02) printf("%s", said);
+    assert_true(gain >= 0.02);
+    free(said);
+}
+
+/* The profile promises a gain that the device then does not have. */
+static void test_takes_nothing_that_loses(void **state)
+{
+    char path[600], *said;
+    wf_plans plans;
+    struct world w = gains;
+    (void)state;
+    set_world(gains);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    w.beside[0] = w.beside[1] = 4;
+    world = w;
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_non_null(strstr(said, "1.00x: simulation promised"));
+    stored("plan", path, sizeof path);
+    struct weft_engine *e = open_engine(1);
+    assert_int_equal(wf_plans_load(&e->graph, path, &plans), WEFT_OK);
+    assert_int_equal(plans.n, 1);
+    wf_plans_free(&plans);
+    weft_engine_close(e);
+    free(said);
+}
+
+static double between(double low, double high, uint64_t seed, uint64_t at)
+{
+    return low + (high - low) * wf_random_unit(seed, at);
+}
+
+static void test_never_slower(void **state)
+{
+    enum { WORLDS = 5 };
+    int gained = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= WORLDS; seed++) {
+        char *said, what[32];
+        set_world((struct world){{between(0.1, 0.5, seed, 1), between(0.1, 0.5, seed, 2)}, {between(0.8, 1.3, seed, 3), between(0.8, 1.3, seed, 4)},
+                                 between(60, 160, seed, 5), between(3000, 7000, seed, 6)});
+        if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+        snprintf(what, sizeof what, "world %d", (int)seed);
+        gained += compare_with_sequential(what) > 0;
+        free(said);
+    }
+    printf("%d worlds: %d gained\n", WORLDS, gained);
+    assert_true(gained > 0);
+}
+
+/* ---- ablation ---------------------------------------------------------------------------------------------------------- */
+
+/* Speedups by load and plan, as they come. */
+typedef struct table {
+    double speedup[3][4];
+    size_t n;
+} table;
+
+static void on_row(void *user, const struct weft_ablation_row *r)
+{
+    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only", "overlap", "tuned"};
+    table *t = user;
+    size_t load = 0, plan = 0;
+    while (strcmp(loads[load], r->load)) assert_true(++load < 3);
+    while (strcmp(plans[plan], r->plan)) assert_true(++plan < 4);
+    assert_true(r->us > 0 && r->spread_us == 0 && r->tokens == (load ? TOKENS : SEQS) && r->decodes < (load ? SEQS : SEQS + 1u));
+    t->speedup[load][plan] = r->speedup;
+    t->n++;
+}
+
+static table ablate(void)
+{
+    table t = {0};
+    struct weft_engine *e = open_engine(1);
+    if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = on_row, .user = &t})) fail_msg("%s", weft_last_error());
+    weft_engine_close(e);
+    return t;
+}
+
+/* Splitting costs a launch of each op more, and overlapping pays where attention and products hardly slow each other down. */
+static void test_ablation(void **state)
+{
+    char *said;
+    (void)state;
+    set_world(gains);
+    table t = ablate();
+    assert_int_equal(t.n, 9);
+    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][0] == 1 && t.speedup[load][1] < 1 && t.speedup[load][2] > t.speedup[load][1]);
+    assert_true(t.speedup[2][2] > 1);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    t = ablate();
+    assert_int_equal(t.n, 12);
+    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][3] >= 1);
+}
+
+static bool stop_at_once(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static void test_ablation_refuses(void **state)
+{
+    struct weft_engine *e = open_engine(1);
+    table t = {0};
+    (void)state;
+    assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){0}), WEFT_ERR_ARG);
+    assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .rounds = 2}), WEFT_ERR_ARG);
+    assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row, .user = &t, .stop = stop_at_once}), WEFT_ERR_CANCELLED);
+    assert_int_equal(t.n, 0);
+    weft_engine_close(e);
+    e = open_engine(2);
+    assert_int_equal(weft_ablation(e, &(struct weft_ablation_params){.on_row = on_row}), WEFT_ERR_ARG);
+    weft_engine_close(e);
+}
+
+/* ---- what goes wrong ----------------------------------------------------------------------------------------------------- */
+
+static void spoil(const char *what, const char *text)
+{
+    char path[600];
+    stored(what, path, sizeof path);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_damaged_files(void **state)
+{
+    char *said;
+    (void)state;
+    set_world(gains);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    spoil("plan", "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
+    struct weft_engine *e = open_engine(0);
+    assert_int_equal(e->plans.n, 1);
+    assert_non_null(strstr(e->plan_from, "cannot be used"));
+    weft_engine_close(e);
+    spoil("profile", "weft-profile 1\nop a compute\n");
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    assert_true(compare_with_sequential("mended") > 0);
+    free(said);
+}
+
+/* Whatever fails, the error is told and nothing is left. */
+static void test_failures(void **state)
+{
+    static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_WAIT, WF_NULL_BIND};
+    int failed = 0;
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(slots); i++)
+        for (uint32_t nth = 1; nth < 3000; nth *= 150) {
+            set_world(gains);
+            struct weft_engine *e = open_engine(1);
+            wf_null_config c = clock_of_world;
+            c.slot = slots[i], c.nth = nth, c.status = WEFT_ERR_NOMEM;
+            char *said;
+            size_t len;
+            FILE *f = open_memstream(&said, &len);
+            wf_null_configure(&c);
+            enum weft_status s = weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL);
+            fclose(f);
+            failed += s == WEFT_ERR_NOMEM;
+            if (s && s != WEFT_ERR_NOMEM) fail_msg("slot %d, call %u: %s", (int)slots[i], nth, weft_last_error());
+            wf_null_configure(&clock_of_world);
+            weft_engine_close(e);
+            free(said);
+            assert_int_equal(wf_null_alive(), 0);
+        }
+    assert_true(failed > 6);
+}
+
+static void test_refuses(void **state)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS};
+    (void)state;
+    set_world(gains);
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    assert_int_equal(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG);
+    assert_non_null(strstr(weft_last_error(), "profile"));
+    weft_engine_close(e);
+    p.profile = true, p.nano_batches = 2;
+    assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+    assert_int_equal(weft_tune_overlap(e, &(struct weft_overlap_params){0}, stdout, NULL), WEFT_ERR_ARG);
+    weft_engine_close(e);
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(cache, sizeof cache, "/tmp/weft-overlap-XXXXXX");
+    weft_log_to(NULL, NULL, WEFT_LOG_ERROR);
+    if (!mkdtemp(cache) || setenv("XDG_CACHE_HOME", cache, 1)) return -1;
+    return weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &model);
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+    (void)state;
+    weft_model_close(model);
+    wf_null_configure(NULL);
+    snprintf(command, sizeof command, "rm -rf %s", cache);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
+        cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
+        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

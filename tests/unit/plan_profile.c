@@ -1,0 +1,139 @@
+/* plan_profile: what lies between the measured points of a profile, its text, and errors in it. */
+#include "profile_text.h"
+
+#include <math.h>
+
+#define HEAD "weft-profile 1\n"
+#define TEXT                                                                                                                           \
+    HEAD "device a device\nmodel a model\ngroups 100\ntile 64\ncontext 1024\n"                                                          \
+         "op qkv compute\n"                                                                                                            \
+         "time qkv tokens 128 share 1 us 30 spread 1\ntime qkv tokens 256 share 1 us 50 spread 1\ntime qkv tokens 384 share 1 us 45 spread 1\n" \
+         "time qkv tokens 128 share 0.5 us 40 spread 1\ntime qkv tokens 256 share 0.5 us 80 spread 1\n"                                 \
+         "op attention memory\ntime attention tokens 64 share 1 us 10 spread 0\n"                                                       \
+         "together memory share 0 rate 0 spread 0\ntogether memory share 0.2 rate 0.6 spread 0.02\ntogether memory share 0.5 rate 0.55 spread 0.1\n" \
+         "together memory share 1 rate 1 spread 0\n"
+
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 1e-9) fail_msg("%.12g instead of %.12g", got, want);
+}
+
+static void test_times_by_tokens(void **state)
+{
+    (void)state;
+    wf_op_profile p = profile_of(TEXT);
+    const wf_op_times *qkv = wf_op_profile_find(&p, "qkv");
+    near(wf_op_us(qkv, 0), 0);
+    near(wf_op_us(qkv, 1), 30);
+    near(wf_op_us(qkv, 128), 30);
+    near(wf_op_us(qkv, 192), 40);
+    near(wf_op_us(qkv, 320), 50);  /* 45 at 384 is noise */
+    near(wf_op_us(qkv, 768), 100); /* twice the last */
+    near(wf_op_us(NULL, 128), 0);
+    wf_op_profile_free(&p);
+}
+
+static void test_rates_by_share(void **state)
+{
+    (void)state;
+    wf_op_profile p = profile_of(TEXT);
+    const wf_op_times *qkv = wf_op_profile_find(&p, "qkv"), *attention = wf_op_profile_find(&p, "attention");
+    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.1), 0.3);
+    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.4), 0.6); /* 0.55 at 0.5 is noise */
+    near(wf_class_rate(&p, WF_CLASS_MEMORY, 0.75), 0.8);
+    near(wf_class_rate(&p, WF_CLASS_COMPUTE, 0.3), 0.3); /* no table: by definition */
+    near(wf_class_rate(&p, WF_CLASS_COPY, 0), 1);
+    near(wf_op_rate(&p, qkv, 128, 0.5, true), 0.75);
+    near(wf_op_rate(&p, qkv, 128, 0.75, true), 0.875);
+    near(wf_op_rate(&p, qkv, 128, 0.25, true), 0.375);
+    near(wf_op_rate(&p, qkv, 128, 0.5, false), 0.5); /* no faster than in company */
+    near(wf_op_rate(&p, attention, 64, 0.2, true), 0.6);
+    near(wf_op_rate(&p, attention, 64, 1, true), 1);
+    wf_op_profile_free(&p);
+}
+
+/* Whatever was measured, more rows never take less, and a larger share is never slower. */
+static void test_monotone(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        char text[8192] = HEAD "op a memory\n";
+        size_t len = strlen(text);
+        for (uint32_t i = 0; i < 24; i++)
+            len += (size_t)snprintf(text + len, sizeof text - len, "time a tokens %u share %g us %g spread 0\n", 64 * (1 + i / 4), 1 - 0.25 * (i % 4), 1 + 99 * wf_random_unit(seed, i));
+        for (uint32_t i = 0; i <= 5; i++)
+            len += (size_t)snprintf(text + len, sizeof text - len, "together memory share %g rate %g spread 0\n", i / 5.0, wf_random_unit(seed, 100 + i));
+        wf_op_profile p = profile_of(text);
+        for (uint32_t n = 0; n < 500; n += 7) assert_true(wf_op_us(p.ops, n) <= wf_op_us(p.ops, n + 7) + 1e-9);
+        for (uint32_t n = 1; n < 500; n += 41)
+            for (int alone = 0; alone < 2; alone++)
+                for (double r = 0; r < 1; r += 0.03) {
+                    double slow = wf_op_rate(&p, p.ops, n, r, alone), fast = wf_op_rate(&p, p.ops, n, r + 0.03, alone);
+                    if (slow > fast + 1e-9 || slow <= 0) fail_msg("seed %d: share %g: %g, then %g", (int)seed, r, slow, fast);
+                }
+        wf_op_profile_free(&p);
+    }
+}
+
+static char *text_of(const wf_op_profile *p)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+    wf_op_profile_write(p, f);
+    fclose(f);
+    return text;
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    wf_op_profile p = profile_of(TEXT);
+    char *once = text_of(&p);
+    wf_op_profile again = profile_of(once);
+    char *twice = text_of(&again);
+    assert_string_equal(once, twice);
+    assert_non_null(strstr(once, "device a device\nmodel a model\ngroups 100\ntile 64\ncontext 1024\n"));
+    assert_non_null(strstr(once, "together memory share 0.2 rate 0.6 spread 0.02\n"));
+    free(once);
+    free(twice);
+    wf_op_profile_free(&p);
+    wf_op_profile_free(&again);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"weft-plan 2\n", "weft-profile 1"},
+        {HEAD, "no op"},
+        {HEAD "op a compute\n", "no time of 'a' with the whole device"},
+        {HEAD "op a compute\ntime a tokens 1 share 0.5 us 1 spread 0\n", "no time of 'a' with the whole device"},
+        {HEAD "op a fast\n", "class 'fast'"},
+        {HEAD "op a compute\nop a memory\n", "second time"},
+        {HEAD "time a tokens 1 share 1 us 1 spread 0\n", "no line 'op a CLASS'"},
+        {HEAD "op a compute\ntime a tokens 0 share 1 us 1 spread 0\n", "tokens from 1"},
+        {HEAD "op a compute\ntime a tokens 1 share 1.5 us 1 spread 0\n", "a share"},
+        {HEAD "op a compute\ntime a tokens 1 share 1 us nan spread 0\n", "a time"},
+        {HEAD "op a compute\ntime a tokens 1 share 1 us -1 spread 0\n", "a time"},
+        {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 1 share 1 us 2 spread 0\n", "line 4: the same point"},
+        {HEAD "together memory share 2 rate 1 spread 0\n", "a share and a rate"},
+        {HEAD "together memory share 1 rate 1 spread 0\ntogether memory share 1 rate 1 spread 0\n", "the same share"},
+        {HEAD "groups 0\n", "from 1"},
+        {HEAD "tile x\n", "from 1"},
+        {HEAD "nonsense\n", "want device, model"},
+    };
+    for (size_t i = 0; i < WF_LEN(bad); i++) {
+        wf_op_profile p;
+        assert_int_not_equal(try_profile(bad[i][0], &p), WEFT_OK);
+        if (!strstr(wf_error(), bad[i][1])) fail_msg("'%s' is not in '%s'", bad[i][1], wf_error());
+        wf_op_profile_free(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times_by_tokens), cmocka_unit_test(test_rates_by_share), cmocka_unit_test(test_monotone),
+                                       cmocka_unit_test(test_text), cmocka_unit_test(test_errors)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,576 @@
+/* plan_search: both programs against brute force, searches on sample profiles, and what makes overlap safe: whatever the search believed, what
+ * the measured selection takes is never slower than the sequential plan. */
+#include "plan_graph.h"
+#include "profile_text.h"
+
+#include "plan/milp.h"
+#include "plan/search.h"
+#include "plan/stages.h"
+
+#include <math.h>
+
+/* ---- random profiles -------------------------------------------------------------------------------------------------- */
+
+typedef struct text {
+    char s[16384];
+    size_t len;
+} text;
+
+static void add(text *t, const char *fmt, ...) WF_PRINTF(2, 3);
+static void add(text *t, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    t->len += (size_t)vsnprintf(t->s + t->len, sizeof t->s - t->len, fmt, args);
+    va_end(args);
+    assert_true(t->len < sizeof t->s);
+}
+
+static double moved(double x, double noise, uint64_t world, uint32_t at)
+{
+    return x * (1 + noise * (2 * wf_random_unit(world, at) - 1));
+}
+
+/* Ops of random classes and times, and random tables, which `noise` moves differently for each world; in some worlds sharing gains, in others it loses. */
+static wf_op_profile random_profile(const char *const *names, size_t n, uint64_t seed, double noise, uint64_t world)
+{
+    static const char *const classes[] = {"compute", "memory", "compute", "memory", "network"};
+    text t = {0};
+    uint32_t at = 0;
+    double bend = 0.2 + 1.2 * wf_random_unit(seed, 9999);
+    add(&t, "weft-profile 1\ngroups 10\ntile 16\n");
+    for (size_t i = 0; i < n; i++) {
+        double fixed = 20 * wf_random_unit(seed, 500 + (uint32_t)i), each = 4 * wf_random_unit(seed, 600 + (uint32_t)i);
+        add(&t, "op %s %s\n", names[i], classes[wf_random(seed, 700 + i) % WF_LEN(classes)]);
+        for (uint32_t tokens = 8; tokens <= 64; tokens *= 2)
+            add(&t, "time %s tokens %u share 1 us %.6f spread 0\n", names[i], tokens, moved(fixed + each * tokens + 1, noise, world, at++));
+    }
+    for (size_t c = 0; c < 3; c++)
+        for (int r = 0; r <= 10; r++)
+            add(&t, "together %s share %g rate %.6f spread 0\n", classes[c == 2 ? 4 : c], r / 10.0, fmin(1, moved(pow(r / 10.0, bend) * (0.7 + 0.6 * wf_random_unit(seed, 800 + (uint32_t)(c * 16) + (uint32_t)r)), noise, world, at++)));
+    return profile_of(t.s);
+}
+
+/* ---- brute force ------------------------------------------------------------------------------------------------------ */
+
+/* u_b >= u_a + us - rounds * T */
+typedef struct edge {
+    size_t a, b;
+    double us, rounds;
+} edge;
+
+enum { MAX_EDGES = 256 };
+typedef struct edges {
+    edge list[MAX_EDGES];
+    size_t n;
+} edges;
+
+static void put(edges *e, size_t a, size_t b, double us, double rounds)
+{
+    assert_true(e->n < MAX_EDGES);
+    e->list[e->n++] = (edge){a, b, us, rounds};
+}
+
+/* Can all begin so that each round takes T? */
+static bool fits(const edges *e, size_t n, double period)
+{
+    double u[WF_MAX_SLOTS] = {0};
+    for (size_t pass = 0; pass <= n; pass++) {
+        bool moved = false;
+        for (const edge *x = e->list; x < e->list + e->n; x++) {
+            double least = u[x->a] + x->us - x->rounds * period;
+            if (least > u[x->b] + 1e-9) u[x->b] = least, moved = true;
+        }
+        if (!moved) return true;
+    }
+    return false;
+}
+
+/* The least T below `limit`, or limit. */
+static double least_period(const edges *e, size_t n, double limit)
+{
+    double low = 0, high = limit;
+    if (!fits(e, n, limit)) return limit;
+    for (int i = 0; i < 40; i++) *(fits(e, n, (low + high) / 2) ? &high : &low) = (low + high) / 2;
+    return high;
+}
+
+static void swap(size_t *a, size_t *b)
+{
+    size_t x = *a;
+    *a = *b, *b = x;
+}
+
+typedef struct brute {
+    const wf_pipeline *p;
+    const wf_cut *cut;
+    wf_schedule s;
+    size_t order[WF_MAX_SLOTS];
+    double best;
+} brute;
+
+static double us_alone(const brute *b, size_t i)
+{
+    return wf_block_us(b->p, b->s.slots[i].block, b->cut, b->s.slots[i].part, 1, true);
+}
+
+static uint32_t queue_of(const brute *b, size_t i)
+{
+    return b->p->blocks[b->s.slots[i].block].queue;
+}
+
+/* Is T of this order and these rounds less? */
+static void try_order(brute *b)
+{
+    static edges e;
+    e.n = 0;
+    for (size_t j = 0; j < b->s.n; j++)
+        for (size_t i = 0; i < b->s.n; i++) {
+            for (int k = 0; k < 2; k++) {
+                int rounds = k + b->s.slots[i].next - b->s.slots[j].next;
+                if (!wf_slot_needs(b->p, &b->s.slots[j], &b->s.slots[i], k)) continue;
+                if (rounds < 0) return;
+                put(&e, i, j, us_alone(b, i), WF_MIN(rounds, 1));
+            }
+        }
+    for (size_t x = 0; x < b->s.n; x++)
+        for (size_t y = 0; y < b->s.n; y++)
+            if (queue_of(b, b->order[x]) == queue_of(b, b->order[y])) put(&e, b->order[x], b->order[y], us_alone(b, b->order[x]), x >= y);
+    b->best = least_period(&e, b->s.n, b->best);
+}
+
+/* All orders in which queues stand one behind the other. */
+static void permute(brute *b, size_t at)
+{
+    if (at == b->s.n) {
+        try_order(b);
+        return;
+    }
+    for (size_t i = at; i < b->s.n; i++) {
+        if (queue_of(b, b->order[i]) != queue_of(b, b->order[at])) continue;
+        swap(&b->order[at], &b->order[i]);
+        permute(b, at + 1);
+        swap(&b->order[at], &b->order[i]);
+    }
+}
+
+static double brute_order(const wf_pipeline *p, const wf_cut *cuts, size_t n_cuts)
+{
+    double best = INFINITY;
+    for (size_t c = 0; c < n_cuts; c++) {
+        brute b = {.p = p, .cut = &cuts[c], .best = best};
+        size_t n = 0;
+        wf_schedule_init(p, &cuts[c], &b.s);
+        for (size_t i = 0; i < b.s.n && isinf(b.best); i++) best = i ? best + us_alone(&b, i) : us_alone(&b, 0);
+        b.best = best;
+        for (uint32_t q = 0; q < p->n_queues; q++)
+            for (size_t i = 0; i < b.s.n; i++)
+                if (queue_of(&b, i) == q) b.order[n++] = i;
+        for (uint32_t rounds = 0; rounds < 1u << b.s.n; rounds++) {
+            bool last = false;
+            for (size_t i = 0; i < b.s.n; i++) b.s.slots[i].next = rounds >> i & 1, last |= b.s.slots[i].next && b.s.slots[i].block + 1 == p->n_blocks;
+            if (!last) permute(&b, 0);
+        }
+        best = b.best;
+    }
+    return best;
+}
+
+/* qkv, attention of decodes and out: three blocks. */
+static wf_op_profile small_profile(uint64_t seed)
+{
+    static const char *const names[] = {"qkv", "decode_attention", "out"};
+    return random_profile(names, WF_LEN(names), seed, 0, 0);
+}
+
+static const wf_cut two_cuts[] = {{2, {{0}, {.tokens = 16}, {.end = true}}}, {2, {{0}, {.tokens = 40}, {.end = true}}}};
+static const wf_sim_batch decodes = {64, 64, 64};
+static const wf_stage_limits enough = {60, 100000};
+
+static void skip_without_cbc(void)
+{
+    printf("skipped: weft was built without CBC\n");
+    skip();
+}
+
+static void test_order_is_optimal(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph();
+    if (!wf_milp_available()) skip_without_cbc();
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        wf_op_profile profile = small_profile(seed);
+        wf_pipeline p;
+        wf_schedule s;
+        bool found;
+        assert_int_equal(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p), WEFT_OK);
+        assert_int_equal(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
+        double want = brute_order(&p, two_cuts, WF_LEN(two_cuts));
+        if (!found || fabs(s.period - want) > 2e-3 * want) fail_msg("seed %d: %g instead of %g", (int)seed, found ? s.period : NAN, want);
+        wf_pipeline_free(&p);
+        wf_op_profile_free(&profile);
+    }
+    wf_graph_free(&g);
+}
+
+enum { STEPS = 3 };
+typedef struct pair {
+    size_t i, j;
+} pair;
+
+/* Of a schedule whose order is given: the least T over all shares and, of each pair, i before j, behind it or beside it. */
+static double brute_shares(const wf_pipeline *p, const wf_schedule *s)
+{
+    static edges e;
+    pair pairs[16];
+    size_t n_pairs = 0, combinations = 1, relations = 1;
+    double best = 1e6;
+    for (size_t j = 0; j < s->n; j++)
+        for (size_t i = 0; i < j; i++)
+            if (p->blocks[s->slots[i].block].queue != p->blocks[s->slots[j].block].queue) pairs[n_pairs++] = (pair){i, j}, relations *= 3;
+    for (size_t i = 0; i < s->n; i++) combinations *= STEPS;
+    for (size_t c = 0; c < combinations; c++) {
+        double share[WF_MAX_SLOTS], us[WF_MAX_SLOTS];
+        for (size_t i = 0, left = c; i < s->n; i++, left /= STEPS) {
+            share[i] = (double)(1 + left % STEPS) / STEPS;
+            us[i] = wf_block_us(p, s->slots[i].block, &s->cut, s->slots[i].part, share[i], false);
+        }
+        for (size_t r = 0; r < relations; r++) {
+            bool allowed = true;
+            e.n = 0;
+            for (size_t k = 0, left = r; k < n_pairs && allowed; k++, left /= 3) {
+                size_t i = left % 3 ? pairs[k].i : pairs[k].j, j = left % 3 ? pairs[k].j : pairs[k].i;
+                if (left % 3 == 2) allowed = share[i] + share[j] <= 1 + 1e-9;
+                else put(&e, i, j, us[i], 0), put(&e, j, i, us[j], 1);
+            }
+            for (size_t j = 0; j < s->n && allowed; j++)
+                for (size_t i = 0; i < s->n; i++) {
+                    for (int k = 0; k < 2; k++)
+                        if (wf_slot_needs(p, &s->slots[j], &s->slots[i], k)) put(&e, i, j, us[i], k + s->slots[i].next - s->slots[j].next);
+                    if (p->blocks[s->slots[i].block].queue == p->blocks[s->slots[j].block].queue) put(&e, i, j, us[i], i >= j);
+                }
+            if (allowed) best = least_period(&e, s->n, best);
+        }
+    }
+    return best;
+}
+
+static void test_shares_are_optimal(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"qkv", "decode_attention"};
+    wf_graph g = make_graph();
+    int overlapped = 0;
+    if (!wf_milp_available()) skip_without_cbc();
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        wf_op_profile profile = random_profile(names, WF_LEN(names), seed, 0, 0);
+        wf_pipeline p;
+        wf_schedule s;
+        bool found;
+        assert_int_equal(wf_pipeline_init(&g, &profile, &decodes, false, 0, &p), WEFT_OK);
+        assert_int_equal(wf_stage_order(&p, two_cuts, WF_LEN(two_cuts), &enough, &s, &found), WEFT_OK);
+        double want = brute_shares(&p, &s);
+        assert_int_equal(wf_stage_shares(&p, &s, STEPS, &enough, &found), WEFT_OK);
+        if (!found || fabs(s.period - want) > 2e-3 * want) fail_msg("seed %d: %g instead of %g", (int)seed, found ? s.period : NAN, want);
+        for (size_t i = 0; i < s.n; i++) overlapped += s.slots[i].share < 1;
+        wf_pipeline_free(&p);
+        wf_op_profile_free(&profile);
+    }
+    assert_true(overlapped > 0);
+    wf_graph_free(&g);
+}
+
+/* ---- sample profiles -------------------------------------------------------------------------------------------------- */
+
+static int32_t layer_of(wf_graph *g, int32_t l, int32_t x)
+{
+    int32_t n = act(g, 64), h = act(g, 192), q = act(g, 64), o = act(g, 64), y = act(g, 64), m = act(g, 64), w = act(g, 256), v = act(g, 128), z = act(g, 64);
+    int32_t k = wf_graph_value(g, (wf_value){WF_VALUE_KV, WF_ROWS_WHOLE, WF_F16, 64, 2 * (uint32_t)l});
+    node(g, WF_OP_RMSNORM, "attn_norm", l, x, -1, n);
+    node(g, WF_OP_GEMM, "qkv", l, n, -1, h);
+    g->nodes[node(g, WF_OP_ROPE_KV, "rope", l, h, -1, q)].out[1] = WF_ALL(k);
+    attention(g, "decode_attention", l, WF_ROWS_DECODE, q, k, o);
+    attention(g, "prefill_attention", l, WF_ROWS_PREFILL, q, k, o);
+    node(g, WF_OP_GEMM, "attn_out", l, o, x, y);
+    node(g, WF_OP_RMSNORM, "ffn_norm", l, y, -1, m);
+    node(g, WF_OP_GEMM, "gate_up", l, m, -1, w);
+    node(g, WF_OP_SILU_MUL, "silu", l, w, -1, v);
+    node(g, WF_OP_GEMM, "down", l, v, y, z);
+    return z;
+}
+
+/* A model's layers, and nothing around them. */
+static wf_graph llama(int32_t layers)
+{
+    wf_graph g;
+    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
+    int32_t x = act(&g, 64);
+    node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x);
+    for (int32_t l = 0; l < layers; l++) x = layer_of(&g, l, x);
+    node(&g, WF_OP_GEMM, "logits", WF_ONCE, x, -1, act(&g, 10));
+    return g;
+}
+
+static double simulated(const wf_graph *g, const wf_plan *plan, const wf_op_profile *profile, const wf_sim_batch *b)
+{
+    wf_plan p = *plan;
+    double us = NAN;
+    p.nanos = NULL, p.waits = NULL, p.buffers = NULL, p.buffer_of = NULL, p.offset_of = NULL;
+    p.n_nanos = p.cap_nanos = p.n_waits = p.cap_waits = p.n_buffers = p.cap_buffers = 0;
+    assert_int_equal(wf_plan_split(g, &p), WEFT_OK);
+    assert_int_equal(wf_plan_place(g, &p, 64), WEFT_OK);
+    if (wf_plan_wait(g, &p) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_int_equal(wf_simulate(g, &p, profile, b, NULL, &us), WEFT_OK);
+    p.lines = NULL;
+    wf_plan_free(&p);
+    return us;
+}
+
+static void load_sample(const char *name, wf_op_profile *p)
+{
+    char path[256];
+    snprintf(path, sizeof path, "tests/unit/profiles/%s.profile", name);
+    if (wf_op_profile_load(path, p) != WEFT_OK) fail_msg("%s", wf_error());
+}
+
+static const wf_sim_batch load_of_1024 = {1024, 512, 512};
+
+static void search_sample(const char *name, wf_search_params params, wf_search_result *r)
+{
+    wf_graph g = llama(8);
+    wf_op_profile profile;
+    load_sample(name, &profile);
+    params.batch = load_of_1024;
+    if (wf_search(&g, &profile, &params, r) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_string_equal(r->list[r->n - 1].how, "sequential");
+    for (size_t i = 0; i < r->n; i++) {
+        double us = simulated(&g, &r->list[i].plan, &profile, &params.batch);
+        printf("%s: %.1f us, %s\n", name, us, r->list[i].how);
+        assert_true(fabs(us - r->list[i].us) < 1e-6 * us);
+        assert_true(i + 1 == r->n || us < r->list[r->n - 1].us);
+    }
+    wf_op_profile_free(&profile);
+    wf_graph_free(&g);
+}
+
+static void test_finds_overlap(void **state)
+{
+    (void)state;
+    for (int programs = 0; programs < 2; programs++) {
+        wf_search_result r;
+        search_sample("h200-streaming", (wf_search_params){.no_programs = !programs, .max_parts = 2, .nodes = 200, .seconds = 1000}, &r);
+        assert_true(r.n > 1 && r.list[0].us < 0.93 * r.list[r.n - 1].us);
+        wf_search_free(&r);
+    }
+}
+
+static void test_chooses_sequential(void **state)
+{
+    (void)state;
+    wf_search_result r;
+    search_sample("h200-today", (wf_search_params){.max_parts = 2, .nodes = 100, .seconds = 1000}, &r);
+    assert_int_equal(r.n, 1);
+    wf_search_free(&r);
+}
+
+static void test_is_deterministic(void **state)
+{
+    (void)state;
+    wf_search_result a, b;
+    wf_search_params params = {.max_parts = 2, .nodes = 50, .seconds = 1000};
+    search_sample("h200-streaming", params, &a);
+    search_sample("h200-streaming", params, &b);
+    assert_int_equal(a.n, b.n);
+    for (size_t i = 0; i < a.n; i++) {
+        char *one, *two;
+        size_t len;
+        FILE *f = open_memstream(&one, &len), *h = open_memstream(&two, &len);
+        wf_plan_print(&a.list[i].plan, f), wf_plan_print(&b.list[i].plan, h);
+        fclose(f), fclose(h);
+        assert_string_equal(one, two);
+        free(one), free(two);
+    }
+    wf_search_free(&a);
+    wf_search_free(&b);
+}
+
+static void test_writes_plans(void **state)
+{
+    (void)state;
+    wf_search_result r;
+    wf_plans p;
+    char path[] = "/tmp/weft-found-XXXXXX";
+    wf_graph g = llama(8);
+    close(mkstemp(path));
+    search_sample("h200-streaming", (wf_search_params){.no_programs = true, .copy_queue = true}, &r);
+    assert_int_equal(wf_found_save(&g, &r.list[0], &load_of_1024, true, path), WEFT_OK);
+    if (wf_plans_load(&g, path, &p) != WEFT_OK || wf_plans_finish(&g, &p, 64) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_int_equal(p.n, 3);
+    assert_int_equal(wf_plans_choose(&p, 512, 256, 1024), 0);
+    assert_int_equal(wf_plans_choose(&p, 513, 256, 1024), 1);
+    assert_int_equal(wf_plans_choose(&p, 1025, 256, 1024), 2);
+    assert_true(p.list[1].n_lines > p.list[0].n_lines);
+    unlink(path);
+    wf_plans_free(&p);
+    wf_search_free(&r);
+    wf_graph_free(&g);
+}
+
+static bool stop_at_once(void *user)
+{
+    ++*(int *)user;
+    return true;
+}
+
+static void test_stops(void **state)
+{
+    (void)state;
+    int asked = 0;
+    wf_search_result r;
+    search_sample("h200-streaming", (wf_search_params){.stop = stop_at_once, .user = &asked}, &r);
+    assert_int_equal(asked, 1);
+    assert_true(r.cut_short);
+    assert_int_equal(r.n, 1);
+    wf_search_free(&r);
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    wf_search_result r;
+    wf_graph g = llama(2);
+    wf_op_profile other = profile_of("weft-profile 1\nop nothing compute\ntime nothing tokens 1 share 1 us 1 spread 0\n");
+    assert_int_equal(wf_search(&g, &other, &(wf_search_params){.batch = load_of_1024}, &r), WEFT_ERR_ARG);
+    assert_non_null(strstr(wf_error(), "no time of any op"));
+    wf_search_free(&r);
+    assert_int_equal(wf_search(&g, &other, &(wf_search_params){.batch = {4, 5, 4}}, &r), WEFT_ERR_ARG);
+    wf_search_free(&r);
+    wf_op_profile_free(&other);
+    wf_graph_free(&g);
+}
+
+/* ---- never slower ----------------------------------------------------------------------------------------------------- */
+
+typedef struct world {
+    const wf_graph *g;
+    const wf_op_profile *profile;
+    const wf_sim_batch *b;
+} world;
+
+static double measure(void *user, const wf_plan *plan)
+{
+    const world *w = user;
+    return simulated(w->g, plan, w->profile, w->b);
+}
+
+/* x, then ops that read some of what was written before them in their layer; the last one writes the next x. */
+static wf_graph random_graph(uint64_t seed, char names[][24], size_t n)
+{
+    wf_graph g;
+    int32_t layers = 1 + (int32_t)(wf_random(seed, 1) % 3), values[16], x;
+    assert_int_equal(wf_graph_init(&g, layers), WEFT_OK);
+    node(&g, WF_OP_GET_ROWS, "embed", WF_ONCE, g.inputs[WF_INPUT_TOKEN], -1, x = act(&g, 16));
+    for (int32_t l = 0; l < layers; l++) {
+        values[0] = x;
+        for (size_t i = 0; i < n; i++) {
+            bool more = wf_random(seed, 40 + i) % 3 == 0;
+            values[i + 1] = act(&g, 16);
+            snprintf(names[i], 24, "op%zu", i);
+            node(&g, WF_OP_GEMM, names[i], l, values[i + 1 == n ? i : wf_random(seed, 20 + i) % 3 ? i : wf_random(seed, 60 + i) % (i + 1)],
+                 more ? values[wf_random(seed, 80 + i) % (i + 1)] : -1, values[i + 1]);
+        }
+        x = values[n];
+    }
+    node(&g, WF_OP_GEMM, "logits", WF_ONCE, x, -1, act(&g, 10));
+    return g;
+}
+
+/* The way of a plan that was taken over a file to the steps that it is for; others are sequential. */
+static void check_stored(uint64_t seed, const wf_graph *g, const wf_search_result *r, size_t taken, const wf_sim_batch *b, const world *w)
+{
+    char path[] = "/tmp/weft-stored-XXXXXX";
+    wf_plans made, p;
+    const wf_plan *sequential = &r->list[r->n - 1].plan, *plan = taken + 1 < r->n ? &r->list[taken].plan : NULL;
+    wf_load_plan l = {plan, b->tokens - 1 - wf_random(seed, 7) % 4, b->tokens, 0};
+    close(mkstemp(path));
+    assert_int_equal(wf_found_plans(g, false, &l, 1, &made), WEFT_OK);
+    assert_int_equal(wf_plans_save(&made, path), WEFT_OK);
+    if (wf_plans_load(g, path, &p)) fail_msg("seed %d: %s", (int)seed, wf_error());
+    unlink(path);
+    for (uint32_t tokens = 1; tokens <= b->tokens + 2; tokens++) {
+        const wf_plan *chosen = &p.list[wf_plans_choose(&p, tokens, 0, 1)];
+        bool measured = plan && tokens > l.above && tokens <= l.tokens;
+        if ((chosen->n_lines != sequential->n_lines) != (measured && plan->n_lines != sequential->n_lines)) fail_msg("seed %d: %u tokens take the wrong plan", (int)seed, tokens);
+    }
+    double us = measure((void *)w, &p.list[wf_plans_choose(&p, b->tokens, 0, 1)]), before = measure((void *)w, sequential);
+    if (us > before) fail_msg("seed %d: stored %g us, sequential %g", (int)seed, us, before);
+    wf_plans_free(&made);
+    wf_plans_free(&p);
+}
+
+/* The search believes one world; the selection measures in another. Returns whether another plan than the sequential one was taken. */
+static bool check_never_slower(uint64_t seed, bool programs, size_t *found)
+{
+    char names[8][24];
+    const char *list[8];
+    size_t n = 2 + wf_random(seed, 2) % 5;
+    wf_graph g = random_graph(seed, names, n);
+    wf_sim_batch b = {.tokens = 16 + wf_random(seed, 3) % 49, .logits = 8};
+    for (size_t i = 0; i < n; i++) list[i] = names[i];
+    wf_op_profile believed = random_profile(list, n, seed, 0, 0), real = random_profile(list, n, seed, 0.4, 1 + seed);
+    wf_search_result r;
+    wf_search_params params = {.batch = b, .max_parts = 2 + seed % 2, .no_programs = !programs, .nodes = 20, .seconds = 5};
+    if (wf_search(&g, &believed, &params, &r) != WEFT_OK) fail_msg("seed %d: %s", (int)seed, wf_error());
+    world w = {&g, &real, &b};
+    size_t taken = wf_fastest(&r, 0.01, measure, &w);
+    double us = measure(&w, &r.list[taken].plan), sequential = measure(&w, &r.list[r.n - 1].plan);
+    bool other = taken + 1 < r.n;
+    if (us > sequential || (other && us > 0.99 * sequential)) fail_msg("seed %d: %g us, sequential %g", (int)seed, us, sequential);
+    for (size_t i = 0; i + 1 < r.n; i++)
+        if (r.list[i].us >= r.list[r.n - 1].us) fail_msg("seed %d: a result that is no faster", (int)seed);
+    check_stored(seed, &g, &r, taken, &b, &w);
+    *found += r.n > 1;
+    wf_search_free(&r);
+    wf_op_profile_free(&believed);
+    wf_op_profile_free(&real);
+    wf_graph_free(&g);
+    return other;
+}
+
+static void test_never_slower(void **state)
+{
+    (void)state;
+    enum { GRAPHS = 2000, WITH_PROGRAMS = 20 };
+    size_t taken = 0, found = 0;
+    for (uint64_t seed = 1; seed <= GRAPHS; seed++) taken += check_never_slower(seed, seed <= WITH_PROGRAMS, &found);
+    printf("%d graphs: faster plans found for %zu, taken for %zu\n", GRAPHS, found, taken);
+    assert_true(taken > GRAPHS / 20 && found > taken && found < GRAPHS);
+}
+
+/* Plans that fail, and a sequential plan that does. */
+static double listed(void *user, const wf_plan *plan)
+{
+    return ((const double *)user)[plan->tile];
+}
+
+static void test_selection(void **state)
+{
+    (void)state;
+    static const struct {
+        double us[3];
+        size_t want;
+    } cases[] = {{{90, 80, 100}, 1}, {{100, 120, 100}, 2}, {{99.5, 100, 100}, 2}, {{NAN, 95, 100}, 1}, {{NAN, NAN, 100}, 2}, {{90, 80, NAN}, 1}, {{NAN, NAN, NAN}, 2}};
+    wf_search_result r = {.n = 3};
+    for (uint32_t i = 0; i < 3; i++) r.list[i].plan.tile = i;
+    for (size_t i = 0; i < WF_LEN(cases); i++) assert_int_equal(wf_fastest(&r, 0.01, listed, (void *)cases[i].us), cases[i].want);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_is_optimal), cmocka_unit_test(test_shares_are_optimal), cmocka_unit_test(test_finds_overlap), cmocka_unit_test(test_chooses_sequential),
+        cmocka_unit_test(test_is_deterministic), cmocka_unit_test(test_writes_plans),      cmocka_unit_test(test_stops),         cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_selection),        cmocka_unit_test(test_never_slower),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

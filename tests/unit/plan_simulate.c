@@ -1,0 +1,188 @@
+/* plan_simulate: simulated plans against times computed by hand, and, where nothing interferes, against the clock of the null device, which
+ * knows queues and events only. */
+#include "plan_graph.h"
+#include "plan_writer.h"
+#include "profile_text.h"
+
+#include "dev/null.h"
+#include "plan/simulate.h"
+
+#include <math.h>
+
+#define ONCE "once swap_out 0-end queue 0 kernel auto groups 0\nonce swap_in 0-end queue 0 kernel auto groups 0\nonce upload 0-end queue 0 kernel auto groups 0\n" \
+             "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n"
+#define BEHIND "once logits 0-end queue 0 kernel auto groups 0\nonce argmax 0-end queue 0 kernel auto groups 0\nonce sample 0-end queue 0 kernel auto groups 0\n" \
+               "once download 0-end queue 0 kernel auto groups 0\nonce download_logits 0-end queue 0 kernel auto groups 0\n"
+#define L(op, range, queue, groups) "layer " op " " range " queue " #queue " kernel auto groups " #groups "\n"
+
+/* Ops by tokens, P = R but for memory. */
+#define PROFILE                                                                                                              \
+    "weft-profile 1\ngroups 100\ntile 128\n"                                                                                  \
+    "op qkv compute\ntime qkv tokens 128 share 1 us 100 spread 0\ntime qkv tokens 256 share 1 us 150 spread 0\n"               \
+    "op decode_attention memory\ntime decode_attention tokens 128 share 1 us 80 spread 0\n"                                   \
+    "op prefill_attention compute\ntime prefill_attention tokens 128 share 1 us 40 spread 0\n"                                \
+    "op out compute\ntime out tokens 128 share 1 us 60 spread 0\ntime out tokens 256 share 1 us 100 spread 0\n"                \
+    "together memory share 0.3 rate 0.5 spread 0\ntogether memory share 1 rate 1 spread 0\n"
+
+static const wf_sim_batch half = {256, 128, 256};
+
+static double simulated(const wf_graph *g, const char *text, const char *profile, wf_sim_span *spans)
+{
+    wf_plans p;
+    wf_op_profile times = profile_of(profile);
+    double us;
+    if (load_from(g, text, &p) != WEFT_OK) fail_msg("%s", wf_error());
+    assert_int_equal(wf_simulate(g, &p.list[0], &times, &half, spans, &us), WEFT_OK);
+    wf_plans_free(&p);
+    wf_op_profile_free(&times);
+    return us;
+}
+
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 1e-6) fail_msg("%.9g instead of %.9g", got, want);
+}
+
+static void test_sequential(void **state)
+{
+    (void)state;
+    for (int32_t layers = 1; layers <= 3; layers += 2) {
+        wf_graph g = make_graph_of(layers);
+        near(simulated(&g,
+                       "weft-plan 2\n" ONCE L("qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0) L("decode_attention", "0-end", 0, 0) L("prefill_attention", "0-end", 0, 0)
+                           L("out", "0-end", 0, 0) BEHIND,
+                       PROFILE, NULL),
+             layers * (150 + 80 + 40 + 100.0));
+        wf_graph_free(&g);
+    }
+}
+
+#define OVERLAP                                                                                                                                 \
+    "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0) L("decode_attention", "0-end", 1, 30) L("qkv", "prefill-end", 0, 70) \
+        L("rope", "prefill-end", 0, 0) L("prefill_attention", "0-end", 0, 70) L("out", "0-end", 0, 0) BEHIND
+
+/* QKV of the decodes alone until 100. Then attention at half its rate until 260, beside QKV of the rest at 0.7 until 242.86 and prefill attention
+ * at 0.7 until 300, the last 40 of them alone but still limited; then the product with the whole device. */
+static void test_shares(void **state)
+{
+    (void)state;
+    wf_sim_span spans[64] = {0};
+    wf_graph g = make_graph_of(1);
+    near(simulated(&g, OVERLAP, PROFILE, spans), 400);
+    near(spans[5].end, 100);
+    near(spans[7].begin, 100);
+    near(spans[7].end, 260);
+    near(spans[8].end, 100 + 100 / 0.7);
+    near(spans[10].end, 300);
+    near(spans[11].begin, 300);
+    wf_graph_free(&g);
+}
+
+/* Without limits the shares are 1 and 1: each gets half, and runs at half its rate, although memory alone would have more for it. Attention would take 160
+ * beside a product; the products end at 100 + 200 and 100 + 200 - 40 + ..., so: QKV 100 to 260 beside attention, and 20 more alone. */
+static void test_no_limits(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph_of(1);
+    near(simulated(&g,
+                   "weft-plan 2\nqueues 2\n" ONCE L("qkv", "0-decode", 0, 0) L("rope", "0-decode", 0, 0) L("decode_attention", "0-end", 1, 0) L("qkv", "prefill-end", 0, 0)
+                       L("rope", "prefill-end", 0, 0) L("prefill_attention", "0-end", 0, 0) L("out", "0-end", 0, 0) BEHIND,
+                   PROFILE, NULL),
+         100 + 160 + 20 + 40 + 100);
+    wf_graph_free(&g);
+}
+
+/* A copy beside a product takes nothing from it. */
+static void test_copies(void **state)
+{
+    (void)state;
+    wf_graph g = make_graph_of(1);
+    const char *text = "weft-plan 2\nqueues 2\nonce swap_out 0-end queue 1 kernel auto groups 0\nonce swap_in 0-end queue 1 kernel auto groups 0\nonce upload 0-end queue 0 kernel auto groups 0\n"
+                       "once token_subst 0-end queue 0 kernel auto groups 0\nonce embed 0-end queue 0 kernel auto groups 0\n" L("qkv", "0-end", 0, 0) L("rope", "0-end", 0, 0)
+                           L("decode_attention", "0-end", 0, 0) L("prefill_attention", "0-end", 0, 0) L("out", "0-end", 0, 0) BEHIND;
+    near(simulated(&g, text, PROFILE "op swap_out copy\ntime swap_out tokens 1 share 1 us 120 spread 0\n", NULL), 150 + 80 + 40 + 100);
+    near(simulated(&g, text, PROFILE "op swap_out copy\ntime swap_out tokens 1 share 1 us 500 spread 0\n", NULL), 500 + 80 + 40 + 100);
+    wf_graph_free(&g);
+}
+
+/* ---- the null device's clock ------------------------------------------------------------------------------------------ */
+
+static uint64_t cost(const wf_call *c)
+{
+    return c->in[0].offset; /* where this test put it */
+}
+
+/* What the plan's commands take there, submitted as exec does. */
+static uint64_t null_time(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b)
+{
+    static wf_event *events[4096];
+    wf_dev *dev;
+    wf_queue *queues[WF_MAX_QUEUES];
+    wf_open_params open = {0};
+    wf_null_configure(&(wf_null_config){.cost_ns = cost});
+    assert_int_equal(wf_backend_null.open(0, &open, &dev), WEFT_OK);
+    for (uint32_t q = 0; q < p->n_queues; q++) assert_int_equal(dev->fns->queue_create(dev, false, &queues[q]), WEFT_OK);
+    assert_true(p->n_nanos <= WF_LEN(events));
+    for (size_t i = 0; i < p->n_nanos; i++) {
+        const wf_nano *n = &p->nanos[i];
+        wf_event *waits[WF_MAX_QUEUES];
+        uint32_t rows = wf_nano_range(&g->nodes[n->node], n, b->decodes, b->tokens, b->logits).count;
+        for (uint32_t w = 0; w < n->n_waits; w++) waits[w] = events[p->waits[n->wait + w]];
+        assert_int_equal(dev->fns->event_create(dev, &events[i]), WEFT_OK);
+        wf_call c = {.waits = waits, .n_waits = n->n_waits, .signal = events[i]};
+        c.in[0].offset = (uint64_t)(wf_op_us(wf_op_profile_find(profile, g->nodes[n->node].name), rows) * 1000 + 0.5);
+        assert_int_equal(dev->fns->submit(queues[n->queue], &c), WEFT_OK);
+    }
+    for (size_t i = 0; i < p->n_nanos; i++) dev->fns->wait(events[i], 1), dev->fns->event_destroy(dev, events[i]);
+    uint64_t now = wf_null_now(dev);
+    for (uint32_t q = 0; q < p->n_queues; q++) dev->fns->queue_destroy(dev, queues[q]);
+    dev->fns->close(dev);
+    wf_null_configure(NULL);
+    return now;
+}
+
+/* A hundredth of the device each, at the full rate. */
+#define FREE                                                                                                                    \
+    "weft-profile 1\ngroups 100\ntile 8\ntogether compute share 0 rate 1 spread 0\ntogether memory share 0 rate 1 spread 0\n"     \
+    "op qkv compute\ntime qkv tokens 8 share 1 us 16 spread 0\nop rope memory\ntime rope tokens 16 share 1 us 8 spread 0\n"       \
+    "op decode_attention memory\ntime decode_attention tokens 1 share 1 us 3 spread 0\nop prefill_attention compute\n"            \
+    "time prefill_attention tokens 8 share 1 us 24 spread 0\nop out compute\ntime out tokens 32 share 1 us 40 spread 0\n"         \
+    "op embed memory\ntime embed tokens 4 share 1 us 4 spread 0\nop logits compute\ntime logits tokens 8 share 1 us 64 spread 0\n"
+
+static const char *const once_behind[] = {"logits", "argmax", "sample", "download", "download_logits"};
+
+static void test_null_device(void **state)
+{
+    (void)state;
+    static writer w;
+    wf_graph g = make_graph();
+    wf_op_profile profile = profile_of(FREE);
+    int compared = 0;
+    for (int i = 0; i < rounds(400); i++) {
+        wf_plans p;
+        write_plan(&w, once_behind, WF_LEN(once_behind));
+        if (load_from(&g, w.text, &p) == WEFT_OK && p.list[0].n_nanos <= 90u * WF_MAX_QUEUES) {
+            wf_plan *plan = &p.list[0];
+            wf_sim_batch b = {.tokens = 1 + draw(100), .logits = 1 + draw(100)};
+            double us;
+            b.decodes = draw(b.tokens + 1);
+            for (size_t n = 0; n < plan->n_nanos; n++) plan->nanos[n].groups = 1;
+            assert_int_equal(wf_simulate(&g, plan, &profile, &b, NULL, &us), WEFT_OK);
+            double want = (double)null_time(&g, plan, &profile, &b) / 1000;
+            if (fabs(us - want) > 0.5 + 1e-6 * want) fail_msg("%.3f us, the null device %.3f\n%s", us, want, w.text);
+            compared++;
+        }
+        wf_plans_free(&p);
+    }
+    assert_true(compared > rounds(400) / 4);
+    wf_op_profile_free(&profile);
+    wf_graph_free(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sequential), cmocka_unit_test(test_shares), cmocka_unit_test(test_no_limits), cmocka_unit_test(test_copies),
+                                       cmocka_unit_test(test_null_device)};
+    seed_from_environment();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

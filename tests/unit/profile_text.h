@@ -1,0 +1,33 @@
+/* Profiles from text, for tests. */
+#ifndef PROFILE_TEXT_H
+#define PROFILE_TEXT_H
+
+#include "plan/op_profile.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static weft_status try_profile(const char *text, wf_op_profile *p)
+{
+    char path[] = "/tmp/weft-profile-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    fputs(text, f);
+    fclose(f);
+    weft_status s = wf_op_profile_load(path, p);
+    unlink(path);
+    return s;
+}
+
+static inline wf_op_profile profile_of(const char *text)
+{
+    wf_op_profile p;
+    if (try_profile(text, &p) != WEFT_OK) fail_msg("%s", wf_error());
+    return p;
+}
+
+#endif
