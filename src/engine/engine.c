@@ -283,14 +283,18 @@ static weft_status replan(struct weft_engine *e, wf_plans *plans)
     WF_TRY(wf_exec_create(e->dev, &e->graph, &e->plans, e->views, &e->limits, &e->exec));
     WF_TRY(wf_exec_bind(e->exec, NULL, NULL));
     wf_sched_free(&e->sched);
-    return wf_sched_init(&e->sched, &e->limits, &sp);
+    WF_TRY(wf_sched_init(&e->sched, &e->limits, &sp));
+    wf_batch_free(&e->batch);
+    WF_TRY(wf_batch_init(&e->batch, &e->limits)); /* there may be more pages than before */
+    e->stats.kv_pages = e->limits.pages;
+    return WEFT_OK;
 }
 
-/* The engine's thread looks at the program when it becomes idle, which may be only now. */
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans)
 {
     pthread_mutex_lock(&e->lock);
     weft_status s = replan(e, plans);
+    if (s != WEFT_OK) e->failed = s, wf_copy(e->failure, sizeof e->failure, wf_error());
     pthread_mutex_unlock(&e->lock);
     return s;
 }
@@ -335,18 +339,49 @@ static void log_memory(const struct weft_engine *e)
 
 /* ---- thread ---------------------------------------------------------------------------------------------- */
 
+/* Nobody has work for it, or its device is lent. */
+static bool rests(const struct weft_engine *e)
+{
+    return !wf_engine_busy(e) && (!e->inbox || e->lent);
+}
+
+/* Waits for work, or for the end: false. */
+static bool await_work(struct weft_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    if (rests(e) && !e->lent && e->exec) wf_exec_mark_idle(e->exec), wf_swaps_trim(&e->swaps);
+    while (rests(e) && !e->stop) {
+        e->resting = true;
+        pthread_cond_broadcast(&e->ended);
+        pthread_cond_wait(&e->wake, &e->lock);
+    }
+    e->resting = false;
+    bool end = e->stop && rests(e);
+    pthread_mutex_unlock(&e->lock);
+    return !end;
+}
+
 static void *engine_thread(void *arg)
 {
     struct weft_engine *e = arg;
-    for (;;) {
-        pthread_mutex_lock(&e->lock);
-        if (!wf_engine_busy(e) && e->exec) wf_exec_mark_idle(e->exec), wf_swaps_trim(&e->swaps);
-        while (!e->stop && !e->inbox && !wf_engine_busy(e)) pthread_cond_wait(&e->wake, &e->lock);
-        bool end = e->stop && !e->inbox && !wf_engine_busy(e);
-        pthread_mutex_unlock(&e->lock);
-        if (end) return NULL;
-        wf_engine_step(e);
-    }
+    while (await_work(e)) wf_engine_step(e);
+    return NULL;
+}
+
+void wf_engine_lend(struct weft_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->lent = true;
+    while (!e->resting) pthread_cond_wait(&e->ended, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+}
+
+void wf_engine_return(struct weft_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->lent = false;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
 }
 
 /* The rest after unload is what requests need of an engine that is closed: its lock and its conditions. */

@@ -56,7 +56,10 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
-/* Puts other plans, whose lines are given, in the place of an idle engine's, and takes them, also after a failure, when the engine can only be closed. */
+/* Other threads run steps of their own between these two. Lending waits until all requests have ended; new ones wait until the return. */
+void wf_engine_lend(struct weft_engine *e);
+void wf_engine_return(struct weft_engine *e);
+/* Puts other plans, whose lines are given, in the place of a lent engine's, and takes them, also after a failure: then all requests fail. */
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans);
 
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
@@ -217,6 +220,7 @@ struct weft_engine {
     pthread_cond_t wake, ended;    /* work for the engine; a request has ended */
     struct weft_request *inbox;
     bool stop;
+    bool lent, resting;            /* lent: another thread runs steps; resting: the engine's own waits and touches nothing */
     uint64_t oldest_ns;            /* when the sequence that waits for longest was submitted; 0: none waits */
     weft_status failed;            /* the device is lost: every request fails with this */
     char failure[256];

@@ -155,7 +155,9 @@ weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_para
     a->e = e, a->p = p;
     a->context = WF_MIN(p->context ? p->context : CONTEXT, e->context);
     a->rounds = p->rounds ? p->rounds : ROUNDS;
+    wf_engine_lend(e);
     weft_status s = run(a);
+    wf_engine_return(e);
     wf_plans_free(&a->all);
     for (size_t i = 0; i < N_SIDES; i++) wf_plans_free(&a->sides[i]);
     for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) wf_batch_free(&a->batches[i]);

@@ -119,7 +119,9 @@ weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_p
     WF_TRY(check(e, p, f));
     wf_overlap o = {.e = e, .p = p, .f = f, .probe_us = p->quick ? PROBE_US / 10 : PROBE_US, .context = WF_MIN(p->context ? p->context : CONTEXT, e->context)};
     weft_status s = find_paths(&o);
+    wf_engine_lend(e);
     if (s == WEFT_OK) s = run(&o, &whole);
+    wf_engine_return(e);
     if (s == WEFT_OK && !o.stopped) fprintf(f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o.plan_path);
     if (stopped) *stopped = o.stopped;
     wf_op_profile_free(&o.profile);

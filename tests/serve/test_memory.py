@@ -10,7 +10,7 @@ from serve import PROMPTS, Server, at_once
 
 class LittleMemory(serve.TestCase):
     """KV cache for one context and a bit, shared by eight: sequences are preempted, swapped out and swapped in."""
-    ARGS = ["--max-num-seqs", 8, "--kv-memory", "1400K", "--max-num-batched-tokens", 32, "--no-prefix-cache", "-c", 256, *serve.ONE_ROUNDING]
+    ARGS = ["--max-num-seqs", 8, "--kv-memory", "800K", "--max-num-batched-tokens", 32, "--no-prefix-cache", "-c", 256, *serve.ONE_ROUNDING]
 
     def test_answers_are_the_same(self):
         ask = [{"prompt": PROMPTS[i % 6], "max_tokens": 100, "ignore_eos": True, "temperature": 1, "seed": i} for i in range(12)]

@@ -69,6 +69,16 @@ static struct weft_engine *open_engine(uint32_t nano_batches)
     return e;
 }
 
+static enum weft_status answer(struct weft_engine *e)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    struct weft_request *r = NULL;
+    enum weft_status s = weft_submit(e, &(struct weft_request_params){.tokens = prompt, .n_tokens = 3, .max_tokens = 2, .ignore_eos = true}, &r);
+    if (s == WEFT_OK) s = weft_wait(r, 0);
+    weft_request_free(r);
+    return s;
+}
+
 static enum weft_status tune(struct weft_overlap_params p, char **said)
 {
     size_t len;
@@ -263,6 +273,7 @@ static table ablate(void)
     table t = {0};
     struct weft_engine *e = open_engine(1);
     if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = on_row, .user = &t})) fail_msg("%s", weft_last_error());
+    assert_int_equal(answer(e), WEFT_OK);
     weft_engine_close(e);
     return t;
 }
@@ -335,7 +346,7 @@ static void test_damaged_files(void **state)
     free(said);
 }
 
-/* Whatever fails, the error is told and nothing is left. */
+/* Whatever fails, the error is told, nothing is left, and requests are answered or refused. */
 static void test_failures(void **state)
 {
     static const enum wf_null_slot slots[] = {WF_NULL_BUF_CREATE, WF_NULL_QUEUE_CREATE, WF_NULL_EVENT_CREATE, WF_NULL_SUBMIT, WF_NULL_MARK, WF_NULL_WAIT, WF_NULL_BIND};
@@ -356,6 +367,8 @@ static void test_failures(void **state)
             failed += s == WEFT_ERR_NOMEM;
             if (s && s != WEFT_ERR_NOMEM) fail_msg("slot %d, call %u: %s", (int)slots[i], nth, weft_last_error());
             wf_null_configure(&clock_of_world);
+            enum weft_status then = answer(e); /* without a plan requests fail */
+            assert_true(then == WEFT_OK || (s && then == WEFT_ERR_NOMEM));
             weft_engine_close(e);
             free(said);
             assert_int_equal(wf_null_alive(), 0);
