@@ -343,7 +343,9 @@ typedef struct cl_ev {
     cl_event ev;   /* of the last command that signals it; NULL: done */
     uint32_t slot; /* of the queue of that command, which may be gone by now; */
     uint64_t id;   /* then its slot is free, or of a queue with another id */
-    uint64_t begin, end; /* of the command waited for last, on a device that profiles */
+    uint64_t begin, end; /* of the command waited for last, on a device that profiles; */
+    bool timed;          /* if they are known */
+    bool mark;           /* NVIDIA's driver tells times of barriers that have nothing to do with them */
 } cl_ev;
 
 struct cl_dev {

@@ -153,6 +153,7 @@ void wf_cl_arm(wf_event *signal, cl_q *q, cl_event ev)
     e->ev = ev;
     e->slot = q->slot;
     e->id = q->id;
+    e->timed = e->mark = false;
 }
 
 /* The queue of the command that the event stands for, flushed if it is still there. */
@@ -214,11 +215,13 @@ static weft_status poll(cl_dev *d, cl_event ev, uint64_t limit_ms)
 static weft_status note_times(cl_ev *e)
 {
     cl_ulong begin = 0, end = 0;
+    if (e->mark) return wf_fail(WEFT_ERR_UNSUPPORTED, "the times of a mark are unknown");
     cl_int err = clGetEventProfilingInfo(e->ev, CL_PROFILING_COMMAND_START, sizeof begin, &begin, NULL);
     if (err == CL_SUCCESS) err = clGetEventProfilingInfo(e->ev, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
     if (err != CL_SUCCESS) return wf_fail(WEFT_ERR_UNSUPPORTED, "clGetEventProfilingInfo: %s", wf_cl_error_name(err));
     e->begin = begin;
     e->end = end;
+    e->timed = true;
     return WEFT_OK;
 }
 
@@ -226,6 +229,7 @@ weft_status wf_cl_event_times(wf_event *ev, uint64_t *begin, uint64_t *end)
 {
     cl_ev *e = (cl_ev *)ev;
     if (e->ev) WF_TRY(note_times(e));
+    if (!e->timed) return wf_fail(WEFT_ERR_UNSUPPORTED, "the times of this command are unknown");
     *begin = e->begin;
     *end = e->end;
     return WEFT_OK;
@@ -239,7 +243,7 @@ weft_status wf_cl_wait(wf_event *ev, uint32_t timeout_ms)
     if (!e->ev) return WEFT_OK;
     WF_TRY(flush_queue_of(d, e));
     WF_TRY(poll(d, e->ev, timeout_ms ? timeout_ms : d->base.params.watchdog_ms));
-    if (d->base.params.profile) note_times(e); /* unknown ones stay as they are */
+    if (d->base.params.profile) note_times(e); /* else they are unknown */
     clReleaseEvent(e->ev);
     e->ev = NULL;
     return WEFT_OK;
@@ -306,6 +310,7 @@ weft_status wf_cl_mark(wf_queue *queue, wf_event *const *waits, uint32_t n_waits
     cl_int err = clEnqueueBarrierWithWaitList(q->q, n, n ? list : NULL, signal ? &ev : NULL);
     if (err != CL_SUCCESS) return wf_cl_fail(d, err, "clEnqueueBarrierWithWaitList");
     wf_cl_arm(signal, q, ev);
+    if (signal) ((cl_ev *)signal)->mark = true;
     return WEFT_OK;
 }
 

@@ -497,8 +497,8 @@ void wf_dev_stop_by(wf_dev *, wf_stop_fn fn, void *user);
 bool wf_dev_unwanted(const wf_dev *); /* asks it: for backends */
 void wf_resume(wf_dev *);
 /* When the command that signalled ev last began and ended, in nanoseconds of the device's own clock. Only once ev, or
- * a later event of its queue, has been waited for. WEFT_ERR_UNSUPPORTED: the backend cannot tell, or the device was
- * opened without `profile`. */
+ * a later event of its queue, has been waited for. WEFT_ERR_UNSUPPORTED: the backend cannot tell, which is common for
+ * wf_mark and commands without bytes or rows, or the device was opened without `profile`. */
 weft_status wf_event_times(wf_event *, uint64_t *begin, uint64_t *end);
 weft_status wf_finish(wf_queue *); /* all work so far, under the watchdog */
 

@@ -229,13 +229,24 @@ weft_status wf_exec_submit(wf_exec *e, const wf_batch *b, const wf_step_io *io)
     return s;
 }
 
+/* From the first command's start to the last one's end; marks may have no times. */
+static bool step_times(const wf_inflight *f, uint64_t *began, uint64_t *end)
+{
+    *began = UINT64_MAX, *end = 0;
+    for (size_t i = 0; i < f->program->n; i++) {
+        uint64_t b, t;
+        if (!f->fired[i] || wf_event_times(f->ends[i], &b, &t)) continue;
+        *began = WF_MIN(*began, b);
+        *end = WF_MAX(*end, t);
+    }
+    return *end > *began;
+}
+
 /* A device that cannot tell the times leaves the clock at zero. */
 static void take_times(wf_exec *e, const wf_inflight *f)
 {
-    uint64_t began, end, t;
-    size_t first = 0;
-    while (first < f->program->n && !f->fired[first]) first++;
-    if (first == f->program->n || wf_event_times(f->ends[first], &began, &t) || wf_event_times(f->done, &t, &end)) return;
+    uint64_t began, end;
+    if (!step_times(f, &began, &end)) return;
     e->stats.busy_ns += e->stats.last_ns = end - began;
     if (e->ended_ns && began > e->ended_ns) e->stats.idle_ns += began - e->ended_ns;
     e->ended_ns = e->stats.ended_ns = end;
