@@ -27,6 +27,7 @@ typedef struct null_dev {
 typedef struct null_event {
     wf_event base;
     uint64_t began, at;
+    bool mark;
 } null_event;
 
 void wf_null_configure(const wf_null_config *c)
@@ -218,7 +219,9 @@ static weft_status null_submit(wf_queue *q, const wf_call *c)
 static weft_status null_mark(wf_queue *q, wf_event *const *waits, uint32_t n, wf_event *signal)
 {
     await(q, waits, n);
-    return advance(q, WF_NULL_MARK, 0, signal);
+    weft_status s = advance(q, WF_NULL_MARK, 0, signal);
+    if (s == WEFT_OK && signal) ((null_event *)signal)->mark = true;
+    return s;
 }
 
 static weft_status null_transfer(wf_queue *q, uint64_t bytes, wf_event *const *waits, uint32_t n, wf_event *signal)
@@ -245,9 +248,10 @@ static weft_status null_wait(wf_event *e, uint32_t timeout_ms)
     return WEFT_OK;
 }
 
-/* On the fake clock. */
+/* On the fake clock. Nobody may want those of a mark, which other devices do not know. */
 static weft_status null_times(wf_event *e, uint64_t *begin, uint64_t *end)
 {
+    if (((null_event *)e)->mark) return wf_fail(WEFT_ERR_UNSUPPORTED, "null device: a mark has no times");
     *begin = ((null_event *)e)->began;
     *end = ((null_event *)e)->at;
     return WEFT_OK;
