@@ -550,6 +550,9 @@ struct weft_stats {
     uint64_t reserved[8];
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
+/* Layers whose attention uses the asynchronous softmax, in ascending order, and of each its part of softmax_recomputed: writes the first `cap`
+ * to both arrays, which may be NULL if that is 0, and returns how many there are. Thread-safe. */
+WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap);
 
 #ifdef __cplusplus
 }

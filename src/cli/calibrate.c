@@ -1,5 +1,5 @@
 /* calibrate: measures the ranges of a model's attention logits on a text. */
-#include "cli/cli.h"
+#include "cli/calibrate.h"
 
 #include "base/file.h"
 
@@ -38,14 +38,9 @@ static void print_table(const struct weft_calibration *c)
 /* ---- histogram of all layers ------------------------------------------------------------------------
  */
 
-enum { LINES = 24, BAR = 20 };
+enum { LINES = WF_LOGIT_LINES, BAR = 20 };
 
-typedef struct histogram {
-    double low, step; /* of the lines */
-    double all[LINES + 1], rows[LINES + 1], n_all, n_rows;
-} histogram;
-
-static void find_steps(const struct weft_calibration *c, histogram *h)
+static void find_steps(const struct weft_calibration *c, wf_logit_lines *h)
 {
     static const double steps[] = {0.25, 0.5, 1, 2, 5, 10, 20};
     double low = INFINITY, high = -INFINITY;
@@ -59,7 +54,7 @@ static void find_steps(const struct weft_calibration *c, histogram *h)
     h->low = floor(low / h->step) * h->step;
 }
 
-static void sum_bins(const struct weft_logit_histogram *l, const histogram *h, double *lines, double *n)
+static void sum_bins(const struct weft_logit_histogram *l, const wf_logit_lines *h, double *lines, double *n)
 {
     for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
         double x = WEFT_LOGIT_LOW + WEFT_LOGIT_STEP * ((double)i + 0.5);
@@ -85,20 +80,25 @@ static void print_share(double count, double n, double top)
     printf("  %8.4f %% %-*s", 100 * count / n, BAR, bar);
 }
 
-static void print_histogram(const struct weft_calibration *c)
+static wf_logit_lines sum_layers(const struct weft_calibration *c)
 {
-    histogram h = {0};
+    wf_logit_lines h = {0};
     find_steps(c, &h);
     for (uint32_t i = 0; i < c->n_layers; i++) {
         sum_bins(&c->layers[i].all, &h, h.all, &h.n_all);
         sum_bins(&c->layers[i].rows, &h, h.rows, &h.n_rows);
     }
+    return h;
+}
+
+static void print_histogram(const wf_logit_lines *h)
+{
     printf("\n%20s  %-31s  %s\n", "all layers, x from", "every x", "the largest x of a row");
     for (int i = 0; i <= LINES; i++) {
-        if (!h.all[i] && !h.rows[i]) continue;
-        printf("%8.2f to %8.2f", h.low + i * h.step, h.low + (i + 1) * h.step);
-        print_share(h.all[i], h.n_all, most(h.all));
-        print_share(h.rows[i], h.n_rows, most(h.rows));
+        if (!h->all[i] && !h->rows[i]) continue;
+        printf("%8.2f to %8.2f", h->low + i * h->step, h->low + (i + 1) * h->step);
+        print_share(h->all[i], h->n_all, most(h->all));
+        print_share(h->rows[i], h->n_rows, most(h->rows));
         printf("\n");
     }
 }
@@ -110,7 +110,9 @@ static void print_histogram(const struct weft_calibration *c)
 static int find_path(const wf_opts *o, char *path, size_t cap)
 {
     const char *base = o->write_to ? o->write_to : o->model;
+    weft_status plot = o->load.plot ? wf_output_check(o->load.plot) : WEFT_OK;
     *path = 0;
+    if (plot) return wf_say_error(plot);
     if (!base) return 0;
     int n = snprintf(path, cap, "%s%s", base, o->write_to ? "" : WEFT_CALIBRATION_SUFFIX);
     weft_status s = (size_t)n < cap ? wf_output_check(path) : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", base);
@@ -130,6 +132,17 @@ static int save(const wf_opts *o, const struct weft_model *m, const struct weft_
     return 0;
 }
 
+static int plot(const wf_opts *o, const struct weft_model *m, const struct weft_calibration *c, const wf_logit_lines *h)
+{
+    char label[96];
+    if (!o->load.plot) return 0;
+    wf_model_label(m, label, sizeof label);
+    weft_status s = wf_calibrate_plot(c, h, label, o->load.plot);
+    if (s) return wf_say_error(s);
+    wf_note(o, "wrote %s", o->load.plot);
+    return 0;
+}
+
 static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct weft_engine *e,
                    const char *text, size_t len, const char *path)
 {
@@ -140,9 +153,11 @@ static int collect_ranges(const wf_opts *o, const struct weft_model *m, struct w
     weft_status s = weft_calibrate(e, &p, &c);
     wf_progress_end(&bar);
     if (s) return wf_say_error(s);
+    wf_logit_lines h = sum_layers(c);
     print_table(c);
-    print_histogram(c);
+    print_histogram(&h);
     int rc = save(o, m, c, path);
+    if (!rc) rc = plot(o, m, c, &h);
     weft_calibration_free(c);
     return rc;
 }
@@ -168,6 +183,7 @@ static int cmd_calibrate(const wf_opts *o)
 static const wf_opt rows[] = {
     {'o', "output", "FILE", "output file (default: MODEL.calibration)",
      WF_OPT_TEXT, AT(write_to)},
+    {0, "plot", "FILE.svg", "draw the distribution of the logits and the ranges", WF_OPT_TEXT, AT(load.plot)},
 };
 static const WF_GROUP(group, "Output", rows);
 static const wf_opt_group *const groups[] = {

@@ -10,6 +10,10 @@
 enum { WIDTH = 820, HEIGHT = 480, LEFT = 80, RIGHT = 260, TOP = 50, BOTTOM = 60 };
 enum { INNER_W = WIDTH - LEFT - RIGHT, INNER_H = HEIGHT - TOP - BOTTOM };
 
+enum { RANGES_NAMED = 16, RANGE_ROW = 18, RANGE_THIN = 7, RANGES_GAP = 20 }; /* more than RANGES_NAMED have thin rows, and few names */
+
+#define BAR "#b5e0d2"
+#define TICK "#00563f"
 #define GRID "stroke=\"#ddd\""
 #define AXIS "stroke=\"#333\""
 
@@ -71,6 +75,7 @@ static double next_tick(const axis *a, double v)
 {
     double step = a->log ? 0 : round_up((a->high - a->low) / 8);
     if (isnan(v)) return a->low;
+    if (a->log && a->high / a->low > 1e5) return v * 10; /* names would meet */
     return a->log ? round_up(v * 1.001) : v + step;
 }
 
@@ -79,10 +84,20 @@ static void tick_name(const axis *a, double v, char *buf, size_t cap)
     snprintf(buf, cap, "%.4g", !a->log && fabs(v) < (a->high - a->low) * 1e-9 ? 0 : v);
 }
 
+static int range_row(const wf_chart *c)
+{
+    return c->n_ranges > RANGES_NAMED ? RANGE_THIN : RANGE_ROW;
+}
+
+static int ranges_height(const wf_chart *c)
+{
+    return c->n_ranges ? RANGES_GAP + (int)c->n_ranges * range_row(c) : 0;
+}
+
 static void draw_x(const plot *p)
 {
     char label[32];
-    double bottom = TOP + INNER_H;
+    double bottom = TOP + INNER_H + ranges_height(p->c);
     for (double v = next_tick(&p->x, NAN); !p->c->ticks && v <= p->x.high * (1 + 1e-9); v = next_tick(&p->x, v)) {
         double x = place(&p->x, v);
         tick_name(&p->x, v, label, sizeof label);
@@ -92,7 +107,8 @@ static void draw_x(const plot *p)
     for (size_t i = 0; i < p->c->n_ticks; i++) /* every other one lower, so that names do not meet */
         wf_svg_text(p->f, place(&p->x, (double)i), bottom + 14 + 13.0 * (double)(p->c->n_ticks > 4 && i % 2), "middle", "#333", p->c->ticks[i]);
     wf_svg_line(p->f, LEFT, bottom, LEFT + INNER_W, bottom, AXIS);
-    wf_svg_text(p->f, LEFT + INNER_W / 2.0, HEIGHT - 12, "middle", "#333", p->c->x_title);
+    if (p->c->n_ranges) wf_svg_line(p->f, LEFT, TOP + INNER_H, LEFT + INNER_W, TOP + INNER_H, AXIS);
+    wf_svg_text(p->f, LEFT + INNER_W / 2.0, HEIGHT + ranges_height(p->c) - 12, "middle", "#333", p->c->x_title);
 }
 
 static void draw_y(const plot *p)
@@ -230,6 +246,58 @@ static void draw_series(const plot *p, bool hollow)
     }
 }
 
+/* ---- ranges ------------------------------------------------------------------------------- */
+
+static bool on_axis(const axis *a, double v)
+{
+    return v >= a->low && v <= a->high;
+}
+
+/* An end that lies on the axis is marked. */
+static void draw_end(const plot *p, double v, double y, double half, const char *style)
+{
+    double x = place(&p->x, v);
+    if (on_axis(&p->x, v)) wf_svg_line(p->f, x, y - half, x, y + half, style);
+}
+
+static void draw_bar_of(const plot *p, const wf_chart_range *r, double y, double half)
+{
+    char title[160];
+    double x = place(&p->x, r->low);
+    if (!(r->low < r->high)) return;
+    snprintf(title, sizeof title, "%s: %s", r->name, r->remark);
+    wf_svg_rect(p->f, x, y - half, place(&p->x, r->high) - x, 2 * half, BAR, title);
+    draw_end(p, r->low, y, half, "stroke=\"" TICK "\"");
+    draw_end(p, r->high, y, half, "stroke=\"" TICK "\"");
+    draw_end(p, r->at, y, half, "stroke=\"" TICK "\" stroke-width=\"3\"");
+}
+
+static void draw_range(const plot *p, size_t i)
+{
+    const wf_chart_range *r = &p->c->ranges[i];
+    bool named = p->c->n_ranges <= RANGES_NAMED;
+    double row = range_row(p->c), half = row * 0.36, y = TOP + INNER_H + RANGES_GAP + row * ((double)i + 0.5) - RANGES_GAP / 2.0;
+    draw_bar_of(p, r, y, half);
+    wf_svg_line(p->f, place(&p->x, r->from), y, place(&p->x, r->to), y, "stroke=\"#d55e00\" stroke-width=\"2\"");
+    if (named || i % 8 == 0) wf_svg_text(p->f, LEFT - 8, y + 4, "end", "#333", r->name);
+    if (named) wf_svg_text(p->f, LEFT + INNER_W + 8, y + 4, "start", "#333", r->remark);
+}
+
+static void draw_range_legend(const plot *p, size_t at)
+{
+    double x = LEFT + INNER_W + 40, y = TOP + 10 + 20.0 * (double)at;
+    wf_svg_rect(p->f, x - 28, y - 10, 20, 12, BAR, NULL);
+    wf_svg_text(p->f, x, y, "start", "#333", p->c->bar_name);
+    wf_svg_line(p->f, x - 18, y + 10, x - 18, y + 22, "stroke=\"" TICK "\" stroke-width=\"3\"");
+    wf_svg_text(p->f, x, y + 20, "start", "#333", p->c->tick_name);
+}
+
+static void draw_ranges(const plot *p)
+{
+    for (size_t i = 0; i < p->c->n_ranges; i++) draw_range(p, i);
+    if (p->c->n_ranges) draw_range_legend(p, p->c->n_series);
+}
+
 /* A series without points has none, and still keeps its colour. */
 static void draw_legends(const plot *p)
 {
@@ -242,13 +310,14 @@ void wf_chart_draw(FILE *f, const wf_chart *c)
     plot p = {.f = f, .c = c};
     for (size_t i = 0; i < c->n_series; i++) p.n_bars += !c->series[i].hollow;
     find_ranges(&p);
-    wf_svg_begin(f, WIDTH, HEIGHT);
+    wf_svg_begin(f, WIDTH, HEIGHT + ranges_height(c));
     wf_svg_text(f, 16, 28, "start", "#000", c->title);
     draw_x(&p);
     draw_y(&p);
     draw_series(&p, false);
     draw_series(&p, true);
     draw_legends(&p);
+    draw_ranges(&p);
     draw_limit(&p);
     wf_svg_end(f);
 }

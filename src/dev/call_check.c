@@ -157,7 +157,7 @@ static uint64_t length(const wf_view *v)
 
 static bool is_vector(const wf_view *v, uint64_t n)
 {
-    return length(v) == n && v->stride == v->cols;
+    return length(v) == n && (v->stride == v->cols || v->rows == 1);
 }
 
 static weft_status check_get_rows(const wf_call *c)

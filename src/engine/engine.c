@@ -150,7 +150,8 @@ static weft_status make_batches(struct weft_engine *e, const struct weft_engine_
     WF_TRY(wf_host_create(e->dev, (uint64_t)e->limits.logit_rows * n_vocab * sizeof(float), &e->logits));
     e->scratch = wf_calloc(2 * (size_t)n_vocab, sizeof *e->scratch);
     e->sampling = wf_calloc(e->limits.logit_rows, sizeof *e->sampling);
-    bool ok = e->scratch && e->sampling;
+    e->softmax = wf_calloc(e->model->hp.n_layer, sizeof *e->softmax);
+    bool ok = e->scratch && e->sampling && e->softmax;
     for (wf_step *f = e->steps; f < e->steps + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_host_create(e->dev, e->limits.logit_rows * sizeof(int32_t), &f->ids));
         f->seqs = wf_calloc(e->limits.seqs, sizeof *f->seqs);
@@ -315,6 +316,7 @@ static void unload(struct weft_engine *e)
     }
     if (e->dev) wf_dev_close(e->dev);
     free(e->views);
+    free(e->softmax);
     free(e->scratch);
     free(e->sampling);
     wf_timeline_close(e->timeline);
@@ -328,6 +330,7 @@ static void init_stats(struct weft_engine *e)
     e->stats.activation_bytes = wf_exec_activation_bytes(e->exec);
     e->stats.scratch_bytes = wf_exec_scratch_bytes(e->exec);
     e->stats.load_ns = wf_now_ns() - e->startup.begin_ns;
+    memcpy(e->softmax, wf_exec_stats_of(e->exec)->softmax, e->model->hp.n_layer * sizeof *e->softmax);
 }
 
 static void log_memory(const struct weft_engine *e)
@@ -483,4 +486,18 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
     out->failed = e->failed;
     out->longest_wait_ns = e->oldest_ns ? wf_now_ns() - e->oldest_ns : 0;
     pthread_mutex_unlock(lock);
+}
+
+uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
+    uint32_t n = 0;
+    pthread_mutex_lock(lock);
+    for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
+        if (!e->softmax[i].async) continue;
+        if (n < cap) layers[n] = i, recomputed[n] = e->softmax[i].recomputed;
+        n++;
+    }
+    pthread_mutex_unlock(lock);
+    return n;
 }

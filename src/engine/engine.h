@@ -225,6 +225,7 @@ struct weft_engine {
     weft_status failed;            /* the device is lost: every request fails with this */
     char failure[256];
     struct weft_stats stats;
+    wf_exec_softmax *softmax;      /* [n_layer], of completed steps */
 };
 
 #define WF_ALONE_LEAST 64 /* tokens of a step for which weft_engine_params.step_ms cuts no further: with fewer, prompts take longer */

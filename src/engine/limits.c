@@ -82,7 +82,7 @@ void wf_engine_fill_budget(const struct weft_model *m, const wf_plan *plan, cons
     out->contexts = wf_limits_guaranteed_pages(l) / wf_limits_held_pages(l);
     out->kv = out->kv_tokens * bytes;
     uint64_t step = l->pool.n ? wf_unified_pool_bytes(&l->pool) - out->kv : wf_activation_bytes(plan, l->step_tokens, l->logit_rows);
-    out->activations = step + wf_states_bytes(l, m->hp.n_vocab);
+    out->activations = step + wf_states_bytes(l, m->hp.n_vocab, m->hp.n_layer);
     out->steady_tokens = wf_limits_steady_tokens(l, l->seqs);
     out->steady_kv_tokens = (uint64_t)wf_limits_max_pages(l, l->seqs) * page;
 }

@@ -88,7 +88,7 @@ static void fill(const struct weft_model *m, const report *r, struct weft_memory
 {
     out->weights = wf_weights_bytes(&r->w);
     out->kv_bytes_per_token = wf_page_bytes(&r->g) / r->page;
-    out->workspace = wf_states_bytes(&r->l, m->hp.n_vocab);
+    out->workspace = wf_states_bytes(&r->l, m->hp.n_vocab, m->hp.n_layer);
     out->max_batched_tokens = r->l.step_tokens;
     out->reused.token_bytes = wf_activation_bytes(&r->plan, 1, 0);
     out->reused.logit_row_bytes = wf_activation_bytes(&r->plan, 0, 1);

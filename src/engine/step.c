@@ -124,9 +124,17 @@ static void trace_step(const struct weft_engine *e, const wf_step *step, const w
                          now - (device->ended_ns - s->end), step->number, step->n_tokens);
 }
 
+static void count_softmax(struct weft_engine *e, const wf_exec_softmax *layers)
+{
+    e->stats.softmax_recomputed = 0;
+    for (uint32_t i = 0; i < e->model->hp.n_layer; i++) {
+        e->softmax[i] = layers[i];
+        e->stats.softmax_recomputed += layers[i].recomputed;
+    }
+}
+
 static void count_device(struct weft_stats *s, const wf_exec_stats *device)
 {
-    s->softmax_recomputed = device->recomputed;
     s->busy_ns = device->busy_ns;
     s->idle_ns = device->idle_ns;
     s->compute_ns = device->ops.class_ns[WF_CLASS_COMPUTE];
@@ -157,6 +165,7 @@ static void count_step(struct weft_engine *e, const wf_step *step)
     trace_step(e, step, device, now);
     pthread_mutex_lock(&e->lock);
     count_device(&e->stats, device);
+    count_softmax(e, device->softmax);
     e->stats.steps++;
     e->stats.step_ns += now - start; /* overlapping steps count once */
     e->stats.step_tokens += step->n_tokens;

@@ -23,12 +23,15 @@ static void bind_buffer(const wf_bind_to *to, const wf_plan *plan, wf_operand o,
     *view = (wf_view){.cols = o.cols ? o.cols : v->cols, .stride = (uint32_t)(ref->pitch / size), .dtype = (uint8_t)v->dtype};
 }
 
-static void bind_array(const wf_bind_to *to, const wf_value *v, wf_view *view, wf_ref *ref)
+static void bind_array(const wf_bind_to *to, wf_operand o, wf_view *view, wf_ref *ref)
 {
+    const wf_value *v = &to->g->values[o.value];
     bool state = v->kind == WF_VALUE_STATE;
     *view = state ? to->states[v->id] : *to->inputs;
-    view->cols = view->stride = v->cols;
+    view->cols = o.cols ? o.cols : v->cols;
+    view->stride = v->cols;
     view->dtype = (uint8_t)v->dtype;
+    view->offset += wf_dtype_bytes(v->dtype, o.col);
     ref->place = state ? WF_PLACE_STATE : WF_PLACE_INPUT;
     ref->index = v->id;
     ref->pitch = wf_dtype_bytes(v->dtype, v->cols);
@@ -42,7 +45,7 @@ static void bind_operand(const wf_bind_to *to, const wf_plan *plan, const wf_nod
     ref->sliced = own_tokens(node, v);
     if (v->kind == WF_VALUE_WEIGHT) *view = to->weights[v->id];
     if (v->kind == WF_VALUE_ACT) bind_buffer(to, plan, o, view, ref);
-    if (v->kind == WF_VALUE_INPUT || v->kind == WF_VALUE_STATE) bind_array(to, v, view, ref);
+    if (v->kind == WF_VALUE_INPUT || v->kind == WF_VALUE_STATE) bind_array(to, o, view, ref);
     if (v->kind != WF_VALUE_KV) return;
     ref->place = WF_PLACE_POOL;
     *view = wf_memory_pool(to->mem, v, 0, 0);
@@ -53,9 +56,9 @@ static uint32_t most_rows(const wf_bind_to *to, const wf_node *node)
 {
     uint32_t most = UINT32_MAX;
     for (size_t i = 0; i < WF_MAX_OUT; i++) {
-        int32_t value = node->out[i].value;
-        const wf_value *v = value < 0 ? NULL : &to->g->values[value];
-        if (v && v->kind == WF_VALUE_STATE && v->rows == WF_ROWS_WHOLE && v->cols > 1) most = WF_MIN(most, to->states[v->id].rows);
+        const wf_operand *o = &node->out[i];
+        const wf_value *v = o->value < 0 ? NULL : &to->g->values[o->value];
+        if (v && v->kind == WF_VALUE_STATE && v->rows == WF_ROWS_WHOLE && (o->cols ? o->cols : v->cols) > 1) most = WF_MIN(most, to->states[v->id].rows);
     }
     return most;
 }
@@ -155,11 +158,21 @@ static uint32_t context_of_class(const wf_bind_to *to, const wf_call *c, uint32_
     return class + 1 == WF_N_CONTEXTS ? all : WF_MIN(512u << 2 * class, all);
 }
 
+static bool same_shape(const wf_view *a, const wf_view *b)
+{
+    return !a->buf == !b->buf && a->cols == b->cols && a->stride == b->stride && a->dtype == b->dtype && a->layout == b->layout;
+}
+
 static bool same_view(const wf_view *a, const wf_view *b)
 {
     enum { ALIGNED = 256 };
-    return !a->buf == !b->buf && a->offset % ALIGNED == b->offset % ALIGNED && a->cols == b->cols && a->stride == b->stride && a->dtype == b->dtype &&
-           a->layout == b->layout;
+    return same_shape(a, b) && a->offset % ALIGNED == b->offset % ALIGNED;
+}
+
+/* A counter, of which each layer has its own, lies anywhere. */
+static bool same_output(enum wf_op op, size_t i, const wf_view *a, const wf_view *b)
+{
+    return op == WF_OP_ATTENTION && i == WF_ATTENTION_RECOMPUTED ? same_shape(a, b) : same_view(a, b);
 }
 
 /* Weights and pools also have their rows in common; those of others are what kernels are kept by. */
@@ -174,7 +187,7 @@ static bool same_kind(const wf_call *a, const wf_call *b)
     for (size_t i = 0; i < WF_MAX_IN; i++)
         if (!same_view(&a->in[i], &b->in[i])) return false;
     for (size_t i = 0; i < WF_MAX_OUT; i++)
-        if (!same_view(&a->out[i], &b->out[i])) return false;
+        if (!same_output(a->op, i, &a->out[i], &b->out[i])) return false;
     return true;
 }
 

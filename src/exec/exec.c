@@ -268,6 +268,13 @@ static weft_status drop_steps(wf_exec *e)
     return s;
 }
 
+/* The device's counters, one a layer, wrap. */
+static void take_counts(wf_exec *e, const uint32_t *now)
+{
+    wf_exec_softmax *l = e->stats.softmax;
+    for (int32_t i = 0; i < e->g->n_layers; i++) l[i].recomputed += now[i] - (uint32_t)l[i].recomputed;
+}
+
 weft_status wf_exec_wait(wf_exec *e)
 {
     if (!e->n_in_flight) return WEFT_OK;
@@ -275,7 +282,7 @@ weft_status wf_exec_wait(wf_exec *e)
     weft_status s = wait_oldest(e);
     if (s == WEFT_ERR_CANCELLED) return drop_steps(e);
     WF_TRY(s);
-    e->stats.recomputed += *(const uint32_t *)f->recomputed.data - (uint32_t)e->stats.recomputed; /* the device's counter wraps */
+    if (e->counts) take_counts(e, f->recomputed.data);
     if (e->dev->params.profile) take_times(e, f);
     return WEFT_OK;
 }

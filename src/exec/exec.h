@@ -44,12 +44,17 @@ bool wf_exec_can_run(const wf_exec *e, enum wf_op op, int variant);
 bool wf_exec_can_sample(const wf_exec *e); /* else io.sampling must be NULL: no kernel of SAMPLE works on this device */
 /* Waits for the oldest step in flight; none: nothing. */
 weft_status wf_exec_wait(wf_exec *e);
+/* A layer's asynchronous softmax. */
+typedef struct wf_exec_softmax {
+    bool async;          /* kernels that use it are bound to the layer's attention */
+    uint64_t recomputed; /* rows (query and head) whose scores left its range */
+} wf_exec_softmax;
 /* Of completed steps. Times are measured by the device if it was opened with `profile`, else 0. */
 typedef struct wf_exec_stats {
     uint64_t busy_ns, idle_ns, last_ns; /* in steps, between steps, in the last step */
     wf_profile ops;
     uint64_t ended_ns;                  /* of the last step, on the clock of ops */
-    uint64_t recomputed;                /* softmax rows (query and head) whose scores left the range of the asynchronous softmax */
+    wf_exec_softmax *softmax;           /* by layer */
 } wf_exec_stats;
 const wf_exec_stats *wf_exec_stats_of(const wf_exec *e);
 /* There is nothing to do: the time to the next step is not the device's idle time. */
@@ -100,6 +105,6 @@ void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
 /* Bytes of a batch's arrays: once on the device, and for each step in flight on the host. */
 uint64_t wf_inputs_bytes(const wf_limits *l, uint64_t align);
 /* Bytes of the state that stays on the device from step to step. */
-uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab);
+uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab, uint32_t n_layers);
 
 #endif

@@ -55,7 +55,7 @@ uint32_t wf_state_rows(const wf_limits *l, enum wf_state s)
     return s == WF_STATE_LOGITS ? WF_MIN(l->logit_rows, l->seqs) : l->logit_rows;
 }
 
-uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab)
+uint64_t wf_states_bytes(const wf_limits *l, uint32_t n_vocab, uint32_t n_layers)
 {
-    return 4 * (2ull * l->logit_rows + (uint64_t)wf_state_rows(l, WF_STATE_LOGITS) * n_vocab + 1);
+    return 4 * (2ull * l->logit_rows + (uint64_t)wf_state_rows(l, WF_STATE_LOGITS) * n_vocab + n_layers);
 }

@@ -90,6 +90,24 @@ static bool is_bound_anywhere(const wf_bind_to *to, enum wf_op op, int variant)
     return false;
 }
 
+static bool binds_async(wf_dev *dev, const wf_kernels *k)
+{
+    const wf_variant *v;
+    for (int i = 0; (v = wf_variant_at(dev, WF_OP_ATTENTION, i)); i++)
+        if ((v->flags & WF_ASYNC_SOFTMAX) && is_bound(k, WF_OP_ATTENTION, i)) return true;
+    return false;
+}
+
+bool wf_programs_use_async(const wf_bind_to *to, const wf_program *list, size_t n, int32_t layer)
+{
+    for (size_t p = 0; p < n; p++)
+        for (const wf_command *c = list[p].commands; c < list[p].commands + list[p].n; c++) {
+            bool attends = c->node->op == WF_OP_ATTENTION && c->node->layer == layer;
+            if (attends && binds_async(to->dev, c->kernels)) return true;
+        }
+    return false;
+}
+
 /* ---- what is said ---------------------------------------------------------------------------------------------------- */
 
 /* Those of the op that could run in its place: "a, b, c". */

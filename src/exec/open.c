@@ -10,12 +10,17 @@ static uint64_t state_bytes(const wf_exec *e, int s)
     return wf_state_rows(&e->limits, (enum wf_state)s) * wf_dtype_bytes(v->dtype, v->cols);
 }
 
+static uint64_t counters_bytes(const wf_exec *e)
+{
+    return WF_MAX(e->g->n_layers, 1) * sizeof(uint32_t);
+}
+
 static weft_status reserve_arrays(wf_exec *e)
 {
     e->input_bytes = wf_inputs_bytes(&e->limits, e->dev->align);
     for (wf_inflight *f = e->in_flight; f < e->in_flight + WF_EXEC_DEPTH; f++) {
         WF_TRY(wf_host_create(e->dev, e->input_bytes, &f->staging));
-        WF_TRY(wf_host_create(e->dev, sizeof(uint32_t), &f->recomputed));
+        WF_TRY(wf_host_create(e->dev, counters_bytes(e), &f->recomputed));
     }
     WF_TRY(wf_arena_reserve(&e->mem.steps, e->input_bytes, &e->input_region));
     for (int s = 0; s < WF_N_STATES; s++)
@@ -95,12 +100,14 @@ static weft_status make_programs(wf_exec *e)
     return WEFT_OK;
 }
 
-static weft_status start_counter(wf_exec *e)
+static weft_status start_counters(wf_exec *e)
 {
     const wf_view *v = &e->states[WF_STATE_RECOMPUTED];
     for (const wf_node *n = e->g->nodes; n < e->g->nodes + e->g->n_nodes; n++) e->counts |= n->kind == WF_NODE_DOWNLOAD && n->when == WF_ALWAYS;
+    e->stats.softmax = wf_calloc((size_t)WF_MAX(e->g->n_layers, 1), sizeof *e->stats.softmax);
+    if (!e->stats.softmax) return WEFT_ERR_NOMEM;
     if (!v->buf) return WEFT_OK;
-    WF_TRY(wf_fill(e->queues[0], v->buf, v->offset, sizeof(int32_t), 0));
+    WF_TRY(wf_fill(e->queues[0], v->buf, v->offset, counters_bytes(e), 0));
     return wf_finish(e->queues[0]); /* the first step may count on another queue */
 }
 
@@ -116,7 +123,7 @@ weft_status wf_exec_create(wf_dev *dev, const wf_graph *g, const wf_plans *p, co
     if (s == WEFT_OK) locate_arrays(e);
     if (s == WEFT_OK) s = create_queues(e);
     if (s == WEFT_OK) s = make_programs(e);
-    if (s == WEFT_OK) s = start_counter(e);
+    if (s == WEFT_OK) s = start_counters(e);
     if (s == WEFT_OK) *out = e;
     else wf_exec_destroy(e);
     return s;
@@ -128,6 +135,7 @@ weft_status wf_exec_bind(wf_exec *e, weft_progress_fn progress, void *user)
     e->scratch_bytes = 0;
     for (uint32_t q = 0; q < e->n_queues; q++)
         if (!only_copies(e, q)) WF_TRY(wf_queue_reserve(e->queues[q], &e->scratch_bytes));
+    for (int32_t i = 0; i < e->g->n_layers; i++) e->stats.softmax[i].async = wf_programs_use_async(&e->to, e->programs, e->plans->n, i);
     return WEFT_OK;
 }
 
@@ -162,6 +170,7 @@ void wf_exec_destroy(wf_exec *e)
     wf_kernels_free(&e->to);
     wf_memory_free(&e->mem);
     wf_profile_free(&e->stats.ops);
+    free(e->stats.softmax);
     free(e);
 }
 

@@ -133,13 +133,13 @@ static weft_status add_samplers(wf_graph *g)
     return wf_graph_node(g, &greedy) < 0 || wf_graph_node(g, &n) < 0 ? WEFT_ERR_NOMEM : WEFT_OK;
 }
 
-/* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it (calibration). */
+/* Attention with asynchronous softmax counts the rows that it computes again: layers that have a range for it (calibration), each in a column. */
 static weft_status count_recomputed(wf_graph *g)
 {
     bool counts = false;
     for (wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         if (n->op != WF_OP_ATTENTION || n->p.phi_lo >= n->p.phi_hi) continue;
-        n->out[WF_ATTENTION_RECOMPUTED] = WF_ALL(g->states[WF_STATE_RECOMPUTED]);
+        n->out[WF_ATTENTION_RECOMPUTED] = (wf_operand){g->states[WF_STATE_RECOMPUTED], (uint32_t)n->layer, 1};
         counts = true;
     }
     return counts ? add_copy(g, WF_NODE_DOWNLOAD, "download_counts", WF_ROWS_WHOLE, WF_ALWAYS, g->states[WF_STATE_RECOMPUTED]) : WEFT_OK;
@@ -149,7 +149,7 @@ weft_status wf_graph_end(wf_graph *g)
 {
     WF_TRY(add_state(g, WF_STATE_PROBS, WF_ROWS_LOGITS, WF_F32, 1));
     WF_TRY(add_state(g, WF_STATE_LOGITS, WF_ROWS_WHOLE, WF_F32, g->values[g->logits].cols)); /* scratch, always from its first row */
-    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, 1));
+    WF_TRY(add_state(g, WF_STATE_RECOMPUTED, WF_ROWS_WHOLE, WF_I32, (uint32_t)WF_MAX(g->n_layers, 1)));
     WF_TRY(add_samplers(g));
     WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download", WF_ROWS_LOGITS, WF_WHEN_IDS, g->states[WF_STATE_IDS]));
     WF_TRY(add_copy(g, WF_NODE_DOWNLOAD, "download_logits", WF_ROWS_LOGITS, WF_WHEN_LOGITS, g->logits));

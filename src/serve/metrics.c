@@ -2,6 +2,7 @@
 #include "serve/internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SECONDS                                                                                    \
@@ -149,6 +150,22 @@ static void print_swapped(const wf_server *s, wf_text *out, const char *directio
                   s->name, direction, (unsigned long long)bytes);
 }
 
+/* No layer with asynchronous softmax: no such metric. */
+static void print_softmax(const wf_server *s, wf_text *out)
+{
+    char layer[16];
+    uint32_t n = weft_engine_softmax(s->engine, NULL, NULL, 0), *layers = wf_calloc(n, sizeof *layers);
+    uint64_t *rows = wf_calloc(n, sizeof *rows);
+    bool known = n && layers && rows && weft_engine_softmax(s->engine, layers, rows, n) == n;
+    if (known) print_head(s, out, "softmax_recompute_layer_total", "counter", "Softmax rows recomputed, of each layer that uses the asynchronous softmax.");
+    for (uint32_t i = 0; known && i < n; i++) {
+        snprintf(layer, sizeof layer, "%u", layers[i]);
+        print_line(s, out, "softmax_recompute_layer_total", "", "layer", layer, (double)rows[i]);
+    }
+    free(layers);
+    free(rows);
+}
+
 static void print_engine(wf_server *s, wf_text *out)
 {
     struct weft_stats e = {0};
@@ -173,6 +190,7 @@ static void print_engine(wf_server *s, wf_text *out)
     print_one(s, out, "prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.", (double)e.prefix_hits);
     print_one(s, out, "softmax_recompute_total", "counter", "Softmax rows (query and head) recomputed because their scores left the calibrated range.",
               (double)e.softmax_recomputed);
+    print_softmax(s, out);
     print_head(s, out, "kv_swapped_bytes_total", "counter", "Bytes of KV cache of preempted sequences: swapped out to another tier, and swapped in.");
     print_swapped(s, out, "out", e.swapped_out_bytes);
     print_swapped(s, out, "in", e.swapped_in_bytes);

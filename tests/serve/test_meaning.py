@@ -1,5 +1,7 @@
 """What options, metrics and stops mean, told by counting."""
+import os
 import re
+import tempfile
 import threading
 import unittest
 
@@ -95,6 +97,31 @@ class Metrics(unittest.TestCase):
                 "time_to_first_token_seconds_count": 2, "inter_token_latency_seconds_count": 8, "e2e_request_latency_seconds_count": 2,
                 "num_preemptions_total": 0, "corrupted_requests_total": 0, 'request_success_total{finished_reason="length"}': 2}
         self.assertEqual({name: m[name] - began[name] for name in want}, want)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_softmax_by_layer(self):
+        """Whoever leaves the range of one layer is counted there alone. Layers of the synchronous softmax, and servers without others, count nothing."""
+        series = "softmax_recompute_layer_total"
+        wide, narrow, synchronous = ("phi 2 a -55 b 40", "phi 50 a -1 b 1", "phi 0 a 0 b 0")
+        size = os.path.getsize(os.path.join(cli.ROOT, "models", "demo.gguf"))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "calibration")
+            with open(path, "w") as f:
+                f.write(f"weft-calibration 1\nmodel {size} bytes\n")
+                for i, line in enumerate((wide, synchronous, narrow, wide, wide)):
+                    f.write(f"layer {i} {line}\n")
+            s = Server("--calibration", path)
+        began, heads, prompt = s.metrics(), 8, list(range(5, 45))
+        self.assertEqual(s.complete(prompt=prompt, max_tokens=1).status, 200)
+        rows = heads * len(prompt)
+        s.until(lambda m: m["softmax_recompute_total"], "the step was counted")
+        m = s.metrics()
+        self.assertEqual({k: v for k, v in began.items() if k.startswith(series)}, {f'{series}{{layer="{i}"}}': 0 for i in (0, 2, 3, 4)})
+        self.assertEqual({k: v for k, v in m.items() if k.startswith(series)}, {f'{series}{{layer="{i}"}}': rows * (i == 2) for i in (0, 2, 3, 4)})
+        self.assertEqual(m["softmax_recompute_total"], rows)
+        self.assertEqual(s.end()[0], 0)
+        s = Server()
+        self.assertNotIn(series, s.get("/metrics").body.decode())
         self.assertEqual(s.end()[0], 0)
 
     def test_the_line_of_statistics(self):

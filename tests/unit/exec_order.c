@@ -29,7 +29,7 @@ typedef struct step {
     uint8_t host[2][SWAPS * 4 * LAYERS * PAGE * HEAD];
     uint32_t times[MAX_NODES][TOKENS];    /* each row of each node was computed */
     uint32_t submitted[SHADOW_QUEUES];
-    uint64_t recomputed;                  /* rows of attention, of all steps up to this one */
+    uint64_t recomputed[LAYERS];          /* rows of attention, of all steps up to this one */
 } step;
 
 static struct {
@@ -43,7 +43,7 @@ static struct {
     uint32_t n_weights;
     wf_exec *e;
     step steps[WF_EXEC_DEPTH], *now; /* now: the one that is being submitted, or NULL */
-    uint64_t recomputed;
+    uint64_t recomputed[LAYERS];
 } m;
 
 /* ---- the graph ------------------------------------------------------------------------------------------------------ */
@@ -225,7 +225,7 @@ static uint32_t attend(const wf_node *n, const wf_call *c, uint32_t i)
     for (uint32_t p = 0; p < m.now->b.n_pages; p++) expect_input(&c->in[WF_ATTENTION_PAGES], p, WF_INPUT_PAGES, p);
     for (int32_t pos = 0; pos <= m.now->b.in[WF_INPUT_POS][row]; pos++) read_key(n, c, row, pos);
     ++*word_at(&c->out[WF_ATTENTION_RECOMPUTED], 0);
-    m.recomputed++;
+    m.recomputed[n->layer]++;
     return row;
 }
 
@@ -329,7 +329,7 @@ static void note_copy(const void *host, uint64_t bytes, bool out)
     else if (!out) note_rows(node_at(WF_NODE_UPLOAD, WF_ALWAYS), 0, 1);
     else if (ids) note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_IDS), (uint32_t)((const int32_t *)host - s->ids), (uint32_t)bytes / 4);
     else if (logits) note_rows(node_at(WF_NODE_DOWNLOAD, WF_WHEN_LOGITS), (uint32_t)((const float *)host - s->logits[0]) / VOCAB, (uint32_t)bytes / 4 / VOCAB);
-    else note_rows(node_at(WF_NODE_DOWNLOAD, WF_ALWAYS), 0, (uint32_t)bytes / 4); /* the counter */
+    else note_rows(node_at(WF_NODE_DOWNLOAD, WF_ALWAYS), 0, (uint32_t)bytes / 4 / LAYERS); /* the counters */
 }
 
 static weft_status on_write(wf_queue *q, wf_buf *b, uint64_t off, const void *from, uint64_t bytes, wf_event *const *waits, uint32_t n, wf_event *signal)
@@ -463,7 +463,7 @@ static void submit(uint32_t number)
     memset(s->times, 0, sizeof s->times);
     assert_int_equal(wf_exec_submit(m.e, &s->b, &s->io), WEFT_OK);
     memcpy(s->submitted, shadow.submitted, sizeof s->submitted);
-    s->recomputed = m.recomputed;
+    memcpy(s->recomputed, m.recomputed, sizeof s->recomputed);
 }
 
 /* ---- what came of a step -------------------------------------------------------------------------------------------- */
@@ -506,7 +506,7 @@ static void finish(uint32_t number)
         if (shadow.host.of[q] < s->submitted[q]) fail_msg("the step's end does not wait for queue %u", q);
     check_rows(s);
     check_results(s);
-    assert_int_equal(wf_exec_stats_of(m.e)->recomputed, s->recomputed);
+    for (int l = 0; l < LAYERS; l++) assert_int_equal(wf_exec_stats_of(m.e)->softmax[l].recomputed, s->recomputed[l]);
 }
 
 /* ---- plans ---------------------------------------------------------------------------------------------------------- */
