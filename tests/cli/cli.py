@@ -5,6 +5,7 @@ is skipped; tests/count.py makes that a failure where CI is set. All models run 
 """
 import glob
 import os
+import struct
 import subprocess
 import sys
 import unittest
@@ -38,6 +39,18 @@ def documents():
 def open_text(path):
     with open(os.path.join(ROOT, path), encoding="utf-8") as f:
         return f.read()
+
+
+def write_with_template(f, text):
+    """The built-in model with a chat template; what is added keeps the alignment of its tensors."""
+    key = b"tokenizer.chat_template"
+    with open(os.path.join(ROOT, "models", "demo.gguf"), "rb") as demo:
+        model = demo.read()
+    (n_meta,) = struct.unpack_from("<Q", model, 16)
+    head = struct.pack("<Q", len(key)) + key + struct.pack("<I", 8)  # a text
+    text = text.encode() + b" " * (-(len(head) + 8 + len(text.encode())) % 32)
+    f.write(model[:16] + struct.pack("<Q", n_meta + 1) + head + struct.pack("<Q", len(text)) + text + model[24:])
+    f.flush()
 
 
 class Result:

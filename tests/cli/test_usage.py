@@ -36,6 +36,8 @@ class Help(cli.TestCase):
         for name in COMMANDS:
             self.assertEqual(self.ok("help", *name.split()).text, self.ok(*name.split(), "--help").text)
         self.fails(USAGE, "'frobnicate'", "help", "frobnicate")
+        for word in ("help", "--help", "-h"):
+            self.assertEqual(self.ok("help", word).text, self.ok("--help").text)
 
     def test_every_documented_option_is_known(self):
         for name in COMMANDS:
@@ -147,7 +149,7 @@ class Meant(cli.TestCase):
         self.assertNotIn("expected", r.err)
 
     def test_commands(self):
-        for typed, meant in (("rnu", "run"), ("sever", "serve"), ("tokenise", "tokenize or detokenize"), ("tok", "tokenize"), ("bnech", "bench")):
+        for typed, meant in (("rnu", "run"), ("sever", "serve"), ("tokenise", "tokenize or detokenize"), ("tok", "tokenize"), ("bnech", "bench"), ("hlp", "help"), ("hepl", "help")):
             self.says(f"'{typed}'; did you mean {meant}?", typed)
             self.says(f"'{typed}'; did you mean {meant}?", "help", typed)
         self.says("'frobnicate'\n", "frobnicate")
