@@ -111,10 +111,16 @@ void wf_on_progress(void *user, const char *what, double fraction)
     if (user) wf_progress_update(user, what, fraction);
 }
 
+uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m)
+{
+    return !o->engine.context && wf_opts_has(o, "ctx-size") ? weft_model_info(m)->context : o->engine.context;
+}
+
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out)
 {
     wf_progress bar = {0};
+    if (!p.context) p.context = wf_context_of(o, m);
     p.debug = &o->debug;
     if (!p.on_progress) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar;
     weft_status s = weft_engine_open(m, &p, out);

@@ -155,7 +155,7 @@ static const wf_opt rows[] = {
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {0, "peer", "FILE", "results of another program to compare single ops with, measured within the last hour: lines op,dtype,shape,peer,rate,unit", WF_OPT_TEXT, AT(peer)},
-    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens (default: the model's context)", WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens; 0: the model's context (default)", WF_OPT_U32, AT(engine.context), 0, 1 << 24},
 };
 static const WF_GROUP(group, "Figures", rows);
 static const wf_opt_group *const groups[] = {

@@ -13,6 +13,7 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     struct weft_explain_params p = o->explain;
     if (!ep.max_batched_tokens) ep.max_batched_tokens = p.tokens;
     if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
+    ep.context = wf_context_of(o, m);
     if (!ep.context) ep.context = p.context;
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;

@@ -119,7 +119,7 @@ class Wrong(cli.TestCase):
         for option in ("--temp", "--top-p", "--min-p", "--repeat-penalty"):
             for value in ("", "x", "1x", "nan", "inf", "-1", "1e999"):
                 self.fails(USAGE, option, "run", option, value)
-        for option, value in (("-c", "0"), ("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
+        for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
             self.fails(USAGE, "--", "run", option, value)
         for value in ("", "x", "0", "1X", "1KK", "-1", "99999999999T"):
@@ -233,8 +233,26 @@ class OtherPrograms(cli.TestCase):
 
     def test_as_people_type_it(self):
         self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "99")
+        for args in (["run", "--no-warmup", "--simple-io", "-p", "One day", "-n", 1, *cli.CPU], ["info", "--disable-log-stats", "--async-scheduling"]):
+            self.ok(*args)
         draw = ["run", *cli.CPU, "-p", "One day", "-n", "8"]
         self.assertEqual(self.ok(*draw, "--temperature", 1, "-s", 3, "--max-model-len", 64).out, self.ok(*draw, "--temp", 1, "--seed", 3, "-c", 64).out)
+
+
+    def test_context_of_the_model(self):
+        """-c 0, as llama.cpp has it, is all of the model's own context; without -c it is at most 4096."""
+        with open(DEMO, "rb") as f, tempfile.NamedTemporaryFile(suffix=".gguf") as long:
+            key = b"llama.context_length\x04\0\0\0"
+            demo = f.read()
+            at = demo.index(key) + len(key)
+            long.write(demo[:at] + (8192).to_bytes(4, "little") + demo[at + 4:])
+            long.flush()
+            run = ["run", "-m", long.name, "-p", "One day", "-n", 1, *cli.CPU]
+            self.assertIn("the context is 4096 tokens", self.ok(*run).err)
+            self.assertNotIn("the context is", self.ok(*run, "-c", 0).err)
+            self.assertIn("less than one chunk of 8192", self.fails(USAGE, "", "perplexity", "-m", long.name, "-p", "One day", "-c", 0, *cli.CPU).err)
+            self.assertRegex(self.ok("info", long.name, "-c", 0).text, r"memory need .* with a context of 8192 tokens \(one sequence\)\n")
+        self.fails(USAGE, "need a model", "info", "-c", 0)
 
 
 class Files(cli.TestCase):
