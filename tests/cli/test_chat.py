@@ -22,8 +22,9 @@ PATIENCE = 120  # seconds; a slow machine may take them, a right program ends it
 class Terminal:
     """weft on a pseudo-terminal. stdout and stderr can go elsewhere."""
 
-    def __init__(self, *args, stdout=None, stderr=None, env=None, shell=()):
+    def __init__(self, *args, stdout=None, stderr=None, env=None, shell=(), columns=80):
         self.fd, child = pty.openpty()
+        termios.tcsetwinsize(child, (24, columns))
         self.seen = b""
         env = {**os.environ, "TERM": "vt100", "LC_ALL": "C.UTF-8", "WEFT_HISTORY": "", **(env or {})}
         self.p = subprocess.Popen([*shell, cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
@@ -585,6 +586,17 @@ class Commands(cli.TestCase):
 
 
 class Run(cli.TestCase):
+    def test_progress_in_narrow_terminals(self):
+        """The line is never longer than the terminal is wide: its parts go one by one."""
+        with large_model() as f:
+            for columns, line in ((120, rb"prompt \[[#.]{30}\] +\d+ %(, .*)?"), (30, rb"prompt( \[[#.]{5,14}\])? +\d+ %(, .*)?"), (10, rb"pro +\d+ %")):
+                with Terminal("run", *cli.GREEDY, "-m", f.name, "--force", "gemm=ref", "-t", 1, "-n", 4, "-p", "Tell me more of it. " * 50, columns=columns) as t:
+                    drawn = re.search(r"\x1b\[K(pro[^\r]+)\r", t.until(rb"\x1b\[Kpro[^\r]+\r")).group(1)
+                    self.assertRegex(drawn.encode(), rb"^" + line + rb"$")
+                    self.assertLess(len(drawn), columns)
+                    t.type("\x03")
+                    self.assertEqual(t.end(), INTERRUPTED)
+
     def test_interrupt(self):
         begin = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 4).out
         with Terminal("run", *cli.GREEDY, "-p", "One day", "--ignore-eos", "-c", 20000) as t:

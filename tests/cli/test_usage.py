@@ -124,6 +124,7 @@ class Wrong(cli.TestCase):
             self.fails(USAGE, "--", "run", option, value)
         for value in ("", "x", "0", "1X", "1KK", "-1", "99999999999T"):
             self.fails(USAGE, "--max-alloc", "run", "--max-alloc", value)
+        self.fails(RUNTIME, " is 1.00 KiB (max_alloc): ", "run", "-p", "x", "--max-alloc", "1K", *cli.CPU)
         for value in ("", ",", "1,", "1,,2", "-1", "1;2", "4294967296"):
             self.fails(USAGE, "--n-prompt", "bench", "-p", value)
 
@@ -233,6 +234,7 @@ class OtherPrograms(cli.TestCase):
 
     def test_as_people_type_it(self):
         self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "99")
+        self.fails(USAGE, "-b: `weft run` chooses the tokens of its steps by itself", "run", "-b", 512)
         for args in (["run", "--no-warmup", "--simple-io", "-p", "One day", "-n", 1, *cli.CPU], ["info", "--disable-log-stats", "--async-scheduling"]):
             self.ok(*args)
         draw = ["run", *cli.CPU, "-p", "One day", "-n", "8"]
