@@ -80,9 +80,10 @@ static void print_identity(const struct weft_model_info *i)
     wf_human(i->n_params, false, params, sizeof params);
     wf_human(i->file_bytes, true, file, sizeof file);
     wf_show(path, sizeof path, i->path ? i->path : "built in");
-    if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
+    if (i->shape_type) printf("%-16s %s (no file)\n", "shape", i->name);
+    else if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
     else printf("%-16s %s (safetensors, %s)\n", "folder", path, file);
-    print_text("name", i->name);
+    if (!i->shape_type) print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
 }
@@ -270,7 +271,7 @@ static void print_meta(const struct weft_model *m, size_t n)
 static int print_model(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    int rc = wf_open_model(o, true, &m);
+    int rc = wf_open_model_or_shape(o, true, &m);
     if (rc) return rc;
     const struct weft_model_info *i = weft_model_info(m);
     print_identity(i);

@@ -69,6 +69,16 @@ def weft(*args, stdin=b"", env=None, timeout=240, program=WEFT, **more):
     return Result(p)
 
 
+def weft_unread(*args, **more):
+    """The same with a standard output whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return weft(*args, stdout=writer, **more)
+    finally:
+        os.close(writer)
+
+
 class TestCase(unittest.TestCase):
     maxDiff = None
 

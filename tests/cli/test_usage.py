@@ -66,6 +66,11 @@ class Help(cli.TestCase):
         self.assertRegex(text, r"(?m)^  tiers +base")
 
 
+    def test_info_of_a_shape(self):
+        text = self.ok("info", "--shape", "llama3-8b").text
+        self.assertTrue(text.startswith("shape            llama3-8b (no file)\n"), text)
+        self.assertNotIn("safetensors", text)
+
     def test_a_named_device_loads_no_driver_of_others(self):
         """The loader of OpenCL opens every driver that there is, which takes longer than a short run on the CPU."""
         with tempfile.TemporaryDirectory() as vendors:
@@ -111,6 +116,9 @@ class Wrong(cli.TestCase):
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
         self.usage("need a model", "info", "--kv-memory", "1G")
+        for name in ("info", "plan", "bench", "bench ablation", "bench paper sarathi-fig9"):
+            self.usage("--shape and -m conflict", *name.split(), "-m", DEMO, "--shape", "llama3-8b")
+        self.usage("add --shape NAME", "plan", "--type", "Q8_0")
 
     def test_numbers(self):
         for option in ("-n", "-c", "-t", "--top-k", "--seed", "--page-tokens", "--watchdog", "--shuffle-pages"):
@@ -341,6 +349,15 @@ class Files(cli.TestCase):
         self.fails(DEVICE, "no-such-device", "run", "-p", "x", "--device", "no-such-device")
         self.fails(DEVICE, "opencl:99.0", "run", "-p", "x", "--device", "opencl:99.0")
         self.fails(DEVICE, "no-such-device", "selftest", "--device", "no-such-device")
+
+    def test_reader_that_left(self):
+        """It is no failure; test_plan.py has the commands that need a profile."""
+        for args in (["run", "-p", "One day", "-n", 5, *cli.CPU], ["tokenize", "x"], ["info"], ["info", DEMO, "-v"], ["kernels", *cli.CPU], ["config"], ["version"],
+                     ["--help"], ["plan", *cli.CPU], ["plan", "--cost", "--on", "h200", "--shape", "llama3-8b"], ["bench", "paper", "--list"]):
+            with self.subTest(args):
+                r = cli.weft_unread(*args)
+                self.assertEqual(r.code, 0, r.err)
+                self.assertNotIn("error", r.err)
 
     def test_full_disk(self):
         for args in (["run", "-p", "One day", "-n", 5, *cli.CPU], ["tokenize", "x"], ["info"], ["kernels", *cli.CPU], ["config"], ["version"], ["--help"], ["plan", *cli.CPU]):
