@@ -1,10 +1,12 @@
-"""Chat on a pseudo-terminal: line editing, Ctrl-C, Ctrl-D, the plain loop of models without a template."""
+"""Chat on a pseudo-terminal: line editing, Ctrl-C, Ctrl-D, Ctrl-Z, the plain loop of models without a template."""
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -24,7 +26,7 @@ class Terminal:
 
     def __init__(self, *args, stdout=None, stderr=None, env=None, shell=(), columns=80):
         self.fd, child = pty.openpty()
-        termios.tcsetwinsize(child, (24, columns))
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         self.seen = b""
         env = {**os.environ, "TERM": "vt100", "LC_ALL": "C.UTF-8", "WEFT_HISTORY": "", **(env or {})}
         self.p = subprocess.Popen([*shell, cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
@@ -34,8 +36,6 @@ class Terminal:
 
     @staticmethod
     def take_terminal():
-        import fcntl
-        import termios
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes a signal
 
     def until(self, pattern, what=None):
