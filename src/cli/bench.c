@@ -119,7 +119,7 @@ static int cmd_bench(const wf_opts *given)
     for (size_t i = 0; i < o.n_gen.n; i++) any |= o.n_gen.v[i];
     if (o.peer && !o.results) return wf_usage(o.command, "--peer needs --results, which stores the ratio");
     if (!any) return wf_usage(o.command, "-p 0 and -n 0 leave nothing to measure");
-    int rc = wf_open_model_or_shape(&o, &m);
+    int rc = wf_open_model_or_shape(&o, false, &m);
     if (!rc) rc = bench(&o, m);
     weft_model_close(m);
     return rc;

@@ -82,7 +82,7 @@ static int cmd_bench_ablation(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     struct weft_engine *e = NULL;
-    int rc = wf_open_model_or_shape(o, &m);
+    int rc = wf_open_model_or_shape(o, false, &m);
     if (!rc) rc = wf_open_profiled(o, m, &e);
     ablation a = {.o = o, .device = e ? weft_engine_device(e) : NULL};
     if (!rc) rc = run(&a, e);

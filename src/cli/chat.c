@@ -1,6 +1,7 @@
 /* chat: a conversation, whose template is applied again for each turn. See chat.h. */
 #include "cli/chat.h"
 
+#include "base/options.h"
 #include "cli/generate.h"
 #include "cli/line.h"
 
@@ -12,7 +13,9 @@
 
 weft_status wf_chat_check(const struct weft_model *m, const char *chat_template)
 {
-    return wf_fail_param(weft_chat_check(m, chat_template), "--chat");
+    weft_status s = weft_chat_check(m, chat_template);
+    if (!s || s == WEFT_ERR_NOMEM) return s;
+    return wf_fail(WEFT_ERR_ARG, "%s%s", wf_last_error(), weft_model_info(m)->chat_template ? "; --chat-template FILE sets another one" : "");
 }
 
 /* ---- messages ---------------------------------------------------------------------------------
@@ -192,12 +195,19 @@ static int retry(wf_chat *c, wf_generation *a)
     return rc;
 }
 
+static void say_plain(const wf_chat *c)
+{
+    if (!weft_model_info(c->m)->chat_template)
+        wf_note(&c->o, "the model has no chat template, so each line is continued as plain text; set one with --chat-template FILE");
+    else if (weft_chat_check(c->m, NULL))
+        wf_note(&c->o, "the chat template cannot be used (%s), so each line is continued as plain text; set another one with --chat-template FILE",
+                wf_last_error());
+}
+
 static void greet(const wf_chat *c)
 {
     if (!isatty(STDIN_FILENO)) return;
-    if (c->plain)
-        wf_note(&c->o, "the model has no chat template, so each line is continued as plain text; "
-                       "set one with --chat-template FILE");
+    if (c->plain) say_plain(c);
     wf_note(&c->o, "Ctrl-C stops generation, /help lists commands, Ctrl-D exits");
 }
 
@@ -208,30 +218,37 @@ static bool fatal(int rc)
 }
 
 /* A line that is too long has been reported and does not end the chat. */
-static int leave_out(const wf_chat *c)
+static void leave_out(const wf_chat *c)
 {
     wf_note(&c->o, "the line is ignored%s", c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
-    return 0;
+}
+
+/* Who types has seen which messages failed. Who pipes them goes by the exit code, which is that of the first. */
+static int exit_of(int failed, int last)
+{
+    return isatty(STDIN_FILENO) && !fatal(last) ? WF_EXIT_OK : failed;
 }
 
 static int loop(wf_chat *c, wf_line *in)
 {
-    int rc = 0;
+    int rc = 0, failed = 0;
     for (const char *line; !fatal(rc) && (line = wf_line_read(in));) {
         bool command = *line == '/' && line[1] != '/';
         enum wf_chat_next next = command ? wf_chat_command(c, line) : WF_CHAT_GO_ON;
         if (next == WF_CHAT_END) break;
         if (!*line || (command && next == WF_CHAT_GO_ON)) continue;
+        wf_chat_command_hint(c, line);
         /* Until now the line editor read Ctrl-C as a character. */
         wf_generate_catch_interrupts();
         wf_generation a = {0};
         rc = next == WF_CHAT_RETRY ? retry(c, &a) : turn(c, line + (*line == '/'), &a);
-        if (a.end.status == WEFT_ERR_FULL) rc = leave_out(c);
+        if (a.end.status == WEFT_ERR_FULL) leave_out(c);
+        if (!failed) failed = rc;
         if (!rc && stopped_before(&a)) wf_note(&c->o, next == WF_CHAT_RETRY ? "the old answer stays" : "the message is left out of the conversation");
         free(a.text);
         if (a.closed) break;
     }
-    return rc;
+    return exit_of(failed ? failed : wf_line_lost(in) ? WF_EXIT_RUNTIME : WF_EXIT_OK, rc);
 }
 
 static weft_status start(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template)

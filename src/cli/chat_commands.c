@@ -162,9 +162,13 @@ static void print_system(const wf_chat *c)
 
 static enum wf_chat_next do_system(wf_chat *c, const char *text)
 {
+    bool none = !strcmp(text, "none");
     if (!*text) return print_system(c), WF_CHAT_GO_ON;
-    weft_status s = wf_chat_set_system(c, strcmp(text, "none") ? text : NULL);
+    weft_status s = wf_chat_set_system(c, none ? NULL : text);
     if (s) wf_say_error(s);
+    else if (c->plain && !none)
+        wf_note(&c->o, "the model does not see the system message, which is only kept for /save: without a chat template each line is continued as plain text; "
+                       "`weft run` takes one with --chat-template FILE");
     return WF_CHAT_GO_ON;
 }
 
@@ -306,6 +310,18 @@ static void unknown(const wf_chat *c, const char *name)
     wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name, *nearest ? nearest : ";");
 }
 
+static const struct row *find_row(const char *name, size_t len)
+{
+    for (size_t i = 0; i < WF_LEN(rows); i++)
+        if (wf_choice_has(rows[i].names, name, len)) return &rows[i];
+    return NULL;
+}
+
+void wf_chat_command_hint(const wf_chat *c, const char *line)
+{
+    if (find_row(line, strlen(line))) wf_note(&c->o, "'%s' is a message; the command is /%s", line, line);
+}
+
 enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
 {
     char name[64];
@@ -314,11 +330,10 @@ enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
     char *trimmed = wf_strdup(text);
     if (!trimmed) return wf_say_error(WEFT_ERR_NOMEM), WF_CHAT_GO_ON;
     for (size_t n = strlen(trimmed); n && strchr(" \t\n", trimmed[n - 1]);) trimmed[--n] = 0;
-    size_t i = 0;
-    while (i < WF_LEN(rows) && !wf_choice_has(rows[i].names, line, len)) i++;
+    const struct row *row = find_row(line, len);
     enum wf_chat_next next = WF_CHAT_GO_ON;
     wf_copy(name, WF_MIN(len + 1, sizeof name), line);
-    if (i < WF_LEN(rows)) next = rows[i].run(c, trimmed);
+    if (row) next = row->run(c, trimmed);
     else unknown(c, name);
     free(trimmed);
     return next;

@@ -291,12 +291,16 @@ extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
 /* Prints this thread's last error; returns its exit code. */
 int wf_say_error(weft_status s);
+/* The same of a function that prints to standard output, where what cannot be printed is for wf_end_output: it may be no failure. */
+int wf_say_print_error(weft_status s);
 /* Prints "weft: ..." to stderr, unless -q is set. */
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Failures that concern the model file give WF_EXIT_MODEL. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* For commands with wf_group_model and wf_group_shape, of which one may be given. */
-int wf_open_model_or_shape(const wf_opts *o, struct weft_model **out);
+int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out);
+/* The context of -c, the model's own for -c 0; 0: not given. */
+uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m);
 /* Shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out);

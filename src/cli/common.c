@@ -72,6 +72,11 @@ int wf_say_error(weft_status s)
     return exit_code(s);
 }
 
+int wf_say_print_error(weft_status s)
+{
+    return s == WEFT_ERR_IO && ferror(stdout) ? WF_EXIT_OK : wf_say_error(s);
+}
+
 void wf_note(const wf_opts *o, const char *fmt, ...)
 {
     if (o->quiet) return;
@@ -111,10 +116,16 @@ void wf_on_progress(void *user, const char *what, double fraction)
     if (user) wf_progress_update(user, what, fraction);
 }
 
+uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m)
+{
+    return !o->engine.context && wf_opts_has(o, "ctx-size") ? weft_model_info(m)->context : o->engine.context;
+}
+
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out)
 {
     wf_progress bar = {0};
+    if (!p.context) p.context = wf_context_of(o, m);
     p.debug = &o->debug;
     if (!p.on_progress) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar;
     weft_status s = weft_engine_open(m, &p, out);
@@ -125,11 +136,11 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
     return 0;
 }
 
-int wf_open_model_or_shape(const wf_opts *o, struct weft_model **out)
+int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
     if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
     if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
-    return wf_open_model(o, false, out);
+    return wf_open_model(o, vocab_only, out);
 }
 
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)

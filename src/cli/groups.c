@@ -13,8 +13,8 @@ WF_GROUP(wf_group_model, "Model", model);
 #define THREADS {'t', "threads", "THREADS", "CPU threads (default: all cores)", WF_OPT_U32, AT(engine.threads), 1, 4096}
 
 static const wf_opt context[] = {
-    {'c', "ctx-size", "CONTEXT", "context length in tokens (default: the model's, at most 4096)",
-     WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+    {'c', "ctx-size", "CONTEXT", "context length in tokens; 0: the model's own (default: the same, at most 4096)",
+     WF_OPT_U32, AT(engine.context), 0, 1 << 24},
     THREADS,
 };
 WF_GROUP(wf_group_context, "Context and threads", context);

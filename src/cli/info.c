@@ -80,9 +80,10 @@ static void print_identity(const struct weft_model_info *i)
     wf_human(i->n_params, false, params, sizeof params);
     wf_human(i->file_bytes, true, file, sizeof file);
     wf_show(path, sizeof path, i->path ? i->path : "built in");
-    if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
+    if (i->shape_type) printf("%-16s %s (no file)\n", "shape", i->name);
+    else if (i->gguf_version) printf("%-16s %s (GGUF version %u, %s)\n", "file", path, i->gguf_version, file);
     else printf("%-16s %s (safetensors, %s)\n", "folder", path, file);
-    print_text("name", i->name);
+    if (!i->shape_type) print_text("name", i->name);
     print_text("architecture", i->arch);
     printf("parameters       %s (%llu)\n", params, (unsigned long long)i->n_params);
 }
@@ -148,7 +149,7 @@ static void print_memory(const wf_opts *o, const struct weft_model *m)
     uint32_t own = weft_model_info(m)->context;
     uint32_t contexts[] = {WF_MIN(own, 4096u), own};
     size_t n = own > 4096 ? 2 : 1;
-    if (o->engine.context) contexts[0] = o->engine.context, n = 1;
+    if (wf_context_of(o, m)) contexts[0] = wf_context_of(o, m), n = 1;
     for (size_t k = 0; k < n; k++) {
         char size[32];
         wf_human(weft_model_memory(m, contexts[k], 1), true, size, sizeof size);
@@ -190,6 +191,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     struct weft_engine_params p = o->engine;
     char weights[32], acts[32], token[32];
     wf_batching_defaults(&p);
+    p.context = wf_context_of(o, m);
     if (weft_model_budget(m, &p, &b)) {
         printf("memory budget    %s\n", wf_last_error());
         return;
@@ -220,6 +222,7 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
     struct weft_engine_params p = o->engine;
     char memory[32], weights[32], workspace[32], kv[32], unit[64];
     wf_batching_defaults(&p);
+    p.context = wf_context_of(o, m);
     weft_status s = weft_memory(m, &p, &u);
     if (s) return wf_say_error(s);
     wf_human(u.memory, true, memory, sizeof memory);
@@ -268,7 +271,7 @@ static void print_meta(const struct weft_model *m, size_t n)
 static int print_model(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    int rc = wf_open_model(o, true, &m);
+    int rc = wf_open_model_or_shape(o, true, &m);
     if (rc) return rc;
     const struct weft_model_info *i = weft_model_info(m);
     print_identity(i);
@@ -289,15 +292,15 @@ static int cmd_info(const wf_opts *o)
 {
     const struct weft_engine_params *e = &o->engine;
     bool model = o->model || o->shape;
-    if (!model && (o->memory_use || e->context || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens))
+    if (!model && (o->memory_use || wf_opts_has(o, "ctx-size") || e->n_seqs || e->kv_memory || e->max_batched_tokens || e->policy || e->page_tokens))
         return wf_usage(o->command, "the options of the memory estimate need a model: add -m FILE");
     return model ? print_model(o) : print_devices();
 }
 
 static const wf_opt rows[] = {
     {'m', "model", "FILE|FOLDER", "describe this GGUF file or folder, what it needs, and which devices it fits", WF_OPT_TEXT, AT(model)},
-    {'c', "ctx-size", "CONTEXT", "context length for the memory estimate", WF_OPT_U32,
-     AT(engine.context), 1, 16777216},
+    {'c', "ctx-size", "CONTEXT", "context length for the memory estimate; 0: the model's own", WF_OPT_U32,
+     AT(engine.context), 0, 16777216},
     {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default 64)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: 8 full contexts)", WF_OPT_SIZE,

@@ -10,6 +10,7 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ struct wf_line {
     History *history;
     int history_fd;  /* -1: not kept */
     bool continued;  /* the line before ended with a backslash */
+    bool lost;       /* a line was too long */
     bool dropped;    /* by Ctrl-C, with the lines before it */
     char pasted[64]; /* how a line begins that began with pasted text */
     char *text;
@@ -104,23 +106,31 @@ static void bracketed_paste(const wf_line *l, const char *on_or_off)
     if (brackets_pastes()) fprintf(l->screen, "\x1b[?2004%s", on_or_off);
 }
 
-/* ---- the end by a signal ----------------------------------------------------------------------
+/* ---- end and stop by a signal -----------------------------------------------------------------
  */
 
-/* A terminal that is closed, or somebody else, ends the program while a line is edited: the terminal is left as it was found. */
+/* Ctrl-Z, a terminal that is closed, or somebody else stops or ends the program while a line is edited: the terminal is left as it was found. */
 static struct {
-    struct termios mode;
+    struct termios mode, editing; /* as it was found, and as it is while a line is edited */
     bool brackets;
     int screen;
     volatile sig_atomic_t held, came; /* held: not before the history is written; came: a signal meanwhile */
+    pthread_t editor;                 /* the thread that edits */
+    volatile sig_atomic_t resumed;    /* after a stop: the line is to be drawn anew */
 } ends;
+
+static void restore_terminal(void)
+{
+    static const char off[] = "\x1b[?2004l\r\n";
+    size_t skip = ends.brackets ? 0 : sizeof off - 3;
+    ssize_t ignored = write(ends.screen, off + skip, sizeof off - 1 - skip);
+    (void)ignored;
+    tcsetattr(STDIN_FILENO, TCSANOW, &ends.mode);
+}
 
 static void end_now(int sig)
 {
-    static const char off[] = "\x1b[?2004l\r\n";
-    ssize_t ignored = ends.brackets ? write(ends.screen, off, sizeof off - 1) : 0;
-    (void)ignored;
-    tcsetattr(STDIN_FILENO, TCSANOW, &ends.mode);
+    restore_terminal();
     signal(sig, SIG_DFL);
     raise(sig);
 }
@@ -137,9 +147,64 @@ static void hold_end(bool hold)
     if (!hold && ends.came) end_now(ends.came);
 }
 
+/* The program is in the foreground again, or was never stopped. In the background this stops it once more. */
+static void resume(void)
+{
+    tcsetattr(STDIN_FILENO, TCSANOW, &ends.editing);
+    ends.resumed = 1;
+}
+
+static void catch_stop(void (*handler)(int sig));
+static void on_stop(int sig);
+
+/* As a shell wants it: by the signal itself, with the terminal as it was found. */
+static void stop_now(int sig)
+{
+    sigset_t this;
+    restore_terminal();
+    signal(sig, SIG_DFL);
+    raise(sig);
+    sigemptyset(&this);
+    sigaddset(&this, sig);
+    pthread_sigmask(SIG_UNBLOCK, &this, NULL); /* here it stops */
+    catch_stop(on_stop);
+    resume();
+}
+
+/* SIGTSTP or SIGCONT, which the engine's threads may get, too. */
+static void on_stop(int sig)
+{
+    int saved = errno;
+    if (!pthread_equal(pthread_self(), ends.editor)) pthread_kill(ends.editor, sig);
+    else if (sig == SIGTSTP) stop_now(sig);
+    else resume();
+    errno = saved;
+}
+
+/* While a line is edited; unless somebody has set that the program is not to be stopped. */
+static void catch_stop(void (*handler)(int sig))
+{
+    struct sigaction was, sa = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGTSTP, NULL, &was);
+    if (was.sa_handler == SIG_IGN) return;
+    sigaction(SIGTSTP, &sa, NULL);
+    sigaction(SIGCONT, &sa, NULL);
+}
+
+/* Ctrl-Z at the prompt stops all that the terminal would stop. */
+static unsigned char stop_here(EditLine *el, int ch)
+{
+    (void)el;
+    (void)ch;
+    kill(0, SIGTSTP);
+    return CC_NORM;
+}
+
 static void catch_end(const wf_line *l)
 {
     ends.screen = fileno(l->screen);
+    ends.editor = pthread_self();
     tcgetattr(STDIN_FILENO, &ends.mode);
     ends.brackets = brackets_pastes();
     wf_catch_end(on_end);
@@ -229,6 +294,54 @@ static void remember(wf_line *l, const char *line)
     fclose(f);
 }
 
+/* ---- keys -------------------------------------------------------------------------------------
+ */
+
+/* Until there is a key. After a stop the prompt and the line are drawn anew, by this thread, between two keys. */
+static void wait_for_key(EditLine *el)
+{
+    struct pollfd in = {.fd = STDIN_FILENO, .events = POLLIN};
+    sigset_t stops, usual;
+    wf_line *l;
+    el_get(el, EL_CLIENTDATA, &l);
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTSTP);
+    sigaddset(&stops, SIGCONT);
+    pthread_sigmask(SIG_BLOCK, &stops, &usual); /* but while it waits */
+    do {
+        if (ends.resumed) bracketed_paste(l, "h"), el_set(el, EL_REFRESH);
+        ends.resumed = 0;
+    } while (ppoll(&in, 1, NULL, &usual) < 0 && errno == EINTR);
+    pthread_sigmask(SIG_SETMASK, &usual, NULL);
+}
+
+/* The character of n bytes of UTF-8, as mbrtowc has it; of bytes that are none only the last, which may begin another one, is kept. */
+static size_t decode(wchar_t *c, char *bytes, size_t *n)
+{
+    mbstate_t state = {0};
+    size_t len = mbrtowc(c, bytes, *n, &state);
+    if (len != (size_t)-1) return len;
+    bytes[0] = bytes[*n - 1];
+    *n = *n > 1;
+    return *n ? decode(c, bytes, n) : (size_t)-2;
+}
+
+/* libedit's own function takes a signal for the end of input. */
+static int read_key(EditLine *el, wchar_t *c)
+{
+    char bytes[MB_LEN_MAX];
+    size_t n = 0, len = (size_t)-2;
+    wait_for_key(el);
+    while (len == (size_t)-2) {
+        ssize_t got = read(STDIN_FILENO, bytes + n, 1);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return (int)got;
+        n++;
+        len = decode(c, bytes, &n);
+    }
+    return 1;
+}
+
 static weft_status open_editor(wf_line *l)
 {
     HistEvent ev;
@@ -247,10 +360,13 @@ static weft_status open_editor(wf_line *l)
     el_set(l->el, EL_HIST, history, l->history);
     el_set(l->el, EL_PROMPT, prompt);
     el_set(l->el, EL_EDITOR, "emacs");
-    /* Ctrl-C is a character while a line is edited, and a signal otherwise. */
+    el_set(l->el, EL_GETCFN, read_key);
+    /* Ctrl-C and Ctrl-Z are characters while a line is edited, and signals otherwise. */
     el_set(l->el, EL_SETTY, "-d", "-isig", NULL);
     el_set(l->el, EL_ADDFN, "weft-drop-line", "drop the line", drop_line);
     el_set(l->el, EL_BIND, "^C", "weft-drop-line", NULL);
+    el_set(l->el, EL_ADDFN, "weft-stop", "stop the program", stop_here);
+    el_set(l->el, EL_BIND, "^Z", "weft-stop", NULL);
     el_set(l->el, EL_ADDFN, "weft-paste", "insert pasted text", paste);
     el_set(l->el, EL_BIND, "\\e[200~", "weft-paste", NULL);
     el_source(l->el, NULL); /* the user's ~/.editrc */
@@ -288,8 +404,12 @@ static const char *edit(wf_line *l)
     /* el_gets prints the prompt before it sets the terminal mode. Keys typed in between would be read in the wrong mode, and a
      * Ctrl-D or Ctrl-C lost. */
     el_set(l->el, EL_PREP_TERM, 1);
+    tcgetattr(STDIN_FILENO, &ends.editing);
+    ends.resumed = 0;
     bracketed_paste(l, "h");
+    catch_stop(on_stop);
     const char *line = el_gets(l->el, &n);
+    catch_stop(SIG_DFL);
     bracketed_paste(l, "l");
     return n > 0 ? line : NULL;
 }
@@ -339,6 +459,7 @@ static const char *read_plain(wf_line *l)
         bool fits = has_room(l, 0);
         while ((c = getc_unlocked(stdin)) != EOF && c != '\n')
             if (fits && (fits = has_room(l, n))) l->text[n++] = (char)c;
+        l->lost |= !fits;
         if (!fits)
             wf_log(WEFT_LOG_ERROR, "ignored a line of more than %zu bytes", n);
         else if (n || c != EOF)
@@ -350,6 +471,11 @@ static const char *read_plain(wf_line *l)
 const char *wf_line_read(wf_line *l)
 {
     return l->el ? read_edited(l) : read_plain(l);
+}
+
+bool wf_line_lost(const wf_line *l)
+{
+    return l->lost;
 }
 
 void wf_line_close(wf_line *l)

@@ -130,10 +130,11 @@ static int run_command(const wf_command *c, int argc, char **argv)
 static int unknown(const char *word)
 {
     char shown[256], nearest[160] = "";
-    const char *names[WF_LEN(wf_commands)], *answer = NULL;
+    const char *names[WF_LEN(wf_commands) + 1], *answer = NULL;
     const wf_foreign *f = wf_foreign_find(*word != '-', word, strlen(word));
     size_t n = 0;
     while (wf_commands[n]) names[n] = wf_commands[n]->name, n++;
+    names[n++] = "help";
     wf_show(shown, sizeof shown, word);
     if (f && f->answer) answer = f->answer;
     else if (*word == '-') answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
@@ -150,8 +151,8 @@ static int dispatch(int argc, char **argv)
     const wf_command *c = find_command(argc - help, argv + help, &words);
     if (c && help) return wf_opts_help(c), 0;
     if (c) return run_command(c, argc - 1 - words, argv + 1 + words);
-    if (help && argc > 2) word = argv[2];
-    else if (help || !strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
+    if (help && argc > 2) word = argv[2], help = !strcmp(word, "help");
+    if (help || !strcmp(word, "--help") || !strcmp(word, "-h")) return print_help(stdout), 0;
     if (!strcmp(word, "--list-devices")) return wf_print_devices();
     if (!strcmp(word, "--version")) return print_version(NULL);
     if (!strcmp(word, "--tables")) return wf_print_tables(); /* for the build, so --help does not name it */

@@ -134,6 +134,7 @@ bool wf_choice_has(const char *choices, const char *word, size_t len)
 void wf_opt_allowed(const wf_opt *opt, char *buf, size_t cap)
 {
     if (opt->kind == WF_OPT_CHOICE) snprintf(buf, cap, "one of %s", opt->arg);
+    else if (opt->kind == WF_OPT_SEED) snprintf(buf, cap, "an integer from -1 to %llu", (unsigned long long)UINT64_MAX);
     else if (opt->kind == WF_OPT_U64 && opt->max == 0x1p64) snprintf(buf, cap, "an integer from %.0f to %llu", opt->min, (unsigned long long)UINT64_MAX);
     else if (opt->kind == WF_OPT_REAL) snprintf(buf, cap, "a number from %g to %g", opt->min, opt->max);
     else snprintf(buf, cap, "an integer from %.0f to %.0f", opt->min, opt->max);
@@ -348,7 +349,9 @@ static int unknown_setting(const wf_command *c, const struct typed *t)
     char owners[128], nearest[160];
     const char *names[64], *name = t->name + strspn(t->name, "-"), *ours = t->foreign ? t->foreign->ours : name;
     if (t->foreign && t->foreign->answer) return wf_usage(c, "%s: %s", name, t->foreign->answer);
-    if (who_has(ours, owners, sizeof owners)) return wf_usage(c, "%s: a chat keeps it; --%s is an option of %s", name, ours, owners);
+    if (t->foreign && t->foreign->already) return wf_usage(c, "%s: weft always does it", name);
+    if (wf_opts_find(&wf_cmd_run, ours)) return wf_usage(c, "%s: it holds for a whole chat; start one with `weft run --%s`", name, ours);
+    if (who_has(ours, owners, sizeof owners)) return wf_usage(c, "%s: it is an option of %s, not of chats", name, owners);
     wf_nearest(nearest, sizeof nearest, "", name, names, option_names(c, names, WF_LEN(names)));
     return wf_usage(c, "has no '%s'%s", name, *nearest ? nearest : "; alone it shows all that it has");
 }

@@ -109,8 +109,7 @@ static int check(const wf_opts *o, const wf_figure **f)
     *f = find_figure(o->paper.figure);
     if (!*f) return unknown(o);
     if (!(*f)->run) return wf_usage(o->command, "%s needs %s, and weft computes on one device", (*f)->id, (*f)->needs);
-    if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
-    if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    if ((o->prompt || o->file) && !(*f)->reads_text) return wf_usage(o->command, "%s makes its prompts itself: leave %s out", (*f)->id, o->prompt ? "-p" : "-f");
     weft_status s = o->write_to ? wf_folder_check(o->write_to) : WEFT_OK;
     return s ? wf_say_error(s) : 0;
 }
@@ -135,7 +134,7 @@ static int cmd_bench_paper(const wf_opts *o)
     wf_paper p = {.o = o};
     if (o->paper.list) return list(), 0;
     int rc = check(o, &p.figure);
-    if (!rc) rc = wf_open_model(o, false, &p.m);
+    if (!rc) rc = wf_open_model_or_shape(o, false, &p.m);
     if (!rc) rc = run(&p);
     weft_model_close(p.m);
     free(p.rows), free(p.notes);
@@ -155,7 +154,7 @@ static const wf_opt rows[] = {
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {0, "peer", "FILE", "results of another program to compare single ops with, measured within the last hour: lines op,dtype,shape,peer,rate,unit", WF_OPT_TEXT, AT(peer)},
-    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens (default: the model's context)", WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens; 0: the model's context (default)", WF_OPT_U32, AT(engine.context), 0, 1 << 24},
 };
 static const WF_GROUP(group, "Figures", rows);
 static const wf_opt_group *const groups[] = {

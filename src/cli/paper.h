@@ -26,6 +26,7 @@ typedef struct wf_figure {
     size_t n_ticks;
     const wf_paper_point *points; /* of the paper */
     size_t n_points;
+    bool reads_text; /* -p or -f */
     double limit; /* as in wf_chart */
     const char *limit_name;
     int (*run)(struct wf_paper *p); /* returns an exit code; NULL: one device cannot show it */

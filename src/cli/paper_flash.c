@@ -258,7 +258,7 @@ static const wf_paper_point points19[] = {{"apart", 320000, 320}, {"shared", 502
 static const wf_figure rows[] = {
     {.id = "flash-fig5", .title = "distribution of attention logits", .needs = "a model and a text (-f)", .takes = "as many tokens as the text", .of = "Llama2-7B",
      .says = "more than 99.99 % lie between -16.8 and 6.5 (Llama2-7B), 99 % between -0.25 and 17.6 (CodeLlama-7B), and -0.8 and 9.8 (Vicuna-7B).", .x = "attention logit",
-     .y = "share of logits in a unit, %", .log_y = true, POINTS(points5), .run = fig5},
+     .y = "share of logits in a unit, %", .log_y = true, POINTS(points5), .reads_text = true, .run = fig5},
     {.id = "flash-fig7", .title = "flat products of 8 rows by width and kernel", .needs = "a device", .takes = "a minute or two", .of = "an A100, one kernel with tiles of several widths",
      .says = "narrow products want many small tiles (N / B_N of 128 or 256), wide ones are bound by memory.", .x = "N, K = 4096", .y = "rate / of the best kernel",
      .log_x = true, .run = fig7},

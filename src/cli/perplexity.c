@@ -137,7 +137,8 @@ static int run_text(const wf_opts *o, const struct weft_model *m, const int32_t 
     struct weft_engine *e = NULL;
     struct weft_engine_params ep = o->engine;
     const struct weft_model_info *info = weft_model_info(m);
-    uint32_t context = ep.context ? ep.context : WF_MIN(512u, info->context);
+    uint32_t context = wf_context_of(o, m);
+    if (!context) context = WF_MIN(512u, info->context);
     uint32_t n_chunks = (uint32_t)WF_MIN(n / context, 1000000u);
     if (context < 4)
         return wf_usage(o->command, "-c %u is too small: a chunk needs 4 tokens", context);
@@ -278,7 +279,7 @@ static int cmd_perplexity(const wf_opts *o)
 }
 
 static const wf_opt rows[] = {
-    {'c', "ctx-size", "CONTEXT", "tokens of a chunk (default: the model's context, at most 512)", WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+    {'c', "ctx-size", "CONTEXT", "tokens of a chunk; 0: the model's context (default: the same, at most 512)", WF_OPT_U32, AT(engine.context), 0, 1 << 24},
     {0, "chunks", "N", "evaluate only the first N chunks", WF_OPT_U32, AT(chunks), 1, 1000000},
     {0, "tokens", "1,2,3", "token ids for --logits, used as they are: no BOS is added",
      WF_OPT_LIST, AT(tokens), 0, 2147483647.0},

@@ -13,6 +13,7 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     struct weft_explain_params p = o->explain;
     if (!ep.max_batched_tokens) ep.max_batched_tokens = p.tokens;
     if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
+    ep.context = wf_context_of(o, m);
     if (!ep.context) ep.context = p.context;
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;
@@ -20,7 +21,20 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     if (o->search.profile) rc = wf_search_plans(o, e);
     else s = weft_explain(e, &p, stdout);
     weft_engine_close(e);
-    return s ? wf_say_error(s) : rc;
+    return s ? wf_say_print_error(s) : rc;
+}
+
+/* The first three show something else than the others and each other. */
+static int check_views(const wf_opts *o)
+{
+    static const char *const views[] = {"cost", "search", "profile", "times", "plan"};
+    const char *view = NULL;
+    for (size_t i = 0; i < WF_LEN(views); i++) {
+        if (!wf_opts_has(o, views[i])) continue;
+        if (view) return wf_usage(o->command, "--%s and --%s are two views: use one of them", view, views[i]);
+        if (i < 3) view = views[i];
+    }
+    return 0;
 }
 
 /* Each option belongs to one of the views. */
@@ -29,10 +43,10 @@ static int check(const wf_opts *o)
     static const char *const of_cost[] = {"on", "devices", "measure", "n-devices", "input-len", "output-len", "plot"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
-    if (o->cost && o->explain.measure) return wf_usage(o->command, "--cost and --times are two views: use one of them");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
     if (o->costs.devices && !o->costs.on) return wf_usage(o->command, "--devices needs --on: the name of a device in the table");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
+    if ((o->search.keep || o->search.seconds) && !o->search.profile) return wf_usage(o->command, "--%s needs --search PROFILE", o->search.keep ? "best" : "seconds");
     if (o->cost && o->explain.decodes && !o->explain.tokens) return wf_usage(o->command, "--decodes needs --tokens");
     return 0;
 }
@@ -40,9 +54,10 @@ static int check(const wf_opts *o)
 static int plan(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    if (o->print_profile) return wf_print_profile(o->print_profile);
-    int rc = check(o);
-    if (!rc) rc = wf_open_model(o, false, &m);
+    int rc = check_views(o);
+    if (!rc) rc = check(o);
+    if (!rc && o->print_profile) return wf_print_profile(o->print_profile);
+    if (!rc) rc = wf_open_model_or_shape(o, false, &m);
     if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain(o, m);
     weft_model_close(m);
     return rc;

@@ -7,19 +7,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* One of each side is taken. */
+/* One of each side is taken. commands: of these only; NULL: of all. */
 static const struct {
-    const char *one, *other;
+    const char *one, *other, *commands;
 } rivals[] = {
-    {"quiet", "verbose"}, {"prompt", "file"}, {"prompt|file", "tokens"}, {"model", "shape"}, {"variant", "variants"}, {"base-url", "host|port"},
-    {"cost", "times"}, {"on", "device|measure"}, {"overlap", "file|max-size|repetitions|rotate"},
+    {"quiet", "verbose", NULL}, {"prompt", "file", NULL}, {"prompt|file", "tokens", NULL}, {"model", "shape", NULL}, {"variant", "variants", NULL},
+    {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"cost|search|profile", "times|plan", "plan"},
+    {"on", "device|measure", NULL}, {"overlap", "file|max-size|repetitions|rotate", NULL},
 };
 
 /* In these commands the options have no meaning without one of the needed ones. */
 static const struct {
     const char *commands, *names, *needed;
 } needs[] = {
-    {"bench|bench throughput|bench ablation|bench paper", "type|layers", "shape"},
+    {"bench|bench throughput|bench ablation|bench paper|plan", "type|layers", "shape"},
+    {"bench paper", "prompt|file", ""}, /* only what is typed: few figures take a text */
     {"bench|bench ops", "peer", "results"},
     {"bench throughput", "rate|plot", "arrivals"},
     {"bench throughput", "arrivals", "rate|dataset"},
@@ -29,7 +31,7 @@ static const struct {
     {"perplexity", "logits", "tokens"},
     {"plan", "devices", "on"},
     {"plan", "on|devices|measure|n-devices|input-len|output-len|plot", "cost"},
-    {"plan", "output", "search"},
+    {"plan", "output|best|seconds", "search"},
     {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
 };
 
@@ -56,8 +58,11 @@ static bool has_text(const wf_command *c, const wf_opts *o)
 bool wf_rule_conflicts(const wf_command *c, const wf_opts *o, const char *name)
 {
     if (has("prompt|file", name) && wf_opts_find(c, "prompt") && has_text(c, o)) return true;
-    for (size_t i = 0; i < WF_LEN(rivals); i++)
-        if ((has(rivals[i].one, name) && any_typed(o, rivals[i].other)) || (has(rivals[i].other, name) && any_typed(o, rivals[i].one))) return true;
+    for (size_t i = 0; i < WF_LEN(rivals); i++) {
+        bool here = !rivals[i].commands || has(rivals[i].commands, c->name);
+        if (here && has(rivals[i].one, name) && any_typed(o, rivals[i].other)) return true;
+        if (here && has(rivals[i].other, name) && any_typed(o, rivals[i].one)) return true;
+    }
     return false;
 }
 

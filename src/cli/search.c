@@ -24,7 +24,8 @@ int wf_search_plans(const wf_opts *o, struct weft_engine *e)
     wf_catch_interrupt();
     if (s == WEFT_OK) s = weft_search(e, &p, stdout, &stopped);
     wf_progress_end(&bar);
-    if (s) return wf_say_error(s);
+    int rc = s ? wf_say_print_error(s) : 0;
+    if (rc) return rc;
     if (p.plan) wf_note(o, "wrote %s", p.plan);
     return stopped ? wf_interrupted_exit() : 0;
 }
@@ -32,7 +33,7 @@ int wf_search_plans(const wf_opts *o, struct weft_engine *e)
 int wf_print_profile(const char *path)
 {
     weft_status s = weft_profile_print(path, stdout);
-    return s ? wf_say_error(s) : 0;
+    return s ? wf_say_print_error(s) : 0;
 }
 
 static const wf_opt rows[] = {

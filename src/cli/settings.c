@@ -121,6 +121,16 @@ static bool is_on(const char *value)
     return !*value || wf_choice_has("on|yes|true|1", value, strlen(value));
 }
 
+/* Another command may have an option of the name that takes a value; only its command line sets that. */
+static int bad_flag(const wf_opt *opt, const char *value, unsigned line)
+{
+    const wf_opt *other = NULL;
+    const char *of = "";
+    for (size_t i = 0; wf_commands[i] && !(other && other->arg); i++) other = wf_opts_find(wf_commands[i], opt->name), of = wf_commands[i]->name;
+    if (!other || !other->arg) return bad(opt->name, line, "%s: expected on or off, got '%s'", opt->name, value);
+    return bad(opt->name, line, "%s: expected on or off, got '%s'; --%s %s is an option of `weft %s` that is only set where it is typed", opt->name, value, opt->name, other->arg, of);
+}
+
 /* The last one of a name counts. */
 static int add(const char *name, const char *value, unsigned line)
 {
@@ -129,6 +139,7 @@ static int add(const char *name, const char *value, unsigned line)
     char *own;
     if (!opt && foreign && foreign->already) return is_on(value) ? 0 : bad(name, line, "%s: expected on, got '%s': weft always does it, so leave the line out", name, value);
     if (!opt) return unknown(name, line, foreign);
+    if (!opt->arg && !is_on(value) && !is_off(value)) return bad_flag(opt, value, line);
     size_t i = place_of(opt);
     if (i == MOST) return bad(name, line, "there are too many options before '%s': leave some out", name);
     int rc = expand(opt, value, line, &own);
@@ -287,7 +298,6 @@ static int apply(const wf_command *c, const struct setting *s, const wf_opt *opt
     bool off = !opt->arg && is_off(s->value);
     if (off && opt->kind == WF_OPT_ZERO) return bad(opt->name, s->line, "%s: expected on, got '%s': it is %s, so leave the line out, or set that", opt->name, s->value, opt->help);
     if (off) return 0;
-    if (!opt->arg && !is_on(s->value)) return bad(opt->name, s->line, "%s: expected on or off, got '%s'", opt->name, s->value);
     origin(opt->name, s->line, from, sizeof from);
     return wf_opts_set(c, opt->name, opt->arg ? s->value : NULL, from, o);
 }

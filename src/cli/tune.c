@@ -84,7 +84,7 @@ static int overlap(const wf_opts *o, const struct weft_model *m)
     wf_catch_interrupt();
     weft_status s = weft_tune_overlap(e, &p, stdout, &stopped);
     wf_progress_end(&bar);
-    if (s) rc = wf_say_error(s);
+    if (s) rc = wf_say_print_error(s);
     weft_engine_close(e);
     if (stopped) wf_note(o, "stopped: what was measured is kept, and the same command goes on from there");
     return rc ? rc : stopped ? wf_interrupted_exit() : 0;

@@ -24,6 +24,7 @@ typedef struct wf_target {
     int32_t *pool;              /* token ids known to be valid; NULL: unknown */
     size_t n_pool;
     bool no_tokenize;      /* /tokenize failed once */
+    long status;           /* of the last query; 0: no answer */
     char unreachable[256]; /* reason why no connection is possible; "": reachable */
 } wf_target;
 
@@ -33,6 +34,10 @@ void wf_target_close(wf_target *t);
 char *wf_target_join(const char *base, const char *path);
 /* Sets URL, headers and limits, which every request shares. */
 void wf_target_setup(const wf_target *t, CURL *c, const char *url);
+/* Is the status an answer to whom and what is asked, which every request would get? */
+bool wf_target_refuses(long status);
+/* Fails with what helps against such an answer, whose text names the status. */
+weft_status wf_target_refused(const wf_target *t, const char *url, long status, const char *text);
 /* Counts the tokens of a text with the server's /tokenize; 0: unavailable. user: wf_target. */
 uint32_t wf_target_count(void *user, const char *text);
 

@@ -16,6 +16,8 @@ typedef struct drive {
     CURLM *multi;
     uint64_t start_ns;
     size_t next, active, most; /* most: concurrency limit */
+    const wf_transaction *refused; /* the first that ended, if its answer is one for all requests; NULL: it is not */
+    long status;                   /* of that */
     wf_progress bar;
 } drive;
 
@@ -59,7 +61,7 @@ static void end(drive *d, wf_transaction *x, CURLcode result)
         d->active--;
     }
     wf_transaction_end(x, result, status);
-    d->r->n_ended++;
+    if (!d->r->n_ended++ && wf_target_refuses(status)) d->refused = x, d->status = status;
     free(x->body);
     x->body = NULL;
 }
@@ -133,6 +135,7 @@ static weft_status go(drive *d)
         begin_due(d);
         CURLMcode rc = curl_multi_perform(d->multi, &running);
         end_finished(d);
+        if (d->refused) return wf_target_refused(d->t, d->t->url, d->status, d->refused->error);
         if (!rc && d->r->n_ended < d->r->n)
             rc = curl_multi_poll(d->multi, NULL, 0, patience(d), NULL);
         if (rc) return wf_fail(WEFT_ERR_INTERNAL, "libcurl: %s", curl_multi_strerror(rc));

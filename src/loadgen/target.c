@@ -43,6 +43,24 @@ static bool is_unreachable(CURLcode c)
            c == CURLE_URL_MALFORMAT || c == CURLE_UNSUPPORTED_PROTOCOL;
 }
 
+static bool wants_key(long status)
+{
+    return status == 401 || status == 403;
+}
+
+bool wf_target_refuses(long status)
+{
+    return wants_key(status) || status == 404 || status == 405;
+}
+
+weft_status wf_target_refused(const wf_target *t, const char *url, long status, const char *text)
+{
+    const char *key = t->p->key ? "the server does not take the API key: OPENAI_API_KEY or --api-key-file FILE gives another one"
+                                : "the server wants an API key, which OPENAI_API_KEY or --api-key-file FILE gives";
+    if (wants_key(status)) return wf_fail(WEFT_ERR_IO, "%s: %s; %s", url, text, key);
+    return wf_fail(WEFT_ERR_IO, "%s: %s; --base-url and --endpoint set the path, and -m the model (now %s)", url, text, t->model ? t->model : "none");
+}
+
 /* Returns the JSON body of a 200 response; NULL: anything else. body NULL: GET. */
 static json_t *query(wf_target *t, const char *path, const char *body)
 {
@@ -60,6 +78,7 @@ static json_t *query(wf_target *t, const char *path, const char *body)
         if (body) curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
         CURLcode rc = curl_easy_perform(c);
         curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+        t->status = rc ? 0 : status;
         if (is_unreachable(rc)) wf_copy(t->unreachable, sizeof t->unreachable, error);
         if (!rc && status == 200 && b.n) out = json_loadb(b.data, b.n, 0, NULL);
     }
@@ -74,6 +93,7 @@ static json_t *query(wf_target *t, const char *path, const char *body)
 static weft_status find_model(wf_target *t)
 {
     json_t *list = t->p->model ? NULL : query(t, "/v1/models", NULL);
+    if (wants_key(t->status)) return wf_target_refused(t, "/v1/models", t->status, t->status == 401 ? "HTTP 401" : "HTTP 403");
     const char *name = t->p->model ? t->p->model
                                    : json_string_value(json_object_get(
                                          json_array_get(json_object_get(list, "data"), 0), "id"));

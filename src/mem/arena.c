@@ -9,13 +9,20 @@ void wf_arena_init(wf_arena *a, wf_dev *dev, const char *what, const char *remed
     *a = (wf_arena){.dev = dev, .what = what, .remedy = remedy};
 }
 
+static weft_status too_large(const wf_arena *a, uint64_t bytes)
+{
+    char need[32], limit[32];
+    wf_human(bytes, true, need, sizeof need);
+    wf_human(a->dev->max_alloc, true, limit, sizeof limit);
+    return wf_fail(WEFT_ERR_NOMEM, "%s: one tensor needs %s, but the largest buffer on %s is %s%s: %s, or choose another device", a->what, need, a->dev->info.name, limit,
+                   a->dev->max_alloc == a->dev->params.max_alloc ? " (max_alloc)" : "", a->remedy);
+}
+
 weft_status wf_arena_reserve(wf_arena *a, uint64_t bytes, wf_region *out)
 {
     uint64_t limit = a->dev->max_alloc;
     bytes = WF_UP(WF_MAX(bytes, 1), (uint64_t)a->dev->align);
-    if (bytes > limit)
-        return wf_fail(WEFT_ERR_NOMEM, "%s: one tensor needs %.2f MiB, but the largest buffer on %s is %.2f MiB%s: %s, or choose another device", a->what,
-                       bytes / 1048576.0, a->dev->info.name, limit / 1048576.0, limit == a->dev->params.max_alloc ? " (max_alloc)" : "", a->remedy);
+    if (bytes > limit) return too_large(a, bytes);
     wf_slab *last = a->n_slabs ? &a->slabs[a->n_slabs - 1] : NULL;
     if (!last || last->size + bytes > limit) {
         if (!wf_grow(&a->slabs, a->n_slabs, &a->cap_slabs, sizeof *a->slabs)) return WEFT_ERR_NOMEM;

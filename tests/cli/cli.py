@@ -5,6 +5,7 @@ is skipped; tests/count.py makes that a failure where CI is set. All models run 
 """
 import glob
 import os
+import struct
 import subprocess
 import sys
 import unittest
@@ -40,6 +41,18 @@ def open_text(path):
         return f.read()
 
 
+def write_with_template(f, text):
+    """The built-in model with a chat template; what is added keeps the alignment of its tensors."""
+    key = b"tokenizer.chat_template"
+    with open(os.path.join(ROOT, "models", "demo.gguf"), "rb") as demo:
+        model = demo.read()
+    (n_meta,) = struct.unpack_from("<Q", model, 16)
+    head = struct.pack("<Q", len(key)) + key + struct.pack("<I", 8)  # a text
+    text = text.encode() + b" " * (-(len(head) + 8 + len(text.encode())) % 32)
+    f.write(model[:16] + struct.pack("<Q", n_meta + 1) + head + struct.pack("<Q", len(text)) + text + model[24:])
+    f.flush()
+
+
 class Result:
     def __init__(self, p):
         self.code, self.out, self.err = p.returncode, p.stdout, p.stderr.decode("utf-8", "replace")
@@ -54,6 +67,16 @@ def weft(*args, stdin=b"", env=None, timeout=240, program=WEFT, **more):
     p = subprocess.run([program, *map(str, args)], input=stdin, stdout=more.pop("stdout", subprocess.PIPE),
                        stderr=subprocess.PIPE, timeout=timeout, env={**os.environ, **(env or {})}, **more)
     return Result(p)
+
+
+def weft_unread(*args, **more):
+    """The same with a standard output whose reader has left."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        return weft(*args, stdout=writer, **more)
+    finally:
+        os.close(writer)
 
 
 class TestCase(unittest.TestCase):

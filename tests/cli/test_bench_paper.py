@@ -24,6 +24,12 @@ def figures():
     return re.findall(r"(?m)^(\S+) +\S.*\n +needs ([^;]+);", cli.weft("bench", "paper", "--list").text)
 
 
+class Usage(cli.TestCase):
+    def test_text_of_a_figure_that_takes_none(self):
+        for letter in ("-f", "-p"):
+            self.fails(cli.USAGE, f"sarathi-fig9 makes its prompts itself: leave {letter} out", "bench", "paper", "sarathi-fig9", letter, "x")
+
+
 class Paper(cli.TestCase):
     def setUp(self):
         temp = tempfile.TemporaryDirectory()

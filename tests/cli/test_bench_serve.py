@@ -85,6 +85,8 @@ class Fake(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
     def do_GET(self):
+        if self.path.startswith("/closed"):
+            return self.reply(401, b"")
         self.reply(200, b'{"data":[{"id":"first/model"},{"id":"second"}]}')
 
     def do_POST(self):
@@ -122,6 +124,12 @@ class Fake(http.server.BaseHTTPRequestHandler):
 
     def do_503(self):
         self.reply(503, b"busy", "text/plain")
+
+    def do_401(self):
+        self.reply(401, b'{"error":{"message":"no key"}}')
+
+    def do_404(self):
+        self.reply(404, b'{"error":{"message":"no such thing"}}')
 
     def do_hangup(self):
         self.close_connection = True
@@ -238,6 +246,20 @@ class Misbehaving(cli.TestCase):
                              ("/reset", "reset|closed")):
             with self.subTest(path):
                 self.failed(path, reason)
+
+    def test_refused(self):
+        """What every request would get ends the load at once, without a table, and the message says what helps."""
+        for path, more, env, told in (("/401", [], {}, "HTTP 401: no key; the server wants an API key, which OPENAI_API_KEY or --api-key-file FILE gives"),
+                                      ("/401", [], {"OPENAI_API_KEY": "x"}, "HTTP 401: no key; the server does not take the API key: OPENAI_API_KEY or --api-key-file"),
+                                      ("/404", [], {}, "HTTP 404: no such thing; --base-url and --endpoint set the path, and -m the model (now first/model)"),
+                                      ("/404", ["-m", "mine"], {}, "and -m the model (now mine)")):
+            r = self.bench(path, "--max-concurrency", 1, *more, env=env, n=50)
+            self.assertEqual((r.code, r.text, len(self.requests(path))), (cli.RUNTIME, "", 1), r.err)
+            self.assertIn(f"weft: error: {self.url}{path}: HTTP ", r.err)
+            self.assertIn(told, r.err)
+        r = bench("--base-url", self.url + "/closed")
+        self.assertEqual((r.code, r.text), (cli.RUNTIME, ""))
+        self.assertIn("/v1/models: HTTP 401; the server wants an API key", r.err)
 
     def test_slow(self):
         self.failed("/slow", "--request-timeout", "--request-timeout", 1)

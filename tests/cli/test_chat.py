@@ -1,10 +1,12 @@
-"""Chat on a pseudo-terminal: line editing, Ctrl-C, Ctrl-D, the plain loop of models without a template."""
+"""Chat on a pseudo-terminal: line editing, Ctrl-C, Ctrl-D, Ctrl-Z, the plain loop of models without a template."""
+import fcntl
 import json
 import os
 import pty
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,19 +24,18 @@ PATIENCE = 120  # seconds; a slow machine may take them, a right program ends it
 class Terminal:
     """weft on a pseudo-terminal. stdout and stderr can go elsewhere."""
 
-    def __init__(self, *args, stdout=None, stderr=None, env=None):
+    def __init__(self, *args, stdout=None, stderr=None, env=None, shell=(), columns=80):
         self.fd, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         self.seen = b""
         env = {**os.environ, "TERM": "vt100", "LC_ALL": "C.UTF-8", "WEFT_HISTORY": "", **(env or {})}
-        self.p = subprocess.Popen([cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
+        self.p = subprocess.Popen([*shell, cli.WEFT, *map(str, args)], stdin=child, stdout=stdout or child, stderr=stderr or child,
                                   start_new_session=True, preexec_fn=self.take_terminal,
                                   env={name: value for name, value in env.items() if value is not None})
         os.close(child)
 
     @staticmethod
     def take_terminal():
-        import fcntl
-        import termios
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes a signal
 
     def until(self, pattern, what=None):
@@ -101,6 +102,23 @@ def large_model():
     return f
 
 
+# What a shell with jobs does: the program in a group of its own that has the terminal, which goes on when a line is typed after a stop.
+SHELL = """
+import os, signal, subprocess, sys, termios
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+def start():
+    os.setpgrp()
+    os.tcsetpgrp(0, os.getpgrp())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+p = subprocess.Popen(sys.argv[1:], preexec_fn=start)
+while os.WIFSTOPPED(status := os.waitpid(p.pid, os.WUNTRACED)[1]):
+    os.tcsetpgrp(0, os.getpgrp())
+    print("stopped", p.pid, flush=True)
+    sys.stdin.readline()
+    os.tcsetpgrp(0, p.pid)
+    os.killpg(p.pid, signal.SIGCONT)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 STATS = rb"tokens/s; on [^\r\n]*\r\n"
 
 
@@ -252,6 +270,88 @@ class Chat(cli.TestCase):
                 self.assertIn("One day\n" + want, text)
                 self.assertNotIn("no chat template", text)
                 t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+
+    def test_stop_and_go_on(self):
+        """Ctrl-Z, and the signal from elsewhere, leave the terminal as it was; then the prompt and the line come back, in raw mode."""
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, shell=[sys.executable, "-c", SHELL]) as t:
+            before = termios.tcgetattr(t.fd)
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            editing = termios.tcgetattr(t.fd)
+            self.assertNotEqual(editing, before)
+            pid = self.stopped(t, "One \x1a", before)
+            for sig in (signal.SIGTSTP, signal.SIGSTOP):
+                t.type("fg\n")
+                t.until(rb"\x1b\[\?2004h(?s:.*)> One day" if sig == signal.SIGSTOP else rb"\x1b\[\?2004h(?s:.*)> One ")
+                self.assertEqual(termios.tcgetattr(t.fd), editing)
+                if sig == signal.SIGTSTP:
+                    t.type("day")
+                    t.until(rb"day")
+                os.kill(pid, sig)
+                self.stopped(t, "", before if sig == signal.SIGTSTP else None)
+            termios.tcsetattr(t.fd, termios.TCSANOW, before)  # as shells do for themselves
+            t.type("fg\n")
+            t.until(rb"> One day")
+            self.assertEqual(termios.tcgetattr(t.fd), editing)
+            t.type("\n")
+            want = self.ok("run", *cli.GREEDY, *TEMPLATE, "-n", 1, "-p", "One day").err
+            self.assertIn(re.search(r"prompt \d+ tokens", want).group(), t.until(STATS))
+            t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+
+    def stopped(self, t, keys, mode):
+        t.type(keys)
+        text = t.until(rb"stopped \d+\r\n")
+        if mode:
+            self.assertEqual(termios.tcgetattr(t.fd), mode)
+            self.assertIn("\x1b[?2004l", text)
+        return int(re.search(r"stopped (\d+)", text).group(1))
+
+    def test_stop_during_an_answer(self):
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "--ignore-eos", "-c", 20000, shell=[sys.executable, "-c", SHELL]) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("Tell me\n")
+            t.until(rb"\w+\W+\w+\W+\w+")
+            t.type("\x1a")
+            t.until(rb"stopped \d+\r\n")
+            t.type("fg\n")
+            t.until(rb"\w+\W+\w+\W+\w+")
+            t.type("\x03")
+            t.until(STATS)
+            t.until(rb"> ")
+            t.type("\x04")
+            self.assertEqual(t.end(), 0)
+
+    def test_model_whose_template_cannot_be_used(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            cli.write_with_template(f, "{% for x in %}")
+            with Terminal("run", *cli.GREEDY, "-m", f.name, "-n", 1) as t:
+                text = t.until(rb"Ctrl-D exits[^>]*> ")
+                self.assertIn("the chat template cannot be used (the model's chat template, line 1, column 13: expected an expression, found the end of the tag), so each line", text)
+                self.assertIn("; set another one with --chat-template FILE\r\n", text)
+                self.assertNotIn("no chat template", text)
+                t.type("/exit\n")
+                self.assertEqual(t.end(), 0)
+
+    def test_system_message_without_template(self):
+        with Terminal("run", *cli.GREEDY, "-n", 1) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            for line in ("/system Be brief.", "/set system Be brief."):
+                t.type(line + "\n")
+                self.assertIn("the model does not see the system message, which is only kept for /save: without a chat template", t.until(rb"FILE\r\n(?s:.)*> "))
+            t.type("/system none\n")
+            self.assertNotIn("does not see", t.until(rb"none\r\n(?s:.)*> "))
+            t.type("/exit\n")
+            self.assertEqual(t.end(), 0)
+
+    def test_refused_message_on_a_terminal(self):
+        """Who types has seen that, so the chat ends well."""
+        with Terminal("run", *cli.GREEDY, *TEMPLATE, "-n", 1, "-c", 64) as t:
+            t.until(rb"Ctrl-D exits[^>]*> ")
+            t.type("word " * 200 + "\n")
+            t.until(rb"the line is ignored(?s:.*)> ")
             t.type("\x04")
             self.assertEqual(t.end(), 0)
 
@@ -486,6 +586,17 @@ class Commands(cli.TestCase):
 
 
 class Run(cli.TestCase):
+    def test_progress_in_narrow_terminals(self):
+        """The line is never longer than the terminal is wide: its parts go one by one."""
+        with large_model() as f:
+            for columns, line in ((120, rb"prompt \[[#.]{30}\] +\d+ %(, .*)?"), (30, rb"prompt( \[[#.]{5,14}\])? +\d+ %(, .*)?"), (10, rb"pro +\d+ %")):
+                with Terminal("run", *cli.GREEDY, "-m", f.name, "--force", "gemm=ref", "-t", 1, "-n", 4, "-p", "Tell me more of it. " * 50, columns=columns) as t:
+                    drawn = re.search(r"\x1b\[K(pro[^\r]+)\r", t.until(rb"\x1b\[Kpro[^\r]+\r")).group(1)
+                    self.assertRegex(drawn.encode(), rb"^" + line + rb"$")
+                    self.assertLess(len(drawn), columns)
+                    t.type("\x03")
+                    self.assertEqual(t.end(), INTERRUPTED)
+
     def test_interrupt(self):
         begin = self.ok("run", *cli.GREEDY, "-p", "One day", "-n", 4).out
         with Terminal("run", *cli.GREEDY, "-p", "One day", "--ignore-eos", "-c", 20000) as t:

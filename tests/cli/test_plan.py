@@ -1,6 +1,7 @@
 """`weft plan`: what a step runs and costs; and plans that cut, interleave and choose by batch write the same text."""
 import csv
 import io
+import itertools
 import os
 import re
 import tempfile
@@ -100,6 +101,8 @@ class Overlap(cli.TestCase):
                 self.assertIn(f"\n{load}: ", said)
             self.assertIn("decode_attention", self.ok("plan", "--profile", profile).text)
             self.ok("plan", *CPU, "--search", profile, "--tokens", 64, "--seconds", 2, "-q")
+            again = cli.weft_unread("tune", *CPU, "--overlap", "--quick", "--seconds", 5, "--max-num-batched-tokens", 64, "--max-num-seqs", 8, "--profile", profile, "-o", plan, "-q")
+            self.assertEqual((again.code, again.err), (0, ""))
             self.assertEqual(self.ok(*RUN).text, self.ok(*RUN, "--plan", plan).text)
 
     def test_ablation(self):
@@ -234,11 +237,35 @@ class Plan(cli.TestCase):
             r = self.ok("plan", "--profile", path)
             self.assertRegex(r.text, r"(?m)^decode_attention +memory +64 +1\.00 +320\.0 +0\.1$")
             self.assertRegex(r.text, r"(?m)^ +0\.20 +0\.70 \+- 0\.02  #{35}$")
+            found = os.path.join(folder, "found")
+            for args in (["--profile", path], [*CPU, "--search", path, "--tokens", 64, "--seconds", 1, "-o", found]):  # a reader that left is no failure
+                r = cli.weft_unread("plan", *args)
+                self.assertEqual(r.code, 0, r.err)
+                self.assertNotIn("error", r.err)
+                with open("/dev/full", "wb") as full:
+                    r = cli.weft("plan", *args, stdout=full)
+                self.assertEqual((r.code, r.err.count("error"), r.err.count("cannot write to standard output")), (cli.RUNTIME, 1, 1), r.err)
+            self.assertIn(f"wrote {found}\n", r.err)
             with open(path, "a") as f:
                 f.write("op q fast\n")
             self.fails(USAGE, "class 'fast'", "plan", "--profile", path)
             self.fails(USAGE, "class 'fast'", "plan", *CPU, "-q", "--search", path)
             self.fails(USAGE, "-o needs --search", "plan", *CPU, "-q", "-o", path)
+            for option in ("--best", "--seconds"):
+                self.fails(USAGE, f"{option} needs --search", "plan", *CPU, option, 2)
+
+    def test_views(self):
+        """One that would not be shown is an error; as a setting it is left out where another one is typed."""
+        views = {"--cost": [], "--search": ["x"], "--profile": ["x"], "--times": [], "--plan": ["x"]}
+        for one, other in itertools.combinations(views, 2):
+            if (one, other) != ("--times", "--plan"):
+                self.fails(USAGE, f"{one} and {other} are two views: use one of them", "plan", *CPU, other, *views[other], one, *views[one])
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("plan = /absent\nprofile = on\n")
+            f.flush()
+            env = {"WEFT_CONFIG": f.name}
+            self.assertIn("tokens/s", self.ok("plan", "--cost", "--on", "h200", "--shape", "llama3-8b", env=env).text)
+            self.fails(USAGE, "cannot open /absent", "plan", *CPU, env=env)
 
 
 if __name__ == "__main__":

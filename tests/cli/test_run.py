@@ -218,10 +218,20 @@ class Chat(cli.TestCase):
     def test_needs_a_template(self):
         self.fails(cli.USAGE, "--chat-template FILE", *RUN, "--chat", "-p", "Hello")
         self.fails(cli.USAGE, "frob", *RUN, "--chat-template", "frob", "-p", "Hello")
+        self.assertNotIn("--chat:", self.fails(cli.USAGE, "no chat template", *RUN, "--system", "x", "-p", "Hello").err)
         with tempfile.NamedTemporaryFile() as f:
             f.write(b"a\n{% if x %}{{ x | }}")
             f.flush()
             self.fails(cli.USAGE, "line 2, column 18: expected a name", *RUN, "--chat-template", f.name, "-p", "Hello")
+
+    def test_model_whose_template_cannot_be_used(self):
+        """It completes; a chat says why it cannot be, and what helps."""
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            cli.write_with_template(f, "{% for x in %}")
+            self.ok(*RUN, "-m", f.name, "-p", "One day", "-n", 2)
+            for more in (["--chat"], ["--system", "x"]):
+                r = self.fails(cli.USAGE, "error: the model's chat template, line 1, column 13: expected an expression", *RUN, "-m", f.name, "-p", "x", *more)
+                self.assertIn("; --chat-template FILE sets another one\n", r.err)
 
     def test_once(self):
         chat = [*RUN, "--chat-template", cli.CHATML, "-n", 8]
@@ -247,9 +257,30 @@ class Chat(cli.TestCase):
         with open(path) as f:
             return json.load(f)
 
-    def said(self, lines, *more):
+    def said(self, lines, *more, code=cli.OK):
         how = cli.CPU if "--temp" in more else cli.GREEDY
-        return self.ok("run", *how, "--chat-template", cli.CHATML, "--chat", "-n", 8, *more, stdin="\n".join(lines).encode())
+        r = cli.weft("run", *how, "--chat-template", cli.CHATML, "--chat", "-n", 8, *more, stdin="\n".join(lines).encode())
+        self.assertEqual(r.code, code, f"{lines} {more}: {r.err}")
+        return r
+
+    def test_exit_code_of_refused_messages(self):
+        """It is that of the first one, as the message alone has it, and the lines behind it are answered."""
+        long = "word " * 500
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write("{% if messages[0].content == 'bad' %}{{ raise_exception('no') }}{% endif %}x")
+            f.flush()
+            for how, bad, code in ((["--chat-template", cli.CHATML, "-c", 128], long, RUNTIME), (["--chat-template", f.name], "bad", cli.USAGE)):
+                chat = [*RUN, *how, "--chat", "-n", 2, "--context-shift", "off"]
+                good = self.ok(*chat, stdin=b"Hello").out
+                self.assertEqual(cli.weft(*chat, "-p", bad).code, code)
+                for lines in ([bad], [bad, "Hello"], [bad, "Hello", "/exit"], [bad, "Hello", "/clear", bad]):
+                    r = cli.weft(*chat, stdin="\n".join(lines).encode())
+                    self.assertEqual((r.code, r.out), (code, good if "Hello" in lines else b""), r.err)
+
+    def test_names_of_commands_as_messages(self):
+        for word in ("help", "exit", "save!"):
+            self.assertIn(f"'{word}' is a message; the command is /{word}\n", self.said([word]).err)
+        self.assertNotIn("is a message", self.said(["help me", "Help", "/help", "hlp"]).err)
 
     def test_unknown_commands_do_not_reach_the_model(self):
         one = self.said(["Hello"])
@@ -278,10 +309,12 @@ class Chat(cli.TestCase):
         want = self.said(["Hello"], "--temp", 1.5, "--seed", 3, "-n", 12).out
         for lines in (["/set temp 1.5", "/set seed 3", "/set n-predict 12"], ["/set parameter temperature 1.5", "/set seed 3", "/set num_predict 12"]):
             self.assertEqual(self.said([*lines, "Hello"]).out, want)
-        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set model x", "/set mirostat 2", "Hello"])
+        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set seed 18446744073709551616", "/set model x", "/set port 1", "/set jinja", "/set mirostat 2", "Hello"])
         for told in ("/set has no 'tmp'; did you mean temp?", "/set has no 'zzz'; alone it shows all", "/set temp: expected a number from 0 to 100, got 'x'", "got '999'",
-                     "/set top-k: expected an integer from 0 to 2147483647, got '1.5'", "/set seed: expected an integer from ",
-                     "/set model: a chat keeps it; --model is an option of ", "/set mirostat: weft samples with"):
+                     "/set top-k: expected an integer from 0 to 2147483647, got '1.5'", "/set seed: expected an integer from -1 to 18446744073709551615, got '-2'\n",
+                     "/set model: it holds for a whole chat; start one with `weft run --model`\n", "/set port: it is an option of `weft serve`, `weft bench serve`, not of chats\n",
+                     "/set seed: expected an integer from -1 to 18446744073709551615, got '18446744073709551616'\n", "/set mirostat: weft samples with",
+                     "/set jinja: weft always does it\n"):
             self.assertIn(told, r.err)
         self.assertNotIn("--help", r.err)
         self.assertEqual(r.out, self.said(["Hello"]).out)
@@ -324,7 +357,7 @@ class Chat(cli.TestCase):
     def test_failed_retry_keeps_the_turn(self):
         with tempfile.TemporaryDirectory() as folder:
             before, after = (os.path.join(folder, n) for n in ("before", "after"))
-            r = self.said(["One", "Hello", f"/save {before}", "/system " + "x y " * 400, "/retry", "/system none", f"/save {after}"], "-c", 256, "--context-shift", "off")
+            r = self.said(["One", "Hello", f"/save {before}", "/system " + "x y " * 400, "/retry", "/system none", f"/save {after}"], "-c", 256, "--context-shift", "off", code=RUNTIME)
             self.assertIn("the line is ignored", r.err)
             with open(before) as f, open(after) as g:
                 messages = json.load(f)
@@ -424,7 +457,7 @@ class Chat(cli.TestCase):
         self.assertEqual(r.err.count("generated 8 tokens"), 12)
         self.assertIn("the context of 160 tokens is full: the oldest 2 messages are left out", r.err)
         self.assertLessEqual(max(map(int, re.findall(r"prompt (\d+) tokens", r.err))), 160 - 8)
-        off = self.said(lines, "-c", 160, "--system", "Be brief.", "--context-shift", "off")
+        off = self.said(lines, "-c", 160, "--system", "Be brief.", "--context-shift", "off", code=RUNTIME)
         self.assertLess(off.err.count("generated 8 tokens"), 12)
         self.assertIn("the line is ignored; /clear starts a new conversation", off.err)
         self.assertNotIn("oldest", off.err)
@@ -437,7 +470,8 @@ class Chat(cli.TestCase):
         for lines, told in (([long, b"Hello"], ["context", "the line is ignored\n"]),
                             ([b"Hello", long], ["context", "the line is ignored; /clear starts a new conversation\n"]),
                             ([endless, b"Hello"], ["more than 8388608 bytes"]), ([b"Hello", endless], ["more than 8388608 bytes"])):
-            r = self.ok(*chat, stdin=b"\n".join(lines))
+            r = cli.weft(*chat, stdin=b"\n".join(lines))
+            self.assertEqual(r.code, RUNTIME)
             for words in told:
                 self.assertIn(words, r.err)
             self.assertEqual(r.out, one)

@@ -36,6 +36,8 @@ class Help(cli.TestCase):
         for name in COMMANDS:
             self.assertEqual(self.ok("help", *name.split()).text, self.ok(*name.split(), "--help").text)
         self.fails(USAGE, "'frobnicate'", "help", "frobnicate")
+        for word in ("help", "--help", "-h"):
+            self.assertEqual(self.ok("help", word).text, self.ok("--help").text)
 
     def test_every_documented_option_is_known(self):
         for name in COMMANDS:
@@ -63,6 +65,11 @@ class Help(cli.TestCase):
         self.assertRegex(text, r"(?m)^cpu$")
         self.assertRegex(text, r"(?m)^  tiers +base")
 
+
+    def test_info_of_a_shape(self):
+        text = self.ok("info", "--shape", "llama3-8b").text
+        self.assertTrue(text.startswith("shape            llama3-8b (no file)\n"), text)
+        self.assertNotIn("safetensors", text)
 
     def test_a_named_device_loads_no_driver_of_others(self):
         """The loader of OpenCL opens every driver that there is, which takes longer than a short run on the CPU."""
@@ -109,6 +116,9 @@ class Wrong(cli.TestCase):
         self.usage("md|json|csv", "bench", "-o", "xml")
         self.usage("--metrics-prefix", "serve", "--metrics-prefix", "a b{")
         self.usage("need a model", "info", "--kv-memory", "1G")
+        for name in ("info", "plan", "bench", "bench ablation", "bench paper sarathi-fig9"):
+            self.usage("--shape and -m conflict", *name.split(), "-m", DEMO, "--shape", "llama3-8b")
+        self.usage("add --shape NAME", "plan", "--type", "Q8_0")
 
     def test_numbers(self):
         for option in ("-n", "-c", "-t", "--top-k", "--seed", "--page-tokens", "--watchdog", "--shuffle-pages"):
@@ -117,11 +127,12 @@ class Wrong(cli.TestCase):
         for option in ("--temp", "--top-p", "--min-p", "--repeat-penalty"):
             for value in ("", "x", "1x", "nan", "inf", "-1", "1e999"):
                 self.fails(USAGE, option, "run", option, value)
-        for option, value in (("-c", "0"), ("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
+        for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
             self.fails(USAGE, "--", "run", option, value)
         for value in ("", "x", "0", "1X", "1KK", "-1", "99999999999T"):
             self.fails(USAGE, "--max-alloc", "run", "--max-alloc", value)
+        self.fails(RUNTIME, " is 1.00 KiB (max_alloc): ", "run", "-p", "x", "--max-alloc", "1K", *cli.CPU)
         for value in ("", ",", "1,", "1,,2", "-1", "1;2", "4294967296"):
             self.fails(USAGE, "--n-prompt", "bench", "-p", value)
 
@@ -147,7 +158,7 @@ class Meant(cli.TestCase):
         self.assertNotIn("expected", r.err)
 
     def test_commands(self):
-        for typed, meant in (("rnu", "run"), ("sever", "serve"), ("tokenise", "tokenize or detokenize"), ("tok", "tokenize"), ("bnech", "bench")):
+        for typed, meant in (("rnu", "run"), ("sever", "serve"), ("tokenise", "tokenize or detokenize"), ("tok", "tokenize"), ("bnech", "bench"), ("hlp", "help"), ("hepl", "help")):
             self.says(f"'{typed}'; did you mean {meant}?", typed)
             self.says(f"'{typed}'; did you mean {meant}?", "help", typed)
         self.says("'frobnicate'\n", "frobnicate")
@@ -231,8 +242,27 @@ class OtherPrograms(cli.TestCase):
 
     def test_as_people_type_it(self):
         self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "99")
+        self.fails(USAGE, "-b: `weft run` chooses the tokens of its steps by itself", "run", "-b", 512)
+        for args in (["run", "--no-warmup", "--simple-io", "-p", "One day", "-n", 1, *cli.CPU], ["info", "--disable-log-stats", "--async-scheduling"]):
+            self.ok(*args)
         draw = ["run", *cli.CPU, "-p", "One day", "-n", "8"]
         self.assertEqual(self.ok(*draw, "--temperature", 1, "-s", 3, "--max-model-len", 64).out, self.ok(*draw, "--temp", 1, "--seed", 3, "-c", 64).out)
+
+
+    def test_context_of_the_model(self):
+        """-c 0, as llama.cpp has it, is all of the model's own context; without -c it is at most 4096."""
+        with open(DEMO, "rb") as f, tempfile.NamedTemporaryFile(suffix=".gguf") as long:
+            key = b"llama.context_length\x04\0\0\0"
+            demo = f.read()
+            at = demo.index(key) + len(key)
+            long.write(demo[:at] + (8192).to_bytes(4, "little") + demo[at + 4:])
+            long.flush()
+            run = ["run", "-m", long.name, "-p", "One day", "-n", 1, *cli.CPU]
+            self.assertIn("the context is 4096 tokens", self.ok(*run).err)
+            self.assertNotIn("the context is", self.ok(*run, "-c", 0).err)
+            self.assertIn("less than one chunk of 8192", self.fails(USAGE, "", "perplexity", "-m", long.name, "-p", "One day", "-c", 0, *cli.CPU).err)
+            self.assertRegex(self.ok("info", long.name, "-c", 0).text, r"memory need .* with a context of 8192 tokens \(one sequence\)\n")
+        self.fails(USAGE, "need a model", "info", "-c", 0)
 
 
 class Files(cli.TestCase):
@@ -319,6 +349,15 @@ class Files(cli.TestCase):
         self.fails(DEVICE, "no-such-device", "run", "-p", "x", "--device", "no-such-device")
         self.fails(DEVICE, "opencl:99.0", "run", "-p", "x", "--device", "opencl:99.0")
         self.fails(DEVICE, "no-such-device", "selftest", "--device", "no-such-device")
+
+    def test_reader_that_left(self):
+        """It is no failure; test_plan.py has the commands that need a profile."""
+        for args in (["run", "-p", "One day", "-n", 5, *cli.CPU], ["tokenize", "x"], ["info"], ["info", DEMO, "-v"], ["kernels", *cli.CPU], ["config"], ["version"],
+                     ["--help"], ["plan", *cli.CPU], ["plan", "--cost", "--on", "h200", "--shape", "llama3-8b"], ["bench", "paper", "--list"]):
+            with self.subTest(args):
+                r = cli.weft_unread(*args)
+                self.assertEqual(r.code, 0, r.err)
+                self.assertNotIn("error", r.err)
 
     def test_full_disk(self):
         for args in (["run", "-p", "One day", "-n", 5, *cli.CPU], ["tokenize", "x"], ["info"], ["kernels", *cli.CPU], ["config"], ["version"], ["--help"], ["plan", *cli.CPU]):
