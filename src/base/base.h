@@ -33,6 +33,17 @@ typedef struct wf_text_span {
         if (wf_try_ != WEFT_OK) return wf_try_;                                                   \
     } while (0)
 
+/* How public functions begin: WEFT_ERR_ARG for an argument, or a required field of parameters, that is NULL. */
+#define WF_NOT_NULL(arg)                                                                          \
+    do {                                                                                          \
+        if (!(arg)) return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL", __func__, #arg);      \
+    } while (0)
+/* The same for a list or a text of n elements, which may be NULL without any. */
+#define WF_NOT_NULL_LIST(arg, n)                                                                  \
+    do {                                                                                          \
+        if (!(arg) && (n)) return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL, as %s is not 0", __func__, #arg, #n); \
+    } while (0)
+
 weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
 weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
 /* Turns errors in a file that a parameter names into WEFT_ERR_ARG for that parameter. */
