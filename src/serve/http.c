@@ -119,7 +119,7 @@ static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
     if (status == 200 && j->route && j->route->headers) j->route->headers(j, r);
     if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == 503) MHD_add_response_header(r, "Retry-After", "1");
-    if (status == 405 && j->route) MHD_add_response_header(r, "Allow", j->route->method);
+    if (j->refusal.allow) MHD_add_response_header(r, "Allow", j->refusal.allow);
     if (j->close || atomic_load(&j->server->stopping)) MHD_add_response_header(r, "Connection", "close");
 }
 

@@ -24,6 +24,7 @@ typedef struct wf_http_error {
     int status; /* HTTP status; 0: no error */
     const char *type;
     const char *code; /* NULL: null */
+    const char *allow; /* of status 405: the methods that the path takes */
     char param[48];   /* the invalid field; "": null */
     char message[400];
 } wf_http_error;

@@ -105,7 +105,6 @@ static const char *type_of(int status)
     case 403:
         return "permission_error";
     case 404:
-    case 405:
         return "not_found_error";
     case 500:
         return "server_error";
