@@ -289,6 +289,7 @@ static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path,
     j->client = wf_client_of(j);
     wf_copy(j->method, sizeof j->method, method);
     wf_copy(j->path, sizeof j->path, path);
+    if (strlen(path) >= sizeof j->path) wf_mark_cut(j->path, sizeof j->path);
     check_headers(j);
     count_request(j);
     const char *expect = header(j, "Expect"), *length = header(j, "Content-Length");
@@ -443,7 +444,7 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 {
     char line[512];
     (void)cls;
-    vsnprintf(line, sizeof line, fmt, ap);
+    wf_format(line, sizeof line, fmt, ap);
     size_t n = strlen(line);
     while (n && line[n - 1] == '\n') line[--n] = 0;
     wf_log(WEFT_LOG_DEBUG, "http: %s", line);

@@ -124,7 +124,7 @@ static bool refuse(wf_http_error *r, int status, const char *param, const char *
     r->status = status;
     r->type = type_of(status);
     wf_copy(r->param, sizeof r->param, param);
-    vsnprintf(r->message, sizeof r->message, fmt, ap);
+    wf_format(r->message, sizeof r->message, fmt, ap);
     return false;
 }
 

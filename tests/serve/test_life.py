@@ -235,6 +235,14 @@ class Ends(unittest.TestCase):
         r = cli.weft("serve", "--port", 0, "--host", "no.such.host.invalid")
         self.assertEqual(r.code, cli.RUNTIME)
 
+    def test_log_of_long_paths(self):
+        """The line says that the path is cut, and the rest of it is there."""
+        for option, line in (("-v", r"GET /\S+… 404, 0 tokens"), ("--log-json", r'"path":"/[^"]+…","status":404')):
+            s = Server(option)
+            s.get("/" + "a%C3%A9" * 300)
+            s.line(line)
+            self.assertEqual(s.end()[0], 0)
+
     def test_json_log(self):
         s = Server("--log-json", wait=False)
         s.line('"message":"listening')
