@@ -554,7 +554,7 @@ struct weft_stats {
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
 /* Layers whose attention uses the asynchronous softmax, in ascending order, and of each its part of softmax_recomputed: writes the first `cap`
- * to both arrays, which may be NULL if that is 0, and returns how many there are. Thread-safe. */
+ * to both arrays, or to none if one is NULL, and returns how many there are. Thread-safe. */
 WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap);
 
 #ifdef __cplusplus

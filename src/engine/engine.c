@@ -493,6 +493,8 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
 
 uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap)
 {
+    if (!e) return 0;
+    if (!layers || !recomputed) cap = 0;
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
     uint32_t n = 0;
     pthread_mutex_lock(lock);
