@@ -122,7 +122,7 @@ struct weft_logit_histogram {
     double min, max, sum;
     uint64_t *bins; /* [WEFT_LOGIT_BINS] */
 };
-/* The quantile `part` (0 to 1), accurate to one bin. NaN if the histogram is empty. */
+/* The quantile `part` (0 to 1), accurate to one bin. NaN if the histogram is empty or NULL. */
 WEFT_API double weft_logit_quantile(const struct weft_logit_histogram *l, double part);
 
 struct weft_calibration_layer {
@@ -360,7 +360,7 @@ typedef void (*weft_candidate_fn)(void *user, const struct weft_candidate *k);
 WEFT_API enum weft_status weft_candidates(const char *device, const char *tier, const char *shape, const char *dtype, weft_candidate_fn fn, void *user);
 /* The text that the device's compiler gets for a variant, "name" or "op/name", on one of the self-test's problems: OpenCL C,
  * or PTX. For a variant that the device cannot run, what another device's would get. Free *text with weft_free. WEFT_ERR_ARG:
- * no such variant, or one that is compiled with weft (the message names its file). */
+ * no such variant, or one that is compiled with weft (the message names its file). device as in weft_engine_params. */
 WEFT_API enum weft_status weft_kernel_source(const char *device, const char *name, char **text);
 
 #ifdef __cplusplus

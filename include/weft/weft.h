@@ -12,6 +12,9 @@
  *   fill it in.
  * - Strings are UTF-8 and NUL-terminated, unless a length comes with them. Strings that weft returns belong to the
  *   object they came from and live as long as it does.
+ * - NULL is for what a comment says may be NULL, for `user` and for fields of parameters, where it is the default. Lists, texts and buffers without a
+ *   length may be NULL, too. Any other NULL is a mistake that does no harm: functions with a status return WEFT_ERR_ARG; those that return a
+ *   pointer return NULL; those that return a number return 0 unless a comment says otherwise; and the others do nothing.
  * - Token ids are int32_t, as GGUF stores them. Names that end in _ns are nanoseconds, in _ms milliseconds; sizes
  *   of memory and files are in bytes. Log probabilities are natural logarithms.
  * - A model may be used by any number of threads once it is open. An engine and its requests may be used by any thread.
@@ -148,7 +151,7 @@ struct weft_device_info {
     char features[160];    /* what the kernels can use: OpenCL extensions, CPU instruction sets */
     uint64_t reserved[8];
 };
-/* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. Thread-safe. */
+/* Lists the devices that weft can use: writes at most `cap` entries and returns how many there are. out may be NULL: it only counts them. Thread-safe. */
 WEFT_API size_t weft_devices(struct weft_device_info *out, size_t cap);
 
 /* --- model: hyperparameters and vocabulary, no device ------------------------------------------ */
@@ -286,7 +289,7 @@ WEFT_API enum weft_status weft_tokenize(const struct weft_model *m, const char *
 WEFT_API enum weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n,
                                           unsigned flags, char **text, size_t *len);
 /* Writes the text of one token, as it appears in the middle of a text: at most cap bytes to buf, without a NUL. Returns the
- * full length, 0 for an id that is not in the vocabulary. The text may be a part of a UTF-8 character. Thread-safe. */
+ * full length, 0 for an id that is not in the vocabulary. buf may be NULL: only the length is asked for. The text may be a part of a UTF-8 character. Thread-safe. */
 WEFT_API size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap);
 struct weft_message {
     const char *role;    /* "system", "user", "assistant", "tool" (the result of one) */
@@ -311,7 +314,7 @@ struct weft_chat_params {
 WEFT_API enum weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids);
 /* The same as text, NUL-terminated; free it with weft_free. m may be NULL if p has a template. */
 WEFT_API enum weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len);
-/* Parses a template; NULL: the model's own. */
+/* Parses a template; NULL: the model's own. m may be NULL if there is a template. */
 WEFT_API enum weft_status weft_chat_check(const struct weft_model *m, const char *chat_template);
 /* Frees what weft_tokenize, weft_detokenize, weft_chat_tokenize and weft_chat_render allocated. NULL is allowed. */
 WEFT_API void weft_free(void *p);
@@ -551,7 +554,7 @@ struct weft_stats {
 };
 WEFT_API void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out); /* a copy; thread-safe */
 /* Layers whose attention uses the asynchronous softmax, in ascending order, and of each its part of softmax_recomputed: writes the first `cap`
- * to both arrays, which may be NULL if that is 0, and returns how many there are. Thread-safe. */
+ * to both arrays, or to none if one is NULL, and returns how many there are. Thread-safe. */
 WEFT_API uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap);
 
 #ifdef __cplusplus

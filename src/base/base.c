@@ -20,7 +20,7 @@ weft_status wf_fail(weft_status s, const char *fmt, ...)
     char text[sizeof error_text]; /* arguments may point into error_text */
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wf_format(text, sizeof text, fmt, ap);
     va_end(ap);
     wf_show(error_text, sizeof error_text, text);
     return s;
@@ -52,7 +52,7 @@ weft_status wf_fail_context(weft_status s, const char *fmt, ...)
     char where[256];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(where, sizeof where, fmt, ap);
+    wf_format(where, sizeof where, fmt, ap);
     va_end(ap);
     return wf_fail(s, "%s: %s", where, error_text);
 }
@@ -124,7 +124,7 @@ void wf_log(enum weft_log_level level, const char *fmt, ...)
     char text[1024], line[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    wf_format(text, sizeof text, fmt, ap);
     va_end(ap);
     wf_show(line, sizeof line, text);
     if (sink.fn) sink.fn(sink.user, level, line);
@@ -284,18 +284,34 @@ bool wf_utf8_control(const char *text, size_t n)
     return n == 1 ? p[0] < ' ' || p[0] == 127 : n == 2 && p[0] == 0xC2 && p[1] < 0xA0;
 }
 
+void wf_mark_cut(char *text, size_t cap)
+{
+    if (cap < sizeof WF_CUT) return;
+    size_t at = strnlen(text, cap - sizeof WF_CUT);
+    while (at && ((unsigned char)text[at] & 0xC0) == 0x80) at--;
+    memcpy(text + at, WF_CUT, sizeof WF_CUT);
+}
+
+void wf_format(char *dst, size_t cap, const char *fmt, va_list ap)
+{
+    int n = vsnprintf(dst, cap, fmt, ap);
+    if (n > 0 && (size_t)n >= cap) wf_mark_cut(dst, cap);
+}
+
 void wf_show(char *dst, size_t cap, const char *src)
 {
-    size_t at = 0, len = strlen(src);
-    for (size_t i = 0; i < len;) {
+    size_t at = 0, cut = 0, len = strlen(src), i = 0;
+    while (i < len) {
         size_t n = wf_utf8_len(src + i, len - i), take = WF_MAX(n, (size_t)1);
         bool plain = n && !wf_utf8_control(src + i, n);
+        if (at + sizeof WF_CUT <= cap) cut = at; /* the last place where the sign fits, between characters and escapes */
         if (at + (plain ? take : 4 * take) >= cap) break;
         for (size_t k = 0; k < take && !plain; k++) at += (size_t)snprintf(dst + at, cap - at, "\\x%02x", (unsigned char)src[i + k]);
         if (plain) memcpy(dst + at, src + i, take), at += take;
         i += take;
     }
     if (cap) dst[at] = 0;
+    if (i < len && cap >= sizeof WF_CUT) memcpy(dst + cut, WF_CUT, sizeof WF_CUT);
 }
 
 void weft_free(void *p)

@@ -33,6 +33,17 @@ typedef struct wf_text_span {
         if (wf_try_ != WEFT_OK) return wf_try_;                                                   \
     } while (0)
 
+/* How public functions begin: WEFT_ERR_ARG for an argument, or a required field of parameters, that is NULL. */
+#define WF_NOT_NULL(arg)                                                                          \
+    do {                                                                                          \
+        if (!(arg)) return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL", __func__, #arg);      \
+    } while (0)
+/* The same for a list or a text of n elements, which may be NULL without any. */
+#define WF_NOT_NULL_LIST(arg, n)                                                                  \
+    do {                                                                                          \
+        if (!(arg) && (n)) return wf_fail(WEFT_ERR_ARG, "%s: %s must not be NULL, as %s is not 0", __func__, #arg, #n); \
+    } while (0)
+
 weft_status wf_fail(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* sets message, returns s */
 weft_status wf_fail_context(weft_status s, const char *fmt, ...) WF_PRINTF(2, 3); /* prefix + old message */
 /* Turns errors in a file that a parameter names into WEFT_ERR_ARG for that parameter. */
@@ -84,8 +95,13 @@ size_t wf_utf8_valid(const char *p, size_t len);
 char *wf_utf8_clean(const char *p, size_t len, size_t *clean_len);
 /* Is this character, of wf_utf8_len n, a control character (C0, DEL, C1)? */
 bool wf_utf8_control(const char *p, size_t n);
+/* What does not fit cap bytes ends in "…", behind a whole character: lines of the log and messages say that they are cut. */
+#define WF_CUT "\xE2\x80\xA6"
+void wf_format(char *dst, size_t cap, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
+/* Ends a text that fills its buffer, and was cut, so. */
+void wf_mark_cut(char *text, size_t cap);
 /* Text of others for people to read: src with control characters and invalid UTF-8 as escapes (\x1b), so that it cannot command a
- * terminal, nor fake a line. Cuts whole characters. */
+ * terminal, nor fake a line. The same if it does not fit. */
 void wf_show(char *dst, size_t cap, const char *src);
 void wf_human(uint64_t n, bool binary, char *buf, size_t cap); /* 1.1B, or 1.02 GiB */
 

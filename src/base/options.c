@@ -29,6 +29,7 @@ void wf_name_options(char *out, size_t cap, const char *text)
         at += strlen(out + at), text += n;
     }
     out[at] = 0;
+    if (*text) wf_mark_cut(out, cap);
 }
 
 const char *wf_last_error(void)

@@ -83,7 +83,7 @@ void wf_note(const wf_opts *o, const char *fmt, ...)
     char raw[1024], text[2048];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(raw, sizeof raw, fmt, ap);
+    wf_format(raw, sizeof raw, fmt, ap);
     va_end(ap);
     wf_show(text, sizeof text, raw);
     fprintf(stderr, "weft: %s\n", text);

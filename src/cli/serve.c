@@ -14,7 +14,7 @@ static const wf_opt listen_rows[] = {
      WF_OPT_U32, AT(serve.port), 0, 65535},
     {0, "api-key", "KEY", "require this API key, or another one; repeatable. It does not stay in the list of processes; $WEFT_API_KEY sets one, too", WF_OPT_WORDS,
      AT(api_keys)},
-    {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line (# starts a comment)",
+    {0, "api-key-file", "FILE", "require one of the API keys in this file, one per line; empty lines and those that begin with # are skipped, and blanks around a key do not count",
      WF_OPT_TEXT, AT(serve.api_key_file)},
     {0, "trusted-proxy", "ADDRESS", "take the address of a client from the X-Forwarded-For of this proxy, or of a network such as 10.0.0.0/8; repeatable (default: from none)",
      WF_OPT_WORDS, AT(trusted_proxies)},
@@ -161,8 +161,16 @@ static int serve(const wf_opts *o, char *const *keys)
     return rc;
 }
 
+/* Before hide_keys, which empties it. Whoever sets it means to have a key: without one everybody would be served. */
+static bool is_empty(const char *variable)
+{
+    const char *value = getenv(variable);
+    return value && !value[strspn(value, WF_KEY_BLANKS)];
+}
+
 static int cmd_serve(const wf_opts *o)
 {
+    if (is_empty("WEFT_API_KEY")) return wf_usage(o->command, "WEFT_API_KEY is set, but empty: give it a key, or unset it to serve without one");
     char **keys = wf_calloc(o->api_keys.n + 1, sizeof *keys);
     if (keys) hide_keys(o, keys);
     int rc = keys ? serve(o, keys) : wf_say_error(WEFT_ERR_NOMEM);

@@ -113,9 +113,12 @@ static weft_status convert(conversion *c)
 
 weft_status weft_convert(const struct weft_convert_params *p, struct weft_convert_result *out)
 {
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(p->path);
+    WF_NOT_NULL(p->out);
+    WF_NOT_NULL(p->type);
     struct weft_convert_result result = {0};
     conversion c = {.p = p, .result = &result};
-    if (!p || !p->path) return wf_fail(WEFT_ERR_ARG, "weft_convert: params and their path must not be NULL");
     WF_TRY(WF_UNUSED(p));
     weft_status s = wf_model_file_open(p->path, &c.in);
     if (s == WEFT_OK) s = convert(&c);

@@ -69,7 +69,10 @@ static weft_status run_all(struct weft_engine *e, const struct weft_bench_params
 
 weft_status weft_bench(struct weft_engine *e, const struct weft_bench_params *p, struct weft_bench_result *out)
 {
-    if (!e || !p || !out || (!p->n_prompt && !p->n_gen)) return wf_fail(WEFT_ERR_ARG, "weft_bench: want n_prompt or n_gen");
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
+    if (!p->n_prompt && !p->n_gen) return wf_fail(WEFT_ERR_ARG, "weft_bench: want n_prompt or n_gen");
     WF_TRY(WF_UNUSED(p));
     uint32_t n = p->repeat ? p->repeat : 5;
     if (p->n_prompt && !e->sched.p.no_prefix) return wf_fail(WEFT_ERR_ARG, "weft_bench: want an engine with no_prefix: otherwise equal prompts are computed once");

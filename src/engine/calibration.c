@@ -21,8 +21,8 @@
 
 double weft_logit_quantile(const struct weft_logit_histogram *l, double part)
 {
+    if (!l || !l->n || !l->bins) return NAN;
     double want = part * (double)l->n, below = 0;
-    if (!l->n) return NAN;
     for (size_t i = 0; i < WEFT_LOGIT_BINS; i++) {
         double count = (double)l->bins[i];
         if (!count || below + count < want) {
@@ -146,7 +146,9 @@ static void write_lines(FILE *f, const struct weft_calibration *c, uint64_t mode
 
 weft_status weft_calibration_save(const struct weft_calibration *c, const struct weft_model *m, const char *path)
 {
-    if (!c || !m || !path) return wf_fail(WEFT_ERR_ARG, "weft_calibration_save: no argument may be NULL");
+    WF_NOT_NULL(c);
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(path);
     WF_TRY(wf_not_a_model(path));
     wf_output out;
     WF_TRY(wf_output_open(path, &out));

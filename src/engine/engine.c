@@ -17,7 +17,7 @@
 
 size_t weft_devices(struct weft_device_info *out, size_t cap)
 {
-    return wf_dev_list(out, cap);
+    return wf_dev_list(out, out ? cap : 0);
 }
 
 /* ---- parameters ---------------------------------------------------------------------------------------- */
@@ -434,7 +434,9 @@ static weft_status prepare(struct weft_engine *e, const struct weft_engine_param
 
 weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p, struct weft_engine **out)
 {
-    if (!m || !p || !out) return wf_fail(WEFT_ERR_ARG, "weft_engine_open: no argument may be NULL");
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
     WF_TRY(check_params(m, p));
     struct weft_engine *e = create(m);
     if (!e) return WEFT_ERR_NOMEM;
@@ -465,21 +467,22 @@ void weft_engine_close(struct weft_engine *e)
 
 const struct weft_device_info *weft_engine_device(const struct weft_engine *e)
 {
-    return &e->dev->info;
+    return e ? &e->dev->info : NULL;
 }
 
 uint32_t weft_engine_context(const struct weft_engine *e)
 {
-    return e->context;
+    return e ? e->context : 0;
 }
 
 uint32_t weft_engine_max_batched_tokens(const struct weft_engine *e)
 {
-    return e->limits.step_tokens;
+    return e ? e->limits.step_tokens : 0;
 }
 
 void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
 {
+    if (!e || !out) return;
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock; /* const means the statistics, not the lock */
     pthread_mutex_lock(lock);
     *out = e->stats;
@@ -490,6 +493,8 @@ void weft_engine_stats(const struct weft_engine *e, struct weft_stats *out)
 
 uint32_t weft_engine_softmax(const struct weft_engine *e, uint32_t *layers, uint64_t *recomputed, uint32_t cap)
 {
+    if (!e) return 0;
+    if (!layers || !recomputed) cap = 0;
     pthread_mutex_t *lock = (pthread_mutex_t *)&e->lock;
     uint32_t n = 0;
     pthread_mutex_lock(lock);

@@ -18,7 +18,9 @@ static weft_status measure(struct weft_engine *e, wf_explain *x)
 
 weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f)
 {
-    if (!e || !p || !f) return wf_fail(WEFT_ERR_ARG, "weft_explain: no argument may be NULL");
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(f);
     WF_TRY(WF_UNUSED(p));
     if (p->context > e->context) return wf_fail(WEFT_ERR_ARG, "context %u: this engine holds %u tokens a sequence (weft_engine_params.context)", p->context, e->context);
     wf_explain x = {.tokens = p->tokens ? p->tokens : e->limits.step_tokens, .decodes = p->decodes, .context = p->context ? p->context : e->context};

@@ -66,6 +66,7 @@ static weft_status open_device(const char *device, const char *tier, wf_dev **d)
 
 enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_fn fn, void *user)
 {
+    WF_NOT_NULL(fn);
     wf_dev *d = NULL;
     weft_status s = open_device(device, tier, &d);
     for (int op = 0; !s && op < WF_N_OPS; op++) s = list_op(d, NULL, (enum wf_op)op, fn, user);
@@ -75,6 +76,8 @@ enum weft_status weft_kernels(const char *device, const char *tier, weft_kernel_
 
 enum weft_status weft_engine_kernels(const struct weft_engine *e, weft_kernel_fn fn, void *user)
 {
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(fn);
     for (int op = 0; op < WF_N_OPS; op++) WF_TRY(list_op(e->dev, e, (enum wf_op)op, fn, user));
     return WEFT_OK;
 }
@@ -138,6 +141,8 @@ static weft_status source_of(wf_dev *d, const char *name, char **text)
 
 enum weft_status weft_kernel_source(const char *device, const char *name, char **text)
 {
+    WF_NOT_NULL(name);
+    WF_NOT_NULL(text);
     wf_dev *d = NULL;
     *text = NULL;
     weft_status s = open_device(device, NULL, &d);

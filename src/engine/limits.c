@@ -89,6 +89,9 @@ void wf_engine_fill_budget(const struct weft_model *m, const wf_plan *plan, cons
 
 weft_status weft_model_budget(const struct weft_model *m, const struct weft_engine_params *p, struct weft_budget *out)
 {
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
     enum { ALIGN = 256 /* bytes, as most devices want it */ };
     wf_graph g = {0};
     wf_weights w = {0};

@@ -103,8 +103,10 @@ static void fill(const struct weft_model *m, const report *r, struct weft_memory
 
 weft_status weft_memory(const struct weft_model *m, const struct weft_engine_params *p, struct weft_memory *out)
 {
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
     report r = {0};
-    if (!m || !p || !out) return wf_fail(WEFT_ERR_ARG, "weft_memory: no argument may be NULL");
     WF_TRY(WF_UNUSED(p));
     *out = (struct weft_memory){.context = wf_engine_context(m, p)};
     if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);

@@ -118,7 +118,8 @@ static weft_status read_model(struct weft_model *m, const struct weft_model_para
 
 weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out)
 {
-    if (!p || !out) return wf_fail(WEFT_ERR_ARG, "weft_model_open: params and out must not be NULL");
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
     WF_TRY(WF_UNUSED(p));
     uint64_t began = wf_now_ns();
     struct weft_model *m = wf_calloc(1, sizeof *m);
@@ -153,16 +154,17 @@ void weft_model_close(struct weft_model *m)
 
 const struct weft_model_info *weft_model_info(const struct weft_model *m)
 {
-    return &m->info;
+    return m ? &m->info : NULL;
 }
 
 unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *out)
 {
-    return wf_sampling_stated(m ? m->file : NULL, out);
+    return out ? wf_sampling_stated(m ? m->file : NULL, out) : 0;
 }
 
 void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out)
 {
+    if (!m || !out) return;
     const wf_gguf_tensor *t = &m->file->tensors[i];
     *out = (struct weft_tensor_info){.dtype = wf_ggml_type_name(t->ggml_type), .n_dims = t->n_dims, .bytes = t->bytes, .offset = t->offset};
     snprintf(out->name, sizeof out->name, "%.*s", (int)t->name.len, t->name.data);
@@ -171,6 +173,7 @@ void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_
 
 void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap)
 {
+    if (!m || (!key && key_cap) || (!value && value_cap)) return;
     const wf_gguf_kv *kv = &m->file->kv[i];
     snprintf(key, key_cap, "%.*s", (int)kv->key.len, kv->key.data);
     wf_gguf_print(kv, value, value_cap);
@@ -180,11 +183,19 @@ void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key
 
 weft_status weft_tokenize(const struct weft_model *m, const char *text, size_t len, unsigned flags, int32_t **ids, size_t *n)
 {
+    WF_NOT_NULL(m);
+    WF_NOT_NULL_LIST(text, len);
+    WF_NOT_NULL(ids);
+    WF_NOT_NULL(n);
     return wf_tokenize(m->tokenizer, text, len, flags, ids, n);
 }
 
 weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size_t n, unsigned flags, char **text, size_t *len)
 {
+    WF_NOT_NULL(m);
+    WF_NOT_NULL_LIST(ids, n);
+    WF_NOT_NULL(text);
+    WF_NOT_NULL(len);
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= m->info.n_vocab)
             return wf_fail(WEFT_ERR_ARG, "token id %d at %zu is not in the vocabulary (0 to %u)", ids[i], i, m->info.n_vocab - 1);
@@ -193,7 +204,7 @@ weft_status weft_detokenize(const struct weft_model *m, const int32_t *ids, size
 
 size_t weft_token_text(const struct weft_model *m, int32_t id, unsigned flags, char *buf, size_t cap)
 {
-    return wf_token_piece(m->tokenizer, id, flags, buf, cap);
+    return m ? wf_token_piece(m->tokenizer, id, flags, buf, buf ? cap : 0) : 0;
 }
 
 /* ---- conversations ---------------------------------------------------------------------------------------- */
@@ -209,11 +220,12 @@ static char *special_text(const struct weft_model *m, int32_t id)
 /* Of two templates that a model may have, as transformers chooses. */
 static weft_status find_template(const struct weft_model *m, const char *own, bool tools, wf_jinja_input *in)
 {
-    const char *for_tools = tools && !own && m ? m->info.tool_template : NULL;
+    if (!own && !m) return wf_fail(WEFT_ERR_ARG, "the model is NULL: then a chat template is needed");
+    const char *for_tools = tools && !own ? m->info.tool_template : NULL;
     in->name = own ? "chat template" : for_tools ? "the model's chat template for tools" : "the model's chat template";
-    in->text = own ? own : for_tools ? for_tools : m ? m->info.chat_template : NULL;
+    in->text = own ? own : for_tools ? for_tools : m->info.chat_template;
     in->len = in->text ? strlen(in->text) : 0;
-    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "%s: this model has no chat template; give one (weft_chat_params.chat_template)", m ? m->info.path : "no model");
+    return in->text ? WEFT_OK : wf_fail(WEFT_ERR_UNSUPPORTED, "%s: this model has no chat template; give one (weft_chat_params.chat_template)", m->info.path);
 }
 
 static weft_status render_chat(const struct weft_model *m, const struct weft_chat_params *p, wf_chat_text *out)
@@ -233,6 +245,10 @@ static weft_status render_chat(const struct weft_model *m, const struct weft_cha
 
 weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_chat_params *p, int32_t **ids, size_t *n_ids)
 {
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(ids);
+    WF_NOT_NULL(n_ids);
     wf_chat_text text = {0};
     WF_TRY(WF_UNUSED(p));
     weft_status s = render_chat(m, p, &text);
@@ -245,6 +261,9 @@ weft_status weft_chat_tokenize(const struct weft_model *m, const struct weft_cha
 
 weft_status weft_chat_render(const struct weft_model *m, const struct weft_chat_params *p, char **text, size_t *len)
 {
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(text);
+    WF_NOT_NULL(len);
     wf_chat_text t = {0};
     WF_TRY(WF_UNUSED(p));
     weft_status s = render_chat(m, p, &t);

@@ -154,8 +154,9 @@ static weft_status enqueue(struct weft_engine *e, struct weft_request *r)
 
 weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
 {
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
     struct weft_request *r = NULL;
-    if (!e || !p) return wf_fail(WEFT_ERR_ARG, "weft_submit: engine and params must not be NULL");
     WF_TRY(check_params(p));
     WF_TRY(check_events(p, out != NULL));
     WF_TRY(create(e, p, &r));
@@ -184,6 +185,7 @@ void wf_request_destroy(struct weft_request *r)
 
 void weft_cancel(struct weft_request *r)
 {
+    if (!r) return;
     atomic_store(&r->cancel, true);
     pthread_mutex_lock(&r->engine->lock);
     pthread_cond_signal(&r->engine->wake);
@@ -192,6 +194,7 @@ void weft_cancel(struct weft_request *r)
 
 weft_status weft_wait(struct weft_request *r, uint32_t ms)
 {
+    WF_NOT_NULL(r);
     struct weft_engine *e = r->engine;
     struct timespec until;
     wf_deadline(&until, ms);
@@ -227,12 +230,13 @@ void weft_request_free(struct weft_request *r)
 
 static weft_status check_pulls(const struct weft_request *r, const char *call)
 {
-    return r && r->events ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s: the request was not submitted with pull", call);
+    if (!r) return wf_fail(WEFT_ERR_ARG, "%s: r must not be NULL", call);
+    return r->events ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s: the request was not submitted with pull", call);
 }
 
 weft_status weft_next(struct weft_request *r, int32_t timeout_ms, const struct weft_event **ev)
 {
-    if (!ev) return wf_fail(WEFT_ERR_ARG, "weft_next: ev must not be NULL");
+    WF_NOT_NULL(ev);
     *ev = NULL;
     WF_TRY(check_pulls(r, "weft_next"));
     bool inside = pthread_equal(pthread_self(), r->engine->thread); /* which would wait for itself */

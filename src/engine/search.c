@@ -6,8 +6,9 @@
 
 weft_status weft_profile_print(const char *path, FILE *f)
 {
+    WF_NOT_NULL(path);
+    WF_NOT_NULL(f);
     wf_op_profile profile;
-    if (!path || !f) return wf_fail(WEFT_ERR_ARG, "weft_profile_print: no argument may be NULL");
     weft_status s = wf_fail_param(wf_op_profile_load(path, &profile), "profile");
     if (s == WEFT_OK) wf_op_profile_print(&profile, f);
     wf_op_profile_free(&profile);
@@ -53,7 +54,10 @@ static weft_status search(struct weft_engine *e, const struct weft_search_params
 
 weft_status weft_search(struct weft_engine *e, const struct weft_search_params *p, FILE *f, bool *stopped)
 {
-    if (!e || !p || !p->profile || !f) return wf_fail(WEFT_ERR_ARG, "weft_search: no argument may be NULL");
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(p->profile);
+    WF_NOT_NULL(f);
     WF_TRY(WF_UNUSED(p));
     wf_op_profile profile;
     weft_status s = wf_fail_param(wf_op_profile_load(p->profile, &profile), "profile");

@@ -112,8 +112,8 @@ static wf_jvalue read_number(reader *d)
         end += digits;
     }
     errno = 0;
-    wf_jvalue v = real ? wf_jfloat(strtod(d->p, NULL)) : wf_jint(strtoll(d->p, NULL, 10));
-    if (!real && errno) bad(d, "an integer of 64 bits");
+    int64_t i = real ? 0 : strtoll(d->p, NULL, 10);
+    wf_jvalue v = real || errno ? wf_jfloat(strtod(d->p, NULL)) : wf_jint(i); /* an integer that needs more than 64 bits is a float */
     d->p = end;
     return v;
 }

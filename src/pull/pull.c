@@ -15,7 +15,7 @@ void wf_pull_say(const wf_pull_params *p, const char *fmt, ...)
     char line[1024];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    wf_format(line, sizeof line, fmt, ap);
     va_end(ap);
     if (p->say) p->say(p->user, line);
 }

@@ -15,7 +15,7 @@ json_t *wf_field(const json_t *body, const char *name)
 
 /* ---- fields that are one value --------------------------------------------------------------------------- */
 
-enum kind { REAL, SHARE, I32, WHOLE, BOOL }; /* SHARE: a REAL above 0 */
+enum kind { REAL, SHARE, I32, WHOLE, SEED, BOOL }; /* SHARE: a REAL above 0; SEED: 64 bits, with a sign or without */
 enum where { BOTH, CHAT, TEXT };
 
 typedef struct row {
@@ -46,7 +46,7 @@ static const row rows[] = {
     {"max_tokens", WHOLE, BOTH, AT(max_tokens), 0, 0, MANY, WF_GIVEN_MAX_TOKENS},
     {"max_completion_tokens", WHOLE, BOTH, AT(max_completion_tokens), 0, 1, MANY, WF_GIVEN_MAX_COMPLETION},
     {"min_tokens", WHOLE, BOTH, AT(min_tokens), 0, 0, MANY},
-    {"seed", WHOLE, BOTH, AT(seed), 0, -0x1p63, 0x1p63, WF_GIVEN_SEED},
+    {"seed", SEED, BOTH, AT(seed), 0, -0x1p63, 0x1p64, WF_GIVEN_SEED},
     {"logprobs", WHOLE, TEXT, AT(logprobs), 0, 0, WEFT_MAX_TOP, WF_GIVEN_LOGPROBS},
     {"logprobs", BOOL, CHAT, AT(chat_logprobs), 0, 0, 0},
     {"top_logprobs", WHOLE, CHAT, AT(top_logprobs), 0, 0, WEFT_MAX_TOP},
@@ -66,10 +66,24 @@ static void put(wf_params *p, const row *w, double v, int64_t whole)
         memcpy(at, &(float){(float)WF_MAX(v, (double)FLT_MIN)}, sizeof(float)); /* rounded to 0 it would mean "off" */
     else if (w->kind == I32)
         memcpy(at, &(int32_t){(int32_t)WF_MAX(whole, 0)}, sizeof(int32_t)); /* -1 is off, or all, in other servers */
-    else if (w->kind == WHOLE)
+    else if (w->kind != BOOL)
         memcpy(at, &whole, sizeof whole);
     else
         *(bool *)at = v != 0;
+}
+
+bool wf_is_whole(const json_t *v)
+{
+    return json_is_integer(v) || (json_is_real(v) && floor(json_real_value(v)) == json_real_value(v));
+}
+
+/* Integers are in range; a number beyond them was rounded to a real, perhaps to an end of the range. */
+static bool read_seed(const json_t *v, const row *w, wf_params *p, wf_http_error *r)
+{
+    double x = json_number_value(v);
+    if (json_is_real(v) && !(x > w->min && x < w->max)) return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from -2^63 to 2^64-1", w->name, x);
+    put(p, w, x, json_is_integer(v) ? json_integer_value(v) : x < 0 ? (int64_t)x : (int64_t)(uint64_t)x);
+    return true;
 }
 
 /* Ranges hold for the number as it was sent, before any rounding. */
@@ -85,10 +99,10 @@ static bool read_row(const json_t *body, const row *w, wf_params *p, wf_http_err
         return true;
     }
     double x = json_number_value(v);
-    bool whole = json_is_integer(v) || (json_is_real(v) && fabs(x) < 0x1p53 && x == floor(x));
-    if (!json_is_number(v) || (w->kind >= I32 && !whole))
+    if (!json_is_number(v) || (w->kind >= I32 && !wf_is_whole(v)))
         return wf_refuse(r, 400, w->name, "%s must be a %s", w->name,
                          w->kind >= I32 ? "whole number" : "number");
+    if (w->kind == SEED) return read_seed(v, w, p, r);
     if (w->kind == SHARE && x == 0) return wf_refuse(r, 400, w->name, "%s must be above 0 and at most %g", w->name, w->max);
     if (!(x >= w->min && x <= w->max))
         return wf_refuse(r, 400, w->name, "%s is %.15g, but must be from %.15g to %.15g", w->name, x, w->min,

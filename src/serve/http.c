@@ -119,7 +119,7 @@ static void add_headers(const wf_job *j, struct MHD_Response *r, int status)
     if (status == 200 && j->route && j->route->headers) j->route->headers(j, r);
     if (status == 401) MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (status == 503) MHD_add_response_header(r, "Retry-After", "1");
-    if (status == 405 && j->route) MHD_add_response_header(r, "Allow", j->route->method);
+    if (j->refusal.allow) MHD_add_response_header(r, "Allow", j->refusal.allow);
     if (j->close || atomic_load(&j->server->stopping)) MHD_add_response_header(r, "Connection", "close");
 }
 
@@ -289,6 +289,7 @@ static wf_mhd begin(wf_server *s, struct MHD_Connection *conn, const char *path,
     j->client = wf_client_of(j);
     wf_copy(j->method, sizeof j->method, method);
     wf_copy(j->path, sizeof j->path, path);
+    if (strlen(path) >= sizeof j->path) wf_mark_cut(j->path, sizeof j->path);
     check_headers(j);
     count_request(j);
     const char *expect = header(j, "Expect"), *length = header(j, "Content-Length");
@@ -443,7 +444,7 @@ static void on_log(void *cls, const char *fmt, va_list ap)
 {
     char line[512];
     (void)cls;
-    vsnprintf(line, sizeof line, fmt, ap);
+    wf_format(line, sizeof line, fmt, ap);
     size_t n = strlen(line);
     while (n && line[n - 1] == '\n') line[--n] = 0;
     wf_log(WEFT_LOG_DEBUG, "http: %s", line);

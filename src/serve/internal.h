@@ -24,6 +24,7 @@ typedef struct wf_http_error {
     int status; /* HTTP status; 0: no error */
     const char *type;
     const char *code; /* NULL: null */
+    const char *allow; /* of status 405: the methods that the path takes */
     char param[48];   /* the invalid field; "": null */
     char message[400];
 } wf_http_error;
@@ -46,6 +47,7 @@ void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
 /* Appends JSON; false, also for NULL: t has failed. json_dumps would not do: without memory jansson 2.14 leaves out names of members. */
 bool wf_text_json(wf_text *t, const json_t *json);
 bool wf_text_dump(wf_text *t, const json_t *json, size_t flags); /* with flags of jansson */
+bool wf_text_exact(wf_text *t, const json_t *json); /* numbers keep all their digits */
 /* A JSON string; invalid UTF-8 becomes U+FFFD. */
 json_t *wf_json_string(const char *data, size_t len);
 void wf_random_hex(char out[33]);
@@ -127,6 +129,7 @@ typedef struct wf_params {
 } wf_params;
 #define WF_MAX_CHOICES 4096 /* n times prompts */
 
+bool wf_is_whole(const json_t *v); /* a number without a fraction, 5.0 and 1e30 among them */
 /* A field that is present and not null. */
 json_t *wf_field(const json_t *body, const char *name);
 /* Fills the members that are one value. */

@@ -11,37 +11,41 @@
 #define MAX_CONTAINERS 65536     /* objects and lists; each takes about 300 bytes when it is empty */
 #define MAX_VALUES     (1 << 20) /* names and values; each takes about 50 bytes */
 
-/* What brackets, commas and strings alone tell about len bytes of JSON. */
+/* What brackets, commas and strings alone tell about bytes of JSON. */
 typedef struct outline {
-    size_t deepest;       /* nesting depth */
-    size_t n_containers;  /* objects and lists */
-    size_t n_values;      /* names and values, at most one per list or object too many */
-    size_t name, n_name;  /* of the last string in the outermost object: the name of the member that the bytes end in,
-                             unless they end behind a string */
+    size_t depth, deepest; /* nesting depth */
+    size_t n_containers;   /* objects and lists */
+    size_t n_values;       /* names and values, at most one per list or object too many */
+    size_t name, n_name;   /* of the last string in the outermost object: the name of the member that the bytes end in,
+                              unless they end behind a string */
+    size_t begin;          /* of the last string */
+    bool string;           /* the bytes end in it */
 } outline;
+
+/* Takes the byte at i into account; returns where the next one is. */
+static size_t look(outline *o, const char *text, size_t i)
+{
+    char c = text[i];
+    if (o->string && c == '\\') return i + 2;
+    if (c == '"') {
+        if (!o->string) o->begin = i + 1;
+        if (o->string && o->depth == 1) o->name = o->begin, o->n_name = i - o->begin;
+        o->string = !o->string;
+    } else if (o->string)
+        return i + 1;
+    else if (c == '{' || c == '[')
+        o->depth++, o->n_containers++, o->deepest = WF_MAX(o->deepest, o->depth);
+    else if ((c == '}' || c == ']') && o->depth)
+        o->depth--;
+    else
+        o->n_values += c == ',' || c == ':';
+    return i + 1;
+}
 
 static outline outline_of(const char *text, size_t len)
 {
     outline o = {0};
-    size_t depth = 0, begin = 0;
-    bool string = false;
-    for (size_t i = 0; i < len; i++) {
-        char c = text[i];
-        if (string && c == '\\')
-            i++;
-        else if (c == '"') {
-            if (!string) begin = i + 1;
-            if (string && depth == 1) o.name = begin, o.n_name = i - begin;
-            string = !string;
-        } else if (string)
-            continue;
-        else if (c == '{' || c == '[')
-            depth++, o.n_containers++, o.deepest = WF_MAX(o.deepest, depth);
-        else if ((c == '}' || c == ']') && depth)
-            depth--;
-        else
-            o.n_values += c == ',' || c == ':';
-    }
+    for (size_t i = 0; i < len;) i = look(&o, text, i);
     o.n_values += o.n_containers;
     return o;
 }
@@ -69,50 +73,89 @@ static void refuse_syntax(const char *text, size_t len, const json_error_t *e, w
     wf_refuse(r, 400, name, "%s holds a number that is too large (line %d, column %d)", *name ? name : "the body", e->line, e->column);
 }
 
-/* Seeds have 64 bits, and the reader's integers a sign. If the number that ends at `end` is the seed and fits, a copy of the text
- * has it as the signed number of the same bits; false: it is another field, or too large. */
-static bool wrap_seed(const char *text, size_t len, size_t end, wf_text *out)
+/* ---- whole numbers of any size ---------------------------------------------------------------------------- */
+
+static size_t number_len(const char *text, size_t len)
 {
-    char number[24];
-    outline o = outline_of(text, WF_MIN(len, end));
-    size_t begin = end = WF_MIN(len, end);
-    while (begin && text[begin - 1] >= '0' && text[begin - 1] <= '9') begin--;
-    size_t digits = end - begin;
-    bool seed = o.n_name == 4 && !memcmp(text + o.name, "seed", 4);
-    if (!seed || digits < 19 || digits > 20 || text[begin - 1] == '-') return false;
-    snprintf(number, sizeof number, "%.*s", (int)digits, text + begin);
-    errno = 0;
-    uint64_t bits = strtoull(number, NULL, 10);
-    if (errno) return false;
-    wf_text_add(out, text, begin);
-    wf_text_print(out, "%lld", (long long)(int64_t)bits);
-    wf_text_add(out, text + end, len - end);
-    return !out->failed;
+    size_t n = 0;
+    while (n < len && text[n] && strchr("+-.0123456789eE", text[n])) n++;
+    return n;
 }
 
-static json_t *load(const char *text, size_t len, json_error_t *e)
+/* Is it whole, and too large for 64 bits with a sign? */
+static bool is_large(const char *number, size_t n)
 {
-    wf_text wrapped = {0};
-    json_t *j = wf_reader_load(text, len, e);
-    if (!j && json_error_code(e) == json_error_numeric_overflow && wrap_seed(text, len, (size_t)e->position, &wrapped))
-        j = wf_reader_load(wrapped.data, wrapped.len, e);
-    free(wrapped.data);
+    char text[24];
+    size_t sign = *number == '-';
+    for (size_t i = sign; i < n; i++)
+        if (number[i] < '0' || number[i] > '9') return false;
+    if (n >= sizeof text) return true;
+    snprintf(text, sizeof text, "%.*s", (int)n, number);
+    errno = 0;
+    strtoll(text, NULL, 10);
+    return n > sign && errno == ERANGE;
+}
+
+/* Does a large number fit 64 bits without a sign? */
+static bool fits_unsigned(const char *number, size_t n, uint64_t *bits)
+{
+    char text[24];
+    if (*number == '-' || n >= sizeof text) return false;
+    snprintf(text, sizeof text, "%.*s", (int)n, number);
+    errno = 0;
+    *bits = strtoull(text, NULL, 10);
+    return !errno;
+}
+
+/* As the reader can take it: a real, that fields find too large. A seed has 64 bits: it becomes the signed number of the same bits. */
+static void put_large(wf_text *out, const outline *o, const char *text, const char *number, size_t n)
+{
+    uint64_t bits;
+    bool seed = o->depth == 1 && o->n_name == 4 && !memcmp(text + o->name, "seed", 4);
+    if (seed && fits_unsigned(number, n, &bits)) wf_text_print(out, "%lld", (long long)(int64_t)bits);
+    else wf_text_add(out, number, n), wf_text_add(out, "e0", 2);
+}
+
+/* A copy of the text, in which the reader's integers hold all that is written as one. */
+static wf_text with_reals(const char *text, size_t len)
+{
+    wf_text out = {0};
+    outline o = {0};
+    size_t copied = 0, n;
+    for (size_t i = 0; i < len; i = n ? i + n : look(&o, text, i)) {
+        n = o.string ? 0 : number_len(text + i, len - i);
+        if (n && is_large(text + i, n)) {
+            wf_text_add(&out, text + copied, i - copied);
+            put_large(&out, &o, text, text + i, n);
+            copied = i + n;
+        }
+    }
+    wf_text_add(&out, text + copied, len - copied);
+    return out;
+}
+
+static json_t *load(const char *text, size_t len, wf_http_error *r)
+{
+    json_error_t e = {0}; /* the reader may fail before it sets this */
+    wf_text copy = {0};
+    json_t *j = wf_reader_load(text, len, &e);
+    if (!j && json_error_code(&e) == json_error_numeric_overflow && !(copy = with_reals(text, len)).failed)
+        text = copy.data, len = copy.len, j = wf_reader_load(text, len, &e);
+    if (copy.failed) wf_refuse(r, 500, "", "out of memory for the request");
+    else if (!j) refuse_syntax(text, len, &e, r);
+    free(copy.data);
     return j;
 }
 
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r)
 {
-    json_error_t e = {0}; /* the reader may fail before it sets this */
     if (!len) return wf_refuse(r, 400, "", "the request has no body: send a JSON object"), NULL;
     outline o = outline_of(text, len);
     if (!check_outline(&o, r)) return NULL;
     if (!wf_reader_begin(len, o.n_values, o.n_containers)) return wf_refuse(r, 500, "", "out of memory for the request"), NULL;
-    json_t *j = load(text, len, &e);
+    json_t *j = load(text, len, r);
     if (j && json_is_object(j)) return j;
-    if (j)
-        wf_refuse(r, 400, "", "the body must be a JSON object");
-    else
-        refuse_syntax(text, len, &e, r);
+    if (j) wf_refuse(r, 400, "", "the body must be a JSON object");
     wf_json_free(j);
     return NULL;
 }

@@ -1,4 +1,5 @@
-/* keys: API keys of the command line, and from a file, one per line. Lines that begin with # are comments. */
+/* keys: API keys of the command line, and from a file, one per line. Empty lines and those that begin with # are skipped. Blanks around a key do
+ * not count: no header could carry them. */
 #include "serve/internal.h"
 #include "base/file.h"
 
@@ -8,9 +9,18 @@
 
 #define FILE_MAX (1u << 20)
 
+/* A copy without blanks at both ends; NULL: out of memory. */
+static char *trimmed(const char *key)
+{
+    key += strspn(key, WF_KEY_BLANKS);
+    size_t n = strlen(key);
+    while (n && strchr(WF_KEY_BLANKS, key[n - 1])) n--;
+    return strndup(key, n);
+}
+
 static bool add_key(wf_server *s, const char *key, size_t *cap)
 {
-    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = wf_strdup(key))) return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
+    if (!wf_grow(&s->keys, s->n_keys, cap, sizeof *s->keys) || !(s->keys[s->n_keys] = trimmed(key))) return wf_fail(WEFT_ERR_NOMEM, "out of memory for API keys"), false;
     s->n_keys++;
     return true;
 }
@@ -21,9 +31,11 @@ static bool add_file(wf_server *s, const char *path, size_t *cap)
     size_t len = 0, before = s->n_keys;
     bool ok = true;
     if (wf_read_file(path, FILE_MAX, &text, &len)) return false;
-    for (char *line = strtok_r(text, "\r\n", &rest); ok && line; line = strtok_r(NULL, "\r\n", &rest))
-        if (*line != '#') ok = add_key(s, line, cap);
-    if (ok && s->n_keys == before) ok = false, wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line", path);
+    for (char *line = strtok_r(text, "\r\n", &rest); ok && line; line = strtok_r(NULL, "\r\n", &rest)) {
+        line += strspn(line, WF_KEY_BLANKS);
+        if (*line && *line != '#') ok = add_key(s, line, cap);
+    }
+    if (ok && s->n_keys == before) ok = false, wf_fail(WEFT_ERR_ARG, "%s holds no API key: write one a line, or leave out --api-key-file to serve without one", path);
     explicit_bzero(text, len);
     free(text);
     return ok;
@@ -33,8 +45,9 @@ bool wf_keys_load(wf_server *s)
 {
     size_t cap = 0;
     for (size_t i = 0; i < s->p.n_api_keys; i++) {
-        if (!s->p.api_keys[i] || !*s->p.api_keys[i]) return wf_fail(WEFT_ERR_ARG, "--api-key is empty: anybody could send that"), false;
-        if (!add_key(s, s->p.api_keys[i], &cap)) return false;
+        const char *key = s->p.api_keys[i];
+        if (!key || !key[strspn(key, WF_KEY_BLANKS)]) return wf_fail(WEFT_ERR_ARG, "--api-key is empty: give it a key, or leave it out to serve without one"), false;
+        if (!add_key(s, key, &cap)) return false;
     }
     return !s->p.api_key_file || add_file(s, s->p.api_key_file, &cap);
 }

@@ -18,16 +18,10 @@ typedef struct writer {
     wf_http_error *r;
 } writer;
 
-/* Numbers as other clients of the same library write them: 0.1 stays 0.1. */
-static void put_json(wf_text *t, const json_t *v)
-{
-    wf_text_dump(t, v, JSON_REAL_PRECISION(15));
-}
-
 static void put_member(wf_text *t, const char *name, const json_t *v)
 {
     wf_text_print(t, ",\"%s\":", name);
-    put_json(t, v);
+    wf_text_exact(t, v);
 }
 
 /* ---- contents -------------------------------------------------------------------------------------------- */
@@ -79,11 +73,11 @@ static bool put_arguments(writer *w, const json_t *v)
     size_t len = json_string_length(v);
     wf_text dumped = {0};
     if (text && !len) text = "{}", len = 2;
-    if (json_is_object(v)) put_json(&dumped, v), text = dumped.data, len = dumped.len;
+    if (json_is_object(v)) wf_text_exact(&dumped, v), text = dumped.data, len = dumped.len;
     bool good = text && text[strspn(text, " \t\r\n")] == '{' && wf_json_whole(text, len);
     json_t *string = good && w->style->string_arguments ? json_stringn_nocheck(text, len) : NULL;
     wf_text_print(&w->out, ",\"arguments\":");
-    if (good && w->style->string_arguments) put_json(&w->out, string);
+    if (good && w->style->string_arguments) wf_text_exact(&w->out, string);
     else if (good) wf_text_add(&w->out, text, len);
     w->out.failed |= dumped.failed;
     w->bytes += len;
@@ -103,7 +97,7 @@ static bool put_call(writer *w, const json_t *call, bool first)
     wf_text_print(&w->out, "%s{\"type\":\"function\"", first ? "" : ",");
     if (id) put_member(&w->out, "id", id);
     wf_text_print(&w->out, ",\"function\":{\"name\":");
-    put_json(&w->out, name);
+    wf_text_exact(&w->out, name);
     bool ok = put_arguments(w, arguments ? arguments : none);
     wf_text_print(&w->out, "}}");
     json_decref(none);
@@ -252,7 +246,7 @@ bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p,
     if (!style->tools)
         return wf_refuse_unsupported(r, "tools", "the chat template of this model does not tell it about tools: leave tools out, send tool_choice \"none\", or start the "
                          "server with a --chat-template that does");
-    put_json(out, tools);
+    wf_text_exact(out, tools);
     wf_tool_types_add(&p->tool_types, tools);
     if (out->failed || p->tool_types.failed) return wf_refuse(r, 500, "", "out of memory");
     if (out->len > MAX_TOOL_BYTES) return wf_refuse(r, 400, "tools", "tools have %zu bytes, at most %u are possible", out->len, MAX_TOOL_BYTES);

@@ -49,12 +49,11 @@ static bool read_id(const wf_server *s, const json_t *v, const char *name, int32
                     wf_http_error *r)
 {
     uint32_t n_vocab = weft_model_info(s->model)->n_vocab;
-    if (!json_is_integer(v))
+    double id = json_number_value(v);
+    if (!wf_is_whole(v))
         return wf_refuse(r, 400, name, "%s must hold token ids, which are whole numbers", name);
-    json_int_t id = json_integer_value(v);
-    if (id < 0 || id >= n_vocab)
-        return wf_refuse(r, 400, name, "%s holds the token id %lld; the vocabulary has 0 to %u",
-                         name, (long long)id, n_vocab - 1);
+    if (!(id >= 0 && id < n_vocab))
+        return wf_refuse(r, 400, name, "%s holds the token id %.15g; the vocabulary has 0 to %u", name, id, n_vocab - 1);
     *out = (int32_t)id;
     return true;
 }
@@ -159,7 +158,7 @@ static bool read_prompt(const wf_server *s, const json_t *v, wf_prompt *out, wf_
 static bool read_prompts(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)
 {
     json_t *v = wf_field(body, "prompt"), *first = json_array_get(v, 0);
-    bool list = json_is_array(v) && !json_is_integer(first);
+    bool list = json_is_array(v) && !wf_is_whole(first);
     size_t n = list ? json_array_size(v) : 1;
     if (!v) return wf_refuse(r, 400, "prompt", "prompt is missing");
     if (!json_is_array(v) && !json_is_string(v))
@@ -181,7 +180,7 @@ static bool read_kwargs(const json_t *body, wf_text *kwargs, wf_http_error *r)
 {
     json_t *v = wf_field(body, "chat_template_kwargs");
     if (v && !json_is_object(v)) return wf_refuse(r, 400, "chat_template_kwargs", "chat_template_kwargs must be an object");
-    if (v && !wf_text_json(kwargs, v)) return wf_refuse(r, 500, "", "out of memory");
+    if (v && !wf_text_exact(kwargs, v)) return wf_refuse(r, 500, "", "out of memory");
     return true;
 }
 

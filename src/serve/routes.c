@@ -148,12 +148,13 @@ static bool no_route(const char *path, wf_http_error *r)
 
 const wf_route *wf_route_find(const char *path, const char *method, wf_http_error *r)
 {
-    if (!strcmp(method, "HEAD")) method = "GET";
+    const char *own = strcmp(method, "HEAD") ? method : "GET"; /* libmicrohttpd leaves out the body */
     for (size_t i = 0; i < WF_LEN(routes); i++) {
         size_t n = strlen(routes[i].path) + !routes[i].prefix; /* with the end of the text */
         if (strncmp(routes[i].path, path, n)) continue;
-        if (!strcmp(routes[i].method, method)) return &routes[i];
+        if (!strcmp(routes[i].method, own)) return &routes[i];
         wf_refuse(r, 405, "", "%s does not take %.10s, only %s", path, method, routes[i].method);
+        r->allow = strcmp(routes[i].method, "GET") ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
         return NULL;
     }
     no_route(path, r);

@@ -21,6 +21,8 @@ typedef struct wf_opening {
     void (*checked)(struct wf_opening *o);
 } wf_opening;
 
+#define WF_KEY_BLANKS " \t\r\n" /* do not count around an API key */
+
 /* Zero is the default. */
 typedef struct wf_serve_params {
     const char *host;           /* address to listen on; NULL: 127.0.0.1 */

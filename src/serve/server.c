@@ -43,11 +43,11 @@ static void on_log(void *user, enum weft_log_level level, const char *line)
 static void say(const wf_server *s, const char *fmt, ...) WF_PRINTF(2, 3);
 static void say(const wf_server *s, const char *fmt, ...)
 {
-    char raw[512], text[1024];
+    char raw[1024], text[4 * sizeof raw]; /* a request with the longest path, and all of it as escapes */
     va_list ap;
     if (s->p.quiet) return;
     va_start(ap, fmt);
-    vsnprintf(raw, sizeof raw, fmt, ap);
+    wf_format(raw, sizeof raw, fmt, ap);
     va_end(ap);
     wf_show(text, sizeof text, raw);
     if (s->p.log_json)

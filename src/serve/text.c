@@ -59,6 +59,31 @@ bool wf_text_json(wf_text *t, const json_t *json)
     return wf_text_dump(t, json, WF_JSON_FLAGS);
 }
 
+/* How many of a real's digits tell it from others: 0.1 has 15, and is not to be 0.10000000000000001. */
+static size_t digits_of_real(double x)
+{
+    char text[40];
+    size_t n = 15;
+    while (n < 17 && (snprintf(text, sizeof text, "%.*g", (int)n, x), strtod(text, NULL) != x)) n++;
+    return n;
+}
+
+/* What all reals of a value need. */
+static size_t digits_of(const json_t *v)
+{
+    size_t most = json_is_real(v) ? digits_of_real(json_real_value(v)) : 15;
+    const char *name;
+    json_t *member;
+    for (size_t i = 0; i < json_array_size(v); i++) most = WF_MAX(most, digits_of(json_array_get(v, i)));
+    json_object_foreach((json_t *)v, name, member) most = WF_MAX(most, digits_of(member));
+    return most;
+}
+
+bool wf_text_exact(wf_text *t, const json_t *json)
+{
+    return wf_text_dump(t, json, JSON_REAL_PRECISION(digits_of(json)));
+}
+
 void wf_random_hex(char out[33])
 {
     unsigned char bytes[16];
@@ -80,7 +105,6 @@ static const char *type_of(int status)
     case 403:
         return "permission_error";
     case 404:
-    case 405:
         return "not_found_error";
     case 500:
         return "server_error";
@@ -100,7 +124,7 @@ static bool refuse(wf_http_error *r, int status, const char *param, const char *
     r->status = status;
     r->type = type_of(status);
     wf_copy(r->param, sizeof r->param, param);
-    vsnprintf(r->message, sizeof r->message, fmt, ap);
+    wf_format(r->message, sizeof r->message, fmt, ap);
     return false;
 }
 

@@ -151,8 +151,8 @@ static bool read_ids(wf_job *j, const json_t *v, int32_t *ids)
 {
     for (size_t i = 0; i < json_array_size(v); i++) {
         json_t *id = json_array_get(v, i);
-        json_int_t x = json_integer_value(id);
-        if (!json_is_integer(id) || x < 0 || x > INT32_MAX)
+        double x = json_number_value(id);
+        if (!wf_is_whole(id) || !(x >= 0 && x <= INT32_MAX))
             return wf_refuse(&j->refusal, 400, "tokens", "tokens[%zu] is no token id", i);
         ids[i] = (int32_t)x;
     }

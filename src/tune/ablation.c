@@ -138,7 +138,6 @@ static weft_status run(ablation *a)
 
 static weft_status check(const struct weft_engine *e, const struct weft_ablation_params *p)
 {
-    if (!e || !p || !p->on_row) return wf_fail(WEFT_ERR_ARG, "weft_ablation: no engine, parameters or on_row may be NULL");
     WF_TRY(WF_UNUSED(p));
     if (p->rounds && (p->rounds < LEAST_ROUNDS || p->rounds > MOST_ROUNDS))
         return wf_fail(WEFT_ERR_ARG, "weft_ablation_params.rounds: want %d to %d", LEAST_ROUNDS, MOST_ROUNDS);
@@ -149,6 +148,9 @@ static weft_status check(const struct weft_engine *e, const struct weft_ablation
 
 weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_params *p)
 {
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(p->on_row);
     WF_TRY(check(e, p));
     ablation *a = wf_calloc(1, sizeof *a);
     if (!a) return WEFT_ERR_NOMEM;

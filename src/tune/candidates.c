@@ -48,10 +48,11 @@ static weft_status list_for(wf_dev *d, const wf_shape *s, weft_candidate_fn fn, 
 
 enum weft_status weft_candidates(const char *device, const char *tier, const char *shape, const char *dtype, weft_candidate_fn fn, void *user)
 {
+    WF_NOT_NULL(shape);
+    WF_NOT_NULL(fn);
     wf_open_params o = {0};
     wf_shape s;
     wf_dev *d = NULL;
-    if (!shape || !fn) return wf_fail(WEFT_ERR_ARG, "weft_candidates: shape and fn are required");
     WF_TRY(shape_of(shape, dtype, &s));
     WF_TRY(wf_tier_parse(tier, &o.tier));
     WF_TRY(wf_select_open(device, &o, &d));

@@ -200,7 +200,9 @@ static wf_mix mix_of(const struct weft_cost_params *p)
 
 weft_status weft_cost(const struct weft_cost_params *p, struct weft_cost **out)
 {
-    if (!p || !p->model || !out) return wf_fail(WEFT_ERR_ARG, "weft_cost: a model and a place for the result are required");
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(p->model);
+    WF_NOT_NULL(out);
     WF_TRY(WF_UNUSED(p));
     if (p->devices && !p->on) return wf_fail(WEFT_ERR_ARG, "a table of devices needs the name of one of them");
     costing c = {.p = p, .mix = mix_of(p)};

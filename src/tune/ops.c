@@ -296,8 +296,9 @@ static weft_status measure_session(session *s)
 
 weft_status weft_bench_ops(const struct weft_op_params *p)
 {
-    if (!p || !p->on_row || (p->n_shapes && !p->shapes))
-        return wf_fail(WEFT_ERR_ARG, "weft_bench_ops: params.on_row is required");
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(p->on_row);
+    WF_NOT_NULL_LIST(p->shapes, p->n_shapes);
     WF_TRY(WF_UNUSED(p));
     session s = {.p = p};
     weft_status st = measure_session(&s);
@@ -309,5 +310,5 @@ weft_status weft_bench_ops(const struct weft_op_params *p)
 
 void weft_device_file(const struct weft_device_info *d, char *buf, size_t cap)
 {
-    wf_device_slug(d, buf, cap);
+    if (d && buf) wf_device_slug(d, buf, cap);
 }

@@ -104,9 +104,8 @@ static weft_status run(wf_overlap *o, bool *whole)
     return wf_overlap_choose(o);
 }
 
-static weft_status check(const struct weft_engine *e, const struct weft_overlap_params *p, FILE *f)
+static weft_status check(const struct weft_engine *e, const struct weft_overlap_params *p)
 {
-    if (!e || !p || !f) return wf_fail(WEFT_ERR_ARG, "weft_tune_overlap: no argument may be NULL");
     WF_TRY(WF_UNUSED(p));
     if (!e->dev->params.profile) return wf_fail(WEFT_ERR_ARG, "weft_tune_overlap: want an engine that was opened with `profile`");
     if (e->plans.n != 1 || e->plans.list[0].n_queues > 2) return wf_fail(WEFT_ERR_ARG, "weft_tune_overlap: want an engine that was opened with nano_batches 1");
@@ -115,8 +114,11 @@ static weft_status check(const struct weft_engine *e, const struct weft_overlap_
 
 weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_params *p, FILE *f, bool *stopped)
 {
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(f);
     bool whole = false;
-    WF_TRY(check(e, p, f));
+    WF_TRY(check(e, p));
     wf_overlap o = {.e = e, .p = p, .f = f, .probe_us = p->quick ? PROBE_US / 10 : PROBE_US, .context = WF_MIN(p->context ? p->context : CONTEXT, e->context)};
     weft_status s = find_paths(&o);
     wf_engine_lend(e);

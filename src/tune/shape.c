@@ -51,6 +51,7 @@ static weft_status read_part(const char *text, const char *p, size_t n, wf_shape
 weft_status wf_shape_parse(const char *text, wf_shape *out)
 {
     unsigned kinds = 0;
+    if (!text) return wf_fail(WEFT_ERR_ARG, "a shape of the list is NULL");
     *out = (wf_shape){.dtype = WF_F16};
     for (const char *p = text;; p++) {
         size_t n = strcspn(p, ",");

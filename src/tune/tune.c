@@ -413,8 +413,10 @@ static weft_status tune_device(tuner *t, char *path, size_t cap)
 
 weft_status weft_tune(const struct weft_tune_params *p, char *path, size_t cap)
 {
+    WF_NOT_NULL(p);
+    WF_NOT_NULL_LIST(p->shapes, p->n_shapes);
     char own[1100] = "";
-    if (!p || (!p->model && !p->n_shapes) || (p->n_shapes && !p->shapes))
+    if (!p->model && !p->n_shapes)
         return wf_fail(WEFT_ERR_ARG, "weft_tune: a model or shapes are required");
     WF_TRY(WF_UNUSED(p));
     tuner *t = wf_calloc(1, sizeof *t);

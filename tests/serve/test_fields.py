@@ -28,6 +28,12 @@ class Fields(serve.Unharmed):
         self.assertNotEqual(self.draw(seed=2 ** 53), self.draw(seed=2 ** 53 + 1))
         self.assertEqual(self.draw(seed=2 ** 64 - 1, user="seed", stop=["seed"]), texts[-1])
 
+    def test_seeds_are_numbers(self):
+        """However they are written."""
+        self.assertEqual(self.draw(seed=1e18), self.draw(seed=10 ** 18))
+        self.assertEqual(self.draw(seed=1e19), self.draw(seed=10 ** 19))
+        self.assertEqual(self.draw(seed=-5.0), self.draw(seed=-5))
+
     def test_the_seed_alone_wraps(self):
         for fields in ({"max_tokens": 2 ** 63}, {"seed": [2 ** 63]}, {"seed": {"seed": 2 ** 63}}, {"x": {"seed": 2 ** 63}, "n": 2 ** 63}):
             self.refused(self.s.complete(**fields), 400)

@@ -18,11 +18,11 @@ SLOW = ["--force", "gemm=ref,attention=ref"]  # so that something still runs whe
 class Keys(unittest.TestCase):
     def test_keys(self):
         with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
-            f.write("first-key\nsecond-key\n")
+            f.write("# ours\n\n  first-key \t\r\n \r\n\tsecond-key\n  # third-key\n")
             f.flush()
             s = Server("--api-key-file", f.name)
             for key, status in ((None, 401), ("", 401), ("first-ke", 401), ("first-key2", 401), ("x" * 20_000, 401), ("first-keyfirst-key", 401),
-                                ("first-key", 200), ("second-key", 200)):
+                                ("# third-key", 401), ("third-key", 401), ("first-key", 200), ("second-key", 200)):
                 headers = {} if key is None else {"Authorization": f"Bearer {key}"}
                 self.assertEqual(s.post("/v1/completions", serve.GOOD, **headers).status, status, str(key)[:30])
                 self.assertEqual(s.get("/metrics", **headers).status, status)
@@ -35,28 +35,41 @@ class Keys(unittest.TestCase):
     def test_keys_of_the_command_line(self):
         """They work, as one of a variable does, and are not in the list of processes."""
         for args, env, good, bad in ((["--api-key", "sesame-1", "--api-key=sesame-2"], {"WEFT_API_KEY": "sesame-3"}, ["sesame-1", "sesame-2", "sesame-3"], ["sesame-4"]),
-                                     ([], {"WEFT_API_KEY": "sesame-3"}, ["sesame-3"], ["sesame-1"]),
-                                     ([], {"WEFT_API_KEY": ""}, ["whatever"], [])):
+                                     ([], {"WEFT_API_KEY": " sesame-3\n"}, ["sesame-3"], ["sesame-1"]),
+                                     ([], {}, ["whatever"], [])):
             s = Server(*args, env=env)
             for key, status in [(k, 200) for k in good] + [(k, 401) for k in bad]:
                 self.assertEqual(s.get("/v1/models", Authorization=f"Bearer {key}").status, status, key)
             for what in ("cmdline", "environ"):
                 with open(f"/proc/{s.p.pid}/{what}", "rb") as f:
                     text = f.read()
-                self.assertIn({"cmdline": b"serve", "environ": b"WEFT_API_KEY="}[what], text)
+                self.assertIn({"cmdline": b"serve", "environ": b"WEFT_API_KEY=" if env else b"PATH="}[what], text)
                 self.assertNotIn(b"sesame", text)
             self.assertEqual(s.end()[0], 0)
-        r = cli.weft("serve", "--port", 0, "--api-key", "")
-        self.assertEqual(r.code, cli.RUNTIME)
-        self.assertIn("--api-key is empty", r.err)
         shown = cli.weft("config", env={"WEFT_API_KEY": "sesame-3"}).text
         self.assertIn("api-key = (not shown)  # $WEFT_API_KEY", shown)
 
-    def test_no_keys_in_the_file(self):
-        for path in ("/dev/null", "/absent"):
-            r = cli.weft("serve", "--port", 0, "--api-key-file", path)
+    def test_an_empty_key_is_a_mistake(self):
+        """Who means to have a key does not get a server that is open to everybody."""
+        for empty in ("", " ", "\r\n"):
+            r = cli.weft("serve", "--port", 0, "--api-key", empty)
             self.assertEqual(r.code, cli.RUNTIME)
-            self.assertIn(path, r.err)
+            self.assertIn("--api-key is empty", r.err)
+            for more in ((), ("--api-key", "sesame")):
+                r = cli.weft("serve", "--port", 0, *more, env={"WEFT_API_KEY": empty})
+                self.assertEqual(r.code, cli.USAGE)
+                self.assertIn("WEFT_API_KEY is set, but empty", r.err)
+                self.assertIn("unset it", r.err)
+        self.assertEqual(cli.weft("config", env={"WEFT_API_KEY": ""}).code, 0)
+
+    def test_no_keys_in_the_file(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
+            f.write("# none\n \r\n\n")
+            f.flush()
+            for path in ("/dev/null", "/absent", f.name):
+                r = cli.weft("serve", "--port", 0, "--api-key-file", path)
+                self.assertEqual(r.code, cli.RUNTIME)
+                self.assertIn(path, r.err)
 
     def test_keys_from_a_pipe(self):
         """Who waits for them can be ended."""
@@ -221,6 +234,14 @@ class Ends(unittest.TestCase):
         self.assertEqual(r.code, cli.USAGE)
         r = cli.weft("serve", "--port", 0, "--host", "no.such.host.invalid")
         self.assertEqual(r.code, cli.RUNTIME)
+
+    def test_log_of_long_paths(self):
+        """The line says that the path is cut, and the rest of it is there."""
+        for option, line in (("-v", r"GET /\S+… 404, 0 tokens"), ("--log-json", r'"path":"/[^"]+…","status":404')):
+            s = Server(option)
+            s.get("/" + "a%C3%A9" * 300)
+            s.line(line)
+            self.assertEqual(s.end()[0], 0)
 
     def test_json_log(self):
         s = Server("--log-json", wait=False)

@@ -37,8 +37,23 @@ class State(serve.TestCase):
 
     def test_unknown_path_and_method(self):
         self.refused(self.s.get("/nowhere"), 404)
-        self.refused(self.s.get("/v1/completions"), 405)
-        self.refused(self.s.post("/health", {}), 405)
+
+    def test_methods(self):
+        """A path says in Allow which methods it takes; these it takes, and no other."""
+        for path, method in (("/", "GET"), ("/health", "GET"), ("/v1/models", "GET"), ("/v1/models/little", "GET"), ("/metrics", "GET"), ("/v1/completions", "POST"),
+                             ("/v1/chat/completions", "POST"), ("/tokenize", "POST"), ("/detokenize", "POST")):
+            with self.subTest(path):
+                refused = self.s.request("BREW", path)
+                error = self.refused(refused, 405)
+                self.assertEqual(error["type"], "invalid_request_error")
+                allowed = refused.headers["Allow"].split(", ")
+                self.assertIn(method, allowed)
+                for other in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"):
+                    r = self.s.request(other, path, None if other in ("GET", "HEAD", "OPTIONS") else b"{}")
+                    self.assertEqual(r.status != 405, other in allowed, other)
+                    self.assertEqual(r.headers["Allow"], None if other in allowed else ", ".join(allowed))
+                    if other == "HEAD":
+                        self.assertEqual(r.body, b"")
 
     def test_request_id(self):
         a, b = self.s.get("/health"), self.s.get("/health")

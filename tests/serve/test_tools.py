@@ -53,6 +53,13 @@ class Messages(Case):
         self.assertIn('"content": "ab"', self.told({"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}))
         self.assertIn('"role": "system"', self.told({"role": "developer", "content": "x"}))
 
+    def test_numbers_keep_their_digits(self):
+        numbers, want = [0.1, 0.1234567890123456, 1.0000000000000002, 12345678901234567, 1 << 64], "[0.1, 0.1234567890123456, 1.0000000000000002, 12345678901234567, 1.8446744073709552e+19]"
+        self.server(TELL.replace("WHAT", "(x if x else messages[1:]) | tojson") + TOOLS + TURNS.replace("CALL", AS_JSON))
+        self.assertEqual(self.told(chat_template_kwargs={"x": numbers}), want)
+        self.assertIn('"arguments": {"x": %s}' % want, self.told(call({"x": numbers})))
+        self.assertIn('"arguments": {"x": %s}' % want, self.told(call(str({"x": numbers}).replace("'", '"'))))
+
     def test_developer(self):
         self.server("{# developer #}" + TELL.replace("WHAT", "messages[1].role"))
         self.assertEqual(self.told({"role": "developer", "content": "x"}), "developer")

@@ -104,12 +104,15 @@ static void places(void **state)
     wf_jinja_output out;
     assert_int_equal(render("a\xff", 2, NULL, &out), WEFT_ERR_UNSUPPORTED);
     assert_non_null(strstr(wf_error(), "UTF-8 at byte 1"));
-    static const char *const bad[] = {"", "[", "[{]", "{}", "[1]", "[{\"role\": \"a}]", "[{\"a\": 01}]", "[{}] x", "[{\"a\": \"\\u12\"}]", "[{\"a\": \"\xff\"}]", "[{\"a\": 99999999999999999999}]"};
+    static const char *const bad[] = {"", "[", "[{]", "{}", "[1]", "[{\"role\": \"a}]", "[{\"a\": 01}]", "[{}] x", "[{\"a\": \"\\u12\"}]", "[{\"a\": \"\xff\"}]"};
     for (size_t i = 0; i < WF_LEN(bad); i++)
         if (render("x", 1, bad[i], &out) != WEFT_ERR_ARG) fail_msg("%s", bad[i]);
     char *deep_json = nested("[", "", "]", 100000);
     assert_int_equal(render("x", 1, deep_json, &out), WEFT_ERR_FULL);
     free(deep_json);
+    assert_int_equal(render("{{ messages[0].a }}", 19, "[{\"a\": 99999999999999999999}]", &out), WEFT_OK); /* more than 64 bits: a float */
+    assert_string_equal(out.text, "1e+20");
+    wf_jinja_output_free(&out);
 }
 
 static void no_memory(void **state)

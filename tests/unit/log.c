@@ -1,0 +1,84 @@
+/* log: lines of the log and messages are whole, or end in "…" behind a whole character. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "base/options.h"
+
+static char line[8192];
+
+static void keep(void *user, enum weft_log_level level, const char *text)
+{
+    (void)user, (void)level;
+    wf_copy(line, sizeof line, text);
+}
+
+/* Is got all of want, or its longest beginning of whole characters with the sign behind it? */
+static void is_cut(const char *got, const char *want, size_t cap)
+{
+    size_t n = strlen(got), sign = strlen(WF_CUT);
+    assert_true(n < cap);
+    assert_int_equal(wf_utf8_valid(got, n), n);
+    if (strlen(want) < cap) {
+        assert_string_equal(got, want);
+        return;
+    }
+    assert_true(n >= sign && n + 4 > cap - 1);
+    assert_string_equal(got + n - sign, WF_CUT);
+    assert_memory_equal(got, want, n - sign);
+}
+
+/* Characters of one to four bytes, at every place of the end. */
+static void every_length(void **state)
+{
+    (void)state;
+    static const char text[] = "aé…😀bü–🧵 and so on, é…😀";
+    char shown[64], named[64];
+    for (size_t cap = 5; cap < sizeof shown; cap++) {
+        wf_show(shown, cap, text);
+        is_cut(shown, text, cap);
+        wf_name_options(named, cap, text);
+        is_cut(named, text, cap);
+    }
+}
+
+static void escapes_are_whole(void **state)
+{
+    (void)state;
+    char shown[12];
+    wf_show(shown, sizeof shown, "\x1b\x1b");
+    assert_string_equal(shown, "\\x1b\\x1b");
+    wf_show(shown, sizeof shown, "\x1b\x1b\x1b");
+    assert_string_equal(shown, "\\x1b\\x1b" WF_CUT);
+    wf_show(shown, sizeof shown, "\x1b\x1b" "abc");
+    assert_string_equal(shown, "\\x1b\\x1b" "abc");
+    wf_show(shown, 11, "\x1b\x1b" "abc");
+    assert_string_equal(shown, "\\x1b" WF_CUT);
+    wf_show(shown, 3, "abcd");
+    assert_string_equal(shown, "ab"); /* no room for the sign */
+}
+
+static void long_lines(void **state)
+{
+    (void)state;
+    char text[2048] = "";
+    weft_log_to(keep, NULL, WEFT_LOG_WARN);
+    for (size_t n = 0; n + 3 < sizeof text; n += 3) {
+        wf_log(WEFT_LOG_WARN, "%s", text);
+        is_cut(line, text, 1024);
+        is_cut((wf_fail(WEFT_ERR_ARG, "%s", text), weft_last_error()), text, 1024);
+        is_cut(wf_last_error(), text, 1024);
+        memcpy(text + n, "€", 4);
+    }
+    weft_log_to(NULL, NULL, WEFT_LOG_WARN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length), cmocka_unit_test(escapes_are_whole), cmocka_unit_test(long_lines)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
