@@ -159,17 +159,6 @@ static void show_prompt(wf_progress *bar, const struct weft_engine *e, const str
     wf_progress_update(bar, "prompt", n_prompt ? (double)prompt_done(e, before, n_prompt) / (double)n_prompt : 0);
 }
 
-/* Until an event or a signal, for a moment at most. */
-static void wait_a_moment(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + LOOK_NS;
-    until.tv_sec += (time_t)(ns / 1000000000u);
-    until.tv_nsec = (long)(ns % 1000000000u);
-    sem_timedwait(&wake, &until);
-}
-
 /* Stops the text where it is, and says so at once: a step may still run. */
 static void stop(const wf_opts *o, struct pipe *q, size_t *printed, wf_generation *out)
 {
@@ -206,7 +195,7 @@ static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, 
     wf_progress bar = {0};
     weft_engine_stats(e, &before);
     for (bool done = false; !done;) {
-        wait_a_moment();
+        wf_wait_for(&wake, LOOK_NS); /* an event or a signal */
         pthread_mutex_lock(&q->lock);
         done = q->done;
         bool lost = q->lost, silent = !q->len && !done && !interrupts;
