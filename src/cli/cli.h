@@ -75,7 +75,7 @@ typedef struct wf_opts {
     struct weft_debug debug;          /* the same; wf_open_engine adds it */
     struct weft_sampling sampling;
     int32_t n_predict;
-    bool ignore_eos, chat;
+    bool ignore_eos, chat, hide_thoughts;
     const char *system, *chat_template, *context_shift;
     struct { /* of `weft template` */
         const char *messages, *tools, *kwargs, *bos, *eos, *now;
