@@ -27,14 +27,21 @@ static void print(wf_printer *s, const char *text, size_t len)
     s->closed = !wf_out(text, len);
 }
 
-/* Each piece by itself, so that whatever ends the program leaves the terminal as it was. */
+/* Each piece is one write, which leaves the terminal as it was, whatever ends the program. */
 static void print_thought(wf_printer *s, const char *text, size_t len)
 {
-    if (s->dim) fputs("\033[2m", stdout);
-    if (len) fwrite(text, 1, len, stdout);
-    print(s, "\033[0m", s->dim ? 4 : 0);
-    if (len) s->last = text[len - 1];
-    if (!s->dim && fflush(stdout)) s->closed = true;
+    wf_text dimmed = {0};
+    if (!s->dim) {
+        print(s, text, len);
+        return;
+    }
+    wf_text_print(&dimmed, "\033[2m");
+    wf_text_add(&dimmed, text, len);
+    wf_text_print(&dimmed, "\033[0m");
+    print(s, dimmed.data, dimmed.len);
+    s->last = text[len - 1];
+    s->answer.failed |= dimmed.failed;
+    free(dimmed.data);
 }
 
 static void say(wf_printer *s, const char *line)
