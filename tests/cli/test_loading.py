@@ -10,7 +10,7 @@ import unittest
 import cli
 from test_chat import Terminal
 
-PATIENCE = 120  # seconds; a slow machine may take them, a right program ends its tests at once
+PATIENCE = 60  # seconds; a slow machine may take them, a right program ends its tests at once
 SAID = "weft: stopping…\n"
 # Commands that open an engine, and what a signal to end makes of each: servers are ended that way.
 COMMANDS = [(["run", "-p", "One day"], False), (["serve", "--port", 0], True), (["bench", "-p", 4, "-n", 0], False), (["bench", "--shape", "llama-1.1b", "--layers", 1], False),
