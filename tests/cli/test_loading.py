@@ -13,8 +13,9 @@ from test_chat import Terminal
 PATIENCE = 60  # seconds; a slow machine may take them, a right program ends its tests at once
 SAID = "weft: stopping…\n"
 # Commands that open an engine, and what a signal to end makes of each: servers are ended that way.
-COMMANDS = [(["run", "-p", "One day"], False), (["serve", "--port", 0], True), (["bench", "-p", 4, "-n", 0], False), (["bench", "--shape", "llama-1.1b", "--layers", 1], False),
-            (["bench", "throughput", "--const", "8:4", "--peak-tflops", 1], False), (["perplexity", "-p", "One day " * 300], False), (["plan"], False), (["calibrate", "-p", "One day"], False)]
+COMMANDS = [(["run", "-p", "One day"], False), (["serve", "--port", 0], True), (["bench", "-p", 4, "-n", 0], False),
+            (["bench", "--shape", "llama-1.1b", "--layers", 1], False), (["bench", "throughput", "--const", "8:4", "--peak-tflops", 1], False),
+            (["perplexity", "-p", "One day " * 300], False), (["plan"], False), (["calibrate", "-p", "One day"], False)]
 
 
 class Loading(cli.TestCase):
@@ -35,7 +36,8 @@ class Loading(cli.TestCase):
         self.fail(f"it does not read the pipe; its code is {p.poll()}")
 
     def start(self, *args):
-        p = subprocess.Popen([os.path.abspath(cli.WEFT), *map(str, args), *cli.CPU, "--tuned", self.pipe], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        p = subprocess.Popen([os.path.abspath(cli.WEFT), *map(str, args), *cli.CPU, "--tuned", self.pipe], cwd=self.folder,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(p.kill)
         return p
 
@@ -67,7 +69,8 @@ class Loading(cli.TestCase):
 
     def test_an_ignored_signal_stays_ignored(self):
         """As shells start what is in the background of a script."""
-        p = subprocess.Popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", cli.WEFT, "run", *cli.CPU, "-q", "-p", "One day", "-n", "0", "--tuned", self.pipe], stderr=subprocess.PIPE)
+        run = [cli.WEFT, "run", *cli.CPU, "-q", "-p", "One day", "-n", "0", "--tuned", self.pipe]
+        p = subprocess.Popen(["sh", "-c", 'trap "" INT; exec "$@"', "sh", *run], stderr=subprocess.PIPE)
         self.addCleanup(p.kill)
         pipe = self.until_it_loads(p)
         p.send_signal(signal.SIGINT)
