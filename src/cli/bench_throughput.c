@@ -326,7 +326,7 @@ static int run_all(throughput *t)
         rc = run_policy(t, t->policies[i]);
     if (t->n_rows && t->format->foot) t->format->foot(stdout, &t->head, t->rows, t->n_rows);
     if (o->load.plot && t->n_rows && draw_plot(t)) rc = wf_say_error(WEFT_ERR_IO);
-    return wf_interrupted() ? WF_EXIT_INTERRUPTED : rc;
+    return wf_interrupted() ? wf_interrupted_exit() : rc;
 }
 
 static void free_all(throughput *t)

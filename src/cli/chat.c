@@ -133,15 +133,18 @@ static weft_status fit(wf_chat *c, int32_t **ids, size_t *n)
     return off ? WEFT_OK : shift(c, ids, n);
 }
 
-/* Generates a reply to ids. The caller frees its text in *a. */
+/* Generates a reply to ids. The caller frees *a. */
 static int answer_tokens(wf_chat *c, const int32_t *ids, size_t n, wf_generation *a)
 {
+    const wf_answer_style style = {.thoughts = c->thoughts, .thinking = c->thoughts && wf_thoughts_opened(c->thoughts, c->m, ids, n)};
     struct weft_request_params p = c->p;
     p.tokens = ids;
     p.n_tokens = n;
-    int rc = wf_generate(&c->o, c->e, p, a);
-    if (!rc && !a->len && !a->closed && !wf_out("\n", 1)) a->closed = true; /* an empty answer is seen as such */
-    if (!rc && !a->closed) wf_generate_report(&c->o, c->e, a);
+    p.show_ids = c->shown.ids;
+    p.n_show_ids = c->shown.n;
+    int rc = wf_generate(&c->o, c->e, p, c->thoughts ? &style : NULL, a);
+    if (!rc && !a->printer.last && !a->printer.closed && !wf_out("\n", 1)) a->printer.closed = true; /* an empty answer is seen as such */
+    if (!rc && !a->printer.closed) wf_generate_report(&c->o, c->e, a);
     return rc;
 }
 
@@ -149,7 +152,8 @@ static int answer_tokens(wf_chat *c, const int32_t *ids, size_t n, wf_generation
 static weft_status add_answer(wf_chat *c, const wf_generation *a)
 {
     size_t len;
-    char *text = wf_utf8_clean(a->text ? a->text : "", a->len, &len);
+    const wf_text *answer = &a->printer.answer;
+    char *text = wf_utf8_clean(answer->len ? answer->data : "", answer->len, &len);
     weft_status s = text ? wf_chat_add(c, "assistant", text) : WEFT_ERR_NOMEM;
     free(text);
     return s;
@@ -158,7 +162,7 @@ static weft_status add_answer(wf_chat *c, const wf_generation *a)
 /* By Ctrl-C, before there was anything of an answer. */
 static bool stopped_before(const wf_generation *a)
 {
-    return a->interrupted && !a->len;
+    return a->interrupted && !a->printer.answer.len;
 }
 
 /* One turn of a chat. A failed turn, or one that Ctrl-C stopped in the prompt, is removed from the conversation, so that the next one can work. */
@@ -245,15 +249,25 @@ static int loop(wf_chat *c, wf_line *in)
         if (a.end.status == WEFT_ERR_FULL) leave_out(c);
         if (!failed) failed = rc;
         if (!rc && stopped_before(&a)) wf_note(&c->o, next == WF_CHAT_RETRY ? "the old answer stays" : "the message is left out of the conversation");
-        free(a.text);
-        if (a.closed) break;
+        bool closed = a.printer.closed;
+        wf_printer_free(&a.printer);
+        if (closed) break;
     }
     return exit_of(failed ? failed : wf_line_lost(in) ? WF_EXIT_RUNTIME : WF_EXIT_OK, rc);
 }
 
-static weft_status start(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template)
+/* Answers of models that think are taken apart, so that thoughts can be shown as such and later turns are without them. */
+static void find_thoughts(wf_chat *c)
 {
-    *c = (wf_chat){.o = *o, .m = m, .e = e, .chat_template = chat_template, .p = wf_request_params(o, m)};
+    const char *text = c->chat_template ? c->chat_template : weft_model_info(c->m)->chat_template;
+    c->thoughts = text ? wf_thought_kind_of(text) : NULL;
+    if (c->thoughts) wf_thoughts_show(c->thoughts, c->m, &c->shown);
+}
+
+static weft_status start(wf_chat *c, const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool plain)
+{
+    *c = (wf_chat){.o = *o, .m = m, .e = e, .chat_template = chat_template, .plain = plain, .p = wf_request_params(o, m)};
+    if (!plain) find_thoughts(c);
     return wf_chat_set_system(c, o->system);
 }
 
@@ -267,8 +281,7 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
 {
     wf_chat c;
     wf_line *in = NULL;
-    weft_status s = start(&c, o, m, e, chat_template);
-    c.plain = !has_template;
+    weft_status s = start(&c, o, m, e, chat_template, !has_template);
     if (!s) s = wf_line_open(&in);
     int rc = s ? wf_say_error(s) : 0;
     if (!rc) {
@@ -287,10 +300,10 @@ int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engin
     wf_chat c;
     wf_generation a = {0};
     wf_generate_catch_interrupts();
-    weft_status s = start(&c, o, m, e, chat_template);
+    weft_status s = start(&c, o, m, e, chat_template, false);
     int rc = s ? wf_say_error(s) : turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
-    free(a.text);
+    wf_printer_free(&a.printer);
     end(&c);
     return rc;
 }

@@ -2,6 +2,7 @@
 #ifndef WF_CLI_CHAT_H
 #define WF_CLI_CHAT_H
 
+#include "answers/thoughts.h"
 #include "cli/cli.h"
 
 /* A conversation. Without a chat template (plain) the model continues each message as text, and the rest of the conversation is only
@@ -13,6 +14,8 @@ typedef struct wf_chat {
     const char *chat_template; /* NULL: the model's */
     bool plain;
     struct weft_request_params p; /* shared by all turns */
+    const wf_thought_kind *thoughts; /* as the template shows them; NULL: all is the answer */
+    wf_shown shown;                  /* what marks them */
     struct weft_message *msgs;    /* owns the contents; roles are literals */
     size_t n, cap;
 } wf_chat;

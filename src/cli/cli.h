@@ -13,6 +13,11 @@
 #include <weft/debug.h>
 #include <weft/tune.h>
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+
 /* ---- exit codes: `weft --help` and README list them -------------------------------------------
  */
 
@@ -70,7 +75,7 @@ typedef struct wf_opts {
     struct weft_debug debug;          /* the same; wf_open_engine adds it */
     struct weft_sampling sampling;
     int32_t n_predict;
-    bool ignore_eos, chat;
+    bool ignore_eos, chat, hide_thoughts;
     const char *system, *chat_template, *context_shift;
     struct { /* of `weft template` */
         const char *messages, *tools, *kwargs, *bos, *eos, *now;
@@ -286,6 +291,31 @@ int wf_print_tables(void); /* returns an exit code */
 
 extern const wf_command *const wf_commands[]; /* NULL-terminated */
 
+/* ---- interrupt.c: signals that ask for an end --------------------------------------------------
+ */
+
+/* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
+void wf_catch_interrupt(void);
+/* The same of every signal that asks for an end: also SIGTERM, and SIGHUP, which a closed terminal sends; for what must not leave files behind.
+ * handler: instead of setting it. */
+void wf_catch_end(void (*handler)(int sig));
+bool wf_interrupted(void);
+int wf_interrupted_exit(void); /* the exit code of that signal, as shells report it */
+void wf_wait_for(sem_t *wake, uint64_t ns); /* for this long at most */
+
+#define WF_LOADING_SIGNALS 2
+typedef struct wf_loading { /* of a model or an engine */
+    const wf_opts *o;
+    struct sigaction before[WF_LOADING_SIGNALS];
+    pthread_t watcher;
+    bool watched; /* by the thread above; false: by somebody else */
+    atomic_bool done;
+} wf_loading;
+/* Until wf_loading_end Ctrl-C and SIGTERM set wf_interrupted, are answered at once, and end the program within half a second: *ask becomes what
+ * the library is to ask whether to stop, unless there is something already. */
+void wf_loading_begin(const wf_opts *o, wf_loading *l, weft_stop_fn *ask);
+bool wf_loading_end(wf_loading *l); /* true: such a signal came, even if all is loaded */
+
 /* ---- common.c ---------------------------------------------------------------------------------
  */
 
@@ -295,13 +325,15 @@ int wf_say_error(weft_status s);
 int wf_say_print_error(weft_status s);
 /* Prints "weft: ..." to stderr, unless -q is set. */
 void wf_note(const wf_opts *o, const char *fmt, ...) WF_PRINTF(2, 3);
-/* Failures that concern the model file give WF_EXIT_MODEL. */
+/* Failures that concern the model file give WF_EXIT_MODEL. A stop in o->engine takes the place of Ctrl-C and SIGTERM. */
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* For commands with wf_group_model and wf_group_shape, of which one may be given. */
 int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model **out);
 /* The context of -c, the model's own for -c 0; 0: not given. */
 uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m);
-/* Shows a progress bar if p has no on_progress. */
+/* Without messages. WEFT_ERR_CANCELLED: a signal ended it, which was said (interrupt.c). */
+weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out);
+/* The same with messages; shows a progress bar if p has no on_progress. */
 int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p,
                    struct weft_engine **out);
 /* As `weft serve` would open it, but with times of the device, and steps whole: for what measures plans. */
@@ -320,13 +352,6 @@ int wf_read_text(const wf_opts *o, char **text, size_t *len);
 void wf_batching_defaults(struct weft_engine_params *p);
 /* Makes parameters for weft_bench_ops from the options. */
 struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const char *const *shapes, size_t n_shapes);
-/* From now on Ctrl-C only sets wf_interrupted; a second one ends the program. */
-void wf_catch_interrupt(void);
-/* The same of every signal that asks for an end: also SIGTERM, and SIGHUP, which a closed terminal sends; for what must not leave files behind.
- * handler: instead of setting it. */
-void wf_catch_end(void (*handler)(int sig));
-bool wf_interrupted(void);
-int wf_interrupted_exit(void); /* the exit code of that signal, as shells report it */
 /* Writes what is in the buffer of standard output; returns rc, or after printing a message a failure if not all of it could be written. */
 int wf_end_output(int rc);
 _Noreturn void wf_exit_now(int rc); /* after that */

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,6 @@
 
 #define TEXT_MAX ((size_t)1 << 30)
 #define TEMPLATE_MAX ((size_t)4 << 20)
-#define SECOND_NS 500000000u /* a second Ctrl-C comes at least this much later */
 #define DEFAULT_SEQS     64u
 #define DEFAULT_CONTEXTS 8 /* size of the KV cache; few sequences fill their context */
 
@@ -97,11 +95,23 @@ const char *wf_commit(void)
 /* ---- models, engines, devices -----------------------------------------------------------------
  */
 
+static weft_status open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
+{
+    struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only,
+                                  .stop = o->engine.stop, .user = o->engine.user};
+    wf_loading l;
+    wf_loading_begin(o, &l, &p.stop);
+    weft_status s = weft_model_open(&p, out);
+    if (!wf_loading_end(&l)) return s;
+    if (!s) weft_model_close(*out), *out = NULL;
+    return WEFT_ERR_CANCELLED;
+}
+
 int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 {
-    struct weft_model_params p = {.path = o->model || o->shape ? o->model : WEFT_DEMO, .shape = o->shape, .type = o->type, .layers = o->layers, .vocab_only = vocab_only};
-    weft_status s = weft_model_open(&p, out);
+    weft_status s = open_model(o, vocab_only, out);
     if (!s) return 0;
+    if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     char hint[1024], shown[2048];
     wf_say_error(s);
     wf_model_hint(o, s, hint, sizeof hint);
@@ -113,7 +123,18 @@ int wf_open_model(const wf_opts *o, bool vocab_only, struct weft_model **out)
 
 void wf_on_progress(void *user, const char *what, double fraction)
 {
-    if (user) wf_progress_update(user, what, fraction);
+    if (user && !wf_interrupted()) wf_progress_update(user, what, fraction);
+}
+
+weft_status wf_try_engine(const wf_opts *o, const struct weft_model *m, struct weft_engine_params p, struct weft_engine **out)
+{
+    wf_loading l;
+    p.debug = &o->debug;
+    wf_loading_begin(o, &l, &p.stop);
+    weft_status s = weft_engine_open(m, &p, out);
+    if (!wf_loading_end(&l)) return s;
+    if (!s) weft_engine_close(*out), *out = NULL;
+    return WEFT_ERR_CANCELLED;
 }
 
 uint32_t wf_context_of(const wf_opts *o, const struct weft_model *m)
@@ -126,10 +147,10 @@ int wf_open_engine(const wf_opts *o, const struct weft_model *m, struct weft_eng
 {
     wf_progress bar = {0};
     if (!p.context) p.context = wf_context_of(o, m);
-    p.debug = &o->debug;
     if (!p.on_progress) p.on_progress = wf_on_progress, p.user = o->quiet ? NULL : &bar;
-    weft_status s = weft_engine_open(m, &p, out);
+    weft_status s = wf_try_engine(o, m, p, out);
     wf_progress_end(&bar);
+    if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
     if (s) return wf_say_error(s);
     if (!p.context && weft_engine_context(*out) < weft_model_info(m)->context)
         wf_note(o, "the context is %u tokens; the model's own, %u, and others are set with -c", weft_engine_context(*out), weft_model_info(m)->context);
@@ -193,46 +214,8 @@ struct weft_op_params wf_op_params(const wf_opts *o, const char *dtypes, const c
                                    .n_shapes = n_shapes};
 }
 
-/* ---- Ctrl-C -----------------------------------------------------------------------------------
+/* ---- the end of output --------------------------------------------------------------------------
  */
-
-static volatile sig_atomic_t interrupted; /* by this signal; 0: not yet */
-
-/* Some process managers deliver the signal twice at once: only a later one counts as the second. */
-static void on_interrupt(int sig)
-{
-    static volatile uint64_t first_ns;
-    uint64_t now = wf_now_ns();
-    if (interrupted && now - first_ns > SECOND_NS) _exit(128 + sig);
-    if (!interrupted) first_ns = now;
-    interrupted = sig;
-}
-
-void wf_catch_interrupt(void)
-{
-    struct sigaction sa = {.sa_handler = on_interrupt};
-    sigemptyset(&sa.sa_mask);
-    sigaction(SIGINT, &sa, NULL);
-}
-
-void wf_catch_end(void (*handler)(int sig))
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction was, sa = {.sa_handler = handler ? handler : on_interrupt};
-    sigemptyset(&sa.sa_mask);
-    for (size_t i = 0; i < WF_LEN(signals); i++)
-        if (signals[i] != SIGHUP || (!sigaction(SIGHUP, NULL, &was) && was.sa_handler != SIG_IGN)) sigaction(signals[i], &sa, NULL); /* nohup ignores it */
-}
-
-bool wf_interrupted(void)
-{
-    return interrupted;
-}
-
-int wf_interrupted_exit(void)
-{
-    return 128 + interrupted;
-}
 
 /* A pipe that its reader closed (head) is not a failure, a full disk is. */
 int wf_end_output(int rc)

@@ -129,18 +129,18 @@ static void on_event(void *user, const struct weft_event *ev)
     atomic_fetch_sub(&n_abandoned, 1);
 }
 
-/* Prints the text after *printed; false if stdout is closed. Copies under the lock, so that printing happens outside it. */
-static bool print_new(struct pipe *q, size_t *printed)
+/* Prints the text after *printed, by whole characters. Copies under the lock, so that printing happens outside it. */
+static void print_new(struct pipe *q, size_t *printed, wf_printer *printer)
 {
     char part[4096];
     for (;;) {
         pthread_mutex_lock(&q->lock);
         size_t n = WF_MIN(q->len - *printed, sizeof part);
+        while (n > 1 && (q->text[*printed + n] & 0xc0) == 0x80) n--;
         if (n) memcpy(part, q->text + *printed, n);
         pthread_mutex_unlock(&q->lock);
-        if (!n) return true;
         *printed += n;
-        if (!wf_out(part, n)) return false;
+        if (!n || !wf_printer_add(printer, part, n)) return;
     }
 }
 
@@ -159,37 +159,24 @@ static void show_prompt(wf_progress *bar, const struct weft_engine *e, const str
     wf_progress_update(bar, "prompt", n_prompt ? (double)prompt_done(e, before, n_prompt) / (double)n_prompt : 0);
 }
 
-/* Until an event or a signal, for a moment at most. */
-static void wait_a_moment(void)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + LOOK_NS;
-    until.tv_sec += (time_t)(ns / 1000000000u);
-    until.tv_nsec = (long)(ns % 1000000000u);
-    sem_timedwait(&wake, &until);
-}
-
 /* Stops the text where it is, and says so at once: a step may still run. */
 static void stop(const wf_opts *o, struct pipe *q, size_t *printed, wf_generation *out)
 {
     pthread_mutex_lock(&q->lock);
     q->muted = true;
     pthread_mutex_unlock(&q->lock);
-    if (!out->closed && !print_new(q, printed)) out->closed = true;
-    out->on_new_line = *printed && q->text[*printed - 1] == '\n';
-    if (*printed && !out->on_new_line && !out->closed) out->on_new_line = wf_out("\n", 1);
+    print_new(q, printed, &out->printer);
+    wf_printer_end(&out->printer);
+    wf_printer_line(&out->printer);
     wf_note(o, "stopping…");
 }
 
 /* Hands the pipe to the callback, which frees it; false: the request has ended meanwhile. */
-static bool abandon(struct pipe *q, struct weft_request *r, wf_generation *out)
+static bool abandon(struct pipe *q, struct weft_request *r)
 {
     pthread_mutex_lock(&q->lock);
     bool running = !q->done;
     if (running) {
-        out->text = q->text, out->len = q->len;
-        q->text = NULL, q->len = q->cap = 0;
         q->abandoned = r;
         atomic_fetch_add(&n_abandoned, 1);
     }
@@ -206,17 +193,17 @@ static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, 
     wf_progress bar = {0};
     weft_engine_stats(e, &before);
     for (bool done = false; !done;) {
-        wait_a_moment();
+        wf_wait_for(&wake, LOOK_NS); /* an event or a signal */
         pthread_mutex_lock(&q->lock);
         done = q->done;
-        bool lost = q->lost, silent = !q->len && !done && !interrupts;
+        bool lost = q->lost || out->printer.answer.failed, silent = !q->len && !done && !interrupts;
         pthread_mutex_unlock(&q->lock);
         if (silent && !o->quiet) show_prompt(&bar, e, &before, n_prompt);
         else wf_progress_hide(&bar);
-        if (!out->closed && !print_new(q, &printed)) out->closed = true;
-        if (!done && (interrupts || out->closed || lost)) weft_cancel(r);
+        print_new(q, &printed, &out->printer);
+        if (!done && (interrupts || out->printer.closed || lost)) weft_cancel(r);
         if (!done && interrupts && !stop_ns) stop(o, q, &printed, out), stop_ns = wf_now_ns();
-        if (!done && stop_ns && wf_now_ns() - stop_ns > STOP_NS && abandon(q, r, out)) return false;
+        if (!done && stop_ns && wf_now_ns() - stop_ns > STOP_NS && abandon(q, r)) return false;
     }
     out->n_prefilled = (uint32_t)prompt_done(e, &before, n_prompt);
     return true;
@@ -226,11 +213,10 @@ static bool pump(const wf_opts *o, const struct weft_engine *e, struct pipe *q, 
 static weft_status finish(struct pipe *q, wf_generation *out)
 {
     out->end = q->end;
-    out->text = q->text, out->len = q->len;
-    q->text = NULL;
+    wf_printer_end(&out->printer);
     out->interrupted = interrupts && q->end.finish == WEFT_FINISH_CANCEL;
     wf_copy(out->message, sizeof out->message, q->message);
-    if (q->lost) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
+    if (q->lost || out->printer.answer.failed) return wf_fail(WEFT_ERR_NOMEM, "out of host memory for the generated text");
     if (!q->end.status || q->end.status == WEFT_ERR_CANCELLED) return WEFT_OK;
     return wf_fail(q->end.status, "%s", *q->message ? q->message : weft_status_name(q->end.status));
 }
@@ -255,13 +241,13 @@ static weft_status run_request(const wf_opts *o, struct weft_engine *e, struct w
     return s;
 }
 
-int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, wf_generation *out)
+int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style, wf_generation *out)
 {
     *out = (wf_generation){0};
-    weft_status s = run_request(o, e, &p, out);
+    weft_status s = wf_printer_begin(&out->printer, style, o->hide_thoughts);
+    if (!s) s = run_request(o, e, &p, out);
     sigaction(SIGINT, &before, NULL);
-    bool open_line = out->len && !out->on_new_line && out->text[out->len - 1] != '\n';
-    if (open_line && !out->closed && !wf_out("\n", 1)) out->closed = true;
+    wf_printer_line(&out->printer);
     return s ? wf_say_error(s) : 0;
 }
 

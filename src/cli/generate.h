@@ -9,18 +9,15 @@
 #ifndef WF_CLI_GENERATE_H
 #define WF_CLI_GENERATE_H
 
-#include "cli/cli.h"
+#include "cli/printer.h"
 
 typedef struct wf_generation {
     struct weft_event end; /* the DONE event; message is in `message` */
     char message[512];
-    char *text; /* everything printed, NUL-terminated; free it */
-    size_t len;
+    wf_printer printer; /* what was printed, and the answer in it; wf_printer_free frees it */
     uint32_t n_prefilled; /* tokens of the prompt that have been computed or found in the prefix cache, by whole steps */
     bool interrupted; /* by Ctrl-C */
     bool abandoned;   /* so, and its last step still runs: `end` is empty, and closing the engine would wait for it */
-    bool on_new_line; /* after what was stopped */
-    bool closed;      /* stdout is closed */
 } wf_generation;
 
 /* The parameters that all requests share. A random seed is printed, so that the text can be reproduced. */
@@ -29,8 +26,9 @@ uint64_t wf_new_seed(const wf_opts *o);
 /* Redirects Ctrl-C to the next wf_generate: the first one cancels it, even before generation starts, and more within the turn change
  * nothing. Call it once per wf_generate, as soon as the input is complete; wf_generate restores the handler. */
 void wf_generate_catch_interrupts(void);
-/* Submits p (on_event and user are set here) and prints until DONE, and a newline if the text has none. Returns 0, or an exit code after printing a message. */
-int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, wf_generation *out);
+/* Submits p (on_event and user are set here) and prints until DONE, and a newline if the text has none. style: what the answer is taken apart by; NULL:
+ * it is text. Returns 0, or an exit code after printing a message. */
+int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style, wf_generation *out);
 /* Does an abandoned request still run? Closing the engine then waits for its step. */
 bool wf_generate_pending(void);
 /* Prints "weft: prompt ... tokens/s", and why the text ended if it was cut. */

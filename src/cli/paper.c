@@ -122,7 +122,7 @@ static int run(wf_paper *p)
     if (p->n_rows) wf_paper_print(p);
     if (wf_interrupted()) {
         wf_note(p->o, "stopped: %s", p->o->write_to ? "nothing is written of a figure that is not whole" : "the figure is not whole");
-        return WF_EXIT_INTERRUPTED;
+        return wf_interrupted_exit();
     }
     if (!rc && !p->n_rows) rc = wf_say_error(wf_fail(WEFT_ERR_INTERNAL, "all values were lost in what the runs vary: use a quieter machine, or more runs (-r)"));
     weft_status s = !rc && p->o->write_to ? wf_paper_write(p, p->o->write_to) : WEFT_OK;

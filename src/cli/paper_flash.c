@@ -104,7 +104,7 @@ static int measure(op_run *r, const char *op, const char *variant, bool async, c
     weft_status s = weft_bench_ops(&q);
     wf_progress_end(&r->p->bar);
     if (s) return wf_say_error(s);
-    return wf_interrupted() ? WF_EXIT_INTERRUPTED : r->rc;
+    return wf_interrupted() ? wf_interrupted_exit() : r->rc;
 }
 
 /* ---- figure 7: flat products --------------------------------------------------------------------- */

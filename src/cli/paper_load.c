@@ -58,13 +58,13 @@ int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t con
     *out = (wf_paper_engine){.policy = policy, .n_seqs = n_seqs, .context = context};
     e.policy = policy, e.context = context, e.max_batched_tokens = batch;
     e.no_prefix = true; /* every run must compute its prompts */
-    e.debug = &p->o->debug;
     e.on_progress = wf_on_progress, e.user = p->o->quiet ? NULL : &p->bar;
     for (;; out->n_seqs = (out->n_seqs + 1) / 2) {
         e.n_seqs = e.kv_seqs = out->n_seqs;
-        weft_status s = weft_engine_open(p->m, &e, &out->e);
+        weft_status s = wf_try_engine(p->o, p->m, e, &out->e);
         wf_progress_end(&p->bar);
         if (!s) return opened(p, out, n_seqs);
+        if (s == WEFT_ERR_CANCELLED) return wf_interrupted_exit();
         if (s != WEFT_ERR_NOMEM) return wf_say_error(s);
         if (out->n_seqs == 1) return give_up();
     }
@@ -80,7 +80,7 @@ int wf_paper_run_once(wf_paper *p, const wf_paper_engine *e, const wf_request_sp
     weft_status s = wf_load_run(&l, row);
     if (s) return wf_say_error(s);
     if (wf_interrupted()) wf_load_stats_free(&row->stats);
-    return wf_interrupted() ? WF_EXIT_INTERRUPTED : 0;
+    return wf_interrupted() ? wf_interrupted_exit() : 0;
 }
 
 static int run_one(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, double *seconds)

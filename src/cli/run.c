@@ -24,6 +24,7 @@ static const wf_opt chat_rows[] = {
     {0, "chat-template", "FILE",
      "Jinja chat template in a file (implies --chat; default: the model's); '?': say which there is", WF_OPT_TEXT,
      AT(chat_template)},
+    {0, "hide-thoughts", NULL, "leave out what a reasoning model thinks before its answer", WF_OPT_FLAG, AT(hide_thoughts)},
     {0, "context-shift", "on|off", "when the context is full: drop the oldest turns of the chat, or refuse the message (default on)", WF_OPT_CHOICE, AT(context_shift)},
 };
 static const WF_GROUP(chat_group, "Chat", chat_rows);
@@ -39,11 +40,11 @@ static int complete(const wf_opts *o, const struct weft_model *m, struct weft_en
     weft_status s =
         len ? weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &p.n_tokens) : WEFT_OK;
     p.tokens = ids;
-    int rc = s ? wf_say_error(s) : wf_generate(o, e, p, &a);
-    if (!rc && !a.closed) wf_generate_report(o, e, &a);
+    int rc = s ? wf_say_error(s) : wf_generate(o, e, p, NULL, &a);
+    if (!rc && !a.printer.closed) wf_generate_report(o, e, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     weft_free(ids);
-    free(a.text);
+    wf_printer_free(&a.printer);
     return rc;
 }
 

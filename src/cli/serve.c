@@ -83,6 +83,12 @@ typedef struct context {
     wf_progress bar;
 } context;
 
+static bool stop(void *user)
+{
+    const context *c = user;
+    return c->out->stop(c->out);
+}
+
 /* The engine reports "load" after checking all parameters and files. */
 static void on_progress(void *user, const char *what, double fraction)
 {
@@ -94,11 +100,13 @@ static void on_progress(void *user, const char *what, double fraction)
 static int open_both(void *user, wf_opening *out)
 {
     context *c = user;
+    wf_opts o = *c->o;
     c->out = out;
     c->engine.on_progress = on_progress;
-    c->engine.user = c;
-    int rc = wf_open_model(c->o, false, &out->model);
-    if (!rc) rc = wf_open_engine(c->o, out->model, c->engine, &out->engine);
+    o.engine.stop = c->engine.stop = stop; /* the server has the signals */
+    o.engine.user = c->engine.user = c;
+    int rc = wf_open_model(&o, false, &out->model);
+    if (!rc) rc = wf_open_engine(&o, out->model, c->engine, &out->engine);
     wf_progress_end(&c->bar);
     if (rc) return rc;
     out->sampling = wf_sampling_of(c->o, out->model);

@@ -1,6 +1,7 @@
 /* chat_style: how a chat template wants conversations with tools. Nothing says so but the template itself, so it is tried at the start of the
  * server with a tool and with a call whose names stand nowhere else. */
-#include "serve/answer.h"
+#include "serve/internal.h"
+#include "answers/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,33 +79,13 @@ bool wf_chat_style_check(const wf_server *s)
     return check_calls(s->p.tool_call_parser) && check_thoughts(s->p.reasoning_parser);
 }
 
-/* Control tokens of a marker that are else not in the text of an answer. */
-static void show_marker(const wf_server *s, wf_chat_style *c, const char *marker)
-{
-    int32_t *ids = NULL;
-    size_t n = 0;
-    if (weft_tokenize(s->model, marker, strlen(marker), WEFT_TEXT_NO_ADD_SPECIAL, &ids, &n)) n = 0;
-    for (size_t i = 0; i < n && c->n_show < WEFT_MAX_SHOWN; i++) {
-        bool hidden = weft_token_text(s->model, ids[i], WEFT_TEXT_DEFAULT, NULL, 0) && !weft_token_text(s->model, ids[i], WEFT_TEXT_HIDE_SPECIAL, NULL, 0);
-        if (hidden) c->show[c->n_show++] = ids[i];
-    }
-    weft_free(ids);
-}
-
-static void show_markers(const wf_server *s, wf_chat_style *c, const char *const *markers)
-{
-    for (size_t i = 0; markers[i]; i++) show_marker(s, c, markers[i]);
-}
-
 static void find_thoughts(const wf_server *s, wf_chat_style *c, const char *text)
 {
     const char *name = s->p.reasoning_parser;
     c->thought_name = !strstr(text, "reasoning_content") && strstr(text, ".thinking") ? "thinking" : "reasoning_content";
     c->thoughts = is_auto(name) ? wf_thought_kind_of(text) : wf_thought_kind_named(name);
-    if (!c->thoughts) return;
-    const char *const markers[] = {c->thoughts->open, c->thoughts->close, NULL};
-    show_markers(s, c, c->thoughts->open ? markers : wf_channel_markers);
-    c->n_show_thoughts = c->n_show;
+    if (c->thoughts) wf_thoughts_show(c->thoughts, s->model, &c->show);
+    c->n_show_thoughts = c->show.n;
 }
 
 static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
@@ -112,7 +93,7 @@ static void find_calls(const wf_server *s, wf_chat_style *c, const char *text)
     const char *markers[WF_CALL_MARKERS + 1] = {NULL}, *name = s->p.tool_call_parser;
     c->calls = is_auto(name) ? wf_call_kind_of(text) : wf_call_kind_named(name);
     if (c->calls) wf_call_markers(c->calls, markers);
-    show_markers(s, c, c->calls && c->calls->channels ? wf_channel_markers : markers);
+    wf_shown_add(&c->show, s->model, c->calls && c->calls->channels ? wf_channel_markers : markers);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------------------- */

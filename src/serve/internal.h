@@ -8,6 +8,9 @@
 #ifndef WF_SERVE_INTERNAL_H
 #define WF_SERVE_INTERNAL_H
 
+#include "answers/json_scan.h"
+#include "answers/shown.h"
+#include "answers/text.h"
 #include "serve/serve.h"
 
 #include <jansson.h>
@@ -34,44 +37,12 @@ bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt,
 bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...) WF_PRINTF(3, 4);
 json_t *wf_refusal_json(const wf_http_error *r);
 
-/* ---- text.c: buffers and UTF-8 --------------------------------------------------------------------------- */
-
-typedef struct wf_text {
-    char *data;
-    size_t len, cap;
-    bool failed; /* out of memory: the text is truncated */
-} wf_text;
-void wf_text_add(wf_text *t, const char *data, size_t len);
-void wf_text_print(wf_text *t, const char *fmt, ...) WF_PRINTF(2, 3);
-#define WF_JSON_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9)) /* enough digits for a float */
-/* Appends JSON; false, also for NULL: t has failed. json_dumps would not do: without memory jansson 2.14 leaves out names of members. */
-bool wf_text_json(wf_text *t, const json_t *json);
-bool wf_text_dump(wf_text *t, const json_t *json, size_t flags); /* with flags of jansson */
-bool wf_text_exact(wf_text *t, const json_t *json); /* numbers keep all their digits */
-/* A JSON string; invalid UTF-8 becomes U+FFFD. */
-json_t *wf_json_string(const char *data, size_t len);
-void wf_random_hex(char out[33]);
-
 /* ---- json.c ---------------------------------------------------------------------------------------------- */
 
 /* Parses a JSON object; its levels and its values are limited. NULL: r has the error. One at a time in a thread, which frees it by
  * wf_json_free. */
 json_t *wf_json_parse(const char *text, size_t len, wf_http_error *r);
 void wf_json_free(json_t *json); /* NULL is allowed */
-
-/* ---- json_scan.c: JSON where it stands --------------------------------------------------------------------------------- */
-
-typedef struct wf_slice {
-    const char *p;
-    size_t n;
-} wf_slice;
-/* Behind the value that begins at p or behind white space there; NULL: it is not valid, not whole, or deeper than 64 levels. */
-const char *wf_json_end(const char *p, const char *end);
-/* Is all of it one value? */
-bool wf_json_whole(const char *p, size_t len);
-/* The next member of a valid object or list. *at: behind its bracket, then behind the last one. name: without quotes, escapes as they are;
- * NULL for lists. false: there is none. */
-bool wf_json_next(const char **at, const char *end, wf_slice *name, wf_slice *value);
 
 /* ---- reader.c: memory of the parser ----------------------------------------------------------------------------------- */
 
@@ -139,6 +110,7 @@ void wf_fields_unknown(wf_server *s, const json_t *body, bool chat);
 /* Fills the job's params. false: its refusal is set. */
 bool wf_params_read(wf_job *j, const json_t *body);
 void wf_params_free(wf_params *p);
+struct wf_answer *wf_params_answer(const wf_params *p); /* a reader of answers; NULL: no memory */
 /* Is the answer taken apart (answer.h)? Else it is text. */
 static inline bool wf_params_in_parts(const wf_params *p)
 {
@@ -159,8 +131,8 @@ typedef struct wf_chat_style {
     const char *thought_name; /* of the member of messages that has thoughts */
     const struct wf_thought_kind *thoughts; /* as its model writes them; NULL: they are not recognised */
     const struct wf_call_kind *calls;
-    int32_t show[WEFT_MAX_SHOWN]; /* control tokens that mark them, those of thoughts first */
-    size_t n_show, n_show_thoughts;
+    wf_shown show; /* control tokens that mark them, those of thoughts first */
+    size_t n_show_thoughts;
 } wf_chat_style;
 /* Reads --tool-call-parser and --reasoning-parser. false: the error is set. */
 bool wf_chat_style_check(const wf_server *s);
@@ -170,7 +142,6 @@ void wf_chat_style_find(wf_server *s);
 bool wf_messages_read(const json_t *body, const wf_chat_style *style, wf_text *out, size_t *bytes, wf_http_error *r);
 /* The same for tools and what goes with them; out stays empty if the model shall not know any. */
 bool wf_tools_read(const json_t *body, const wf_chat_style *style, wf_params *p, wf_text *out, wf_http_error *r);
-bool wf_tool_name_good(const char *name, size_t len);
 
 /* ---- tokens.c: /tokenize and /detokenize ----------------------------------------------------------------- */
 
@@ -264,6 +235,7 @@ struct wf_job {
     enum wf_abort abort;
 };
 
+void wf_random_hex(char out[33]);
 wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn);
 /* Reads the body as its route does, and frees it, unless the job has been aborted. May set refusal. */
 void wf_job_read(wf_job *j);

@@ -3,17 +3,29 @@
 #include "serve/internal.h"
 #include "base/options.h"
 #include "serve/places.h"
-#include "serve/answer.h"
+#include "answers/answer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
 #define LARGE_BODY (1u << 20) /* reading it takes far longer than giving its memory back */
+
+void wf_random_hex(char out[33])
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+        static atomic_uint_fast64_t counter; /* the kernel has no entropy yet: unique is enough */
+        uint64_t r[2] = {wf_random(wf_now_ns(), atomic_fetch_add(&counter, 1)), wf_now_ns()};
+        memcpy(bytes, r, sizeof bytes);
+    }
+    for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
 
 wf_job *wf_job_create(wf_server *s, struct MHD_Connection *conn)
 {

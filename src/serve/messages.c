@@ -1,14 +1,14 @@
 /* messages: the conversation and the tools of a request, as JSON for the chat template. They go there whole, since templates differ in what
  * they read; what templates differ in how they want it (wf_chat_style) is said in one way by clients. All of it counts as data there, so
  * that nothing in it becomes a control token. */
-#include "serve/tool_types.h"
+#include "serve/internal.h"
+#include "answers/tool_types.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_TOOLS      512
 #define MAX_TOOL_BYTES (1u << 20) /* of all together, as JSON */
-#define MAX_NAME       64         /* as in OpenAI's API */
 
 /* The messages as they are written. */
 typedef struct writer {
@@ -172,14 +172,6 @@ bool wf_messages_read(const json_t *body, const wf_chat_style *style, wf_text *o
 
 /* ---- tools ----------------------------------------------------------------------------------------------- */
 
-bool wf_tool_name_good(const char *name, size_t len)
-{
-    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
-    bool all = len && len <= MAX_NAME;
-    for (size_t i = 0; all && i < len; i++) all = name[i] && strchr(good, name[i]);
-    return all;
-}
-
 static bool check_tool(const json_t *tool, wf_http_error *r)
 {
     json_t *type = json_object_get(tool, "type"), *function = json_object_get(tool, "function"), *name = json_object_get(function, "name"),
@@ -187,7 +179,7 @@ static bool check_tool(const json_t *tool, wf_http_error *r)
     if (!json_is_string(type) || strcmp(json_string_value(type), "function") || !json_is_object(function))
         return wf_refuse(r, 400, "tools", "each of tools must be an object of type function, with a function");
     if (!json_is_string(name) || !wf_tool_name_good(json_string_value(name), json_string_length(name)))
-        return wf_refuse(r, 400, "tools", "the name of a function must have 1 to %d letters, digits, '_', '-' or '.'", MAX_NAME);
+        return wf_refuse(r, 400, "tools", "the name of a function must have 1 to %d letters, digits, '_', '-' or '.'", WF_TOOL_NAME_MAX);
     if (about && !json_is_string(about)) return wf_refuse(r, 400, "tools", "the description of %s must be a string", json_string_value(name));
     if (parameters && !json_is_object(parameters))
         return wf_refuse(r, 400, "tools", "the parameters of %s must be an object, as JSON Schema has it", json_string_value(name));

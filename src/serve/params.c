@@ -1,6 +1,7 @@
 /* params: from the JSON of a request to the engine's parameters: lists, prompts, and what must fit. fields.c has the fields that are one
  * value, messages.c the conversation. */
-#include "serve/thoughts.h"
+#include "serve/internal.h"
+#include "answers/answer.h"
 #include "base/options.h"
 
 #include <stdlib.h>
@@ -197,8 +198,14 @@ static void read_style(const wf_server *s, wf_params *p)
     const wf_chat_style *c = &s->chat;
     p->thoughts = c->thoughts;
     p->thinking = p->thoughts && wf_thoughts_opened(p->thoughts, s->model, p->prompts[0].ids, p->prompts[0].n);
-    p->show = c->show;
-    p->n_show = p->calls ? c->n_show : c->n_show_thoughts;
+    p->show = c->show.ids;
+    p->n_show = p->calls ? c->show.n : c->n_show_thoughts;
+}
+
+wf_answer *wf_params_answer(const wf_params *p)
+{
+    const wf_answer_style style = {.calls = p->calls ? p->calls->calls : NULL, .thoughts = p->thoughts, .thinking = p->thinking, .tool_types = &p->tool_types};
+    return wf_answer_new(&style);
 }
 
 static bool read_chat(const wf_server *s, const json_t *body, wf_params *p, wf_http_error *r)

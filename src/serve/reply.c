@@ -1,5 +1,6 @@
 /* reply: results of the engine as OpenAI's JSON. */
-#include "serve/answer.h"
+#include "serve/internal.h"
+#include "answers/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -210,7 +211,7 @@ static void on_call(void *user, wf_slice id, wf_slice name, wf_slice arguments)
 /* false: no memory. */
 static bool read_answer(const wf_job *j, const wf_choice *c, said *s)
 {
-    wf_answer *a = wf_answer_new(&j->params);
+    wf_answer *a = wf_params_answer(&j->params);
     wf_call_out out = {on_text, on_thought, on_call, s};
     bool ok = a && wf_answer_feed(a, c->text ? c->text : "", c->n_text, &out) && wf_answer_end(a, wf_reply_is_cut(&c->end), &out);
     wf_answer_free(a);

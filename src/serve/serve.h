@@ -19,6 +19,7 @@ typedef struct wf_opening {
     /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
      * long is left: from then on the server answers /health. */
     void (*checked)(struct wf_opening *o);
+    bool (*stop)(const struct wf_opening *o); /* to be asked often: true: it shall end, with any exit code and no message */
 } wf_opening;
 
 #define WF_KEY_BLANKS " \t\r\n" /* do not count around an API key */

@@ -14,6 +14,7 @@
 
 #define TICK_MS   100
 #define REPORT_NS 10000000000ull
+#define GIVE_UP_NS 350000000ull /* loading that takes longer to stop is left where it is */
 #define EXIT_FAIL 1
 #define EXIT_LOST 5 /* the program's exit code for a lost device */
 
@@ -177,6 +178,12 @@ static void on_checked(wf_opening *o)
     if (!atomic_exchange(&l->checked, true)) sem_post(&wake);
 }
 
+static bool on_asked(const wf_opening *o)
+{
+    (void)o;
+    return atomic_load(&n_signals) > 0;
+}
+
 static void *load(void *arg)
 {
     loader *l = arg;
@@ -211,12 +218,20 @@ static void publish(wf_server *s, const loader *l)
     say(s, "%s is ready on %s", s->name, weft_engine_device(s->engine)->name);
 }
 
-/* Waits until the engine is open. Clients may connect when its parameters are known to be valid and only the slow part is left,
- * which cannot be interrupted. */
+/* A signal ends loading, which has a moment to clean up. No request has been accepted. */
+_Noreturn static void give_up(const wf_server *s, const loader *l)
+{
+    uint64_t end = wf_now_ns() + GIVE_UP_NS;
+    say(s, "stopping…");
+    while (!atomic_load(&l->done) && wf_now_ns() < end) wf_sleep_ns(1000000);
+    _exit(0);
+}
+
+/* Waits until the engine is open. Clients may connect when its parameters are known to be valid and only the slow part is left. */
 static int wait_for_engine(wf_server *s, loader *l)
 {
     for (bool done = false; !done;) {
-        if (wait_tick() > 0) _exit(0); /* no request has been accepted */
+        if (wait_tick() > 0) give_up(s, l);
         done = atomic_load(&l->done);
         if (done && l->rc) return l->rc;
         if (s->daemon || !(done || atomic_load(&l->checked)) || let_in(s)) continue;
@@ -299,7 +314,7 @@ static void set_defaults(wf_server *s)
 
 static int serve(wf_server *s)
 {
-    loader l = {.opening.checked = on_checked, .server = s};
+    loader l = {.opening.checked = on_checked, .opening.stop = on_asked, .server = s};
     pthread_t thread;
     bool ok = wf_keys_load(s) && wf_proxies_load(s) && wf_chat_style_check(s);
     sem_init(&wake, 0, 0);

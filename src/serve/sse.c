@@ -1,7 +1,8 @@
 /* sse: a response as a stream of server-sent events. Everything new goes into one event per choice, so a slow reader gets fewer
  * and longer ones, but of a limited length: an HTTP thread has other connections, too. The new parts are copied under the lock and
  * formatted outside it, so that JSON costs the engine no time. */
-#include "serve/answer.h"
+#include "serve/internal.h"
+#include "answers/answer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -197,7 +198,7 @@ static void write_in_parts(wf_job *j, wf_choice *c, const part *p)
 {
     stream s = {j, c};
     wf_call_out out = {on_text, on_thought, on_call, &s};
-    if (!c->answer) c->answer = wf_answer_new(&j->params);
+    if (!c->answer) c->answer = wf_params_answer(&j->params);
     bool ok = c->answer && wf_answer_feed(c->answer, p->text, p->n_text, &out);
     if (p->done) ok = ok && wf_answer_end(c->answer, p->cut, &out);
     if (p->done || (j->params.chat_logprobs && p->n_tokens)) write_content(j, c, json_object(), p);

@@ -2,7 +2,7 @@
 """Reads every #include of the source and fails on one that points left.
 
 A folder includes only itself and names to its right in ORDER; cl and cpu see only dev and what is to its right,
-and nothing includes them. cli, serve, loadgen and pull include only themselves and those of them to their right,
+and nothing includes them. cli, serve, loadgen, pull and answers include only themselves and those of them to their right,
 <weft/...> and base; tables (.def), which are words and no code, may be of any folder. Project headers are always written "folder/file.h".
 
 Files of cl and of src/dev have an order, too: no file uses, by itself or through others, what uses it.
@@ -11,8 +11,8 @@ import os
 import re
 import sys
 
-ORDER = "cli serve loadgen pull tune convert engine text jinja model exec plan sched mem verify select dev sampling tensor base".split()
-ABOVE_ALL = {"cli", "serve", "loadgen", "pull"}     # users of the public API
+ORDER = "cli serve loadgen pull answers tune convert engine text jinja model exec plan sched mem verify select dev sampling tensor base".split()
+ABOVE_ALL = {"cli", "serve", "loadgen", "pull", "answers"}  # users of the public API
 BACKENDS = {"cl", "cpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 SOURCE = (".c", ".h", ".def", ".inc", ".S")

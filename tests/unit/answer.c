@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "serve/answer.h"
+#include "answers/answer.h"
 #include "support/data.h"
 #include "support/skip.h"
 
@@ -58,9 +58,10 @@ static char *take_apart(const row *t, size_t first, size_t length)
 {
     result r = {0};
     wf_call_out out = {on_text, on_thought, on_call, &r};
-    wf_chat_style style = {.calls = t->calls ? wf_call_kind_named(t->calls) : NULL};
-    wf_params p = {.thoughts = t->thoughts ? wf_thought_kind_named(t->thoughts) : NULL, .calls = t->calls ? &style : NULL, .thinking = t->inside};
-    wf_answer *a = wf_answer_new(&p);
+    const wf_text no_types = {0};
+    wf_answer_style style = {.calls = t->calls ? wf_call_kind_named(t->calls) : NULL, .thoughts = t->thoughts ? wf_thought_kind_named(t->thoughts) : NULL, .thinking = t->inside,
+                             .tool_types = &no_types};
+    wf_answer *a = wf_answer_new(&style);
     assert_non_null(a);
     wf_text_add(&r.line, "", 0);
     for (size_t at = 0, len = strlen(t->text), n; at < len; at += n) {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "serve/tool_calls.h"
+#include "answers/tool_calls.h"
 #include "support/data.h"
 #include "support/skip.h"
 

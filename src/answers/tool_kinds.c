@@ -1,5 +1,5 @@
 /* tool_kinds: the ways in which models write calls, and which one a chat template shows. */
-#include "serve/tool_calls.h"
+#include "answers/tool_calls.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* thoughts: see the header. What is held back is white space, and what may be the beginning of a marker. */
-#include "serve/thoughts.h"
+#include "answers/channels.h"
+#include "answers/thoughts.h"
 
 #include <string.h>
 
@@ -47,6 +48,12 @@ bool wf_thoughts_opened(const wf_thought_kind *k, const struct weft_model *m, co
     }
     while (len && wf_is_blank(text[len - 1])) len--;
     return n_open && len >= n_open && !memcmp(text + len - n_open, k->open, n_open);
+}
+
+void wf_thoughts_show(const wf_thought_kind *k, const struct weft_model *m, wf_shown *out)
+{
+    const char *const markers[] = {k->open, k->close, NULL};
+    wf_shown_add(out, m, k->open ? markers : wf_channel_markers);
 }
 
 /* ---- the reader ------------------------------------------------------------------------------------------ */

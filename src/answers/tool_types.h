@@ -3,7 +3,11 @@
 #ifndef WF_TOOL_TYPES_H
 #define WF_TOOL_TYPES_H
 
-#include "serve/internal.h"
+#include "answers/json_scan.h"
+#include "answers/text.h"
+
+#define WF_TOOL_NAME_MAX 64 /* bytes of a function's, as in OpenAI's API */
+bool wf_tool_name_good(const char *name, size_t len);
 
 /* tools: as requests have them, and checked. */
 void wf_tool_types_add(wf_text *types, const json_t *tools);

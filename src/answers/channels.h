@@ -3,7 +3,7 @@
 #ifndef WF_CHANNELS_H
 #define WF_CHANNELS_H
 
-#include "serve/tool_calls.h"
+#include "answers/tool_calls.h"
 
 typedef struct wf_channels {
     bool thoughts, calls; /* are told apart; else they are text */

@@ -1,5 +1,5 @@
 /* tool_types: see the header. Parameters whose schema does not say that they are strings are left to what the model writes. */
-#include "serve/tool_types.h"
+#include "answers/tool_types.h"
 
 #include <string.h>
 
@@ -69,4 +69,12 @@ bool wf_tool_string_in(const char *strings, wf_slice parameter)
     for (; strings && *strings; strings += strlen(strings) + 1)
         if (same(parameter, strings)) return true;
     return false;
+}
+
+bool wf_tool_name_good(const char *name, size_t len)
+{
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
+    bool all = len && len <= WF_TOOL_NAME_MAX;
+    for (size_t i = 0; all && i < len; i++) all = name[i] && strchr(good, name[i]);
+    return all;
 }

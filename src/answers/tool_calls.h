@@ -6,7 +6,7 @@
 #ifndef WF_TOOL_CALLS_H
 #define WF_TOOL_CALLS_H
 
-#include "serve/tool_tags.h"
+#include "answers/tool_tags.h"
 
 #define WF_CALL_MAX (256u << 10) /* bytes of one call, or of one list of them; longer ones are text */
 

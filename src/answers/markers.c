@@ -1,5 +1,5 @@
 /* markers: see the header. */
-#include "serve/markers.h"
+#include "answers/markers.h"
 
 #include <string.h>
 

@@ -1,10 +1,9 @@
-/* text: growing buffers, JSON strings from any bytes, random ids. */
-#include "serve/internal.h"
+/* text: see the header. */
+#include "answers/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 void wf_text_add(wf_text *t, const char *data, size_t len)
 {
@@ -82,76 +81,4 @@ static size_t digits_of(const json_t *v)
 bool wf_text_exact(wf_text *t, const json_t *json)
 {
     return wf_text_dump(t, json, JSON_REAL_PRECISION(digits_of(json)));
-}
-
-void wf_random_hex(char out[33])
-{
-    unsigned char bytes[16];
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
-        static atomic_uint_fast64_t counter; /* the kernel has no entropy yet: unique is enough */
-        uint64_t r[2] = {wf_random(wf_now_ns(), atomic_fetch_add(&counter, 1)), wf_now_ns()};
-        memcpy(bytes, r, sizeof bytes);
-    }
-    for (size_t i = 0; i < sizeof bytes; i++) snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
-/* ---- refusals -------------------------------------------------------------------------------------------- */
-
-static const char *type_of(int status)
-{
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 500:
-        return "server_error";
-    case 501:
-        return "not_supported_error";
-    case 503:
-        return "unavailable_error";
-    case 504:
-        return "timeout_error";
-    default:
-        return "invalid_request_error";
-    }
-}
-
-static bool refuse(wf_http_error *r, int status, const char *param, const char *fmt, va_list ap)
-{
-    r->status = status;
-    r->type = type_of(status);
-    wf_copy(r->param, sizeof r->param, param);
-    wf_format(r->message, sizeof r->message, fmt, ap);
-    return false;
-}
-
-bool wf_refuse(wf_http_error *r, int status, const char *param, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    refuse(r, status, param, fmt, ap);
-    va_end(ap);
-    return false;
-}
-
-bool wf_refuse_unsupported(wf_http_error *r, const char *param, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    refuse(r, 400, param, fmt, ap);
-    va_end(ap);
-    r->code = "not_supported";
-    return false;
-}
-
-json_t *wf_refusal_json(const wf_http_error *r)
-{
-    json_t *message = wf_json_string(r->message, strlen(r->message));
-    json_t *param = r->param[0] ? wf_json_string(r->param, strlen(r->param)) : json_null();
-    return json_pack("{s:{s:o,s:s,s:o,s:o}}", "error", "message", message, "type", r->type,
-                     "param", param, "code",
-                     r->code ? json_string(r->code) : json_integer(r->status));
 }

@@ -1,7 +1,7 @@
 /* tool_tags: see the header. A value ends where its end tag is followed by another parameter or by what closes the call, so values may
  * have any tags in them, also such as these. */
-#include "serve/tool_tags.h"
-#include "serve/tool_types.h"
+#include "answers/tool_tags.h"
+#include "answers/tool_types.h"
 
 #include <string.h>
 

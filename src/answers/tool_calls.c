@@ -1,7 +1,7 @@
 /* tool_calls: the reader of calls. It holds back what may be a call, or the beginning of a marker, and white space before either; all else
  * goes out at once. A call has a head (markers, the name), a body (JSON, whose end its brackets tell, or tags) and what closes it. */
-#include "serve/tool_calls.h"
-#include "serve/tool_types.h"
+#include "answers/tool_calls.h"
+#include "answers/tool_types.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* json_scan: walks through JSON text where it stands, without a tree: what a model writes is taken as it is, byte for byte, and the reader
  * of bodies (reader.c) is for one text at a time. As strict as that: RFC 8259, no NUL in strings, a limited depth. */
-#include "serve/internal.h"
+#include "answers/json_scan.h"
 
 #include <string.h>
 

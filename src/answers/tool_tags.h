@@ -2,7 +2,8 @@
 #ifndef WF_TOOL_TAGS_H
 #define WF_TOOL_TAGS_H
 
-#include "serve/markers.h"
+#include "answers/markers.h"
+#include "answers/text.h"
 
 #define WF_MAX_PARAMETERS 128 /* of a call; one with more is text */
 

@@ -1,5 +1,6 @@
 /* channels: see the header. Bodies go out as they come, but for calls, which are held back until they are whole and known to be good. */
-#include "serve/channels.h"
+#include "answers/channels.h"
+#include "answers/tool_types.h"
 
 #include <string.h>
 

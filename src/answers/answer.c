@@ -1,5 +1,5 @@
 /* answer: see the header. Thoughts are taken first, and calls are in the text that is left; in channels both are seen at once. */
-#include "serve/answer.h"
+#include "answers/answer.h"
 
 #include <stdlib.h>
 
@@ -12,16 +12,16 @@ struct wf_answer {
     bool failed;
 };
 
-wf_answer *wf_answer_new(const wf_params *p)
+wf_answer *wf_answer_new(const wf_answer_style *s)
 {
     wf_answer *a = wf_calloc(1, sizeof *a);
     if (!a) return NULL;
-    a->has_thoughts = p->thoughts;
-    a->by_channel = (p->thoughts && !p->thoughts->open) || (p->calls && p->calls->calls->channels);
-    a->channels = (wf_channels){.thoughts = p->thoughts, .calls = p->calls};
-    a->thoughts = (wf_thoughts){.kind = p->thoughts, .inside = p->thinking};
-    if (!p->calls || a->by_channel) return a;
-    a->calls = wf_calls_new(p->calls->calls, &p->tool_types);
+    a->has_thoughts = s->thoughts;
+    a->by_channel = (s->thoughts && !s->thoughts->open) || (s->calls && s->calls->channels);
+    a->channels = (wf_channels){.thoughts = s->thoughts, .calls = s->calls};
+    a->thoughts = (wf_thoughts){.kind = s->thoughts, .inside = s->thinking};
+    if (!s->calls || a->by_channel) return a;
+    a->calls = wf_calls_new(s->calls, s->tool_types);
     if (a->calls) return a;
     wf_answer_free(a);
     return NULL;

@@ -3,7 +3,8 @@
 #ifndef WF_THOUGHTS_H
 #define WF_THOUGHTS_H
 
-#include "serve/tool_calls.h"
+#include "answers/shown.h"
+#include "answers/tool_calls.h"
 
 typedef struct wf_thought_kind {
     const char *name; /* as --reasoning-parser has it: vLLM's name, if it has one */
@@ -25,6 +26,7 @@ typedef struct wf_thoughts {
 /* t: begins as {kind, inside}; free t->held.data. They hand on to out->thought and out->text. false: no memory. */
 bool wf_thoughts_feed(wf_thoughts *t, const char *text, size_t len, const wf_call_out *out);
 void wf_thoughts_end(wf_thoughts *t, const wf_call_out *out);
+void wf_thoughts_show(const wf_thought_kind *k, const struct weft_model *m, wf_shown *out); /* the tokens that mark them */
 /* Do these tokens of a prompt end in what opens them? */
 bool wf_thoughts_opened(const wf_thought_kind *k, const struct weft_model *m, const int32_t *ids, size_t n);
 
