@@ -69,16 +69,24 @@ static weft_status choose(ablation *a, size_t load)
     return WEFT_OK;
 }
 
+/* Once for the choice of plans, and once more with the KV pages that they leave. */
+static weft_status fill_batches(ablation *a)
+{
+    float share;
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) WF_TRY(wf_load_of_kind(a->e, &wf_load_kinds[i], a->context, &share, &a->batches[i]));
+    return WEFT_OK;
+}
+
 static weft_status prepare(ablation *a)
 {
     _Static_assert(WF_N_LOAD_KINDS * N_SIDES <= WF_MAX_PLANS, "a plan for each");
-    float decodes;
     WF_TRY(make_sides(a));
-    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
-        WF_TRY(wf_load_of_kind(a->e, &wf_load_kinds[i], a->context, &decodes, &a->batches[i]));
-        WF_TRY(choose(a, i));
-    }
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) WF_TRY(wf_batch_init(&a->batches[i], &a->e->limits));
+    WF_TRY(fill_batches(a));
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++)
+        if (a->batches[i].n_tokens) WF_TRY(choose(a, i));
     WF_TRY(wf_engine_replan(a->e, &a->all));
+    WF_TRY(fill_batches(a));
     return wf_exec_fill_kv(a->e->exec);
 }
 
@@ -117,6 +125,7 @@ static void report(ablation *a, size_t load)
 
 static weft_status run_load(ablation *a, size_t load)
 {
+    if (!a->batches[load].n_tokens) return wf_log(WEFT_LOG_WARN, "%s: %s", wf_load_kinds[load].name, WF_NO_SUCH_LOAD), WEFT_OK;
     for (uint32_t round = 0; round < a->rounds; round++) {
         if (stopped(a)) return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
         if (a->p->on_progress) a->p->on_progress(a->p->user, wf_load_kinds[load].name, (double)round / a->rounds);

@@ -169,16 +169,21 @@ static bool has_pair(const wf_overlap *o, const task *t)
     return wf_op_profile_has_rate(&o->profile, t->beside, 1 - t->share) || !longest_of(o, t->beside) || !longest_of(o, WF_CLASS_COMPUTE);
 }
 
-static weft_status make_batch(const wf_overlap *o, const task *t, wf_batch *b)
+/* As much of the task as this engine can run; {0}: nothing. */
+static wf_step_load load_of(const wf_overlap *o, const task *t)
 {
-    uint32_t decodes = t->decodes ? t->tokens : t->beside != WF_CLASS_COMPUTE ? WF_MIN(most_decodes(o) - 1, t->tokens / 2) : 0;
-    return wf_load_batch(o->e, decodes, t->tokens - decodes, o->context, b);
+    bool pair = t->beside != WF_CLASS_COMPUTE;
+    uint32_t decodes = t->decodes ? t->tokens : pair ? WF_MIN(most_decodes(o) - 1, t->tokens / 2) : 0;
+    if (pair && !decodes) return (wf_step_load){0};
+    return wf_load_fit(o->e, (wf_step_load){decodes, t->tokens - decodes}, o->context);
 }
 
 static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_batch *b)
 {
     bool alone = t->beside == WF_CLASS_COMPUTE;
-    WF_TRY(make_batch(o, t, b));
+    wf_step_load x = load_of(o, t);
+    if (!x.decodes && !x.prefill) return WEFT_OK;
+    WF_TRY(wf_load_batch(o->e, x, o->context, b));
     if (alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
     WF_TRY(wf_load_step(o->e, b, NULL));
     WF_TRY(alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));

@@ -112,6 +112,10 @@ class Overlap(cli.TestCase):
             self.assertAlmostEqual(float(row["tokens_per_second"]), int(row["tokens"]) / float(row["us"]) * 1e6, delta=0.01 * float(row["tokens_per_second"]))
         self.assertIn("no plan of `weft tune --overlap`", r.err)
         self.assertIn("| mixed   |", self.ok("bench", "ablation", *CPU, *sizes, "-q").text)
+        one = self.ok("bench", "ablation", *CPU, "--max-num-batched-tokens", 64, "--max-num-seqs", 1, "-r", 3)
+        self.assertIn("mixed: left out", one.err)
+        self.assertNotIn("| mixed", one.text)
+        self.assertIn("| prefill |     64 |       0 ", one.text)
         self.fails(USAGE, "conflict", "bench", "ablation", "--shape", "llama3-8b", "-m", "x.gguf")
 
     def test_usage(self):

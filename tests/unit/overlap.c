@@ -94,7 +94,7 @@ static double step_us(struct weft_engine *e, uint32_t decodes, uint32_t prefill)
     wf_batch b;
     double us;
     assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
-    assert_int_equal(wf_load_batch(e, decodes, prefill, CONTEXT, &b), WEFT_OK);
+    assert_int_equal(wf_load_batch(e, (wf_step_load){decodes, prefill}, CONTEXT, &b), WEFT_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(wf_load_step(e, &b, &us), WEFT_OK);
     wf_batch_free(&b);
     return us;
@@ -305,6 +305,83 @@ static void test_ablation_refuses(void **state)
     weft_engine_close(e);
 }
 
+/* ---- small engines ------------------------------------------------------------------------------------------------------- */
+
+static struct weft_engine *open_small(uint32_t seqs, uint32_t context, uint32_t tokens, uint32_t contexts)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = context, .max_batched_tokens = tokens, .kv_seqs = contexts, .nano_batches = 1,
+                                   .profile = true};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static void count_loads(void *user, const struct weft_ablation_row *r)
+{
+    bool prefill = strcmp(r->load, "decode") != 0;
+    assert_true(r->us > 0 && r->tokens > 0 && prefill == (r->decodes < r->tokens) && (r->decodes > 0 || !strcmp(r->load, "prefill")));
+    *(uint32_t *)user += !strcmp(r->plan, "no split");
+}
+
+/* As many kinds of load as there are: a step of both needs two sequences, two tokens, and pages for a prompt and a decode. */
+static void test_small_engines(void **state)
+{
+    static const uint32_t seqs[] = {1, 2, SEQS}, contexts[] = {1, 16, CONTEXT}, tokens[] = {1, 2, SEQS, 4 * CONTEXT}, kv[] = {1, SEQS};
+    (void)state;
+    set_world(gains);
+    for (size_t i = 0; i < WF_LEN(seqs) * WF_LEN(contexts) * WF_LEN(tokens) * WF_LEN(kv); i++) {
+        uint32_t loads = 0, s = seqs[i % 3], c = contexts[i / 3 % 3], t = tokens[i / 9 % 4], k = kv[i / 36];
+        struct weft_engine *e = open_small(s, c, t, k);
+        bool never = e->limits.seqs == 1 || e->limits.step_tokens == 1, always = !never && wf_limits_guaranteed_pages(&e->limits) > e->limits.seq_pages;
+        if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads})) fail_msg("-c %u: %s", c, weft_last_error());
+        if (loads < 2u + always || loads > 3u - never) fail_msg("%u sequences of %u tokens, steps of %u, a KV cache of %u: %u loads", s, c, t, k, loads);
+        weft_engine_close(e);
+    }
+}
+
+static void test_tune_small_engines(void **state)
+{
+    static const struct { uint32_t seqs, context, tokens, kv; } engines[] = {
+        {1, CONTEXT, TOKENS, 1}, {SEQS, 16, 4 * CONTEXT, 1}, {SEQS, CONTEXT, 4 * CONTEXT, 2}, {2, 16, 1, 1}};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(engines); i++) {
+        char *said;
+        size_t len;
+        FILE *f = open_memstream(&said, &len);
+        set_world(gains);
+        struct weft_engine *e = open_small(engines[i].seqs, engines[i].context, engines[i].tokens, engines[i].kv);
+        if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)) fail_msg("engine %zu: %s", i, weft_last_error());
+        fclose(f);
+        assert_non_null(strstr(said, "\ndecode: "));
+        assert_non_null(strstr(said, "\nprefill: "));
+        assert_true(!strstr(said, "\nmixed: left out") == (engines[i].seqs > 1 && engines[i].tokens > 1));
+        weft_engine_close(e);
+        free(said);
+    }
+}
+
+/* Plans decide how many KV pages a step has; here they leave fewer than there were when loads were chosen. */
+static void test_fewer_pages(void **state)
+{
+    (void)state;
+    for (int tunes = 0; tunes < 2; tunes++) {
+        char *said;
+        size_t len;
+        uint32_t loads = 0;
+        FILE *f = open_memstream(&said, &len);
+        set_world(gains);
+        struct weft_engine *e = open_small(SEQS, CONTEXT, TOKENS, SEQS);
+        e->apart.pages = CONTEXT / e->sched.p.page_tokens + SEQS;
+        enum weft_status s = tunes ? weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)
+                                   : weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads});
+        if (s) fail_msg("%s", weft_last_error());
+        fclose(f);
+        assert_int_equal(loads, tunes ? 0 : 3);
+        weft_engine_close(e);
+        free(said);
+    }
+}
+
 /* ---- what goes wrong ----------------------------------------------------------------------------------------------------- */
 
 static void spoil(const char *what, const char *text)
@@ -403,6 +480,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
+        cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
