@@ -8,6 +8,7 @@
 
 #include "sampling/sampler.h"
 #include "model/model.h"
+#include "plan/op_profile.h"
 #include "sched/sched.h"
 #include "engine/swap.h"
 #include "text/text.h"
@@ -56,6 +57,10 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
+/* Notes in a profile what it is made for. */
+weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p);
+/* WEFT_ERR_ARG: the profile of that path is not made for the device and the shape of the model that `own` is made for. */
+weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, const char *path);
 /* Puts other plans, whose lines are given, in the place of an idle engine's, and takes them, also after a failure, when the engine can only be closed. */
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans);
 

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void describe_operand(const wf_graph *g, const wf_node *n, const wf_operand *o, FILE *f)
 {
@@ -34,29 +35,59 @@ static void describe_device(wf_dev *dev, FILE *f)
             p->deterministic, wf_tuned_kernels(dev));
 }
 
+/* Of a device, a graph, or both; NULL: without it. */
 static char *describe(wf_dev *dev, const wf_graph *g)
 {
     char *text = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
     if (!f) return NULL;
-    describe_device(dev, f);
-    describe_graph(g, f);
+    if (dev) describe_device(dev, f);
+    if (g) describe_graph(g, f);
     if (!fclose(f)) return text;
     free(text);
     return NULL;
 }
 
-weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap)
+static weft_status key_of(wf_dev *dev, const wf_graph *g, char name[33])
 {
-    char folder[400], slug[128];
     char *text = describe(dev, g);
     wf_cache_key key = text ? wf_cache_key_of("%s", text) : (wf_cache_key){0};
-    weft_status s = key.text ? wf_cache_dir(folder, sizeof folder) : WEFT_ERR_NOMEM;
-    wf_device_slug(&dev->info, slug, sizeof slug);
-    if (s == WEFT_OK && (size_t)snprintf(buf, cap, "%s/overlap/%s-%s.%s", folder, slug, key.name, what) >= cap)
-        s = wf_fail(WEFT_ERR_IO, "the path of the cache folder is too long: %s", folder);
+    bool made = key.text != NULL;
+    if (made) wf_copy(name, 33, key.name);
     free(key.text);
     free(text);
-    return s;
+    return made ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap)
+{
+    char folder[400], slug[128], key[33];
+    WF_TRY(key_of(dev, g, key));
+    WF_TRY(wf_cache_dir(folder, sizeof folder));
+    wf_device_slug(&dev->info, slug, sizeof slug);
+    if ((size_t)snprintf(buf, cap, "%s/overlap/%s-%s.%s", folder, slug, key, what) < cap) return WEFT_OK;
+    return wf_fail(WEFT_ERR_IO, "the path of the cache folder is too long: %s", folder);
+}
+
+weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p)
+{
+    WF_TRY(key_of(dev, NULL, p->device_key));
+    return key_of(NULL, g, p->model_key);
+}
+
+/* By what it was made for; one without that, by names. */
+static bool same(const char *key, const char *own_key, const char *name, const char *own_name)
+{
+    return *key ? !strcmp(key, own_key) : !*name || !strcmp(name, own_name);
+}
+
+weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, const char *path)
+{
+    if (!same(p->model_key, own->model_key, p->model, own->model))
+        return wf_fail(WEFT_ERR_ARG, "%s has times of a model of another shape, %s; this is %s", path, p->model, own->model);
+    if (!same(p->device_key, own->device_key, p->device, own->device))
+        return wf_fail(WEFT_ERR_ARG, "%s has times of another device, %s, or of one with other kernels, --tier, -t or --deterministic; this is %s", path, p->device,
+                       own->device);
+    return WEFT_OK;
 }

@@ -52,28 +52,47 @@ static weft_status find_paths(wf_overlap *o)
 
 /* ---- the profile ----------------------------------------------------------------------------------------------------------- */
 
-static wf_op_profile new_profile(const wf_overlap *o)
+static weft_status new_profile(const wf_overlap *o, wf_op_profile *out)
 {
     const struct weft_device_info *d = &o->e->dev->info;
     uint32_t threads = o->e->dev->params.threads;
-    wf_op_profile p = {.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
-    wf_copy(p.device, sizeof p.device, d->name);
+    *out = (wf_op_profile){.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
+    wf_copy(out->device, sizeof out->device, d->name);
     const char *name = o->e->model->info.name ? o->e->model->info.name : o->e->model->info.arch;
-    wf_copy(p.model, sizeof p.model, name ? name : "");
-    return p;
+    wf_copy(out->model, sizeof out->model, name ? name : "");
+    return wf_stored_sign(o->e->dev, &o->e->graph, out);
 }
 
-/* What was measured before goes on from there, unless it was of other contexts or shares. */
-static void load_profile(wf_overlap *o)
+/* Times go on from those of before, unless these were of other contexts or shares; in earnest, without those of a trial. */
+static void go_on_from(wf_overlap *o, wf_op_profile *old)
 {
-    wf_op_profile old, new = new_profile(o);
-    o->profile = new;
-    if (o->p->anew || access(o->profile_path, F_OK)) return;
+    const wf_op_profile *new = &o->profile;
+    bool same = old->groups == new->groups && old->tile == new->tile && old->context == new->context;
+    if (!same) {
+        wf_log(WEFT_LOG_WARN, "%s: of other contexts, shares or tiles: measured anew", o->profile_path);
+        wf_op_profile_free(old);
+        return;
+    }
+    memcpy(old->device_key, new->device_key, sizeof old->device_key);
+    memcpy(old->model_key, new->model_key, sizeof old->model_key);
+    o->profile = *old;
+    if (!o->p->quick) wf_op_profile_drop_quick(&o->profile);
+}
+
+/* A file that cannot be read is measured anew; times of another device or model are the user's, and stay. */
+static weft_status load_profile(wf_overlap *o)
+{
+    wf_op_profile old;
+    WF_TRY(new_profile(o, &o->profile));
+    if (o->p->anew || access(o->profile_path, F_OK)) return WEFT_OK;
     weft_status s = wf_op_profile_load(o->profile_path, &old);
-    bool same = s == WEFT_OK && old.groups == new.groups && old.tile == new.tile && old.context == new.context;
-    if (same) o->profile = old;
-    else wf_op_profile_free(&old);
-    if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error());
+    if (s != WEFT_OK) return wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error()), wf_op_profile_free(&old), WEFT_OK;
+    s = wf_stored_check(&old, &o->profile, o->profile_path);
+    if (s == WEFT_OK) return go_on_from(o, &old), WEFT_OK;
+    wf_op_profile_free(&old);
+    char why[512];
+    wf_copy(why, sizeof why, wf_error());
+    return wf_fail(s, "%s: name another file with --profile, or begin this one again with --anew", why);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------------- */
@@ -92,7 +111,7 @@ static void set_end(wf_overlap *o, uint64_t began, double part)
 static weft_status run(wf_overlap *o, bool *whole)
 {
     uint64_t began = wf_now_ns();
-    load_profile(o);
+    WF_TRY(load_profile(o));
     WF_TRY(wf_exec_fill_kv(o->e->exec));
     set_end(o, began, OPS_PART);
     WF_TRY(wf_overlap_measure(o, whole));

@@ -98,7 +98,7 @@ static weft_status measure_alone(wf_overlap *o, wf_probe *probe, const wf_node *
     wf_probe_lane lane = {n->name, rows, wf_groups_of_share(&o->profile, share)};
     WF_TRY(wf_probe_run(probe, &lane, 1, o->probe_us, &t));
     if (!(t.us > 0)) return WEFT_OK;
-    return wf_op_profile_add_time(&o->profile, n->name, class, &(wf_op_time){rows.count, share, t.us, t.spread});
+    return wf_op_profile_add_time(&o->profile, n->name, class, &(wf_op_time){rows.count, share, t.us, t.spread, o->p->quick});
 }
 
 static weft_status measure_each(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
@@ -132,7 +132,7 @@ static weft_status add_rate(wf_overlap *o, enum wf_class class, double share, co
     double rate = alone->us / beside->us;
     if (!(rate > 0) || wf_op_profile_has_rate(&o->profile, class, share)) return WEFT_OK;
     rate = WF_MIN(rate, 1);
-    return wf_op_profile_add_rate(&o->profile, class, &(wf_share_rate){share, rate, rate * (beside->spread / beside->us + alone->spread / alone->us)});
+    return wf_op_profile_add_rate(&o->profile, class, &(wf_share_rate){share, rate, rate * (beside->spread / beside->us + alone->spread / alone->us), o->p->quick});
 }
 
 /* Each alone with all of the device, then both at one time. */

@@ -101,6 +101,8 @@ class Overlap(cli.TestCase):
             self.assertIn("decode_attention", self.ok("plan", "--profile", profile).text)
             self.ok("plan", *CPU, "--search", profile, "--tokens", 64, "--seconds", 2, "-q")
             self.assertEqual(self.ok(*RUN).text, self.ok(*RUN, "--plan", plan).text)
+            other = ["tune", *CPU, "--overlap", "--quick", "--seconds", 20, "--max-num-batched-tokens", 64, "--deterministic", "--profile", profile, "-o", plan, "-q"]
+            self.assertIn("another device", self.fails(USAGE, "--anew", *other).err)
 
     def test_ablation(self):
         sizes = ["--max-num-batched-tokens", 64, "--max-num-seqs", 8, "-r", 3]

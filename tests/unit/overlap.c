@@ -69,16 +69,21 @@ static struct weft_engine *open_engine(uint32_t nano_batches)
     return e;
 }
 
-static enum weft_status tune(struct weft_overlap_params p, char **said)
+static enum weft_status tune_as(struct weft_overlap_params p, char **said)
 {
     size_t len;
     FILE *f = open_memstream(said, &len);
     struct weft_engine *e = open_engine(1);
-    p.quick = true;
     enum weft_status s = weft_tune_overlap(e, &p, f, NULL);
     fclose(f);
     weft_engine_close(e);
     return s;
+}
+
+static enum weft_status tune(struct weft_overlap_params p, char **said)
+{
+    p.quick = true;
+    return tune_as(p, said);
 }
 
 /* The file that was stored. */
@@ -158,6 +163,102 @@ static void test_goes_on(void **state)
     wf_op_profile_free(&all);
     free(said);
     free(whole);
+}
+
+static double product_us(const char *path)
+{
+    wf_op_profile p;
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    double us = wf_op_us(wf_op_profile_find(&p, "down"), TOKENS);
+    wf_op_profile_free(&p);
+    return us;
+}
+
+/* Ends when the largest step has been measured. */
+static bool stop_after_first(void *user)
+{
+    return ++*(int *)user > 1;
+}
+
+/* A trial's times are none of a run in earnest, whose times a later trial takes. */
+static void test_quick_times_are_replaced(void **state)
+{
+    int asked = 0;
+    char path[600], *said;
+    (void)state;
+    set_world(gains);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    stored("profile", path, sizeof path);
+    double trial = product_us(path);
+    world.product *= 2;
+    assert_int_equal(tune_as((struct weft_overlap_params){.stop = stop_after_first, .user = &asked}, &said), WEFT_OK);
+    free(said);
+    double earnest = product_us(path);
+    assert_true(earnest > 1.5 * trial);
+    world.product /= 4;
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    assert_true(product_us(path) == earnest);
+}
+
+typedef struct text {
+    char v[1 << 16];
+} text;
+
+static text read_text(const char *path)
+{
+    text t = {{0}};
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    t.v[fread(t.v, 1, sizeof t.v - 1, f)] = 0;
+    fclose(f);
+    return t;
+}
+
+static void write_text(const char *path, const char *t)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(t, f);
+    fclose(f);
+}
+
+/* Changes a digit of the nth word behind "made-for"; 0: that of the device. */
+static void forge_key(const char *path, int nth)
+{
+    text t = read_text(path);
+    char *at = strstr(t.v, "made-for ");
+    assert_non_null(at);
+    for (at += strlen("made-for "); nth; nth--) at += strcspn(at, " ") + 1;
+    *at = *at == '0' ? '1' : '0';
+    write_text(path, t.v);
+}
+
+static void test_profile_of_others(void **state)
+{
+    static const char *const says[] = {"another device", "a model of another shape"};
+    char path[128], *said;
+    (void)state;
+    set_world(gains);
+    snprintf(path, sizeof path, "%s/profile", cache);
+    for (int nth = 0; nth < 2; nth++) {
+        assert_int_equal(tune((struct weft_overlap_params){.profile = path, .anew = true}, &said), WEFT_OK);
+        free(said);
+        forge_key(path, nth);
+        text before = read_text(path);
+        assert_int_equal(tune((struct weft_overlap_params){.profile = path}, &said), WEFT_ERR_ARG);
+        if (!strstr(weft_last_error(), says[nth])) fail_msg("%s", weft_last_error());
+        text after = read_text(path);
+        assert_string_equal(before.v, after.v);
+        free(said);
+        struct weft_engine *e = open_engine(1);
+        FILE *f = fopen("/dev/null", "w");
+        assert_int_equal(weft_search(e, &(struct weft_search_params){.profile = path, .seconds = 1}, f, NULL), nth ? WEFT_ERR_ARG : WEFT_OK);
+        fclose(f);
+        weft_engine_close(e);
+    }
+    unlink(path);
 }
 
 /* ---- what engines take ------------------------------------------------------------------------------------------------- */
@@ -384,14 +485,11 @@ static void test_fewer_pages(void **state)
 
 /* ---- what goes wrong ----------------------------------------------------------------------------------------------------- */
 
-static void spoil(const char *what, const char *text)
+static void spoil(const char *what, const char *t)
 {
     char path[600];
     stored(what, path, sizeof path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    write_text(path, t);
 }
 
 static void test_damaged_files(void **state)
@@ -478,7 +576,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
+        cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
+        cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
         cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
