@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void describe_operand(const wf_graph *g, const wf_node *n, const wf_operand *o, FILE *f)
 {
@@ -69,6 +70,38 @@ weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, cha
     if ((size_t)snprintf(buf, cap, "%s/overlap/%s-%s.%s", folder, slug, key, what) < cap) return WEFT_OK;
     return wf_fail(WEFT_ERR_IO, "the path of the cache folder is too long: %s", folder);
 }
+
+/* ---- plans ----------------------------------------------------------------------------------------------------------- */
+
+/* What is kept leaves kernels to the device, so that a name comes from damage or an edit, and may be one of no kernel or of one that cannot run here. */
+static weft_status check_kernels(const wf_plans *p)
+{
+    for (const wf_plan *plan = p->list; plan < p->list + p->n; plan++)
+        for (const wf_plan_line *l = plan->lines; l < plan->lines + plan->n_lines; l++)
+            if (strcmp(l->kernel, "auto")) return wf_fail(WEFT_ERR_ARG, "%s: a kept plan names no kernel, and '%s' is one", wf_line_place_of(plan, l).text, l->kernel);
+    return WEFT_OK;
+}
+
+static weft_status load_plans(const wf_graph *g, const char *path, wf_plans *out)
+{
+    WF_TRY(wf_need_regular(path));
+    WF_TRY(wf_plans_load(g, path, out));
+    return check_kernels(out);
+}
+
+weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap)
+{
+    *out = (wf_plans){0};
+    *path = 0;
+    WF_TRY(wf_stored_path(dev, g, "plan", path, cap));
+    if (access(path, F_OK)) return WEFT_OK;
+    weft_status s = load_plans(g, path, out);
+    if (s == WEFT_OK) s = wf_plans_finish(g, out, dev->align);
+    if (s != WEFT_OK) wf_plans_free(out);
+    return s;
+}
+
+/* ---- profiles -------------------------------------------------------------------------------------------------------- */
 
 weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p)
 {

@@ -3,11 +3,9 @@
  * The plans take turns, as in overlap_plans.c, and each load has a plan of each side: all ops whole on one queue; the nano-batches of `overlap`, one after
  * another on one queue; the same with attention on a second queue; and what `weft tune --overlap` has kept, if it has.
  */
-#include "base/file.h"
 #include "tune/overlap.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 enum side { WHOLE, SPLIT, OVERLAP, TUNED, N_SIDES };
 enum { ROUNDS = 9, MOST_ROUNDS = 99, LEAST_ROUNDS = 3, CONTEXT = 1024 };
@@ -36,11 +34,11 @@ static void one_queue(wf_plans *plans, bool copy_queue)
     }
 }
 
-static weft_status load_tuned(ablation *a)
+/* One that engines would not take, either, is left out. */
+static void load_tuned(ablation *a)
 {
     char path[600];
-    WF_TRY(wf_stored_path(a->e->dev, &a->e->graph, "plan", path, sizeof path));
-    return access(path, F_OK) ? WEFT_OK : wf_plans_load(&a->e->graph, path, &a->sides[TUNED]);
+    if (wf_stored_plans(a->e->dev, &a->e->graph, &a->sides[TUNED], path, sizeof path)) wf_log(WEFT_LOG_WARN, "%s: left out", wf_error());
 }
 
 static weft_status make_sides(ablation *a)
@@ -53,7 +51,8 @@ static weft_status make_sides(ablation *a)
     WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[SPLIT]));
     one_queue(&a->sides[SPLIT], copy_queue);
     WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[OVERLAP]));
-    return load_tuned(a);
+    load_tuned(a);
+    return WEFT_OK;
 }
 
 /* Of each side the plan whose bucket a load fits. */

@@ -22,9 +22,17 @@ bool wf_overlap_ends(wf_overlap *o)
 
 /* ---- files --------------------------------------------------------------------------------------------------------------- */
 
+/* What is kept must be a file; where the user names something else, such as a pipe, that is meant. */
+static weft_status find_stored(const wf_overlap *o, const char *what, char *buf, size_t cap)
+{
+    WF_TRY(wf_stored_path(o->e->dev, &o->e->graph, what, buf, cap));
+    weft_status s = access(buf, F_OK) ? WEFT_OK : wf_need_regular(buf);
+    return s == WEFT_OK ? s : wf_fail_context(s, "remove what is in the place of the kept file");
+}
+
 static weft_status find_path(const wf_overlap *o, const char *given, const char *what, char *buf, size_t cap)
 {
-    if (!given) return wf_stored_path(o->e->dev, &o->e->graph, what, buf, cap);
+    if (!given) return find_stored(o, what, buf, cap);
     wf_copy(buf, cap, given);
     return strlen(given) < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", given);
 }

@@ -504,6 +504,7 @@ static void test_damaged_files(void **state)
     assert_int_equal(e->plans.n, 1);
     assert_non_null(strstr(e->plan_from, "cannot be used"));
     weft_engine_close(e);
+    assert_int_equal(ablate().n, 9); /* without the kept one */
     spoil("profile", "weft-profile 1\nop a compute\n");
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     assert_true(compare_with_sequential("mended") > 0);
