@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECONDS  300
@@ -47,6 +48,31 @@ static weft_status make_folder(const wf_overlap *o, const char *path)
     return wf_folder_check(folder);
 }
 
+/* The folder of a file, which may not be there yet. */
+static bool stat_folder(const char *path, struct stat *st)
+{
+    char folder[600];
+    wf_copy(folder, sizeof folder, path);
+    char *name = strrchr(folder, '/');
+    if (name) name[name == folder] = 0;
+    return !stat(name ? folder : ".", st);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Also by another spelling or through a link. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    bool there = !stat(a, &x) && !stat(b, &y);
+    if (!there && (strcmp(name_of(a), name_of(b)) || !stat_folder(a, &x) || !stat_folder(b, &y))) return false;
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static weft_status find_paths(wf_overlap *o)
 {
     char stored[600];
@@ -54,6 +80,8 @@ static weft_status find_paths(wf_overlap *o)
     WF_TRY(find_path(o, o->p->plan, "plan", o->plan_path, sizeof o->plan_path));
     WF_TRY(find_path(o, NULL, "profile", stored, sizeof stored));
     WF_TRY(make_folder(o, stored));
+    if (same_file(o->profile_path, o->plan_path))
+        return wf_fail(WEFT_ERR_ARG, "%s cannot be the file for the times of ops and the one for the plans: name another one with -o or --profile", o->plan_path);
     WF_TRY(wf_output_check(o->profile_path));
     return wf_output_check(o->plan_path);
 }
@@ -111,6 +139,16 @@ static void print_head(const wf_overlap *o)
     if (o->profile.groups == 1) fputs("this device has no shares that a kernel could leave to others: ops were measured with all of it only\n", o->f);
 }
 
+/* Engines look at one place only. */
+static weft_status print_end(const wf_overlap *o)
+{
+    char kept[600];
+    WF_TRY(find_path(o, NULL, "plan", kept, sizeof kept));
+    if (same_file(o->plan_path, kept)) fprintf(o->f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o->plan_path);
+    else fprintf(o->f, "\nwritten to %s; engines take it with --plan, and by themselves only what is kept in %s, which -o leaves as it was\n", o->plan_path, kept);
+    return WEFT_OK;
+}
+
 static void set_end(wf_overlap *o, uint64_t began, double part)
 {
     o->end_ns = began + (uint64_t)(part * 1e9 * (o->p->seconds ? o->p->seconds : SECONDS));
@@ -147,7 +185,7 @@ weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_p
     wf_overlap o = {.e = e, .p = p, .f = f, .probe_us = p->quick ? PROBE_US / 10 : PROBE_US, .context = WF_MIN(p->context ? p->context : CONTEXT, e->context)};
     weft_status s = find_paths(&o);
     if (s == WEFT_OK) s = run(&o, &whole);
-    if (s == WEFT_OK && !o.stopped) fprintf(f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o.plan_path);
+    if (s == WEFT_OK && !o.stopped) s = print_end(&o);
     if (stopped) *stopped = o.stopped;
     wf_op_profile_free(&o.profile);
     return s == WEFT_OK && fflush(f) ? wf_fail(WEFT_ERR_IO, "the result could not be written whole") : s;

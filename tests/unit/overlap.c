@@ -539,6 +539,38 @@ static void test_failures(void **state)
     assert_true(failed > 6);
 }
 
+/* The plan would take the place of the times. Engines do not look at the file of -o. */
+static void test_output(void **state)
+{
+    char file[128], link_to[128], other[128], *said;
+    (void)state;
+    set_world(gains);
+    snprintf(file, sizeof file, "%s/profile", cache);
+    snprintf(link_to, sizeof link_to, "%s/link", cache);
+    snprintf(other, sizeof other, "%s/../%s/profile", cache, strrchr(cache, '/') + 1);
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = other}, &said), WEFT_ERR_ARG); /* neither is there yet */
+    free(said);
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file}, &said), WEFT_OK);
+    assert_non_null(strstr(said, "\nkept in "));
+    free(said);
+    assert_int_equal(symlink(file, link_to), 0);
+    text before = read_text(file);
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = link_to}, &said), WEFT_ERR_ARG);
+    free(said);
+    text after = read_text(file);
+    assert_string_equal(before.v, after.v);
+    unlink(link_to);
+    empty_cache();
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = link_to}, &said), WEFT_OK);
+    assert_null(strstr(said, "\nkept in "));
+    assert_non_null(strstr(said, "engines take it with --plan"));
+    free(said);
+    struct weft_engine *e = open_engine(0);
+    assert_non_null(strstr(e->plan_from, "were not measured"));
+    weft_engine_close(e);
+    unlink(file), unlink(link_to);
+}
+
 static void test_refuses(void **state)
 {
     struct weft_engine *e = NULL;
@@ -581,7 +613,7 @@ int main(void)
         cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
         cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
-        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
+        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_output),        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
