@@ -108,10 +108,10 @@ static int check(const wf_opts *o, const wf_figure **f)
     if (!o->paper.figure) return wf_usage(o->command, "which figure? --list shows them");
     *f = find_figure(o->paper.figure);
     if (!*f) return unknown(o);
-    if (!(*f)->run) return wf_usage(o->command, "%s needs %s, and weft computes on one device", (*f)->id, (*f)->needs);
+    if (!(*f)->run) return wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s needs %s, and weft computes on one", (*f)->id, (*f)->needs));
     if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
     if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
-    weft_status s = o->write_to ? wf_folder_check(o->write_to) : WEFT_OK;
+    weft_status s = o->write_to ? wf_paper_check_files(*f, o->write_to) : WEFT_OK;
     return s ? wf_say_error(s) : 0;
 }
 
@@ -147,7 +147,7 @@ static int cmd_bench_paper(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "list", NULL, "list the figures with what each shows and needs, and exit", WF_OPT_FLAG, AT(paper.list)},
     {0, "figure", "ID", "the figure; --figure itself can be left out", WF_OPT_TEXT, AT(paper.figure)},
-    {'o', "output", "FOLDER", "write ID.csv and ID.svg to this folder", WF_OPT_TEXT, AT(write_to)},
+    {'o', "output", "FOLDER", "write ID.csv and ID.svg to this folder, in place of those that are there", WF_OPT_TEXT, AT(write_to)},
     {0, "quick", NULL, "shortest lengths, few points, once each: to see that it works", WF_OPT_FLAG, AT(paper.quick)},
     {'r', "repetitions", "N", "runs of each load, whose median and range are reported (default 3)", WF_OPT_U32, AT(repeat), 1, WF_PAPER_REPEAT},
     {0, "scale", "X", "lengths as a part of the paper's (default: 1, or what the context allows)", WF_OPT_REAL, AT(paper.scale), 1e-3, 1},
@@ -155,7 +155,7 @@ static const wf_opt rows[] = {
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type)},
     {0, "layers", "N", "layers of --shape (default: as many as the model has)", WF_OPT_U32, AT(layers), 1, 1000},
     {0, "peer", "FILE", "results of another program to compare single ops with, measured within the last hour: lines op,dtype,shape,peer,rate,unit", WF_OPT_TEXT, AT(peer)},
-    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens (default: the model's context)", WF_OPT_U32, AT(engine.context), 1, 1 << 24},
+    {'c', "ctx-size", "CONTEXT", "longest sequence in tokens (default: the model's context)", WF_OPT_U32, AT(engine.context), WF_PAPER_SHORTEST, 1 << 24},
 };
 static const WF_GROUP(group, "Figures", rows);
 static const wf_opt_group *const groups[] = {
@@ -171,7 +171,8 @@ const wf_command wf_cmd_bench_paper = {
                "FlashDecoding++Next.",
     .more = "Examples:\n"
             "  weft bench paper --list\n"
-            "  weft bench paper sarathi-fig9 -m model.gguf -o figures\n",
+            "  weft bench paper sarathi-fig9 -m model.gguf -o figures\n"
+            "\nA figure that the device cannot show says why, and the exit code is 4.\n",
     .groups = groups,
     .words = {"figure"},
     .run = cmd_bench_paper,
