@@ -311,7 +311,8 @@ struct weft_ablation_params {
 };
 /* Runs steps whole on one queue, in nano-batches on one queue, and with the attention of one beside the other ops of another, in turns (NanoFlow, figure 9); and
  * with the plan that weft_tune_overlap has kept ("tuned"), if it has. The engine must have been opened with `profile` and nano_batches 1, must be idle,
- * and is of no use afterwards but to be closed. WEFT_ERR_UNSUPPORTED: the device does not tell times. */
+ * and is of no use afterwards but to be closed. A load that such an engine cannot run has no rows, and a warning is logged. WEFT_ERR_UNSUPPORTED: the
+ * device does not tell times. */
 WEFT_API enum weft_status weft_ablation(struct weft_engine *e, const struct weft_ablation_params *p);
 
 /* --- self-test ------------------------------------------------------------------------------------ */

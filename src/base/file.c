@@ -412,7 +412,10 @@ static bool try_folder(char *buf, size_t cap, bool shared_parent, const char *ba
 
 weft_status wf_folder_check(const char *path)
 {
-    if (make_path(path) && !faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return WEFT_OK;
+    struct stat st;
+    bool there = make_path(path);
+    if (there && !stat(path, &st) && !S_ISDIR(st.st_mode)) return wf_fail(WEFT_ERR_IO, "cannot write to %s: it is not a folder", path);
+    if (there && !faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) return WEFT_OK;
     return wf_fail(WEFT_ERR_IO, "cannot write to %s: %s", path, strerror(errno));
 }
 

@@ -319,7 +319,8 @@ static int run_all(throughput *t)
                               .arrivals = o->load.arrivals != NULL,
                               .profile = o->engine.profile};
     bool given = o->load.peak_tflops > 0;
-    t->head.peak_flops = given ? o->load.peak_tflops * 1e12 : wf_probe_peak(o, t->m);
+    if (given) t->head.peak_flops = o->load.peak_tflops * 1e12;
+    else if (wf_probe_peak(o, t->m, &t->head.peak_flops)) wf_note(o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
     wf_catch_interrupt();
     int rc = 0;
     for (size_t i = 0; i < t->n_policies && !rc && !wf_interrupted(); i++)

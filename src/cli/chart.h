@@ -32,7 +32,7 @@ typedef struct wf_chart {
     size_t n_ticks;
     const wf_chart_series *series;
     size_t n_series;
-    double limit; /* of y, drawn as a dashed line; 0: none */
+    double limit; /* of y, plotted as a dashed line; 0: none */
     const char *limit_name;
     const wf_chart_range *ranges; /* of x as a number */
     size_t n_ranges;

@@ -14,16 +14,15 @@ static void on_op(void *user, const struct weft_op_row *r)
     *(double *)user = WF_MAX(WF_MAX(c->f32, c->f16), eight ? c->q8 : 0);
 }
 
-double wf_probe_peak(const wf_opts *o, const struct weft_model *m)
+weft_status wf_probe_peak(const wf_opts *o, const struct weft_model *m, double *peak)
 {
     static const char *const shape[] = {"M=8,N=256,K=256"};
-    double peak = 0;
     struct weft_op_params p = wf_op_params(o, wf_main_dtype(m), shape, 1);
     p.repeat = p.rotate = 1;
     p.on_row = on_op;
-    p.user = &peak;
-    if (weft_bench_ops(&p)) wf_note(o, "cannot measure the peak for NanoFlow's optimum: %s", wf_last_error());
-    return peak;
+    p.user = peak;
+    *peak = 0;
+    return weft_bench_ops(&p);
 }
 
 /* ---- one run ------------------------------------------------------------------------------ */

@@ -108,9 +108,12 @@ static int check(const wf_opts *o, const wf_figure **f)
     if (!o->paper.figure) return wf_usage(o->command, "which figure? --list shows them");
     *f = find_figure(o->paper.figure);
     if (!*f) return unknown(o);
-    if (!(*f)->run) return wf_usage(o->command, "%s needs %s, and weft computes on one device", (*f)->id, (*f)->needs);
+    if (!(*f)->run) return wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s needs %s, and weft computes on one", (*f)->id, (*f)->needs));
     if ((o->prompt || o->file) && !(*f)->reads_text) return wf_usage(o->command, "%s makes its prompts itself: leave %s out", (*f)->id, o->prompt ? "-p" : "-f");
-    weft_status s = o->write_to ? wf_folder_check(o->write_to) : WEFT_OK;
+    if (o->engine.context && o->engine.context < WF_PAPER_SHORTEST) return wf_usage(o->command, "-c %u is too short: want at least %d, or 0 for the model's context", o->engine.context, WF_PAPER_SHORTEST);
+    if (o->shape && o->model) return wf_usage(o->command, "--shape and -m conflict: use one of them");
+    if (!o->shape && (o->type || o->layers)) return wf_usage(o->command, "--type and --layers are of a model without a file: add --shape NAME");
+    weft_status s = o->write_to ? wf_paper_check_files(*f, o->write_to) : WEFT_OK;
     return s ? wf_say_error(s) : 0;
 }
 
@@ -146,7 +149,7 @@ static int cmd_bench_paper(const wf_opts *o)
 static const wf_opt rows[] = {
     {0, "list", NULL, "list the figures with what each shows and needs, and exit", WF_OPT_FLAG, AT(paper.list)},
     {0, "figure", "ID", "the figure; --figure itself can be left out", WF_OPT_TEXT, AT(paper.figure)},
-    {'o', "output", "FOLDER", "write ID.csv and ID.svg to this folder", WF_OPT_TEXT, AT(write_to)},
+    {'o', "output", "FOLDER", "write ID.csv and ID.svg to this folder, in place of those that are there", WF_OPT_TEXT, AT(write_to)},
     {0, "quick", NULL, "shortest lengths, few points, once each: to see that it works", WF_OPT_FLAG, AT(paper.quick)},
     {'r', "repetitions", "N", "runs of each load, whose median and range are reported (default 3)", WF_OPT_U32, AT(repeat), 1, WF_PAPER_REPEAT},
     {0, "scale", "X", "lengths as a part of the paper's (default: 1, or what the context allows)", WF_OPT_REAL, AT(paper.scale), 1e-3, 1},
@@ -170,7 +173,8 @@ const wf_command wf_cmd_bench_paper = {
                "FlashDecoding++Next.",
     .more = "Examples:\n"
             "  weft bench paper --list\n"
-            "  weft bench paper sarathi-fig9 -m model.gguf -o figures\n",
+            "  weft bench paper sarathi-fig9 -m model.gguf -o figures\n"
+            "\nA figure that the device cannot show says why, and the exit code is 4.\n",
     .groups = groups,
     .words = {"figure"},
     .run = cmd_bench_paper,

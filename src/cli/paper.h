@@ -7,7 +7,8 @@
 #include "cli/cli.h"
 #include "cli/throughput.h"
 
-#define WF_PAPER_REPEAT 16 /* most values of a point */
+#define WF_PAPER_REPEAT   16 /* most values of a point */
+#define WF_PAPER_SHORTEST 8  /* tokens of a length, however it is scaled */
 
 typedef struct wf_paper_point {
     const char *series;
@@ -22,14 +23,14 @@ typedef struct wf_figure {
     const char *says;          /* what the paper says where it gives no points, or NULL */
     const char *x, *y;         /* axes with units */
     bool log_x, log_y;
-    const char *const *ticks; /* names of x = 0, 1, ...: drawn as bars; NULL: x is a number */
+    const char *const *ticks; /* names of x = 0, 1, ...: plotted as bars; NULL: x is a number */
     size_t n_ticks;
     const wf_paper_point *points; /* of the paper */
     size_t n_points;
     bool reads_text; /* -p or -f */
     double limit; /* as in wf_chart */
     const char *limit_name;
-    int (*run)(struct wf_paper *p); /* returns an exit code; NULL: one device cannot show it */
+    int (*run)(struct wf_paper *p); /* returns an exit code, WF_EXIT_DEVICE if the device cannot show it; NULL: no device can */
 } wf_figure;
 
 typedef struct wf_figures {
@@ -74,6 +75,7 @@ double wf_paper_median(const wf_paper_row *r);
 
 void wf_paper_print(const wf_paper *p);
 weft_status wf_paper_write(const wf_paper *p, const char *folder); /* ID.csv and ID.svg */
+weft_status wf_paper_check_files(const wf_figure *f, const char *folder); /* before all is measured: can they be written? */
 
 /* ---- paper_load.c ---------------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 /* ---- figure 5: attention logits --------------------------------------------------------------- */
 
 #define WITHIN "99.99 % lie between"
-#define WITHIN_Y 0.01 /* where the two points are drawn */
+#define WITHIN_Y 0.01 /* where the two points are plotted */
 
 /* All layers together. */
 static bool sum_layers(const struct weft_calibration *c, struct weft_logit_histogram *sum)
@@ -165,7 +165,7 @@ static void on_attention(void *user, const struct weft_op_row *row)
     r->rc = wf_paper_add(p, r->series, n, n, row->rate);
     for (const wf_peer *q; !r->rc && (q = wf_peer_of(&r->peers, &as, &at));) {
         char name[64];
-        snprintf(name, sizeof name, "%.30s over %.20s", r->series, q->peer);
+        snprintf(name, sizeof name, "%s over %.44s", r->series, q->peer);
         r->rc = wf_paper_add(p, name, n, n, row->rate / q->rate);
     }
 }
@@ -184,7 +184,7 @@ static void gains(wf_paper *p)
 static int no_async(wf_paper *p)
 {
     p->n_rows = 0;
-    return wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "%s has no kernel with the asynchronous softmax for these shapes; `weft kernels` lists what it has, --device takes another", p->device));
+    return wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s has no kernel with the asynchronous softmax for these shapes; `weft kernels` lists what it has, --device takes another", p->device));
 }
 
 static int attention(wf_paper *p, const char *op, uint32_t n_seqs)

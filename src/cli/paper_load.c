@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define QUICK_LONGEST 64 /* tokens, of --quick */
-#define SHORTEST      8
 
 /* ---- sizes -------------------------------------------------------------------------------- */
 
@@ -26,7 +25,7 @@ int wf_paper_fit(wf_paper *p, uint32_t longest)
 
 uint32_t wf_paper_length(const wf_paper *p, uint32_t length)
 {
-    return WF_MAX((uint32_t)(length * p->scale + 1e-6), SHORTEST);
+    return WF_MAX((uint32_t)(length * p->scale + 1e-6), WF_PAPER_SHORTEST);
 }
 
 uint32_t wf_paper_repeat(const wf_paper *p)
@@ -42,14 +41,14 @@ static int give_up(void)
 }
 
 /* Keeps what the first engine says of the device; the others have the same. */
-static int opened(wf_paper *p, wf_paper_engine *out, uint32_t asked)
+static int opened(wf_paper *p, wf_paper_engine *out, uint32_t wanted)
 {
     const struct weft_device_info *d = weft_engine_device(out->e);
     wf_copy(p->device, sizeof p->device, d->name);
     wf_copy(p->driver, sizeof p->driver, d->driver);
     out->batch = weft_engine_max_batched_tokens(out->e);
-    if (out->n_seqs == asked) return 0;
-    return wf_paper_note(p, "%u sequences of %u tokens instead of %u: the memory holds no more", out->n_seqs, out->context, asked);
+    if (out->n_seqs == wanted) return 0;
+    return wf_paper_note(p, "%u sequences of %u tokens instead of %u: the memory holds no more", out->n_seqs, out->context, wanted);
 }
 
 int wf_paper_open(wf_paper *p, const char *policy, uint32_t n_seqs, uint32_t context, uint32_t batch, wf_paper_engine *out)

@@ -65,28 +65,68 @@ static const char *x_name(const wf_figure *f, double x, char *buf, size_t cap)
 
 /* ---- the table ---------------------------------------------------------------------------- */
 
-static void print_row(const wf_figure *f, const wf_paper_row *r)
+/* The first two columns are as wide as what is in them. */
+typedef struct widths {
+    int series, x;
+} widths;
+
+static void widen(widths *w, const char *series, const char *x)
 {
-    char x[32], at[48], median[32], range[72] = "", paper[32] = "";
-    const wf_paper_point *q = point_of(f, r);
-    snprintf(at, sizeof at, "%s", x_name(f, r->x, x, sizeof x));
-    if (fabs(r->x - r->paper_x) > 1e-9) snprintf(at, sizeof at, "%.5g for %.5g", r->x, r->paper_x);
-    if (r->n > 1) snprintf(range, sizeof range, "%.4g to %.4g", lowest(r), highest(r));
-    if (q) number(q->y, paper, sizeof paper);
-    printf("| %-34s | %20s | %10s | %22s | %10s |\n", r->series, at, number(wf_paper_median(r), median, sizeof median), range, paper);
+    w->series = WF_MAX(w->series, (int)strlen(series));
+    w->x = WF_MAX(w->x, (int)strlen(x));
 }
 
-static void print_series(const wf_paper *p, const char *series)
+/* The x of a row, and that of the paper, if sizes are scaled. */
+static const char *row_x(const wf_figure *f, const wf_paper_row *r, char buf[96])
+{
+    if (fabs(r->x - r->paper_x) <= 1e-9) return x_name(f, r->x, buf, 96);
+    snprintf(buf, 96, "%.5g for %.5g", r->x, r->paper_x);
+    return buf;
+}
+
+static widths widths_of(const wf_paper *p)
+{
+    const wf_figure *f = p->figure;
+    char x[96];
+    widths w = {0};
+    widen(&w, "", f->ticks ? "" : f->x);
+    for (size_t i = 0; i < p->n_rows; i++) widen(&w, p->rows[i].series, row_x(f, &p->rows[i], x));
+    for (size_t i = 0; i < f->n_points; i++) widen(&w, f->points[i].series, x_name(f, f->points[i].x, x, sizeof x));
+    return w;
+}
+
+static void print_line(widths w, const char *series, const char *x, const char *median, const char *range, const char *paper)
+{
+    printf("| %-*s | %*s | %10s | %22s | %10s |\n", w.series, series, w.x, x, median, range, paper);
+}
+
+static void print_dashes(int n, const char *end)
+{
+    putchar('|'), putchar(' ');
+    while (n-- > 0) putchar('-');
+    fputs(end, stdout);
+}
+
+static void print_row(const wf_figure *f, widths w, const wf_paper_row *r)
+{
+    char x[96], median[32], range[72] = "", paper[32] = "";
+    const wf_paper_point *q = point_of(f, r);
+    if (r->n > 1) snprintf(range, sizeof range, "%.4g to %.4g", lowest(r), highest(r));
+    if (q) number(q->y, paper, sizeof paper);
+    print_line(w, r->series, row_x(f, r, x), number(wf_paper_median(r), median, sizeof median), range, paper);
+}
+
+static void print_series(const wf_paper *p, widths w, const char *series)
 {
     for (size_t i = 0; i < p->n_rows; i++)
-        if (!strcmp(p->rows[i].series, series)) print_row(p->figure, &p->rows[i]);
+        if (!strcmp(p->rows[i].series, series)) print_row(p->figure, w, &p->rows[i]);
 }
 
 /* What only the paper has. */
-static void print_point(const wf_figure *f, const wf_paper_point *q)
+static void print_point(const wf_figure *f, widths w, const wf_paper_point *q)
 {
     char x[32], y[32];
-    printf("| %-34s | %20s | %10s | %22s | %10s |\n", q->series, x_name(f, q->x, x, sizeof x), "", "", number(q->y, y, sizeof y));
+    print_line(w, q->series, x_name(f, q->x, x, sizeof x), "", "", number(q->y, y, sizeof y));
 }
 
 static void print_differences(const wf_paper *p)
@@ -103,13 +143,15 @@ static void print_differences(const wf_paper *p)
 void wf_paper_print(const wf_paper *p)
 {
     const wf_figure *f = p->figure;
+    widths w = widths_of(p);
     printf("%s: %s\ny: %s\n\n", f->id, f->title, f->y);
-    printf("| %-34s | %20s | %10s | %22s | %10s |\n", "", f->ticks ? "" : f->x, "weft", "range", "paper");
-    printf("| ---------------------------------- | -------------------: | ---------: | ---------------------: | ---------: |\n");
+    print_line(w, "", f->ticks ? "" : f->x, "weft", "range", "paper");
+    print_dashes(w.series, " ");
+    print_dashes(w.x - 1, ": | ---------: | ---------------------: | ---------: |\n");
     for (size_t i = 0; i < p->n_rows; i++)
-        if (first_of(p, i)) print_series(p, p->rows[i].series);
+        if (first_of(p, i)) print_series(p, w, p->rows[i].series);
     for (size_t i = 0; i < f->n_points; i++)
-        if (!is_measured(p, &f->points[i])) print_point(f, &f->points[i]);
+        if (!is_measured(p, &f->points[i])) print_point(f, w, &f->points[i]);
     print_differences(p);
 }
 
@@ -237,12 +279,30 @@ static weft_status write_svg(const wf_paper *p, FILE *f)
 
 /* ---- files -------------------------------------------------------------------------------- */
 
+static weft_status find_path(const wf_figure *f, const char *folder, const char *end, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s/%s%s", folder, f->id, end);
+    return n < PATH_MAX ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
+}
+
+weft_status wf_paper_check_files(const wf_figure *f, const char *folder)
+{
+    static const char *const ends[] = {".csv", ".svg"};
+    WF_TRY(wf_folder_check(folder));
+    for (size_t i = 0; i < WF_LEN(ends); i++) {
+        char path[PATH_MAX];
+        WF_TRY(find_path(f, folder, ends[i], path));
+        WF_TRY(wf_output_check(path));
+    }
+    return WEFT_OK;
+}
+
 static weft_status write_file(const wf_paper *p, const char *folder, const char *end, bool csv)
 {
     char path[PATH_MAX];
     wf_output o;
     weft_status s = WEFT_OK;
-    if ((size_t)snprintf(path, sizeof path, "%s/%s%s", folder, p->figure->id, end) >= sizeof path) return wf_fail(WEFT_ERR_ARG, "the path is too long: %s", folder);
+    WF_TRY(find_path(p->figure, folder, end, path));
     WF_TRY(wf_output_open(path, &o));
     if (csv) write_csv(p, o.f);
     else s = write_svg(p, o.f);

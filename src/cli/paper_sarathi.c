@@ -203,10 +203,12 @@ static int table2(wf_paper *p)
 static int fig7(wf_paper *p)
 {
     static const uint32_t tokens[] = {64, 128, 129, 192, 256, 257, 320, 384, 385, 448, 512, 513};
+    const uint32_t longest = tokens[WF_LEN(tokens) - 1], context = p->o->engine.context;
     wf_paper_engine e;
+    if (context && context < longest) return wf_usage(p->o->command, "%s needs -c %u or more, for tiles do not scale with the context", p->figure->id, longest);
     int rc = p->o->paper.quick ? wf_paper_note(p, "only the first and the last length") : 0;
     p->scale = 1; /* tiles do not scale */
-    if (!rc) rc = wf_paper_open(p, "request", 1, 513, 513, &e);
+    if (!rc) rc = wf_paper_open(p, "request", 1, longest, longest, &e);
     if (rc) return rc;
     for (size_t i = 0; i < WF_LEN(tokens) && !rc; i = i == 1 ? next_of(p, i, WF_LEN(tokens)) : i + 1) {
         wf_paper_times t;

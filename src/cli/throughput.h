@@ -55,8 +55,8 @@ typedef struct wf_load {
 } wf_load;
 /* Fills the row but for load, policy, rate and skipped. Ctrl-C ends it with what was done. The caller frees row->stats. */
 weft_status wf_load_run(const wf_load *l, wf_throughput_row *row);
-/* Returns the compute ceiling that `weft bench ops` measures, in operations per second; 0: unknown. */
-double wf_probe_peak(const wf_opts *o, const struct weft_model *m);
+/* The compute ceiling that `weft bench ops` measures, in operations per second; 0: unknown, also after a failure. */
+weft_status wf_probe_peak(const wf_opts *o, const struct weft_model *m, double *peak);
 
 /* ---- plot.c: normalised latency against rate as SVG ----------------------------------------- */
 

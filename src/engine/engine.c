@@ -9,7 +9,6 @@
 #include <weft/debug.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define DEFAULT_BATCH 512
 #define DEFAULT_BATCH_GPU 1024 /* an H200 computes 512 tokens at 0.93 of its rate for 2048, and decodes wait a third of the time */
@@ -77,21 +76,13 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 static bool take_stored(struct weft_engine *e)
 {
     char path[512];
-    weft_status s = wf_stored_path(e->dev, &e->graph, "plan", path, sizeof path);
-    if (s == WEFT_OK && access(path, F_OK)) {
-        wf_copy(e->plan_from, sizeof e->plan_from, "sequential, for this device and model were not measured (weft tune --overlap)");
-        return false;
-    }
-    if (s == WEFT_OK) s = wf_plans_load(&e->graph, path, &e->plans);
-    if (s == WEFT_OK) s = wf_plans_finish(&e->graph, &e->plans, e->dev->align);
-    if (s == WEFT_OK) {
-        snprintf(e->plan_from, sizeof e->plan_from, "as weft tune --overlap measured, in %s", path);
-        return true;
-    }
-    wf_log(WEFT_LOG_WARN, "%s: steps are sequential until weft tune --overlap has run again", wf_error());
-    snprintf(e->plan_from, sizeof e->plan_from, "sequential, for %s cannot be used", path);
-    wf_plans_free(&e->plans);
-    return false;
+    weft_status s = wf_stored_plans(e->dev, &e->graph, &e->plans, path, sizeof path);
+    if (s != WEFT_OK) {
+        wf_log(WEFT_LOG_WARN, "%s: steps are sequential until weft tune --overlap has run again", wf_error());
+        snprintf(e->plan_from, sizeof e->plan_from, "sequential, for %s cannot be used", *path ? path : "the cache folder");
+    } else if (e->plans.n) snprintf(e->plan_from, sizeof e->plan_from, "as weft tune --overlap measured, in %s", path);
+    else wf_copy(e->plan_from, sizeof e->plan_from, "sequential, for this device and model were not measured (weft tune --overlap)");
+    return e->plans.n;
 }
 
 static weft_status choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)

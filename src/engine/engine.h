@@ -8,6 +8,7 @@
 
 #include "sampling/sampler.h"
 #include "model/model.h"
+#include "plan/op_profile.h"
 #include "sched/sched.h"
 #include "engine/swap.h"
 #include "text/text.h"
@@ -56,6 +57,12 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
+/* The kept plans, finished; n 0: there are none. A failure, which frees them, names what is wrong with the file. */
+weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap);
+/* Notes in a profile what it is made for. */
+weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p);
+/* WEFT_ERR_ARG: the profile of that path is not made for the device and the shape of the model that `own` is made for. */
+weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, const char *path);
 /* Other threads run steps of their own between these two. Lending waits until all requests have ended; new ones wait until the return. */
 void wf_engine_lend(struct weft_engine *e);
 void wf_engine_return(struct weft_engine *e);

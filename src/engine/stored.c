@@ -6,6 +6,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static void describe_operand(const wf_graph *g, const wf_node *n, const wf_operand *o, FILE *f)
 {
@@ -34,29 +36,91 @@ static void describe_device(wf_dev *dev, FILE *f)
             p->deterministic, wf_tuned_kernels(dev));
 }
 
+/* Of a device, a graph, or both; NULL: without it. */
 static char *describe(wf_dev *dev, const wf_graph *g)
 {
     char *text = NULL;
     size_t len = 0;
     FILE *f = open_memstream(&text, &len);
     if (!f) return NULL;
-    describe_device(dev, f);
-    describe_graph(g, f);
+    if (dev) describe_device(dev, f);
+    if (g) describe_graph(g, f);
     if (!fclose(f)) return text;
     free(text);
     return NULL;
 }
 
-weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap)
+static weft_status key_of(wf_dev *dev, const wf_graph *g, char name[33])
 {
-    char folder[400], slug[128];
     char *text = describe(dev, g);
     wf_cache_key key = text ? wf_cache_key_of("%s", text) : (wf_cache_key){0};
-    weft_status s = key.text ? wf_cache_dir(folder, sizeof folder) : WEFT_ERR_NOMEM;
-    wf_device_slug(&dev->info, slug, sizeof slug);
-    if (s == WEFT_OK && (size_t)snprintf(buf, cap, "%s/overlap/%s-%s.%s", folder, slug, key.name, what) >= cap)
-        s = wf_fail(WEFT_ERR_IO, "the path of the cache folder is too long: %s", folder);
+    bool made = key.text != NULL;
+    if (made) wf_copy(name, 33, key.name);
     free(key.text);
     free(text);
+    return made ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap)
+{
+    char folder[400], slug[128], key[33];
+    WF_TRY(key_of(dev, g, key));
+    WF_TRY(wf_cache_dir(folder, sizeof folder));
+    wf_device_slug(&dev->info, slug, sizeof slug);
+    if ((size_t)snprintf(buf, cap, "%s/overlap/%s-%s.%s", folder, slug, key, what) < cap) return WEFT_OK;
+    return wf_fail(WEFT_ERR_IO, "the path of the cache folder is too long: %s", folder);
+}
+
+/* ---- plans ----------------------------------------------------------------------------------------------------------- */
+
+/* What is kept leaves kernels to the device, so that a name comes from damage or an edit, and may be one of no kernel or of one that cannot run here. */
+static weft_status check_kernels(const wf_plans *p)
+{
+    for (const wf_plan *plan = p->list; plan < p->list + p->n; plan++)
+        for (const wf_plan_line *l = plan->lines; l < plan->lines + plan->n_lines; l++)
+            if (strcmp(l->kernel, "auto")) return wf_fail(WEFT_ERR_ARG, "%s: a kept plan names no kernel, and '%s' is one", wf_line_place_of(plan, l).text, l->kernel);
+    return WEFT_OK;
+}
+
+static weft_status load_plans(const wf_graph *g, const char *path, wf_plans *out)
+{
+    WF_TRY(wf_need_regular(path));
+    WF_TRY(wf_plans_load(g, path, out));
+    return check_kernels(out);
+}
+
+weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *path, size_t cap)
+{
+    *out = (wf_plans){0};
+    *path = 0;
+    WF_TRY(wf_stored_path(dev, g, "plan", path, cap));
+    if (access(path, F_OK)) return WEFT_OK;
+    weft_status s = load_plans(g, path, out);
+    if (s == WEFT_OK) s = wf_plans_finish(g, out, dev->align);
+    if (s != WEFT_OK) wf_plans_free(out);
     return s;
+}
+
+/* ---- profiles -------------------------------------------------------------------------------------------------------- */
+
+weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p)
+{
+    WF_TRY(key_of(dev, NULL, p->device_key));
+    return key_of(NULL, g, p->model_key);
+}
+
+/* By what it was made for; one without that, by names. */
+static bool same(const char *key, const char *own_key, const char *name, const char *own_name)
+{
+    return *key ? !strcmp(key, own_key) : !*name || !strcmp(name, own_name);
+}
+
+weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, const char *path)
+{
+    if (!same(p->model_key, own->model_key, p->model, own->model))
+        return wf_fail(WEFT_ERR_ARG, "%s has times of a model of another shape, %s; this is %s", path, p->model, own->model);
+    if (!same(p->device_key, own->device_key, p->device, own->device))
+        return wf_fail(WEFT_ERR_ARG, "%s has times of another device, %s, or of one with other kernels, --tier, -t or --deterministic; this is %s", path, p->device,
+                       own->device);
+    return WEFT_OK;
 }

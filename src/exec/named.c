@@ -24,7 +24,7 @@ static void add_workspace(const wf_bind_to *to, wf_call *c, int out, uint32_t co
     if (!c->out[out].buf) c->out[out] = (wf_view){.buf = c->in[WF_GEMM_X].buf, .rows = c->in[WF_GEMM_X].rows, .cols = cols, .stride = cols, .dtype = (uint8_t)to->dev->act};
 }
 
-/* With the workspaces that were omitted, for kernels that take them can run if they are asked for by name. */
+/* With the workspaces that were omitted, for kernels that take them can run if they are requested by name. */
 static wf_call with_workspaces(const wf_bind_to *to, const wf_call *c)
 {
     wf_call whole = *c;

@@ -187,6 +187,14 @@ static bool read_number(const char *line, const char *name, uint32_t *out, bool 
     return true;
 }
 
+/* What may follow a measured number: nothing, or the mark. */
+static bool read_mark(const char *rest, bool *quick)
+{
+    *quick = !strncmp(rest, "quick", 5);
+    if (*quick) rest += 5;
+    return !rest[strspn(rest, " \t")];
+}
+
 static weft_status read_line(void *user, char *line)
 {
     wf_op_profile *p = user;
@@ -197,6 +205,7 @@ static weft_status read_line(void *user, char *line)
     wf_share_rate r = {0};
     enum wf_class class = WF_N_CLASSES;
     bool bad = false;
+    if (sscanf(line, " made-for %32[0-9a-f] %32[0-9a-f] %n", p->device_key, p->model_key, &end) == 2 && end && !line[end]) return WEFT_OK;
     if (read_text(line, "device", p->device, sizeof p->device) || read_text(line, "model", p->model, sizeof p->model)) return WEFT_OK;
     if (read_number(line, "groups", &p->groups, &bad) || read_number(line, "tile", &p->tile, &bad) || read_number(line, "context", &p->context, &bad))
         return bad ? wf_fail(WEFT_ERR_FORMAT, "want a whole number from 1 to 1000000") : WEFT_OK;
@@ -204,16 +213,16 @@ static weft_status read_line(void *user, char *line)
         WF_TRY(read_class(word, &class));
         return add_op(p, name, class);
     }
-    if (sscanf(line, " time %23s tokens %lf share %lf us %lf spread %lf %n", name, &tokens, &t.share, &t.us, &t.spread, &end) == 5 && end && !line[end]) {
+    if (sscanf(line, " time %23s tokens %lf share %lf us %lf spread %lf %n", name, &tokens, &t.share, &t.us, &t.spread, &end) == 5 && end && read_mark(line + end, &t.quick)) {
         t.tokens = tokens >= 1 && tokens <= 1e6 && tokens == (uint32_t)tokens ? (uint32_t)tokens : 0;
         return add_time(p, name, &t);
     }
-    if (sscanf(line, " together %23s share %lf rate %lf spread %lf %n", word, &r.share, &r.rate, &r.spread, &end) == 4 && end && !line[end]) {
+    if (sscanf(line, " together %23s share %lf rate %lf spread %lf %n", word, &r.share, &r.rate, &r.spread, &end) == 4 && end && read_mark(line + end, &r.quick)) {
         WF_TRY(read_class(word, &class));
         return wf_op_profile_add_rate(p, class, &r);
     }
-    return wf_fail(WEFT_ERR_FORMAT, "want device, model, groups, tile, context, 'op NAME CLASS', 'time NAME tokens N share R us T spread S' or "
-                                    "'together CLASS share R rate P spread S'");
+    return wf_fail(WEFT_ERR_FORMAT, "want device, model, made-for, groups, tile, context, 'op NAME CLASS', 'time NAME tokens N share R us T spread S [quick]' or "
+                                    "'together CLASS share R rate P spread S [quick]'");
 }
 
 /* What a time is a part of has to be known. */
@@ -234,21 +243,27 @@ weft_status wf_op_profile_load(const char *path, wf_op_profile *out)
 
 /* ---- writing ------------------------------------------------------------------------------------------------------- */
 
+static const char *mark_of(bool quick)
+{
+    return quick ? " quick" : "";
+}
+
 void wf_op_profile_write(const wf_op_profile *p, FILE *f)
 {
     fputs("weft-profile 1\n", f);
     if (*p->device) fprintf(f, "device %s\n", p->device);
     if (*p->model) fprintf(f, "model %s\n", p->model);
+    if (*p->device_key && *p->model_key) fprintf(f, "made-for %s %s\n", p->device_key, p->model_key);
     fprintf(f, "groups %u\ntile %u\ncontext %u\n", p->groups, p->tile, p->context);
     for (const wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++) {
         fprintf(f, "op %s %s\n", op->name, wf_class_name(op->class));
         for (const wf_op_time *t = op->times; t < op->times + op->n; t++)
-            fprintf(f, "time %s tokens %u share %.10g us %.10g spread %.10g\n", op->name, t->tokens, t->share, t->us, t->spread);
+            fprintf(f, "time %s tokens %u share %.10g us %.10g spread %.10g%s\n", op->name, t->tokens, t->share, t->us, t->spread, mark_of(t->quick));
     }
     for (size_t c = 0; c < WF_N_CLASSES; c++)
         for (size_t i = 0; i < p->together[c].n; i++) {
             const wf_share_rate *r = &p->together[c].points[i];
-            fprintf(f, "together %s share %.10g rate %.10g spread %.10g\n", wf_class_name((enum wf_class)c), r->share, r->rate, r->spread);
+            fprintf(f, "together %s share %.10g rate %.10g spread %.10g%s\n", wf_class_name((enum wf_class)c), r->share, r->rate, r->spread, mark_of(r->quick));
         }
 }
 
@@ -267,7 +282,7 @@ void wf_op_profile_print(const wf_op_profile *p, FILE *f)
             p->groups, p->context, "op", "class", "tokens", "share", "us", "spread");
     for (const wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++)
         for (const wf_op_time *t = op->times; t < op->times + op->n; t++)
-            fprintf(f, "%-20s %-8s %7u %6.2f %10.1f %9.1f\n", op->name, wf_class_name(op->class), t->tokens, t->share, t->us, t->spread);
+            fprintf(f, "%-20s %-8s %7u %6.2f %10.1f %9.1f%s\n", op->name, wf_class_name(op->class), t->tokens, t->share, t->us, t->spread, mark_of(t->quick));
     for (size_t c = 0; c < WF_N_CLASSES; c++) {
         if (p->together[c].n) fprintf(f, "\n%s beside another class: share of the device, part of the full rate\n", wf_class_name((enum wf_class)c));
         for (size_t i = 0; i < p->together[c].n; i++) {
@@ -275,6 +290,36 @@ void wf_op_profile_print(const wf_op_profile *p, FILE *f)
             fprintf(f, "%6.2f %6.2f +- %.2f  %.*s\n", r->share, r->rate, r->spread, (int)(r->rate * 50 + 0.5), "##################################################");
         }
     }
+}
+
+/* ---- without a trial's ----------------------------------------------------------------------------------------------- */
+
+static void drop_quick_times(wf_op_times *op)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < op->n; i++)
+        if (!op->times[i].quick) op->times[kept++] = op->times[i];
+    op->n = kept;
+}
+
+static void drop_quick_rates(wf_share_table *t)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n; i++)
+        if (!t->points[i].quick) t->points[kept++] = t->points[i];
+    t->n = kept;
+}
+
+void wf_op_profile_drop_quick(wf_op_profile *p)
+{
+    size_t kept = 0;
+    for (wf_op_times *op = p->ops; op < p->ops + p->n_ops; op++) {
+        drop_quick_times(op);
+        if (op->n && op->times[0].share == 1) p->ops[kept++] = *op;
+        else free(op->times);
+    }
+    p->n_ops = kept;
+    for (size_t c = 0; c < WF_N_CLASSES; c++) drop_quick_rates(&p->together[c]);
 }
 
 void wf_op_profile_free(wf_op_profile *p)

@@ -4,6 +4,7 @@
  *     weft-profile 1
  *     device NVIDIA H200
  *     model llama 8B F16
+ *     made-for 3f9c... 07d1...        # the device as it was opened, and the shape of the model (engine/stored.c)
  *     groups 132                      # work-groups that are the whole device, a share of 1
  *     tile 128                        # sizes of nano-batches are multiples of this
  *     context 1024                    # keys of a sequence that attention was measured with
@@ -11,10 +12,12 @@
  *     time qkv tokens 128 share 1 us 31.5 spread 0.4
  *     time qkv tokens 128 share 0.5 us 55.1 spread 0.9
  *     together memory share 0.2 rate 0.3 spread 0.02
+ *     together memory share 0.4 rate 0.5 spread 0.09 quick
  *
  * `time` is an op alone, on so many of its rows and with so large a share R of the device. `together` is the table R -> P: the rate of ops of
  * a class, as a part of their full rate, when they have the share R and an op of another class has the rest; without it P = R, which for
- * compute is so by definition (copies, made by engines of their own: P = 1). Ops that the profile does not name take no time.
+ * compute is so by definition (copies, made by engines of their own: P = 1). Ops that the profile does not name take no time. `quick` is a number
+ * of a trial (`weft tune --overlap --quick`), which a run in earnest measures again.
  */
 #ifndef WF_OP_PROFILE_H
 #define WF_OP_PROFILE_H
@@ -27,6 +30,7 @@
 typedef struct wf_op_time {
     uint32_t tokens;
     double share, us, spread;
+    bool quick;
 } wf_op_time;
 
 typedef struct wf_op_times {
@@ -38,6 +42,7 @@ typedef struct wf_op_times {
 
 typedef struct wf_share_rate {
     double share, rate, spread;
+    bool quick;
 } wf_share_rate;
 
 typedef struct wf_share_table {
@@ -47,6 +52,7 @@ typedef struct wf_share_table {
 
 typedef struct wf_op_profile {
     char device[80], model[80];
+    char device_key[33], model_key[33]; /* "": unknown, as of a profile that was written by hand */
     uint32_t groups, tile, context;
     wf_op_times *ops;
     size_t n_ops, cap_ops;
@@ -66,6 +72,9 @@ weft_status wf_op_profile_add_time(wf_op_profile *p, const char *name, enum wf_c
 weft_status wf_op_profile_add_rate(wf_op_profile *p, enum wf_class class, const wf_share_rate *r);
 bool wf_op_profile_has_time(const wf_op_profile *p, const char *name, uint32_t tokens, double share);
 bool wf_op_profile_has_rate(const wf_op_profile *p, enum wf_class class, double share);
+
+/* Removes what is marked as quick, and ops of which no time with the whole device is left. */
+void wf_op_profile_drop_quick(wf_op_profile *p);
 
 const wf_op_times *wf_op_profile_find(const wf_op_profile *p, const char *name); /* NULL: takes no time */
 /* Microseconds alone with the whole device: never less for more rows; 0 for none. */

@@ -3,11 +3,9 @@
  * The plans take turns, as in overlap_plans.c, and each load has a plan of each side: all ops whole on one queue; the nano-batches of `overlap`, one after
  * another on one queue; the same with attention on a second queue; and what `weft tune --overlap` has kept, if it has.
  */
-#include "base/file.h"
 #include "tune/overlap.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 enum side { WHOLE, SPLIT, OVERLAP, TUNED, N_SIDES };
 enum { ROUNDS = 9, MOST_ROUNDS = 99, LEAST_ROUNDS = 3, CONTEXT = 1024 };
@@ -36,11 +34,11 @@ static void one_queue(wf_plans *plans, bool copy_queue)
     }
 }
 
-static weft_status load_tuned(ablation *a)
+/* One that engines would not take, either, is left out. */
+static void load_tuned(ablation *a)
 {
     char path[600];
-    WF_TRY(wf_stored_path(a->e->dev, &a->e->graph, "plan", path, sizeof path));
-    return access(path, F_OK) ? WEFT_OK : wf_plans_load(&a->e->graph, path, &a->sides[TUNED]);
+    if (wf_stored_plans(a->e->dev, &a->e->graph, &a->sides[TUNED], path, sizeof path)) wf_log(WEFT_LOG_WARN, "%s: left out", wf_error());
 }
 
 static weft_status make_sides(ablation *a)
@@ -53,7 +51,8 @@ static weft_status make_sides(ablation *a)
     WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[SPLIT]));
     one_queue(&a->sides[SPLIT], copy_queue);
     WF_TRY(wf_plans_overlap(g, parts, tokens, tile, copy_queue, &a->sides[OVERLAP]));
-    return load_tuned(a);
+    load_tuned(a);
+    return WEFT_OK;
 }
 
 /* Of each side the plan whose bucket a load fits. */
@@ -69,16 +68,24 @@ static weft_status choose(ablation *a, size_t load)
     return WEFT_OK;
 }
 
+/* Once for the choice of plans, and once more with the KV pages that they leave. */
+static weft_status fill_batches(ablation *a)
+{
+    float share;
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) WF_TRY(wf_load_of_kind(a->e, &wf_load_kinds[i], a->context, &share, &a->batches[i]));
+    return WEFT_OK;
+}
+
 static weft_status prepare(ablation *a)
 {
     _Static_assert(WF_N_LOAD_KINDS * N_SIDES <= WF_MAX_PLANS, "a plan for each");
-    float decodes;
     WF_TRY(make_sides(a));
-    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) {
-        WF_TRY(wf_load_of_kind(a->e, &wf_load_kinds[i], a->context, &decodes, &a->batches[i]));
-        WF_TRY(choose(a, i));
-    }
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++) WF_TRY(wf_batch_init(&a->batches[i], &a->e->limits));
+    WF_TRY(fill_batches(a));
+    for (size_t i = 0; i < WF_N_LOAD_KINDS; i++)
+        if (a->batches[i].n_tokens) WF_TRY(choose(a, i));
     WF_TRY(wf_engine_replan(a->e, &a->all));
+    WF_TRY(fill_batches(a));
     return wf_exec_fill_kv(a->e->exec);
 }
 
@@ -117,6 +124,7 @@ static void report(ablation *a, size_t load)
 
 static weft_status run_load(ablation *a, size_t load)
 {
+    if (!a->batches[load].n_tokens) return wf_log(WEFT_LOG_WARN, "%s: %s", wf_load_kinds[load].name, WF_NO_SUCH_LOAD), WEFT_OK;
     for (uint32_t round = 0; round < a->rounds; round++) {
         if (stopped(a)) return wf_fail(WEFT_ERR_CANCELLED, "cancelled");
         if (a->p->on_progress) a->p->on_progress(a->p->user, wf_load_kinds[load].name, (double)round / a->rounds);

@@ -30,44 +30,104 @@ typedef struct composition {
     uint32_t prompts, prompt_keys, decode_keys;
 } composition;
 
-static composition compose(const struct weft_engine *e, uint32_t decodes, uint32_t prefill, uint32_t context)
+static composition compose(const struct weft_engine *e, wf_step_load x, uint32_t context)
 {
     const wf_limits *l = &e->limits;
     uint32_t page = e->sched.p.page_tokens;
-    composition c = {.prompt_keys = (uint32_t)WF_MIN(WF_MIN(context, e->context), (uint64_t)l->seq_pages * page)};
-    c.prompts = (prefill + c.prompt_keys - 1) / c.prompt_keys;
-    uint32_t pages = wf_limits_pages(l, decodes + prefill, WF_MIN(decodes + c.prompts, l->logit_rows)), used = c.prompts * ((c.prompt_keys + page - 1) / page);
-    if (decodes && pages > used) c.decode_keys = (uint32_t)WF_MIN((uint64_t)(pages - used) / decodes * page, c.prompt_keys);
+    uint64_t most_keys = (uint64_t)WF_MIN(l->seq_pages, wf_limits_guaranteed_pages(l)) * page;
+    composition c = {.prompt_keys = (uint32_t)WF_MIN(WF_MIN(context, e->context), most_keys)};
+    c.prompts = (x.prefill + c.prompt_keys - 1) / c.prompt_keys;
+    uint32_t pages = wf_limits_pages(l, x.decodes + x.prefill, WF_MIN(x.decodes + c.prompts, l->logit_rows));
+    uint64_t used = (uint64_t)c.prompts * ((c.prompt_keys + page - 1) / page);
+    if (x.decodes && pages > used) c.decode_keys = (uint32_t)WF_MIN((pages - used) / x.decodes * page, c.prompt_keys);
     if (pages < used) c.prompts = UINT32_MAX;
     return c;
 }
 
-weft_status wf_load_batch(const struct weft_engine *e, uint32_t decodes, uint32_t prefill, uint32_t context, wf_batch *b)
+static uint32_t most_seqs(const struct weft_engine *e)
 {
-    composition c = compose(e, decodes, prefill, context);
-    uint32_t tokens = decodes + prefill, most = WF_MIN(e->limits.seqs, e->limits.logit_rows);
-    bool fits = tokens && tokens <= e->limits.step_tokens && (uint64_t)decodes + c.prompts <= most && (!decodes || c.decode_keys);
-    if (!fits) return wf_fail(WEFT_ERR_ARG, "%u decodes and a prompt of %u tokens do not fit the KV cache or the sequences of this engine (--max-num-seqs, --kv-memory)", decodes, prefill);
+    return WF_MIN(e->limits.seqs, e->limits.logit_rows);
+}
+
+static uint32_t tokens_of(wf_step_load x)
+{
+    return x.decodes + x.prefill;
+}
+
+static bool fits(const struct weft_engine *e, wf_step_load x, uint32_t context)
+{
+    composition c = compose(e, x, context);
+    return tokens_of(x) && tokens_of(x) <= e->limits.step_tokens && (uint64_t)x.decodes + c.prompts <= most_seqs(e) && (!x.decodes || c.decode_keys);
+}
+
+weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t context, wf_batch *b)
+{
+    composition c = compose(e, x, context);
+    if (!fits(e, x, context))
+        return wf_fail(WEFT_ERR_ARG, "%u decodes and a prompt of %u tokens do not fit the KV cache or the sequences of this engine (--max-num-seqs, --kv-memory)",
+                       x.decodes, x.prefill);
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->max_kv = b->max_q = 0;
-    b->n_decodes = decodes;
+    b->n_decodes = x.decodes;
     b->in[WF_INPUT_INDPTR][0] = 0;
-    for (uint32_t i = 0; i < decodes; i++) add_seq(e, b, 1, c.decode_keys);
-    for (uint32_t n; prefill; prefill -= n) add_seq(e, b, n = WF_MIN(prefill, c.prompt_keys), c.prompt_keys);
+    for (uint32_t i = 0; i < x.decodes; i++) add_seq(e, b, 1, c.decode_keys);
+    for (uint32_t n, left = x.prefill; left; left -= n) add_seq(e, b, n = WF_MIN(left, c.prompt_keys), c.prompt_keys);
     return WEFT_OK;
 }
 
-weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *most, wf_batch *b)
+/* ---- loads that fit ------------------------------------------------------------------------------------------------------ */
+
+/* The most prompt tokens, up to so many, that fit beside the decodes: by whole prompts, each of which takes a sequence and pages. */
+static uint32_t most_prefill(const struct weft_engine *e, wf_step_load x, uint32_t context)
 {
-    const wf_limits *m = &e->limits;
-    uint32_t seqs = WF_MIN(m->seqs, m->logit_rows), tokens = k->full ? m->step_tokens : seqs;
-    *most = WF_MIN(k->decodes, (float)(seqs - 1) / (float)tokens / 2);
-    uint32_t decodes = !k->full ? seqs : k->decodes > 0 ? (uint32_t)(*most * (float)tokens / 2) : WF_MIN(tokens / 2, seqs - 1);
-    WF_TRY(wf_batch_init(b, m));
-    return wf_load_batch(e, decodes, tokens - decodes, context, b);
+    while (x.prefill && !fits(e, x, context)) {
+        uint32_t keys = compose(e, x, context).prompt_keys, last = x.prefill % keys;
+        x.prefill -= last ? last : keys;
+    }
+    return x.prefill;
+}
+
+wf_step_load wf_load_fit(const struct weft_engine *e, wf_step_load wanted, uint32_t context)
+{
+    wf_step_load best = {0};
+    for (uint32_t d = wanted.decodes;; d--) {
+        wf_step_load x = {d, wanted.prefill ? most_prefill(e, (wf_step_load){d, tokens_of(wanted) - d}, context) : 0};
+        bool same_kind = !x.prefill == !wanted.prefill;
+        if (same_kind && tokens_of(x) > tokens_of(best) && fits(e, x, context)) best = x;
+        bool most = tokens_of(best) == tokens_of(wanted) || (best.decodes && !wanted.prefill);
+        if (most || d <= 1) return best; /* fewer decodes leave no more tokens, or none would be left */
+    }
+}
+
+/* One sequence, or one token, is no step of both. */
+static wf_step_load largest_mixed(const struct weft_engine *e, uint32_t context)
+{
+    uint32_t tokens = e->limits.step_tokens, decodes = WF_MIN(tokens / 2, most_seqs(e) - 1);
+    return decodes ? wf_load_fit(e, (wf_step_load){decodes, tokens - decodes}, context) : (wf_step_load){0};
+}
+
+/* With few decodes, as long as these are few of what fits. */
+static wf_step_load largest_prefill(const struct weft_engine *e, float share, uint32_t context)
+{
+    uint32_t tokens = e->limits.step_tokens, few = (uint32_t)(share * (float)tokens / 2);
+    wf_step_load x = wf_load_fit(e, (wf_step_load){few, tokens - few}, context);
+    bool still_few = x.prefill && (float)x.decodes <= share * (float)tokens_of(x);
+    return still_few ? x : wf_load_fit(e, (wf_step_load){0, tokens}, context);
+}
+
+weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *share, wf_batch *b)
+{
+    wf_step_load mixed = largest_mixed(e, context), x = mixed;
+    *share = mixed.decodes ? WF_MIN(k->decodes, (float)mixed.decodes / (float)tokens_of(mixed) / 2) : 0;
+    if (!k->full) x = wf_load_fit(e, (wf_step_load){most_seqs(e), 0}, context);
+    else if (k->decodes > 0) x = largest_prefill(e, *share, context);
+    b->n_tokens = 0;
+    return tokens_of(x) ? wf_load_batch(e, x, context, b) : WEFT_OK;
 }
 
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us)
 {
+    uint32_t pages = wf_limits_pages(&e->limits, b->n_tokens, b->n_logits); /* activations lie in the others */
+    if (b->n_pages > pages) return wf_fail(WEFT_ERR_INTERNAL, "a load has %u KV pages, a step of its size %u", b->n_pages, pages);
     WF_TRY(wf_exec_submit(e->exec, b, &(wf_step_io){.ids = (int32_t *)e->steps[0].ids.data}));
     WF_TRY(wf_exec_wait(e->exec));
     if (us) *us = (double)wf_exec_stats_of(e->exec)->last_ns / 1e3;

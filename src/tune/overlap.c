@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define SECONDS  300
@@ -22,9 +23,17 @@ bool wf_overlap_ends(wf_overlap *o)
 
 /* ---- files --------------------------------------------------------------------------------------------------------------- */
 
+/* What is kept must be a file; where the user names something else, such as a pipe, that is meant. */
+static weft_status find_stored(const wf_overlap *o, const char *what, char *buf, size_t cap)
+{
+    WF_TRY(wf_stored_path(o->e->dev, &o->e->graph, what, buf, cap));
+    weft_status s = access(buf, F_OK) ? WEFT_OK : wf_need_regular(buf);
+    return s == WEFT_OK ? s : wf_fail_context(s, "remove what is in the place of the kept file");
+}
+
 static weft_status find_path(const wf_overlap *o, const char *given, const char *what, char *buf, size_t cap)
 {
-    if (!given) return wf_stored_path(o->e->dev, &o->e->graph, what, buf, cap);
+    if (!given) return find_stored(o, what, buf, cap);
     wf_copy(buf, cap, given);
     return strlen(given) < cap ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "the path is too long: %s", given);
 }
@@ -39,6 +48,31 @@ static weft_status make_folder(const wf_overlap *o, const char *path)
     return wf_folder_check(folder);
 }
 
+/* The folder of a file, which may not be there yet. */
+static bool stat_folder(const char *path, struct stat *st)
+{
+    char folder[600];
+    wf_copy(folder, sizeof folder, path);
+    char *name = strrchr(folder, '/');
+    if (name) name[name == folder] = 0;
+    return !stat(name ? folder : ".", st);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Also by another spelling or through a link. */
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    bool there = !stat(a, &x) && !stat(b, &y);
+    if (!there && (strcmp(name_of(a), name_of(b)) || !stat_folder(a, &x) || !stat_folder(b, &y))) return false;
+    return x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 static weft_status find_paths(wf_overlap *o)
 {
     char stored[600];
@@ -46,34 +80,55 @@ static weft_status find_paths(wf_overlap *o)
     WF_TRY(find_path(o, o->p->plan, "plan", o->plan_path, sizeof o->plan_path));
     WF_TRY(find_path(o, NULL, "profile", stored, sizeof stored));
     WF_TRY(make_folder(o, stored));
+    if (same_file(o->profile_path, o->plan_path))
+        return wf_fail(WEFT_ERR_ARG, "%s cannot be the file for the times of ops and the one for the plans: name another one with -o or --profile", o->plan_path);
     WF_TRY(wf_output_check(o->profile_path));
     return wf_output_check(o->plan_path);
 }
 
 /* ---- the profile ----------------------------------------------------------------------------------------------------------- */
 
-static wf_op_profile new_profile(const wf_overlap *o)
+static weft_status new_profile(const wf_overlap *o, wf_op_profile *out)
 {
     const struct weft_device_info *d = &o->e->dev->info;
     uint32_t threads = o->e->dev->params.threads;
-    wf_op_profile p = {.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
-    wf_copy(p.device, sizeof p.device, d->name);
+    *out = (wf_op_profile){.groups = WF_MAX(1u, threads ? threads : d->compute_units), .tile = d->type == WEFT_DEVICE_GPU ? TILE_GPU : TILE, .context = o->context};
+    wf_copy(out->device, sizeof out->device, d->name);
     const char *name = o->e->model->info.name ? o->e->model->info.name : o->e->model->info.arch;
-    wf_copy(p.model, sizeof p.model, name ? name : "");
-    return p;
+    wf_copy(out->model, sizeof out->model, name ? name : "");
+    return wf_stored_sign(o->e->dev, &o->e->graph, out);
 }
 
-/* What was measured before goes on from there, unless it was of other contexts or shares. */
-static void load_profile(wf_overlap *o)
+/* Times go on from those of before, unless these were of other contexts or shares; in earnest, without those of a trial. */
+static void go_on_from(wf_overlap *o, wf_op_profile *old)
 {
-    wf_op_profile old, new = new_profile(o);
-    o->profile = new;
-    if (o->p->anew || access(o->profile_path, F_OK)) return;
+    const wf_op_profile *new = &o->profile;
+    bool same = old->groups == new->groups && old->tile == new->tile && old->context == new->context;
+    if (!same) {
+        wf_log(WEFT_LOG_WARN, "%s: of other contexts, shares or tiles: measured anew", o->profile_path);
+        wf_op_profile_free(old);
+        return;
+    }
+    memcpy(old->device_key, new->device_key, sizeof old->device_key);
+    memcpy(old->model_key, new->model_key, sizeof old->model_key);
+    o->profile = *old;
+    if (!o->p->quick) wf_op_profile_drop_quick(&o->profile);
+}
+
+/* A file that cannot be read is measured anew; times of another device or model are the user's, and stay. */
+static weft_status load_profile(wf_overlap *o)
+{
+    wf_op_profile old;
+    WF_TRY(new_profile(o, &o->profile));
+    if (o->p->anew || access(o->profile_path, F_OK)) return WEFT_OK;
     weft_status s = wf_op_profile_load(o->profile_path, &old);
-    bool same = s == WEFT_OK && old.groups == new.groups && old.tile == new.tile && old.context == new.context;
-    if (same) o->profile = old;
-    else wf_op_profile_free(&old);
-    if (s != WEFT_OK) wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error());
+    if (s != WEFT_OK) return wf_log(WEFT_LOG_WARN, "%s: measured anew", wf_error()), wf_op_profile_free(&old), WEFT_OK;
+    s = wf_stored_check(&old, &o->profile, o->profile_path);
+    if (s == WEFT_OK) return go_on_from(o, &old), WEFT_OK;
+    wf_op_profile_free(&old);
+    char why[512];
+    wf_copy(why, sizeof why, wf_error());
+    return wf_fail(s, "%s: name another file with --profile, or begin this one again with --anew", why);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------------- */
@@ -84,6 +139,16 @@ static void print_head(const wf_overlap *o)
     if (o->profile.groups == 1) fputs("this device has no shares that a kernel could leave to others: ops were measured with all of it only\n", o->f);
 }
 
+/* Engines look at one place only. */
+static weft_status print_end(const wf_overlap *o)
+{
+    char kept[600];
+    WF_TRY(find_path(o, NULL, "plan", kept, sizeof kept));
+    if (same_file(o->plan_path, kept)) fprintf(o->f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o->plan_path);
+    else fprintf(o->f, "\nwritten to %s; engines take it with --plan, and by themselves only what is kept in %s, which -o leaves as it was\n", o->plan_path, kept);
+    return WEFT_OK;
+}
+
 static void set_end(wf_overlap *o, uint64_t began, double part)
 {
     o->end_ns = began + (uint64_t)(part * 1e9 * (o->p->seconds ? o->p->seconds : SECONDS));
@@ -92,7 +157,7 @@ static void set_end(wf_overlap *o, uint64_t began, double part)
 static weft_status run(wf_overlap *o, bool *whole)
 {
     uint64_t began = wf_now_ns();
-    load_profile(o);
+    WF_TRY(load_profile(o));
     WF_TRY(wf_exec_fill_kv(o->e->exec));
     set_end(o, began, OPS_PART);
     WF_TRY(wf_overlap_measure(o, whole));
@@ -124,7 +189,7 @@ weft_status weft_tune_overlap(struct weft_engine *e, const struct weft_overlap_p
     wf_engine_lend(e);
     if (s == WEFT_OK) s = run(&o, &whole);
     wf_engine_return(e);
-    if (s == WEFT_OK && !o.stopped) fprintf(f, "\nkept in %s; engines with --nano-batches auto, which is the default, take it\n", o.plan_path);
+    if (s == WEFT_OK && !o.stopped) s = print_end(&o);
     if (stopped) *stopped = o.stopped;
     wf_op_profile_free(&o.profile);
     return s == WEFT_OK && fflush(f) ? wf_fail(WEFT_ERR_IO, "the result could not be written whole") : s;

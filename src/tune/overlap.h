@@ -32,13 +32,21 @@ typedef struct wf_load_kind { /* whose steps get a plan each */
     float decodes; /* at most such a part of the tokens of a step that counts as this kind; of the measured step half of it; 0: any */
 } wf_load_kind;
 extern const wf_load_kind wf_load_kinds[WF_N_LOAD_KINDS];
-/* Initialises b and fills it with the largest step of a kind that the engine can run. *decodes: as of the kind, and less than there are in the kinds
- * behind it. */
-weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *decodes, wf_batch *b);
 
-/* A batch of so many decodes and tokens of prompts, with contexts of at most `context` keys, less where the KV cache holds less. b has been
- * initialised. WEFT_ERR_ARG: the engine cannot run such a batch. */
-weft_status wf_load_batch(const struct weft_engine *e, uint32_t decodes, uint32_t prefill, uint32_t context, wf_batch *b);
+typedef struct wf_step_load { /* of a step: sequences that decode, and tokens of prompts */
+    uint32_t decodes, prefill;
+} wf_step_load;
+/* The most of a load that this engine can run, at least one token of each that is wanted; of several the one with the most decodes. {0}: none. At most
+ * step_tokens may be wanted. */
+wf_step_load wf_load_fit(const struct weft_engine *e, wf_step_load wanted, uint32_t context);
+/* A batch with contexts of at most `context` keys, less where the KV cache holds less. WEFT_ERR_ARG: the engine cannot run it.
+ *
+ * Here and below: wf_batch_init has made b, whose arrays have room for any plans, since step_tokens, seqs, seq_pages and logit_rows are of the model and
+ * the parameters. How many KV pages a step has is of the plans: after wf_engine_replan a batch must be filled again. */
+weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t context, wf_batch *b);
+/* The largest step of a kind. *share: decodes as of the kind, but fewer than in the kinds behind it. n_tokens 0: the engine has no such step. */
+weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, uint32_t context, float *share, wf_batch *b);
+#define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
 

@@ -98,7 +98,7 @@ static weft_status measure_alone(wf_overlap *o, wf_probe *probe, const wf_node *
     wf_probe_lane lane = {n->name, rows, wf_groups_of_share(&o->profile, share)};
     WF_TRY(wf_probe_run(probe, &lane, 1, o->probe_us, &t));
     if (!(t.us > 0)) return WEFT_OK;
-    return wf_op_profile_add_time(&o->profile, n->name, class, &(wf_op_time){rows.count, share, t.us, t.spread});
+    return wf_op_profile_add_time(&o->profile, n->name, class, &(wf_op_time){rows.count, share, t.us, t.spread, o->p->quick});
 }
 
 static weft_status measure_each(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
@@ -132,7 +132,7 @@ static weft_status add_rate(wf_overlap *o, enum wf_class class, double share, co
     double rate = alone->us / beside->us;
     if (!(rate > 0) || wf_op_profile_has_rate(&o->profile, class, share)) return WEFT_OK;
     rate = WF_MIN(rate, 1);
-    return wf_op_profile_add_rate(&o->profile, class, &(wf_share_rate){share, rate, rate * (beside->spread / beside->us + alone->spread / alone->us)});
+    return wf_op_profile_add_rate(&o->profile, class, &(wf_share_rate){share, rate, rate * (beside->spread / beside->us + alone->spread / alone->us), o->p->quick});
 }
 
 /* Each alone with all of the device, then both at one time. */
@@ -169,16 +169,21 @@ static bool has_pair(const wf_overlap *o, const task *t)
     return wf_op_profile_has_rate(&o->profile, t->beside, 1 - t->share) || !longest_of(o, t->beside) || !longest_of(o, WF_CLASS_COMPUTE);
 }
 
-static weft_status make_batch(const wf_overlap *o, const task *t, wf_batch *b)
+/* As much of the task as this engine can run; {0}: nothing. */
+static wf_step_load load_of(const wf_overlap *o, const task *t)
 {
-    uint32_t decodes = t->decodes ? t->tokens : t->beside != WF_CLASS_COMPUTE ? WF_MIN(most_decodes(o) - 1, t->tokens / 2) : 0;
-    return wf_load_batch(o->e, decodes, t->tokens - decodes, o->context, b);
+    bool pair = t->beside != WF_CLASS_COMPUTE;
+    uint32_t decodes = t->decodes ? t->tokens : pair ? WF_MIN(most_decodes(o) - 1, t->tokens / 2) : 0;
+    if (pair && !decodes) return (wf_step_load){0};
+    return wf_load_fit(o->e, (wf_step_load){decodes, t->tokens - decodes}, o->context);
 }
 
 static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_batch *b)
 {
     bool alone = t->beside == WF_CLASS_COMPUTE;
-    WF_TRY(make_batch(o, t, b));
+    wf_step_load x = load_of(o, t);
+    if (!x.decodes && !x.prefill) return WEFT_OK;
+    WF_TRY(wf_load_batch(o->e, x, o->context, b));
     if (alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
     WF_TRY(wf_load_step(o->e, b, NULL));
     WF_TRY(alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));

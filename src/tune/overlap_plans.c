@@ -12,14 +12,14 @@
 #define LEAST_GAIN 0.01 /* of the sequential plan's time */
 enum { ROUNDS = 9, QUICK_ROUNDS = 3, KEEP = 4, SMALLER = 2 /* smaller steps that a plan is tried with */ };
 
-typedef struct load {
+typedef struct load { /* without tokens: the engine has none of its kind */
     const wf_load_kind *kind;
     wf_batch batch;
     wf_search_result found;
     size_t first; /* of its plans among all */
     size_t taken; /* in found */
     wf_probe_time time[WF_MAX_FOUND];
-    float decodes;  /* as of its kind, and less than there are in the loads behind it */
+    float share;    /* of decodes, as of its kind, and less than there are in the loads behind it */
     uint32_t above; /* tokens of the largest step that the taken plan does not hold for */
 } load;
 
@@ -31,6 +31,11 @@ static weft_status search(const wf_overlap *o, load *l, double seconds)
     wf_search_params p = {.batch = {b->n_tokens, b->n_decodes, b->n_logits}, .copy_queue = wf_engine_copy_queue(o->e), .keep = o->p->keep ? o->p->keep : KEEP, .seconds = seconds,
                           .nodes = o->p->quick ? 50 : 0, .max_parts = o->p->quick ? 2 : 0, .stop = o->p->stop, .progress = o->p->on_progress, .user = o->p->user};
     return wf_search(&o->e->graph, &o->profile, &p, &l->found);
+}
+
+static weft_status fill(const wf_overlap *o, load *l)
+{
+    return wf_load_of_kind(o->e, l->kind, o->context, &l->share, &l->batch);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------------- */
@@ -101,7 +106,7 @@ static weft_status wins_with(wf_overlap *o, const load *l, uint32_t tokens, bool
     uint32_t decodes = (uint32_t)((uint64_t)l->batch.n_decodes * tokens / l->batch.n_tokens);
     only[l->taken] = only[l->found.n - 1] = true;
     weft_status s = wf_batch_init(&b, &o->e->limits);
-    if (s == WEFT_OK) s = wf_load_batch(o->e, decodes, tokens - decodes, o->context, &b);
+    if (s == WEFT_OK) s = wf_load_batch(o->e, (wf_step_load){decodes, tokens - decodes}, o->context, &b);
     if (s == WEFT_OK) s = run_rounds(o, l, &b, only, time);
     wf_batch_free(&b);
     *wins = s == WEFT_OK && taken->us + 2 * taken->spread < sequential->us * (1 - margin_of(sequential));
@@ -127,13 +132,18 @@ static weft_status compare(wf_overlap *o, load *l)
     bool all[WF_MAX_FOUND];
     wf_probe_time *sequential = &l->time[l->found.n - 1];
     memset(all, true, sizeof all);
-    if (l->found.n == 1) return WEFT_OK;
+    if (l->found.n <= 1 || !l->batch.n_tokens) return WEFT_OK;
     WF_TRY(run_rounds(o, l, &l->batch, all, l->time));
     if (!isnan(sequential->us)) l->taken = wf_fastest(&l->found, margin_of(sequential), measured, l);
     return is_sequential(l, l->taken) ? WEFT_OK : find_least(o, l);
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------------- */
+
+static void print_left_out(const load *l, FILE *f)
+{
+    fprintf(f, "\n%s: %s\n", l->kind->name, WF_NO_SUCH_LOAD);
+}
 
 static void print_load(const load *l, FILE *f)
 {
@@ -158,11 +168,13 @@ static weft_status save_plans(const wf_overlap *o, const load *loads, size_t n)
     wf_load_plan list[(size_t)WF_N_LOAD_KINDS];
     wf_plans *out = wf_calloc(1, sizeof *out);
     if (!out) return WEFT_ERR_NOMEM;
-    for (size_t i = 0; i < n; i++) {
-        const load *l = &loads[i];
-        list[i] = (wf_load_plan){is_sequential(l, l->taken) ? NULL : &l->found.list[l->taken].plan, l->above, l->batch.n_tokens, l->decodes};
+    size_t n_list = 0;
+    for (const load *l = loads; l < loads + n; l++) {
+        if (!l->batch.n_tokens) continue;
+        const wf_plan *plan = is_sequential(l, l->taken) ? NULL : &l->found.list[l->taken].plan;
+        list[n_list++] = (wf_load_plan){plan, l->above, l->batch.n_tokens, l->share};
     }
-    weft_status s = wf_found_plans(&o->e->graph, wf_engine_copy_queue(o->e), list, n, out);
+    weft_status s = wf_found_plans(&o->e->graph, wf_engine_copy_queue(o->e), list, n_list, out);
     if (s == WEFT_OK) s = wf_plans_save(out, o->plan_path);
     wf_plans_free(out);
     free(out);
@@ -178,6 +190,7 @@ static weft_status compare_plans(wf_overlap *o, load *loads, size_t n)
     for (size_t i = 0; s == WEFT_OK && i < n; i++) s = add_plans(&loads[i], all);
     if (s == WEFT_OK) s = wf_engine_replan(o->e, all);
     if (s == WEFT_OK) s = wf_exec_fill_kv(o->e->exec);
+    for (size_t i = 0; s == WEFT_OK && i < n; i++) s = fill(o, &loads[i]);
     for (size_t i = 0; s == WEFT_OK && i < n; i++) s = compare(o, &loads[i]);
     if (all) wf_plans_free(all);
     free(all);
@@ -190,13 +203,15 @@ static weft_status choose(wf_overlap *o, load *loads, size_t n)
     for (size_t i = 0; i < n; i++) {
         double left = (double)(o->end_ns - WF_MIN(o->end_ns, wf_now_ns())) / 1e9;
         loads[i].kind = &wf_load_kinds[i];
-        WF_TRY(wf_load_of_kind(o->e, loads[i].kind, o->context, &loads[i].decodes, &loads[i].batch));
+        WF_TRY(wf_batch_init(&loads[i].batch, &o->e->limits));
+        WF_TRY(fill(o, &loads[i]));
+        if (!loads[i].batch.n_tokens) continue;
         WF_TRY(search(o, &loads[i], WF_MAX(0.01, left / (2.0 * (double)(n - i)))));
         loads[i].taken = loads[i].found.n - 1;
         any |= loads[i].found.n > 1;
     }
     if (any && !wf_overlap_ends(o)) WF_TRY(compare_plans(o, loads, n));
-    for (size_t i = 0; i < n; i++) print_load(&loads[i], o->f);
+    for (size_t i = 0; i < n; i++) (loads[i].batch.n_tokens ? print_load : print_left_out)(&loads[i], o->f);
     return o->stopped ? WEFT_OK : save_plans(o, loads, n);
 }
 

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+from unittest import mock
 import xml.etree.ElementTree as xml
 
 import cli
@@ -93,15 +94,25 @@ class Paper(cli.TestCase):
             if "Attn" not in op:
                 self.assertAlmostEqual(ours, paper, delta=0.02)
 
+    def check_nanoflow_fig9(self, text, both):
+        """Each load with each plan, of which none is kept here, and the paper's numbers beside those that it has."""
+        rows = [(r["series"], r["x"]) for r in self.rows("nanoflow-fig9") if r["median"]]
+        self.assertEqual(sorted(rows), sorted((plan, load) for load in ("decode", "prefill", "mixed") for plan in ("no split", "split only", "overlap")))
+        self.assertEqual(sorted(paper for _, _, paper in both), [0.868, 1.07, 1.17])
+        self.assertIn("mixed: 64 tokens a step, 7 of them decodes", text)
+
     def test_every_figure(self):
+        no_plans = mock.patch.dict(os.environ, {"XDG_CACHE_HOME": os.path.join(self.folder, "cache")})  # `weft tune --overlap` has kept none there
+        no_plans.start()
+        self.addCleanup(no_plans.stop)
         known = figures()
         self.assertEqual(len({name for name, _ in known}), len(known))
         for name, needs in (row for row in known if row[0] not in TWINS):
             with self.subTest(name):
                 if needs == "several devices":
-                    self.fails(cli.USAGE, "needs several devices", "bench", "paper", name, *QUICK)
+                    self.fails(cli.DEVICE, "needs several devices", "bench", "paper", name, *QUICK)
                 elif "asynchronous" in needs:  # which no CPU has
-                    self.fails(cli.MODEL, "no kernel with the asynchronous softmax", "bench", "paper", name, *QUICK)
+                    self.fails(cli.DEVICE, "no kernel with the asynchronous softmax", "bench", "paper", name, *QUICK)
                 else:
                     self.check_figure(name)
 
@@ -121,6 +132,30 @@ class Paper(cli.TestCase):
         gains = [tokens["shared", x] / tokens["apart", x] for x in (4096, 8192, 16384, 32768, 65536)]
         self.assertEqual(gains, sorted(gains))
         self.assertGreater(gains[-1], 1.05)
+
+    def test_columns_are_as_wide_as_their_words(self):
+        text = self.ok("bench", "paper", "sarathi-fig9", *QUICK).text
+        self.assertIn("prompt tokens / generated tokens |", text)
+        table = [line for line in text.splitlines() if line.startswith("|")]
+        self.assertEqual(len({len(line) for line in table}), 1, text)
+
+    def test_where_it_writes(self):
+        """Among other files, in place of its own; what it cannot write there it says before it measures."""
+        computed = ["bench", "paper", "flash-fig19", "--shape", "llama3-8b", "-o"]
+        for name in ("mine", "flash-fig19.csv"):
+            with open(os.path.join(self.folder, name), "w") as f:
+                f.write("mine")
+        self.ok(*computed, self.folder)
+        self.check_csv("flash-fig19")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["flash-fig19.csv", "flash-fig19.svg", "mine"])
+        path = os.path.join(self.folder, "mine")
+        os.chmod(path, 0o755)
+        self.fails(cli.RUNTIME, "not a folder", *computed, path)
+        with open(path) as f:
+            self.assertEqual(f.read(), "mine")
+        os.remove(os.path.join(self.folder, "flash-fig19.svg"))
+        os.makedirs(os.path.join(self.folder, "flash-fig19.svg"))
+        self.fails(cli.RUNTIME, "flash-fig19.svg", *computed, self.folder)
 
     def test_too_little_memory(self):
         self.fails(cli.RUNTIME, "--scale", "bench", "paper", "sarathi-table2", *QUICK, "--max-alloc", "1K")
@@ -144,6 +179,9 @@ class Paper(cli.TestCase):
         self.fails(cli.USAGE, "conflict", "bench", "paper", "sarathi-fig9", "--shape", "llama3-8b", "-m", "x.gguf")
         self.fails(cli.USAGE, "add --shape", "bench", "paper", "sarathi-fig9", "--type", "Q8_0")
         self.fails(cli.USAGE, "-f FILE", "bench", "paper", "flash-fig5", *QUICK)
+        self.fails(cli.DEVICE, "no device", "bench", "paper", "nanoflow-fig7", "--device", "nope", "--quick")
+        self.fails(cli.USAGE, "at least 8", "bench", "paper", "sarathi-fig13b", *QUICK, "-c", 7)
+        self.fails(cli.USAGE, "-c 513", "bench", "paper", "sarathi-fig7", *QUICK, "-c", 64)
         self.fails(cli.RUNTIME, "/proc/absent", "bench", "paper", "sarathi-fig9", "-o", "/proc/absent")
         self.fails(cli.MODEL, "absent.gguf", "bench", "paper", "sarathi-fig9", "-m", "absent.gguf")
 

@@ -104,6 +104,8 @@ class Overlap(cli.TestCase):
             again = cli.weft_unread("tune", *CPU, "--overlap", "--quick", "--seconds", 5, "--max-num-batched-tokens", 64, "--max-num-seqs", 8, "--profile", profile, "-o", plan, "-q")
             self.assertEqual((again.code, again.err), (0, ""))
             self.assertEqual(self.ok(*RUN).text, self.ok(*RUN, "--plan", plan).text)
+            other = ["tune", *CPU, "--overlap", "--quick", "--seconds", 20, "--max-num-batched-tokens", 64, "--deterministic", "--profile", profile, "-o", plan, "-q"]
+            self.assertIn("another device", self.fails(USAGE, "--anew", *other).err)
 
     def test_ablation(self):
         sizes = ["--max-num-batched-tokens", 64, "--max-num-seqs", 8, "-r", 3]
@@ -115,6 +117,10 @@ class Overlap(cli.TestCase):
             self.assertAlmostEqual(float(row["tokens_per_second"]), int(row["tokens"]) / float(row["us"]) * 1e6, delta=0.01 * float(row["tokens_per_second"]))
         self.assertIn("no plan of `weft tune --overlap`", r.err)
         self.assertIn("| mixed   |", self.ok("bench", "ablation", *CPU, *sizes, "-q").text)
+        one = self.ok("bench", "ablation", *CPU, "--max-num-batched-tokens", 64, "--max-num-seqs", 1, "-r", 3)
+        self.assertIn("mixed: left out", one.err)
+        self.assertNotIn("| mixed", one.text)
+        self.assertIn("| prefill |     64 |       0 ", one.text)
         self.fails(USAGE, "conflict", "bench", "ablation", "--shape", "llama3-8b", "-m", "x.gguf")
 
     def test_usage(self):

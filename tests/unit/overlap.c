@@ -79,16 +79,21 @@ static enum weft_status answer(struct weft_engine *e)
     return s;
 }
 
-static enum weft_status tune(struct weft_overlap_params p, char **said)
+static enum weft_status tune_as(struct weft_overlap_params p, char **said)
 {
     size_t len;
     FILE *f = open_memstream(said, &len);
     struct weft_engine *e = open_engine(1);
-    p.quick = true;
     enum weft_status s = weft_tune_overlap(e, &p, f, NULL);
     fclose(f);
     weft_engine_close(e);
     return s;
+}
+
+static enum weft_status tune(struct weft_overlap_params p, char **said)
+{
+    p.quick = true;
+    return tune_as(p, said);
 }
 
 /* The file that was stored. */
@@ -104,7 +109,7 @@ static double step_us(struct weft_engine *e, uint32_t decodes, uint32_t prefill)
     wf_batch b;
     double us;
     assert_int_equal(wf_batch_init(&b, &e->limits), WEFT_OK);
-    assert_int_equal(wf_load_batch(e, decodes, prefill, CONTEXT, &b), WEFT_OK);
+    assert_int_equal(wf_load_batch(e, (wf_step_load){decodes, prefill}, CONTEXT, &b), WEFT_OK);
     for (int i = 0; i < 2; i++) assert_int_equal(wf_load_step(e, &b, &us), WEFT_OK);
     wf_batch_free(&b);
     return us;
@@ -168,6 +173,102 @@ static void test_goes_on(void **state)
     wf_op_profile_free(&all);
     free(said);
     free(whole);
+}
+
+static double product_us(const char *path)
+{
+    wf_op_profile p;
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    double us = wf_op_us(wf_op_profile_find(&p, "down"), TOKENS);
+    wf_op_profile_free(&p);
+    return us;
+}
+
+/* Ends when the largest step has been measured. */
+static bool stop_after_first(void *user)
+{
+    return ++*(int *)user > 1;
+}
+
+/* A trial's times are none of a run in earnest, whose times a later trial takes. */
+static void test_quick_times_are_replaced(void **state)
+{
+    int asked = 0;
+    char path[600], *said;
+    (void)state;
+    set_world(gains);
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    stored("profile", path, sizeof path);
+    double trial = product_us(path);
+    world.product *= 2;
+    assert_int_equal(tune_as((struct weft_overlap_params){.stop = stop_after_first, .user = &asked}, &said), WEFT_OK);
+    free(said);
+    double earnest = product_us(path);
+    assert_true(earnest > 1.5 * trial);
+    world.product /= 4;
+    assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
+    free(said);
+    assert_true(product_us(path) == earnest);
+}
+
+typedef struct text {
+    char v[1 << 16];
+} text;
+
+static text read_text(const char *path)
+{
+    text t = {{0}};
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    t.v[fread(t.v, 1, sizeof t.v - 1, f)] = 0;
+    fclose(f);
+    return t;
+}
+
+static void write_text(const char *path, const char *t)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(t, f);
+    fclose(f);
+}
+
+/* Changes a digit of the nth word behind "made-for"; 0: that of the device. */
+static void forge_key(const char *path, int nth)
+{
+    text t = read_text(path);
+    char *at = strstr(t.v, "made-for ");
+    assert_non_null(at);
+    for (at += strlen("made-for "); nth; nth--) at += strcspn(at, " ") + 1;
+    *at = *at == '0' ? '1' : '0';
+    write_text(path, t.v);
+}
+
+static void test_profile_of_others(void **state)
+{
+    static const char *const says[] = {"another device", "a model of another shape"};
+    char path[128], *said;
+    (void)state;
+    set_world(gains);
+    snprintf(path, sizeof path, "%s/profile", cache);
+    for (int nth = 0; nth < 2; nth++) {
+        assert_int_equal(tune((struct weft_overlap_params){.profile = path, .anew = true}, &said), WEFT_OK);
+        free(said);
+        forge_key(path, nth);
+        text before = read_text(path);
+        assert_int_equal(tune((struct weft_overlap_params){.profile = path}, &said), WEFT_ERR_ARG);
+        if (!strstr(weft_last_error(), says[nth])) fail_msg("%s", weft_last_error());
+        text after = read_text(path);
+        assert_string_equal(before.v, after.v);
+        free(said);
+        struct weft_engine *e = open_engine(1);
+        FILE *f = fopen("/dev/null", "w");
+        assert_int_equal(weft_search(e, &(struct weft_search_params){.profile = path, .seconds = 1}, f, NULL), nth ? WEFT_ERR_ARG : WEFT_OK);
+        fclose(f);
+        weft_engine_close(e);
+    }
+    unlink(path);
 }
 
 /* ---- what engines take ------------------------------------------------------------------------------------------------- */
@@ -316,16 +417,90 @@ static void test_ablation_refuses(void **state)
     weft_engine_close(e);
 }
 
+/* ---- small engines ------------------------------------------------------------------------------------------------------- */
+
+static struct weft_engine *open_small(uint32_t seqs, uint32_t context, uint32_t tokens, uint32_t contexts)
+{
+    struct weft_engine *e = NULL;
+    struct weft_engine_params p = {.device = "null", .n_seqs = seqs, .context = context, .max_batched_tokens = tokens, .kv_seqs = contexts, .nano_batches = 1,
+                                   .profile = true};
+    if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
+    return e;
+}
+
+static void count_loads(void *user, const struct weft_ablation_row *r)
+{
+    bool prefill = strcmp(r->load, "decode") != 0;
+    assert_true(r->us > 0 && r->tokens > 0 && prefill == (r->decodes < r->tokens) && (r->decodes > 0 || !strcmp(r->load, "prefill")));
+    *(uint32_t *)user += !strcmp(r->plan, "no split");
+}
+
+/* As many kinds of load as there are: a step of both needs two sequences, two tokens, and pages for a prompt and a decode. */
+static void test_small_engines(void **state)
+{
+    static const uint32_t seqs[] = {1, 2, SEQS}, contexts[] = {1, 16, CONTEXT}, tokens[] = {1, 2, SEQS, 4 * CONTEXT}, kv[] = {1, SEQS};
+    (void)state;
+    set_world(gains);
+    for (size_t i = 0; i < WF_LEN(seqs) * WF_LEN(contexts) * WF_LEN(tokens) * WF_LEN(kv); i++) {
+        uint32_t loads = 0, s = seqs[i % 3], c = contexts[i / 3 % 3], t = tokens[i / 9 % 4], k = kv[i / 36];
+        struct weft_engine *e = open_small(s, c, t, k);
+        bool never = e->limits.seqs == 1 || e->limits.step_tokens == 1, always = !never && wf_limits_guaranteed_pages(&e->limits) > e->limits.seq_pages;
+        if (weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads})) fail_msg("-c %u: %s", c, weft_last_error());
+        if (loads < 2u + always || loads > 3u - never) fail_msg("%u sequences of %u tokens, steps of %u, a KV cache of %u: %u loads", s, c, t, k, loads);
+        weft_engine_close(e);
+    }
+}
+
+static void test_tune_small_engines(void **state)
+{
+    static const struct { uint32_t seqs, context, tokens, kv; } engines[] = {
+        {1, CONTEXT, TOKENS, 1}, {SEQS, 16, 4 * CONTEXT, 1}, {SEQS, CONTEXT, 4 * CONTEXT, 2}, {2, 16, 1, 1}};
+    (void)state;
+    for (size_t i = 0; i < WF_LEN(engines); i++) {
+        char *said;
+        size_t len;
+        FILE *f = open_memstream(&said, &len);
+        set_world(gains);
+        struct weft_engine *e = open_small(engines[i].seqs, engines[i].context, engines[i].tokens, engines[i].kv);
+        if (weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)) fail_msg("engine %zu: %s", i, weft_last_error());
+        fclose(f);
+        assert_non_null(strstr(said, "\ndecode: "));
+        assert_non_null(strstr(said, "\nprefill: "));
+        assert_true(!strstr(said, "\nmixed: left out") == (engines[i].seqs > 1 && engines[i].tokens > 1));
+        weft_engine_close(e);
+        free(said);
+    }
+}
+
+/* Plans decide how many KV pages a step has; here they leave fewer than there were when loads were chosen. */
+static void test_fewer_pages(void **state)
+{
+    (void)state;
+    for (int tunes = 0; tunes < 2; tunes++) {
+        char *said;
+        size_t len;
+        uint32_t loads = 0;
+        FILE *f = open_memstream(&said, &len);
+        set_world(gains);
+        struct weft_engine *e = open_small(SEQS, CONTEXT, TOKENS, SEQS);
+        e->apart.pages = CONTEXT / e->sched.p.page_tokens + SEQS;
+        enum weft_status s = tunes ? weft_tune_overlap(e, &(struct weft_overlap_params){.quick = true}, f, NULL)
+                                   : weft_ablation(e, &(struct weft_ablation_params){.rounds = 3, .on_row = count_loads, .user = &loads});
+        if (s) fail_msg("%s", weft_last_error());
+        fclose(f);
+        assert_int_equal(loads, tunes ? 0 : 3);
+        weft_engine_close(e);
+        free(said);
+    }
+}
+
 /* ---- what goes wrong ----------------------------------------------------------------------------------------------------- */
 
-static void spoil(const char *what, const char *text)
+static void spoil(const char *what, const char *t)
 {
     char path[600];
     stored(what, path, sizeof path);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    write_text(path, t);
 }
 
 static void test_damaged_files(void **state)
@@ -340,6 +515,7 @@ static void test_damaged_files(void **state)
     assert_int_equal(e->plans.n, 1);
     assert_non_null(strstr(e->plan_from, "cannot be used"));
     weft_engine_close(e);
+    assert_int_equal(ablate().n, 9); /* without the kept one */
     spoil("profile", "weft-profile 1\nop a compute\n");
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     assert_true(compare_with_sequential("mended") > 0);
@@ -374,6 +550,38 @@ static void test_failures(void **state)
             assert_int_equal(wf_null_alive(), 0);
         }
     assert_true(failed > 6);
+}
+
+/* The plan would take the place of the times. Engines do not look at the file of -o. */
+static void test_output(void **state)
+{
+    char file[128], link_to[128], other[128], *said;
+    (void)state;
+    set_world(gains);
+    snprintf(file, sizeof file, "%s/profile", cache);
+    snprintf(link_to, sizeof link_to, "%s/link", cache);
+    snprintf(other, sizeof other, "%s/../%s/profile", cache, strrchr(cache, '/') + 1);
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = other}, &said), WEFT_ERR_ARG); /* neither is there yet */
+    free(said);
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file}, &said), WEFT_OK);
+    assert_non_null(strstr(said, "\nkept in "));
+    free(said);
+    assert_int_equal(symlink(file, link_to), 0);
+    text before = read_text(file);
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = link_to}, &said), WEFT_ERR_ARG);
+    free(said);
+    text after = read_text(file);
+    assert_string_equal(before.v, after.v);
+    unlink(link_to);
+    empty_cache();
+    assert_int_equal(tune((struct weft_overlap_params){.profile = file, .plan = link_to}, &said), WEFT_OK);
+    assert_null(strstr(said, "\nkept in "));
+    assert_non_null(strstr(said, "engines take it with --plan"));
+    free(said);
+    struct weft_engine *e = open_engine(0);
+    assert_non_null(strstr(e->plan_from, "were not measured"));
+    weft_engine_close(e);
+    unlink(file), unlink(link_to);
 }
 
 static void test_refuses(void **state)
@@ -414,9 +622,11 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
+        cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
+        cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
-        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
+        cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
+        cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_output),        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

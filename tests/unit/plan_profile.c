@@ -101,6 +101,25 @@ static void test_text(void **state)
     wf_op_profile_free(&again);
 }
 
+/* What is left of a trial's profile is one that can be read again: without ops whose times with the whole device are gone. */
+static void test_quick(void **state)
+{
+    (void)state;
+    wf_op_profile p = profile_of(HEAD "made-for 0123456789abcdef fedcba9876543210\nop a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 2 share 1 us 2 spread 0 quick\n"
+                                      "op b memory\ntime b tokens 1 share 1 us 1 spread 0 quick \ntime b tokens 1 share 0.5 us 1 spread 0\n"
+                                      "together memory share 0.5 rate 0.6 spread 0 quick\ntogether memory share 1 rate 1 spread 0\n");
+    char *all = text_of(&p);
+    assert_non_null(strstr(all, "time a tokens 2 share 1 us 2 spread 0 quick\n"));
+    assert_non_null(strstr(all, "together memory share 0.5 rate 0.6 spread 0 quick\n"));
+    wf_op_profile_drop_quick(&p);
+    char *left = text_of(&p);
+    assert_string_equal(left, HEAD "made-for 0123456789abcdef fedcba9876543210\ngroups 1\ntile 1\ncontext 1\nop a compute\ntime a tokens 1 share 1 us 1 spread 0\n"
+                                   "together memory share 1 rate 1 spread 0\n");
+    free(all);
+    free(left);
+    wf_op_profile_free(&p);
+}
+
 static void test_errors(void **state)
 {
     (void)state;
@@ -119,6 +138,8 @@ static void test_errors(void **state)
         {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0\ntime a tokens 1 share 1 us 2 spread 0\n", "line 4: the same point"},
         {HEAD "together memory share 2 rate 1 spread 0\n", "a share and a rate"},
         {HEAD "together memory share 1 rate 1 spread 0\ntogether memory share 1 rate 1 spread 0\n", "the same share"},
+        {HEAD "op a compute\ntime a tokens 1 share 1 us 1 spread 0 slow\n", "want device"},
+        {HEAD "made-for 0123\n", "want device"},
         {HEAD "groups 0\n", "from 1"},
         {HEAD "tile x\n", "from 1"},
         {HEAD "nonsense\n", "want device, model"},
@@ -134,6 +155,6 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_times_by_tokens), cmocka_unit_test(test_rates_by_share), cmocka_unit_test(test_monotone),
-                                       cmocka_unit_test(test_text), cmocka_unit_test(test_errors)};
+                                       cmocka_unit_test(test_text), cmocka_unit_test(test_quick), cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
