@@ -31,13 +31,6 @@ typedef struct plot {
 
 /* ---- axes --------------------------------------------------------------------------------- */
 
-/* The smallest of 1, 2, 5, 10, ... times a power of ten that is not below v. */
-static double round_up(double v)
-{
-    double ten = pow(10, floor(log10(v))), m = v / ten;
-    return ten * (m <= 1 + 1e-9 ? 1 : m <= 2 + 1e-9 ? 2 : m <= 5 + 1e-9 ? 5 : 10);
-}
-
 static double place(const axis *a, double v)
 {
     double at = a->log ? log10(WF_MAX(v, 1e-12) / a->low) / log10(a->high / a->low) : (v - a->low) / (a->high - a->low);
@@ -58,10 +51,10 @@ static void end_range(axis *a)
     if (isnan(a->low)) a->low = a->high = 1;
     if (a->log) {
         a->low = pow(10, floor(log10(a->low)));
-        a->high = round_up(a->high * 1.2);
+        a->high = wf_svg_step(a->high * 1.2);
         return;
     }
-    double below = WF_MIN(a->low, 0), above = WF_MAX(a->high, 0), step = round_up(WF_MAX(above - below, 1e-12) / 8);
+    double below = WF_MIN(a->low, 0), above = WF_MAX(a->high, 0), step = wf_svg_step(WF_MAX(above - below, 1e-12) / 8);
     a->low = floor(below / step) * step;
     a->high = above * 1.05 > a->low ? above * 1.05 : a->low + step;
 }
@@ -69,9 +62,9 @@ static void end_range(axis *a)
 /* The tick after v; NaN: the first one. */
 static double next_tick(const axis *a, double v)
 {
-    double step = a->log ? 0 : round_up((a->high - a->low) / 8);
+    double step = a->log ? 0 : wf_svg_step((a->high - a->low) / 8);
     if (isnan(v)) return a->low;
-    return a->log ? round_up(v * 1.001) : v + step;
+    return a->log ? wf_svg_step(v * 1.001) : v + step;
 }
 
 static void tick_name(const axis *a, double v, char *buf, size_t cap)
@@ -105,9 +98,7 @@ static void draw_y(const plot *p)
         wf_svg_text(p->f, LEFT - 8, y + 4, "end", "#333", label);
     }
     wf_svg_line(p->f, LEFT, TOP, LEFT, TOP + INNER_H, AXIS);
-    fprintf(p->f, "<g transform=\"translate(20,%.1f) rotate(-90)\">\n", TOP + INNER_H / 2.0);
-    wf_svg_text(p->f, 0, 0, "middle", "#333", p->c->y_title);
-    fputs("</g>\n", p->f);
+    wf_svg_text_up(p->f, 20, TOP + INNER_H / 2.0, "#333", p->c->y_title);
 }
 
 static void draw_limit(const plot *p)

@@ -1,5 +1,6 @@
 /* plan: what a step of a batch runs on a device, as a database explains a query, and what it costs at least. */
 #include "cli/cost.h"
+#include "cli/timeline.h"
 
 #include <stdio.h>
 
@@ -14,10 +15,12 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     if (!ep.max_batched_tokens) ep.max_batched_tokens = p.tokens;
     if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
     if (!ep.context) ep.context = p.context;
+    ep.timeline = NULL; /* here it is the picture of one step */
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;
     weft_status s = WEFT_OK;
     if (o->search.profile) rc = wf_search_plans(o, e);
+    else if (o->engine.timeline) rc = wf_plan_timeline(o, m, e);
     else s = weft_explain(e, &p, stdout);
     weft_engine_close(e);
     return s ? wf_say_error(s) : rc;
@@ -33,6 +36,7 @@ static int check(const wf_opts *o)
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
     if (o->costs.devices && !o->costs.on) return wf_usage(o->command, "--devices needs --on: the name of a device in the table");
     if (o->search.plan && !o->search.profile) return wf_usage(o->command, "-o needs --search PROFILE");
+    if (o->engine.timeline && (o->cost || o->search.profile)) return wf_usage(o->command, "--timeline, --cost and --search are three views: use one of them");
     if (o->cost && o->explain.decodes && !o->explain.tokens) return wf_usage(o->command, "--decodes needs --tokens");
     return 0;
 }
@@ -40,8 +44,9 @@ static int check(const wf_opts *o)
 static int plan(const wf_opts *o)
 {
     struct weft_model *m = NULL;
-    if (o->print_profile) return wf_print_profile(o->print_profile);
     int rc = check(o);
+    if (!rc && o->print_profile && !o->engine.timeline) return wf_print_profile(o->print_profile);
+    if (!rc && o->engine.timeline) rc = wf_timeline_check(o);
     if (!rc) rc = wf_open_model(o, false, &m);
     if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain(o, m);
     weft_model_close(m);
@@ -55,7 +60,7 @@ static const wf_opt rows[] = {
     {0, "tokens", "N", "tokens of the batch (default: the largest step)", WF_OPT_U32, AT(explain.tokens), 1, 65536},
     {0, "decodes", "N", "how many of these tokens are decodes, one per sequence; the rest is one prompt (default 0)", WF_OPT_U32, AT(explain.decodes), 0, 65536},
     {0, "context", "N", "tokens of the longest sequence (default: the context length, -c)", WF_OPT_U32, AT(explain.context), 1, 1 << 24},
-    {0, "times", NULL, "measure the peak rates of the device, for about a second, and estimate the time of each command from them", WF_OPT_FLAG, AT(explain.measure)},
+    {0, "times", NULL, "measure the peak rates of the device, for about a second, and estimate the time of each command from them; with --timeline, draw by these estimates", WF_OPT_FLAG, AT(explain.measure)},
 };
 static const wf_opt cost_rows[] = {
     {0, "cost", NULL, "print what bounds a load of requests on a device and how many tokens per second are possible, instead of commands", WF_OPT_FLAG, AT(cost)},
@@ -75,10 +80,12 @@ static const wf_opt_group *const groups[] = {&wf_group_model, &group, &cost_grou
 
 const wf_command wf_cmd_plan = {
     .name = "plan",
-    .usage = "[-m FILE] [--tokens N] [--decodes N] [--cost] [options]",
+    .usage = "[-m FILE] [--tokens N] [--decodes N] [--cost | --timeline FILE] [options]",
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
                "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --times), and its kernels. Of the "
                "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
+               "--timeline FILE.svg draws when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
+               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by --times. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network and energy take by themselves, which of "
                "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on no device.",
     .groups = groups,

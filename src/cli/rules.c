@@ -12,7 +12,7 @@ static const struct {
     const char *one, *other;
 } rivals[] = {
     {"quiet", "verbose"}, {"prompt", "file"}, {"prompt|file", "tokens"}, {"model", "shape"}, {"variant", "variants"}, {"base-url", "host|port"},
-    {"cost", "times"}, {"on", "device|measure"}, {"overlap", "file|max-size|repetitions|rotate"},
+    {"cost", "times"}, {"on", "device|measure"}, {"timeline", "cost|search"}, {"overlap", "file|max-size|repetitions|rotate"},
 };
 
 /* In these commands the options have no meaning without one of the needed ones. */
@@ -30,6 +30,7 @@ static const struct {
     {"plan", "devices", "on"},
     {"plan", "on|devices|measure|n-devices|input-len|output-len|plot", "cost"},
     {"plan", "output", "search"},
+    {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
 };
 

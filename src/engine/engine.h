@@ -59,6 +59,9 @@ weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, cha
 /* Puts other plans, whose lines are given, in the place of an idle engine's, and takes them, also after a failure, when the engine can only be closed. */
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans);
 
+/* explain.c: measures the peak rates of the device, which estimates then go by. */
+weft_status wf_explain_rates(struct weft_engine *e, wf_explain *x);
+
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
 typedef struct wf_detokenizer {
     const wf_tokenizer *tokenizer;

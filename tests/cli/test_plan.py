@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 import unittest
+import xml.etree.ElementTree as xml
 
 import cli
 from cli import CPU, USAGE
@@ -239,6 +240,128 @@ class Plan(cli.TestCase):
             self.fails(USAGE, "class 'fast'", "plan", "--profile", path)
             self.fails(USAGE, "class 'fast'", "plan", *CPU, "-q", "--search", path)
             self.fails(USAGE, "-o needs --search", "plan", *CPU, "-q", "-o", path)
+
+
+class Picture:
+    """What a picture of a step shows, read as XML."""
+    SVG = "{http://www.w3.org/2000/svg}"
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        self.page = text if path.endswith(".html") else None
+        self.root = xml.fromstring(text[text.index("<svg"):text.index("</svg>") + 6] if self.page else text)
+        self.width, self.height = map(float, self.root.get("viewBox").split()[2:])
+
+    def panels(self, name):
+        return [g for g in self.root.iter(self.SVG + "g") if g.get("class") == name]
+
+    def ops(self, panel):
+        """(queue, layer, name, begin, end, x, width), by queue and begin."""
+        boxes = [r for r in panel.iter(self.SVG + "rect") if r.get("class") == "op"]
+        return sorted(((int(r.get("data-queue")), int(r.get("data-layer")), r.get("data-op"), float(r.get("data-begin")), float(r.get("data-end")),
+                       float(r.get("x")), float(r.get("width"))) for r in boxes), key=lambda op: (op[0], op[3], op[4]))
+
+    def titles(self, panel):
+        return [t.text for t in panel.iter(self.SVG + "title")]
+
+    def curves(self, panel):
+        """For each resource its points, as parts of its strip from 0 to 1."""
+        strips = [r for r in panel.iter(self.SVG + "rect") if r.get("class") == "strip"]
+        lines = [l for l in panel.iter(self.SVG + "polyline") if l.get("class") == "use"]
+        curves = {}
+        for strip, line in zip(strips, lines, strict=True):
+            top, height = float(strip.get("y")), float(strip.get("height"))
+            curves[line.get("data-class")] = [(float(x), 1 - (float(y) - top) / height) for x, y in (point.split(",") for point in line.get("points").split())]
+        return curves
+
+
+class Timeline(cli.TestCase):
+    BATCH = ["--tokens", 64, "--decodes", 8, "--context", 128]
+    # Microseconds of 8 and of 64 tokens, 9 rows of logits are an eighth of the way to 16.
+    TIMES = {"q": (20, 100), "attn_out": (30, 90), "decode_attention": (40, 250), "prefill_attention": (16, 100), "down": (50, 210), "logits": (80, 430)}
+
+    def draw(self, folder, *args, name="step.svg"):
+        path = os.path.join(folder, name)
+        r = self.ok("plan", *CPU, *self.BATCH, "--timeline", path, *args)
+        self.assertEqual(r.out, b"")
+        self.assertIn(f"wrote {path}", r.err)
+        return Picture(path)
+
+    def write_profile(self, folder):
+        path = os.path.join(folder, "profile")
+        with open(path, "w") as f:
+            f.write("weft-profile 1\ndevice <a> & 'b'\nmodel demo\ngroups 4\ntile 8\ncontext 128\n")
+            for op, (few, many) in self.TIMES.items():
+                f.write(f"op {op} {'memory' if 'decode' in op else 'compute'}\ntime {op} tokens 8 share 1 us {few} spread 0\ntime {op} tokens 64 share 1 us {many} spread 0\n")
+        return path
+
+    def check(self, picture, panel):
+        """No box covers another in its queue or leaves the picture, and curves stay between 0 and 100 %."""
+        ops = picture.ops(panel)
+        for a, b in zip(ops, ops[1:]):
+            self.assertTrue(a[0] != b[0] or a[4] <= b[3] + 2e-6, (a, b))
+            self.assertTrue(a[0] != b[0] or a[5] + a[6] <= b[5] + 0.32, (a, b))
+        for op in ops:
+            self.assertTrue(0 <= op[5] and op[5] + op[6] <= picture.width, op)
+        curves = picture.curves(panel)
+        self.assertEqual(list(curves), ["compute", "memory", "copy", "network"])
+        for points in curves.values():
+            self.assertTrue(all(-1e-3 <= y <= 1 + 1e-3 for _, y in points))
+            self.assertEqual([x for x, _ in points], sorted(x for x, _ in points))
+        return ops, curves
+
+    def test_predicted(self):
+        """One queue: each op ends where the sum of the times so far says."""
+        with tempfile.TemporaryDirectory() as folder:
+            picture = self.draw(folder, "--profile", self.write_profile(folder))
+            step, = picture.panels("step predicted")
+            ops, curves = self.check(picture, step)
+            names = [(layer, op) for _, layer, op, *_ in ops]
+            self.assertEqual(len(set(names)), len(names))
+            in_layer = {"attn_norm", "q", "k", "v", "rope", "decode_attention", "prefill_attention", "attn_out", "ffn_norm", "gate", "up", "silu", "down"}
+            layers = max(layer for layer, _ in names) + 1
+            self.assertLessEqual({(layer, op) for layer in range(layers) for op in self.TIMES if op != "logits"}, set(names))
+            self.assertEqual({op for layer, op in names if layer >= 0} - in_layer - {"qkv", "gate_up", "qk"}, set())
+            self.assertLessEqual({"upload", "embed", "final_norm", "logits", "argmax", "download"}, {op for layer, op in names if layer < 0})
+            takes = {"q": 100, "attn_out": 90, "decode_attention": 40, "prefill_attention": 16 + 84 * 48 / 56, "down": 210, "logits": 80 + 350 / 56}
+            at = 0
+            for layer in range(layers):
+                at += sum(takes[op] for op in takes if op != "logits")
+                end = next(o[4] for o in ops if o[1:3] == (layer, "down"))
+                self.assertAlmostEqual(end, at, 3)
+            self.assertAlmostEqual(max(o[4] for o in ops), at + takes["logits"], 3)
+            self.assertTrue(max(y for _, y in curves["compute"]) > 0.5 and max(y for _, y in curves["memory"]) > 0.5)
+            self.assertTrue(any(f"decode_attention, layer 0: {40:.1f} us" in t and "memory; rows 0 to 8; queue 0" in t for t in picture.titles(step)))
+            layer, = picture.panels("layer predicted")
+            self.check(picture, layer)
+            self.assertEqual({o[1] for o in picture.ops(layer)}, {layers // 2})
+            self.assertEqual(picture.width, 800)
+
+    def test_two_queues(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = self.draw(folder, "--profile", self.write_profile(folder), "--nano-batches", 2)
+            step, = picture.panels("step predicted")
+            ops, _ = self.check(picture, step)
+            self.assertEqual({o[0] for o in ops}, {0, 1})
+
+    def test_estimated(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = self.draw(folder, "--times")
+            step, = picture.panels("step predicted")
+            ops, curves = self.check(picture, step)
+            self.assertTrue(all(o[4] > o[3] for o in ops if o[2] in ("q", "down", "qkv")))
+            self.assertGreater(max(y for _, y in curves["compute"]), 0)
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            profile = self.write_profile(folder)
+            for name in ("step.json", "step", "svg"):
+                self.fails(USAGE, "ends in .svg", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
+            self.fails(cli.RUNTIME, "/absent/step.svg", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.svg", "--profile", profile)
+            self.fails(USAGE, "weft tune --overlap", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "-q", env={"XDG_CACHE_HOME": folder})
+            self.fails(USAGE, "three views", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "--cost")
+            self.assertEqual(sorted(os.listdir(folder)), ["profile", "weft"] if os.path.exists(os.path.join(folder, "weft")) else ["profile"])
 
 
 if __name__ == "__main__":
