@@ -84,7 +84,7 @@ const wf_command wf_cmd_plan = {
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
                "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --times), and its kernels. Of the "
                "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
-               "--timeline FILE.svg draws when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
+               "--timeline FILE.svg, or FILE.html, draws when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
                "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by --times. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network and energy take by themselves, which of "
                "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on no device.",

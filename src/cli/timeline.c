@@ -267,13 +267,18 @@ static void draw_sheet(sheet *sh, const char *title)
     wf_svg_end(sh->f);
 }
 
+/* As wide as the window, up to where boxes have room for all names. Browsers show the titles of boxes under the pointer. */
+static const char page_head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>a step of weft</title>\n"
+                                "<style>body { margin: 0; background: #fff } svg { display: block; max-width: 1600px; margin: auto } .op:hover { fill-opacity: 0.6 }</style>\n</head>\n<body>\n";
+
 void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title, bool html)
 {
     sheet sh = {.f = f, .t = t};
-    (void)html;
     add_panels(&sh, -1);
     if (t->n_layers > FEW_LAYERS) add_panels(&sh, (int32_t)t->n_layers / 2);
+    if (html) fputs(page_head, f);
     draw_sheet(&sh, title);
+    if (html) fputs("</body>\n</html>\n", f);
 }
 
 /* ---- the command ---------------------------------------------------------------------------- */
@@ -287,8 +292,8 @@ static bool ends_in(const char *path, const char *end)
 int wf_timeline_check(const wf_opts *o)
 {
     const char *path = o->engine.timeline;
-    if (!ends_in(path, ".svg"))
-        return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg (a timeline for Perfetto is what `weft run` and `weft serve` write)", path);
+    if (!ends_in(path, ".svg") && !ends_in(path, ".html"))
+        return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg or .html (a timeline for Perfetto is what `weft run` and `weft serve` write)", path);
     weft_status s = wf_output_check(path);
     return s ? wf_say_error(s) : 0;
 }
@@ -300,7 +305,7 @@ static weft_status draw(const wf_opts *o, const struct weft_model *m, const stru
     wf_model_label(m, label, sizeof label);
     snprintf(title, sizeof title, "%s on %s", label, t->device);
     WF_TRY(wf_output_open(o->engine.timeline, &out));
-    wf_timeline_draw(out.f, t, title, false);
+    wf_timeline_draw(out.f, t, title, ends_in(o->engine.timeline, ".html"));
     return wf_output_end(&out, true);
 }
 

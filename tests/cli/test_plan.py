@@ -353,11 +353,20 @@ class Timeline(cli.TestCase):
             self.assertTrue(all(o[4] > o[3] for o in ops if o[2] in ("q", "down", "qkv")))
             self.assertGreater(max(y for _, y in curves["compute"]), 0)
 
+    def test_page(self):
+        """The same picture in one file that needs nothing from elsewhere."""
+        with tempfile.TemporaryDirectory() as folder:
+            profile = self.write_profile(folder)
+            page, picture = self.draw(folder, "--profile", profile, name="step.html"), self.draw(folder, "--profile", profile)
+            self.assertEqual(xml.tostring(page.root), xml.tostring(picture.root))
+            self.assertTrue(page.page.startswith("<!DOCTYPE html>") and page.page.endswith("</html>\n"))
+            self.assertNotRegex(page.page.replace("http://www.w3.org/2000/svg", ""), r"https?:|<script|src=|href=|@import|url\(")
+
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             profile = self.write_profile(folder)
             for name in ("step.json", "step", "svg"):
-                self.fails(USAGE, "ends in .svg", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
+                self.fails(USAGE, "ends in .svg or .html", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
             self.fails(cli.RUNTIME, "/absent/step.svg", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.svg", "--profile", profile)
             self.fails(USAGE, "weft tune --overlap", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "-q", env={"XDG_CACHE_HOME": folder})
             self.fails(USAGE, "three views", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "--cost")
