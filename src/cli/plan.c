@@ -16,6 +16,7 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     if (!ep.n_seqs) ep.n_seqs = WF_MIN(p.decodes + (p.tokens != p.decodes), MAX_SEQS);
     if (!ep.context) ep.context = p.context;
     ep.timeline = NULL; /* here it is the picture of one step */
+    ep.profile = o->engine.timeline && o->costs.measure;
     int rc = wf_open_engine(o, m, ep, &e);
     if (rc) return rc;
     weft_status s = WEFT_OK;
@@ -29,9 +30,10 @@ static int explain(const wf_opts *o, const struct weft_model *m)
 /* Each option belongs to one of the views. */
 static int check(const wf_opts *o)
 {
-    static const char *const of_cost[] = {"on", "devices", "measure", "n-devices", "input-len", "output-len", "plot"};
+    static const char *const of_cost[] = {"on", "devices", "n-devices", "input-len", "output-len", "plot"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
+    if (o->costs.measure && !o->cost && !o->engine.timeline) return wf_usage(o->command, "--measure belongs to --cost and --timeline");
     if (o->cost && o->explain.measure) return wf_usage(o->command, "--cost and --times are two views: use one of them");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
     if (o->costs.devices && !o->costs.on) return wf_usage(o->command, "--devices needs --on: the name of a device in the table");
@@ -66,7 +68,7 @@ static const wf_opt cost_rows[] = {
     {0, "cost", NULL, "print what bounds a load of requests on a device and how many tokens per second are possible, instead of commands", WF_OPT_FLAG, AT(cost)},
     {0, "on", "NAME", "take the constants of a known device from a table: h200, a100-80, ... (a wrong name lists them)", WF_OPT_TEXT, AT(costs.on)},
     {0, "devices", "FILE", "table for --on (default: the one that weft was built with, src/plan/devices.txt)", WF_OPT_TEXT, AT(costs.devices)},
-    {0, "measure", NULL, "measure the rates of the present device anew (default: once; they are kept as those of `weft tune`)", WF_OPT_FLAG, AT(costs.measure)},
+    {0, "measure", NULL, "measure the rates of the present device anew (default: once; they are kept as those of `weft tune`); with --timeline, run the step and draw it, too", WF_OPT_FLAG, AT(costs.measure)},
     {0, "n-devices", "N", "devices that share every matrix (tensor parallelism), in this estimate only (default 1)", WF_OPT_U32, AT(costs.n_devices), 1, 1024},
     {0, "input-len", "N", "prompt tokens of a request on average (default 512)", WF_OPT_U32, AT(load.input_len), 1, 1 << 24},
     {0, "output-len", "N", "generated tokens of a request on average (default 1024)", WF_OPT_U32, AT(load.output_len), 1, 1 << 24},
@@ -85,7 +87,7 @@ const wf_command wf_cmd_plan = {
                "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --times), and its kernels. Of the "
                "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "
                "--timeline FILE.svg, or FILE.html, draws when each op runs and how much of the device's compute, memory bandwidth, copies and network it uses, as the simulator "
-               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by --times. "
+               "predicts it by the times that `weft tune --overlap` has kept, by --profile PROFILE, or by --times; with --measure also as the device runs it. "
                "With --cost it prints the cost model instead: by op and in total, how long compute, memory, network and energy take by themselves, which of "
                "them bounds the load, and the tokens per second that are possible. It needs no weights, and with --on no device.",
     .groups = groups,

@@ -28,7 +28,8 @@ static const struct {
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
     {"plan", "devices", "on"},
-    {"plan", "on|devices|measure|n-devices|input-len|output-len|plot", "cost"},
+    {"plan", "measure", "cost|timeline"},
+    {"plan", "on|devices|n-devices|input-len|output-len|plot", "cost"},
     {"plan", "output", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},

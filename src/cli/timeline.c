@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { WIDTH = 800, LEFT = 100, RIGHT = 52, INNER = WIDTH - LEFT - RIGHT };
-enum { HEAD = 84, PANEL_HEAD = 24, ROW = 78, STRIP = 42, GAP = 8, AXIS = 52, FOOT = 30 };
+enum { HEAD = 84, PANEL_HEAD = 24, ROW = 78, STRIP = 42, GAP = 8, AXIS = 52, FOOT = 44 };
 enum { FEW_LAYERS = 2, MOST_PANELS = 4 };
 
 #define TEXT "#222"
@@ -34,7 +34,7 @@ typedef struct panel {
     const struct weft_timeline_step *step;
     const char *kind; /* "predicted", "measured" */
     int32_t layer;    /* -1: the whole step */
-    double from, us;  /* the window of time */
+    double from, until, us; /* what is drawn, and how much time the width of the picture is */
 } panel;
 
 typedef struct sheet {
@@ -54,7 +54,7 @@ static void find_window(panel *p)
     for (const struct weft_timeline_op *op = s->ops; op < s->ops + s->n_ops; op++)
         if (op->layer == p->layer && p->layer >= 0) begin = WF_MIN(begin, op->begin_us), end = WF_MAX(end, op->end_us);
     p->from = end > begin ? begin : 0;
-    p->us = end > begin ? end - begin : s->us;
+    p->until = end > begin ? end : s->us;
 }
 
 /* Predicted and measured ones have the scale of the longer. */
@@ -63,11 +63,11 @@ static void add_panels(sheet *sh, int32_t layer)
     const struct weft_timeline *t = sh->t;
     size_t first = sh->n_panels;
     double most = 0;
-    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){&t->predicted, "predicted", layer, 0, 0};
-    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){&t->measured, "measured", layer, 0, 0};
+    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.step = &t->predicted, .kind = "predicted", .layer = layer};
+    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.step = &t->measured, .kind = "measured", .layer = layer};
     for (size_t i = first; i < sh->n_panels; i++) {
         find_window(&sh->panels[i]);
-        most = WF_MAX(most, sh->panels[i].us);
+        most = WF_MAX(most, sh->panels[i].until - sh->panels[i].from);
     }
     for (size_t i = first; i < sh->n_panels; i++) sh->panels[i].us = most > 0 ? most : 1;
 }
@@ -117,7 +117,7 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
 {
     char style[320], title[256];
     const look *l = look_of(op->op_class);
-    double x = place(p, op->begin_us), width = place(p, op->end_us) - x;
+    double x = place(p, op->begin_us), width = place(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
     op_title(op, title, sizeof title);
     snprintf(style, sizeof style, "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
              op->name, op->layer, op->queue, op->begin_us, op->end_us, l->box, width < 1 ? l->line : "#fff", width < 1 ? "0.2" : width < 4 ? "0.3" : "1");
@@ -127,7 +127,7 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
 
 static bool is_in(const panel *p, const struct weft_timeline_op *op)
 {
-    return p->layer < 0 || (op->begin_us < p->from + p->us && op->end_us > p->from);
+    return p->layer < 0 || (op->begin_us < p->until && op->end_us > p->from);
 }
 
 static void draw_queue(const sheet *sh, const panel *p, uint32_t queue, double y)
@@ -144,12 +144,12 @@ static void draw_queue(const sheet *sh, const panel *p, uint32_t queue, double y
 
 /* ---- use ------------------------------------------------------------------------------------ */
 
-/* In the window, up to where the step ends. */
+/* Of what is drawn. */
 static double mean_of(const panel *p, enum weft_class c)
 {
     double sum = 0, us = 0;
     for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
-        double part = WF_MIN(u->end_us, p->from + p->us) - WF_MAX(u->begin_us, p->from);
+        double part = WF_MIN(u->end_us, p->until) - WF_MAX(u->begin_us, p->from);
         if (part > 0) sum += part * u->use[c], us += part;
     }
     return us > 0 ? sum / us : 0;
@@ -161,10 +161,10 @@ static void draw_curve(FILE *f, const panel *p, const look *l, double y)
     double bottom = y + STRIP, at = bottom, last = LEFT;
     fprintf(f, "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" stroke-linejoin=\"round\" points=\"%d,%.2f", l->name, l->box, l->line, LEFT, bottom);
     for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
-        if (u->end_us <= p->from || u->begin_us >= p->from + p->us) continue;
+        if (u->end_us <= p->from || u->begin_us >= p->until) continue;
         double up = bottom - STRIP * u->use[l->class];
         if (fabs(up - at) > 0.005) fprintf(f, " %.2f,%.2f %.2f,%.2f", place(p, u->begin_us), at, place(p, u->begin_us), up);
-        at = up, last = place(p, u->end_us);
+        at = up, last = place(p, WF_MIN(u->end_us, p->until));
     }
     fprintf(f, " %.2f,%.2f %.2f,%.2f\"/>\n", last, at, last, bottom);
 }
@@ -240,14 +240,21 @@ static void draw_legend(FILE *f)
     wf_svg_text(f, WIDTH - 16, 66, "end", "#555", "curves: 0 to 100 % of the device's peak");
 }
 
-/* What 100 % are. */
-static void draw_foot(const sheet *sh, double y)
+static void draw_peak(const sheet *sh, const char *of, const struct weft_timeline_step *s, double y)
 {
-    const struct weft_timeline_step *s = sh->t->measured.n_ops ? &sh->t->measured : &sh->t->predicted;
     char words[240];
-    snprintf(words, sizeof words, "100 %%: %.4g GFLOP/s and %.4g GB/s, %s; copy and network: one is under way", s->compute / 1e9, s->read / 1e9,
+    snprintf(words, sizeof words, "100 %%%s: %.4g GFLOP/s and %.4g GB/s, %s; copy and network: one is under way", of, s->compute / 1e9, s->read / 1e9,
              s->peak_of_ops ? "the highest of the ops that the profile has" : "as measured on this device");
     wf_svg_text(sh->f, 16, y, "start", "#555", words);
+}
+
+/* What 100 % are, which is not the same where the profile is of another device. */
+static void draw_foot(const sheet *sh, double y)
+{
+    const struct weft_timeline_step *p = &sh->t->predicted, *m = &sh->t->measured;
+    bool differ = p->n_ops && m->n_ops && p->peak_of_ops != m->peak_of_ops;
+    if (p->n_ops) draw_peak(sh, differ ? " of what is predicted" : "", p, y);
+    if (m->n_ops && (differ || !p->n_ops)) draw_peak(sh, differ ? " of what is measured" : "", m, differ ? y + 16 : y);
 }
 
 static void draw_sheet(sheet *sh, const char *title)
@@ -314,10 +321,11 @@ int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_e
     wf_progress bar = {0};
     struct weft_timeline *t = NULL;
     struct weft_timeline_params p = {.tokens = o->explain.tokens, .decodes = o->explain.decodes, .context = o->explain.context, .profile = o->print_profile, .estimate = o->explain.measure,
-                                     .measure = false, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+                                     .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
     weft_status s = weft_timeline(e, &p, &t);
     wf_progress_end(&bar);
     if (!s) s = draw(o, m, t);
+    if (!s && !t->predicted.n_ops) wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");
     weft_timeline_free(t);
     if (s) return wf_say_error(s);
     wf_note(o, "wrote %s", o->engine.timeline);

@@ -281,9 +281,9 @@ class Timeline(cli.TestCase):
     # Microseconds of 8 and of 64 tokens, 9 rows of logits are an eighth of the way to 16.
     TIMES = {"q": (20, 100), "attn_out": (30, 90), "decode_attention": (40, 250), "prefill_attention": (16, 100), "down": (50, 210), "logits": (80, 430)}
 
-    def draw(self, folder, *args, name="step.svg"):
-        path = os.path.join(folder, name)
-        r = self.ok("plan", *CPU, *self.BATCH, "--timeline", path, *args)
+    def draw(self, folder, *args, name="step.svg", **more):
+        path, device = os.path.join(folder, name), [] if "--device" in args else CPU
+        r = self.ok("plan", *device, *self.BATCH, "--timeline", path, *args, **more)
         self.assertEqual(r.out, b"")
         self.assertIn(f"wrote {path}", r.err)
         return Picture(path)
@@ -362,6 +362,30 @@ class Timeline(cli.TestCase):
             self.assertTrue(page.page.startswith("<!DOCTYPE html>") and page.page.endswith("</html>\n"))
             self.assertNotRegex(page.page.replace("http://www.w3.org/2000/svg", ""), r"https?:|<script|src=|href=|@import|url\(")
 
+    def measured(self, folder, *device):
+        """Both panels, at one scale."""
+        picture = self.draw(folder, "--profile", self.write_profile(folder), "--measure", "--nano-batches", 2, *device)
+        (predicted,), (step,) = picture.panels("step predicted"), picture.panels("step measured")
+        ops, curves = self.check(picture, step)
+        self.assertEqual({o[0] for o in ops}, {0, 1})
+        self.assertLessEqual({(layer, op) for _, layer, op, *_ in picture.ops(predicted) if op == "down"}, {o[1:3] for o in ops})
+        self.assertGreater(max(y for _, y in curves["memory"]), 0)
+        scales = [(o[5] - 100) / o[3] for panel in (predicted, step) for o in picture.ops(panel) if o[3] > 100]
+        self.assertLess(max(scales) / min(scales), 1.01)
+        self.assertEqual([len(picture.panels(f"layer {kind}")) for kind in ("predicted", "measured")], [1, 1])
+
+    def test_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.measured(folder)
+            alone = self.draw(folder, "--measure", env={"XDG_CACHE_HOME": folder})
+            self.assertEqual((alone.panels("step predicted"), len(alone.panels("step measured"))), ([], 1))
+            self.fails(USAGE, "--measure belongs to --cost and --timeline", "plan", *CPU, "--measure")
+
+    @unittest.skipUnless("opencl:" in cli.weft("--list-devices").text, "no OpenCL device")
+    def test_measured_on_opencl(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.measured(folder, "--device", "opencl")
+
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
             profile = self.write_profile(folder)
@@ -372,6 +396,9 @@ class Timeline(cli.TestCase):
             self.fails(USAGE, "three views", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "--cost")
             self.assertEqual(sorted(os.listdir(folder)), ["profile", "weft"] if os.path.exists(os.path.join(folder, "weft")) else ["profile"])
 
+
+if os.environ.get("WEFT_HAS_OPENCL") == "0":
+    del Timeline.test_measured_on_opencl
 
 if __name__ == "__main__":
     unittest.main()
