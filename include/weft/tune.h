@@ -306,6 +306,23 @@ WEFT_API void weft_cost_free(struct weft_cost *c); /* NULL is allowed */
 
 /* Prints a profile (docs/plans.md) as a table: times of ops by tokens and shares of the device, and rates side by side. */
 WEFT_API enum weft_status weft_profile_print(const char *path, FILE *f);
+/* What ops of a class still reach beside compute: a point of the table R -> P (NanoFlow, section 4.1.1). */
+struct weft_profile_rate {
+    enum weft_class op_class;
+    double share;               /* of the device that they have; compute has the rest */
+    double lost;                /* R: the part of its rate that compute loses by that, 0 to 1; without a measurement, the share */
+    double rate, spread;        /* P: the part of their rate alone that they keep, 0 to 1 */
+};
+/* Owned by the caller; free it with weft_profile_free. */
+struct weft_profile {
+    char device[80], model[80]; /* "": unknown */
+    uint32_t groups, context;   /* work-groups that are the whole device; keys of a sequence */
+    struct weft_profile_rate *rates; /* by class, then by share; none of compute itself */
+    size_t n_rates;
+};
+/* Reads a profile. WEFT_ERR_ARG: it cannot be read; the message has file and line. */
+WEFT_API enum weft_status weft_profile_read(const char *path, struct weft_profile **out);
+WEFT_API void weft_profile_free(struct weft_profile *p); /* NULL is allowed */
 struct weft_search_params {
     const char *profile; /* times of the model's ops on this device */
     const char *plan;    /* file for the best plan; the next ones get names that end in .2, .3 and so on; NULL: none */

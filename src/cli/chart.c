@@ -109,6 +109,13 @@ static void draw_limit(const plot *p)
     wf_svg_text(p->f, LEFT + 6, y - 5, "start", "#c00", p->c->limit_name);
 }
 
+static void draw_diagonal(const plot *p)
+{
+    if (!p->c->diagonal) return;
+    wf_svg_line(p->f, place(&p->x, 0), place(&p->y, 0), place(&p->x, 1), place(&p->y, 1), "stroke=\"#777\" stroke-dasharray=\"6 4\"");
+    wf_svg_text(p->f, place(&p->x, 0.6) + 8, place(&p->y, 0.55), "start", "#555", p->c->diagonal);
+}
+
 static void find_ranges(plot *p)
 {
     const wf_chart *c = p->c;
@@ -121,6 +128,7 @@ static void find_ranges(plot *p)
             if (q->low < q->high) widen(&p->y, q->low), widen(&p->y, q->high);
         }
     if (c->limit > 0) widen(&p->y, c->limit);
+    if (c->diagonal) widen(&p->x, 1), widen(&p->y, 1);
     end_range(&p->x), end_range(&p->y);
     if (c->ticks) p->x.low = -0.5, p->x.high = (double)c->n_ticks - 0.5;
 }
@@ -241,5 +249,6 @@ void wf_chart_draw(FILE *f, const wf_chart *c)
     draw_series(&p, true);
     draw_legends(&p);
     draw_limit(&p);
+    draw_diagonal(&p);
     wf_svg_end(f);
 }

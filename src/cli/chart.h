@@ -26,6 +26,7 @@ typedef struct wf_chart {
     size_t n_series;
     double limit; /* of y, drawn as a dashed line; 0: none */
     const char *limit_name;
+    const char *diagonal; /* name of y = x, drawn as a dashed line where both reach 1; NULL: none */
 } wf_chart;
 
 void wf_chart_draw(FILE *f, const wf_chart *c);

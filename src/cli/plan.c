@@ -30,9 +30,10 @@ static int explain(const wf_opts *o, const struct weft_model *m)
 /* Each option belongs to one of the views. */
 static int check(const wf_opts *o)
 {
-    static const char *const of_cost[] = {"on", "devices", "n-devices", "input-len", "output-len", "plot"};
+    static const char *const of_cost[] = {"on", "devices", "n-devices", "input-len", "output-len"};
     for (size_t i = 0; !o->cost && i < WF_LEN(of_cost); i++)
         if (wf_opts_has(o, of_cost[i])) return wf_usage(o->command, "--%s belongs to --cost", of_cost[i]);
+    if (o->load.plot && !o->cost && (!o->print_profile || o->engine.timeline)) return wf_usage(o->command, "--plot belongs to --cost and --profile");
     if (o->costs.measure && !o->cost && !o->engine.timeline) return wf_usage(o->command, "--measure belongs to --cost and --timeline");
     if (o->cost && o->explain.measure) return wf_usage(o->command, "--cost and --times are two views: use one of them");
     if (o->costs.on && (wf_opts_has(o, "device") || o->costs.measure)) return wf_usage(o->command, "--on takes constants from a table, so --device and --measure do not go with it");
@@ -47,7 +48,7 @@ static int plan(const wf_opts *o)
 {
     struct weft_model *m = NULL;
     int rc = check(o);
-    if (!rc && o->print_profile && !o->engine.timeline) return wf_print_profile(o->print_profile);
+    if (!rc && o->print_profile && !o->engine.timeline) return wf_print_profile(o);
     if (!rc && o->engine.timeline) rc = wf_timeline_check(o);
     if (!rc) rc = wf_open_model(o, false, &m);
     if (!rc) rc = o->cost ? wf_plan_cost(o, m) : explain(o, m);
@@ -74,7 +75,7 @@ static const wf_opt cost_rows[] = {
     {0, "output-len", "N", "generated tokens of a request on average (default 1024)", WF_OPT_U32, AT(load.output_len), 1, 1 << 24},
     {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape), .words = wf_shape_names},
     {0, "type", "TYPE", "storage format of --shape, as of `weft convert` (default F16)", WF_OPT_TEXT, AT(type), .words = wf_file_types},
-    {0, "plot", "FILE", "draw the ops' times as an SVG", WF_OPT_TEXT, AT(load.plot)},
+    {0, "plot", "FILE", "draw the ops' times as an SVG; with --profile, what ops of memory, copies and network keep beside compute that loses a part of its rate", WF_OPT_TEXT, AT(load.plot)},
 };
 static const WF_GROUP(cost_group, "Cost", cost_rows);
 static const WF_GROUP(group, "Batch", rows);

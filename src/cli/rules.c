@@ -29,7 +29,8 @@ static const struct {
     {"perplexity", "logits", "tokens"},
     {"plan", "devices", "on"},
     {"plan", "measure", "cost|timeline"},
-    {"plan", "on|devices|n-devices|input-len|output-len|plot", "cost"},
+    {"plan", "plot", "cost|profile"},
+    {"plan", "on|devices|n-devices|input-len|output-len", "cost"},
     {"plan", "output", "search"},
     {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},

@@ -290,16 +290,10 @@ void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title,
 
 /* ---- the command ---------------------------------------------------------------------------- */
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), k = strlen(end);
-    return n > k && !strcmp(path + n - k, end);
-}
-
 int wf_timeline_check(const wf_opts *o)
 {
     const char *path = o->engine.timeline;
-    if (!ends_in(path, ".svg") && !ends_in(path, ".html"))
+    if (!wf_ends_in(path, ".svg") && !wf_ends_in(path, ".html"))
         return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg or .html (a timeline for Perfetto is what `weft run` and `weft serve` write)", path);
     weft_status s = wf_output_check(path);
     return s ? wf_say_error(s) : 0;
@@ -312,7 +306,7 @@ static weft_status draw(const wf_opts *o, const struct weft_model *m, const stru
     wf_model_label(m, label, sizeof label);
     snprintf(title, sizeof title, "%s on %s", label, t->device);
     WF_TRY(wf_output_open(o->engine.timeline, &out));
-    wf_timeline_draw(out.f, t, title, ends_in(o->engine.timeline, ".html"));
+    wf_timeline_draw(out.f, t, title, wf_ends_in(o->engine.timeline, ".html"));
     return wf_output_end(&out, true);
 }
 
