@@ -195,6 +195,13 @@ struct weft_explain_params {
  * engine does not take; WEFT_ERR_IO: writing to f failed. */
 WEFT_API enum weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f);
 
+/* Where the plans of an engine come from, or why its steps are sequential: "sequential: never measured here (weft tune --overlap)". Valid until the engine is
+ * closed. */
+WEFT_API const char *weft_engine_plan_source(const struct weft_engine *e);
+/* The same of an engine with these parameters, which is not opened; opens the device for a moment. out: gets at most cap bytes with the NUL. WEFT_ERR_ARG for a
+ * file with a vocabulary only. Thread-safe. */
+WEFT_API enum weft_status weft_plan_source(const struct weft_model *m, const struct weft_engine_params *p, char *out, size_t cap);
+
 /* --- timeline of a step --------------------------------------------------------------------------- */
 
 /* What bounds an op, and what it uses. */

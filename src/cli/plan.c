@@ -7,6 +7,13 @@
 #define MAX_SEQS 65536u
 #define AT(field) offsetof(wf_opts, field)
 
+static weft_status explain_step(struct weft_engine *e, const struct weft_explain_params *p)
+{
+    weft_status s = weft_explain(e, p, stdout);
+    if (!s) printf("plans: %s\n", weft_engine_plan_source(e));
+    return s;
+}
+
 static int explain(const wf_opts *o, const struct weft_model *m)
 {
     struct weft_engine *e = NULL;
@@ -22,7 +29,7 @@ static int explain(const wf_opts *o, const struct weft_model *m)
     weft_status s = WEFT_OK;
     if (o->search.profile) rc = wf_search_plans(o, e);
     else if (o->engine.timeline) rc = wf_plan_timeline(o, m, e);
-    else s = weft_explain(e, &p, stdout);
+    else s = explain_step(e, &p);
     weft_engine_close(e);
     return s ? wf_say_error(s) : rc;
 }

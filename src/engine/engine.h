@@ -56,6 +56,9 @@ weft_status wf_engine_limits(const struct weft_model *m, const struct weft_engin
 /* stored.c: what `weft tune --overlap` keeps in the cache folder for a device and the shape of a model: the times of ops ("profile") and the plans
  * that were the fastest ("plan"). Devices that were opened otherwise (tier, threads, deterministic) or have other kernels have others. */
 weft_status wf_stored_path(wf_dev *dev, const wf_graph *g, const char *what, char *buf, size_t cap);
+/* plan_source.c: what parameters say of plans, in words, "": nothing; and the plans that are kept, if there are any that can be used. */
+void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap);
+bool wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap);
 /* Puts other plans, whose lines are given, in the place of an idle engine's, and takes them, also after a failure, when the engine can only be closed. */
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans);
 
@@ -202,7 +205,7 @@ struct weft_engine {
     wf_sched sched;
     wf_batch batch;
     wf_limits limits, apart; /* apart: as limits were before KV pages and activations were unified, which plans decide about */
-    char plan_from[600];     /* where the plans come from, for people */
+    char plan_from[600];     /* where the plans come from, or why steps are sequential, for people */
     uint32_t context, step_ms;
     wf_step steps[WF_EXEC_DEPTH]; /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     uint32_t oldest_step, n_in_flight;

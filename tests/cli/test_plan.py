@@ -10,6 +10,7 @@ import xml.etree.ElementTree as xml
 import cli
 from cli import CPU, USAGE
 
+DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
 RUN = ["run", *cli.GREEDY, "-p", "One day there was a little girl who", "-n", 24, "-q"]
 
 
@@ -131,6 +132,13 @@ class Plan(cli.TestCase):
         self.assertRegex(r.text, r"0\.prefill_attention +8-64 ")
         self.assertRegex(r.text, r"(?m)^ +\d+  sample +0-9 ")  # the prompt has a token sampled, too
         self.assertIn("64 tokens, 8 of them decodes", r.text)
+
+    def test_why_sequential(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env, never = {"XDG_CACHE_HOME": folder}, "sequential: never measured here (weft tune --overlap)"
+            self.assertTrue(self.ok("plan", *CPU, "-q", env=env).text.endswith(f"plans: {never}\n"))
+            self.assertRegex(self.ok("info", "-m", DEMO, *CPU, env=env).text, rf"(?m)^steps +{re.escape(never)}$")
+            self.assertIn("plans: sequential, as --nano-batches 1 says", self.ok("plan", *CPU, "-q", "--nano-batches", 1).text)
 
     def test_expected_times(self):
         r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--times", "-q")
