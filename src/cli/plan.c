@@ -90,7 +90,7 @@ static const wf_opt_group *const groups[] = {&wf_group_model, &group, &cost_grou
 
 const wf_command wf_cmd_plan = {
     .name = "plan",
-    .usage = "[-m FILE] [--tokens N] [--decodes N] [--cost | --timeline FILE] [options]",
+    .usage = "[-m FILE] [--tokens N] [--cost | --timeline FILE] [options]",
     .summary = "Shows what one step of a batch runs. Prints one line per command: its tokens, queue, the commands it waits for, its share of the "
                "device in work-groups, what bounds it, the least MB and Gflop it needs, the estimated time in microseconds (with --times), and its kernels. Of the "
                "layers only the first and the last are printed. --dump-plan FILE writes the plan to edit, --plan FILE shows an edited one. --search PROFILE finds plans that overlap ops (docs/plans.md). "

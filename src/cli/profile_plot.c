@@ -12,18 +12,12 @@ typedef struct lines {
     size_t n;
 } lines;
 
-static const char *name_of(enum weft_class c)
-{
-    static const char *const names[WEFT_N_CLASSES] = {[WEFT_CLASS_MEMORY] = "memory", [WEFT_CLASS_NETWORK] = "network", [WEFT_CLASS_COPY] = "copy", [WEFT_CLASS_HOST] = "host"};
-    return names[c];
-}
-
 /* Shares go in order, and so does what compute loses by them. */
 static void fill(const struct weft_profile *p, lines *l)
 {
     for (size_t i = 0; i < p->n_rates; i++) {
         const struct weft_profile_rate *r = &p->rates[i];
-        if (!i || r->op_class != p->rates[i - 1].op_class) l->series[l->n++] = (wf_chart_series){.name = name_of(r->op_class), .points = &l->points[i]};
+        if (!i || r->op_class != p->rates[i - 1].op_class) l->series[l->n++] = (wf_chart_series){.name = weft_class_name(r->op_class), .points = &l->points[i]};
         l->points[i] = (wf_chart_point){r->lost, r->rate, WF_MAX(r->rate - r->spread, 0), WF_MIN(r->rate + r->spread, 1)};
         l->series[l->n - 1].n++;
     }
@@ -36,10 +30,12 @@ static weft_status draw(const struct weft_profile *p, const char *path)
     lines l = {.points = wf_calloc(p->n_rates, sizeof *l.points)};
     if (!l.points) return WEFT_ERR_NOMEM;
     fill(p, &l);
-    snprintf(title, sizeof title, "%s on %s, contexts of %u: ops beside compute", *p->model ? p->model : "a model", *p->device ? p->device : "a device", p->context);
+    snprintf(title, sizeof title, "%s on %s, contexts of %u: ops beside compute", *p->model ? p->model : "a model", *p->device ? p->device : "a device",
+             p->context);
     weft_status s = wf_output_open(path, &out);
     if (!s) {
-        wf_chart_draw(out.f, &(wf_chart){.title = title, .x_title = "R: part of its rate that compute loses", .y_title = "P: part of their rate that the others keep",
+        wf_chart_draw(out.f, &(wf_chart){.title = title, .x_title = "R: part of its rate that compute loses",
+                                         .y_title = "P: part of their rate that the others keep",
                                          .series = l.series, .n_series = l.n, .diagonal = "P = R: nothing gained"});
         s = wf_output_end(&out, true);
     }
@@ -49,8 +45,9 @@ static weft_status draw(const struct weft_profile *p, const char *path)
 
 static weft_status check_rates(const wf_opts *o, const struct weft_profile *p)
 {
-    return p->n_rates ? WEFT_OK : wf_fail(WEFT_ERR_FORMAT, "%s has no ops beside each other to be drawn: `weft tune --overlap` measures them on devices whose kernels can leave a share to others",
-                                          o->print_profile);
+    if (p->n_rates) return WEFT_OK;
+    return wf_fail(WEFT_ERR_FORMAT, "%s has no ops beside each other to be drawn: `weft tune --overlap` measures them on devices whose kernels can leave a share "
+                   "to others", o->print_profile);
 }
 
 int wf_plot_profile(const wf_opts *o)

@@ -119,7 +119,8 @@ static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, 
     const look *l = look_of(op->op_class);
     double x = place(p, op->begin_us), width = place(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
     op_title(op, title, sizeof title);
-    snprintf(style, sizeof style, "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
+    snprintf(style, sizeof style,
+             "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
              op->name, op->layer, op->queue, op->begin_us, op->end_us, l->box, width < 1 ? l->line : "#fff", width < 1 ? "0.2" : width < 4 ? "0.3" : "1");
     wf_svg_box(f, x, y, WF_MAX(width, 0.3), ROW, style, title);
     op_name(f, op->name, x, y, width);
@@ -159,7 +160,8 @@ static double mean_of(const panel *p, enum weft_class c)
 static void draw_curve(FILE *f, const panel *p, const look *l, double y)
 {
     double bottom = y + STRIP, at = bottom, last = LEFT;
-    fprintf(f, "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" stroke-linejoin=\"round\" points=\"%d,%.2f", l->name, l->box, l->line, LEFT, bottom);
+    fprintf(f, "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" stroke-linejoin=\"round\" points=\"%d,%.2f",
+            l->name, l->box, l->line, LEFT, bottom);
     for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
         if (u->end_us <= p->from || u->begin_us >= p->until) continue;
         double up = bottom - STRIP * u->use[l->class];
@@ -205,8 +207,8 @@ static void draw_axis(const sheet *sh, const panel *p, double top, double y)
 static void draw_panel_head(const sheet *sh, const panel *p, double y)
 {
     char words[240], from[160] = "the device's clock, the median of five steps";
-    const char *slash = strrchr(sh->t->profile, '/');
-    if (p->step == &sh->t->predicted) snprintf(from, sizeof from, sh->t->estimated ? "estimates from peak rates" : "the profile %.100s", slash ? slash + 1 : sh->t->profile);
+    const char *slash = strrchr(sh->t->profile, '/'), *name = slash ? slash + 1 : sh->t->profile;
+    if (p->step == &sh->t->predicted) snprintf(from, sizeof from, sh->t->estimated ? "estimates from peak rates" : "the profile %.100s", name);
     if (p->layer >= 0) snprintf(words, sizeof words, "%s, layer %d (of 0 to %u)", p->kind, p->layer, sh->t->n_layers - 1);
     else snprintf(words, sizeof words, "%s: %.3f ms, by %s", p->kind, p->step->us / 1e3, from);
     fputs("<g font-weight=\"bold\">\n", sh->f);
@@ -275,8 +277,9 @@ static void draw_sheet(sheet *sh, const char *title)
 }
 
 /* As wide as the window, up to where boxes have room for all names. Browsers show the titles of boxes under the pointer. */
-static const char page_head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n<title>a step of weft</title>\n"
-                                "<style>body { margin: 0; background: #fff } svg { display: block; max-width: 1600px; margin: auto } .op:hover { fill-opacity: 0.6 }</style>\n</head>\n<body>\n";
+static const char page_head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
+                                "<title>a step of weft</title>\n<style>body { margin: 0; background: #fff } svg { display: block; max-width: 1600px; margin: auto } "
+                                ".op:hover { fill-opacity: 0.6 }</style>\n</head>\n<body>\n";
 
 void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title, bool html)
 {
@@ -294,7 +297,8 @@ int wf_timeline_check(const wf_opts *o)
 {
     const char *path = o->engine.timeline;
     if (!wf_ends_in(path, ".svg") && !wf_ends_in(path, ".html"))
-        return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg or .html (a timeline for Perfetto is what `weft run` and `weft serve` write)", path);
+        return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg or .html (a timeline for Perfetto is what `weft run` and "
+                        "`weft serve` write)", path);
     weft_status s = wf_output_check(path);
     return s ? wf_say_error(s) : 0;
 }
@@ -314,12 +318,13 @@ int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_e
 {
     wf_progress bar = {0};
     struct weft_timeline *t = NULL;
-    struct weft_timeline_params p = {.tokens = o->explain.tokens, .decodes = o->explain.decodes, .context = o->explain.context, .profile = o->print_profile, .estimate = o->explain.measure,
-                                     .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+    struct weft_timeline_params p = {.tokens = o->explain.tokens, .decodes = o->explain.decodes, .context = o->explain.context, .profile = o->print_profile,
+                                     .estimate = o->explain.measure, .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
     weft_status s = weft_timeline(e, &p, &t);
     wf_progress_end(&bar);
     if (!s) s = draw(o, m, t);
-    if (!s && !t->predicted.n_ops) wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");
+    if (!s && !t->predicted.n_ops)
+        wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");
     weft_timeline_free(t);
     if (s) return wf_say_error(s);
     wf_note(o, "wrote %s", o->engine.timeline);

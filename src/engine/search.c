@@ -20,8 +20,8 @@ weft_status weft_profile_print(const char *path, FILE *f)
 static void add_rates(const wf_op_profile *p, enum wf_class class, struct weft_profile *out)
 {
     for (const wf_share_rate *r = p->together[class].points; r < p->together[class].points + p->together[class].n; r++)
-        out->rates[out->n_rates++] = (struct weft_profile_rate){.op_class = (enum weft_class)class, .share = r->share, .lost = 1 - wf_class_rate(p, WF_CLASS_COMPUTE, 1 - r->share),
-                                                                .rate = r->rate, .spread = r->spread};
+        out->rates[out->n_rates++] = (struct weft_profile_rate){.op_class = (enum weft_class)class, .share = r->share,
+                                                                .lost = 1 - wf_class_rate(p, WF_CLASS_COMPUTE, 1 - r->share), .rate = r->rate, .spread = r->spread};
 }
 
 static struct weft_profile *read_rates(const wf_op_profile *p)

@@ -132,7 +132,8 @@ static weft_status run(sim *s)
     return WEFT_OK;
 }
 
-weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, wf_sim_pieces *pieces, double *us)
+weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
+                               wf_sim_pieces *pieces, double *us)
 {
     sim s = {.g = g, .p = p, .profile = profile, .spans = spans, .pieces = pieces, .jobs = wf_calloc(p->n_nanos, sizeof *s.jobs)};
     if (!s.jobs) return WEFT_ERR_NOMEM;

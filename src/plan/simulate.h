@@ -31,7 +31,8 @@ typedef struct wf_sim_pieces {
 /* The plan has its waits. spans: [p->n_nanos], or NULL. */
 weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us);
 /* The same, with what ran when. */
-weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, wf_sim_pieces *pieces, double *us);
+weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
+                               wf_sim_pieces *pieces, double *us);
 /* One line for each nano-operation that has work: op, layer, queue, tokens, begin, end. */
 void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f);
 /* Work-groups of a share, as plans have them (0: all), and back. */

@@ -66,8 +66,8 @@ static void add_op(const view *v, struct weft_timeline_step *s, size_t i, double
 {
     wf_range r = rows_of(v, i);
     struct weft_timeline_op *op = &s->ops[s->n_ops++];
-    *op = (struct weft_timeline_op){.layer = node_of(v, i)->layer, .op_class = (enum weft_class)class_of(v, i), .queue = v->plan->nanos[i].queue, .begin = r.first, .end = r.first + r.count,
-                                    .begin_us = begin_us, .end_us = end_us};
+    *op = (struct weft_timeline_op){.layer = node_of(v, i)->layer, .op_class = (enum weft_class)class_of(v, i), .queue = v->plan->nanos[i].queue,
+                                    .begin = r.first, .end = r.first + r.count, .begin_us = begin_us, .end_us = end_us};
     wf_copy(op->name, sizeof op->name, node_of(v, i)->name);
 }
 
@@ -271,8 +271,8 @@ static weft_status find_times(view *v)
     bool known = v->p->profile || !access(path, F_OK);
     if (!known && v->p->measure) return WEFT_OK;
     if (!known)
-        return wf_fail(WEFT_ERR_ARG, "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or ask for estimates (weft_timeline_params.estimate) or for "
-                       "a measured step (weft_timeline_params.measure)", v->e->dev->info.name);
+        return wf_fail(WEFT_ERR_ARG, "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or ask for estimates "
+                       "(weft_timeline_params.estimate) or for a measured step (weft_timeline_params.measure)", v->e->dev->info.name);
     wf_copy(v->out->profile, sizeof v->out->profile, path);
     return wf_fail_param(wf_op_profile_load(path, &v->profile), "profile");
 }
@@ -347,7 +347,8 @@ static weft_status make_batch(view *v)
 {
     const struct weft_timeline_params *p = v->p;
     uint32_t tokens = p->tokens ? p->tokens : v->e->limits.step_tokens;
-    if (p->context > v->e->context) return wf_fail(WEFT_ERR_ARG, "context %u: this engine holds %u tokens a sequence (weft_engine_params.context)", p->context, v->e->context);
+    if (p->context > v->e->context)
+        return wf_fail(WEFT_ERR_ARG, "context %u: this engine holds %u tokens a sequence (weft_engine_params.context)", p->context, v->e->context);
     if (p->decodes > tokens) return wf_fail(WEFT_ERR_ARG, "%u decodes do not fit a step of %u tokens", p->decodes, tokens);
     WF_TRY(wf_batch_init(&v->batch, &v->e->limits));
     return wf_load_batch(v->e, p->decodes, tokens - p->decodes, p->context ? p->context : v->e->context, &v->batch);

@@ -323,7 +323,8 @@ class Timeline(cli.TestCase):
         with open(path, "w") as f:
             f.write("weft-profile 1\ndevice <a> & 'b'\nmodel demo\ngroups 4\ntile 8\ncontext 128\n")
             for op, (few, many) in self.TIMES.items():
-                f.write(f"op {op} {'memory' if 'decode' in op else 'compute'}\ntime {op} tokens 8 share 1 us {few} spread 0\ntime {op} tokens 64 share 1 us {many} spread 0\n")
+                f.write(f"op {op} {'memory' if 'decode' in op else 'compute'}\n")
+                f.writelines(f"time {op} tokens {tokens} share 1 us {us} spread 0\n" for tokens, us in ((8, few), (64, many)))
         return path
 
     def check(self, picture, panel):

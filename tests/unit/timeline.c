@@ -25,7 +25,8 @@ static uint64_t cost(const wf_call *c)
 static struct weft_engine *open_engine(uint32_t nano_batches, bool profile)
 {
     struct weft_engine *e = NULL;
-    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS + 1, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches, .profile = profile};
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS + 1, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches,
+                                   .profile = profile};
     if (weft_engine_open(model, &p, &e)) fail_msg("%s", weft_last_error());
     return e;
 }
@@ -43,7 +44,8 @@ static void write_profile(void)
     FILE *f = fopen(path, "w");
     assert_non_null(f);
     fputs("weft-profile 1\ndevice a test\ngroups 8\ntile 8\ncontext 128\n", f);
-    static const char *const ops[] = {"q compute 20", "k compute 12.5", "attn_out compute 20", "decode_attention memory 40", "prefill_attention compute 33", "down compute 30"};
+    static const char *const ops[] = {"q compute 20", "k compute 12.5", "attn_out compute 20", "decode_attention memory 40", "prefill_attention compute 33",
+                                      "down compute 30"};
     for (size_t i = 0; i < WF_LEN(ops); i++) {
         char name[24], class[16];
         double us;
@@ -82,7 +84,8 @@ static size_t count_work(const struct weft_engine *e, const wf_plan *p, const wf
     size_t n = 0;
     for (size_t i = 0; i < p->n_nanos; i++) {
         const wf_node *node = &e->graph.nodes[p->nanos[i].node];
-        bool not_here = node->kind == WF_NODE_SWAP_IN || node->kind == WF_NODE_SWAP_OUT || node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED || node->when == WF_WHEN_LOGITS;
+        bool swap = node->kind == WF_NODE_SWAP_IN || node->kind == WF_NODE_SWAP_OUT;
+        bool not_here = swap || node->when == WF_WHEN_PENDING || node->when == WF_WHEN_SAMPLED || node->when == WF_WHEN_LOGITS;
         n += !not_here && wf_nano_range(node, &p->nanos[i], b->decodes, b->tokens, b->logits).count;
     }
     return n;
@@ -131,6 +134,28 @@ static void test_predicted(void **state)
     }
 }
 
+/* Microseconds of the peak of compute. */
+static double computed(uint32_t nano_batches)
+{
+    double us = 0;
+    struct weft_engine *e = open_engine(nano_batches, false);
+    struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = 8, .profile = path});
+    for (const struct weft_timeline_use *u = t->predicted.uses; u < t->predicted.uses + t->predicted.n_uses; u++)
+        us += u->use[WEFT_CLASS_COMPUTE] * (u->end_us - u->begin_us);
+    weft_timeline_free(t);
+    weft_engine_close(e);
+    return us;
+}
+
+/* Ops beside each other are slower, and do what they do alone. */
+static void test_same_work(void **state)
+{
+    (void)state;
+    long alone = lround(computed(1)), beside = lround(computed(2));
+    assert_true(alone > 100);
+    assert_int_equal(alone, beside);
+}
+
 /* An op that is the fastest of the profile uses all of its resource, as long as nothing runs beside it. */
 static void test_peak(void **state)
 {
@@ -138,7 +163,7 @@ static void test_peak(void **state)
     (void)state;
     struct weft_engine *e = open_engine(1, false);
     struct weft_timeline *t = draw(e, (struct weft_timeline_params){.tokens = TOKENS, .decodes = 8, .profile = path});
-    for (const struct weft_timeline_use *u = t->predicted.uses; u < t->predicted.uses + t->predicted.n_uses; u++) most = WF_MAX(most, u->use[WEFT_CLASS_COMPUTE]);
+    for (size_t i = 0; i < t->predicted.n_uses; i++) most = WF_MAX(most, t->predicted.uses[i].use[WEFT_CLASS_COMPUTE]);
     assert_true(most > 0.8);
     weft_timeline_free(t);
     weft_engine_close(e);
@@ -202,6 +227,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_predicted),
+        cmocka_unit_test(test_same_work),
         cmocka_unit_test(test_peak),
         cmocka_unit_test(test_measured),
         cmocka_unit_test(test_refused),
