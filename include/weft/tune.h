@@ -251,7 +251,7 @@ struct weft_timeline {
 };
 /* When each op of such a step runs, and what it uses of the device meanwhile (NanoFlow, figure 10). No request may run meanwhile, and with `measure`
  * the engine is of no use afterwards but to be closed. WEFT_ERR_ARG: a batch that does not fit the engine, or without `measure` no known times; WEFT_ERR_UNSUPPORTED: the
- * device does not tell times. */
+ * device does not tell times, or nothing that estimates could go by. */
 WEFT_API enum weft_status weft_timeline(struct weft_engine *e, const struct weft_timeline_params *p, struct weft_timeline **out);
 WEFT_API void weft_timeline_free(struct weft_timeline *t); /* NULL is allowed */
 

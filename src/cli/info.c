@@ -96,9 +96,8 @@ static void print_hyperparameters(const struct weft_model_info *i)
     }
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head, i->head_dim);
-    printf("hidden size      %u, intermediate size %u\n", i->hidden_size, i->intermediate_size);
-    printf("context          %u tokens\n", i->context);
-    printf("rope             base %g, scale %g, %u dimensions; norm epsilon %g\n", i->rope_base, i->rope_scale, i->rope_dim, i->norm_eps);
+    printf("hidden size      %u, intermediate size %u; norm epsilon %g\n", i->hidden_size, i->intermediate_size, i->norm_eps);
+    printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base, i->rope_scale, i->rope_dim);
 }
 
 static void print_vocabulary(const struct weft_model *m)

@@ -291,6 +291,16 @@ void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title,
     if (html) fputs("</body>\n</html>\n", f);
 }
 
+/* The same in a line. */
+static void print_step(const struct weft_timeline_step *s, const char *kind)
+{
+    panel p = {.step = s, .kind = kind, .layer = -1, .until = s->us};
+    if (!s->n_ops) return;
+    printf("%s %.3f ms, mean use", kind, s->us / 1e3);
+    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * mean_of(&p, looks[i].class));
+    putchar('\n');
+}
+
 /* ---- the command ---------------------------------------------------------------------------- */
 
 int wf_timeline_check(const wf_opts *o)
@@ -323,6 +333,7 @@ int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_e
     weft_status s = weft_timeline(e, &p, &t);
     wf_progress_end(&bar);
     if (!s) s = draw(o, m, t);
+    if (!s) print_step(&t->predicted, "predicted"), print_step(&t->measured, "measured");
     if (!s && !t->predicted.n_ops)
         wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");
     weft_timeline_free(t);

@@ -370,6 +370,8 @@ static weft_status make(view *v)
     WF_TRY(make_batch(v));
     put_head(v);
     WF_TRY(find_times(v));
+    if (!v->profile.n_ops && !v->p->measure)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the peak rates of %s cannot be measured, so nothing can be estimated: run `weft tune --overlap`", v->out->device);
     if (v->profile.n_ops) WF_TRY(predict(v, &v->out->predicted));
     return v->p->measure ? measure_step(v, &v->out->measured) : WEFT_OK;
 }

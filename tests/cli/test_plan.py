@@ -314,7 +314,7 @@ class Timeline(cli.TestCase):
     def draw(self, folder, *args, name="step.svg", **more):
         path, device = os.path.join(folder, name), [] if "--device" in args else CPU
         r = self.ok("plan", *device, *self.BATCH, "--timeline", path, *args, **more)
-        self.assertEqual(r.out, b"")
+        self.assertRegex(r.text, r"\A(?:(?:predicted|measured) [\d.]+ ms, mean use compute \d+ %, memory \d+ %, copy \d+ %, network 0 %\n)+\Z")
         self.assertIn(f"wrote {path}", r.err)
         return Picture(path)
 
@@ -383,6 +383,14 @@ class Timeline(cli.TestCase):
             ops, curves = self.check(picture, step)
             self.assertTrue(all(o[4] > o[3] for o in ops if o[2] in ("q", "down", "qkv")))
             self.assertGreater(max(y for _, y in curves["compute"]), 0)
+
+    def test_a_setting_is_for_perfetto(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, line = os.path.join(folder, "weft.conf"), os.path.join(folder, "steps.json")
+            with open(path, "w") as f:
+                f.write(f"timeline = {line}\n")
+            self.assertIn("attention", self.ok("plan", *CPU, "-q", env={"WEFT_CONFIG": path}).text)
+            self.assertFalse(os.path.exists(line))
 
     def test_page(self):
         """The same picture in one file that needs nothing from elsewhere."""

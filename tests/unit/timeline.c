@@ -198,6 +198,7 @@ static void test_refused(void **state)
     assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = 4, .decodes = 5, .profile = path}, &t), WEFT_ERR_ARG);
     assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .profile = "/absent/profile"}, &t), WEFT_ERR_ARG);
     assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.context = CONTEXT + 1, .profile = path}, &t), WEFT_ERR_ARG);
+    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.tokens = TOKENS, .estimate = true}, &t), WEFT_ERR_UNSUPPORTED);
     assert_null(t);
     weft_timeline_free(NULL);
     weft_engine_close(e);
