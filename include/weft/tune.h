@@ -195,6 +195,66 @@ struct weft_explain_params {
  * engine does not take; WEFT_ERR_IO: writing to f failed. */
 WEFT_API enum weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params *p, FILE *f);
 
+/* Where the plans of an engine come from, or why its steps are sequential: "sequential: never measured here (weft tune --overlap)". Valid until the engine is
+ * closed. */
+WEFT_API const char *weft_engine_plan_source(const struct weft_engine *e);
+/* The same of an engine with these parameters, which is not opened; opens the device for a moment. out: gets at most cap bytes with the NUL. WEFT_ERR_ARG for a
+ * file with a vocabulary only. Thread-safe. */
+WEFT_API enum weft_status weft_plan_source(const struct weft_model *m, const struct weft_engine_params *p, char *out, size_t cap);
+
+/* --- timeline of a step --------------------------------------------------------------------------- */
+
+/* What bounds an op, and what it uses. */
+enum weft_class { WEFT_CLASS_COMPUTE, WEFT_CLASS_MEMORY, WEFT_CLASS_NETWORK, WEFT_CLASS_COPY, WEFT_CLASS_HOST, WEFT_N_CLASSES };
+WEFT_API const char *weft_class_name(enum weft_class c);
+
+struct weft_timeline_params {
+    uint32_t tokens, decodes, context; /* as in weft_explain_params */
+    const char *profile;               /* times of the model's ops (docs/plans.md); NULL: what weft_tune_overlap has kept for this device and model */
+    bool estimate;                     /* without a profile: times as weft_explain estimates them, for which it measures peak rates */
+    bool measure;                      /* also run the step on the device. The engine must have been opened with `profile` */
+    weft_progress_fn on_progress;      /* of measuring; may be NULL */
+    void *user;
+    uint64_t reserved[8];
+};
+/* A nano-operation of the plan that has work. Where nothing is known of its time it ends as it begins. */
+struct weft_timeline_op {
+    char name[24];
+    int32_t layer;       /* -1: runs once, outside the layers */
+    enum weft_class op_class;
+    uint32_t queue;
+    uint32_t begin, end; /* its tokens, or rows of logits */
+    double begin_us, end_us;
+};
+/* What is used from one time to the next, as a part of the device's peak, from 0 to 1; of copies and network: 1 while any runs. */
+struct weft_timeline_use {
+    double begin_us, end_us;
+    double use[WEFT_N_CLASSES];
+};
+struct weft_timeline_step {
+    double us;                       /* from its first op to its end */
+    struct weft_timeline_op *ops;    /* in the order of the plan; those of a queue do not overlap */
+    size_t n_ops;                    /* 0: there is no such step */
+    struct weft_timeline_use *uses;  /* without gaps, from 0 to `us` */
+    size_t n_uses;
+    double compute, read;            /* the peak: operations per second of the ops that need most of them, bytes of memory per second; 0: unknown */
+    bool peak_of_ops;                /* the peak is the highest rate of an op, for the times are of another device */
+};
+/* Owned by the caller; free it with weft_timeline_free. */
+struct weft_timeline {
+    char device[128];
+    uint32_t tokens, decodes, context, n_queues, n_layers;
+    char profile[600];                     /* that the predicted times come from, cut to fit; "": from none */
+    bool estimated;                        /* they are estimates. Neither: nothing is predicted, for no times are known */
+    struct weft_timeline_step predicted;   /* by simulation of the engine's plan */
+    struct weft_timeline_step measured;    /* the median of five steps */
+};
+/* When each op of such a step runs, and what it uses of the device meanwhile (NanoFlow, figure 10). No request may run meanwhile, and with `measure`
+ * the engine is of no use afterwards but to be closed. WEFT_ERR_ARG: a batch that does not fit the engine, or without `measure` no known times; WEFT_ERR_UNSUPPORTED: the
+ * device does not tell times, or nothing that estimates could go by. */
+WEFT_API enum weft_status weft_timeline(struct weft_engine *e, const struct weft_timeline_params *p, struct weft_timeline **out);
+WEFT_API void weft_timeline_free(struct weft_timeline *t); /* NULL is allowed */
+
 /* --- cost ----------------------------------------------------------------------------------------- */
 
 /* What bounds work: an op, or a step as a whole. */
@@ -253,6 +313,23 @@ WEFT_API void weft_cost_free(struct weft_cost *c); /* NULL is allowed */
 
 /* Prints a profile (docs/plans.md) as a table: times of ops by tokens and shares of the device, and rates side by side. */
 WEFT_API enum weft_status weft_profile_print(const char *path, FILE *f);
+/* What ops of a class still reach beside compute: a point of the table R -> P (NanoFlow, section 4.1.1). */
+struct weft_profile_rate {
+    enum weft_class op_class;
+    double share;               /* of the device that they have; compute has the rest */
+    double lost;                /* R: the part of its rate that compute loses by that, 0 to 1; without a measurement, the share */
+    double rate, spread;        /* P: the part of their rate alone that they keep, 0 to 1 */
+};
+/* Owned by the caller; free it with weft_profile_free. */
+struct weft_profile {
+    char device[80], model[80]; /* "": unknown */
+    uint32_t groups, context;   /* work-groups that are the whole device; keys of a sequence */
+    struct weft_profile_rate *rates; /* by class, then by share; none of compute itself */
+    size_t n_rates;
+};
+/* Reads a profile. WEFT_ERR_ARG: it cannot be read; the message has file and line. */
+WEFT_API enum weft_status weft_profile_read(const char *path, struct weft_profile **out);
+WEFT_API void weft_profile_free(struct weft_profile *p); /* NULL is allowed */
 struct weft_search_params {
     const char *profile; /* times of the model's ops on this device */
     const char *plan;    /* file for the best plan; the next ones get names that end in .2, .3 and so on; NULL: none */

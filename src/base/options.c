@@ -11,6 +11,8 @@ static const struct {
     {"weft_engine_params.kv_memory", "--kv-memory"},
     {"weft_engine_params.max_batched_tokens", "--max-num-batched-tokens"},
     {"weft_engine_params.n_seqs", "--max-num-seqs"},
+    {"weft_timeline_params.estimate", "--times"},
+    {"weft_timeline_params.measure", "--measure"},
     {"weft_chat_params.chat_template", "--chat-template FILE"},
 };
 

@@ -35,13 +35,6 @@ typedef struct plot {
 
 /* ---- axes --------------------------------------------------------------------------------- */
 
-/* The smallest of 1, 2, 5, 10, ... times a power of ten that is not below v. */
-static double round_up(double v)
-{
-    double ten = pow(10, floor(log10(v))), m = v / ten;
-    return ten * (m <= 1 + 1e-9 ? 1 : m <= 2 + 1e-9 ? 2 : m <= 5 + 1e-9 ? 5 : 10);
-}
-
 static double place(const axis *a, double v)
 {
     double at = a->log ? log10(WF_MAX(v, 1e-12) / a->low) / log10(a->high / a->low) : (v - a->low) / (a->high - a->low);
@@ -62,10 +55,10 @@ static void end_range(axis *a)
     if (isnan(a->low)) a->low = a->high = 1;
     if (a->log) {
         a->low = pow(10, floor(log10(a->low)));
-        a->high = round_up(a->high * 1.2);
+        a->high = wf_svg_step(a->high * 1.2);
         return;
     }
-    double below = WF_MIN(a->low, 0), above = WF_MAX(a->high, 0), step = round_up(WF_MAX(above - below, 1e-12) / 8);
+    double below = WF_MIN(a->low, 0), above = WF_MAX(a->high, 0), step = wf_svg_step(WF_MAX(above - below, 1e-12) / 8);
     a->low = floor(below / step) * step;
     a->high = above * 1.05 > a->low ? above * 1.05 : a->low + step;
 }
@@ -73,10 +66,10 @@ static void end_range(axis *a)
 /* The tick after v; NaN: the first one. */
 static double next_tick(const axis *a, double v)
 {
-    double step = a->log ? 0 : round_up((a->high - a->low) / 8);
+    double step = a->log ? 0 : wf_svg_step((a->high - a->low) / 8);
     if (isnan(v)) return a->low;
     if (a->log && a->high / a->low > 1e5) return v * 10; /* names would meet */
-    return a->log ? round_up(v * 1.001) : v + step;
+    return a->log ? wf_svg_step(v * 1.001) : v + step;
 }
 
 static void tick_name(const axis *a, double v, char *buf, size_t cap)
@@ -121,9 +114,7 @@ static void draw_y(const plot *p)
         wf_svg_text(p->f, LEFT - 8, y + 4, "end", "#333", label);
     }
     wf_svg_line(p->f, LEFT, TOP, LEFT, TOP + INNER_H, AXIS);
-    fprintf(p->f, "<g transform=\"translate(20,%.1f) rotate(-90)\">\n", TOP + INNER_H / 2.0);
-    wf_svg_text(p->f, 0, 0, "middle", "#333", p->c->y_title);
-    fputs("</g>\n", p->f);
+    wf_svg_text_up(p->f, 20, TOP + INNER_H / 2.0, "#333", p->c->y_title);
 }
 
 static void draw_limit(const plot *p)
@@ -132,6 +123,13 @@ static void draw_limit(const plot *p)
     if (p->c->limit <= 0) return;
     wf_svg_line(p->f, LEFT, y, LEFT + INNER_W, y, "stroke=\"#c00\" stroke-dasharray=\"6 4\"");
     wf_svg_text(p->f, LEFT + 6, y - 5, "start", "#c00", p->c->limit_name);
+}
+
+static void draw_diagonal(const plot *p)
+{
+    if (!p->c->diagonal) return;
+    wf_svg_line(p->f, place(&p->x, 0), place(&p->y, 0), place(&p->x, 1), place(&p->y, 1), "stroke=\"#777\" stroke-dasharray=\"6 4\"");
+    wf_svg_text(p->f, place(&p->x, 0.6) + 8, place(&p->y, 0.55), "start", "#555", p->c->diagonal);
 }
 
 static void find_ranges(plot *p)
@@ -146,6 +144,7 @@ static void find_ranges(plot *p)
             if (q->low < q->high) widen(&p->y, q->low), widen(&p->y, q->high);
         }
     if (c->limit > 0) widen(&p->y, c->limit);
+    if (c->diagonal) widen(&p->x, 1), widen(&p->y, 1);
     end_range(&p->x), end_range(&p->y);
     if (c->ticks) p->x.low = -0.5, p->x.high = (double)c->n_ticks - 0.5;
 }
@@ -319,5 +318,6 @@ void wf_chart_draw(FILE *f, const wf_chart *c)
     draw_legends(&p);
     draw_ranges(&p);
     draw_limit(&p);
+    draw_diagonal(&p);
     wf_svg_end(f);
 }

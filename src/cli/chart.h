@@ -37,6 +37,7 @@ typedef struct wf_chart {
     const wf_chart_range *ranges; /* of x as a number */
     size_t n_ranges;
     const char *bar_name, *tick_name; /* of theirs */
+    const char *diagonal; /* name of y = x, plotted as a dashed line where both reach 1; NULL: none */
 } wf_chart;
 
 void wf_chart_draw(FILE *f, const wf_chart *c);

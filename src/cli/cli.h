@@ -266,7 +266,9 @@ const char *wf_find_model(const char *name);
 
 extern const wf_opt_group wf_group_search;
 int wf_search_plans(const wf_opts *o, struct weft_engine *e); /* returns an exit code, as does: */
-int wf_print_profile(const char *path);
+int wf_print_profile(const wf_opts *o);
+int wf_plot_profile(const wf_opts *o); /* in profile_plot.c */
+bool wf_ends_in(const char *path, const char *end); /* with something in front; in common.c */
 
 /* ---- hint.c -----------------------------------------------------------------------------------
  */

@@ -173,6 +173,12 @@ int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_e
     return wf_open_engine(o, m, p, out);
 }
 
+bool wf_ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), k = strlen(end);
+    return n > k && !strcmp(path + n - k, end);
+}
+
 int wf_print_devices(void)
 {
     static const char *const types[] = {"CPU", "GPU", "other"};

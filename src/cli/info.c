@@ -97,9 +97,8 @@ static void print_hyperparameters(const struct weft_model_info *i)
     }
     printf("layers           %u\n", i->n_layer);
     printf("heads            %u, %u KV heads, head size %u\n", i->n_head, i->n_kv_head, i->head_dim);
-    printf("hidden size      %u, intermediate size %u\n", i->hidden_size, i->intermediate_size);
-    printf("context          %u tokens\n", i->context);
-    printf("rope             base %g, scale %g, %u dimensions; norm epsilon %g\n", i->rope_base, i->rope_scale, i->rope_dim, i->norm_eps);
+    printf("hidden size      %u, intermediate size %u; norm epsilon %g\n", i->hidden_size, i->intermediate_size, i->norm_eps);
+    printf("context          %u tokens; rope base %g, scale %g, %u dimensions\n", i->context, i->rope_base, i->rope_scale, i->rope_dim);
 }
 
 static void print_vocabulary(const struct weft_model *m)
@@ -207,6 +206,13 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     for (size_t i = 0; i < n; i++) print_fit(&list[i], &b, least);
 }
 
+/* How engines with the default options would run steps on the device, and why. */
+static void print_plans(const wf_opts *o, const struct weft_model *m)
+{
+    char words[640];
+    if (!weft_plan_source(m, &o->engine, words, sizeof words)) print_text("steps", words);
+}
+
 static void print_uses(const char *title, uint64_t reused, uint64_t apart, const char *unit)
 {
     char a[32], b[32];
@@ -279,7 +285,7 @@ static int print_model(const wf_opts *o)
     print_vocabulary(m);
     if (i->n_tensors) print_formats(m);
     else printf("tensors          none: the file contains only a vocabulary\n");
-    if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m);
+    if (i->n_tensors && !i->unsupported) print_memory(o, m), print_budget(o, m), print_plans(o, m);
     if (i->n_tensors && !i->unsupported && o->memory_use) rc = print_use(o, m);
     if (i->n_tensors && o->list_tensors) print_tensors(m, i->n_tensors);
     if (o->verbose) print_meta(m, i->n_meta);
@@ -310,7 +316,7 @@ static const wf_opt rows[] = {
     {0, "policy", "nanoflow|sarathi|orca|request", "scheduling policy, for the estimate (default nanoflow)", WF_OPT_CHOICE, AT(engine.policy)},
     {0, "page-tokens", "N", "tokens per KV page, for the estimate (default 16)", WF_OPT_U32, AT(engine.page_tokens), 1, 1024},
     {0, "memory", NULL, "what fits --device: activations of a token, longest context and largest batch, with and without reuse of buffers", WF_OPT_FLAG, AT(memory_use)},
-    {0, "device", "DEVICE", "the device of --memory: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
+    {0, "device", "DEVICE", "the device of --memory, and of which it is said how steps run: auto, cpu, gpu, opencl:P.D, or part of a device's name (default auto)", WF_OPT_TEXT, AT(engine.device)},
     {0, "shape", "NAME", "a model of this shape, without a file: llama3-8b, llama3-70b, ... (a wrong name lists them)", WF_OPT_TEXT, AT(shape)},
     {0, "tensors", NULL, "list the tensors of the model, too", WF_OPT_FLAG, AT(list_tensors)},
     {0, "list-devices", NULL, "list the devices, one per line", WF_OPT_FLAG, AT(list_devices)},

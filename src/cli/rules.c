@@ -12,7 +12,7 @@ static const struct {
     const char *one, *other, *commands;
 } rivals[] = {
     {"quiet", "verbose", NULL}, {"prompt", "file", NULL}, {"prompt|file", "tokens", NULL}, {"model", "shape", NULL}, {"variant", "variants", NULL},
-    {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"cost|search|profile", "times|plan", "plan"},
+    {"base-url", "host|port", NULL}, {"cost", "search|profile", "plan"}, {"search", "profile", "plan"}, {"timeline", "cost|search", "plan"}, {"cost|search|profile", "times|plan", "plan"},
     {"on", "device|measure", NULL}, {"overlap", "file|max-size|repetitions|rotate", NULL},
 };
 
@@ -30,8 +30,11 @@ static const struct {
     {"perplexity", "tokens", "logits"},
     {"perplexity", "logits", "tokens"},
     {"plan", "devices", "on"},
-    {"plan", "on|devices|measure|n-devices|input-len|output-len|plot", "cost"},
+    {"plan", "measure", "cost|timeline"},
+    {"plan", "plot", "cost|profile"},
+    {"plan", "on|devices|n-devices|input-len|output-len", "cost"},
     {"plan", "output|best|seconds", "search"},
+    {"plan", "timeline", ""}, /* a setting for all runs is the file for Perfetto; what is drawn here has to be typed */
     {"tune", "quick|seconds|anew|profile|output|best|max-num-seqs|max-num-batched-tokens|kv-memory|context-measured|deterministic|ctx-size", "overlap"},
 };
 

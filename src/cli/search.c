@@ -30,9 +30,10 @@ int wf_search_plans(const wf_opts *o, struct weft_engine *e)
     return stopped ? wf_interrupted_exit() : 0;
 }
 
-int wf_print_profile(const char *path)
+int wf_print_profile(const wf_opts *o)
 {
-    weft_status s = weft_profile_print(path, stdout);
+    if (o->load.plot) return wf_plot_profile(o);
+    weft_status s = weft_profile_print(o->print_profile, stdout);
     return s ? wf_say_print_error(s) : 0;
 }
 
@@ -41,6 +42,6 @@ static const wf_opt rows[] = {
     {'o', "output", "FILE", "write the best plan to this file, for --plan; without a faster one, the sequential plan", WF_OPT_TEXT, AT(search.plan)},
     {0, "best", "N", "write the N best plans, to FILE, FILE.2 and so on, to be compared on the device (default 1)", WF_OPT_U32, AT(search.keep), 1, 15},
     {0, "seconds", "N", "most seconds to search (default 600)", WF_OPT_U32, AT(search.seconds), 1, 86400},
-    {0, "profile", "PROFILE", "print the times in this file and nothing else", WF_OPT_TEXT, AT(print_profile)},
+    {0, "profile", "PROFILE", "print the times in this file and nothing else; with --timeline, draw by them; with --plot, draw what ops keep beside compute", WF_OPT_TEXT, AT(print_profile)},
 };
 const WF_GROUP(wf_group_search, "Search", rows);

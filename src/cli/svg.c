@@ -1,6 +1,8 @@
 /* svg: see svg.h. */
 #include "cli/svg.h"
 
+#include <math.h>
+
 void wf_svg_begin(FILE *f, int width, int height)
 {
     fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" font-size=\"12\">\n", width, height);
@@ -16,6 +18,7 @@ static void put_words(FILE *f, const char *words)
 {
     for (; *words; words++) {
         if (*words == '<') fputs("&lt;", f);
+        else if (*words == '>') fputs("&gt;", f);
         else if (*words == '&') fputs("&amp;", f);
         else fputc((unsigned char)*words < 32 ? ' ' : *words, f);
     }
@@ -28,6 +31,13 @@ void wf_svg_text(FILE *f, double x, double y, const char *anchor, const char *co
     fputs("</text>\n", f);
 }
 
+void wf_svg_text_up(FILE *f, double x, double y, const char *colour, const char *words)
+{
+    fprintf(f, "<g transform=\"translate(%.1f,%.1f) rotate(-90)\">\n", x, y);
+    wf_svg_text(f, 0, 0, "middle", colour, words);
+    fputs("</g>\n", f);
+}
+
 void wf_svg_line(FILE *f, double x0, double y0, double x1, double y1, const char *style)
 {
     fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" %s/>\n", x0, y0, x1, y1, style);
@@ -35,7 +45,14 @@ void wf_svg_line(FILE *f, double x0, double y0, double x1, double y1, const char
 
 void wf_svg_rect(FILE *f, double x, double y, double width, double height, const char *colour, const char *title)
 {
-    fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y, width, height, colour);
+    char style[64];
+    snprintf(style, sizeof style, "fill=\"%s\"", colour);
+    wf_svg_box(f, x, y, width, height, style, title);
+}
+
+void wf_svg_box(FILE *f, double x, double y, double width, double height, const char *style, const char *title)
+{
+    fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" %s", x, y, width, height, style);
     if (!title) {
         fputs("/>\n", f);
         return;
@@ -43,4 +60,10 @@ void wf_svg_rect(FILE *f, double x, double y, double width, double height, const
     fputs("><title>", f);
     put_words(f, title);
     fputs("</title></rect>\n", f);
+}
+
+double wf_svg_step(double v)
+{
+    double ten = pow(10, floor(log10(v))), m = v / ten;
+    return ten * (m <= 1 + 1e-9 ? 1 : m <= 2 + 1e-9 ? 2 : m <= 5 + 1e-9 ? 5 : 10);
 }

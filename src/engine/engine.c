@@ -72,27 +72,14 @@ static weft_status open_device(struct weft_engine *e, const struct weft_engine_p
 
 /* ---- loading -------------------------------------------------------------------------------------------- */
 
-/* A plan of another version of weft, or one that was damaged, costs what it would have gained and nothing else. */
-static bool take_stored(struct weft_engine *e)
-{
-    char path[512];
-    weft_status s = wf_stored_plans(e->dev, &e->graph, &e->plans, path, sizeof path);
-    if (s != WEFT_OK) {
-        wf_log(WEFT_LOG_WARN, "%s: steps are sequential until weft tune --overlap has run again", wf_error());
-        snprintf(e->plan_from, sizeof e->plan_from, "sequential, for %s cannot be used", *path ? path : "the cache folder");
-    } else if (e->plans.n) snprintf(e->plan_from, sizeof e->plan_from, "as weft tune --overlap measured, in %s", path);
-    else wf_copy(e->plan_from, sizeof e->plan_from, "sequential, for this device and model were not measured (weft tune --overlap)");
-    return e->plans.n;
-}
-
 static weft_status choose_plans(struct weft_engine *e, const struct weft_engine_params *p, uint32_t tile)
 {
     bool copy_queue = wf_engine_copy_queue(e);
     if (p->plan && p->nano_batches > 1) return wf_fail(WEFT_ERR_ARG, "a plan from a file says itself how many nano-batches there are");
-    snprintf(e->plan_from, sizeof e->plan_from, "%s", p->plan ? p->plan : p->nano_batches > 1 ? "as --nano-batches says" : "sequential, as --nano-batches 1 says");
+    wf_plan_asked(p, e->plan_from, sizeof e->plan_from);
     if (p->plan) return wf_fail_param(wf_plans_load(&e->graph, p->plan, &e->plans), "plan");
     if (p->nano_batches > 1) return wf_plans_overlap(&e->graph, p->nano_batches, e->limits.step_tokens, tile, copy_queue, &e->plans);
-    if (!p->nano_batches && take_stored(e)) return WEFT_OK;
+    if (!p->nano_batches && wf_kept_plans(e->dev, &e->graph, &e->plans, e->plan_from, sizeof e->plan_from)) return WEFT_OK;
     e->plans.n = 1;
     return wf_plan_sequential(&e->graph, copy_queue, &e->plans.list[0]);
 }
@@ -103,7 +90,7 @@ static weft_status make_plans(struct weft_engine *e, const struct weft_engine_pa
     WF_TRY(wf_graph_end(&e->graph));
     wf_workspaces_omit(&e->graph, e->dev, &e->limits);
     WF_TRY(choose_plans(e, p, tile));
-    wf_log(WEFT_LOG_INFO, "plan: %s", e->plan_from);
+    wf_log(WEFT_LOG_INFO, "plans: %s", e->plan_from);
     return e->plans.list[0].n_nanos ? WEFT_OK : wf_plans_finish(&e->graph, &e->plans, e->dev->align);
 }
 

@@ -63,11 +63,17 @@ weft_status wf_stored_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char 
 weft_status wf_stored_sign(wf_dev *dev, const wf_graph *g, wf_op_profile *p);
 /* WEFT_ERR_ARG: the profile of that path is not made for the device and the shape of the model that `own` is made for. */
 weft_status wf_stored_check(const wf_op_profile *p, const wf_op_profile *own, const char *path);
+/* plan_source.c: what parameters say of plans, in words, "": nothing; and the plans that are kept, if there are any that can be used. */
+void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap);
+bool wf_kept_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap);
 /* Other threads run steps of their own between these two. Lending waits until all requests have ended; new ones wait until the return. */
 void wf_engine_lend(struct weft_engine *e);
 void wf_engine_return(struct weft_engine *e);
 /* Puts other plans, whose lines are given, in the place of a lent engine's, and takes them, also after a failure: then all requests fail. */
 weft_status wf_engine_replan(struct weft_engine *e, wf_plans *plans);
+
+/* explain.c: measures the peak rates of the device, which estimates then go by. */
+weft_status wf_explain_rates(struct weft_engine *e, wf_explain *x);
 
 /* detokenizer.c: incremental detokenization. It never delivers an incomplete UTF-8 character. */
 typedef struct wf_detokenizer {
@@ -209,7 +215,7 @@ struct weft_engine {
     wf_sched sched;
     wf_batch batch;
     wf_limits limits, apart; /* apart: as limits were before KV pages and activations were unified, which plans decide about */
-    char plan_from[600];     /* where the plans come from, for people */
+    char plan_from[600];     /* where the plans come from, or why steps are sequential, for people */
     uint32_t context, step_ms;
     wf_step steps[WF_EXEC_DEPTH]; /* a ring; the n_in_flight steps from steps[oldest_step % WF_EXEC_DEPTH] on are in flight */
     uint32_t oldest_step, n_in_flight;

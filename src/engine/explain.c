@@ -4,7 +4,7 @@
 #include <weft/tune.h>
 
 /* The peak arithmetic rate of the device, and its memory bandwidth, which the backend's own expectations then go by, too. */
-static weft_status measure(struct weft_engine *e, wf_explain *x)
+weft_status wf_explain_rates(struct weft_engine *e, wf_explain *x)
 {
     wf_ceilings c = {0};
     if (!e->dev->fns->measure) return WEFT_OK;
@@ -24,7 +24,7 @@ weft_status weft_explain(struct weft_engine *e, const struct weft_explain_params
     WF_TRY(WF_UNUSED(p));
     if (p->context > e->context) return wf_fail(WEFT_ERR_ARG, "context %u: this engine holds %u tokens a sequence (weft_engine_params.context)", p->context, e->context);
     wf_explain x = {.tokens = p->tokens ? p->tokens : e->limits.step_tokens, .decodes = p->decodes, .context = p->context ? p->context : e->context};
-    if (p->measure) WF_TRY(measure(e, &x));
+    if (p->measure) WF_TRY(wf_explain_rates(e, &x));
     WF_TRY(wf_exec_explain(e->exec, &x, f));
     return fflush(f) ? wf_fail(WEFT_ERR_IO, "the plan could not be written whole") : WEFT_OK;
 }

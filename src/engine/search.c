@@ -4,6 +4,7 @@
 #include "plan/search.h"
 #include <weft/tune.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 weft_status weft_profile_print(const char *path, FILE *f)
@@ -16,6 +17,45 @@ weft_status weft_profile_print(const char *path, FILE *f)
     wf_op_profile_free(&profile);
     if (s == WEFT_OK && fflush(f)) s = wf_fail(WEFT_ERR_IO, "the profile could not be written whole");
     return s;
+}
+
+static void add_rates(const wf_op_profile *p, enum wf_class class, struct weft_profile *out)
+{
+    for (const wf_share_rate *r = p->together[class].points; r < p->together[class].points + p->together[class].n; r++)
+        out->rates[out->n_rates++] = (struct weft_profile_rate){.op_class = (enum weft_class)class, .share = r->share,
+                                                                .lost = 1 - wf_class_rate(p, WF_CLASS_COMPUTE, 1 - r->share), .rate = r->rate, .spread = r->spread};
+}
+
+static struct weft_profile *read_rates(const wf_op_profile *p)
+{
+    struct weft_profile *out = wf_calloc(1, sizeof *out);
+    if (out) out->rates = wf_calloc((size_t)WF_N_CLASSES * WF_MAX_SHARES, sizeof *out->rates);
+    if (!out || !out->rates) return weft_profile_free(out), NULL;
+    wf_copy(out->device, sizeof out->device, p->device);
+    wf_copy(out->model, sizeof out->model, p->model);
+    out->groups = p->groups, out->context = p->context;
+    for (size_t c = 0; c < WF_N_CLASSES; c++)
+        if (c != WF_CLASS_COMPUTE) add_rates(p, (enum wf_class)c, out);
+    return out;
+}
+
+weft_status weft_profile_read(const char *path, struct weft_profile **out)
+{
+    WF_NOT_NULL(path);
+    WF_NOT_NULL(out);
+    wf_op_profile profile;
+    weft_status s = wf_fail_param(wf_op_profile_load(path, &profile), "profile");
+    struct weft_profile *p = s == WEFT_OK ? read_rates(&profile) : NULL;
+    wf_op_profile_free(&profile);
+    if (s == WEFT_OK && !p) s = WEFT_ERR_NOMEM;
+    if (s == WEFT_OK) *out = p;
+    return s;
+}
+
+void weft_profile_free(struct weft_profile *p)
+{
+    if (p) free(p->rates);
+    free(p);
 }
 
 static void print_result(const wf_search_result *r, const wf_op_profile *profile, FILE *f)

@@ -100,6 +100,8 @@ typedef struct wf_explain {
     double flops_rate, byte_rate;      /* peak rates of the device, per second; 0: unknown, and no times are printed */
 } wf_explain;
 weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f);
+/* The same estimates as numbers, in seconds, by the nano-operations of a plan: out: [n_nanos]; 0: unknown, or no work. */
+weft_status wf_exec_expected(const wf_exec *e, const wf_explain *x, size_t plan, double *out);
 void wf_exec_destroy(wf_exec *e); /* NULL is allowed */
 
 /* Bytes of a batch's arrays: once on the device, and for each step in flight on the host. */

@@ -134,11 +134,25 @@ static wf_step_shape step_of(const wf_exec *e, const wf_explain *x)
                      .n_logits = WF_MIN(seqs, e->limits.logit_rows), .max_kv = x->context, .max_q = WF_MAX(1u, x->tokens - x->decodes)};
 }
 
-weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
+static weft_status check_batch(const wf_exec *e, const wf_explain *x)
 {
     if (!x->tokens || x->tokens > e->limits.step_tokens || x->decodes > x->tokens || seqs_of(x) > e->limits.seqs)
         return wf_fail(WEFT_ERR_ARG, "a batch of %u tokens, %u of them decodes: this engine takes 1 to %u tokens of at most %u sequences, one for each decode and one for a prompt",
                        x->tokens, x->decodes, e->limits.step_tokens, e->limits.seqs);
+    return WEFT_OK;
+}
+
+weft_status wf_exec_expected(const wf_exec *e, const wf_explain *x, size_t plan, double *out)
+{
+    WF_TRY(check_batch(e, x));
+    printer p = {.e = e, .x = x, .program = &e->programs[plan], .st = step_of(e, x)};
+    for (size_t i = 0; i < p.program->n; i++) out[i] = row_of(&p, &p.program->commands[i]).expected;
+    return WEFT_OK;
+}
+
+weft_status wf_exec_explain(const wf_exec *e, const wf_explain *x, FILE *f)
+{
+    WF_TRY(check_batch(e, x));
     size_t choice = wf_plans_choose(e->plans, x->tokens, x->decodes, x->context);
     printer p = {.e = e, .x = x, .program = &e->programs[choice], .st = step_of(e, x), .f = f};
     fprintf(f, "plan %zu of %zu for %u tokens, %u of them decodes, context %u, on %s (%s)\n", choice + 1, e->plans->n, x->tokens, x->decodes, x->context,

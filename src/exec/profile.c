@@ -44,7 +44,7 @@ void wf_profile_take(wf_profile *p, const wf_graph *g, const wf_program *program
     p->n_spans = 0;
     for (size_t i = 0; i < program->n; i++) {
         const wf_command *c = &program->commands[i];
-        wf_op_span s = {.name = c->node->name, .queue = c->nano->queue};
+        wf_op_span s = {.name = c->node->name, .queue = c->nano->queue, .command = (uint32_t)i};
         uint64_t start, t;
         if (!fired[i] || wf_event_times(ends[i], &s.begin, &s.end) || s.end <= s.begin) continue;
         if (!wf_event_times(starts[i], &start, &t) && start >= since) s.begin = WF_MIN(s.begin, start);

@@ -9,6 +9,7 @@
 typedef struct wf_op_span {
     const char *name; /* the node's */
     uint32_t queue;
+    uint32_t command; /* index in its program, and of its nano-operation in the plan */
     uint64_t begin, end;
 } wf_op_span;
 

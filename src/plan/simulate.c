@@ -31,6 +31,7 @@ typedef struct sim {
     bool runs[WF_MAX_QUEUES];
     double now;
     wf_sim_span *spans;
+    wf_sim_pieces *pieces; /* or NULL */
 } sim;
 
 static void list_jobs(sim *s, const wf_sim_batch *b)
@@ -87,8 +88,17 @@ static double speed_of(const sim *s, uint32_t q, double shares, uint32_t n_runni
     return (shares > 1 + 1e-9 ? WF_MIN(rate, WF_MAX(share, 1e-3)) : rate) / j->us;
 }
 
-/* Runs to when the first of those that run ends; false: none runs. */
-static bool advance(sim *s)
+static weft_status add_piece(sim *s, uint32_t q, double us, double done)
+{
+    wf_sim_pieces *p = s->pieces;
+    if (!p || us <= 0) return WEFT_OK;
+    if (!wf_grow(&p->list, p->n, &p->cap, sizeof *p->list)) return WEFT_ERR_NOMEM;
+    p->list[p->n++] = (wf_sim_piece){s->head[q] - 1, s->now, s->now + us, done};
+    return WEFT_OK;
+}
+
+/* Runs to when the first of those that run ends; *any false: none runs. */
+static weft_status advance(sim *s, bool *any)
 {
     double shares = 0, speed[WF_MAX_QUEUES], first = 0;
     uint32_t n = 0;
@@ -99,34 +109,44 @@ static bool advance(sim *s)
         speed[q] = speed_of(s, q, shares, n);
         if (!seen++ || s->left[q] / speed[q] < first) first = s->left[q] / speed[q];
     }
+    for (uint32_t q = 0; n && q < s->p->n_queues; q++)
+        if (s->runs[q]) WF_TRY(add_piece(s, q, first, first * speed[q]));
     s->now += first;
     for (uint32_t q = 0; n && q < s->p->n_queues; q++) {
         if (!s->runs[q]) continue;
         s->left[q] -= first * speed[q];
         if (s->left[q] < 1e-9) end_head(s, q);
     }
-    return n;
+    *any = n;
+    return WEFT_OK;
 }
 
 static weft_status run(sim *s)
 {
-    do
+    for (bool any = true; any;) {
         while (start_heads(s));
-    while (advance(s));
+        WF_TRY(advance(s, &any));
+    }
     for (uint32_t q = 0; q < s->p->n_queues; q++)
         if (s->head[q]) return wf_fail(WEFT_ERR_ARG, "plan: '%s' waits for ever", s->g->nodes[s->p->nanos[s->head[q] - 1].node].name);
     return WEFT_OK;
 }
 
-weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us)
+weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
+                               wf_sim_pieces *pieces, double *us)
 {
-    sim s = {.g = g, .p = p, .profile = profile, .spans = spans, .jobs = wf_calloc(p->n_nanos, sizeof *s.jobs)};
+    sim s = {.g = g, .p = p, .profile = profile, .spans = spans, .pieces = pieces, .jobs = wf_calloc(p->n_nanos, sizeof *s.jobs)};
     if (!s.jobs) return WEFT_ERR_NOMEM;
     list_jobs(&s, b);
     weft_status status = run(&s);
     *us = s.now;
     free(s.jobs);
     return status;
+}
+
+weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us)
+{
+    return wf_simulate_pieces(g, p, profile, b, spans, NULL, us);
 }
 
 void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f)

@@ -18,8 +18,21 @@ typedef struct wf_sim_span {
     double begin, end;
 } wf_sim_span;
 
+/* What a nano-operation did between two events of a simulation: a part of its work, at one rate. */
+typedef struct wf_sim_piece {
+    uint32_t nano;
+    double begin, end, done; /* done: of all its work */
+} wf_sim_piece;
+typedef struct wf_sim_pieces {
+    wf_sim_piece *list; /* the caller frees it, also after a failure */
+    size_t n, cap;
+} wf_sim_pieces;
+
 /* The plan has its waits. spans: [p->n_nanos], or NULL. */
 weft_status wf_simulate(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans, double *us);
+/* The same, with what ran when. */
+weft_status wf_simulate_pieces(const wf_graph *g, const wf_plan *p, const wf_op_profile *profile, const wf_sim_batch *b, wf_sim_span *spans,
+                               wf_sim_pieces *pieces, double *us);
 /* One line for each nano-operation that has work: op, layer, queue, tokens, begin, end. */
 void wf_timeline_print(const wf_graph *g, const wf_plan *p, const wf_sim_batch *b, const wf_sim_span *spans, FILE *f);
 /* Work-groups of a share, as plans have them (0: all), and back. */

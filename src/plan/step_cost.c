@@ -126,13 +126,19 @@ static weft_status put(wf_step_cost *s, const wf_op_cost *c)
     return WEFT_OK;
 }
 
+wf_op_cost wf_node_cost(const wf_graph *g, const wf_node *n, double rows, double keys, const wf_machine *m)
+{
+    wf_work w = wf_node_work(g, n, rows, keys);
+    wf_op_cost c = {.name = n->name, .flops = w.flops, .bytes = w.bytes};
+    set_seconds(&c, m, wf_machine_rate(m, format_of(g, n)));
+    return c;
+}
+
 static weft_status put_node(wf_step_cost *s, const wf_graph *g, const wf_node *n, const wf_load *l, const wf_machine *m)
 {
     double rows = rows_of(n, l);
     if (n->kind != WF_NODE_KERNEL || !wf_node_is_usual(n) || rows <= 0) return WEFT_OK;
-    wf_work w = wf_node_work(g, n, rows, keys_of(n, l));
-    wf_op_cost c = {.name = n->name, .flops = w.flops, .bytes = w.bytes};
-    set_seconds(&c, m, wf_machine_rate(m, format_of(g, n)));
+    wf_op_cost c = wf_node_cost(g, n, rows, keys_of(n, l), m);
     return put(s, &c);
 }
 

@@ -41,6 +41,9 @@ typedef struct wf_op_cost {
 /* The limit that takes the longest. */
 enum wf_limit wf_limit_of(const wf_op_cost *);
 
+/* Of a node with so many rows that attend to so many keys each. */
+wf_op_cost wf_node_cost(const wf_graph *, const wf_node *, double rows, double keys, const wf_machine *);
+
 typedef struct wf_step_cost {
     wf_op_cost *ops; /* of all layers together, in the order of the graph; last what devices tell each other */
     size_t n, cap;

@@ -31,37 +31,13 @@ const char *weft_limit_name(enum weft_limit l)
 
 /* ---- constants of the present device ----------------------------------------------------------------------------- */
 
-static bool set_rates(wf_machine *m, const wf_ceilings *top)
-{
-    m->read = top->read;
-    memcpy(m->ops, top->ops, sizeof m->ops);
-    return m->read > 0 && (m->ops[WF_ARITH_F32] > 0 || m->ops[WF_ARITH_F16] > 0);
-}
-
-/* In the user's own file, where weft tune keeps them; a folder that cannot be written only means that the next run measures again. */
-static weft_status measure_and_keep(const costing *c, wf_dev *dev, wf_ceilings *top)
-{
-    char path[1100];
-    wf_tuned_table all = {0};
-    bool keep = !c->p->threads && !wf_tuned_user_path(&dev->info, true, path, sizeof path);
-    if (keep) wf_kept_choices(dev, path, &all);
-    if (c->p->on_progress) c->p->on_progress(c->p->user, "measure", 0);
-    weft_status s = wf_keep_ceilings(dev, &all, top);
-    if (c->p->on_progress) c->p->on_progress(c->p->user, "measure", 1);
-    if (!s && keep && wf_tuned_write(path, &dev->info, &all)) wf_log(WEFT_LOG_WARN, "the measured rates are not kept: %s", wf_error());
-    wf_tuned_free(&all);
-    return s;
-}
 
 static weft_status read_device(costing *c, wf_dev *dev)
 {
-    wf_ceilings top;
-    wf_copy(c->m.name, sizeof c->m.name, dev->info.name);
-    c->m.n_devices = 1, c->m.memory = (double)dev->info.memory;
+    const struct weft_cost_params *p = c->p;
     c->act = dev->act, c->stacking = (enum wf_stacking)dev->stack_weights;
-    wf_select_ceilings(dev, &top);
-    if (!set_rates(&c->m, &top) || c->p->measure || c->p->threads) WF_TRY(measure_and_keep(c, dev, &top));
-    if (set_rates(&c->m, &top) && c->m.memory > 0) return WEFT_OK;
+    WF_TRY(wf_device_machine(dev, &(wf_rates_params){p->threads, p->measure, p->on_progress, p->user}, &c->m));
+    if (wf_machine_has_rates(&c->m) && c->m.memory > 0) return WEFT_OK;
     return wf_fail(WEFT_ERR_UNSUPPORTED, "%s tells neither its memory nor its rates: take a device of the table (--on)", dev->info.id);
 }
 

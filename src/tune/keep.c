@@ -1,9 +1,11 @@
 /* keep: what a device's own file of choices and costs keeps from one measurement to the next. See measure.h. */
 #include "dev/roofline.h"
+#include "select/select.h"
 #include "tune/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 void wf_kept_choices(wf_dev *dev, const char *path, wf_tuned_table *out)
@@ -40,5 +42,44 @@ weft_status wf_keep_ceilings(wf_dev *dev, wf_tuned_table *t, wf_ceilings *top)
     size_t n = wf_ceiling_costs(&own, costs);
     for (size_t i = 0; i < n; i++)
         if (costs[i].value >= WF_TUNED_LEAST_COST) WF_TRY(wf_tuned_put_cost(t, &costs[i]));
+    return WEFT_OK;
+}
+
+bool wf_machine_has_rates(const wf_machine *m)
+{
+    return m->read > 0 && (m->ops[WF_ARITH_F32] > 0 || m->ops[WF_ARITH_F16] > 0);
+}
+
+static void set_rates(wf_machine *m, const wf_ceilings *top)
+{
+    m->read = top->read;
+    memcpy(m->ops, top->ops, sizeof m->ops);
+}
+
+/* In the user's own file, where weft tune keeps them; a folder that cannot be written only means that the next run measures again. */
+static weft_status measure_and_keep(wf_dev *dev, const wf_rates_params *p, wf_ceilings *top)
+{
+    char path[1100];
+    wf_tuned_table all = {0};
+    bool keep = !p->threads && !wf_tuned_user_path(&dev->info, true, path, sizeof path);
+    if (keep) wf_kept_choices(dev, path, &all);
+    if (p->on_progress) p->on_progress(p->user, "measure", 0);
+    weft_status s = wf_keep_ceilings(dev, &all, top);
+    if (p->on_progress) p->on_progress(p->user, "measure", 1);
+    if (!s && keep && wf_tuned_write(path, &dev->info, &all)) wf_log(WEFT_LOG_WARN, "the measured rates are not kept: %s", wf_error());
+    wf_tuned_free(&all);
+    return s;
+}
+
+weft_status wf_device_machine(wf_dev *dev, const wf_rates_params *p, wf_machine *out)
+{
+    wf_ceilings top;
+    *out = (wf_machine){.n_devices = 1, .memory = (double)dev->info.memory};
+    wf_copy(out->name, sizeof out->name, dev->info.name);
+    wf_select_ceilings(dev, &top);
+    set_rates(out, &top);
+    if (wf_machine_has_rates(out) && !p->anew && !p->threads) return WEFT_OK;
+    WF_TRY(measure_and_keep(dev, p, &top));
+    set_rates(out, &top);
     return WEFT_OK;
 }

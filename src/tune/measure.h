@@ -8,6 +8,7 @@
 #define WF_MEASURE_H
 
 #include "mem/arena.h"
+#include "plan/machine.h"
 #include "select/tuned.h"
 #include <weft/tune.h>
 
@@ -82,5 +83,14 @@ uint32_t wf_dense_batch(const wf_step_times *t);
 void wf_kept_choices(wf_dev *dev, const char *path, wf_tuned_table *out);
 /* Measures the peak rates of the device, where it can, and puts them into the table. top: gets them; may be NULL. */
 weft_status wf_keep_ceilings(wf_dev *dev, wf_tuned_table *t, wf_ceilings *top);
+typedef struct wf_rates_params {
+    uint32_t threads; /* that the user asked for; 0: the device's own number. Others are measured, and not kept */
+    bool anew;        /* measure also what is kept */
+    weft_progress_fn on_progress; /* or NULL */
+    void *user;
+} wf_rates_params;
+/* The constants of the present device; rates that are not kept are measured, for about a second, and kept. A device that cannot has no rates. */
+weft_status wf_device_machine(wf_dev *dev, const wf_rates_params *p, wf_machine *out);
+bool wf_machine_has_rates(const wf_machine *m);
 
 #endif

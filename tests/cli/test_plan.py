@@ -6,10 +6,12 @@ import os
 import re
 import tempfile
 import unittest
+import xml.etree.ElementTree as xml
 
 import cli
 from cli import CPU, USAGE
 
+DEMO = os.path.join(cli.ROOT, "models", "demo.gguf")
 RUN = ["run", *cli.GREEDY, "-p", "One day there was a little girl who", "-n", 24, "-q"]
 
 
@@ -140,6 +142,13 @@ class Plan(cli.TestCase):
         self.assertRegex(r.text, r"(?m)^ +\d+  sample +0-9 ")  # the prompt has a token sampled, too
         self.assertIn("64 tokens, 8 of them decodes", r.text)
 
+    def test_why_sequential(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env, never = {"XDG_CACHE_HOME": folder}, "sequential: never measured here (weft tune --overlap)"
+            self.assertTrue(self.ok("plan", *CPU, "-q", env=env).text.endswith(f"plans: {never}\n"))
+            self.assertRegex(self.ok("info", "-m", DEMO, *CPU, env=env).text, rf"(?m)^steps +{re.escape(never)}$")
+            self.assertIn("plans: sequential, as --nano-batches 1 says", self.ok("plan", *CPU, "-q", "--nano-batches", 1).text)
+
     def test_expected_times(self):
         r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--times", "-q")
         self.assertRegex(r.text, r"estimated \d+\.\d+ ms one after another")
@@ -237,12 +246,33 @@ class Plan(cli.TestCase):
             with open(path) as f:
                 self.assertNotIn("queue 1", f.read())
 
+    def check_plot(self, folder, path):
+        """Figure 5 of NanoFlow: memory keeps 0.7 of its rate where compute loses a fifth, and loses nothing with all of the device."""
+        picture = os.path.join(folder, "fig5.svg")
+        self.assertEqual(self.ok("plan", "--profile", path, "--plot", picture, "-q").out, b"")
+        root = xml.parse(picture).getroot()
+        line, = (l for l in root.iter(Picture.SVG + "polyline"))
+        (x, y), (end_x, end_y) = (map(float, point.split(",")) for point in line.get("points").split())
+        ticks = {(t.text, t.get("text-anchor")): (float(t.get("x")), float(t.get("y"))) for t in root.iter(Picture.SVG + "text")}
+        left, right, bottom, top = ticks["0", "middle"][0], ticks["1", "middle"][0], ticks["0", "end"][1], ticks["1", "end"][1]
+        self.assertAlmostEqual((x - left) / (right - left), 0.2, 2)
+        self.assertAlmostEqual((bottom - 4 - y) / (bottom - top), 0.7, 2)
+        self.assertAlmostEqual((end_x - right) / (right - left) + (end_y + 4 - top) / (bottom - top), 0, 2)
+        self.fails(USAGE, "ends in .svg", "plan", "--profile", path, "--plot", os.path.join(folder, "fig5.png"))
+        self.fails(cli.RUNTIME, "/absent/x.svg", "plan", "--profile", path, "--plot", "/absent/x.svg")
+        self.fails(USAGE, "--plot belongs to --cost and --profile", "plan", *CPU, "--plot", picture)
+        alone = os.path.join(folder, "alone")
+        with open(alone, "w") as f:
+            f.write("weft-profile 1\nop q compute\ntime q tokens 8 share 1 us 20 spread 0\n")
+        self.assertIn("no ops beside each other", cli.weft("plan", "--profile", alone, "--plot", picture).err)
+
     def test_profile(self):
         with tempfile.TemporaryDirectory() as folder:
             path = self.write_profile(folder, 0.7)
             r = self.ok("plan", "--profile", path)
             self.assertRegex(r.text, r"(?m)^decode_attention +memory +64 +1\.00 +320\.0 +0\.1$")
             self.assertRegex(r.text, r"(?m)^ +0\.20 +0\.70 \+- 0\.02  #{35}$")
+            self.check_plot(folder, path)
             found = os.path.join(folder, "found")
             for args in (["--profile", path], [*CPU, "--search", path, "--tokens", 64, "--seconds", 1, "-o", found]):  # a reader that left is no failure
                 r = cli.weft_unread("plan", *args)
@@ -254,6 +284,7 @@ class Plan(cli.TestCase):
             self.assertIn(f"wrote {found}\n", r.err)
             with open(path, "a") as f:
                 f.write("op q fast\n")
+            self.fails(USAGE, "class 'fast'", "plan", "--profile", path, "--plot", os.path.join(folder, "x.svg"))
             self.fails(USAGE, "class 'fast'", "plan", "--profile", path)
             self.fails(USAGE, "class 'fast'", "plan", *CPU, "-q", "--search", path)
             self.fails(USAGE, "-o needs --search", "plan", *CPU, "-q", "-o", path)
@@ -273,6 +304,173 @@ class Plan(cli.TestCase):
             self.assertIn("tokens/s", self.ok("plan", "--cost", "--on", "h200", "--shape", "llama3-8b", env=env).text)
             self.fails(USAGE, "cannot open /absent", "plan", *CPU, env=env)
 
+
+class Picture:
+    """What a picture of a step shows, read as XML."""
+    SVG = "{http://www.w3.org/2000/svg}"
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        self.page = text if path.endswith(".html") else None
+        self.root = xml.fromstring(text[text.index("<svg"):text.index("</svg>") + 6] if self.page else text)
+        self.width, self.height = map(float, self.root.get("viewBox").split()[2:])
+
+    def panels(self, name):
+        return [g for g in self.root.iter(self.SVG + "g") if g.get("class") == name]
+
+    def ops(self, panel):
+        """(queue, layer, name, begin, end, x, width), by queue and begin."""
+        boxes = [r for r in panel.iter(self.SVG + "rect") if r.get("class") == "op"]
+        return sorted(((int(r.get("data-queue")), int(r.get("data-layer")), r.get("data-op"), float(r.get("data-begin")), float(r.get("data-end")),
+                       float(r.get("x")), float(r.get("width"))) for r in boxes), key=lambda op: (op[0], op[3], op[4]))
+
+    def titles(self, panel):
+        return [t.text for t in panel.iter(self.SVG + "title")]
+
+    def curves(self, panel):
+        """For each resource its points, as parts of its strip from 0 to 1."""
+        strips = [r for r in panel.iter(self.SVG + "rect") if r.get("class") == "strip"]
+        lines = [l for l in panel.iter(self.SVG + "polyline") if l.get("class") == "use"]
+        curves = {}
+        for strip, line in zip(strips, lines, strict=True):
+            top, height = float(strip.get("y")), float(strip.get("height"))
+            curves[line.get("data-class")] = [(float(x), 1 - (float(y) - top) / height) for x, y in (point.split(",") for point in line.get("points").split())]
+        return curves
+
+
+class Timeline(cli.TestCase):
+    BATCH = ["--tokens", 64, "--decodes", 8, "--context", 128]
+    # Microseconds of 8 and of 64 tokens, 9 rows of logits are an eighth of the way to 16.
+    TIMES = {"q": (20, 100), "attn_out": (30, 90), "decode_attention": (40, 250), "prefill_attention": (16, 100), "down": (50, 210), "logits": (80, 430)}
+
+    def draw(self, folder, *args, name="step.svg", **more):
+        path, device = os.path.join(folder, name), [] if "--device" in args else CPU
+        r = self.ok("plan", *device, *self.BATCH, "--timeline", path, *args, **more)
+        self.assertRegex(r.text, r"\A(?:(?:predicted|measured) [\d.]+ ms, mean use compute \d+ %, memory \d+ %, copy \d+ %, network 0 %\n)+\Z")
+        self.assertIn(f"wrote {path}", r.err)
+        return Picture(path)
+
+    def write_profile(self, folder):
+        path = os.path.join(folder, "profile")
+        with open(path, "w") as f:
+            f.write("weft-profile 1\ndevice <a> & 'b'\nmodel demo\ngroups 4\ntile 8\ncontext 128\n")
+            for op, (few, many) in self.TIMES.items():
+                f.write(f"op {op} {'memory' if 'decode' in op else 'compute'}\n")
+                f.writelines(f"time {op} tokens {tokens} share 1 us {us} spread 0\n" for tokens, us in ((8, few), (64, many)))
+        return path
+
+    def check(self, picture, panel):
+        """No box covers another in its queue or leaves the picture, and curves stay between 0 and 100 %."""
+        ops = picture.ops(panel)
+        for a, b in zip(ops, ops[1:]):
+            self.assertTrue(a[0] != b[0] or a[4] <= b[3] + 2e-6, (a, b))
+            self.assertTrue(a[0] != b[0] or a[5] + a[6] <= b[5] + 0.32, (a, b))
+        for op in ops:
+            self.assertTrue(0 <= op[5] and op[5] + op[6] <= picture.width, op)
+        curves = picture.curves(panel)
+        self.assertEqual(list(curves), ["compute", "memory", "copy", "network"])
+        for points in curves.values():
+            self.assertTrue(all(-1e-3 <= y <= 1 + 1e-3 for _, y in points))
+            self.assertEqual([x for x, _ in points], sorted(x for x, _ in points))
+        return ops, curves
+
+    def test_predicted(self):
+        """One queue: each op ends where the sum of the times so far says."""
+        with tempfile.TemporaryDirectory() as folder:
+            picture = self.draw(folder, "--profile", self.write_profile(folder))
+            step, = picture.panels("step predicted")
+            ops, curves = self.check(picture, step)
+            names = [(layer, op) for _, layer, op, *_ in ops]
+            self.assertEqual(len(set(names)), len(names))
+            in_layer = {"attn_norm", "q", "k", "v", "rope", "decode_attention", "prefill_attention", "attn_out", "ffn_norm", "gate", "up", "silu", "down"}
+            layers = max(layer for layer, _ in names) + 1
+            self.assertLessEqual({(layer, op) for layer in range(layers) for op in self.TIMES if op != "logits"}, set(names))
+            self.assertEqual({op for layer, op in names if layer >= 0} - in_layer - {"qkv", "gate_up", "qk"}, set())
+            self.assertLessEqual({"upload", "embed", "final_norm", "logits", "argmax", "download"}, {op for layer, op in names if layer < 0})
+            takes = {"q": 100, "attn_out": 90, "decode_attention": 40, "prefill_attention": 16 + 84 * 48 / 56, "down": 210, "logits": 80 + 350 / 56}
+            at = 0
+            for layer in range(layers):
+                at += sum(takes[op] for op in takes if op != "logits")
+                end = next(o[4] for o in ops if o[1:3] == (layer, "down"))
+                self.assertAlmostEqual(end, at, 3)
+            self.assertAlmostEqual(max(o[4] for o in ops), at + takes["logits"], 3)
+            self.assertTrue(max(y for _, y in curves["compute"]) > 0.5 and max(y for _, y in curves["memory"]) > 0.5)
+            self.assertTrue(any(f"decode_attention, layer 0: {40:.1f} us" in t and "memory; rows 0 to 8; queue 0" in t for t in picture.titles(step)))
+            layer, = picture.panels("layer predicted")
+            self.check(picture, layer)
+            self.assertEqual({o[1] for o in picture.ops(layer)}, {layers // 2})
+            self.assertEqual(picture.width, 800)
+
+    def test_two_queues(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = self.draw(folder, "--profile", self.write_profile(folder), "--nano-batches", 2)
+            step, = picture.panels("step predicted")
+            ops, _ = self.check(picture, step)
+            self.assertEqual({o[0] for o in ops}, {0, 1})
+
+    def test_estimated(self):
+        with tempfile.TemporaryDirectory() as folder:
+            picture = self.draw(folder, "--times")
+            step, = picture.panels("step predicted")
+            ops, curves = self.check(picture, step)
+            self.assertTrue(all(o[4] > o[3] for o in ops if o[2] in ("q", "down", "qkv")))
+            self.assertGreater(max(y for _, y in curves["compute"]), 0)
+
+    def test_a_setting_is_for_perfetto(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, line = os.path.join(folder, "weft.conf"), os.path.join(folder, "steps.json")
+            with open(path, "w") as f:
+                f.write(f"timeline = {line}\n")
+            self.assertIn("attention", self.ok("plan", *CPU, "-q", env={"WEFT_CONFIG": path}).text)
+            self.assertFalse(os.path.exists(line))
+
+    def test_page(self):
+        """The same picture in one file that needs nothing from elsewhere."""
+        with tempfile.TemporaryDirectory() as folder:
+            profile = self.write_profile(folder)
+            page, picture = self.draw(folder, "--profile", profile, name="step.html"), self.draw(folder, "--profile", profile)
+            self.assertEqual(xml.tostring(page.root), xml.tostring(picture.root))
+            self.assertTrue(page.page.startswith("<!DOCTYPE html>") and page.page.endswith("</html>\n"))
+            self.assertNotRegex(page.page.replace("http://www.w3.org/2000/svg", ""), r"https?:|<script|src=|href=|@import|url\(")
+
+    def measured(self, folder, *device):
+        """Both panels, at one scale."""
+        picture = self.draw(folder, "--profile", self.write_profile(folder), "--measure", "--nano-batches", 2, *device)
+        (predicted,), (step,) = picture.panels("step predicted"), picture.panels("step measured")
+        ops, curves = self.check(picture, step)
+        self.assertEqual({o[0] for o in ops}, {0, 1})
+        self.assertLessEqual({(layer, op) for _, layer, op, *_ in picture.ops(predicted) if op == "down"}, {o[1:3] for o in ops})
+        self.assertGreater(max(y for _, y in curves["memory"]), 0)
+        scales = [(o[5] - 100) / o[3] for panel in (predicted, step) for o in picture.ops(panel) if o[3] > 100]
+        self.assertLess(max(scales) / min(scales), 1.01)
+        self.assertEqual([len(picture.panels(f"layer {kind}")) for kind in ("predicted", "measured")], [1, 1])
+
+    def test_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.measured(folder)
+            alone = self.draw(folder, "--measure", env={"XDG_CACHE_HOME": folder})
+            self.assertEqual((alone.panels("step predicted"), len(alone.panels("step measured"))), ([], 1))
+            self.fails(USAGE, "--measure belongs to --cost and --timeline", "plan", *CPU, "--measure")
+
+    @unittest.skipUnless("opencl:" in cli.weft("--list-devices").text, "no OpenCL device")
+    def test_measured_on_opencl(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.measured(folder, "--device", "opencl")
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            profile = self.write_profile(folder)
+            for name in ("step.json", "step", "svg"):
+                self.fails(USAGE, "ends in .svg or .html", "plan", *CPU, "-m", "/absent/model", "--timeline", os.path.join(folder, name), "--profile", profile)
+            self.fails(cli.RUNTIME, "/absent/step.svg", "plan", *CPU, "-m", "/absent/model", "--timeline", "/absent/step.svg", "--profile", profile)
+            self.fails(USAGE, "weft tune --overlap", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "-q", env={"XDG_CACHE_HOME": folder})
+            self.fails(USAGE, "two views", "plan", *CPU, "--timeline", os.path.join(folder, "step.svg"), "--cost")
+            self.assertEqual(sorted(os.listdir(folder)), ["profile", "weft"] if os.path.exists(os.path.join(folder, "weft")) else ["profile"])
+
+
+if os.environ.get("WEFT_HAS_OPENCL") == "0":
+    del Timeline.test_measured_on_opencl
 
 if __name__ == "__main__":
     unittest.main()

@@ -290,16 +290,32 @@ static double compare_with_sequential(const char *what)
     return gain;
 }
 
+/* Why steps run as they do, of an engine and without one. */
+static void expect_source(uint32_t nano_batches, const char *want)
+{
+    char words[600];
+    struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT, .max_batched_tokens = TOKENS, .nano_batches = nano_batches};
+    struct weft_engine *e = open_engine(nano_batches);
+    assert_string_equal(weft_engine_plan_source(e), want);
+    weft_engine_close(e);
+    assert_int_equal(weft_plan_source(model, &p, words, sizeof words), WEFT_OK);
+    assert_string_equal(words, want);
+}
+
 static void test_takes_what_gains(void **state)
 {
     char *said;
     (void)state;
     set_world(gains);
     assert_true(compare_with_sequential("nothing measured") == 0);
+    expect_source(0, "sequential: never measured here (weft tune --overlap)");
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     double gain = compare_with_sequential("gains");
     if (gain < 0.02) printf("%s", said);
     assert_true(gain >= 0.02);
+    expect_source(0, "the fastest that weft tune --overlap found");
+    expect_source(1, "sequential, as --nano-batches 1 says");
+    expect_source(2, "in 2 nano-batches, as --nano-batches says");
     free(said);
 }
 
@@ -323,6 +339,7 @@ static void test_takes_nothing_that_loses(void **state)
     assert_int_equal(plans.n, 1);
     wf_plans_free(&plans);
     weft_engine_close(e);
+    expect_source(0, "sequential: weft tune --overlap found nothing faster");
     free(said);
 }
 
@@ -513,7 +530,7 @@ static void test_damaged_files(void **state)
     spoil("plan", "weft-plan 2\nonce nothing 0-end queue 0 kernel auto groups 0\n");
     struct weft_engine *e = open_engine(0);
     assert_int_equal(e->plans.n, 1);
-    assert_non_null(strstr(e->plan_from, "cannot be used"));
+    assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
     assert_int_equal(ablate().n, 9); /* without the kept one */
     spoil("profile", "weft-profile 1\nop a compute\n");
@@ -579,7 +596,7 @@ static void test_output(void **state)
     assert_non_null(strstr(said, "engines take it with --plan"));
     free(said);
     struct weft_engine *e = open_engine(0);
-    assert_non_null(strstr(e->plan_from, "were not measured"));
+    assert_non_null(strstr(e->plan_from, "never measured"));
     weft_engine_close(e);
     unlink(file), unlink(link_to);
 }

@@ -1,0 +1,343 @@
+/* timeline: when each op of a step runs, and what it uses of the device, as a picture (NanoFlow, figure 10). See timeline.h.
+ *
+ * A panel is a step, or a layer of it: a row for each queue with its ops as boxes, below them the use of each resource. Panels of predicted and measured times
+ * have one scale. Boxes have their times as attributes, for programs.
+ */
+#include "cli/timeline.h"
+#include "base/file.h"
+#include "cli/svg.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { WIDTH = 800, LEFT = 100, RIGHT = 52, INNER = WIDTH - LEFT - RIGHT };
+enum { HEAD = 84, PANEL_HEAD = 24, ROW = 78, STRIP = 42, GAP = 8, AXIS = 52, FOOT = 44 };
+enum { FEW_LAYERS = 2, MOST_PANELS = 4 };
+
+#define TEXT "#222"
+#define FAINT "stroke=\"#e4e4e4\""
+#define EDGE "stroke=\"#999\""
+
+typedef struct look {
+    enum weft_class class;
+    const char *name, *box, *line; /* of the resource; colours */
+} look;
+/* Colours that people who see few of them can tell apart; boxes are light, for their names are dark. */
+static const look looks[] = {
+    {WEFT_CLASS_COMPUTE, "compute", "#a6cee8", "#0072b2"},
+    {WEFT_CLASS_MEMORY, "memory", "#f7d98f", "#b87700"},
+    {WEFT_CLASS_COPY, "copy", "#e8c2d9", "#a8457f"},
+    {WEFT_CLASS_NETWORK, "network", "#9fdcc6", "#00785a"},
+};
+
+typedef struct panel {
+    const struct weft_timeline_step *step;
+    const char *kind; /* "predicted", "measured" */
+    int32_t layer;    /* -1: the whole step */
+    double from, until, us; /* what is drawn, and how much time the width of the picture is */
+} panel;
+
+typedef struct sheet {
+    FILE *f;
+    const struct weft_timeline *t;
+    panel panels[MOST_PANELS];
+    size_t n_panels;
+} sheet;
+
+/* ---- panels -------------------------------------------------------------------------------- */
+
+/* The ops of a layer from the first to the last; without one, the whole. */
+static void find_window(panel *p)
+{
+    double begin = INFINITY, end = 0;
+    const struct weft_timeline_step *s = p->step;
+    for (const struct weft_timeline_op *op = s->ops; op < s->ops + s->n_ops; op++)
+        if (op->layer == p->layer && p->layer >= 0) begin = WF_MIN(begin, op->begin_us), end = WF_MAX(end, op->end_us);
+    p->from = end > begin ? begin : 0;
+    p->until = end > begin ? end : s->us;
+}
+
+/* Predicted and measured ones have the scale of the longer. */
+static void add_panels(sheet *sh, int32_t layer)
+{
+    const struct weft_timeline *t = sh->t;
+    size_t first = sh->n_panels;
+    double most = 0;
+    if (t->predicted.n_ops) sh->panels[sh->n_panels++] = (panel){.step = &t->predicted, .kind = "predicted", .layer = layer};
+    if (t->measured.n_ops) sh->panels[sh->n_panels++] = (panel){.step = &t->measured, .kind = "measured", .layer = layer};
+    for (size_t i = first; i < sh->n_panels; i++) {
+        find_window(&sh->panels[i]);
+        most = WF_MAX(most, sh->panels[i].until - sh->panels[i].from);
+    }
+    for (size_t i = first; i < sh->n_panels; i++) sh->panels[i].us = most > 0 ? most : 1;
+}
+
+static double place(const panel *p, double us)
+{
+    return LEFT + INNER * WF_MIN(WF_MAX((us - p->from) / p->us, 0), 1);
+}
+
+static double panel_height(const sheet *sh)
+{
+    return PANEL_HEAD + sh->t->n_queues * (double)(ROW + GAP) + (double)WF_LEN(looks) * (STRIP + GAP) + AXIS;
+}
+
+/* ---- boxes --------------------------------------------------------------------------------- */
+
+static const look *look_of(enum weft_class c)
+{
+    for (size_t i = 0; i < WF_LEN(looks); i++)
+        if (looks[i].class == c) return &looks[i];
+    return &looks[0];
+}
+
+static void op_title(const struct weft_timeline_op *op, char *out, size_t cap)
+{
+    char layer[24] = "";
+    if (op->layer >= 0) snprintf(layer, sizeof layer, ", layer %d", op->layer);
+    snprintf(out, cap, "%s%s: %.1f us, from %.1f to %.1f; %s; rows %u to %u; queue %u", op->name, layer, op->end_us - op->begin_us, op->begin_us, op->end_us,
+             weft_class_name(op->op_class), op->begin, op->end, op->queue);
+}
+
+/* Along the box, or up in it; where it is too long, its beginning. */
+static void op_name(FILE *f, const char *name, double x, double y, double width)
+{
+    enum { CHAR = 6, UP = (ROW - 4) / CHAR };
+    char text[64];
+    int len = (int)strlen(name), along = WF_MAX((int)(width - 4), 0) / CHAR;
+    bool up = along < len && along < UP;
+    int fits = up ? UP : along;
+    if (width < 11 && up) return;
+    snprintf(text, sizeof text, len > fits ? "%.*s\xe2\x80\xa6" : "%.*s", len > fits ? fits - 1 : fits, name);
+    if (up) wf_svg_text_up(f, x + width / 2 + 4, y + ROW / 2.0, TEXT, text);
+    else wf_svg_text(f, x + width / 2, y + ROW / 2.0 + 4, "middle", TEXT, text);
+}
+
+static void draw_op(FILE *f, const panel *p, const struct weft_timeline_op *op, double y)
+{
+    char style[320], title[256];
+    const look *l = look_of(op->op_class);
+    double x = place(p, op->begin_us), width = place(p, p->layer < 0 ? op->end_us : WF_MIN(op->end_us, p->until)) - x;
+    op_title(op, title, sizeof title);
+    snprintf(style, sizeof style,
+             "class=\"op\" data-op=\"%s\" data-layer=\"%d\" data-queue=\"%u\" data-begin=\"%.6f\" data-end=\"%.6f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"%s\"",
+             op->name, op->layer, op->queue, op->begin_us, op->end_us, l->box, width < 1 ? l->line : "#fff", width < 1 ? "0.2" : width < 4 ? "0.3" : "1");
+    wf_svg_box(f, x, y, WF_MAX(width, 0.3), ROW, style, title);
+    op_name(f, op->name, x, y, width);
+}
+
+static bool is_in(const panel *p, const struct weft_timeline_op *op)
+{
+    return p->layer < 0 || (op->begin_us < p->until && op->end_us > p->from);
+}
+
+static void draw_queue(const sheet *sh, const panel *p, uint32_t queue, double y)
+{
+    char name[24];
+    snprintf(name, sizeof name, "queue %u", queue);
+    wf_svg_text(sh->f, LEFT - 8, y + ROW / 2.0 + 4, "end", TEXT, name);
+    wf_svg_box(sh->f, LEFT, y, INNER, ROW, "fill=\"#f6f6f6\"", NULL);
+    fputs("<g font-size=\"10\">\n", sh->f);
+    for (const struct weft_timeline_op *op = p->step->ops; op < p->step->ops + p->step->n_ops; op++)
+        if (op->queue == queue && is_in(p, op)) draw_op(sh->f, p, op, y);
+    fputs("</g>\n", sh->f);
+}
+
+/* ---- use ------------------------------------------------------------------------------------ */
+
+/* Of what is drawn. */
+static double mean_of(const panel *p, enum weft_class c)
+{
+    double sum = 0, us = 0;
+    for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
+        double part = WF_MIN(u->end_us, p->until) - WF_MAX(u->begin_us, p->from);
+        if (part > 0) sum += part * u->use[c], us += part;
+    }
+    return us > 0 ? sum / us : 0;
+}
+
+/* Filled down to zero, so that the area is the mean. */
+static void draw_curve(FILE *f, const panel *p, const look *l, double y)
+{
+    double bottom = y + STRIP, at = bottom, last = LEFT;
+    fprintf(f, "<polyline class=\"use\" data-class=\"%s\" fill=\"%s\" stroke=\"%s\" stroke-width=\"1.2\" stroke-linejoin=\"round\" points=\"%d,%.2f",
+            l->name, l->box, l->line, LEFT, bottom);
+    for (const struct weft_timeline_use *u = p->step->uses; u < p->step->uses + p->step->n_uses; u++) {
+        if (u->end_us <= p->from || u->begin_us >= p->until) continue;
+        double up = bottom - STRIP * u->use[l->class];
+        if (fabs(up - at) > 0.005) fprintf(f, " %.2f,%.2f %.2f,%.2f", place(p, u->begin_us), at, place(p, u->begin_us), up);
+        at = up, last = place(p, WF_MIN(u->end_us, p->until));
+    }
+    fprintf(f, " %.2f,%.2f %.2f,%.2f\"/>\n", last, at, last, bottom);
+}
+
+static void draw_strip(const sheet *sh, const panel *p, const look *l, double y)
+{
+    char mean[24];
+    wf_svg_box(sh->f, LEFT, y, INNER, STRIP, "class=\"strip\" fill=\"#fbfbfb\"", NULL);
+    wf_svg_line(sh->f, LEFT, y, LEFT + INNER, y, FAINT);
+    wf_svg_line(sh->f, LEFT, y + STRIP / 2.0, LEFT + INNER, y + STRIP / 2.0, FAINT);
+    draw_curve(sh->f, p, l, y);
+    wf_svg_line(sh->f, LEFT, y + STRIP, LEFT + INNER, y + STRIP, EDGE);
+    wf_svg_text(sh->f, LEFT - 34, y + STRIP / 2.0 + 4, "end", l->line, l->name);
+    fputs("<g font-size=\"9\">\n", sh->f);
+    wf_svg_text(sh->f, LEFT - 5, y + 6, "end", "#555", "100 %");
+    wf_svg_text(sh->f, LEFT - 5, y + STRIP, "end", "#555", "0");
+    fputs("</g>\n", sh->f);
+    snprintf(mean, sizeof mean, "%.0f %%", 100 * mean_of(p, l->class));
+    wf_svg_text(sh->f, LEFT + INNER + 8, y + STRIP / 2.0 + 4, "start", TEXT, mean);
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static void draw_axis(const sheet *sh, const panel *p, double top, double y)
+{
+    bool ms = p->us >= 2000;
+    double step = wf_svg_step(p->us / 9), unit = ms ? 1000 : 1;
+    for (double us = WF_MAX(ceil(p->from / step - 1e-9), 0) * step; us <= (p->from + p->us) * (1 + 1e-9); us += step) {
+        char label[24];
+        double x = place(p, us);
+        snprintf(label, sizeof label, "%.6g", us / unit);
+        wf_svg_line(sh->f, x, top, x, y + 4, "stroke=\"#000\" stroke-opacity=\"0.12\"");
+        wf_svg_text(sh->f, x, y + 16, "middle", TEXT, label);
+    }
+    wf_svg_text(sh->f, LEFT + INNER + 8, y + 16, "start", TEXT, ms ? "ms" : "\xc2\xb5s");
+}
+
+static void draw_panel_head(const sheet *sh, const panel *p, double y)
+{
+    char words[240], from[160] = "the device's clock, the median of five steps";
+    const char *slash = strrchr(sh->t->profile, '/'), *name = slash ? slash + 1 : sh->t->profile;
+    if (p->step == &sh->t->predicted) snprintf(from, sizeof from, sh->t->estimated ? "estimates from peak rates" : "the profile %.100s", name);
+    if (p->layer >= 0) snprintf(words, sizeof words, "%s, layer %d (of 0 to %u)", p->kind, p->layer, sh->t->n_layers - 1);
+    else snprintf(words, sizeof words, "%s: %.3f ms, by %s", p->kind, p->step->us / 1e3, from);
+    fputs("<g font-weight=\"bold\">\n", sh->f);
+    wf_svg_text(sh->f, 16, y + 12, "start", TEXT, words);
+    fputs("</g>\n", sh->f);
+}
+
+static void draw_panel(const sheet *sh, const panel *p, double y)
+{
+    fprintf(sh->f, "<g class=\"%s %s\">\n", p->layer < 0 ? "step" : "layer", p->kind);
+    draw_panel_head(sh, p, y);
+    y += PANEL_HEAD;
+    double top = y;
+    for (uint32_t q = 0; q < sh->t->n_queues; q++, y += ROW + GAP) draw_queue(sh, p, q, y);
+    wf_svg_text(sh->f, LEFT + INNER + 8, y - GAP / 2.0, "start", "#555", "mean");
+    for (size_t i = 0; i < WF_LEN(looks); i++, y += STRIP + GAP) draw_strip(sh, p, &looks[i], y);
+    draw_axis(sh, p, top, y - GAP);
+    fputs("</g>\n", sh->f);
+}
+
+static void draw_legend(FILE *f)
+{
+    double x = 84;
+    wf_svg_text(f, 16, 66, "start", TEXT, "bound by");
+    for (size_t i = 0; i < WF_LEN(looks); i++, x += 100) {
+        char style[64];
+        snprintf(style, sizeof style, "fill=\"%s\" stroke=\"%s\"", looks[i].box, looks[i].line);
+        wf_svg_box(f, x, 56, 14, 12, style, NULL);
+        wf_svg_text(f, x + 20, 66, "start", TEXT, looks[i].name);
+    }
+    wf_svg_text(f, WIDTH - 16, 66, "end", "#555", "curves: 0 to 100 % of the device's peak");
+}
+
+static void draw_peak(const sheet *sh, const char *of, const struct weft_timeline_step *s, double y)
+{
+    char words[240];
+    snprintf(words, sizeof words, "100 %%%s: %.4g GFLOP/s and %.4g GB/s, %s; copy and network: one is under way", of, s->compute / 1e9, s->read / 1e9,
+             s->peak_of_ops ? "the highest of the ops that the profile has" : "as measured on this device");
+    wf_svg_text(sh->f, 16, y, "start", "#555", words);
+}
+
+/* What 100 % are, which is not the same where the profile is of another device. */
+static void draw_foot(const sheet *sh, double y)
+{
+    const struct weft_timeline_step *p = &sh->t->predicted, *m = &sh->t->measured;
+    bool differ = p->n_ops && m->n_ops && p->peak_of_ops != m->peak_of_ops;
+    if (p->n_ops) draw_peak(sh, differ ? " of what is predicted" : "", p, y);
+    if (m->n_ops && (differ || !p->n_ops)) draw_peak(sh, differ ? " of what is measured" : "", m, differ ? y + 16 : y);
+}
+
+static void draw_sheet(sheet *sh, const char *title)
+{
+    char batch[160];
+    const struct weft_timeline *t = sh->t;
+    double height = panel_height(sh);
+    wf_svg_begin(sh->f, WIDTH, HEAD + (int)((double)sh->n_panels * height) + FOOT);
+    fputs("<g font-size=\"15\">\n", sh->f);
+    wf_svg_text(sh->f, 16, 26, "start", "#000", title);
+    fputs("</g>\n", sh->f);
+    snprintf(batch, sizeof batch, "a step of %u tokens, %u of them decodes, contexts of %u", t->tokens, t->decodes, t->context);
+    wf_svg_text(sh->f, 16, 45, "start", "#555", batch);
+    draw_legend(sh->f);
+    for (size_t i = 0; i < sh->n_panels; i++) draw_panel(sh, &sh->panels[i], HEAD + (double)i * height);
+    draw_foot(sh, HEAD + (double)sh->n_panels * height + 8);
+    wf_svg_end(sh->f);
+}
+
+/* As wide as the window, up to where boxes have room for all names. Browsers show the titles of boxes under the pointer. */
+static const char page_head[] = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width\">\n"
+                                "<title>a step of weft</title>\n<style>body { margin: 0; background: #fff } svg { display: block; max-width: 1600px; margin: auto } "
+                                ".op:hover { fill-opacity: 0.6 }</style>\n</head>\n<body>\n";
+
+void wf_timeline_draw(FILE *f, const struct weft_timeline *t, const char *title, bool html)
+{
+    sheet sh = {.f = f, .t = t};
+    add_panels(&sh, -1);
+    if (t->n_layers > FEW_LAYERS) add_panels(&sh, (int32_t)t->n_layers / 2);
+    if (html) fputs(page_head, f);
+    draw_sheet(&sh, title);
+    if (html) fputs("</body>\n</html>\n", f);
+}
+
+/* The same in a line. */
+static void print_step(const struct weft_timeline_step *s, const char *kind)
+{
+    panel p = {.step = s, .kind = kind, .layer = -1, .until = s->us};
+    if (!s->n_ops) return;
+    printf("%s %.3f ms, mean use", kind, s->us / 1e3);
+    for (size_t i = 0; i < WF_LEN(looks); i++) printf("%s %s %.0f %%", i ? "," : "", looks[i].name, 100 * mean_of(&p, looks[i].class));
+    putchar('\n');
+}
+
+/* ---- the command ---------------------------------------------------------------------------- */
+
+int wf_timeline_check(const wf_opts *o)
+{
+    const char *path = o->engine.timeline;
+    if (!wf_ends_in(path, ".svg") && !wf_ends_in(path, ".html"))
+        return wf_usage(o->command, "--timeline %s: the picture of a step is a file that ends in .svg or .html (a timeline for Perfetto is what `weft run` and "
+                        "`weft serve` write)", path);
+    weft_status s = wf_output_check(path);
+    return s ? wf_say_error(s) : 0;
+}
+
+static weft_status draw(const wf_opts *o, const struct weft_model *m, const struct weft_timeline *t)
+{
+    char title[320], label[96];
+    wf_output out;
+    wf_model_label(m, label, sizeof label);
+    snprintf(title, sizeof title, "%s on %s", label, t->device);
+    WF_TRY(wf_output_open(o->engine.timeline, &out));
+    wf_timeline_draw(out.f, t, title, wf_ends_in(o->engine.timeline, ".html"));
+    return wf_output_end(&out, true);
+}
+
+int wf_plan_timeline(const wf_opts *o, const struct weft_model *m, struct weft_engine *e)
+{
+    wf_progress bar = {0};
+    struct weft_timeline *t = NULL;
+    struct weft_timeline_params p = {.tokens = o->explain.tokens, .decodes = o->explain.decodes, .context = o->explain.context, .profile = o->print_profile,
+                                     .estimate = o->explain.measure, .measure = o->costs.measure, .on_progress = wf_on_progress, .user = o->quiet ? NULL : &bar};
+    weft_status s = weft_timeline(e, &p, &t);
+    wf_progress_end(&bar);
+    if (!s) s = draw(o, m, t);
+    if (!s) print_step(&t->predicted, "predicted"), print_step(&t->measured, "measured");
+    if (!s && !t->predicted.n_ops)
+        wf_note(o, "nothing is predicted, for how long these ops take was never measured here: run `weft tune --overlap`, or take estimates (--times)");
+    weft_timeline_free(t);
+    if (s) return wf_say_error(s);
+    wf_note(o, "wrote %s", o->engine.timeline);
+    return 0;
+}

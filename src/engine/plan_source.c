@@ -1,0 +1,75 @@
+/* plan_source: where the plans of an engine come from, and so why its steps are sequential, in words. See engine.h and weft.h. */
+#include "engine/attention_windows.h"
+#include "engine/engine.h"
+#include "select/select.h"
+#include <weft/tune.h>
+
+#include <stdlib.h>
+
+void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap)
+{
+    *from = 0;
+    if (p->plan) snprintf(from, cap, "those of %s", p->plan);
+    else if (p->nano_batches > 1) snprintf(from, cap, "in %u nano-batches, as --nano-batches says", p->nano_batches);
+    else if (p->nano_batches) wf_copy(from, cap, "sequential, as --nano-batches 1 says");
+}
+
+/* A plan of another version of weft, or one that was damaged, costs what it would have gained and nothing else. A file of one plan has the sequential one,
+ * which is the last of every file. */
+bool wf_kept_plans(wf_dev *dev, const wf_graph *g, wf_plans *out, char *from, size_t cap)
+{
+    char path[512];
+    if (wf_stored_plans(dev, g, out, path, sizeof path)) {
+        wf_log(WEFT_LOG_WARN, "%s: steps are sequential until weft tune --overlap has run again", wf_error());
+        snprintf(from, cap, "sequential, for %s cannot be used", *path ? path : "the cache folder");
+    } else if (!out->n) wf_copy(from, cap, "sequential: never measured here (weft tune --overlap)");
+    else wf_copy(from, cap, out->n == 1 ? "sequential: weft tune --overlap found nothing faster" : "the fastest that weft tune --overlap found");
+    return out->n;
+}
+
+const char *weft_engine_plan_source(const struct weft_engine *e)
+{
+    return e ? e->plan_from : "";
+}
+
+typedef struct source {
+    wf_dev *dev;
+    wf_graph g;
+    wf_weights w;
+    wf_plans plans;
+} source;
+
+/* The graph that an engine would have, for which plans are kept. */
+static weft_status find(const struct weft_model *m, const struct weft_engine_params *p, source *s, char *out, size_t cap)
+{
+    wf_open_params o = {.threads = p->threads, .tuned = p->tuned, .deterministic = p->deterministic, .no_kernel_cache = p->no_kernel_cache};
+    WF_TRY(wf_tier_parse(p->tier, &o.tier));
+    WF_TRY(wf_select_open(p->device, &o, &s->dev));
+    WF_TRY(wf_model_build(m->arch, m->file, &m->hp, s->dev->act, s->dev->stack_weights, wf_engine_context(m, p), wf_engine_page(p), &s->g, &s->w));
+    WF_TRY(wf_attention_windows_use(m, p->attention_windows, &s->g, &s->w));
+    WF_TRY(wf_graph_end(&s->g));
+    wf_kept_plans(s->dev, &s->g, &s->plans, out, cap);
+    return WEFT_OK;
+}
+
+weft_status weft_plan_source(const struct weft_model *m, const struct weft_engine_params *p, char *out, size_t cap)
+{
+    WF_NOT_NULL(m);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
+    if (!cap) return wf_fail(WEFT_ERR_ARG, "weft_plan_source: want room for a text");
+    WF_TRY(WF_UNUSED(p));
+    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
+    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    wf_plan_asked(p, out, cap);
+    if (*out) return WEFT_OK;
+    source *s = wf_calloc(1, sizeof *s);
+    if (!s) return WEFT_ERR_NOMEM;
+    weft_status status = find(m, p, s, out, cap);
+    wf_plans_free(&s->plans);
+    wf_graph_free(&s->g);
+    wf_weights_free(&s->w);
+    if (s->dev) wf_dev_close(s->dev);
+    free(s);
+    return status;
+}

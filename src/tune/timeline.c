@@ -1,0 +1,403 @@
+/* timeline: when each op of a step runs and what it uses of the device meanwhile, as a profile and the simulator predict it and as the device tells it
+ * (NanoFlow, figure 10).
+ *
+ *   batch, plan --> profile --> wf_simulate --> pieces --> steps of use
+ *                   device  --> spans       ----^
+ */
+#include "plan/cost.h"
+#include "plan/simulate.h"
+#include "plan/step_cost.h"
+#include "tune/measure.h"
+#include "tune/overlap.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ROUNDS = 5 };
+
+typedef struct view {
+    struct weft_engine *e;
+    const struct weft_timeline_params *p;
+    wf_batch batch;
+    size_t choice; /* the plan */
+    const wf_plan *plan;
+    wf_sim_batch sim;
+    wf_op_profile profile;
+    struct weft_timeline *out;
+} view;
+
+const char *weft_class_name(enum weft_class c)
+{
+    _Static_assert((int)WEFT_N_CLASSES == (int)WF_N_CLASSES && (int)WEFT_CLASS_COPY == (int)WF_CLASS_COPY, "the same classes inside and outside");
+    return c >= 0 && c < WEFT_N_CLASSES ? wf_class_name((enum wf_class)c) : "unknown";
+}
+
+/* ---- nano-operations ------------------------------------------------------------------------------------------------ */
+
+static const wf_node *node_of(const view *v, size_t i)
+{
+    return &v->e->graph.nodes[v->plan->nanos[i].node];
+}
+
+/* Those that a greedy step has; no sequence is swapped. */
+static wf_range rows_of(const view *v, size_t i)
+{
+    const wf_node *n = node_of(v, i);
+    bool swap = n->kind == WF_NODE_SWAP_IN || n->kind == WF_NODE_SWAP_OUT;
+    return swap || !wf_node_is_usual(n) ? (wf_range){0} : wf_nano_range(n, &v->plan->nanos[i], v->sim.decodes, v->sim.tokens, v->sim.logits);
+}
+
+/* That a row attends to on average. */
+static double keys_of(const wf_node *n, double context)
+{
+    return n->rows == WF_ROWS_PREFILL ? context / 2 : context;
+}
+
+static enum wf_class class_of(const view *v, size_t i)
+{
+    const wf_node *n = node_of(v, i);
+    const wf_op_times *op = wf_op_profile_find(&v->profile, n->name);
+    return op ? op->class : wf_node_class(&v->e->graph, n, rows_of(v, i).count, keys_of(n, v->batch.max_kv), wf_ridge(v->e->dev->info.type));
+}
+
+static void add_op(const view *v, struct weft_timeline_step *s, size_t i, double begin_us, double end_us)
+{
+    wf_range r = rows_of(v, i);
+    struct weft_timeline_op *op = &s->ops[s->n_ops++];
+    *op = (struct weft_timeline_op){.layer = node_of(v, i)->layer, .op_class = (enum weft_class)class_of(v, i), .queue = v->plan->nanos[i].queue,
+                                    .begin = r.first, .end = r.first + r.count, .begin_us = begin_us, .end_us = end_us};
+    wf_copy(op->name, sizeof op->name, node_of(v, i)->name);
+}
+
+static weft_status make_ops(const view *v, struct weft_timeline_step *s)
+{
+    s->ops = wf_calloc(v->plan->n_nanos, sizeof *s->ops);
+    return s->ops ? WEFT_OK : WEFT_ERR_NOMEM;
+}
+
+/* ---- use over time --------------------------------------------------------------------------------------------------- */
+
+typedef struct change { /* of the use, from a time on */
+    double us, by[WEFT_N_CLASSES];
+} change;
+
+typedef struct curve {
+    change *list;
+    size_t n, cap;
+} curve;
+
+static weft_status add_change(curve *c, double us, const double *use, double sign)
+{
+    if (!wf_grow(&c->list, c->n, &c->cap, sizeof *c->list)) return WEFT_ERR_NOMEM;
+    c->list[c->n] = (change){.us = us};
+    for (size_t k = 0; k < WEFT_N_CLASSES; k++) c->list[c->n].by[k] = sign * use[k];
+    c->n++;
+    return WEFT_OK;
+}
+
+/* A part of the work of a nano-operation, done from one time to another. What copies and networks could do at most is not measured. */
+static weft_status add_use(const view *v, curve *c, const wf_machine *m, size_t i, double begin_us, double end_us, double done)
+{
+    const wf_node *n = node_of(v, i);
+    double use[WEFT_N_CLASSES] = {0}, us = end_us - begin_us;
+    enum wf_class class = class_of(v, i);
+    if (us <= 0) return WEFT_OK;
+    if (class == WF_CLASS_COPY || class == WF_CLASS_NETWORK) use[class] = 1;
+    else {
+        wf_op_cost cost = wf_node_cost(&v->e->graph, n, rows_of(v, i).count, keys_of(n, v->batch.max_kv), m);
+        use[WEFT_CLASS_COMPUTE] = cost.seconds[WF_LIMIT_COMPUTE] * 1e6 * done / us;
+        use[WEFT_CLASS_MEMORY] = cost.seconds[WF_LIMIT_MEMORY] * 1e6 * done / us;
+    }
+    WF_TRY(add_change(c, begin_us, use, 1));
+    return add_change(c, end_us, use, -1);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    double x = ((const change *)a)->us, y = ((const change *)b)->us;
+    return (x > y) - (x < y);
+}
+
+/* What caches give is more than memory does, and counts as all of it. */
+static double whole(double use)
+{
+    return use < 1e-9 ? 0 : WF_MIN(use, 1);
+}
+
+static void put_use(struct weft_timeline_step *s, double begin_us, double end_us, const double *sum)
+{
+    if (end_us <= begin_us) return;
+    struct weft_timeline_use *u = &s->uses[s->n_uses++];
+    *u = (struct weft_timeline_use){.begin_us = begin_us, .end_us = end_us};
+    for (size_t k = 0; k < WEFT_N_CLASSES; k++) u->use[k] = whole(sum[k]);
+}
+
+static weft_status make_uses(curve *c, struct weft_timeline_step *s)
+{
+    double sum[WEFT_N_CLASSES] = {0}, at = 0;
+    s->uses = wf_calloc(c->n + 1, sizeof *s->uses);
+    if (!s->uses) return WEFT_ERR_NOMEM;
+    qsort(c->list, c->n, sizeof *c->list, by_time);
+    for (size_t i = 0; i < c->n; i++) {
+        double us = WF_MIN(c->list[i].us, s->us);
+        put_use(s, at, us, sum);
+        for (size_t k = 0; k < WEFT_N_CLASSES; k++) sum[k] += c->list[i].by[k];
+        at = us;
+    }
+    put_use(s, at, s->us, sum);
+    return WEFT_OK;
+}
+
+/* ---- the peak -------------------------------------------------------------------------------------------------------- */
+
+/* The highest rates of ops with the whole device: at most the peak, where that is unknown. */
+static void take_rates(const view *v, const wf_node *n, wf_machine *m)
+{
+    const wf_op_times *op = wf_op_profile_find(&v->profile, n->name);
+    for (const wf_op_time *t = op ? op->times : NULL; op && t < op->times + op->n && t->share >= 1; t++) {
+        wf_work w = wf_node_work(&v->e->graph, n, t->tokens, keys_of(n, v->profile.context));
+        for (size_t k = 0; k < WF_N_ARITH; k++) m->ops[k] = WF_MAX(m->ops[k], w.flops / t->us * 1e6);
+        m->read = WF_MAX(m->read, w.bytes / t->us * 1e6);
+    }
+}
+
+static wf_machine machine_of_ops(const view *v)
+{
+    wf_machine m = {.n_devices = 1};
+    for (const wf_node *n = v->e->graph.nodes; n < v->e->graph.nodes + v->e->graph.n_nodes; n++)
+        if (n->kind == WF_NODE_KERNEL) take_rates(v, n, &m);
+    return m;
+}
+
+static weft_status this_device(const view *v, wf_machine *m)
+{
+    return wf_device_machine(v->e->dev, &(wf_rates_params){.threads = v->e->dev->params.threads, .on_progress = v->p->on_progress, .user = v->p->user}, m);
+}
+
+/* Times of another device say nothing of this one's peak. */
+static weft_status predicted_machine(const view *v, struct weft_timeline_step *s, wf_machine *m)
+{
+    char name[sizeof v->profile.device];
+    wf_copy(name, sizeof name, v->e->dev->info.name);
+    s->peak_of_ops = strcmp(v->profile.device, name);
+    if (!s->peak_of_ops) WF_TRY(this_device(v, m));
+    if (!s->peak_of_ops && wf_machine_has_rates(m)) return WEFT_OK;
+    s->peak_of_ops = true;
+    *m = machine_of_ops(v);
+    return WEFT_OK;
+}
+
+/* Of the ops that compute most, whose format decides. */
+static void put_peak(const view *v, const wf_machine *m, struct weft_timeline_step *s)
+{
+    double most = 0;
+    s->read = m->read;
+    for (size_t i = 0; i < v->plan->n_nanos; i++) {
+        const wf_node *n = node_of(v, i);
+        wf_op_cost c = wf_node_cost(&v->e->graph, n, rows_of(v, i).count, keys_of(n, v->batch.max_kv), m);
+        if (n->kind != WF_NODE_KERNEL || c.flops <= most || c.seconds[WF_LIMIT_COMPUTE] <= 0) continue;
+        most = c.flops;
+        s->compute = c.flops / c.seconds[WF_LIMIT_COMPUTE];
+    }
+}
+
+/* ---- predicted ------------------------------------------------------------------------------------------------------- */
+
+static weft_status put_spans(const view *v, const wf_sim_span *spans, const wf_sim_pieces *pieces, const wf_machine *m, struct weft_timeline_step *s)
+{
+    curve c = {0};
+    weft_status st = make_ops(v, s);
+    for (size_t i = 0; !st && i < v->plan->n_nanos; i++)
+        if (rows_of(v, i).count) add_op(v, s, i, spans[i].begin, spans[i].end);
+    for (const wf_sim_piece *x = pieces->list; !st && x < pieces->list + pieces->n; x++) st = add_use(v, &c, m, x->nano, x->begin, x->end, x->done);
+    if (!st) st = make_uses(&c, s);
+    free(c.list);
+    return st;
+}
+
+static weft_status predict(const view *v, struct weft_timeline_step *s)
+{
+    wf_sim_pieces pieces = {0};
+    wf_machine m = {0};
+    WF_TRY(predicted_machine(v, s, &m));
+    put_peak(v, &m, s);
+    wf_sim_span *spans = wf_calloc(v->plan->n_nanos, sizeof *spans);
+    if (!spans) return WEFT_ERR_NOMEM;
+    weft_status st = wf_simulate_pieces(&v->e->graph, v->plan, &v->profile, &v->sim, spans, &pieces, &s->us);
+    if (!st) st = put_spans(v, spans, &pieces, &m, s);
+    free(spans);
+    free(pieces.list);
+    return st;
+}
+
+/* ---- times ----------------------------------------------------------------------------------------------------------- */
+
+/* Estimates as a profile of what this plan runs. */
+static weft_status fill_estimates(view *v, const double *seconds)
+{
+    for (size_t i = 0; i < v->plan->n_nanos; i++) {
+        uint32_t rows = rows_of(v, i).count;
+        if (!rows || !(seconds[i] > 0) || wf_op_profile_has_time(&v->profile, node_of(v, i)->name, rows, 1)) continue;
+        WF_TRY(wf_op_profile_add_time(&v->profile, node_of(v, i)->name, class_of(v, i), &(wf_op_time){rows, 1, seconds[i] * 1e6, 0}));
+    }
+    return WEFT_OK;
+}
+
+static weft_status estimate(view *v)
+{
+    const struct weft_device_info *d = &v->e->dev->info;
+    wf_explain x = {.tokens = v->batch.n_tokens, .decodes = v->batch.n_decodes, .context = v->batch.max_kv};
+    v->profile = (wf_op_profile){.groups = WF_MAX(1u, d->compute_units), .tile = 1, .context = x.context};
+    wf_copy(v->profile.device, sizeof v->profile.device, d->name);
+    v->out->estimated = true;
+    if (v->p->on_progress) v->p->on_progress(v->p->user, "measure", 0);
+    WF_TRY(wf_explain_rates(v->e, &x));
+    double *seconds = wf_calloc(v->plan->n_nanos, sizeof *seconds);
+    if (!seconds) return WEFT_ERR_NOMEM;
+    weft_status s = wf_exec_expected(v->e->exec, &x, v->choice, seconds);
+    if (!s) s = fill_estimates(v, seconds);
+    free(seconds);
+    return s;
+}
+
+static weft_status find_times(view *v)
+{
+    char stored[512];
+    const char *path = v->p->profile ? v->p->profile : stored;
+    if (!v->p->profile && v->p->estimate) return estimate(v);
+    if (!v->p->profile) WF_TRY(wf_stored_path(v->e->dev, &v->e->graph, "profile", stored, sizeof stored));
+    bool known = v->p->profile || !access(path, F_OK);
+    if (!known && v->p->measure) return WEFT_OK;
+    if (!known)
+        return wf_fail(WEFT_ERR_ARG, "how long the ops of this model take on %s was never measured: run `weft tune --overlap`, or ask for estimates "
+                       "(weft_timeline_params.estimate) or for a measured step (weft_timeline_params.measure)", v->e->dev->info.name);
+    wf_copy(v->out->profile, sizeof v->out->profile, path);
+    return wf_fail_param(wf_op_profile_load(path, &v->profile), "profile");
+}
+
+/* ---- measured -------------------------------------------------------------------------------------------------------- */
+
+typedef struct taken { /* the times of a step that was run */
+    wf_op_span *spans;
+    size_t n;
+    uint64_t begin, end;
+} taken;
+
+static weft_status run_once(const view *v, taken *out)
+{
+    WF_TRY(wf_load_step(v->e, &v->batch, NULL));
+    const wf_exec_stats *st = wf_exec_stats_of(v->e->exec);
+    if (!st->ops.n_spans) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s does not tell when its ops run", v->e->dev->info.name);
+    free(out->spans);
+    out->spans = wf_calloc(st->ops.n_spans, sizeof *out->spans);
+    if (!out->spans) return WEFT_ERR_NOMEM;
+    memcpy(out->spans, st->ops.spans, st->ops.n_spans * sizeof *out->spans);
+    out->n = st->ops.n_spans, out->begin = out->spans[0].begin, out->end = st->ended_ns;
+    return WEFT_OK;
+}
+
+static int by_length(const void *a, const void *b)
+{
+    uint64_t x = ((const taken *)a)->end - ((const taken *)a)->begin, y = ((const taken *)b)->end - ((const taken *)b)->begin;
+    return (x > y) - (x < y);
+}
+
+/* Clocks that are read by two threads may put the end of one op behind the begin of the next. */
+static weft_status put_taken(const view *v, const taken *t, const wf_machine *m, struct weft_timeline_step *s)
+{
+    double until[WF_MAX_QUEUES] = {0};
+    curve c = {0};
+    s->us = (double)(t->end - t->begin) / 1e3;
+    weft_status st = make_ops(v, s);
+    for (const wf_op_span *x = t->spans; !st && x < t->spans + t->n; x++) {
+        double begin = WF_MAX((double)(x->begin - t->begin) / 1e3, until[x->queue]), end = WF_MAX((double)(x->end - t->begin) / 1e3, begin);
+        if (!rows_of(v, x->command).count) continue;
+        until[x->queue] = end;
+        add_op(v, s, x->command, begin, end);
+        st = add_use(v, &c, m, x->command, begin, end, 1);
+    }
+    if (!st) st = make_uses(&c, s);
+    free(c.list);
+    return st;
+}
+
+static weft_status measure_step(const view *v, struct weft_timeline_step *s)
+{
+    taken list[ROUNDS] = {0};
+    wf_machine m = {0};
+    WF_TRY(this_device(v, &m));
+    put_peak(v, &m, s);
+    weft_status st = wf_exec_fill_kv(v->e->exec);
+    if (!st) st = wf_load_step(v->e, &v->batch, NULL);
+    for (size_t i = 0; !st && i < ROUNDS; i++) {
+        if (v->p->on_progress) v->p->on_progress(v->p->user, "steps", (double)i / ROUNDS);
+        st = run_once(v, &list[i]);
+    }
+    if (!st) qsort(list, ROUNDS, sizeof *list, by_length);
+    if (!st) st = put_taken(v, &list[ROUNDS / 2], &m, s);
+    for (size_t i = 0; i < ROUNDS; i++) free(list[i].spans);
+    return st;
+}
+
+/* ---- all ------------------------------------------------------------------------------------------------------------- */
+
+static weft_status make_batch(view *v)
+{
+    const struct weft_timeline_params *p = v->p;
+    uint32_t tokens = p->tokens ? p->tokens : v->e->limits.step_tokens;
+    if (p->context > v->e->context)
+        return wf_fail(WEFT_ERR_ARG, "context %u: this engine holds %u tokens a sequence (weft_engine_params.context)", p->context, v->e->context);
+    if (p->decodes > tokens) return wf_fail(WEFT_ERR_ARG, "%u decodes do not fit a step of %u tokens", p->decodes, tokens);
+    WF_TRY(wf_batch_init(&v->batch, &v->e->limits));
+    return wf_load_batch(v->e, (wf_step_load){.decodes = p->decodes, .prefill = tokens - p->decodes}, p->context ? p->context : v->e->context, &v->batch);
+}
+
+static void put_head(view *v)
+{
+    const wf_batch *b = &v->batch;
+    struct weft_timeline *t = v->out;
+    v->choice = wf_plans_choose(&v->e->plans, b->n_tokens, b->n_decodes, b->max_kv);
+    v->plan = &v->e->plans.list[v->choice];
+    v->sim = (wf_sim_batch){b->n_tokens, b->n_decodes, b->n_logits};
+    wf_copy(t->device, sizeof t->device, v->e->dev->info.name);
+    t->tokens = b->n_tokens, t->decodes = b->n_decodes, t->context = b->max_kv, t->n_queues = v->plan->n_queues, t->n_layers = (uint32_t)v->e->graph.n_layers;
+}
+
+static weft_status make(view *v)
+{
+    WF_TRY(make_batch(v));
+    put_head(v);
+    WF_TRY(find_times(v));
+    if (!v->profile.n_ops && !v->p->measure)
+        return wf_fail(WEFT_ERR_UNSUPPORTED, "the peak rates of %s cannot be measured, so nothing can be estimated: run `weft tune --overlap`", v->out->device);
+    if (v->profile.n_ops) WF_TRY(predict(v, &v->out->predicted));
+    return v->p->measure ? measure_step(v, &v->out->measured) : WEFT_OK;
+}
+
+weft_status weft_timeline(struct weft_engine *e, const struct weft_timeline_params *p, struct weft_timeline **out)
+{
+    WF_NOT_NULL(e);
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(out);
+    WF_TRY(WF_UNUSED(p));
+    if (p->measure && !e->dev->params.profile) return wf_fail(WEFT_ERR_ARG, "weft_timeline: to measure want an engine that was opened with `profile`");
+    view v = {.e = e, .p = p, .out = wf_calloc(1, sizeof *v.out)};
+    wf_engine_lend(e);
+    weft_status s = v.out ? make(&v) : WEFT_ERR_NOMEM;
+    wf_engine_return(e);
+    wf_batch_free(&v.batch);
+    wf_op_profile_free(&v.profile);
+    if (s) return weft_timeline_free(v.out), s;
+    *out = v.out;
+    return WEFT_OK;
+}
+
+void weft_timeline_free(struct weft_timeline *t)
+{
+    if (!t) return;
+    free(t->predicted.ops), free(t->predicted.uses);
+    free(t->measured.ops), free(t->measured.uses);
+    free(t);
+}
