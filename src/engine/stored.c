@@ -9,12 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static void describe_operand(const wf_graph *g, const wf_node *n, const wf_operand *o, FILE *f)
+static void describe_operand(const wf_graph *g, const wf_operand *o, bool matrix, FILE *f)
 {
     if (o->value < 0) return;
     const wf_value *v = &g->values[o->value];
-    bool matrix = n->op == WF_OP_GEMM || n->op == WF_OP_GROUPED_GEMM; /* a table of rotations grows with the context, which is another matter */
     fprintf(f, " %d.%d.%d.%u.%u", v->kind, v->rows, v->dtype, v->cols, matrix ? v->weight_rows : 0);
+}
+
+/* Its rows count; those of a table of rotations grow with the context, which is another matter. */
+static bool is_matrix(const wf_node *n, size_t in)
+{
+    return (n->op == WF_OP_GEMM && in == WF_GEMM_W) || (n->op == WF_OP_GROUPED_GEMM && in == WF_GROUPED_GEMM_W);
 }
 
 /* What its ops take: names, formats and sizes. */
@@ -22,8 +27,8 @@ static void describe_graph(const wf_graph *g, FILE *f)
 {
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         fprintf(f, "%d %s %d %d %u/%u/%u", n->layer, n->name, n->kind, n->op, n->p.n_head, n->p.n_kv_head, n->p.head_dim);
-        for (size_t i = 0; i < WF_MAX_IN; i++) describe_operand(g, n, &n->in[i], f);
-        for (size_t i = 0; i < WF_MAX_OUT; i++) describe_operand(g, n, &n->out[i], f);
+        for (size_t i = 0; i < WF_MAX_IN; i++) describe_operand(g, &n->in[i], is_matrix(n, i), f);
+        for (size_t i = 0; i < WF_MAX_OUT; i++) describe_operand(g, &n->out[i], false, f);
         fputc('\n', f);
     }
 }
@@ -32,7 +37,7 @@ static void describe_device(wf_dev *dev, FILE *f)
 {
     const struct weft_device_info *d = &dev->info;
     const wf_open_params *p = &dev->params;
-    fprintf(f, "overlap 1\n%s|%s|%s|%s|%u\ntier %d threads %u deterministic %d kernels %x\n", d->platform, d->name, d->driver, d->version, d->compute_units, p->tier, p->threads,
+    fprintf(f, "overlap 2\n%s|%s|%s|%s|%u\ntier %d threads %u deterministic %d kernels %x\n", d->platform, d->name, d->driver, d->version, d->compute_units, p->tier, p->threads,
             p->deterministic, wf_tuned_kernels(dev));
 }
 

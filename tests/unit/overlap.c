@@ -104,6 +104,21 @@ static void stored(const char *what, char *path, size_t cap)
     weft_engine_close(e);
 }
 
+/* What was measured holds for any context: only tables of positions are longer. */
+static void test_any_context(void **state)
+{
+    char path[2][600];
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct weft_engine *e = NULL;
+        struct weft_engine_params p = {.device = "null", .n_seqs = SEQS, .context = CONTEXT << i, .max_batched_tokens = TOKENS};
+        assert_int_equal(weft_engine_open(model, &p, &e), WEFT_OK);
+        assert_int_equal(wf_stored_path(e->dev, &e->graph, "plan", path[i], sizeof path[i]), WEFT_OK);
+        weft_engine_close(e);
+    }
+    assert_string_equal(path[0], path[1]);
+}
+
 static double step_us(struct weft_engine *e, uint32_t decodes, uint32_t prefill)
 {
     wf_batch b;
@@ -639,7 +654,7 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
+        cmocka_unit_test(test_any_context), cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
         cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
         cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
         cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
