@@ -164,6 +164,24 @@ class Page(page.TestCase):
         self.assertEqual(self.text(".answer .words"), "One day" + self.s.complete().text)
         self.assertEqual(s.end()[0], 0)
 
+    def test_template_comes_back(self):
+        """A model that cannot chat leaves the user's choice as it was, also when another setting is kept meanwhile."""
+        s = Server(template=None)
+        self.open(s)
+        self.b.js("document.querySelector('#top-k').value = 5, document.querySelector('#top-k').dispatchEvent(new Event('input', {bubbles: true}))")
+        self.assertEqual(s.end()[0], 0)
+        self.until_status("No connection")
+        s = Server("--port", s.port)
+        self.until_status("Ready")
+        for _ in range(2):
+            self.assertEqual(self.b.js("['chat', 'text'].map(m => document.querySelector('#mode-' + m).checked)"), [True, False])
+            self.assertEqual(self.b.js("document.querySelector('#top-k').value"), "5")
+            self.reload()
+        self.b.js("document.querySelector('#mode-text').click()")
+        self.reload()
+        self.assertTrue(self.b.js("document.querySelector('#mode-text').checked"))
+        self.assertEqual(s.end()[0], 0)
+
     def test_every_size(self):
         """Nothing sticks out sideways or downwards, and what is needed is in sight."""
         self.put(most="5")
