@@ -134,6 +134,13 @@ class Page(page.TestCase):
         self.assertIsNone(self.text(".trouble"))
         self.assertRegex(self.text(".note"), "^5 tokens .*cut off")
 
+    def test_limits(self):
+        """What a field says it takes, requests take."""
+        limits = self.b.js("[...document.querySelectorAll('[data-field]')].flatMap(f => [f.min, f.max].filter(Boolean).map(v => [f.dataset.field, Number(v)]))")
+        self.assertIn(["repetition_penalty", 0.001], limits)
+        for name, limit in limits:
+            self.assertEqual(self.s.post("/v1/completions", {"prompt": "a", "max_tokens": 1, name: limit}).status, 200, (name, limit))
+
     def test_key(self):
         with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
             f.write("a-key\n")
