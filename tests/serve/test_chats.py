@@ -263,7 +263,8 @@ class Kept(Chats):
         """Half an answer that is damaged, or of another state of the conversation, hides nothing of what is whole."""
         self.converse(("Hello", "Hi"))
         at, turn = self.kept()["at"], {"role": "assistant", "content": "Half"}
-        for half in (3, {"at": at}, {"at": at, "n": 9, "turn": turn}, {"at": at, "n": "x", "turn": turn}, {"at": at, "n": 2, "turn": {"role": "x"}}, {"at": at - 1, "n": 1, "turn": turn}):
+        for half in (3, {"at": at}, {"at": at, "n": 9, "turn": turn}, {"at": at, "n": "x", "turn": turn}, {"at": at, "n": 2, "turn": {"role": "x"}},
+                     {"at": at - 1, "n": 1, "turn": turn}):
             self.b.js(f"localStorage.setItem(`weft-half-${{location.hash.slice(1)}}`, {json.dumps(json.dumps(half))})")
             self.reload()
             self.assertEqual(self.words(), ["Hello", "Hi"], half)
@@ -312,7 +313,8 @@ class Files(Chats):
         self.converse(("Hello", "Hi"))
         before = self.kept()
         old = '[{"role": "user", "content": "x"}]'
-        for text in ("{", "", "[]", "null", old, '{"messages": %s}' % old, '{"turns": []}', '{"turns": [{"role": "assistant", "content": ""}]}', '{"turns": [{"role": "tool", "content": "x"}]}', '{"turns": [{"role": "user", "text": "x"}]}'):
+        for text in ("{", "", "[]", "null", old, '{"messages": %s}' % old, '{"turns": []}',
+                     '{"turns": [{"role": "assistant", "content": ""}]}', '{"turns": [{"role": "tool", "content": "x"}]}', '{"turns": [{"role": "user", "text": "x"}]}'):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
             self.b.js("document.querySelector('#notice').hidden = true")

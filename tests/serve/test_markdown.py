@@ -168,7 +168,7 @@ class Markdown(page.TestCase):
         self.assertLess(self.b.js("depth(render('*a **b _c '.repeat(9999) + 'c_ b** a*'.repeat(9999)))"), 200)
 
     def test_many_marks(self):
-        """Of a letter there are never so many together that a browser would be busy with them, also where they lie in several elements; all of them are there."""
+        """All are there, but never so many together that a browser would be busy with them, also where they lie in several elements."""
         for mark in ("\u0301", "\U0001f3fb", "\u200d"):
             for text in ("e" + mark * 9999, f"{TICK}\ne{mark * 999}\n{TICK}", f"**{mark * 40}** [{mark * 40}](https://a.b)".replace(" ", "")):
                 runs, shown = self.b.js(f"""(box => {{
@@ -224,7 +224,8 @@ class Streamed(page.TestCase):
         """What grows is drawn once a frame, and no sooner than after four times what that took the last time."""
         self.fake()
         self.b.js("""window.clock = 1000, performance.now = () => clock += 0.001, window.drawn = 0,
-                     (real => { markdown.View.prototype.set = function (text) { drawn++; clock += 100; real.call(this, text); }; })(markdown.View.prototype.set)""")
+                     (real => { markdown.View.prototype.set = function (text) { drawn++; clock += 100; real.call(this, text); }; })
+                     (markdown.View.prototype.set)""")
         self.ask("Hello")
         for passed, drawn in ((0, 1), (0, 1), (350, 1), (60, 2), (350, 2), (60, 3)):
             self.b.js(f"clock += {passed}")
@@ -252,7 +253,8 @@ class Streamed(page.TestCase):
         self.b.js("stream.close()")
         self.until_answered(2)
         for where in (".user .words", ".thoughts div", ".given", ".given + span"):
-            self.assertEqual(self.b.js(f"(e => [e.textContent.length, e.querySelectorAll('wbr').length])([...document.querySelectorAll('{where}')].findLast(e => e.textContent))"), [1001, 15])
+            self.assertEqual(self.b.js(f"(e => [e.textContent.length, e.querySelectorAll('wbr').length])"
+                                       f"([...document.querySelectorAll('{where}')].findLast(e => e.textContent))"), [1001, 15])
 
     def test_pieces(self):
         """Drawn after each piece."""
