@@ -41,7 +41,7 @@ typedef struct wf_load_stats {
     size_t good;          /* met every limit */
     uint64_t n_in, n_out; /* tokens of completed requests */
     double seconds;
-    double peak_out;      /* peak tokens per second */
+    double peak_out;      /* peak tokens per second: of whole seconds and, where it is more, of the whole run */
     size_t peak_requests; /* peak concurrency */
     wf_series metric[WF_N_METRICS];
 } wf_load_stats;

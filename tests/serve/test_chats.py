@@ -59,6 +59,30 @@ class Kept(Chats):
         self.end(event("Whole") + END)
         self.assertEqual((self.words(), self.asked()), (["Hello", "Whole"], [("user", "Hello")]))
 
+    def test_killed_amid_answer(self):
+        """Half an answer is kept while it comes, once for all that came in a while, and stays where the tab has no time to say anything."""
+        self.b.js("""window.timers = [], window.setTimeout = (f, ms, ...args) => timers.push(() => f(...args)), window.writes = 0,
+                     (real => { Storage.prototype.setItem = function (...args) { writes++; real.apply(this, args); }; })(Storage.prototype.setItem)""")
+        self.ask("Hello")
+        before = self.b.js("writes")
+        for n, so_far in enumerate(("a" * 40, "a" * 80), 1):
+            for _ in range(40):
+                self.feed(event("a"))
+            self.b.until(f"document.querySelector('.answer .words').textContent === '{so_far}'")
+            self.assertEqual(self.b.js("writes"), before + n - 1)
+            self.b.js("timers.splice(0).forEach(f => f())")
+            self.assertEqual(self.b.js("writes"), before + n)
+        self.feed(event(" lost"))
+        self.b.until("document.querySelector('.answer .words').textContent.endsWith('lost')")
+        self.b.js("Storage.prototype.setItem = Storage.prototype.removeItem = () => 0")
+        self.reload()
+        self.assertEqual(self.words(), ["Hello", "a" * 80])
+        self.assertIn("broken off", self.text(".note"))
+        self.converse(("On", "Yes"))
+        self.reload()
+        self.assertEqual(self.words(), ["Hello", "a" * 80, "On", "Yes"])
+        self.assertEqual(self.b.js("Object.keys(localStorage).filter(k => k.includes('half')).length"), 0)
+
     def test_list(self):
         """The newest first; opened, renamed, deleted and brought back; other tabs see it."""
         self.converse(("First <b>", "1"))
@@ -195,13 +219,14 @@ class Kept(Chats):
         to(0)
         self.ask("One")
         to(1)
-        self.b.until("document.querySelectorAll('.answer').length === 2")  # what the first has asked is seen
+        self.b.until("document.querySelectorAll('.user').length === 2")  # what the first has asked is seen
+        self.assertEqual(self.words(), ["Hello", "Hi", "One"])  # and no answer before there is one
         self.converse(("Two", "2nd"))
         to(0)
         self.assertEqual(self.words()[:3], ["Hello", "Hi", "One"])
         self.end(event("1st") + END)
         self.assertIn("kept as a copy", self.text("#notice"))
-        want = [["Hello", "Hi", "One", "", "Two", "2nd"], ["Hello", "Hi", "One", "1st"]]
+        want = [["Hello", "Hi", "One", "1st"], ["Hello", "Hi", "One", "Two", "2nd"]]
         self.assertEqual(self.all_kept(), want)
         for n in (0, 1):
             to(n)
@@ -233,6 +258,23 @@ class Kept(Chats):
         self.reload()
         self.assertEqual(self.titles(), [])
         self.assertEqual(self.b.js("Object.keys(localStorage).filter(k => k.includes('bad')).length"), len(bad))
+
+    def test_damaged_halves(self):
+        """Half an answer that is damaged, or of another state of the conversation, hides nothing of what is whole."""
+        self.converse(("Hello", "Hi"))
+        at, turn = self.kept()["at"], {"role": "assistant", "content": "Half"}
+        for half in (3, {"at": at}, {"at": at, "n": 9, "turn": turn}, {"at": at, "n": "x", "turn": turn}, {"at": at, "n": 2, "turn": {"role": "x"}},
+                     {"at": at - 1, "n": 1, "turn": turn}):
+            self.b.js(f"localStorage.setItem(`weft-half-${{location.hash.slice(1)}}`, {json.dumps(json.dumps(half))})")
+            self.reload()
+            self.assertEqual(self.words(), ["Hello", "Hi"], half)
+
+    def test_damaged_settings(self):
+        """What the model does is the default then, and never nothing."""
+        for bad in ('{"mode-chat": false}', '{"mode-chat": false, "mode-text": false}', '{"mode": null}', '{"mode": "most"}', '{"mode": {}}', "{", "null"):
+            self.b.js(f"localStorage.setItem('weft-settings', {json.dumps(bad)})")
+            self.reload()
+            self.assertTrue(self.b.js("document.querySelector('#mode-chat').checked"), bad)
 
 
 class Files(Chats):
@@ -271,7 +313,8 @@ class Files(Chats):
         self.converse(("Hello", "Hi"))
         before = self.kept()
         old = '[{"role": "user", "content": "x"}]'
-        for text in ("{", "", "[]", "null", old, '{"messages": %s}' % old, '{"turns": [{"role": "tool", "content": "x"}]}', '{"turns": [{"role": "user", "text": "x"}]}'):
+        for text in ("{", "", "[]", "null", old, '{"messages": %s}' % old, '{"turns": []}',
+                     '{"turns": [{"role": "assistant", "content": ""}]}', '{"turns": [{"role": "tool", "content": "x"}]}', '{"turns": [{"role": "user", "text": "x"}]}'):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(text)
             self.b.js("document.querySelector('#notice').hidden = true")

@@ -19,7 +19,7 @@ HOSTILE = ["<script>hurt()</script>", "<img src=x onerror=hurt()>", "<svg onload
            "<https://example.org/onerror=hurt()>", "<br onclick=hurt()>", "[x](view-source:https://example.org)", "\u202e<script>\u0000hurt()</script>", "[x]\n(javascript:hurt())", "[x](java\nscript:hurt())",
            *(f"[x]({u}) ![x]({u}) <{u}>" for u in UNSAFE)]
 # What an answer may be made of: tags and their attributes.
-ALLOWED = {"p": "", "br": "", "hr": "", "em": "", "strong": "", "del": "", "ul": "", "ol": "start", "li": "", "blockquote": "", "h4": "", "h5": "", "h6": "", "code": "",
+ALLOWED = {"p": "", "br": "", "wbr": "", "hr": "", "em": "", "strong": "", "del": "", "ul": "", "ol": "start", "li": "", "blockquote": "", "h4": "", "h5": "", "h6": "", "code": "",
            "a": "href title rel target", "figure": "class", "figcaption": "", "span": "", "button": "class type aria-label", "pre": "tabindex dir",
            "div": "class tabindex", "table": "", "thead": "", "tbody": "", "tr": "", "th": "class scope", "td": "class"}
 RENDER = """
@@ -167,6 +167,25 @@ class Markdown(page.TestCase):
         self.assertLess(self.b.js(f"depth(render({json.dumps(lists)}))"), 100)
         self.assertLess(self.b.js("depth(render('*a **b _c '.repeat(9999) + 'c_ b** a*'.repeat(9999)))"), 200)
 
+    def test_many_marks(self):
+        """All are there, but never so many together that a browser would be busy with them, also where they lie in several elements."""
+        for mark in ("\u0301", "\U0001f3fb", "\u200d"):
+            for text in ("e" + mark * 9999, f"{TICK}\ne{mark * 999}\n{TICK}", f"**{mark * 40}** [{mark * 40}](https://a.b)".replace(" ", "")):
+                runs, shown = self.b.js(f"""(box => {{
+                    const shown = box.textContent;
+                    for (const e of box.querySelectorAll("wbr")) e.replaceWith(" ");
+                    return [(box.textContent.match(/[\\p{{M}}\\p{{EMod}}\\u200d]+/gu) ?? []).map(run => [...run].length), shown];
+                }})(render({json.dumps(text)}))""")
+                self.assertLessEqual(max(runs), 64)
+                self.assertEqual(shown.count(mark), text.count(mark))
+        self.assertEqual(self.html("e" + "\u0301" * 64), f"<p>e{chr(0x301) * 64}</p>")
+
+    def test_wide_tables(self):
+        for n in (100, 101):
+            text = "\n".join("|" + cell * n for cell in (" a |", "-|", " b |"))
+            self.assertEqual(self.b.js(f"render({json.dumps(text)}).querySelectorAll('td').length"), n if n <= 100 else 0)
+            self.assertEqual(self.b.js(f"render({json.dumps(text)}).textContent").count("b"), n)
+
     def test_what_is_seen_stays(self):
         """A code block that has the focus keeps it while the answer goes on, also while the block itself grows."""
         self.assertTrue(self.b.js(f"""(() => {{
@@ -200,6 +219,42 @@ class Streamed(page.TestCase):
         self.assertEqual(self.b.js("document.querySelector('.answer .words').innerHTML"), whole)
         self.reload()
         self.assertEqual(self.b.js("document.querySelector('.answer .words').innerHTML"), whole)
+
+    def test_slow_to_draw(self):
+        """What grows is drawn once a frame, and no sooner than after four times what that took the last time."""
+        self.fake()
+        self.b.js("""window.clock = 1000, performance.now = () => clock += 0.001, window.drawn = 0,
+                     (real => { markdown.View.prototype.set = function (text) { drawn++; clock += 100; real.call(this, text); }; })
+                     (markdown.View.prototype.set)""")
+        self.ask("Hello")
+        for passed, drawn in ((0, 1), (0, 1), (350, 1), (60, 2), (350, 2), (60, 3)):
+            self.b.js(f"clock += {passed}")
+            for _ in range(5):
+                self.feed(page.event("a") * 9)
+                self.b.js("new Promise(requestAnimationFrame).then(() => 1)")
+            self.b.until(f"drawn >= {drawn}")
+            self.assertEqual(self.b.js("drawn"), drawn)
+        self.feed(page.END)
+        self.b.js("stream.close()")
+        self.until_answered(1)
+        self.assertEqual(self.b.js("[drawn, document.querySelector('.answer .words').textContent.length]"), [4, 6 * 5 * 9])
+
+    def test_many_marks(self):
+        """Nor in what is no Markdown: messages, thoughts and texts that are continued."""
+        self.fake()
+        many = "e" + "\u0301" * 1000
+        self.ask(many)
+        self.feed(page.event(reasoning_content=many) + page.event("Yes") + page.END)
+        self.b.js("stream.close()")
+        self.until_answered(1)
+        self.b.js("document.querySelector('#mode-text').click()")
+        self.ask(many)
+        self.feed("data: " + json.dumps({"choices": [{"index": 0, "text": many}]}) + "\n\ndata: [DONE]\n\n")
+        self.b.js("stream.close()")
+        self.until_answered(2)
+        for where in (".user .words", ".thoughts div", ".given", ".given + span"):
+            self.assertEqual(self.b.js(f"(e => [e.textContent.length, e.querySelectorAll('wbr').length])"
+                                       f"([...document.querySelectorAll('{where}')].findLast(e => e.textContent))"), [1001, 15])
 
     def test_pieces(self):
         """Drawn after each piece."""

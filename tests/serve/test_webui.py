@@ -134,6 +134,13 @@ class Page(page.TestCase):
         self.assertIsNone(self.text(".trouble"))
         self.assertRegex(self.text(".note"), "^5 tokens .*cut off")
 
+    def test_limits(self):
+        """What a field says it takes, requests take."""
+        limits = self.b.js("[...document.querySelectorAll('[data-field]')].flatMap(f => [f.min, f.max].filter(Boolean).map(v => [f.dataset.field, Number(v)]))")
+        self.assertIn(["repetition_penalty", 0.001], limits)
+        for name, limit in limits:
+            self.assertEqual(self.s.post("/v1/completions", {"prompt": "a", "max_tokens": 1, name: limit}).status, 200, (name, limit))
+
     def test_key(self):
         with tempfile.NamedTemporaryFile("w", suffix=".keys") as f:
             f.write("a-key\n")
@@ -162,6 +169,24 @@ class Page(page.TestCase):
         self.say("One day")
         self.until_answered(1)
         self.assertEqual(self.text(".answer .words"), "One day" + self.s.complete().text)
+        self.assertEqual(s.end()[0], 0)
+
+    def test_template_comes_back(self):
+        """A model that cannot chat leaves the user's choice as it was, also when another setting is kept meanwhile."""
+        s = Server(template=None)
+        self.open(s)
+        self.b.js("document.querySelector('#top-k').value = 5, document.querySelector('#top-k').dispatchEvent(new Event('input', {bubbles: true}))")
+        self.assertEqual(s.end()[0], 0)
+        self.until_status("No connection")
+        s = Server("--port", s.port)
+        self.until_status("Ready")
+        for _ in range(2):
+            self.assertEqual(self.b.js("['chat', 'text'].map(m => document.querySelector('#mode-' + m).checked)"), [True, False])
+            self.assertEqual(self.b.js("document.querySelector('#top-k').value"), "5")
+            self.reload()
+        self.b.js("document.querySelector('#mode-text').click()")
+        self.reload()
+        self.assertTrue(self.b.js("document.querySelector('#mode-text').checked"))
         self.assertEqual(s.end()[0], 0)
 
     def test_every_size(self):

@@ -84,6 +84,37 @@ static void test_metrics(void **state)
     wf_request_results_free(a, n);
 }
 
+/* Four tokens in 0.1 s, in runs of several lengths: the peak is never below the mean. */
+static void test_peak(void **state)
+{
+    (void)state;
+    static const double limits[WF_N_METRICS];
+    static const struct sample fast = {40, {20, 20, 20}, 3};
+    static const struct { double seconds, peak; } cases[] = {{0.1, 40}, {0.5, 8}, {1, 4}, {1.6, 4}};
+    wf_request_result a = play(&fast, (uint64_t)5000 * MS);
+    for (size_t i = 0; i < WF_LEN(cases); i++) {
+        wf_load_stats s;
+        assert_int_equal(wf_load_stats_make(&a, 1, cases[i].seconds, limits, &s), WEFT_OK);
+        near(s.peak_out, cases[i].peak);
+        wf_load_stats_free(&s);
+    }
+    free(a.gaps);
+}
+
+/* As many tokens in the first second of a run as in the 0.2 s of the next one. */
+static void test_peak_of_a_part(void **state)
+{
+    (void)state;
+    static const double limits[WF_N_METRICS];
+    static const struct sample slow = {300, {300, 420, 30}, 3};
+    wf_request_result a = play(&slow, (uint64_t)5000 * MS);
+    wf_load_stats s;
+    assert_int_equal(wf_load_stats_make(&a, 1, 1.2, limits, &s), WEFT_OK);
+    near(s.peak_out, 4 / 1.2);
+    wf_load_stats_free(&s);
+    free(a.gaps);
+}
+
 /* Three requests one behind the other, and a fourth beside the last. */
 static void test_requests_that_touch(void **state)
 {
@@ -273,9 +304,9 @@ static void test_endless_line(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_metrics), cmocka_unit_test(test_requests_that_touch),  cmocka_unit_test(test_goodput),        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_arrivals), cmocka_unit_test(test_random_lengths), cmocka_unit_test(test_trace),
-        cmocka_unit_test(test_bad_traces), cmocka_unit_test(test_events),       cmocka_unit_test(test_endless_line),
+        cmocka_unit_test(test_metrics), cmocka_unit_test(test_peak), cmocka_unit_test(test_peak_of_a_part), cmocka_unit_test(test_requests_that_touch),
+        cmocka_unit_test(test_goodput), cmocka_unit_test(test_nothing), cmocka_unit_test(test_arrivals), cmocka_unit_test(test_random_lengths),
+        cmocka_unit_test(test_trace), cmocka_unit_test(test_bad_traces), cmocka_unit_test(test_events), cmocka_unit_test(test_endless_line),
     };
     return cmocka_run_group_tests_name("load", tests, NULL, NULL);
 }
