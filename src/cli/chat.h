@@ -13,6 +13,7 @@ typedef struct wf_chat {
     struct weft_engine *e;
     const char *chat_template; /* NULL: the model's */
     bool plain;
+    bool once; /* one message is all, so that Ctrl-C ends the program */
     struct weft_request_params p; /* shared by all turns */
     const wf_thought_kind *thoughts; /* as the template shows them; NULL: all is the answer */
     wf_shown shown;                  /* what marks them */
@@ -23,7 +24,7 @@ typedef struct wf_chat {
 /* Checks a template; NULL: the model's own. */
 weft_status wf_chat_check(const struct weft_model *m, const char *chat_template);
 /* Sends one message from -p or -f. Returns an exit code. */
-int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text);
+int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text, size_t len);
 /* Reads lines until end of input and replies to each; without a template, continues each. */
 int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, bool has_template);
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -24,6 +25,35 @@ def another_build(folder):
         f.seek(at)
         f.write(b"\x5a" * 20)
     return path
+
+
+def model_with_a_long_token(folder):
+    """Its context may hold 128 MiB of text for all that is known before the text is tokens."""
+    sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
+    import gguf_write as gw
+    shape = dict(width=32, layers=1, heads=1, kv_heads=1, head_dim=32, ffn=32, vocab=260, context=2048)
+    w = gw.Writer()
+    gw.add_model(w, "llama", "long token", shape, "F16")
+    gw.add_vocab(w, ["y" * 65536], shape["vocab"])
+    for name, dims, kind in gw.model_tensors(shape, "F16"):
+        w.reserve(name, dims, kind)
+    head, _, size = w.layout()
+    path = os.path.join(folder, "long.gguf")
+    with open(path, "wb") as f:
+        f.write(head)
+        f.truncate(size)
+    return path
+
+
+def interrupted_behind(line, *args, **more):
+    """Runs it, with Ctrl-C as soon as it has said the line. Returns the exit code and what it says behind the line."""
+    p = subprocess.Popen([cli.WEFT, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more)
+    with p:
+        while line not in (said := p.stderr.readline()):
+            assert said, f"{line} did not come"
+        p.send_signal(signal.SIGINT)
+        rest = p.stderr.read()
+    return p.returncode, rest
 
 
 class Text(cli.TestCase):
@@ -475,6 +505,66 @@ class Chat(cli.TestCase):
             for words in told:
                 self.assertIn(words, r.err)
             self.assertEqual(r.out, one)
+
+
+    def test_zero_bytes_are_no_message(self):
+        """A message would end there in silence. Texts without a template take any bytes."""
+        chat = [*RUN, "--chat-template", cli.CHATML, "--chat", "-n", 2]
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b"Hello\0and more\n")
+            f.flush()
+            self.fails(cli.USAGE, "the message has a zero byte behind 5 others", *chat, "-f", f.name)
+            self.assertIn("generated 2 tokens", self.ok(*RUN, "-n", 2, "-f", f.name).err)
+        r = cli.weft(*chat, stdin=b"Hello\0and more\nHello\n")
+        self.assertIn("ignored a line that has a zero byte", r.err)
+        self.assertEqual((r.code, r.out), (RUNTIME, self.ok(*chat, stdin=b"Hello\n").out))
+
+    def conversation(self, folder, n):
+        path = os.path.join(folder, "long.json")
+        with open(path, "w") as f:
+            json.dump([{"role": role, "content": f"{i} " + "tell me more " * 60} for i in range(n) for role in ("user", "assistant")], f)
+        return path
+
+    def test_full_context_of_many_turns(self):
+        """What fits is searched for, not tried turn by turn, which would take many minutes here."""
+        with tempfile.TemporaryDirectory() as folder:
+            long, short = self.conversation(folder, 2000), os.path.join(folder, "short")
+            r = self.said([f"/load {long}", "Hello", f"/save {short}"], "-c", 2048)
+            left = self.messages(short)
+            self.assertIn(f"the oldest {4000 + 2 - len(left)} messages are left out", r.err)
+            n = int(re.search(r"prompt (\d+) tokens", r.err).group(1))
+            turn = n // (len(left) // 2)
+            self.assertTrue(2048 - 8 - 2 * turn < n <= 2048 - 8, (n, turn))  # another turn would not fit
+
+    def test_interrupt_while_turns_are_dropped(self):
+        """The whole conversation becomes tokens first, which takes a second; there is no answer then, and none is printed."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, script = self.conversation(folder, 3000), os.path.join(folder, "script")
+            with open(script, "w") as f:
+                f.write(f"/load {path}\n/retry\n/info\n")
+            with open(script) as f:
+                code, said = interrupted_behind("gives the same answer", *RUN, "--chat-template", cli.CHATML, "--chat", "-c", 256, stdin=f)
+        self.assertEqual(code, 0)
+        self.assertRegex(said, r"^weft: stopping…\nweft: the old answer stays\n")
+        self.assertNotIn("left out", said)
+        self.assertIn("conversation: 6000 messages", said)
+
+
+class Prompts(cli.TestCase):
+    def test_more_bytes_than_fit_are_not_tokenised(self):
+        """The longest token of the built-in model says how many bytes its context may hold."""
+        r = cli.weft(*RUN, stdin=b"tell me more " * 1000)
+        self.assertEqual(r.code, RUNTIME)
+        self.assertRegex(r.err, r"the prompt has 13000 bytes, but at most \d+ fit the context of 512 tokens: shorten it or enlarge the context \(-c\)")
+
+    def test_interrupt_while_a_prompt_becomes_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "prompt")
+            with open(path, "wb") as f:
+                f.write(b"tell me more " * 2_000_000)
+            for how in ([], ["--chat-template", cli.CHATML]):
+                code, said = interrupted_behind("seed ", "run", *cli.CPU, "-m", model_with_a_long_token(folder), "-f", path, *how)
+                self.assertEqual((code, said), (INTERRUPTED, "weft: stopping…\n"))
 
 
 class Ends(cli.TestCase):
