@@ -247,7 +247,7 @@ static void leave_out(const wf_chat *c)
     wf_note(&c->o, "the line is ignored%s", c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
 }
 
-/* Who types has seen which messages failed. Who pipes them goes by the exit code, which is that of the first. */
+/* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the first. */
 static int exit_of(int failed, int last)
 {
     return isatty(STDIN_FILENO) && !fatal(last) ? WF_EXIT_OK : failed;
@@ -260,7 +260,8 @@ static int loop(wf_chat *c, wf_line *in)
         bool command = *line == '/' && line[1] != '/';
         enum wf_chat_next next = command ? wf_chat_command(c, line) : WF_CHAT_GO_ON;
         if (next == WF_CHAT_END) break;
-        if (!*line || (command && next == WF_CHAT_GO_ON)) continue;
+        if (next == WF_CHAT_FAILED && !failed) failed = WF_EXIT_RUNTIME;
+        if (!*line || (command && next != WF_CHAT_RETRY)) continue;
         wf_chat_command_hint(c, line);
         /* Until now the line editor read Ctrl-C as a character. */
         wf_generate_catch_interrupts();

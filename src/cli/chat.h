@@ -43,7 +43,7 @@ weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n);
 /* ---- slash commands: chat_commands.c ----------------------------------------------------------
  */
 
-enum wf_chat_next { WF_CHAT_GO_ON, WF_CHAT_END, WF_CHAT_RETRY };
+enum wf_chat_next { WF_CHAT_GO_ON, WF_CHAT_FAILED, WF_CHAT_END, WF_CHAT_RETRY }; /* FAILED: it goes on, too */
 /* Runs a line that begins with one slash; two stand for the slash of a message. Unknown ones are said, and never reach the model. */
 enum wf_chat_next wf_chat_command(wf_chat *c, const char *line);
 /* Says of a message that is a command's name alone, as other programs have it, that it is a message. */

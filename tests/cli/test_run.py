@@ -316,7 +316,7 @@ class Chat(cli.TestCase):
         one = self.said(["Hello"])
         for line, told in (("/frob", "there is no /frob; /help lists"), ("/etc/passwd", "there is no /etc/passwd; "), ("/retyr", "did you mean /retry?"), ("/", "there is no /; "),
                            ("/usr", "//TEXT sends /TEXT")):
-            r = self.said([line, "Hello"])
+            r = self.said([line, "Hello"], code=RUNTIME)
             self.assertIn(told, r.err)
             self.assertEqual(r.out, one.out)
             self.assertEqual(r.err.count("generated"), 1)
@@ -324,6 +324,13 @@ class Chat(cli.TestCase):
             self.assertEqual(self.sent(line), message)
         for word in ("/exit", "/bye", "/quit"):
             self.assertEqual(self.said([word, "Hello"]).out, b"")
+
+    def test_commands_that_take_nothing(self):
+        r = self.said(["Hello", "/clear all", "/retry it", "/info x", "/exit now", "/help me", "/info"], code=RUNTIME)
+        for name, text in (("clear", "all"), ("retry", "it"), ("exit", "now"), ("help", "me")):
+            self.assertIn(f"/{name} takes no text; //{name} {text} sends it as a message\n", r.err)
+        self.assertIn("conversation: 2 messages", r.err)
+        self.assertEqual(r.out, self.said(["Hello"]).out)
 
     def test_system(self):
         want = self.said(["Hello"], "--system", "You write stories about a dog.").out
@@ -339,7 +346,7 @@ class Chat(cli.TestCase):
         want = self.said(["Hello"], "--temp", 1.5, "--seed", 3, "-n", 12).out
         for lines in (["/set temp 1.5", "/set seed 3", "/set n-predict 12"], ["/set parameter temperature 1.5", "/set seed 3", "/set num_predict 12"]):
             self.assertEqual(self.said([*lines, "Hello"]).out, want)
-        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set seed 18446744073709551616", "/set model x", "/set port 1", "/set jinja", "/set mirostat 2", "Hello"])
+        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set seed 18446744073709551616", "/set model x", "/set port 1", "/set jinja", "/set mirostat 2", "Hello"], code=RUNTIME)
         for told in ("/set has no 'tmp'; did you mean temp?", "/set has no 'zzz'; alone it shows all", "/set temp: expected a number from 0 to 100, got 'x'", "got '999'",
                      "/set top-k: expected an integer from 0 to 2147483647, got '1.5'", "/set seed: expected an integer from -1 to 18446744073709551615, got '-2'\n",
                      "/set model: it holds for a whole chat; start one with `weft run --model`\n", "/set port: it is an option of `weft serve`, `weft bench serve`, not of chats\n",
@@ -409,7 +416,7 @@ class Chat(cli.TestCase):
 
     def test_save_says_what_is_no_utf8(self):
         with tempfile.TemporaryDirectory() as folder:
-            r = self.said([f"/save {folder}/x"], "--system", os.fsdecode(b"\xff"))
+            r = self.said([f"/save {folder}/x"], "--system", os.fsdecode(b"\xff"), code=RUNTIME)
             self.assertIn("message 0 is no valid UTF-8, so it cannot be saved", r.err)
             self.assertEqual(os.listdir(folder), [])
 
@@ -422,7 +429,7 @@ class Chat(cli.TestCase):
                     os.chmod(path, 0o644)
                 self.said(["Hello", f"/save{'!' * there} {path}"])
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
-            self.assertIn(f"{model} is there and no saved conversation", self.said(["Hello", f"/save! {model}", "/save /dev/null"], "-m", model).err)
+            self.assertIn(f"{model} is there and no saved conversation", self.said(["Hello", f"/save! {model}", "/save /dev/null"], "-m", model, code=RUNTIME).err)
             with open(model, "rb") as f, open(DEMO, "rb") as g:
                 self.assertEqual(f.read(), g.read())
 
@@ -436,7 +443,7 @@ class Chat(cli.TestCase):
                                            (own.encode(), "/save", "has a saved conversation: /save! FILE replaces it")):
                 with open(path, "wb") as f:
                     f.write(content)
-                self.assertIn(f"{path} {told}", self.said([f"{command} {path}"]).err)
+                self.assertIn(f"{path} {told}", self.said([f"{command} {path}"], code=RUNTIME).err)
                 with open(path, "rb") as f:
                     self.assertEqual(f.read(), content)
             self.said(["Hello", f"/save! {path}"])
@@ -459,10 +466,10 @@ class Chat(cli.TestCase):
             for content, told in (("{", "line 1: "), ("{}", "no list of messages"), ('[{"role": "user"}]', "message 0 has no role"), ('[{"role": "x", "content": "y"}]', "'x' is no role")):
                 with open(path, "w") as f:
                     f.write(content)
-                r = self.said(["Hello", f"/load {path}", "And then?"])
+                r = self.said(["Hello", f"/load {path}", "And then?"], code=RUNTIME)
                 self.assertIn(told, r.err)
                 self.assertEqual(r.out, self.said(["Hello", "And then?"]).out)  # the conversation is as it was
-            r = self.said(["/save", "/load", f"/load {folder}/absent", f"/save {folder}/absent/x", "Hello"])
+            r = self.said(["/save", "/load", f"/load {folder}/absent", f"/save {folder}/absent/x", "Hello"], code=RUNTIME)
             for told in ("/save needs the name of a file", "/load needs the name of a file", "cannot open", "cannot write"):
                 self.assertIn(told, r.err)
 
