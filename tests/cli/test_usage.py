@@ -303,7 +303,12 @@ class Files(cli.TestCase):
                 with open(path, "wb") as f:
                     f.write(content)
                 return path
-            self.fails(MODEL, "holds no model", "run", folder)
+            self.assertIn("`weft pull` fetches one", self.fails(MODEL, "holds no model", "run", folder).err)
+            lists = "`weft list` lists your models, and `weft pull` fetches one"
+            for content, what in ((b"GGUF\1\0\0\0", "it is of the first version of GGUF: convert the original model anew, with `weft convert`"), (b"\x7fELF", lists), (b"", lists),
+                                  (b"Once upon a time\n", "it is a text, which `weft run MODEL -f FILE` continues; " + lists)):
+                self.assertIn("\nweft: " + what, self.fails(MODEL, "", "run", put("other", content)).err)
+            os.remove(os.path.join(folder, "other"))
             for name, content, what in (("a", b"version https://git-lfs.github.com/spec/v1\n", "`git lfs pull`"), ("b", b"<!DOCTYPE html>\n", "a web page"),
                                         ("c", b"PK\3\4....", "safetensors"), ("d", b"\x80\2}q", "safetensors"), ("e", b"tjgg....", "before GGUF")):
                 self.assertIn(what, self.fails(MODEL, "not a GGUF file", "run", put(name, content)).err)
@@ -311,6 +316,8 @@ class Files(cli.TestCase):
             self.fails(MODEL, f"holds a GGUF file: pass that, {first}", "run", folder)
             put("b.gguf", demo)
             self.fails(MODEL, f"holds 2 GGUF files: pass one of them, such as {first}", "run", folder)
+            put("config.json", b'{"architectures": ["MambaForCausalLM"]}')
+            self.fails(MODEL, "architecture 'MambaForCausalLM' is not supported", "run", folder)
             config = put("config.json", b"{}")
             self.fails(MODEL, "there is no tokenizer.json", "run", folder)
             for path in (config, put("model.safetensors", b"")):
