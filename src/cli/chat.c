@@ -126,7 +126,8 @@ static void drop_turns(wf_chat *c, size_t from)
 {
     size_t first = wf_chat_has_system(c);
     remove_messages(c, first, from);
-    wf_note(&c->o, "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one", weft_engine_context(c->e), from - first);
+    wf_note(&c->o, "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
+            weft_engine_context(c->e), from - first);
 }
 
 /* The oldest turns go until what is left fits. If even the last message alone does not, nothing is dropped. */

@@ -122,7 +122,8 @@ static int list(const wf_opts *o)
     struct stat st;
     size_t shown = 0;
     wf_models_folder(folder, sizeof folder);
-    if (!is_folder(folder)) return wf_say_error(wf_fail(WEFT_ERR_ARG, "%s is no folder: WEFT_MODELS names the folder of models; `weft info FILE` describes one model", folder));
+    if (!is_folder(folder)) return wf_say_error(wf_fail(WEFT_ERR_ARG, "%s is no folder: WEFT_MODELS names the folder of models; "
+                                                                   "`weft info FILE` describes one model", folder));
     int n = *folder ? scandir(folder, &names, NULL, alphasort) : -1;
     for (int i = 0; i < n; free(names[i++])) {
         if (!is_model(folder, names[i]->d_name, &st) && !is_unfinished(folder, names[i]->d_name, &st)) continue;

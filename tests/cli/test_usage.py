@@ -131,7 +131,8 @@ class Wrong(cli.TestCase):
         for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
             self.fails(USAGE, "--", "run", option, value)
-        for option, values, allowed in (("--repeat-penalty", ("0", "2.1"), "0.001 to 2"), ("--presence-penalty", ("-2.1", "3"), "-2 to 2"), ("--frequency-penalty", ("-2.1", "3"), "-2 to 2")):
+        for option, values, allowed in (("--repeat-penalty", ("0", "2.1"), "0.001 to 2"), ("--presence-penalty", ("-2.1", "3"), "-2 to 2"),
+                                        ("--frequency-penalty", ("-2.1", "3"), "-2 to 2")):
             for value in values:  # what requests may ask for (tests/serve/test_bad.py)
                 for command in ("run", "serve"):
                     self.fails(USAGE, f"{option}: expected a number from {allowed}, got '{value}'", command, option, value)
