@@ -107,7 +107,7 @@ static const wf_opt_group *const groups[] = {&wf_group_model, &wf_group_shape, &
 const wf_command wf_cmd_bench_ablation = {
     .name = "bench ablation",
     .usage = "[-m FILE | --shape NAME] [options]",
-    .summary = "Measures what splitting steps into nano-batches costs and what overlapping them gains: steps of decodes, of a prompt and of both, whole on one "
+    .summary = "Measures what splitting steps into nano-batches costs and what overlapping them gains. It times steps of decodes, of a prompt and of both: whole on one "
                "queue (no split), in nano-batches one after another (split only), with the attention of one beside the other ops of another (overlap), and with the "
                "plan that `weft tune --overlap` has kept (tuned). All take turns.",
     .groups = groups,

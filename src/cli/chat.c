@@ -69,7 +69,7 @@ weft_status wf_chat_tokens(const wf_chat *c, int32_t **ids, size_t *n)
 {
     struct weft_chat_params chat = {.chat_template = c->chat_template, .messages = c->msgs, .n_messages = c->n};
     const char *last = c->n ? c->msgs[c->n - 1].content : "";
-    return c->plain ? weft_tokenize(c->m, last, strlen(last), WEFT_TEXT_DEFAULT, ids, n) : weft_chat_tokenize(c->m, &chat, ids, n);
+    return c->plain ? wf_prompt_tokens(c->m, c->e, last, strlen(last), ids, n) : weft_chat_tokenize(c->m, &chat, ids, n);
 }
 
 /* Tokens of a prompt that leave room for an answer: a quarter of the context, or as many as -n wants. */
@@ -80,12 +80,14 @@ static size_t prompt_room(const wf_chat *c)
     return context - answer;
 }
 
-/* The messages from `from` that are left if the oldest turn from there goes, too; 0: only the last message is left. */
-static size_t after_turn(const wf_chat *c, size_t from)
+/* Where the turns behind the oldest one begin: the conversation can be cut there. Returns their number; the caller frees *cuts. */
+static size_t find_cuts(const wf_chat *c, size_t **cuts)
 {
-    size_t end = from + 1;
-    while (end < c->n && strcmp(c->msgs[end].role, "user")) end++;
-    return end < c->n ? end : 0;
+    size_t n = 0;
+    if (!(*cuts = wf_calloc(c->n + 1, sizeof **cuts))) return 0;
+    for (size_t i = wf_chat_has_system(c) + (size_t)1; i < c->n; i++)
+        if (!strcmp(c->msgs[i].role, "user")) (*cuts)[n++] = i;
+    return n;
 }
 
 /* The tokens of the conversation without the messages from the first behind the system message up to `from`. */
@@ -103,26 +105,43 @@ static weft_status tokens_without(const wf_chat *c, size_t from, int32_t **ids, 
     return s;
 }
 
+/* The first cut behind which the rest fits, or else the last one, and the tokens of that rest: fewer turns have fewer tokens. */
+static weft_status search_cut(const wf_chat *c, const size_t *cuts, size_t n_cuts, size_t *at, int32_t **ids, size_t *n)
+{
+    size_t low = 0, high = n_cuts - 1;
+    for (;;) {
+        size_t mid = low + (high - low) / 2;
+        if (wf_generate_interrupted()) return WEFT_ERR_CANCELLED;
+        WF_TRY(tokens_without(c, cuts[mid], ids, n));
+        *at = cuts[mid];
+        if (low == high) return WEFT_OK;
+        if (*n <= prompt_room(c)) high = mid;
+        else low = mid + 1;
+        weft_free(*ids);
+        *ids = NULL;
+    }
+}
+
+static void drop_turns(wf_chat *c, size_t from)
+{
+    size_t first = wf_chat_has_system(c);
+    remove_messages(c, first, from);
+    wf_note(&c->o, "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
+            weft_engine_context(c->e), from - first);
+}
+
 /* The oldest turns go until what is left fits. If even the last message alone does not, nothing is dropped. */
 static weft_status shift(wf_chat *c, int32_t **ids, size_t *n)
 {
-    size_t first = wf_chat_has_system(c), from = first, whole = *n, room = prompt_room(c);
-    weft_status s = WEFT_OK;
-    while (!s && *n > room && (from = after_turn(c, from))) {
-        weft_free(*ids);
-        *ids = NULL;
-        s = tokens_without(c, from, ids, n);
-        if (!s && *n < weft_engine_context(c->e) && (*n <= room || !after_turn(c, from))) {
-            remove_messages(c, first, from);
-            wf_note(&c->o, "the context of %u tokens is full: the oldest %zu messages are left out from here on; -c makes a larger one",
-                    weft_engine_context(c->e), from - first);
-            return WEFT_OK;
-        }
-    }
-    if (s || *n == whole) return s;
+    size_t *cuts, n_cuts = find_cuts(c, &cuts), from = 0, n_rest = 0;
+    int32_t *rest = NULL;
+    weft_status s = !cuts ? WEFT_ERR_NOMEM : n_cuts ? search_cut(c, cuts, n_cuts, &from, &rest, &n_rest) : WEFT_OK;
+    free(cuts);
+    if (s || !rest || n_rest >= weft_engine_context(c->e)) return weft_free(rest), s;
     weft_free(*ids);
-    *ids = NULL;
-    return wf_chat_tokens(c, ids, n);
+    *ids = rest, *n = n_rest;
+    drop_turns(c, from);
+    return WEFT_OK;
 }
 
 /* The conversation's tokens, without the oldest turns if it is too long. */
@@ -130,7 +149,7 @@ static weft_status fit(wf_chat *c, int32_t **ids, size_t *n)
 {
     bool off = c->plain || (c->o.context_shift && !strcmp(c->o.context_shift, "off"));
     WF_TRY(wf_chat_tokens(c, ids, n));
-    return off ? WEFT_OK : shift(c, ids, n);
+    return off || *n <= prompt_room(c) ? WEFT_OK : shift(c, ids, n);
 }
 
 /* Generates a reply to ids. The caller frees *a. */
@@ -172,8 +191,10 @@ static int turn(wf_chat *c, const char *text, wf_generation *a)
     int32_t *ids = NULL;
     weft_status s = wf_chat_add(c, "user", text);
     if (s) return wf_say_error(s);
+    wf_generate_prepare(&c->o, c->once);
     s = fit(c, &ids, &n);
-    int rc = s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
+    a->interrupted = wf_generate_prepared();
+    int rc = a->interrupted ? 0 : s ? wf_say_error(s) : answer_tokens(c, ids, n, a);
     weft_free(ids);
     bool nothing = stopped_before(a);
     if (!rc && !nothing && (s = add_answer(c, a))) rc = wf_say_error(s);
@@ -227,7 +248,7 @@ static void leave_out(const wf_chat *c)
     wf_note(&c->o, "the line is ignored%s", c->n > wf_chat_has_system(c) ? "; /clear starts a new conversation" : "");
 }
 
-/* Who types has seen which messages failed. Who pipes them goes by the exit code, which is that of the first. */
+/* Who types has seen which messages and commands failed. Who pipes them goes by the exit code, which is that of the first. */
 static int exit_of(int failed, int last)
 {
     return isatty(STDIN_FILENO) && !fatal(last) ? WF_EXIT_OK : failed;
@@ -240,7 +261,8 @@ static int loop(wf_chat *c, wf_line *in)
         bool command = *line == '/' && line[1] != '/';
         enum wf_chat_next next = command ? wf_chat_command(c, line) : WF_CHAT_GO_ON;
         if (next == WF_CHAT_END) break;
-        if (!*line || (command && next == WF_CHAT_GO_ON)) continue;
+        if (next == WF_CHAT_FAILED && !failed) failed = WF_EXIT_RUNTIME;
+        if (!*line || (command && next != WF_CHAT_RETRY)) continue;
         wf_chat_command_hint(c, line);
         /* Until now the line editor read Ctrl-C as a character. */
         wf_generate_catch_interrupts();
@@ -295,12 +317,14 @@ int wf_chat_loop(const wf_opts *o, const struct weft_model *m, struct weft_engin
     return rc;
 }
 
-int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text)
+int wf_chat_once(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *chat_template, const char *text, size_t len)
 {
     wf_chat c;
     wf_generation a = {0};
     wf_generate_catch_interrupts();
     weft_status s = start(&c, o, m, e, chat_template, false);
+    c.once = true;
+    if (!s && strlen(text) != len) s = wf_fail(WEFT_ERR_ARG, "the message has a zero byte behind %zu others: messages of a chat are text", strlen(text));
     int rc = s ? wf_say_error(s) : turn(&c, text, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     wf_printer_free(&a.printer);

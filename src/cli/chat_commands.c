@@ -117,15 +117,15 @@ static weft_status save(const wf_chat *c, const char *path, bool replace)
 static enum wf_chat_next no_file(const wf_chat *c, const char *command)
 {
     wf_note(&c->o, "%s needs the name of a file", command);
-    return WF_CHAT_GO_ON;
+    return WF_CHAT_FAILED;
 }
 
 static enum wf_chat_next save_and_say(wf_chat *c, const char *path, bool replace)
 {
     if (!*path) return no_file(c, "/save");
     weft_status s = save(c, path, replace);
-    if (s) wf_say_error(s);
-    else wf_note(&c->o, "%zu messages are in %s; /load brings them back", c->n, path);
+    if (s) return wf_say_error(s), WF_CHAT_FAILED;
+    wf_note(&c->o, "%zu messages are in %s; /load brings them back", c->n, path);
     return WF_CHAT_GO_ON;
 }
 
@@ -143,8 +143,8 @@ static enum wf_chat_next do_load(wf_chat *c, const char *path)
 {
     if (!*path) return no_file(c, "/load");
     weft_status s = load(c, path);
-    if (s) wf_say_error(s);
-    else wf_note(&c->o, "the conversation has %zu messages", c->n);
+    if (s) return wf_say_error(s), WF_CHAT_FAILED;
+    wf_note(&c->o, "the conversation has %zu messages", c->n);
     return WF_CHAT_GO_ON;
 }
 
@@ -165,8 +165,8 @@ static enum wf_chat_next do_system(wf_chat *c, const char *text)
     bool none = !strcmp(text, "none");
     if (!*text) return print_system(c), WF_CHAT_GO_ON;
     weft_status s = wf_chat_set_system(c, none ? NULL : text);
-    if (s) wf_say_error(s);
-    else if (c->plain && !none)
+    if (s) return wf_say_error(s), WF_CHAT_FAILED;
+    if (c->plain && !none)
         wf_note(&c->o, "the model does not see the system message, which is only kept for /save: without a chat template each line is continued as plain text; "
                        "`weft run` takes one with --chat-template FILE");
     return WF_CHAT_GO_ON;
@@ -226,7 +226,7 @@ static enum wf_chat_next print_settings(const wf_chat *c)
 static enum wf_chat_next set_one(wf_chat *c, const wf_opt *opt, const char *value)
 {
     if (opt->arg && !*value) return print_setting(c, opt), WF_CHAT_GO_ON;
-    if (wf_opts_set(&set_command, opt->name, value, NULL, &c->o)) return WF_CHAT_GO_ON;
+    if (wf_opts_set(&set_command, opt->name, value, NULL, &c->o)) return WF_CHAT_FAILED;
     c->p = wf_request_params(&c->o, c->m);
     print_set(c);
     return WF_CHAT_GO_ON;
@@ -243,7 +243,7 @@ static enum wf_chat_next do_set(wf_chat *c, const char *text)
     if (!*text) return print_settings(c);
     if (!strcmp(name, "system")) return do_system(c, value);
     const wf_opt *opt = wf_opts_meant(&set_command, name);
-    return opt ? set_one(c, opt, value) : WF_CHAT_GO_ON;
+    return opt ? set_one(c, opt, value) : WF_CHAT_FAILED;
 }
 
 static enum wf_chat_next do_info(wf_chat *c, const char *text)
@@ -297,7 +297,7 @@ static enum wf_chat_next do_help(wf_chat *c, const char *text)
     return WF_CHAT_GO_ON;
 }
 
-static void unknown(const wf_chat *c, const char *name)
+static enum wf_chat_next unknown(const wf_chat *c, const char *name)
 {
     const char *names[2 * WF_LEN(rows)];
     char nearest[160], first[WF_LEN(rows)][16];
@@ -308,6 +308,13 @@ static void unknown(const wf_chat *c, const char *name)
     }
     wf_nearest(nearest, sizeof nearest, "/", name, names, n);
     wf_note(&c->o, "there is no /%s%s /help lists the commands; //TEXT sends /TEXT as a message", name, *nearest ? nearest : ";");
+    return WF_CHAT_FAILED;
+}
+
+static enum wf_chat_next takes_nothing(const wf_chat *c, const char *name, const char *text)
+{
+    wf_note(&c->o, "/%s takes no text; //%s %s sends it as a message", name, name, text);
+    return WF_CHAT_FAILED;
 }
 
 static const struct row *find_row(const char *name, size_t len)
@@ -328,13 +335,11 @@ enum wf_chat_next wf_chat_command(wf_chat *c, const char *line)
     size_t len = strcspn(++line, " \t\n");
     const char *text = line + len + strspn(line + len, " \t\n");
     char *trimmed = wf_strdup(text);
-    if (!trimmed) return wf_say_error(WEFT_ERR_NOMEM), WF_CHAT_GO_ON;
+    if (!trimmed) return wf_say_error(WEFT_ERR_NOMEM), WF_CHAT_FAILED;
     for (size_t n = strlen(trimmed); n && strchr(" \t\n", trimmed[n - 1]);) trimmed[--n] = 0;
     const struct row *row = find_row(line, len);
-    enum wf_chat_next next = WF_CHAT_GO_ON;
     wf_copy(name, WF_MIN(len + 1, sizeof name), line);
-    if (row) next = row->run(c, trimmed);
-    else unknown(c, name);
+    enum wf_chat_next next = !row ? unknown(c, name) : *trimmed && !*row->arg ? takes_nothing(c, name, trimmed) : row->run(c, trimmed);
     free(trimmed);
     return next;
 }

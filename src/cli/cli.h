@@ -17,6 +17,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 /* ---- exit codes: `weft --help` and README list them -------------------------------------------
  */
@@ -193,6 +194,7 @@ extern const wf_command wf_cmd_run, wf_cmd_info, wf_cmd_convert, wf_cmd_tokenize
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o);
 void wf_opts_free(wf_opts *o);
 void wf_opts_help(const wf_command *c);
+void wf_print_wrapped(FILE *out, const char *text, int indent); /* to 80 columns; the cursor stands at column `indent` */
 bool wf_opts_has(const wf_opts *o, const char *name); /* was --name set? */
 bool wf_opts_has_same(const wf_opts *o, const wf_opt *opt); /* or another option that sets the same? */
 const wf_opt *wf_opts_find(const wf_command *c, const char *name); /* NULL: the command has no such option */

@@ -1,6 +1,8 @@
 /* generate: prints text while the engine generates it. See generate.h. */
 #include "cli/generate.h"
 
+#include "answers/limit.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -11,6 +13,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define STOP_NS 400000000ull  /* an interrupted request that takes longer to end is abandoned */
+#define LOOK_NS 200000000ull  /* how often to look how far a prompt is */
 
 /* ---- parameters -------------------------------------------------------------------------------
  */
@@ -68,11 +73,69 @@ void wf_generate_catch_interrupts(void)
     if (was.sa_handler != on_interrupt) before = was; /* still set if no wf_generate followed */
 }
 
-/* ---- from the engine's thread to ours ---------------------------------------------------------
+static void restore_interrupts(void)
+{
+    sigaction(SIGINT, &before, NULL);
+}
+
+bool wf_generate_interrupted(void)
+{
+    return interrupts;
+}
+
+/* ---- before a request -------------------------------------------------------------------------
  */
 
-#define STOP_NS 400000000ull  /* an interrupted request that takes longer to end is abandoned */
-#define LOOK_NS 200000000ull  /* how often to look how far a prompt is */
+static struct {
+    const wf_opts *o;
+    pthread_t watcher;
+    bool watched, exits;
+    atomic_bool done;
+} work;
+
+/* Answers Ctrl-C while the thread that began this works, and ends the program if it goes on for too long. */
+static void *watch(void *unused)
+{
+    uint64_t since_ns = 0;
+    (void)unused;
+    while (!atomic_load(&work.done)) {
+        wf_wait_for(&wake, LOOK_NS);
+        if (!interrupts) continue;
+        if (!since_ns) wf_note(work.o, "stopping…"), since_ns = wf_now_ns();
+        if (work.exits && wf_now_ns() - since_ns > STOP_NS) _exit(WF_EXIT_INTERRUPTED);
+    }
+    if (interrupts && !since_ns) wf_note(work.o, "stopping…");
+    return NULL;
+}
+
+void wf_generate_prepare(const wf_opts *o, bool exits)
+{
+    work.o = o;
+    work.exits = exits;
+    atomic_store(&work.done, false);
+    work.watched = !pthread_create(&work.watcher, NULL, watch, NULL);
+}
+
+bool wf_generate_prepared(void)
+{
+    atomic_store(&work.done, true);
+    sem_post(&wake);
+    if (work.watched) pthread_join(work.watcher, NULL);
+    if (interrupts) restore_interrupts();
+    return interrupts;
+}
+
+weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engine *e, const char *text, size_t len, int32_t **ids, size_t *n)
+{
+    uint64_t most;
+    uint32_t context = weft_engine_context(e);
+    if (!wf_exceeds_context(m, context, len, &most)) return weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, ids, n);
+    return wf_fail(WEFT_ERR_FULL, "the prompt has %zu bytes, but at most %llu fit the context of %u tokens: shorten it or enlarge the context (-c)", len,
+                   (unsigned long long)most, context);
+}
+
+/* ---- from the engine's thread to ours ---------------------------------------------------------
+ */
 
 struct pipe {
     pthread_mutex_t lock;
@@ -246,7 +309,7 @@ int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_par
     *out = (wf_generation){0};
     weft_status s = wf_printer_begin(&out->printer, style, o->hide_thoughts);
     if (!s) s = run_request(o, e, &p, out);
-    sigaction(SIGINT, &before, NULL);
+    restore_interrupts();
     wf_printer_line(&out->printer);
     return s ? wf_say_error(s) : 0;
 }

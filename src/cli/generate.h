@@ -26,6 +26,14 @@ uint64_t wf_new_seed(const wf_opts *o);
 /* Redirects Ctrl-C to the next wf_generate: the first one cancels it, even before generation starts, and more within the turn change
  * nothing. Call it once per wf_generate, as soon as the input is complete; wf_generate restores the handler. */
 void wf_generate_catch_interrupts(void);
+/* The tokens of a text. One that cannot fit the context, however it is cut, is refused before the work. */
+weft_status wf_prompt_tokens(const struct weft_model *m, const struct weft_engine *e, const char *text, size_t len, int32_t **ids, size_t *n);
+/* Work before a request that may take long, such as turning a long text into tokens: Ctrl-C is answered at once while it runs. exits: it also ends
+ * the program half a second later. */
+void wf_generate_prepare(const wf_opts *o, bool exits);
+/* The end of that work; true: Ctrl-C came, so that there is to be no request. The handler is the one from before then. */
+bool wf_generate_prepared(void);
+bool wf_generate_interrupted(void);
 /* Submits p (on_event and user are set here) and prints until DONE, and a newline if the text has none. style: what the answer is taken apart by; NULL:
  * it is text. Returns 0, or an exit code after printing a message. */
 int wf_generate(const wf_opts *o, struct weft_engine *e, struct weft_request_params p, const wf_answer_style *style, wf_generation *out);

@@ -34,11 +34,11 @@ static const wf_opt sampling[] = {
     {0, "min-p", "P", "drop tokens less likely than P times the most likely one; 0: off (default: the model's, else 0)",
      WF_OPT_REAL, AT(sampling.min_p), 0, 1},
     {0, "repeat-penalty", "X", "penalty on tokens of prompt and answer: divides positive logits by X, multiplies negative ones; 1: off (default: the model's, else 1)",
-     WF_OPT_REAL, AT(sampling.repeat_penalty), 0, 100},
+     WF_OPT_REAL, AT(sampling.repeat_penalty), 1e-3, 2}, /* the penalties have the ranges of the fields of requests */
     {0, "repeat-last-n", "N", "the repeat penalty covers the last N tokens; 0 or -1: all (default: the model's, else 0)", WF_OPT_I32, AT(sampling.repeat_last_n), -1, MANY},
     {0, "presence-penalty", "X", "subtract X from the logits of tokens that were generated before (default 0: off)", WF_OPT_REAL, AT(sampling.presence_penalty),
-     -100, 100},
-    {0, "frequency-penalty", "X", "the same, times how often (default 0: off)", WF_OPT_REAL, AT(sampling.frequency_penalty), -100, 100},
+     -2, 2},
+    {0, "frequency-penalty", "X", "the same, times how often (default 0: off)", WF_OPT_REAL, AT(sampling.frequency_penalty), -2, 2},
     {0, "seed", "SEED", "random seed; the same seed gives the same text; -1: a new one for each run, which is printed (default -1)",
      WF_OPT_SEED, AT(sampling.seed), 0, 0x1p64},
 };

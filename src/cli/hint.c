@@ -1,6 +1,7 @@
 /* hint: what a path is that cannot be opened as a model, and the command that helps. See cli.h. */
 #include "cli/cli.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,6 +22,7 @@ static const struct {
     {"\x80\2", "it is a PyTorch checkpoint: save the model as safetensors (save_pretrained(FOLDER)), then `weft run FOLDER`"},
     {"lmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py"},
     {"fmgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py"},
+    {"GGUF\1", "it is of the first version of GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py, or `weft pull` a newer file"},
     {"tjgg", "it is of a format before GGUF: convert the original model anew, with `weft convert` or llama.cpp's convert_hf_to_gguf.py"},
 };
 
@@ -38,6 +40,25 @@ static bool is_in(const char *folder, int len, const char *name)
     return snprintf(path, sizeof path, "%.*s/%s", len, folder, name) < (int)sizeof path && !access(path, F_OK);
 }
 
+static const char where_models_are[] = "`weft list` lists your models, and `weft pull` fetches one";
+
+static bool is_text(const char *head, ssize_t n)
+{
+    ssize_t i = 0;
+    while (i < n && ((unsigned char)head[i] >= ' ' || (head[i] && strchr("\t\n\r", head[i]))) && head[i] != 0x7f) i++;
+    return n > 0 && i == n;
+}
+
+/* Has nothing in it that an error could name. */
+static bool is_empty(const char *folder)
+{
+    DIR *d = opendir(folder);
+    size_t n = 0;
+    for (const struct dirent *e; d && (e = readdir(d));) n += *e->d_name != '.';
+    if (d) closedir(d);
+    return d && !n;
+}
+
 static void about_file(const char *path, char *out, size_t cap)
 {
     char head[32] = "";
@@ -47,7 +68,9 @@ static void about_file(const char *path, char *out, size_t cap)
     if (fd >= 0) close(fd);
     for (size_t i = 0; n > 0 && i < WF_LEN(kinds) && !*out; i++)
         if (!strncasecmp(head, kinds[i].magic, strlen(kinds[i].magic))) snprintf(out, cap, "%s", kinds[i].text);
-    if (!*out && strncmp(head, "GGUF", 4) && is_in(folder, len, "config.json")) snprintf(out, cap, "`weft run %.*s` runs the folder that it lies in", len, folder);
+    if (*out || !strncmp(head, "GGUF", 4)) return;
+    if (is_in(folder, len, "config.json")) snprintf(out, cap, "`weft run %.*s` runs the folder that it lies in", len, folder);
+    else snprintf(out, cap, "%s%s", is_text(head, n) ? "it is a text, which `weft run MODEL -f FILE` continues; " : "", where_models_are);
 }
 
 /* What `weft pull` takes; weft fetches nothing unless it is asked to. */
@@ -81,6 +104,7 @@ void wf_model_hint(const wf_opts *o, weft_status s, char *out, size_t cap)
         if (name && o->words_set && strchr(o->model, ' ')) snprintf(out, cap, "the first word is the model; a text is the second one, or goes with -p");
         else if (name) snprintf(out, cap, "a model goes by its path, or by its name in `weft list`");
     } else if (S_ISREG(st.st_mode)) about_file(o->model, out, cap);
+    else if (is_empty(o->model)) snprintf(out, cap, "%s", where_models_are);
     else if (!is_in(o->model, (int)strlen(o->model), "config.json")) return; /* the error says what is in the folder */
     if (!*out && s == WEFT_ERR_UNSUPPORTED && info_helps(o, S_ISREG(st.st_mode))) snprintf(out, cap, "`weft info %s` shows what is in it; README.md lists what is supported", o->model);
 }

@@ -460,8 +460,12 @@ static const char *read_plain(wf_line *l)
         while ((c = getc_unlocked(stdin)) != EOF && c != '\n')
             if (fits && (fits = has_room(l, n))) l->text[n++] = (char)c;
         l->lost |= !fits;
+        bool text = !fits || !memchr(l->text, 0, n);
+        l->lost |= !text;
         if (!fits)
             wf_log(WEFT_LOG_ERROR, "ignored a line of more than %zu bytes", n);
+        else if (!text)
+            wf_log(WEFT_LOG_ERROR, "ignored a line that has a zero byte: messages of a chat are text");
         else if (n || c != EOF)
             return l->text[n] = 0, l->text;
     }

@@ -109,6 +109,12 @@ static void print_row(const char *folder, const char *name, const struct stat *s
     printf("%-40s %-11s %12s  %s%s%s\n", shown, part ? "unfinished" : file ? "GGUF" : "safetensors", size, day, *origin ? "  " : "", origin);
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) || S_ISDIR(st.st_mode);
+}
+
 static int list(const wf_opts *o)
 {
     char folder[PATH_MAX];
@@ -116,6 +122,8 @@ static int list(const wf_opts *o)
     struct stat st;
     size_t shown = 0;
     wf_models_folder(folder, sizeof folder);
+    if (!is_folder(folder)) return wf_say_error(wf_fail(WEFT_ERR_ARG, "%s is no folder: WEFT_MODELS names the folder of models; "
+                                                                   "`weft info FILE` describes one model", folder));
     int n = *folder ? scandir(folder, &names, NULL, alphasort) : -1;
     for (int i = 0; i < n; free(names[i++])) {
         if (!is_model(folder, names[i]->d_name, &st) && !is_unfinished(folder, names[i]->d_name, &st)) continue;

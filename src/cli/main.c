@@ -31,16 +31,22 @@ const wf_command wf_cmd_version = {
     .run = print_version,
 };
 
+/* A command and the first sentence of what it does. */
+static void print_command(FILE *out, const wf_command *c)
+{
+    char sentence[512];
+    const char *end = strstr(c->summary, ". ");
+    wf_copy(sentence, WF_MIN(sizeof sentence, end ? (size_t)(end - c->summary) + 1 : strlen(c->summary)), c->summary);
+    fprintf(out, "  %-16s ", c->name);
+    wf_print_wrapped(out, sentence, 19);
+}
+
 static void print_help(FILE *out)
 {
     fprintf(out, "Usage: weft COMMAND [options]\n\n"
                  "Runs large language models in GGUF files on OpenCL devices and on plain CPUs.\n\n"
                  "Commands (`weft help COMMAND` has the details):\n");
-    for (size_t i = 0; wf_commands[i]; i++) {
-        const char *end = strstr(wf_commands[i]->summary, ". "); /* the first sentence */
-        int len = (int)(end ? end - wf_commands[i]->summary : (long)strlen(wf_commands[i]->summary) - 1);
-        fprintf(out, "  %-16s %.*s\n", wf_commands[i]->name, len, wf_commands[i]->summary);
-    }
+    for (size_t i = 0; wf_commands[i]; i++) print_command(out, wf_commands[i]);
     fprintf(out,
             "\nOptions:\n"
             "  --list-devices  list the devices and exit\n"
@@ -106,8 +112,9 @@ static int run_command(const wf_command *c, int argc, char **argv)
 {
     wf_opts o = {0};
     int rc = wf_opts_parse(c, argc, argv, &o);
-    if (!rc && !o.help) rc = wf_settings_read();
-    if (!rc && !o.help) rc = wf_settings_apply(c, &o);
+    bool needs_settings = !o.help && c != &wf_cmd_version; /* what is wrong in the settings must not keep people from these */
+    if (!rc && needs_settings) rc = wf_settings_read();
+    if (!rc && needs_settings) rc = wf_settings_apply(c, &o);
     o.model = wf_find_model(o.model);
     if (!rc && o.help) {
         wf_opts_help(c);
@@ -126,20 +133,32 @@ static int run_command(const wf_command *c, int argc, char **argv)
     return rc;
 }
 
+/* What an option or a command may be that is mistyped. */
+static void find_nearest(const char *word, char *out, size_t cap)
+{
+    static const char *const options[] = {"help", "version", "list-devices"};
+    const char *names[WF_LEN(wf_commands) + 1];
+    size_t n = 0;
+    if (*word == '-') {
+        wf_nearest(out, cap, "--", word + strspn(word, "-"), options, WF_LEN(options));
+        return;
+    }
+    while (wf_commands[n]) names[n] = wf_commands[n]->name, n++;
+    names[n++] = "help";
+    wf_nearest(out, cap, "", word, names, n);
+}
+
 /* What stands first and is no command: an option, another program's command, a file, or a mistyped command. */
 static int unknown(const char *word)
 {
     char shown[256], nearest[160] = "";
-    const char *names[WF_LEN(wf_commands) + 1], *answer = NULL;
+    const char *answer = NULL;
     const wf_foreign *f = wf_foreign_find(*word != '-', word, strlen(word));
-    size_t n = 0;
-    while (wf_commands[n]) names[n] = wf_commands[n]->name, n++;
-    names[n++] = "help";
     wf_show(shown, sizeof shown, word);
     if (f && f->answer) answer = f->answer;
-    else if (*word == '-') answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
-    else if (!access(word, F_OK)) answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
-    else wf_nearest(nearest, sizeof nearest, "", word, names, n);
+    else if (*word != '-' && !access(word, F_OK)) answer = "it is a file: `weft run FILE` runs a model, and `weft info FILE` describes it";
+    else find_nearest(word, nearest, sizeof nearest);
+    if (*word == '-' && !answer && !*nearest) answer = "options come behind a command, as in `weft run -m model.gguf -p \"One day\"`";
     fprintf(stderr, "weft: unknown %s '%s'%s%s%s\nSee `weft --help`.\n", *word == '-' ? "option" : "command", shown, answer ? ": " : "", answer ? answer : "", nearest);
     return WF_EXIT_USAGE;
 }

@@ -443,6 +443,23 @@ void wf_opts_nearest(const char *word, char *out, size_t cap)
     wf_nearest(out, cap, "", word, names, n);
 }
 
+/* As wf_nearest, among the second words of commands whose first one is the command's name. */
+static void nearest_second(const wf_command *c, const char *word, char *out, size_t cap)
+{
+    const char *names[16];
+    size_t n = 0, len = strlen(c->name);
+    for (size_t i = 0; wf_commands[i] && n < WF_LEN(names); i++)
+        if (!strncmp(wf_commands[i]->name, c->name, len) && wf_commands[i]->name[len] == ' ') names[n++] = wf_commands[i]->name + len + 1;
+    wf_nearest(out, cap, "", word, names, n);
+}
+
+static int unexpected(const wf_command *c, const wf_opts *o)
+{
+    char nearest[160];
+    nearest_second(c, o->args[0], nearest, sizeof nearest);
+    return wf_usage(c, "unexpected argument '%s'%s", o->args[0], o->prompt ? ": a text of several words needs quotes" : nearest);
+}
+
 /* Positional arguments set the options that they stand for. */
 static int place_words(const wf_command *c, wf_opts *o)
 {
@@ -456,8 +473,7 @@ static int place_words(const wf_command *c, wf_opts *o)
     o->words_set = n > 0;
     o->args += n;
     o->n_args -= n;
-    if (!o->n_args || c->takes_args) return 0;
-    return wf_usage(c, "unexpected argument '%s'%s", o->args[0], o->prompt ? ": a text of several words needs quotes" : "");
+    return !o->n_args || c->takes_args ? 0 : unexpected(c, o);
 }
 
 int wf_opts_parse(const wf_command *c, int argc, char **argv, wf_opts *o)
@@ -498,23 +514,22 @@ void wf_opts_free(wf_opts *o)
 /* ---- help -------------------------------------------------------------------------------------
  */
 
-/* Prints text wrapped to 80 columns; the cursor stands at column `indent`. */
-static void print_wrapped(const char *text, int indent)
+void wf_print_wrapped(FILE *out, const char *text, int indent)
 {
     int column = indent;
     for (const char *p = text; *p;) {
         int len = (int)strcspn(p, " \n");
         if (column > indent && column + 1 + len > 80) {
-            printf("\n%*s", indent, "");
+            fprintf(out, "\n%*s", indent, "");
             column = indent;
         }
         bool gap = column > indent;
-        printf("%s%.*s", gap ? " " : "", len, p);
+        fprintf(out, "%s%.*s", gap ? " " : "", len, p);
         column += len + gap;
         p += len;
         p += strspn(p, " \n");
     }
-    printf("\n");
+    fputc('\n', out);
 }
 
 static void print_row(const wf_opt *opt)
@@ -528,13 +543,13 @@ static void print_row(const wf_opt *opt)
         printf("%-*s", INDENT, left);
     else
         printf("%s\n%*s", left, INDENT, "");
-    print_wrapped(opt->help, INDENT);
+    wf_print_wrapped(stdout, opt->help, INDENT);
 }
 
 void wf_opts_help(const wf_command *c)
 {
     printf("Usage: weft %s %s\n\n", c->name, c->usage);
-    print_wrapped(c->summary, 0);
+    wf_print_wrapped(stdout, c->summary, 0);
     for (size_t g = 0; c->groups[g]; g++) {
         printf("\n%s:\n", c->groups[g]->title);
         for (size_t i = 0; i < c->groups[g]->n; i++) print_row(&c->groups[g]->rows[i]);

@@ -32,15 +32,16 @@ static const WF_GROUP(chat_group, "Chat", chat_rows);
 /* Continues the text, or starts from BOS if it is empty. */
 static int complete(const wf_opts *o, const struct weft_model *m, struct weft_engine *e, const char *text, size_t len)
 {
+    wf_generate_catch_interrupts();
     struct weft_request_params p = wf_request_params(o, m);
     int32_t *ids = NULL;
     wf_generation a = {0};
     if (!len && !o->prompt) wf_note(o, "%s is empty: generation starts from BOS", o->file ? o->file : "standard input");
-    wf_generate_catch_interrupts();
-    weft_status s =
-        len ? weft_tokenize(m, text, len, WEFT_TEXT_DEFAULT, &ids, &p.n_tokens) : WEFT_OK;
+    wf_generate_prepare(o, true);
+    weft_status s = len ? wf_prompt_tokens(m, e, text, len, &ids, &p.n_tokens) : WEFT_OK;
     p.tokens = ids;
-    int rc = s ? wf_say_error(s) : wf_generate(o, e, p, NULL, &a);
+    bool stopped = wf_generate_prepared();
+    int rc = stopped ? WF_EXIT_INTERRUPTED : s ? wf_say_error(s) : wf_generate(o, e, p, NULL, &a);
     if (!rc && !a.printer.closed) wf_generate_report(o, e, &a);
     if (!rc && a.interrupted) rc = WF_EXIT_INTERRUPTED;
     weft_free(ids);
@@ -79,7 +80,7 @@ static int write_text(const wf_opts *o, const struct weft_model *m, struct weft_
 {
     switch (mode) {
     case CHAT_ONCE:
-        return wf_chat_once(o, m, e, chat_template, text);
+        return wf_chat_once(o, m, e, chat_template, text, len);
     case CHAT_LOOP:
         return wf_chat_loop(o, m, e, chat_template, true);
     case PLAIN_LOOP:

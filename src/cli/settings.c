@@ -60,10 +60,14 @@ static WF_PRINTF(3, 4) int bad(const char *name, unsigned line, const char *fmt,
     return WF_EXIT_USAGE;
 }
 
+static const wf_opt *option_of(const char *name, const wf_foreign **foreign);
+
 static int unknown(const char *name, unsigned line, const wf_foreign *foreign)
 {
     char nearest[160];
+    const wf_foreign *unused;
     if (foreign && foreign->answer) return bad(name, line, "%s: %s", name, foreign->answer);
+    if (option_of(name, &unused)) return bad(name, line, "there is no option '%s' for all runs: it only holds where it is typed, so leave the line out", name);
     wf_opts_nearest(name, nearest, sizeof nearest);
     return bad(name, line, "there is no option '%s'%s", name, *nearest ? nearest : "; `weft help COMMAND` lists those of a command");
 }
@@ -72,7 +76,7 @@ static int unknown(const char *name, unsigned line, const wf_foreign *foreign)
  */
 
 /* As the command line would understand the name, with one dash if not with two. *foreign: as in wf_opts_meaning. */
-static const wf_opt *meaning(const char *name, const wf_foreign **foreign)
+static const wf_opt *option_of(const char *name, const wf_foreign **foreign)
 {
     char word[80];
     const wf_opt *opt = NULL;
@@ -81,6 +85,13 @@ static const wf_opt *meaning(const char *name, const wf_foreign **foreign)
         snprintf(word, sizeof word, "%.*s%.64s", dashes, "--", name);
         opt = wf_opts_meaning(word, foreign);
     }
+    return opt;
+}
+
+/* The same, if it can be set for all runs. */
+static const wf_opt *meaning(const char *name, const wf_foreign **foreign)
+{
+    const wf_opt *opt = option_of(name, foreign);
     return opt && strcmp(opt->name, "help") && strcmp(opt->name, "list-devices") ? opt : NULL;
 }
 
@@ -324,6 +335,28 @@ static void print_path(const char *title, const char *path)
     printf("# %-14s %s%s\n", title, *path ? shown : "none", *path && access(path, F_OK) ? " (not there)" : "");
 }
 
+/* The first command that has the option as the setting means it. */
+static const wf_command *owner_of(const struct setting *s)
+{
+    size_t i = 0;
+    while (wf_opts_find(wf_commands[i], s->opt->name) != s->opt) i++;
+    return wf_commands[i];
+}
+
+/* Says which values no command would take. Returns 0, or the exit code of the first one. */
+static int check_values(void)
+{
+    wf_opts all = {0};
+    int first = 0;
+    for (size_t i = 0; i < settings.n; i++) {
+        const wf_command as = {.name = wf_cmd_config.name, .groups = owner_of(&settings.list[i])->groups};
+        int rc = apply(&as, &settings.list[i], settings.list[i].opt, &all);
+        if (!first) first = rc;
+    }
+    wf_opts_free(&all);
+    return first;
+}
+
 static int config(const wf_opts *o)
 {
     char path[PATH_MAX], from[2 * PATH_MAX], value[1024];
@@ -337,7 +370,7 @@ static int config(const wf_opts *o)
         wf_show(value, sizeof value, strcmp(s->opt->name, "api-key") ? s->value : "(not shown)");
         printf("%s = %s  # %s\n", s->opt->name, value, from);
     }
-    return 0;
+    return check_values();
 }
 
 static const wf_opt_group *const groups[] = {&wf_group_general, NULL};
@@ -345,7 +378,7 @@ static const wf_opt_group *const groups[] = {&wf_group_general, NULL};
 const wf_command wf_cmd_config = {
     .name = "config",
     .usage = "[options]",
-    .summary = "Prints the options that are set for all runs, and where. They come from the settings file and from variables; the command line goes before "
+    .summary = "Prints the options that are set for all runs, and where, and says which have a value that cannot be. They come from the settings file and from variables; the command line goes before "
                "both, and options that may be repeated add up.",
     .more = "The settings file is ~/.config/weft/weft.conf (XDG_CONFIG_HOME moves it,\n"
             "WEFT_CONFIG names another one). A line has the name of an option and its value,\n"

@@ -130,8 +130,8 @@ const wf_command wf_cmd_detokenize = {
     .name = "detokenize",
     .usage = "[-m FILE] [ID... | -p IDS | -f FILE] [options]",
     .summary =
-        "Prints the text of token ids. The ids come from the arguments, -p, -f or "
-        "standard input.",
+        "Prints the text of token ids, byte for byte. A newline follows on a terminal alone. "
+        "The ids come from the arguments, -p, -f or standard input.",
     .groups = detokenize_groups,
     .takes_args = true,
     .reads_stdin = true,

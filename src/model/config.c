@@ -386,6 +386,17 @@ static weft_status read_config(reader *r, bool *tied)
     return own && own->read ? own->read(r->g, r->config) : WEFT_OK;
 }
 
+weft_status wf_folder_class(const char *path)
+{
+    json_t *config;
+    const wf_arch *arch;
+    if (wf_json_load_file(path, MAX_CONFIG, &config)) return WEFT_OK;
+    const char *class = json_string_value(json_array_get(json_object_get(config, "architectures"), 0));
+    weft_status s = class ? wf_arch_of_class(class, &arch) : WEFT_OK;
+    json_decref(config);
+    return s ? wf_fail_context(s, "%s", path) : WEFT_OK;
+}
+
 weft_status wf_folder_config(wf_gguf *g, const char *path, const wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope)
 {
     json_t *config;

@@ -433,12 +433,24 @@ static weft_status read_templates(wf_gguf *g)
     return t.n ? wf_folder_array(g, "tokenizer.chat_templates", WF_GGUF_STRING, t.n, t.names, t.bytes) : WEFT_OK;
 }
 
+/* Of a folder without weights, and without the tokenizer that would make it a vocabulary: what says more than that they are missing. */
+static weft_status check_lacks(const char *folder)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    WF_TRY(wf_folder_no_model(folder));
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    if (!lstat(path, &st)) return WEFT_OK;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    return wf_folder_class(path);
+}
+
 static weft_status read_folder(wf_gguf *g)
 {
     wf_safetensors *w;
     WF_TRY(wf_safetensors_open(g->path, &w));
     g->folder->weights = w;
-    if (!w->n_tensors) WF_TRY(wf_folder_no_model(g->path));
+    if (!w->n_tensors) WF_TRY(check_lacks(g->path));
     g->maps = w->maps, g->n_maps = w->n_maps; /* from here on g closes them */
     w->maps = NULL, w->n_maps = 0;
     WF_TRY(wf_folder_str(g, "general.name", last_part(g->path)));

@@ -80,6 +80,7 @@ void *wf_folder_keep(wf_gguf *g, const void *data, size_t size);
 /* config.c: the hyperparameters of path, a config.json. *tied: the output matrix is the embedding table. *rope: factors that divide the
  * rotation's frequencies, one for each pair, kept by g; NULL: none. */
 struct wf_arch;
+weft_status wf_folder_class(const char *path); /* fails if it can be read and names an architecture that is not supported */
 weft_status wf_folder_config(wf_gguf *g, const char *path, const struct wf_arch **arch, bool *tied, const float **rope, uint32_t *n_rope);
 
 #endif

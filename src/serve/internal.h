@@ -9,6 +9,7 @@
 #define WF_SERVE_INTERNAL_H
 
 #include "answers/json_scan.h"
+#include "answers/limit.h"
 #include "answers/shown.h"
 #include "answers/text.h"
 #include "serve/serve.h"

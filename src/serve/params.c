@@ -105,11 +105,11 @@ static bool read_bias(const wf_server *s, const json_t *body, wf_params *p, wf_h
 
 /* ---- prompts --------------------------------------------------------------------------------------------- */
 
-/* Before the work: does this text have more tokens than the context, however it is cut? */
+/* Before the work. */
 static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_http_error *r)
 {
-    uint64_t most = (uint64_t)s->context * weft_model_info(s->model)->longest_token;
-    if (!most || len <= most) return true;
+    uint64_t most;
+    if (!wf_exceeds_context(s->model, s->context, len, &most)) return true;
     r->code = "context_length_exceeded";
     return wf_refuse(r, 400, name, "%s has %zu bytes, but at most %llu fit the context of %u tokens", name, len, (unsigned long long)most,
                      s->context);

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -24,6 +25,35 @@ def another_build(folder):
         f.seek(at)
         f.write(b"\x5a" * 20)
     return path
+
+
+def model_with_a_long_token(folder):
+    """Its context may hold 128 MiB of text for all that is known before the text is tokens."""
+    sys.path.insert(0, os.path.join(cli.ROOT, "tests", "model"))
+    import gguf_write as gw
+    shape = dict(width=32, layers=1, heads=1, kv_heads=1, head_dim=32, ffn=32, vocab=260, context=2048)
+    w = gw.Writer()
+    gw.add_model(w, "llama", "long token", shape, "F16")
+    gw.add_vocab(w, ["y" * 65536], shape["vocab"])
+    for name, dims, kind in gw.model_tensors(shape, "F16"):
+        w.reserve(name, dims, kind)
+    head, _, size = w.layout()
+    path = os.path.join(folder, "long.gguf")
+    with open(path, "wb") as f:
+        f.write(head)
+        f.truncate(size)
+    return path
+
+
+def interrupted_behind(line, *args, **more):
+    """Runs it, with Ctrl-C as soon as it has said the line. Returns the exit code and what it says behind the line."""
+    p = subprocess.Popen([cli.WEFT, *map(str, args)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, **more)
+    with p:
+        while line not in (said := p.stderr.readline()):
+            assert said, f"{line} did not come"
+        p.send_signal(signal.SIGINT)
+        rest = p.stderr.read()
+    return p.returncode, rest
 
 
 class Text(cli.TestCase):
@@ -286,7 +316,7 @@ class Chat(cli.TestCase):
         one = self.said(["Hello"])
         for line, told in (("/frob", "there is no /frob; /help lists"), ("/etc/passwd", "there is no /etc/passwd; "), ("/retyr", "did you mean /retry?"), ("/", "there is no /; "),
                            ("/usr", "//TEXT sends /TEXT")):
-            r = self.said([line, "Hello"])
+            r = self.said([line, "Hello"], code=RUNTIME)
             self.assertIn(told, r.err)
             self.assertEqual(r.out, one.out)
             self.assertEqual(r.err.count("generated"), 1)
@@ -294,6 +324,13 @@ class Chat(cli.TestCase):
             self.assertEqual(self.sent(line), message)
         for word in ("/exit", "/bye", "/quit"):
             self.assertEqual(self.said([word, "Hello"]).out, b"")
+
+    def test_commands_that_take_nothing(self):
+        r = self.said(["Hello", "/clear all", "/retry it", "/info x", "/exit now", "/help me", "/info"], code=RUNTIME)
+        for name, text in (("clear", "all"), ("retry", "it"), ("exit", "now"), ("help", "me")):
+            self.assertIn(f"/{name} takes no text; //{name} {text} sends it as a message\n", r.err)
+        self.assertIn("conversation: 2 messages", r.err)
+        self.assertEqual(r.out, self.said(["Hello"]).out)
 
     def test_system(self):
         want = self.said(["Hello"], "--system", "You write stories about a dog.").out
@@ -309,7 +346,7 @@ class Chat(cli.TestCase):
         want = self.said(["Hello"], "--temp", 1.5, "--seed", 3, "-n", 12).out
         for lines in (["/set temp 1.5", "/set seed 3", "/set n-predict 12"], ["/set parameter temperature 1.5", "/set seed 3", "/set num_predict 12"]):
             self.assertEqual(self.said([*lines, "Hello"]).out, want)
-        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set seed 18446744073709551616", "/set model x", "/set port 1", "/set jinja", "/set mirostat 2", "Hello"])
+        r = self.said(["/set tmp 1", "/set zzz 1", "/set temp x", "/set temp 999", "/set top-k 1.5", "/set seed -2", "/set seed 18446744073709551616", "/set model x", "/set port 1", "/set jinja", "/set mirostat 2", "Hello"], code=RUNTIME)
         for told in ("/set has no 'tmp'; did you mean temp?", "/set has no 'zzz'; alone it shows all", "/set temp: expected a number from 0 to 100, got 'x'", "got '999'",
                      "/set top-k: expected an integer from 0 to 2147483647, got '1.5'", "/set seed: expected an integer from -1 to 18446744073709551615, got '-2'\n",
                      "/set model: it holds for a whole chat; start one with `weft run --model`\n", "/set port: it is an option of `weft serve`, `weft bench serve`, not of chats\n",
@@ -379,7 +416,7 @@ class Chat(cli.TestCase):
 
     def test_save_says_what_is_no_utf8(self):
         with tempfile.TemporaryDirectory() as folder:
-            r = self.said([f"/save {folder}/x"], "--system", os.fsdecode(b"\xff"))
+            r = self.said([f"/save {folder}/x"], "--system", os.fsdecode(b"\xff"), code=RUNTIME)
             self.assertIn("message 0 is no valid UTF-8, so it cannot be saved", r.err)
             self.assertEqual(os.listdir(folder), [])
 
@@ -392,7 +429,7 @@ class Chat(cli.TestCase):
                     os.chmod(path, 0o644)
                 self.said(["Hello", f"/save{'!' * there} {path}"])
                 self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
-            self.assertIn(f"{model} is there and no saved conversation", self.said(["Hello", f"/save! {model}", "/save /dev/null"], "-m", model).err)
+            self.assertIn(f"{model} is there and no saved conversation", self.said(["Hello", f"/save! {model}", "/save /dev/null"], "-m", model, code=RUNTIME).err)
             with open(model, "rb") as f, open(DEMO, "rb") as g:
                 self.assertEqual(f.read(), g.read())
 
@@ -406,7 +443,7 @@ class Chat(cli.TestCase):
                                            (own.encode(), "/save", "has a saved conversation: /save! FILE replaces it")):
                 with open(path, "wb") as f:
                     f.write(content)
-                self.assertIn(f"{path} {told}", self.said([f"{command} {path}"]).err)
+                self.assertIn(f"{path} {told}", self.said([f"{command} {path}"], code=RUNTIME).err)
                 with open(path, "rb") as f:
                     self.assertEqual(f.read(), content)
             self.said(["Hello", f"/save! {path}"])
@@ -429,10 +466,10 @@ class Chat(cli.TestCase):
             for content, told in (("{", "line 1: "), ("{}", "no list of messages"), ('[{"role": "user"}]', "message 0 has no role"), ('[{"role": "x", "content": "y"}]', "'x' is no role")):
                 with open(path, "w") as f:
                     f.write(content)
-                r = self.said(["Hello", f"/load {path}", "And then?"])
+                r = self.said(["Hello", f"/load {path}", "And then?"], code=RUNTIME)
                 self.assertIn(told, r.err)
                 self.assertEqual(r.out, self.said(["Hello", "And then?"]).out)  # the conversation is as it was
-            r = self.said(["/save", "/load", f"/load {folder}/absent", f"/save {folder}/absent/x", "Hello"])
+            r = self.said(["/save", "/load", f"/load {folder}/absent", f"/save {folder}/absent/x", "Hello"], code=RUNTIME)
             for told in ("/save needs the name of a file", "/load needs the name of a file", "cannot open", "cannot write"):
                 self.assertIn(told, r.err)
 
@@ -475,6 +512,66 @@ class Chat(cli.TestCase):
             for words in told:
                 self.assertIn(words, r.err)
             self.assertEqual(r.out, one)
+
+
+    def test_zero_bytes_are_no_message(self):
+        """A message would end there in silence. Texts without a template take any bytes."""
+        chat = [*RUN, "--chat-template", cli.CHATML, "--chat", "-n", 2]
+        with tempfile.NamedTemporaryFile() as f:
+            f.write(b"Hello\0and more\n")
+            f.flush()
+            self.fails(cli.USAGE, "the message has a zero byte behind 5 others", *chat, "-f", f.name)
+            self.assertIn("generated 2 tokens", self.ok(*RUN, "-n", 2, "-f", f.name).err)
+        r = cli.weft(*chat, stdin=b"Hello\0and more\nHello\n")
+        self.assertIn("ignored a line that has a zero byte", r.err)
+        self.assertEqual((r.code, r.out), (RUNTIME, self.ok(*chat, stdin=b"Hello\n").out))
+
+    def conversation(self, folder, n):
+        path = os.path.join(folder, "long.json")
+        with open(path, "w") as f:
+            json.dump([{"role": role, "content": f"{i} " + "tell me more " * 60} for i in range(n) for role in ("user", "assistant")], f)
+        return path
+
+    def test_full_context_of_many_turns(self):
+        """What fits is searched for, not tried turn by turn, which would take many minutes here."""
+        with tempfile.TemporaryDirectory() as folder:
+            long, short = self.conversation(folder, 2000), os.path.join(folder, "short")
+            r = self.said([f"/load {long}", "Hello", f"/save {short}"], "-c", 2048)
+            left = self.messages(short)
+            self.assertIn(f"the oldest {4000 + 2 - len(left)} messages are left out", r.err)
+            n = int(re.search(r"prompt (\d+) tokens", r.err).group(1))
+            turn = n // (len(left) // 2)
+            self.assertTrue(2048 - 8 - 2 * turn < n <= 2048 - 8, (n, turn))  # another turn would not fit
+
+    def test_interrupt_while_turns_are_dropped(self):
+        """The whole conversation becomes tokens first, which takes a second; there is no answer then, and none is printed."""
+        with tempfile.TemporaryDirectory() as folder:
+            path, script = self.conversation(folder, 3000), os.path.join(folder, "script")
+            with open(script, "w") as f:
+                f.write(f"/load {path}\n/retry\n/info\n")
+            with open(script) as f:
+                code, said = interrupted_behind("gives the same answer", *RUN, "--chat-template", cli.CHATML, "--chat", "-c", 256, stdin=f)
+        self.assertEqual(code, 0)
+        self.assertRegex(said, r"^weft: stopping…\nweft: the old answer stays\n")
+        self.assertNotIn("left out", said)
+        self.assertIn("conversation: 6000 messages", said)
+
+
+class Prompts(cli.TestCase):
+    def test_more_bytes_than_fit_are_not_tokenised(self):
+        """The longest token of the built-in model says how many bytes its context may hold."""
+        r = cli.weft(*RUN, stdin=b"tell me more " * 1000)
+        self.assertEqual(r.code, RUNTIME)
+        self.assertRegex(r.err, r"the prompt has 13000 bytes, but at most \d+ fit the context of 512 tokens: shorten it or enlarge the context \(-c\)")
+
+    def test_interrupt_while_a_prompt_becomes_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "prompt")
+            with open(path, "wb") as f:
+                f.write(b"tell me more " * 2_000_000)
+            for how in ([], ["--chat-template", cli.CHATML]):
+                code, said = interrupted_behind("seed ", "run", *cli.CPU, "-m", model_with_a_long_token(folder), "-f", path, *how)
+                self.assertEqual((code, said), (INTERRUPTED, "weft: stopping…\n"))
 
 
 class Ends(cli.TestCase):

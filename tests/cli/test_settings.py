@@ -78,7 +78,7 @@ class Settings(TestCase):
                 os.environ["WEFT_CONFIG"] = own
 
     def test_wrong(self):
-        for text, told in (("frob = 1", "1: there is no option 'frob'; `weft help COMMAND`"), ("\nhelp", "2: there is no option 'help'"),
+        for text, told in (("frob = 1", "1: there is no option 'frob'; `weft help COMMAND`"), ("\nhelp = on", "2: there is no option 'help' for all runs: it only holds where it is typed, so leave the line out\n"),
                            ("ctx-szie = 1", "1: there is no option 'ctx-szie'; did you mean ctx-size"), ("ignore-eos = perhaps", "1: ignore-eos: expected on or off, got 'perhaps'"),
                            ("profile = times", "1: profile: expected on or off, got 'times'; --profile PROFILE is an option of `weft tune` that is only set where it is typed\n"),
                            ("greedy = false", "1: greedy: expected on, got 'false': it is the same as --temp 0, so leave the line out"),
@@ -147,6 +147,20 @@ class Settings(TestCase):
         self.assertIn("# settings file  none\n", self.ok("config", env={"WEFT_CONFIG": ""}).text)
 
 
+    def test_config_says_which_values_cannot_be(self):
+        path = self.put("weft.conf", "temp = hot\ntop-k = 4\nport = 99999\nn-predict = -5\n")
+        r = cli.weft("config", env={"WEFT_CONFIG": path})
+        self.assertEqual(r.code, USAGE)
+        self.assertIn(f"top-k = 4  # {path}:2\n", r.text)
+        self.assertEqual(re.findall(rf"weft config: {path}:(\d): --([\w-]+): expected ", r.err), [("1", "temp"), ("3", "port"), ("4", "n-predict")])
+
+    def test_version_needs_no_settings(self):
+        for text in ("frob = 1", "temp = hot", "quiet = perhaps"):
+            path = self.put("weft.conf", text)
+            self.assertRegex(self.ok("version", env={"WEFT_CONFIG": path}).text, "^weft ")
+            self.fails(USAGE, path, "run", "-p", "x", env={"WEFT_CONFIG": path})
+
+
 class Models(TestCase):
     def setUp(self):
         super().setUp()
@@ -182,6 +196,9 @@ class Models(TestCase):
         self.assertEqual([row[:-1] for row in rows[1:]], [["big-00001-of-00003", "GGUF", "3.00", "KiB"], ["llama", "safetensors", "2.00", "KiB"],
                                                           ["story", "GGUF", f"{size / 2**20:.2f}", "MiB"]])
         self.assertTrue(all(re.fullmatch(r"\d{4}-\d\d-\d\d", row[-1]) for row in rows[1:]))
+
+    def test_a_file_is_no_folder(self):
+        self.fails(USAGE, f"{DEMO} is no folder: WEFT_MODELS names the folder of models", "list", env={"WEFT_MODELS": DEMO})
 
     def test_where_the_folder_is(self):
         self.put(".local/share/weft/models/a.gguf", "x")

@@ -21,6 +21,7 @@ class Help(cli.TestCase):
                 self.assertRegex(r.text, rf"(?m)^  {name} ")
             for code in (0, 1, 2, 3, 4, 5, 130):
                 self.assertRegex(r.text, rf"(?m)^  {code}\s")
+            self.assertLessEqual(max(map(len, r.text.splitlines())), 80)
             self.assertEqual(r.err, "")
 
     def test_every_command(self):
@@ -130,6 +131,11 @@ class Wrong(cli.TestCase):
         for option, value in (("-c", "-1"), ("-t", "0"), ("-n", "-2"), ("--top-p", "1.1"), ("--top-p", "0"), ("--seed", "-2"),
                               ("--seed", "18446744073709551616"), ("--top-k", "-1"), ("--temp", "99999")):
             self.fails(USAGE, "--", "run", option, value)
+        for option, values, allowed in (("--repeat-penalty", ("0", "2.1"), "0.001 to 2"), ("--presence-penalty", ("-2.1", "3"), "-2 to 2"),
+                                        ("--frequency-penalty", ("-2.1", "3"), "-2 to 2")):
+            for value in values:  # what requests may ask for (tests/serve/test_bad.py)
+                for command in ("run", "serve"):
+                    self.fails(USAGE, f"{option}: expected a number from {allowed}, got '{value}'", command, option, value)
         for value in ("", "x", "0", "1X", "1KK", "-1", "99999999999T"):
             self.fails(USAGE, "--max-alloc", "run", "--max-alloc", value)
         self.fails(RUNTIME, " is 1.00 KiB (max_alloc): ", "run", "-p", "x", "--max-alloc", "1K", *cli.CPU)
@@ -163,7 +169,13 @@ class Meant(cli.TestCase):
             self.says(f"'{typed}'; did you mean {meant}?", "help", typed)
         self.says("'frobnicate'\n", "frobnicate")
         self.says("`weft run FILE`", __file__)
-        self.says("`weft run -m model.gguf", "-m", "model.gguf")
+        for typed, meant in (("srve", "serve"), ("throuput", "throughput"), ("papr", "paper"), ("op", "ops")):
+            self.fails(USAGE, f"unexpected argument '{typed}'; did you mean {meant}?", "bench", typed)
+        self.fails(USAGE, "unexpected argument 'frobnicate'\n", "bench", "frobnicate")
+        for typed, meant in (("--verison", "--version"), ("--hlp", "--help"), ("-help", "--help"), ("--list-device", "--list-devices")):
+            self.says(f"'{typed}'; did you mean {meant}?\n", typed)
+        for option in ("-m", "--temp"):
+            self.says("`weft run -m model.gguf", option, "model.gguf")
 
     def test_options(self):
         for typed, meant in (("--tmp", "--temp"), ("--modle", "--model"), ("--top", "--top-k or --top-p"), ("--chat-templates", "--chat-template"), ("-prmpt", "--prompt"), ("--max-aloc=3", "--max-alloc"),
@@ -242,6 +254,10 @@ class OtherPrograms(cli.TestCase):
 
     def test_as_people_type_it(self):
         self.fails(USAGE, "choose it with --device gpu", "run", "-ngl", "99")
+        self.fails(USAGE, "-fit: weft refuses what does not fit", "run", "-fit", "off")
+        for word in ("--ngl", "--no-jinja", "--reasoning", "--top-nsigma"):
+            self.assertNotIn("unknown option", self.fails(USAGE, f"{word}: ", "run", word, "on").err)
+        self.fails(USAGE, "'word'", "run", "-ins", "-p", "x", "model.gguf", "word")
         self.fails(USAGE, "-b: `weft run` chooses the tokens of its steps by itself", "run", "-b", 512)
         for args in (["run", "--no-warmup", "--simple-io", "-p", "One day", "-n", 1, *cli.CPU], ["info", "--disable-log-stats", "--async-scheduling"]):
             self.ok(*args)
@@ -288,7 +304,12 @@ class Files(cli.TestCase):
                 with open(path, "wb") as f:
                     f.write(content)
                 return path
-            self.fails(MODEL, "holds no model", "run", folder)
+            self.assertIn("`weft pull` fetches one", self.fails(MODEL, "holds no model", "run", folder).err)
+            lists = "`weft list` lists your models, and `weft pull` fetches one"
+            for content, what in ((b"GGUF\1\0\0\0", "it is of the first version of GGUF: convert the original model anew, with `weft convert`"), (b"\x7fELF", lists), (b"", lists),
+                                  (b"Once upon a time\n", "it is a text, which `weft run MODEL -f FILE` continues; " + lists)):
+                self.assertIn("\nweft: " + what, self.fails(MODEL, "", "run", put("other", content)).err)
+            os.remove(os.path.join(folder, "other"))
             for name, content, what in (("a", b"version https://git-lfs.github.com/spec/v1\n", "`git lfs pull`"), ("b", b"<!DOCTYPE html>\n", "a web page"),
                                         ("c", b"PK\3\4....", "safetensors"), ("d", b"\x80\2}q", "safetensors"), ("e", b"tjgg....", "before GGUF")):
                 self.assertIn(what, self.fails(MODEL, "not a GGUF file", "run", put(name, content)).err)
@@ -296,6 +317,8 @@ class Files(cli.TestCase):
             self.fails(MODEL, f"holds a GGUF file: pass that, {first}", "run", folder)
             put("b.gguf", demo)
             self.fails(MODEL, f"holds 2 GGUF files: pass one of them, such as {first}", "run", folder)
+            put("config.json", b'{"architectures": ["MambaForCausalLM"]}')
+            self.fails(MODEL, "architecture 'MambaForCausalLM' is not supported", "run", folder)
             config = put("config.json", b"{}")
             self.fails(MODEL, "there is no tokenizer.json", "run", folder)
             for path in (config, put("model.safetensors", b"")):

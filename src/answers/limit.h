@@ -1,0 +1,12 @@
+/* limit: how long a text can be that fits a context, known before it is turned into tokens. */
+#ifndef WF_ANSWERS_LIMIT_H
+#define WF_ANSWERS_LIMIT_H
+
+#include "base/base.h"
+
+#include <weft/weft.h>
+
+/* Does a text of len bytes have more tokens than the context, however it is cut? *most: the bytes that may fit. */
+bool wf_exceeds_context(const struct weft_model *m, uint32_t context, size_t len, uint64_t *most);
+
+#endif
