@@ -58,9 +58,7 @@ weft_status weft_plan_source(const struct weft_model *m, const struct weft_engin
     WF_NOT_NULL(p);
     WF_NOT_NULL(out);
     if (!cap) return wf_fail(WEFT_ERR_ARG, "weft_plan_source: want room for a text");
-    WF_TRY(WF_UNUSED(p));
-    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    WF_TRY(wf_engine_check_params(m, p));
     wf_plan_asked(p, out, cap);
     if (*out) return WEFT_OK;
     source *s = wf_calloc(1, sizeof *s);
