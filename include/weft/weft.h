@@ -30,10 +30,11 @@
  * - Structs that weft allocates (weft_event, weft_model_info, rows that callbacks get) grow at their end only. Use them by pointer; a copy
  *   has the fields of the header that you compiled with.
  * - weft_message, weft_logit_bias and weft_logprob, elements of arrays, stay as they are.
- * - Enums get new values at their end only, and numbers keep their meaning. Be prepared for values that you do not know: skip events of
- *   another kind.
+ * - Enums get new values at their end only, and numbers keep their meaning, as do macros. Be prepared for values that you do not know: skip
+ *   events of another kind.
  * The soversion is 0 as long as weft is: such a version may break these rules, and the release notes say where. From soversion 1 on, breaking
- * one is a new soversion. A test compares each build with the last release (tests/abi/).
+ * one is a new soversion. A test compares each build with what was agreed on (tests/abi/): the last release, and as long as there is none the state that these
+ * headers last had by agreement.
  *
  * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
  *
