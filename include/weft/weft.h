@@ -12,6 +12,7 @@
  *   fill it in.
  * - Strings are UTF-8 and NUL-terminated, unless a length comes with them. Strings that weft returns belong to the
  *   object they came from and live as long as it does.
+ * - A function that makes an object and fails sets the pointer to it, *out, to NULL.
  * - NULL is for what a comment says may be NULL, for `user` and for fields of parameters, where it is the default. Lists, texts and buffers without a
  *   length may be NULL, too. Any other NULL is a mistake that does no harm: functions with a status return WEFT_ERR_ARG; those that return a
  *   pointer return NULL; those that return a number return 0 unless a comment says otherwise; and the others do nothing.
@@ -163,8 +164,8 @@ struct weft_model;
 #define WEFT_DEMO "builtin:demo"
 
 struct weft_model_params {
-    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; required without a shape */
-    const char *shape; /* if path is NULL: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure; its
+    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; or */
+    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure; its
                           tokens are fillers. The message for one that does not exist lists them */
     const char *type;  /* of a shape: storage format as weft_convert takes it; NULL: F16 */
     uint32_t layers;   /* of a shape; 0: as many as the model has */
@@ -205,7 +206,7 @@ struct weft_tensor_info {
 
 /* Maps and checks a model file, including the names and shapes of its tensors. The file must not change while the model is
  * open: weights are read from the mapping. Threads and engines may share a model. Close it with weft_model_close. WEFT_ERR_ARG: neither a path
- * nor a shape; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
+ * nor a shape, or both; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
 WEFT_API enum weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out);
 /* Engines that are open keep what they need of it, and the last one frees it. NULL is allowed. */
 WEFT_API void weft_model_close(struct weft_model *m);
@@ -223,9 +224,10 @@ struct weft_sampling;
 /* Fills *out with the sampling that the model's file asks for (GGUF's general.sampling.*, a folder's generation_config.json), and with temperature 1 and
  * everything else off where it says nothing. Returns the fields that it states. m NULL: no file. Requests do not take it by themselves. */
 WEFT_API unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *out);
-/* Describes tensor i < info->n_tensors. */
+/* Describes tensor i < info->n_tensors; for another i all is 0 and NULL. */
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
-/* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are abbreviated. */
+/* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are abbreviated.
+ * For another i both are "". */
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
 struct weft_engine_params;
 /* The memory of an engine. KV pages and activations share one space (FlashDecoding++Next, section V): small steps leave
@@ -299,7 +301,7 @@ struct weft_message {
 /* A conversation, and how it becomes text. Zero is the default. JSON is UTF-8. */
 struct weft_chat_params {
     const char *chat_template;            /* text of a Jinja template, as Hugging Face's models have; NULL: the model's own */
-    const struct weft_message *messages;  /* n_messages, or as JSON: a list of objects as in OpenAI's API */
+    const struct weft_message *messages;  /* n_messages, or in their place JSON: a list of objects as in OpenAI's API */
     size_t n_messages;
     const char *messages_json;
     const char *tools_json;               /* a list of tools; NULL: none */

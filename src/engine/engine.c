@@ -383,18 +383,19 @@ static struct weft_engine *create(const struct weft_model *m)
 /* What can be given up. */
 static weft_status prepare(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_stop_by(p->stop, p->user);
+    wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
-    wf_stop_by(NULL, NULL);
+    wf_stop_by(before.fn, before.user);
     return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the engine was cancelled") : s;
 }
 
 weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p, struct weft_engine **out)
 {
+    WF_NOT_NULL(out);
+    *out = NULL;
     WF_NOT_NULL(m);
     WF_NOT_NULL(p);
-    WF_NOT_NULL(out);
     WF_TRY(wf_engine_check_params(m, p));
     if (p->context > m->hp.context)
         wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);

@@ -10,8 +10,8 @@ void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap)
 {
     *from = 0;
     if (p->plan) snprintf(from, cap, "those of %s", p->plan);
-    else if (p->nano_batches > 1) snprintf(from, cap, "in %u nano-batches, as --nano-batches says", p->nano_batches);
-    else if (p->nano_batches) wf_copy(from, cap, "sequential, as --nano-batches 1 says");
+    else if (p->nano_batches > 1) snprintf(from, cap, "in %u nano-batches, as weft_engine_params.nano_batches says", p->nano_batches);
+    else if (p->nano_batches) wf_copy(from, cap, "sequential, as weft_engine_params.nano_batches says");
 }
 
 /* A plan of another version of weft, or one that was damaged, costs what it would have gained and nothing else. A file of one plan has the sequential one,
