@@ -7,10 +7,10 @@ import weakref
 from array import array
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import (Any, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar,
+from typing import (Any, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple, Type, TypeVar,
                     Union)
 
-from ._library import ClosedError, Handle, Record, acquire, callbacks, check, error_of, record_of, text_of, word
+from ._library import ClosedError, Handle, Record, acquire, calling_back, check, error_of, record_of, text_of, word
 from ._params import Params, encoded, fields_of, is_text
 from ._weft import ffi, lib
 
@@ -48,6 +48,9 @@ class Closable:
     @property
     def closed(self) -> bool:
         return self._handle.closed
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f'a {type(self).__name__} can be neither copied nor pickled: what it has open would be closed twice')
 
     def __enter__(self: Self) -> Self:
         return self
@@ -88,11 +91,8 @@ class Model(Closable):
     def __init__(self, path: Optional[Path] = None, *, stop: Optional[Callable[[], object]] = None, **params: Any) -> None:
         p = Params('struct weft_model_params', {'path': path, **params})
         p.pointer.stop = lib.python_stop
-        callbacks.stop = stop
-        try:
+        with calling_back(stop):
             self._own(acquire('model', lambda out: lib.weft_model_open(p.pointer, out), lib.weft_model_close))
-        finally:
-            callbacks.stop = None
 
     @property
     def info(self) -> Record:
@@ -158,16 +158,14 @@ class Engine(Closable):
 
     def __init__(self, model: Model, *, on_progress: Optional[Callable[[str, float], object]] = None,
                  stop: Optional[Callable[[], object]] = None, **params: Any) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f'a Model is expected, not {type(model).__name__}')
         self.model = model
         p = Params('struct weft_engine_params', params)
         p.pointer.stop, p.pointer.on_progress = lib.python_stop, lib.python_progress
-        callbacks.stop, callbacks.on_progress = stop, on_progress
-        try:
-            with model._handle as m:
-                self._n_vocab = int(lib.weft_model_info(m).n_vocab)  # of rows of logits, also when the model is closed
-                self._own(acquire('engine', lambda out: lib.weft_engine_open(m, p.pointer, out), lib.weft_engine_close))
-        finally:
-            callbacks.stop = callbacks.on_progress = None
+        with calling_back(stop, on_progress), model._handle as m:
+            self._n_vocab = int(lib.weft_model_info(m).n_vocab)  # of rows of logits, also when the model is closed
+            self._own(acquire('engine', lambda out: lib.weft_engine_open(m, p.pointer, out), lib.weft_engine_close))
 
     @property
     def device(self) -> Record:

@@ -3,6 +3,7 @@
     unit.py ROOT
 """
 import asyncio
+import copy
 import doctest
 import gc
 import importlib
@@ -156,9 +157,18 @@ class BadArguments(WithEngine):
         self.refuses(TypeError, '^stop: a text is expected', self.engine.submit, 'a', stop=[3])
         self.refuses(ValueError, '^stop: a zero byte', self.engine.submit, 'a', stop=['a\0'])
         self.refuses(ValueError, '^prompt: ', self.engine.submit, '\ud800')
+        self.refuses(ValueError, '^messages: ', self.engine.submit_chat, [{'role': 'user', 'content': '\ud800'}], chat_template=ECHO)
         self.refuses(TypeError, '^tokens: ', self.engine.submit, ['a'])
         self.refuses(TypeError, '^tokens: ', self.engine.submit, 3)
         self.refuses(ValueError, '^path: a zero byte', weft.Model, 'a\0b')
+        self.refuses(TypeError, '^a Model is expected, not str', weft.Engine, 'x')
+        self.refuses(TypeError, '^a Model is expected, not NoneType', weft.Engine, None)
+
+    def test_handles_are_not_copied(self):
+        with self.engine.submit('a', max_tokens=1) as request:
+            for owner in (self.model, self.engine, request):
+                for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                    self.refuses(TypeError, 'can be neither copied nor pickled', copied, owner)
 
     def test_what_the_library_refuses(self):
         self.refuses(weft.FileError, '/nowhere.gguf', weft.Model, '/nowhere.gguf')
@@ -266,6 +276,18 @@ class Ends(WithEngine):
         weft.Model(weft.DEMO, stop=lambda: False).close()
         weft.Engine(self.model, device='cpu', on_progress=lambda *said: seen.append(said), stop=lambda: False).close()
         self.assertEqual(seen[0], ('load', 0.0))
+
+    def test_opening_within_a_stop_function(self):
+        asked = []
+
+        def stop():
+            asked.append(True)
+            if len(asked) == 1:
+                weft.Model(weft.DEMO, stop=lambda: False).close()
+            return len(asked) > 1
+        with self.assertRaises(weft.CancelledError):
+            weft.Model(weft.DEMO, stop=stop)
+        self.assertEqual(len(asked), 2)
 
     def test_log(self):
         said = []
