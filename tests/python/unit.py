@@ -6,7 +6,7 @@ import asyncio
 import copy
 import doctest
 import gc
-import importlib
+import importlib.metadata
 import logging
 import os
 import pickle
@@ -421,6 +421,15 @@ class Documents(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         lines = done.stdout.splitlines()
         self.assertEqual(lines[-4:], lines[-8:-4])
+
+    def test_metadata(self):
+        said = importlib.metadata.metadata('weft')
+        self.assertEqual((said['License-Expression'], said['License-File'], said['Requires-Python']), ('MIT', 'LICENSE', '>=3.9'))
+        self.assertIn('weft', said['Author-email'])
+        self.assertIn('import weft', said.get_payload())
+        distribution = importlib.metadata.distribution('weft')
+        self.assertEqual(distribution.read_text('licenses/LICENSE'), read('LICENSE'))
+        self.assertIn(f'Tag: cp{sys.version_info.major}{sys.version_info.minor}-abi3-', distribution.read_text('WHEEL'))
 
     def test_versions(self):
         versions = {re.search(r"\bversion: '([\d.]+)'", read(path))[1] for path in ('meson.build', 'python/meson.build')}
