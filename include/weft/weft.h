@@ -18,6 +18,8 @@
  *   pointer return NULL; those that return a number return 0 unless a comment says otherwise; and the others do nothing.
  * - Token ids are int32_t, as GGUF stores them. Names that end in _ns are nanoseconds, in _ms milliseconds; sizes
  *   of memory and files are in bytes. Log probabilities are natural logarithms.
+ * - A child of fork has no thread of an engine: it must neither use nor close engines and requests of its parent, nor what else its parent
+ *   has opened; what it opens itself works, except on a device whose driver does not survive a fork, as most drivers of GPUs.
  * - A model may be used by any number of threads once it is open. An engine and its requests may be used by any thread.
  *   Closing or freeing an object must not overlap with any other call on it. Objects may be closed in any order: a model stays until the
  *   last engine that uses it is closed, and requests outlive their engine, with which they end.
