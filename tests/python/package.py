@@ -107,7 +107,7 @@ def main():
     environment()
     env = installed()
     wheel(env)
-    for checked in (('-p', 'weft'), (os.path.join(ROOT, 'examples', 'several.py'),)):
+    for checked in (('-p', 'weft'), (os.path.join(ROOT, 'examples', 'several.py'),), (os.path.join(ROOT, 'tests', 'python', 'typed.py'),)):
         print(run(PYTHON, '-m', 'mypy', '--strict', '--cache-dir', os.path.join(HERE, 'mypy'), *checked, cwd=HERE, env=env))
     sys.exit(subprocess.run([PYTHON, os.path.join(ROOT, 'tests', 'python', 'unit.py'), ROOT], cwd=HERE, env=env).returncode)
 
