@@ -74,8 +74,15 @@ END
 # The kind of system, by its own name or that of one that it is like.
 system_of() (
     ID='' ID_LIKE=''
-    # shellcheck disable=SC1090 # a file of assignments
-    if [ -r "$1" ]; then . "$1"; fi
+    # A file of assignments, perhaps with the line ends of another system.
+    if [ -r "$1" ]; then
+        cr=$(printf '\r') lines=''
+        while IFS= read -r line || [ -n "$line" ]; do
+            lines="$lines${line%"$cr"}
+"
+        done <"$1"
+        eval "$lines"
+    fi
     for name in $ID $ID_LIKE; do
         case $name in
         debian | ubuntu) echo debian ;;

@@ -120,6 +120,7 @@ class Scripts(unittest.TestCase):
 
     def test_setup_knows_other_systems(self):
         for release, command, package in (("ID=debian\n", "apt-get install", "libpcre2-dev"), ("ID=ubuntu\nID_LIKE=debian\n", "apt-get install", "libpcre2-dev"),
+                                          ("NAME=Debian\r\n\r\nID=debian\r\n", "apt-get install", "libpcre2-dev"),
                                           ('NAME="Fedora Linux"\nID=fedora\n', "dnf install", "pcre2-devel"), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "dnf install", "pcre2-devel"),
                                           ("ID=arch\n", "pacman -S", "pcre2"), ("ID=manjaro\nID_LIKE=arch\n", "pacman -S", "pcre2")):
             p = self.dry_run(release, "--dry-run")

@@ -206,7 +206,7 @@ WEFT_API enum weft_status weft_plan_source(const struct weft_model *m, const str
 
 /* What bounds an op, and what it uses. */
 enum weft_class { WEFT_CLASS_COMPUTE, WEFT_CLASS_MEMORY, WEFT_CLASS_NETWORK, WEFT_CLASS_COPY, WEFT_CLASS_HOST, WEFT_N_CLASSES };
-WEFT_API const char *weft_class_name(enum weft_class c);
+WEFT_API const char *weft_class_name(enum weft_class c); /* "unknown" for none of these */
 
 struct weft_timeline_params {
     uint32_t tokens, decodes, context; /* as in weft_explain_params */
@@ -259,7 +259,7 @@ WEFT_API void weft_timeline_free(struct weft_timeline *t); /* NULL is allowed */
 
 /* What bounds work: an op, or a step as a whole. */
 enum weft_limit { WEFT_LIMIT_COMPUTE, WEFT_LIMIT_MEMORY, WEFT_LIMIT_NETWORK, WEFT_LIMIT_ENERGY, WEFT_N_LIMITS };
-WEFT_API const char *weft_limit_name(enum weft_limit l);
+WEFT_API const char *weft_limit_name(enum weft_limit l); /* "unknown" for none of these */
 
 struct weft_cost_params {
     const struct weft_model *model; /* required */

@@ -12,11 +12,14 @@
  *   fill it in.
  * - Strings are UTF-8 and NUL-terminated, unless a length comes with them. Strings that weft returns belong to the
  *   object they came from and live as long as it does.
+ * - A function that makes an object and fails sets the pointer to it, *out, to NULL.
  * - NULL is for what a comment says may be NULL, for `user` and for fields of parameters, where it is the default. Lists, texts and buffers without a
  *   length may be NULL, too. Any other NULL is a mistake that does no harm: functions with a status return WEFT_ERR_ARG; those that return a
  *   pointer return NULL; those that return a number return 0 unless a comment says otherwise; and the others do nothing.
  * - Token ids are int32_t, as GGUF stores them. Names that end in _ns are nanoseconds, in _ms milliseconds; sizes
  *   of memory and files are in bytes. Log probabilities are natural logarithms.
+ * - A child of fork has no thread of an engine: it must neither use nor close engines and requests of its parent, nor what else its parent
+ *   has opened; what it opens itself works, except on a device whose driver does not survive a fork, as most drivers of GPUs.
  * - A model may be used by any number of threads once it is open. An engine and its requests may be used by any thread.
  *   Closing or freeing an object must not overlap with any other call on it. Objects may be closed in any order: a model stays until the
  *   last engine that uses it is closed, and requests outlive their engine, with which they end.
@@ -30,10 +33,11 @@
  * - Structs that weft allocates (weft_event, weft_model_info, rows that callbacks get) grow at their end only. Use them by pointer; a copy
  *   has the fields of the header that you compiled with.
  * - weft_message, weft_logit_bias and weft_logprob, elements of arrays, stay as they are.
- * - Enums get new values at their end only, and numbers keep their meaning. Be prepared for values that you do not know: skip events of
- *   another kind.
+ * - Enums get new values at their end only, and numbers keep their meaning, as do macros. Be prepared for values that you do not know: skip
+ *   events of another kind.
  * The soversion is 0 as long as weft is: such a version may break these rules, and the release notes say where. From soversion 1 on, breaking
- * one is a new soversion. A test compares each build with the last release (tests/abi/).
+ * one is a new soversion. A test compares each build with what was agreed on (tests/abi/): the last release, and as long as there is none the state that these
+ * headers last had by agreement.
  *
  * Example: load the built-in demo model and write a story. tests/ compiles and runs these lines.
  *
@@ -162,8 +166,8 @@ struct weft_model;
 #define WEFT_DEMO "builtin:demo"
 
 struct weft_model_params {
-    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; required without a shape */
-    const char *shape; /* if path is NULL: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure; its
+    const char *path;  /* GGUF file, folder with config.json, tokenizer.json and safetensors, or WEFT_DEMO; or */
+    const char *shape; /* in its place: no file but a model of this well-known shape, such as "llama3-8b", with random weights, to measure; its
                           tokens are fillers. The message for one that does not exist lists them */
     const char *type;  /* of a shape: storage format as weft_convert takes it; NULL: F16 */
     uint32_t layers;   /* of a shape; 0: as many as the model has */
@@ -204,7 +208,7 @@ struct weft_tensor_info {
 
 /* Maps and checks a model file, including the names and shapes of its tensors. The file must not change while the model is
  * open: weights are read from the mapping. Threads and engines may share a model. Close it with weft_model_close. WEFT_ERR_ARG: neither a path
- * nor a shape; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
+ * nor a shape, or both; WEFT_ERR_CANCELLED: `stop` said so; WEFT_ERR_IO, WEFT_ERR_FORMAT or WEFT_ERR_UNSUPPORTED for a file that cannot be used. */
 WEFT_API enum weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out);
 /* Engines that are open keep what they need of it, and the last one frees it. NULL is allowed. */
 WEFT_API void weft_model_close(struct weft_model *m);
@@ -222,9 +226,10 @@ struct weft_sampling;
 /* Fills *out with the sampling that the model's file asks for (GGUF's general.sampling.*, a folder's generation_config.json), and with temperature 1 and
  * everything else off where it says nothing. Returns the fields that it states. m NULL: no file. Requests do not take it by themselves. */
 WEFT_API unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *out);
-/* Describes tensor i < info->n_tensors. */
+/* Describes tensor i < info->n_tensors; for another i all is 0 and NULL. */
 WEFT_API void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out);
-/* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are abbreviated. */
+/* Writes metadata entry i < info->n_meta as text, truncated to the buffers and NUL-terminated. Long arrays are abbreviated.
+ * For another i both are "". */
 WEFT_API void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap);
 struct weft_engine_params;
 /* The memory of an engine. KV pages and activations share one space (FlashDecoding++Next, section V): small steps leave
@@ -298,7 +303,7 @@ struct weft_message {
 /* A conversation, and how it becomes text. Zero is the default. JSON is UTF-8. */
 struct weft_chat_params {
     const char *chat_template;            /* text of a Jinja template, as Hugging Face's models have; NULL: the model's own */
-    const struct weft_message *messages;  /* n_messages, or as JSON: a list of objects as in OpenAI's API */
+    const struct weft_message *messages;  /* n_messages, or in their place JSON: a list of objects as in OpenAI's API */
     size_t n_messages;
     const char *messages_json;
     const char *tools_json;               /* a list of tools; NULL: none */

@@ -7,12 +7,17 @@ import weakref
 from array import array
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import (Any, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar,
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple, Type, TypeVar,
                     Union)
 
-from ._library import ClosedError, Handle, Record, acquire, callbacks, check, error_of, record_of, text_of, word
+from ._library import ClosedError, Handle, Record, acquire, calling_back, check, error_of, record_of, text_of, word
 from ._params import Params, encoded, fields_of, is_text
 from ._weft import ffi, lib
+
+if TYPE_CHECKING:  # what the header declares; there is nothing of it at run time
+    from typing_extensions import Unpack
+
+    from ._keywords import ChatParams, ChatRequestParams, EngineParams, ModelParams, RequestParams
 
 PATIENCE_MS = 100  # how long a wait within the library leaves Ctrl-C unheard
 
@@ -48,6 +53,9 @@ class Closable:
     @property
     def closed(self) -> bool:
         return self._handle.closed
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f'a {type(self).__name__} can be neither copied nor pickled: what it has open would be closed twice')
 
     def __enter__(self: Self) -> Self:
         return self
@@ -85,14 +93,11 @@ class Model(Closable):
     ('One day', 'llama')
     """
 
-    def __init__(self, path: Optional[Path] = None, *, stop: Optional[Callable[[], object]] = None, **params: Any) -> None:
+    def __init__(self, path: Optional[Path] = None, *, stop: Optional[Callable[[], object]] = None, **params: 'Unpack[ModelParams]') -> None:
         p = Params('struct weft_model_params', {'path': path, **params})
         p.pointer.stop = lib.python_stop
-        callbacks.stop = stop
-        try:
+        with calling_back(stop):
             self._own(acquire('model', lambda out: lib.weft_model_open(p.pointer, out), lib.weft_model_close))
-        finally:
-            callbacks.stop = None
 
     @property
     def info(self) -> Record:
@@ -100,7 +105,7 @@ class Model(Closable):
         with self._handle as m:
             return record_of(lib.weft_model_info(m))
 
-    def budget(self, **params: Any) -> Record:
+    def budget(self, **params: 'Unpack[EngineParams]') -> Record:
         """The memory that an engine with these parameters needs: the fields of struct weft_budget."""
         p, out = Params('struct weft_engine_params', params), ffi.new('struct weft_budget *')
         with self._handle as m:
@@ -126,13 +131,13 @@ class Model(Closable):
             buffer = ffi.new('char[]', lib.weft_token_text(m, token, 0, ffi.NULL, 0))
             return bytes(ffi.buffer(buffer, lib.weft_token_text(m, token, 0, buffer, len(buffer))))
 
-    def chat_tokenize(self, messages: Messages, tools: Optional[Tools] = None, **params: Any) -> List[int]:
+    def chat_tokenize(self, messages: Messages, tools: Optional[Tools] = None, **params: 'Unpack[ChatParams]') -> List[int]:
         """Token ids of a conversation. Keyword arguments are the fields of struct weft_chat_params."""
         p = chat_params(messages, tools, params)
         with self._handle as m:
             return allocated_ids(lambda out, n: lib.weft_chat_tokenize(m, p.pointer, out, n))
 
-    def chat_render(self, messages: Messages, tools: Optional[Tools] = None, **params: Any) -> str:
+    def chat_render(self, messages: Messages, tools: Optional[Tools] = None, **params: 'Unpack[ChatParams]') -> str:
         """A conversation as the text that the chat template writes."""
         p = chat_params(messages, tools, params)
         with self._handle as m:
@@ -157,17 +162,15 @@ class Engine(Closable):
     """
 
     def __init__(self, model: Model, *, on_progress: Optional[Callable[[str, float], object]] = None,
-                 stop: Optional[Callable[[], object]] = None, **params: Any) -> None:
+                 stop: Optional[Callable[[], object]] = None, **params: 'Unpack[EngineParams]') -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f'a Model is expected, not {type(model).__name__}')
         self.model = model
         p = Params('struct weft_engine_params', params)
         p.pointer.stop, p.pointer.on_progress = lib.python_stop, lib.python_progress
-        callbacks.stop, callbacks.on_progress = stop, on_progress
-        try:
-            with model._handle as m:
-                self._n_vocab = int(lib.weft_model_info(m).n_vocab)  # of rows of logits, also when the model is closed
-                self._own(acquire('engine', lambda out: lib.weft_engine_open(m, p.pointer, out), lib.weft_engine_close))
-        finally:
-            callbacks.stop = callbacks.on_progress = None
+        with calling_back(stop, on_progress), model._handle as m:
+            self._n_vocab = int(lib.weft_model_info(m).n_vocab)  # of rows of logits, also when the model is closed
+            self._own(acquire('engine', lambda out: lib.weft_engine_open(m, p.pointer, out), lib.weft_engine_close))
 
     @property
     def device(self) -> Record:
@@ -194,12 +197,12 @@ class Engine(Closable):
             lib.weft_engine_stats(e, out)
         return record_of(out)
 
-    def submit(self, prompt: Optional[Prompt] = None, **params: Any) -> 'Request':
+    def submit(self, prompt: Optional[Prompt] = None, **params: 'Unpack[RequestParams]') -> 'Request':
         """Queues a text or token ids, and returns at once. Keyword arguments are the fields of struct weft_request_params, and of struct
         weft_sampling in it."""
         return Request(self, Params('struct weft_request_params', {'prompt' if is_text(prompt) else 'tokens': prompt, **params}), None)
 
-    def submit_chat(self, messages: Messages, tools: Optional[Tools] = None, **params: Any) -> 'Request':
+    def submit_chat(self, messages: Messages, tools: Optional[Tools] = None, **params: 'Unpack[ChatRequestParams]') -> 'Request':
         """Queues a conversation: messages and tools as in OpenAI's API. Keyword arguments are those of submit and the fields of struct
         weft_chat_params, such as kwargs, a dict of further variables of the chat template."""
         known = fields_of('struct weft_chat_params')
@@ -208,11 +211,11 @@ class Engine(Closable):
         p.pointer.chat = chat.pointer
         return Request(self, p, chat)
 
-    def generate(self, prompt: Optional[Prompt] = None, **params: Any) -> Generator[str, None, None]:
+    def generate(self, prompt: Optional[Prompt] = None, **params: 'Unpack[RequestParams]') -> Generator[str, None, None]:
         """The text that follows a prompt, piece by piece; parameters as those of submit. Closing the generator ends the request."""
         return self.submit(prompt, **params)._pieces_then_close()
 
-    def chat(self, messages: Messages, tools: Optional[Tools] = None, **params: Any) -> Generator[str, None, None]:
+    def chat(self, messages: Messages, tools: Optional[Tools] = None, **params: 'Unpack[ChatRequestParams]') -> Generator[str, None, None]:
         """The answer in a conversation, piece by piece; parameters as those of submit_chat.
 
         >>> from weft import DEMO, Engine, Model
@@ -223,7 +226,7 @@ class Engine(Closable):
         """
         return self.submit_chat(messages, tools, **params)._pieces_then_close()
 
-    def complete(self, prompt: Optional[Prompt] = None, **params: Any) -> str:
+    def complete(self, prompt: Optional[Prompt] = None, **params: 'Unpack[RequestParams]') -> str:
         """The whole text that follows a prompt; parameters as those of submit."""
         return self.submit(prompt, **params).text()
 

@@ -1,12 +1,13 @@
 """What all calls of the library need: errors, handles that end safely, results as Python values, the log, callbacks."""
 import atexit
+import contextlib
 import functools
 import logging
 import os
 import threading
 import traceback
 import types
-from typing import Any, Callable, Dict, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, Optional, Tuple, Type
 
 from ._weft import ffi, lib
 
@@ -112,6 +113,17 @@ class Callbacks(threading.local):
 
 
 callbacks = Callbacks()
+
+
+@contextlib.contextmanager
+def calling_back(stop: Optional[Callable[[], object]], on_progress: Optional[Callable[[str, float], object]] = None) -> Iterator[None]:
+    """For the time of a call. Those of a call around it, in one of which this one is, come back afterwards."""
+    before = callbacks.stop, callbacks.on_progress
+    callbacks.stop, callbacks.on_progress = stop, on_progress
+    try:
+        yield
+    finally:
+        callbacks.stop, callbacks.on_progress = before
 
 
 def keep_raised(kind: Any, value: BaseException, trace: Any) -> None:

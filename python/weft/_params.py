@@ -102,7 +102,7 @@ class Params:
         return len(content), self._kept('char[]', content)
 
     def _json(self, field: Field, value: Any) -> Tuple[int, Any]:
-        return 0, self._kept('char[]', json.dumps(value).encode())
+        return 0, self._kept('char[]', json.dumps(value, ensure_ascii=False).encode())
 
     def _list(self, field: Field, value: Any) -> Tuple[int, Any]:
         items = [value] if is_text(value) else list(value.items() if isinstance(value, Mapping) else value)

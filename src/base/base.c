@@ -26,15 +26,13 @@ weft_status wf_fail(weft_status s, const char *fmt, ...)
     return s;
 }
 
-static _Thread_local struct {
-    wf_stop_fn fn;
-    void *user;
-} stop;
+static _Thread_local wf_stopper stop;
 
-void wf_stop_by(wf_stop_fn fn, void *user)
+wf_stopper wf_stop_by(wf_stop_fn fn, void *user)
 {
-    stop.fn = fn;
-    stop.user = user;
+    wf_stopper before = stop;
+    stop = (wf_stopper){fn, user};
+    return before;
 }
 
 weft_status wf_stop_now(void)

@@ -53,9 +53,14 @@ const char *wf_error(void);  /* this thread's message */
 weft_status wf_unused(const uint64_t *reserved, size_t n);
 #define WF_UNUSED(p) wf_unused((p)->reserved, WF_LEN((p)->reserved))
 
-/* Long work of this thread asks fn(user) now and then whether it is to stop; NULL: nobody can stop it. */
+/* Long work of this thread asks fn(user) now and then whether it is to stop; NULL: nobody can stop it. Returns who was asked before, to be asked again
+ * afterwards: long work may be begun by a function that is being asked. */
 typedef bool (*wf_stop_fn)(void *user);
-void wf_stop_by(wf_stop_fn fn, void *user);
+typedef struct wf_stopper {
+    wf_stop_fn fn;
+    void *user;
+} wf_stopper;
+wf_stopper wf_stop_by(wf_stop_fn fn, void *user);
 /* WEFT_ERR_CANCELLED: it is. Asks only if *n, which it counts, is a multiple of 4096. */
 weft_status wf_stop_asked(size_t *n);
 weft_status wf_stop_now(void); /* the same, and asks each time */

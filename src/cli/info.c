@@ -209,8 +209,10 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
 /* How engines with the default options would run steps on the device, and why. */
 static void print_plans(const wf_opts *o, const struct weft_model *m)
 {
-    char words[640];
-    if (!weft_plan_source(m, &o->engine, words, sizeof words)) print_text("steps", words);
+    char words[640], named[640];
+    if (weft_plan_source(m, &o->engine, words, sizeof words)) return;
+    wf_name_options(named, sizeof named, words);
+    print_text("steps", named);
 }
 
 static void print_uses(const char *title, uint64_t reused, uint64_t apart, const char *unit)

@@ -1,4 +1,5 @@
 /* plan: what a step of a batch runs on a device, as a database explains a query, and what it costs at least. */
+#include "base/options.h"
 #include "cli/cost.h"
 #include "cli/timeline.h"
 
@@ -10,7 +11,9 @@
 static weft_status explain_step(struct weft_engine *e, const struct weft_explain_params *p)
 {
     weft_status s = weft_explain(e, p, stdout);
-    if (!s) printf("plans: %s\n", weft_engine_plan_source(e));
+    char from[640];
+    wf_name_options(from, sizeof from, weft_engine_plan_source(e));
+    if (!s) printf("plans: %s\n", from);
     return s;
 }
 

@@ -30,12 +30,12 @@ static weft_status check_output(const conversion *c)
 {
     struct stat st;
     const char *path = c->p->out;
-    if (!path || !*path) return wf_fail(WEFT_ERR_ARG, "the output file has no name: pass -o OUT.gguf");
+    if (!path || !*path) return wf_fail(WEFT_ERR_ARG, "the output file has no name (weft_convert_params.out)");
     if (stat(path, &st)) return WEFT_OK;
     if (!S_ISREG(st.st_mode)) return wf_fail(WEFT_ERR_IO, "cannot write %s: it is no file", path);
     for (size_t i = 0; i < c->in->n_maps; i++)
         if (wf_map_is_of(&c->in->maps[i], &st)) return wf_fail(WEFT_ERR_ARG, "%s is the model that is to be converted: choose another name for the output", path);
-    return c->p->force ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s exists: choose another name for the output, or replace it with --force", path);
+    return c->p->force ? WEFT_OK : wf_fail(WEFT_ERR_ARG, "%s exists: choose another name for the output, or replace it (weft_convert_params.force)", path);
 }
 
 /* ---- metadata -------------------------------------------------------------------------------------- */

@@ -182,10 +182,11 @@ static weft_status collect(collector *t, const struct weft_calibrate_params *p)
 
 weft_status weft_calibrate(struct weft_engine *e, const struct weft_calibrate_params *p, struct weft_calibration **out)
 {
+    WF_NOT_NULL(out);
+    *out = NULL;
     WF_NOT_NULL(e);
     WF_NOT_NULL(p);
     WF_NOT_NULL(p->text);
-    WF_NOT_NULL(out);
     WF_TRY(WF_UNUSED(p));
     if (e->dev->timing_only) return wf_fail(WEFT_ERR_ARG, "%s computes nothing", e->dev->info.id);
     collector t = {.e = e};

@@ -21,26 +21,6 @@ size_t weft_devices(struct weft_device_info *out, size_t cap)
 
 /* ---- parameters ---------------------------------------------------------------------------------------- */
 
-static weft_status check_params(const struct weft_model *m, const struct weft_engine_params *p)
-{
-    WF_TRY(WF_UNUSED(p));
-    if (p->debug) WF_TRY(WF_UNUSED(p->debug));
-    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: it can be tokenised with, but not run", m->info.path);
-    if (p->page_tokens > 1024) return wf_fail(WEFT_ERR_ARG, "page_tokens %u: want 1 to 1024", p->page_tokens);
-    if (p->max_batched_tokens > 65536) return wf_fail(WEFT_ERR_ARG, "max_batched_tokens %u: want 1 to 65536", p->max_batched_tokens);
-    if (p->n_seqs > 65536) return wf_fail(WEFT_ERR_ARG, "n_seqs %u: want 1 to 65536", p->n_seqs);
-    if (p->context > m->hp.context && m->hp.learned_positions)
-        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)", p->context, m->info.path, m->hp.context);
-    if (m->hp.longest_context && p->context > m->hp.longest_context)
-        return wf_fail(WEFT_ERR_ARG, "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to that length only (weft_engine_params.context)", p->context,
-                       m->info.path, m->hp.longest_context);
-    if (p->context > m->hp.context)
-        wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
-    if (p->context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens", p->context, 1u << 24);
-    return WEFT_OK;
-}
-
 static struct weft_debug debug_of(const struct weft_engine_params *p)
 {
     return p->debug ? *p->debug : (struct weft_debug){0};
@@ -403,19 +383,22 @@ static struct weft_engine *create(const struct weft_model *m)
 /* What can be given up. */
 static weft_status prepare(struct weft_engine *e, const struct weft_engine_params *p)
 {
-    wf_stop_by(p->stop, p->user);
+    wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = open_device(e, p);
     if (s == WEFT_OK) s = load(e, p);
-    wf_stop_by(NULL, NULL);
+    wf_stop_by(before.fn, before.user);
     return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the engine was cancelled") : s;
 }
 
 weft_status weft_engine_open(const struct weft_model *m, const struct weft_engine_params *p, struct weft_engine **out)
 {
+    WF_NOT_NULL(out);
+    *out = NULL;
     WF_NOT_NULL(m);
     WF_NOT_NULL(p);
-    WF_NOT_NULL(out);
-    WF_TRY(check_params(m, p));
+    WF_TRY(wf_engine_check_params(m, p));
+    if (p->context > m->hp.context)
+        wf_log(WEFT_LOG_WARN, "context %u is longer than the %u tokens that %s was trained for", p->context, m->hp.context, m->info.path);
     struct weft_engine *e = create(m);
     if (!e) return WEFT_ERR_NOMEM;
     weft_status s = prepare(e, p);

@@ -42,8 +42,10 @@ void wf_startup_part(wf_startup *s, enum wf_startup_part part, uint64_t since_ns
 void wf_startup_ready(struct weft_engine *e);                /* the engine is open */
 void wf_startup_step(wf_startup *s, uint64_t start_ns, uint32_t tokens); /* a step that began then is over */
 
-/* limits.c: derives an engine's limits from its parameters: tokens per page, tokens per sequence, and the rest. step_tokens: the
- * default for max_batched_tokens. */
+/* limits.c: WEFT_ERR_ARG for parameters out of their range, of which each function that takes some asks first. */
+weft_status wf_engine_check_params(const struct weft_model *m, const struct weft_engine_params *p);
+/* Derives an engine's limits from its parameters: tokens per page, tokens per sequence, and the rest. step_tokens: the default for
+ * max_batched_tokens. */
 uint32_t wf_engine_page(const struct weft_engine_params *p);
 uint32_t wf_engine_context(const struct weft_model *m, const struct weft_engine_params *p);
 /* Tokens of a step where parameters say nothing: as measured by `weft tune`, else by the type of device. */

@@ -1,13 +1,52 @@
-/* limits: how many tokens per step, sequences and pages an engine has, from its parameters; and how much memory it will need. */
+/* limits: what parameters of an engine may be; how many tokens per step, sequences and pages it has by them; and how much memory it will need. */
 #include "engine/attention_windows.h"
 #include "engine/engine.h"
 
+#include <weft/debug.h>
 #include <string.h>
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_PAGE 16
 #define DEFAULT_STEP_TOKENS 512 /* for a budget; a device may have another default */
 #define LOGIT_BYTES (64u << 20) /* of logits per step, if requests want more than one row per sequence */
+
+/* ---- parameters ------------------------------------------------------------------------------------------- */
+
+static weft_status check_ranges(const struct weft_engine_params *p)
+{
+    const struct {
+        const char *name;
+        uint32_t value, most;
+    } ranges[] = {{"page_tokens", p->page_tokens, 1024}, {"max_batched_tokens", p->max_batched_tokens, 65536}, {"n_seqs", p->n_seqs, 65536}, {"tile", p->tile, 65536},
+                  {"threads", p->threads, 4096}};
+    for (size_t i = 0; i < WF_LEN(ranges); i++)
+        if (ranges[i].value > ranges[i].most) return wf_fail(WEFT_ERR_ARG, "%s %u: want 1 to %u", ranges[i].name, ranges[i].value, ranges[i].most);
+    return WEFT_OK;
+}
+
+static weft_status check_context(const struct weft_model *m, uint32_t context)
+{
+    const char *path = m->info.path;
+    if (context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens (weft_engine_params.context)", context, 1u << 24);
+    if (context > m->hp.context && m->hp.learned_positions)
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)", context, path, m->hp.context);
+    if (m->hp.longest_context && context > m->hp.longest_context)
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to that length only (weft_engine_params.context)", context,
+                       path, m->hp.longest_context);
+    return WEFT_OK;
+}
+
+weft_status wf_engine_check_params(const struct weft_model *m, const struct weft_engine_params *p)
+{
+    WF_TRY(WF_UNUSED(p));
+    if (p->debug) WF_TRY(WF_UNUSED(p->debug));
+    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
+    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model: it can be tokenised with, but not run", m->info.path);
+    WF_TRY(check_ranges(p));
+    return check_context(m, p->context);
+}
+
+/* ---- limits ----------------------------------------------------------------------------------------------- */
 
 uint32_t wf_engine_page(const struct weft_engine_params *p)
 {
@@ -98,10 +137,8 @@ weft_status weft_model_budget(const struct weft_model *m, const struct weft_engi
     wf_plan plan = {0};
     wf_limits l;
     enum wf_policy policy;
-    WF_TRY(WF_UNUSED(p));
+    WF_TRY(wf_engine_check_params(m, p));
     *out = (struct weft_budget){.context = wf_engine_context(m, p)};
-    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
     WF_TRY(wf_policy_parse(p->policy, &policy));
     weft_status s = wf_model_build(m->arch, m->file, &m->hp, WF_F16, true, out->context, wf_engine_page(p), &g, &w);
     if (s == WEFT_OK) s = wf_graph_end(&g);

@@ -107,10 +107,8 @@ weft_status weft_memory(const struct weft_model *m, const struct weft_engine_par
     WF_NOT_NULL(p);
     WF_NOT_NULL(out);
     report r = {0};
-    WF_TRY(WF_UNUSED(p));
+    WF_TRY(wf_engine_check_params(m, p));
     *out = (struct weft_memory){.context = wf_engine_context(m, p)};
-    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
     weft_status s = open_report(m, p, &r);
     if (s == WEFT_OK) {
         out->device = r.dev->info;

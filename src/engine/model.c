@@ -98,6 +98,7 @@ static weft_status open_tensors(struct weft_model *m, bool vocab_only)
 
 static weft_status open_file(const struct weft_model_params *p, wf_gguf **out)
 {
+    if (p->path && p->shape) return wf_fail(WEFT_ERR_ARG, "weft_model_open: path and shape exclude each other: set one of them");
     if (p->path && !strcmp(p->path, WEFT_DEMO)) return wf_demo_open(out);
     if (p->path) return wf_model_file_open(p->path, out);
     if (p->shape) return wf_shape_open(p->shape, p->type ? p->type : "F16", p->layers, out);
@@ -118,16 +119,17 @@ static weft_status read_model(struct weft_model *m, const struct weft_model_para
 
 weft_status weft_model_open(const struct weft_model_params *p, struct weft_model **out)
 {
-    WF_NOT_NULL(p);
     WF_NOT_NULL(out);
+    *out = NULL;
+    WF_NOT_NULL(p);
     WF_TRY(WF_UNUSED(p));
     uint64_t began = wf_now_ns();
     struct weft_model *m = wf_calloc(1, sizeof *m);
     if (!m) return WEFT_ERR_NOMEM;
     atomic_init(&m->users, 1);
-    wf_stop_by(p->stop, p->user);
+    wf_stopper before = wf_stop_by(p->stop, p->user);
     weft_status s = read_model(m, p);
-    wf_stop_by(NULL, NULL);
+    wf_stop_by(before.fn, before.user);
     if (s != WEFT_OK) {
         weft_model_close(m);
         return s == WEFT_ERR_CANCELLED ? wf_fail(s, "opening the model was cancelled") : s;
@@ -165,6 +167,8 @@ unsigned weft_model_sampling(const struct weft_model *m, struct weft_sampling *o
 void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_info *out)
 {
     if (!m || !out) return;
+    *out = (struct weft_tensor_info){0};
+    if (i >= m->file->n_tensors) return;
     const wf_gguf_tensor *t = &m->file->tensors[i];
     *out = (struct weft_tensor_info){.dtype = wf_ggml_type_name(t->ggml_type), .n_dims = t->n_dims, .bytes = t->bytes, .offset = t->offset};
     snprintf(out->name, sizeof out->name, "%.*s", (int)t->name.len, t->name.data);
@@ -174,6 +178,9 @@ void weft_model_tensor(const struct weft_model *m, size_t i, struct weft_tensor_
 void weft_model_meta(const struct weft_model *m, size_t i, char *key, size_t key_cap, char *value, size_t value_cap)
 {
     if (!m || (!key && key_cap) || (!value && value_cap)) return;
+    snprintf(key, key_cap, "%s", "");
+    snprintf(value, value_cap, "%s", "");
+    if (i >= m->file->n_kv) return;
     const wf_gguf_kv *kv = &m->file->kv[i];
     snprintf(key, key_cap, "%.*s", (int)kv->key.len, kv->key.data);
     wf_gguf_print(kv, value, value_cap);
@@ -233,6 +240,7 @@ static weft_status render_chat(const struct weft_model *m, const struct weft_cha
     wf_jinja_input in = {.messages = p->messages_json, .turns = p->messages, .n_turns = p->n_messages, .tools = p->tools_json, .kwargs = p->kwargs_json,
                          .add_generation_prompt = !p->no_generation_prompt, .now = p->now ? p->now : (int64_t)time(NULL)};
     if (p->n_messages && !p->messages) return wf_fail(WEFT_ERR_ARG, "n_messages is %zu, but messages is NULL", p->n_messages);
+    if (p->messages && p->messages_json) return wf_fail(WEFT_ERR_ARG, "messages and messages_json exclude each other: set one of them");
     WF_TRY(find_template(m, p->chat_template, p->tools_json, &in));
     char *bos = m && !p->bos ? special_text(m, m->info.bos) : wf_strdup(p->bos ? p->bos : "");
     char *eos = m && !p->eos ? special_text(m, m->info.eos) : wf_strdup(p->eos ? p->eos : "");

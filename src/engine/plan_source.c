@@ -10,8 +10,8 @@ void wf_plan_asked(const struct weft_engine_params *p, char *from, size_t cap)
 {
     *from = 0;
     if (p->plan) snprintf(from, cap, "those of %s", p->plan);
-    else if (p->nano_batches > 1) snprintf(from, cap, "in %u nano-batches, as --nano-batches says", p->nano_batches);
-    else if (p->nano_batches) wf_copy(from, cap, "sequential, as --nano-batches 1 says");
+    else if (p->nano_batches > 1) snprintf(from, cap, "in %u nano-batches, as weft_engine_params.nano_batches says", p->nano_batches);
+    else if (p->nano_batches) wf_copy(from, cap, "sequential, as weft_engine_params.nano_batches says");
 }
 
 /* A plan of another version of weft, or one that was damaged, costs what it would have gained and nothing else. A file of one plan has the sequential one,
@@ -58,9 +58,7 @@ weft_status weft_plan_source(const struct weft_model *m, const struct weft_engin
     WF_NOT_NULL(p);
     WF_NOT_NULL(out);
     if (!cap) return wf_fail(WEFT_ERR_ARG, "weft_plan_source: want room for a text");
-    WF_TRY(WF_UNUSED(p));
-    if (m->info.unsupported) return wf_fail(WEFT_ERR_UNSUPPORTED, "%s", m->info.unsupported);
-    if (!m->arch) return wf_fail(WEFT_ERR_ARG, "%s holds a vocabulary without a model", m->info.path);
+    WF_TRY(wf_engine_check_params(m, p));
     wf_plan_asked(p, out, cap);
     if (*out) return WEFT_OK;
     source *s = wf_calloc(1, sizeof *s);

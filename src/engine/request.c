@@ -154,6 +154,7 @@ static weft_status enqueue(struct weft_engine *e, struct weft_request *r)
 
 weft_status weft_submit(struct weft_engine *e, const struct weft_request_params *p, struct weft_request **out)
 {
+    if (out) *out = NULL;
     WF_NOT_NULL(e);
     WF_NOT_NULL(p);
     struct weft_request *r = NULL;

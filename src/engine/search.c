@@ -41,8 +41,9 @@ static struct weft_profile *read_rates(const wf_op_profile *p)
 
 weft_status weft_profile_read(const char *path, struct weft_profile **out)
 {
-    WF_NOT_NULL(path);
     WF_NOT_NULL(out);
+    *out = NULL;
+    WF_NOT_NULL(path);
     wf_op_profile profile;
     weft_status s = wf_fail_param(wf_op_profile_load(path, &profile), "profile");
     struct weft_profile *p = s == WEFT_OK ? read_rates(&profile) : NULL;

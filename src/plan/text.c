@@ -67,7 +67,7 @@ static weft_status check_ranges(const wf_plan *p, const wf_plan_line *l)
 static weft_status no_such_op(const wf_plan_line *l)
 {
     const char *where = l->where == WF_LINE_ONCE ? "once" : "layer";
-    return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s' on this device (--dump-plan writes the ops that it has)", where, l->name);
+    return wf_fail(WEFT_ERR_ARG, "this model has no %s op '%s' on this device (weft_engine_params.dump_plan writes the ops that it has)", where, l->name);
 }
 
 static weft_status read_op(const wf_graph *g, wf_plan *p, const char *text, unsigned number)
@@ -163,7 +163,7 @@ static weft_status read_lines(const wf_graph *g, const char *path, char *text, w
         char *line = strsep(&rest, "\n");
         line[strcspn(line, "#\r")] = 0;
         if (number == 1 && strcmp(line, "weft-plan 2"))
-            return wf_fail(WEFT_ERR_FORMAT, "%s: not a plan: the first line is not 'weft-plan 2' (write one with --dump-plan)", path);
+            return wf_fail(WEFT_ERR_FORMAT, "%s: not a plan: the first line is not 'weft-plan 2' (weft_engine_params.dump_plan writes one)", path);
         if (number == 1 || !line[strspn(line, " \t")]) continue;
         weft_status s = read_line(g, all, line, number);
         if (s != WEFT_OK) return wf_fail_context(s, "%s:%u", path, number);

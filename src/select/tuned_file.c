@@ -344,7 +344,7 @@ weft_status wf_tuned_may_write(const char *path)
     FILE *f = S_ISREG(st.st_mode) ? fopen(path, "r+") : NULL;
     bool ours = f && (!fgets(text, 11, f) || !strcmp(text, "weft-tuned"));
     if (f) fclose(f);
-    return ours ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s exists and is not a file that `weft tune` wrote: choose another path (-f)", path);
+    return ours ? WEFT_OK : wf_fail(WEFT_ERR_IO, "%s exists and is not a file that `weft tune` wrote: choose another path (weft_tune_params.path)", path);
 }
 
 weft_status wf_tuned_write(const char *path, const struct weft_device_info *info,

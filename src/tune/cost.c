@@ -26,7 +26,7 @@ typedef struct costing {
 const char *weft_limit_name(enum weft_limit l)
 {
     _Static_assert((int)WEFT_N_LIMITS == (int)WF_N_LIMITS && (int)WEFT_LIMIT_ENERGY == (int)WF_LIMIT_ENERGY, "the same limits inside and outside");
-    return wf_limit_names[l];
+    return l >= 0 && l < WEFT_N_LIMITS ? wf_limit_names[l] : "unknown";
 }
 
 /* ---- constants of the present device ----------------------------------------------------------------------------- */
@@ -38,7 +38,7 @@ static weft_status read_device(costing *c, wf_dev *dev)
     c->act = dev->act, c->stacking = (enum wf_stacking)dev->stack_weights;
     WF_TRY(wf_device_machine(dev, &(wf_rates_params){p->threads, p->measure, p->on_progress, p->user}, &c->m));
     if (wf_machine_has_rates(&c->m) && c->m.memory > 0) return WEFT_OK;
-    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s tells neither its memory nor its rates: take a device of the table (--on)", dev->info.id);
+    return wf_fail(WEFT_ERR_UNSUPPORTED, "%s tells neither its memory nor its rates: take a device of the table (weft_cost_params.on)", dev->info.id);
 }
 
 static weft_status open_device(costing *c)
@@ -94,7 +94,7 @@ static weft_status find_load(costing *c)
     double weights = (double)p->model->info.weight_bytes, share = c->mix.out / (c->mix.in + c->mix.out);
     c->most_decodes = wf_most_decodes(&c->g, &c->m, &c->mix, weights, c->window);
     if (c->most_decodes < 1)
-        return wf_fail(WEFT_ERR_ARG, "%.1f GB of memory do not hold %.1f GB of weights and one sequence of %.0f tokens: take more devices (--n-devices)",
+        return wf_fail(WEFT_ERR_ARG, "%.1f GB of memory do not hold %.1f GB of weights and one sequence of %.0f tokens: take more devices (weft_cost_params.n_devices)",
                        c->m.memory / 1e9, weights / 1e9, c->mix.in + c->mix.out / 2);
     if (p->decodes > p->tokens) return wf_fail(WEFT_ERR_ARG, "%u decodes do not fit a step of %u tokens", p->decodes, p->tokens);
     double tokens = p->tokens ? p->tokens : c->most_decodes / share, decodes = p->decodes ? p->decodes : tokens * share;
@@ -174,13 +174,22 @@ static wf_mix mix_of(const struct weft_cost_params *p)
     return (wf_mix){p->input_len > 0 ? p->input_len : fits * INPUT_LEN, p->output_len > 0 ? p->output_len : fits * OUTPUT_LEN};
 }
 
-weft_status weft_cost(const struct weft_cost_params *p, struct weft_cost **out)
+static weft_status check_params(const struct weft_cost_params *p)
 {
-    WF_NOT_NULL(p);
-    WF_NOT_NULL(p->model);
-    WF_NOT_NULL(out);
     WF_TRY(WF_UNUSED(p));
     if (p->devices && !p->on) return wf_fail(WEFT_ERR_ARG, "a table of devices needs the name of one of them");
+    if (!(p->input_len >= 0 && p->input_len <= UINT32_MAX)) return wf_fail(WEFT_ERR_ARG, "input_len %g: want the tokens of a request, or 0", p->input_len);
+    if (!(p->output_len >= 0 && p->output_len <= UINT32_MAX)) return wf_fail(WEFT_ERR_ARG, "output_len %g: want the tokens of an answer, or 0", p->output_len);
+    return WEFT_OK;
+}
+
+weft_status weft_cost(const struct weft_cost_params *p, struct weft_cost **out)
+{
+    WF_NOT_NULL(out);
+    *out = NULL;
+    WF_NOT_NULL(p);
+    WF_NOT_NULL(p->model);
+    WF_TRY(check_params(p));
     costing c = {.p = p, .mix = mix_of(p)};
     struct weft_cost *r = wf_calloc(1, sizeof *r);
     weft_status s = r ? make(&c, r) : WEFT_ERR_NOMEM;

@@ -126,7 +126,7 @@ static weft_status list_shapes(session *s)
             else
                 WF_TRY(add_default(s, (enum wf_tuned_op)op, dtypes[t]));
             if (s->p->n_shapes && s->p->ops && !any)
-                return wf_fail(WEFT_ERR_ARG, "no --shape for %s", wf_tuned_kinds[op].name);
+                return wf_fail(WEFT_ERR_ARG, "no shape for %s (weft_op_params.shapes)", wf_tuned_kinds[op].name);
         }
     }
     return WEFT_OK;

@@ -378,9 +378,10 @@ static weft_status make(view *v)
 
 weft_status weft_timeline(struct weft_engine *e, const struct weft_timeline_params *p, struct weft_timeline **out)
 {
+    WF_NOT_NULL(out);
+    *out = NULL;
     WF_NOT_NULL(e);
     WF_NOT_NULL(p);
-    WF_NOT_NULL(out);
     WF_TRY(WF_UNUSED(p));
     if (p->measure && !e->dev->params.profile) return wf_fail(WEFT_ERR_ARG, "weft_timeline: to measure want an engine that was opened with `profile`");
     view v = {.e = e, .p = p, .out = wf_calloc(1, sizeof *v.out)};

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Programs that run with the last release run with this one: compares the public headers with tests/abi/weft.abi by the rules that weft.h
-states, and the names that the library exports with those of the headers.
+"""Programs that were compiled before run with this build: compares the public headers with tests/abi/weft.abi and weft.constants by the rules that
+weft.h states, and the names that the library exports with those of the headers. Both files are the headers as they were last agreed on; from the first
+release on, those of the last one.
 
     abi.py BUILD      the test
-    abi.py --write    after a release: writes weft.abi anew
+    abi.py --write    with a release, and before the first one with an agreed change: writes both files anew
 
 The headers are all that a program sees, so what is compared is a library of empty functions made from them. It has debug information
 whatever the build has, and takes a second.
 
 weft.h says what may change, and abidiff compares what may not: before, additions are taken out. A field that is shorter than 8 bytes must not lie in
 the padding before reserved space, which programs need not have set to zero: that is a change.
+
+No prototype names macros, nor enums of flags, so abidiff does not see them: weft.constants has the values of all, and those stay.
 """
 import os
 import re
@@ -23,9 +26,16 @@ import xml.etree.ElementTree as xml
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 INCLUDE = os.path.join(ROOT, 'include')
-RELEASE = os.path.join(HERE, 'weft.abi')
+AGREED = os.path.join(HERE, 'weft.abi')
 HEADERS = ('weft.h', 'tune.h', 'debug.h')
-OF_WEFT = {f'weft_{name}' for name in ('event', 'model_info', 'op_row', 'ceilings', 'tune_row', 'calibration', 'selftest_row', 'kernel', 'candidate')}
+OF_WEFT = {f'weft_{name}' for name in ('event', 'model_info', 'op_row', 'ceilings', 'tune_row', 'calibration', 'timeline', 'cost', 'profile',
+                                     'ablation_row', 'selftest_row', 'kernel', 'candidate')}
+ITS_OWN = re.compile(r'WEFT_(API|VERSION\w*|\w+_H)$') # macros that are no constants, or say which release it is
+PRINT = """
+#include <stdio.h>
+#define FORMAT(x) _Generic((x), double: "%s %.17g\\n", char *: "%s \\"%s\\"\\n", default: "%s %d\\n")
+#define SAY(x) printf(FORMAT(x), #x, x);
+"""
 EXPORTED = re.compile(r'__attribute__\(\(visibility\("default"\)\)\)\s*([^;{]*);')
 
 
@@ -53,6 +63,30 @@ def empty_library(include, folder):
     return library
 
 
+def names_of_constants(include, source):
+    macros = re.findall(r'(?m)^#define (WEFT_\w+) \S', ok('cc', '-E', '-dM', '-I', include, source))
+    enums = re.findall(r'(?s)\benum weft_\w+ \{(.*?)\}', ok('cc', '-E', '-P', '-I', include, source))
+    values = re.findall(r'(?:^|,)\s*(WEFT_\w+)', ','.join(enums))
+    return sorted({name for name in macros + values if not ITS_OWN.match(name)})
+
+
+def constants(include):
+    """Macros and values of enums, a line for each with what it is."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = os.path.join(folder, 'constants.c'), os.path.join(folder, 'constants')
+        with open(source, 'w', encoding='utf-8') as f:
+            f.writelines(f'#include <weft/{header}>\n' for header in HEADERS)
+        says = '\n'.join(f'SAY({name})' for name in names_of_constants(include, source))
+        with open(source, 'a', encoding='utf-8') as f:
+            f.write(f'{PRINT}int main(void)\n{{\n{says}\nreturn 0;\n}}\n')
+        ok('cc', '-w', '-I', include, source, '-o', program)
+        return ok(program)
+
+
+def beside(description):
+    return os.path.splitext(description)[0] + '.constants'
+
+
 def exports(library):
     return {line.split()[-1] for line in ok('nm', '-D', '--defined-only', library).splitlines()}
 
@@ -72,6 +106,8 @@ def describe(include, out):
         if not struct.get('name').startswith('weft_'): # FILE is the C library's own
             take_out(struct, list(struct))
     tree.write(out)
+    with open(beside(out), 'w', encoding='utf-8') as f:
+        f.write(constants(include))
 
 
 def offset(member):
@@ -114,8 +150,22 @@ def without_additions(old, new):
     return old, new
 
 
+def lines_of(path):
+    with open(path, encoding='utf-8') as f:
+        return f.read().splitlines()
+
+
+def changed_constants(old, new):
+    now = set(lines_of(beside(new)))
+    return ''.join(f'no longer: {line}\n' for line in lines_of(beside(old)) if line not in now)
+
+
 def compare(old, new):
-    """What abidiff says against `new`; '': nothing."""
+    """What is to be said against `new`; '': nothing."""
+    return changed_constants(old, new) + changed_interface(old, new)
+
+
+def changed_interface(old, new):
     with tempfile.TemporaryDirectory() as folder:
         files = [os.path.join(folder, name) for name in ('old.abi', 'new.abi')]
         for tree, path in zip(without_additions(old, new), files):
@@ -137,8 +187,8 @@ class Abi(unittest.TestCase):
         self.addCleanup(temp.cleanup)
         self.folder = temp.name
 
-    def test_release(self):
-        self.assertEqual(compare(RELEASE, self.now), '')
+    def test_agreed(self):
+        self.assertEqual(compare(AGREED, self.now), '')
 
     def test_names(self):
         self.assertEqual(exports(os.path.join(BUILD, 'libweft.so')), exports(empty_library(INCLUDE, self.folder)))
@@ -176,6 +226,12 @@ class Abi(unittest.TestCase):
                 ('weft.h', r'(struct weft_logprob \{[^}]*?)\};', r'\1float more; };'),
                 ('weft.h', r'WEFT_ERR_ARG,', 'WEFT_ERR_MORE, WEFT_ERR_ARG,'),
                 ('weft.h', r'WEFT_FINISH_LENGTH,', ''),
+                ('weft.h', r'WEFT_TEXT_HIDE_SPECIAL = 4', 'WEFT_TEXT_HIDE_SPECIAL = 8'),
+                ('weft.h', r'WEFT_SAMPLING_MIN_P = 8,', ''),
+                ('weft.h', r'#define WEFT_MAX_TOP 20', '#define WEFT_MAX_TOP 19'),
+                ('weft.h', r'"builtin:demo"', '"builtin:story"'),
+                ('tune.h', r'#define WEFT_LOGIT_STEP 0.03125', '#define WEFT_LOGIT_STEP 0.0625'),
+                ('tune.h', r'(struct weft_timeline_op \{[^}]*?)\};', r'\1double more; };'),
                 ('tune.h', r'(struct weft_op_params \{[^}]*?)uint32_t repeat;', r'\1'),
                 ('debug.h', r'bool poison;', 'uint64_t poison;')):
             with self.subTest(old=old, new=new):
@@ -191,14 +247,18 @@ class Abi(unittest.TestCase):
                 ('weft.h', r'(struct weft_event \{[^}]*?)\};', r'\1uint64_t more; };'),
                 ('weft.h', r'(struct weft_model_info \{[^}]*?)\};', r'\1const char *more; };'),
                 ('weft.h', r'(WEFT_ERR_NOT_FINITE,[^}]*)\};', r'\1WEFT_ERR_MORE, };'),
-                ('tune.h', r'(struct weft_op_row \{[^}]*?)\};', r'\1double more; };')):
+                ('weft.h', r'WEFT_SAMPLING_REPEAT_LAST_N = 32,', 'WEFT_SAMPLING_REPEAT_LAST_N = 32, WEFT_SAMPLING_MORE = 64,'),
+                ('weft.h', r'#define WEFT_MAX_SHOWN', '#define WEFT_MAX_MORE 3\n#define WEFT_MAX_SHOWN'),
+                ('tune.h', r'(struct weft_op_row \{[^}]*?)\};', r'\1double more; };'),
+                ('tune.h', r'(struct weft_ablation_row \{[^}]*?)\};', r'\1double more; };'),
+                ('tune.h', r'(struct weft_timeline \{[^}]*?)\};', r'\1double more; };')):
             with self.subTest(old=old, new=new):
                 self.assertEqual(self.changed(header, old, new), '')
 
 
 if __name__ == '__main__':
     if '--write' in sys.argv:
-        sys.exit(describe(INCLUDE, RELEASE))
+        sys.exit(describe(INCLUDE, AGREED))
     if not shutil.which('abidiff') or sys.maxsize < 2**32:
         print('abidiff is missing (./setup.sh --test installs it), or this machine has not 64 bits')
         sys.exit(77)

@@ -66,10 +66,23 @@ class Install(unittest.TestCase):
         self.assertEqual(shipped, set(os.listdir(self.installed("share", "weft", "tuned"))))
 
     def test_documents_and_unit(self):
-        for path in ("README.md", "LICENSE", "docs/serving.md", "examples/haproxy.cfg"):
+        for path in ("README.md", "LICENSE", "docs/serving.md", "examples/haproxy.cfg", "examples/stream.c", "examples/several.py"):
             self.installed("share", "doc", "weft", *path.split("/"))
         with open(self.installed("lib", "systemd", "system", "weft@.service"), encoding="utf-8") as f:
             self.assertIn(f"\nExecStart={self.prefix}/bin/weft serve ", f.read())
+
+    def test_documents_link_to_what_is_installed(self):
+        """But for files of the sources, which say what they are by their folder."""
+        sources = {"src", "cl", "cpu", "bench", "tuned", "models", "CONTRIBUTING.md"}
+        top = self.installed("share", "doc", "weft")
+        for where, _, names in os.walk(top):
+            for name in (name for name in names if name.endswith(".md")):
+                with open(os.path.join(where, name), encoding="utf-8") as f:
+                    targets = re.findall(r"\]\((?!http)([^)#]+)[^)]*\)", f.read())
+                for target in targets:
+                    path = os.path.relpath(os.path.normpath(os.path.join(where, target)), top)
+                    if path.split("/")[0] not in sources:
+                        self.assertTrue(os.path.exists(os.path.join(top, path)), f"{name}: {target} is not installed")
 
     @unittest.skipUnless(HAVE_PAGES, "needs other hardware: manual pages are made where the program runs without a sanitizer")
     def test_pages_and_completions(self):

@@ -147,7 +147,7 @@ class Plan(cli.TestCase):
             env, never = {"XDG_CACHE_HOME": folder}, "sequential: never measured here (weft tune --overlap)"
             self.assertTrue(self.ok("plan", *CPU, "-q", env=env).text.endswith(f"plans: {never}\n"))
             self.assertRegex(self.ok("info", "-m", DEMO, *CPU, env=env).text, rf"(?m)^steps +{re.escape(never)}$")
-            self.assertIn("plans: sequential, as --nano-batches 1 says", self.ok("plan", *CPU, "-q", "--nano-batches", 1).text)
+            self.assertIn("plans: sequential, as --nano-batches says", self.ok("plan", *CPU, "-q", "--nano-batches", 1).text)
 
     def test_expected_times(self):
         r = self.ok("plan", *CPU, "--tokens", 8, "--context", 64, "--times", "-q")

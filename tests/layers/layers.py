@@ -5,6 +5,8 @@ A folder includes only itself and names to its right in ORDER; cl and cpu see on
 and nothing includes them. cli, serve, loadgen, pull and answers include only themselves and those of them to their right,
 <weft/...> and base; tables (.def), which are words and no code, may be of any folder. Project headers are always written "folder/file.h".
 
+Messages of the library name its parameters, which the program knows to be its options (src/base/options.c), and no options: other programs have none.
+
 Files of cl and of src/dev have an order, too: no file uses, by itself or through others, what uses it.
 """
 import os
@@ -50,6 +52,22 @@ def complaints(root, path):
             yield f'{path}: "{name}" is not "folder/file.h"'
         elif first not in allowed(folder) and not (folder in ABOVE_ALL and name.endswith(".def")):
             yield f'{path}: {folder} must not include "{name}"'
+
+
+FAILURE = re.compile(r"\bwf_j?fail(?:_\w+)?\((?:[^;\"]|\"(?:\\\\.|[^\"\\\\])*\")*;")
+COMMAND = re.compile(r"`[^`]*`|weft \w+ --[\w-]+")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+|\(-[a-z]\b|pass -[a-z]\b")
+
+
+def options_named(root, path):
+    if folder_of(path) in ABOVE_ALL or path == os.path.join("src", "base", "options.c"):
+        return
+    with open(os.path.join(root, path), encoding="utf-8") as f:
+        text = f.read()
+    for call in FAILURE.findall(text):
+        for literal in re.findall(r'"(?:\\.|[^"\\])*"', call):
+            for option in OPTION.findall(COMMAND.sub("", literal)):
+                yield f"{path}: a message names the option {option}: name the parameter, with a line in src/base/options.c"
 
 
 def sources(root):
@@ -109,7 +127,7 @@ def circles(root, files):
 def main():
     root = sys.argv[1]
     files = list(sources(root))
-    wrong = [c for path in files for c in complaints(root, path)] + list(circles(root, files))
+    wrong = [c for path in files for check in (complaints, options_named) for c in check(root, path)] + list(circles(root, files))
     print("\n".join(wrong) if wrong else f"{len(files)} files point right")
     return 1 if wrong or not files else 0
 

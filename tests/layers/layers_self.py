@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 
-CASES = [  # file, include line, is it right?
+CASES = [  # file, a line, is it right?
     ("src/exec/a.c", '#include "dev/dev.h"', True),
     ("src/exec/a.c", '#include "exec/a.h"', True),
     ("src/dev/a.c", '#include "exec/exec.h"', False),
@@ -29,6 +29,9 @@ CASES = [  # file, include line, is it right?
     ("src/exec/a.c", "#include <dev/dev.h>", False),
     ("src/other/a.c", "#include <stdio.h>", False),
     ("src/dist/a.c", "#include <stdio.h>", False),
+    ("src/plan/a.c", 'return wf_fail(s, "no such; plan", "write one with --dump-plan");', False),
+    ("src/plan/a.c", 'return wf_fail(s, "%s: no plan; weft tune --overlap makes one, `weft kernels --device cpu` lists kernels", p); /* --plan */', True),
+    ("src/cli/a.c", 'return wf_fail(s, "write one with --dump-plan");', True),
 ]
 
 TREES = [  # files of cl or src/dev, is it right?

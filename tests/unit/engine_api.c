@@ -3,6 +3,7 @@
 #include <weft/debug.h>
 #include <weft/tune.h>
 
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -514,6 +515,97 @@ static void contradictions_are_refused(void **state)
     weft_engine_close(e);
 }
 
+static void costs(struct weft_cost_params p)
+{
+    struct weft_cost *c = (void *)&p; /* anything but NULL */
+    p.model = model, p.on = "h200";
+    assert_int_equal(weft_cost(&p, &c), WEFT_ERR_ARG);
+    assert_null(c);
+}
+
+static void numbers_are_checked(void **state)
+{
+    (void)state;
+    struct weft_cost *c;
+    struct weft_tensor_info tensor = {.dtype = "some"};
+    char key[16] = "key", value[16] = "value";
+    costs((struct weft_cost_params){.input_len = -1});
+    costs((struct weft_cost_params){.input_len = NAN});
+    costs((struct weft_cost_params){.input_len = INFINITY});
+    costs((struct weft_cost_params){.output_len = -1});
+    costs((struct weft_cost_params){.output_len = NAN});
+    assert_int_equal(weft_cost(&(struct weft_cost_params){.model = model, .on = "h200"}, &c), WEFT_OK);
+    weft_cost_free(c);
+    weft_model_tensor(model, 1000000, &tensor);
+    assert_null(tensor.dtype);
+    weft_model_tensor(model, weft_model_info(model)->n_tensors - 1, &tensor);
+    assert_non_null(tensor.dtype);
+    weft_model_meta(model, 1000000, key, sizeof key, value, sizeof value);
+    assert_string_equal(key, "");
+    assert_string_equal(value, "");
+    assert_string_equal(weft_limit_name((enum weft_limit)77), "unknown");
+    assert_string_equal(weft_limit_name(WEFT_LIMIT_ENERGY), "energy");
+    assert_string_equal(weft_class_name((enum weft_class)77), "unknown");
+}
+
+static void one_source_of_each(void **state)
+{
+    (void)state;
+    struct weft_model *m = model;
+    struct weft_message turn = {"user", "a"};
+    char *text;
+    size_t len;
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .shape = "llama3-8b"}, &m), WEFT_ERR_ARG);
+    assert_non_null(strstr(weft_last_error(), "shape"));
+    assert_int_equal(weft_chat_render(model, &(struct weft_chat_params){.chat_template = TEMPLATE, .messages = &turn, .n_messages = 1, .messages_json = "[]"}, &text, &len), WEFT_ERR_ARG);
+    assert_non_null(strstr(weft_last_error(), "messages_json"));
+}
+
+/* What was there before is no object of the call that failed. */
+static void failures_leave_no_object(void **state)
+{
+    (void)state;
+    char anything;
+    struct weft_engine *e = open_engine("null"), *other = (void *)&anything;
+    struct weft_model *m = (void *)&anything;
+    struct weft_request *r = (void *)&anything;
+    struct weft_timeline *timeline = (void *)&anything;
+    struct weft_calibration *calibration = (void *)&anything;
+    struct weft_profile *profile = (void *)&anything;
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = "/nonexistent"}, &m), WEFT_ERR_IO);
+    assert_null(m);
+    assert_int_equal(weft_engine_open(model, &(struct weft_engine_params){.device = "null", .tile = UINT32_MAX}, &other), WEFT_ERR_ARG);
+    assert_null(other);
+    assert_int_equal(weft_submit(e, &(struct weft_request_params){.prompt_len = 3}, &r), WEFT_ERR_ARG);
+    assert_null(r);
+    assert_int_equal(weft_timeline(e, &(struct weft_timeline_params){.measure = true}, &timeline), WEFT_ERR_ARG);
+    assert_null(timeline);
+    assert_int_equal(weft_calibrate(e, &(struct weft_calibrate_params){.text = "a", .len = 1}, &calibration), WEFT_ERR_ARG);
+    assert_null(calibration);
+    assert_true(weft_profile_read("/nonexistent", &profile));
+    assert_null(profile);
+    weft_engine_close(e);
+}
+
+/* Somebody who is asked whether to stop may open something, and is asked again afterwards. */
+static bool opens(void *user)
+{
+    struct weft_model *m = NULL;
+    int *n = user;
+    if (++*n == 1) assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m), WEFT_OK);
+    weft_model_close(m);
+    return *n > 1;
+}
+
+static void stop_functions_nest(void **state)
+{
+    (void)state;
+    int n = 0;
+    struct weft_model *m = NULL;
+    assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .stop = opens, .user = &n}, &m), WEFT_ERR_CANCELLED);
+    assert_int_equal(n, 2);
+}
+
 /* ---- models, versions, the future -------------------------------------------------------------------------- */
 
 static void models_are_named(void **state)
@@ -604,7 +696,8 @@ int main(void)
         cmocka_unit_test(events_find_no_memory),      cmocka_unit_test(requests_outlive_their_engine),
         cmocka_unit_test(closed_beside_readers),      cmocka_unit_test(closed_in_a_callback),   cmocka_unit_test(engines_keep_their_model),
         cmocka_unit_test(opening_is_given_up),        cmocka_unit_test(opening_a_model_is_given_up),        cmocka_unit_test(prompts_have_a_length),  cmocka_unit_test(chats_are_prompts),
-        cmocka_unit_test(contradictions_are_refused), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
+        cmocka_unit_test(contradictions_are_refused), cmocka_unit_test(numbers_are_checked), cmocka_unit_test(one_source_of_each),
+        cmocka_unit_test(failures_leave_no_object), cmocka_unit_test(stop_functions_nest), cmocka_unit_test(models_are_named),       cmocka_unit_test(versions_agree),
         cmocka_unit_test(newer_programs_are_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

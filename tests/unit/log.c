@@ -46,6 +46,14 @@ static void every_length(void **state)
     }
 }
 
+static void options_for_parameters(void **state)
+{
+    (void)state;
+    char named[128];
+    wf_name_options(named, sizeof named, "take weft_cost_params.n_devices, weft_cost_params.devices or weft_model_params.path");
+    assert_string_equal(named, "take --n-devices, --devices FILE or -m FILE");
+}
+
 static void escapes_are_whole(void **state)
 {
     (void)state;
@@ -79,6 +87,6 @@ static void long_lines(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length), cmocka_unit_test(escapes_are_whole), cmocka_unit_test(long_lines)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_length), cmocka_unit_test(options_for_parameters), cmocka_unit_test(escapes_are_whole), cmocka_unit_test(long_lines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

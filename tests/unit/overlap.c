@@ -329,8 +329,8 @@ static void test_takes_what_gains(void **state)
     if (gain < 0.02) printf("%s", said);
     assert_true(gain >= 0.02);
     expect_source(0, "the fastest that weft tune --overlap found");
-    expect_source(1, "sequential, as --nano-batches 1 says");
-    expect_source(2, "in 2 nano-batches, as --nano-batches says");
+    expect_source(1, "sequential, as weft_engine_params.nano_batches says");
+    expect_source(2, "in 2 nano-batches, as weft_engine_params.nano_batches says");
     free(said);
 }
 
