@@ -7,8 +7,8 @@ import weakref
 from array import array
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, NoReturn, Optional, Sequence, Tuple, Type, TypeVar,
-                    Union)
+from typing import (TYPE_CHECKING, Any, AsyncIterator, Callable, Generator, Iterable, Iterator, List, Mapping, NoReturn, Optional,
+                    Sequence, Tuple, Type, TypeVar, Union)
 
 from ._library import ClosedError, Handle, Record, acquire, calling_back, check, error_of, record_of, text_of, word
 from ._params import Params, encoded, fields_of, is_text

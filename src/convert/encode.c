@@ -62,8 +62,8 @@ static weft_status bad_value(const wf_encode_tensor *t, uint64_t row, uint64_t c
 {
     const char *name = WF_SHOW(t->from->name), *type = wf_dtypes[t->to.dtype].name;
     if (!isfinite(x)) return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds a value that is not finite, in row %llu at %llu", name, (unsigned long long)row, (unsigned long long)col);
-    return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds %g, in row %llu at %llu, more than %s can hold: choose BF16 or F32 (weft_convert_params.type)", name, x, (unsigned long long)row,
-                   (unsigned long long)col, type);
+    return wf_fail(WEFT_ERR_FORMAT, "tensor '%s' holds %g, in row %llu at %llu, more than %s can hold: choose BF16 or F32 (weft_convert_params.type)",
+                   name, x, (unsigned long long)row, (unsigned long long)col, type);
 }
 
 /* Scales of blocks are F16, and so are its limits. */

@@ -17,8 +17,8 @@ static weft_status check_ranges(const struct weft_engine_params *p)
     const struct {
         const char *name;
         uint32_t value, most;
-    } ranges[] = {{"page_tokens", p->page_tokens, 1024}, {"max_batched_tokens", p->max_batched_tokens, 65536}, {"n_seqs", p->n_seqs, 65536}, {"tile", p->tile, 65536},
-                  {"threads", p->threads, 4096}};
+    } ranges[] = {{"page_tokens", p->page_tokens, 1024}, {"max_batched_tokens", p->max_batched_tokens, 65536}, {"n_seqs", p->n_seqs, 65536},
+                  {"tile", p->tile, 65536}, {"threads", p->threads, 4096}};
     for (size_t i = 0; i < WF_LEN(ranges); i++)
         if (ranges[i].value > ranges[i].most) return wf_fail(WEFT_ERR_ARG, "%s %u: want 1 to %u", ranges[i].name, ranges[i].value, ranges[i].most);
     return WEFT_OK;
@@ -29,10 +29,11 @@ static weft_status check_context(const struct weft_model *m, uint32_t context)
     const char *path = m->info.path;
     if (context > 1u << 24) return wf_fail(WEFT_ERR_ARG, "context %u is too long: at most %u tokens (weft_engine_params.context)", context, 1u << 24);
     if (context > m->hp.context && m->hp.learned_positions)
-        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)", context, path, m->hp.context);
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: %s has learned %u positions, and there are no more (weft_engine_params.context)",
+                       context, path, m->hp.context);
     if (m->hp.longest_context && context > m->hp.longest_context)
-        return wf_fail(WEFT_ERR_ARG, "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to that length only (weft_engine_params.context)", context,
-                       path, m->hp.longest_context);
+        return wf_fail(WEFT_ERR_ARG, "context %u is too long: layers of %s attend to the last %u tokens, which weft computes in contexts up to that length only "
+                       "(weft_engine_params.context)", context, path, m->hp.longest_context);
     return WEFT_OK;
 }
 

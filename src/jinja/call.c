@@ -65,14 +65,16 @@ wf_jvalue wf_jcall_builtin(wf_jrun *r, const wf_jbuiltin *fn, const char *what, 
 wf_jvalue wf_jcall_filter(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jbuiltin *fn = wf_jfilter_find(name);
-    if (!fn) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no filter '%.*s': use another template (weft_chat_params.chat_template)", (int)WF_MIN(name.len, 80u), name.p);
+    if (!fn) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no filter '%.*s': use another template (weft_chat_params.chat_template)",
+                     (int)WF_MIN(name.len, 80u), name.p);
     return wf_jcall_builtin(r, fn, "filter", self, a);
 }
 
 bool wf_jcall_test(wf_jrun *r, wf_jstr name, wf_jvalue self, const wf_jargs *a)
 {
     const wf_jbuiltin *fn = wf_jtest_find(name);
-    if (!fn) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no test '%.*s': use another template (weft_chat_params.chat_template)", (int)WF_MIN(name.len, 80u), name.p);
+    if (!fn) wf_jfail(r, WEFT_ERR_UNSUPPORTED, "there is no test '%.*s': use another template (weft_chat_params.chat_template)",
+                     (int)WF_MIN(name.len, 80u), name.p);
     return wf_jtrue(wf_jcall_builtin(r, fn, "test", self, a));
 }
 

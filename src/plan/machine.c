@@ -88,7 +88,8 @@ weft_status wf_machine_find(const char *path, const char *name, wf_machine *out)
     reader r = {.want = name, .out = out};
     WF_TRY(path ? wf_read_lines(path, HEAD, read_device, &r) : read_known(&r));
     if (r.found) return WEFT_OK;
-    return wf_fail(WEFT_ERR_ARG, "'%.32s' is no device of %s; known are: %s", name, path ? path : "weft's table (weft_cost_params.devices takes another)", r.known);
+    return wf_fail(WEFT_ERR_ARG, "'%.32s' is no device of %s; known are: %s", name,
+                   path ? path : "weft's table (weft_cost_params.devices takes another)", r.known);
 }
 
 wf_machine wf_machine_times(const wf_machine *one, uint32_t n)

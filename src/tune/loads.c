@@ -64,7 +64,8 @@ weft_status wf_load_batch(const struct weft_engine *e, wf_step_load x, uint32_t 
 {
     composition c = compose(e, x, context);
     if (!fits(e, x, context))
-        return wf_fail(WEFT_ERR_ARG, "%u decodes and a prompt of %u tokens do not fit the KV cache or the sequences of this engine (weft_engine_params.n_seqs, weft_engine_params.kv_memory)",
+        return wf_fail(WEFT_ERR_ARG, "%u decodes and a prompt of %u tokens do not fit the KV cache or the sequences of this engine "
+                       "(weft_engine_params.n_seqs, weft_engine_params.kv_memory)",
                        x.decodes, x.prefill);
     b->n_tokens = b->n_seqs = b->n_pages = b->n_logits = b->n_pending = b->max_kv = b->max_q = 0;
     b->n_decodes = x.decodes;

@@ -81,7 +81,8 @@ static weft_status find_paths(wf_overlap *o)
     WF_TRY(find_path(o, NULL, "profile", stored, sizeof stored));
     WF_TRY(make_folder(o, stored));
     if (same_file(o->profile_path, o->plan_path))
-        return wf_fail(WEFT_ERR_ARG, "%s cannot be the file for the times of ops and the one for the plans: name another one (weft_overlap_params.plan, weft_overlap_params.profile)", o->plan_path);
+        return wf_fail(WEFT_ERR_ARG, "%s cannot be the file for the times of ops and the one for the plans: name another one "
+                       "(weft_overlap_params.plan, weft_overlap_params.profile)", o->plan_path);
     WF_TRY(wf_output_check(o->profile_path));
     return wf_output_check(o->plan_path);
 }

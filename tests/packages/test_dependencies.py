@@ -74,7 +74,8 @@ class Dependencies(unittest.TestCase):
         self.assertEqual(enabled(read("debian", "rules")), optional_parts())
 
     def test_packages_build_with_what_setup_installs(self):
-        wanted = {word for line in re.findall(r"(?m)^[^|\n#]*\|([^|\n]*)\|[^|\n]*\|[^|\n]*$", read("setup.sh")) for word in line.split() if word.endswith("-dev")}
+        columns = re.findall(r"(?m)^[^|\n#]*\|([^|\n]*)\|[^|\n]*\|[^|\n]*$", read("setup.sh"))  # Debian's
+        wanted = {word for column in columns for word in column.split() if word.endswith("-dev")}
         fields = re.search(r"(?ms)^Build-Depends:(.*?)^\S", read("debian", "control")).group(1)
         named = {field.split()[0] for field in fields.split(",")}
         self.assertGreater(len(wanted), 5)

@@ -594,8 +594,9 @@ static void test_ranges(void **state)
     (void)state;
     const struct weft_debug newer = {.reserved = {1}};
     const struct weft_engine_params bad[] = {{.context = UINT32_MAX}, {.context = UINT32_MAX - 14}, {.context = (1u << 24) + 1}, {.page_tokens = UINT32_MAX},
-                                             {.page_tokens = UINT32_MAX - 5}, {.page_tokens = 1u << 30}, {.page_tokens = 1u << 31}, {.page_tokens = 1025}, {.n_seqs = 65537},
-                                             {.n_seqs = UINT32_MAX}, {.max_batched_tokens = 65537}, {.threads = UINT32_MAX}, {.tile = UINT32_MAX}, {.debug = &newer}};
+                                             {.page_tokens = UINT32_MAX - 5}, {.page_tokens = 1u << 30}, {.page_tokens = 1u << 31}, {.page_tokens = 1025},
+                                             {.n_seqs = 65537}, {.n_seqs = UINT32_MAX}, {.max_batched_tokens = 65537}, {.threads = UINT32_MAX},
+                                             {.tile = UINT32_MAX}, {.debug = &newer}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct weft_engine_params p = bad[i];
         struct weft_engine *e = NULL;

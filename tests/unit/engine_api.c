@@ -557,7 +557,8 @@ static void one_source_of_each(void **state)
     size_t len;
     assert_int_equal(weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO, .shape = "llama3-8b"}, &m), WEFT_ERR_ARG);
     assert_non_null(strstr(weft_last_error(), "shape"));
-    assert_int_equal(weft_chat_render(model, &(struct weft_chat_params){.chat_template = TEMPLATE, .messages = &turn, .n_messages = 1, .messages_json = "[]"}, &text, &len), WEFT_ERR_ARG);
+    struct weft_chat_params both = {.chat_template = TEMPLATE, .messages = &turn, .n_messages = 1, .messages_json = "[]"};
+    assert_int_equal(weft_chat_render(model, &both, &text, &len), WEFT_ERR_ARG);
     assert_non_null(strstr(weft_last_error(), "messages_json"));
 }
 
