@@ -131,7 +131,7 @@ class Ops(Folder):
                                ("number", "--shape", "M=x,N=1,K=1"), ("number", "--shape", "M=-1,N=1,K=1"), ("is 0", "--shape", "M=0,N=1,K=1"),
                                ("repeated", "--shape", "M=1,M=1,N=1,K=1"), ("B and L", "--shape", "B=1"), ("divide", "--shape", "B=1,L=1,H=3,KV=2"),
                                ("at most", "--shape", "M=99999999,N=1,K=1"), ("weight format", "--dtype", "F17"),
-                               ("cannot measure", "--op", "matmul"), ("no --shape", "--op", "gemm", "--shape", "B=1,L=1"),
+                               ("cannot measure", "--op", "matmul"), ("no shape for gemm (--shape)", "--op", "gemm", "--shape", "B=1,L=1"),
                                ("no kernel variant", "--variant", "nonsense"), ("conflict", "--variant", "ref", "--variants")):
             self.fails(cli.USAGE, message, "bench", "ops", *cli.CPU, *args)
         self.fails(cli.DEVICE, "no device", "bench", "ops", "--device", "absent", *GEMM)
