@@ -67,14 +67,23 @@ static size_t digits_of_real(double x)
     return n;
 }
 
+static size_t digits_of(const json_t *v);
+
+/* The larger one. WF_MAX would count twice, and of what lies 40 levels deep 2^40 times. */
+static size_t more_digits(size_t most, const json_t *v)
+{
+    size_t n = digits_of(v);
+    return n > most ? n : most;
+}
+
 /* What all reals of a value need. */
 static size_t digits_of(const json_t *v)
 {
     size_t most = json_is_real(v) ? digits_of_real(json_real_value(v)) : 15;
     const char *name;
     json_t *member;
-    for (size_t i = 0; i < json_array_size(v); i++) most = WF_MAX(most, digits_of(json_array_get(v, i)));
-    json_object_foreach((json_t *)v, name, member) most = WF_MAX(most, digits_of(member));
+    for (size_t i = 0; i < json_array_size(v); i++) most = more_digits(most, json_array_get(v, i));
+    json_object_foreach((json_t *)v, name, member) most = more_digits(most, member);
     return most;
 }
 

@@ -201,7 +201,8 @@ static weft_status choose(wf_overlap *o, load *loads, size_t n)
 {
     bool any = false;
     for (size_t i = 0; i < n; i++) {
-        double left = (double)(o->end_ns - WF_MIN(o->end_ns, wf_now_ns())) / 1e9;
+        uint64_t now = wf_now_ns();
+        double left = now < o->end_ns ? (double)(o->end_ns - now) / 1e9 : 0;
         loads[i].kind = &wf_load_kinds[i];
         WF_TRY(wf_batch_init(&loads[i].batch, &o->e->limits));
         WF_TRY(fill(o, &loads[i]));
