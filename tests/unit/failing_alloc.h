@@ -2,14 +2,15 @@
 #ifndef WF_TEST_FAILING_ALLOC_H
 #define WF_TEST_FAILING_ALLOC_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-static int countdown = -1; /* allocations until one fails; -1: none */
+static atomic_int countdown = -1; /* allocations until one fails; less than 0: none. An engine's thread allocates, too */
 
 static bool fails(void)
 {
-    return countdown >= 0 && countdown-- == 0;
+    return atomic_load(&countdown) >= 0 && atomic_fetch_sub(&countdown, 1) == 0;
 }
 
 void *__real_malloc(size_t n);
