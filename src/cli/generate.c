@@ -46,7 +46,7 @@ struct weft_request_params wf_request_params(const wf_opts *o, const struct weft
  * is never destroyed, so that a late post is harmless; leftover posts cause only a spurious wake-up. */
 static sem_t wake;
 static pthread_once_t wake_once = PTHREAD_ONCE_INIT;
-static volatile sig_atomic_t interrupts;
+static atomic_int interrupts;   /* the handler and its readers may be on different threads */
 static struct sigaction before; /* SIGINT handler to restore */
 
 static void on_interrupt(int sig)

@@ -18,7 +18,7 @@ static atomic_int interrupted; /* by this signal; 0: not yet */
 /* Some process managers deliver the signal twice at once: only a later one counts as the second. */
 static void on_interrupt(int sig)
 {
-    static volatile uint64_t first_ns;
+    static atomic_uint_least64_t first_ns;
     uint64_t now = wf_now_ns();
     if (interrupted && now - first_ns > SECOND_NS) _exit(128 + sig);
     if (!interrupted) first_ns = now;

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,9 +115,9 @@ static struct {
     struct termios mode, editing; /* as it was found, and as it is while a line is edited */
     bool brackets;
     int screen;
-    volatile sig_atomic_t held, came; /* held: not before the history is written; came: a signal meanwhile */
-    pthread_t editor;                 /* the thread that edits */
-    volatile sig_atomic_t resumed;    /* after a stop: the line is to be drawn anew */
+    atomic_int held, came; /* held: not before the history is written; came: a signal meanwhile, on any thread */
+    pthread_t editor;      /* the thread that edits */
+    atomic_bool resumed;   /* after a stop: the line is to be drawn anew */
 } ends;
 
 static void restore_terminal(void)
@@ -151,7 +152,7 @@ static void hold_end(bool hold)
 static void resume(void)
 {
     tcsetattr(STDIN_FILENO, TCSANOW, &ends.editing);
-    ends.resumed = 1;
+    ends.resumed = true;
 }
 
 static void catch_stop(void (*handler)(int sig));
@@ -310,7 +311,7 @@ static void wait_for_key(EditLine *el)
     pthread_sigmask(SIG_BLOCK, &stops, &usual); /* but while it waits */
     do {
         if (ends.resumed) bracketed_paste(l, "h"), el_set(el, EL_REFRESH);
-        ends.resumed = 0;
+        ends.resumed = false;
     } while (ppoll(&in, 1, NULL, &usual) < 0 && errno == EINTR);
     pthread_sigmask(SIG_SETMASK, &usual, NULL);
 }
@@ -405,7 +406,7 @@ static const char *edit(wf_line *l)
      * Ctrl-D or Ctrl-C lost. */
     el_set(l->el, EL_PREP_TERM, 1);
     tcgetattr(STDIN_FILENO, &ends.editing);
-    ends.resumed = 0;
+    ends.resumed = false;
     bracketed_paste(l, "h");
     catch_stop(on_stop);
     const char *line = el_gets(l->el, &n);

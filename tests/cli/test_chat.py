@@ -180,21 +180,20 @@ class Chat(cli.TestCase):
                 self.assertEqual(t.end(), INTERRUPTED)
 
     def test_interrupt_in_the_prompt_counts_what_is_done(self):
-        """A step that takes longer than half a second is not waited for, and nothing is counted; so a slow machine tries again."""
+        """The bar has moved by then: a step that takes longer than half a second is not waited for and not counted."""
         with large_model() as f:
-            said = (self.stopped_in_the_prompt(f.name) for _ in range(5))
-            done, whole = next(m for m in said if m and m[1] != "0").groups()  # 0: before the first step had ended
+            done, whole = self.stopped_in_the_prompt(f.name)
         self.assertTrue(0 < int(done) < int(whole), (done, whole))
 
     def stopped_in_the_prompt(self, model):
         with Terminal("run", *cli.GREEDY, "-m", model, "-t", 1, "-c", 2048, "-n", 4, "-p", "Tell me more of it. " * 60) as t:
-            t.until(rb"prompt \[", "the progress of the prompt")
+            t.until(rb"prompt \[#", "progress of the prompt")
             t.type("\x03")
             text = t.until(rb"weft: stopped\r\n")
             self.assertEqual(t.end(), INTERRUPTED)
             text += t.seen.decode()
             self.assertNotIn("tokens/s", text)
-            return re.search(r"prompt (\d+) of (\d+) tokens; on ", text)
+            return re.search(r"prompt (\d+) of (\d+) tokens; on ", text).groups()
 
     def test_interrupt_ends_the_step(self):
         """A prompt comes in steps of a fifth of a second, as fast as the processor is, so little is left to wait for."""
