@@ -110,6 +110,22 @@ static void add_measured(offer *o)
     }
 }
 
+/* More than one chunk of attention_flash, and too few rows for the device. */
+static bool is_lonely(const cl_caps *caps, const wf_call *c)
+{
+    return c->p.max_kv > 256 && c->out[WF_ATTENTION_O].rows * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units;
+}
+
+/* Where work-items are a loop on a core, the scan for maxima is expensive: without it prompts took 0.67 to 0.79 of the time (PoCL, two cores). */
+static const char *const *attention_preference_cpu(const cl_caps *caps, const wf_call *c)
+{
+    static const char *const decode[] = {"decode_async", "decode", "flash", NULL};
+    static const char *const lonely[] = {"decode_split", "decode", "flash", NULL};
+    static const char *const flash[] = {"flash_async", "flash", "decode", NULL};
+    if (c->p.max_q > 1) return flash;
+    return is_lonely(caps, c) ? lonely : decode;
+}
+
 /* Asynchronous softmax pays where the units of mma.sync are the limit (H200: 1.06 to 1.09), not where memory is (0.97
  * to 1.00) nor beside wgmma. Blocks of 64 rows are for calls that have not enough of 128 for the device. */
 static const char *const *attention_preference(const cl_caps *caps, const wf_call *c)
@@ -119,10 +135,9 @@ static const char *const *attention_preference(const cl_caps *caps, const wf_cal
     static const char *const flash[] = {"wgmma_prefill", "mma_prefill64", "flash", "decode", NULL};
     static const char *const long_flash[] = {"wgmma_prefill", "mma_prefill_async", "mma_prefill", "mma_prefill64_async",
                                              "mma_prefill64", "flash", "decode", NULL};
-    uint32_t m = c->out[WF_ATTENTION_O].rows;
-    bool long_rows = c->p.max_kv > 256; /* more than one chunk of attention_flash */
-    if (c->p.max_q == 1) return long_rows && m * c->p.n_kv_head < (caps->gpu ? 2 : 1) * caps->units ? lonely : decode;
-    return (uint64_t)m * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
+    if (!caps->gpu) return attention_preference_cpu(caps, c);
+    if (c->p.max_q == 1) return is_lonely(caps, c) ? lonely : decode;
+    return (uint64_t)c->out[WF_ATTENTION_O].rows * c->p.n_head >= 128 * 2ull * caps->units ? long_flash : flash;
 }
 
 /* Where the work-items of a group are a loop on one core, the barriers of a group's sum cost more than the sum (PoCL, two cores,

@@ -17,11 +17,15 @@
  * and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, merges the chunks of each row in the
  * order of its keys. That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
  *
+ * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves where a score is 15 powers of two above base, and then sees no more keys; or at the end,
+ * where the largest is not above base + low. Rows that left are counted and computed again in the synchronous way, without the others, which
+ * gives the bits of ASYNC 0. Not with SPLIT.
+ *
  * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
  * in the order of their windows: the longest first, so that the device is full to the end.
  *
  * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT. Local memory:
- * R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS), TK ulongs.
+ * R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
  */
 #include "common.clh"
 #include "attention/mask.clh"
@@ -34,6 +38,9 @@
 #endif
 #ifndef SPLIT
 #define SPLIT 0
+#endif
+#ifndef ASYNC
+#define ASYNC 0
 #endif
 #if SPLIT
 #include "attention/chunks.clh"
@@ -56,6 +63,7 @@ typedef struct call_t {
     uint chunks; /* 1 unless SPLIT */
     float scale;
     mask_t mask;
+    float base, least; /* of ASYNC, in natural logarithms: a row's largest score must be above the least */
 } call_t;
 
 /* What a work-group does at a time: rows m0 to m_end - 1, HB heads of a KV head; SPLIT: one chunk of their keys. */
@@ -70,6 +78,9 @@ typedef struct local_room {
     __local ulong *at;
     __local float *score, *row_max; /* row_max: R running maxima before the tile, R with it; flip tells which is which */
     __local sight *seen;            /* of the packed rows, in a run */
+#if ASYNC
+    __local uint *left, *some_left; /* which packed rows left the range; did any? */
+#endif
 } local_room;
 
 /* What a work-item adds up: four columns of packed rows, and their weights. */
@@ -106,20 +117,34 @@ void load_q(__local float *qs, const __global act_t *q, uint q_stride, const blo
     }
 }
 
-/* Scores of the tile of keys that begins at k0. A key that a row does not see is not multiplied. */
-void score_tile(const local_room *l, int k0, const call_t *c)
+#define MOST (15 * 0.69314718f) /* above base, in natural logarithms */
+
+/* The score of a packed row and a key of the tile that begins at k0. A key that the row does not see is not multiplied. */
+float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
+{
+    float4 dot4 = (float4)(0);
+    if (!sees(l->seen[r], k0 + (int)j)) return -INFINITY;
+    for (uint d = 0; d < D4; d++) dot4 = MAD(l->qs[r * D4 + d], l->tile[j * PITCH + d], dot4);
+    return capped(&c->mask, (dot4.x + dot4.y + (dot4.z + dot4.w)) * c->scale);
+}
+
+/* Scores of a tile; or weights relative to base, and into most the largest scores that this work-item has seen of its rows. */
+void score_tile(const bool online, float most[S_ROWS], const local_room *l, int k0, const call_t *c)
 {
     uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
 #pragma unroll
     for (int i = 0; i < S_ROWS; i++) {
         uint r = first + i * S_STEP;
         if (r >= R) continue;
-        float x = -INFINITY;
-        if (sees(l->seen[r], k0 + (int)j)) {
-            float4 dot4 = (float4)(0);
-            for (uint d = 0; d < D4; d++) dot4 = MAD(l->qs[r * D4 + d], l->tile[j * PITCH + d], dot4);
-            x = capped(&c->mask, (dot4.x + dot4.y + (dot4.z + dot4.w)) * c->scale);
+        float x = score(l, k0, c, r, j);
+#if ASYNC
+        if (!online) {
+            most[i] = fmax(most[i], x);
+            x -= c->base;
+            if (x >= MOST) l->left[r] = 1, *l->some_left = 1;
+            x = exp(x);
         }
+#endif
         l->score[r * TK + j] = x;
     }
 }
@@ -148,7 +173,7 @@ void store_weights(__local float *score, const float p[S_ROWS])
 }
 
 /* O += P V for this work-item's columns. */
-void add_values(sums *s, const local_room *l, int flip, int k0)
+void add_values(const bool online, sums *s, const local_room *l, int flip, int k0)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
 #pragma unroll
@@ -156,10 +181,12 @@ void add_values(sums *s, const local_room *l, int flip, int k0)
         uint r = first + i * O_STEP;
         if (first >= O_STEP || r >= R || !sees_any(l->seen[r], k0, k0 + TK)) continue;
         const sight seen = l->seen[r];
-        float alpha = exp(l->row_max[flip * R + r] - l->row_max[(1 - flip) * R + r]);
         int n = min(TK, seen.last - k0 + 1);
-        s->acc[i] *= alpha;
-        s->sum[i] *= alpha;
+        if (online) {
+            float alpha = exp(l->row_max[flip * R + r] - l->row_max[(1 - flip) * R + r]);
+            s->acc[i] *= alpha;
+            s->sum[i] *= alpha;
+        }
         for (int j = 0; j < n; j++) {
             if (is_masked(seen, k0 + j)) continue;
             float w = l->score[r * TK + j];
@@ -168,6 +195,66 @@ void add_values(sums *s, const local_room *l, int flip, int k0)
         }
     }
 }
+
+#if ASYNC
+/* ---- asynchronous softmax ------------------------------------------------------------------------------------------- */
+
+/* Rows that have left see nothing any more. */
+void stop_rows(const local_room *l)
+{
+    uint r = get_local_id(0);
+    if (r < R && l->left[r]) l->seen[r].last = -1;
+}
+
+/* The end of what the rows of a run still see. */
+int end_of_rows(const local_room *l, int end)
+{
+    int last = -1;
+    if (!*l->some_left) return end;
+    for (uint r = 0; r < R; r++) last = max(last, l->seen[r].last);
+    return min(end, last + 1);
+}
+
+/* Does a packed row stand for a row and query head that sees a key? */
+bool is_row(const call_t *c, const block *b, uint r)
+{
+    uint m = b->m0 + r / c->HB;
+    return m < b->m_end && b->hb * c->HB + r % c->HB < b->heads && c->pos[m] >= 0;
+}
+
+/* Which rows are to be computed again: also those whose largest score is too small. Into row_max goes what the weights are relative to. */
+void judge_rows(const local_room *l, const call_t *c, const block *b)
+{
+    uint r = get_local_id(0);
+    if (r >= R) return;
+    float t = -INFINITY;
+    for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
+    l->left[r] = is_row(c, b, r) && !(t > c->least && t - c->base < MOST);
+    l->row_max[r] = c->base;
+    if (l->left[r]) *l->some_left = 1;
+}
+
+/* The largest scores in place of weights. */
+void store_most(const float most[S_ROWS], const local_room *l)
+{
+    uint j = get_local_id(0) % TK, first = get_local_id(0) / TK;
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++)
+        if (first + i * S_STEP < R) l->score[(first + i * S_STEP) * TK + j] = most[i];
+}
+
+uint count_rows(const local_room *l)
+{
+    uint n = 0;
+    for (uint r = 0; r < R; r++) n += l->left[r];
+    return n;
+}
+#define IS_LEFT(l, r) (l)->left[r]
+#else
+#define IS_LEFT(l, r)                 false
+#define stop_rows(l)
+#define end_of_rows(l, end)           (end)
+#endif
 
 /* ---- results ------------------------------------------------------------------------------------------------------- */
 
@@ -186,13 +273,14 @@ void write_four(OUT_ACT(o), ulong to, float4 acc, float sum)
     STORE(o, to + 3, y.w)
 }
 
-void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, int flip, OUT_ACT(o), uint o_stride)
+/* Of the rows that left, or of the others. */
+void write_rows(const sums *s, const local_room *l, const call_t *c, const block *b, bool left, int flip, OUT_ACT(o), uint o_stride)
 {
     uint column = get_local_id(0) % D4, first = get_local_id(0) / D4;
 #pragma unroll
     for (int i = 0; i < O_ROWS; i++) {
         uint r = first + i * O_STEP, m = b->m0 + r / c->HB, h = b->hb * c->HB + r % c->HB;
-        if (first >= O_STEP || r >= R || m >= b->m_end || h >= b->heads) continue;
+        if (first >= O_STEP || r >= R || m >= b->m_end || h >= b->heads || IS_LEFT(l, r) != left) continue;
         uint head = b->kvh * b->heads + h;
         float sum = with_sink(&c->mask, s->sum[i], l->row_max[flip * R + r], head);
         write_four(o_base, o_off, o_half, (ulong)m * o_stride + head * D + 4 * column, s->acc[i], sum);
@@ -276,34 +364,118 @@ void find_head(__local uint *head, const __global int *windows, uint Hkv, uint r
 }
 #endif
 
-/* Rows m to the end of their run, which is returned: what the packed rows see, and all of them together (*any: the last key, the
- * end of the masked range that they share). */
-uint look_at_run(__local sight *seen, sight *any, const call_t *c, const block *b, uint m)
+/* Is a packed row among those that are computed: all, or only those that left? */
+bool is_wanted(const local_room *l, bool left, uint r)
+{
+    return !left || IS_LEFT(l, r);
+}
+
+/* What all rows of a run see together: the last key, the end of the masked range that they share. Of a row, *any grows by what it sees. */
+void see_more(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
+{
+    const sight of_row = sight_of(&c->mask, c->pos[m], b->kvh);
+    bool wanted = !left;
+    for (uint h = 0; left && h < c->HB; h++) wanted = wanted || IS_LEFT(l, (m - b->m0) * c->HB + h);
+    if (!wanted) return;
+    any->last = max(any->last, of_row.last);
+#if WINDOWS
+    any->after = min(any->after, of_row.after);
+#endif
+}
+
+/* Rows m to the end of their run, which is returned: what the packed rows see, and all of them together (*any). */
+uint look_at_run(sight *any, const local_room *l, const call_t *c, const block *b, bool left, uint m)
 {
     uint run = m, lid = get_local_id(0);
-    *any = sight_of(&c->mask, c->pos[m], b->kvh);
-    for (; run < b->m_end && c->seq[run] == c->seq[m]; run++) {
-        const sight of_row = sight_of(&c->mask, c->pos[run], b->kvh);
-        any->last = max(any->last, of_row.last);
-#if WINDOWS
-        any->after = min(any->after, of_row.after);
-#endif
-    }
+    *any = sight_of(&c->mask, INT_MAX, b->kvh);
+    any->last = -1;
+    for (; run < b->m_end && c->seq[run] == c->seq[m]; run++) see_more(any, l, c, b, left, run);
     if (lid < R) {
         uint row = b->m0 + lid / c->HB;
-        bool in = row >= m && row < run && b->hb * c->HB + lid % c->HB < b->heads;
-        seen[lid] = sight_of(&c->mask, in ? c->pos[row] : -1, b->kvh);
+        bool in = row >= m && row < run && b->hb * c->HB + lid % c->HB < b->heads && is_wanted(l, left, lid);
+        l->seen[lid] = sight_of(&c->mask, in ? c->pos[row] : -1, b->kvh);
     }
     return run;
 }
 
+/* All keys of a block, by a running maximum or relative to base; left: only for rows that left. Returns which half of row_max has the maxima.
+ * Both ways have the same barriers: PoCL compiles a branch with barriers four times as long. */
+INLINE int attend(const bool online, bool left, sums *s, float most[S_ROWS], const local_room *l, const call_t *c, const block *b)
+{
+    int flip = 0;
+    clear_sums(s);
+    if (get_local_id(0) < R) l->row_max[get_local_id(0)] = -INFINITY;
+    for (uint m = b->m0; m < b->m_end;) { /* runs of rows of one sequence */
+        const __global int *page = c->pages + c->indptr[c->seq[m]];
+        sight any;
+        m = look_at_run(&any, l, c, b, left, m);
+        int k0 = next_seen(any, b->begin, TK), end = min(any.last + 1, b->stop);
+        find_tile(l->at, c, page, k0, end, b->kvh);
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        for (int next; k0 < end; k0 = next) {
+            float p[S_ROWS];
+            next = next_seen(any, k0 + TK, TK);
+            load_tile(l->tile, c->kp, l->at);
+            barrier(CLK_LOCAL_MEM_FENCE);
+
+            score_tile(online, most, l, k0, c);
+            barrier(CLK_LOCAL_MEM_FENCE);
+
+            load_tile(l->tile, c->vp, l->at);
+            if (online) weigh_tile(p, l, flip, k0);
+            else stop_rows(l);
+            barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
+            if (online) store_weights(l->score, p);
+            find_tile(l->at, c, page, next, end, b->kvh);
+            barrier(CLK_LOCAL_MEM_FENCE);
+
+            add_values(online, s, l, flip, k0);
+            if (online) flip = 1 - flip;
+            else end = end_of_rows(l, end);
+            barrier(CLK_LOCAL_MEM_FENCE); /* tile, scores and maxima are written again */
+        }
+    }
+    return flip;
+}
+
+#if ASYNC
+/* A block by the given maximum; then those of its rows that it does not suit by a running one. Whether there are any is read just behind a
+ * barrier: PoCL takes the way that the first work-item takes from there for all. */
+INLINE void attend_twice(sums *s, const local_room *l, const call_t *c, const block *b, OUT_ACT(o), uint o_stride, IN(count))
+{
+    float most[S_ROWS];
+#pragma unroll
+    for (int i = 0; i < S_ROWS; i++) most[i] = -INFINITY;
+    if (get_local_id(0) < R) l->left[get_local_id(0)] = 0;
+    if (get_local_id(0) == 0) *l->some_left = 0;
+    uint ways = 1;
+    for (uint again = 0; again < ways; again++) {
+        int flip = attend(again, again, s, most, l, c, b);
+        if (!again) store_most(most, l);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (!again) judge_rows(l, c, b);
+        barrier(CLK_LOCAL_MEM_FENCE);
+        write_rows(s, l, c, b, again, flip, o_base, o_off, o_half, o_stride);
+        if (!again && get_local_id(0) == 0 && count_off != NONE) atomic_add((volatile __global uint *)(count_base + count_off), count_rows(l));
+        barrier(CLK_LOCAL_MEM_FENCE); /* the maxima are written again */
+        ways = 1 + *l->some_left;
+    }
+}
+#define ASYNC_ARGS , IN(count), float base, float least
+#define RANGE      base, least
+#else
+#define ASYNC_ARGS
+#define RANGE      0, 0
+#endif
+
 KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr), IN(pages),
                             OUT_ACT(o), uint M, uint Hq, uint Hkv, uint P,
                             uint page_stride, uint q_stride, uint o_stride, float scale WINDOW_ARGS, uint BR,
-                            uint HB, __global float *scratch, uint chunks, uint pass)
+                            uint HB, __global float *scratch, uint chunks, uint pass ASYNC_ARGS)
 {
     const call_t c = {IN_AT(int, seq), IN_AT(int, pos), IN_AT(int, indptr), IN_AT(int, pages), IN_AT(uchar, kp), IN_AT(uchar, vp),
-                      M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK};
+                      M, Hq, Hkv, P, page_stride, BR, HB, chunks, scale, MASK, RANGE};
 #if SPLIT
     if (pass == 1) {
         merge_chunks(scratch, &c, o_base, o_off, o_half, o_stride);
@@ -315,8 +487,13 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
     __local float score[R * TK], row_max[2 * R];
     __local sight seen[R];
     __local uint head;
+#if ASYNC
+    __local uint left[R], some_left;
+    const local_room l = {qs, tile, at, score, row_max, seen, left, &some_left};
+#else
     const local_room l = {qs, tile, at, score, row_max, seen};
-    uint lid = get_local_id(0), heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR;
+#endif
+    uint heads = Hq / Hkv, head_blocks = (heads + HB - 1) / HB, blocks = (M + BR - 1) / BR;
 
     for (uint turn = get_group_id(0); turn < blocks * Hkv * head_blocks * chunks; turn += get_num_groups(0)) {
         uint work = turn / chunks, of_block = work / head_blocks;
@@ -334,44 +511,16 @@ KERNEL void attention_flash(IN(q), IN(kp), IN(vp), IN(seq), IN(pos), IN(indptr),
 #endif
         const block b = {m0, min(m0 + BR, M), kvh, work % head_blocks, heads, turn % chunks, begin, stop};
         sums s;
-        int flip = 0;
-        clear_sums(&s);
         load_q((__local float *)qs, IN_AT(act_t, q), q_stride, &b, HB);
-        if (lid < R) row_max[lid] = -INFINITY;
-
-        for (uint m = b.m0; m < b.m_end;) { /* runs of rows of one sequence */
-            const __global int *page = c.pages + c.indptr[c.seq[m]];
-            sight any;
-            m = look_at_run(seen, &any, &c, &b, m);
-            int k0 = next_seen(any, b.begin, TK), end = min(any.last + 1, b.stop);
-            find_tile(at, &c, page, k0, end, kvh);
-            barrier(CLK_LOCAL_MEM_FENCE);
-
-            for (int next; k0 < end; k0 = next) {
-                float p[S_ROWS];
-                next = next_seen(any, k0 + TK, TK);
-                load_tile(tile, c.kp, at);
-                barrier(CLK_LOCAL_MEM_FENCE);
-
-                score_tile(&l, k0, &c);
-                barrier(CLK_LOCAL_MEM_FENCE);
-
-                load_tile(tile, c.vp, at);
-                weigh_tile(p, &l, flip, k0);
-                barrier(CLK_LOCAL_MEM_FENCE); /* all have read the scores */
-                store_weights(score, p);
-                find_tile(at, &c, page, next, end, kvh);
-                barrier(CLK_LOCAL_MEM_FENCE);
-
-                add_values(&s, &l, flip, k0);
-                flip = 1 - flip;
-                barrier(CLK_LOCAL_MEM_FENCE); /* tile, scores and maxima are written again */
-            }
-        }
+#if ASYNC
+        attend_twice(&s, &l, &c, &b, o_base, o_off, o_half, o_stride, count_base, count_off);
+#else
+        int flip = attend(true, false, &s, 0, &l, &c, &b);
+#endif
 #if SPLIT
         write_chunk(scratch, &s, &l, &c, &b, flip);
-#else
-        write_rows(&s, &l, &c, &b, flip, o_base, o_off, o_half, o_stride);
+#elif !ASYNC
+        write_rows(&s, &l, &c, &b, false, flip, o_base, o_off, o_half, o_stride);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE); /* qs is written again */
     }

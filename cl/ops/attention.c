@@ -78,6 +78,23 @@ static bool chunks(const cl_variant *v, const wf_call *c, cl_launch *l)
     return true;
 }
 
+/* Powers of two of weights in F32, those of calibration.h. */
+enum { F32_MOST = 15, F32_LEAST = -80 };
+
+/* What attention_flash takes for its asynchronous softmax, which cuts no keys, behind all else. In natural logarithms. */
+static bool given_maximum(const cl_variant *v, const wf_call *c, cl_launch *l)
+{
+    const float ln2 = 0.69314718f;
+    float base, low;
+    wf_cl_knob(l, "ASYNC", v->tile[3]);
+    if (!v->tile[3]) return true;
+    if (!wf_attention_base(&c->p, F32_MOST, F32_LEAST, &base, &low)) return false;
+    wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
+    wf_cl_arg_f32(l, base * ln2);
+    wf_cl_arg_f32(l, (base + low) * ln2);
+    return true;
+}
+
 /* Local memory of attention_flash: queries 4 KiB, a tile of keys about 8 KiB, scores 2 KiB. The tile's
  * length follows from the head size alone, so that all variants add in the same order. */
 bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_call *c, uint32_t limit,
@@ -101,7 +118,7 @@ bool wf_cl_configure_flash(const cl_caps *caps, const cl_variant *v, const wf_ca
     wf_cl_arg_u32(l, rows);
     wf_cl_arg_u32(l, heads);
     l->groups = (uint64_t)(c->out[WF_ATTENTION_O].rows + rows - 1) / rows * p->n_kv_head * ((g + heads - 1) / heads);
-    return chunks(v, c, l);
+    return chunks(v, c, l) && given_maximum(v, c, l);
 }
 
 /* In units of log2: P in f16 holds 2^15, and below 2^-4 would lose precision. */
