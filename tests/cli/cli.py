@@ -30,6 +30,13 @@ def data(name):
     raise unittest.SkipTest(f"{path} is missing: set WEFT_TEST_DATA")
 
 
+def sanitized():
+    """Is the program built with a sanitizer? It keeps what is freed then, and takes ten times as long."""
+    with open(WEFT, "rb") as f:
+        program = f.read()
+    return b"libasan.so" in program or b"libtsan.so" in program
+
+
 def documents():
     """README.md and those in docs/ by their paths."""
     paths = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ROOT))]
