@@ -15,6 +15,7 @@
 #define TEXT_MAX ((size_t)1 << 30)
 #define TEMPLATE_MAX ((size_t)4 << 20)
 #define DEFAULT_SEQS     64u
+#define MOST_SEQS        256u /* by default: each has a row of logits, and a token in each step */
 #define DEFAULT_CONTEXTS 8 /* size of the KV cache; few sequences fill their context */
 
 /* ---- messages ---------------------------------------------------------------------------------
@@ -167,7 +168,7 @@ int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model 
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)
 {
     struct weft_engine_params p = o->engine;
-    wf_batching_defaults(&p);
+    wf_batching_defaults(m, &p);
     p.profile = true;
     p.nano_batches = 1;
     return wf_open_engine(o, m, p, out);
@@ -199,9 +200,18 @@ int wf_print_devices(void)
     return 0;
 }
 
-void wf_batching_defaults(struct weft_engine_params *p)
+/* As many sequences as a given KV cache holds whatever their lengths are, B of SARATHI (section 4.3.1), where that is more than usual. */
+static uint32_t usual_seqs(const struct weft_model *m, const struct weft_engine_params *p)
 {
-    if (!p->n_seqs) p->n_seqs = p->max_batched_tokens ? WF_MIN(DEFAULT_SEQS, p->max_batched_tokens) : DEFAULT_SEQS; /* each has a token in a step */
+    struct weft_budget b;
+    uint32_t most = p->max_batched_tokens ? WF_MIN(MOST_SEQS, p->max_batched_tokens) : MOST_SEQS, usual = WF_MIN(DEFAULT_SEQS, most);
+    if (!p->kv_memory || weft_model_budget(m, p, &b)) return usual;
+    return (uint32_t)WF_MAX(usual, WF_MIN(p->kv_memory / ((uint64_t)b.context * b.kv_bytes_per_token), most));
+}
+
+void wf_batching_defaults(const struct weft_model *m, struct weft_engine_params *p)
+{
+    if (!p->n_seqs) p->n_seqs = usual_seqs(m, p);
     p->kv_seqs = DEFAULT_CONTEXTS;
 }
 

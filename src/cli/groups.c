@@ -60,7 +60,7 @@ static const wf_opt special[] = {
 WF_GROUP(wf_group_special, "Special tokens", special);
 
 static const wf_opt batching[] = {
-    {0, "max-num-seqs", "N", "most sequences in a batch (default 64)", WF_OPT_U32,
+    {0, "max-num-seqs", "N", "most sequences in a batch (default 64; more, up to 256, where --kv-memory holds more whole contexts)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE",
      "size of the KV cache, e.g. 4G (default: 8 sequences of full context length)", WF_OPT_SIZE,

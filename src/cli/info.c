@@ -189,7 +189,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     struct weft_device_info list[64];
     struct weft_engine_params p = o->engine;
     char weights[32], acts[32], token[32];
-    wf_batching_defaults(&p);
+    wf_batching_defaults(m, &p);
     p.context = wf_context_of(o, m);
     if (weft_model_budget(m, &p, &b)) {
         printf("memory budget    %s\n", wf_last_error());
@@ -229,7 +229,7 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
     struct weft_memory u;
     struct weft_engine_params p = o->engine;
     char memory[32], weights[32], workspace[32], kv[32], unit[64];
-    wf_batching_defaults(&p);
+    wf_batching_defaults(m, &p);
     p.context = wf_context_of(o, m);
     weft_status s = weft_memory(m, &p, &u);
     if (s) return wf_say_error(s);
@@ -309,7 +309,7 @@ static const wf_opt rows[] = {
     {'m', "model", "FILE|FOLDER", "describe this GGUF file or folder, what it needs, and which devices it fits", WF_OPT_TEXT, AT(model)},
     {'c', "ctx-size", "CONTEXT", "context length for the memory estimate; 0: the model's own", WF_OPT_U32,
      AT(engine.context), 0, 16777216},
-    {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default 64)", WF_OPT_U32,
+    {0, "max-num-seqs", "N", "most sequences in a batch, for the estimate (default: as of `weft serve`)", WF_OPT_U32,
      AT(engine.n_seqs), 1, 65536},
     {0, "kv-memory", "SIZE", "size of the KV cache, for the estimate (default: 8 full contexts)", WF_OPT_SIZE,
      AT(engine.kv_memory), 1, 0x1p63},

@@ -106,9 +106,11 @@ static int open_both(void *user, wf_opening *out)
     o.engine.stop = c->engine.stop = stop; /* the server has the signals */
     o.engine.user = c->engine.user = c;
     int rc = wf_open_model(&o, false, &out->model);
+    if (!rc) wf_batching_defaults(out->model, &c->engine);
     if (!rc) rc = wf_open_engine(&o, out->model, c->engine, &out->engine);
     wf_progress_end(&c->bar);
     if (rc) return rc;
+    out->max_running = c->engine.n_seqs;
     out->sampling = wf_sampling_of(c->o, out->model);
     wf_sampling_summary(&out->sampling, out->sampling_text, sizeof out->sampling_text);
     return 0;
@@ -143,7 +145,6 @@ static void free_keys(const wf_opts *o, char **keys)
 static int serve(const wf_opts *o, char *const *keys)
 {
     context c = {.o = o, .engine = o->engine};
-    wf_batching_defaults(&c.engine);
     wf_serve_params p = o->serve;
     if (!prefix_good(p.metrics_prefix))
         return wf_usage(o->command, "--metrics-prefix: expected letters, digits, _ and :, not starting with a digit, got '%s'", p.metrics_prefix);
@@ -153,7 +154,6 @@ static int serve(const wf_opts *o, char *const *keys)
     if (rc) return free(chat_template), rc;
     p.chat_template = chat_template;
     if (!wf_opts_has(o, "port")) p.port = 8080;
-    p.max_running = c.engine.n_seqs;
     p.api_keys = (const char *const *)keys;
     p.n_api_keys = o->api_keys.n;
     p.trusted_proxies = o->trusted_proxies.v;

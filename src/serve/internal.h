@@ -444,6 +444,7 @@ struct wf_server {
     const struct weft_model *model;
     struct weft_engine *engine;
     uint32_t context;
+    uint32_t max_running;          /* sequences that the engine runs at the same time */
     struct weft_sampling sampling; /* of requests that do not say it */
     atomic_uint in_flight; /* sequences submitted and not done */
     pthread_t watcher;

@@ -241,7 +241,7 @@ static unsigned count_places(const wf_server *s, uint64_t client)
 static bool reserve(wf_job *j, size_t n)
 {
     wf_server *s = j->server;
-    size_t places = 2 * ((size_t)s->p.max_running + s->p.max_queue);
+    size_t places = 2 * ((size_t)s->max_running + s->p.max_queue);
     pthread_mutex_lock(&s->lock);
     unsigned used = atomic_load(&s->in_flight), own = count_places(s, j->client);
     bool fits = wf_places_allow(places, used, own, n);

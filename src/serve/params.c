@@ -118,7 +118,7 @@ static bool check_bytes(const wf_server *s, size_t len, const char *name, wf_htt
 /* Do all sequences fit into the server at once? What never fits is not told to come later. */
 static bool check_choices(const wf_server *s, const wf_params *p, size_t n_prompts, wf_http_error *r)
 {
-    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->p.max_running + s->p.max_queue);
+    size_t most = WF_MIN((size_t)WF_MAX_CHOICES, (size_t)s->max_running + s->p.max_queue);
     if (n_prompts <= most && n_prompts * (size_t)p->n <= most) return true;
     return wf_refuse(r, 400, p->n > 1 ? "n" : "prompt", "n times the number of prompts is %zu, at most %zu are possible", n_prompts * (size_t)p->n, most);
 }

@@ -14,6 +14,7 @@
 typedef struct wf_opening {
     struct weft_model *model;
     struct weft_engine *engine;
+    uint32_t max_running;          /* sequences that the engine runs at the same time */
     struct weft_sampling sampling; /* of requests that do not say it */
     char sampling_text[256];       /* the same for the log */
     /* To be called, once or often, when parameters and the files they name are known to be good and only what takes
@@ -41,7 +42,6 @@ typedef struct wf_serve_params {
     const char *metrics_prefix; /* NULL: "weft:" */
     const char *allow_origin;   /* CORS: an origin whose pages may call; NULL: only the server's own page */
     uint32_t max_queue;         /* sequences that may wait; 0: 256 */
-    uint32_t max_running;       /* sequences that the engine runs at the same time */
     uint32_t request_timeout_s; /* 0: 600 */
     uint32_t shutdown_timeout_s; /* 0: 30 */
     uint32_t header_timeout_s;   /* until the head of a first request has arrived; 0: 10 */

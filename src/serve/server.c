@@ -209,6 +209,7 @@ static void publish(wf_server *s, const loader *l)
     s->engine = l->opening.engine;
     s->context = weft_engine_context(s->engine);
     s->sampling = l->opening.sampling;
+    s->max_running = WF_MAX(l->opening.max_running, 1u);
     name_model(s);
     wf_chat_style_find(s);
     atomic_store(&s->loaded, true);
@@ -298,7 +299,6 @@ static void set_defaults(wf_server *s)
     DEFAULT(host, "127.0.0.1");
     DEFAULT(metrics_prefix, "weft:");
     DEFAULT(max_queue, 256);
-    DEFAULT(max_running, 1);
     DEFAULT(request_timeout_s, 600);
     DEFAULT(shutdown_timeout_s, 30);
     DEFAULT(header_timeout_s, 10);

@@ -395,6 +395,11 @@ class Info(cli.TestCase):
         self.assertRegex(text, r"(?m)^  on cpu +does not fit: 2048 tokens need 1\.\d+ TiB, [0-9.]+ .iB are free$")
         self.assertNotIn("fits, with", text)
 
+    def sequences(self, context, kv, *options):
+        """Those that a server would run at the same time."""
+        text = self.ok("info", "-m", cli.data("stories260K.gguf"), "-c", context, "--kv-memory", kv, *options).text
+        return int(re.search(r"a server with (\d+) sequences", text).group(1))
+
     def test_budget(self):
         """5 layers of 4 KV heads, 8 wide: 640 bytes a token."""
         def holds(*options):
@@ -409,6 +414,11 @@ class Info(cli.TestCase):
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680)[:3], ("112", "1", "100"))
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680, "--max-num-seqs", 1)[3], "112") # no more than it may want
         self.assertEqual(holds("--max-num-batched-tokens", 64, "--max-num-seqs", 4)[4], "20")
+        self.assertEqual(self.sequences(100, "5M"), 81)  # contexts of 64000 bytes
+        self.assertEqual(self.sequences(100, "1M"), 64)
+        self.assertEqual(self.sequences(100, "30M"), 256)
+        self.assertEqual(self.sequences(100, "5M", "--max-num-batched-tokens", 70), 70)  # each has a token in a step
+        self.assertEqual(self.sequences(100, "5M", "--max-num-seqs", 9), 9)
         self.assertEqual(holds("-c", 100, "--page-tokens", 32)[0], "1.0K") # 8 contexts of 4 pages
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4)[4], "132")
         self.assertEqual(holds("-c", 1000, "--max-num-seqs", 4, "--policy", "orca")[4], "254") # a whole prompt is one step
