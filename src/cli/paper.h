@@ -1,5 +1,6 @@
 /* paper: figures of the papers that weft builds on, each a row of a table and a function that measures what it shows. paper.c has the command,
- * paper_out.c what is printed and written, paper_load.c times of loads; paper_sarathi.c, paper_nanoflow.c and paper_flash.c have the rows. */
+ * paper_out.c what is printed and written, paper_load.c times of loads; paper_tokens.c compares answers; paper_sarathi.c, paper_nanoflow.c
+ * and paper_flash.c have the rows. */
 #ifndef WF_CLI_PAPER_H
 #define WF_CLI_PAPER_H
 
@@ -56,6 +57,7 @@ typedef struct wf_paper {
     size_t n_rows, cap_rows;
     char (*notes)[256]; /* what differs from the paper */
     size_t n_notes, cap_notes;
+    const char *calibration; /* of engines; NULL: as the options say */
     double scale; /* of lengths; 0: not chosen yet */
     wf_progress bar;
     uint64_t n_runs; /* of loads: each has other prompts */
@@ -104,5 +106,12 @@ int wf_paper_run_specs(wf_paper *p, const wf_paper_engine *e, const wf_request_s
 weft_status wf_paper_equal(size_t n, uint32_t in, uint32_t out, wf_request_specs *specs); /* adds n requests */
 /* One load, once, with arrival times and all that is measured. The caller frees row->stats. */
 int wf_paper_run_once(wf_paper *p, const wf_paper_engine *e, const wf_request_specs *specs, const double *at, double peak, wf_throughput_row *row);
+
+/* ---- paper_tokens.c -------------------------------------------------------------------------------- */
+
+#define WF_PAPER_ASYNC  "asynchronous"
+#define WF_PAPER_ANSWER 64 /* tokens of an answer */
+/* Compares greedy answers to prompts that are cut from a text. */
+int wf_paper_tokens(wf_paper *p, const char *text, size_t len);
 
 #endif

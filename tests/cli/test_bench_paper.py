@@ -15,6 +15,7 @@ import cli
 NS = "{http://www.w3.org/2000/svg}"
 QUICK = [*cli.CPU, "-t", 1, "--quick"]
 MORE = {"flash-fig5": ["-p", "Once upon a time there was a little cat."],  # what a figure needs besides the built-in model
+        "flash-tokens": ["-f", os.path.join(cli.ROOT, "README.md")],
         "sarathi-fig8": ["-r", 3]}  # small differences of times, some of which get lost
 
 TWINS = ("sarathi-fig11b", "flash-fig15")  # other rows of the code behind sarathi-fig9 and flash-fig16
@@ -29,6 +30,11 @@ class Usage(cli.TestCase):
     def test_text_of_a_figure_that_takes_none(self):
         for letter in ("-f", "-p"):
             self.fails(cli.USAGE, f"sarathi-fig9 makes its prompts itself: leave {letter} out", "bench", "paper", "sarathi-fig9", letter, "x")
+
+
+    def test_text_that_has_no_prompts(self):
+        self.fails(cli.USAGE, "prompts are cut from it, so give it thousands (-f)", "bench", "paper", "flash-tokens", *QUICK, "-p", "x")
+        self.fails(cli.USAGE, "flash-tokens needs a text: use -f FILE", "bench", "paper", "flash-tokens", *QUICK)
 
 
 class Paper(cli.TestCase):
