@@ -42,8 +42,10 @@ arm() {
         aarch64-linux-gnu-gcc -static "$dir"/*/*.o -o "$dir/op_test" -lpthread -lm || exit 1
     qemu-aarch64 -cpu max "$dir/op_test" cpu --quick >"$dir/log" 2>&1
     judge $? neon dotprod || exit 1
-    qemu-aarch64 -cpu cortex-a53 "$dir/op_test" cpu --quick >"$dir/log" 2>&1 # without the dot product
-    judge $? neon
+    for op in gemm grouped_gemm; do # without the dot product, which no other op has
+        qemu-aarch64 -cpu cortex-a53 "$dir/op_test" cpu --quick --op $op >"$dir/log" 2>&1
+        judge $? neon || exit 1
+    done
 }
 
 x86() {
