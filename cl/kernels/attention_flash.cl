@@ -229,7 +229,7 @@ void judge_rows(const local_room *l, const call_t *c, const block *b)
     if (r >= R) return;
     float t = -INFINITY;
     for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
-    l->left[r] = is_row(c, b, r) && !(t > c->least && t - c->base < MOST);
+    l->left[r] = is_row(c, b, r) && (l->left[r] || !(t > c->least && t - c->base < MOST));
     l->row_max[r] = c->base;
     if (l->left[r]) *l->some_left = 1;
 }

@@ -295,7 +295,7 @@ static int run_policy(throughput *t, const char *policy)
 {
     struct weft_engine *e = NULL;
     struct weft_engine_params p = t->o->engine;
-    wf_batching_defaults(t->m, &p);
+    wf_batching_defaults(t->o, t->m, &p);
     p.policy = policy;
     t->n_runs = 0; /* each policy gets the same prompts */
     int rc = wf_open_engine(t->o, t->m, p, &e);

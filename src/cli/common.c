@@ -168,7 +168,7 @@ int wf_open_model_or_shape(const wf_opts *o, bool vocab_only, struct weft_model 
 int wf_open_profiled(const wf_opts *o, const struct weft_model *m, struct weft_engine **out)
 {
     struct weft_engine_params p = o->engine;
-    wf_batching_defaults(m, &p);
+    wf_batching_defaults(o, m, &p);
     p.profile = true;
     p.nano_batches = 1;
     return wf_open_engine(o, m, p, out);
@@ -201,17 +201,19 @@ int wf_print_devices(void)
 }
 
 /* As many sequences as a given KV cache holds whatever their lengths are, B of SARATHI (section 4.3.1), where that is more than usual. */
-static uint32_t usual_seqs(const struct weft_model *m, const struct weft_engine_params *p)
+static uint32_t usual_seqs(const struct weft_model *m, struct weft_engine_params p)
 {
     struct weft_budget b;
-    uint32_t most = p->max_batched_tokens ? WF_MIN(MOST_SEQS, p->max_batched_tokens) : MOST_SEQS, usual = WF_MIN(DEFAULT_SEQS, most);
-    if (!p->kv_memory || weft_model_budget(m, p, &b)) return usual;
-    return (uint32_t)WF_MAX(usual, WF_MIN(p->kv_memory / ((uint64_t)b.context * b.kv_bytes_per_token), most));
+    p.n_seqs = p.max_batched_tokens ? WF_MIN(MOST_SEQS, p.max_batched_tokens) : MOST_SEQS;
+    uint32_t usual = WF_MIN(DEFAULT_SEQS, p.n_seqs);
+    if (!p.kv_memory || weft_model_budget(m, &p, &b)) return usual;
+    return WF_MAX(usual, WF_MIN(b.contexts, p.n_seqs));
 }
 
-void wf_batching_defaults(const struct weft_model *m, struct weft_engine_params *p)
+void wf_batching_defaults(const wf_opts *o, const struct weft_model *m, struct weft_engine_params *p)
 {
-    if (!p->n_seqs) p->n_seqs = usual_seqs(m, p);
+    if (!p->context) p->context = wf_context_of(o, m);
+    if (!p->n_seqs) p->n_seqs = usual_seqs(m, *p);
     p->kv_seqs = DEFAULT_CONTEXTS;
 }
 

@@ -189,8 +189,7 @@ static void print_budget(const wf_opts *o, const struct weft_model *m)
     struct weft_device_info list[64];
     struct weft_engine_params p = o->engine;
     char weights[32], acts[32], token[32];
-    wf_batching_defaults(m, &p);
-    p.context = wf_context_of(o, m);
+    wf_batching_defaults(o, m, &p);
     if (weft_model_budget(m, &p, &b)) {
         printf("memory budget    %s\n", wf_last_error());
         return;
@@ -229,8 +228,7 @@ static int print_use(const wf_opts *o, const struct weft_model *m)
     struct weft_memory u;
     struct weft_engine_params p = o->engine;
     char memory[32], weights[32], workspace[32], kv[32], unit[64];
-    wf_batching_defaults(m, &p);
-    p.context = wf_context_of(o, m);
+    wf_batching_defaults(o, m, &p);
     weft_status s = weft_memory(m, &p, &u);
     if (s) return wf_say_error(s);
     wf_human(u.memory, true, memory, sizeof memory);

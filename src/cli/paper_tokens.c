@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PROMPTS = 1000, QUICK_PROMPTS = 4, SEQS = 64 };
+enum { PROMPTS = 1000, QUICK_PROMPTS = 4, SEQS = 64, CALIBRATED = 64 << 10 /* bytes of the text: ten thousand tokens are enough */ };
 
 typedef struct answer {
     int32_t *ids; /* room for `out` of them */
@@ -55,12 +55,22 @@ static weft_status submit(const match *x, struct weft_engine *e, size_t i, answe
     return weft_submit(e, &(struct weft_request_params){.tokens = x->text + at, .n_tokens = x->in, .max_tokens = x->out, .on_event = on_event, .user = a}, r);
 }
 
-/* Waits for all, in their order, and frees them. */
-static weft_status wait_all(const match *x, struct weft_request **r, const char *what)
+/* A device that has hung ends its requests with the status of one that has not ended. */
+static bool goes_on(const struct weft_engine *e)
 {
+    struct weft_stats now;
+    weft_engine_stats(e, &now);
+    return !now.failed && !wf_interrupted();
+}
+
+/* Waits for all, in their order, and frees them. */
+static weft_status wait_all(const match *x, struct weft_engine *e, struct weft_request **r, const char *what)
+{
+    enum { LOOK_MS = 100 };
     weft_status s = WEFT_OK;
     for (size_t i = 0; i < x->n && r[i]; i++) {
-        while (!s && !wf_interrupted() && (s = weft_wait(r[i], 100)) == WEFT_ERR_TIMEOUT) s = WEFT_OK, wf_on_progress(x->p->o->quiet ? NULL : &x->p->bar, what, (double)i / (double)x->n);
+        while (!s && (s = weft_wait(r[i], LOOK_MS)) == WEFT_ERR_TIMEOUT && goes_on(e))
+            s = WEFT_OK, wf_on_progress(x->p->o->quiet ? NULL : &x->p->bar, what, (double)i / (double)x->n);
         weft_request_free(r[i]);
     }
     wf_progress_end(&x->p->bar);
@@ -72,7 +82,7 @@ static int run(const match *x, struct weft_engine *e, const char *what, answers 
     struct weft_request **r = wf_calloc(x->n, sizeof *r);
     weft_status s = r && make_answers(x, a) ? WEFT_OK : WEFT_ERR_NOMEM;
     for (size_t i = 0; !s && i < x->n; i++) s = submit(x, e, i, &a->of[i], &r[i]);
-    weft_status ended = r ? wait_all(x, r, what) : WEFT_OK;
+    weft_status ended = r ? wait_all(x, e, r, what) : WEFT_OK;
     free(r);
     if (wf_interrupted()) return wf_interrupted_exit();
     return s || ended ? wf_say_error(s ? s : ended) : 0;
@@ -122,6 +132,14 @@ static void remove_files(const ranges *r)
     if (*r->none) unlink(r->none);
 }
 
+static int open_engine(const match *x, const char *calibration, uint32_t seqs, wf_paper_engine *out)
+{
+    x->p->calibration = calibration;
+    int rc = wf_paper_open(x->p, NULL, seqs, x->in + x->out, 0, out);
+    x->p->calibration = NULL;
+    return rc;
+}
+
 static weft_status save(const match *x, struct weft_calibration *c, const ranges *r)
 {
     weft_status s = weft_calibration_save(c, x->p->m, r->calibrated);
@@ -129,34 +147,37 @@ static weft_status save(const match *x, struct weft_calibration *c, const ranges
     return s ? s : weft_calibration_save(c, x->p->m, r->none);
 }
 
-static int open_engine(const match *x, const char *calibration, wf_paper_engine *out)
+/* The files are made when there is something to write, so that who gives up before leaves none. */
+static int keep(const match *x, struct weft_calibration *c, ranges *r)
 {
-    x->p->calibration = calibration;
-    int rc = wf_paper_open(x->p, NULL, (uint32_t)WF_MIN(x->n, SEQS), x->in + x->out, 0, out);
-    x->p->calibration = NULL;
-    return rc;
+    bool fits = false;
+    for (uint32_t i = 0; i < c->n_layers; i++) fits = fits || c->layers[i].fits;
+    if (!fits) return wf_say_error(wf_fail(WEFT_ERR_UNSUPPORTED, "the logits of this model vary too much for an asynchronous softmax: no layer has a range"));
+    int rc = make_file(r->calibrated, sizeof r->calibrated);
+    if (!rc) rc = make_file(r->none, sizeof r->none);
+    weft_status s = rc ? WEFT_OK : save(x, c, r);
+    return s ? wf_say_error(s) : rc;
 }
 
+/* Calibration reads back all keys that an engine has room for after each piece of the text. */
 static int calibrate(const match *x, const char *text, size_t len, ranges *r)
 {
     wf_paper_engine e;
     struct weft_calibration *c = NULL;
-    int rc = make_file(r->calibrated, sizeof r->calibrated);
-    if (!rc) rc = make_file(r->none, sizeof r->none);
-    if (!rc) rc = open_engine(x, NULL, &e);
+    int rc = open_engine(x, NULL, 1, &e);
     if (rc) return rc;
     weft_status s = weft_calibrate(e.e, &(struct weft_calibrate_params){.text = text, .len = len, .on_progress = wf_on_progress, .user = x->p->o->quiet ? NULL : &x->p->bar}, &c);
     wf_progress_end(&x->p->bar);
     weft_engine_close(e.e);
-    if (!s) s = save(x, c, r);
+    rc = s ? wf_say_error(s) : wf_interrupted() ? wf_interrupted_exit() : keep(x, c, r);
     weft_calibration_free(c);
-    return s ? wf_say_error(s) : 0;
+    return rc;
 }
 
 static int run_sync(const match *x, const ranges *r, answers *first, answers *again)
 {
     wf_paper_engine e;
-    int rc = open_engine(x, r->none, &e);
+    int rc = open_engine(x, r->none, (uint32_t)WF_MIN(x->n, SEQS), &e);
     if (rc) return rc;
     rc = run(x, e.e, "synchronous", first);
     if (!rc) rc = run(x, e.e, "again", again);
@@ -168,7 +189,7 @@ static int run_async(const match *x, const ranges *r, answers *a)
 {
     wf_paper_engine e;
     struct weft_stats stats;
-    int rc = open_engine(x, r->calibrated, &e);
+    int rc = open_engine(x, r->calibrated, (uint32_t)WF_MIN(x->n, SEQS), &e);
     if (rc) return rc;
     uint32_t layers = weft_engine_softmax(e.e, NULL, NULL, 0);
     if (!layers) rc = wf_say_error(wf_fail(WEFT_ERR_NODEVICE, "%s has no kernel with the asynchronous softmax for this model; `weft kernels` lists what it has, --device takes another", x->p->device));
@@ -184,7 +205,7 @@ static int measure(const match *x, const char *text, size_t len)
 {
     ranges r = {{0}, {0}};
     answers sync = {0}, again = {0}, async = {0};
-    int rc = calibrate(x, text, len, &r);
+    int rc = calibrate(x, text, len > CALIBRATED ? wf_utf8_valid(text, CALIBRATED) : len, &r);
     if (!rc) rc = run_sync(x, &r, &sync, &again);
     if (!rc) rc = run_async(x, &r, &async);
     remove_files(&r);

@@ -106,7 +106,7 @@ static int open_both(void *user, wf_opening *out)
     o.engine.stop = c->engine.stop = stop; /* the server has the signals */
     o.engine.user = c->engine.user = c;
     int rc = wf_open_model(&o, false, &out->model);
-    if (!rc) wf_batching_defaults(out->model, &c->engine);
+    if (!rc) wf_batching_defaults(c->o, out->model, &c->engine);
     if (!rc) rc = wf_open_engine(&o, out->model, c->engine, &out->engine);
     wf_progress_end(&c->bar);
     if (rc) return rc;

@@ -414,7 +414,8 @@ class Info(cli.TestCase):
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680)[:3], ("112", "1", "100"))
         self.assertEqual(holds("-c", 100, "--kv-memory", 71680, "--max-num-seqs", 1)[3], "112") # no more than it may want
         self.assertEqual(holds("--max-num-batched-tokens", 64, "--max-num-seqs", 4)[4], "20")
-        self.assertEqual(self.sequences(100, "5M"), 81)  # contexts of 64000 bytes
+        self.assertEqual(self.sequences(100, "5M"), 73)  # contexts of 7 pages, 71680 bytes
+        self.assertEqual(self.sequences(0, "30M"), 96)  # the model's own context, 512
         self.assertEqual(self.sequences(100, "1M"), 64)
         self.assertEqual(self.sequences(100, "30M"), 256)
         self.assertEqual(self.sequences(100, "5M", "--max-num-batched-tokens", 70), 70)  # each has a token in a step

@@ -11,7 +11,7 @@
 
 static inline wf_server *server(void)
 {
-    static wf_server s = {.name = "demo", .context = 128, .p = {.chat_template = TEMPLATE, .max_running = 16, .max_queue = 256}};
+    static wf_server s = {.name = "demo", .context = 128, .max_running = 16, .p = {.chat_template = TEMPLATE, .max_queue = 256}};
     static struct weft_model *m;
     if (!m && weft_model_open(&(struct weft_model_params){.path = WEFT_DEMO}, &m)) abort();
     if (!s.model) s.model = m, wf_chat_style_find(&s);

@@ -206,7 +206,9 @@ static int synchronous(wf_dev *dev, const char *name)
     const char *at = strstr(name, "async");
     bool last = at && !at[5];
     snprintf(other, sizeof other, "%.*s%s", (int)(at - name) - last, name, last ? "" : at + 6);
-    return wf_variant_find(dev, WF_OP_ATTENTION, other);
+    int found = wf_variant_find(dev, WF_OP_ATTENTION, other);
+    if (found < 0) fprintf(stderr, "recompute: %s has no synchronous variant\n", name), exit(1);
+    return found;
 }
 
 /* Kernels whose rows depend on their batch compute a row alone in another order. */
