@@ -284,7 +284,7 @@ static const wf_figure rows[] = {
      .says = "1.52 times xformers and 1.19 times FlashAttention-2 on average.", .x = "tokens of a prompt", .y = "speedup", .log_x = true, .run = fig15},
     {.id = "flash-fig16", .title = "the asynchronous softmax in decode attention, 16 sequences", .needs = "a model, for its heads, and kernels with the asynchronous softmax", .takes = "a minute or two",
      .of = "NVIDIA GPUs", .says = "up to 2.02 times FlashDecoding with long caches.", .x = "keys of a sequence", .y = "speedup", .log_x = true, .run = fig16},
-    {.id = "flash-tokens", .title = "prompts with the same greedy tokens as without the asynchronous softmax", .needs = "a model and a text (-f)", .takes = "0.6 million tokens", .of = "Llama2-7B",
+    {.id = "flash-tokens", .title = "prompts with the same greedy tokens as without the asynchronous softmax", .needs = "a model and a text (-f)", .takes = "0.6 million tokens", .of = "a Llama model that it does not name",
      .says = "91.55 % of the prompts have the tokens of the official Llama implementation; 91.36 % with HuggingFace, 92.31 % with vLLM.", .x = "first tokens of the answer",
      .y = "prompts with the same, %", .log_x = true, POINTS(points_tokens), .reads_text = true, .run = tokens},
     {.id = "flash-fig19", .title = "KV cache in 80 GB, apart from activations and sharing their memory", .needs = "a model", .takes = "no time", .of = "Llama3-8B on an A100 80 GB",
