@@ -17,15 +17,15 @@
  * and leaves sums, their total and maximum in the scratch buffer; pass 1, a second launch, merges the chunks of each row in the
  * order of its keys. That makes other bits than SPLIT 0 does, but they do not depend on the other rows either.
  *
- * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves where a score is 15 powers of two above base, and then sees no more keys; or at the end,
- * where the largest is not above base + low. Rows that left are counted and computed again in the synchronous way, without the others, which
- * gives the bits of ASYNC 0. Not with SPLIT.
+ * ASYNC 1: scores become weights, exp(score - base), as they come, without a look at the others, and sums are just added. A row leaves
+ * where a score is MOST powers of two above base, and then sees no more keys; or at the end, where the largest is not above `least`. Rows
+ * that left are counted and computed again in the synchronous way, without the others, which gives the bits of ASYNC 0. Not with SPLIT.
  *
  * WINDOWS 1: each KV head has a window (attention/mask.clh). Tiles and chunks that no row sees are left out, and KV heads are done
  * in the order of their windows: the longest first, so that the device is full to the end.
  *
- * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT. Local memory:
- * R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
+ * Knobs: D (head size, a multiple of 4, at most 4 WG), R (at most WG), TK (divides WG and CHUNK); CHUNK, GROWS with SPLIT; MOST with ASYNC.
+ * Local memory: R * D + TK * (D + 4) + R * TK + 3 R floats (5 R + 1 with WINDOWS, R + 1 more with ASYNC), TK ulongs.
  */
 #include "common.clh"
 #include "attention/mask.clh"
@@ -117,7 +117,7 @@ void load_q(__local float *qs, const __global act_t *q, uint q_stride, const blo
     }
 }
 
-#define MOST (15 * 0.69314718f) /* above base, in natural logarithms */
+#define TOO_LARGE (MOST * 0.69314718f) /* above base, in natural logarithms */
 
 /* The score of a packed row and a key of the tile that begins at k0. A key that the row does not see is not multiplied. */
 float score(const local_room *l, int k0, const call_t *c, uint r, uint j)
@@ -141,7 +141,7 @@ void score_tile(const bool online, float most[S_ROWS], const local_room *l, int 
         if (!online) {
             most[i] = fmax(most[i], x);
             x -= c->base;
-            if (x >= MOST) l->left[r] = 1, *l->some_left = 1;
+            if (x >= TOO_LARGE) l->left[r] = 1, *l->some_left = 1;
             x = exp(x);
         }
 #endif
@@ -229,7 +229,7 @@ void judge_rows(const local_room *l, const call_t *c, const block *b)
     if (r >= R) return;
     float t = -INFINITY;
     for (uint n = 0; n < TK; n++) t = fmax(t, l->score[r * TK + n]);
-    l->left[r] = is_row(c, b, r) && (l->left[r] || !(t > c->least && t - c->base < MOST));
+    l->left[r] = is_row(c, b, r) && (l->left[r] || !(t > c->least && t - c->base < TOO_LARGE));
     l->row_max[r] = c->base;
     if (l->left[r]) *l->some_left = 1;
 }

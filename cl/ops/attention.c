@@ -89,6 +89,7 @@ static bool given_maximum(const cl_variant *v, const wf_call *c, cl_launch *l)
     wf_cl_knob(l, "ASYNC", v->tile[3]);
     if (!v->tile[3]) return true;
     if (!wf_attention_base(&c->p, F32_MOST, F32_LEAST, &base, &low)) return false;
+    wf_cl_knob(l, "MOST", F32_MOST);
     wf_cl_arg_view(l, &c->out[WF_ATTENTION_RECOMPUTED]);
     wf_cl_arg_f32(l, base * ln2);
     wf_cl_arg_f32(l, (base + low) * ln2);
