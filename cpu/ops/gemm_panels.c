@@ -64,21 +64,40 @@ static void open_panel(const product *g, uint32_t n, uint32_t p, source *s)
     }
 }
 
-/* Prefetches panel p + 1 of the rows from n on, or what the next strips begin with. */
-WF_INLINE void fetch_panel(const product *g, uint32_t n, uint32_t p)
+/* Rows of W that the next panel begins with. They are prefetched during the products, a few at a time: a burst would fill the queue of
+ * misses, behind which the loads of unpacking wait. */
+typedef struct ahead {
+    const char *row;
+    size_t step, bytes;
+    uint32_t left, each; /* rows, and how many to prefetch with a group of a tile */
+} ahead;
+
+/* Panel p + 1 of the columns from n on, or the first one of the next columns. */
+static ahead ahead_of(const product *g, uint32_t n, uint32_t p, uint32_t strips, uint32_t rows)
 {
-    const char *next = g->g.wp + n * g->g.w_step + (p + 1 < g->panels ? (p + 1) * g->w_bytes : STRIPS * VL * g->g.w_step);
-    for (uint32_t r = 0; r < VL; r++, next += g->g.w_step)
-        for (size_t i = 0; i < g->w_bytes; i += 64) __builtin_prefetch(next + i, 0, 3);
+    const uint32_t tiles = strips / PAIR * (rows / MROW + rows % MROW);
+    ahead a = {.step = g->g.w_step, .bytes = g->w_bytes, .left = strips * VL};
+    a.row = g->g.wp + n * g->g.w_step + (p + 1 < g->panels ? (p + 1) * g->w_bytes : a.left * g->g.w_step);
+    a.each = WF_UP(a.left, tiles * 8) / (tiles * 8);
+    return a;
+}
+
+WF_INLINE void fetch_rows(ahead *a)
+{
+    for (uint32_t r = 0; r < a->each && a->left; r++, a->left--, a->row += a->step)
+        for (size_t i = 0; i < a->bytes; i += 64) __builtin_prefetch(a->row + i, 0, 3);
 }
 
 /* Adds a panel's products of two strips with mr rows of X, or begins the sums with them, which are `step` apart. */
-WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step)
+WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, const int mr, bool first, float *sum, size_t step, ahead *next)
 {
     sums acc;
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) acc.of[s][m] = v_zero();
-    for (uint32_t i = 0; i < groups_of(dtype); i++) group(dtype, w, x, i, mr, &acc);
+    for (uint32_t i = 0; i < groups_of(dtype); i++) {
+        fetch_rows(next);
+        group(dtype, w, x, i, mr, &acc);
+    }
     for (int s = 0; s < PAIR; s++)
         for (int m = 0; m < mr; m++) {
             float *to = sum + s * step + (size_t)m * VL;
@@ -88,7 +107,7 @@ WF_INLINE void tile(const uint8_t dtype, const w_panel *w, const x_panel *x, con
 }
 
 /* Multiplies panel p of the strips with `rows` rows of X from m on. */
-WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint32_t strips, uint32_t m, uint32_t rows)
+WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint32_t strips, uint32_t m, uint32_t rows, ahead *next)
 {
     const x_panel *x = g->xp + (size_t)p * g->g.m + m;
     const size_t step = (size_t)g->mb * VL;
@@ -98,9 +117,9 @@ WF_INLINE void multiply(const product *g, const uint8_t dtype, uint32_t p, uint3
         for (uint32_t s = 0; s < strips; s += PAIR) {
             float *sum = g->sums + s * step + (size_t)r * VL;
             if (here == MROW)
-                tile(dtype, &g->wp[s], x + r, MROW, p == 0, sum, step);
+                tile(dtype, &g->wp[s], x + r, MROW, p == 0, sum, step, next);
             else
-                tile(dtype, &g->wp[s], x + r, 1, p == 0, sum, step);
+                tile(dtype, &g->wp[s], x + r, 1, p == 0, sum, step, next);
         }
     }
 }
@@ -119,10 +138,10 @@ WF_INLINE void columns(const product *g, const uint8_t dtype, uint32_t begin, ui
     for (uint32_t p = 0; p < g->panels; p++) {
         for (uint32_t i = 0; i < strips; i++) {
             open_panel(g, begin + i * VL, p, &s);
-            fetch_panel(g, begin + i * VL, p);
             unpack_rows(dtype, s.row, &g->wp[i]);
         }
-        multiply(g, dtype, p, strips, m, rows);
+        ahead next = ahead_of(g, begin, p, strips, rows);
+        multiply(g, dtype, p, strips, m, rows, &next);
     }
     for (uint32_t n = begin; n < end; n += VL) store_strip(g, n, m, rows, g->sums + (size_t)(n - begin) * g->mb);
 }

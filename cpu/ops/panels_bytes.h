@@ -71,51 +71,153 @@ static void round_panel(const wf_view *view, const uint8_t dtype, uint32_t m, ui
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* The f16 scales of eight blocks. */
-WF_INLINE __m512 block_scales(const char *p, const int bytes)
+/* 16 bytes of each row, from `at` on, as four registers of 4 bytes of each row. */
+WF_INLINE void lines_of(const char *const w[VL], const size_t at, __m512i line[4])
 {
-    const __m256i at = _mm256_mullo_epi32(_mm256_set1_epi32(bytes), _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
-    __m256i d = _mm256_i32gather_epi32((const int *)p, at, 1);
-    return _mm512_cvtph_ps(_mm256_zextsi128_si256(_mm256_cvtepi32_epi16(d)));
+    __m512i r[4];
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm512_castsi128_si512(load16(w[i] + at));
+        r[i] = _mm512_inserti32x4(r[i], load16(w[i + 4] + at), 1);
+        r[i] = _mm512_inserti32x4(r[i], load16(w[i + 8] + at), 2);
+        r[i] = _mm512_inserti32x4(r[i], load16(w[i + 12] + at), 3);
+    }
+    transpose_4x4(r, line);
 }
 
-/* The scales of a row of a panel, and minima. */
-WF_INLINE __m512 scales_of(const uint8_t dtype, const char *p)
+/* Byte i of each lane, as a float. */
+WF_INLINE __m512 byte_of(__m512i lanes, const int i, const bool is_signed)
 {
-    if (dtype == WF_Q8_0) return block_scales(p, 34);
-    if (dtype == WF_Q4_0) return block_scales(p, 18);
-    if (has_mins(dtype)) return k_scales(p);
-    return q6_k_scales(p);
+    const __m512i top = _mm512_slli_epi32(lanes, (unsigned)(24 - 8 * i));
+    return _mm512_cvtepi32_ps(is_signed ? _mm512_srai_epi32(top, 24) : _mm512_srli_epi32(top, 24));
 }
 
-WF_INLINE __m512i q4_0_bytes(const char *a, const char *b)
+WF_INLINE __m512 halves(__m512i lanes)
 {
-    const __m512i by = _mm512_set_epi64(0x0004000400040004, 0x0004000400040004, 0, 0, 0x0004000400040004, 0x0004000400040004, 0, 0);
-    __m512i q = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_broadcastsi128_si256(load16(a))), _mm256_broadcastsi128_si256(load16(b)), 1);
-    return _mm512_and_si512(_mm512_srlv_epi16(q, by), _mm512_set1_epi8(15));
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(lanes));
 }
 
-/* Weights 64 u to 64 u + 63 of a row of a panel, in their order. */
-WF_INLINE __m512i unit_of(const uint8_t dtype, const char *p, const uint32_t u)
+/* The f16 scales of eight blocks of 18 or 34 bytes: they are 9 or 17 words apart. */
+WF_INLINE void block_scales(const uint8_t dtype, const char *const w[VL], w_panel *out)
 {
-    if (dtype == WF_Q8_0) return _mm512_xor_si512(load_2x32(p + 68 * u + 2, p + 68 * u + 36), _mm512_set1_epi8(-128));
-    if (dtype == WF_Q4_0) return q4_0_bytes(p + 36 * u + 2, p + 36 * u + 20);
-    if (has_mins(dtype)) return k_bytes(dtype, p, u);
-    return q6_k_bytes(p, u);
+    const uint32_t each = dtype == WF_Q4_0 ? 4 : 2, bytes = dtype == WF_Q4_0 ? 18 : 34; /* scales of a load */
+    const __m512i lane = _mm512_set1_epi64(dtype == WF_Q4_0 ? 0x001b001200090000 : 0x0011000000110000);
+    __m512i r[4], pair[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        r[i] = _mm512_setzero_si512();
+        for (uint32_t q = 0; q < 4; q++)
+            for (uint32_t b = 0; b < 8; b += each)
+                r[i] = _mm512_mask_permutexvar_epi16(r[i], ((1u << each) - 1) << (8 * q + b), lane, _mm512_loadu_si512(w[i + 4 * q] + b * bytes));
+    }
+    transpose_4x4(r, pair);
+    for (uint32_t i = 0; i < 4; i++) {
+        v_store(out->scale[2 * i], halves(pair[i]));
+        v_store(out->scale[2 * i + 1], halves(_mm512_srli_epi32(pair[i], 16)));
+    }
+}
+
+/* Of superblocks with minima: d and dmin, then 12 bytes as wf_k_scales_unpack() takes them. */
+WF_INLINE void k_panel_scales(const char *const w[VL], w_panel *out)
+{
+    const __m512i six = _mm512_set1_epi8(63), four = _mm512_set1_epi8(15), two = _mm512_set1_epi8(48);
+    __m512i v[4];
+    lines_of(w, 0, v);
+    const __m512 d = halves(v[0]), min = halves(_mm512_srli_epi32(v[0], 16));
+    const __m512i of[4] = {
+        _mm512_and_si512(v[1], six), _mm512_or_si512(_mm512_and_si512(v[3], four), _mm512_and_si512(_mm512_srli_epi32(v[1], 2), two)),
+        _mm512_and_si512(v[2], six), _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi32(v[3], 4), four), _mm512_and_si512(_mm512_srli_epi32(v[2], 2), two))};
+    for (int i = 0; i < 16; i++) v_store(out->scale[i], v_mul(byte_of(of[i / 4], i % 4, false), i < 8 ? d : min));
+}
+
+WF_INLINE void q6_k_panel_scales(const char *const w[VL], w_panel *out)
+{
+    __m512i v[4];
+    uint16_t half[VL];
+    for (uint32_t r = 0; r < VL; r++) memcpy(&half[r], w[r] + 208, sizeof half[r]);
+    const __m512 d = v_load_f16(half);
+    lines_of(w, 192, v);
+    for (int i = 0; i < 16; i++) v_store(out->scale[i], v_mul(byte_of(v[i / 4], i % 4, true), d));
+}
+
+/* The low nibbles to `low` and the high ones to `high`, with these bits above them. */
+WF_INLINE void store_nibbles(__m512i v, __m512i low_more, __m512i high_more, char *low, char *high)
+{
+    const __m512i four = _mm512_set1_epi8(15);
+    _mm512_storeu_si512(low, _mm512_ternarylogic_epi32(low_more, v, four, 0xf8)); /* low_more | (v & four) */
+    _mm512_storeu_si512(high, _mm512_ternarylogic_epi32(high_more, _mm512_srli_epi32(v, 4), four, 0xf8));
+}
+
+/* The bits of each byte from `from` on, moved to bit 4 and what `mask` leaves of them there. */
+WF_INLINE __m512i above_nibble(__m512i v, const int from, const int mask)
+{
+    v = from < 4 ? _mm512_slli_epi32(v, (unsigned)(4 - from)) : _mm512_srli_epi32(v, (unsigned)(from - 4));
+    return _mm512_and_si512(v, _mm512_set1_epi8((char)mask));
+}
+
+WF_INLINE void unpack_q8_0(const char *const w[VL], w_panel *out)
+{
+    WF_UNROLL(16)
+    for (uint32_t c = 0; c < 16; c++) {
+        __m512i v[4];
+        lines_of(w, c / 2 * 34 + 2 + c % 2 * 16, v);
+        for (uint32_t i = 0; i < 4; i++) _mm512_storeu_si512(out->line[4 * c + i], _mm512_xor_si512(v[i], _mm512_set1_epi8(-128)));
+    }
+}
+
+WF_INLINE void unpack_q4_0(const char *const w[VL], w_panel *out)
+{
+    const __m512i none = _mm512_setzero_si512();
+    WF_UNROLL(8)
+    for (uint32_t b = 0; b < 8; b++) {
+        __m512i v[4];
+        lines_of(w, 18 * b + 2, v);
+        for (uint32_t i = 0; i < 4; i++) store_nibbles(v[i], none, none, out->line[8 * b + i], out->line[8 * b + 4 + i]);
+    }
+}
+
+WF_INLINE void unpack_k(const uint8_t dtype, const char *const w[VL], w_panel *out)
+{
+    __m512i high[8];
+    for (uint32_t i = 0; i < 8 && dtype == WF_Q5_K; i += 4) lines_of(w, 16 + 4 * i, high + i);
+    WF_UNROLL(8)
+    for (uint32_t c = 0; c < 8; c++) {
+        const int b = (int)(c / 2) * 2;
+        __m512i v[4];
+        lines_of(w, (dtype == WF_Q5_K ? 48 : 16) + 16 * c, v);
+        for (uint32_t i = 0; i < 4; i++) {
+            const uint32_t at = c % 2 * 4 + i;
+            const __m512i low = dtype == WF_Q5_K ? above_nibble(high[at], b, 16) : _mm512_setzero_si512();
+            const __m512i top = dtype == WF_Q5_K ? above_nibble(high[at], b + 1, 16) : low;
+            store_nibbles(v[i], low, top, out->line[8 * b + at], out->line[8 * b + 8 + at]);
+        }
+    }
+}
+
+WF_INLINE void unpack_q6_k(const char *const w[VL], w_panel *out)
+{
+    for (uint32_t h = 0; h < 2; h++) {
+        __m512i high[8];
+        for (uint32_t i = 0; i < 8; i += 4) lines_of(w, 128 + 32 * h + 4 * i, high + i);
+        WF_UNROLL(4)
+        for (uint32_t c = 0; c < 4; c++) {
+            const int from = (int)(c / 2) * 2;
+            __m512i v[4];
+            lines_of(w, 64 * h + 16 * c, v);
+            for (uint32_t i = 0; i < 4; i++) {
+                const uint32_t at = c % 2 * 4 + i, line = 32 * h + c / 2 * 8 + at;
+                store_nibbles(v[i], above_nibble(high[at], from, 48), above_nibble(high[at], from + 4, 48), out->line[line], out->line[line + 16]);
+            }
+        }
+    }
 }
 
 /* Unpacks 16 rows. */
 WF_INLINE void unpack_rows(const uint8_t dtype, const char *const w[VL], w_panel *out)
 {
-    float scale[VL][16];
-    char row[VL][64];
-    for (uint32_t r = 0; r < VL; r++) _mm512_storeu_ps(scale[r], scales_of(dtype, w[r]));
-    v_transpose(scale[0], 16, out->scale[0], VL);
-    WF_UNROLL(4)
-    for (uint32_t u = 0; u < PANEL / 64; u++) {
-        for (uint32_t r = 0; r < VL; r++) _mm512_storeu_si512(row[r], unit_of(dtype, w[r], u));
-        v_transpose((const float *)row[0], 16, (float *)out->line[16 * u], 16);
-    }
+    if (dtype == WF_Q8_0 || dtype == WF_Q4_0) block_scales(dtype, w, out);
+    if (has_mins(dtype)) k_panel_scales(w, out), unpack_k(dtype, w, out);
+    if (dtype == WF_Q6_K) q6_k_panel_scales(w, out), unpack_q6_k(w, out);
+    if (dtype == WF_Q8_0) unpack_q8_0(w, out);
+    if (dtype == WF_Q4_0) unpack_q4_0(w, out);
 }
 
 /* ---- products -------------------------------------------------------------------------------- */

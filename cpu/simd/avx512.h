@@ -107,6 +107,17 @@ WF_INLINE void v_transpose(const float *p, size_t step, float *out, size_t out_s
     }
 }
 
+/* Transposes 4 by 4 words of 32 bits in each quarter: quarter q of r[i] is row i of its block. */
+WF_INLINE void transpose_4x4(const __m512i r[4], __m512i out[4])
+{
+    __m512i a = _mm512_unpacklo_epi32(r[0], r[1]), b = _mm512_unpackhi_epi32(r[0], r[1]);
+    __m512i c = _mm512_unpacklo_epi32(r[2], r[3]), d = _mm512_unpackhi_epi32(r[2], r[3]);
+    out[0] = _mm512_unpacklo_epi64(a, c);
+    out[1] = _mm512_unpackhi_epi64(a, c);
+    out[2] = _mm512_unpacklo_epi64(b, d);
+    out[3] = _mm512_unpackhi_epi64(b, d);
+}
+
 #define QI_BYTES 64
 typedef __m512i qi;
 
