@@ -1,9 +1,11 @@
-/* GEMM for few rows with F32 activations. F32, F16 and BF16 weights are converted in registers. With more rows, and for quantised
- * weights, NROW weight rows at a time are decoded to scratch.
+/* GEMM for few rows with F32 activations. F32, F16 and BF16 weights are converted in registers. With more rows, except on AVX-512, and for
+ * quantised weights, NROW weight rows at a time are decoded to scratch.
  */
 #include "cpu/ops/gemm.h"
 
-#define PANEL_ROWS 6u /* from this many activation rows on, decoding F16 to scratch pays */
+/* From this many activation rows on, decoding F16 to scratch pays. On AVX-512 it does not: the tile converts less than it multiplies, and
+ * decoded rows of W would take the first cache from X. */
+#define PANEL_ROWS (WF_LEVEL_ID == WF_LEVEL_IS_avx512 ? UINT32_MAX : 6u)
 
 typedef vf (*load_fn)(const char *w, size_t k);
 

@@ -3,13 +3,15 @@
  * Activations are quantised once per call to hi and lo int8 (hi_lo.h; gemm_int8.c explains why). A group of activations matches one or
  * two registers of weights, whose 16 lanes accumulate neighbouring products.
  *
- *   Q8_0  2 blocks, 8 lanes each          Q6_K  the same, 4 lanes for each of its 4 scales
+ *   Q8_0  2 blocks, 8 lanes each
  *   Q4_0  4 blocks, 4 lanes each: low nibbles in one register, high nibbles in the other
+ *   Q4_K  4 blocks, 8 lanes each: low nibbles, which are blocks 0 and 2, in one register, high ones in the other, with a sum each. The
+ *         high ones stay where they are, 16 times as large, for the scales of their activations are divided by 16
+ *   Q5_K  the same, but shifted
+ *   Q6_K  4 blocks in their order, 4 lanes for each of 8 scales, with a sum for each register
  *
- * Q4_K and Q5_K lie as Q8_0 once unpacked: low nibbles, then high ones. Their minima are multiplied with the sums of 32 activations.
- *
- * The instruction needs unsigned weights; comp holds the compensation for their offset. Scales are read for a span of 16 blocks at a
- * time and permuted to the lanes of each group.
+ * The instruction needs unsigned weights: their offset, or the minimum, is multiplied with the sums of the activations of a scale. Scales
+ * are read for a span of 16 blocks at a time and permuted to the lanes of each group.
  */
 #include "cpu/ops/gemm.h"
 #include "cpu/ops/hi_lo.h"
@@ -17,30 +19,30 @@
 #define SPAN      16u /* blocks */
 #define MOST_ROWS 4   /* activation rows of a tile */
 #define PAIR      2 /* weight rows of a tile with several activation rows; otherwise 1 */
-#define FAR       3072u /* L2 prefetch distance in bytes */
-#define NEAR      768u  /* L1 prefetch distance in bytes */
+#define FAR       8192u /* L2 prefetch distance in bytes */
+#define NEAR      1024u /* L1 prefetch distance in bytes */
 
 typedef struct kind {
     uint8_t dtype;
     uint32_t blocks, regs; /* of a group: blocks of 32, and registers of weights */
     uint32_t units;        /* scales of a group */
     uint32_t bytes;        /* of a block of weights */
-    int offset;            /* added to the weights */
+    int offset;            /* added to the weights; or 1: what the minima are multiplied with */
 } kind;
 
 WF_INLINE kind kind_of(const uint8_t dtype)
 {
     if (dtype == WF_Q8_0) return (kind){dtype, 2, 1, 2, 34, 128};
     if (dtype == WF_Q4_0) return (kind){dtype, 4, 2, 4, 18, 8};
-    if (dtype == WF_Q4_K) return (kind){dtype, 2, 1, 2, 144, 0};
-    if (dtype == WF_Q5_K) return (kind){dtype, 2, 1, 2, 176, 0};
-    return (kind){dtype, 2, 1, 4, 210, 32};
+    if (dtype == WF_Q4_K) return (kind){dtype, 4, 2, 4, 144, 1};
+    if (dtype == WF_Q5_K) return (kind){dtype, 4, 2, 4, 176, 1};
+    return (kind){dtype, 4, 2, 8, 210, 32};
 }
 
-/* Bytes of a prepared group: hi, lo, then the compensation. */
+/* Bytes of a prepared group: hi, then lo. */
 WF_INLINE uint32_t group_bytes(const kind t)
 {
-    return (2 * t.regs + 1) * 64;
+    return 2 * t.regs * 64;
 }
 
 static uint32_t groups_of(const kind t, uint32_t k)
@@ -48,44 +50,50 @@ static uint32_t groups_of(const kind t, uint32_t k)
     return (k / 32 + t.blocks - 1) / t.blocks;
 }
 
-/* Bytes of a prepared row: the groups, then the scales of whole spans, padded with zeros, and as many sums of x, negative. */
+/* Scales of whole spans, and as many sums of x, or twice as many; padded with zeros. */
+static uint32_t scales_of(uint32_t k)
+{
+    return WF_UP(k / 32, SPAN);
+}
+
+/* Bytes of a prepared row: the groups, then the scales, then the sums of x times -offset. */
 static size_t row_step(const kind t, uint32_t k)
 {
-    return (size_t)groups_of(t, k) * group_bytes(t) + 2 * WF_UP(k / 32, SPAN) * sizeof(float);
+    return (size_t)groups_of(t, k) * group_bytes(t) + 3 * scales_of(k) * sizeof(float);
 }
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or for nibbles 16 in each register. */
+/* Offset of half a block, the group's `at`-th: 32 consecutive bytes, or for Q4_0's nibbles 16 in each register. */
 static uint32_t place(const kind t, uint32_t at, uint32_t half)
 {
-    return t.regs == 1 ? 32 * at + 16 * half : 64 * half + 16 * at;
+    if (t.dtype == WF_Q4_0) return 64 * half + 16 * at;
+    return (has_mins(t.dtype) ? 64 * (at % 2) + 32 * (at / 2) : 32 * at) + 16 * half;
 }
 
-static void prep_group(const kind t, const float *x, uint32_t blocks, char *out, float *scale)
+static int32_t sum_of(const int8_t *q)
 {
-    const uint32_t hi_bytes = 64 * t.regs;
-    const __m512i ones = _mm512_set1_epi8(1);
-    __m512i sum[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    return _mm512_reduce_add_epi32(_mm512_cvtepi8_epi32(load16((const char *)q)));
+}
+
+static void prep_group(const kind t, const float *x, uint32_t blocks, char *out, float *scale, float *minus_sum)
+{
     memset(out, 0, group_bytes(t));
     for (uint32_t b = 0; b < blocks; b++) {
         int8_t q[2][32];
-        scale[b] = round_block(x + 32 * b, q[0], q[1]);
-        for (uint32_t p = 0; p < 2; p++)
-            for (uint32_t half = 0; half < 2; half++)
-                memcpy(out + p * hi_bytes + place(t, b, half), q[p] + 16 * half, 16);
+        int32_t sum[2];
+        const float unit = round_block(x + 32 * b, q[0], q[1]);
+        scale[b] = t.dtype == WF_Q4_K && b % 2 ? unit / 16 : unit;
+        for (uint32_t half = 0; half < 2; half++) {
+            memcpy(out + place(t, b, half), q[0] + 16 * half, 16);
+            memcpy(out + 64 * t.regs + place(t, b, half), q[1] + 16 * half, 16);
+            sum[half] = -t.offset * (256 * sum_of(q[0] + 16 * half) + sum_of(q[1] + 16 * half));
+        }
+        if (t.dtype == WF_Q6_K)
+            for (uint32_t half = 0; half < 2; half++) minus_sum[2 * b + half] = unit * (float)sum[half];
+        else
+            minus_sum[b] = unit * (float)(sum[0] + sum[1]);
     }
-    for (uint32_t i = 0; i < 2 * t.regs; i++)
-        sum[i / t.regs] =
-            _mm512_dpbusd_epi32(sum[i / t.regs], ones, _mm512_loadu_si512(out + 64 * i));
-    __m512i comp = _mm512_add_epi32(_mm512_slli_epi32(sum[0], 8), sum[1]);
-    comp = _mm512_mullo_epi32(comp, _mm512_set1_epi32(-t.offset));
-    _mm512_storeu_si512(out + 2 * hi_bytes, comp);
-}
-
-static float sum_of(const float *x)
-{
-    return _mm512_reduce_add_ps(_mm512_add_ps(_mm512_loadu_ps(x), _mm512_loadu_ps(x + 16)));
 }
 
 static void prep(const gemm *g, uint32_t m, void *dst)
@@ -95,48 +103,83 @@ static void prep(const gemm *g, uint32_t m, void *dst)
     const char *row = wf_cpu_row(g->x, m);
     uint32_t blocks = g->k / 32, n = groups_of(t, g->k);
     float *scale = (float *)((char *)dst + (size_t)n * group_bytes(t)), x[128];
-    float *minus_sum = scale + WF_UP(blocks, SPAN);
-    memset(scale, 0, 2 * WF_UP(blocks, SPAN) * sizeof(float));
+    float *minus_sum = scale + scales_of(g->k);
+    memset(scale, 0, 3 * scales_of(g->k) * sizeof(float));
     for (uint32_t i = 0; i < n; i++) {
         uint32_t b = i * t.blocks, here = WF_MIN(t.blocks, blocks - b);
         in->decode(row + (size_t)b * 32 * in->block_bytes, x, 32 * here);
-        for (uint32_t k = 0; k < here; k++) minus_sum[b + k] = -sum_of(x + 32 * k);
-        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b);
+        prep_group(t, x, here, (char *)dst + (size_t)i * group_bytes(t), scale + b, minus_sum + (t.dtype == WF_Q6_K ? 2 : 1) * b);
     }
 }
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-/* Unpacks a group at p to unsigned bytes; Q6_K: pair i of 4 of the superblock at p; Q4_K, Q5_K: pair i of 8 of the two there. */
-WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
+/* Shifts the words of the 32 bytes at p, for each half of the register. */
+WF_INLINE __m512i shift_left(const char *p, const int low, const int high)
 {
-    const __m512i low = _mm512_set1_epi8(15);
-    if (dtype == WF_Q8_0) {
-        w[0] = _mm512_xor_si512(load_2x32(p + 2, p + 36), _mm512_set1_epi8(-128));
-    } else if (dtype == WF_Q4_0) {
-        __m512i q = _mm512_castsi128_si512(load16(p + 2));
-        q = _mm512_inserti32x4(q, load16(p + 20), 1);
-        q = _mm512_inserti32x4(q, load16(p + 38), 2);
-        q = _mm512_inserti32x4(q, load16(p + 56), 3);
-        w[0] = _mm512_and_si512(q, low);
-        w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
-    } else if (has_mins(dtype)) {
-        w[0] = k_bytes(dtype, p + i / 4 * kind_of(dtype).bytes, i % 4);
-    } else {
-        w[0] = q6_k_bytes(p, i);
-    }
+    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16((short)low), _mm256_set1_epi16((short)high), 1);
+    return _mm512_sllv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)p)), by);
 }
 
-/* Dot product of one group of weights and one of activations. */
-WF_INLINE __m512 dot(const kind t, const __m512i *w, const char *x)
+WF_INLINE __m512i shift_right(const char *p, const int low, const int high)
 {
-    __m512i hi = _mm512_setzero_si512();
-    __m512i lo = _mm512_loadu_si512(x + 128 * t.regs);
-    for (uint32_t i = 0; i < t.regs; i++) {
-        hi = _mm512_dpbusd_epi32(hi, w[i], _mm512_loadu_si512(x + 64 * i));
-        lo = _mm512_dpbusd_epi32(lo, w[i], _mm512_loadu_si512(x + 64 * (t.regs + i)));
-    }
-    return _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(hi, 8), lo));
+    const __m512i by = _mm512_inserti64x4(_mm512_set1_epi16((short)low), _mm256_set1_epi16((short)high), 1);
+    return _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)p)), by);
+}
+
+/* Low nibbles of q below those bits of `high` that `mask` has. */
+WF_INLINE __m512i join(__m512i q, __m512i high, const int mask)
+{
+    return _mm512_ternarylogic_epi32(_mm512_and_si512(high, _mm512_set1_epi8((char)mask)), q, _mm512_set1_epi8(15), 0xf8); /* a | (q & 15) */
+}
+
+/* Half a superblock at p: nibbles q, and bits above them. */
+WF_INLINE void unpack_q5_k(const char *p, const bool second, __m512i *w)
+{
+    const __m512i q = _mm512_loadu_si512(p + 48 + 64 * second);
+    w[0] = join(q, second ? shift_right(p + 16, 0, 2) : shift_left(p + 16, 4, 2), 16);
+    w[1] = join(_mm512_srli_epi16(q, 4), second ? shift_right(p + 16, 1, 3) : shift_left(p + 16, 3, 1), 16);
+}
+
+WF_INLINE void unpack_q6_k(const char *p, const uint32_t half, __m512i *w)
+{
+    const __m512i q = _mm512_loadu_si512(p + 64 * half);
+    w[0] = join(q, shift_left(p + 128 + 32 * half, 4, 2), 48);
+    w[1] = join(_mm512_srli_epi16(q, 4), shift_right(p + 128 + 32 * half, 0, 2), 48);
+}
+
+WF_INLINE void unpack_q4_0(const char *p, __m512i *w)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i q = _mm512_castsi128_si512(load16(p + 2));
+    q = _mm512_inserti32x4(q, load16(p + 20), 1);
+    q = _mm512_inserti32x4(q, load16(p + 38), 2);
+    q = _mm512_inserti32x4(q, load16(p + 56), 3);
+    w[0] = _mm512_and_si512(q, low);
+    w[1] = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
+}
+
+/* Unpacks group i of a span to unsigned bytes: it is at p; or it is a half of one of the superblocks there. */
+WF_INLINE void unpack(const uint8_t dtype, const char *p, const uint32_t i, __m512i *w)
+{
+    if (dtype == WF_Q8_0) w[0] = _mm512_xor_si512(load_2x32(p + 2, p + 36), _mm512_set1_epi8(-128));
+    if (dtype == WF_Q4_0) unpack_q4_0(p, w);
+    if (dtype == WF_Q5_K) unpack_q5_k(p + i / 2 * 176, i % 2, w);
+    if (dtype == WF_Q6_K) unpack_q6_k(p, i, w);
+    if (dtype != WF_Q4_K) return;
+    const __m512i q = _mm512_loadu_si512(p + i / 2 * 144 + 16 + i % 2 * 64);
+    w[0] = _mm512_and_si512(q, _mm512_set1_epi8(15));
+    w[1] = _mm512_andnot_si512(_mm512_set1_epi8(15), q);
+}
+
+/* Dot products of registers of weights with hi and lo activations. */
+WF_INLINE __m512 dot(const __m512i *w, const char *hi, const char *lo, const uint32_t regs)
+{
+    __m512i sum = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < regs; i++) sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_loadu_si512(hi + 64 * i));
+    sum = _mm512_slli_epi32(sum, 8);
+    for (uint32_t i = 0; i < regs; i++) sum = _mm512_dpbusd_epi32(sum, w[i], _mm512_loadu_si512(lo + 64 * i));
+    return _mm512_cvtepi32_ps(sum);
 }
 
 static inline __m512i lane_numbers(void)
@@ -152,14 +195,28 @@ WF_INLINE __m512 k_span(const kind t, const char *p, uint32_t n, __m512 *mins)
     return _mm512_shuffle_f32x4(a, b, 0x44);
 }
 
-/* Loads the scales of n blocks from p on; Q6_K: the 16 scales of a superblock. */
-WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n)
+/* Loads the scales of n blocks of 18 or 34 bytes from p on. They are 9 or 17 words apart; gathering them takes longer than the span. */
+WF_INLINE __m512 block_scales(const kind t, const char *p, uint32_t n)
 {
-    if (t.dtype == WF_Q6_K) return q6_k_scales(p);
-    const __m512i at = _mm512_mullo_epi32(_mm512_set1_epi32((int)t.bytes), lane_numbers());
-    __mmask16 there = (__mmask16)((1u << n) - 1);
-    __m512i d = _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), there, at, p, 1);
-    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(d));
+    const uint32_t each = t.dtype == WF_Q4_0 ? 4 : 2; /* scales of a load */
+    const __m256i lane = _mm256_set1_epi64x(t.dtype == WF_Q4_0 ? 0x001b001200090000 : 0x0011000000110000);
+    __m512i d = _mm512_setzero_si512();
+    if (n < SPAN) {
+        uint16_t part[SPAN] = {0};
+        for (uint32_t b = 0; b < n; b++) memcpy(&part[b], p + b * t.bytes, sizeof part[b]);
+        return v_load_f16(part);
+    }
+    WF_UNROLL(8)
+    for (uint32_t b = 0; b < SPAN; b += each)
+        d = _mm512_mask_permutexvar_epi16(d, ((1u << each) - 1) << b, _mm512_castsi256_si512(lane), _mm512_loadu_si512(p + b * t.bytes));
+    return _mm512_cvtph_ps(_mm512_castsi512_si256(d));
+}
+
+/* Loads the scales of span p, and what their sums of x are multiplied with. Q6_K: of a superblock. */
+WF_INLINE __m512 scales(const kind t, const char *p, uint32_t n, __m512 *mins)
+{
+    if (has_mins(t.dtype)) return k_span(t, p, n, mins);
+    return *mins = t.dtype == WF_Q6_K ? q6_k_scales(p) : block_scales(t, p, n);
 }
 
 /* Loads the activation scales of span s; Q6_K has one scale per 16. */
@@ -168,6 +225,14 @@ WF_INLINE __m512 x_scales(const kind t, const float *scale, size_t s)
     if (t.dtype != WF_Q6_K) return _mm512_loadu_ps(scale + 16 * s);
     __m512 eight = _mm512_castps256_ps512(_mm256_loadu_ps(scale + 8 * s));
     return _mm512_permutexvar_ps(_mm512_srli_epi32(lane_numbers(), 1), eight);
+}
+
+/* Index in the span of the scale of each lane of a sum of group i, which is of register r where each has one. */
+WF_INLINE __m512i lanes_of(const kind t, const uint32_t i, const uint32_t r)
+{
+    const __m512i first = _mm512_set1_epi32((int)(t.units * i + (has_mins(t.dtype) ? r : 4 * r)));
+    if (has_mins(t.dtype)) return _mm512_add_epi32(first, _mm512_slli_epi32(_mm512_srli_epi32(lane_numbers(), 3), 1));
+    return _mm512_add_epi32(first, _mm512_srli_epi32(lane_numbers(), t.dtype == WF_Q8_0 ? 3 : 2));
 }
 
 /* ---- tiles ----------------------------------------------------------------------------------- */
@@ -180,18 +245,18 @@ typedef struct tile {
 } tile;
 
 /* Accumulates group i of span s, whose weights are at p. */
-WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r,
-                     const int mr, const __m512 *scale)
+WF_INLINE void group(tile *a, const kind t, const char *p, size_t s, uint32_t i, const int r, const int mr, const __m512 *scale)
 {
-    /* index of each lane's scale in the span */
-    __m512i lanes = _mm512_srli_epi32(lane_numbers(), t.units == 2 ? 3 : 2);
-    lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32((int)(t.units * i)));
+    const uint32_t sums = t.dtype == WF_Q4_0 ? 1 : t.regs, regs = t.regs / sums;
     size_t at = (s * (SPAN / t.units) + i) * group_bytes(t);
     __m512i w[2];
     unpack(t.dtype, p, i, w);
-    for (int m = 0; m < mr; m++)
-        a->acc[r][m] = _mm512_fmadd_ps(dot(t, w, a->x[m] + at),
-                                       _mm512_permutexvar_ps(lanes, scale[m]), a->acc[r][m]);
+    for (uint32_t k = 0; k < sums; k++)
+        for (int m = 0; m < mr; m++) {
+            const char *x = a->x[m] + at + 64 * k;
+            const __m512 by = _mm512_permutexvar_ps(lanes_of(t, i, k), scale[m]);
+            a->acc[r][m] = _mm512_fmadd_ps(dot(w + k, x, x + 64 * t.regs, regs), by, a->acc[r][m]);
+        }
 }
 
 /* Accumulates span s of n scales: SPAN, except at the end of a row. */
@@ -201,16 +266,18 @@ WF_INLINE void span(tile *a, const uint8_t dtype, size_t s, uint32_t n, const in
     const bool super = dtype == WF_Q6_K || has_mins(dtype); /* superblocks know the places of their groups */
     const size_t span_bytes = dtype == WF_Q6_K ? t.bytes : super ? 2 * t.bytes : SPAN * t.bytes;
     const size_t step = super ? 0 : t.units * t.bytes;
-    __m512 scale[PAIR][MOST_ROWS];
+    __m512 scale[PAIR][MOST_ROWS], mins;
     for (int r = 0; r < nr; r++)
         for (size_t i = 0; i < span_bytes; i += 64) {
             __builtin_prefetch(a->w[r] + s * span_bytes + FAR + i, 0, 2);
             __builtin_prefetch(a->w[r] + s * span_bytes + NEAR + i, 0, 3);
         }
     for (int r = 0; r < nr; r++) {
-        __m512 mins, d = has_mins(dtype) ? k_span(t, a->w[r] + s * span_bytes, n, &mins) : scales(t, a->w[r] + s * span_bytes, n);
-        for (int m = 0; m < mr && has_mins(dtype); m++) a->acc[r][m] = _mm512_fmadd_ps(mins, _mm512_loadu_ps(a->minus_sum[m] + 16 * s), a->acc[r][m]);
-        for (int m = 0; m < mr; m++) scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
+        const __m512 d = scales(t, a->w[r] + s * span_bytes, n, &mins);
+        for (int m = 0; m < mr; m++) {
+            a->acc[r][m] = _mm512_fmadd_ps(mins, _mm512_loadu_ps(a->minus_sum[m] + 16 * s), a->acc[r][m]);
+            scale[r][m] = _mm512_mul_ps(d, x_scales(t, a->scale[m], s));
+        }
     }
     WF_UNROLL(8)
     for (uint32_t i = 0; i < n / t.units; i++)
@@ -236,7 +303,7 @@ WF_INLINE void tile_of(const gemm *g, const uint8_t dtype, const char *w, uint32
     for (int i = 0; i < mr; i++) {
         a.x[i] = g->xp + (m + i) * g->x_step;
         a.scale[i] = (const float *)(a.x[i] + (size_t)groups_of(t, g->k) * group_bytes(t));
-        a.minus_sum[i] = a.scale[i] + WF_UP(g->k / 32, SPAN);
+        a.minus_sum[i] = a.scale[i] + scales_of(g->k);
     }
     for (int r = 0; r < nr; r++) {
         a.w[r] = w + r * g->w_step;

@@ -88,15 +88,6 @@ WF_INLINE __m512i with_fifth(__m512i q, const char *p, const uint32_t first, con
     return _mm512_ternarylogic_epi32(bits, q, _mm512_set1_epi8(15), 0xf8); /* bits | (q & 15) */
 }
 
-/* Unpacks 64 weights of the Q4_K or Q5_K superblock at p, from weight 64 i on. */
-WF_INLINE __m512i k_bytes(const uint8_t dtype, const char *p, const uint32_t i)
-{
-    const __m512i by = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
-    const char *q = p + (dtype == WF_Q4_K ? 16 : 48) + 32 * i;
-    __m512i low = _mm512_srlv_epi16(_mm512_broadcast_i64x4(_mm256_loadu_si256((const void *)q)), by);
-    return dtype == WF_Q4_K ? _mm512_and_si512(low, _mm512_set1_epi8(15)) : with_fifth(low, p + 16, 2 * i, 2 * i + 1);
-}
-
 /* Unpacks 64 weights (0 to 63) of the Q6_K superblock at p, from weight 64 i on. */
 WF_INLINE __m512i q6_k_bytes(const char *p, const uint32_t i)
 {
