@@ -30,6 +30,10 @@ WF_INLINE vf load_tail(load_fn load, size_t size, const char *w, size_t k, uint3
     return load(t, 0);
 }
 
+/* acc[] of a tile needs constant indices everywhere, or gcc for ARM, and any gcc with address sanitizer, keep it in memory: with the latter
+ * products take more than twice as long. */
+#define UNROLL WF_PRAGMA(GCC unroll 4)
+
 WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, size_t w_step,
                     uint32_t n, uint32_t m, const int nr, const int mr)
 {
@@ -37,33 +41,38 @@ WF_INLINE void tile(const gemm *g, load_fn load, size_t size, const char *w, siz
     uint32_t k = 0, whole = g->k / VL * VL;
     const bool fetch = nr > 1 && m == 0 && g->stream;
     vf acc[NROW][4];
-    for (int r = 0; r < nr; r++)
+    UNROLL
+    for (int r = 0; r < nr; r++) {
+        UNROLL
         for (int i = 0; i < mr; i++) acc[r][i] = v_zero();
+    }
     for (; k < whole; k += VL) {
         vf wv[NROW];
         if (fetch) fetch_next(w, w_step, k * size, VL * size, nr, false);
+        UNROLL
         for (int r = 0; r < nr; r++) wv[r] = load(w + r * w_step, k);
+        UNROLL
         for (int i = 0; i < mr; i++) {
             vf xv = v_load((const float *)(x + i * g->x_step) + k);
+            UNROLL
             for (int r = 0; r < nr; r++) acc[r][i] = v_fma(wv[r], xv, acc[r][i]);
         }
     }
-    /* acc[] needs constant indices here too, or gcc for ARM keeps it in memory. */
     if (k < g->k) {
         vf wv[NROW];
-        WF_UNROLL(4)
+        UNROLL
         for (int r = 0; r < nr; r++) wv[r] = load_tail(load, size, w + r * w_step, k, g->k - k);
-        WF_UNROLL(4)
+        UNROLL
         for (int i = 0; i < mr; i++) {
             vf xv = v_load_n((const float *)(x + i * g->x_step) + k, g->k - k);
-            WF_UNROLL(4)
+            UNROLL
             for (int r = 0; r < nr; r++) acc[r][i] = v_fma(wv[r], xv, acc[r][i]);
         }
     }
     float sum[NROW][4];
-    WF_UNROLL(4)
+    UNROLL
     for (int r = 0; r < nr; r++) {
-        WF_UNROLL(4)
+        UNROLL
         for (int i = 0; i < mr; i++) sum[r][i] = v_reduce_add(acc[r][i]);
     }
     for (int i = 0; i < mr; i++)

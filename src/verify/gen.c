@@ -73,18 +73,42 @@ static void mutate(wf_gen *g, const wf_dtype_info *t, uint8_t *block)
     }
 }
 
+/* A block of a quantised format. Encoders search for the best scales, seconds for a matrix of millions, so that a block behind the first
+ * FRESH is a copy of one of those, drawn anew for each: a block read from the wrong place still is another one. */
+static void fill_block(wf_check_operand *o, wf_gen *g, size_t at, float amplitude)
+{
+    enum { FRESH = 512 };
+    const wf_dtype_info *t = &wf_dtypes[o->view.dtype];
+    uint8_t *block = o->data + at * t->block_bytes;
+    float x[256];
+    if (at >= FRESH) {
+        memcpy(block, o->data + (size_t)wf_gen_below(g, FRESH) * t->block_bytes, t->block_bytes);
+        return;
+    }
+    for (uint32_t i = 0; i < t->block; i++) x[i] = amplitude * wf_gen_unit(g);
+    t->encode(x, block, t->block);
+}
+
+static void fill_blocks(wf_check_operand *o, wf_gen *g, float amplitude)
+{
+    const wf_dtype_info *t = &wf_dtypes[o->view.dtype];
+    size_t in_row = o->view.cols / t->block, n = in_row * o->view.rows;
+    for (size_t b = 0; b < n; b++) {
+        fill_block(o, g, b, amplitude);
+        if (b % in_row % 4 == 0) mutate(g, t, o->data + b * t->block_bytes);
+    }
+}
+
 static weft_status wf_gen_fill(wf_check_operand *o, wf_gen *g, float amplitude)
 {
     const wf_dtype_info *t = &wf_dtypes[o->view.dtype];
     if (g->shapes_only) return WEFT_OK;
+    if (t->block > 1) return fill_blocks(o, g, amplitude), WEFT_OK;
     float *row = wf_calloc(o->view.cols, sizeof *row);
     if (!row) return WEFT_ERR_NOMEM;
     for (uint32_t r = 0; r < o->view.rows; r++) {
         for (uint32_t i = 0; i < o->view.cols; i++) row[i] = amplitude * wf_gen_unit(g);
         t->encode(row, wf_gen_row(o, r), o->view.cols);
-        for (uint32_t b = 0; t->block > 1 && b < o->view.cols / t->block; b++) {
-            if (b % 4 == 0) mutate(g, t, wf_gen_row(o, r) + (size_t)b * t->block_bytes);
-        }
     }
     free(row);
     return WEFT_OK;

@@ -58,8 +58,10 @@ clean_root() { # clean_root FOLDER
 
 # What git knows of the files as they are now: archive FOLDER
 archive() {
-    local state
-    state=$(git -c user.name=test -c user.email=test@localhost stash create)
+    local state index=$1.index
     mkdir -p "$1"
+    cp "$(git rev-parse --git-path index)" "$index" # one of its own: nobody else finds the index locked
+    state=$(GIT_INDEX_FILE=$index git -c user.name=test -c user.email=test@localhost stash create)
+    rm "$index"
     git archive "${state:-HEAD}" | tar -x -C "$1"
 }
