@@ -143,8 +143,9 @@ struct weft_calibrate_params {
     const char *text; /* UTF-8, tokenised with the default flags */
     size_t len;
     weft_progress_fn on_progress;
-    void *user;
-    uint64_t reserved[8];
+    void *user;        /* for both */
+    weft_stop_fn stop; /* true: end with WEFT_ERR_CANCELLED; may be NULL */
+    uint64_t reserved[7];
 };
 /* Computes the text in pieces of the engine's context, and collects each layer's attention logits on the host. No other
  * request may use the engine meanwhile. WEFT_ERR_ARG: a text of fewer than 8 tokens; ten thousand are enough. */

@@ -59,16 +59,10 @@ static void on_progress(void *user, const char *what, double fraction)
     if (!a->o->quiet) wf_progress_update(&a->bar, what, fraction);
 }
 
-static bool interrupted(void *user)
-{
-    (void)user;
-    return wf_interrupted();
-}
-
 static int run(ablation *a, struct weft_engine *e)
 {
     const wf_opts *o = a->o;
-    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context, .on_row = on_row, .on_progress = on_progress, .stop = interrupted, .user = a};
+    struct weft_ablation_params p = {.n_parts = o->ablation.n_parts, .rounds = o->repeat, .context = o->ablation.context, .on_row = on_row, .on_progress = on_progress, .stop = wf_ask_interrupted, .user = a};
     wf_catch_interrupt();
     weft_status s = weft_ablation(e, &p);
     wf_progress_end(&a->bar);
