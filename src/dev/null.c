@@ -351,6 +351,7 @@ static weft_status null_open(size_t i, const wf_open_params *p, wf_dev **out)
     if (p->force && !strstr(p->force, "=null")) dev->base.params.force = NULL; /* those of other devices: one is as good as another */
     dev->base.max_alloc = p->max_alloc ? WF_MIN(p->max_alloc, dev->base.info.max_alloc)
                                        : dev->base.info.max_alloc;
+    if (state.c.pci) wf_copy(dev->base.pci, sizeof dev->base.pci, state.c.pci);
     dev->base.align = 64;
     dev->base.act = WF_F32;
     dev->base.stack_weights = WF_STACK_ALIKE;

@@ -89,6 +89,8 @@ typedef struct wf_probe_time { /* of one launch: the median, and half the distan
 weft_status wf_probe_open(wf_exec *e, wf_probe **out);
 /* Runs all n lanes at one time for at least so many microseconds. */
 weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out);
+/* Launches it so often, one behind the other; for who measures something else than times. */
+weft_status wf_probe_repeat(wf_probe *p, const wf_probe_lane *lane, uint32_t launches);
 wf_probe_time wf_probe_summary(double *us, uint32_t n); /* sorts them; n > 0 */
 void wf_probe_close(wf_probe *p); /* NULL is allowed; before the exec is destroyed */
 uint64_t wf_exec_kv_bytes(const wf_exec *e);

@@ -212,7 +212,7 @@ static weft_status size_lanes(wf_probe *p, uint32_t n_lanes, double us, bool *gr
     return WEFT_OK;
 }
 
-weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out)
+static weft_status bind_lanes(wf_probe *p, const wf_probe_lane *lanes, uint32_t n)
 {
     if (!n || n > WF_PROBE_LANES) return wf_fail(WEFT_ERR_ARG, "a probe of %u lanes: want 1 to %d", n, WF_PROBE_LANES);
     if (!p->e->first || p->e->n_in_flight) return wf_fail(WEFT_ERR_ARG, "a probe follows a step that has ended, whose batch it takes");
@@ -220,7 +220,23 @@ weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, do
         p->lanes[k].what = &lanes[k];
         WF_TRY(bind_lane(p, &p->lanes[k]));
     }
+    return WEFT_OK;
+}
+
+weft_status wf_probe_repeat(wf_probe *p, const wf_probe_lane *lane, uint32_t launches)
+{
+    WF_TRY(bind_lanes(p, lane, 1));
+    for (uint32_t n; launches; launches -= n) {
+        p->lanes[0].n = n = WF_MIN(launches, (uint32_t)MOST_LAUNCHES);
+        WF_TRY(run_lanes(p, 1));
+    }
+    return WEFT_OK;
+}
+
+weft_status wf_probe_run(wf_probe *p, const wf_probe_lane *lanes, uint32_t n, double us, wf_probe_time *out)
+{
     bool grown;
+    WF_TRY(bind_lanes(p, lanes, n));
     WF_TRY(size_lanes(p, n, us, &grown));
     if (grown) WF_TRY(run_lanes(p, n));
     for (uint32_t k = 0; k < n; k++) out[k] = time_of(p, n, &p->lanes[k]);

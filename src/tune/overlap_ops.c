@@ -8,9 +8,11 @@
 #include <string.h>
 
 enum { SIZES = 8, MAX_TASKS = 128, TOP = 3 /* shares of an op alone, besides all of the device */ };
+#define LEAST_PART 0.05 /* of a step's time: ops that take less have no joules measured */
 
-/* One batch, and what is measured with it: each op alone with a share; or two with the rest for each other. */
+/* One batch, and what is measured with it: each op alone with a share, its time or its joules; or two with the rest for each other. */
 typedef struct task {
+    bool joules;
     bool decodes;          /* its tokens are decodes */
     uint32_t tokens;
     double share;
@@ -38,8 +40,18 @@ static uint32_t most_decodes(const wf_overlap *o)
 static void add_sizes(const wf_overlap *o, tasks *t, double share, uint32_t n_sizes)
 {
     uint32_t dense = o->e->limits.step_tokens, tile = o->profile.tile, step = WF_UP((dense + n_sizes - 1) / n_sizes, tile), decodes = most_decodes(o);
-    for (uint32_t i = 0; i < n_sizes && i * step < dense; i++) add_task(t, (task){false, dense - i * step, share, WF_CLASS_COMPUTE});
-    for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){true, n, share, WF_CLASS_COMPUTE});
+    for (uint32_t i = 0; i < n_sizes && i * step < dense; i++) add_task(t, (task){false, false, dense - i * step, share, WF_CLASS_COMPUTE});
+    for (uint32_t n = decodes, i = 0; n && i < n_sizes; n /= 2, i++) add_task(t, (task){false, true, n, share, WF_CLASS_COMPUTE});
+}
+
+/* With half of the device it draws as many joules for the work, and for twice as long what it draws whatever it does. */
+static void add_energies(const wf_overlap *o, tasks *t, uint32_t steps)
+{
+    for (uint32_t i = 0; i < (steps > 1 ? 2u : 1u); i++) {
+        double share = i ? (double)(steps / 2) / steps : 1;
+        add_task(t, (task){true, false, o->e->limits.step_tokens, share, WF_CLASS_COMPUTE});
+        add_task(t, (task){true, true, most_decodes(o), share, WF_CLASS_COMPUTE});
+    }
 }
 
 /* Most important first: time may run out. A device that is one piece has no shares. */
@@ -47,8 +59,9 @@ static void list_tasks(const wf_overlap *o, tasks *t)
 {
     uint32_t steps = o->profile.groups > 1 ? wf_share_steps(&o->profile) : 1;
     add_sizes(o, t, 1, o->p->quick ? SIZES / 2 : SIZES);
+    if (o->power) add_energies(o, t, steps);
     for (enum wf_class c = WF_CLASS_MEMORY; c <= WF_CLASS_NETWORK; c++)
-        for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, o->e->limits.step_tokens, (double)r / steps, c});
+        for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, false, o->e->limits.step_tokens, (double)r / steps, c});
     for (uint32_t i = TOP; i > 0; i--) {
         double share = floor((double)steps * i / (TOP + 1)) / steps;
         bool twice = i < TOP && share == floor((double)steps * (i + 1) / (TOP + 1)) / steps;
@@ -107,6 +120,44 @@ static weft_status measure_each(wf_overlap *o, wf_probe *probe, const task *t, c
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++)
         if (is_first(g, n) && belongs(n, t->decodes)) WF_TRY(measure_alone(o, probe, n, rows_of(n, b), t->share));
     return WEFT_OK;
+}
+
+/* ---- joules ------------------------------------------------------------------------------------------------------------ */
+
+static double us_in_step(const wf_overlap *o, const wf_node *n, const wf_batch *b)
+{
+    return wf_op_us(wf_op_profile_find(&o->profile, n->name), rows_of(n, b).count) * (n->layer < 0 ? 1 : o->e->graph.n_layers);
+}
+
+/* Does it take a part of the step that is worth it? Transfers draw next to nothing. */
+static bool counts(const wf_overlap *o, const task *t, const wf_node *n, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    double all = 0;
+    for (const wf_node *x = g->nodes; x < g->nodes + g->n_nodes; x++)
+        if (is_first(g, x) && belongs(x, t->decodes)) all += us_in_step(o, x, b);
+    return is_first(g, n) && belongs(n, t->decodes) && n->kind == WF_NODE_KERNEL && us_in_step(o, n, b) > LEAST_PART * all;
+}
+
+static weft_status measure_energies(wf_overlap *o, wf_probe *probe, const task *t, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    wf_overlap_begin_energy(o);
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes && !wf_overlap_ends(o); n++) {
+        wf_range rows = rows_of(n, b);
+        if (counts(o, t, n, b) && !wf_op_profile_has_energy(&o->profile, n->name, rows.count, t->share))
+            WF_TRY(wf_overlap_measure_energy(o, probe, n, rows, t->share, b));
+    }
+    wf_op_profile_fit_energy(&o->profile);
+    return WEFT_OK;
+}
+
+static bool has_energies(const wf_overlap *o, const task *t, const wf_batch *b)
+{
+    const wf_graph *g = &o->e->graph;
+    for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++)
+        if (counts(o, t, n, b) && !wf_op_profile_has_energy(&o->profile, n->name, rows_of(n, b).count, t->share)) return false;
+    return true;
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------------- */
@@ -184,9 +235,9 @@ static weft_status run_task(wf_overlap *o, wf_probe *probe, const task *t, wf_ba
     wf_step_load x = load_of(o, t);
     if (!x.decodes && !x.prefill) return WEFT_OK;
     WF_TRY(wf_load_batch(o->e, x, o->context, b));
-    if (alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
+    if (t->joules ? has_energies(o, t, b) : alone ? has_alone(o, t, b) : has_pair(o, t)) return WEFT_OK;
     WF_TRY(wf_load_step(o->e, b, NULL));
-    WF_TRY(alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));
+    WF_TRY(t->joules ? measure_energies(o, probe, t, b) : alone ? measure_each(o, probe, t, b) : measure_pair(o, probe, t, b));
     return o->profile.n_ops ? wf_op_profile_save(&o->profile, o->profile_path) : WEFT_OK;
 }
 
