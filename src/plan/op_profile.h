@@ -18,7 +18,7 @@
  *
  * `time` is an op alone, on so many of its rows and with so large a share R of the device. `together` is the table R -> P: the rate of ops of
  * a class, as a part of their full rate, when they have the share R and an op of another class has the rest; without it P = R, which for
- * compute is so by definition (copies, made by engines of their own: P = 1). Ops that the profile does not name take no time. `energy` is an op that ran again
+ * compute is so by definition (copies, made by engines of their own, have the share 0 and leave compute 1; without it P = 1). Ops that the profile does not name take no time. `energy` is an op that ran again
  * and again alone: all joules of one run, from one to the next, and the work in it; `power` is what these say of the device, in watts and
  * picojoules (energy.h), 0 what is unknown; both only where power can be read. `quick` is a number of a trial (`weft tune --overlap --quick`), which a run in
  * earnest measures again.

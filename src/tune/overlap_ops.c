@@ -62,6 +62,7 @@ static void list_tasks(const wf_overlap *o, tasks *t)
     if (o->power) add_energies(o, t, steps);
     for (enum wf_class c = WF_CLASS_MEMORY; c <= WF_CLASS_NETWORK; c++)
         for (uint32_t r = steps - 1; r > 0; r--) add_task(t, (task){false, false, o->e->limits.step_tokens, (double)r / steps, c});
+    if (wf_engine_copy_queue(o->e)) add_task(t, (task){false, false, o->e->limits.step_tokens, 1, WF_CLASS_COPY});
     for (uint32_t i = TOP; i > 0; i--) {
         double share = floor((double)steps * i / (TOP + 1)) / steps;
         bool twice = i < TOP && share == floor((double)steps * (i + 1) / (TOP + 1)) / steps;
@@ -162,12 +163,22 @@ static bool has_energies(const wf_overlap *o, const task *t, const wf_batch *b)
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------------- */
 
+/* KV pages to the host: copies share nothing with kernels but memory, so that they have none of the device and leave all of it. Steps hardly ever make one, which is
+ * why the profile has no times of them. */
+static const wf_node *page_copy(const wf_graph *g)
+{
+    const wf_node *n = g->nodes;
+    while (n < g->nodes + g->n_nodes && n->kind != WF_NODE_SWAP_OUT) n++;
+    return n < g->nodes + g->n_nodes ? n : NULL;
+}
+
 /* The op of a class that takes longest in a step, and can run on a part of the rows: compute on those of prompts, others on those of decodes. */
 static const wf_node *longest_of(const wf_overlap *o, enum wf_class class)
 {
     const wf_graph *g = &o->e->graph;
     const wf_node *longest = NULL;
     double most = 0;
+    if (class == WF_CLASS_COPY) return page_copy(g);
     for (const wf_node *n = g->nodes; n < g->nodes + g->n_nodes; n++) {
         const wf_op_times *op = wf_op_profile_find(&o->profile, n->name);
         bool cuts = n->rows == WF_ROWS_BATCH || n->rows == (class == WF_CLASS_COMPUTE ? WF_ROWS_PREFILL : WF_ROWS_DECODE);
@@ -194,10 +205,10 @@ static weft_status measure_pair(wf_overlap *o, wf_probe *probe, const task *t, c
     wf_probe_time alone[2], beside[2];
     if (!compute || !other) return WEFT_OK;
     lanes[0] = (wf_probe_lane){compute->name, {b->n_decodes, b->n_tokens - b->n_decodes}, 0};
-    lanes[1] = (wf_probe_lane){other->name, {0, b->n_decodes}, 0};
+    lanes[1] = (wf_probe_lane){other->name, {0, t->beside == WF_CLASS_COPY ? b->n_pages : b->n_decodes}, 0};
     for (size_t i = 0; i < 2; i++) WF_TRY(wf_probe_run(probe, &lanes[i], 1, o->probe_us, &alone[i]));
     lanes[0].groups = wf_groups_of_share(&o->profile, t->share);
-    lanes[1].groups = wf_groups_of_share(&o->profile, 1 - t->share);
+    lanes[1].groups = t->beside == WF_CLASS_COPY ? 0 : wf_groups_of_share(&o->profile, 1 - t->share);
     WF_TRY(wf_probe_run(probe, lanes, 2, o->probe_us, beside));
     WF_TRY(add_rate(o, WF_CLASS_COMPUTE, t->share, &alone[0], &beside[0]));
     return add_rate(o, t->beside, 1 - t->share, &alone[1], &beside[1]);

@@ -173,6 +173,33 @@ static void test_profile(void **state)
     free(said);
 }
 
+/* Copies to the host take longer beside kernels, and these beside copies, whatever part of the device they have. */
+static uint64_t slow_beside(uint64_t bytes, bool beside)
+{
+    return bytes / 9 * (beside ? 2 : 1); /* about as long as a product, so that both have company all the time */
+}
+
+static void test_copies(void **state)
+{
+    char path[600], *said;
+    wf_op_profile p;
+    (void)state;
+    wf_null_config c = clock_of_world;
+    set_world((struct world){.bend = {0.2, 0.3}, .beside = {1.25, 1.25}, .product = 100, .attention = 4000});
+    c.read_ns = slow_beside;
+    wf_null_configure(&c);
+    if (tune((struct weft_overlap_params){0}, &said)) fail_msg("%s", weft_last_error());
+    stored("profile", path, sizeof path);
+    assert_int_equal(wf_op_profile_load(path, &p), WEFT_OK);
+    assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COPY, 0));
+    assert_true(fabs(wf_class_rate(&p, WF_CLASS_COPY, 0) - 0.5) < 0.03);
+    assert_true(wf_op_profile_has_rate(&p, WF_CLASS_COMPUTE, 1));
+    assert_true(fabs(wf_class_rate(&p, WF_CLASS_COMPUTE, 1) - 0.8) < 0.05);
+    assert_null(wf_op_profile_find(&p, "swap_out"));
+    wf_op_profile_free(&p);
+    free(said);
+}
+
 /* ---- energy ---------------------------------------------------------------------------------------------------------- */
 
 #define PCI "0000:19:00.0"
@@ -772,7 +799,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_context), cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
         cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
-        cmocka_unit_test(test_energy), cmocka_unit_test(test_no_energy), cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
+        cmocka_unit_test(test_copies), cmocka_unit_test(test_energy), cmocka_unit_test(test_no_energy), cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
         cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_output),        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
     };
