@@ -52,6 +52,9 @@ weft_status wf_load_of_kind(const struct weft_engine *e, const wf_load_kind *k, 
 #define WF_NO_SUCH_LOAD "left out: this engine has no such step (--max-num-seqs, --max-num-batched-tokens, --kv-memory, --context-measured)"
 /* Runs one step, and waits for it; *us: what it took on the device. */
 weft_status wf_load_step(struct weft_engine *e, const wf_batch *b, double *us);
+/* Its two halves. */
+weft_status wf_load_submit(struct weft_engine *e, const wf_batch *b);
+weft_status wf_load_wait(struct weft_engine *e, double *us);
 
 /* ---- overlap_ops.c ----------------------------------------------------------------------------------------------------- */
 

@@ -528,19 +528,20 @@ static void test_never_slower(void **state)
 
 /* Speedups by load and plan, as they come. */
 typedef struct table {
-    double speedup[3][4];
+    double speedup[3][5], watts[3][5], joules[3][5];
     size_t n;
 } table;
 
 static void on_row(void *user, const struct weft_ablation_row *r)
 {
-    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only", "overlap", "tuned"};
+    static const char *const loads[] = {"decode", "prefill", "mixed"}, *const plans[] = {"no split", "split only", "overlap", "overlap + offload", "tuned"};
     table *t = user;
     size_t load = 0, plan = 0;
     while (strcmp(loads[load], r->load)) assert_true(++load < 3);
-    while (strcmp(plans[plan], r->plan)) assert_true(++plan < 4);
+    while (strcmp(plans[plan], r->plan)) assert_true(++plan < 5);
     assert_true(r->us > 0 && r->spread_us == 0 && r->tokens == (load ? TOKENS : SEQS) && r->decodes < (load ? SEQS : SEQS + 1u));
-    t->speedup[load][plan] = r->speedup;
+    t->speedup[load][plan] = r->speedup, t->watts[load][plan] = r->watts, t->joules[load][plan] = r->joules_per_token;
+    assert_string_equal(r->power_source, r->watts > 0 ? "hwmon" : "not readable");
     t->n++;
 }
 
@@ -561,14 +562,51 @@ static void test_ablation(void **state)
     (void)state;
     set_world(gains);
     table t = ablate();
-    assert_int_equal(t.n, 9);
+    assert_int_equal(t.n, 12);
     for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][0] == 1 && t.speedup[load][1] < 1 && t.speedup[load][2] > t.speedup[load][1]);
     assert_true(t.speedup[2][2] > 1);
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     free(said);
     t = ablate();
+    assert_int_equal(t.n, 15);
+    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][4] >= 1 && t.watts[load][4] == 0);
+}
+
+/* Copies that are shorter than a step cost nothing on this device, and longer ones last as long as they last: four pages of 64 tokens. */
+static uint64_t read_time;
+static uint64_t fixed_read(uint64_t bytes, bool beside)
+{
+    (void)beside;
+    return bytes * read_time;
+}
+
+static void test_offload(void **state)
+{
+    (void)state;
+    wf_null_config c = clock_of_world;
+    set_world(gains);
+    c.read_ns = fixed_read;
+    for (read_time = 0; read_time < 1000; read_time += 500) {
+        wf_null_configure(&c);
+        table t = ablate();
+        assert_int_equal(t.n, 12);
+        for (size_t load = 0; load < 3; load++) assert_true(read_time ? t.speedup[load][3] < t.speedup[load][2] / 2 : t.speedup[load][3] == t.speedup[load][2]);
+    }
+}
+
+/* Watts are between those of what a step consists of, and a token's joules are those of a step over its tokens. */
+static void test_ablation_draws(void **state)
+{
+    (void)state;
+    set_world(gains);
+    make_sensor();
+    table t = ablate();
     assert_int_equal(t.n, 12);
-    for (size_t load = 0; load < 3; load++) assert_true(t.speedup[load][3] >= 1);
+    for (size_t load = 0; load < 3; load++)
+        for (size_t plan = 0; plan < 4; plan++)
+            if (!(t.watts[load][plan] > OTHER_W && t.watts[load][plan] < PRODUCT_W && t.joules[load][plan] > 0)) fail_msg("load %zu, plan %zu: %g W", load, plan, t.watts[load][plan]);
+    assert_true(t.joules[0][1] > t.joules[0][0]); /* split: each op is launched twice */
+    wf_power_configure(NULL);
 }
 
 static bool stop_at_once(void *user)
@@ -690,7 +728,7 @@ static void test_damaged_files(void **state)
     assert_int_equal(e->plans.n, 1);
     assert_non_null(strstr(weft_engine_plan_source(e), "cannot be used"));
     weft_engine_close(e);
-    assert_int_equal(ablate().n, 9); /* without the kept one */
+    assert_int_equal(ablate().n, 12); /* without the kept one */
     spoil("profile", "weft-profile 1\nop a compute\n");
     assert_int_equal(tune((struct weft_overlap_params){0}, &said), WEFT_OK);
     assert_true(compare_with_sequential("mended") > 0);
@@ -799,7 +837,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_context), cmocka_unit_test(test_profile),       cmocka_unit_test(test_goes_on),       cmocka_unit_test(test_quick_times_are_replaced), cmocka_unit_test(test_profile_of_others),
         cmocka_unit_test(test_takes_what_gains), cmocka_unit_test(test_takes_nothing_that_loses),
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_energy), cmocka_unit_test(test_no_energy), cmocka_unit_test(test_ablation),      cmocka_unit_test(test_ablation_refuses),
+        cmocka_unit_test(test_copies), cmocka_unit_test(test_energy), cmocka_unit_test(test_no_energy), cmocka_unit_test(test_ablation), cmocka_unit_test(test_offload), cmocka_unit_test(test_ablation_draws),      cmocka_unit_test(test_ablation_refuses),
         cmocka_unit_test(test_small_engines), cmocka_unit_test(test_tune_small_engines), cmocka_unit_test(test_fewer_pages),
         cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_output),        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_failures),         cmocka_unit_test(test_never_slower),
     };
